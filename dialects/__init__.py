@@ -1,0 +1,1 @@
+"""The three levels, high to low: `diagram`, `hierarchy`, `cuda`."""

@@ -1,0 +1,1 @@
+"""What executes: interpreters, the emulator, PyCUDA. Knows nothing of passes."""
