@@ -1,0 +1,83 @@
+"""Device primitives: the small functions that a printed kernel calls instead of inline assembly.
+
+Each has a device body (PTX or a CUDA intrinsic) and, beside it, a host body that calls the
+emulator, so that the file nvcc compiles is the very file that the emulator runs. They live in the
+`.cuh` files of this folder, one block each, under a line that names the block and what it needs:
+
+    // primitive: load_global; needs: word
+
+`source` gathers the blocks a kernel uses, with what they need, to stand at the head of its file.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+# In the order of printing: a block needs only blocks that come before it.
+_FILES = (
+    "prelude.cuh",
+    "memory.cuh",
+    "collectives.cuh",
+    "matrix.cuh",
+    "copy_async.cuh",
+    "arithmetic.cuh",
+)
+_MARKER = re.compile(r"^// primitive: (?P<name>\w+)(?:; needs: (?P<needs>\w+(?:, \w+)*))?\n", re.M)
+_PRELUDE = "prelude"
+# Blocks that serve other blocks and are no business of a kernel.
+_HELPERS = frozenset({_PRELUDE, "word", "shared_address", "as_register", "as_tf32"})
+
+
+@dataclass(frozen=True)
+class _Block:
+    """One primitive's text, and the names of the blocks it calls."""
+
+    text: str
+    needs: tuple[str, ...]
+
+
+@cache
+def _blocks() -> dict[str, _Block]:
+    """Every block by name, in the order of printing."""
+    blocks: dict[str, _Block] = {}
+    for file in _FILES:
+        text = (Path(__file__).parent / file).read_text(encoding="utf-8")
+        markers = list(_MARKER.finditer(text))
+        ends = [marker.start() for marker in markers[1:]] + [len(text)]
+        for marker, end in zip(markers, ends, strict=True):
+            needs = marker["needs"].split(", ") if marker["needs"] else []
+            if unknown := [need for need in needs if need not in blocks]:
+                raise ValueError(f"{file}: {marker['name']} needs {unknown}, not defined before it")
+            blocks[marker["name"]] = _Block(text[marker.end() : end].strip() + "\n", tuple(needs))
+    return blocks
+
+
+def primitive_names() -> tuple[str, ...]:
+    """The primitives that a kernel may call, in the order of printing."""
+    return tuple(name for name in _blocks() if name not in _HELPERS)
+
+
+def source(names: Iterable[str]) -> str:
+    """The text of these primitives and of all they need, in order, each once."""
+    blocks = _blocks()
+    wanted = {_PRELUDE}
+    pending = list(names)
+    while pending:
+        name = pending.pop()
+        if name not in blocks:
+            raise KeyError(_unknown(name))
+        if name not in wanted:
+            wanted.add(name)
+            pending.extend(blocks[name].needs)
+    return "\n".join(block.text for name, block in blocks.items() if name in wanted)
+
+
+def _unknown(name: str) -> str:
+    close = difflib.get_close_matches(name, primitive_names(), n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(primitive_names())}"
+    return f"no device primitive is called {name!r}; {hint}"

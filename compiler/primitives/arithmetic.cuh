@@ -1,0 +1,77 @@
+// primitive: exp2_approx
+// 2^x in one instruction; subnormals count as zero. PTX ISA 9.7.3, ex2.approx.ftz.
+__device__ __forceinline__ float exp2_approx(float x) {
+#ifndef TREADLE_EMULATOR
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return emu::exp2_approx(x);
+#endif
+}
+
+// primitive: log2_approx
+// log2 x in one instruction; subnormals count as zero. PTX ISA 9.7.3, lg2.approx.ftz.
+__device__ __forceinline__ float log2_approx(float x) {
+#ifndef TREADLE_EMULATOR
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return emu::log2_approx(x);
+#endif
+}
+
+// primitive: rcp_approx
+// 1 / x in one instruction, to 1 ulp; subnormals count as zero. PTX ISA 9.7.3, rcp.approx.ftz.
+__device__ __forceinline__ float rcp_approx(float x) {
+#ifndef TREADLE_EMULATOR
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return emu::rcp_approx(x);
+#endif
+}
+
+// primitive: reciprocal
+// 1 / x, correctly rounded. PTX ISA 9.7.3, rcp.rn.
+__device__ __forceinline__ float reciprocal(float x) {
+#ifndef TREADLE_EMULATOR
+  return __frcp_rn(x);
+#else
+  return 1.0f / x;
+#endif
+}
+
+// primitive: to_float
+// An element as a float: exact for 16-bit types.
+template <class T>
+__device__ __forceinline__ float to_float(T x) {
+  return static_cast<float>(x);
+}
+
+// primitive: from_float
+// The element nearest to x, ties to even; an integer drops the fraction.
+template <class T>
+__device__ __forceinline__ T from_float(float x) {
+  return static_cast<T>(x);
+}
+
+// primitive: store_pair
+// Rounds two floats into a pair of elements: one conversion for a 16-bit type. PTX ISA 9.7.9, cvt.rn.
+template <class T>
+__device__ __forceinline__ void store_pair(T (&pair)[2], float lo, float hi) {
+  pair[0] = static_cast<T>(lo);
+  pair[1] = static_cast<T>(hi);
+}
+#ifndef TREADLE_EMULATOR
+__device__ __forceinline__ void store_pair(__half (&pair)[2], float lo, float hi) {
+  const __half2 both = __floats2half2_rn(lo, hi);
+  memcpy(pair, &both, sizeof(pair));
+}
+__device__ __forceinline__ void store_pair(__nv_bfloat16 (&pair)[2], float lo, float hi) {
+  const __nv_bfloat162 both = __floats2bfloat162_rn(lo, hi);
+  memcpy(pair, &both, sizeof(pair));
+}
+#endif

@@ -1,0 +1,31 @@
+// primitive: barrier_block
+// All threads of the block meet; what they wrote before is seen after. PTX ISA 9.7.13.1, bar.sync.
+__device__ __forceinline__ void barrier_block(LINE) {
+#ifndef TREADLE_EMULATOR
+  __syncthreads();
+#else
+  emu::barrier_block(line);
+#endif
+}
+
+// primitive: barrier_warp
+// All lanes of the warp meet; what they wrote before is seen after. PTX ISA 9.7.13.2, bar.warp.sync.
+__device__ __forceinline__ void barrier_warp(LINE) {
+#ifndef TREADLE_EMULATOR
+  __syncwarp();
+#else
+  emu::barrier_warp(line);
+#endif
+}
+
+// primitive: shuffle_xor
+// The value that lane ^ mask holds. It orders no memory. PTX ISA 9.7.9.6, shfl.sync.bfly.
+template <class T>
+__device__ __forceinline__ T shuffle_xor(T value, int mask AND_LINE) {
+  static_assert(sizeof(T) == 4, "a shuffle moves 32 bits");
+#ifndef TREADLE_EMULATOR
+  return __shfl_xor_sync(0xffffffffu, value, mask);
+#else
+  return emu::shuffle_xor(value, mask, line);
+#endif
+}

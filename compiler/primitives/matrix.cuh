@@ -1,0 +1,185 @@
+// primitive: shared_address
+#ifndef TREADLE_EMULATOR
+// A pointer into shared memory as PTX wants it: 32 bits.
+__device__ __forceinline__ uint32_t shared_address(const void* p) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+#endif
+
+// primitive: load_matrix_x4; needs: shared_address
+// Four 8x8 matrices of 16-bit elements from shared memory: lane l gives row l % 8 of matrix l / 8;
+// each lane gets elements [l / 4][2 (l % 4) + 0, 1] of each. PTX ISA 9.7.14.5.15, ldmatrix.
+template <class R, class T>
+__device__ __forceinline__ void load_matrix_x4(R& registers, const T* row AND_LINE) {
+  static_assert(sizeof(R) == 16 && sizeof(T) == 2);
+#ifndef TREADLE_EMULATOR
+  uint32_t words[4];
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "r"(shared_address(row))
+               : "memory");
+  memcpy(&registers, words, sizeof(words));
+#else
+  emu::load_matrix<4, false>(&registers, row, line);
+#endif
+}
+
+// primitive: load_matrix_x2; needs: shared_address
+// Two 8x8 matrices of 16-bit elements from shared memory: lane l < 16 gives row l % 8 of matrix l / 8;
+// each lane gets elements [l / 4][2 (l % 4) + 0, 1] of each. PTX ISA 9.7.14.5.15, ldmatrix.
+template <class R, class T>
+__device__ __forceinline__ void load_matrix_x2(R& registers, const T* row AND_LINE) {
+  static_assert(sizeof(R) == 8 && sizeof(T) == 2);
+#ifndef TREADLE_EMULATOR
+  uint32_t words[2];
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+               : "=r"(words[0]), "=r"(words[1])
+               : "r"(shared_address(row))
+               : "memory");
+  memcpy(&registers, words, sizeof(words));
+#else
+  emu::load_matrix<2, false>(&registers, row, line);
+#endif
+}
+
+// primitive: load_matrix_x1; needs: shared_address
+// One 8x8 matrix of 16-bit elements from shared memory: lane l < 8 gives row l;
+// each lane gets elements [l / 4][2 (l % 4) + 0, 1] of each. PTX ISA 9.7.14.5.15, ldmatrix.
+template <class R, class T>
+__device__ __forceinline__ void load_matrix_x1(R& registers, const T* row AND_LINE) {
+  static_assert(sizeof(R) == 4 && sizeof(T) == 2);
+#ifndef TREADLE_EMULATOR
+  uint32_t words[1];
+  asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];"
+               : "=r"(words[0])
+               : "r"(shared_address(row))
+               : "memory");
+  memcpy(&registers, words, sizeof(words));
+#else
+  emu::load_matrix<1, false>(&registers, row, line);
+#endif
+}
+
+// primitive: load_matrix_x4_trans; needs: shared_address
+// Four 8x8 matrices of 16-bit elements from shared memory: lane l gives row l % 8 of matrix l / 8;
+// each lane gets elements [2 (l % 4) + 0, 1][l / 4] of each. PTX ISA 9.7.14.5.15, ldmatrix.trans.
+template <class R, class T>
+__device__ __forceinline__ void load_matrix_x4_trans(R& registers, const T* row AND_LINE) {
+  static_assert(sizeof(R) == 16 && sizeof(T) == 2);
+#ifndef TREADLE_EMULATOR
+  uint32_t words[4];
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "r"(shared_address(row))
+               : "memory");
+  memcpy(&registers, words, sizeof(words));
+#else
+  emu::load_matrix<4, true>(&registers, row, line);
+#endif
+}
+
+// primitive: load_matrix_x2_trans; needs: shared_address
+// Two 8x8 matrices of 16-bit elements from shared memory: lane l < 16 gives row l % 8 of matrix l / 8;
+// each lane gets elements [2 (l % 4) + 0, 1][l / 4] of each. PTX ISA 9.7.14.5.15, ldmatrix.trans.
+template <class R, class T>
+__device__ __forceinline__ void load_matrix_x2_trans(R& registers, const T* row AND_LINE) {
+  static_assert(sizeof(R) == 8 && sizeof(T) == 2);
+#ifndef TREADLE_EMULATOR
+  uint32_t words[2];
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
+               : "=r"(words[0]), "=r"(words[1])
+               : "r"(shared_address(row))
+               : "memory");
+  memcpy(&registers, words, sizeof(words));
+#else
+  emu::load_matrix<2, true>(&registers, row, line);
+#endif
+}
+
+// primitive: load_matrix_x1_trans; needs: shared_address
+// One 8x8 matrix of 16-bit elements from shared memory: lane l < 8 gives row l;
+// each lane gets elements [2 (l % 4) + 0, 1][l / 4] of each. PTX ISA 9.7.14.5.15, ldmatrix.trans.
+template <class R, class T>
+__device__ __forceinline__ void load_matrix_x1_trans(R& registers, const T* row AND_LINE) {
+  static_assert(sizeof(R) == 4 && sizeof(T) == 2);
+#ifndef TREADLE_EMULATOR
+  uint32_t words[1];
+  asm volatile("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%0}, [%1];"
+               : "=r"(words[0])
+               : "r"(shared_address(row))
+               : "memory");
+  memcpy(&registers, words, sizeof(words));
+#else
+  emu::load_matrix<1, true>(&registers, row, line);
+#endif
+}
+
+// primitive: as_register
+#ifndef TREADLE_EMULATOR
+// Two 16-bit elements as the 32-bit register that they share.
+template <class T>
+__device__ __forceinline__ uint32_t as_register(const T (&pair)[2]) {
+  static_assert(sizeof(T) == 2);
+  uint32_t word;
+  memcpy(&word, pair, sizeof(word));
+  return word;
+}
+#endif
+
+// primitive: mma_m16n8k16; needs: as_register
+// d += a b on the warp's tensor core: 16-bit a (16 x 16) and b (16 x 8), f32 d (16 x 8). Lane l holds
+//   a[k8][m8][k1] at row 8 m8 + l / 4, column 8 k8 + 2 (l % 4) + k1,
+//   b[k8][k1]     at row 8 k8 + 2 (l % 4) + k1, column l / 4,
+//   d[m8][n1]     at row 8 m8 + l / 4, column 2 (l % 4) + n1. PTX ISA 9.7.14.5.8, mma.
+__device__ __forceinline__ void mma_m16n8k16(float (&d)[2][2], const __half (&a)[2][2][2],
+                                             const __half (&b)[2][2] AND_LINE) {
+#ifndef TREADLE_EMULATOR
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[1][0]), "+f"(d[1][1])
+      : "r"(as_register(a[0][0])), "r"(as_register(a[0][1])), "r"(as_register(a[1][0])),
+        "r"(as_register(a[1][1])), "r"(as_register(b[0])), "r"(as_register(b[1])));
+#else
+  emu::mma_m16n8k16(d, a, b, line);
+#endif
+}
+__device__ __forceinline__ void mma_m16n8k16(float (&d)[2][2], const __nv_bfloat16 (&a)[2][2][2],
+                                             const __nv_bfloat16 (&b)[2][2] AND_LINE) {
+#ifndef TREADLE_EMULATOR
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[1][0]), "+f"(d[1][1])
+      : "r"(as_register(a[0][0])), "r"(as_register(a[0][1])), "r"(as_register(a[1][0])),
+        "r"(as_register(a[1][1])), "r"(as_register(b[0])), "r"(as_register(b[1])));
+#else
+  emu::mma_m16n8k16(d, a, b, line);
+#endif
+}
+
+// primitive: as_tf32
+#ifndef TREADLE_EMULATOR
+// Rounds to the 10 mantissa bits of tf32: to nearest, ties away from zero. PTX ISA 9.7.9, cvt.rna.
+__device__ __forceinline__ uint32_t as_tf32(float x) {
+  uint32_t word;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(word) : "f"(x));
+  return word;
+}
+#endif
+
+// primitive: mma_m16n8k8_tf32; needs: as_tf32
+// d += a b on the warp's tensor core: a (16 x 8) and b (8 x 8) rounded to tf32, f32 d. Lane l holds
+//   a[k4][m8] at row 8 m8 + l / 4, column 4 k4 + l % 4,
+//   b[k4]     at row 4 k4 + l % 4, column l / 4,
+//   d[m8][n1] at row 8 m8 + l / 4, column 2 (l % 4) + n1. PTX ISA 9.7.14.5.7, mma.
+__device__ __forceinline__ void mma_m16n8k8_tf32(float (&d)[2][2], const float (&a)[2][2],
+                                                 const float (&b)[2] AND_LINE) {
+#ifndef TREADLE_EMULATOR
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[1][0]), "+f"(d[1][1])
+      : "r"(as_tf32(a[0][0])), "r"(as_tf32(a[0][1])), "r"(as_tf32(a[1][0])),
+        "r"(as_tf32(a[1][1])), "r"(as_tf32(b[0])), "r"(as_tf32(b[1])));
+#else
+  emu::mma_m16n8k8_tf32(d, a, b, line);
+#endif
+}

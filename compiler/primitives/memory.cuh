@@ -1,0 +1,98 @@
+// primitive: shared_memory
+// The block's dynamic shared memory.
+__device__ __forceinline__ unsigned char* shared_memory() {
+#ifndef TREADLE_EMULATOR
+  extern __shared__ __align__(1024) unsigned char shared_bytes[];
+  return shared_bytes;
+#else
+  return emu::shared_memory();
+#endif
+}
+
+// primitive: word
+#ifndef TREADLE_EMULATOR
+// Word<T> is what one memory instruction moves for a T, whatever T is made of.
+template <int BYTES> struct WordOf;
+template <> struct WordOf<1> { using type = uint8_t; };
+template <> struct WordOf<2> { using type = uint16_t; };
+template <> struct WordOf<4> { using type = uint32_t; };
+template <> struct WordOf<8> { using type = uint2; };
+template <> struct WordOf<16> { using type = uint4; };
+template <class T> using Word = typename WordOf<sizeof(T)>::type;
+
+template <class To, class From>
+__device__ __forceinline__ To same_bits(const From& from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  memcpy(&to, &from, sizeof(To));
+  return to;
+}
+#endif
+
+// primitive: load_global; needs: word
+// One load from global memory. PTX ISA 9.7.9, ld.
+template <class T>
+__device__ __forceinline__ T load_global(const T* p AND_LINE) {
+#ifndef TREADLE_EMULATOR
+  return same_bits<T>(*reinterpret_cast<const Word<T>*>(p));
+#else
+  return emu::load_global(p, line);
+#endif
+}
+
+// primitive: load_global_if; needs: word
+// One load from global memory where valid, zeros elsewhere. Every lane calls it. PTX ISA 9.7.9, ld.
+template <class T>
+__device__ __forceinline__ T load_global_if(const T* p, bool valid AND_LINE) {
+#ifndef TREADLE_EMULATOR
+  Word<T> word{};
+  if (valid) word = *reinterpret_cast<const Word<T>*>(p);
+  return same_bits<T>(word);
+#else
+  return emu::load_global_if(p, valid, line);
+#endif
+}
+
+// primitive: store_global; needs: word
+// One store to global memory. PTX ISA 9.7.9, st.
+template <class T>
+__device__ __forceinline__ void store_global(T* p, T value AND_LINE) {
+#ifndef TREADLE_EMULATOR
+  *reinterpret_cast<Word<T>*>(p) = same_bits<Word<T>>(value);
+#else
+  emu::store_global(p, value, line);
+#endif
+}
+
+// primitive: store_global_if; needs: word
+// One store to global memory where valid. Every lane calls it. PTX ISA 9.7.9, st.
+template <class T>
+__device__ __forceinline__ void store_global_if(T* p, T value, bool valid AND_LINE) {
+#ifndef TREADLE_EMULATOR
+  if (valid) *reinterpret_cast<Word<T>*>(p) = same_bits<Word<T>>(value);
+#else
+  emu::store_global_if(p, value, valid, line);
+#endif
+}
+
+// primitive: load_shared; needs: word
+// One load from shared memory. PTX ISA 9.7.9, ld.
+template <class T>
+__device__ __forceinline__ T load_shared(const T* p AND_LINE) {
+#ifndef TREADLE_EMULATOR
+  return same_bits<T>(*reinterpret_cast<const Word<T>*>(p));
+#else
+  return emu::load_shared(p, line);
+#endif
+}
+
+// primitive: store_shared; needs: word
+// One store to shared memory. PTX ISA 9.7.9, st.
+template <class T>
+__device__ __forceinline__ void store_shared(T* p, T value AND_LINE) {
+#ifndef TREADLE_EMULATOR
+  *reinterpret_cast<Word<T>*>(p) = same_bits<Word<T>>(value);
+#else
+  emu::store_shared(p, value, line);
+#endif
+}

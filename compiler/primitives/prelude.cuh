@@ -1,0 +1,19 @@
+// primitive: prelude
+#ifndef TREADLE_EMULATOR
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cstdint>
+#include <cstring>
+#define LINE
+#define AND_LINE
+#else  // The emulator: the same file on the host. Each primitive is told its caller's line.
+#include "emulator.h"
+#define LINE int line = __builtin_LINE()
+#define AND_LINE , LINE
+#endif
+
+// N elements that move as one: a load or store of a Vec of 4, 8 or 16 bytes is one instruction.
+template <class T, int N>
+struct alignas(sizeof(T) * N) Vec {
+  T at[N];
+};
