@@ -1,0 +1,36 @@
+"""What treadle adds to the stock `xdsl-opt`: dialects, passes and targets, by name, loaded when used.
+
+Each entry is `name -> "module:object"`, so that importing this module costs nothing and a broken pass
+breaks only the command that names it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from xdsl.universe import Universe
+
+DIALECTS = {
+    "diagram": "treadle.dialects.diagram:Diagram",
+    "hierarchy": "treadle.dialects.hierarchy:Hierarchy",
+}
+
+PASSES: dict[str, str] = {}
+
+TARGETS: dict[str, str] = {}
+
+
+def _loader(path: str) -> Callable[[], Any]:
+    def load() -> Any:
+        module, _, name = path.partition(":")
+        return getattr(import_module(module), name)
+
+    return load
+
+
+TREADLE_UNIVERSE = Universe(
+    all_dialects={name: _loader(path) for name, path in DIALECTS.items()},
+    all_passes={name: _loader(path) for name, path in PASSES.items()},
+    all_targets={name: _loader(path) for name, path in TARGETS.items()},
+)

@@ -1,0 +1,43 @@
+"""`diagram`: what is computed.
+
+A value is an array of numbers with *named axes*: a builtin `tensor` whose encoding is
+`#diagram.array<[q, d]>`. An axis belongs to the whole program; its size stands in the types, or is `?`
+and known only at launch. The name of an axis is all that connects operations: a contraction over `d`
+multiplies where both operands have `d`, sums, and is *weaved* (mapped) over every other axis; an operand
+without an axis is broadcast along it. Batch and head axes are such weaved axes and need no operation of
+their own. The order of the axes in a type is the order in memory, and nothing else: a transposed operand
+is the same diagram.
+
+```
+!Q = tensor<?x64xf16, #diagram.array<[q, d]>>
+!K = tensor<?x64xf16, #diagram.array<[x, d]>>
+!S = tensor<?x?xf32, #diagram.array<[q, x]>>
+%S = diagram.contract %Q, %K over [d] accumulate f32 : !Q, !K -> !S
+```
+
+Operations: `contract`, `reduce`, `map`, `cast`, `fill`, and `apply`, which applies a `law` (softmax, say)
+by name. Number formats, the accumulator's included, are part of the algorithm. Over the real numbers a cast
+is the identity; the interpreter computes in float64 and is the reference for everything below.
+
+Theory: arXiv 2412.03317, sections 2 and 3.
+"""
+
+from xdsl.ir import Dialect
+
+from treadle.dialects.diagram.array import ArrayEncoding, SizesAttr
+from treadle.dialects.diagram.ops import (
+    ApplyOp,
+    CastOp,
+    ContractOp,
+    FillOp,
+    LawOp,
+    MapOp,
+    ReduceOp,
+    YieldOp,
+)
+
+Diagram = Dialect(
+    "diagram",
+    [ApplyOp, CastOp, ContractOp, FillOp, LawOp, MapOp, ReduceOp, YieldOp],
+    [ArrayEncoding, SizesAttr],
+)

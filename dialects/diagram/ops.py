@@ -1,0 +1,687 @@
+"""Operations of the `diagram` dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, Self
+
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    FloatAttr,
+    FunctionType,
+    IntegerAttr,
+    StringAttr,
+    SymbolNameConstraint,
+    SymbolRefAttr,
+)
+from xdsl.dialects.utils import AbstractYieldOperation
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    lazy_traits_def,
+    operand_def,
+    opt_operand_def,
+    opt_prop_def,
+    prop_def,
+    region_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import (
+    HasParent,
+    IsolatedFromAbove,
+    IsTerminator,
+    NoTerminator,
+    Pure,
+    SingleBlockImplicitTerminator,
+    SymbolOpInterface,
+)
+from xdsl.utils.exceptions import VerifyException
+
+from treadle.dialects.diagram.array import (
+    FORMATS,
+    Format,
+    axes_of,
+    check_array,
+    format_of,
+    is_array,
+    merge_sizes,
+    parse_axis_list,
+    print_axis_list,
+    sizes_of,
+)
+
+REDUCTIONS = ("add", "mul", "max", "min")
+"""Associative and commutative operations of `diagram.reduce`, each with a neutral element."""
+
+
+def _quote(axes: Iterable[str]) -> str:
+    return ", ".join(f"'{axis}'" for axis in axes)
+
+
+def _check_over(over: Sequence[str], inputs: Sequence[str], result: Sequence[str]) -> None:
+    if not over:
+        raise VerifyException("'over' names no axis: nothing would be reduced")
+    for axis in over:
+        if over.count(axis) > 1:
+            raise VerifyException(f"axis '{axis}' is reduced twice")
+        if axis not in inputs:
+            raise VerifyException(
+                f"axis '{axis}' is reduced, but no operand has it (operands have {_quote(inputs)})"
+            )
+        if axis in result:
+            raise VerifyException(f"axis '{axis}' is reduced, yet the result still has it")
+    for axis in inputs:
+        if axis not in over and axis not in result:
+            raise VerifyException(
+                f"axis '{axis}' is neither reduced nor in the result: "
+                "name it in 'over' or keep it in the result"
+            )
+    for axis in result:
+        if axis not in inputs:
+            raise VerifyException(f"axis '{axis}' of the result comes from no operand")
+
+
+def _union(*axis_lists: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(axis for axes in axis_lists for axis in axes))
+
+
+class DiagramOperation(IRDLOperation):
+    """What all array operations share: checked array types and one size for each axis."""
+
+    def check_arrays(self) -> None:
+        """Each operand and result is an array of a supported format, and sizes agree by axis."""
+        named = [
+            *((f"operand {i}", operand.type) for i, operand in enumerate(self.operands)),
+            *((f"result {i}", result.type) for i, result in enumerate(self.results)),
+        ]
+        for what, type in named:
+            check_array(type, what)
+        merge_sizes(named)
+
+
+@irdl_op_definition
+class ContractOp(DiagramOperation):
+    """Sum of products over the axes in `over`; every other axis is weaved: mapped over, and broadcast
+    to where an operand lacks it.
+
+    Products are summed in the format `accumulate`; the result is rounded to its own format once, at
+    the end. With `into`, the sum is added to that array. f32 operands multiply in f32 unless `as
+    tf32` says that they may be rounded to 10 bits of mantissa first. An axis of size zero gives zero.
+
+    ```
+    %S = diagram.contract %Q, %K over [d] accumulate f32 : !Q, !K -> !S
+    ```
+    """
+
+    name = "diagram.contract"
+
+    lhs = operand_def()
+    rhs = operand_def()
+    init = opt_operand_def()
+    over = prop_def(ArrayAttr[StringAttr])
+    accumulate = prop_def(Attribute)
+    multiply = opt_prop_def(StringAttr)
+    result = result_def()
+
+    traits = traits_def(Pure())
+
+    def __init__(
+        self,
+        lhs: SSAValue | Operation,
+        rhs: SSAValue | Operation,
+        over: Iterable[str],
+        result_type: Attribute,
+        accumulate: Attribute | None = None,
+        init: SSAValue | Operation | None = None,
+        multiply: str | None = None,
+    ):
+        super().__init__(
+            operands=[lhs, rhs, [] if init is None else [init]],
+            properties={
+                "over": ArrayAttr(StringAttr(axis) for axis in over),
+                "accumulate": accumulate or format_of(result_type),
+                "multiply": None if multiply is None else StringAttr(multiply),
+            },
+            result_types=[result_type],
+        )
+
+    @property
+    def over_axes(self) -> tuple[str, ...]:
+        return tuple(axis.data for axis in self.over)
+
+    @property
+    def is_tf32(self) -> bool:
+        return self.multiply is not None
+
+    def verify_(self) -> None:
+        self.check_arrays()
+        _check_over(
+            self.over_axes,
+            _union(axes_of(self.lhs.type), axes_of(self.rhs.type)),
+            axes_of(self.result.type),
+        )
+        left, right = format_of(self.lhs.type), format_of(self.rhs.type)
+        if left != right:
+            raise VerifyException(
+                f"operands of a contraction have formats {left} and {right}: cast one of them"
+            )
+        if self.accumulate not in FORMATS:
+            raise VerifyException(f"cannot accumulate in {self.accumulate}")
+        if (str(left) == "i32") != (str(self.accumulate) == "i32"):
+            raise VerifyException(f"products of {left} cannot be accumulated in {self.accumulate}")
+        if self.multiply is not None and (self.multiply.data, str(left)) != ("tf32", "f32"):
+            raise VerifyException(
+                f"'as {self.multiply.data}' on {left} operands: only f32 may multiply as tf32"
+            )
+        if self.init is not None and self.init.type != self.result.type:
+            raise VerifyException(f"'into' has type {self.init.type}, the result has {self.result.type}")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        lhs = parser.parse_unresolved_operand()
+        parser.parse_punctuation(",")
+        rhs = parser.parse_unresolved_operand()
+        parser.parse_keyword("over")
+        over = parse_axis_list(parser)
+        parser.parse_keyword("accumulate")
+        accumulate = parser.parse_type()
+        multiply = parser.parse_identifier() if parser.parse_optional_keyword("as") else None
+        init = parser.parse_unresolved_operand() if parser.parse_optional_keyword("into") else None
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        lhs_type = parser.parse_type()
+        parser.parse_punctuation(",")
+        rhs_type = parser.parse_type()
+        parser.parse_punctuation("->")
+        type = parser.parse_type()
+        op = cls(
+            parser.resolve_operand(lhs, lhs_type),
+            parser.resolve_operand(rhs, rhs_type),
+            over,
+            type,
+            accumulate,
+            None if init is None else parser.resolve_operand(init, type),
+            multiply,
+        )
+        op.attributes |= attributes
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_list((self.lhs, self.rhs), printer.print_operand)
+        printer.print_string(" over ")
+        print_axis_list(printer, self.over_axes)
+        printer.print_string(" accumulate ")
+        printer.print_attribute(self.accumulate)
+        if self.multiply is not None:
+            printer.print_string(f" as {self.multiply.data}")
+        if self.init is not None:
+            printer.print_string(" into ")
+            printer.print_operand(self.init)
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_list((self.lhs.type, self.rhs.type), printer.print_attribute)
+        printer.print_string(" -> ")
+        printer.print_attribute(self.result.type)
+
+
+@irdl_op_definition
+class ReduceOp(DiagramOperation):
+    """Combine the elements along the axes in `over` with `add`, `mul`, `max` or `min`, in the format
+    of the result. With `into`, that array is combined in as well. An axis of size zero gives the
+    neutral element.
+
+    ```
+    %m = diagram.reduce max %S over [x] : !S -> !m
+    ```
+    """
+
+    name = "diagram.reduce"
+
+    operand = operand_def()
+    init = opt_operand_def()
+    kind = prop_def(StringAttr)
+    over = prop_def(ArrayAttr[StringAttr])
+    result = result_def()
+
+    traits = traits_def(Pure())
+
+    def __init__(
+        self,
+        kind: str,
+        operand: SSAValue | Operation,
+        over: Iterable[str],
+        result_type: Attribute,
+        init: SSAValue | Operation | None = None,
+    ):
+        super().__init__(
+            operands=[operand, [] if init is None else [init]],
+            properties={
+                "kind": StringAttr(kind),
+                "over": ArrayAttr(StringAttr(axis) for axis in over),
+            },
+            result_types=[result_type],
+        )
+
+    @property
+    def over_axes(self) -> tuple[str, ...]:
+        return tuple(axis.data for axis in self.over)
+
+    def verify_(self) -> None:
+        if self.kind.data not in REDUCTIONS:
+            raise VerifyException(f"unknown reduction '{self.kind.data}' (known: {', '.join(REDUCTIONS)})")
+        self.check_arrays()
+        _check_over(self.over_axes, axes_of(self.operand.type), axes_of(self.result.type))
+        formats = str(format_of(self.operand.type)), str(format_of(self.result.type))
+        if formats.count("i32") == 1:
+            raise VerifyException(f"cannot reduce {formats[0]} in {formats[1]}")
+        if self.init is not None and self.init.type != self.result.type:
+            raise VerifyException(f"'into' has type {self.init.type}, the result has {self.result.type}")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        kind = parser.parse_identifier(" for the reduction")
+        operand = parser.parse_unresolved_operand()
+        parser.parse_keyword("over")
+        over = parse_axis_list(parser)
+        init = parser.parse_unresolved_operand() if parser.parse_optional_keyword("into") else None
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        operand_type = parser.parse_type()
+        parser.parse_punctuation("->")
+        type = parser.parse_type()
+        op = cls(
+            kind,
+            parser.resolve_operand(operand, operand_type),
+            over,
+            type,
+            None if init is None else parser.resolve_operand(init, type),
+        )
+        op.attributes |= attributes
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" {self.kind.data} ")
+        printer.print_operand(self.operand)
+        printer.print_string(" over ")
+        print_axis_list(printer, self.over_axes)
+        if self.init is not None:
+            printer.print_string(" into ")
+            printer.print_operand(self.init)
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.operand.type)
+        printer.print_string(" -> ")
+        printer.print_attribute(self.result.type)
+
+
+@irdl_op_definition
+class YieldOp(AbstractYieldOperation[Attribute]):
+    """The values that a region of a `diagram` operation gives back."""
+
+    name = "diagram.yield"
+
+    traits = lazy_traits_def(lambda: (IsTerminator(), HasParent(MapOp, LawOp)))
+
+
+@irdl_op_definition
+class MapOp(DiagramOperation):
+    """Apply a scalar function to every element; an operand without an axis of the result is broadcast
+    along it. The body is straight-line `arith` and `math` over scalars of the operands' formats.
+
+    ```
+    %P = diagram.map (%s = %S : !S, %r = %m : !m) -> !S {
+      %shifted = arith.subf %s, %r : f32
+      %p = math.exp %shifted : f32
+      diagram.yield %p : f32
+    }
+    ```
+    """
+
+    name = "diagram.map"
+
+    inputs = var_operand_def()
+    result = result_def()
+    body = region_def("single_block")
+
+    traits = lazy_traits_def(lambda: (Pure(), SingleBlockImplicitTerminator(YieldOp)))
+
+    BODY_DIALECTS: ClassVar = ("arith", "math")
+
+    def __init__(
+        self,
+        inputs: Sequence[SSAValue | Operation],
+        result_type: Attribute,
+        body: Region,
+    ):
+        super().__init__(operands=[inputs], result_types=[result_type], regions=[body])
+
+    @property
+    def yielded(self) -> SSAValue:
+        """The scalar that becomes an element of the result."""
+        terminator = self.body.block.last_op
+        assert isinstance(terminator, YieldOp)
+        return terminator.operands[0]
+
+    def verify_(self) -> None:
+        self.check_arrays()
+        if not is_array(self.result.type):
+            raise VerifyException("the result of a map must be an array")
+        axes = axes_of(self.result.type)
+        for i, operand in enumerate(self.inputs):
+            for axis in axes_of(operand.type):
+                if axis not in axes:
+                    raise VerifyException(
+                        f"axis '{axis}' of operand {i} is not in the result: a map keeps every "
+                        "axis (reduce it first, or add it to the result)"
+                    )
+        self._verify_body()
+
+    def _verify_body(self) -> None:
+        args = self.body.block.args
+        if len(args) != len(self.inputs):
+            raise VerifyException(
+                f"the body takes {len(args)} scalars, the map has {len(self.inputs)} operands"
+            )
+        for i, (arg, operand) in enumerate(zip(args, self.inputs, strict=True)):
+            if arg.type != format_of(operand.type):
+                raise VerifyException(
+                    f"scalar {i} of the body is {arg.type}, elements of operand {i} are "
+                    f"{format_of(operand.type)}"
+                )
+        *ops, terminator = self.body.block.ops
+        for op in ops:
+            if op.dialect_name() not in self.BODY_DIALECTS:
+                raise VerifyException(
+                    f"'{op.name}' in the body of a map: only arith and math operations may stand there"
+                )
+            for operand in op.operands:
+                if operand.owner is not self.body.block and (
+                    not isinstance(operand.owner, Operation) or operand.owner.parent is not self.body.block
+                ):
+                    raise VerifyException("the body uses a value from outside: make it an operand of the map")
+        if len(terminator.operands) != 1 or terminator.operands[0].type != format_of(self.result.type):
+            given = ", ".join(str(operand.type) for operand in terminator.operands)
+            raise VerifyException(
+                f"the body yields ({given}), elements of the result are {format_of(self.result.type)}"
+            )
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        inputs: list[SSAValue] = []
+
+        def entry() -> Parser.Argument:
+            argument = parser.parse_argument(expect_type=False)
+            parser.parse_punctuation("=")
+            operand = parser.parse_unresolved_operand()
+            parser.parse_punctuation(":")
+            type = parser.parse_type()
+            inputs.append(parser.resolve_operand(operand, type))
+            return argument.resolve(format_of(type))
+
+        arguments = parser.parse_comma_separated_list(parser.Delimiter.PAREN, entry)
+        parser.parse_punctuation("->")
+        type = parser.parse_type()
+        attributes = parser.parse_optional_attr_dict_with_keyword()
+        body = parser.parse_region(arguments)
+        op = cls(inputs, type, body)
+        if attributes is not None:
+            op.attributes |= attributes.data
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.enter_scope()
+
+        def entry(pair: tuple[SSAValue, SSAValue]) -> None:
+            printer.print_ssa_value(pair[0])
+            printer.print_string(" = ")
+            printer.print_operand(pair[1])
+            printer.print_string(" : ")
+            printer.print_attribute(pair[1].type)
+
+        printer.print_string(" (")
+        printer.print_list(zip(self.body.block.args, self.inputs, strict=True), entry)
+        printer.print_string(") -> ")
+        printer.print_attribute(self.result.type)
+        if self.attributes:
+            printer.print_op_attributes(self.attributes, print_keyword=True)
+        printer.print_string(" ")
+        printer.print_region(self.body, print_entry_block_args=False, print_empty_block=False)
+        printer.exit_scope()
+
+
+@irdl_op_definition
+class CastOp(DiagramOperation):
+    """Round to another number format, to nearest even. Over the real numbers it is the identity.
+
+    ```
+    %P16 = diagram.cast %P : !P -> !P16
+    ```
+    """
+
+    name = "diagram.cast"
+
+    operand = operand_def()
+    result = result_def()
+
+    traits = traits_def(Pure())
+    assembly_format = "$operand attr-dict `:` type($operand) `->` type($result)"
+
+    def __init__(self, operand: SSAValue | Operation, result_type: Attribute):
+        super().__init__(operands=[operand], result_types=[result_type])
+
+    def verify_(self) -> None:
+        self.check_arrays()
+        source, target = axes_of(self.operand.type), axes_of(self.result.type)
+        if set(source) != set(target):
+            raise VerifyException(
+                f"a cast keeps the axes: operand has {_quote(source)}, result {_quote(target)}"
+            )
+        if str(format_of(self.result.type)) == "i32" != str(format_of(self.operand.type)):
+            raise VerifyException(
+                "a cast from a float format to i32 is not defined: it would not be the identity"
+            )
+
+
+@irdl_op_definition
+class FillOp(DiagramOperation):
+    """An array whose every element is one constant, for example the neutral element of a reduction.
+
+    ```
+    %zero = diagram.fill 0.000000e+00 : f32 -> !O
+    ```
+    """
+
+    name = "diagram.fill"
+
+    value = prop_def(FloatAttr | IntegerAttr)
+    result = result_def()
+
+    traits = traits_def(Pure())
+    assembly_format = "$value attr-dict `->` type($result)"
+
+    def __init__(self, value: FloatAttr | IntegerAttr, result_type: Attribute):
+        super().__init__(properties={"value": value}, result_types=[result_type])
+
+    @property
+    def number(self) -> float | int:
+        return self.value.value.data
+
+    def verify_(self) -> None:
+        self.check_arrays()
+        if self.value.type != format_of(self.result.type):
+            raise VerifyException(
+                f"the constant is {self.value.type}, elements are {format_of(self.result.type)}"
+            )
+
+
+@irdl_op_definition
+class ApplyOp(DiagramOperation):
+    """Apply a law along an axis; every other axis of the operands is weaved. The law computes in the
+    formats it states: operands are converted to them and the result to its own format.
+
+    ```
+    %P = diagram.apply @softmax(%S) over [x] : (!S) -> !S
+    ```
+    """
+
+    name = "diagram.apply"
+
+    inputs = var_operand_def()
+    law = prop_def(SymbolRefAttr)
+    over = prop_def(ArrayAttr[StringAttr])
+    result = result_def()
+
+    traits = traits_def(Pure())
+
+    def __init__(
+        self,
+        law: str | SymbolRefAttr,
+        inputs: Sequence[SSAValue | Operation],
+        over: Iterable[str],
+        result_type: Attribute,
+    ):
+        super().__init__(
+            operands=[inputs],
+            properties={
+                "law": SymbolRefAttr(law) if isinstance(law, str) else law,
+                "over": ArrayAttr(StringAttr(axis) for axis in over),
+            },
+            result_types=[result_type],
+        )
+
+    @property
+    def over_axes(self) -> tuple[str, ...]:
+        return tuple(axis.data for axis in self.over)
+
+    def verify_(self) -> None:
+        self.check_arrays()
+        for axis in self.over_axes:
+            if all(axis not in axes_of(operand.type) for operand in self.inputs):
+                raise VerifyException(f"axis '{axis}' is in no operand of the law")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        law = parser.parse_symbol_name()
+        operands = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_unresolved_operand)
+        parser.parse_keyword("over")
+        over = parse_axis_list(parser)
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        position = parser.pos
+        function = parser.parse_function_type()
+        inputs = parser.resolve_operands(operands, function.inputs.data, position)
+        if len(function.outputs) != 1:
+            parser.raise_error("a law gives one array", position)
+        op = cls(SymbolRefAttr(law), inputs, over, function.outputs.data[0])
+        op.attributes |= attributes
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_attribute(self.law)
+        printer.print_string("(")
+        printer.print_list(self.inputs, printer.print_operand)
+        printer.print_string(") over ")
+        print_axis_list(printer, self.over_axes)
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_function_type([value.type for value in self.inputs], [self.result.type])
+
+
+@irdl_op_definition
+class LawOp(IRDLOperation):
+    """A named function along an axis, generic in the other axes: its plain meaning, from which the
+    streamed form is derived. The standard laws ship in `dialects/diagram/laws.mlir`; a program that
+    defines a law of the same name uses its own.
+
+    ```
+    diagram.law @softmax over [x] (%v : !v) -> !v { ... diagram.yield %y : !v }
+    ```
+    """
+
+    name = "diagram.law"
+
+    sym_name = prop_def(SymbolNameConstraint())
+    over = prop_def(ArrayAttr[StringAttr])
+    function_type = prop_def(FunctionType)
+    body = region_def("single_block")
+
+    traits = traits_def(SymbolOpInterface(), IsolatedFromAbove(), NoTerminator())
+
+    def __init__(self, name: str, over: Iterable[str], result_type: Attribute, body: Region):
+        inputs = [arg.type for arg in body.block.args]
+        super().__init__(
+            properties={
+                "sym_name": StringAttr(name),
+                "over": ArrayAttr(StringAttr(axis) for axis in over),
+                "function_type": FunctionType.from_lists(inputs, [result_type]),
+            },
+            regions=[body],
+        )
+
+    @property
+    def over_axes(self) -> tuple[str, ...]:
+        return tuple(axis.data for axis in self.over)
+
+    def verify_(self) -> None:
+        terminator = self.body.block.last_op
+        if not isinstance(terminator, YieldOp):
+            raise VerifyException("the meaning of a law ends with diagram.yield")
+        types = [operand.type for operand in terminator.operands]
+        if types != list(self.function_type.outputs.data):
+            raise VerifyException("the meaning of a law yields another type than it declares")
+        for axis in self.over_axes:
+            if all(axis not in axes_of(type) for type in self.function_type.inputs):
+                raise VerifyException(f"axis '{axis}' is in no argument of the law")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        name = parser.parse_symbol_name().data
+        parser.parse_keyword("over")
+        over = parse_axis_list(parser)
+        arguments = parser.parse_comma_separated_list(
+            parser.Delimiter.PAREN, lambda: parser.parse_argument(expect_type=True)
+        )
+        parser.parse_punctuation("->")
+        type = parser.parse_type()
+        return cls(name, over, type, parser.parse_region(arguments))
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_symbol_name(self.sym_name.data)
+        printer.print_string(" over ")
+        print_axis_list(printer, self.over_axes)
+        printer.print_string(" (")
+        printer.print_list(self.body.block.args, printer.print_block_argument)
+        printer.print_string(") -> ")
+        printer.print_attribute(self.function_type.outputs.data[0])
+        printer.print_string(" ")
+        printer.print_region(self.body, print_entry_block_args=False)
+
+
+def same_axes(left: Attribute, right: Attribute) -> bool:
+    """Whether two arrays have the same axes with the same sizes, in any order."""
+    return sizes_of(left).items() == sizes_of(right).items()
+
+
+__all__ = [
+    "REDUCTIONS",
+    "ApplyOp",
+    "Block",
+    "CastOp",
+    "ContractOp",
+    "DiagramOperation",
+    "FillOp",
+    "Format",
+    "LawOp",
+    "MapOp",
+    "ReduceOp",
+    "YieldOp",
+    "same_axes",
+]

@@ -1,0 +1,44 @@
+"""`hierarchy`: where and in what order.
+
+The same operations as in `diagram`, decorated. Every array has a memory *level* (`device`, `shared`,
+`register`), the colour of the drawings; every axis of a kernel is *grouped* (cut into pieces that run
+independently), *streamed* (fed in pieces through a state), or held *whole*. `fusion`, `streaming` and
+`tiling` only decorate; choosing sizes fills in the numbers; expanding makes the loops explicit:
+
+```
+hierarchy.kernel @attention (...) saves (%O: memref<...>) -> (!O) {
+  hierarchy.group [q = 64] {
+    %q = hierarchy.load %Q : ...                                   // device -> shared
+    %o = hierarchy.stream [x = 64] -> (!o) initialise { ... }      // m = -inf, l = 0, acc = 0
+      step (%m: !m, %l: !m, %acc: !o) { ... }                      // one piece of keys and values
+      finish (%m: !m, %l: !m, %acc: !o) { ... }                    // acc / l
+    hierarchy.save %o into %O : ...
+  }
+  hierarchy.yield
+}
+```
+
+A load or save is the only thing that crosses a level, so transfers are counted by looking at them: the size
+of the piece, times the groups, times the steps of the streams around it.
+
+Theory: arXiv 2412.03317, sections 3 and 4.
+"""
+
+from xdsl.ir import Dialect
+
+from treadle.dialects.hierarchy.ops import (
+    ExtentOp,
+    GroupOp,
+    KernelOp,
+    LoadOp,
+    SaveOp,
+    StreamOp,
+    YieldOp,
+)
+from treadle.dialects.hierarchy.schedule import PartitionAttr, ScheduleAttr, StepAttr
+
+Hierarchy = Dialect(
+    "hierarchy",
+    [ExtentOp, GroupOp, KernelOp, LoadOp, SaveOp, StreamOp, YieldOp],
+    [PartitionAttr, ScheduleAttr, StepAttr],
+)

@@ -1,0 +1,186 @@
+"""Attributes that decorate an algorithm with a schedule, and record how it was derived."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
+
+from xdsl.dialects.builtin import ArrayAttr, IntAttr, StringAttr
+from xdsl.ir import Attribute, ParametrizedAttribute
+from xdsl.irdl import irdl_attr_definition, param_def
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+from treadle.dialects.diagram.array import check_axis_name
+
+UNDECIDED = -1
+"""A partition size that no pass has chosen yet (`?`)."""
+
+
+@irdl_attr_definition
+class PartitionAttr(ParametrizedAttribute):
+    """`#hierarchy.partition<[q = 64, x = ?]>`: pieces into which axes are cut; `?` is not chosen yet."""
+
+    name = "hierarchy.partition"
+
+    axes: ArrayAttr[StringAttr] = param_def()
+    sizes: ArrayAttr[IntAttr] = param_def()
+
+    def __init__(self, sizes: Mapping[str, int]):
+        super().__init__(
+            ArrayAttr(StringAttr(axis) for axis in sizes),
+            ArrayAttr(IntAttr(size) for size in sizes.values()),
+        )
+
+    def as_dict(self) -> dict[str, int]:
+        return {axis.data: size.data for axis, size in zip(self.axes, self.sizes, strict=True)}
+
+    def verify(self) -> None:
+        names = [axis.data for axis in self.axes]
+        for name, size in zip(names, self.sizes, strict=True):
+            check_axis_name(name)
+            if names.count(name) > 1:
+                raise VerifyException(f"axis '{name}' is partitioned twice")
+            if size.data != UNDECIDED and size.data < 1:
+                raise VerifyException(f"axis '{name}' is cut into pieces of {size.data}: use 1 or more")
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            partition = parse_partition(parser)
+        return (partition.axes, partition.sizes)
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            print_partition(printer, self)
+
+
+def parse_partition(parser: AttrParser) -> PartitionAttr:
+    """`[q = 64, x = ?]`"""
+
+    def entry() -> tuple[str, int]:
+        axis = parser.parse_identifier(" for an axis")
+        parser.parse_punctuation("=")
+        if parser.parse_optional_punctuation("?") is not None:
+            return axis, UNDECIDED
+        return axis, parser.parse_integer(allow_boolean=False)
+
+    position = parser.pos
+    entries = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, entry)
+    if len(dict(entries)) != len(entries):
+        parser.raise_error("an axis is partitioned twice", position)
+    return PartitionAttr(dict(entries))
+
+
+def print_partition(printer: Printer, partition: PartitionAttr) -> None:
+    entries = (f"{axis} = {'?' if size == UNDECIDED else size}" for axis, size in partition.as_dict().items())
+    printer.print_string(f"[{', '.join(entries)}]")
+
+
+@irdl_attr_definition
+class ScheduleAttr(ParametrizedAttribute):
+    """How one kernel treats each of its axes: cut into independent groups, streamed in pieces, or held
+    whole by every group; and how many warps of a group lie along which axis.
+
+    `#hierarchy.schedule<group = [q = 64], stream = [x = 64], whole = [d = 64], warps = [q = 4]>`
+
+    `whole` gives the size of the tile that holds the axis."""
+
+    name = "hierarchy.schedule"
+
+    group: PartitionAttr = param_def()
+    stream: PartitionAttr = param_def()
+    whole: PartitionAttr = param_def()
+    warps: PartitionAttr = param_def()
+
+    def __init__(
+        self,
+        group: Mapping[str, int],
+        stream: Mapping[str, int],
+        whole: Mapping[str, int],
+        warps: Mapping[str, int] | None = None,
+    ):
+        super().__init__(
+            PartitionAttr(group), PartitionAttr(stream), PartitionAttr(whole), PartitionAttr(warps or {})
+        )
+
+    def tile_sizes(self) -> dict[str, int]:
+        """Size of the piece of each axis that one group holds at one moment."""
+        return {**self.group.as_dict(), **self.stream.as_dict(), **self.whole.as_dict()}
+
+    @property
+    def is_decided(self) -> bool:
+        parts = (self.group, self.stream, self.whole, self.warps)
+        return all(size != UNDECIDED for part in parts for size in part.as_dict().values())
+
+    def verify(self) -> None:
+        roles: dict[str, str] = {}
+        for role, part in (("group", self.group), ("stream", self.stream), ("whole", self.whole)):
+            for axis in part.as_dict():
+                if axis in roles:
+                    raise VerifyException(f"axis '{axis}' is both in '{roles[axis]}' and in '{role}'")
+                roles[axis] = role
+        for axis in self.warps.as_dict():
+            if axis not in roles:
+                raise VerifyException(f"warps lie along axis '{axis}', which the schedule does not have")
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        parts: dict[str, PartitionAttr] = {}
+        keys = ("group", "stream", "whole", "warps")
+
+        def entry() -> None:
+            key = parser.parse_keyword_in(keys, " in hierarchy.schedule")
+            parser.parse_punctuation("=")
+            parts[key] = parse_partition(parser)
+
+        parser.parse_comma_separated_list(parser.Delimiter.ANGLE, entry)
+        return tuple(parts.get(key, PartitionAttr({})) for key in keys)
+
+    def print_parameters(self, printer: Printer) -> None:
+        parts = (("group", self.group), ("stream", self.stream), ("whole", self.whole), ("warps", self.warps))
+
+        def entry(part: tuple[str, PartitionAttr]) -> None:
+            printer.print_string(f"{part[0]} = ")
+            print_partition(printer, part[1])
+
+        with printer.in_angle_brackets():
+            printer.print_list([part for part in parts if part[1].as_dict()], entry)
+
+
+@irdl_attr_definition
+class StepAttr(ParametrizedAttribute):
+    """`#hierarchy.step<"streaming", "x of @attention", "cascade", "why">`: one rewrite of a derivation:
+    the pass, what it rewrote, the law or theorem that allowed it, and the reason in words."""
+
+    name = "hierarchy.step"
+
+    rewrite: StringAttr = param_def()
+    subject: StringAttr = param_def()
+    law: StringAttr = param_def()
+    reason: StringAttr = param_def()
+
+    def __init__(self, rewrite: str, subject: str, law: str, reason: str = ""):
+        super().__init__(StringAttr(rewrite), StringAttr(subject), StringAttr(law), StringAttr(reason))
+
+    def texts(self) -> tuple[str, str, str, str]:
+        return self.rewrite.data, self.subject.data, self.law.data, self.reason.data
+
+
+DERIVATION = "derivation"
+"""Name of the attribute of a function that holds its derivation."""
+
+
+def derivation_of(attributes: Mapping[str, Attribute]) -> tuple[StepAttr, ...]:
+    steps = attributes.get(DERIVATION)
+    if not isinstance(steps, ArrayAttr):
+        return ()
+    return tuple(step for step in cast(ArrayAttr[Attribute], steps) if isinstance(step, StepAttr))
+
+
+def record(attributes: dict[str, Attribute], steps: Iterable[StepAttr]) -> None:
+    """Append steps to the derivation of a function, given its attributes."""
+    new = tuple(steps)
+    if new:
+        attributes[DERIVATION] = ArrayAttr((*derivation_of(attributes), *new))
