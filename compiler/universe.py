@@ -21,7 +21,7 @@ PASSES: dict[str, str] = {}
 TARGETS: dict[str, str] = {}
 
 
-def _loader(path: str) -> Callable[[], Any]:
+def loader(path: str) -> Callable[[], Any]:
     def load() -> Any:
         module, _, name = path.partition(":")
         return getattr(import_module(module), name)
@@ -30,7 +30,7 @@ def _loader(path: str) -> Callable[[], Any]:
 
 
 TREADLE_UNIVERSE = Universe(
-    all_dialects={name: _loader(path) for name, path in DIALECTS.items()},
-    all_passes={name: _loader(path) for name, path in PASSES.items()},
-    all_targets={name: _loader(path) for name, path in TARGETS.items()},
+    all_dialects={name: loader(path) for name, path in DIALECTS.items()},
+    all_passes={name: loader(path) for name, path in PASSES.items()},
+    all_targets={name: loader(path) for name, path in TARGETS.items()},
 )

@@ -1,0 +1,189 @@
+"""One kind of error for whoever runs treadle: what is wrong, where, why, and what to do about it.
+
+Verifiers and passes raise xDSL's own exceptions, so that they read well in the stock `xdsl-opt` too.
+`describe` turns any of them into a `TreadleError`, which adds the place in the file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xdsl.utils.exceptions import (
+    DiagnosticException,
+    ParseError,
+    PassFailedException,
+    VerifyException,
+)
+
+if TYPE_CHECKING:
+    from xdsl.ir import Operation
+
+
+LONGEST_EXCERPT = 120
+"""Characters of a line of a file that a message shows."""
+
+
+class TreadleError(Exception):
+    """Something that a user can put right. `str()` is the whole message, `file:line:col: what`, with the
+    line of the file below it where that is known."""
+
+    def __init__(self, message: str, location: str | None = None, excerpt: str = ""):
+        super().__init__(message)
+        self.message = message
+        self.location = location
+        self.excerpt = excerpt
+
+    def __str__(self) -> str:
+        head = self.message if self.location is None else f"{self.location}: {self.message}"
+        return f"{head}\n{self.excerpt}" if self.excerpt else head
+
+
+class InternalError(TreadleError):
+    """A mistake of treadle's own: no input should lead here."""
+
+
+class Refusal(PassFailedException):
+    """A pass that cannot go on, and the operation at which it stopped. `raise Refusal(op, "why")`."""
+
+    def __init__(self, operation: Operation, message: str):
+        super().__init__(message)
+        self.operation = operation
+
+
+def describe(exception: BaseException, module: Operation | None = None) -> TreadleError:
+    """The message for `exception`, which was raised while reading, verifying or rewriting `module`."""
+    if isinstance(exception, TreadleError):
+        return exception
+    if isinstance(exception, ParseError):
+        return _describe_parse_error(exception)
+    if isinstance(exception, Refusal):
+        return at(exception.operation, str(exception))
+    if isinstance(exception, VerifyException):
+        return _describe_verify_exception(exception, module)
+    if isinstance(exception, DiagnosticException):
+        return TreadleError(_one_message(exception), None if module is None else file_of(module))
+    if isinstance(exception, RecursionError):
+        return TreadleError("the program is nested too deeply")
+    if isinstance(exception, OSError):
+        return TreadleError(f"cannot use {exception.filename}: {exception.strerror}")
+    return InternalError(
+        f"internal error, please report it: {type(exception).__name__}: {exception} "
+        "(TREADLE_TRACEBACK=1 shows where)",
+        None if module is None else file_of(module),
+    )
+
+
+def at(operation: Operation, message: str) -> TreadleError:
+    """`message` about `operation`, with its name, its place and the line that it came from."""
+    place = place_of(operation)
+    if place is None:
+        return TreadleError(f"{label_of(operation)}: {message}")
+    file, line, column = place
+    return TreadleError(
+        f"{label_of(operation)}: {message}", f"{file}:{line}:{column}", _line_of_file(file, line, column)
+    )
+
+
+def label_of(operation: Operation) -> str:
+    """`'diagram.contract' %S`: an operation as a reader finds it."""
+    for name in ("sym_name", "kernel_name"):
+        if name in operation.properties:
+            return f"'{operation.name}' @{_text(operation.properties[name])}"
+    hints = [f"%{result.name_hint}" for result in operation.results if result.name_hint]
+    return " ".join([f"'{operation.name}'", *hints])
+
+
+def place_of(operation: Operation) -> tuple[str, int, int] | None:
+    """File, line and column of `operation`, or of the nearest operation around it that has them."""
+    from xdsl.dialects.builtin import FileLineColLoc
+
+    current: Operation | None = operation
+    while current is not None:
+        location = current.location
+        if isinstance(location, FileLineColLoc):
+            return location.filename.data, location.line.data, location.column.data
+        current = current.parent_op()
+    return None
+
+
+def file_of(module: Operation) -> str | None:
+    """The file that `module` was read from."""
+    for operation in module.walk():
+        if (place := place_of(operation)) is not None:
+            return place[0]
+    return None
+
+
+def failing_operation(module: Operation) -> tuple[Operation, str] | None:
+    """The innermost operation that does not verify, and why; verifying the module as a whole raises
+    without saying which one it was."""
+    for operation in module.walk(region_first=True):
+        try:
+            operation.verify(verify_nested_ops=False)
+            for region in operation.regions:
+                for block in region.blocks:
+                    if not block.ops:
+                        block.verify()
+        except VerifyException as exception:
+            return operation, str(exception)
+    return None
+
+
+def excerpt(line: str, number: int, column: int, width: int = 1) -> str:
+    """A line of a file with carets under `width` characters from `column` (which counts from 1)."""
+    shown = "".join(char if char.isprintable() else " " for char in line.rstrip())
+    start = max(0, column - 1 - LONGEST_EXCERPT // 2)
+    shown = shown[start : start + LONGEST_EXCERPT]
+    indent = column - 1 - start
+    carets = "^" * max(1, min(width, len(shown) - indent))
+    return f"{number:5} | {shown}\n{'':5} | {' ' * indent}{carets}"
+
+
+def _describe_parse_error(error: ParseError) -> TreadleError:
+    span = error.span
+    place = span.get_location()
+    text = str(span.input.content)
+    line = text[text.rfind("\n", 0, span.start) + 1 :].split("\n", 1)[0]
+    return TreadleError(
+        _reworded(error.msg), str(place), excerpt(line, place.line, place.col, span.end - span.start)
+    )
+
+
+def _reworded(message: str) -> str:
+    """xDSL's parser says some things in a way that only its authors understand."""
+    if message.startswith("Could not parse entire input"):
+        return "expected an operation, or the end of the file"
+    if message.startswith(" "):
+        return f"expected a name{message}"
+    return message[:1].lower() + message[1:]
+
+
+def _describe_verify_exception(exception: VerifyException, module: Operation | None) -> TreadleError:
+    failing = None if module is None else failing_operation(module)
+    if failing is None:
+        return TreadleError(_one_message(exception), None if module is None else file_of(module))
+    return at(failing[0], _joined(failing[1]))
+
+
+def _one_message(exception: BaseException) -> str:
+    return _joined(str(exception)) or type(exception).__name__
+
+
+def _joined(message: str) -> str:
+    """xDSL breaks its own verifier messages over lines; one line reads better after a location."""
+    return " ".join(line.strip() for line in message.splitlines() if line.strip())
+
+
+def _line_of_file(file: str, number: int, column: int) -> str:
+    """The line as it stands in the file, or nothing where the file is gone or was never one."""
+    try:
+        with open(file, encoding="utf-8") as stream:
+            for i, line in enumerate(stream, start=1):
+                if i == number:
+                    return excerpt(line, number, column)
+    except (OSError, UnicodeDecodeError, ValueError):
+        return ""
+    return ""
+
+
+def _text(attribute: object) -> str:
+    return str(getattr(attribute, "data", attribute))

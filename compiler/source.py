@@ -1,0 +1,202 @@
+"""From a file to a verified module whose every operation knows its line.
+
+Two things are done here that xDSL's parser leaves to its users: operations get locations, and every error
+says where it is. Only the dialects that a program may use are registered, each imported when first seen,
+which keeps the start of `treadle` fast."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr, UnknownLoc
+from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.parser import Parser
+from xdsl.utils.exceptions import ParseError, UnregisteredConstructException, VerifyException
+from xdsl.utils.lexer import Span
+
+from treadle.compiler.errors import TreadleError, at, describe
+from treadle.compiler.universe import DIALECTS, loader
+
+UPSTREAM_DIALECTS = {
+    "builtin": "xdsl.dialects.builtin:Builtin",
+    "func": "xdsl.dialects.func:Func",
+    "arith": "xdsl.dialects.arith:Arith",
+    "math": "xdsl.dialects.math:Math",
+    "scf": "xdsl.dialects.scf:Scf",
+    "memref": "xdsl.dialects.memref:MemRef",
+    "tensor": "xdsl.dialects.tensor:Tensor",
+}
+"""What a program may use besides treadle's own dialects."""
+
+LARGEST_FILE = 64 * 2**20
+"""Bytes; an algorithm is a page long, so a larger file was named by mistake."""
+
+
+def make_context() -> Context:
+    """The dialects that a program may use, each loaded when first seen."""
+    context = Context()
+    for name, path in (UPSTREAM_DIALECTS | DIALECTS).items():
+        context.register_dialect(name, loader(path))
+    return context
+
+
+def load_module(path: str | Path, context: Context | None = None) -> ModuleOp:
+    """Read, parse and verify the program in a file (TreadleError for whatever is wrong with it)."""
+    return parse_module(read_text(path), str(path), context)
+
+
+def parse_module(text: str, name: str = "<string>", context: Context | None = None) -> ModuleOp:
+    """Parse and verify a program; `name` stands for the file in locations and messages."""
+    context = context or make_context()
+    if not any(_significant(line) for line in text.splitlines()):
+        raise TreadleError(
+            "there is no program here: expected a func.func over arrays with named axes, "
+            "as in examples/matmul.mlir",
+            name,
+        )
+    try:
+        module = LocatingParser(context, text, name).parse_module()
+    except (ParseError, UnregisteredConstructException, RecursionError) as error:
+        raise describe(error) from None
+    verify_module(module)
+    return module
+
+
+def verify_module(module: ModuleOp) -> None:
+    """Verify `module`, and that every value is defined before it is used (TreadleError)."""
+    try:
+        module.verify()
+    except (VerifyException, RecursionError) as error:
+        raise describe(error, module) from None
+    _check_order(module, set())
+
+
+def read_text(path: str | Path) -> str:
+    """The text of a file (TreadleError if it is missing, a directory, too large or not UTF-8)."""
+    path = Path(path)
+    if not path.exists():
+        raise TreadleError(f"no such file: {path}{_similar_files(path)}")
+    if path.is_dir():
+        raise TreadleError(f"{path} is a directory: name one .mlir file in it")
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise TreadleError(f"{path} is larger than {LARGEST_FILE >> 20} MiB: is it a program?")
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise TreadleError(
+            f"{path} is not a text file: byte {error.start} is not UTF-8. Save it as UTF-8"
+        ) from None
+    except OSError as error:
+        raise TreadleError(f"cannot read {path}: {error.strerror}") from None
+
+
+class LocatingParser(Parser):
+    """xDSL's parser, which also gives every operation and block argument its file, line and column,
+    says where an attribute that does not verify stands, and suggests names for misspelt operations."""
+
+    def __init__(self, ctx: Context, input: str | bytes, name: str = "<unknown>", line_offset: int = 0):
+        super().__init__(ctx, input, name)
+        self._file = StringAttr(name)
+        self._line_offset = line_offset
+        text = self.lexer.input.content
+        self._line_starts = [0, *(i + 1 for i, char in enumerate(text) if char == "\n")]
+
+    def parse_operation(self) -> Operation:
+        start = self.pos
+        with self._located(start):
+            operation = super().parse_operation()
+        if isinstance(operation.location, UnknownLoc):
+            operation.location = self._location(start)
+        return operation
+
+    def _parse_alias_def(self) -> None:
+        with self._located(self.pos):
+            super()._parse_alias_def()
+
+    def _register_ssa_definition(self, name: str, values: Sequence[SSAValue], span: Span[Any]) -> None:
+        super()._register_ssa_definition(name, values, span)
+        for value in values:
+            if isinstance(value, BlockArgument) and isinstance(value.location, UnknownLoc):
+                value.location = self._location(span.start)
+
+    def _get_op_by_name(self, name: str) -> type[Operation]:
+        found = self.ctx.get_optional_op(name, dialect_stack=self._parser_state.dialect_stack)
+        if found is not None:
+            return found
+        # The token of the name has been consumed: it is the last occurrence before the current one.
+        start = max(0, self.lexer.input.content.rfind(name, 0, self.pos))
+        self.raise_error(_unknown_operation(self.ctx, name), start, start + len(name))
+
+    def _location(self, position: int) -> FileLineColLoc:
+        line = bisect_right(self._line_starts, position)
+        column = position - self._line_starts[line - 1] + 1
+        return FileLineColLoc(self._file, IntAttr(line + self._line_offset), IntAttr(column))
+
+    @contextmanager
+    def _located(self, start: int) -> Generator[None]:
+        """Attributes verify as they are made, knowing no place: it is the one being parsed. Some of
+        xDSL's own parsers also meet junk with a bare ValueError or AssertionError."""
+        try:
+            yield
+        except (VerifyException, UnregisteredConstructException) as error:
+            self.raise_error(str(error), start, self._end_of_line(start))
+        except (ValueError, AssertionError, TypeError, KeyError, AttributeError) as error:
+            detail = f": {error}" if str(error) else ""
+            self.raise_error(f"this cannot be parsed{detail}", start, self._end_of_line(start))
+
+    def _end_of_line(self, position: int) -> int:
+        return self.lexer.input.get_end_of_line(position)
+
+
+def _unknown_operation(context: Context, name: str) -> str:
+    dialect, _, _ = name.partition(".")
+    known = context.get_optional_dialect(dialect)
+    names = sorted(context.registered_dialect_names)
+    if known is not None:
+        candidates = [operation.name for operation in known.operations]
+        return f"dialect '{dialect}' has no operation '{name}'{_did_you_mean(name, candidates)}"
+    if "." in name and (close := get_close_matches(dialect, names, n=1, cutoff=0.6)):
+        return f"unknown operation '{name}': there is no dialect '{dialect}'; did you mean '{close[0]}'?"
+    return f"unknown operation '{name}': a program may use the dialects {', '.join(names)}"
+
+
+def _did_you_mean(name: str, candidates: Iterable[str]) -> str:
+    close = get_close_matches(name, list(candidates), n=1, cutoff=0.6)
+    if close:
+        return f"; did you mean '{close[0]}'?"
+    return f"; it has {', '.join(sorted(candidates))}"
+
+
+def _check_order(operation: Operation, defined: set[SSAValue]) -> None:
+    """xDSL's verifier does not ask whether a value is used before it is defined."""
+    for region in operation.regions:
+        for block in region.blocks:
+            defined |= set(block.args)
+            for inner in block.ops:
+                for operand in inner.operands:
+                    if operand not in defined:
+                        hint = f"%{operand.name_hint}" if operand.name_hint else "a value"
+                        raise at(inner, f"{hint} is used before it is defined")
+                if inner.regions:
+                    _check_order(inner, set(defined))
+                defined |= set(inner.results)
+
+
+def _significant(line: str) -> bool:
+    line = line.strip()
+    return bool(line) and not line.startswith("//")
+
+
+def _similar_files(path: Path) -> str:
+    try:
+        names = [entry.name for entry in path.parent.iterdir() if entry.suffix == ".mlir"]
+    except OSError:
+        return "; there is no such folder either" if str(path.parent) != "." else ""
+    close = get_close_matches(path.name, names, n=1, cutoff=0.6)
+    return f"; did you mean {path.parent / close[0]}?" if close else ""
