@@ -1,0 +1,111 @@
+// The 16-bit floating point types of CUDA as plain structs: conversions round to nearest, ties to
+// even, and keep subnormals, infinities and NaN; arithmetic is done in float and rounded once, which
+// for + - * / of these types is what the device's correctly rounded instructions give.
+#pragma once
+
+#include <stdint.h>
+#include <string.h>
+
+namespace emu {
+
+template <class To, class From>
+inline To same_bits(From from) {
+  static_assert(sizeof(To) == sizeof(From), "same_bits needs equal sizes");
+  To to;
+  memcpy(&to, &from, sizeof(to));
+  return to;
+}
+
+inline float half_to_float(uint16_t half) {
+  const uint32_t sign = uint32_t(half & 0x8000u) << 16, rest = half & 0x7fffu;
+  if (rest >= 0x7c00u) return same_bits<float>(sign | 0x7f800000u | (rest << 13));
+  // As a float the exponent field is 112 too small; a product by 2^112 repairs subnormals as well.
+  const float magnitude = same_bits<float>(rest << 13) * 0x1p112f;
+  return same_bits<float>(sign | same_bits<uint32_t>(magnitude));
+}
+
+inline uint16_t float_to_half(float x) {
+  const uint32_t bits = same_bits<uint32_t>(x), sign = (bits >> 16) & 0x8000u;
+  const uint32_t rest = bits & 0x7fffffffu;
+  if (rest > 0x7f800000u) return 0x7fff;                          // NaN, as the device writes it
+  if (rest >= 0x477ff000u) return uint16_t(sign | 0x7c00u);       // 65520 and above: infinity
+  if (rest < 0x38800000u) {                                       // below 2^-14: subnormal
+    const float shifted = same_bits<float>(rest) + 0.5f;          // rounds at 2^-24
+    return uint16_t(sign | (same_bits<uint32_t>(shifted) - 0x3f000000u));
+  }
+  const uint32_t rounded = rest + 0xfffu + ((rest >> 13) & 1u);
+  return uint16_t(sign | ((rounded - (112u << 23)) >> 13));
+}
+
+inline float bfloat16_to_float(uint16_t x) { return same_bits<float>(uint32_t(x) << 16); }
+
+inline uint16_t float_to_bfloat16(float x) {
+  const uint32_t bits = same_bits<uint32_t>(x);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fff;
+  return uint16_t((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+// To the 10 mantissa bits of tf32: to nearest, ties away from zero.
+inline float round_to_tf32(float x) {
+  const uint32_t bits = same_bits<uint32_t>(x);
+  if ((bits & 0x7f800000u) == 0x7f800000u) return x;
+  return same_bits<float>((bits + 0x1000u) & ~0x1fffu);
+}
+
+}  // namespace emu
+
+struct __half {
+  uint16_t bits;
+  __half() = default;
+  __half(float x) : bits(emu::float_to_half(x)) {}
+  __half(double x) : __half(float(x)) {}
+  __half(int x) : __half(float(x)) {}
+  operator float() const { return emu::half_to_float(bits); }
+};
+
+struct __nv_bfloat16 {
+  uint16_t bits;
+  __nv_bfloat16() = default;
+  __nv_bfloat16(float x) : bits(emu::float_to_bfloat16(x)) {}
+  __nv_bfloat16(double x) : __nv_bfloat16(float(x)) {}
+  __nv_bfloat16(int x) : __nv_bfloat16(float(x)) {}
+  operator float() const { return emu::bfloat16_to_float(bits); }
+};
+
+typedef __half half;
+typedef __nv_bfloat16 nv_bfloat16;
+
+#define TREADLE_ARITHMETIC(T)                                                    \
+  inline T operator+(T a, T b) { return T(float(a) + float(b)); }                \
+  inline T operator-(T a, T b) { return T(float(a) - float(b)); }                \
+  inline T operator*(T a, T b) { return T(float(a) * float(b)); }                \
+  inline T operator/(T a, T b) { return T(float(a) / float(b)); }                \
+  inline T operator-(T a) { a.bits ^= 0x8000u; return a; }                       \
+  inline T& operator+=(T& a, T b) { return a = a + b; }                          \
+  inline T& operator-=(T& a, T b) { return a = a - b; }                          \
+  inline T& operator*=(T& a, T b) { return a = a * b; }                          \
+  inline T& operator/=(T& a, T b) { return a = a / b; }                          \
+  inline bool operator==(T a, T b) { return float(a) == float(b); }              \
+  inline bool operator!=(T a, T b) { return float(a) != float(b); }              \
+  inline bool operator<(T a, T b) { return float(a) < float(b); }                \
+  inline bool operator<=(T a, T b) { return float(a) <= float(b); }              \
+  inline bool operator>(T a, T b) { return float(a) > float(b); }                \
+  inline bool operator>=(T a, T b) { return float(a) >= float(b); }              \
+  inline T __hadd(T a, T b) { return a + b; }                                    \
+  inline T __hsub(T a, T b) { return a - b; }                                    \
+  inline T __hmul(T a, T b) { return a * b; }                                    \
+  inline T __hdiv(T a, T b) { return a / b; }                                    \
+  inline T __hneg(T a) { return -a; }                                            \
+  inline T __hmax(T a, T b) { return T(__builtin_fmaxf(float(a), float(b))); }   \
+  inline T __hmin(T a, T b) { return T(__builtin_fminf(float(a), float(b))); }   \
+  inline bool __hisnan(T a) { return float(a) != float(a); }
+TREADLE_ARITHMETIC(__half)
+TREADLE_ARITHMETIC(__nv_bfloat16)
+#undef TREADLE_ARITHMETIC
+
+inline float __half2float(__half x) { return float(x); }
+inline __half __float2half(float x) { return __half(x); }
+inline __half __float2half_rn(float x) { return __half(x); }
+inline float __bfloat162float(__nv_bfloat16 x) { return float(x); }
+inline __nv_bfloat16 __float2bfloat16(float x) { return __nv_bfloat16(x); }
+inline __nv_bfloat16 __float2bfloat16_rn(float x) { return __nv_bfloat16(x); }

@@ -1,0 +1,197 @@
+// What a printed kernel's primitives call on the host, and the language it is written in.
+// The bodies are in emulator.cpp, which is compiled once; this header stays light, because every
+// kernel compiles it anew.
+#pragma once
+
+#include <stddef.h>
+
+#include "cuda_language.h"
+#include "cuda_numbers.h"
+
+#ifndef TREADLE_CHECKS
+#define TREADLE_CHECKS 1
+#endif
+
+namespace emu {
+
+enum Operation : int {
+  LOAD_GLOBAL,
+  STORE_GLOBAL,
+  LOAD_SHARED,
+  STORE_SHARED,
+  COPY_ASYNC,         // its reads of global memory
+  COPY_ASYNC_SHARED,  // its writes to shared memory
+  LOAD_MATRIX,
+  MMA,
+  SHUFFLE_XOR,
+  BARRIER_WARP,
+  BARRIER_BLOCK,
+  OPERATIONS
+};
+
+enum Element : int { F16, BF16, TF32 };
+
+// One lane's part of a collective. It lies on the lane's stack while the lane waits.
+struct Request {
+  Operation operation;
+  int line;
+  void* out;
+  const void* a;
+  const void* b;
+  int option;  // the shuffle's mask, the number of matrices (negative: transposed), the element type
+};
+
+// Waits for the other threads that take part; `out` is filled when it returns.
+void meet(const Request& request);
+
+extern unsigned char* shared_base;
+inline unsigned char* shared_memory() { return shared_base; }
+
+// Each says where the access goes: to p if it is sound, else to bytes that harm nobody.
+const void* checked_global_read(const void* p, unsigned bytes, bool valid, int line);
+void* checked_global_write(void* p, unsigned bytes, bool valid, int line);
+const void* checked_shared_read(const void* p, unsigned bytes, int line);
+void* checked_shared_write(void* p, unsigned bytes, int line);
+
+#if TREADLE_CHECKS
+inline const void* global_read(const void* p, unsigned bytes, bool valid, int line) {
+  return checked_global_read(p, bytes, valid, line);
+}
+inline void* global_write(void* p, unsigned bytes, bool valid, int line) {
+  return checked_global_write(p, bytes, valid, line);
+}
+inline const void* shared_read(const void* p, unsigned bytes, int line) {
+  return checked_shared_read(p, bytes, line);
+}
+inline void* shared_write(void* p, unsigned bytes, int line) {
+  return checked_shared_write(p, bytes, line);
+}
+#else
+extern unsigned char zeros[64], sink[64];
+inline const void* global_read(const void* p, unsigned, bool valid, int) {
+  return valid ? p : zeros;
+}
+inline void* global_write(void* p, unsigned, bool valid, int) { return valid ? p : sink; }
+inline const void* shared_read(const void* p, unsigned, int) { return p; }
+inline void* shared_write(void* p, unsigned, int) { return p; }
+#endif
+
+template <class T>
+inline T load_global_if(const T* p, bool valid, int line) {
+  T value;
+  memcpy(&value, global_read(p, sizeof(T), valid, line), sizeof(T));
+  return value;
+}
+template <class T>
+inline T load_global(const T* p, int line) {
+  return load_global_if(p, true, line);
+}
+template <class T>
+inline void store_global_if(T* p, const T& value, bool valid, int line) {
+  memcpy(global_write(p, sizeof(T), valid, line), &value, sizeof(T));
+}
+template <class T>
+inline void store_global(T* p, const T& value, int line) {
+  store_global_if(p, value, true, line);
+}
+template <class T>
+inline T load_shared(const T* p, int line) {
+  T value;
+  memcpy(&value, shared_read(p, sizeof(T), line), sizeof(T));
+  return value;
+}
+template <class T>
+inline void store_shared(T* p, const T& value, int line) {
+  memcpy(shared_write(p, sizeof(T), line), &value, sizeof(T));
+}
+
+inline void barrier_block(int line) { meet({BARRIER_BLOCK, line, nullptr, nullptr, nullptr, 0}); }
+inline void barrier_warp(int line) { meet({BARRIER_WARP, line, nullptr, nullptr, nullptr, 0}); }
+
+template <class T>
+inline T shuffle_xor(T value, int mask, int line) {
+  T result;
+  meet({SHUFFLE_XOR, line, &result, &value, nullptr, mask});
+  return result;
+}
+
+template <int COUNT, bool TRANSPOSED>
+inline void load_matrix(void* registers, const void* row, int line) {
+  meet({LOAD_MATRIX, line, registers, row, nullptr, TRANSPOSED ? -COUNT : COUNT});
+}
+
+inline void mma_m16n8k16(void* d, const __half (&a)[2][2][2], const __half (&b)[2][2], int line) {
+  meet({MMA, line, d, a, b, F16});
+}
+inline void mma_m16n8k16(void* d, const __nv_bfloat16 (&a)[2][2][2],
+                         const __nv_bfloat16 (&b)[2][2], int line) {
+  meet({MMA, line, d, a, b, BF16});
+}
+inline void mma_m16n8k8_tf32(void* d, const float (&a)[2][2], const float (&b)[2], int line) {
+  meet({MMA, line, d, a, b, TF32});
+}
+
+void start_copy(void* shared, const void* global, unsigned bytes, bool valid, int line);
+template <int BYTES>
+inline void copy_async(void* shared, const void* global, bool valid, int line) {
+  start_copy(shared, global, BYTES, valid, line);
+}
+void copy_async_commit();
+void copy_async_wait(int pending);
+
+// ex2.approx.ftz and its kin take and give zero for subnormals.
+inline float flush(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0.0f, x) : x; }
+inline float exp2_approx(float x) { return flush(exp2f(flush(x))); }
+inline float log2_approx(float x) { return log2f(flush(x)); }
+inline float rcp_approx(float x) { return flush(1.0f / flush(x)); }
+
+// Calls a kernel with arguments whose values lie at the given addresses.
+template <class T>
+inline T argument(void* at) {
+  T value;
+  memcpy(&value, at, sizeof(value));
+  return value;
+}
+template <int... I>
+struct Indices {};
+template <int N, int... I>
+struct Count : Count<N - 1, N - 1, I...> {};
+template <int... I>
+struct Count<0, I...> {
+  using type = Indices<I...>;
+};
+template <class... A, int... I>
+inline void call(void (*kernel)(A...), void** arguments, Indices<I...>) {
+  kernel(argument<A>(arguments[I])...);
+}
+template <class... A>
+inline void call(void (*kernel)(A...), void** arguments) {
+  call(kernel, arguments, typename Count<sizeof...(A)>::type());
+}
+
+// The size of each parameter, so that the driver can refuse arguments that do not fit.
+template <class... A>
+inline int parameter_sizes(void (*)(A...), int* sizes) {
+  const int all[] = {int(sizeof(A))..., 0};
+  for (int i = 0; i < int(sizeof...(A)); ++i) sizes[i] = all[i];
+  return sizeof...(A);
+}
+
+}  // namespace emu
+
+inline void __syncthreads(int line = __builtin_LINE()) { emu::barrier_block(line); }
+inline void __syncwarp(unsigned = 0xffffffffu, int line = __builtin_LINE()) {
+  emu::barrier_warp(line);
+}
+
+#define TREADLE_EXPORT extern "C" __attribute__((visibility("default")))
+#define TREADLE_KERNEL(name)                                                             \
+  TREADLE_EXPORT void treadle_call_##name(void** arguments) {                            \
+    emu::call(name, arguments);                                                          \
+  }                                                                                      \
+  TREADLE_EXPORT int treadle_parameters_##name(int* sizes, int room) {                   \
+    int all[256];                                                                        \
+    const int count = emu::parameter_sizes(name, all);                                   \
+    for (int i = 0; i < count && i < room; ++i) sizes[i] = all[i];                       \
+    return count;                                                                        \
+  }

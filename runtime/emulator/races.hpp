@@ -1,0 +1,216 @@
+// Who may see whose writes. Every thread has a clock that advances when it releases its work (at a
+// barrier), and knows of every other thread the last clock whose work it has seen. Two accesses to
+// one byte, one of them a write, race unless the later thread knows the clock of the earlier one.
+// That does not depend on the order in which the emulator happened to run them.
+#pragma once
+
+#include <stdint.h>
+
+#include <unordered_map>
+#include <vector>
+
+namespace emu {
+
+// The knowledge of all threads of a block. After a block barrier all know the same, so they share one
+// row; a warp barrier gives the warp a row of its own. A barrier over part of the block, or a single
+// thread that acquires, would likewise take a row of its own.
+class Clocks {
+ public:
+  void reset(unsigned threads) {
+    count_ = threads;
+    clock_.assign(threads, 1);
+    row_of_.assign(threads, 0);
+    rows_.assign((threads + 31) / 32 + 1, std::vector<uint32_t>());
+    rows_[0].assign(threads, 0);
+  }
+  uint32_t now(unsigned thread) const { return clock_[thread]; }
+  bool knows(unsigned thread, unsigned other, uint32_t clock) const {
+    return thread == other || clock <= rows_[row_of_[thread]][other];
+  }
+  void join_block() {
+    rows_[0] = clock_;
+    row_of_.assign(count_, 0);
+    for (uint32_t& clock : clock_) ++clock;
+  }
+  // The lanes [first, last) of one warp.
+  void join_warp(unsigned first, unsigned last) {
+    const unsigned own = first / 32 + 1;
+    if (row_of_[first] != own) rows_[own] = rows_[row_of_[first]];
+    for (unsigned lane = first; lane < last; ++lane) {
+      rows_[own][lane] = clock_[lane]++;
+      row_of_[lane] = own;
+    }
+  }
+
+ private:
+  unsigned count_ = 0;
+  std::vector<uint32_t> clock_;
+  std::vector<unsigned> row_of_;
+  std::vector<std::vector<uint32_t>> rows_;
+};
+
+// One access that some byte of shared memory remembers. Reads that nothing orders form a chain.
+struct Access {
+  uint32_t thread, clock, before;
+  int32_t line;
+  bool pending;  // an asynchronous copy that nobody has waited for
+};
+
+enum Verdict { SOUND, NEVER_WRITTEN, STILL_PENDING, RACE };
+
+// The accesses that each byte of shared memory remembers: its last write, and the reads since. The
+// sets are interned, so that the bytes of a tile share them and a byte costs eight bytes here.
+class Shadow {
+ public:
+  struct Finding {
+    Verdict verdict = SOUND;
+    Access other = {};
+    bool other_wrote = false;
+    size_t byte = 0;
+  };
+
+  void reset(size_t bytes, const Clocks* clocks) {
+    clocks_ = clocks;
+    cells_.assign(bytes, Cell());
+    accesses_.assign(1, Access());
+    interned_.clear();
+  }
+
+  Finding read(size_t at, unsigned bytes, unsigned thread, int line) {
+    Finding finding;
+    Cell seen{~0u, ~0u};
+    uint32_t reads = 0;
+    for (size_t i = at; i < at + bytes; ++i) {
+      Cell& cell = cells_[i];
+      if (cell.write != seen.write || cell.reads != seen.reads) {
+        seen = cell;
+        if (finding.verdict == SOUND) {
+          finding = judge_write(cell.write, thread, true);
+          finding.byte = i;
+        }
+        reads = with_reader(cell.reads, thread, line);
+      }
+      cell.reads = reads;
+    }
+    return finding;
+  }
+
+  Finding write(size_t at, unsigned bytes, unsigned thread, int line, bool pending = false) {
+    Finding finding;
+    Cell seen{~0u, ~0u};
+    const Cell after{intern({thread, clocks_->now(thread), 0, line, pending}), 0};
+    for (size_t i = at; i < at + bytes; ++i) {
+      Cell& cell = cells_[i];
+      if (finding.verdict == SOUND && (cell.write != seen.write || cell.reads != seen.reads)) {
+        seen = cell;
+        finding = judge_write(cell.write, thread, false);
+        if (finding.verdict == SOUND) finding = judge_reads(cell.reads, thread);
+        finding.byte = i;
+      }
+      cell = after;
+    }
+    return finding;
+  }
+
+  // The copy that wrote these bytes has been waited for by its thread.
+  void arrived(size_t at, unsigned bytes, unsigned thread, int line) {
+    const uint32_t done = intern({thread, clocks_->now(thread), 0, line, false});
+    for (size_t i = at; i < at + bytes; ++i) {
+      const Access& access = accesses_[cells_[i].write];
+      if (access.pending && access.thread == thread) cells_[i].write = done;
+    }
+  }
+
+ private:
+  struct Cell {
+    uint32_t write = 0, reads = 0;  // indices of accesses; 0 is none
+  };
+
+  Finding judge_write(uint32_t index, unsigned thread, bool reading) const {
+    Finding finding;
+    finding.other = accesses_[index];
+    finding.other_wrote = true;
+    if (index == 0)
+      finding.verdict = reading ? NEVER_WRITTEN : SOUND;
+    else if (finding.other.pending)
+      finding.verdict = STILL_PENDING;
+    else if (!clocks_->knows(thread, finding.other.thread, finding.other.clock))
+      finding.verdict = RACE;
+    return finding;
+  }
+
+  Finding judge_reads(uint32_t index, unsigned thread) const {
+    Finding finding;
+    for (; index != 0; index = accesses_[index].before) {
+      finding.other = accesses_[index];
+      if (!clocks_->knows(thread, finding.other.thread, finding.other.clock)) {
+        finding.verdict = RACE;
+        break;
+      }
+    }
+    return finding;
+  }
+
+  // The reads that a later write must still be ordered after: those this thread does not know, and
+  // its own. Whoever comes to know this read knows also what this thread knew.
+  uint32_t with_reader(uint32_t reads, unsigned thread, int line) {
+    const uint32_t clock = clocks_->now(thread);
+    const Access& last = accesses_[reads];
+    if (reads != 0 && last.thread == thread && last.clock == clock) return reads;
+    const Key key{thread, clock, reads, READERS, false};
+    if (const auto found = interned_.find(key); found != interned_.end()) return found->second;
+    std::vector<Access> kept;
+    for (uint32_t i = reads; i != 0; i = accesses_[i].before)
+      if (!clocks_->knows(thread, accesses_[i].thread, accesses_[i].clock))
+        kept.push_back(accesses_[i]);
+    uint32_t chain = 0;
+    if (kept.size() == length_hint(reads)) {
+      chain = reads;
+    } else {
+      for (size_t i = kept.size(); i-- > 0;) {
+        kept[i].before = chain;
+        chain = intern(kept[i]);
+      }
+    }
+    const uint32_t result = intern({thread, clock, chain, line, false});
+    interned_.emplace(key, result);
+    return result;
+  }
+
+  size_t length_hint(uint32_t reads) const {
+    size_t length = 0;
+    for (; reads != 0; reads = accesses_[reads].before) ++length;
+    return length;
+  }
+
+  using Key = Access;
+  static constexpr int READERS = -1;  // a key of with_reader's own, told apart by its line
+  struct Hash {
+    size_t operator()(const Key& key) const {
+      uint64_t hash = key.thread;
+      for (const uint64_t part : {uint64_t(key.clock), uint64_t(key.before), uint64_t(uint32_t(key.line)),
+                                  uint64_t(key.pending)})
+        hash = (hash ^ part) * 0x9e3779b97f4a7c15ull ^ (hash >> 29);
+      return hash;
+    }
+  };
+  struct Equal {
+    bool operator()(const Key& a, const Key& b) const {
+      return a.thread == b.thread && a.clock == b.clock && a.before == b.before &&
+             a.line == b.line && a.pending == b.pending;
+    }
+  };
+
+  uint32_t intern(const Access& access) {
+    const auto [place, added] = interned_.emplace(access, uint32_t(accesses_.size()));
+    if (added) accesses_.push_back(access);
+    return place->second;
+  }
+
+  const Clocks* clocks_ = nullptr;
+  std::vector<Cell> cells_;
+  std::vector<Access> accesses_;
+  std::unordered_map<Key, uint32_t, Hash, Equal> interned_;
+};
+
+}  // namespace emu
