@@ -14,9 +14,13 @@ from xdsl.universe import Universe
 DIALECTS = {
     "diagram": "treadle.dialects.diagram:Diagram",
     "hierarchy": "treadle.dialects.hierarchy:Hierarchy",
+    "cuda": "treadle.dialects.cuda:Cuda",
 }
 
-PASSES: dict[str, str] = {}
+PASSES: dict[str, str] = {
+    "diagram-set-sizes": "treadle.passes.diagram_set_sizes:DiagramSetSizesPass",
+    "treadle": "treadle.passes.treadle:TreadlePass",
+}
 
 TARGETS: dict[str, str] = {}
 

@@ -1,0 +1,196 @@
+"""The pipeline, on one screen, and the one way to run it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from io import StringIO
+from time import perf_counter
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+from xdsl.utils.arg_spec import ArgSpec, ParameterListType
+from xdsl.utils.exceptions import DiagnosticException, VerifyException
+
+from treadle.compiler.errors import InternalError, TreadleError, describe, failing_operation, label_of
+from treadle.compiler.source import make_context
+from treadle.compiler.universe import PASSES, TARGETS, loader
+
+DEFAULT_MACHINE = "h100"
+
+LAST_DIAGRAM_PASS = "diagram-compose-maps"
+LAST_DECORATING_PASS = "hierarchy-choose-sizes"
+LAST_HIERARCHY_PASS = "hierarchy-expand-streams"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user may decide about a compilation."""
+
+    machine: str = DEFAULT_MACHINE
+    """Name of a machine that ships with treadle, or a file that describes one."""
+    arch: str | None = None
+    """`sm_80`, `sm_90a`; the machine's own if None."""
+    sizes: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Sizes of axes, made static."""
+    defaults: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Sizes of axes to optimise for; the kernel still takes any."""
+
+
+def pipeline(options: Options) -> tuple[ArgSpec, ...]:
+    """Every pass, in order, and why there."""
+    return (
+        _step("set-machine", name=options.machine, arch=options.arch),
+        _step("diagram-set-sizes", sizes=_texts(options.defaults), defaults=True),
+        _step("diagram-set-sizes", sizes=_texts(options.sizes)),
+        _step("diagram-expand-laws"),  # so that no later pass knows a law by name
+        _step("diagram-hoist-factors"),  # before maps are composed, while factors still stand alone
+        _step("diagram-compose-maps"),
+        _step("fusion"),  # decides what is one kernel: everything below looks at one at a time
+        _step("streaming"),
+        _step("tiling"),  # after streaming: what is not fed in pieces can be cut into groups
+        _step("hierarchy-choose-sizes"),  # all sizes together: they compete for the same memory
+        _step("hierarchy-expand-streams"),
+        _step("convert-hierarchy-to-cuda"),
+        _step("warp-specialization"),  # before coalescing, whose layouts depend on who copies
+        _step("coalescing"),
+    )
+
+
+class Observer:
+    """What may be watched while passes run; every method may be left as it is."""
+
+    def before_pass(self, spec: ArgSpec, module: ModuleOp) -> None:
+        """`module` is about to be rewritten by the pass `spec`."""
+
+    def after_pass(self, run: PassRun, module: ModuleOp) -> None:
+        """`module` was rewritten, and verifies."""
+
+
+@dataclass(frozen=True)
+class PassRun:
+    """One pass that has run."""
+
+    spec: ArgSpec
+    seconds: float
+    changed: bool
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+
+def run_pipeline(
+    module: ModuleOp,
+    options: Options,
+    observer: Observer | None = None,
+    *,
+    context: Context | None = None,
+    last: str | None = None,
+) -> list[PassRun]:
+    """Rewrite `module` in place, through the pass named `last` or to the end (TreadleError)."""
+    return run_passes(module, list(_through(pipeline(options), last)), observer, context=context)
+
+
+def run_passes(
+    module: ModuleOp,
+    specs: Sequence[ArgSpec],
+    observer: Observer | None = None,
+    *,
+    context: Context | None = None,
+) -> list[PassRun]:
+    """Rewrite `module` in place by one pass after another, verifying after each (TreadleError)."""
+    context = context or make_context()
+    observer = observer or Observer()
+    passes = [(spec, make_pass(spec)) for spec in specs]
+    runs: list[PassRun] = []
+    text = str(module)
+    for spec, instance in passes:
+        observer.before_pass(spec, module)
+        start = perf_counter()
+        _apply(instance, context, module)
+        seconds = perf_counter() - start
+        previous, text = text, str(module)
+        runs.append(PassRun(spec, seconds, previous != text))
+        observer.after_pass(runs[-1], module)
+    return runs
+
+
+def make_pass(spec: ArgSpec) -> ModulePass:
+    """A pass of treadle's by its name and options, or else one of xDSL's (TreadleError)."""
+    factory = loader(PASSES[spec.name]) if spec.name in PASSES else _upstream_pass(spec.name)
+    try:
+        return factory().from_spec(spec)
+    except (ValueError, ImportError, AttributeError) as error:
+        raise TreadleError(f"pass '{spec.name}': {error}") from error
+
+
+def print_cuda(module: ModuleOp, context: Context | None = None) -> str:
+    """CUDA C of a module at `cuda` level (TreadleError)."""
+    if "cuda-c" not in TARGETS:
+        raise InternalError("the target 'cuda-c' is not there")
+    output = StringIO()
+    target = loader(TARGETS["cuda-c"])()()
+    try:
+        target.emit(context or make_context(), module, output)
+    except DiagnosticException as error:
+        raise describe(error, module) from error
+    return output.getvalue()
+
+
+def _apply(instance: ModulePass, context: Context, module: ModuleOp) -> None:
+    try:
+        instance.apply(context, module)
+    except Exception as error:
+        raise _in_pass(instance.name, describe(error, module)) from error
+    try:
+        module.verify()
+    except VerifyException as error:
+        raise _invalid(instance.name, module, error) from error
+
+
+def _in_pass(name: str, error: TreadleError) -> TreadleError:
+    return type(error)(f"pass '{name}': {error.message}", error.location, error.excerpt)
+
+
+def _invalid(name: str, module: ModuleOp, error: VerifyException) -> InternalError:
+    """A pass must leave valid IR, so this is a mistake of the pass and not of its input."""
+    failing = failing_operation(module)
+    where = "" if failing is None else f" at {label_of(failing[0])}"
+    return InternalError(
+        f"pass '{name}' left invalid IR{where}: {' '.join(str(error).split())} "
+        f"(a mistake of the pass; '--print-before {name}' shows what it was given)"
+    )
+
+
+def _through(specs: Sequence[ArgSpec], last: str | None) -> Iterator[ArgSpec]:
+    if last is not None and all(spec.name != last for spec in specs):
+        raise TreadleError(f"the pipeline has no pass '{last}'")
+    for i, spec in enumerate(specs):
+        yield spec
+        if spec.name == last and all(later.name != last for later in specs[i + 1 :]):
+            return
+
+
+def _step(pass_name: str, /, **options: str | bool | tuple[str, ...] | None) -> ArgSpec:
+    parameters: dict[str, ParameterListType] = {}
+    for key, value in options.items():
+        if isinstance(value, tuple):
+            parameters[key] = value
+        elif value is not None:
+            parameters[key] = (value,)
+    return ArgSpec(pass_name, parameters)
+
+
+def _texts(sizes: Mapping[str, int]) -> tuple[str, ...]:
+    return tuple(f"{axis}={size}" for axis, size in sizes.items())
+
+
+def _upstream_pass(name: str) -> Callable[[], type[ModulePass]]:
+    from xdsl.transforms import get_all_passes
+
+    found = get_all_passes().get(name)
+    if found is None:
+        raise TreadleError(f"there is no pass '{name}' (treadle's are {', '.join(sorted(PASSES))})")
+    return found

@@ -1,0 +1,85 @@
+"""Sizes of axes as a user gives them (`--size q=200`), checked against a program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute
+
+from treadle.compiler.errors import TreadleError, at
+from treadle.dialects.diagram.array import DYNAMIC, SizesAttr, size_text, sizes_of
+
+LARGEST_SIZE = 2**31 - 1
+"""Sizes are 32-bit numbers in kernels (offsets, which are products of them, have 64 bits)."""
+
+
+def parse_sizes(texts: Iterable[str]) -> dict[str, int]:
+    """`["q=200", "x=333"]` as a dictionary (TreadleError)."""
+    sizes: dict[str, int] = {}
+    for text in texts:
+        axis, equals, number = text.partition("=")
+        axis, number = axis.strip(), number.strip()
+        if not equals or not axis:
+            raise TreadleError(f"--size {text}: write it as axis=number, for example --size q=200")
+        if not (number.isascii() and number.isdigit()) or int(number) > LARGEST_SIZE:
+            raise TreadleError(
+                f"--size {text}: '{number}' is not a size: use a whole number from 0 to {LARGEST_SIZE}"
+            )
+        if sizes.get(axis, int(number)) != int(number):
+            raise TreadleError(f"--size {axis} is given twice, as {sizes[axis]} and as {number}: keep one")
+        sizes[axis] = int(number)
+    return sizes
+
+
+def axes_of_function(function: FuncOp) -> dict[str, int]:
+    """Every axis of a program with its size (DYNAMIC where symbolic)."""
+    sizes: dict[str, int] = {}
+    for type in _types_of(function):
+        for axis, size in sizes_of(type).items():
+            sizes.setdefault(axis, size)
+    return sizes
+
+
+def default_sizes(function: FuncOp) -> dict[str, int]:
+    """The attribute `sizes` of a program: defaults of its symbolic axes."""
+    defaults = function.attributes.get("sizes")
+    return defaults.as_dict() if isinstance(defaults, SizesAttr) else {}
+
+
+def check_sizes(function: FuncOp, given: Mapping[str, int]) -> None:
+    """Refuse a size for an axis that the program lacks or whose size it states (TreadleError)."""
+    axes = axes_of_function(function)
+    for axis, size in given.items():
+        if axis not in axes:
+            close = get_close_matches(axis, axes, n=1, cutoff=0.6)
+            hint = f"; did you mean '{close[0]}'?" if close else ""
+            listed = ", ".join(f"{name} = {size_text(size)}" for name, size in axes.items())
+            raise at(function, f"there is no axis '{axis}' (the axes are {listed}){hint}")
+        if axes[axis] not in (DYNAMIC, size):
+            raise at(
+                function,
+                f"axis '{axis}' has size {axes[axis]} in the program and cannot be {size}: "
+                "write '?' for it in the types to make it symbolic, or leave --size away",
+            )
+
+
+def check_defaults(function: FuncOp) -> None:
+    """Refuse an attribute `sizes` that names an unknown axis or contradicts the types (TreadleError)."""
+    axes = axes_of_function(function)
+    for axis, size in default_sizes(function).items():
+        if axis not in axes:
+            raise at(function, f"'sizes' names axis '{axis}', which no array of the program has")
+        if axes[axis] not in (DYNAMIC, size):
+            raise at(
+                function,
+                f"'sizes' gives axis '{axis}' the size {size}, but its size is {axes[axis]} in the types",
+            )
+
+
+def _types_of(function: FuncOp) -> Iterable[Attribute]:
+    yield from function.function_type.inputs
+    yield from function.function_type.outputs
+    for operation in function.body.walk():
+        yield from (result.type for result in operation.results)
