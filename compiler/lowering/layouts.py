@@ -1,0 +1,267 @@
+"""Which layout each fragment of a kernel has.
+
+Layouts follow the products: a contraction's result has the accumulator's layout, what is computed from it element by
+element keeps that, a reduction's result has the slice, and what only feeds a product as its left operand has that
+operand's layout, which holds the same elements in the same threads. A kernel without products spreads its tiles in
+rows of vectors over the lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from xdsl.ir import Operation, SSAValue
+from xdsl.utils.exceptions import PassFailedException
+
+from treadle.compiler.lowering.plan import KernelPlan, contiguous_axis, widest_vector
+from treadle.dialects.cuda.layout import LANES, LayoutAttr, Mode, accumulator, row_operand
+from treadle.dialects.diagram import CastOp, ContractOp, FillOp, MapOp, ReduceOp
+from treadle.dialects.diagram.array import axes_of, format_of, is_array
+from treadle.dialects.hierarchy import LoadOp, StreamOp, YieldOp
+
+SIXTEEN_BIT = ("f16", "bf16")
+
+
+def instruction_of(plan: KernelPlan, op: ContractOp) -> str:
+    """The instruction that a contraction runs on: tensor cores where formats and axes allow."""
+    format = str(format_of(op.lhs.type))
+    columns = columns_of(plan, op)
+    one_depth = len([axis for axis in op.over_axes if plan.pieces[axis] != 1]) <= 1
+    has_columns = columns is not None and columns in axes_of(operands_of(plan, op)[1].type)
+    if plan.rows is None or not one_depth or not has_columns or str(op.accumulate) != "f32":
+        return "fma"
+    if format in SIXTEEN_BIT:
+        return "m16n8k16"
+    return "m16n8k8_tf32" if op.is_tf32 else "fma"
+
+
+def operands_of(plan: KernelPlan, op: ContractOp) -> tuple[SSAValue, SSAValue]:
+    """The operands of a contraction with the one that has the rows first."""
+    if plan.rows is not None and plan.rows in axes_of(op.rhs.type) and plan.rows not in axes_of(op.lhs.type):
+        return op.rhs, op.lhs
+    return op.lhs, op.rhs
+
+
+def columns_of(plan: KernelPlan, op: ContractOp) -> str | None:
+    """The wide axis of a contraction's result that is not its rows; None if there is none."""
+    wide = [axis for axis in plan.wide_axes(op.result) if axis != plan.rows]
+    if len(wide) > 1:
+        raise PassFailedException(
+            f"a product over [{', '.join(op.over_axes)}] has columns along {len(wide)} axes "
+            f"({', '.join(wide)}): group all but one of them in pieces of 1"
+        )
+    return wide[0] if wide else None
+
+
+def depth_of(plan: KernelPlan, op: ContractOp) -> str:
+    """The wide axis that a contraction sums over."""
+    wide = [axis for axis in op.over_axes if plan.pieces[axis] != 1]
+    if len(wide) > 1:
+        raise PassFailedException(
+            f"a product sums over {len(wide)} axes at once ({', '.join(wide)}): stream all but one in pieces of 1"
+        )
+    return wide[0] if wide else op.over_axes[0]
+
+
+class Layouts:
+    """Layouts of all fragments of one kernel, found by following the dataflow until nothing changes."""
+
+    def __init__(self, plan: KernelPlan):
+        self.plan = plan
+        self.found: dict[SSAValue, LayoutAttr] = {}
+        self.instructions = {op: instruction_of(plan, op) for op in plan.contractions}
+        self.anchor = blocked(plan, _kernel_axes(plan)) if not plan.contractions else None
+        while self._sweep():
+            pass
+
+    def of(self, value: SSAValue) -> LayoutAttr:
+        """The layout of a value; one that nothing fixed is spread in rows."""
+        return self.found.get(value) or self._rows(value)
+
+    def _sweep(self) -> bool:
+        before = len(self.found)
+        for op in self.plan.group.walk():
+            self._visit(op)
+        return len(self.found) != before
+
+    def _set(self, value: SSAValue, layout: LayoutAttr | None) -> None:
+        if layout is not None and is_array(value.type):
+            self.found.setdefault(value, layout)
+
+    def _visit(self, op: Operation) -> None:
+        match op:
+            case ContractOp():
+                self._set(op.result, self._accumulator(op))
+                if op.init is not None:
+                    self._set(op.init, self._accumulator(op))
+            case ReduceOp():
+                self._reduce(op)
+            case MapOp():
+                self._set(op.result, self._left_operand(op.result) or self._elementwise(op))
+            case CastOp():
+                operand = self.found.get(op.operand) or self._demanded(op.operand)
+                self._set(op.result, self._left_operand(op.result) or operand)
+            case StreamOp():
+                self._stream(op)
+            case _:
+                pass
+
+    def _accumulator(self, op: ContractOp) -> LayoutAttr:
+        plan = self.plan
+        rows, columns = plan.rows or "", columns_of(plan, op) or ""
+        row_warps = plan.warps.get(rows, 1)
+        column_warps = plan.warps.get(columns, 1) if columns in plan.group_axes else 1
+        if row_warps * column_warps != plan.warp_count:
+            raise PassFailedException(
+                f"{plan.warp_count} warps ({plan.warps}) cannot share a product with rows along '{rows}' and "
+                f"columns along '{columns}': put the warps along those axes"
+            )
+        row_tiles = _ceil(plan.pieces.get(rows, 1), 16 * row_warps)
+        column_tiles = _ceil(plan.pieces.get(columns, 1), 8 * column_warps)
+        if plan.is_contracted(columns):
+            column_tiles += column_tiles % 2  # it becomes the depth of another product, which takes 16 at a time
+        layout = accumulator(rows, columns, row_tiles, column_tiles, (row_warps, column_warps))
+        return layout.slice(axis for axis in (rows, columns) if axis)
+
+    def _left_operand(self, value: SSAValue) -> LayoutAttr | None:
+        """The layout of a left operand, for a value that has no other use."""
+        plan = self.plan
+        uses = [use.operation for use in value.uses]
+        if not uses or plan.rows is None or plan.rows not in axes_of(value.type):
+            return None
+        for use in uses:
+            if not isinstance(use, ContractOp) or self.instructions[use] != "m16n8k16":
+                return None
+            if operands_of(plan, use)[0] is not value or plan.warps.get(plan.rows, 1) != plan.warp_count:
+                return None
+        depth = depth_of(plan, next(use for use in uses if isinstance(use, ContractOp)))
+        rows = plan.rows
+        warps = (Mode(rows, plan.warp_count, 16 * _ceil(plan.pieces[rows], 16 * plan.warp_count)),)
+        row_tiles = _ceil(plan.pieces[rows], 16 * plan.warp_count)
+        return row_operand(rows, depth, row_tiles, _ceil(plan.pieces[depth], 16), warps)
+
+    def _reduce(self, op: ReduceOp) -> None:
+        layout = self.found.get(op.operand) or self._demanded(op.operand)
+        if layout is None:
+            return
+        for mode in layout.warp:
+            if mode.axis in op.over_axes:
+                raise PassFailedException(
+                    f"warps lie along axis '{mode.axis}', over which '{op.kind.data}' reduces: "
+                    "put the warps along another axis"
+                )
+        self._set(op.result, layout.slice(axes_of(op.result.type)))
+        if op.init is not None:
+            self._set(op.init, layout.slice(axes_of(op.result.type)))
+
+    def _elementwise(self, op: MapOp) -> LayoutAttr | None:
+        wanted = set(self.plan.wide_axes(op.result))
+        for operand in op.inputs:
+            layout = self.found.get(operand)
+            if layout is not None and wanted <= set(layout.axes()):
+                return layout.slice(axes_of(op.result.type))
+        if any(self._is_open(operand) for operand in op.inputs):
+            return None  # a state whose layout a later operation fixes
+        for layout in self.found.values():
+            if wanted <= set(layout.axes()):
+                return layout.slice(axes_of(op.result.type))
+        return self._rows(op.result)
+
+    def _is_open(self, value: SSAValue) -> bool:
+        """Whether a value is the state of a stream that has no layout yet."""
+        return (
+            value not in self.found and is_array(value.type) and isinstance(value.owner, StreamOp | type(None))
+        ) or (value not in self.found and not isinstance(value.owner, Operation))
+
+    def _demanded(self, value: SSAValue) -> LayoutAttr | None:
+        """The layout that a loaded or filled value takes when nothing but a reduction or cast asks for it."""
+        if isinstance(value.owner, LoadOp | FillOp):
+            wanted = set(self.plan.wide_axes(value))
+            for layout in self.found.values():
+                if wanted <= set(layout.axes()):
+                    return layout.slice(axes_of(value.type))
+            return self._rows(value)
+        return None
+
+    def _stream(self, op: StreamOp) -> None:
+        ends = (op.initialise.block.last_op, op.step.block.last_op)
+        results = zip(op.outputs, _operands(op.finish.block.last_op), strict=True)
+        for i, arg in enumerate(op.step.block.args):
+            values = [arg, op.finish.block.args[i], *(_operands(end)[i] for end in ends)]
+            layout = next((self.found[value] for value in values if value in self.found), None)
+            for value in values:
+                self._set(value, layout)
+        for output, value in results:
+            self._set(output, self.found.get(value))
+
+    def _rows(self, value: SSAValue) -> LayoutAttr:
+        if self.anchor is not None:
+            return self.anchor.slice(axes_of(value.type))
+        return blocked(self.plan, {axis: self.plan.pieces[axis] for axis in self.plan.wide_axes(value)})
+
+
+def _operands(op: Operation | None) -> tuple[SSAValue, ...]:
+    assert isinstance(op, YieldOp)
+    return tuple(op.operands)
+
+
+def _kernel_axes(plan: KernelPlan) -> dict[str, int]:
+    """Wide axes of everything the kernel holds."""
+    axes: dict[str, int] = {}
+    for op in plan.group.walk():
+        for result in op.results:
+            axes |= {axis: plan.pieces[axis] for axis in plan.wide_axes(result)}
+    return axes
+
+
+def blocked(plan: KernelPlan, axes: Mapping[str, int]) -> LayoutAttr:
+    """A tile in rows of vectors: the contiguous axis over neighbouring lanes, 16 bytes each; lanes that are left over, and
+    the warps, over the other axes."""
+    main = contiguous_axis(plan)
+    names = [axis for axis in axes if axis != main] + [axis for axis in axes if axis == main]
+    if main not in axes and names:
+        main = names[-1]
+    warps = _spread_warps(plan, names)
+    lanes_left = LANES
+    register: list[Mode] = []
+    inner: list[Mode] = []
+    lane: list[Mode] = []
+    warp: list[Mode] = []
+    for axis in reversed(names):
+        size = axes[axis]
+        vector = min(widest_vector(plan), _floor_power(size)) if axis == main else 1
+        lanes = min(lanes_left, _ceil_power(_ceil(size, vector)))
+        count = warps.get(axis, 1)
+        lanes_left //= lanes
+        lane.insert(0, Mode(axis, lanes, vector))
+        warp.insert(0, Mode(axis, count, vector * lanes))
+        register.insert(0, Mode(axis, _ceil(size, vector * lanes * count), vector * lanes * count))
+        inner += [Mode(axis, vector, 1)]
+    replicas = Mode("", lanes_left, 0)
+    idle = Mode("", plan.warp_count // _product(warps.values()), 0)
+    return LayoutAttr((*register, *inner), (replicas, *lane), (idle, *warp))
+
+
+def _spread_warps(plan: KernelPlan, names: list[str]) -> dict[str, int]:
+    given = {axis: count for axis, count in plan.warps.items() if axis in names}
+    if given or not names or not plan.contractions:
+        return given
+    return {names[0]: plan.warp_count}
+
+
+def _product(numbers: Iterable[int]) -> int:
+    result = 1
+    for number in numbers:
+        result *= number
+    return result
+
+
+def _ceil(size: int, piece: int) -> int:
+    return -(-size // piece)
+
+
+def _floor_power(number: int) -> int:
+    return 1 << max(number.bit_length() - 1, 0)
+
+
+def _ceil_power(number: int) -> int:
+    return 1 << max(number - 1, 0).bit_length()

@@ -1,0 +1,111 @@
+"""What the lowering of one kernel needs to know of its axes before it emits anything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+
+from xdsl.dialects.builtin import MemRefType
+from xdsl.ir import SSAValue
+from xdsl.utils.exceptions import PassFailedException
+
+from treadle.dialects.diagram import ContractOp, ReduceOp
+from treadle.dialects.diagram.array import axes_of, format_of, is_array, sizes_of
+from treadle.dialects.hierarchy import GroupOp, KernelOp, LoadOp, SaveOp, StreamOp
+
+FORMAT_BYTES = {"f16": 2, "bf16": 2, "f32": 4, "i32": 4}
+
+
+@dataclass
+class KernelPlan:
+    """Axes of a kernel in explicit form: how large each is, how it is cut, and which one carries the rows of its products.
+
+    `sizes` are whole sizes (DYNAMIC where symbolic), `pieces` the sizes of what one group holds at a moment."""
+
+    kernel: KernelOp
+    group: GroupOp
+    sizes: dict[str, int]
+    pieces: dict[str, int]
+    contractions: list[ContractOp]
+    warps: dict[str, int]
+    rows: str | None = field(default=None)
+
+    @property
+    def warp_count(self) -> int:
+        return prod(self.warps.values())
+
+    @property
+    def group_axes(self) -> dict[str, int]:
+        return self.group.partition.as_dict()
+
+    def wide_axes(self, value: SSAValue) -> tuple[str, ...]:
+        """Axes of a tile along which it has more than one element."""
+        return tuple(axis for axis in axes_of(value.type) if self.pieces[axis] != 1)
+
+    def is_contracted(self, axis: str) -> bool:
+        return any(axis in op.over_axes for op in self.contractions)
+
+    def is_reduced(self, axis: str) -> bool:
+        return any(isinstance(op, ReduceOp) and axis in op.over_axes for op in self.kernel.walk())
+
+
+def plan_kernel(kernel: KernelOp) -> KernelPlan:
+    """Read the plan off an expanded kernel (PassFailedException if it is not expanded)."""
+    group = kernel.body.block.first_op
+    if not kernel.is_expanded or not isinstance(group, GroupOp):
+        raise PassFailedException(
+            f"kernel '{kernel.kernel_name.data}' is not in explicit form: run hierarchy-expand-streams first"
+        )
+    sizes: dict[str, int] = {}
+    for arg in kernel.body.block.args:
+        sizes |= sizes_of(arg.type)
+    pieces = dict(sizes)
+    for op in kernel.walk():
+        if isinstance(op, GroupOp | StreamOp):
+            pieces |= op.partition.as_dict()
+    warps = kernel.schedule.warps.as_dict() if kernel.schedule is not None else {}
+    contractions = [op for op in kernel.walk() if isinstance(op, ContractOp)]
+    plan = KernelPlan(kernel, group, sizes, pieces, contractions, warps)
+    plan.rows = _row_axis(plan)
+    return plan
+
+
+def _row_axis(plan: KernelPlan) -> str | None:
+    """The group axis along which every product has its rows: in its result and in one operand only."""
+
+    def serves(axis: str) -> bool:
+        return all(
+            axis in axes_of(op.result.type) and (axis in axes_of(op.lhs.type)) != (axis in axes_of(op.rhs.type))
+            for op in plan.contractions
+        )
+
+    if not plan.contractions:
+        return None
+    candidates = [axis for axis in plan.group_axes if serves(axis)]
+    preferred = [axis for axis in plan.warps if axis in candidates]
+    wide = [axis for axis in candidates if plan.pieces[axis] > 1]
+    return next(iter((*preferred, *wide, *candidates)), None)
+
+
+def widest_vector(plan: KernelPlan) -> int:
+    """Elements that 16 bytes hold, for the narrowest format that the kernel loads or saves."""
+    types = [op.result.type for op in plan.kernel.walk() if isinstance(op, LoadOp)]
+    types += [op.value.type for op in plan.kernel.walk() if isinstance(op, SaveOp)]
+    sizes = [FORMAT_BYTES[str(format_of(type))] for type in types]
+    return 16 // min(sizes, default=4)
+
+
+def contiguous_axis(plan: KernelPlan) -> str | None:
+    """The last wide axis of the largest buffer of the kernel: the one along which threads should be neighbours."""
+    buffers = [arg for arg in plan.kernel.body.block.args if is_array(arg.type)]
+    outputs = [arg for arg in buffers if isinstance(arg.type, MemRefType)]
+
+    def rank(arg: SSAValue) -> tuple[int, int]:
+        wide = plan.wide_axes(arg)
+        return prod(plan.pieces[axis] for axis in wide), 1 if arg in outputs else 0
+
+    best = max(buffers, key=rank, default=None)
+    if best is None:
+        return None
+    wide = plan.wide_axes(best)
+    return wide[-1] if wide else None

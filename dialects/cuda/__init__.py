@@ -1,0 +1,54 @@
+"""`cuda`: which threads and which instructions.
+
+A `cuda.kernel` is what one block runs. Its values are tiles of the algorithm's arrays, still with their axes:
+
+- a buffer at level `device`: `memref<?x64xf16, #diagram.array<[q, d], level = device>>`, any strides but a
+  contiguous last axis;
+- a tile in shared memory: a `memref` at level `shared` whose layout `#cuda.rows` says how rows are padded;
+- fragments: a `tensor` at level `register` whose layout `#cuda.layout` says which lane of which warp holds which
+  element in which register. The registers' modes are the dimensions of the array that the CUDA C declares.
+
+`copy`, `load` and `store` touch device memory, `read` and `write` shared memory, `product` is a tile's contraction on
+tensor cores or by fused multiply-adds; `diagram.map`, `reduce`, `cast` and `fill` work on fragments, element by element,
+reductions across the lanes that share a row. Loops and branches are `scf`, index arithmetic is `arith`.
+The host function allocates results and holds one `cuda.launch` a kernel.
+"""
+
+from xdsl.ir import Dialect
+
+from treadle.dialects.cuda.layout import LayoutAttr, ModeAttr, ModesAttr, RowsAttr
+from treadle.dialects.cuda.ops import (
+    BarrierOp,
+    BlockIndexOp,
+    CopyOp,
+    KernelOp,
+    LaunchOp,
+    LoadOp,
+    MaskOp,
+    ProductOp,
+    ReadOp,
+    SharedOp,
+    StoreOp,
+    VectorWidthOp,
+    WriteOp,
+)
+
+Cuda = Dialect(
+    "cuda",
+    [
+        BarrierOp,
+        BlockIndexOp,
+        CopyOp,
+        KernelOp,
+        LaunchOp,
+        LoadOp,
+        MaskOp,
+        ProductOp,
+        ReadOp,
+        SharedOp,
+        StoreOp,
+        VectorWidthOp,
+        WriteOp,
+    ],
+    [LayoutAttr, ModeAttr, ModesAttr, RowsAttr],
+)

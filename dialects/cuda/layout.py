@@ -1,0 +1,301 @@
+"""Layouts: which thread holds which element of a tile, and where an element lies in shared memory.
+
+A layout is a set of *modes*. A mode `q:8:2` is a digit that runs from 0 to 7 and moves the coordinate of axis
+`q` by 2 for each; the digits of the register index, of the lane and of the warp are read from the last mode (the
+fastest) to the first. The coordinate of an axis is the sum over its modes. This is CuTe's idea of shapes with strides,
+with axes by name. A mode without an axis, written `8`, is a digit that moves nothing: those lanes hold the same
+elements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+
+from xdsl.dialects.builtin import ArrayAttr, IntAttr, StringAttr
+from xdsl.ir import Attribute, ParametrizedAttribute
+from xdsl.irdl import irdl_attr_definition, param_def
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+LANES = 32
+"""Threads of a warp."""
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A digit of `size` values that moves the coordinate of `axis` by `stride`; axis "" moves nothing."""
+
+    axis: str
+    size: int
+    stride: int
+
+    def __str__(self) -> str:
+        return f"{self.axis}:{self.size}:{self.stride}" if self.axis else str(self.size)
+
+
+@irdl_attr_definition
+class ModeAttr(ParametrizedAttribute):
+    """One mode, as an attribute."""
+
+    name = "cuda.mode"
+
+    axis: StringAttr = param_def()
+    size: IntAttr = param_def()
+    stride: IntAttr = param_def()
+
+    def __init__(self, mode: Mode):
+        super().__init__(StringAttr(mode.axis), IntAttr(mode.size), IntAttr(mode.stride))
+
+    @property
+    def mode(self) -> Mode:
+        return Mode(self.axis.data, self.size.data, self.stride.data)
+
+
+@irdl_attr_definition
+class ModesAttr(ParametrizedAttribute):
+    """`#cuda.modes<[q:8:1, x:4:2]>`: the digits of one index, the slowest first."""
+
+    name = "cuda.modes"
+
+    modes: ArrayAttr[ModeAttr] = param_def()
+
+    def __init__(self, modes: Iterable[Mode]):
+        super().__init__(ArrayAttr(ModeAttr(mode) for mode in modes if mode.size != 1))
+
+    def __iter__(self) -> Iterator[Mode]:
+        for mode in self.modes:
+            yield mode.mode
+
+    @property
+    def size(self) -> int:
+        return prod(mode.size for mode in self)
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            return (_parse_modes(parser).modes,)
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            _print_modes(printer, self)
+
+
+def _parse_modes(parser: AttrParser) -> ModesAttr:
+    def entry() -> Mode:
+        if (replicas := parser.parse_optional_integer(allow_boolean=False)) is not None:
+            return Mode("", replicas, 0)
+        axis = parser.parse_identifier(" for an axis")
+        parser.parse_punctuation(":")
+        size = parser.parse_integer(allow_boolean=False)
+        parser.parse_punctuation(":")
+        return Mode(axis, size, parser.parse_integer(allow_boolean=False))
+
+    return ModesAttr(parser.parse_comma_separated_list(parser.Delimiter.SQUARE, entry))
+
+
+def _print_modes(printer: Printer, modes: Iterable[Mode]) -> None:
+    printer.print_string(f"[{', '.join(str(mode) for mode in modes)}]")
+
+
+@irdl_attr_definition
+class LayoutAttr(ParametrizedAttribute):
+    """Which thread holds which elements of a tile, in which register.
+
+    `#cuda.layout<register = [x:8:8, q:2:8, x:2:1], lane = [q:8:1, x:4:2], warp = [q:4:16]>` is the accumulator
+    of `mma.m16n8` (PTX ISA 9.7.14.5.8), eight times along x, for four warps along q. The register modes are the
+    dimensions of the array that the CUDA C declares."""
+
+    name = "cuda.layout"
+
+    register: ModesAttr = param_def()
+    lane: ModesAttr = param_def()
+    warp: ModesAttr = param_def()
+
+    def __init__(
+        self,
+        register: Iterable[Mode],
+        lane: Iterable[Mode],
+        warp: Iterable[Mode],
+    ):
+        super().__init__(ModesAttr(register), ModesAttr(lane), ModesAttr(warp))
+
+    def verify(self) -> None:
+        if self.lane.size != LANES:
+            raise VerifyException(
+                f"the modes of a lane have {self.lane.size} values, a warp has {LANES} lanes"
+            )
+
+    @property
+    def register_shape(self) -> tuple[int, ...]:
+        """Dimensions of the array that a thread holds."""
+        return tuple(mode.size for mode in self.register)
+
+    @property
+    def warps(self) -> int:
+        return self.warp.size
+
+    def axes(self) -> tuple[str, ...]:
+        modes = (*self.register, *self.lane, *self.warp)
+        return tuple(dict.fromkeys(mode.axis for mode in modes if mode.axis))
+
+    def extent(self, axis: str) -> int:
+        """One more than the largest coordinate along the axis that the layout reaches."""
+        modes = (*self.register, *self.lane, *self.warp)
+        return 1 + sum((mode.size - 1) * mode.stride for mode in modes if mode.axis == axis)
+
+    def slice(self, axes: Iterable[str]) -> LayoutAttr:
+        """The layout of an array that has only these axes: every thread holds the elements that it needs to
+        meet its own of the larger array, so lanes and warps that lay along other axes hold copies."""
+        kept = set(axes)
+
+        def replicate(modes: Iterable[Mode]) -> list[Mode]:
+            return [mode if mode.axis in kept else Mode("", mode.size, 0) for mode in modes]
+
+        register = [mode for mode in self.register if mode.axis in kept]
+        return LayoutAttr(register, replicate(self.lane), replicate(self.warp))
+
+    def spread(self) -> LayoutAttr:
+        """The same threads, forgetting the registers: equal for layouts between which values need not move."""
+        return LayoutAttr((), self.lane, self.warp)
+
+    def coordinates(self, registers: Sequence[int], lane: int, warp: int) -> dict[str, int]:
+        """Coordinates of the element that a thread holds in one register."""
+        found = dict.fromkeys(self.axes(), 0)
+        for modes, digits in (
+            (self.register, registers),
+            (self.lane, digits_of(lane, self.lane)),
+            (self.warp, digits_of(warp, self.warp)),
+        ):
+            for mode, digit in zip(modes, digits, strict=True):
+                if mode.axis:
+                    found[mode.axis] += digit * mode.stride
+        return found
+
+    def elements(self) -> Iterator[tuple[tuple[int, ...], int, int, dict[str, int]]]:
+        """Every (registers, lane, warp) with its coordinates: the layout by enumeration, for tests."""
+        for warp, lane in product(range(self.warps), range(LANES)):
+            for registers in product(*(range(size) for size in self.register_shape)):
+                yield registers, lane, warp, self.coordinates(registers, lane, warp)
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        parts: list[Attribute] = []
+        with parser.in_angle_brackets():
+            for i, key in enumerate(("register", "lane", "warp")):
+                if i:
+                    parser.parse_punctuation(",")
+                parser.parse_keyword(key)
+                parser.parse_punctuation("=")
+                parts.append(_parse_modes(parser))
+        return parts
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            for i, (key, modes) in enumerate(
+                (("register", self.register), ("lane", self.lane), ("warp", self.warp))
+            ):
+                printer.print_string(f"{', ' if i else ''}{key} = ")
+                _print_modes(printer, modes)
+
+
+def digits_of(index: int, modes: Iterable[Mode]) -> list[int]:
+    """The digits of an index, the slowest first."""
+    digits: list[int] = []
+    for mode in reversed(tuple(modes)):
+        digits.append(index % mode.size)
+        index //= mode.size
+    return digits[::-1]
+
+
+@irdl_attr_definition
+class RowsAttr(ParametrizedAttribute):
+    """`#cuda.rows<extents = [64, 48], pitch = 56>`: a tile in shared memory, its axes in order, each padded to
+    `extents` with zeros, rows `pitch` elements apart. The pitch is an odd number of 16-byte units, so that eight rows
+    start in eight different groups of banks."""
+
+    name = "cuda.rows"
+
+    extents: ArrayAttr[IntAttr] = param_def()
+    pitch: IntAttr = param_def()
+
+    def __init__(self, extents: Iterable[int], pitch: int):
+        super().__init__(ArrayAttr(IntAttr(extent) for extent in extents), IntAttr(pitch))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(extent.data for extent in self.extents)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Elements between neighbours along each axis."""
+        strides = [1]
+        for i, extent in enumerate(reversed(self.shape[1:])):
+            strides.append(strides[-1] * (self.pitch.data if i == 0 else extent))
+        return tuple(reversed(strides)) if self.shape else ()
+
+    @property
+    def elements(self) -> int:
+        """Elements that the tile takes, padding included."""
+        if not self.shape:
+            return 1
+        if len(self.shape) == 1:
+            return self.shape[0]
+        return self.strides[0] * self.shape[0]
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            parser.parse_keyword("extents")
+            parser.parse_punctuation("=")
+            extents = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
+            parser.parse_punctuation(",")
+            parser.parse_keyword("pitch")
+            parser.parse_punctuation("=")
+            pitch = parser.parse_integer()
+        return (ArrayAttr(IntAttr(extent) for extent in extents), IntAttr(pitch))
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            extents = ", ".join(str(extent) for extent in self.shape)
+            printer.print_string(f"extents = [{extents}], pitch = {self.pitch.data}")
+
+
+# -- the layouts of instructions ------------------------------------------------------------------
+
+
+def accumulator(
+    rows: str, columns: str, row_tiles: int, column_tiles: int, warps: tuple[int, int]
+) -> LayoutAttr:
+    """Fragments of an `mma.m16n8` accumulator (PTX ISA 9.7.14.5.8), `row_tiles x column_tiles` of them a warp,
+    `warps` of them along the rows and the columns."""
+    return LayoutAttr(
+        register=(
+            Mode(rows, row_tiles, 16),
+            Mode(columns, column_tiles, 8),
+            Mode(rows, 2, 8),
+            Mode(columns, 2, 1),
+        ),
+        lane=(Mode(rows, 8, 1), Mode(columns, 4, 2)),
+        warp=(Mode(rows, warps[0], 16 * row_tiles), Mode(columns, warps[1], 8 * column_tiles)),
+    )
+
+
+def row_operand(
+    rows: str, depth: str, row_tiles: int, depth_tiles: int, warps: Iterable[Mode]
+) -> LayoutAttr:
+    """Fragments of the left operand of `mma.m16n8k16` with 16-bit elements (PTX ISA 9.7.14.5.8). As a map from
+    registers to elements it equals the accumulator of a product whose columns are `depth`."""
+    return LayoutAttr(
+        register=(
+            Mode(rows, row_tiles, 16),
+            Mode(depth, depth_tiles, 16),
+            Mode(depth, 2, 8),
+            Mode(rows, 2, 8),
+            Mode(depth, 2, 1),
+        ),
+        lane=(Mode(rows, 8, 1), Mode(depth, 4, 2)),
+        warp=warps,
+    )

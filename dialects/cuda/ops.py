@@ -1,0 +1,786 @@
+"""Operations of the `cuda` dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Self
+
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    FlatSymbolRefAttrConstraint,
+    FloatAttr,
+    IndexType,
+    IntAttr,
+    IntegerAttr,
+    MemRefType,
+    NoneAttr,
+    StringAttr,
+    SymbolNameConstraint,
+    SymbolRefAttr,
+    TensorType,
+)
+from xdsl.ir import Attribute, Operation, Region, SSAValue
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    opt_operand_def,
+    opt_prop_def,
+    prop_def,
+    region_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.printer import Printer
+from xdsl.traits import IsolatedFromAbove, NoTerminator, Pure, SymbolOpInterface
+from xdsl.utils.exceptions import VerifyException
+
+from treadle.dialects.cuda.layout import LayoutAttr, RowsAttr
+from treadle.dialects.diagram.array import (
+    axes_of,
+    check_axis_name,
+    encoding_of,
+    format_of,
+    level_of,
+    parse_axis_list,
+    print_axis_list,
+    sizes_of,
+)
+
+PRODUCTS = {
+    "m16n8k16": ("f16", "bf16"),
+    "m16n8k8_tf32": ("f32",),
+    "fma": ("f16", "bf16", "f32", "i32"),
+}
+"""Instructions of `cuda.product`, with the operand formats they take."""
+
+
+def layout_of(type: Attribute) -> LayoutAttr:
+    """The layout of a fragment (VerifyException if it has none)."""
+    layout = encoding_of(type).layout
+    if not isinstance(layout, LayoutAttr):
+        raise VerifyException(f"{type} is not a fragment: it has no #cuda.layout")
+    return layout
+
+
+def rows_of(type: Attribute) -> RowsAttr:
+    """The layout of a tile in shared memory (VerifyException if it has none)."""
+    layout = encoding_of(type).layout
+    if not isinstance(layout, RowsAttr):
+        raise VerifyException(f"{type} is not a tile in shared memory: it has no #cuda.rows")
+    return layout
+
+
+def is_fragment(type: Attribute) -> bool:
+    return isinstance(type, TensorType) and isinstance(encoding_of(type).layout, LayoutAttr)
+
+
+def is_shared(type: Attribute) -> bool:
+    return isinstance(type, MemRefType) and level_of(type) == "shared"
+
+
+def _check_fragment(type: Attribute, what: str) -> None:
+    if not is_fragment(type):
+        raise VerifyException(f"{what} is {type}: expected a fragment, a tensor with a #cuda.layout")
+
+
+def _check_tile(type: Attribute, what: str) -> None:
+    if not is_shared(type):
+        raise VerifyException(f"{what} is {type}: expected a tile in shared memory")
+    rows_of(type)
+
+
+@irdl_op_definition
+class KernelOp(IRDLOperation):
+    """A kernel: its arguments are buffers at device level, scalars, sizes of symbolic axes and what is known
+    of alignments (`index`). The body is what every block runs.
+
+    ```
+    cuda.kernel @attention (%Q: memref<...>, %O: memref<...>, %q: index) threads 128 shared 27648 { ... }
+    ```
+    """
+
+    name = "cuda.kernel"
+
+    sym_name = prop_def(SymbolNameConstraint())
+    threads = prop_def(IntAttr)
+    shared_bytes = prop_def(IntAttr)
+    body = region_def("single_block")
+
+    traits = traits_def(SymbolOpInterface(), IsolatedFromAbove(), NoTerminator())
+
+    def __init__(self, name: str, threads: int, shared_bytes: int, body: Region):
+        super().__init__(
+            properties={
+                "sym_name": StringAttr(name),
+                "threads": IntAttr(threads),
+                "shared_bytes": IntAttr(shared_bytes),
+            },
+            regions=[body],
+        )
+
+    def verify_(self) -> None:
+        check_axis_name(self.sym_name.data)
+        threads = self.threads.data
+        if threads % 32 or not 32 <= threads <= 1024:
+            raise VerifyException(f"a block of {threads} threads: use a multiple of 32 up to 1024")
+        for i, arg in enumerate(self.body.block.args):
+            if isinstance(arg.type, MemRefType) and level_of(arg.type) != "device":
+                raise VerifyException(f"argument {i} is a buffer at level {level_of(arg.type)}, not 'device'")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        name = parser.parse_symbol_name().data
+        arguments = parser.parse_comma_separated_list(
+            parser.Delimiter.PAREN, lambda: parser.parse_argument(expect_type=True)
+        )
+        parser.parse_keyword("threads")
+        threads = parser.parse_integer()
+        parser.parse_keyword("shared")
+        shared = parser.parse_integer()
+        attributes = parser.parse_optional_attr_dict_with_keyword()
+        op = cls(name, threads, shared, parser.parse_region(arguments))
+        if attributes is not None:
+            op.attributes |= attributes.data
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.enter_scope()
+        printer.print_string(" ")
+        printer.print_symbol_name(self.sym_name.data)
+        printer.print_string(" (")
+        printer.print_list(self.body.block.args, printer.print_block_argument)
+        printer.print_string(f") threads {self.threads.data} shared {self.shared_bytes.data}")
+        if self.attributes:
+            printer.print_op_attributes(self.attributes, print_keyword=True)
+        printer.print_string(" ")
+        printer.print_region(self.body, print_entry_block_args=False)
+        printer.exit_scope()
+
+
+@irdl_op_definition
+class LaunchOp(IRDLOperation):
+    """Run a kernel over a grid of blocks; in the host function.
+
+    ```
+    cuda.launch @attention grid %blocks (%Q, %O, %q) : memref<...>, memref<...>, index
+    ```
+    """
+
+    name = "cuda.launch"
+
+    kernel = prop_def(FlatSymbolRefAttrConstraint)
+    grid = operand_def(IndexType())
+    arguments = var_operand_def()
+
+    assembly_format = "$kernel `grid` $grid `(` $arguments `)` attr-dict `:` type($arguments)"
+
+    def __init__(self, kernel: str, grid: SSAValue | Operation, arguments: Sequence[SSAValue | Operation]):
+        super().__init__(operands=[grid, arguments], properties={"kernel": SymbolRefAttr(kernel)})
+
+
+@irdl_op_definition
+class VectorWidthOp(IRDLOperation):
+    """How many elements, a power of two and at most 16 bytes, every vector access to the rows of a buffer may
+    take: what its address, its strides and the size of its last axis are all multiples of. In the host function."""
+
+    name = "cuda.vector_width"
+
+    buffer = operand_def(MemRefType)
+    result = result_def(IndexType())
+
+    traits = traits_def(Pure())
+    assembly_format = "$buffer attr-dict `:` type($buffer)"
+
+    def __init__(self, buffer: SSAValue | Operation):
+        super().__init__(operands=[buffer], result_types=[IndexType()])
+
+
+@irdl_op_definition
+class BlockIndexOp(IRDLOperation):
+    """The index of this block in the grid (`blockIdx.x`)."""
+
+    name = "cuda.block_index"
+
+    result = result_def(IndexType())
+
+    traits = traits_def(Pure())
+    assembly_format = "attr-dict"
+
+    def __init__(self) -> None:
+        super().__init__(result_types=[IndexType()])
+
+
+@irdl_op_definition
+class SharedOp(IRDLOperation):
+    """A tile in the block's shared memory, at an offset in bytes."""
+
+    name = "cuda.shared"
+
+    offset = prop_def(IntAttr)
+    result = result_def(MemRefType)
+
+    def __init__(self, offset: int, type: Attribute):
+        super().__init__(properties={"offset": IntAttr(offset)}, result_types=[type])
+
+    def verify_(self) -> None:
+        _check_tile(self.result.type, "the tile")
+        if self.offset.data % 16:
+            raise VerifyException(f"a tile at byte {self.offset.data}: tiles are aligned to 16 bytes")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        parser.parse_keyword("at")
+        offset = parser.parse_integer()
+        parser.parse_punctuation(":")
+        return cls(offset, parser.parse_type())
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" at {self.offset.data} : ")
+        printer.print_attribute(self.result.type)
+
+
+@irdl_op_definition
+class BarrierOp(IRDLOperation):
+    """All threads of the block meet; what they wrote to shared memory before is seen after."""
+
+    name = "cuda.barrier"
+    assembly_format = "attr-dict"
+
+    def __init__(self) -> None:
+        super().__init__()
+
+
+class GlobalAccess(IRDLOperation):
+    """What accesses to device memory share: a buffer, the offset of the tile along each axis, the axes along which
+    the tile may reach past the end with the sizes to test against, and what is known of alignment.
+
+    `widths` are the vector widths, in elements, among which the alignment chooses at run time; `coalescing` sets
+    them. Elements outside are read as zero and not written."""
+
+    offsets = var_operand_def(IndexType())
+    limits = var_operand_def(IndexType())
+    vector = opt_operand_def(IndexType())
+    bounds = prop_def(ArrayAttr[StringAttr])
+    widths = opt_prop_def(ArrayAttr[IntAttr])
+
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+
+    @property
+    def bound_axes(self) -> tuple[str, ...]:
+        return tuple(axis.data for axis in self.bounds)
+
+    @property
+    def width_list(self) -> tuple[int, ...]:
+        return () if self.widths is None else tuple(width.data for width in self.widths)
+
+    def check_access(self, buffer: Attribute, tile: Attribute) -> None:
+        if not isinstance(buffer, MemRefType) or level_of(buffer) != "device":
+            raise VerifyException(f"{buffer} is not a buffer at device level")
+        if axes_of(buffer) != axes_of(tile):
+            raise VerifyException(
+                f"the tile has axes [{', '.join(axes_of(tile))}], its buffer [{', '.join(axes_of(buffer))}]"
+            )
+        if format_of(buffer) != format_of(tile):
+            raise VerifyException(f"a tile of {format_of(tile)} of a buffer of {format_of(buffer)}")
+        if len(self.offsets) != len(axes_of(buffer)):
+            raise VerifyException(f"{len(self.offsets)} offsets for {len(axes_of(buffer))} axes")
+        if len(self.limits) != len(self.bounds):
+            raise VerifyException(f"{len(self.limits)} limits for {len(self.bounds)} bounded axes")
+        for axis in self.bound_axes:
+            if axis not in axes_of(buffer):
+                raise VerifyException(f"bounded axis '{axis}' is not an axis of the buffer")
+
+    def print_access(self, printer: Printer, buffer: SSAValue) -> None:
+        printer.print_operand(buffer)
+        printer.print_string("[")
+        printer.print_list(self.offsets, printer.print_operand)
+        printer.print_string("]")
+
+    def print_tail(self, printer: Printer) -> None:
+        if self.bound_axes:
+            printer.print_string(" bounds [")
+
+            def entry(bound: tuple[str, SSAValue]) -> None:
+                printer.print_string(f"{bound[0]} < ")
+                printer.print_operand(bound[1])
+
+            printer.print_list(list(zip(self.bound_axes, self.limits, strict=True)), entry)
+            printer.print_string("]")
+        if self.vector is not None:
+            printer.print_string(" aligned ")
+            printer.print_operand(self.vector)
+        if self.widths is not None:
+            printer.print_string(f" widths [{', '.join(str(width) for width in self.width_list)}]")
+        printer.print_op_attributes(self.attributes)
+
+
+class _Access:
+    """The parsed parts of a global access."""
+
+    def __init__(self, parser: Parser):
+        self.buffer = parser.parse_unresolved_operand()
+        self.offsets = parser.parse_comma_separated_list(
+            parser.Delimiter.SQUARE, parser.parse_unresolved_operand
+        )
+        self.bounds: list[tuple[str, UnresolvedOperand]] = []
+        self.vector: UnresolvedOperand | None = None
+        self.widths: list[int] | None = None
+
+    def parse_tail(self, parser: Parser) -> None:
+        def bound() -> tuple[str, UnresolvedOperand]:
+            axis = parser.parse_identifier()
+            parser.parse_punctuation("<")
+            return axis, parser.parse_unresolved_operand()
+
+        if parser.parse_optional_keyword("bounds"):
+            self.bounds = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, bound)
+        if parser.parse_optional_keyword("aligned"):
+            self.vector = parser.parse_unresolved_operand()
+        if parser.parse_optional_keyword("widths"):
+            self.widths = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
+        self.attributes = parser.parse_optional_attr_dict()
+
+    def operands(self, parser: Parser) -> tuple[list[SSAValue], list[SSAValue], list[SSAValue]]:
+        def index(operand: UnresolvedOperand) -> SSAValue:
+            return parser.resolve_operand(operand, IndexType())
+
+        offsets = [index(operand) for operand in self.offsets]
+        limits = [index(operand) for _, operand in self.bounds]
+        return offsets, limits, [] if self.vector is None else [index(self.vector)]
+
+
+def _access_properties(bounds: Iterable[str], widths: Iterable[int] | None) -> dict[str, Attribute | None]:
+    return {
+        "bounds": ArrayAttr(StringAttr(axis) for axis in bounds),
+        "widths": None if widths is None else ArrayAttr(IntAttr(width) for width in widths),
+    }
+
+
+@irdl_op_definition
+class CopyOp(GlobalAccess):
+    """The block's threads copy a tile from device to shared memory; what lies outside the bounds, and padding, becomes
+    zero. A barrier must follow before another thread reads it.
+
+    ```
+    cuda.copy %Q[%b, %h, %q0, %zero] into %Qs bounds [q < %q] aligned %Qw widths [8, 2, 1] : !Q, !Qs
+    ```
+    """
+
+    name = "cuda.copy"
+
+    source = operand_def(MemRefType)
+    destination = operand_def(MemRefType)
+
+    def __init__(
+        self,
+        source: SSAValue,
+        offsets: Sequence[SSAValue],
+        destination: SSAValue,
+        bounds: Sequence[tuple[str, SSAValue]] = (),
+        vector: SSAValue | None = None,
+        widths: Iterable[int] | None = None,
+    ):
+        super().__init__(
+            operands=[
+                offsets,
+                [limit for _, limit in bounds],
+                [] if vector is None else [vector],
+                source,
+                destination,
+            ],
+            properties=_access_properties((axis for axis, _ in bounds), widths),
+        )
+
+    def verify_(self) -> None:
+        _check_tile(self.destination.type, "the destination")
+        self.check_access(self.source.type, self.destination.type)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        access = _Access(parser)
+        parser.parse_keyword("into")
+        destination = parser.parse_unresolved_operand()
+        access.parse_tail(parser)
+        parser.parse_punctuation(":")
+        source_type = parser.parse_type()
+        parser.parse_punctuation(",")
+        destination_type = parser.parse_type()
+        offsets, limits, vector = access.operands(parser)
+        op = cls(
+            parser.resolve_operand(access.buffer, source_type),
+            offsets,
+            parser.resolve_operand(destination, destination_type),
+            list(zip((axis for axis, _ in access.bounds), limits, strict=True)),
+            vector[0] if vector else None,
+            access.widths,
+        )
+        op.attributes |= access.attributes
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        self.print_access(printer, self.source)
+        printer.print_string(" into ")
+        printer.print_operand(self.destination)
+        self.print_tail(printer)
+        printer.print_string(" : ")
+        printer.print_list((self.source.type, self.destination.type), printer.print_attribute)
+
+
+@irdl_op_definition
+class LoadOp(GlobalAccess):
+    """Each thread loads its elements of a tile from device memory; what lies outside the bounds becomes zero.
+
+    ```
+    %f = cuda.load %X[%n0] bounds [n < %n] aligned %Xw widths [4, 1] : !X -> !f
+    ```
+    """
+
+    name = "cuda.load"
+
+    source = operand_def(MemRefType)
+    result = result_def(TensorType)
+
+    def __init__(
+        self,
+        source: SSAValue,
+        offsets: Sequence[SSAValue],
+        result_type: Attribute,
+        bounds: Sequence[tuple[str, SSAValue]] = (),
+        vector: SSAValue | None = None,
+        widths: Iterable[int] | None = None,
+    ):
+        super().__init__(
+            operands=[offsets, [limit for _, limit in bounds], [] if vector is None else [vector], source],
+            properties=_access_properties((axis for axis, _ in bounds), widths),
+            result_types=[result_type],
+        )
+
+    def verify_(self) -> None:
+        _check_fragment(self.result.type, "the result")
+        self.check_access(self.source.type, self.result.type)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        access = _Access(parser)
+        access.parse_tail(parser)
+        parser.parse_punctuation(":")
+        source_type = parser.parse_type()
+        parser.parse_punctuation("->")
+        result_type = parser.parse_type()
+        offsets, limits, vector = access.operands(parser)
+        op = cls(
+            parser.resolve_operand(access.buffer, source_type),
+            offsets,
+            result_type,
+            list(zip((axis for axis, _ in access.bounds), limits, strict=True)),
+            vector[0] if vector else None,
+            access.widths,
+        )
+        op.attributes |= access.attributes
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        self.print_access(printer, self.source)
+        self.print_tail(printer)
+        printer.print_string(" : ")
+        printer.print_attribute(self.source.type)
+        printer.print_string(" -> ")
+        printer.print_attribute(self.result.type)
+
+
+@irdl_op_definition
+class StoreOp(GlobalAccess):
+    """Each thread stores its elements of a tile to device memory; copies and what lies outside are not written.
+
+    ```
+    cuda.store %o into %O[%q0, %zero] bounds [q < %q] aligned %Ow widths [2, 1] : !o, !O
+    ```
+    """
+
+    name = "cuda.store"
+
+    value = operand_def(TensorType)
+    destination = operand_def(MemRefType)
+
+    def __init__(
+        self,
+        value: SSAValue,
+        destination: SSAValue,
+        offsets: Sequence[SSAValue],
+        bounds: Sequence[tuple[str, SSAValue]] = (),
+        vector: SSAValue | None = None,
+        widths: Iterable[int] | None = None,
+    ):
+        super().__init__(
+            operands=[
+                offsets,
+                [limit for _, limit in bounds],
+                [] if vector is None else [vector],
+                value,
+                destination,
+            ],
+            properties=_access_properties((axis for axis, _ in bounds), widths),
+        )
+
+    def verify_(self) -> None:
+        _check_fragment(self.value.type, "the value")
+        self.check_access(self.destination.type, self.value.type)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        value = parser.parse_unresolved_operand()
+        parser.parse_keyword("into")
+        access = _Access(parser)
+        access.parse_tail(parser)
+        parser.parse_punctuation(":")
+        value_type = parser.parse_type()
+        parser.parse_punctuation(",")
+        destination_type = parser.parse_type()
+        offsets, limits, vector = access.operands(parser)
+        op = cls(
+            parser.resolve_operand(value, value_type),
+            parser.resolve_operand(access.buffer, destination_type),
+            offsets,
+            list(zip((axis for axis, _ in access.bounds), limits, strict=True)),
+            vector[0] if vector else None,
+            access.widths,
+        )
+        op.attributes |= access.attributes
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_operand(self.value)
+        printer.print_string(" into ")
+        self.print_access(printer, self.destination)
+        self.print_tail(printer)
+        printer.print_string(" : ")
+        printer.print_list((self.value.type, self.destination.type), printer.print_attribute)
+
+
+@irdl_op_definition
+class ReadOp(IRDLOperation):
+    """Each thread reads its elements of a tile from shared memory."""
+
+    name = "cuda.read"
+
+    source = operand_def(MemRefType)
+    result = result_def(TensorType)
+
+    assembly_format = "$source attr-dict `:` type($source) `->` type($result)"
+
+    def __init__(self, source: SSAValue, result_type: Attribute):
+        super().__init__(operands=[source], result_types=[result_type])
+
+    def verify_(self) -> None:
+        _check_tile(self.source.type, "the source")
+        _check_fragment(self.result.type, "the result")
+        if sizes_of(self.source.type) != sizes_of(self.result.type):
+            raise VerifyException("a tile is read with the axes and sizes that it has")
+
+
+@irdl_op_definition
+class WriteOp(IRDLOperation):
+    """Each thread writes its elements of a tile to shared memory; padding of the tile becomes zero."""
+
+    name = "cuda.write"
+
+    value = operand_def(TensorType)
+    destination = operand_def(MemRefType)
+
+    assembly_format = "$value `into` $destination attr-dict `:` type($value) `,` type($destination)"
+
+    def __init__(self, value: SSAValue, destination: SSAValue):
+        super().__init__(operands=[value, destination])
+
+    def verify_(self) -> None:
+        _check_fragment(self.value.type, "the value")
+        _check_tile(self.destination.type, "the destination")
+        if sizes_of(self.value.type) != sizes_of(self.destination.type):
+            raise VerifyException("a tile is written with the axes and sizes that it has")
+
+
+@irdl_op_definition
+class ProductOp(IRDLOperation):
+    """Sum of products over one axis, added to the accumulator's fragments by every warp: `using m16n8k16` or
+    `m16n8k8_tf32` on tensor cores (PTX ISA 9.7.14.5), `fma` on the others. An operand is a tile in shared memory or the
+    fragments of the left operand in registers; the left operand has the rows.
+
+    ```
+    %S = cuda.product %Qs, %Ks into %zero over [d] using m16n8k16 : !Qs, !Ks -> !S
+    ```
+    """
+
+    name = "cuda.product"
+
+    lhs = operand_def()
+    rhs = operand_def(MemRefType)
+    accumulator = operand_def(TensorType)
+    over = prop_def(StringAttr)
+    instruction = prop_def(StringAttr)
+    result = result_def(TensorType)
+
+    traits = traits_def(Pure())
+
+    def __init__(
+        self,
+        lhs: SSAValue,
+        rhs: SSAValue,
+        accumulator: SSAValue,
+        over: str,
+        instruction: str,
+    ):
+        super().__init__(
+            operands=[lhs, rhs, accumulator],
+            properties={"over": StringAttr(over), "instruction": StringAttr(instruction)},
+            result_types=[accumulator.type],
+        )
+
+    @property
+    def axis(self) -> str:
+        return self.over.data
+
+    def verify_(self) -> None:
+        formats = PRODUCTS.get(self.instruction.data)
+        if formats is None:
+            raise VerifyException(
+                f"unknown instruction '{self.instruction.data}' (known: {', '.join(PRODUCTS)})"
+            )
+        if str(format_of(self.rhs.type)) not in formats:
+            raise VerifyException(f"'{self.instruction.data}' does not take {format_of(self.rhs.type)}")
+        if format_of(self.lhs.type) != format_of(self.rhs.type):
+            raise VerifyException(f"operands are {format_of(self.lhs.type)} and {format_of(self.rhs.type)}")
+        _check_tile(self.rhs.type, "the right operand")
+        if not is_shared(self.lhs.type):
+            _check_fragment(self.lhs.type, "the left operand")
+        _check_fragment(self.accumulator.type, "the accumulator")
+        if self.result.type != self.accumulator.type:
+            raise VerifyException("the result has the type of the accumulator")
+        for type, what in ((self.lhs.type, "left"), (self.rhs.type, "right")):
+            if self.axis not in axes_of(type):
+                raise VerifyException(f"axis '{self.axis}' is not in the {what} operand")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        lhs = parser.parse_unresolved_operand()
+        parser.parse_punctuation(",")
+        rhs = parser.parse_unresolved_operand()
+        parser.parse_keyword("into")
+        accumulator = parser.parse_unresolved_operand()
+        parser.parse_keyword("over")
+        over = parse_axis_list(parser)
+        parser.parse_keyword("using")
+        instruction = parser.parse_identifier()
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        lhs_type = parser.parse_type()
+        parser.parse_punctuation(",")
+        rhs_type = parser.parse_type()
+        parser.parse_punctuation("->")
+        type = parser.parse_type()
+        if len(over) != 1:
+            parser.raise_error("a product sums over one axis")
+        op = cls(
+            parser.resolve_operand(lhs, lhs_type),
+            parser.resolve_operand(rhs, rhs_type),
+            parser.resolve_operand(accumulator, type),
+            over[0],
+            instruction,
+        )
+        op.attributes |= attributes
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_list((self.lhs, self.rhs), printer.print_operand)
+        printer.print_string(" into ")
+        printer.print_operand(self.accumulator)
+        printer.print_string(" over ")
+        print_axis_list(printer, (self.axis,))
+        printer.print_string(f" using {self.instruction.data}")
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_list((self.lhs.type, self.rhs.type), printer.print_attribute)
+        printer.print_string(" -> ")
+        printer.print_attribute(self.result.type)
+
+
+@irdl_op_definition
+class MaskOp(IRDLOperation):
+    """Elements at or past the end of an axis become `other`, the neutral element of what follows: an element outside does
+    not exist.
+
+    ```
+    %M = cuda.mask %S where x from %x0 < %x else 0xFF800000 : f32 : !S
+    ```
+    """
+
+    name = "cuda.mask"
+
+    value = operand_def(TensorType)
+    offset = operand_def(IndexType())
+    limit = operand_def(IndexType())
+    axis = prop_def(StringAttr)
+    other = prop_def(FloatAttr | IntegerAttr)
+    result = result_def(TensorType)
+
+    traits = traits_def(Pure())
+
+    def __init__(
+        self,
+        value: SSAValue,
+        axis: str,
+        offset: SSAValue,
+        limit: SSAValue,
+        other: FloatAttr | IntegerAttr,
+    ):
+        super().__init__(
+            operands=[value, offset, limit],
+            properties={"axis": StringAttr(axis), "other": other},
+            result_types=[value.type],
+        )
+
+    def verify_(self) -> None:
+        _check_fragment(self.value.type, "the value")
+        if self.axis.data not in axes_of(self.value.type):
+            raise VerifyException(f"axis '{self.axis.data}' is not in the value")
+        if self.other.type != format_of(self.value.type):
+            raise VerifyException(f"{self.other} is not an element of {format_of(self.value.type)}")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        value = parser.parse_unresolved_operand()
+        parser.parse_keyword("where")
+        axis = parser.parse_identifier()
+        parser.parse_keyword("from")
+        offset = parser.parse_operand()
+        parser.parse_punctuation("<")
+        limit = parser.parse_operand()
+        parser.parse_keyword("else")
+        other = parser.parse_attribute()
+        if not isinstance(other, FloatAttr | IntegerAttr):
+            parser.raise_error("expected a number with its format")
+        parser.parse_punctuation(":")
+        return cls(parser.resolve_operand(value, parser.parse_type()), axis, offset, limit, other)
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_operand(self.value)
+        printer.print_string(f" where {self.axis.data} from ")
+        printer.print_operand(self.offset)
+        printer.print_string(" < ")
+        printer.print_operand(self.limit)
+        printer.print_string(" else ")
+        printer.print_attribute(self.other)
+        printer.print_string(" : ")
+        printer.print_attribute(self.value.type)
+
+
+def no_layout(type: Attribute) -> bool:
+    return isinstance(encoding_of(type).layout, NoneAttr)
