@@ -84,7 +84,7 @@ inline T load_global_if(const T* p, bool valid, int line) {
 }
 template <class T>
 inline T load_global(const T* p, int line) {
-  return load_global_if(p, true, line);
+  return emu::load_global_if(p, true, line);
 }
 template <class T>
 inline void store_global_if(T* p, const T& value, bool valid, int line) {
@@ -92,7 +92,7 @@ inline void store_global_if(T* p, const T& value, bool valid, int line) {
 }
 template <class T>
 inline void store_global(T* p, const T& value, int line) {
-  store_global_if(p, value, true, line);
+  emu::store_global_if(p, value, true, line);
 }
 template <class T>
 inline T load_shared(const T* p, int line) {
