@@ -348,9 +348,7 @@ def test_the_cache_is_the_users_own(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert not cache_directory().is_relative_to(tmp_path)
 
 
-def test_an_unusable_cache_gives_way_to_a_temporary_one(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_an_unusable_cache_gives_way_to_a_temporary_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("TREADLE_CACHE", str(tmp_path / "file" / "cache"))
     folder = cache_directory()

@@ -55,7 +55,7 @@ inline void mma_tf32(const Request* const (&lanes)[32]) {
   multiply_accumulate<float, 8>(
       lanes, a, b, [](int lane, int i) { return 8 * (i % 2) + lane / 4; },
       [](int lane, int i) { return 4 * (i / 2) + lane % 4; },
-      [](int lane, int i) { return 4 * (i / 2) + lane % 4; });
+      [](int lane, int i) { return 4 * i + lane % 4; });
 }
 
 inline void mma(const Request* const (&lanes)[32]) {
