@@ -10,14 +10,16 @@ from time import perf_counter
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
-from xdsl.utils.arg_spec import ArgSpec, ParameterListType
+from xdsl.utils.arg_spec import ArgSpec
 from xdsl.utils.exceptions import DiagnosticException, VerifyException
 
 from treadle.compiler.errors import InternalError, TreadleError, describe, failing_operation, label_of
+from treadle.compiler.machines import DEFAULT_MACHINE
 from treadle.compiler.source import make_context
 from treadle.compiler.universe import PASSES, TARGETS, loader
 
-DEFAULT_MACHINE = "h100"
+MACHINE_OF_ARCH = {"sm_80": "a100", "sm_90a": "h100"}
+"""The machine to optimise for where only an architecture is named."""
 
 LAST_DIAGRAM_PASS = "diagram-compose-maps"
 LAST_DECORATING_PASS = "hierarchy-choose-sizes"
@@ -28,22 +30,19 @@ LAST_HIERARCHY_PASS = "hierarchy-expand-streams"
 class Options:
     """What a user may decide about a compilation."""
 
-    machine: str = DEFAULT_MACHINE
+    machine: str | None = None
     """Name of a machine that ships with treadle, or a file that describes one."""
     arch: str | None = None
-    """`sm_80`, `sm_90a`; the machine's own if None."""
+    """`sm_80`, `sm_90a`: code for that architecture, which the machine must be able to run."""
     sizes: Mapping[str, int] = field(default_factory=dict[str, int])
     """Sizes of axes, made static."""
-    defaults: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Sizes of axes to optimise for; the kernel still takes any."""
 
 
 def pipeline(options: Options) -> tuple[ArgSpec, ...]:
     """Every pass, in order, and why there."""
     return (
-        _step("set-machine", name=options.machine, arch=options.arch),
-        _step("diagram-set-sizes", sizes=_texts(options.defaults), defaults=True),
-        _step("diagram-set-sizes", sizes=_texts(options.sizes)),
+        _set_machine(options),
+        _step("diagram-bind-sizes", sizes=",".join(f"{axis}={n}" for axis, n in options.sizes.items())),
         _step("diagram-expand-laws"),  # so that no later pass knows a law by name
         _step("diagram-hoist-factors"),  # before maps are composed, while factors still stand alone
         _step("diagram-compose-maps"),
@@ -173,18 +172,14 @@ def _through(specs: Sequence[ArgSpec], last: str | None) -> Iterator[ArgSpec]:
             return
 
 
-def _step(pass_name: str, /, **options: str | bool | tuple[str, ...] | None) -> ArgSpec:
-    parameters: dict[str, ParameterListType] = {}
-    for key, value in options.items():
-        if isinstance(value, tuple):
-            parameters[key] = value
-        elif value is not None:
-            parameters[key] = (value,)
-    return ArgSpec(pass_name, parameters)
+def _set_machine(options: Options) -> ArgSpec:
+    machine = options.machine or MACHINE_OF_ARCH.get(options.arch or "", DEFAULT_MACHINE)
+    is_file = machine.endswith(".toml") or "/" in machine
+    return _step("set-machine", **{"file" if is_file else "name": machine}, arch=options.arch)
 
 
-def _texts(sizes: Mapping[str, int]) -> tuple[str, ...]:
-    return tuple(f"{axis}={size}" for axis, size in sizes.items())
+def _step(pass_name: str, /, **options: str | None) -> ArgSpec:
+    return ArgSpec(pass_name, {key: (value,) for key, value in options.items() if value is not None})
 
 
 def _upstream_pass(name: str) -> Callable[[], type[ModulePass]]:

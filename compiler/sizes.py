@@ -24,9 +24,7 @@ def parse_sizes(texts: Iterable[str]) -> dict[str, int]:
         if not equals or not axis:
             raise TreadleError(f"--size {text}: write it as axis=number, for example --size q=200")
         if not (number.isascii() and number.isdigit()) or int(number) > LARGEST_SIZE:
-            raise TreadleError(
-                f"--size {text}: '{number}' is not a size: use a whole number from 0 to {LARGEST_SIZE}"
-            )
+            raise TreadleError(f"--size {text}: '{number}' is not a size: use a whole number from 0 to {LARGEST_SIZE}")
         if sizes.get(axis, int(number)) != int(number):
             raise TreadleError(f"--size {axis} is given twice, as {sizes[axis]} and as {number}: keep one")
         sizes[axis] = int(number)
@@ -46,6 +44,14 @@ def default_sizes(function: FuncOp) -> dict[str, int]:
     """The attribute `sizes` of a program: defaults of its symbolic axes."""
     defaults = function.attributes.get("sizes")
     return defaults.as_dict() if isinstance(defaults, SizesAttr) else {}
+
+
+def set_default_sizes(function: FuncOp, given: Mapping[str, int]) -> None:
+    """Optimise for these sizes; the types stay symbolic, so that a kernel still takes any."""
+    axes = axes_of_function(function)
+    symbolic = {axis: size for axis, size in given.items() if axes[axis] == DYNAMIC}
+    if symbolic:
+        function.attributes["sizes"] = SizesAttr({**default_sizes(function), **symbolic})
 
 
 def check_sizes(function: FuncOp, given: Mapping[str, int]) -> None:

@@ -18,7 +18,6 @@ DIALECTS = {
 }
 
 PASSES: dict[str, str] = {
-    "diagram-set-sizes": "treadle.passes.diagram_set_sizes:DiagramSetSizesPass",
     "treadle": "treadle.passes.treadle:TreadlePass",
 }
 

@@ -10,7 +10,7 @@ from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
 from treadle.compiler.errors import TreadleError
-from treadle.compiler.pipeline import DEFAULT_MACHINE, Options, run_pipeline
+from treadle.compiler.pipeline import Options, run_pipeline
 from treadle.compiler.sizes import parse_sizes
 
 
@@ -31,7 +31,7 @@ class TreadlePass(ModulePass):
     }
     ```
 
-    After `treadle{last="diagram-set-sizes" sizes="n=16"}` (to its end it gives a kernel):
+    After `treadle{last="diagram-bind-sizes" sizes="n=16"}` (to its end it gives a launch of a kernel):
 
     ```
     !x = tensor<16xf32, #diagram.array<[n]>>
@@ -47,7 +47,7 @@ class TreadlePass(ModulePass):
 
     name = "treadle"
 
-    machine: str = DEFAULT_MACHINE
+    machine: str | None = None
     arch: str | None = None
     sizes: tuple[str, ...] = ()
     last: str | None = None

@@ -1,0 +1,91 @@
+"""Where a program can run here, and what every place offers."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+BACKENDS = ("auto", "gpu", "emulator", "interpreter")
+
+
+class Backend(Protocol):
+    """The kernels of one printed file, and memory for their arguments. `host.execute` drives one. What an
+    array of the device is, is the backend's own business."""
+
+    name: str
+
+    def allocate(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
+        """A device array without contents, rows contiguous."""
+        ...
+
+    def upload(self, array: NDArray[Any]) -> Any:
+        """A device array with the contents, strides and alignment of `array`."""
+        ...
+
+    def download(self, array: Any) -> NDArray[Any]:
+        """The contents of a device array, after all kernels before it."""
+        ...
+
+    def launch(
+        self,
+        kernel: str,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        shared_bytes: int,
+        arguments: Sequence[Any],
+    ) -> Any:
+        """Run a kernel on device arrays and ctypes scalars, in the order of its parameters."""
+        ...
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The place to run, and why not a better one."""
+
+    backend: str
+    reason: str = ""
+
+
+class BackendUnavailable(Exception):
+    """The place that was asked for is not here."""
+
+
+def choose_backend(wanted: str) -> Choice:
+    """`auto`: a GPU if one can be used, else the emulator, else, without a C++ compiler, the
+    interpreter. A place asked for by name is taken or refused (BackendUnavailable)."""
+    if wanted not in BACKENDS:
+        raise BackendUnavailable(f"there is no backend '{wanted}': use one of {', '.join(BACKENDS)}")
+    if wanted == "interpreter":
+        return Choice("interpreter")
+    if wanted in ("auto", "gpu"):
+        from treadle.runtime.gpu import missing_for_gpu
+
+        missing_gpu = missing_for_gpu()
+        if missing_gpu is None:
+            return Choice("gpu")
+        if wanted == "gpu":
+            raise BackendUnavailable(f"{missing_gpu} ('--backend emulator' needs none)")
+    else:
+        missing_gpu = ""
+    if has_host_compiler():
+        return Choice("emulator", missing_gpu)
+    if wanted == "emulator":
+        raise BackendUnavailable(
+            "the emulator needs a C++ compiler: install g++ or clang++, or set CXX ('--backend interpreter' needs none)"
+        )
+    return Choice("interpreter", f"{missing_gpu}; no C++ compiler for the emulator")
+
+
+def has_host_compiler() -> bool:
+    """Whether the emulator will find a C++ compiler."""
+    if chosen := os.environ.get("CXX"):
+        command = shlex.split(chosen)
+        return bool(command) and shutil.which(command[0]) is not None
+    return any(shutil.which(name) for name in ("g++", "clang++", "c++"))

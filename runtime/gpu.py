@@ -1,0 +1,232 @@
+"""Runs compiled kernels on an NVIDIA GPU through PyCUDA, in the context that PyTorch shares.
+
+PyCUDA is imported when the first kernel is loaded, never before; whether there is a device is asked of the
+driver itself. Packing of arguments and copying of strided arrays need no device and are tested without."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.runtime.nvcc import compile_cubin, find_nvcc
+
+Scalar = (
+    ctypes.c_int32
+    | ctypes.c_int64
+    | ctypes.c_uint32
+    | ctypes.c_uint64
+    | ctypes.c_float
+    | ctypes.c_double
+    | ctypes.c_bool
+)
+
+ALIGNMENT = 256
+"""Bytes to which the driver aligns an allocation."""
+
+DEFAULT_SHARED_BYTES = 48 * 1024
+"""Shared memory that a kernel may use without asking."""
+
+
+class GpuUnavailable(Exception):
+    """There is no GPU here, or what it takes to use it is missing."""
+
+
+class GpuFailure(Exception):
+    """The GPU refused a launch, or a kernel went wrong on it."""
+
+
+@dataclass(frozen=True)
+class DeviceArray:
+    """An array in the memory of the GPU. `strides` are in bytes, as numpy's; `allocation` keeps the
+    memory alive."""
+
+    pointer: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: np.dtype[Any]
+    allocation: object
+    low: int = 0
+    """Bytes of the allocation before the array's first element in memory."""
+
+
+@dataclass(frozen=True)
+class Extent:
+    """The memory that a strided array spans: `nbytes` from `address`, its first element `offset` in."""
+
+    address: int
+    nbytes: int
+    offset: int
+
+
+def missing_for_gpu() -> str | None:
+    """Why kernels cannot run on a GPU here, and what would help; None if they can."""
+    count, reason = device_count()
+    if count == 0:
+        return reason
+    if find_spec("pycuda") is None:
+        return "a GPU is here, but PyCUDA is not: pip install 'treadle[gpu]'"
+    if find_nvcc() is None:
+        return "a GPU is here, but nvcc is not: install the CUDA toolkit"
+    return None
+
+
+@cache
+def device_count() -> tuple[int, str]:
+    """How many devices the driver finds, and why none, asked without importing PyCUDA."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return 0, "no GPU: there is no NVIDIA driver (libcuda.so.1)"
+    count = ctypes.c_int(0)
+    if (status := driver.cuInit(0)) != 0:
+        return 0, f"no GPU: the NVIDIA driver does not start (cuInit gives {status})"
+    if driver.cuDeviceGetCount(ctypes.byref(count)) != 0 or count.value == 0:
+        return 0, "no GPU: the NVIDIA driver finds no device"
+    return count.value, ""
+
+
+def runs_on(arch: str, capability: tuple[int, int]) -> bool:
+    """Whether machine code for `arch` runs on a device: on its own generation from its version up; with
+    the suffix `a`, on exactly that version."""
+    number = int(arch.removeprefix("sm_").rstrip("af"))
+    major, minor = divmod(number, 10)
+    if arch.endswith("a"):
+        return capability == (major, minor)
+    return capability[0] == major and capability[1] >= minor
+
+
+def pack_arguments(arguments: Sequence[object]) -> bytes:
+    """Arguments as the driver takes them: in order, each at a multiple of its own size."""
+    buffer = bytearray()
+    for i, argument in enumerate(arguments):
+        value = ctypes.c_uint64(argument.pointer) if isinstance(argument, DeviceArray) else argument
+        if not isinstance(value, Scalar):
+            raise TypeError(f"argument {i} is a {type(argument).__name__}: expected an array or a ctypes scalar")
+        size = ctypes.sizeof(value)
+        buffer += bytes(-len(buffer) % size)
+        buffer += bytes(value)
+    return bytes(buffer)
+
+
+def extent_of(array: NDArray[Any]) -> Extent:
+    """The bytes that an array's elements span, whatever its strides. The offset of a view within the
+    memory that numpy allocated is kept, modulo the alignment, so that what is misaligned stays so."""
+    if array.size == 0:
+        return Extent(array.ctypes.data, 0, 0)
+    low, high = np.lib.array_utils.byte_bounds(array)
+    return Extent(int(low), int(high) - int(low), array.ctypes.data - int(low))
+
+
+def misalignment_of(array: NDArray[Any]) -> int:
+    """How far the array's extent begins past an aligned address of the array that owns its memory."""
+    owner = array
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    return (extent_of(array).address - extent_of(owner).address) % ALIGNMENT
+
+
+class GpuBackend:
+    """The kernels of one printed file, compiled and loaded; and memory for their arguments.
+
+    The same methods as `treadle.runtime.backend.Backend` names."""
+
+    name = "gpu"
+
+    def __init__(self, source: str, kernels: Sequence[str], arch: str):
+        if (missing := missing_for_gpu()) is not None:
+            raise GpuUnavailable(missing)
+        cubin = compile_cubin(source, arch)
+        self._driver = _driver()
+        device = self._driver.Context.get_device()
+        if not runs_on(arch, device.compute_capability()):
+            major, minor = device.compute_capability()
+            raise GpuUnavailable(
+                f"the kernel is made for {arch}, and {device.name()} is sm_{major}{minor}: "
+                f"give --arch sm_{major}{minor}{'a' if major == 9 else ''} or another --machine"
+            )
+        module = self._driver.module_from_buffer(cubin.image)
+        self._module = module
+        self._functions = {kernel: module.get_function(kernel) for kernel in kernels}
+
+    def allocate(self, shape: Sequence[int], dtype: np.dtype[Any]) -> DeviceArray:
+        """An array without contents, rows contiguous."""
+        strides: list[int] = []
+        step = dtype.itemsize
+        for size in reversed(shape):
+            strides.insert(0, step)
+            step *= max(size, 1)
+        allocation = self._driver.mem_alloc(max(1, prod(shape) * dtype.itemsize))
+        return DeviceArray(int(allocation), tuple(shape), tuple(strides), dtype, allocation)
+
+    def upload(self, array: NDArray[Any]) -> DeviceArray:
+        """A copy on the device with the same strides and the same misalignment."""
+        extent, shift = extent_of(array), misalignment_of(array)
+        allocation = self._driver.mem_alloc(max(1, extent.nbytes + shift))
+        base = int(allocation) + shift
+        if extent.nbytes:
+            self._driver.memcpy_htod(base, _bytes_at(extent))
+        return DeviceArray(base + extent.offset, array.shape, array.strides, array.dtype, allocation, low=extent.offset)
+
+    def download(self, array: DeviceArray) -> NDArray[Any]:
+        """A copy on the host (GpuFailure if a kernel before it went wrong)."""
+        result = np.ndarray(array.shape, array.dtype, np.zeros(_span(array), np.uint8), array.low, array.strides)
+        if result.size:
+            extent = extent_of(result)
+            self._guard(lambda: self._driver.memcpy_dtoh(_bytes_at(extent), array.pointer - array.low))
+        return result
+
+    def launch(
+        self,
+        kernel: str,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        shared_bytes: int,
+        arguments: Sequence[DeviceArray | Scalar],
+    ) -> None:
+        """Start a kernel; an empty grid, which the driver would refuse, has nothing to do."""
+        if 0 in grid:
+            return
+        function = self._functions[kernel]
+        if shared_bytes > DEFAULT_SHARED_BYTES:
+            attribute = self._driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
+            self._guard(lambda: function.set_attribute(attribute, shared_bytes))
+        # PyCUDA passes a structure by value as it is: the packed arguments are one.
+        packed = np.void(pack_arguments(arguments))
+        self._guard(lambda: function(packed, grid=grid, block=block, shared=shared_bytes))
+
+    def synchronise(self) -> None:
+        self._guard(self._driver.Context.synchronize)
+
+    def _guard(self, act: Any) -> None:
+        try:
+            act()
+        except self._driver.Error as error:
+            raise GpuFailure(f"the GPU reports: {error}") from error
+
+
+def _driver() -> Any:
+    """PyCUDA's driver, its primary context current."""
+    import_module("pycuda.autoprimaryctx")
+    return import_module("pycuda.driver")
+
+
+def _bytes_at(extent: Extent) -> NDArray[np.uint8]:
+    """The extent as bytes of its own memory, not a copy."""
+    return np.ctypeslib.as_array((ctypes.c_uint8 * extent.nbytes).from_address(extent.address))
+
+
+def _span(array: DeviceArray) -> int:
+    """Bytes from the lowest to the end of the highest element."""
+    if 0 in array.shape:
+        return 1
+    reach = sum((size - 1) * abs(stride) for size, stride in zip(array.shape, array.strides, strict=True))
+    return reach + array.dtype.itemsize

@@ -1,0 +1,141 @@
+"""Compiles printed CUDA C with nvcc, once for each text, options and version."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from treadle.runtime.cache import cache_directory, cached_file
+
+OPTIONS = ("-std=c++17", "-O3", "-cubin", "-Xptxas", "-v", "-lineinfo")
+"""No fast-math: what a kernel approximates, it approximates by name."""
+
+_ARCH = re.compile(r"sm_\d{2,3}[af]?")
+_LINES_SHOWN = 8
+
+
+class NvccUnavailable(Exception):
+    """There is no nvcc."""
+
+
+class NvccFailure(Exception):
+    """nvcc refused the printed kernel."""
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What ptxas says that one kernel uses, a thread (registers, spills) or a block (shared)."""
+
+    kernel: str
+    registers: int
+    spilled_bytes: int
+    shared_bytes: int
+    """Static only; what a launch adds is not known to ptxas."""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.kernel}: {self.registers} registers, {self.spilled_bytes} bytes spilled, "
+            f"{self.shared_bytes} bytes of static shared memory"
+        )
+
+
+@dataclass(frozen=True)
+class Cubin:
+    """A compiled file, and what ptxas said about it."""
+
+    path: Path
+    log: str
+
+    @property
+    def image(self) -> bytes:
+        return self.path.read_bytes()
+
+    @property
+    def resources(self) -> tuple[Resources, ...]:
+        return parse_resources(self.log)
+
+
+def find_nvcc() -> str | None:
+    """`$CUDACXX`, else nvcc on the path, else where NVIDIA's installers put it."""
+    if chosen := os.environ.get("CUDACXX"):
+        return shutil.which(chosen)
+    if found := shutil.which("nvcc"):
+        return found
+    for root in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"):
+        if root and (found := shutil.which(str(Path(root) / "bin" / "nvcc"))):
+            return found
+    return None
+
+
+def compile_cubin(source: str, arch: str, options: Sequence[str] = ()) -> Cubin:
+    """Machine code of a printed file, from the cache if it was compiled before (NvccUnavailable,
+    NvccFailure)."""
+    if not _ARCH.fullmatch(arch):
+        raise ValueError(f"not an architecture of nvcc: {arch!r}; expected one like sm_80 or sm_90a")
+    nvcc = find_nvcc()
+    if nvcc is None:
+        raise NvccUnavailable(
+            "nvcc was not found: install the CUDA toolkit and put its bin folder on the path, or set "
+            "CUDACXX to nvcc; without it, leave --cubin away, or run with '--backend emulator'"
+        )
+    command = [nvcc, *OPTIONS, f"-arch={arch}", *options]
+    key = cache_key(source, command[1:], _version(nvcc))
+    target = cache_directory() / "cubin" / f"{key}.cubin"
+    log = target.with_suffix(".log")
+
+    def make(path: Path) -> None:
+        unit = path.with_suffix(".cu")
+        unit.write_text(source, encoding="utf-8")
+        said = _run([*command, str(unit), "-o", str(path)])
+        # The log first: a cubin that is there has its log.
+        partial = path.with_suffix(".log")
+        partial.write_text(said, encoding="utf-8")
+        partial.replace(log)
+
+    cubin = cached_file(target, make)
+    return Cubin(cubin, log.read_text(encoding="utf-8") if log.exists() else "")
+
+
+def cache_key(source: str, options: Sequence[str], version: str) -> str:
+    """Different for any two compilations that could differ."""
+    digest = hashlib.sha256()
+    for part in (*options, version, source):
+        encoded = part.encode()
+        digest.update(f"{len(encoded)}:".encode() + encoded)
+    return digest.hexdigest()[:32]
+
+
+def parse_resources(log: str) -> tuple[Resources, ...]:
+    """The kernels that `ptxas -v` tells of, in its order."""
+    found: list[Resources] = []
+    for part in log.split("Compiling entry function ")[1:]:
+        kernel = re.match(r"'([^']*)'", part)
+        registers = re.search(r"Used (\d+) registers", part)
+        if kernel is None or registers is None:
+            continue
+        spilled = sum(int(number) for number in re.findall(r"(\d+) bytes spill", part))
+        shared = re.search(r"(\d+) bytes smem", part)
+        found.append(Resources(kernel[1], int(registers[1]), spilled, int(shared[1]) if shared else 0))
+    return tuple(found)
+
+
+@cache
+def _version(nvcc: str) -> str:
+    return subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=False).stdout
+
+
+def _run(command: Sequence[str]) -> str:
+    """What the command said on either stream."""
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    said = result.stdout + result.stderr
+    if result.returncode != 0:
+        errors = [line for line in said.splitlines() if re.search(r"\b(error|fatal)\b", line)]
+        raise NvccFailure("\n".join((errors or said.strip().splitlines())[:_LINES_SHOWN]) or "nvcc failed")
+    return said
