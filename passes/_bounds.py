@@ -1,0 +1,278 @@
+"""What can be proved about the values of an array at compile time: linear forms, signs, magnitudes.
+
+All of it is conservative: "unknown" is always a right answer, and passes refuse on it."""
+
+from __future__ import annotations
+
+import math as numbers
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from xdsl.dialects import arith, math
+from xdsl.dialects.builtin import BFloat16Type, Float16Type
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from treadle.dialects.diagram.array import format_of
+from treadle.dialects.diagram.ops import CastOp, ContractOp, MapOp, ReduceOp
+from treadle.passes._scalars import (
+    Constant,
+    Expression,
+    Leaf,
+    Node,
+    expression_of,
+    is_plain,
+    strip_casts,
+)
+
+LARGEST = {"f16": 65504.0, "bf16": 3.38e38, "f32": 3.40e38}
+"""The largest finite number of a format."""
+
+Atom = SSAValue | int | None
+"""A summand of a linear form: an array, another expression (by identity), or `None` for the constant."""
+
+
+def inner_expression(value: SSAValue) -> Expression | None:
+    """What a value computes from others, element by element: the body of its map, or through a cast."""
+    owner = value.owner
+    if isinstance(owner, MapOp) and is_plain(owner):
+        return expression_of(owner)
+    if isinstance(owner, CastOp):
+        return Leaf(owner.operand)
+    return None
+
+
+# -- linear forms ---------------------------------------------------------------------------------
+
+
+def linear_form(expression: Expression) -> dict[Atom, float]:
+    """An expression as a sum of constant multiples, over the reals: `0.5 * (a - b)` is {a: 0.5, b: -0.5}.
+
+    Maps that are linear themselves are looked through; anything else is one atom."""
+    form: dict[Atom, float] = {}
+    _add_form(expression, 1.0, form)
+    return {atom: factor for atom, factor in form.items() if factor}
+
+
+def _add_form(expression: Expression, scale: float, form: dict[Atom, float]) -> None:
+    expression = strip_casts(expression)
+    match expression:
+        case Constant():
+            _count(form, None, scale * expression.number)
+        case Leaf():
+            _add_leaf(expression, scale, form)
+        case Node(kind=arith.AddfOp, operands=(left, right)):
+            _add_form(left, scale, form)
+            _add_form(right, scale, form)
+        case Node(kind=arith.SubfOp, operands=(left, right)):
+            _add_form(left, scale, form)
+            _add_form(right, -scale, form)
+        case Node(kind=arith.NegfOp, operands=(operand,)):
+            _add_form(operand, -scale, form)
+        case Node(kind=arith.MulfOp, operands=(Constant() as factor, other)):
+            _add_form(other, scale * factor.number, form)
+        case Node(kind=arith.MulfOp, operands=(other, Constant() as factor)):
+            _add_form(other, scale * factor.number, form)
+        case Node(kind=arith.DivfOp, operands=(other, Constant() as divisor)) if divisor.number:
+            _add_form(other, scale / divisor.number, form)
+        case _:
+            _count(form, id(expression), scale)
+
+
+def _add_leaf(leaf: Leaf, scale: float, form: dict[Atom, float]) -> None:
+    inner = inner_expression(leaf.value)
+    if inner is not None:
+        expanded = linear_form(inner)
+        if not any(isinstance(atom, int) for atom in expanded):
+            for atom, factor in expanded.items():
+                _count(form, atom, scale * factor)
+            return
+    _count(form, leaf.value, scale)
+
+
+def _count(form: dict[Atom, float], atom: Atom, factor: float) -> None:
+    form[atom] = form.get(atom, 0.0) + factor
+
+
+def same_form(left: dict[Atom, float], right: dict[Atom, float]) -> bool:
+    return left.keys() == right.keys() and all(numbers.isclose(left[atom], right[atom]) for atom in left)
+
+
+# -- exponentials of a distance from the maximum --------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Distance:
+    """An expression of the form `exp(k * (a - max a))`, `k > 0`: at most 1, and 1 where a is largest."""
+
+    maximum: ReduceOp
+
+
+def distance_of(expression: Expression) -> Distance | None:
+    """The maximum that an expression is an exponential distance from."""
+    expression = look_through(expression)
+    if not isinstance(expression, Node) or expression.kind not in (math.ExpOp, math.Exp2Op):
+        return None
+    form = linear_form(expression.operands[0])
+    for atom, factor in form.items():
+        if not isinstance(atom, SSAValue) or factor >= 0:
+            continue
+        maximum = atom.owner
+        if not isinstance(maximum, ReduceOp) or maximum.kind.data != "max" or maximum.init is not None:
+            continue
+        rest = {other: size for other, size in form.items() if other is not atom}
+        operand = {o: -factor * s for o, s in linear_form(Leaf(maximum.operand)).items()}
+        if same_form(rest, operand):
+            return Distance(maximum)
+    return None
+
+
+def look_through(expression: Expression) -> Expression:
+    """The expression behind casts and behind the names of maps."""
+    while True:
+        expression = strip_casts(expression)
+        if not isinstance(expression, Leaf) or (inner := inner_expression(expression.value)) is None:
+            return expression
+        expression = inner
+
+
+# -- signs ----------------------------------------------------------------------------------------
+
+
+def is_nonnegative(expression: Expression) -> bool:
+    """Whether no value of an expression is below zero, proved from its form."""
+    expression = look_through(expression)
+    match expression:
+        case Constant():
+            return expression.number >= 0
+        case Leaf():
+            return _is_nonnegative_array(expression.value)
+        case Node(kind=math.ExpOp | math.Exp2Op | math.AbsFOp | math.SqrtOp | math.RsqrtOp):
+            return True
+        case Node(kind=arith.MulfOp, operands=(left, right)) if left is right or left == right:
+            return True
+        case Node(kind=arith.MulfOp | arith.DivfOp | arith.AddfOp, operands=operands):
+            return all(is_nonnegative(operand) for operand in operands)
+        case Node(kind=arith.MaximumfOp, operands=operands):
+            return any(is_nonnegative(operand) for operand in operands)
+        case Node(kind=arith.SIToFPOp, operands=(operand,)):
+            return is_nonnegative(operand)
+        case _:
+            return False
+
+
+def _is_nonnegative_array(value: SSAValue) -> bool:
+    owner = value.owner
+    if not isinstance(owner, Operation):
+        return False
+    if isinstance(owner, ReduceOp):
+        return owner.kind.data in ("add", "mul") and owner.init is None and is_nonnegative(Leaf(owner.operand))
+    if isinstance(owner, ContractOp):
+        square = owner.lhs is owner.rhs and owner.init is None
+        return square or (owner.init is None and is_nonnegative(Leaf(owner.lhs)) and is_nonnegative(Leaf(owner.rhs)))
+    return owner.name == "hierarchy.extent"
+
+
+def is_positive(expression: Expression) -> bool:
+    """Whether every value is above zero *and* finite, for finite leaves: it has an inverse."""
+    expression = look_through(expression)
+    match expression:
+        case Constant():
+            return 0 < expression.number < numbers.inf
+        case Node(kind=arith.AddfOp, operands=(left, right)):
+            return (is_positive(left) and is_nonnegative(right)) or (is_positive(right) and is_nonnegative(left))
+        case Node(kind=arith.MulfOp | arith.DivfOp, operands=operands):
+            return all(is_positive(operand) for operand in operands)
+        case Node(kind=math.SqrtOp | math.RsqrtOp | math.ExpOp | math.Exp2Op, operands=(operand,)):
+            return expression.kind in (math.ExpOp, math.Exp2Op) or is_positive(operand)
+        case Node(kind=arith.MaximumfOp, operands=operands):
+            return any(is_positive(operand) for operand in operands)
+        case _:
+            return False
+
+
+# -- magnitudes -----------------------------------------------------------------------------------
+
+
+def magnitude(expression: Expression) -> float:
+    """An upper bound of the absolute value; infinity if none is known."""
+    expression = strip_casts(expression)
+    if isinstance(expression, Leaf):
+        inner = inner_expression(expression.value)
+        own = LARGEST[str(expression.type)] if str(expression.type) == "f16" else numbers.inf
+        return own if inner is None else min(own, magnitude(inner))
+    if isinstance(expression, Constant):
+        return abs(expression.number)
+    if distance_of(expression) is not None:
+        return 1.0
+    return _magnitude_of_node(expression)
+
+
+def _magnitude_of_node(node: Node) -> float:
+    operands = node.operands
+    match node.kind:
+        case math.SinOp | math.CosOp | math.TanhOp | math.ErfOp:
+            return 1.0
+        case arith.NegfOp | math.AbsFOp:
+            return magnitude(operands[0])
+        case arith.AddfOp | arith.SubfOp:
+            return sum(magnitude(operand) for operand in operands)
+        case arith.MulfOp:
+            return _times(magnitude(operands[0]), magnitude(operands[1]))
+        case arith.DivfOp if (least := _least(operands[1])) > 0:
+            return magnitude(operands[0]) / least
+        case arith.MaximumfOp | arith.MinimumfOp:
+            return max(magnitude(operand) for operand in operands)
+        case arith.SelectOp:
+            return max(magnitude(operand) for operand in operands[1:])
+        case _:
+            return numbers.inf
+
+
+def _times(left: float, right: float) -> float:
+    return 0.0 if 0.0 in (left, right) else left * right
+
+
+def _least(expression: Expression) -> float:
+    """A lower bound of an expression that is not negative; zero if none is known."""
+    expression = look_through(expression)
+    if isinstance(expression, Constant):
+        return max(expression.number, 0.0)
+    if isinstance(expression, Node) and expression.kind is arith.AddfOp and is_nonnegative(expression):
+        return sum(_least(operand) for operand in expression.operands)
+    return 0.0
+
+
+def misfit(expression: Expression, format: Attribute, over: Iterable[str]) -> str | None:
+    """Why an expression may not be rounded to a narrower format before it is summed over `over` (and
+    scaled afterwards), or None if it may.
+
+    It must not overflow. In f16, whose exponents have five bits, it must not vanish either: a row that is
+    tiny throughout would lose what the scale afterwards was to bring back. So it must come from f16, or
+    reach 1 somewhere along the sum, beside which tiny summands do not count."""
+    if is_exact_in(expression, format):
+        return None
+    if (bound := magnitude(expression)) > LARGEST[str(format)]:
+        known = "no bound is known" if bound == numbers.inf else f"it may reach {bound:.3g}"
+        return f"it may overflow {format} ({known})"
+    if isinstance(format, BFloat16Type):
+        return None
+    distance = distance_of(expression)
+    if distance is None or not set(distance.maximum.over_axes) <= set(over):
+        return f"all of a sum may be too small for {format}: nothing keeps its largest element near 1"
+    return None
+
+
+def is_exact_in(expression: Expression, format: Attribute) -> bool:
+    """Whether an expression is an array of that format, widened."""
+    while True:
+        if expression.type == format and isinstance(expression, Leaf):
+            return True
+        if isinstance(expression, Node) and expression.kind is arith.ExtFOp:
+            expression = expression.operands[0]
+        elif isinstance(expression, Leaf) and isinstance(expression.value.owner, CastOp):
+            narrow = expression.value.owner.operand
+            if not isinstance(format_of(narrow.type), Float16Type | BFloat16Type):
+                return False
+            expression = Leaf(narrow)
+        else:
+            return False

@@ -1,0 +1,101 @@
+"""What every pass on diagrams needs: the functions of a module, names for derivations, dead operations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.traits import Pure
+
+from treadle.dialects.diagram.ops import DiagramOperation
+from treadle.dialects.hierarchy.ops import ExtentOp, KernelOp
+from treadle.dialects.hierarchy.schedule import StepAttr, derivation_of, record
+
+
+def functions(module: ModuleOp) -> Iterator[func.FuncOp]:
+    """The functions of a module that have a body."""
+    for op in module.walk():
+        if isinstance(op, func.FuncOp) and not op.is_declaration:
+            yield op
+
+
+def kernels(function: func.FuncOp) -> list[KernelOp]:
+    return [op for op in function.walk() if isinstance(op, KernelOp)]
+
+
+def diagram_blocks(function: func.FuncOp) -> Iterator[Block]:
+    """The blocks in which diagram operations of a function stand: its own, and those of its kernels."""
+    yield from function.body.blocks
+    for kernel in kernels(function):
+        yield kernel.body.block
+
+
+def note(function: func.FuncOp, rewrite: str, subject: str, law: str, reason: str = "") -> None:
+    """Append a step to the derivation of a function, unless it is there already."""
+    step = StepAttr(rewrite, subject, law, reason)
+    if step not in derivation_of(function.attributes):
+        record(function.attributes, [step])
+
+
+def label(value: SSAValue) -> str:
+    """How a derivation names a value."""
+    if value.name_hint:
+        return f"%{value.name_hint}"
+    owner = value.owner
+    return f"a result of {owner.name}" if isinstance(owner, Operation) else "an argument"
+
+
+def fresh_hint(near: SSAValue, base: str | None) -> str | None:
+    """A name hint that no value of the function around `near` has: `base`, or `base_2`, and so on."""
+    if base is None:
+        return None
+    root = _outermost(near)
+    taken = {value.name_hint for op in root.walk() for value in _values(op)}
+    if base not in taken:
+        return base
+    index = 2
+    while f"{base}_{index}" in taken:
+        index += 1
+    return f"{base}_{index}"
+
+
+def _outermost(value: SSAValue) -> Operation:
+    owner = value.owner
+    op = owner if isinstance(owner, Operation) else owner.parent_op()
+    assert op is not None
+    while not isinstance(op, func.FuncOp) and (parent := op.parent_op()) is not None:
+        op = parent
+    return op
+
+
+def _values(op: Operation) -> Iterator[SSAValue]:
+    yield from op.results
+    for region in op.regions:
+        for block in region.blocks:
+            yield from block.args
+
+
+def erase_dead(block: Block) -> None:
+    """Erase diagram operations of a block whose results nobody uses."""
+    for op in reversed(list(block.ops)):
+        if not isinstance(op, DiagramOperation | ExtentOp) or not op.has_trait(Pure):
+            continue
+        if not any(result.uses for result in op.results):
+            op.detach()
+            op.erase()
+
+
+def replace(op: Operation, new: list[Operation], value: SSAValue) -> None:
+    """Put `new` in the place of an operation with one result; its name goes over to `value`."""
+    block = op.parent_block()
+    assert block is not None
+    old = op.results[0]
+    for item in new:
+        block.insert_op_before(item, op)
+    if value.name_hint is None:
+        value.name_hint = old.name_hint
+    old.replace_all_uses_with(value)
+    op.detach()
+    op.erase()

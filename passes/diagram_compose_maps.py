@@ -1,0 +1,191 @@
+"""`diagram-compose-maps`: maps that only feed a map become one with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects import arith, func
+from xdsl.dialects.builtin import BFloat16Type, Float16Type, Float32Type, ModuleOp
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.passes import ModulePass
+
+from treadle.dialects.diagram.array import axes_of, format_of
+from treadle.dialects.diagram.ops import CastOp, DiagramOperation, MapOp
+from treadle.dialects.hierarchy.ops import ExtentOp
+from treadle.passes._functions import diagram_blocks, erase_dead, functions, label, note, replace
+from treadle.passes._scalars import (
+    Expression,
+    Leaf,
+    Node,
+    build_map,
+    convert,
+    expression_of,
+    is_plain,
+    leaves,
+    substitute,
+    walk,
+)
+
+CHEAP: tuple[type[Operation], ...] = (
+    arith.AddfOp,
+    arith.SubfOp,
+    arith.MulfOp,
+    arith.NegfOp,
+    arith.ExtFOp,
+    arith.MaximumfOp,
+    arith.MinimumfOp,
+    arith.SelectOp,
+    arith.CmpfOp,
+    arith.CmpiOp,
+)
+"""Scalar operations that cost about as much as reading an operand."""
+
+
+@dataclass(frozen=True)
+class DiagramComposeMapsPass(ModulePass):
+    """Make one map of a map and the maps that only it uses, so that what lies between is never stored;
+    unite equal operations, and drop unused ones.
+
+    Before:
+
+    ```
+    !x = tensor<?xf32, #diagram.array<[i]>>
+    func.func @f(%x: !x) -> !x {
+      %s = diagram.map (%a = %x : !x) -> !x {
+        %b = math.sin %a : f32
+        diagram.yield %b : f32
+      }
+      %y = diagram.map (%c = %s : !x) -> !x {
+        %d = arith.mulf %c, %c : f32
+        diagram.yield %d : f32
+      }
+      func.return %y : !x
+    }
+    ```
+
+    After:
+
+    ```
+    !x = tensor<?xf32, #diagram.array<[i]>>
+    func.func @f(%x: !x) -> !x {
+      %y = diagram.map (%x_1 = %x : !x) -> !x {
+        %b = math.sin %x_1 : f32
+        %d = arith.mulf %b, %b : f32
+        diagram.yield %d : f32
+      }
+      func.return %y : !x
+    }
+    ```
+
+    Legal: a map of a map is the map of the composition (a weave is a functor). No work is done twice: the
+    inner map has one user, and either the axes of the result already (so it is evaluated as often as
+    before) or a cheap body. A widening cast is exact, so a map may read the narrow array itself; a rounding
+    (f32 to f16) is part of the algorithm and stays.
+    """
+
+    name = "diagram-compose-maps"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for function in functions(op):
+            for block in diagram_blocks(function):
+                _unite_equal(block)
+                erase_dead(block)
+                _compose_all(function, block)
+                _unite_equal(block)
+                erase_dead(block)
+
+
+def _compose_all(function: func.FuncOp, block: Block) -> None:
+    """Producers come first in a block, so one walk sees every map with its operands composed already."""
+    for op in list(block.ops):
+        if isinstance(op, MapOp) and is_plain(op):
+            _compose(function, op)
+
+
+def _compose(function: func.FuncOp, outer: MapOp) -> None:
+    expression = expression_of(outer)
+    absorbed = [value for value in dict.fromkeys(outer.inputs) if _is_absorbed(value, outer)]
+    if not absorbed and len(set(outer.inputs)) == len(outer.inputs) == len(leaves(expression)):
+        return
+    inner = {value: _inner(value) for value in absorbed}
+    expression = substitute(expression, lambda leaf: inner.get(leaf.value, leaf))
+    hint = outer.result.name_hint
+    names = [label(value) for value in absorbed if isinstance(value.owner, MapOp)]
+    new = build_map(expression, outer.result.type, hint, outer.location)
+    new.attributes |= outer.attributes
+    replace(outer, [new], new.result)
+    for value in absorbed:
+        _erase_unused(value)
+    if names:
+        note(function, "diagram-compose-maps", f"{', '.join(names)} into %{hint}", "maps compose")
+
+
+def _inner(value: SSAValue) -> Expression:
+    """What an absorbed operand computes."""
+    owner = value.owner
+    if isinstance(owner, MapOp):
+        return expression_of(owner)
+    assert isinstance(owner, CastOp)
+    return convert(Leaf(owner.operand), format_of(value.type))
+
+
+def _is_absorbed(value: SSAValue, outer: MapOp) -> bool:
+    owner = value.owner
+    if isinstance(owner, CastOp):
+        return is_widening(owner)
+    if not isinstance(owner, MapOp) or not is_plain(owner):
+        return False
+    if any(use.operation is not outer for use in value.uses):
+        return False
+    same_axes = set(axes_of(value.type)) == set(axes_of(outer.result.type))
+    return same_axes or _is_cheap(expression_of(owner))
+
+
+def is_widening(cast: CastOp) -> bool:
+    """Whether a cast is exact: from a format of 16 bits to f32."""
+    source, target = format_of(cast.operand.type), format_of(cast.result.type)
+    return isinstance(source, Float16Type | BFloat16Type) and isinstance(target, Float32Type)
+
+
+def _is_cheap(expression: Expression) -> bool:
+    return all(part.kind in CHEAP for part in walk(expression) if isinstance(part, Node))
+
+
+def _erase_unused(value: SSAValue) -> None:
+    owner = value.owner
+    if isinstance(owner, Operation) and not any(result.uses for result in owner.results):
+        owner.detach()
+        owner.erase()
+
+
+def _unite_equal(block: Block) -> None:
+    """Common subexpressions: of operations that compute the same value the first one stays."""
+    first: dict[object, Operation] = {}
+    for op in list(block.ops):
+        if not isinstance(op, DiagramOperation | ExtentOp):
+            continue
+        known = first.setdefault(_key(op), op)
+        if known is not op:
+            op.results[0].replace_all_uses_with(known.results[0])
+            op.detach()
+            op.erase()
+
+
+def _key(op: Operation) -> object:
+    """Equal for two operations that compute the same value from the same operands."""
+    inner = tuple(_body_key(block) for region in op.regions for block in region.blocks)
+    properties = frozenset((op.properties | op.attributes).items())
+    return (op.name, tuple(op.operands), properties, tuple(op.result_types), inner)
+
+
+def _body_key(block: Block) -> object:
+    number: dict[SSAValue, int] = {arg: i for i, arg in enumerate(block.args)}
+    lines: list[object] = []
+    for op in block.ops:
+        operands = tuple(number[operand] for operand in op.operands)
+        lines.append((op.name, operands, frozenset((op.properties | op.attributes).items())))
+        lines.append(tuple(op.result_types))
+        for result in op.results:
+            number[result] = len(number)
+    return tuple(lines)

@@ -1,0 +1,205 @@
+"""`diagram-expand-laws`: replace a law by its meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from xdsl.context import Context
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.parser import Parser
+from xdsl.passes import ModulePass
+from xdsl.rewriter import Rewriter
+from xdsl.utils.exceptions import PassFailedException
+
+from treadle.dialects.diagram import Diagram
+from treadle.dialects.diagram.array import array_type, axes_of, format_of, sizes_of
+from treadle.dialects.diagram.ops import ApplyOp, CastOp, ContractOp, LawOp, ReduceOp, YieldOp
+from treadle.passes._functions import fresh_hint, functions, label, note, replace
+from treadle.passes._scalars import weave
+
+
+@dataclass(frozen=True)
+class DiagramExpandLawsPass(ModulePass):
+    """Replace `diagram.apply @law` by the meaning of the law: the module's own law of that name, else the
+    standard one.
+
+    Before:
+
+    ```
+    !S = tensor<?x?xf32, #diagram.array<[q, k]>>
+    func.func @f(%S: !S) -> !S {
+      %P = diagram.apply @softmax(%S) over [k] : (!S) -> !S
+      func.return %P : !S
+    }
+    ```
+
+    After:
+
+    ```
+    !S = tensor<?x?xf32, #diagram.array<[q, k]>>
+    !r = tensor<?xf32, #diagram.array<[q]>>
+    func.func @f(%S: !S) -> !S {
+      %m = diagram.reduce max %S over [k] : !S -> !r
+      %e = diagram.map (%a = %S : !S, %b = %m : !r) -> !S {
+        %shifted = arith.subf %a, %b : f32
+        %exp = math.exp %shifted : f32
+        diagram.yield %exp : f32
+      }
+      %l = diagram.reduce add %e over [k] : !S -> !r
+      %P = diagram.map (%a = %e : !S, %b = %l : !r) -> !S {
+        %share = arith.divf %a, %b : f32
+        diagram.yield %share : f32
+      }
+      func.return %P : !S
+    }
+    ```
+
+    Legal: it is the definition of the law. The axes of the law become those in `over`; an axis that an
+    operand has besides is weaved: every value that depends on the operand gets it. The law computes in the
+    formats that it states, with casts where operands or result have others.
+    """
+
+    name = "diagram-expand-laws"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        laws = standard_laws() | {law.sym_name.data: law for law in op.walk() if isinstance(law, LawOp)}
+        for function in functions(op):
+            for apply in [item for item in function.walk() if isinstance(item, ApplyOp)]:
+                _expand(function, apply, laws)
+
+
+@cache
+def standard_laws() -> dict[str, LawOp]:
+    """The laws that ship in `dialects/diagram/laws.mlir`, by name."""
+    from xdsl.dialects import arith, builtin, math
+
+    context = Context()
+    for dialect in (builtin.Builtin, arith.Arith, math.Math, Diagram):
+        context.load_dialect(dialect)
+    source = files("treadle.dialects.diagram") / "laws.mlir"
+    module = Parser(context, source.read_text(), "laws.mlir").parse_module()
+    module.verify()
+    return {law.sym_name.data: law for law in module.walk() if isinstance(law, LawOp)}
+
+
+def _expand(function: func.FuncOp, apply: ApplyOp, laws: dict[str, LawOp]) -> None:
+    name = apply.law.string_value()
+    if name not in laws:
+        raise PassFailedException(f"unknown law @{name} (known laws: {', '.join(sorted(laws))})")
+    law = laws[name]
+    _check_call(apply, law)
+    subject = f"{label(apply.result)} = @{name} over [{', '.join(apply.over_axes)}]"
+    weaving = _Weaving(apply, law)
+    new, value = weaving.meaning()
+    note(function, "diagram-expand-laws", subject, f"definition of @{name}", weaving.summary(new))
+    replace(apply, new, value)
+
+
+def _check_call(apply: ApplyOp, law: LawOp) -> None:
+    name = law.sym_name.data
+    if len(apply.over_axes) != len(law.over_axes):
+        raise PassFailedException(
+            f"law @{name} is over {len(law.over_axes)} axes, it is applied over {len(apply.over_axes)}"
+        )
+    if len(apply.inputs) != len(law.body.block.args):
+        raise PassFailedException(
+            f"law @{name} takes {len(law.body.block.args)} arrays, it is given {len(apply.inputs)}"
+        )
+
+
+class _Weaving:
+    """The body of one law, rewritten for the axes and operands of one application."""
+
+    def __init__(self, apply: ApplyOp, law: LawOp):
+        self.apply = apply
+        self.law = law
+        self.axis = dict(zip(law.over_axes, apply.over_axes, strict=True))
+        self.sizes = {axis: size for value in apply.inputs for axis, size in sizes_of(value.type).items()}
+        self.values: dict[SSAValue, SSAValue] = {}
+        self.weaved: dict[SSAValue, tuple[str, ...]] = {}
+        """Axes that a value of the law has here beyond those that the law gives it."""
+        self.ops: list[Operation] = []
+
+    def meaning(self) -> tuple[list[Operation], SSAValue]:
+        """The operations that compute the law here, and their result."""
+        for argument, operand in zip(self.law.body.block.args, self.apply.inputs, strict=True):
+            self._bind(argument, operand)
+        *body, terminator = self.law.body.block.ops
+        assert isinstance(terminator, YieldOp)
+        for op in body:
+            self._clone(op)
+        return self.ops, self._finish(self.values[terminator.operands[0]])
+
+    def summary(self, ops: Sequence[Operation]) -> str:
+        words = [op.kind.data if isinstance(op, ReduceOp) else op.name.split(".")[1] for op in ops]
+        return f"its meaning is {', '.join(words)}"
+
+    def _names(self, type: Attribute) -> tuple[str, ...]:
+        return tuple(self.axis.get(axis, axis) for axis in axes_of(type))
+
+    def _bind(self, argument: SSAValue, operand: SSAValue) -> None:
+        own = self._names(argument.type)
+        given = axes_of(operand.type)
+        if missing := [axis for axis in own if axis not in given]:
+            raise PassFailedException(
+                f"law @{self.law.sym_name.data} needs axis '{missing[0]}' in {label(operand)}, "
+                f"which has [{', '.join(given)}]"
+            )
+        self.weaved[argument] = tuple(axis for axis in given if axis not in own)
+        format = format_of(argument.type)
+        if format == format_of(operand.type):
+            self.values[argument] = operand
+            return
+        cast = CastOp(operand, array_type(format, sizes_of(operand.type)))
+        self._add(cast, f"{operand.name_hint}_{format}" if operand.name_hint else None)
+        self.values[argument] = cast.result
+
+    def _clone(self, op: Operation) -> None:
+        weaved = weave(self.weaved[operand] for operand in op.operands)
+        new = op.clone(self.values)
+        for old, result in zip(op.results, new.results, strict=True):
+            self.weaved[old] = weaved
+            axes = self._order({*self._names(old.type), *weaved}, new.operands)
+            sizes = {axis: self._size(axis, old.type) for axis in axes}
+            Rewriter.replace_value_with_new_type(result, array_type(format_of(old.type), sizes))
+        if isinstance(new, ContractOp | ReduceOp):
+            new.properties["over"] = ArrayAttr(StringAttr(self.axis.get(axis, axis)) for axis in new.over_axes)
+        self._add(new, op.results[0].name_hint)
+        self.values[op.results[0]] = new.results[0]
+
+    def _order(self, axes: set[str], operands: Sequence[SSAValue]) -> tuple[str, ...]:
+        """The order of memory of a result: as the operands have it, longest first."""
+        by_rank = sorted(operands, key=lambda value: -len(axes_of(value.type)))
+        met = weave([*(axes_of(value.type) for value in by_rank), self.sizes])
+        return tuple(axis for axis in met if axis in axes)
+
+    def _size(self, axis: str, type: Attribute) -> int:
+        return self.sizes.get(axis, sizes_of(type).get(axis, 0))
+
+    def _finish(self, value: SSAValue) -> SSAValue:
+        """The result in the type that the application states."""
+        wanted = self.apply.result.type
+        if sizes_of(value.type).keys() != sizes_of(wanted).keys():
+            raise PassFailedException(
+                f"law @{self.law.sym_name.data} gives axes [{', '.join(axes_of(value.type))}] here, "
+                f"{label(self.apply.result)} has [{', '.join(axes_of(wanted))}]"
+            )
+        last = value.owner
+        if value.type == wanted and last in self.ops:
+            value.name_hint = self.apply.result.name_hint
+            return value
+        cast = CastOp(value, wanted)
+        cast.location = self.apply.location
+        cast.result.name_hint = self.apply.result.name_hint
+        self.ops.append(cast)
+        return cast.result
+
+    def _add(self, op: Operation, hint: str | None) -> None:
+        op.results[0].name_hint = fresh_hint(self.apply.result, hint)
+        op.location = self.apply.location
+        self.ops.append(op)

@@ -1,0 +1,375 @@
+"""`diagram-hoist-factors`: move factors out of sums, and positive scales out of maxima."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from xdsl.context import Context
+from xdsl.dialects import arith, func
+from xdsl.dialects.builtin import Float16Type, Float32Type, ModuleOp
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.passes import ModulePass
+
+from treadle.dialects.diagram.array import (
+    array_type,
+    axes_of,
+    format_of,
+    sizes_of,
+    with_format,
+)
+from treadle.dialects.diagram.ops import CastOp, ContractOp, MapOp, ReduceOp
+from treadle.dialects.hierarchy.ops import ExtentOp
+from treadle.passes._bounds import inner_expression, misfit
+from treadle.passes._functions import diagram_blocks, erase_dead, fresh_hint, functions, label, note, replace
+from treadle.passes._scalars import (
+    CASTS,
+    Expression,
+    Leaf,
+    Node,
+    axes_in,
+    build_map,
+    compare,
+    convert,
+    expression_of,
+    is_plain,
+    leaves,
+    number,
+    positive_constant,
+    product,
+    quotient,
+    select,
+    strip_casts,
+    substitute,
+)
+
+PASS = "diagram-hoist-factors"
+
+
+@dataclass(frozen=True)
+class DiagramHoistFactorsPass(ModulePass):
+    """Move a factor that is constant along a summed axis past the sum, if it is known only when a
+    reduction over the same axis is finished; and a constant positive scale past a maximum.
+
+    Before:
+
+    ```
+    !E = tensor<?x8xf32, #diagram.array<[q, x]>>
+    !l = tensor<?xf32, #diagram.array<[q]>>
+    !V = tensor<8x?xf32, #diagram.array<[x, e]>>
+    !O = tensor<?x?xf32, #diagram.array<[q, e]>>
+    func.func @f(%E: !E, %V: !V) -> !O {
+      %l = diagram.reduce add %E over [x] : !E -> !l
+      %P = diagram.map (%a = %E : !E, %b = %l : !l) -> !E {
+        %p = arith.divf %a, %b : f32
+        diagram.yield %p : f32
+      }
+      %O = diagram.contract %P, %V over [x] accumulate f32 : !E, !V -> !O
+      func.return %O : !O
+    }
+    ```
+
+    After:
+
+    ```
+    !E = tensor<?x8xf32, #diagram.array<[q, x]>>
+    !l = tensor<?xf32, #diagram.array<[q]>>
+    !V = tensor<8x?xf32, #diagram.array<[x, e]>>
+    !O = tensor<?x?xf32, #diagram.array<[q, e]>>
+    func.func @f(%E: !E, %V: !V) -> !O {
+      %l = diagram.reduce add %E over [x] : !E -> !l
+      %O_sum = diagram.contract %E, %V over [x] accumulate f32 : !E, !V -> !O
+      %O = diagram.map (%O_sum_1 = %O_sum : !O, %l_1 = %l : !l) -> !O {
+        %0 = arith.divf %O_sum_1, %l_1 : f32
+        diagram.yield %0 : f32
+      }
+      func.return %O : !O
+    }
+    ```
+
+    Legal over the reals: sum(f * g(x)) = f * sum(g(x)), and max(c * s(x)) = c * max(s(x)) for c > 0 (the
+    latter in floating point as well, for rounding is monotone). Guards: where the axis may be empty, the
+    moved division is not done (0 / 0 would be NaN, the plain sum is 0); past a rounding a factor moves only
+    if what stays behind provably fits the narrower format (see `_bounds.misfit`); the sum itself must not
+    be kept in f16, where it might overflow without the factor.
+    """
+
+    name = PASS
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for function in functions(op):
+            for block in diagram_blocks(function):
+                for item in list(block.ops):
+                    _rewrite(function, item)
+                erase_dead(block)
+
+
+def _rewrite(function: func.FuncOp, op: Operation) -> None:
+    if isinstance(op, ContractOp) or (isinstance(op, ReduceOp) and op.kind.data == "add"):
+        _hoist_from_sum(function, op)
+    elif isinstance(op, ReduceOp) and op.kind.data in ("max", "min"):
+        _hoist_from_maximum(function, op)
+
+
+# -- sums -----------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Split:
+    """A summand taken apart: `rest * product(above) / product(below)`, the factors constant along the sum."""
+
+    rest: Expression
+    above: list[Expression] = field(default_factory=list[Expression])
+    below: list[Expression] = field(default_factory=list[Expression])
+    rounded: list[str] = field(default_factory=list[str])
+    """What is now rounded before it is scaled, in words."""
+
+    @property
+    def moves(self) -> bool:
+        return bool(self.above or self.below)
+
+
+class _Splitter:
+    """Looks for factors that are constant along `over`, through maps, products, quotients and casts."""
+
+    def __init__(self, function: func.FuncOp, sum: ContractOp | ReduceOp):
+        self.function = function
+        self.sum = sum
+        self.over = sum.over_axes
+
+    def split(self, expression: Expression) -> _Split:
+        if not set(axes_in(expression)) & set(self.over):
+            known_late = any(depends_on_reduction(leaf.value, self.over) for leaf in leaves(expression))
+            return _Split(number(1), above=[expression]) if known_late else _Split(expression)
+        if isinstance(expression, Leaf):
+            return self._split_array(expression)
+        if not isinstance(expression, Node):
+            return _Split(expression)
+        if expression.kind in CASTS:
+            return self._past_cast(expression.operands[0], expression, str(expression.hint or "it"))
+        if expression.kind in (arith.MulfOp, arith.DivfOp):
+            return self._split_product(expression)
+        return _Split(expression)
+
+    def _split_array(self, leaf: Leaf) -> _Split:
+        inner = inner_expression(leaf.value)
+        if inner is None:
+            return _Split(leaf)
+        if isinstance(leaf.value.owner, CastOp):
+            return self._past_cast(inner, leaf, label(leaf.value))
+        split = self.split(inner)
+        return split if split.moves else _Split(leaf)
+
+    def _split_product(self, node: Node) -> _Split:
+        left, right = (self.split(operand) for operand in node.operands)
+        if not left.moves and not right.moves:
+            return _Split(node)
+        rounded = [*left.rounded, *right.rounded]
+        if node.kind is arith.MulfOp:
+            rest = product(left.rest, right.rest)
+            return _Split(rest, [*left.above, *right.above], [*left.below, *right.below], rounded)
+        rest = quotient(left.rest, right.rest)
+        return _Split(rest, [*left.above, *right.below], [*left.below, *right.above], rounded)
+
+    def _past_cast(self, operand: Expression, whole: Expression, name: str) -> _Split:
+        """A cast is the identity over the reals; rounding what stays behind must do no harm."""
+        split = self.split(operand)
+        if not split.moves:
+            return _Split(whole)
+        split.rest = convert(split.rest, whole.type)
+        if isinstance(whole.type, Float32Type):
+            return split
+        inner = strip_casts(split.rest)
+        if (reason := misfit(inner, whole.type, self.over)) is not None:
+            moved = ", ".join(label(leaf.value) for e in (*split.above, *split.below) for leaf in leaves(e))
+            self._refuse(moved, f"{name} would be rounded to {whole.type} without it, and {reason}")
+            return _Split(whole)
+        split.rounded.append(f"{name} is rounded before it is scaled")
+        return split
+
+    def _refuse(self, factor: str, reason: str) -> None:
+        subject = f"{factor} stays in the sum {label(self.sum.result)}"
+        note(self.function, PASS, subject, "refused", reason)
+
+
+def depends_on_reduction(value: SSAValue, over: Sequence[str]) -> bool:
+    """Whether a value is known only when a reduction over one of the axes is finished."""
+    seen: set[SSAValue] = set()
+    stack = [value]
+    while stack:
+        op = stack.pop().owner
+        if not isinstance(op, Operation):
+            continue
+        if isinstance(op, ContractOp | ReduceOp) and set(op.over_axes) & set(over):
+            return True
+        new = [operand for operand in op.operands if operand not in seen]
+        seen.update(new)
+        stack.extend(new)
+    return False
+
+
+def _hoist_from_sum(function: func.FuncOp, sum: ContractOp | ReduceOp) -> None:
+    if sum.init is not None:
+        return
+    operands = [sum.lhs, sum.rhs] if isinstance(sum, ContractOp) else [sum.operand]
+    splitter = _Splitter(function, sum)
+    splits = [splitter.split(Leaf(operand)) for operand in operands]
+    if not any(split.moves for split in splits):
+        return
+    if isinstance(_sum_format(sum), Float16Type):
+        _refuse_narrow_sum(function, sum)
+        return
+    above = [factor for split in splits for factor in split.above]
+    below = [factor for split in splits for factor in split.below]
+    rests = [_Materialised(split.rest, operand) for split, operand in zip(splits, operands, strict=True)]
+    new_sum = _sum_of(sum, [rest.value for rest in rests])
+    guards = [ExtentOp(axis) for axis in sum.over_axes if _may_be_empty(axis, operands)]
+    for extent in guards:
+        extent.location = sum.location
+        extent.result.name_hint = fresh_hint(sum.result, f"extent_{extent.axis.data}")
+    scaled = _scale(Leaf(new_sum.results[0]), above, below, guards)
+    hint = sum.result.name_hint
+    new = build_map(scaled, sum.result.type, hint, sum.location)
+    _note_sum(function, sum, [*above, *below], splits, guards)
+    replace(sum, [*(op for rest in rests for op in rest.ops), new_sum, *guards, new], new.result)
+
+
+def _sum_format(sum: ContractOp | ReduceOp) -> Attribute:
+    return sum.accumulate if isinstance(sum, ContractOp) else format_of(sum.result.type)
+
+
+def _refuse_narrow_sum(function: func.FuncOp, sum: ContractOp | ReduceOp) -> None:
+    subject = f"factors stay in the sum {label(sum.result)}"
+    note(function, PASS, subject, "refused", "it is kept in f16 and might overflow without them")
+
+
+def _may_be_empty(axis: str, operands: Sequence[SSAValue]) -> bool:
+    """Whether an axis is symbolic or has no element."""
+    return any(sizes_of(operand.type).get(axis, 1) < 1 for operand in operands)
+
+
+class _Materialised:
+    """What stays in the sum, as an array: an existing one, a cast of one, or a new map."""
+
+    def __init__(self, rest: Expression, instead_of: SSAValue):
+        self.ops: list[Operation] = []
+        self.instead_of = instead_of
+        self.value = self._array(rest)
+
+    def _array(self, rest: Expression) -> SSAValue:
+        if isinstance(rest, Leaf):
+            return rest.value
+        if isinstance(rest, Node) and rest.kind in CASTS:
+            return self._cast(self._array(rest.operands[0]), rest.type)
+        sizes = sizes_of(self.instead_of.type)
+        order = {axis: sizes[axis] for axis in sizes}
+        hint = fresh_hint(self.instead_of, self.instead_of.name_hint)
+        new = build_map(rest, array_type(rest.type, order), hint, self._location())
+        self.ops.append(new)
+        return new.result
+
+    def _cast(self, value: SSAValue, format: Attribute) -> SSAValue:
+        widened = value.owner
+        if isinstance(widened, CastOp) and format_of(widened.operand.type) == format:
+            return widened.operand
+        cast = CastOp(value, with_format(value.type, format))
+        cast.location = self._location() or cast.location
+        cast.result.name_hint = fresh_hint(self.instead_of, self.instead_of.name_hint)
+        self.ops.append(cast)
+        return cast.result
+
+    def _location(self):
+        owner = self.instead_of.owner
+        return owner.location if isinstance(owner, Operation) else None
+
+
+def _sum_of(sum: ContractOp | ReduceOp, operands: Sequence[SSAValue]) -> ContractOp | ReduceOp:
+    """The sum of what stays behind, in the format in which it is accumulated: it is rounded once, at the
+    end, after scaling."""
+    type = with_format(sum.result.type, _sum_format(sum))
+    if isinstance(sum, ContractOp):
+        multiply = sum.multiply.data if sum.multiply is not None else None
+        left, right = operands
+        new = ContractOp(left, right, sum.over_axes, type, sum.accumulate, None, multiply)
+    else:
+        new = ReduceOp("add", operands[0], sum.over_axes, type)
+    new.attributes |= sum.attributes
+    new.location = sum.location
+    base = sum.result.name_hint
+    new.result.name_hint = fresh_hint(sum.result, f"{base}_sum" if base else None)
+    return new
+
+
+def _scale(
+    sum: Expression, above: Sequence[Expression], below: Sequence[Expression], guards: Sequence[ExtentOp]
+) -> Expression:
+    scaled = sum
+    for factor in above:
+        scaled = product(scaled, factor)
+    for divisor in below:
+        scaled = quotient(scaled, divisor)
+    for extent in guards:
+        size = Leaf(extent.result)
+        scaled = select(compare(size, ">", number(0, size.type)), scaled, number(0, scaled.type))
+    return scaled
+
+
+def _note_sum(
+    function: func.FuncOp,
+    sum: ContractOp | ReduceOp,
+    moved: Sequence[Expression],
+    splits: Sequence[_Split],
+    guards: Sequence[ExtentOp],
+) -> None:
+    names = dict.fromkeys(label(leaf.value) for factor in moved for leaf in leaves(factor))
+    subject = f"{', '.join(names)} past the sum {label(sum.result)} over [{', '.join(sum.over_axes)}]"
+    reasons = [text for split in splits for text in split.rounded]
+    reasons += [f"where axis '{extent.axis.data}' is empty the result stays 0" for extent in guards]
+    note(function, PASS, subject, "linearity of the sum", "; ".join(reasons))
+
+
+# -- maxima ---------------------------------------------------------------------------------------
+
+
+def _hoist_from_maximum(function: func.FuncOp, maximum: ReduceOp) -> None:
+    scaled = maximum.operand.owner
+    if maximum.init is not None or not isinstance(scaled, MapOp) or not is_plain(scaled):
+        return
+    expression = expression_of(scaled)
+    source = _scaled_leaf(expression)
+    if source is None or format_of(scaled.result.type) != format_of(maximum.result.type):
+        return
+    if not set(maximum.over_axes) <= set(axes_of(source.value.type)):
+        return
+    inner = _maximum_of(maximum, source.value)
+    outer = substitute(expression, lambda leaf: Leaf(inner.result))
+    new = build_map(outer, maximum.result.type, maximum.result.name_hint, maximum.location)
+    kind = maximum.kind.data
+    subject = f"the positive scale of {label(scaled.result)} past the {kind} {label(maximum.result)}"
+    note(function, PASS, subject, f"monotonicity of {kind}", "exact: rounding is monotone")
+    replace(maximum, [inner, new], new.result)
+
+
+def _scaled_leaf(expression: Expression) -> Leaf | None:
+    """The array that an expression multiplies by, or divides by, positive constants only."""
+    if isinstance(expression, Leaf):
+        return expression
+    if not isinstance(expression, Node) or expression.kind not in (arith.MulfOp, arith.DivfOp):
+        return None
+    left, right = expression.operands
+    if positive_constant(right) is not None:
+        return _scaled_leaf(left)
+    if expression.kind is arith.MulfOp and positive_constant(left) is not None:
+        return _scaled_leaf(right)
+    return None
+
+
+def _maximum_of(maximum: ReduceOp, operand: SSAValue) -> ReduceOp:
+    sizes = sizes_of(operand.type)
+    kept = [axis for axis in axes_of(maximum.result.type) if axis in sizes]
+    type = array_type(format_of(maximum.result.type), {axis: sizes[axis] for axis in kept})
+    new = ReduceOp(maximum.kind.data, operand, maximum.over_axes, type)
+    new.location = maximum.location
+    base = operand.name_hint
+    new.result.name_hint = fresh_hint(maximum.result, f"{base}_{maximum.kind.data}" if base else None)
+    return new
