@@ -1,0 +1,44 @@
+"""The cost model, in its first form: transfers (H), memory (M) and a time estimate, read off the IR.
+
+`plan_of(kernel)` reads a kernel, decorated with all sizes chosen or explicit; everything else asks the plan:
+`transfer_values`, `transfer_bytes`, `transfer_expression` (H of a level), `footprint` and `peak_memory` (M),
+`estimate` (time on a machine). `choose` tries the candidates of a decorated kernel."""
+
+from treadle.compiler.cost.choose import Choice, choose
+from treadle.compiler.cost.memory import Footprint, footprint
+from treadle.compiler.cost.plan import Pieces, Plan, Tile, Transfer, Work
+from treadle.compiler.cost.roles import ProductAxes, product_axes
+from treadle.compiler.cost.sketch import Sketch, sketch_of
+from treadle.compiler.cost.time import Estimate, estimate
+from treadle.compiler.cost.transfers import (
+    LEVELS,
+    sum_text,
+    transfer_bytes,
+    transfer_expression,
+    transfer_values,
+    transfers_at,
+)
+
+__all__ = [
+    "LEVELS",
+    "Choice",
+    "Estimate",
+    "Footprint",
+    "Pieces",
+    "Plan",
+    "ProductAxes",
+    "Sketch",
+    "Tile",
+    "Transfer",
+    "Work",
+    "choose",
+    "estimate",
+    "footprint",
+    "product_axes",
+    "sketch_of",
+    "sum_text",
+    "transfer_bytes",
+    "transfer_expression",
+    "transfer_values",
+    "transfers_at",
+]

@@ -1,0 +1,235 @@
+"""The sizes that a kernel may have: every candidate here can be lowered, if it fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+
+from treadle.compiler.cost.sketch import Sketch
+from treadle.compiler.errors import TreadleError
+from treadle.compiler.machines.machine import WARP
+
+WARPS = (1, 2, 4, 8)
+ROW = 16
+"""Rows of a tensor-core product."""
+LARGEST_ROWS = 2 * ROW
+"""Rows of one warp: one or two tiles."""
+LEAST_COLUMNS = 16
+"""Columns of one warp."""
+COLUMNS = (16, 32, 64, 128, 256)
+PRODUCT_STREAMS = (8, 16, 32, 64, 128)
+LANE_STREAMS = (32, 64, 128, 256, 512, 1024)
+THREAD_STREAMS = (1, 2, 4, 8, 16, 32)
+VECTOR = 16
+"""Bytes that one lane moves at once."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    tiles: Mapping[str, int]
+    warps: Mapping[str, int]
+    vector: int = 1
+    """How many values a lane can move at once."""
+
+
+def candidates(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str, int]) -> list[Candidate]:
+    """All candidates with the `fixed` sizes (TreadleError where a fixed size cannot be)."""
+    _check_fixed(sketch, fixed)
+    make = _of_products if sketch.has_products else _of_lanes
+    whole = {axis: sketch.sizes[axis] for axis in sketch.whole}
+    found: dict[tuple[tuple[int, ...], tuple[tuple[str, int], ...]], Candidate] = {}
+    for candidate in make(sketch, sizes, fixed):
+        # Axes in the order of the schedule, whatever the order in which they were settled.
+        tiles = {**dict.fromkeys(_cut(sketch), 1), **candidate.tiles, **whole}
+        key = (tuple(tiles.values()), tuple(candidate.warps.items()))
+        found.setdefault(key, Candidate(tiles, candidate.warps, candidate.vector))
+    return list(found.values())
+
+
+def covering(size: int) -> int:
+    """The least power of two that is not below `size`."""
+    return 1 << max(size - 1, 0).bit_length()
+
+
+def _cut(sketch: Sketch) -> tuple[str, ...]:
+    return sketch.group if sketch.stream is None else (*sketch.group, sketch.stream)
+
+
+def _check_fixed(sketch: Sketch, fixed: Mapping[str, int]) -> None:
+    for axis, size in fixed.items():
+        if reason := _refusal(sketch, axis, size):
+            raise TreadleError(f"axis '{axis}' cannot have pieces of {size} in @{sketch.name}: {reason}")
+
+
+def _refusal(sketch: Sketch, axis: str, size: int) -> str | None:
+    """Why a size given from outside cannot be."""
+    if not sketch.has_products:
+        return None if size == covering(size) else "without products, pieces are powers of two"
+    if axis == sketch.stream:
+        step = sketch.alignment
+        return None if size % step == 0 else f"products take {step} values at once, use a multiple of {step}"
+    if axis == sketch.roles.row:
+        if size % ROW == 0 and _splits(size // ROW):
+            return None
+        return f"rows of products lie {ROW} or {LARGEST_ROWS} to a warp, in at most {WARPS[-1]} warps"
+    if axis == sketch.roles.column:
+        return None if size % LEAST_COLUMNS == 0 else f"columns of products: use a multiple of {LEAST_COLUMNS}"
+    if size == 1:
+        return None
+    if axis in sketch.batch:
+        return "both operands of a product have it, so every index is a product of its own: use 1"
+    return "the rows and columns of the products lie along other axes: use 1"
+
+
+def _splits(row_tiles: int) -> list[int]:
+    """Numbers of warps along a row axis that is that many products high."""
+    return [n for n in range(1, WARPS[-1] + 1) for tiles in (1, 2) if n * tiles == row_tiles]
+
+
+# -- products ---------------------------------------------------------------------------------------
+
+
+def _of_products(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str, int]) -> Iterator[Candidate]:
+    row, column = sketch.roles.row, sketch.roles.column
+    stream = sketch.stream
+    streams = _options(PRODUCT_STREAMS, stream, sizes, fixed, sketch.alignment) if stream else (1,)
+    columns = _options(COLUMNS, column, sizes, fixed, LEAST_COLUMNS) if column else (1,)
+    for (rows, warps), wide, step in product(_rows(row, sizes, fixed), columns, streams):
+        tiles = {axis: size for axis, size in ((row, rows), (column, wide), (stream, step)) if axis}
+        if row is None:
+            yield Candidate(tiles, {})
+            continue
+        yield Candidate(tiles, {row: warps})
+        for across in (2, 4):
+            if column and sketch.roles.splits_columns and wide >= across * LEAST_COLUMNS:
+                if warps * across <= WARPS[-1]:
+                    yield Candidate(tiles, {row: warps, column: across})
+
+
+def _rows(row: str | None, sizes: Mapping[str, int], fixed: Mapping[str, int]) -> list[tuple[int, int]]:
+    """Rows of a block, and the warps along them."""
+    if row is None:
+        return [(1, 1)]
+    if row in fixed:
+        return [(fixed[row], warps) for warps in _splits(fixed[row] // ROW)]
+    most = max(ROW, covering(sizes[row]))
+    return [(ROW * n * tiles, n) for n in WARPS for tiles in (1, 2) if ROW * n * tiles <= most]
+
+
+def _options(
+    known: tuple[int, ...], axis: str, sizes: Mapping[str, int], fixed: Mapping[str, int], least: int
+) -> tuple[int, ...]:
+    """Sizes of the pieces of an axis: none much larger than the axis, none that is not a multiple."""
+    if axis in fixed:
+        return (fixed[axis],)
+    most = max(least, covering(sizes[axis]))
+    return tuple(size for size in known if size % least == 0 and size <= most)
+
+
+# -- no products --------------------------------------------------------------------------------------
+
+
+def _of_lanes(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str, int]) -> Iterator[Candidate]:
+    """Lanes lie along the contiguous axis of the largest array, so that they move whole lines."""
+    axes = max(sketch.arrays, key=lambda array: prod(sizes[axis] for axis in array[0]))[0]
+    lane = axes[-1] if axes else None
+    vector = VECTOR // min(width for _, width in sketch.arrays)
+    others = [axis for axis in reversed(axes) if axis in sketch.group and axis != lane]
+    rest = [axis for axis in sketch.group if axis not in axes]
+    row = next(iter([*others, *rest]), None)
+    # Group axes that nobody tiles still take the size that was asked for.
+    base = {axis: size for axis, size in fixed.items() if axis in _cut(sketch)}
+    if lane in sketch.group:
+        found = _along_lanes(sketch, lane, row, vector, sizes, fixed)
+    else:
+        found = _rows_of_lanes(sketch, lane, row, vector, sizes, fixed)
+    for candidate in found:
+        yield Candidate({**candidate.tiles, **base}, candidate.warps, candidate.vector)
+
+
+def _along_lanes(
+    sketch: Sketch,
+    lane: str,
+    row: str | None,
+    vector: int,
+    sizes: Mapping[str, int],
+    fixed: Mapping[str, int],
+) -> Iterator[Candidate]:
+    """The contiguous axis is cut into groups: warps lie along it, or along rows where it is short."""
+    most = fixed.get(lane, covering(sizes[lane]))
+    streams = _thread_streams(sketch, sizes, fixed)
+    for warps, step in product(WARPS, streams):
+        stream = {sketch.stream: step} if sketch.stream else {}
+        values = vector
+        while values:
+            tile = WARP * values * warps
+            if tile <= most and fixed.get(lane, tile) == tile:
+                yield Candidate({lane: tile, **stream}, {lane: warps}, values)
+            values //= 2
+        yield from _short_lanes(lane, row, most, warps, vector, stream, sizes, fixed)
+
+
+def _short_lanes(
+    lane: str,
+    row: str | None,
+    tile: int,
+    warps: int,
+    vector: int,
+    stream: Mapping[str, int],
+    sizes: Mapping[str, int],
+    fixed: Mapping[str, int],
+) -> Iterator[Candidate]:
+    """One warp reaches over the whole contiguous axis: it takes as many rows as its lanes can hold."""
+    if tile > WARP * vector:
+        return
+    values = min(vector, tile)
+    if row is None:
+        yield Candidate({lane: tile, **stream}, {lane: 1}, values)
+        return
+    rows = fixed.get(row, min(warps * (WARP * vector // tile), covering(sizes[row])))
+    along = min(warps, rows)
+    yield Candidate({lane: tile, row: rows, **stream}, {row: along}, values)
+
+
+def _rows_of_lanes(
+    sketch: Sketch,
+    lane: str | None,
+    row: str | None,
+    vector: int,
+    sizes: Mapping[str, int],
+    fixed: Mapping[str, int],
+) -> Iterator[Candidate]:
+    """The contiguous axis is streamed or whole: a warp has a row, or a few."""
+    if sketch.stream is not None and sketch.stream == lane:
+        steps = _lane_streams(lane, sizes, fixed)
+    else:
+        steps = _thread_streams(sketch, sizes, fixed)
+    for warps, rows, step in product(WARPS, (1, 2, 4), steps):
+        stream = {sketch.stream: step} if sketch.stream else {}
+        values = vector if step % (WARP * vector) == 0 else 1
+        if row is None:
+            yield Candidate(stream, {}, values)
+            continue
+        tile = fixed.get(row, warps * rows)
+        if tile > max(covering(sizes[row]), fixed.get(row, 1)) or tile < warps:
+            continue
+        yield Candidate({row: tile, **stream}, {row: warps}, values)
+
+
+def _lane_streams(axis: str, sizes: Mapping[str, int], fixed: Mapping[str, int]) -> tuple[int, ...]:
+    if axis in fixed:
+        return (fixed[axis],)
+    most = max(LANE_STREAMS[0], covering(sizes[axis]))
+    return tuple(step for step in LANE_STREAMS if step <= most)
+
+
+def _thread_streams(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str, int]) -> tuple[int, ...]:
+    """Pieces of a streamed axis that each thread goes through by itself."""
+    if sketch.stream is None:
+        return (1,)
+    if sketch.stream in fixed:
+        return (fixed[sketch.stream],)
+    most = covering(sizes[sketch.stream])
+    return tuple(step for step in THREAD_STREAMS if step <= most)

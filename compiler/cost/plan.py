@@ -1,0 +1,91 @@
+"""What one kernel moves, computes and holds: the common ground of the decorated and the explicit form.
+
+Everything the cost model says is read off a `Plan`. It is made by `sketch.py` from a decorated kernel and
+chosen sizes, and by `explicit.py` from expanded streams, where it is a plain walk and so right by
+construction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """An axis cut into pieces of one size: as many as are needed to cover it, the last perhaps smaller."""
+
+    axis: str
+    size: int
+
+    def count(self, sizes: Mapping[str, int]) -> int:
+        return -(-sizes[self.axis] // self.size)
+
+    def __str__(self) -> str:
+        return self.axis if self.size == 1 else f"ceil({self.axis}/{self.size})"
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """An array crossing between device memory and a nearer level, in every group and step around it.
+
+    The pieces of an axis that the array has add up to the axis, edges included; for every other axis that
+    is cut around it, the whole crossing happens again. So the count is exact at every size."""
+
+    array: str
+    level: str
+    """The near end."""
+    saves: bool
+    axes: tuple[str, ...]
+    width: int
+    """Bytes of a value."""
+    again: tuple[Pieces, ...]
+    """What is cut around it and not an axis of the array."""
+
+    def values(self, sizes: Mapping[str, int]) -> int:
+        return prod(sizes[axis] for axis in self.axes) * prod(pieces.count(sizes) for pieces in self.again)
+
+
+@dataclass(frozen=True)
+class Work:
+    """Work of one unit of an SM in one execution of an operation by one group; tiles count whole."""
+
+    unit: str
+    amount: int
+    streams: tuple[Pieces, ...]
+
+
+@dataclass(frozen=True)
+class Tile:
+    """What a group holds. `role` says where and how: `shared`, or in registers as `accumulator`, `operand`
+    of a product, `value` (spread over all lanes), `row` (a copy in each lane that shares the row)."""
+
+    role: str
+    shape: tuple[int, ...]
+    width: int
+
+    @property
+    def elements(self) -> int:
+        return prod(self.shape)
+
+
+@dataclass(frozen=True)
+class Plan:
+    name: str
+    groups: tuple[Pieces, ...]
+    streams: tuple[Pieces, ...]
+    warps: Mapping[str, int]
+    transfers: tuple[Transfer, ...]
+    work: tuple[Work, ...]
+    tiles: tuple[Tile, ...]
+    has_products: bool
+
+    @property
+    def warp_count(self) -> int:
+        return prod(self.warps.values())
+
+    def blocks(self, sizes: Mapping[str, int]) -> int:
+        return prod(pieces.count(sizes) for pieces in self.groups)
+
+    def steps(self, sizes: Mapping[str, int]) -> int:
+        return sum(pieces.count(sizes) for pieces in self.streams)

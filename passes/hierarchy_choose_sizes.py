@@ -1,0 +1,157 @@
+"""`hierarchy-choose-sizes`: all sizes of a kernel together, by the cost model, within the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.passes import ModulePass
+
+from treadle.compiler.cost import Choice, Sketch, choose, sketch_of
+from treadle.compiler.errors import Refusal, TreadleError
+from treadle.compiler.machines import Machine, machine_of
+from treadle.compiler.sizes import default_sizes
+from treadle.dialects.diagram.array import DYNAMIC
+from treadle.dialects.hierarchy import KernelOp, ScheduleAttr, StepAttr
+from treadle.dialects.hierarchy.schedule import UNDECIDED, record
+
+UNKNOWN_SIZE = 1024
+"""The size to choose for where an axis is symbolic and the function states no default."""
+
+
+@dataclass(frozen=True)
+class HierarchyChooseSizesPass(ModulePass):
+    """Fill in every `?` of the schedules, and the warps: of the candidates that fit the machine of the module,
+    the one with the least estimated time at the default sizes. `group` and `stream` fix sizes beforehand,
+    as in `hierarchy-choose-sizes{group="q=64" stream="x=32"}`; a size that the schedule states already is
+    kept. Before:
+
+    ```
+    %O = hierarchy.kernel @product (%a = %A : !A, %b = %B : !B) -> (!C)
+        schedule #hierarchy.schedule<group = [m = ?, n = ?], stream = [k = ?]> {
+    ```
+
+    After:
+
+    ```
+    %O = hierarchy.kernel @product (%a = %A : !A, %b = %B : !B) -> (!C)
+        schedule #hierarchy.schedule<group = [m = 64, n = 64], stream = [k = 64], warps = [m = 4]> {
+    ```
+    """
+
+    name = "hierarchy-choose-sizes"
+
+    group: str | None = None
+    stream: str | None = None
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        try:
+            group, stream = parse_pieces("group", self.group), parse_pieces("stream", self.stream)
+            machine = machine_of(op)
+        except TreadleError as error:
+            raise Refusal(op, error.message) from error
+        kernels = [
+            kernel
+            for kernel in op.walk()
+            if isinstance(kernel, KernelOp) and kernel.schedule is not None and not kernel.is_expanded
+        ]
+        schedules = [kernel.schedule for kernel in kernels if kernel.schedule is not None]
+        _check_known(op, "group", group, {axis for s in schedules for axis in s.group.as_dict()})
+        _check_known(op, "stream", stream, {axis for s in schedules for axis in s.stream.as_dict()})
+        for kernel, schedule in zip(kernels, schedules, strict=True):
+            _decide(kernel, schedule, machine, group, stream)
+
+
+def parse_pieces(option: str, text: str | None) -> dict[str, int]:
+    """`"q=64,c=128"` as a dictionary (TreadleError)."""
+    sizes: dict[str, int] = {}
+    for entry in (text or "").split(","):
+        if not entry.strip():
+            continue
+        axis, equals, number = (part.strip() for part in entry.partition("="))
+        if not (equals and axis and number.isascii() and number.isdigit() and 0 < int(number) < 2**31):
+            raise TreadleError(
+                f"option '{option}' has the entry '{entry.strip()}': write axis=number, as in "
+                f'{option}="q=64,c=128", with a number from 1 on'
+            )
+        if axis in sizes:
+            raise TreadleError(f"option '{option}' names axis '{axis}' twice")
+        sizes[axis] = int(number)
+    return sizes
+
+
+def _check_known(module: ModuleOp, option: str, given: Mapping[str, int], axes: set[str]) -> None:
+    for axis in given:
+        if axis not in axes:
+            known = ", ".join(f"'{name}'" for name in sorted(axes)) or "none"
+            raise Refusal(
+                module, f"option '{option}' names axis '{axis}', which no kernel treats so (axes: {known})"
+            )
+
+
+def _decide(
+    kernel: KernelOp,
+    schedule: ScheduleAttr,
+    machine: Machine,
+    group: Mapping[str, int],
+    stream: Mapping[str, int],
+) -> None:
+    if schedule.is_decided and schedule.warps.as_dict():
+        return
+    sketch = sketch_of(kernel, schedule)
+    fixed = _stated(schedule)
+    fixed |= {axis: size for axis, size in group.items() if axis in sketch.group}
+    fixed |= {axis: size for axis, size in stream.items() if axis == sketch.stream}
+    function = _function_of(kernel)
+    try:
+        _check_whole(sketch)
+        choice = choose(sketch, machine, _sizes(sketch, function), fixed)
+    except TreadleError as error:
+        raise Refusal(kernel, error.message) from error
+    kernel.schedule = _schedule(sketch, choice)
+    if function is not None:
+        step = StepAttr("choose sizes", f"@{sketch.name}", "cost model", choice.reason)
+        record(function.attributes, [step])
+
+
+def _stated(schedule: ScheduleAttr) -> dict[str, int]:
+    cut = {**schedule.group.as_dict(), **schedule.stream.as_dict()}
+    return {axis: size for axis, size in cut.items() if size != UNDECIDED}
+
+
+def _function_of(kernel: KernelOp) -> FuncOp | None:
+    parent = kernel.parent_op()
+    while parent is not None and not isinstance(parent, FuncOp):
+        parent = parent.parent_op()
+    return parent
+
+
+def _check_whole(sketch: Sketch) -> None:
+    for axis in sketch.whole:
+        if sketch.sizes.get(axis, DYNAMIC) == DYNAMIC:
+            raise TreadleError(
+                f"axis '{axis}' is held whole by every group, but its size is known only at launch: "
+                "give it a static size in the types"
+            )
+
+
+def _sizes(sketch: Sketch, function: FuncOp | None) -> dict[str, int]:
+    """The size to choose for, of every axis."""
+    defaults = {} if function is None else default_sizes(function)
+    return {
+        axis: defaults.get(axis, UNKNOWN_SIZE) if size == DYNAMIC else size
+        for axis, size in sketch.sizes.items()
+    }
+
+
+def _schedule(sketch: Sketch, choice: Choice) -> ScheduleAttr:
+    tiles = choice.candidate.tiles
+    return ScheduleAttr(
+        group={axis: tiles[axis] for axis in sketch.group},
+        stream={} if sketch.stream is None else {sketch.stream: tiles[sketch.stream]},
+        whole={axis: sketch.sizes[axis] for axis in sketch.whole},
+        warps=choice.candidate.warps,
+    )

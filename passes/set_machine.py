@@ -1,0 +1,58 @@
+"""`set-machine`: the machine that a module is compiled for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+from xdsl.utils.arg_spec import ArgSpec
+
+from treadle.compiler.errors import Refusal, TreadleError
+from treadle.compiler.machines import DEFAULT_MACHINE, load_machine, write_machine
+
+
+@dataclass(frozen=True)
+class SetMachinePass(ModulePass):
+    """Write a machine into the module, whole: `name` is one that ships with treadle, `file` the path of a
+    machine file (in quotes). Later passes read only the attribute. Before, with `set-machine{name=h100}`:
+
+    ```
+    builtin.module {
+    }
+    ```
+
+    After (shortened):
+
+    ```
+    builtin.module attributes {machine = {arch = "sm_90a", clock = 1.830000e+09 : f64, name = "h100"}} {
+    }
+    ```
+    """
+
+    name = "set-machine"
+
+    # xDSL keeps the word `name` for the name of the pass: the option of that name is this field.
+    machine: str | None = None
+    file: str | None = None
+
+    @classmethod
+    def from_spec(cls, spec: ArgSpec) -> Self:
+        given = {"machine" if key == "name" else key: value for key, value in spec.parameters.items()}
+        return super().from_spec(ArgSpec(spec.name, given))
+
+    def spec(self, *, include_default: bool = False) -> ArgSpec:
+        spec = super().spec(include_default=include_default)
+        given = {"name" if key == "machine" else key: value for key, value in spec.parameters.items()}
+        return ArgSpec(spec.name, given)
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        if self.machine is not None and self.file is not None:
+            raise Refusal(op, "set-machine takes 'name' or 'file', and was given both")
+        try:
+            machine = load_machine(self.file or self.machine or DEFAULT_MACHINE)
+        except TreadleError as error:
+            raise Refusal(op, str(error)) from error
+        write_machine(op, machine)
