@@ -1,0 +1,241 @@
+"""How xDSL's interpreter runs scalar operations, functions, and the arrays of the `diagram` dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from xdsl.dialects import func
+from xdsl.interpreter import (
+    Interpreter,
+    InterpreterFunctions,
+    PythonValues,
+    ReturnedValues,
+    TerminatorValue,
+    impl,
+    impl_callable,
+    impl_terminator,
+    register_impls,
+)
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from treadle.compiler.errors import at
+from treadle.dialects import diagram
+from treadle.dialects.diagram.array import axes_of, format_of, shape_of
+from treadle.runtime.interpreter import bounds
+from treadle.runtime.interpreter.arrays import (
+    COMBINE,
+    Array,
+    AxisMismatch,
+    Numbers,
+    array_of,
+    contract,
+    dtype_of,
+    is_float,
+    merged_sizes,
+    reduce,
+    with_weaved,
+)
+from treadle.runtime.interpreter.laws import find_law
+from treadle.runtime.interpreter.scalars import SCALAR_OPERATIONS, value_of
+from treadle.runtime.interpreter.scope import Scope
+from treadle.runtime.interpreter.session import Session
+
+
+@dataclass
+class SessionFunctions(InterpreterFunctions):
+    """Functions that share the state of one run."""
+
+    session: Session
+
+
+def scalar_functions(session: Session) -> InterpreterFunctions:
+    """`arith` and `math`, from the tables of what each operation computes."""
+
+    def run(functions: Any, interpreter: Interpreter, op: Operation, args: PythonValues) -> PythonValues:
+        operands = cast("tuple[Numbers, ...]", args)
+        value = value_of(op, tuple(operand.value for operand in operands))
+        error = bounds.scalar_error(op, operands, value) if session.bounded else None
+        return (Numbers(value, error),)
+
+    methods = {op.name.replace(".", "_"): impl(op)(run) for op in SCALAR_OPERATIONS}
+    return register_impls(type("ScalarFunctions", (InterpreterFunctions,), methods))()
+
+
+@register_impls
+class FuncFunctions(SessionFunctions):
+    """A function starts with sizes of its own: those of its arguments, then its defaults."""
+
+    @impl_callable(func.FuncOp)
+    def call_func(self, interpreter: Interpreter, op: func.FuncOp, args: PythonValues) -> PythonValues:
+        if not op.body.blocks or op.body.block.first_op is None:
+            raise at(op, "the function has no body to run")
+        scope = Scope()
+        for type, value in zip(op.function_type.inputs, args, strict=True):
+            scope.learn(type, array_of(value).numbers.value.shape)
+        for axis, size in self.session.scope.whole.items():
+            scope.whole.setdefault(axis, size)
+        sizes = op.attributes.get("sizes")
+        if isinstance(sizes, diagram.SizesAttr):
+            for axis, size in sizes.as_dict().items():
+                scope.whole.setdefault(axis, size)
+        with self.session.in_scope(scope):
+            return interpreter.run_ssacfg_region(op.body, args, op.sym_name.data)
+
+    @impl(func.CallOp)
+    def run_call(self, interpreter: Interpreter, op: func.CallOp, args: PythonValues) -> PythonValues:
+        with self.session.in_scope(Scope()):
+            return interpreter.call_op(op.callee, args)
+
+    @impl_terminator(func.ReturnOp)
+    def run_return(
+        self, interpreter: Interpreter, op: func.ReturnOp, args: PythonValues
+    ) -> tuple[TerminatorValue, PythonValues]:
+        return ReturnedValues(args), ()
+
+
+@register_impls
+class DiagramFunctions(SessionFunctions):
+    """Each operation on operands that may have more axes than their types say: a law is weaved over
+    those."""
+
+    @impl(diagram.ContractOp)
+    def run_contract(self, interpreter: Interpreter, op: diagram.ContractOp, args: PythonValues) -> PythonValues:
+        left, right = self._operands((op.lhs, op.rhs), args)
+        axes = with_weaved(axes_of(op.result.type), (left, right), op.over_axes)
+        with np.errstate(all="ignore"):
+            value = contract(left, right, op.over_axes, axes).astype(dtype_of(format_of(op.result.type)))
+        error = bounds.contract_error(op, left, right, value, axes) if self.session.bounded else None
+        return self._result(op, self._into(op.result.type, "add", args[2:], Array(axes, Numbers(value, error))))
+
+    @impl(diagram.ReduceOp)
+    def run_reduce(self, interpreter: Interpreter, op: diagram.ReduceOp, args: PythonValues) -> PythonValues:
+        (operand,) = self._operands((op.operand,), args)
+        axes = with_weaved(axes_of(op.result.type), (operand,), op.over_axes)
+        data = operand.aligned((*axes, *op.over_axes))
+        dimensions = tuple(range(len(axes), len(axes) + len(op.over_axes)))
+        with np.errstate(all="ignore"):
+            value = reduce(op.kind.data, data.value, dimensions)
+        error = None
+        if self.session.bounded:
+            error = bounds.reduce_error(op.kind.data, data, value, dimensions, format_of(op.result.type))
+        result = Array(axes, Numbers(value, error))
+        return self._result(op, self._into(op.result.type, op.kind.data, args[1:], result))
+
+    @impl(diagram.MapOp)
+    def run_map(self, interpreter: Interpreter, op: diagram.MapOp, args: PythonValues) -> PythonValues:
+        operands = self._operands(op.inputs, args)
+        axes = with_weaved(axes_of(op.result.type), operands)
+        scalars = tuple(operand.aligned(axes) for operand in operands)
+        (result,) = interpreter.run_ssacfg_region(op.body, scalars, "map")
+        sizes = {**self._sizes(op.result.type), **merged_sizes(operands)}
+        shape = tuple(sizes[axis] for axis in axes)
+        numbers = cast(Numbers, result).reshaped(lambda data: np.broadcast_to(data, shape))
+        return self._result(op, Array(axes, numbers))
+
+    @impl(diagram.CastOp)
+    def run_cast(self, interpreter: Interpreter, op: diagram.CastOp, args: PythonValues) -> PythonValues:
+        (operand,) = self._operands((op.operand,), args)
+        axes = with_weaved(axes_of(op.result.type), (operand,))
+        numbers = self._converted(operand.aligned(axes), format_of(op.operand.type), format_of(op.result.type))
+        return self._result(op, Array(axes, numbers))
+
+    @impl(diagram.FillOp)
+    def run_fill(self, interpreter: Interpreter, op: diagram.FillOp, args: PythonValues) -> PythonValues:
+        type = op.result.type
+        shape = tuple(self._sizes(type)[axis] for axis in axes_of(type))
+        value = np.broadcast_to(np.asarray(op.number).astype(dtype_of(format_of(type))), shape)
+        error = np.broadcast_to(np.float64(0), shape) if self.session.bounded else None
+        return (Array(axes_of(type), Numbers(value, error)),)
+
+    @impl(diagram.ApplyOp)
+    def run_apply(self, interpreter: Interpreter, op: diagram.ApplyOp, args: PythonValues) -> PythonValues:
+        law = find_law(interpreter.module, op)
+        names = dict(zip(op.over_axes, law.over_axes, strict=True))
+        scope, operands = self._enter_law(op, law, names, self._operands(op.inputs, args))
+        with self.session.in_scope(scope):
+            (result,) = interpreter.run_ssacfg_region(law.body, operands, law.sym_name.data)
+        array = cast(Array, result).renamed({inner: outer for outer, inner in names.items()})
+        array = array.renamed({_aside(axis): axis for axis in names.values()})
+        array = array.spread(axes_of(op.result.type), self._sizes(op.result.type))
+        made, wanted = format_of(law.function_type.outputs.data[0]), format_of(op.result.type)
+        return self._result(op, Array(array.axes, self._converted(array.numbers, made, wanted)))
+
+    @impl_terminator(diagram.YieldOp)
+    def run_yield(
+        self, interpreter: Interpreter, op: diagram.YieldOp, args: PythonValues
+    ) -> tuple[TerminatorValue, PythonValues]:
+        return ReturnedValues(args), ()
+
+    def _enter_law(
+        self, op: diagram.ApplyOp, law: diagram.LawOp, names: dict[str, str], operands: Sequence[Array]
+    ) -> tuple[Scope, tuple[Array, ...]]:
+        """What the law's axes mean, and the operands in the law's axes and formats. A weaved axis that has
+        the name of one of the law's own is kept aside under another name."""
+        outer = self.session.scope
+        aside = {axis: _aside(axis) for axis in names.values() if axis not in names}
+        scope = Scope(
+            {aside.get(axis, axis): size for axis, size in outer.whole.items() if axis not in names},
+            {aside.get(axis, axis): piece for axis, piece in outer.pieces.items() if axis not in names},
+        )
+        for axis, size in merged_sizes(operands).items():
+            if axis in names:
+                scope.whole[names[axis]] = outer.whole.get(axis, size)
+                scope.pieces[names[axis]] = outer.pieces.get(axis) or slice(0, size)
+        given: list[Array] = []
+        for argument, value, operand in zip(law.body.block.args, op.inputs, operands, strict=True):
+            inner = operand.renamed({**aside, **names})
+            inner = inner.spread(with_weaved(axes_of(argument.type), (inner,)), scope.whole)
+            numbers = self._converted(inner.numbers, format_of(value.type), format_of(argument.type))
+            given.append(Array(inner.axes, numbers))
+        return scope, tuple(given)
+
+    def _converted(self, numbers: Numbers, given: Attribute, wanted: Attribute) -> Numbers:
+        """Elements in another format: over the reals the same, with a bound for the rounding."""
+        if given == wanted:
+            return numbers
+        value = numbers.value.astype(dtype_of(wanted)) if is_float(wanted) != is_float(given) else numbers.value
+        return Numbers(value, None if numbers.error is None else bounds.cast_error(numbers, given, wanted))
+
+    def _into(self, type: Attribute, kind: str, into: PythonValues, result: Array) -> Array:
+        """`result` combined with the array that `into` names, if it names one."""
+        if not into:
+            return result
+        init = array_of(into[0])
+        axes = with_weaved(result.axes, (init,))
+        merged_sizes((init, result))
+        left, right = init.aligned(axes), result.aligned(axes)
+        with np.errstate(all="ignore"):
+            value = COMBINE[kind](left.value, right.value)
+        error = bounds.combine_error(kind, left, right, value, format_of(type)) if self.session.bounded else None
+        return Array(axes, Numbers(value, error))
+
+    def _operands(self, values: Sequence[SSAValue], args: PythonValues) -> tuple[Array, ...]:
+        """The operands as arrays; each must agree with the others about the axes they share."""
+        arrays = tuple(array_of(arg) for arg in args[: len(values)])
+        merged_sizes(arrays)
+        return arrays
+
+    def _sizes(self, type: Attribute) -> dict[str, int]:
+        """Sizes of the axes of an array that this operation makes: the current piece of each."""
+        scope = self.session.scope
+        return {
+            axis: size if axis not in scope.whole and size >= 0 else scope.size(axis)
+            for axis, size in zip(axes_of(type), shape_of(type), strict=True)
+        }
+
+    def _result(self, op: Operation, array: Array) -> PythonValues:
+        """A result, once its sizes are seen to be those of the current pieces: a tile kept from another
+        step of a stream would be caught here."""
+        sizes = array.sizes
+        for axis, size in self._sizes(op.results[0].type).items():
+            if sizes[axis] != size:
+                raise AxisMismatch(f"axis '{axis}' of the result has {sizes[axis]} elements where {size} are meant")
+        return (array,)
+
+
+def _aside(axis: str) -> str:
+    """A name that no axis can have."""
+    return f"{axis}'"

@@ -1,0 +1,40 @@
+"""Where the meaning of a law is found: in the program, else among the standard laws."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from xdsl.dialects.builtin import ModuleOp
+
+from treadle.compiler.errors import at
+from treadle.compiler.source import load_module
+from treadle.dialects import diagram
+
+STANDARD_LAWS = Path(diagram.__file__).with_name("laws.mlir")
+
+
+@cache
+def standard_laws() -> ModuleOp:
+    return load_module(STANDARD_LAWS)
+
+
+def _laws_in(module: ModuleOp) -> dict[str, diagram.LawOp]:
+    return {op.sym_name.data: op for op in module.body.block.ops if isinstance(op, diagram.LawOp)}
+
+
+def find_law(module: ModuleOp, op: diagram.ApplyOp) -> diagram.LawOp:
+    """The law that `op` applies; a law of the program hides the standard one of the same name."""
+    name = op.law.string_value()
+    standard = _laws_in(standard_laws())
+    known = {**standard, **_laws_in(module)}
+    if name not in known:
+        raise at(
+            op, f"there is no law @{name}: define it with diagram.law, or use one of {', '.join(sorted(standard))}"
+        )
+    law = known[name]
+    if len(law.over_axes) != len(op.over_axes):
+        raise at(op, f"law @{name} is over {len(law.over_axes)} axes, not {len(op.over_axes)}")
+    if len(law.body.block.args) != len(op.inputs):
+        raise at(op, f"law @{name} takes {len(law.body.block.args)} arrays, not {len(op.inputs)}")
+    return law

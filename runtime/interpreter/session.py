@@ -1,0 +1,72 @@
+"""The state of one run, which the functions of all dialects share."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from treadle.runtime.interpreter.scope import Scope
+
+
+@dataclass(frozen=True)
+class TransferCounts:
+    """What one run of a kernel moved between `device` and each nearer level, as its loads and saves say. A
+    kernel that is still decorated has none, and counts nothing."""
+
+    kernel: str
+    loaded: Mapping[str, int]
+    """Values brought to each level."""
+    saved: Mapping[str, int]
+    """Values written back from each level."""
+    loaded_bytes: Mapping[str, int]
+    saved_bytes: Mapping[str, int]
+
+    @property
+    def values(self) -> int:
+        return sum(self.loaded.values()) + sum(self.saved.values())
+
+    @property
+    def bytes(self) -> int:
+        return sum(self.loaded_bytes.values()) + sum(self.saved_bytes.values())
+
+
+@dataclass
+class Tally:
+    """Transfers of a kernel while it runs, and the number of the group that is running."""
+
+    kernel: str
+    loaded: Counter[str] = field(default_factory=Counter[str])
+    saved: Counter[str] = field(default_factory=Counter[str])
+    loaded_bytes: Counter[str] = field(default_factory=Counter[str])
+    saved_bytes: Counter[str] = field(default_factory=Counter[str])
+    group: int = 0
+
+    def counts(self) -> TransferCounts:
+        return TransferCounts(
+            self.kernel,
+            dict(self.loaded),
+            dict(self.saved),
+            dict(self.loaded_bytes),
+            dict(self.saved_bytes),
+        )
+
+
+@dataclass
+class Session:
+    """`bounded` asks for error bounds beside the values."""
+
+    bounded: bool = False
+    scope: Scope = field(default_factory=Scope)
+    transfers: list[TransferCounts] = field(default_factory=list[TransferCounts])
+    tally: Tally = field(default_factory=lambda: Tally(""))
+
+    @contextmanager
+    def in_scope(self, scope: Scope) -> Generator[None]:
+        outer = self.scope
+        self.scope = scope
+        try:
+            yield
+        finally:
+            self.scope = outer
