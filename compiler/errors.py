@@ -66,8 +66,7 @@ def describe(exception: BaseException, module: Operation | None = None) -> Tread
     if isinstance(exception, OSError):
         return TreadleError(f"cannot use {exception.filename}: {exception.strerror}")
     return InternalError(
-        f"internal error, please report it: {type(exception).__name__}: {exception} "
-        "(TREADLE_TRACEBACK=1 shows where)",
+        f"internal error, please report it: {type(exception).__name__}: {exception} (TREADLE_TRACEBACK=1 shows where)",
         None if module is None else file_of(module),
     )
 
@@ -143,9 +142,7 @@ def _describe_parse_error(error: ParseError) -> TreadleError:
     place = span.get_location()
     text = str(span.input.content)
     line = text[text.rfind("\n", 0, span.start) + 1 :].split("\n", 1)[0]
-    return TreadleError(
-        _reworded(error.msg), str(place), excerpt(line, place.line, place.col, span.end - span.start)
-    )
+    return TreadleError(_reworded(error.msg), str(place), excerpt(line, place.line, place.col, span.end - span.start))
 
 
 def _reworded(message: str) -> str:

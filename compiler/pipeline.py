@@ -42,7 +42,7 @@ def pipeline(options: Options) -> tuple[ArgSpec, ...]:
     """Every pass, in order, and why there."""
     return (
         _set_machine(options),
-        _step("diagram-bind-sizes", sizes=",".join(f"{axis}={n}" for axis, n in options.sizes.items())),
+        _set_sizes(options),
         _step("diagram-expand-laws"),  # so that no later pass knows a law by name
         _step("diagram-hoist-factors"),  # before maps are composed, while factors still stand alone
         _step("diagram-compose-maps"),
@@ -176,6 +176,11 @@ def _set_machine(options: Options) -> ArgSpec:
     machine = options.machine or MACHINE_OF_ARCH.get(options.arch or "", DEFAULT_MACHINE)
     is_file = machine.endswith(".toml") or "/" in machine
     return _step("set-machine", **{"file" if is_file else "name": machine}, arch=options.arch)
+
+
+def _set_sizes(options: Options) -> ArgSpec:
+    texts = tuple(f"{axis}={size}" for axis, size in options.sizes.items())
+    return ArgSpec("diagram-set-sizes", {"sizes": texts} if texts else {})
 
 
 def _step(pass_name: str, /, **options: str | None) -> ArgSpec:

@@ -56,8 +56,7 @@ def parse_module(text: str, name: str = "<string>", context: Context | None = No
     context = context or make_context()
     if not any(_significant(line) for line in text.splitlines()):
         raise TreadleError(
-            "there is no program here: expected a func.func over arrays with named axes, "
-            "as in examples/matmul.mlir",
+            "there is no program here: expected a func.func over arrays with named axes, as in examples/matmul.mlir",
             name,
         )
     try:
@@ -89,9 +88,7 @@ def read_text(path: str | Path) -> str:
             raise TreadleError(f"{path} is larger than {LARGEST_FILE >> 20} MiB: is it a program?")
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise TreadleError(
-            f"{path} is not a text file: byte {error.start} is not UTF-8. Save it as UTF-8"
-        ) from None
+        raise TreadleError(f"{path} is not a text file: byte {error.start} is not UTF-8. Save it as UTF-8") from None
     except OSError as error:
         raise TreadleError(f"cannot read {path}: {error.strerror}") from None
 

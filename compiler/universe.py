@@ -22,6 +22,7 @@ PASSES: dict[str, str] = {
     "diagram-expand-laws": "treadle.passes.diagram_expand_laws:DiagramExpandLawsPass",
     "diagram-hoist-factors": "treadle.passes.diagram_hoist_factors:DiagramHoistFactorsPass",
     "diagram-compose-maps": "treadle.passes.diagram_compose_maps:DiagramComposeMapsPass",
+    "diagram-set-sizes": "treadle.passes.diagram_set_sizes:DiagramSetSizesPass",
     "set-machine": "treadle.passes.set_machine:SetMachinePass",
     "hierarchy-choose-sizes": "treadle.passes.hierarchy_choose_sizes:HierarchyChooseSizesPass",
     "treadle": "treadle.passes.treadle:TreadlePass",

@@ -31,7 +31,7 @@ class TreadlePass(ModulePass):
     }
     ```
 
-    After `treadle{last="diagram-bind-sizes" sizes="n=16"}` (to its end it gives a launch of a kernel):
+    After `treadle{last="diagram-set-sizes" sizes="n=16"}` (to its end it gives a launch of a kernel):
 
     ```
     !x = tensor<16xf32, #diagram.array<[n]>>

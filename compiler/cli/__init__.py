@@ -1,0 +1,1 @@
+"""The subcommands of `treadle`, one file each."""

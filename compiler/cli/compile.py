@@ -1,0 +1,75 @@
+"""`treadle compile`: the CUDA C of a program, and what it took to derive it."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+
+from xdsl.dialects.builtin import ModuleOp
+
+from treadle.compiler.cli.program import (
+    Observers,
+    Printing,
+    check_output,
+    compile_options,
+    load_program,
+    progress,
+    write_whole,
+)
+from treadle.compiler.cli.story import Story, derivation_lines, pass_lines, schedule_lines
+from treadle.compiler.errors import TreadleError
+from treadle.compiler.machines import machine_of
+from treadle.compiler.pipeline import PassRun, print_cuda, run_pipeline
+
+
+def command(arguments: Namespace) -> int:
+    check_output(arguments.output)
+    check_output(arguments.cubin)
+    program = load_program(arguments)
+    options = compile_options(arguments, program.sizes)
+    story = Story()
+    module = program.module
+    runs = run_pipeline(module, options, Observers(Printing(arguments, options), story))
+    text = print_cuda(module)
+    image, resources = _machine_code(text, module, arguments)
+    # Everything has succeeded: only now do files appear.
+    if image is not None:
+        write_whole(arguments.cubin, image)
+    if arguments.output is not None:
+        write_whole(arguments.output, text)
+    else:
+        print(text, end="")
+    if arguments.report:
+        stream = sys.stderr if arguments.output is None else sys.stdout
+        print("\n".join(_report(runs, story, resources)), file=stream)
+    return 0
+
+
+def _machine_code(text: str, module: ModuleOp, arguments: Namespace) -> tuple[bytes | None, list[str]]:
+    """What nvcc makes of it, where that is asked for, and what ptxas says (TreadleError)."""
+    if arguments.cubin is None and not arguments.report:
+        return None, []
+    from treadle.runtime.nvcc import NvccFailure, NvccUnavailable, compile_cubin, find_nvcc
+
+    if arguments.cubin is None and find_nvcc() is None:
+        return None, ["  not known: nvcc was not found"]
+    arch = machine_of(module).arch
+    try:
+        with progress(f"nvcc {arch}"):
+            cubin = compile_cubin(text, arch)
+    except (NvccUnavailable, NvccFailure) as error:
+        raise TreadleError(str(error), arguments.file) from error
+    lines = [f"  {resources}" for resources in cubin.resources]
+    return (cubin.image if arguments.cubin is not None else None), [f"  {arch}", *lines]
+
+
+def _report(runs: Sequence[PassRun], story: Story, resources: Sequence[str]) -> Iterator[str]:
+    yield "derivation"
+    yield from derivation_lines(story.derivation)
+    yield "sizes"
+    yield from schedule_lines(story.schedules)
+    yield "passes"
+    yield from pass_lines(runs)
+    yield "machine code (ptxas)"
+    yield from resources

@@ -1,0 +1,157 @@
+"""What every subcommand does first: read the program, check what was asked about it; and last: write files."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from argparse import Namespace
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.utils.arg_spec import ArgSpec
+
+from treadle.compiler.errors import TreadleError
+from treadle.compiler.pipeline import Observer, Options, PassRun, pipeline
+from treadle.compiler.sizes import check_defaults, check_sizes, parse_sizes
+from treadle.compiler.source import load_module
+
+
+@dataclass(frozen=True)
+class Program:
+    """A file that was read, the function in it, and the sizes that were given for its axes."""
+
+    module: ModuleOp
+    function: FuncOp
+    sizes: dict[str, int]
+
+
+def load_program(arguments: Namespace) -> Program:
+    """Read and check the file and the sizes on the command line (TreadleError)."""
+    sizes = parse_sizes(arguments.size)
+    module = load_module(arguments.file)
+    function = only_function(module, arguments.file)
+    check_defaults(function)
+    check_sizes(function, sizes)
+    return Program(module, function, sizes)
+
+
+def only_function(module: ModuleOp, file: str) -> FuncOp:
+    """The program of a file: it holds one function with a body, which is what a command is about."""
+    functions = [op for op in module.walk() if isinstance(op, FuncOp) and op.body.blocks and op.body.block.ops]
+    if len(functions) == 1:
+        return functions[0]
+    if not functions:
+        raise TreadleError("there is no func.func with a body: a program is one function over arrays", file)
+    names = ", ".join(f"@{function.sym_name.data}" for function in functions)
+    raise TreadleError(f"there are {len(functions)} functions ({names}): keep one in a file", file)
+
+
+def compile_options(arguments: Namespace, static_sizes: dict[str, int] | None = None) -> Options:
+    return Options(arguments.machine, arguments.arch, static_sizes or {})
+
+
+class Printing(Observer):
+    """Prints the IR before and after the passes that were named, to standard error."""
+
+    def __init__(self, arguments: Namespace, options: Options):
+        names = [spec.name for spec in pipeline(options)]
+        self.before = _known_passes(arguments.print_before, names)
+        self.after = _known_passes(arguments.print_after, names)
+
+    def before_pass(self, spec: ArgSpec, module: ModuleOp) -> None:
+        if {"all", spec.name} & self.before:
+            print(f"// -- before {spec} --\n{module}", file=sys.stderr)
+
+    def after_pass(self, run: PassRun, module: ModuleOp) -> None:
+        if {"all", run.name} & self.after:
+            unchanged = "" if run.changed else " (unchanged)"
+            print(f"// -- after {run.spec} --{unchanged}\n{module}", file=sys.stderr)
+
+
+class Observers(Observer):
+    """Several at once."""
+
+    def __init__(self, *observers: Observer):
+        self.observers = observers
+
+    def before_pass(self, spec: ArgSpec, module: ModuleOp) -> None:
+        for observer in self.observers:
+            observer.before_pass(spec, module)
+
+    def after_pass(self, run: PassRun, module: ModuleOp) -> None:
+        for observer in self.observers:
+            observer.after_pass(run, module)
+
+
+def _known_passes(wanted: Sequence[str], names: Sequence[str]) -> set[str]:
+    for name in wanted:
+        if name not in ("all", *names):
+            close = get_close_matches(name, names, n=1, cutoff=0.6)
+            hint = f"did you mean '{close[0]}'?" if close else f"its passes are {', '.join(dict.fromkeys(names))}"
+            raise TreadleError(f"the pipeline has no pass '{name}': {hint}")
+    return set(wanted)
+
+
+@contextmanager
+def progress(what: str) -> Generator[None]:
+    """Say on a terminal what takes time, and take it back when done."""
+    shown = sys.stderr.isatty()
+    if shown:
+        print(f"{what} ...", end="", file=sys.stderr, flush=True)
+    try:
+        yield
+    finally:
+        if shown:
+            print(f"\r{' ' * (len(what) + 4)}\r", end="", file=sys.stderr, flush=True)
+
+
+def check_output(path: str | None) -> None:
+    """Refuse a file that cannot be written before any work is done for it (TreadleError)."""
+    if path is None:
+        return
+    target = Path(path)
+    if target.is_dir():
+        raise TreadleError(f"cannot write {path}: it is a directory, name a file in it")
+    if not target.parent.is_dir():
+        raise TreadleError(f"cannot write {path}: there is no folder {target.parent}")
+    if not os.access(target if target.exists() else target.parent, os.W_OK):
+        raise TreadleError(f"cannot write {path}: permission denied")
+
+
+def write_whole(path: str, data: str | bytes) -> None:
+    """Write a file so that nobody ever sees half of it (TreadleError)."""
+    content = data.encode() if isinstance(data, str) else data
+    target = Path(path)
+    try:
+        if target.exists() and not target.is_file():  # /dev/stdout, a pipe: there is nothing to replace
+            target.write_bytes(content)
+            return
+        # A link stays a link: what it points to is replaced.
+        _replace(Path(os.path.realpath(target)), content)
+    except OSError as error:
+        raise TreadleError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _replace(target: Path, content: bytes) -> None:
+    descriptor, partial = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content)
+        # A temporary file is its owner's alone; this one is to be as if it had been opened for writing.
+        os.chmod(partial, target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
+        os.replace(partial, target)
+    except BaseException:
+        Path(partial).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask

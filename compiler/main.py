@@ -1,0 +1,181 @@
+"""The command `treadle`. Each subcommand is a file of its name in `compiler/cli`, imported when it is used."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, TypeAlias
+
+from treadle import __version__
+
+if TYPE_CHECKING:
+    _Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # pyright: ignore[reportPrivateUsage]
+
+OK, WRONG_RESULT, REFUSED, INTERNAL, INTERRUPTED = 0, 1, 2, 3, 130
+
+_EXAMPLES = """examples:
+  treadle run examples/attention.mlir --size q=1000 --size x=4096
+  treadle compile examples/attention.mlir --arch sm_80 -o attention.cu --report
+  treadle explain examples/attention.mlir --machine h100
+
+exit codes: 0 done; 1 a result is wrong; 2 refused, with a message that says what to do; 3 a mistake of treadle's own.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code."""
+    parsed = make_parser().parse_args(arguments)
+    try:
+        return _run(parsed)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has stopped (`| head`): that is no error, and Python must not report it again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+
+
+def _run(parsed: argparse.Namespace) -> int:
+    from treadle.compiler.errors import InternalError, describe
+
+    try:
+        # What a user catches with Ctrl-C may be cut off here, but every file is written whole or not at all.
+        code = _command(parsed.command)(parsed)
+        sys.stdout.flush()
+        return code
+    except (KeyboardInterrupt, BrokenPipeError):
+        raise
+    except Exception as exception:
+        if os.environ.get("TREADLE_TRACEBACK"):
+            raise
+        error = describe(exception)
+        print(f"treadle: {error}", file=sys.stderr)
+        return INTERNAL if isinstance(error, InternalError) else REFUSED
+
+
+def _command(name: str) -> Callable[[argparse.Namespace], int]:
+    return import_module(f"treadle.compiler.cli.{name}").command
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="treadle",
+        description="Derive GPU kernels from algorithms drawn as diagrams, and verify them.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"treadle {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _add_compile(commands)
+    _add_run(commands)
+    _add_explain(commands)
+    return parser
+
+
+def _add_compile(commands: _Commands) -> None:
+    parser = _subcommand(commands, "compile", "print the CUDA C of a program", _COMPILE_EXAMPLES)
+    _add_machine(parser)
+    _add_sizes(parser, "fix the size of an axis: the kernel then takes no other")
+    parser.add_argument("-o", "--output", metavar="OUT.cu", help="write the CUDA C there (default: standard output)")
+    parser.add_argument("--cubin", metavar="OUT", help="also compile it with nvcc, and write the machine code there")
+    parser.add_argument(
+        "--report",
+        action="store_true",
+        help="tell the time of each pass, the derivation, the sizes and, with nvcc, registers and spills",
+    )
+    _add_printing(parser)
+
+
+def _add_run(commands: _Commands) -> None:
+    parser = _subcommand(commands, "run", "run a program and compare it with the float64 reference", _RUN_EXAMPLES)
+    parser.add_argument(
+        "--backend",
+        choices=("auto", "gpu", "emulator", "interpreter"),
+        default="auto",
+        help="where to run (default: a GPU if there is one, else the emulator, else the interpreter)",
+    )
+    _add_machine(parser)
+    _add_sizes(parser, "the size of an axis (default: what the program says)")
+    data = parser.add_mutually_exclusive_group()
+    data.add_argument("--seed", type=int, default=0, metavar="N", help="of the random inputs (default: 0)")
+    data.add_argument("--inputs", metavar="X.npz", help="take the inputs from this file, by the names of the arguments")
+    parser.add_argument(
+        "--verify-each",
+        action="store_true",
+        help="run after every pass, and name the first pass that changes the result",
+    )
+    parser.add_argument(
+        "--no-checks", action="store_true", help="let the emulator run without watching memory: several times faster"
+    )
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="first print the derivation, the sizes and the predicted transfers"
+    )
+    _add_printing(parser)
+
+
+def _add_explain(commands: _Commands) -> None:
+    parser = _subcommand(
+        commands, "explain", "tell transfers and memory at each level, and why these sizes", _EXPLAIN_EXAMPLES
+    )
+    _add_machine(parser)
+    _add_sizes(parser, "the size of an axis (default: what the program says)")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def _subcommand(commands: _Commands, name: str, summary: str, examples: str) -> argparse.ArgumentParser:
+    parser = commands.add_parser(
+        name,
+        help=summary,
+        description=f"{summary[:1].upper()}{summary[1:]}.",
+        epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("file", metavar="FILE", help="a program: an .mlir file of the diagram dialect")
+    return parser
+
+
+def _add_machine(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--machine", metavar="NAME|FILE", help="the machine to optimise for: a100, h100, h200, or a .toml file"
+    )
+    parser.add_argument("--arch", metavar="ARCH", help="the architecture to make code for, as sm_80 or sm_90a")
+
+
+def _add_sizes(parser: argparse.ArgumentParser, help: str) -> None:
+    parser.add_argument("--size", action="append", default=[], metavar="AXIS=N", help=help)
+
+
+def _add_printing(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--print-before", action="append", default=[], metavar="PASS", help="print the IR before a pass (or 'all')"
+    )
+    parser.add_argument(
+        "--print-after", action="append", default=[], metavar="PASS", help="print the IR after a pass (or 'all')"
+    )
+
+
+_COMPILE_EXAMPLES = """examples:
+  treadle compile examples/attention.mlir -o attention.cu
+  treadle compile examples/attention.mlir --machine h100 --size d=64 --report -o attention.cu
+  treadle compile examples/attention.mlir --print-after fusion -o attention.cu
+
+The kernel takes any size of an axis that is '?' in the program. The file compiles alone with nvcc.
+"""
+
+_RUN_EXAMPLES = """examples:
+  treadle run examples/attention.mlir
+  treadle run examples/attention.mlir --size q=1 --size x=4096 --backend emulator
+  treadle run examples/matmul.mlir --inputs inputs.npz --verify-each
+"""
+
+_EXPLAIN_EXAMPLES = """examples:
+  treadle explain examples/attention.mlir --machine h100 --size q=4096 --size x=4096
+  treadle explain examples/attention.mlir --json
+"""
+
+
+if __name__ == "__main__":
+    sys.exit(main())
