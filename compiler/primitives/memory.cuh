@@ -20,8 +20,9 @@ template <> struct WordOf<8> { using type = uint2; };
 template <> struct WordOf<16> { using type = uint4; };
 template <class T> using Word = typename WordOf<sizeof(T)>::type;
 
+// By value: through a reference to memory the compiler would read byte by byte.
 template <class To, class From>
-__device__ __forceinline__ To same_bits(const From& from) {
+__device__ __forceinline__ To same_bits(From from) {
   static_assert(sizeof(To) == sizeof(From));
   To to;
   memcpy(&to, &from, sizeof(To));

@@ -1,0 +1,381 @@
+"""Device primitives: gathered with what they need, assembled by nvcc, laid out as CUTLASS says."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+import subprocess
+from collections import defaultdict
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from treadle.compiler.primitives import primitive_names, source
+from treadle.runtime.emulator import Array, compile_source
+
+needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
+
+# One use of each primitive, in a kernel with 16-byte aligned pointers `h` to half, `b` to bfloat16,
+# `f` to float, and the same with a `2` to write to; `s` is shared memory, `t` the thread.
+USES = {
+    "shared_memory": "f2[t] = shared_memory()[t];",
+    "load_global": "reinterpret_cast<V*>(h2)[t] = load_global(reinterpret_cast<const V*>(h) + t);",
+    "load_global_if": ("reinterpret_cast<V*>(h2)[t] = load_global_if(reinterpret_cast<const V*>(h) + t, t < 3);"),
+    "store_global": "V v; for (auto& x : v.at) x = h[t]; store_global(reinterpret_cast<V*>(h2) + t, v);",
+    "store_global_if": "store_global_if(f2 + t, f[t], t < 3);",
+    "load_shared": "reinterpret_cast<V*>(h2)[t] = load_shared(reinterpret_cast<const V*>(s) + t);",
+    "store_shared": "V v; for (auto& x : v.at) x = h[t]; store_shared(reinterpret_cast<V*>(s) + t, v);",
+    "barrier_block": "barrier_block();",
+    "barrier_warp": "barrier_warp();",
+    "shuffle_xor": "f2[t] = shuffle_xor(f[t], 4) + shuffle_xor(t, 8);",
+    "mma_m16n8k16": (
+        "__half a[2][2][2], c[2][2]; __nv_bfloat16 x[2][2][2], y[2][2]; float d[2][2] = {};"
+        "memcpy(a, h, 16); memcpy(c, h + 8, 8); memcpy(x, b, 16); memcpy(y, b + 8, 8);"
+        "mma_m16n8k16(d, a, c); mma_m16n8k16(d, x, y); memcpy(f2, d, 16);"
+    ),
+    "mma_m16n8k8_tf32": (
+        "float a[2][2], c[2], d[2][2] = {}; memcpy(a, f, 16); memcpy(c, f + 4, 8);"
+        "mma_m16n8k8_tf32(d, a, c); memcpy(f2, d, 16);"
+    ),
+    "copy_async": ("copy_async<16>(s + 8 * t, h, t < 3); copy_async<8>(s, h, true); copy_async<4>(s, h, true);"),
+    "copy_async_commit": "copy_async_commit();",
+    "copy_async_wait": "copy_async_wait<0>(); copy_async_wait<3>();",
+    "exp2_approx": "f2[t] = exp2_approx(f[t]);",
+    "log2_approx": "f2[t] = log2_approx(f[t]);",
+    "rcp_approx": "f2[t] = rcp_approx(f[t]);",
+    "reciprocal": "f2[t] = reciprocal(f[t]);",
+    "to_float": "f2[t] = to_float(h[t]) + to_float(b[t]) + to_float(f[t]) + to_float(t);",
+    "from_float": (
+        "h2[t] = from_float<__half>(f[t]); b2[t] = from_float<__nv_bfloat16>(f[t]);"
+        "f2[t] = from_float<float>(f[t]) + from_float<int32_t>(f[t]);"
+    ),
+    "store_pair": (
+        "__half p[2]; store_pair(p, f[0], f[1]); memcpy(h2, p, 4);"
+        "__nv_bfloat16 q[2]; store_pair(q, f[0], f[1]); memcpy(b2, q, 4);"
+        "float r[2]; store_pair(r, f[0], f[1]); f2[1] = r[1];"
+        "int32_t i[2]; store_pair(i, f[0], f[1]); f2[2] = i[1];"
+    ),
+}
+for _count in (1, 2, 4):
+    for _kind in ("", "_trans"):
+        USES[f"load_matrix_x{_count}{_kind}"] = (
+            f"__half r[{_count}][2]; load_matrix_x{_count}{_kind}(r, s + 8 * t);memcpy(h2, r, sizeof(r));"
+        )
+KERNEL = """
+__global__ void use_{name}(const __half* h, const __nv_bfloat16* b, const float* f,
+                           __half* h2, __nv_bfloat16* b2, float* f2) {{
+  using V = Vec<__half, 8>;
+  [[maybe_unused]] const int t = threadIdx.x;
+  [[maybe_unused]] __half* s = reinterpret_cast<__half*>(shared_memory());
+  {use}
+}}
+"""
+FILE = source(primitive_names()) + "".join(
+    KERNEL.format(name=name, use=USES.get(name, "")) for name in primitive_names()
+)
+
+
+def test_every_primitive_is_tried_here() -> None:
+    assert set(USES) == set(primitive_names())
+
+
+def test_source_gives_each_block_once_and_what_it_needs_before_it() -> None:
+    text = source(["load_matrix_x4", "copy_async", "load_matrix_x4"])
+    assert text.count("void load_matrix_x4(") == 1
+    assert text.count("uint32_t shared_address(") == 1
+    assert text.index("shared_address(") < text.index("load_matrix_x4(") < text.index("copy_async(")
+    assert text.startswith("#ifndef TREADLE_EMULATOR\n#include")
+    assert "primitive:" not in text
+    assert "mma" not in text
+
+
+@pytest.mark.parametrize("name", primitive_names())
+def test_a_primitive_names_all_that_it_needs(name: str) -> None:
+    """What it calls of ours is defined in its text."""
+    text = re.sub(r"//.*", "", source([name]))
+    for other in ("shared_address", "as_register", "as_tf32", "same_bits", "Word", *primitive_names()):
+        if re.search(rf"(?<!::)\b{other}[<(]", text):
+            assert re.search(rf"__forceinline__ [\w* ]+ {other}\(|using {other} =", text), other
+
+
+def test_every_primitive_says_what_it_does() -> None:
+    for name in primitive_names():
+        text = source([name])
+        definition = re.search(rf"(?m)^(?:// .*\n)+(?:template .*\n)?__device__.*\b{name}\(", text)
+        assert definition, name
+
+
+def test_an_unknown_primitive_is_named_and_its_neighbour_offered() -> None:
+    with pytest.raises(KeyError, match=r"load_globl.*did you mean 'load_global'"):
+        source(["load_globl"])
+    with pytest.raises(KeyError, match="known: shared_memory, load_global"):
+        source(["xyzzy"])
+
+
+def test_the_host_compiles_every_primitive() -> None:
+    compile_source(FILE, [f"use_{name}" for name in primitive_names()])
+
+
+def assemble(folder: Path, arch: str, text: str = FILE) -> Path:
+    (folder / "file.cu").write_text(text)
+    command = ["nvcc", "-std=c++17", f"-arch={arch}", "-cubin", "-Werror=all-warnings"]
+    result = subprocess.run(
+        [*command, "file.cu", "-o", "file.cubin"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    return folder / "file.cubin"
+
+
+@needs_nvcc
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_nvcc_assembles_every_primitive(tmp_path: Path, arch: str) -> None:
+    assert assemble(tmp_path, arch).stat().st_size > 0
+
+
+def _cuobjdump() -> str | None:
+    if found := shutil.which("cuobjdump"):
+        return found
+    spec = importlib.util.find_spec("nvidia")
+    places = list(spec.submodule_search_locations or []) if spec else []
+    found_files = (file for place in places for file in Path(place).glob("*/bin/cuobjdump"))
+    return next((str(file) for file in found_files), None)
+
+
+def sass(cubin: Path) -> dict[str, set[str]]:
+    """The SASS instructions of each kernel."""
+    cuobjdump = _cuobjdump()
+    if cuobjdump is None:
+        pytest.skip("cuobjdump is not installed")
+    command = [cuobjdump, "-sass", str(cubin)]
+    dump = subprocess.run(command, capture_output=True, text=True, check=True)
+    found: dict[str, set[str]] = defaultdict(set)
+    kernel = ""
+    for line in dump.stdout.splitlines():
+        if named := re.search(r"Function : _Z(\d+)use_(\w+)", line):
+            kernel = named[2][: int(named[1]) - len("use_")]
+        if code := re.match(r"\s+/\*[0-9a-f]{4}\*/\s+(?:@!?\w+ )?([A-Z0-9_.]+)", line):
+            found[kernel].add(code[1])
+    return found
+
+
+@pytest.fixture(scope="module")
+def instructions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
+    """The SASS instructions of each primitive's kernel, assembled for sm_80."""
+    if shutil.which("nvcc") is None:
+        pytest.skip("nvcc is not installed")
+    return sass(assemble(tmp_path_factory.mktemp("sass"), "sm_80"))
+
+
+@pytest.mark.parametrize(
+    ("primitive", "instruction"),
+    [
+        ("load_global", "LDG.E.128"),
+        ("load_global_if", "LDG.E.128"),
+        ("store_global", "STG.E.128"),
+        ("load_shared", "LDS.128"),
+        ("store_shared", "STS.128"),
+        ("barrier_block", "BAR.SYNC.DEFER_BLOCKING"),
+        ("shuffle_xor", "SHFL.BFLY"),
+        ("load_matrix_x4", "LDSM.16.M88.4"),
+        ("load_matrix_x2", "LDSM.16.M88.2"),
+        ("load_matrix_x1", "LDSM.16.M88"),
+        ("load_matrix_x4_trans", "LDSM.16.MT88.4"),
+        ("load_matrix_x2_trans", "LDSM.16.MT88.2"),
+        ("load_matrix_x1_trans", "LDSM.16.MT88"),
+        ("mma_m16n8k16", "HMMA.16816.F32"),
+        ("mma_m16n8k16", "HMMA.16816.F32.BF16"),
+        ("mma_m16n8k8_tf32", "HMMA.1688.F32.TF32"),
+        ("copy_async", "LDGSTS.E.BYPASS.128"),
+        ("copy_async", "LDGSTS.E.64"),
+        ("copy_async", "LDGSTS.E"),
+        ("copy_async_commit", "LDGDEPBAR"),
+        ("copy_async_wait", "DEPBAR.LE"),
+        ("exp2_approx", "MUFU.EX2"),
+        ("log2_approx", "MUFU.LG2"),
+        ("rcp_approx", "MUFU.RCP"),
+        ("store_pair", "F2FP.PACK_AB"),
+        ("store_pair", "F2FP.BF16.PACK_AB"),
+    ],
+)
+def test_a_primitive_is_one_instruction(instructions: dict[str, set[str]], primitive: str, instruction: str) -> None:
+    assert instruction in instructions[primitive]
+
+
+def test_no_primitive_spills(instructions: dict[str, set[str]]) -> None:
+    for name, codes in instructions.items():
+        assert not {code for code in codes if re.match("LDL|STL", code)}, name
+
+
+MOVE = """
+__global__ void use_{name}(const {type}* h, {type}* h2, {type}* h3) {{
+  const int t = threadIdx.x;
+  {type}* s = reinterpret_cast<{type}*>(shared_memory());
+  store_shared(s + t, load_global(h + t));
+  store_global(h2 + t, load_shared(s + t + 1));
+  store_global_if(h3 + t, load_global_if(h + t + 64, t < 7), t < 9);
+}}
+"""
+# Results of one product as an operand of the next, without a detour through halves or memory.
+CHAIN = """
+__global__ void use_chain(float* out) {
+  __half* s = reinterpret_cast<__half*>(shared_memory());
+  __half a[2][2][2], b[2][2];
+  float d[2][2][2] = {}, e[2][2] = {};
+  load_matrix_x4(a, s + 8 * threadIdx.x);
+  for (int j = 0; j < 2; ++j) {
+    load_matrix_x2_trans(b, s + 8 * threadIdx.x + 256 * j);
+    mma_m16n8k16(d[j], a, b);
+  }
+  for (int k8 = 0; k8 < 2; ++k8)
+    for (int m8 = 0; m8 < 2; ++m8) store_pair(a[k8][m8], d[k8][m8][0], d[k8][m8][1]);
+  mma_m16n8k16(e, a, b);
+  for (int i = 0; i < 4; ++i) store_global(out + 32 * i + threadIdx.x, e[i / 2][i % 2]);
+}
+"""
+WIDTHS = {
+    "Vec<float, 4>": ".128",
+    "Vec<float, 2>": ".64",
+    "float": "",
+    "Vec<float, 1>": "",
+    "Vec<__half, 8>": ".128",
+    "Vec<__nv_bfloat16, 4>": ".64",
+    "Vec<__half, 2>": "",
+    "__half": ".U16",
+    "Vec<int32_t, 4>": ".128",
+    "int64_t": ".64",
+}
+
+
+@needs_nvcc
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_what_moves_as_one_is_one_instruction(tmp_path: Path, arch: str) -> None:
+    kernels = {f"move{i}": each for i, each in enumerate(WIDTHS)}
+    text = source(primitive_names()) + CHAIN
+    text += "".join(MOVE.format(name=name, type=each) for name, each in kernels.items())
+    found = sass(assemble(tmp_path, arch, text))
+    assert not {code for code in found.pop("chain") if re.match("PRMT|LDL|STL", code)}
+    for name, codes in found.items():
+        width = WIDTHS[kernels[name]]
+        moves = {code for code in codes if re.match("(LD|ST)[GSL]", code)}
+        assert moves == {f"LDG.E{width}", f"STG.E{width}", f"LDS{width}", f"STS{width}"}, name
+
+
+# ---- The layouts of fragments, against CUTLASS's own tables
+
+LAYOUTS = """
+#include <cstdio>
+#include <cute/atom/copy_traits_sm75.hpp>
+#include <cute/atom/mma_traits_sm80.hpp>
+using namespace cute;
+template <class L> void show(const char* name, L layout) {
+  for (int t = 0; t < size<0>(layout); ++t)
+    for (int v = 0; v < size<1>(layout); ++v) printf("%s %d %d %d\\n", name, t, v, int(layout(t, v)));
+}
+template <class Op> void show_mma(const char* a, const char* b, const char* c) {
+  using Traits = MMA_Traits<Op>;
+  show(a, typename Traits::ALayout{});
+  show(b, typename Traits::BLayout{});
+  show(c, typename Traits::CLayout{});
+}
+int main() {
+  show_mma<SM80_16x8x16_F32F16F16F32_TN>("__half.a", "__half.b", "__half.c");
+  show_mma<SM80_16x8x16_F32BF16BF16F32_TN>("__nv_bfloat16.a", "__nv_bfloat16.b", "__nv_bfloat16.c");
+  show_mma<SM80_16x8x8_F32TF32TF32F32_TN>("float.a", "float.b", "float.c");
+  show("load_matrix_x1", Copy_Traits<SM75_U32x1_LDSM_N>::DstLayout{});
+  show("load_matrix_x2", Copy_Traits<SM75_U32x2_LDSM_N>::DstLayout{});
+  show("load_matrix_x4", Copy_Traits<SM75_U32x4_LDSM_N>::DstLayout{});
+  show("load_matrix_x1_trans", Copy_Traits<SM75_U16x2_LDSM_T>::DstLayout{});
+  show("load_matrix_x2_trans", Copy_Traits<SM75_U16x4_LDSM_T>::DstLayout{});
+  show("load_matrix_x4_trans", Copy_Traits<SM75_U16x8_LDSM_T>::DstLayout{});
+}
+"""
+Layouts = dict[str, NDArray[np.int64]]
+
+
+@pytest.fixture(scope="module")
+def layouts(tmp_path_factory: pytest.TempPathFactory) -> Layouts:
+    """CuTe's layouts by name: for each lane and value, the index in the matrix."""
+    spec = importlib.util.find_spec("cutlass_library")
+    if shutil.which("nvcc") is None or spec is None or spec.origin is None:
+        pytest.skip("nvcc and nvidia-cutlass are not both installed")
+    folder = tmp_path_factory.mktemp("cute")
+    (folder / "layouts.cu").write_text(LAYOUTS)
+    include = Path(spec.origin).parent / "source" / "include"
+    command = ["nvcc", "-std=c++17", "-arch=sm_80", f"-I{include}", "layouts.cu", "-o", "layouts"]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    shown = subprocess.run([folder / "layouts"], check=True, capture_output=True, text=True).stdout
+    rows: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
+    for line in shown.splitlines():
+        name, lane, value, index = line.split()
+        rows[name].append((int(lane), int(value), int(index)))
+    return {name: np.array(sorted(each))[:, 2].reshape(32, -1) for name, each in rows.items()}
+
+
+PRODUCT = """
+__global__ void product(const T* a, const T* b, float* d) {
+  const int t = threadIdx.x;
+  T x A_SHAPE, y B_SHAPE;
+  float z[2][2] = {};
+  for (unsigned i = 0; i < sizeof(x) / sizeof(T); ++i)
+    reinterpret_cast<T*>(x)[i] = load_global(a + t * (sizeof(x) / sizeof(T)) + i);
+  for (unsigned i = 0; i < sizeof(y) / sizeof(T); ++i)
+    reinterpret_cast<T*>(y)[i] = load_global(b + t * (sizeof(y) / sizeof(T)) + i);
+  MMA(z, x, y);
+  for (int i = 0; i < 4; ++i) store_global(d + 4 * t + i, z[i / 2][i % 2]);
+}
+"""
+
+
+@pytest.mark.parametrize("element", ["__half", "__nv_bfloat16", "float"])
+def test_fragments_of_a_product_are_laid_out_as_in_cute(layouts: Layouts, element: str) -> None:
+    """Fragments filled by CuTe's tables give the product of the matrices, in CuTe's place."""
+    tf32 = element == "float"
+    name = "mma_m16n8k8_tf32" if tf32 else "mma_m16n8k16"
+    shapes = ("[2][2]", "[2]") if tf32 else ("[2][2][2]", "[2][2]")
+    text = PRODUCT.replace("A_SHAPE", shapes[0]).replace("B_SHAPE", shapes[1])
+    text = re.sub(r"\bT\b", element, text).replace("MMA", name)
+    types = {"__half": np.float16, "__nv_bfloat16": ml_dtypes.bfloat16, "float": np.float32}
+    k = 8 if tf32 else 16
+    rng = np.random.default_rng(1)
+    a = rng.integers(-8, 9, (16, k)).astype(types[element])
+    b = rng.integers(-8, 9, (8, k)).astype(types[element])
+    # CuTe counts down the columns of (m, k), (n, k) and (m, n).
+    fragment_a = a.T.ravel()[layouts[f"{element}.a"]]
+    fragment_b = b.T.ravel()[layouts[f"{element}.b"]]
+    d = np.zeros((32, 4), np.float32)
+    module = compile_source(source([name, "load_global", "store_global"]) + text, ["product"])
+    arguments = [Array(fragment_a, False), Array(fragment_b, False), Array(d, True)]
+    module.launch("product", (1, 1, 1), (32, 1, 1), 0, arguments)
+    expected = a.astype(np.float32) @ b.astype(np.float32).T
+    assert np.array_equal(d, expected.T.ravel()[layouts[f"{element}.c"]])
+
+
+@pytest.mark.parametrize("name", [name for name in primitive_names() if "load_matrix" in name])
+def test_matrix_loads_are_laid_out_as_in_cute(layouts: Layouts, name: str) -> None:
+    count = int(name.removeprefix("load_matrix_x")[0])
+    text = source([name, "shared_memory", "load_global", "store_global", "store_shared", "barrier_warp"])
+    text += f"""
+    __global__ void load(const __half* in, __half* out) {{
+      __half* s = reinterpret_cast<__half*>(shared_memory());
+      const int t = threadIdx.x;
+      for (int i = t; i < {64 * count}; i += 32) store_shared(s + i, load_global(in + i));
+      barrier_warp();
+      __half r[{count}][2];
+      {name}(r, s + t % {8 * count} * 8);
+      for (int i = 0; i < {2 * count}; ++i) store_global(out + {2 * count} * t + i, r[i / 2][i % 2]);
+    }}
+    """
+    given = np.arange(64 * count).astype(np.float16)
+    out = np.zeros((32, 2 * count), np.float16)
+    arguments = [Array(given, False), Array(out, True)]
+    compile_source(text, ["load"]).launch("load", (1, 1, 1), (32, 1, 1), 1024, arguments)
+    bits = layouts[name][:, ::16]  # CuTe counts bits
+    assert np.array_equal(out, given[bits // 16])
