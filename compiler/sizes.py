@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 
-from treadle.compiler.errors import TreadleError, at
+from treadle.compiler.errors import Refusal, TreadleError
 from treadle.dialects.diagram.array import DYNAMIC, SizesAttr, size_text, sizes_of
 
 LARGEST_SIZE = 2**31 - 1
@@ -55,16 +55,16 @@ def set_default_sizes(function: FuncOp, given: Mapping[str, int]) -> None:
 
 
 def check_sizes(function: FuncOp, given: Mapping[str, int]) -> None:
-    """Refuse a size for an axis that the program lacks or whose size it states (TreadleError)."""
+    """Refuse a size for an axis that the program lacks or whose size it states (Refusal)."""
     axes = axes_of_function(function)
     for axis, size in given.items():
         if axis not in axes:
             close = get_close_matches(axis, axes, n=1, cutoff=0.6)
             hint = f"; did you mean '{close[0]}'?" if close else ""
             listed = ", ".join(f"{name} = {size_text(size)}" for name, size in axes.items())
-            raise at(function, f"there is no axis '{axis}' (the axes are {listed}){hint}")
+            raise Refusal(function, f"there is no axis '{axis}' (the axes are {listed}){hint}")
         if axes[axis] not in (DYNAMIC, size):
-            raise at(
+            raise Refusal(
                 function,
                 f"axis '{axis}' has size {axes[axis]} in the program and cannot be {size}: "
                 "write '?' for it in the types to make it symbolic, or leave --size away",
@@ -72,13 +72,13 @@ def check_sizes(function: FuncOp, given: Mapping[str, int]) -> None:
 
 
 def check_defaults(function: FuncOp) -> None:
-    """Refuse an attribute `sizes` that names an unknown axis or contradicts the types (TreadleError)."""
+    """Refuse an attribute `sizes` that names an unknown axis or contradicts the types (Refusal)."""
     axes = axes_of_function(function)
     for axis, size in default_sizes(function).items():
         if axis not in axes:
-            raise at(function, f"'sizes' names axis '{axis}', which no array of the program has")
+            raise Refusal(function, f"'sizes' names axis '{axis}', which no array of the program has")
         if axes[axis] not in (DYNAMIC, size):
-            raise at(
+            raise Refusal(
                 function,
                 f"'sizes' gives axis '{axis}' the size {size}, but its size is {axes[axis]} in the types",
             )

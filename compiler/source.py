@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr, UnknownLoc
@@ -97,8 +97,16 @@ class LocatingParser(Parser):
     """xDSL's parser, which also gives every operation and block argument its file, line and column,
     says where an attribute that does not verify stands, and suggests names for misspelt operations."""
 
-    def __init__(self, ctx: Context, input: str | bytes, name: str = "<unknown>", line_offset: int = 0):
+    def __init__(
+        self,
+        ctx: Context,
+        input: str | bytes,
+        name: str = "<unknown>",
+        line_offset: int = 0,
+        readable_errors: bool = True,
+    ):
         super().__init__(ctx, input, name)
+        self._readable_errors = readable_errors
         self._file = StringAttr(name)
         self._line_offset = line_offset
         text = self.lexer.input.content
@@ -141,11 +149,18 @@ class LocatingParser(Parser):
         xDSL's own parsers also meet junk with a bare ValueError or AssertionError."""
         try:
             yield
-        except (VerifyException, UnregisteredConstructException) as error:
+        except Exception as error:
+            if not self._readable_errors:
+                raise
+            self._raise_located(error, start)
+
+    def _raise_located(self, error: Exception, start: int) -> NoReturn:
+        if isinstance(error, VerifyException | UnregisteredConstructException):
             self.raise_error(str(error), start, self._end_of_line(start))
-        except (ValueError, AssertionError, TypeError, KeyError, AttributeError) as error:
+        if isinstance(error, ValueError | AssertionError | TypeError | KeyError | AttributeError):
             detail = f": {error}" if str(error) else ""
             self.raise_error(f"this cannot be parsed{detail}", start, self._end_of_line(start))
+        raise error
 
     def _end_of_line(self, position: int) -> int:
         return self.lexer.input.get_end_of_line(position)

@@ -25,6 +25,10 @@ PASSES: dict[str, str] = {
     "diagram-set-sizes": "treadle.passes.diagram_set_sizes:DiagramSetSizesPass",
     "set-machine": "treadle.passes.set_machine:SetMachinePass",
     "hierarchy-choose-sizes": "treadle.passes.hierarchy_choose_sizes:HierarchyChooseSizesPass",
+    "fusion": "treadle.passes.fusion:FusionPass",
+    "streaming": "treadle.passes.streaming:StreamingPass",
+    "tiling": "treadle.passes.tiling:TilingPass",
+    "hierarchy-expand-streams": "treadle.passes.hierarchy_expand_streams:HierarchyExpandStreamsPass",
     "treadle": "treadle.passes.treadle:TreadlePass",
 }
 

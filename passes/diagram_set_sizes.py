@@ -14,7 +14,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import PassFailedException
 
-from treadle.compiler.errors import TreadleError
+from treadle.compiler.errors import Refusal, TreadleError
 from treadle.compiler.sizes import check_sizes, default_sizes, parse_sizes
 from treadle.dialects.diagram.array import ArrayType, BufferType, SizesAttr, is_array, sizes_of
 from treadle.passes._functions import functions, note
@@ -64,10 +64,7 @@ class DiagramSetSizesPass(ModulePass):
         if not given:
             return
         for function in functions(op):
-            try:
-                check_sizes(function, given)
-            except TreadleError as error:
-                raise PassFailedException(error.message) from None
+            check_sizes(function, given)
             _make_static(function, given)
 
 
@@ -81,9 +78,7 @@ def _parsed(texts: tuple[str, ...]) -> dict[str, int]:
 def _make_static(function: FuncOp, given: Mapping[str, int]) -> None:
     for operation in function.body.walk():
         if operation.name.startswith(("hierarchy.", "cuda.")):
-            raise PassFailedException(
-                f"'{operation.name}' is scheduled already: set sizes before fusion, or only as defaults"
-            )
+            raise Refusal(operation, "the kernel is scheduled already: set sizes before fusion, or only as defaults")
         for result in operation.results:
             _retype(result, given)
         for region in operation.regions:
