@@ -87,9 +87,7 @@ def _check_known(module: ModuleOp, option: str, given: Mapping[str, int], axes: 
     for axis in given:
         if axis not in axes:
             known = ", ".join(f"'{name}'" for name in sorted(axes)) or "none"
-            raise Refusal(
-                module, f"option '{option}' names axis '{axis}', which no kernel treats so (axes: {known})"
-            )
+            raise Refusal(module, f"option '{option}' names axis '{axis}', which no kernel treats so (axes: {known})")
 
 
 def _decide(
@@ -141,10 +139,7 @@ def _check_whole(sketch: Sketch) -> None:
 def _sizes(sketch: Sketch, function: FuncOp | None) -> dict[str, int]:
     """The size to choose for, of every axis."""
     defaults = {} if function is None else default_sizes(function)
-    return {
-        axis: defaults.get(axis, UNKNOWN_SIZE) if size == DYNAMIC else size
-        for axis, size in sketch.sizes.items()
-    }
+    return {axis: defaults.get(axis, UNKNOWN_SIZE) if size == DYNAMIC else size for axis, size in sketch.sizes.items()}
 
 
 def _schedule(sketch: Sketch, choice: Choice) -> ScheduleAttr:

@@ -6,7 +6,9 @@
 
 from treadle.compiler.cost.choose import Choice, choose
 from treadle.compiler.cost.memory import Footprint, footprint
+from treadle.compiler.cost.peak import Memory, peak_memory
 from treadle.compiler.cost.plan import Pieces, Plan, Tile, Transfer, Work
+from treadle.compiler.cost.read import plan_of, sizes_of_kernel
 from treadle.compiler.cost.roles import ProductAxes, product_axes
 from treadle.compiler.cost.sketch import Sketch, sketch_of
 from treadle.compiler.cost.time import Estimate, estimate
@@ -24,6 +26,7 @@ __all__ = [
     "Choice",
     "Estimate",
     "Footprint",
+    "Memory",
     "Pieces",
     "Plan",
     "ProductAxes",
@@ -34,7 +37,10 @@ __all__ = [
     "choose",
     "estimate",
     "footprint",
+    "peak_memory",
+    "plan_of",
     "product_axes",
+    "sizes_of_kernel",
     "sketch_of",
     "sum_text",
     "transfer_bytes",

@@ -103,9 +103,9 @@ def _of_products(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str, i
             continue
         yield Candidate(tiles, {row: warps})
         for across in (2, 4):
-            if column and sketch.roles.splits_columns and wide >= across * LEAST_COLUMNS:
-                if warps * across <= WARPS[-1]:
-                    yield Candidate(tiles, {row: warps, column: across})
+            fits = wide >= across * LEAST_COLUMNS and warps * across <= WARPS[-1]
+            if column and sketch.roles.splits_columns and fits:
+                yield Candidate(tiles, {row: warps, column: across})
 
 
 def _rows(row: str | None, sizes: Mapping[str, int], fixed: Mapping[str, int]) -> list[tuple[int, int]]:
@@ -203,7 +203,7 @@ def _rows_of_lanes(
 ) -> Iterator[Candidate]:
     """The contiguous axis is streamed or whole: a warp has a row, or a few."""
     if sketch.stream is not None and sketch.stream == lane:
-        steps = _lane_streams(lane, sizes, fixed)
+        steps = _lane_streams(sketch.stream, sizes, fixed)
     else:
         steps = _thread_streams(sketch, sizes, fixed)
     for warps, rows, step in product(WARPS, (1, 2, 4), steps):

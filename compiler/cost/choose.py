@@ -35,9 +35,7 @@ class _Tried:
     estimate: Estimate | None
 
 
-def choose(
-    sketch: Sketch, machine: Machine, sizes: Mapping[str, int], fixed: Mapping[str, int]
-) -> Choice:
+def choose(sketch: Sketch, machine: Machine, sizes: Mapping[str, int], fixed: Mapping[str, int]) -> Choice:
     """The sizes for one kernel (TreadleError if nothing fits, or a fixed size cannot be)."""
     tried = [_try(sketch, candidate, machine, sizes) for candidate in candidates(sketch, sizes, fixed)]
     fitting = [(one, one.estimate) for one in tried if one.estimate is not None]
@@ -72,9 +70,7 @@ def _cut_sizes(sketch: Sketch, candidate: Candidate) -> dict[str, int]:
     return {axis: size for axis, size in candidate.tiles.items() if axis not in sketch.whole}
 
 
-def _reason(
-    sketch: Sketch, machine: Machine, best: _Tried, found: Estimate, tried: Sequence[_Tried]
-) -> str:
+def _reason(sketch: Sketch, machine: Machine, best: _Tried, found: Estimate, tried: Sequence[_Tried]) -> str:
     needs = found.footprint
     fitting = sum(one.estimate is not None for one in tried)
     cut = _cut_sizes(sketch, best.candidate)
@@ -107,9 +103,7 @@ def _larger(sketch: Sketch, machine: Machine, best: _Tried, tried: Sequence[_Tri
     return texts
 
 
-def _nothing_fits(
-    sketch: Sketch, machine: Machine, tried: Sequence[_Tried], fixed: Mapping[str, int]
-) -> str:
+def _nothing_fits(sketch: Sketch, machine: Machine, tried: Sequence[_Tried], fixed: Mapping[str, int]) -> str:
     smallest = _smallest(tried, machine)
     candidate = smallest.candidate
     needs = footprint(smallest.plan)
@@ -153,8 +147,7 @@ def _excess(needs: Footprint, machine: Machine) -> str:
         )
     if needs.shared_bytes > limits.shared_per_block:
         parts.append(
-            f"{needs.shared_bytes} bytes of shared memory (level shared: at most {limits.shared_per_block} "
-            "a block)"
+            f"{needs.shared_bytes} bytes of shared memory (level shared: at most {limits.shared_per_block} a block)"
         )
     if not parts:
         parts.append(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from treadle.compiler.cost.plan import Plan, Tile
@@ -40,10 +39,6 @@ def footprint(plan: Plan) -> Footprint:
     registers = sum(_registers(tile, warps, plan.has_products) for tile in plan.tiles)
     fixed = BASE_REGISTERS + (FRAGMENT_REGISTERS if plan.has_products else 0)
     return Footprint(warps, shared, registers + fixed)
-
-
-def tile_bytes(tiles: Iterable[Tile], level: str) -> int:
-    return sum(t.elements * t.width for t in tiles if (t.role == "shared") == (level == "shared"))
 
 
 def _registers(tile: Tile, warps: int, has_products: bool) -> int:

@@ -86,7 +86,7 @@ def _has(value: SSAValue, axis: str | None) -> bool:
 
 def _led_to(sources: Iterable[Operation], operations: Iterable[Operation]) -> set[SSAValue]:
     """The results of `sources`, and what is made from them."""
-    values = {result for op in sources for result in op.results}
+    values: set[SSAValue] = {result for op in sources for result in op.results}
     for op in operations:
         if any(operand in values for operand in op.operands):
             values.update(op.results)

@@ -8,6 +8,7 @@ from math import prod
 
 from xdsl.ir import Operation, SSAValue
 
+from treadle.compiler.cost.names import name_of
 from treadle.compiler.cost.plan import Pieces, Plan, Tile, Transfer, Work
 from treadle.compiler.cost.roles import ProductAxes, product_axes, stream_use
 from treadle.compiler.cost.work import axes_touched, is_tensor_product, shared_reads, unit_work, width_of
@@ -106,19 +107,13 @@ class Sketch:
 
     def _transfer(self, crossing: _Crossing, groups: tuple[Pieces, ...]) -> Transfer:
         again = tuple(pieces for pieces in groups if pieces.axis not in crossing.axes)
-        return Transfer(
-            crossing.array, crossing.level, crossing.saves, crossing.axes, crossing.width, again
-        )
+        return Transfer(crossing.array, crossing.level, crossing.saves, crossing.axes, crossing.width, again)
 
 
 def sketch_of(kernel: KernelOp, schedule: ScheduleAttr) -> Sketch:
     group = tuple(schedule.group.as_dict())
     stream = next(iter(schedule.stream.as_dict()), None)
     return _Reader(kernel, group, stream, tuple(schedule.whole.as_dict())).sketch()
-
-
-def name_of(value: SSAValue, otherwise: str) -> str:
-    return value.name_hint or otherwise
 
 
 class _Reader:
@@ -154,10 +149,7 @@ class _Reader:
             arrays=tuple((axes_of(value.type), width_of(value.type)) for value in outside),
             batch=frozenset(axis for op in self.products for axis in _batch_axes(op)),
             reduced=frozenset(
-                axis
-                for op in self.operations
-                if isinstance(op, ContractOp | ReduceOp)
-                for axis in op.over_axes
+                axis for op in self.operations if isinstance(op, ContractOp | ReduceOp) for axis in op.over_axes
             ),
             crossings=(*self._loads(), *self._saves()),
             labours=tuple(self._labours()),
@@ -255,9 +247,7 @@ class _Reader:
 
     def _held_rows(self) -> list[_Holding]:
         """The state of reductions."""
-        return [
-            _Holding("row", axes_of(op.result.type), 4) for op in self.operations if isinstance(op, ReduceOp)
-        ]
+        return [_Holding("row", axes_of(op.result.type), 4) for op in self.operations if isinstance(op, ReduceOp)]
 
     def _held_values(self) -> list[_Holding]:
         """Results on their way out; where there are products the accumulators are counted already."""
@@ -272,5 +262,3 @@ def _batch_axes(op: ContractOp) -> set[str]:
 
 def _volume(axes: tuple[str, ...], tiles: Mapping[str, int]) -> int:
     return prod(tiles[axis] for axis in axes)
-
-

@@ -114,9 +114,7 @@ def _alone(plan: Plan, machine: Machine, sizes: Mapping[str, int], clocks: Mappi
     return work + clocks.get("loads", 0.0) + latency + LAUNCH_CLOCKS
 
 
-def _traffic_clocks(
-    plan: Plan, machine: Machine, sizes: Mapping[str, int], slots: int
-) -> dict[str, float]:
+def _traffic_clocks(plan: Plan, machine: Machine, sizes: Mapping[str, int], slots: int) -> dict[str, float]:
     """Device memory and L2. Blocks of one wave that read the same piece fetch it from device memory once
     (the last group axis runs fastest), and an array that fits L2 is fetched once altogether."""
     together: dict[str, int] = {}

@@ -80,9 +80,7 @@ def _factored_last(terms: Sequence[Term]) -> str:
 
 def _product(term: Term) -> str:
     coefficient, factors = term
-    ordered = [f for f in factors if not f.startswith("ceil(")] + [
-        f for f in factors if f.startswith("ceil(")
-    ]
+    ordered = [f for f in factors if not f.startswith("ceil(")] + [f for f in factors if f.startswith("ceil(")]
     if not ordered:
         return str(coefficient)
     return "*".join(ordered if coefficient == 1 else [str(coefficient), *ordered])

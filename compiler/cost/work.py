@@ -69,9 +69,7 @@ def unit_work(op: Operation) -> dict[str, int]:
     return {}
 
 
-def shared_reads(
-    axes: Iterable[str], width: int, tiles: Mapping[str, int], warps: Mapping[str, int]
-) -> int:
+def shared_reads(axes: Iterable[str], width: int, tiles: Mapping[str, int], warps: Mapping[str, int]) -> int:
     """Bytes that the warps read of a shared operand: those that lie along an axis which it lacks all read
     the same part."""
     axes = tuple(axes)

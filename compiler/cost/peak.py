@@ -1,0 +1,77 @@
+"""M, exactly: the largest total size alive at a level in any one column of an explicit kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from treadle.compiler.cost.work import width_of
+from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp
+from treadle.dialects.diagram.array import is_array, level_of, shape_of
+from treadle.dialects.hierarchy import KernelOp
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What one group holds at one moment."""
+
+    values: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: Memory) -> Memory:
+        return Memory(self.values + other.values, self.bytes + other.bytes)
+
+
+def peak_memory(kernel: KernelOp) -> dict[str, Memory]:
+    """M of `shared` and `register` for one group, edges aside. A map or a cast may write over an operand that
+    nothing needs any more, and a sum over what it is added to."""
+    return {level: _peak(kernel.body.block, level, Memory()) for level in ("shared", "register")}
+
+
+def _peak(block: Block, level: str, outside: Memory) -> Memory:
+    lives = _lives(block)
+    columns = (_column(op, i, level, outside, lives) for i, op in enumerate(block.ops))
+    return max((outside, *columns), key=lambda memory: memory.bytes)
+
+
+def _column(
+    op: Operation, index: int, level: str, outside: Memory, lives: Mapping[SSAValue, tuple[int, int]]
+) -> Memory:
+    """What is alive while `op`, the operation at `index`, runs."""
+    if op.regions and not isinstance(op, MapOp):
+        around = {value for value, (born, last) in lives.items() if born < index <= last}
+        held = outside + _sum(around, level)
+        return max((_peak(region.block, level, held) for region in op.regions), key=lambda m: m.bytes)
+    alive = {value for value, (born, last) in lives.items() if born <= index < last}
+    alive |= set(op.results)
+    if not isinstance(op, MapOp | CastOp):
+        alive |= {value for value in op.operands if value in lives and value is not _overwritten(op)}
+    return outside + _sum(alive, level)
+
+
+def _overwritten(op: Operation) -> SSAValue | None:
+    return op.init if isinstance(op, ContractOp | ReduceOp) else None
+
+
+def _lives(block: Block) -> dict[SSAValue, tuple[int, int]]:
+    """From which operation of `block` to which each of its values is alive."""
+    position = {op: i for i, op in enumerate(block.ops)}
+    born = {**dict.fromkeys(block.args, -1), **{value: i for op, i in position.items() for value in op.results}}
+    return {value: (start, max(_uses(value, block, position), default=-1)) for value, start in born.items()}
+
+
+def _uses(value: SSAValue, block: Block, position: Mapping[Operation, int]) -> list[int]:
+    ancestors = (block.find_ancestor_op_in_block(use.operation) for use in value.uses)
+    return [position[op] for op in ancestors if op is not None]
+
+
+def _sum(values: set[SSAValue], level: str) -> Memory:
+    total = Memory()
+    for value in values:
+        if is_array(value.type) and level_of(value.type) == level:
+            elements = prod(shape_of(value.type))
+            total += Memory(elements, elements * width_of(value.type))
+    return total

@@ -1,0 +1,43 @@
+"""The plan of a kernel, whichever form it is in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xdsl.dialects.func import FuncOp
+
+from treadle.compiler.cost.explicit import plan_of_explicit
+from treadle.compiler.cost.plan import Plan
+from treadle.compiler.cost.sketch import sketch_of
+from treadle.compiler.errors import TreadleError, at
+from treadle.compiler.sizes import default_sizes
+from treadle.dialects.diagram.array import DYNAMIC, sizes_of
+from treadle.dialects.hierarchy import KernelOp
+
+
+def plan_of(kernel: KernelOp) -> Plan:
+    """What a kernel moves, computes and holds; a decorated one must have its sizes (TreadleError)."""
+    if kernel.is_expanded:
+        return plan_of_explicit(kernel)
+    schedule = kernel.schedule
+    if schedule is None or not schedule.is_decided:
+        raise at(kernel, "its sizes are not chosen yet: run hierarchy-choose-sizes first")
+    return sketch_of(kernel, schedule).plan(schedule.tile_sizes(), schedule.warps.as_dict())
+
+
+def sizes_of_kernel(
+    kernel: KernelOp, function: FuncOp | None, given: Mapping[str, int] | None = None
+) -> dict[str, int]:
+    """The size of every axis that crosses the border of a kernel: as its types say, else as `given`, else
+    the default of the function (TreadleError where none of them knows)."""
+    known = {**({} if function is None else default_sizes(function)), **(given or {})}
+    sizes: dict[str, int] = {}
+    for value in (*kernel.inputs, *kernel.outputs):
+        for axis, size in sizes_of(value.type).items():
+            if size == DYNAMIC and axis not in known:
+                raise TreadleError(
+                    f"the size of axis '{axis}' of kernel @{kernel.kernel_name.data} is known only at launch: "
+                    f"give one, as in --size {axis}=1000"
+                )
+            sizes[axis] = known[axis] if size == DYNAMIC else size
+    return sizes
