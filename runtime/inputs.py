@@ -1,0 +1,189 @@
+"""Sizes and inputs of a program: chosen, made, and checked before anything runs on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects import func
+from xdsl.ir import Attribute, SSAValue
+
+from treadle.compiler.errors import at
+from treadle.dialects.diagram.array import DYNAMIC, SizesAttr, axes_of, format_of, is_array, sizes_of
+
+Input: TypeAlias = "NDArray[Any] | np.generic"
+"""An array, or a scalar, in its format."""
+
+DTYPES: dict[str, np.dtype[Any]] = {
+    "f16": np.dtype(np.float16),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "f32": np.dtype(np.float32),
+    "i32": np.dtype(np.int32),
+}
+"""What numpy calls each number format."""
+
+SMALL_INTEGERS = (-8, 9)
+"""From which integers are drawn: products of a few of them stay exact."""
+
+
+def numpy_dtype(type: Attribute) -> np.dtype[Any]:
+    """What numpy calls the format of an array or scalar."""
+    return DTYPES[str(format_of(type))]
+
+
+def axis_sizes(function: func.FuncOp, given: Mapping[str, int]) -> dict[str, int]:
+    """The size of every axis of a function: static, else as given, else its default in the file.
+
+    TreadleError for an axis that the function does not have, a static axis given another size, and an axis
+    without a size."""
+    declared = _declared_sizes(function)
+    for axis, size in given.items():
+        _check_given(function, declared, axis, size)
+    known = {**_defaults(function, declared), **given}
+    sizes: dict[str, int] = {}
+    for axis, static in declared.items():
+        if static == DYNAMIC and axis not in known:
+            raise at(
+                function,
+                f"axis '{axis}' has no size: give one (--size {axis}=N), "
+                f"or a default (attributes {{sizes = #diagram.sizes<{axis} = N>}})",
+            )
+        sizes[axis] = known[axis] if static == DYNAMIC else static
+    return sizes
+
+
+def _declared_sizes(function: func.FuncOp) -> dict[str, int]:
+    """The size of each axis as the types of the function say: those that a caller sees first."""
+    declared: dict[str, int] = {}
+    for type in _types_of(function):
+        for axis, size in sizes_of(type).items():
+            declared.setdefault(axis, size)
+    return declared
+
+
+def _types_of(function: func.FuncOp) -> Iterator[Attribute]:
+    """Types of whole arrays: those inside an expanded kernel are pieces, with sizes of their own."""
+    types = (*function.function_type.inputs, *function.function_type.outputs)
+    yield from (type for type in types if is_array(type))
+    if not function.body.blocks:
+        return
+    for op in function.body.block.ops:
+        yield from (result.type for result in op.results if is_array(result.type))
+
+
+def _defaults(function: func.FuncOp, declared: Mapping[str, int]) -> dict[str, int]:
+    sizes = function.attributes.get("sizes")
+    defaults = sizes.as_dict() if isinstance(sizes, SizesAttr) else {}
+    for axis, size in defaults.items():
+        if declared.get(axis, DYNAMIC) not in (DYNAMIC, size):
+            raise at(function, f"the default of axis '{axis}' is {size}, but its types say {declared[axis]}")
+    return defaults
+
+
+def _check_given(function: func.FuncOp, declared: Mapping[str, int], axis: str, size: int) -> None:
+    if axis not in declared:
+        names = ", ".join(declared) or "none"
+        raise at(function, f"there is no axis '{axis}' to give a size to (axes: {names})")
+    if size < 0:
+        raise at(function, f"axis '{axis}' cannot have the negative size {size}")
+    if declared[axis] not in (DYNAMIC, size):
+        raise at(function, f"axis '{axis}' has the static size {declared[axis]}: it cannot become {size}")
+
+
+def make_inputs(function: func.FuncOp, sizes: Mapping[str, int], seed: int) -> tuple[Input, ...]:
+    """Arguments to try a function on: standard normal numbers, or small integers, in the format of each."""
+    random = np.random.default_rng(seed)
+    inputs: list[Input] = []
+    for i, type in enumerate(function.function_type.inputs):
+        if str(format_of(type)) not in DTYPES:
+            raise at(function, f"argument {argument_name(function, i)} is {type}: no input can be made for that")
+        shape = tuple(_size_of(function, sizes, axis, size) for axis, size in sizes_of(type).items())
+        dtype = numpy_dtype(type)
+        drawn = random.integers(*SMALL_INTEGERS, shape) if dtype.kind == "i" else random.standard_normal(shape)
+        array = np.asarray(drawn).astype(dtype)
+        inputs.append(array if is_array(type) else array[()])
+    return tuple(inputs)
+
+
+def _size_of(function: func.FuncOp, sizes: Mapping[str, int], axis: str, static: int) -> int:
+    if static != DYNAMIC:
+        return static
+    if axis not in sizes:
+        raise at(function, f"axis '{axis}' has no size")
+    return sizes[axis]
+
+
+def check_inputs(function: func.FuncOp, arrays: Sequence[Input | float | int]) -> dict[str, int]:
+    """The sizes that arguments give to the axes of a function.
+
+    TreadleError, naming argument and axis, where number, format, dimensions or sizes do not fit."""
+    types = function.function_type.inputs.data
+    if len(arrays) != len(types):
+        names = ", ".join(argument_name(function, i) for i in range(len(types)))
+        raise at(function, f"takes {len(types)} arguments ({names}), {len(arrays)} are given")
+    sizes: dict[str, int] = {}
+    owner: dict[str, str] = {}
+    for i, (type, given) in enumerate(zip(types, arrays, strict=True)):
+        name = argument_name(function, i)
+        array = _in_format(function, name, type, given)
+        for axis, static, size in zip(axes_of(type), sizes_of(type).values(), array.shape, strict=True):
+            if static not in (DYNAMIC, size):
+                raise at(
+                    function, f"axis '{axis}' of argument {name} has {size} elements: it is {static} in the program"
+                )
+            if sizes.setdefault(axis, size) != size:
+                raise at(
+                    function,
+                    f"axis '{axis}' has {sizes[axis]} elements in argument {owner[axis]}, but {size} in {name}",
+                )
+            owner.setdefault(axis, name)
+    return sizes
+
+
+def _in_format(function: func.FuncOp, name: str, type: Attribute, given: Input | float | int) -> NDArray[Any]:
+    """An argument as an array, once its format and number of dimensions are right. A plain Python number
+    may stand for any scalar."""
+    axes, dtype = axes_of(type), numpy_dtype(type)
+    array = np.asarray(given)
+    if array.ndim != len(axes):
+        raise at(
+            function,
+            f"argument {name} has {array.ndim} dimensions: expected {len(axes)}, axes [{', '.join(axes)}]",
+        )
+    plain = isinstance(given, int | float) and not axes
+    if array.dtype != dtype and not plain:
+        raise at(function, f"argument {name} has elements of {array.dtype}: the program says {format_of(type)}")
+    return array
+
+
+def argument_name(function: func.FuncOp, index: int) -> str:
+    """`%Q`, or `%0` where the file gives no name."""
+    if not function.body.blocks:
+        return f"%{index}"
+    return f"%{function.body.block.args[index].name_hint or index}"
+
+
+def output_names(function: func.FuncOp) -> tuple[str, ...]:
+    """What the results of a function are called: the names of the values that it returns, where they have
+    names of their own."""
+    count = len(function.function_type.outputs)
+    returned: Sequence[SSAValue] = ()
+    if function.body.blocks and function.body.block.last_op is not None:
+        returned = tuple(function.body.block.last_op.operands)
+    hints = [value.name_hint for value in returned] or [None] * count
+    return tuple(hint if hint is not None and hints.count(hint) == 1 else f"result{i}" for i, hint in enumerate(hints))
+
+
+__all__ = [
+    "DTYPES",
+    "Input",
+    "argument_name",
+    "axis_sizes",
+    "check_inputs",
+    "make_inputs",
+    "numpy_dtype",
+    "output_names",
+]

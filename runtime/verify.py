@@ -1,0 +1,155 @@
+"""Whether what a backend computed is what the algorithm says: compared with the float64 reference, within
+a tolerance that follows from the number formats in the IR (`runtime.interpreter.bounds`), element by
+element. No tolerance is chosen by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute
+
+from treadle.compiler.errors import at
+from treadle.dialects.diagram.array import axes_of
+from treadle.runtime.inputs import Input, output_names
+from treadle.runtime.interpreter import Bounded, entry_function, run_with_bounds
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How one output compares with the reference.
+
+    `max_error` and `tolerance` belong to one element, at `where`: the one whose error is the largest part
+    of its own tolerance. Every element has a tolerance of its own, so the largest error and some other
+    element's tolerance would say nothing together."""
+
+    name: str
+    backend: str
+    ok: bool
+    max_error: float
+    tolerance: float
+    where: Mapping[str, int] = field(default_factory=dict[str, int])
+    actual: float | int | None = None
+    expected: float | int | None = None
+    elements: int = 0
+    wrong: int = 0
+    """Elements beyond their tolerance."""
+    unbounded: int = 0
+    """Elements of which nothing is known, because a value may leave the range of its format, or divides by
+    what may be zero: any number is accepted there."""
+    note: str = ""
+    """What is wrong where it is no element: a shape, say."""
+
+    def __str__(self) -> str:
+        if self.note:
+            return f"WRONG ({self.backend}): {self.name} {self.note}"
+        if not self.elements:
+            return f"verified ({self.backend}): {self.name} is empty, so there is nothing to compare"
+        if self.wrong:
+            return self._wrong_text()
+        if self.unbounded == self.elements:
+            return (
+                f"WRONG ({self.backend}): {self.name} cannot be verified, because no element has a finite "
+                "tolerance: the values leave the range of a format, or divide by what may be zero"
+            )
+        unknown = f", {self.unbounded} of {self.elements} elements without a bound" if self.unbounded else ""
+        return (
+            f"verified ({self.backend}): {self.name} max error {_short(self.max_error)} "
+            f"(tolerance {_short(self.tolerance)}{unknown})"
+        )
+
+    def _wrong_text(self) -> str:
+        place = ", ".join(f"{axis}={i}" for axis, i in self.where.items())
+        element = f"{self.name}[{place}]" if place else self.name
+        return (
+            f"WRONG ({self.backend}): {element} is {_number(self.actual)}, expected {_number(self.expected)}; "
+            f"max error {_short(self.max_error)}; tolerance {_short(self.tolerance)}; "
+            f"{self.wrong} of {self.elements} elements are wrong"
+        )
+
+
+def verify(
+    module: ModuleOp,
+    inputs: Sequence[Input | float | int],
+    outputs: Sequence[NDArray[Any]],
+    backend: str,
+    *,
+    function: str | None = None,
+    sizes: Mapping[str, int] | None = None,
+) -> tuple[Verdict, ...]:
+    """Compare `outputs`, one for each result, with the reference for `inputs`.
+
+    `module` is the algorithm as it was before its streams were expanded: its formats give the tolerance."""
+    entry = entry_function(module, function)
+    types = entry.function_type.outputs.data
+    if len(outputs) != len(types):
+        raise at(entry, f"gives {len(types)} results, {len(outputs)} are compared")
+    references = run_with_bounds(module, inputs, function=function, sizes=sizes)
+    names = output_names(entry)
+    return tuple(
+        compare(name, type, np.asarray(output), reference, backend)
+        for name, type, output, reference in zip(names, types, outputs, references, strict=True)
+    )
+
+
+def compare(name: str, type: Attribute, output: NDArray[Any], reference: Bounded, backend: str) -> Verdict:
+    """The verdict on one output."""
+    expected = reference.value
+    if output.shape != expected.shape:
+        note = f"has shape {output.shape}, expected {expected.shape}"
+        return Verdict(name, backend, False, np.inf, 0.0, note=note)
+    if not output.size:
+        return Verdict(name, backend, True, 0.0, 0.0)
+    actual = output.astype(np.float64 if expected.dtype.kind == "f" else expected.dtype)
+    error, tolerance = _errors(actual, expected), reference.error
+    bounded = np.isfinite(tolerance)
+    with np.errstate(all="ignore"):
+        part = np.where(error == 0, 0.0, np.where(tolerance == 0, np.inf, error / tolerance))
+    part = np.where(bounded, np.where(np.isnan(part), np.inf, part), -1.0)
+    worst = np.unravel_index(int(np.argmax(part)), part.shape)
+    wrong, unbounded = int((part > 1).sum()), int((~bounded).sum())
+    return Verdict(
+        name,
+        backend,
+        ok=wrong == 0 and unbounded < output.size,
+        max_error=float(error[worst]),
+        tolerance=float(tolerance[worst]),
+        where=dict(zip(axes_of(type), map(int, worst), strict=True)),
+        actual=_item(actual[worst]),
+        expected=_item(expected[worst]),
+        elements=output.size,
+        wrong=wrong,
+        unbounded=unbounded,
+    )
+
+
+def _errors(actual: NDArray[Any], expected: NDArray[Any]) -> NDArray[np.float64]:
+    """Distance of each element; none between two NaNs or equal infinities, and infinite where only one is
+    a number: an element that nobody wrote is NaN."""
+    same = (actual == expected) | (np.isnan(actual) & np.isnan(expected))
+    with np.errstate(all="ignore"):
+        distance = np.abs(actual.astype(np.float64) - expected.astype(np.float64))
+    return np.where(same, 0.0, np.where(np.isnan(distance), np.inf, distance))
+
+
+def _item(value: Any) -> float | int:
+    return value.item()
+
+
+def _short(value: float) -> str:
+    """`3.1e-4`"""
+    if value == 0 or not np.isfinite(value):
+        return f"{value:g}"
+    mantissa, exponent = f"{value:.1e}".split("e")
+    return f"{mantissa}e{int(exponent)}"
+
+
+def _number(value: float | int | None) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+__all__ = ["Verdict", "compare", "verify"]
