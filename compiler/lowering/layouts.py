@@ -167,10 +167,8 @@ class Layouts:
         return self._rows(op.result)
 
     def _is_open(self, value: SSAValue) -> bool:
-        """Whether a value is the state of a stream that has no layout yet."""
-        return (
-            value not in self.found and is_array(value.type) and isinstance(value.owner, StreamOp | type(None))
-        ) or (value not in self.found and not isinstance(value.owner, Operation))
+        """Whether a later operation may still fix the layout: the state or the result of a stream."""
+        return value not in self.found and is_array(value.type) and not isinstance(value.owner, LoadOp | FillOp)
 
     def _demanded(self, value: SSAValue) -> LayoutAttr | None:
         """The layout that a loaded or filled value takes when nothing but a reduction or cast asks for it."""
@@ -214,8 +212,8 @@ def _kernel_axes(plan: KernelPlan) -> dict[str, int]:
 
 
 def blocked(plan: KernelPlan, axes: Mapping[str, int]) -> LayoutAttr:
-    """A tile in rows of vectors: the contiguous axis over neighbouring lanes, 16 bytes each; lanes that are left over, and
-    the warps, over the other axes."""
+    """A tile in rows of vectors: the contiguous axis over neighbouring lanes, 16 bytes each; lanes that are left
+    over, and the warps, over the other axes."""
     main = contiguous_axis(plan)
     names = [axis for axis in axes if axis != main] + [axis for axis in axes if axis == main]
     if main not in axes and names:

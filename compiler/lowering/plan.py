@@ -18,7 +18,8 @@ FORMAT_BYTES = {"f16": 2, "bf16": 2, "f32": 4, "i32": 4}
 
 @dataclass
 class KernelPlan:
-    """Axes of a kernel in explicit form: how large each is, how it is cut, and which one carries the rows of its products.
+    """Axes of a kernel in explicit form: how large each is, how it is cut, and which one carries the rows of its
+    products.
 
     `sizes` are whole sizes (DYNAMIC where symbolic), `pieces` the sizes of what one group holds at a moment."""
 

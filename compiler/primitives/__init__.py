@@ -25,6 +25,7 @@ _FILES = (
     "collectives.cuh",
     "matrix.cuh",
     "copy_async.cuh",
+    "control.cuh",
     "arithmetic.cuh",
 )
 _MARKER = re.compile(r"^// primitive: (?P<name>\w+)(?:; needs: (?P<needs>\w+(?:, \w+)*))?\n", re.M)

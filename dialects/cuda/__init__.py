@@ -9,9 +9,9 @@ A `cuda.kernel` is what one block runs. Its values are tiles of the algorithm's 
   element in which register. The registers' modes are the dimensions of the array that the CUDA C declares.
 
 `copy`, `load` and `store` touch device memory, `read` and `write` shared memory, `product` is a tile's contraction on
-tensor cores or by fused multiply-adds; `diagram.map`, `reduce`, `cast` and `fill` work on fragments, element by element,
-reductions across the lanes that share a row. Loops and branches are `scf`, index arithmetic is `arith`.
-The host function allocates results and holds one `cuda.launch` a kernel.
+tensor cores or by fused multiply-adds; `diagram.map`, `reduce`, `cast` and `fill` work on fragments, element by
+element, reductions across the lanes that share a row. Loops and branches are `scf`, index arithmetic is `arith`. The
+host function allocates results and holds one `cuda.launch` a kernel.
 """
 
 from xdsl.ir import Dialect

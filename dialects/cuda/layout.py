@@ -124,9 +124,7 @@ class LayoutAttr(ParametrizedAttribute):
 
     def verify(self) -> None:
         if self.lane.size != LANES:
-            raise VerifyException(
-                f"the modes of a lane have {self.lane.size} values, a warp has {LANES} lanes"
-            )
+            raise VerifyException(f"the modes of a lane have {self.lane.size} values, a warp has {LANES} lanes")
 
     @property
     def register_shape(self) -> tuple[int, ...]:
@@ -194,9 +192,7 @@ class LayoutAttr(ParametrizedAttribute):
 
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
-            for i, (key, modes) in enumerate(
-                (("register", self.register), ("lane", self.lane), ("warp", self.warp))
-            ):
+            for i, (key, modes) in enumerate((("register", self.register), ("lane", self.lane), ("warp", self.warp))):
                 printer.print_string(f"{', ' if i else ''}{key} = ")
                 _print_modes(printer, modes)
 
@@ -229,21 +225,30 @@ class RowsAttr(ParametrizedAttribute):
         return tuple(extent.data for extent in self.extents)
 
     @property
+    def row_axis(self) -> int | None:
+        """Position of the axis along which elements are neighbours: the last with more than one element."""
+        wide = [i for i, extent in enumerate(self.shape) if extent != 1]
+        return wide[-1] if wide else None
+
+    @property
     def strides(self) -> tuple[int, ...]:
-        """Elements between neighbours along each axis."""
-        strides = [1]
-        for i, extent in enumerate(reversed(self.shape[1:])):
-            strides.append(strides[-1] * (self.pitch.data if i == 0 else extent))
-        return tuple(reversed(strides)) if self.shape else ()
+        """Elements between neighbours along each axis; 0 for an axis with one element."""
+        strides = [0] * len(self.shape)
+        step = 1
+        for i in reversed(range(len(self.shape))):
+            if self.shape[i] == 1:
+                continue
+            strides[i] = step
+            step *= self.pitch.data if i == self.row_axis else self.shape[i]
+        return tuple(strides)
 
     @property
     def elements(self) -> int:
         """Elements that the tile takes, padding included."""
-        if not self.shape:
+        if self.row_axis is None:
             return 1
-        if len(self.shape) == 1:
-            return self.shape[0]
-        return self.strides[0] * self.shape[0]
+        rows = prod(self.shape) // self.shape[self.row_axis]
+        return self.pitch.data * rows
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
@@ -266,9 +271,7 @@ class RowsAttr(ParametrizedAttribute):
 # -- the layouts of instructions ------------------------------------------------------------------
 
 
-def accumulator(
-    rows: str, columns: str, row_tiles: int, column_tiles: int, warps: tuple[int, int]
-) -> LayoutAttr:
+def accumulator(rows: str, columns: str, row_tiles: int, column_tiles: int, warps: tuple[int, int]) -> LayoutAttr:
     """Fragments of an `mma.m16n8` accumulator (PTX ISA 9.7.14.5.8), `row_tiles x column_tiles` of them a warp,
     `warps` of them along the rows and the columns."""
     return LayoutAttr(
@@ -283,9 +286,7 @@ def accumulator(
     )
 
 
-def row_operand(
-    rows: str, depth: str, row_tiles: int, depth_tiles: int, warps: Iterable[Mode]
-) -> LayoutAttr:
+def row_operand(rows: str, depth: str, row_tiles: int, depth_tiles: int, warps: Iterable[Mode]) -> LayoutAttr:
     """Fragments of the left operand of `mma.m16n8k16` with 16-bit elements (PTX ISA 9.7.14.5.8). As a map from
     registers to elements it equals the accumulator of a product whose columns are `depth`."""
     return LayoutAttr(

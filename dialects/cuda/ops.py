@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Self
+from typing import Self, cast
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
-    FlatSymbolRefAttrConstraint,
     FloatAttr,
     IndexType,
     IntAttr,
@@ -40,6 +39,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from treadle.dialects.cuda.layout import LayoutAttr, RowsAttr
 from treadle.dialects.diagram.array import (
+    Number,
     axes_of,
     check_axis_name,
     encoding_of,
@@ -76,6 +76,10 @@ def rows_of(type: Attribute) -> RowsAttr:
 
 def is_fragment(type: Attribute) -> bool:
     return isinstance(type, TensorType) and isinstance(encoding_of(type).layout, LayoutAttr)
+
+
+def is_buffer(type: Attribute) -> bool:
+    return isinstance(type, MemRefType)
 
 
 def is_shared(type: Attribute) -> bool:
@@ -128,7 +132,7 @@ class KernelOp(IRDLOperation):
         if threads % 32 or not 32 <= threads <= 1024:
             raise VerifyException(f"a block of {threads} threads: use a multiple of 32 up to 1024")
         for i, arg in enumerate(self.body.block.args):
-            if isinstance(arg.type, MemRefType) and level_of(arg.type) != "device":
+            if is_buffer(arg.type) and level_of(arg.type) != "device":
                 raise VerifyException(f"argument {i} is a buffer at level {level_of(arg.type)}, not 'device'")
 
     @classmethod
@@ -172,7 +176,7 @@ class LaunchOp(IRDLOperation):
 
     name = "cuda.launch"
 
-    kernel = prop_def(FlatSymbolRefAttrConstraint)
+    kernel = prop_def(SymbolRefAttr)
     grid = operand_def(IndexType())
     arguments = var_operand_def()
 
@@ -278,7 +282,7 @@ class GlobalAccess(IRDLOperation):
         return () if self.widths is None else tuple(width.data for width in self.widths)
 
     def check_access(self, buffer: Attribute, tile: Attribute) -> None:
-        if not isinstance(buffer, MemRefType) or level_of(buffer) != "device":
+        if not is_buffer(buffer) or level_of(buffer) != "device":
             raise VerifyException(f"{buffer} is not a buffer at device level")
         if axes_of(buffer) != axes_of(tile):
             raise VerifyException(
@@ -323,9 +327,7 @@ class _Access:
 
     def __init__(self, parser: Parser):
         self.buffer = parser.parse_unresolved_operand()
-        self.offsets = parser.parse_comma_separated_list(
-            parser.Delimiter.SQUARE, parser.parse_unresolved_operand
-        )
+        self.offsets = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_unresolved_operand)
         self.bounds: list[tuple[str, UnresolvedOperand]] = []
         self.vector: UnresolvedOperand | None = None
         self.widths: list[int] | None = None
@@ -386,11 +388,11 @@ class CopyOp(GlobalAccess):
     ):
         super().__init__(
             operands=[
+                source,
+                destination,
                 offsets,
                 [limit for _, limit in bounds],
                 [] if vector is None else [vector],
-                source,
-                destination,
             ],
             properties=_access_properties((axis for axis, _ in bounds), widths),
         )
@@ -455,7 +457,7 @@ class LoadOp(GlobalAccess):
         widths: Iterable[int] | None = None,
     ):
         super().__init__(
-            operands=[offsets, [limit for _, limit in bounds], [] if vector is None else [vector], source],
+            operands=[source, offsets, [limit for _, limit in bounds], [] if vector is None else [vector]],
             properties=_access_properties((axis for axis, _ in bounds), widths),
             result_types=[result_type],
         )
@@ -519,11 +521,11 @@ class StoreOp(GlobalAccess):
     ):
         super().__init__(
             operands=[
+                value,
+                destination,
                 offsets,
                 [limit for _, limit in bounds],
                 [] if vector is None else [vector],
-                value,
-                destination,
             ],
             properties=_access_properties((axis for axis, _ in bounds), widths),
         )
@@ -649,9 +651,7 @@ class ProductOp(IRDLOperation):
     def verify_(self) -> None:
         formats = PRODUCTS.get(self.instruction.data)
         if formats is None:
-            raise VerifyException(
-                f"unknown instruction '{self.instruction.data}' (known: {', '.join(PRODUCTS)})"
-            )
+            raise VerifyException(f"unknown instruction '{self.instruction.data}' (known: {', '.join(PRODUCTS)})")
         if str(format_of(self.rhs.type)) not in formats:
             raise VerifyException(f"'{self.instruction.data}' does not take {format_of(self.rhs.type)}")
         if format_of(self.lhs.type) != format_of(self.rhs.type):
@@ -713,8 +713,8 @@ class ProductOp(IRDLOperation):
 
 @irdl_op_definition
 class MaskOp(IRDLOperation):
-    """Elements at or past the end of an axis become `other`, the neutral element of what follows: an element outside does
-    not exist.
+    """Elements at or past the end of an axis become `other`, the neutral element of what follows: an element outside
+    does not exist.
 
     ```
     %M = cuda.mask %S where x from %x0 < %x else 0xFF800000 : f32 : !S
@@ -738,7 +738,7 @@ class MaskOp(IRDLOperation):
         axis: str,
         offset: SSAValue,
         limit: SSAValue,
-        other: FloatAttr | IntegerAttr,
+        other: Number,
     ):
         super().__init__(
             operands=[value, offset, limit],
@@ -759,15 +759,17 @@ class MaskOp(IRDLOperation):
         parser.parse_keyword("where")
         axis = parser.parse_identifier()
         parser.parse_keyword("from")
-        offset = parser.parse_operand()
+        offset = parser.parse_unresolved_operand()
         parser.parse_punctuation("<")
-        limit = parser.parse_operand()
+        limit = parser.parse_unresolved_operand()
         parser.parse_keyword("else")
-        other = parser.parse_attribute()
+        other = cast(Number, parser.parse_attribute())
         if not isinstance(other, FloatAttr | IntegerAttr):
             parser.raise_error("expected a number with its format")
         parser.parse_punctuation(":")
-        return cls(parser.resolve_operand(value, parser.parse_type()), axis, offset, limit, other)
+        index = IndexType()
+        bounds = parser.resolve_operand(offset, index), parser.resolve_operand(limit, index)
+        return cls(parser.resolve_operand(value, parser.parse_type()), axis, *bounds, other)
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")

@@ -8,11 +8,14 @@ from typing import TypeAlias, cast
 
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
+    AnyFloat,
     ArrayAttr,
     BFloat16Type,
     Float16Type,
     Float32Type,
+    FloatAttr,
     IntAttr,
+    IntegerAttr,
     IntegerType,
     MemRefType,
     NoneAttr,
@@ -35,6 +38,9 @@ DYNAMIC = DYNAMIC_INDEX
 Format: TypeAlias = Float16Type | BFloat16Type | Float32Type | IntegerType
 """A number format that an array may have."""
 
+Number: TypeAlias = FloatAttr[AnyFloat] | IntegerAttr
+"""A constant with its format."""
+
 FORMATS: tuple[Format, ...] = (f16, bf16, f32, i32)
 FORMAT_NAMES = ", ".join(str(format) for format in FORMATS)
 
@@ -47,9 +53,7 @@ _AXIS_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}\Z")
 def check_axis_name(name: str) -> None:
     """Refuse a name that could not stand, as it is, in a picture or in C (VerifyException)."""
     if not _AXIS_NAME.match(name):
-        raise VerifyException(
-            f"axis name {name!r} is not an identifier: use a letter, then letters, digits or '_'"
-        )
+        raise VerifyException(f"axis name {name!r} is not an identifier: use a letter, then letters, digits or '_'")
 
 
 @irdl_attr_definition
@@ -96,9 +100,7 @@ class ArrayEncoding(ParametrizedAttribute):
                     "each axis of an array needs a name of its own"
                 )
         if self.level_name is not None and self.level_name not in LEVELS:
-            raise VerifyException(
-                f"unknown memory level '{self.level_name}' (levels are {', '.join(LEVELS)})"
-            )
+            raise VerifyException(f"unknown memory level '{self.level_name}' (levels are {', '.join(LEVELS)})")
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
@@ -168,16 +170,12 @@ class SizesAttr(ParametrizedAttribute):
 
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
-            printer.print_list(
-                self.as_dict().items(), lambda item: printer.print_string(f"{item[0]} = {item[1]}")
-            )
+            printer.print_list(self.as_dict().items(), lambda item: printer.print_string(f"{item[0]} = {item[1]}"))
 
 
 def parse_axis_list(parser: AttrParser) -> list[str]:
     """`[q, d]`"""
-    return parser.parse_comma_separated_list(
-        parser.Delimiter.SQUARE, lambda: parser.parse_identifier(" for an axis")
-    )
+    return parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: parser.parse_identifier(" for an axis"))
 
 
 def print_axis_list(printer: Printer, axes: Iterable[str]) -> None:
@@ -272,13 +270,9 @@ def check_array(type: Attribute, what: str) -> None:
         )
     axes, shape = axes_of(type), shape_of(type)
     if len(axes) != len(shape):
-        raise VerifyException(
-            f"{what} names {len(axes)} axes [{', '.join(axes)}] but has {len(shape)} dimensions"
-        )
+        raise VerifyException(f"{what} names {len(axes)} axes [{', '.join(axes)}] but has {len(shape)} dimensions")
     if format_of(type) not in FORMATS:
-        raise VerifyException(
-            f"{what} has the unsupported number format {format_of(type)} (supported: {FORMAT_NAMES})"
-        )
+        raise VerifyException(f"{what} has the unsupported number format {format_of(type)} (supported: {FORMAT_NAMES})")
 
 
 def merge_sizes(types: Iterable[tuple[str, Attribute]]) -> dict[str, int]:
@@ -291,8 +285,7 @@ def merge_sizes(types: Iterable[tuple[str, Attribute]]) -> dict[str, int]:
         for axis, size in sizes_of(type).items():
             if axis in sizes and sizes[axis] != size:
                 raise VerifyException(
-                    f"axis '{axis}' has size {size_text(sizes[axis])} in {owner[axis]} "
-                    f"but {size_text(size)} in {what}"
+                    f"axis '{axis}' has size {size_text(sizes[axis])} in {owner[axis]} but {size_text(size)} in {what}"
                 )
             sizes[axis] = size
             owner.setdefault(axis, what)

@@ -45,6 +45,7 @@ from xdsl.utils.exceptions import VerifyException
 from treadle.dialects.diagram.array import (
     FORMATS,
     Format,
+    Number,
     axes_of,
     check_array,
     format_of,
@@ -70,16 +71,13 @@ def _check_over(over: Sequence[str], inputs: Sequence[str], result: Sequence[str
         if over.count(axis) > 1:
             raise VerifyException(f"axis '{axis}' is reduced twice")
         if axis not in inputs:
-            raise VerifyException(
-                f"axis '{axis}' is reduced, but no operand has it (operands have {_quote(inputs)})"
-            )
+            raise VerifyException(f"axis '{axis}' is reduced, but no operand has it (operands have {_quote(inputs)})")
         if axis in result:
             raise VerifyException(f"axis '{axis}' is reduced, yet the result still has it")
     for axis in inputs:
         if axis not in over and axis not in result:
             raise VerifyException(
-                f"axis '{axis}' is neither reduced nor in the result: "
-                "name it in 'over' or keep it in the result"
+                f"axis '{axis}' is neither reduced nor in the result: name it in 'over' or keep it in the result"
             )
     for axis in result:
         if axis not in inputs:
@@ -167,17 +165,13 @@ class ContractOp(DiagramOperation):
         )
         left, right = format_of(self.lhs.type), format_of(self.rhs.type)
         if left != right:
-            raise VerifyException(
-                f"operands of a contraction have formats {left} and {right}: cast one of them"
-            )
+            raise VerifyException(f"operands of a contraction have formats {left} and {right}: cast one of them")
         if self.accumulate not in FORMATS:
             raise VerifyException(f"cannot accumulate in {self.accumulate}")
         if (str(left) == "i32") != (str(self.accumulate) == "i32"):
             raise VerifyException(f"products of {left} cannot be accumulated in {self.accumulate}")
         if self.multiply is not None and (self.multiply.data, str(left)) != ("tf32", "f32"):
-            raise VerifyException(
-                f"'as {self.multiply.data}' on {left} operands: only f32 may multiply as tf32"
-            )
+            raise VerifyException(f"'as {self.multiply.data}' on {left} operands: only f32 may multiply as tf32")
         if self.init is not None and self.init.type != self.result.type:
             raise VerifyException(f"'into' has type {self.init.type}, the result has {self.result.type}")
 
@@ -385,14 +379,11 @@ class MapOp(DiagramOperation):
     def _verify_body(self) -> None:
         args = self.body.block.args
         if len(args) != len(self.inputs):
-            raise VerifyException(
-                f"the body takes {len(args)} scalars, the map has {len(self.inputs)} operands"
-            )
+            raise VerifyException(f"the body takes {len(args)} scalars, the map has {len(self.inputs)} operands")
         for i, (arg, operand) in enumerate(zip(args, self.inputs, strict=True)):
             if arg.type != format_of(operand.type):
                 raise VerifyException(
-                    f"scalar {i} of the body is {arg.type}, elements of operand {i} are "
-                    f"{format_of(operand.type)}"
+                    f"scalar {i} of the body is {arg.type}, elements of operand {i} are {format_of(operand.type)}"
                 )
         *ops, terminator = self.body.block.ops
         for op in ops:
@@ -479,13 +470,9 @@ class CastOp(DiagramOperation):
         self.check_arrays()
         source, target = axes_of(self.operand.type), axes_of(self.result.type)
         if set(source) != set(target):
-            raise VerifyException(
-                f"a cast keeps the axes: operand has {_quote(source)}, result {_quote(target)}"
-            )
+            raise VerifyException(f"a cast keeps the axes: operand has {_quote(source)}, result {_quote(target)}")
         if str(format_of(self.result.type)) == "i32" != str(format_of(self.operand.type)):
-            raise VerifyException(
-                "a cast from a float format to i32 is not defined: it would not be the identity"
-            )
+            raise VerifyException("a cast from a float format to i32 is not defined: it would not be the identity")
 
 
 @irdl_op_definition
@@ -505,7 +492,7 @@ class FillOp(DiagramOperation):
     traits = traits_def(Pure())
     assembly_format = "$value attr-dict `->` type($result)"
 
-    def __init__(self, value: FloatAttr | IntegerAttr, result_type: Attribute):
+    def __init__(self, value: Number, result_type: Attribute):
         super().__init__(properties={"value": value}, result_types=[result_type])
 
     @property
@@ -515,9 +502,7 @@ class FillOp(DiagramOperation):
     def verify_(self) -> None:
         self.check_arrays()
         if self.value.type != format_of(self.result.type):
-            raise VerifyException(
-                f"the constant is {self.value.type}, elements are {format_of(self.result.type)}"
-            )
+            raise VerifyException(f"the constant is {self.value.type}, elements are {format_of(self.result.type)}")
 
 
 @irdl_op_definition

@@ -112,9 +112,7 @@ class KernelOp(IRDLOperation):
             if sizes_of(arg.type) != sizes_of(operand.type) or format_of(arg.type) != format_of(operand.type):
                 raise VerifyException(f"argument {i} is {arg.type}, operand {i} is {operand.type}")
             if is_array(arg.type) and level_of(arg.type) != "device":
-                raise VerifyException(
-                    f"argument {i} is at level {level_of(arg.type)}: a kernel is given device"
-                )
+                raise VerifyException(f"argument {i} is at level {level_of(arg.type)}: a kernel is given device")
         terminator = self.body.block.last_op
         if not isinstance(terminator, YieldOp):
             raise VerifyException("the body of a kernel ends with hierarchy.yield")
@@ -464,9 +462,7 @@ def partitions_around(op: Operation) -> dict[str, int]:
 
 def _check_piece(op: Operation, piece: Attribute, whole: Attribute, verb: str) -> None:
     if axes_of(piece) != axes_of(whole):
-        raise VerifyException(
-            f"axes [{', '.join(axes_of(whole))}] are {verb} as [{', '.join(axes_of(piece))}]"
-        )
+        raise VerifyException(f"axes [{', '.join(axes_of(whole))}] are {verb} as [{', '.join(axes_of(piece))}]")
     if format_of(piece) != format_of(whole):
         raise VerifyException(f"{format_of(whole)} is {verb} as {format_of(piece)}: cast it at a near level")
     if level_of(whole) != "device":
@@ -476,6 +472,5 @@ def _check_piece(op: Operation, piece: Attribute, whole: Attribute, verb: str) -
         wanted = parts.get(axis, full)
         if size != wanted:
             raise VerifyException(
-                f"axis '{axis}' of the piece has size {size_text(size)}, "
-                f"but its pieces here are {size_text(wanted)}"
+                f"axis '{axis}' of the piece has size {size_text(size)}, but its pieces here are {size_text(wanted)}"
             )

@@ -101,9 +101,7 @@ class ScheduleAttr(ParametrizedAttribute):
         whole: Mapping[str, int],
         warps: Mapping[str, int] | None = None,
     ):
-        super().__init__(
-            PartitionAttr(group), PartitionAttr(stream), PartitionAttr(whole), PartitionAttr(warps or {})
-        )
+        super().__init__(PartitionAttr(group), PartitionAttr(stream), PartitionAttr(whole), PartitionAttr(warps or {}))
 
     def tile_sizes(self) -> dict[str, int]:
         """Size of the piece of each axis that one group holds at one moment."""

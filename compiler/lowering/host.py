@@ -1,0 +1,194 @@
+"""From a function that holds kernels in explicit form to a host function that launches them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from xdsl.dialects import arith, func, memref
+from xdsl.dialects.builtin import (
+    FunctionType,
+    IndexType,
+    MemRefType,
+    StridedLayoutAttr,
+    TensorType,
+    i32,
+)
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.utils.exceptions import PassFailedException
+
+from treadle.compiler.lowering.kernel import KernelLowering
+from treadle.compiler.lowering.layouts import Layouts
+from treadle.compiler.lowering.plan import KernelPlan, plan_kernel
+from treadle.dialects import cuda
+from treadle.dialects.diagram.array import (
+    DYNAMIC,
+    ArrayEncoding,
+    BufferType,
+    axes_of,
+    format_of,
+    is_array,
+    shape_of,
+    sizes_of,
+)
+from treadle.dialects.hierarchy import ExtentOp, KernelOp
+
+
+def buffer_type(type: Attribute) -> BufferType:
+    """The buffer at device level of an array: any strides, but a contiguous last axis."""
+    shape = shape_of(type)
+    layout = StridedLayoutAttr([*(None for _ in shape[1:]), *(1 for _ in shape[:1])], None)
+    return MemRefType(format_of(type), shape, layout, ArrayEncoding(axes_of(type), "device"))
+
+
+@dataclass
+class HostLowering:
+    """Lower one function in place; its kernels become `cuda.kernel`s before it."""
+
+    function: func.FuncOp
+    sizes: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])
+    """Sizes of symbolic axes, as soon as a buffer tells them."""
+
+    def lower(self) -> None:
+        block = self.function.body.block
+        for arg in block.args:
+            if is_array(arg.type):
+                Rewriter.replace_value_with_new_type(arg, buffer_type(arg.type))
+        self._read_sizes(block)
+        for op in list(block.ops):
+            if isinstance(op, KernelOp):
+                self._launch(op)
+            elif isinstance(op, ExtentOp):
+                self._extent(op)
+            elif any(isinstance(value.type, TensorType) for value in (*op.operands, *op.results)):
+                raise PassFailedException(
+                    f"'{op.name}' is in no kernel, and has no lowering to cuda: run fusion first, "
+                    "or lower it with a pass of its own dialect"
+                )
+        self._retype(block)
+
+    def _retype(self, block: Block) -> None:
+        terminator = block.last_op
+        assert terminator is not None
+        self.function.function_type = FunctionType.from_lists(
+            [arg.type for arg in block.args], [operand.type for operand in terminator.operands]
+        )
+
+    def _read_sizes(self, block: Block) -> None:
+        ops: list[Operation] = []
+        for arg in block.args:
+            for i, (axis, size) in enumerate(sizes_of(arg.type).items()):
+                if size == DYNAMIC and axis not in self.sizes:
+                    index = arith.ConstantOp.from_int_and_width(i, IndexType())
+                    dim = memref.DimOp(arg, index)
+                    dim.result.name_hint = axis
+                    ops += [index, dim]
+                    self.sizes[axis] = dim.result
+        if ops and block.first_op is not None:
+            block.insert_ops_before(ops, block.first_op)
+
+    def _size(self, axis: str) -> SSAValue:
+        if axis not in self.sizes:
+            raise PassFailedException(f"no argument has axis '{axis}', so its size is not known at launch")
+        return self.sizes[axis]
+
+    def _extent(self, op: ExtentOp) -> None:
+        axis = op.axis.data
+        static = {axis: size for arg in self.function.body.block.args for axis, size in sizes_of(arg.type).items()}
+        new: list[Operation]
+        if static.get(axis, DYNAMIC) == DYNAMIC:
+            new = [arith.IndexCastOp(self._size(axis), i32)]
+        else:
+            new = [arith.ConstantOp.from_int_and_width(static[axis], i32)]
+        Rewriter.replace_op(op, new)
+
+    # -- one kernel --------------------------------------------------------------------------------
+
+    def _launch(self, op: KernelOp) -> None:
+        plan = plan_kernel(op)
+        kernel = lower_kernel(plan)
+        parent = self.function.parent
+        assert parent is not None
+        parent.insert_op_before(kernel, self.function)
+        ops: list[Operation] = []
+        results = [self._allocate(output, ops) for output in op.outputs]
+        buffers = [value for value in (*op.inputs, *results) if is_array(value.type)]
+        widths = [cuda.VectorWidthOp(buffer) for buffer in buffers]
+        ops += widths
+        symbolic = [axis for axis, size in plan.sizes.items() if size == DYNAMIC]
+        grid = self._grid(plan, ops)
+        arguments = [
+            *op.inputs,
+            *results,
+            *(self._size(axis) for axis in symbolic),
+            *(width.result for width in widths),
+        ]
+        launch = cuda.LaunchOp(kernel.sym_name.data, grid, arguments)
+        launch.location = op.location
+        Rewriter.insert_op([*ops, launch], InsertPoint.before(op))
+        for old, new in zip(op.outputs, results, strict=True):
+            new.name_hint = old.name_hint
+            old.replace_all_uses_with(new)
+        Rewriter.erase_op(op)
+
+    def _allocate(self, output: SSAValue, ops: list[Operation]) -> SSAValue:
+        type = buffer_type(output.type)
+        dynamic = [self._size(axis) for axis, size in sizes_of(type).items() if size == DYNAMIC]
+        alloc = memref.AllocOp(dynamic, [], type)
+        ops.append(alloc)
+        return alloc.memref
+
+    def _grid(self, plan: KernelPlan, ops: list[Operation]) -> SSAValue:
+        """The number of blocks: one for each combination of pieces of the grouped axes."""
+
+        def constant(number: int) -> SSAValue:
+            op = arith.ConstantOp.from_int_and_width(number, IndexType())
+            ops.append(op)
+            return op.result
+
+        grid: SSAValue | None = None
+        for axis, piece in plan.group_axes.items():
+            size = plan.sizes[axis]
+            if size != DYNAMIC:
+                count = constant(-(-size // piece))
+            elif piece == 1:
+                count = self._size(axis)
+            else:
+                divide = arith.CeilDivUIOp(self._size(axis), constant(piece))
+                ops.append(divide)
+                count = divide.result
+            if grid is not None:
+                multiply = arith.MuliOp(grid, count)
+                ops.append(multiply)
+                count = multiply.result
+            grid = count
+        grid = grid or constant(1)
+        grid.name_hint = "blocks"
+        return grid
+
+
+def lower_kernel(plan: KernelPlan) -> cuda.KernelOp:
+    """The kernel of one launch: buffers and scalars in the order of the source, then sizes of symbolic axes, then the
+    vector width of each buffer."""
+    source = plan.kernel
+    symbolic = [axis for axis, size in plan.sizes.items() if size == DYNAMIC]
+    old = list(source.body.block.args)
+    types = [buffer_type(arg.type) if is_array(arg.type) else arg.type for arg in old]
+    arrays = [arg for arg in old if is_array(arg.type)]
+    indices = [IndexType() for _ in (*symbolic, *arrays)]
+    block = Block(arg_types=[*types, *indices])
+    for new, arg in zip(block.args, old, strict=False):
+        new.name_hint = arg.name_hint
+    sizes: dict[str, SSAValue] = dict(zip(symbolic, block.args[len(old) :], strict=False))
+    for axis, arg in sizes.items():
+        arg.name_hint = axis
+    vectors: dict[SSAValue, SSAValue] = {}
+    by_array: dict[SSAValue, SSAValue] = dict(zip(old, block.args, strict=False))
+    for array, arg in zip(arrays, block.args[len(old) + len(symbolic) :], strict=True):
+        arg.name_hint = f"{array.name_hint or 'array'}_vector"
+        vectors[by_array[array]] = arg
+    lowering = KernelLowering(plan, Layouts(plan), by_array, sizes, vectors)
+    lowering.lower(block)
+    op = cuda.KernelOp(f"{source.kernel_name.data}_kernel", 32 * plan.warp_count, lowering.shared_bytes, Region(block))
+    op.location = source.location
+    return op

@@ -1,0 +1,552 @@
+"""Emit the body of one `cuda.kernel` from a kernel in explicit form."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
+
+from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import (
+    AnyFloat,
+    FloatAttr,
+    IndexType,
+    IntegerAttr,
+    MemRefType,
+    StringAttr,
+    i32,
+)
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.utils.exceptions import PassFailedException
+
+from treadle.compiler.lowering.layouts import Layouts, columns_of, depth_of, operands_of
+from treadle.compiler.lowering.plan import FORMAT_BYTES, KernelPlan
+from treadle.dialects import cuda
+from treadle.dialects.cuda.layout import LayoutAttr, RowsAttr
+from treadle.dialects.cuda.ops import is_shared, layout_of
+from treadle.dialects.diagram import CastOp, ContractOp, FillOp, MapOp, ReduceOp
+from treadle.dialects.diagram.array import (
+    DYNAMIC,
+    ArrayEncoding,
+    Format,
+    Number,
+    array_type,
+    axes_of,
+    format_of,
+    is_array,
+    sizes_of,
+)
+from treadle.dialects.hierarchy import ExtentOp, LoadOp, SaveOp, StreamOp, YieldOp
+
+OperationT = TypeVar("OperationT", bound=Operation)
+
+NEUTRAL = {"add": 0.0, "mul": 1.0, "max": float("-inf"), "min": float("inf")}
+INTEGER_NEUTRAL = {"add": 0, "mul": 1, "max": -(2**31), "min": 2**31 - 1}
+
+
+def neutral_of(kind: str, format: Format) -> Number:
+    """The neutral element of a reduction, in a format."""
+    if str(format) == "i32":
+        return IntegerAttr(INTEGER_NEUTRAL[kind], i32)
+    return FloatAttr(NEUTRAL[kind], cast(AnyFloat, format))
+
+
+@dataclass(frozen=True)
+class PendingLoad:
+    """A piece that goes to registers: loaded where it is used, in the layout that the use asks for."""
+
+    op: LoadOp
+    buffer: SSAValue
+    offsets: tuple[SSAValue, ...]
+    bounds: tuple[tuple[str, SSAValue], ...]
+
+
+@dataclass(frozen=True)
+class PendingFill:
+    """A constant array: made where it is used."""
+
+    op: FillOp
+
+
+Lowered = SSAValue | PendingLoad | PendingFill
+
+
+@dataclass
+class KernelLowering:
+    """The state of lowering one kernel: what became of each value, where pieces start, what shared memory holds."""
+
+    plan: KernelPlan
+    layouts: Layouts
+    arguments: dict[SSAValue, SSAValue]
+    """Buffers and scalars of the source kernel, in the new one."""
+    size_arguments: dict[str, SSAValue]
+    """Sizes of symbolic axes."""
+    vectors: dict[SSAValue, SSAValue]
+    """The vector width that the alignment of each buffer allows."""
+    values: dict[SSAValue, Lowered] = field(default_factory=dict[Any, Any])
+    offsets: dict[str, SSAValue] = field(default_factory=dict[Any, Any])
+    bounded: set[str] = field(default_factory=set[Any])
+    """Axes whose piece may reach past the end here."""
+    tiles: dict[object, SSAValue] = field(default_factory=dict[Any, Any])
+    shared_bytes: int = 0
+    block: Block = field(default_factory=Block)
+    """Where operations are appended."""
+    top: Block = field(default_factory=Block)
+    """The body of the kernel, at whose beginning tiles are declared."""
+    unread: set[SSAValue] = field(default_factory=set[Any])
+    """Tiles written since the last barrier."""
+    unwritten: set[SSAValue] = field(default_factory=set[Any])
+    """Tiles read since the last barrier."""
+    loop_reads: bool = False
+    """Whether the previous turn of the loop may have read any tile since the last barrier."""
+
+    # -- entry -------------------------------------------------------------------------------------
+
+    def lower(self, block: Block) -> None:
+        """Fill `block`, the body of the new kernel."""
+        self.top = self.block = block
+        self.values |= self.arguments
+        self._locate_group()
+        for op in self.plan.group.body.block.ops:
+            self._lower_op(op)
+
+    def _emit(self, op: OperationT) -> OperationT:
+        self.block.add_op(op)
+        return op
+
+    def _index(self, number: int) -> SSAValue:
+        return self._emit(arith.ConstantOp.from_int_and_width(number, IndexType())).result
+
+    @contextmanager
+    def _inside(self, block: Block) -> Generator[None]:
+        """Append to another block for a while."""
+        outside, self.block = self.block, block
+        yield
+        self.block = outside
+
+    # -- sizes and offsets -------------------------------------------------------------------------
+
+    def _size(self, axis: str) -> SSAValue:
+        size = self.plan.sizes[axis]
+        return self.size_arguments[axis] if size == DYNAMIC else self._index(size)
+
+    def _offset(self, axis: str) -> SSAValue:
+        return self.offsets[axis] if axis in self.offsets else self._index(0)
+
+    def _locate_group(self) -> None:
+        """Split the index of the block into one piece of each grouped axis, the last axis fastest."""
+        counted = [axis for axis in self.plan.group_axes if self._pieces(axis) != 1]
+        if not counted:
+            return
+        rest = _named(self._emit(cuda.BlockIndexOp()).result, "block")
+        for axis in reversed(counted):
+            piece, static = self.plan.group_axes[axis], self._pieces(axis)
+            count = self._index(static) if static is not None else self._count(axis, piece)
+            position = rest
+            if axis != counted[0]:
+                position = self._emit(arith.RemUIOp(rest, count)).result
+                rest = self._emit(arith.DivUIOp(rest, count)).result
+                _named(rest, "block")
+            start = position if piece == 1 else self._emit(arith.MuliOp(position, self._index(piece))).result
+            self.offsets[axis] = _named(start, f"{axis}0")
+            size = self.plan.sizes[axis]
+            if piece != 1 and (size == DYNAMIC or size % piece):
+                self.bounded.add(axis)
+
+    def _pieces(self, axis: str) -> int | None:
+        """How many pieces a grouped axis has; None if that is known only at launch."""
+        size, piece = self.plan.sizes[axis], self.plan.group_axes[axis]
+        return None if size == DYNAMIC else -(-size // piece)
+
+    def _count(self, axis: str, piece: int) -> SSAValue:
+        if piece == 1:
+            return self._size(axis)
+        return _named(self._emit(arith.CeilDivUIOp(self._size(axis), self._index(piece))).result, f"{axis}_pieces")
+
+    def _bounds(self, axes: Sequence[str]) -> tuple[tuple[str, SSAValue], ...]:
+        return tuple((axis, self._size(axis)) for axis in axes if axis in self.bounded)
+
+    # -- operations --------------------------------------------------------------------------------
+
+    def _lower_op(self, op: Operation) -> None:
+        match op:
+            case LoadOp():
+                self._load(op)
+            case SaveOp():
+                self._save(op)
+            case StreamOp():
+                self._stream(op)
+            case ContractOp():
+                self.values[op.result] = self._contract(op)
+            case ReduceOp():
+                self.values[op.result] = self._reduce(op)
+            case MapOp():
+                self.values[op.result] = self._map(op)
+            case CastOp():
+                self.values[op.result] = self._cast(op)
+            case FillOp():
+                self.values[op.result] = PendingFill(op)
+            case ExtentOp():
+                extent = self._emit(arith.IndexCastOp(self._size(op.axis.data), i32))
+                self.values[op.result] = _hinted(extent.result, op.result)
+            case _ if op.dialect_name() == "arith":
+                self._clone_scalar(op)
+            case _:
+                raise PassFailedException(f"'{op.name}' in a kernel has no lowering to cuda")
+
+    def _clone_scalar(self, op: Operation) -> None:
+        mapping = {operand: self._scalar(operand) for operand in op.operands}
+        clone = op.clone(value_mapper=mapping)
+        self._emit(clone)
+        self.values |= dict(zip(op.results, clone.results, strict=True))
+
+    def _scalar(self, value: SSAValue) -> SSAValue:
+        lowered = self.values[value]
+        assert isinstance(lowered, SSAValue)
+        return lowered
+
+    def _load(self, op: LoadOp) -> None:
+        axes = axes_of(op.result.type)
+        source = self._scalar(op.source)
+        offsets = tuple(self._offset(axis) for axis in axes)
+        bounds = self._bounds(axes)
+        pending = PendingLoad(op, source, offsets, bounds)
+        if not self._feeds_product(op.result):
+            self.values[op.result] = pending
+            return
+        tile = self._tile(op, op.result)
+        self._before_write(tile)
+        copy = self._emit(cuda.CopyOp(source, offsets, tile, bounds, self.vectors[source]))
+        copy.location = op.location
+        self.unread.add(tile)
+        self.values[op.result] = tile
+
+    def _feeds_product(self, value: SSAValue) -> bool:
+        return any(isinstance(use.operation, ContractOp) for use in value.uses)
+
+    def _save(self, op: SaveOp) -> None:
+        axes = axes_of(op.value.type)
+        destination = self._scalar(op.destination)
+        value = self._fragment(op.value, self.layouts.of(op.value))
+        offsets = [self._offset(axis) for axis in axes]
+        store = self._emit(cuda.StoreOp(value, destination, offsets, self._bounds(axes), self.vectors[destination]))
+        store.location = op.location
+
+    def _map(self, op: MapOp) -> SSAValue:
+        layout = self.layouts.of(op.result)
+        inputs = [self._operand(operand, layout) for operand in op.inputs]
+        body = op.body.clone()
+        result = self._emit(MapOp(inputs, self._type(op.result, layout), body))
+        return _placed(result, op, result.result, op.result)
+
+    def _cast(self, op: CastOp) -> SSAValue:
+        layout = self.layouts.of(op.result)
+        result = self._emit(CastOp(self._operand(op.operand, layout), self._type(op.result, layout)))
+        return _placed(result, op, result.result, op.result)
+
+    def _reduce(self, op: ReduceOp) -> SSAValue:
+        source = self.layouts.found.get(op.operand) or self.layouts.of(op.operand)
+        layout = source.slice(axes_of(op.result.type))
+        value = self._fragment(op.operand, source)
+        for axis in op.over_axes:
+            value = self._masked(value, axis, neutral_of(op.kind.data, format_of(value.type)), source)
+        init = None if op.init is None else self._fragment(op.init, layout)
+        result = self._emit(ReduceOp(op.kind.data, value, op.over_axes, self._type(op.result, layout), init))
+        return _placed(result, op, result.result, op.result)
+
+    def _contract(self, op: ContractOp) -> SSAValue:
+        instruction = self.layouts.instructions[op]
+        layout = self.layouts.of(op.result)
+        depth = depth_of(self.plan, op)
+        rows, columns = operands_of(self.plan, op)
+        tensor_core = instruction != "fma"
+        left = self._product_operand(op, rows, depth, in_registers=instruction == "m16n8k16")
+        right = self._product_operand(op, columns, depth, in_registers=False)
+        self._before_read(left)
+        self._before_read(right)
+        type = array_type(op.accumulate, sizes_of(op.result.type), "register", layout)
+        if op.init is not None and format_of(op.init.type) != op.accumulate:
+            raise PassFailedException(
+                f"a product is added to {format_of(op.init.type)}, but accumulated in {op.accumulate}: "
+                "keep the state of a stream in the accumulator's format"
+            )
+        if tensor_core and str(op.accumulate) != "f32":
+            raise PassFailedException(f"tensor cores accumulate in f32 here, not in {op.accumulate}")
+        init = (
+            self._fill(type, neutral_of("add", format_of(type))) if op.init is None else self._fragment(op.init, layout)
+        )
+        product = self._emit(cuda.ProductOp(left, right, init, depth, instruction))
+        result = _placed(product, op, product.result, op.result)
+        self._note_read(left)
+        self._note_read(right)
+        if format_of(op.result.type) == op.accumulate:
+            return result
+        cast = self._emit(CastOp(result, self._type(op.result, layout)))
+        return _placed(cast, op, cast.result, op.result)
+
+    def _product_operand(self, op: ContractOp, operand: SSAValue, depth: str, in_registers: bool) -> SSAValue:
+        """A tile in shared memory, or fragments in the layout of a left operand."""
+        lowered = self.values[operand]
+        if isinstance(lowered, SSAValue) and is_shared(lowered.type):
+            return lowered
+        layout = self.layouts.of(operand)
+        value = self._fragment(operand, layout)
+        zero = neutral_of("add", format_of(value.type))
+        value = self._masked(value, depth, zero, layout)
+        if in_registers and _is_left_operand(layout, self.plan, depth):
+            return value
+        tile = self._tile((op, operand), operand)
+        self._before_write(tile)
+        self._emit(cuda.WriteOp(value, tile))
+        self.unread.add(tile)
+        return tile
+
+    # -- streams -----------------------------------------------------------------------------------
+
+    def _stream(self, op: StreamOp) -> None:
+        for inner in op.initialise.block.ops:
+            if not isinstance(inner, YieldOp):
+                self._lower_op(inner)
+        states = op.step.block.args
+        state = [
+            self._fragment(value, self.layouts.of(arg))
+            for value, arg in zip(_yielded(op.initialise), states, strict=True)
+        ]
+        axis, piece, size = op.axis, op.size, self.plan.sizes[op.axis]
+        zero = self._index(0)
+        if size == DYNAMIC:
+            rest = self._emit(arith.RemUIOp(self._size(axis), self._index(piece))).result
+            full = _named(self._emit(arith.SubiOp(self._size(axis), rest)).result, f"{axis}_full")
+        else:
+            full = self._index(size // piece * piece)
+        if size == DYNAMIC or size >= piece:
+            state = self._full_pieces(op, zero, full, state)
+        if size == DYNAMIC or size % piece:
+            state = self._last_piece(op, full, state, conditional=size == DYNAMIC)
+        for arg, value in zip(op.finish.block.args, state, strict=True):
+            self.values[arg] = value
+        for inner in op.finish.block.ops:
+            if not isinstance(inner, YieldOp):
+                self._lower_op(inner)
+        for output, value in zip(op.outputs, _yielded(op.finish), strict=True):
+            self.values[output] = self.values[value]
+
+    def _full_pieces(self, op: StreamOp, start: SSAValue, end: SSAValue, state: list[SSAValue]) -> list[SSAValue]:
+        body = Block(arg_types=[IndexType(), *(value.type for value in state)])
+        _named(body.args[0], f"{op.axis}0")
+        for arg, source in zip(body.args[1:], op.step.block.args, strict=True):
+            _hinted(arg, source)
+        step = self._index(op.size)
+        with self._loop_body(), self._inside(body):
+            self._emit(scf.YieldOp(*self._step(op, body.args[0], list(body.args[1:]))))
+        loop = self._emit(scf.ForOp(start, end, step, state, body))
+        loop.location = op.location
+        loop.attributes["comment"] = StringAttr(f"streaming: {op.axis} in pieces of {op.size}")
+        for result, source in zip(loop.results, op.step.block.args, strict=True):
+            _hinted(result, source)
+        return list(loop.results)
+
+    def _last_piece(self, op: StreamOp, start: SSAValue, state: list[SSAValue], conditional: bool) -> list[SSAValue]:
+        self.bounded.add(op.axis)
+        try:
+            if not conditional:
+                return self._step(op, start, state)
+            condition = self._emit(arith.CmpiOp(start, self._size(op.axis), "ult")).result
+            before = set(self.unread), set(self.unwritten)
+            some = Block()
+            with self._inside(some):
+                self._emit(scf.YieldOp(*self._step(op, start, state)))
+            self.unread |= before[0]
+            self.unwritten |= before[1]
+            none = Block()
+            with self._inside(none):
+                self._emit(scf.YieldOp(*state))
+            branch = self._emit(scf.IfOp(condition, [value.type for value in state], Region(some), Region(none)))
+        finally:
+            self.bounded.discard(op.axis)
+        branch.location = op.location
+        branch.attributes["comment"] = StringAttr(f"streaming: the last piece of {op.axis}, which is smaller")
+        for result, source in zip(branch.results, op.step.block.args, strict=True):
+            _hinted(result, source)
+        return list(branch.results)
+
+    def _step(self, op: StreamOp, position: SSAValue, state: list[SSAValue]) -> list[SSAValue]:
+        self.offsets[op.axis] = position
+        for arg, value in zip(op.step.block.args, state, strict=True):
+            self.values[arg] = value
+        for inner in op.step.block.ops:
+            if not isinstance(inner, YieldOp):
+                self._lower_op(inner)
+        del self.offsets[op.axis]
+        return [
+            self._fragment(value, self.layouts.of(arg))
+            for value, arg in zip(_yielded(op.step), op.step.block.args, strict=True)
+        ]
+
+    @contextmanager
+    def _loop_body(self) -> Generator[None]:
+        """In a loop, what the end of the body left unsynchronised reaches its beginning: assume the worst there, and
+        leave nothing written unread by a barrier at the end."""
+        outside, self.loop_reads = self.loop_reads, True
+        yield
+        if self.unread:
+            self._barrier()
+        self.loop_reads = outside
+
+    # -- shared memory -----------------------------------------------------------------------------
+
+    def _tile(self, key: object, value: SSAValue) -> SSAValue:
+        """The tile in shared memory for one operand, the same wherever the operation is lowered again."""
+        if key in self.tiles:
+            return self.tiles[key]
+        rows = self._rows_of(value)
+        type = MemRefType(
+            format_of(value.type),
+            tuple(sizes_of(value.type).values()),
+            memory_space=ArrayEncoding(axes_of(value.type), "shared", rows),
+        )
+        op = cuda.SharedOp(self.shared_bytes, type)
+        _named(op.result, f"{value.name_hint or 'tile'}_shared")
+        if (first := self.top.first_op) is None:
+            self.top.add_op(op)
+        else:
+            self.top.insert_op_before(op, first)
+        self.shared_bytes += -(-rows.elements * FORMAT_BYTES[str(format_of(value.type))] // 128) * 128
+        self.tiles[key] = op.result
+        return op.result
+
+    def _rows_of(self, value: SSAValue) -> RowsAttr:
+        """Padding: as deep as products take at a time, as wide as they take, and rows an odd number of 16 bytes
+        apart."""
+        extents = [self._padded(axis, size, value) for axis, size in sizes_of(value.type).items()]
+        unit = 16 // FORMAT_BYTES[str(format_of(value.type))]
+        row = next((extent for extent in reversed(extents) if extent != 1), 1)
+        units = -(-row // unit)
+        return RowsAttr(extents, (units + 1 - units % 2) * unit)
+
+    def _padded(self, axis: str, size: int, value: SSAValue) -> int:
+        if size == 1 and axis != self.plan.rows:
+            return size
+        multiple = 1
+        for use in value.uses:
+            op = use.operation
+            if not isinstance(op, ContractOp) or self.layouts.instructions[op] == "fma":
+                continue
+            if axis in op.over_axes:
+                multiple = max(multiple, 16 if self.layouts.instructions[op] == "m16n8k16" else 8)
+            elif axis in (self.plan.rows, columns_of(self.plan, op)):
+                layout = self.layouts.of(op.result)
+                multiple = max(multiple, layout.extent(axis))
+        return -(-size // multiple) * multiple
+
+    def _before_write(self, tile: SSAValue) -> None:
+        if tile in self.unwritten or self.loop_reads:
+            self._barrier()
+
+    def _before_read(self, tile: SSAValue) -> None:
+        if tile in self.unread:
+            self._barrier()
+
+    def _note_read(self, tile: SSAValue) -> None:
+        if is_shared(tile.type):
+            self.unwritten.add(tile)
+
+    def _barrier(self) -> None:
+        self._emit(cuda.BarrierOp())
+        self.unread.clear()
+        self.unwritten.clear()
+        self.loop_reads = False
+
+    # -- fragments ---------------------------------------------------------------------------------
+
+    def _type(self, value: SSAValue, layout: LayoutAttr) -> Attribute:
+        return array_type(format_of(value.type), sizes_of(value.type), "register", layout)
+
+    def _operand(self, value: SSAValue, layout: LayoutAttr) -> SSAValue:
+        """An operand of a map or cast, spread over the threads as `layout` is."""
+        if not is_array(value.type):
+            return self._scalar(value)
+        wanted = layout.slice(axes_of(value.type))
+        lowered = self.values[value]
+        if isinstance(lowered, SSAValue) and not is_shared(lowered.type):
+            found = layout_of(lowered.type)
+            if found.spread() == wanted.spread():
+                return lowered
+        return self._fragment(value, wanted)
+
+    def _fragment(self, value: SSAValue, layout: LayoutAttr) -> SSAValue:
+        """The value as fragments in exactly this layout."""
+        lowered = self.values[value]
+        type = self._type(value, layout)
+        if isinstance(lowered, PendingFill):
+            return self._fill(type, lowered.op.value, value)
+        if isinstance(lowered, PendingLoad):
+            load = self._emit(
+                cuda.LoadOp(lowered.buffer, lowered.offsets, type, lowered.bounds, self.vectors[lowered.buffer])
+            )
+            return _placed(load, lowered.op, load.result, value)
+        if is_shared(lowered.type):
+            return self._read(lowered, type, value)
+        if lowered.type == type:
+            return lowered
+        return self._convert(value, lowered, type)
+
+    def _read(self, tile: SSAValue, type: Attribute, source: SSAValue) -> SSAValue:
+        self._before_read(tile)
+        read = self._emit(cuda.ReadOp(tile, type))
+        self._note_read(tile)
+        return _hinted(read.result, source)
+
+    def _convert(self, value: SSAValue, lowered: SSAValue, type: Attribute) -> SSAValue:
+        """Through shared memory, to other threads."""
+        tile = self._tile((value, "convert"), value)
+        self._before_write(tile)
+        self._emit(cuda.WriteOp(lowered, tile))
+        self.unread.add(tile)
+        return self._read(tile, type, value)
+
+    def _fill(self, type: Attribute, number: Number, source: SSAValue | None = None) -> SSAValue:
+        fill = self._emit(FillOp(number, type))
+        return fill.result if source is None else _hinted(fill.result, source)
+
+    def _masked(self, value: SSAValue, axis: str, other: Number, layout: LayoutAttr) -> SSAValue:
+        """Elements outside the axis replaced, where there may be any."""
+        piece = self.plan.pieces[axis]
+        if axis not in axes_of(value.type):
+            return value
+        if axis in self.bounded:
+            mask = self._emit(cuda.MaskOp(value, axis, self._offset(axis), self._size(axis), other))
+        elif layout.extent(axis) > piece:
+            mask = self._emit(cuda.MaskOp(value, axis, self._index(0), self._index(piece), other))
+        else:
+            return value
+        return _hinted(mask.result, value)
+
+
+def _yielded(region: Region) -> tuple[SSAValue, ...]:
+    terminator = region.block.last_op
+    assert isinstance(terminator, YieldOp)
+    return tuple(terminator.operands)
+
+
+def _is_left_operand(layout: LayoutAttr, plan: KernelPlan, depth: str) -> bool:
+    modes = [(mode.axis, mode.size, mode.stride) for mode in layout.register]
+    tail = [(depth, 2, 8), (plan.rows, 2, 8), (depth, 2, 1)]
+    return modes[-3:] == tail
+
+
+def _named(value: SSAValue, name: str) -> SSAValue:
+    value.name_hint = name
+    return value
+
+
+def _hinted(value: SSAValue, source: SSAValue) -> SSAValue:
+    if source.name_hint is not None:
+        value.name_hint = source.name_hint
+    return value
+
+
+def _placed(op: Operation, source: Operation, result: SSAValue, old: SSAValue) -> SSAValue:
+    op.location = source.location
+    return _hinted(result, old)

@@ -1,0 +1,77 @@
+"""From groups and streams to blocks, fragments and products."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from treadle.compiler.lowering.host import HostLowering
+from treadle.dialects.diagram import LawOp
+from treadle.dialects.hierarchy import KernelOp
+
+
+@dataclass(frozen=True)
+class ConvertHierarchyToCuda(ModulePass):
+    """Lower kernels in explicit form to `cuda.kernel`, and the functions that hold them to host functions with one
+    `cuda.launch` each.
+
+    A group becomes a block; the pieces a contraction uses go to shared memory, contractions become products on the
+    widest instruction their formats allow, and every other value becomes fragments whose layout follows from the
+    products (see `compiler/lowering/layouts.py`). A stream becomes a loop over its full pieces, without any test for
+    the edge, and one turn for a last, smaller piece, in which elements outside are masked by the neutral element of
+    what uses them. Barriers stand where a tile is read after it was written, or written after it was read.
+
+    Before:
+    ```
+    !X = tensor<64xf32, #diagram.array<[n]>>
+    !Xd = tensor<64xf32, #diagram.array<[n], level = device>>
+    !Yd = memref<64xf32, #diagram.array<[n], level = device>>
+    !t = tensor<64xf32, #diagram.array<[n], level = register>>
+    func.func @double(%X: !X) -> !X {
+      %Y = hierarchy.kernel @double (%x = %X : !X as !Xd) saves (%y: !Yd) -> (!X)
+          schedule #hierarchy.schedule<group = [n = 64], warps = [n = 1]> {
+        hierarchy.group [n = 64] {
+          %a = hierarchy.load %x : !Xd -> !t
+          %b = diagram.map (%v = %a : !t) -> !t {
+            %w = arith.addf %v, %v : f32
+            diagram.yield %w : f32
+          }
+          hierarchy.save %b into %y : !t, !Yd
+        }
+        hierarchy.yield
+      }
+      func.return %Y : !X
+    }
+    ```
+
+    After:
+    ```
+    #fragment = #cuda.layout<register = [n:2:1], lane = [n:32:2], warp = []>
+    !X = memref<64xf32, strided<[1], offset: ?>, #diagram.array<[n], level = device>>
+    !t = tensor<64xf32, #diagram.array<[n], level = register, layout = #fragment>>
+    cuda.kernel @double (%x: !X, %y: !X, %x_vector: index, %y_vector: index) threads 32 shared 0 {
+      %zero = arith.constant 0 : index
+      %a = cuda.load %x[%zero] aligned %x_vector : !X -> !t
+      %b = diagram.map (%v = %a : !t) -> !t {
+        %w = arith.addf %v, %v : f32
+        diagram.yield %w : f32
+      }
+      cuda.store %b into %y[%zero] aligned %y_vector : !t, !X
+    }
+    ```
+    """
+
+    name = "convert-hierarchy-to-cuda"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        functions = [inner for inner in op.body.block.ops if isinstance(inner, func.FuncOp)]
+        for function in functions:
+            if any(isinstance(inner, KernelOp) for inner in function.body.block.ops):
+                HostLowering(function).lower()
+        for law in [inner for inner in op.body.block.ops if isinstance(inner, LawOp)]:
+            law.detach()
+            law.erase()
