@@ -74,12 +74,12 @@ def describe(exception: BaseException, module: Operation | None = None) -> Tread
 def at(operation: Operation, message: str) -> TreadleError:
     """`message` about `operation`, with its name, its place and the line that it came from."""
     place = place_of(operation)
+    # The module is nothing that a reader wrote: what is said about it is about the whole program.
+    said = message if operation.name == "builtin.module" else f"{label_of(operation)}: {message}"
     if place is None:
-        return TreadleError(f"{label_of(operation)}: {message}")
+        return TreadleError(said)
     file, line, column = place
-    return TreadleError(
-        f"{label_of(operation)}: {message}", f"{file}:{line}:{column}", _line_of_file(file, line, column)
-    )
+    return TreadleError(said, f"{file}:{line}:{column}", _line_of_file(file, line, column))
 
 
 def label_of(operation: Operation) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from typing import Self
 
 from xdsl.context import Context
@@ -11,13 +12,14 @@ from xdsl.passes import ModulePass
 from xdsl.utils.arg_spec import ArgSpec
 
 from treadle.compiler.errors import Refusal, TreadleError
-from treadle.compiler.machines import DEFAULT_MACHINE, load_machine, write_machine
+from treadle.compiler.machines import DEFAULT_MACHINE, Machine, load_machine, write_machine
 
 
 @dataclass(frozen=True)
 class SetMachinePass(ModulePass):
     """Write a machine into the module, whole: `name` is one that ships with treadle, `file` the path of a
-    machine file (in quotes). Later passes read only the attribute. Before, with `set-machine{name=h100}`:
+    machine file (in quotes); `arch` asks for code of another architecture that the machine runs. Later passes
+    read only the attribute. Before, with `set-machine{name=h100}`:
 
     ```
     builtin.module {
@@ -37,6 +39,7 @@ class SetMachinePass(ModulePass):
     # xDSL keeps the word `name` for the name of the pass: the option of that name is this field.
     machine: str | None = None
     file: str | None = None
+    arch: str | None = None
 
     @classmethod
     def from_spec(cls, spec: ArgSpec) -> Self:
@@ -55,4 +58,20 @@ class SetMachinePass(ModulePass):
             machine = load_machine(self.file or self.machine or DEFAULT_MACHINE)
         except TreadleError as error:
             raise Refusal(op, str(error)) from error
+        if self.arch is not None:
+            if (problem := _unfit(self.arch, machine)) is not None:
+                raise Refusal(op, problem)
+            machine = replace(machine, arch=self.arch)
         write_machine(op, machine)
+
+
+def _unfit(arch: str, machine: Machine) -> str | None:
+    """Why code for `arch` cannot run on the machine: it may be older, but only within its generation, and
+    code with the suffix `a` runs on that very version."""
+    if not re.fullmatch(r"sm_\d\da?", arch):
+        return f"'{arch}' is not an architecture: use one like sm_80 or sm_90a"
+    number = int(arch[3:5])
+    if number < 80:
+        return f"{arch} is too old: treadle makes code for sm_80 and newer"
+    fits = number == machine.capability if arch.endswith("a") else number <= machine.capability
+    return None if fits else f"code for {arch} does not run on {machine.name} ({machine.arch}): name another machine"

@@ -94,14 +94,15 @@ def device_count() -> tuple[int, str]:
     return count.value, ""
 
 
-def runs_on(arch: str, capability: tuple[int, int]) -> bool:
-    """Whether machine code for `arch` runs on a device: on its own generation from its version up; with
-    the suffix `a`, on exactly that version."""
-    number = int(arch.removeprefix("sm_").rstrip("af"))
-    major, minor = divmod(number, 10)
+def arch_for(arch: str, capability: tuple[int, int]) -> str | None:
+    """What to compile for, so that a kernel made for `arch` runs on a device of that capability: machine code
+    runs only within its generation, but the CUDA C of an older one compiles for a newer device; with the
+    suffix `a` it is for exactly that device. None if it cannot run there."""
+    major, minor = capability
+    made_for = int(arch.removeprefix("sm_").rstrip("af"))
     if arch.endswith("a"):
-        return capability == (major, minor)
-    return capability[0] == major and capability[1] >= minor
+        return arch if made_for == 10 * major + minor else None
+    return f"sm_{major}{minor}" if made_for <= 10 * major + minor else None
 
 
 def pack_arguments(arguments: Sequence[object]) -> bytes:
@@ -144,15 +145,16 @@ class GpuBackend:
     def __init__(self, source: str, kernels: Sequence[str], arch: str):
         if (missing := missing_for_gpu()) is not None:
             raise GpuUnavailable(missing)
-        cubin = compile_cubin(source, arch)
         self._driver = _driver()
         device = self._driver.Context.get_device()
-        if not runs_on(arch, device.compute_capability()):
-            major, minor = device.compute_capability()
+        capability = device.compute_capability()
+        target = arch_for(arch, capability)
+        if target is None:
+            here = "sm_{}{}".format(*capability)
             raise GpuUnavailable(
-                f"the kernel is made for {arch}, and {device.name()} is sm_{major}{minor}: "
-                f"give --arch sm_{major}{minor}{'a' if major == 9 else ''} or another --machine"
+                f"the kernel is made for {arch}, and {device.name()} is {here}: give another --machine or --arch"
             )
+        cubin = compile_cubin(source, target)
         module = self._driver.module_from_buffer(cubin.image)
         self._module = module
         self._functions = {kernel: module.get_function(kernel) for kernel in kernels}
