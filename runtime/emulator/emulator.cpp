@@ -494,9 +494,14 @@ bool resolve_block() {
     report_deadlock(groups);
     return false;
   }
-  if (launch->checks) traffic.request(BARRIER_BLOCK, groups[0].request->line, 0, 0);
   clocks.join_block();
-  for (const unsigned t : groups[0].members) all_threads[t].state = State::READY;
+  unsigned last_warp = ~0u;
+  for (const unsigned t : groups[0].members) {
+    all_threads[t].state = State::READY;
+    if (launch->checks && t / 32 != last_warp)
+      traffic.request(BARRIER_BLOCK, groups[0].request->line, 0, 0);
+    last_warp = t / 32;
+  }
   return true;
 }
 

@@ -6,8 +6,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#if !defined(__x86_64__) && !defined(__aarch64__)
+#if !defined(__x86_64__) && !defined(__aarch64__) && !defined(TREADLE_UCONTEXT)
 #define TREADLE_UCONTEXT
+#endif
+#ifdef TREADLE_UCONTEXT
 #include <ucontext.h>
 #endif
 

@@ -6,6 +6,7 @@ import ctypes
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from treadle.runtime.emulator.arrays import Arena, Array
@@ -15,7 +16,7 @@ from treadle.runtime.emulator.native import FaultRecord, Launch, OperationRecord
 
 MAX_THREADS = 1024
 MAX_SHARED_BYTES = 227 * 1024
-_MAX_GRID = 2**31 - 1
+_MAX_GRID = (2**31 - 1, 2**16 - 1, 2**16 - 1)
 
 Scalar = (
     ctypes.c_int32
@@ -81,7 +82,7 @@ class EmulatedModule:
         self._library = ctypes.CDLL(str(library))
         self._kernels = frozenset(kernels)
         self._checks = checks
-        self._lock = threading.Lock()  # the library has one state for all launches
+        self._lock = _lock_of(library)
 
     def launch(
         self,
@@ -210,9 +211,15 @@ def compile_source(
     return EmulatedModule(library, kernels, checks=checks)
 
 
+@cache
+def _lock_of(library: Path) -> threading.Lock:
+    """A library has one state, whoever loaded it: its launches take turns."""
+    return threading.Lock()
+
+
 def _check_shape(grid: tuple[int, int, int], block: tuple[int, int, int], shared_bytes: int) -> None:
     """Refuses launches that a device would refuse."""
-    if any(not 0 <= size <= _MAX_GRID for size in grid):
+    if any(not 0 <= size <= most for size, most in zip(grid, _MAX_GRID, strict=True)):
         raise ValueError(f"a grid of {grid} blocks cannot be launched")
     threads = block[0] * block[1] * block[2]
     if min(block) < 1 or threads > MAX_THREADS:
