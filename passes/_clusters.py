@@ -1,0 +1,166 @@
+"""Which operations become one kernel: clusters of a block, grown greedily."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
+
+from xdsl.dialects import func
+from xdsl.ir import Block, Operation
+from xdsl.traits import is_side_effect_free
+
+from treadle.dialects.diagram.array import DYNAMIC, array_type, format_of, sizes_of
+from treadle.dialects.diagram.ops import ApplyOp, DiagramOperation, FillOp, ReduceOp
+from treadle.passes._functions import fresh_hint, label, note, replace
+from treadle.passes._roles import Refusal, part_of, roles_of
+
+PASS = "fusion"
+
+
+def split_reductions(function: func.FuncOp, block: Block, limit: int) -> None:
+    """A reduction over several axes that no kernel can do at once becomes one reduction after another."""
+    for op in list(block.ops):
+        if not isinstance(op, ReduceOp) or op.init is not None or len(op.over_axes) < 2:
+            continue
+        if isinstance(roles_of(part_of([op]), limit), Refusal):
+            _split_reduction(function, op)
+
+
+def _split_reduction(function: func.FuncOp, op: ReduceOp) -> None:
+    value, new = op.operand, list[Operation]()
+    hint = op.result.name_hint
+    for axis in sorted(op.over_axes, key=lambda axis: sizes_of(op.operand.type)[axis] != DYNAMIC):
+        sizes = {a: size for a, size in sizes_of(value.type).items() if a != axis}
+        last = len(new) + 1 == len(op.over_axes)
+        type = op.result.type if last else array_type(format_of(op.result.type), sizes)
+        step = ReduceOp(op.kind.data, value, [axis], type)
+        step.location = op.location
+        step.result.name_hint = hint if last else fresh_hint(op.result, f"{hint}_{axis}")
+        new.append(step)
+        value = step.result
+    note(function, PASS, f"{label(op.result)} one axis after another", f"associativity of {op.kind.data}")
+    replace(op, new, value)
+
+
+class Clusters:
+    """Sets of diagram operations of one block, grown greedily in program order."""
+
+    def __init__(self, function: func.FuncOp, block: Block, limit: int):
+        self.function = function
+        self.limit = limit
+        self.ops = list(block.ops)
+        self.members: dict[Operation, frozenset[Operation]] = {}
+        """The cluster of each operation that is in one."""
+        self.flow = _Dataflow(self.ops)
+        for op in self.ops:
+            if _may_join(op):
+                self._place(op)
+        self.found = list(dict.fromkeys(self.members[op] for op in self.ops if op in self.members))
+        """The clusters, each of which becomes a kernel."""
+
+    def in_order(self) -> list[frozenset[Operation]]:
+        """Clusters and operations outside of any, in an order in which they can run: the program's, as far
+        as it allows."""
+        return self.flow.in_order([self._unit(op) for op in self.ops])
+
+    def _unit(self, op: Operation) -> frozenset[Operation]:
+        return self.members.get(op, frozenset([op]))
+
+    def _place(self, op: Operation) -> None:
+        cluster = frozenset([op])
+        if isinstance(alone := roles_of(part_of(cluster), self.limit), Refusal):
+            note(self.function, "keep apart", f"{_names(cluster)} from all", "no kernel", alone.reason)
+            return
+        producers = self._producers(op)
+        together = cluster.union(*producers)
+        if self._why_not(together) is None:
+            self._join(together)
+            return
+        for producer in producers:
+            refusal = self._why_not(cluster | producer)
+            if refusal is None:
+                cluster |= producer
+            else:
+                note(self.function, "keep apart", f"{label(op.results[0])} from {_names(producer)}", *refusal)
+        self._join(cluster)
+
+    def _producers(self, op: Operation) -> list[frozenset[Operation]]:
+        """The clusters that `op` uses a value of, the latest first."""
+        owners = [operand.owner for operand in op.operands]
+        found = [self.members[owner] for owner in owners if isinstance(owner, Operation) and owner in self.members]
+        return sorted(dict.fromkeys(found), key=lambda cluster: -max(self.ops.index(op) for op in cluster))
+
+    def _why_not(self, ops: frozenset[Operation]) -> tuple[str, str] | None:
+        """The law that is broken and the reason why operations cannot be one kernel, or None."""
+        if (through := self.flow.way_back(ops, self.members)) is not None:
+            return "not convex", f"a value would leave for {through.name} and come back"
+        roles = roles_of(part_of(ops), self.limit)
+        return ("no role for an axis", roles.reason) if isinstance(roles, Refusal) else None
+
+    def _join(self, ops: frozenset[Operation]) -> None:
+        for op in ops:
+            self.members[op] = ops
+
+
+def _may_join(op: Operation) -> bool:
+    if not isinstance(op, DiagramOperation) or isinstance(op, ApplyOp):
+        return False
+    return not isinstance(op, FillOp) or any(not _may_join(use.operation) for use in op.result.uses)
+
+
+def _names(ops: Iterable[Operation]) -> str:
+    ordered = part_of(ops).ops
+    return ", ".join(label(op.results[0]) for op in ordered)
+
+
+class _Dataflow:
+    """What must run after what in one block: users after producers, effects in their order."""
+
+    def __init__(self, ops: list[Operation]):
+        self.ops = ops
+        self.position = {op: i for i, op in enumerate(ops)}
+        self.users: dict[Operation, set[Operation]] = {op: set() for op in ops}
+        effects = [op for op in ops if not is_side_effect_free(op)]
+        for op in ops:
+            for inner in op.walk():
+                for operand in inner.operands:
+                    if isinstance(owner := operand.owner, Operation) and owner in self.users and owner is not op:
+                        self.users[owner].add(op)
+        for earlier, later in zip(effects, effects[1:], strict=False):
+            self.users[earlier].add(later)
+
+    def way_back(self, ops: frozenset[Operation], cluster: dict[Operation, frozenset[Operation]]) -> Operation | None:
+        """An operation outside that needs a value of `ops` and that `ops` need, if there is one."""
+        seen: set[Operation] = set()
+        stack = [user for op in ops for user in self.users[op] if user not in ops]
+        while stack:
+            op = stack.pop()
+            if op in seen:
+                continue
+            unit = cluster.get(op, frozenset([op]))
+            seen |= unit
+            for user in {user for member in unit for user in self.users[member]} - unit:
+                if user in ops:
+                    return op
+                stack.append(user)
+        return None
+
+    def in_order(self, units: list[frozenset[Operation]]) -> list[frozenset[Operation]]:
+        """Each unit once, after all that it needs; of those that can run, the one that ends first."""
+        unit_of = {op: unit for unit in units for op in unit}
+        later = {unit: {unit_of[user] for op in unit for user in self.users[op]} - {unit} for unit in unit_of.values()}
+        needs = {unit: sum(unit in users for users in later.values()) for unit in later}
+        ready = [(self._end(unit), unit) for unit, count in needs.items() if count == 0]
+        heapify(ready)
+        ordered: list[frozenset[Operation]] = []
+        while ready:
+            _, unit = heappop(ready)
+            ordered.append(unit)
+            for user in later[unit]:
+                needs[user] -= 1
+                if needs[user] == 0:
+                    heappush(ready, (self._end(user), user))
+        return ordered
+
+    def _end(self, unit: frozenset[Operation]) -> int:
+        return max(self.position[op] for op in unit)

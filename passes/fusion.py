@@ -1,0 +1,178 @@
+"""`fusion`: make kernels of convex sets of operations."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from xdsl.context import Context
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import Rewriter
+
+from treadle.dialects.diagram.array import is_array, with_level
+from treadle.dialects.hierarchy.ops import KernelOp, YieldOp
+from treadle.passes._clusters import Clusters, split_reductions
+from treadle.passes._functions import erase_dead, functions, kernels, label, note
+from treadle.passes._roles import WHOLE_LIMIT, Part, is_free, part_of
+
+PASS = "fusion"
+
+
+@dataclass(frozen=True)
+class FusionPass(ModulePass):
+    """Outline convex sets of operations into kernels: what lies between them never leaves the near level.
+
+    Before:
+
+    ```
+    !x = tensor<?xf32, #diagram.array<[i]>>
+    func.func @f(%x: !x) -> !x {
+      %y = diagram.map (%a = %x : !x) -> !x {
+        %b = math.sin %a : f32
+        diagram.yield %b : f32
+      }
+      func.return %y : !x
+    }
+    ```
+
+    After:
+
+    ```
+    !x = tensor<?xf32, #diagram.array<[i]>>
+    !xd = tensor<?xf32, #diagram.array<[i], level = device>>
+    !xr = tensor<?xf32, #diagram.array<[i], level = register>>
+    func.func @f(%x: !x) -> !x {
+      %y = hierarchy.kernel @f (%x_1 = %x : !x as !xd) -> (!x) {
+        %y_1 = diagram.map (%a = %x_1 : !xd) -> !xr {
+          %b = math.sin %a : f32
+          diagram.yield %b : f32
+        }
+        hierarchy.yield %y_1 : !xr
+      }
+      func.return %y : !x
+    }
+    ```
+
+    Legal if the set is convex in the dataflow (no value leaves it and comes back), for then its
+    operations can run at one moment. A set is made one kernel only if every axis has a role in it (see
+    `_roles.roles_of`): at most one axis streamed, no other but axes of at most `whole-limit` elements held
+    whole, no product computed again by another group. What is kept apart is recorded with the reason.
+    Operations of other dialects are boundaries and stay as they are.
+    """
+
+    name = PASS
+
+    whole_limit: int = WHOLE_LIMIT
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        names = _Names(op)
+        for function in functions(op):
+            for block in function.body.blocks:
+                split_reductions(function, block, self.whole_limit)
+                _outline(function, block, Clusters(function, block, self.whole_limit), names)
+
+
+@dataclass
+class _Names:
+    """Names of kernels, each used once in a module."""
+
+    module: ModuleOp
+    taken: set[str] = field(default_factory=set[str])
+
+    def __post_init__(self) -> None:
+        for function in functions(self.module):
+            self.taken |= {kernel.kernel_name.data for kernel in kernels(function)}
+
+    def fresh(self, function: func.FuncOp, index: int, count: int) -> str:
+        base = re.sub(r"[^A-Za-z0-9_]", "_", function.sym_name.data)
+        base = base if base[:1].isalpha() else f"k{base}"
+        name = base if count == 1 else f"{base}_{index}"
+        while name in self.taken:
+            index += 1
+            name = f"{base}_{index}"
+        self.taken.add(name)
+        return name
+
+
+def _outline(function: func.FuncOp, block: Block, clusters: Clusters, names: _Names) -> None:
+    """Replace each cluster by a kernel, and put the operations of the block in an order that allows it."""
+    parts = [part_of(unit) if unit in clusters.found else unit for unit in clusters.in_order()]
+    for op in clusters.ops:
+        op.detach()
+    index = 0
+    for part in parts:
+        if not isinstance(part, Part):
+            block.add_ops(part)
+            continue
+        index += 1
+        kernel = _kernel(names.fresh(function, index, len(clusters.found)), part)
+        block.add_op(kernel)
+        _hand_over(part, kernel)
+        _note_kernel(function, part, kernel)
+    for part in reversed([part for part in parts if isinstance(part, Part)]):
+        for op in reversed(part.ops):
+            op.erase()
+    erase_dead(block)
+
+
+def _hand_over(part: Part, kernel: KernelOp) -> None:
+    """Let everybody outside use the results of the kernel."""
+    members = set(part.ops)
+    for old, new in zip(part.leaving, kernel.outputs, strict=True):
+        new.name_hint = old.name_hint
+        old.replace_uses_with_if(new, lambda use: use.operation not in members)
+
+
+def _note_kernel(function: func.FuncOp, part: Part, kernel: KernelOp) -> None:
+    names = ", ".join(label(op.results[0]) for op in part.ops)
+    subject = f"{names} into @{kernel.kernel_name.data}"
+    if len(part.ops) == 1:
+        note(function, PASS, subject, "recolour")
+        return
+    kept = [label(op.results[0]) for op in part.ops if op.results[0] not in part.leaving]
+    note(function, PASS, subject, "recolour of a convex set", f"{', '.join(kept)} never leave the near level")
+
+
+def _kernel(name: str, part: Part) -> KernelOp:
+    inputs = _inputs(part)
+    block = Block(arg_types=[_at_level(value.type, "device") for value in inputs])
+    values: dict[SSAValue, SSAValue] = dict(zip(inputs, block.args, strict=True))
+    for value, argument in zip(inputs, block.args, strict=True):
+        argument.name_hint = value.name_hint
+    for op in (*_free_operands(part), *part.ops):
+        block.add_op(_inside(op, values))
+    block.add_op(YieldOp(*(values[value] for value in part.leaving)))
+    kernel = KernelOp(name, inputs, [value.type for value in part.leaving], Region(block))
+    kernel.location = part.ops[0].location
+    return kernel
+
+
+def _inputs(part: Part) -> list[SSAValue]:
+    """What a kernel is given, in the order in which it is used."""
+    outside = [operand for op in part.ops for operand in op.operands if operand.owner not in part.ops]
+    return [value for value in dict.fromkeys(outside) if not _is_free_value(value)]
+
+
+def _free_operands(part: Part) -> list[Operation]:
+    operands = dict.fromkeys(operand for op in part.ops for operand in op.operands)
+    owners = [value.owner for value in operands if value.owner not in part.ops and _is_free_value(value)]
+    return [owner for owner in owners if isinstance(owner, Operation)]
+
+
+def _is_free_value(value: SSAValue) -> bool:
+    return isinstance(value.owner, Operation) and is_free(value.owner)
+
+
+def _inside(op: Operation, values: dict[SSAValue, SSAValue]) -> Operation:
+    """A copy of an operation whose results live at the near level."""
+    copy = op.clone(values)
+    for old, new in zip(op.results, list(copy.results), strict=True):
+        values[old] = Rewriter.replace_value_with_new_type(new, _at_level(new.type, "register"))
+    return copy
+
+
+def _at_level(type: Attribute, level: str) -> Attribute:
+    return with_level(type, level) if is_array(type) else type
