@@ -118,7 +118,7 @@ def _run(
     except Exception as exception:
         raise _explained(exception, trace.running, function) from exception
     return tuple(
-        Numbers(np.ascontiguousarray(numbers.value), numbers.error)
+        Numbers(np.array(numbers.value), numbers.error)
         for numbers in (array_of(cast("Array | Numbers", result)).numbers for result in results)
     )
 
