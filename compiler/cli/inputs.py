@@ -1,0 +1,70 @@
+"""The inputs of a run: made from a seed, or read from a file."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.func import FuncOp
+
+from treadle.compiler.cli.program import Program
+from treadle.compiler.errors import TreadleError
+from treadle.dialects.diagram.array import axes_of, format_of
+from treadle.runtime.inputs import Input, argument_name, axis_sizes, check_inputs, make_inputs
+
+
+def inputs_of(program: Program, arguments: Namespace) -> tuple[tuple[Input, ...], dict[str, int]]:
+    """The arguments of the program, and the size of every axis (TreadleError)."""
+    if arguments.inputs is None:
+        sizes = axis_sizes(program.function, program.sizes)
+        return make_inputs(program.function, sizes, arguments.seed), sizes
+    inputs = _arguments_from(arguments.inputs, program.function)
+    sizes = check_inputs(program.function, inputs)
+    for axis, size in program.sizes.items():
+        if sizes.get(axis, size) != size:
+            raise TreadleError(f"--size {axis}={size}, but axis '{axis}' has {sizes[axis]} elements", arguments.inputs)
+    return inputs, axis_sizes(program.function, {**program.sizes, **sizes})
+
+
+def _arguments_from(path: str, function: FuncOp) -> tuple[Input, ...]:
+    arrays = read_arrays(path)
+    names = [argument_name(function, i).removeprefix("%") for i in range(len(function.function_type.inputs))]
+    for name in names:
+        if name not in arrays:
+            held = ", ".join(arrays) or "nothing"
+            raise TreadleError(f"there is no array '{name}', an argument of the program (it holds {held})", path)
+    types = function.function_type.inputs
+    return tuple(
+        _as_bf16(arrays[name])
+        if str(format_of(type)) == "bf16"
+        else arrays[name]
+        if axes_of(type)
+        else arrays[name][()]
+        for name, type in zip(names, types, strict=True)
+    )
+
+
+def read_arrays(path: str) -> Mapping[str, NDArray[Any]]:
+    """The arrays of an .npz file, which may be a stranger's: nothing in it is unpickled (TreadleError)."""
+    if not Path(path).is_file():
+        raise TreadleError(f"no such file: {path}")
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            if not hasattr(archive, "files"):
+                raise TreadleError("this is one array, not an .npz: save it with numpy.savez, by name", path)
+            return {name: archive[name] for name in archive.files}
+    except TreadleError:
+        raise
+    except Exception as error:  # numpy and zipfile raise a dozen kinds for a damaged file
+        reason = "it holds Python objects" if "pickle" in str(error).lower() else str(error)
+        raise TreadleError(f"cannot be read as an .npz of numbers: {reason}", path) from error
+
+
+def _as_bf16(array: NDArray[Any]) -> NDArray[Any]:
+    """numpy saves bf16, which it does not know, as two bytes without a meaning."""
+    return array.view(ml_dtypes.bfloat16) if array.dtype == np.dtype("V2") else array

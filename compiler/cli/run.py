@@ -1,0 +1,200 @@
+"""`treadle run`: run a program, compare it with the reference, and say so in one line an output."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp
+
+from treadle.compiler.cli.inputs import inputs_of
+from treadle.compiler.cli.program import Observers, Printing, compile_options, load_program, progress
+from treadle.compiler.cli.story import Story, derivation_lines, schedule_lines
+from treadle.compiler.errors import TreadleError
+from treadle.compiler.machines import machine_of
+from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Observer, PassRun, print_cuda, run_pipeline
+from treadle.compiler.sizes import set_default_sizes
+from treadle.runtime.backend import BackendUnavailable, Choice, choose_backend
+from treadle.runtime.inputs import Input
+from treadle.runtime.interpreter import run_function
+from treadle.runtime.verify import Verdict, verify
+
+Outputs = Sequence[NDArray[Any]]
+
+
+class Execution:
+    """One program on one set of inputs: how it runs at any level, and how the result is judged."""
+
+    def __init__(self, algorithm: ModuleOp, inputs: Sequence[Input], sizes: dict[str, int], checks: bool, file: str):
+        self.algorithm = algorithm
+        self.inputs = inputs
+        self.sizes = sizes
+        self.checks = checks
+        self.file = file
+
+    def run(self, module: ModuleOp, backend: str) -> Outputs:
+        """The results of `module` where `backend` says (TreadleError)."""
+        if backend == "interpreter":
+            return run_function(module, self.inputs, sizes=self.sizes).results
+        return self._run_cuda(module, backend)
+
+    def judge(self, outputs: Outputs, backend: str) -> tuple[Verdict, ...]:
+        with progress("computing the float64 reference"):
+            return verify(self.algorithm, self.inputs, outputs, backend, sizes=self.sizes)
+
+    def _run_cuda(self, module: ModuleOp, backend: str) -> Outputs:
+        from treadle.runtime.host import execute
+
+        try:
+            return execute(module, self.inputs, self._backend(module, backend))
+        except runtime_errors() as error:
+            raise TreadleError(f"{backend}: {error}", self.file) from error
+
+    def _backend(self, module: ModuleOp, backend: str) -> Any:
+        text, kernels = print_cuda(module), kernel_names(module)
+        if backend == "gpu":
+            from treadle.runtime.gpu import GpuBackend
+
+            with progress("nvcc"):
+                return GpuBackend(text, kernels, machine_of(module).arch)
+        from treadle.runtime.host import EmulatorBackend
+
+        with progress("compiling the kernels for the host"):
+            return EmulatorBackend(text, kernels, checks=self.checks)
+
+
+class EachPass(Observer):
+    """Runs the module after every pass that changed it, and notes the first whose result is wrong."""
+
+    def __init__(self, execution: Execution, backend: str):
+        self.execution = execution
+        self.backend = backend
+        self.failed: tuple[str, Verdict] | None = None
+        self.lines: list[str] = []
+
+    def after_pass(self, run: PassRun, module: ModuleOp) -> None:
+        if self.failed is not None:
+            return
+        if not run.changed:
+            self.lines.append(f"  {run.name}: unchanged")
+            return
+        backend = self.backend if is_cuda(module) else "interpreter"
+        if is_cuda(module) and backend == "interpreter":
+            self.lines.append(f"  {run.name}: not run: the interpreter ends at the hierarchy level")
+            return
+        verdicts = self.execution.judge(self.execution.run(module, backend), backend)
+        wrong = [verdict for verdict in verdicts if not verdict.ok]
+        if wrong:
+            self.failed = run.name, wrong[0]
+        self.lines += [f"  {run.name}: {verdict}" for verdict in wrong or verdicts]
+
+
+class Prediction(Observer):
+    """What the cost model says, at these sizes, of the streams as they were expanded."""
+
+    def __init__(self, sizes: dict[str, int]):
+        self.sizes = sizes
+        self.lines: list[str] = []
+
+    def after_pass(self, run: PassRun, module: ModuleOp) -> None:
+        if run.name != LAST_HIERARCHY_PASS:
+            return
+        from treadle.compiler.explain import explain
+
+        for kernel in explain(module, machine_of(module), self.sizes).kernels:
+            for level in kernel.levels:
+                self.lines.append(
+                    f"  @{kernel.name}  {level.name:8}  {level.transfer_values:,} values, "
+                    f"{level.transfer_bytes:,} bytes: {level.transfer_expr}"
+                )
+
+
+def command(arguments: Namespace) -> int:
+    program = load_program(arguments)
+    choice = _choose(arguments)
+    inputs, sizes = inputs_of(program, arguments)
+    options = compile_options(arguments)
+    printing = Printing(arguments, options)
+    execution = Execution(program.module.clone(), inputs, sizes, not arguments.no_checks, arguments.file)
+    set_default_sizes(program.function, sizes)
+    story = Story()
+    each = EachPass(execution, choice.backend) if arguments.verify_each else None
+    prediction = Prediction(sizes) if arguments.verbose else None
+    watching = (printing, story, each, prediction)
+    observers = Observers(*(observer for observer in watching if observer is not None))
+    module = program.module
+    run_pipeline(module, options, observers, last=LAST_HIERARCHY_PASS if choice.backend == "interpreter" else None)
+    if each is not None and (code := _tell_each(each)) is not None:
+        return code
+    if arguments.verbose:
+        print("\n".join(_told(story, prediction.lines if prediction else [], sizes, choice, module)), flush=True)
+    verdicts = execution.judge(execution.run(module, choice.backend), choice.backend)
+    for verdict in verdicts:
+        print(verdict)
+    return 0 if all(verdict.ok for verdict in verdicts) else 1
+
+
+def is_cuda(module: ModuleOp) -> bool:
+    return any(op.name == "cuda.launch" for op in module.walk())
+
+
+def kernel_names(module: ModuleOp) -> list[str]:
+    """The kernels of a module at `cuda` level, by the names that the printed file gives them."""
+    from treadle.dialects.cuda import KernelOp
+
+    return [op.sym_name.data for op in module.walk() if isinstance(op, KernelOp)]
+
+
+def _choose(arguments: Namespace) -> Choice:
+    try:
+        choice = choose_backend(arguments.backend)
+    except BackendUnavailable as error:
+        raise TreadleError(str(error)) from error
+    if choice.reason and (choice.backend == "interpreter" or "is here" in choice.reason):
+        print(f"running in the {choice.backend}: {choice.reason}", file=sys.stderr)
+    return choice
+
+
+def _tell_each(each: EachPass) -> int | None:
+    """Say what every pass did to the result; the exit code, if one made it wrong."""
+    print("\n".join(["after each pass", *each.lines]))
+    if each.failed is None:
+        return None
+    name, verdict = each.failed
+    print(f"WRONG: pass '{name}' is the first that changes the result: {verdict}")
+    return 1
+
+
+def _told(
+    story: Story, transfers: Sequence[str], sizes: dict[str, int], choice: Choice, module: ModuleOp
+) -> Iterator[str]:
+    yield "derived"
+    yield from derivation_lines(story.derivation)
+    yield "sizes"
+    yield from schedule_lines(story.schedules)
+    yield f"predicted transfers ({', '.join(f'{axis} = {size}' for axis, size in sizes.items())})"
+    yield from transfers
+    machine = machine_of(module)
+    where = f", kernels made for {machine.name} ({machine.arch})" if choice.backend != "interpreter" else ""
+    why = f" ({choice.reason})" if choice.reason else ""
+    yield f"ran in: {choice.backend}{why}{where}"
+
+
+def runtime_errors() -> tuple[type[Exception], ...]:
+    """What goes wrong below the compiler, in whatever part of the runtime was used."""
+    from treadle.runtime.emulator import CompileFailure, EmulationError, EmulatorUnavailable
+    from treadle.runtime.gpu import GpuFailure, GpuUnavailable
+    from treadle.runtime.nvcc import NvccFailure, NvccUnavailable
+
+    return (
+        CompileFailure,
+        EmulationError,
+        EmulatorUnavailable,
+        GpuFailure,
+        GpuUnavailable,
+        NvccFailure,
+        NvccUnavailable,
+    )
