@@ -18,7 +18,8 @@ What the units are, and why they are not smaller:
   like. Other functions: 2^-20, relative, or absolute where the function crosses zero (sin, cos, tan).
 - A function passes a bound on by the worst it does on the interval, not by its slope in the middle.
 - A comparison of intervals that overlap may go either way; `select` then allows either choice.
-- A value that leaves its format's range has an infinite bound: nothing can be said about it.
+- A value that leaves its format's range has an infinite bound: nothing can be said about it, nor about
+  what is computed from it.
 
 Streaming rewrites a softmax as products of rescales, which round where the formula does not. `SLACK` pays
 for that, once, when the bound is used as a tolerance (`run_with_bounds`)."""
@@ -89,7 +90,8 @@ def rounding(value: AnyArray, error: FloatArray, format: Attribute, unit: float 
     name = str(format)
     size = np.abs(value) + error
     added = (UNIT[name] if unit is None else unit) * size + SMALLEST[name]
-    return np.where(np.isfinite(value) & (size > LARGEST.get(name, np.inf)), np.inf, added)
+    added = np.where(size > LARGEST.get(name, np.inf), np.inf, added)
+    return np.where(np.isfinite(value), added, 0.0)
 
 
 def _rounded(value: AnyArray, error: FloatArray, format: Attribute) -> FloatArray:
@@ -152,9 +154,8 @@ def _size_and_reach(array: Array, unit: float) -> tuple[Array, Array]:
     """|a|, and the most that |a| may be; infinite elements count as none, since their products are
     compared by kind."""
     numbers = array.numbers
-    finite = np.isfinite(numbers.value)
-    size = np.where(finite, np.abs(numbers.value), 0.0)
-    reach = size + np.where(finite, _error(numbers) + unit * size, 0.0)
+    size = np.where(np.isfinite(numbers.value), np.abs(numbers.value), 0.0)
+    reach = size + _error(numbers) + unit * size
     return Array(array.axes, Numbers(size)), Array(array.axes, Numbers(reach))
 
 
@@ -166,9 +167,8 @@ def reduce_error(
     if not is_float(format):
         return np.broadcast_to(np.float64(0), value.shape)
     count = prod(data.value.shape[i] for i in dimensions)
-    finite = np.isfinite(data.value)
-    size = np.where(finite, np.abs(data.value), 0.0)
-    reach = size + np.where(finite, error, 0.0)
+    size = np.where(np.isfinite(data.value), np.abs(data.value), 0.0)
+    reach = size + error
     gamma = _gamma(count, UNIT[str(format)])
     with np.errstate(all="ignore"):
         match kind:
@@ -212,6 +212,9 @@ def scalar_error(op: Operation, operands: tuple[Numbers, ...], value: AnyArray) 
         if kind is arith.ConstantOp:
             return np.zeros(())
         spread = SPREAD.get(kind, _all_or_nothing)(op, operands, value)
+        if kind is not arith.SelectOp:
+            for operand in operands:  # what may be anything may be NaN
+                spread = np.where(np.isinf(_error(operand)), np.inf, spread)
         spread = np.where(np.isnan(spread) & np.isfinite(value), np.inf, spread)
         if kind in EXACT or not is_float(format):
             return _settled(value, spread)
@@ -237,7 +240,7 @@ def _own_error(
     if kind is math.PowFOp:
         exponent = np.abs(operands[1].value) * np.abs(np.log2(np.abs(operands[0].value)))
         own = own + _times(2 * EXPONENTIAL * np.nan_to_num(exponent, posinf=0.0, neginf=0.0), size)
-    return own
+    return np.where(np.isfinite(value), own, 0.0)
 
 
 def _corners(op: Operation, operands: tuple[Numbers, ...], value: AnyArray) -> FloatArray:

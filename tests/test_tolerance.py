@@ -1,0 +1,364 @@
+"""Error bounds: no correct kernel exceeds them, in whatever order it adds, and wrong ones do.
+
+Kernels are imitated in numpy with the roundings of a GPU: float16 and float32 elements, sums in shuffled
+order, accumulators that truncate, approximate exponentials, running maxima."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from xdsl.dialects import arith, math
+from xdsl.dialects.builtin import f32
+from xdsl.ir import Block
+
+from treadle.compiler.source import load_module, parse_module
+from treadle.runtime.interpreter import Bounded, bounds, run_with_bounds
+from treadle.runtime.interpreter.arrays import Numbers
+from treadle.runtime.interpreter.scalars import value_of
+
+ATTENTION = Path(__file__).parents[1] / "examples" / "attention.mlir"
+F32, F16 = np.float32, np.float16
+
+HEADER = """
+!A = tensor<?x?xf32, #diagram.array<[a, b]>>
+!B = tensor<?x?xf32, #diagram.array<[b, c]>>
+!C = tensor<?x?xf32, #diagram.array<[a, c]>>
+!Ah = tensor<?x?xf16, #diagram.array<[a, b]>>
+!Bh = tensor<?x?xf16, #diagram.array<[b, c]>>
+!Ch = tensor<?x?xf16, #diagram.array<[a, c]>>
+!a = tensor<?xf32, #diagram.array<[a]>>
+!ah = tensor<?xf16, #diagram.array<[a]>>
+!ab = tensor<?xbf16, #diagram.array<[a]>>
+"""
+
+
+def bounded(body: str, *arguments) -> Bounded:
+    (result,) = run_with_bounds(parse_module(HEADER + body), arguments)
+    return result
+
+
+def assert_holds(result: Bounded, computed: np.ndarray) -> None:
+    error = np.abs(computed.astype(np.float64) - result.value)
+    assert (error <= result.error).all(), f"error {error.max()} where the bound is {result.error.max()}"
+
+
+# -- imitations of the machine ---------------------------------------------------------------------
+
+
+def truncated(values: np.ndarray) -> np.ndarray:
+    """float64 to float32, towards zero, as an accumulator of a tensor core."""
+    near = values.astype(F32)
+    over = np.abs(near.astype(np.float64)) > np.abs(values)
+    return np.where(over, np.nextafter(near, F32(0)), near)
+
+
+def product(left: np.ndarray, right: np.ndarray, random, start: np.ndarray | None = None) -> np.ndarray:
+    """A matrix product with a truncating float32 accumulator, in shuffled order."""
+    total = np.zeros((left.shape[0], right.shape[1]), F32) if start is None else start
+    for k in random.permutation(left.shape[1]):
+        exact = left[:, k : k + 1].astype(np.float64) * right[k : k + 1].astype(np.float64)
+        total = truncated(total.astype(np.float64) + exact)
+    return total
+
+
+def exp(values: np.ndarray, random) -> np.ndarray:
+    """exp by ex2.approx: a rounded argument, and a result up to 2 units off."""
+    scaled = values.astype(F32) * F32(1.4426950408889634)
+    result = np.exp2(scaled.astype(np.float64))
+    return (result * (1 + random.uniform(-1, 1, result.shape) * 2.0**-22.5)).astype(F32)
+
+
+def total(values: np.ndarray, random) -> np.ndarray:
+    """A sum along the last axis in the elements' format, in shuffled order."""
+    sum = np.zeros(values.shape[:-1], values.dtype)
+    for k in random.permutation(values.shape[-1]):
+        sum = sum + values[..., k]
+    return sum
+
+
+def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, random, forget: str = "") -> np.ndarray:
+    """One head, online, in pieces of random size; `forget` names a mistake to make."""
+    m = np.full((len(q), 1), -np.inf, F32)
+    l = np.zeros((len(q), 1), F32)  # noqa: E741
+    acc = np.zeros((len(q), v.shape[1]), F32)
+    start, end = 0, len(k) - (1 if forget == "last key" else 0)
+    while start < end:
+        stop = min(end, start + int(random.integers(1, 70)))
+        s = product(q, k[start:stop].T, random) * F32(0.125)
+        new = np.maximum(m, s.max(1, keepdims=True))
+        e = exp(s - new, random)
+        f = np.zeros_like(m) if start == 0 else exp(m - new, random)
+        if forget == "rescale":
+            f = np.ones_like(f)
+        l = l * f + total(e, random)[:, None]  # noqa: E741
+        acc = product(e.astype(F16), v[start:stop], random, acc * f)
+        m, start = new, stop
+    return (acc / l).astype(F16)
+
+
+# -- whole programs --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("format", ["h", ""])
+def test_products_in_any_order(seed, format):
+    random = np.random.default_rng(seed)
+    dtype = F16 if format else F32
+    a, b = random.standard_normal((20, 150)).astype(dtype), random.standard_normal((150, 30)).astype(dtype)
+    result = bounded(
+        f"""func.func @f(%a: !A{format}, %b: !B{format}) -> !C {{
+          %c = diagram.contract %a, %b over [b] accumulate f32 : !A{format}, !B{format} -> !C
+          func.return %c : !C }}""",
+        a,
+        b,
+    )
+    if format:
+        assert_holds(result, product(a, b, random))
+    order = random.permutation(150)
+    in_order = np.zeros((20, 30), F32)
+    for k in order:
+        in_order = in_order + a[:, k : k + 1].astype(F32) * b[k : k + 1].astype(F32)
+    assert_holds(result, in_order)
+    assert result.error.max() < (1.5e-2 if format else 4e-3)
+
+
+def test_tf32_products_round_their_operands():
+    random = np.random.default_rng(3)
+    a, b = random.standard_normal((20, 150)).astype(F32), random.standard_normal((150, 30)).astype(F32)
+    result = bounded(
+        """func.func @f(%a: !A, %b: !B) -> !C {
+          %c = diagram.contract %a, %b over [b] accumulate f32 as tf32 : !A, !B -> !C
+          func.return %c : !C }""",
+        a,
+        b,
+    )
+
+    def tf32(values):
+        bits = values.view(np.uint32)
+        return ((bits + 0x1000) & 0xFFFFE000).astype(np.uint32).view(F32)
+
+    computed = product(tf32(a), tf32(b), random)
+    assert_holds(result, computed)
+    plain = bounded(
+        """func.func @f(%a: !A, %b: !B) -> !C {
+          %c = diagram.contract %a, %b over [b] accumulate f32 : !A, !B -> !C
+          func.return %c : !C }""",
+        a,
+        b,
+    )
+    assert (np.abs(computed - plain.value) > plain.error).any()
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("scale", [1, 30])
+def test_streamed_attention_in_any_pieces(seed, scale):
+    random = np.random.default_rng(seed)
+    q, k, v = (random.standard_normal((n, 64)).astype(F16) for n in (20, 333, 333))
+    q = (q * F16(scale)).astype(F16)
+    (result,) = run_with_bounds(load_module(ATTENTION), [a[None, None] for a in (q, k, v)])
+    computed = attention(q, k, v, random)
+    assert_holds(result, computed[None, None])
+    if scale == 1:
+        assert result.error.max() < 5e-3
+
+
+@pytest.mark.parametrize("mistake", ["rescale", "last key"])
+def test_mistakes_in_attention_are_seen(mistake):
+    random = np.random.default_rng(5)
+    q, k, v = (random.standard_normal((n, 64)).astype(F16) for n in (20, 333, 333))
+    (result,) = run_with_bounds(load_module(ATTENTION), [a[None, None] for a in (q, k, v)])
+    computed = attention(q, k, v, random, mistake)[None, None]
+    assert (np.abs(computed - result.value) > result.error).any()
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("scale", [1, 50])
+def test_streamed_softmax_in_float32(seed, scale):
+    random = np.random.default_rng(seed)
+    s = (random.standard_normal((10, 400)) * scale).astype(F32)
+    result = bounded(
+        """func.func @f(%s: !A) -> !A {
+          %p = diagram.apply @softmax(%s) over [b] : (!A) -> !A
+          func.return %p : !A }""",
+        s,
+    )
+    m, l = np.full((10, 1), -np.inf, F32), np.zeros((10, 1), F32)  # noqa: E741
+    for piece in np.split(s, np.sort(random.integers(1, 400, 20)), axis=1):
+        if piece.size == 0:
+            continue
+        new = np.maximum(m, piece.max(1, keepdims=True))
+        l = l * exp(m - new, random) + total(exp(piece - new, random), random)[:, None]  # noqa: E741
+        m = new
+    assert_holds(result, exp(s - m, random) / l)
+    assert (result.error[result.value > 1e-6] / result.value[result.value > 1e-6]).max() < 2e-3
+
+
+@pytest.mark.parametrize(("kind", "ufunc"), [("add", np.add), ("mul", np.multiply), ("max", np.maximum)])
+@pytest.mark.parametrize("dtype", [F16, F32])
+def test_reductions_in_any_order(kind, ufunc, dtype):
+    random = np.random.default_rng(9)
+    h = "h" if dtype == F16 else ""
+    a = (1 + 0.1 * random.standard_normal((20, 100))).astype(dtype)
+    result = bounded(
+        f"""func.func @f(%a: !A{h}) -> !a{h} {{
+          %r = diagram.reduce {kind} %a over [b] : !A{h} -> !a{h}
+          func.return %r : !a{h} }}""",
+        a,
+    )
+    for _ in range(5):
+        computed = a[:, 0] * 0 + (1 if kind == "mul" else 0)
+        for k in random.permutation(100):
+            computed = ufunc(computed, a[:, k])
+        assert_holds(result, computed)
+    if kind == "max":
+        assert (result.error == 0).all()
+
+
+@pytest.mark.parametrize(("type", "dtype"), [("!ah", F16), ("!ab", ml_dtypes.bfloat16)])
+def test_casts_round_once(type, dtype):
+    random = np.random.default_rng(2)
+    a = (random.standard_normal(5000) * 10.0 ** random.integers(-12, 4, 5000)).astype(F32)
+    result = bounded(
+        f"""func.func @f(%a: !a) -> {type} {{
+          %r = diagram.cast %a : !a -> {type}
+          func.return %r : {type} }}""",
+        a,
+    )
+    rounded = a.astype(dtype).astype(np.float64)
+    assert_holds(result, rounded)
+    assert (np.abs(rounded - result.value) / result.error).max() > 0.4
+
+
+def test_what_leaves_its_format_has_no_bound():
+    result = bounded(
+        """func.func @f(%a: !a) -> !ah {
+          %r = diagram.cast %a : !a -> !ah
+          func.return %r : !ah }""",
+        np.array([1.0, 65504.0, 1e6, np.inf, np.nan], F32),
+    )
+    assert np.isfinite(result.error).tolist() == [True, True, False, True, True]
+    assert result.error[3:].tolist() == [0, 0]
+
+
+def test_arguments_are_exact():
+    result = bounded("func.func @f(%a: !a) -> !a { func.return %a : !a }", np.ones(3))
+    assert (result.error == 0).all()
+
+
+def test_a_choice_that_rounding_decides_allows_both():
+    result = bounded(
+        """func.func @f(%a: !a, %k: !a) -> !a {
+          %r = diagram.map (%x = %a : !a, %y = %k : !a) -> !a {
+            %three = arith.constant 3.0 : f32
+            %q = arith.divf %x, %three : f32
+            %c = arith.cmpf ogt, %q, %y : f32
+            %zero = arith.constant 0.0 : f32
+            %r = arith.select %c, %three, %zero : f32
+            diagram.yield %r : f32
+          }
+          func.return %r : !a }""",
+        np.array([3.0, 3.0]),
+        np.array([1.0, 0.5]),
+    )
+    assert result.value.tolist() == [0, 3]
+    assert result.error[0] >= 3
+    assert result.error[1] == 0
+
+
+# -- each scalar operation -------------------------------------------------------------------------
+
+OPERATIONS = sorted(
+    (kind for kind in bounds.SPREAD if kind.name.startswith("math.") or kind.name.endswith("f")),
+    key=lambda kind: kind.name,
+)
+SPECIAL = {arith.CmpfOp, arith.ExtFOp, arith.TruncFOp, math.FPowIOp}
+
+
+def operation(kind, count: int):
+    return kind(*Block(arg_types=[f32] * count).args)
+
+
+@pytest.mark.parametrize("kind", [k for k in OPERATIONS if k not in SPECIAL], ids=lambda kind: kind.name)
+@settings(deadline=None, max_examples=25)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_an_operation_passes_on_no_less_than_it_must(kind, seed):
+    """Any operands within their bounds give a result within the bound of the result."""
+    random = np.random.default_rng(seed)
+    count = 3 if kind is math.FmaOp else (2 if _is_binary(kind) else 1)
+    op = operation(kind, count)
+    values = [random.standard_normal(200) * 10.0 ** random.integers(-2, 2, 200) for _ in range(count)]
+    errors = [np.abs(random.standard_normal(200)) * 10.0 ** random.integers(-6, 0, 200) for _ in range(count)]
+    operands = tuple(Numbers(v, e) for v, e in zip(values, errors, strict=True))
+    value = value_of(op, tuple(values))
+    error = bounds.scalar_error(op, operands, value)
+    for _ in range(20):
+        moved = tuple(v + e * random.uniform(-1, 1, 200) for v, e in zip(values, errors, strict=True))
+        there, known = value_of(op, moved), np.isfinite(value) & np.isfinite(error)
+        with np.errstate(all="ignore"):
+            if kind not in bounds.EXACT:
+                there = there.astype(F32).astype(np.float64)
+            assert not (known & ~(np.abs(there - value) <= error)).any()
+
+
+def _is_binary(kind) -> bool:
+    names = ("addf", "subf", "mulf", "divf", "maximumf", "minimumf", "maxnumf", "minnumf", "powf")
+    return kind.name.split(".")[1] in names
+
+
+CHAIN = ["math.exp", "math.tanh", "math.sin", "math.sqrt", "math.absf", "math.log1p", "arith.negf"]
+PAIRS = ["arith.addf", "arith.subf", "arith.mulf", "arith.divf", "arith.maximumf"]
+NUMPY = {
+    "math.exp": np.exp,
+    "math.tanh": np.tanh,
+    "math.sin": np.sin,
+    "math.sqrt": np.sqrt,
+    "math.absf": np.abs,
+    "math.log1p": np.log1p,
+    "arith.negf": np.negative,
+    "arith.addf": np.add,
+    "arith.subf": np.subtract,
+    "arith.mulf": np.multiply,
+    "arith.divf": np.divide,
+    "arith.maximumf": np.maximum,
+}
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.lists(st.tuples(st.sampled_from(CHAIN + PAIRS), st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=8),
+    st.sampled_from(["f32", "f16"]),
+    st.integers(0, 2**32 - 1),
+)
+def test_scalar_programs_in_their_own_format(steps, format, seed):
+    """Any straight-line body, evaluated by numpy in the format that it states."""
+    dtype = F32 if format == "f32" else F16
+    random = np.random.default_rng(seed)
+    inputs = [random.standard_normal(300).astype(dtype) for _ in range(2)]
+    computed, lines = list(inputs), []
+    with np.errstate(all="ignore"):
+        for i, (name, left, right) in enumerate(steps):
+            chosen = [left % len(computed), right % len(computed)][: 2 if name in PAIRS else 1]
+            lines.append(f"%v{i + 2} = {name} {', '.join(f'%v{j}' for j in chosen)} : {format}")
+            computed.append(NUMPY[name](*(computed[j] for j in chosen)))
+    type = f"tensor<?x{format}, #diagram.array<[a]>>"
+    body = "\n".join(lines)
+    result = bounded(
+        f"""func.func @f(%x: {type}, %y: {type}) -> {type} {{
+          %r = diagram.map (%v0 = %x : {type}, %v1 = %y : {type}) -> {type} {{
+            {body}
+            diagram.yield %v{len(computed) - 1} : {format}
+          }}
+          func.return %r : {type} }}""",
+        *inputs,
+    )
+    known = np.isfinite(result.error) & np.isfinite(result.value)
+    with np.errstate(all="ignore"):
+        error = np.abs(computed[-1].astype(np.float64) - result.value)
+    assert not (known & ~(error <= result.error)).any()
+    wild = np.isfinite(result.error) & ~np.isfinite(result.value)
+    np.testing.assert_array_equal(computed[-1][wild].astype(np.float64), result.value[wild])
