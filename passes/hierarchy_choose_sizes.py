@@ -137,9 +137,12 @@ def _check_whole(sketch: Sketch) -> None:
 
 
 def _sizes(sketch: Sketch, function: FuncOp | None) -> dict[str, int]:
-    """The size to choose for, of every axis."""
+    """The size to choose for, of every axis: an empty one is no reason to prefer anything."""
     defaults = {} if function is None else default_sizes(function)
-    return {axis: defaults.get(axis, UNKNOWN_SIZE) if size == DYNAMIC else size for axis, size in sketch.sizes.items()}
+    return {
+        axis: max(1, defaults.get(axis, UNKNOWN_SIZE) if size == DYNAMIC else size)
+        for axis, size in sketch.sizes.items()
+    }
 
 
 def _schedule(sketch: Sketch, choice: Choice) -> ScheduleAttr:

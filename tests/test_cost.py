@@ -1,0 +1,250 @@
+"""H and M: closed forms where sizes divide, enumeration and the interpreter everywhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import product
+from math import prod
+from pathlib import Path
+
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+
+from treadle.compiler.cost import (
+    Plan,
+    Transfer,
+    footprint,
+    peak_memory,
+    plan_of,
+    sizes_of_kernel,
+    sketch_of,
+    sum_text,
+    transfer_bytes,
+    transfer_expression,
+    transfer_values,
+)
+from treadle.compiler.errors import TreadleError
+from treadle.compiler.source import load_module, parse_module
+from treadle.dialects.diagram.array import axes_of
+from treadle.dialects.hierarchy import KernelOp
+from treadle.runtime.interpreter import run_function
+
+HERE = Path(__file__).parent
+
+
+def kernel_in(module: ModuleOp) -> KernelOp:
+    (kernel,) = (op for op in module.walk() if isinstance(op, KernelOp))
+    return kernel
+
+
+def decorated(name: str, tiles: Mapping[str, int], warps: Mapping[str, int] | None = None) -> Plan:
+    kernel = kernel_in(load_module(HERE / "decorated" / f"{name}.mlir"))
+    assert kernel.schedule is not None
+    sketch = sketch_of(kernel, kernel.schedule)
+    return sketch.plan({**tiles, **kernel.schedule.whole.as_dict()}, warps or {})
+
+
+# -- closed forms ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("a", "b", "c", "ga", "gc", "sb"), [(64, 64, 64, 16, 16, 16), (256, 32, 96, 64, 32, 16)])
+def test_matrix_product(a: int, b: int, c: int, ga: int, gc: int, sb: int):
+    plan = decorated("matmul", {"a": ga, "c": gc, "b": sb})
+    sizes = {"a": a, "b": b, "c": c}
+    assert transfer_values(plan, "device", sizes) == a * b * c // ga + a * b * c // gc + a * c
+    assert transfer_values(plan, "register", sizes) == a * c
+    assert transfer_bytes(plan, "device", sizes) == 2 * transfer_values(plan, "device", sizes)
+    assert transfer_expression(plan, "device") == f"a*b*ceil(c/{gc}) + b*c*ceil(a/{ga}) + a*c"
+
+
+@pytest.mark.parametrize(("b", "h"), [(1, 1), (1, 8), (3, 5)])
+@pytest.mark.parametrize(("q", "x", "gq", "sx"), [(64, 64, 64, 16), (512, 1024, 64, 128), (4096, 32, 16, 16)])
+def test_attention_of_heads(b: int, h: int, q: int, x: int, gq: int, sx: int):
+    d = 64
+    plan = decorated("attention", {"b": 1, "h": 1, "q": gq, "x": sx})
+    sizes = {"b": b, "h": h, "q": q, "x": x, "d": d, "e": d}
+    assert transfer_values(plan, "device", sizes) == b * h * (2 * q * d + 2 * x * d * q // gq)
+    assert transfer_values(plan, "shared", sizes) == b * h * (q * d + 2 * x * d * q // gq)
+    assert transfer_expression(plan, "device") == f"b*h*(q*(d + e) + x*(d + e)*ceil(q/{gq}))"
+
+
+def test_softmax_is_streamed_twice():
+    plan = decorated("softmax", {"row": 4, "x": 256})
+    assert transfer_values(plan, "device", {"row": 77, "x": 1000}) == 3 * 77 * 1000
+    assert transfer_expression(plan, "device") == "3*row*x"
+    assert [str(pieces) for pieces in plan.streams] == ["ceil(x/256)"] * 2
+
+
+def test_an_output_beside_the_reductions_needs_no_second_stream():
+    text = (HERE / "decorated" / "softmax.mlir").read_text()
+    module_text = text.replace("hierarchy.yield %Y", "hierarchy.yield %Z").replace(
+        "%m = diagram.reduce max %Ad",
+        """%Z = diagram.map (%t = %Ad : !Ad) -> !S {
+      %n = arith.negf %t : f32
+      diagram.yield %n : f32
+    }
+    %m = diagram.reduce max %Ad""",
+    )
+    kernel = kernel_in(parse_module(module_text))
+    assert kernel.schedule is not None
+    plan = sketch_of(kernel, kernel.schedule).plan({"row": 4, "x": 32}, {})
+    assert transfer_values(plan, "device", {"row": 10, "x": 100}) == 2 * 1000
+    assert len(plan.streams) == 1
+
+
+# -- odd sizes: enumeration -------------------------------------------------------------------------
+
+
+def enumerated(transfer: Transfer, pieces: Mapping[str, int], sizes: Mapping[str, int]) -> int:
+    """Every group and step, one after another, with pieces cut off at the edge."""
+    around = [axis for axis in pieces if axis in transfer.axes or axis in {p.axis for p in transfer.again}]
+    starts = [range(0, sizes[axis], pieces[axis]) for axis in around]
+    total = 0
+    for place in product(*starts):
+        held = {axis: min(pieces[axis], sizes[axis] - at) for axis, at in zip(around, place, strict=True)}
+        total += prod(held.get(axis, sizes[axis]) for axis in transfer.axes)
+    return total
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_edges_against_enumeration(seed: int):
+    random = np.random.default_rng(seed)
+    tiles = {"b": 1, "h": 1, "q": int(random.integers(1, 40)), "x": int(random.integers(1, 40))}
+    plan = decorated("attention", tiles)
+    sizes = {axis: int(random.integers(0, 60)) for axis in ("b", "h", "q", "x")} | {"d": 5, "e": 3}
+    for transfer in plan.transfers:
+        assert transfer.values(sizes) == enumerated(transfer, tiles, sizes)
+
+
+# -- the explicit form, against the interpreter -------------------------------------------------------
+
+SIZES = [
+    {"a": 64, "b": 16, "c": 32, "row": 8, "x": 64},
+    {"a": 33, "b": 17, "c": 5, "row": 7, "x": 33},
+    {"a": 1, "b": 1, "c": 1, "row": 1, "x": 1},
+    {"a": 100, "b": 3, "c": 70, "row": 13, "x": 100},
+    {"a": 40, "b": 0, "c": 20, "row": 5, "x": 0},
+]
+
+
+def measured(module: ModuleOp, sizes: Mapping[str, int]) -> tuple[dict[str, int], dict[str, int]]:
+    """Values and bytes that the interpreter sees crossing each level."""
+    (function,) = (op for op in module.ops if isinstance(op, FuncOp))
+    arguments = [np.ones([sizes[axis] for axis in axes_of(value.type)]) for value in function.body.block.args]
+    (counts,) = run_function(module, arguments).transfers
+    values = {level: counts.loaded.get(level, 0) + counts.saved.get(level, 0) for level in ("shared", "register")}
+    size = {
+        level: counts.loaded_bytes.get(level, 0) + counts.saved_bytes.get(level, 0) for level in ("shared", "register")
+    }
+    return values | {"device": counts.values}, size | {"device": counts.bytes}
+
+
+@pytest.mark.parametrize("name", ["matmul", "row_shares", "broadcast"])
+@pytest.mark.parametrize("sizes", SIZES)
+def test_prediction_is_what_the_interpreter_counts(name: str, sizes: Mapping[str, int]):
+    module = load_module(HERE / "explicit" / f"{name}.mlir")
+    plan = plan_of(kernel_in(module))
+    values, size = measured(module, sizes)
+    for level in ("device", "shared", "register"):
+        assert transfer_values(plan, level, sizes) == values[level]
+        assert transfer_bytes(plan, level, sizes) == size[level]
+
+
+def test_loads_in_a_step_count_every_step():
+    plan = plan_of(kernel_in(load_module(HERE / "explicit" / "broadcast.mlir")))
+    assert transfer_expression(plan, "device") == "row*(2*x + ceil(x/32))"
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_decorated_and_explicit_agree(sizes: Mapping[str, int]):
+    explicit = plan_of(kernel_in(load_module(HERE / "explicit" / "matmul.mlir")))
+    plan = decorated("matmul", {"a": 32, "c": 16, "b": 8}, {"a": 2})
+    assert transfer_values(plan, "device", sizes) == transfer_values(explicit, "device", sizes)
+    assert footprint(plan) == footprint(explicit)
+    shares = plan_of(kernel_in(load_module(HERE / "explicit" / "row_shares.mlir")))
+    softmax = decorated("softmax", {"row": 4, "x": 32})
+    assert transfer_values(softmax, "device", sizes) == transfer_values(shares, "device", sizes)
+
+
+# -- M ------------------------------------------------------------------------------------------------
+
+
+def test_memory_of_a_matrix_product():
+    memory = peak_memory(kernel_in(load_module(HERE / "explicit" / "matmul.mlir")))
+    ga, gc, sb = 32, 16, 8
+    assert memory["shared"].values == sb * (ga + gc)
+    assert memory["shared"].bytes == 2 * sb * (ga + gc)
+    # The sum is added to in place.
+    assert (memory["register"].values, memory["register"].bytes) == (ga * gc, 4 * ga * gc)
+
+
+def test_memory_of_two_streams_is_that_of_the_larger():
+    memory = peak_memory(kernel_in(load_module(HERE / "explicit" / "row_shares.mlir")))
+    assert memory["shared"].values == 0
+    # A piece and its row's sum, in either stream; the map writes over its piece.
+    assert memory["register"].values == 4 * 32 + 4
+
+
+def test_shared_tiles_have_padded_rows_and_aligned_sides():
+    plan = decorated("attention", {"b": 1, "h": 1, "q": 32, "x": 48})
+    assert footprint(plan).shared_bytes == (32 + 48 + 48) * (64 * 2 + 16)
+
+
+# -- text -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("terms", "text"),
+    [
+        ([], "0"),
+        ([(1, ())], "1"),
+        ([(1, ("q", "d")), (1, ("q", "d"))], "2*q*d"),
+        ([(1, ("q",)), (1, ("x",))], "q + x"),
+        ([(1, ("q",)), (1, ("q", "q"))], "q*(1 + q)"),
+        (
+            [
+                (1, ("b", "h", "q", "d")),
+                (1, ("b", "h", "x", "d", "ceil(q/64)")),
+                (1, ("b", "h", "x", "d", "ceil(q/64)")),
+                (1, ("b", "h", "q", "d")),
+            ],
+            "b*h*d*(2*q + 2*x*ceil(q/64))",
+        ),
+    ],
+)
+def test_expressions(terms: list[tuple[int, tuple[str, ...]]], text: str):
+    assert sum_text(terms) == text
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_expression_has_the_value(seed: int):
+    random = np.random.default_rng(seed)
+    plan = decorated("attention", {"b": 1, "h": 1, "q": int(random.integers(2, 40)), "x": 16})
+    sizes = {axis: int(random.integers(1, 60)) for axis in ("b", "h", "q", "x", "d", "e")}
+
+    def value(text: str) -> int:
+        return eval(text, {"ceil": lambda v: int(np.ceil(v))}, sizes)
+
+    for level in ("device", "shared", "register"):
+        assert value(transfer_expression(plan, level)) == transfer_values(plan, level, sizes)
+
+
+# -- sizes ----------------------------------------------------------------------------------------
+
+
+def test_sizes_come_from_types_then_given_then_defaults():
+    module = load_module(HERE / "decorated" / "attention.mlir")
+    kernel = kernel_in(module)
+    (function,) = (op for op in module.ops if isinstance(op, FuncOp))
+    assert sizes_of_kernel(kernel, function) == {"b": 2, "h": 3, "q": 200, "d": 64, "x": 333, "e": 64}
+    assert sizes_of_kernel(kernel, function, {"q": 7, "d": 9})["q"] == 7
+    assert sizes_of_kernel(kernel, function, {"d": 9})["d"] == 64
+    with pytest.raises(TreadleError, match="size of axis 'b' of kernel @attention is known only at launch"):
+        sizes_of_kernel(kernel, None)
+
+
+def test_undecided_sizes_have_no_plan():
+    with pytest.raises(TreadleError, match="run hierarchy-choose-sizes first"):
+        plan_of(kernel_in(load_module(HERE / "decorated" / "attention.mlir")))

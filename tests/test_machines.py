@@ -1,0 +1,189 @@
+"""Machines: the files that ship, what is wrong with a user's, and the attribute of a module."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.utils.arg_spec import parse_pipeline
+from xdsl.utils.exceptions import PassFailedException
+
+from treadle.compiler.errors import TreadleError
+from treadle.compiler.machines import MACHINE, load_machine, machine_names, machine_of, write_machine
+from treadle.compiler.machines.machine import FOLDER
+from treadle.compiler.source import parse_module
+from treadle.passes.set_machine import SetMachinePass
+
+A100 = (FOLDER / "a100.toml").read_text()
+
+
+def empty_module() -> ModuleOp:
+    return ModuleOp([])
+
+
+def test_machines_that_ship():
+    assert machine_names() == ("a100", "h100", "h200")
+    for name in machine_names():
+        assert load_machine(name).name == name
+
+
+@pytest.mark.parametrize(("name", "teraflops"), [("a100", 311.9), ("h100", 989.4), ("h200", 989.4)])
+def test_published_tensor_rates(name: str, teraflops: float):
+    machine = load_machine(name)
+    rate = machine.sms * machine.clock * machine.rates.tensor["f16"]
+    assert rate / 1e12 == pytest.approx(teraflops, abs=0.1)
+
+
+def test_h100_as_in_the_worked_configuration():
+    h100 = load_machine("h100")
+    assert (h100.sms, h100.clock, h100.levels["device"].bandwidth) == (132, 1.83e9, 3.35e12)
+    assert h100.limits.shared_per_block == 227 * 1024
+    assert h100.levels["register"].capacity == 256 * 1024
+    assert h100.rates.special == 16
+    # 24 KiB a step at an SM's share of device memory.
+    share = h100.bytes_per_clock("device") / h100.sms
+    assert 24 * 1024 / share == pytest.approx(1772, abs=1)
+
+
+@pytest.mark.parametrize(("registers", "warps_on_sm"), [(128, 16), (136, 12), (157, 12), (168, 12), (169, 8)])
+def test_registers_come_from_quarters_of_the_file(registers: int, warps_on_sm: int):
+    # NVIDIA's occupancy header: 157 registers would divide the file by 13 warps, but hold only 12.
+    a100 = load_machine("a100")
+    assert a100.blocks_on_sm(1, registers, 0) == warps_on_sm
+    assert a100.blocks_on_sm(4, registers, 0) == warps_on_sm // 4
+
+
+def test_blocks_on_sm_are_limited_by_everything():
+    a100 = load_machine("a100")
+    assert a100.blocks_on_sm(4, 32, 0) == 16
+    assert a100.blocks_on_sm(1, 32, 0) == 32
+    assert a100.blocks_on_sm(4, 32, 163 * 1024) == 1
+    assert a100.blocks_on_sm(4, 32, 163 * 1024 + 1) == 0
+    assert a100.blocks_on_sm(4, 256, 0) == 0
+    assert a100.blocks_on_sm(33, 16, 0) == 0
+    assert a100.blocks_on_sm(8, 255, 0) == 1
+    assert a100.blocks_on_sm(12, 255, 0) == 0
+
+
+def test_unknown_machine_lists_the_known():
+    with pytest.raises(TreadleError, match=r"unknown machine 'v100': known are a100, h100, h200"):
+        load_machine("v100")
+
+
+def test_a_file_is_a_machine(tmp_path: Path):
+    path = tmp_path / "mine.toml"
+    path.write_text(A100.replace('name = "a100"', 'name = "mine"').replace("sms = 108", "sms = 12"))
+    assert (load_machine(path).name, load_machine(str(path)).sms) == ("mine", 12)
+
+
+def test_missing_file(tmp_path: Path):
+    with pytest.raises(TreadleError, match=r"nowhere\.toml: cannot read the machine file"):
+        load_machine(tmp_path / "nowhere.toml")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("sms = 108", "", r"'sms' is missing: expected a whole number from 1 to"),
+        ("sms = 108", "sms = 0", r"'sms' is 0: expected a whole number from 1"),
+        ("sms = 108", "sms = 1.5", r"'sms' is 1.5: expected a whole number"),
+        ("sms = 108", "sms = true", r"'sms' is True: expected a whole number"),
+        ("sms = 108", 'sms = "many"', r"'sms' is 'many'"),
+        ("clock = 1.41e9", "clock = 1410", r"'clock' is 1410: expected clocks a second"),
+        ("clock = 1.41e9", "clock = nan", r"'clock' is nan"),
+        ("clock = 1.41e9", "clock = inf", r"'clock' is inf"),
+        ('arch = "sm_80"', 'arch = "ampere"', r"'arch' is 'ampere': expected a target of nvcc"),
+        ('arch = "sm_80"', 'arch = "sm_70"', r"treadle makes code for sm_80 and newer"),
+        ("sms = 108", "sms = 108\nsm_count = 2", r"'sm_count' is not a key of a machine"),
+        ("special = 16", "speciel = 16", r"'rates.special' is missing"),
+        ("special = 16", "special = 16\nspeciel = 16", r"'rates.speciel' .* did you mean 'special'"),
+        ("f16 = 2048", "f16 = 2048\nf17 = 1", r"'rates.tensor.f17' is not a key"),
+        ("bandwidth = 2.039e12", "", r"'levels.device.bandwidth' or 'bytes_per_clock' must be given"),
+        ("bandwidth = 2.039e12", "bandwidth = 1e12\nbytes_per_clock = 1", r"and not both"),
+        ("bandwidth = 2.039e12", "bandwidth = -1", r"'levels.device.bandwidth' is -1"),
+        ('scope = "sm"', 'scope = "machine"', r"'levels.shared.scope' is 'machine'"),
+        ("[levels.l2]", "[levels.l3]", r"'levels.l2' is missing: expected a table"),
+        ("shared_per_block = 166_912", "shared_per_block = 200_000", r"more than levels.shared.capacity"),
+        ("capacity = 262_144", "capacity = 262_143", r"registers of 4 bytes are 262144"),
+        ("threads_per_block = 1024", "threads_per_block = 1000", r"not multiples of 32"),
+        ("registers_per_thread = 255", "registers_per_thread = 1000", r"from 16 to 255"),
+        ("65_535, 65_535]", "65_535]", r"'limits.grid' is .*three whole numbers"),
+        ("[rates]", "[rates", r"is not TOML"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_file_key_and_reason(tmp_path: Path, old: str, new: str, message: str):
+    assert old in A100
+    path = tmp_path / "wrong.toml"
+    path.write_text(A100.replace(old, new, 1))
+    with pytest.raises(TreadleError, match=message) as caught:
+        load_machine(path)
+    assert str(path) in str(caught.value)
+
+
+def test_binary_file_is_refused(tmp_path: Path):
+    path = tmp_path / "wrong.toml"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(TreadleError, match="is not TOML"):
+        load_machine(path)
+
+
+@pytest.mark.parametrize("name", ["a100", "h100", "h200"])
+def test_module_keeps_the_whole_machine_through_text(name: str):
+    module = empty_module()
+    write_machine(module, load_machine(name))
+    assert machine_of(module) == load_machine(name)
+    assert machine_of(parse_module(str(module))) == load_machine(name)
+
+
+def test_default_machine():
+    assert machine_of(empty_module()) == load_machine("a100")
+
+
+def test_attribute_that_is_no_machine():
+    module = empty_module()
+    module.attributes[MACHINE] = StringAttr("h100")
+    with pytest.raises(TreadleError, match="expected a dictionary"):
+        machine_of(module)
+
+
+def test_attribute_that_lacks_a_key():
+    text = re.sub(r"sms = 108 : i64", "sms = -1 : i64", _module_text())
+    with pytest.raises(TreadleError, match=r"the module's attribute 'machine': machine: 'sms' is -1"):
+        machine_of(parse_module(text))
+
+
+def _module_text() -> str:
+    module = empty_module()
+    write_machine(module, load_machine("a100"))
+    return str(module)
+
+
+@pytest.mark.parametrize("text", ["set-machine", 'set-machine{name="h100"}', 'set-machine{file="a/b.toml"}'])
+def test_pass_options_go_through_text(text: str):
+    (spec,) = parse_pipeline(text)
+    assert str(SetMachinePass.from_spec(spec)) == text
+    (again,) = parse_pipeline(str(SetMachinePass.from_spec(spec)))
+    assert SetMachinePass.from_spec(again) == SetMachinePass.from_spec(spec)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (SetMachinePass("v100"), "known are a100"),
+        (SetMachinePass("h100", "x.toml"), "was given both"),
+        (SetMachinePass(file="/nowhere/x.toml"), "cannot read"),
+    ],
+)
+def test_pass_refuses(given: SetMachinePass, message: str):
+    with pytest.raises(PassFailedException, match=message):
+        given.apply(Context(), empty_module())
+
+
+def test_pass_replaces_the_machine():
+    module = empty_module()
+    SetMachinePass("h100").apply(Context(), module)
+    SetMachinePass("h200").apply(Context(), module)
+    assert machine_of(module).name == "h200"
