@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -301,6 +302,33 @@ def test_runs_without_checks_too() -> None:
     assert np.array_equal(c, 2 * a)
     assert report.operations == ()
     assert report.unwritten == {}
+
+
+def test_runs_on_the_c_librarys_fibres_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where we have no switch of our own."""
+    monkeypatch.setenv("CXX", f"{COMPILER} -DTREADLE_UCONTEXT")
+    text = (
+        source(["shuffle_xor", "barrier_block", "store_global"])
+        + """
+    __global__ void swap(float* out) {
+      float x = threadIdx.x;
+      for (int mask = 1; mask < 32; mask *= 2) x = shuffle_xor(x, mask);
+      barrier_block();
+      store_global(out + threadIdx.x, x);
+    }
+    """
+    )
+    out = np.zeros(64, np.float32)
+    compile_source(text, ["swap"]).launch("swap", (1, 1, 1), (64, 1, 1), 0, [Array(out, True)])
+    assert np.array_equal(out, np.arange(64) ^ 31)
+
+
+def test_an_output_must_be_writable(add: EmulatedModule) -> None:
+    a = np.zeros(8, np.float32)
+    a.flags.writeable = False
+    arguments = [Array(a, False), Array(a, False), Array(a, True)]
+    with pytest.raises(ValueError, match="argument 2 is an output, but its numpy array is read-only"):
+        add.launch("add", (1, 1, 1), (8, 1, 1), 0, [*arguments, ctypes.c_int32(8), ctypes.c_int64(1)])
 
 
 def test_a_compile_error_names_the_printed_file_and_line() -> None:

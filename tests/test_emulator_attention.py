@@ -3,6 +3,8 @@ synchronisation is taken away. Each of them is needed, so each must be missed.""
 
 from __future__ import annotations
 
+import os
+import shutil
 import ctypes
 import re
 
@@ -19,6 +21,8 @@ from treadle.runtime.emulator import (
     compile_source,
 )
 
+COMPILER = os.environ.get("CXX") or next(filter(shutil.which, ("g++", "clang++", "c++")), "")
+pytestmark = pytest.mark.skipif(not COMPILER, reason="no C++ compiler is installed")
 QUERIES, KEYS, DEPTH, TILE, PITCH = 128, 128, 64, 32, 72
 KERNEL = """
 constexpr int D = 64, Q = 64, K = 32, PITCH = 72, STAGE = 2 * K * PITCH;

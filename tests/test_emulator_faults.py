@@ -5,6 +5,8 @@ The kernels are not run until they fail: what is wrong is found whatever the ord
 
 from __future__ import annotations
 
+import os
+import shutil
 import re
 from collections.abc import Sequence
 
@@ -14,6 +16,8 @@ import pytest
 from treadle.compiler.primitives import primitive_names, source
 from treadle.runtime.emulator import Array, EmulationError, Fault, LaunchReport, compile_source
 
+COMPILER = os.environ.get("CXX") or next(filter(shutil.which, ("g++", "clang++", "c++")), "")
+pytestmark = pytest.mark.skipif(not COMPILER, reason="no C++ compiler is installed")
 SEEDS = (0, 1, 2, 3, 4)
 THREADS = 64
 PRIMITIVES = source(primitive_names())
@@ -513,3 +517,34 @@ def test_after_a_fault_the_next_launch_is_sound() -> None:
         module.launch("kernel", (1, 1, 1), (8, 1, 1), 0, arguments)
         with pytest.raises(EmulationError):
             module.launch("kernel", (1, 1, 1), (32, 1, 1), 0, arguments)
+
+
+def test_an_endless_loop_is_given_up_at_the_time_limit() -> None:
+    text = PRIMITIVES + "__global__ void kernel(float* p) { for (;;) load_global(p); }"
+    module = compile_source(text, ["kernel"])
+    with pytest.raises(EmulationError, match=r"timeout: .* still running after 0\.05 seconds"):
+        module.launch("kernel", (1, 1, 1), (32, 1, 1), 0, [output(1)], time_limit=0.05)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_old_accesses_may_be_forgotten(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long kernel's accesses are dropped at block barriers; faults are found all the same."""
+    monkeypatch.setenv("CXX", f"{COMPILER} -DTREADLE_MANY_ACCESSES=200")
+    body = """
+    copy_async<4>(s + 64 + t, p1 + t, true);
+    copy_async_commit();
+    for (int i = 0; i < 30; ++i) {
+      store_shared(s + (t + i) % 64, 1.0f);
+      barrier_block();
+      if (load_shared(s + (t + 7) % 64) != 1.0f) return;
+      BARRIER
+    }
+    WAIT
+    store_global(p0 + t, load_shared(s + 64 + t));
+    """
+    right = body.replace("BARRIER", "barrier_block();").replace("WAIT", "copy_async_wait<0>();")
+    run(right, output(), values(), seed=seed)
+    found = faults(right.replace("copy_async_wait<0>();", ""), output(), values(), seed=seed)
+    assert "not waited for" in found[0].message
+    found = faults(body.replace("BARRIER", "").replace("WAIT", ""), output(), values(), seed=seed)
+    assert {fault.kind for fault in found} == {"race"}

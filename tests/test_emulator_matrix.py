@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import ctypes
 
 import ml_dtypes
@@ -12,6 +14,8 @@ from numpy.typing import NDArray
 from treadle.compiler.primitives import source
 from treadle.runtime.emulator import Array, compile_source
 
+COMPILER = os.environ.get("CXX") or next(filter(shutil.which, ("g++", "clang++", "c++")), "")
+pytestmark = pytest.mark.skipif(not COMPILER, reason="no C++ compiler is installed")
 # One warp computes a 16 x 8 tile of out = a b; a is m x k by rows, b is n x k by rows.
 MATMUL_16 = (
     source(["load_global", "store_global", "mma_m16n8k16", "barrier_block"])

@@ -45,6 +45,7 @@ struct Request {
 void meet(const Request& request);
 
 extern unsigned char* shared_base;
+extern unsigned char zeros[64], sink[64];  // where refused accesses go
 inline unsigned char* shared_memory() { return shared_base; }
 
 // Each says where the access goes: to p if it is sound, else to bytes that harm nobody.
@@ -67,7 +68,6 @@ inline void* shared_write(void* p, unsigned bytes, int line) {
   return checked_shared_write(p, bytes, line);
 }
 #else
-extern unsigned char zeros[64], sink[64];
 inline const void* global_read(const void* p, unsigned, bool valid, int) {
   return valid ? p : zeros;
 }

@@ -93,16 +93,21 @@ class EmulatedModule:
         arguments: Sequence[Array | Scalar],
         *,
         seed: int = 0,
+        time_limit: float = 0.0,
     ) -> LaunchReport:
         """Runs a kernel to its end; raises `EmulationError` if it does anything wrong.
 
         Seed 0 runs the threads in order and lets asynchronous data arrive as late as it may; another
-        seed shuffles warps and lets data arrive at any allowed moment.
+        seed shuffles warps and lets data arrive at any allowed moment. A launch that takes longer than
+        `time_limit` seconds, if that is not 0, is given up as a fault; this needs the checks.
         """
         if kernel not in self._kernels:
             raise ValueError(f"no kernel {kernel!r} here; there are {sorted(self._kernels)}")
         _check_shape(grid, block, shared_bytes)
         self._check_parameters(kernel, arguments)
+        for i, each in enumerate(arguments):
+            if isinstance(each, Array) and each.writable and not each.data.flags.writeable:
+                raise ValueError(f"argument {i} is an output, but its numpy array is read-only")
         arrays = {i: each for i, each in enumerate(arguments) if isinstance(each, Array)}
         arena = Arena(arrays, owners=self._checks)
         if 0 in grid:
@@ -112,7 +117,7 @@ class EmulatedModule:
             for i, each in enumerate(arguments)
         ]
         with self._lock:
-            launch = self._run(kernel, grid, block, shared_bytes, values, arena, seed)
+            launch = self._run(kernel, grid, block, shared_bytes, values, arena, seed, time_limit)
             faults = [self._fault(kernel, i) for i in range(launch.faults_kept)]
             operations = [self._operation(i) for i in range(launch.operations)]
         arena.copy_back()
@@ -135,6 +140,7 @@ class EmulatedModule:
         values: Sequence[ctypes.c_void_p | Scalar],
         arena: Arena,
         seed: int,
+        time_limit: float,
     ) -> Launch:
         regions = (Region * len(arena.placed))(*(p.region(i) for i, p in arena.placed.items()))
         addresses = (ctypes.c_void_p * len(values))(*(ctypes.addressof(each) for each in values))
@@ -146,6 +152,7 @@ class EmulatedModule:
         launch.block[:] = block
         launch.shared_bytes = shared_bytes
         launch.seed = seed & (2**64 - 1)
+        launch.time_limit = time_limit
         launch.regions = ctypes.addressof(regions)
         launch.region_count = len(regions)
         launch.checks = int(self._checks)
@@ -194,9 +201,7 @@ class EmulatedModule:
             + sum(each.bytes for each in records if each.operation == _COPY_ASYNC_SHARED),
             seconds=launch.seconds,
             operations=operations,
-            unwritten={
-                i: placed.unwritten() for i, placed in arena.placed.items() if placed.owners is not None
-            },
+            unwritten={i: placed.unwritten() for i, placed in arena.placed.items() if placed.owners is not None},
         )
 
 

@@ -71,6 +71,7 @@ class Launch(ctypes.Structure):
     block: ctypes.Array[ctypes.c_uint32]
     shared_bytes: int
     seed: int
+    time_limit: float
     regions: int | None
     region_count: int
     checks: int
@@ -85,6 +86,7 @@ class Launch(ctypes.Structure):
         ("block", ctypes.c_uint32 * MAX_DIMENSIONS),
         ("shared_bytes", ctypes.c_uint64),
         ("seed", ctypes.c_uint64),
+        ("time_limit", ctypes.c_double),
         ("regions", ctypes.c_void_p),
         ("region_count", ctypes.c_int32),
         ("checks", ctypes.c_int32),

@@ -7,7 +7,12 @@
 #include <stdint.h>
 
 #include <unordered_map>
+#include <utility>
 #include <vector>
+
+#ifndef TREADLE_MANY_ACCESSES  // a test makes it small
+#define TREADLE_MANY_ACCESSES (1 << 17)
+#endif
 
 namespace emu {
 
@@ -112,6 +117,19 @@ class Shadow {
     return finding;
   }
 
+  // After a block barrier every thread knows every access, so which one it was no longer matters. Done
+  // when there are many, this keeps long kernels in bounds.
+  void forget_old() {
+    if (accesses_.size() < MANY) return;
+    const std::vector<Access> old = std::move(accesses_);
+    accesses_.assign(2, Access());  // none, and one at clock 0, which all know
+    interned_.clear();
+    for (Cell& cell : cells_) {
+      cell.reads = 0;
+      if (cell.write != 0) cell.write = old[cell.write].pending ? intern(old[cell.write]) : 1;
+    }
+  }
+
   // The copy that wrote these bytes has been waited for by its thread.
   void arrived(size_t at, unsigned bytes, unsigned thread, int line) {
     const uint32_t done = intern({thread, clocks_->now(thread), 0, line, false});
@@ -183,6 +201,7 @@ class Shadow {
     return length;
   }
 
+  static constexpr size_t MANY = TREADLE_MANY_ACCESSES;
   using Key = Access;
   static constexpr int READERS = -1;  // a key of with_reader's own, told apart by its line
   struct Hash {

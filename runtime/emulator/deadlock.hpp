@@ -1,0 +1,63 @@
+// Who waits for whom, when nobody can go on.
+#pragma once
+
+#include "launch.hpp"
+
+namespace emu {
+namespace {
+
+struct Group {
+  const Request* request;
+  std::vector<unsigned> members;
+};
+
+std::vector<Group> waiting_groups() {
+  std::vector<Group> groups;
+  for (unsigned t = 0; t < all_threads.size(); ++t) {
+    if (all_threads[t].state != State::WAITING) continue;
+    const Request* request = all_threads[t].request;
+    Group* mine = nullptr;
+    for (Group& group : groups) {
+      const bool same = group.request->operation == request->operation && group.request->line == request->line;
+      const bool meets = request->operation == BARRIER_BLOCK || group.members[0] / 32 == t / 32;
+      if (same && meets) mine = &group;
+    }
+    if (!mine) mine = &groups.emplace_back(Group{request, {}});
+    mine->members.push_back(t);
+  }
+  return groups;
+}
+
+// The living threads that a group waits for: of its warp, or of the block.
+std::vector<unsigned> awaited(const Group& group) {
+  std::vector<unsigned> result;
+  for (unsigned t = 0; t < all_threads.size(); ++t) {
+    if (all_threads[t].state == State::EXITED) continue;
+    if (group.request->operation != BARRIER_BLOCK && t / 32 != group.members[0] / 32) continue;
+    bool member = false;
+    for (const unsigned m : group.members) member |= m == t;
+    if (!member) result.push_back(t);
+  }
+  return result;
+}
+
+void report_deadlock(const std::vector<Group>& groups) {
+  bool divergent = false;
+  std::string message;
+  for (const Group& group : groups) {
+    for (const Group& other : groups)
+      for (const unsigned a : group.members)
+        divergent |= &other != &group && other.members[0] / 32 == a / 32;
+    if (!message.empty()) message += "; ";
+    message += threads(group.members) +
+               text(" wait%s at %s on line %d for ", group.members.size() == 1 ? "s" : "",
+                    name_of(group.request->operation), group.request->line) +
+               threads(awaited(group));
+  }
+  const Group& first = groups[0];
+  record(divergent ? "divergence" : "deadlock", int(first.members[0]), first.request->line, message);
+  abandoned = true;
+}
+
+}  // namespace
+}  // namespace emu

@@ -1,0 +1,168 @@
+// Every access to global and shared memory: is it sound, and does it race?
+#pragma once
+
+#include "launch.hpp"
+
+namespace emu {
+namespace {
+
+// ---- Global memory
+
+std::string where(const Region& region, uint64_t address) {
+  const uint64_t size = region.high - region.low;
+  if (address < region.low)
+    return text("%llu bytes before argument %d", (unsigned long long)(region.low - address),
+                region.argument);
+  return text("byte %llu of argument %d, which has %llu",
+              (unsigned long long)(address - region.low), region.argument,
+              (unsigned long long)size);
+}
+
+bool aligned(Operation operation, unsigned thread, uint64_t address, unsigned bytes, int line) {
+  if (address % bytes == 0) return true;
+  report("misaligned", thread, line,
+         text("%s of %u bytes at an address that is %llu past a multiple of %u", name_of(operation),
+              bytes, (unsigned long long)(address % bytes), bytes));
+  return false;
+}
+
+const Region* global_region(Operation operation, uint64_t address, unsigned bytes, bool write,
+                            int line) {
+  const Region* region = regions.find(address, bytes, write);
+  if (!region) {
+    const Region* nearest = regions.nearest(address);
+    report("out of bounds", current, line,
+           text("%s of %u bytes at ", name_of(operation), bytes) +
+               (nearest ? where(*nearest, address) : "an address, though the kernel has no arrays"));
+    return nullptr;
+  }
+  if (write && !region->writable) {
+    report("read-only", current, line,
+           text("%s to argument %d, which is an input", name_of(operation), region->argument));
+    return nullptr;
+  }
+  return aligned(operation, current, address, bytes, line) ? region : nullptr;
+}
+
+void report_stranger(uint64_t who, const Region& region, uint64_t address, bool write, int line) {
+  const uint64_t block = owner_block(who);
+  const std::string other =
+      block == current_block
+          ? text("thread %u, with no barrier between", owner_thread(who))
+          : text("thread %u of block (%u, %u, %u)", owner_thread(who),
+                 unsigned(block % gridDim.x), unsigned(block / gridDim.x % gridDim.y),
+                 unsigned(block / gridDim.x / gridDim.y));
+  report("race", current, line,
+         text("%s byte %llu of argument %d, which was written by ", write ? "writes" : "reads",
+              (unsigned long long)(address - region.low), region.argument) +
+             other);
+}
+
+void log_access(Operation operation, int line, const void* p, unsigned bytes, bool active) {
+  current_line = line;
+  const bool rest = traffic.access(operation, line, current % 32, p, bytes, active);
+  if (rest || abandoned) suspend(State::RESTING);
+}
+
+bool may_read_global(Operation operation, const void* p, unsigned bytes, int line) {
+  const uint64_t address = reinterpret_cast<uint64_t>(p);
+  const Region* region = global_region(operation, address, bytes, false, line);
+  if (!region) return false;
+  if (const uint64_t who =
+          Regions::stranger(*region, address, bytes, current_block, current, clocks))
+    report_stranger(who, *region, address, false, line);
+  return true;
+}
+
+// ---- Shared memory
+
+bool within_shared(Operation operation, unsigned thread, const void* p, unsigned bytes, int line) {
+  const uint64_t at = reinterpret_cast<uint64_t>(p) - reinterpret_cast<uint64_t>(shared_base);
+  if (at + bytes <= launch->shared_bytes && at + bytes >= bytes)
+    return aligned(operation, thread, reinterpret_cast<uint64_t>(p), bytes, line);
+  const int64_t offset = int64_t(at);
+  report("out of bounds", thread, line,
+         text("%s of %u bytes at ", name_of(operation), bytes) +
+             (offset > -(1 << 24) && offset < (1 << 24)
+                  ? text("byte %lld of shared memory, which has %llu", (long long)offset,
+                         (unsigned long long)launch->shared_bytes)
+                  : std::string("an address far outside dynamic shared memory")));
+  return false;
+}
+
+void report_finding(const Shadow::Finding& finding, Operation operation, unsigned thread, int line) {
+  const char* name = name_of(operation);
+  const Access& other = finding.other;
+  switch (finding.verdict) {
+    case SOUND: return;
+    case NEVER_WRITTEN:
+      return report("uninitialised", thread, line,
+                    text("%s reads byte %zu of shared memory, which nobody has written", name,
+                         finding.byte));
+    case STILL_PENDING: {
+      bool committed = false;
+      const Thread& copier = all_threads[other.thread];
+      for (const Copy& copy : copier.copies) {
+        const size_t at = static_cast<unsigned char*>(copy.to) - shared_base;
+        if (at <= finding.byte && finding.byte < at + copy.bytes) committed = copy.group < copier.groups;
+      }
+      return report("race", thread, line,
+                    text("%s at byte %zu of shared memory, where the copy_async of thread %u (line %d)"
+                         " is still under way: it was %s",
+                         name, finding.byte, other.thread, other.line,
+                         committed ? "not waited for" : "never committed"));
+    }
+    case RACE:
+      return report("race", thread, line,
+                    text("%s at byte %zu of shared memory, which thread %u %s on line %d, with no "
+                         "barrier between",
+                         name, finding.byte, other.thread, finding.other_wrote ? "wrote" : "read",
+                         other.line));
+  }
+}
+
+bool may_read_shared(Operation operation, unsigned thread, const void* p, unsigned bytes, int line) {
+  if (!within_shared(operation, thread, p, bytes, line)) return false;
+  const size_t at = static_cast<const unsigned char*>(p) - shared_base;
+  report_finding(shadow.read(at, bytes, thread, line), operation, thread, line);
+  return true;
+}
+
+bool may_write_shared(Operation operation, void* p, unsigned bytes, int line, bool pending) {
+  if (!within_shared(operation, current, p, bytes, line)) return false;
+  const size_t at = static_cast<unsigned char*>(p) - shared_base;
+  report_finding(shadow.write(at, bytes, current, line, pending), operation, current, line);
+  return true;
+}
+
+}  // namespace
+
+const void* checked_global_read(const void* p, unsigned bytes, bool valid, int line) {
+  log_access(LOAD_GLOBAL, line, p, bytes, valid);
+  return valid && may_read_global(LOAD_GLOBAL, p, bytes, line) ? p : zeros;
+}
+
+void* checked_global_write(void* p, unsigned bytes, bool valid, int line) {
+  log_access(STORE_GLOBAL, line, p, bytes, valid);
+  if (!valid) return sink;
+  const uint64_t address = reinterpret_cast<uint64_t>(p);
+  const Region* region = global_region(STORE_GLOBAL, address, bytes, true, line);
+  if (!region) return sink;
+  if (const uint64_t who =
+          Regions::stranger(*region, address, bytes, current_block, current, clocks))
+    report_stranger(who, *region, address, true, line);
+  Regions::claim(*region, address, bytes, owner(current_block, current, clocks.now(current)));
+  return p;
+}
+
+const void* checked_shared_read(const void* p, unsigned bytes, int line) {
+  log_access(LOAD_SHARED, line, p, bytes, true);
+  return may_read_shared(LOAD_SHARED, current, p, bytes, line) ? p : zeros;
+}
+
+void* checked_shared_write(void* p, unsigned bytes, int line) {
+  log_access(STORE_SHARED, line, p, bytes, true);
+  return may_write_shared(STORE_SHARED, p, bytes, line, false) ? p : sink;
+}
+
+}  // namespace emu
