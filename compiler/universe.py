@@ -19,6 +19,7 @@ DIALECTS = {
 
 PASSES: dict[str, str] = {
     "convert-hierarchy-to-cuda": "treadle.passes.convert_hierarchy_to_cuda:ConvertHierarchyToCuda",
+    "coalescing": "treadle.passes.coalescing:Coalescing",
     "diagram-expand-laws": "treadle.passes.diagram_expand_laws:DiagramExpandLawsPass",
     "diagram-hoist-factors": "treadle.passes.diagram_hoist_factors:DiagramHoistFactorsPass",
     "diagram-compose-maps": "treadle.passes.diagram_compose_maps:DiagramComposeMapsPass",
@@ -32,7 +33,9 @@ PASSES: dict[str, str] = {
     "treadle": "treadle.passes.treadle:TreadlePass",
 }
 
-TARGETS: dict[str, str] = {}
+TARGETS: dict[str, str] = {
+    "cuda-c": "treadle.compiler.printer.cuda_c:CudaCTarget",
+}
 
 
 def loader(path: str) -> Callable[[], Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
+from itertools import pairwise
 
 from xdsl.dialects import func
 from xdsl.ir import Block, Operation
@@ -126,7 +127,7 @@ class _Dataflow:
                 for operand in inner.operands:
                     if isinstance(owner := operand.owner, Operation) and owner in self.users and owner is not op:
                         self.users[owner].add(op)
-        for earlier, later in zip(effects, effects[1:], strict=False):
+        for earlier, later in pairwise(effects):
             self.users[earlier].add(later)
 
     def way_back(self, ops: frozenset[Operation], cluster: dict[Operation, frozenset[Operation]]) -> Operation | None:

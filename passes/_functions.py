@@ -99,3 +99,35 @@ def replace(op: Operation, new: list[Operation], value: SSAValue) -> None:
     old.replace_all_uses_with(value)
     op.detach()
     op.erase()
+
+
+def unite_equal(block: Block) -> None:
+    """Common subexpressions: of operations that compute the same value the first one stays."""
+    first: dict[object, Operation] = {}
+    for op in list(block.ops):
+        if not isinstance(op, DiagramOperation | ExtentOp):
+            continue
+        known = first.setdefault(_key(op), op)
+        if known is not op:
+            op.results[0].replace_all_uses_with(known.results[0])
+            op.detach()
+            op.erase()
+
+
+def _key(op: Operation) -> object:
+    """Equal for two operations that compute the same value from the same operands."""
+    inner = tuple(_body_key(block) for region in op.regions for block in region.blocks)
+    properties = frozenset((op.properties | op.attributes).items())
+    return (op.name, tuple(op.operands), properties, tuple(op.result_types), inner)
+
+
+def _body_key(block: Block) -> object:
+    number: dict[SSAValue, int] = {arg: i for i, arg in enumerate(block.args)}
+    lines: list[object] = []
+    for op in block.ops:
+        operands = tuple(number[operand] for operand in op.operands)
+        lines.append((op.name, operands, frozenset((op.properties | op.attributes).items())))
+        lines.append(tuple(op.result_types))
+        for result in op.results:
+            number[result] = len(number)
+    return tuple(lines)

@@ -369,3 +369,29 @@ class _Writer:
 def weave(axes: Iterable[Iterable[str]]) -> tuple[str, ...]:
     """The union of axis lists, in the order in which the axes are met."""
     return tuple(dict.fromkeys(axis for some in axes for axis in some))
+
+
+# -- in words -------------------------------------------------------------------------------------
+
+_INFIX = {"arith.addf": "+", "arith.subf": "-", "arith.mulf": "*", "arith.divf": "/"}
+
+
+def spell(expression: Expression) -> str:
+    """An expression as a formula, for derivations: `exp(0.125 * S_max before - 0.125 * S_max)`."""
+    if isinstance(expression, Leaf):
+        name = f"%{expression.value.name_hint}" if expression.value.name_hint else "a value"
+        return f"{name} {expression.version}".strip()
+    if isinstance(expression, Constant):
+        return f"{expression.number:g}"
+    if expression.kind in CASTS:
+        return spell(expression.operands[0])
+    if (sign := _INFIX.get(expression.kind.name)) is not None:
+        return f" {sign} ".join(_bracketed(operand, sign) for operand in expression.operands)
+    function = expression.kind.name.split(".")[1]
+    return f"{function}({', '.join(spell(operand) for operand in expression.operands)})"
+
+
+def _bracketed(operand: Expression, sign: str) -> str:
+    inner = _INFIX.get(operand.kind.name) if isinstance(operand, Node) else None
+    text = spell(operand)
+    return f"({text})" if inner is not None and (sign in "*/" or inner in "+-") else text

@@ -11,9 +11,8 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from treadle.dialects.diagram.array import axes_of, format_of
-from treadle.dialects.diagram.ops import CastOp, DiagramOperation, MapOp
-from treadle.dialects.hierarchy.ops import ExtentOp
-from treadle.passes._functions import diagram_blocks, erase_dead, functions, label, note, replace
+from treadle.dialects.diagram.ops import CastOp, MapOp
+from treadle.passes._functions import diagram_blocks, erase_dead, functions, label, note, replace, unite_equal
 from treadle.passes._scalars import (
     Expression,
     Leaf,
@@ -89,10 +88,10 @@ class DiagramComposeMapsPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for function in functions(op):
             for block in diagram_blocks(function):
-                _unite_equal(block)
+                unite_equal(block)
                 erase_dead(block)
                 _compose_all(function, block)
-                _unite_equal(block)
+                unite_equal(block)
                 erase_dead(block)
 
 
@@ -157,35 +156,3 @@ def _erase_unused(value: SSAValue) -> None:
     if isinstance(owner, Operation) and not any(result.uses for result in owner.results):
         owner.detach()
         owner.erase()
-
-
-def _unite_equal(block: Block) -> None:
-    """Common subexpressions: of operations that compute the same value the first one stays."""
-    first: dict[object, Operation] = {}
-    for op in list(block.ops):
-        if not isinstance(op, DiagramOperation | ExtentOp):
-            continue
-        known = first.setdefault(_key(op), op)
-        if known is not op:
-            op.results[0].replace_all_uses_with(known.results[0])
-            op.detach()
-            op.erase()
-
-
-def _key(op: Operation) -> object:
-    """Equal for two operations that compute the same value from the same operands."""
-    inner = tuple(_body_key(block) for region in op.regions for block in region.blocks)
-    properties = frozenset((op.properties | op.attributes).items())
-    return (op.name, tuple(op.operands), properties, tuple(op.result_types), inner)
-
-
-def _body_key(block: Block) -> object:
-    number: dict[SSAValue, int] = {arg: i for i, arg in enumerate(block.args)}
-    lines: list[object] = []
-    for op in block.ops:
-        operands = tuple(number[operand] for operand in op.operands)
-        lines.append((op.name, operands, frozenset((op.properties | op.attributes).items())))
-        lines.append(tuple(op.result_types))
-        for result in op.results:
-            number[result] = len(number)
-    return tuple(lines)

@@ -1,0 +1,370 @@
+"""Cascaded reductions: how an accumulator follows when a reduction that its summands depend on moves.
+
+While an axis x is streamed, `r1 = max_x f(x)` moves from piece to piece, and with it all summands of
+`r2 = sum_x u(x, r1)` that were added already. If `u(x, r) = g(x) * h(r)`, the accumulator is repaired by
+`h(r1') / h(r1)` (theory: sections 3, cascaded reductions). The analysis never looks for g or h themselves. It
+follows the scalar expressions from `r1` to the summand and works out
+
+- `ratio(u)  = u(x, r') / u(x, r)`, for sums: the repair is a factor;
+- `shift(u)  = u(x, r') - u(x, r)`, for maxima and minima: the repair is a summand;
+
+and there is a law exactly if the result no longer depends on x. Online softmax is the case
+`ratio(exp(s - m)) = exp(shift(s - m)) = exp(m - m')`.
+
+**The neutral element.** Before the first element `r1` is neutral, say -inf, where the ratio may be
+inf - inf. Such a reduction is *fragile* here. It is admitted only if nothing that counts can have been added
+while it is neutral (`vanishes`); then any finite stand-in serves, and no NaN arises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects import arith, math
+from xdsl.ir import SSAValue
+
+from treadle.dialects.diagram.array import axes_of
+from treadle.dialects.diagram.ops import ContractOp, ReduceOp
+from treadle.passes._bounds import (
+    Atom,
+    inner_expression,
+    is_nonnegative,
+    is_positive,
+    linear_form,
+    same_form,
+)
+from treadle.passes._functions import label
+from treadle.passes._scalars import (
+    CASTS,
+    Expression,
+    Leaf,
+    Node,
+    axes_in,
+    difference,
+    exponential,
+    is_number,
+    leaves,
+    number,
+    product,
+    quotient,
+    substitute,
+    total,
+    unary,
+)
+
+BEFORE = "before"
+"""Version of a leaf: the value of a reduction before the step. Without it: after."""
+
+ORDERED = ("max", "min")
+
+
+@dataclass(frozen=True)
+class Change:
+    """How a value changes with the reductions it depends on: `above` over `below` for a ratio, `above`
+    minus `below` for a shift. Neither varies along the streamed axis."""
+
+    above: Expression
+    below: Expression
+    fragile: frozenset[SSAValue] = frozenset()
+
+
+@dataclass(frozen=True)
+class Repair:
+    """What an accumulator is multiplied by (`scale`), or increased by, before the next piece is added."""
+
+    expression: Expression
+    scales: bool
+    fragile: frozenset[SSAValue]
+    vanishing: frozenset[SSAValue]
+    """Reductions while which are neutral nothing that counts has been added."""
+
+    def apply(self, accumulator: Expression, change: Expression) -> Expression:
+        return (product if self.scales else total)(accumulator, change)
+
+
+@dataclass(frozen=True)
+class NoLaw:
+    """Why a reduction cannot be repaired."""
+
+    reason: str
+
+
+class _Dependent(Exception):
+    """A change that varies along the streamed axis, or that no rule gives."""
+
+    def __init__(self, expression: Expression):
+        super().__init__()
+        self.expression = expression
+
+
+@dataclass(frozen=True)
+class Cascade:
+    """The reductions over `axis` that move while it is streamed, and what depends on them."""
+
+    axis: str
+    running: frozenset[SSAValue]
+    depends: Callable[[SSAValue], frozenset[SSAValue]]
+    """The reductions over the axis that a value depends on."""
+
+    def repair(self, reduction: ContractOp | ReduceOp) -> Repair | NoLaw:
+        """How the accumulator of a reduction over the axis follows the running ones."""
+        operands = _operands(reduction)
+        try:
+            change, scales = self._change(reduction, operands)
+        except _Dependent as problem:
+            return NoLaw(
+                f"{_spell(problem.expression)} does not split into a part along '{self.axis}' and a part that moves"
+            )
+        expression = (quotient if scales else difference)(change.above, change.below)
+        if crossing := [axis for axis in axes_in(expression) if axis in reduction.over_axes]:
+            return NoLaw(f"the repair would vary along '{crossing[0]}', which is reduced too")
+        moved = {r for operand in operands for r in self.depends(operand) if r in self.running}
+        vanishing = frozenset(r for r in moved if scales and vanishes(operands, r, self.depends))
+        if unsafe := [r for r in change.fragile if r not in vanishing]:
+            return NoLaw(f"before {label(unsafe[0])} has seen an element the repair is not defined")
+        return Repair(expression, scales, change.fragile, vanishing)
+
+    def _change(self, reduction: ContractOp | ReduceOp, operands: Sequence[SSAValue]) -> tuple[Change, bool]:
+        if isinstance(reduction, ContractOp) or reduction.kind.data == "add":
+            return self._product([self.ratio(Leaf(operand)) for operand in operands]), True
+        if reduction.kind.data in ORDERED:
+            return self.shift(Leaf(operands[0])), False
+        raise _Dependent(Leaf(operands[0]))
+
+    # -- ratios -----------------------------------------------------------------------------------
+
+    def ratio(self, expression: Expression) -> Change:
+        """`expression` after over before."""
+        if not self._moves(expression):
+            return _same(1)
+        if isinstance(expression, Leaf):
+            return self._ratio_of_array(expression)
+        assert isinstance(expression, Node)
+        operands = expression.operands
+        match expression.kind:
+            case arith.MulfOp:
+                return self._product([self.ratio(operand) for operand in operands])
+            case arith.DivfOp:
+                upper, lower = (self.ratio(operand) for operand in operands)
+                return self._product([upper, Change(lower.below, lower.above, lower.fragile)])
+            case arith.NegfOp | arith.ExtFOp | arith.TruncFOp:
+                return self.ratio(operands[0])
+            case math.ExpOp:
+                shift = self.shift(operands[0])
+                return Change(exponential(difference(shift.above, shift.below)), number(1), shift.fragile)
+            case arith.SelectOp if not self._moves(operands[0]) and is_number(operands[2], 0):
+                return self.ratio(operands[1])
+            case arith.SelectOp if not self._moves(operands[0]) and is_number(operands[1], 0):
+                return self.ratio(operands[2])
+            case _:
+                return self._plain_ratio(expression)
+
+    def _ratio_of_array(self, leaf: Leaf) -> Change:
+        if leaf.value in self.running:
+            return self._plain_ratio(leaf)
+        inner = inner_expression(leaf.value)
+        if inner is not None:
+            return self.ratio(inner)
+        owner = leaf.value.owner
+        if isinstance(owner, ContractOp) or (isinstance(owner, ReduceOp) and owner.kind.data == "add"):
+            change = self._product([self.ratio(Leaf(operand)) for operand in _operands(owner)])
+            return self._across(owner, change, leaf)
+        raise _Dependent(leaf)
+
+    def _plain_ratio(self, expression: Expression) -> Change:
+        """Of an expression that does not vary along the axis: its two values, as they are."""
+        after, before = self._two_moments(expression)
+        moved = self._moves(expression)
+        solid = is_positive(after)
+        fragile = frozenset(r for r in moved if not solid or _is_ordered(r))
+        return Change(after, before, fragile)
+
+    def _product(self, changes: Iterable[Change]) -> Change:
+        above, below, fragile = number(1), number(1), frozenset[SSAValue]()
+        for change in changes:
+            above, below = product(above, change.above), product(below, change.below)
+            fragile |= change.fragile
+        return Change(above, below, fragile)
+
+    # -- shifts -----------------------------------------------------------------------------------
+
+    def shift(self, expression: Expression) -> Change:
+        """`expression` after minus before."""
+        if not self._moves(expression):
+            return _same(0)
+        if isinstance(expression, Leaf):
+            return self._shift_of_array(expression)
+        assert isinstance(expression, Node)
+        operands = expression.operands
+        match expression.kind:
+            case arith.AddfOp:
+                left, right = (self.shift(operand) for operand in operands)
+                return _sum(left, right)
+            case arith.SubfOp:
+                left, right = (self.shift(operand) for operand in operands)
+                return _sum(left, Change(right.below, right.above, right.fragile))
+            case arith.NegfOp:
+                shift = self.shift(operands[0])
+                return Change(shift.below, shift.above, shift.fragile)
+            case arith.ExtFOp | arith.TruncFOp:
+                return self.shift(operands[0])
+            case arith.MulfOp if self._is_fixed(operands[1]):
+                return self._scaled(operands[0], operands[1], product)
+            case arith.MulfOp if self._is_fixed(operands[0]):
+                return self._scaled(operands[1], operands[0], product)
+            case arith.DivfOp if self._is_fixed(operands[1]):
+                return self._scaled(operands[0], operands[1], quotient)
+            case math.LogOp:
+                ratio = self.ratio(operands[0])
+                after, before = (unary(math.LogOp, part) for part in (ratio.above, ratio.below))
+                return Change(after, before, self._moves(expression))
+            case _:
+                return self._plain_shift(expression)
+
+    def _scaled(
+        self, moving: Expression, by: Expression, scale: Callable[[Expression, Expression], Expression]
+    ) -> Change:
+        shift = self.shift(moving)
+        return Change(scale(shift.above, by), scale(shift.below, by), shift.fragile)
+
+    def _shift_of_array(self, leaf: Leaf) -> Change:
+        if leaf.value in self.running:
+            return self._plain_shift(leaf)
+        inner = inner_expression(leaf.value)
+        if inner is not None:
+            return self.shift(inner)
+        owner = leaf.value.owner
+        if isinstance(owner, ReduceOp) and owner.kind.data in ORDERED:
+            return self._across(owner, self.shift(Leaf(owner.operand)), leaf)
+        raise _Dependent(leaf)
+
+    def _plain_shift(self, expression: Expression) -> Change:
+        after, before = self._two_moments(expression)
+        polynomial = isinstance(expression, Leaf)
+        fragile = frozenset(r for r in self._moves(expression) if _is_ordered(r) or not polynomial)
+        return Change(after, before, fragile)
+
+    # -- what both use ----------------------------------------------------------------------------
+
+    def _across(self, owner: ContractOp | ReduceOp, change: Change, leaf: Leaf) -> Change:
+        """A change passes a reduction over other axes if it does not vary along them."""
+        if set(axes_in(change.above) + axes_in(change.below)) & set(owner.over_axes) or owner.init is not None:
+            raise _Dependent(leaf)
+        return change
+
+    def _moves(self, expression: Expression) -> frozenset[SSAValue]:
+        """The running reductions that an expression depends on."""
+        moved = (self.depends(leaf.value) for leaf in leaves(expression))
+        return frozenset(r for some in moved for r in some) & self.running
+
+    def _is_fixed(self, expression: Expression) -> bool:
+        return not self._moves(expression) and self.axis not in axes_in(expression)
+
+    def _two_moments(self, expression: Expression) -> tuple[Expression, Expression]:
+        """An expression in the running reductions themselves, after and before the step."""
+        after = self._unfold(expression)
+        return after, substitute(after, self._before)
+
+    def _unfold(self, expression: Expression) -> Expression:
+        if self.axis in axes_in(expression):
+            raise _Dependent(expression)
+        return substitute(expression, self._unfold_leaf)
+
+    def _unfold_leaf(self, leaf: Leaf) -> Expression:
+        if leaf.value in self.running or not self._moves(leaf):
+            return leaf
+        inner = inner_expression(leaf.value)
+        if inner is None:
+            raise _Dependent(leaf)
+        return self._unfold(inner)
+
+    def _before(self, leaf: Leaf) -> Expression:
+        return Leaf(leaf.value, BEFORE) if leaf.value in self.running else leaf
+
+
+def _same(value: float) -> Change:
+    return Change(number(value), number(value))
+
+
+def _sum(left: Change, right: Change) -> Change:
+    return Change(total(left.above, right.above), total(left.below, right.below), left.fragile | right.fragile)
+
+
+def _operands(reduction: ContractOp | ReduceOp) -> list[SSAValue]:
+    return [reduction.lhs, reduction.rhs] if isinstance(reduction, ContractOp) else [reduction.operand]
+
+
+def _is_ordered(value: SSAValue) -> bool:
+    return isinstance(value.owner, ReduceOp) and value.owner.kind.data in ORDERED
+
+
+def _spell(expression: Expression) -> str:
+    if isinstance(expression, Leaf):
+        return label(expression.value)
+    if isinstance(expression, Node):
+        return f"%{expression.hint}" if expression.hint else expression.kind.name.split(".")[1]
+    return str(expression.number)
+
+
+# -- what counts while a reduction is neutral -----------------------------------------------------
+
+
+def vanishes(operands: Sequence[SSAValue], r: SSAValue, depends: Callable[[SSAValue], frozenset[SSAValue]]) -> bool:
+    """Whether summands are all zero as long as the reduction `r` is neutral, which holds if a factor is
+
+    - `exp(k * s + ...)` with `r = max s` and k > 0 (or `r = min s` and k < 0): then s = -inf so far;
+    - `e` itself, with `r = sum e` and e never negative: then e = 0 so far.
+    """
+    owner = r.owner
+    if not isinstance(owner, ReduceOp) or owner.init is not None:
+        return False
+    parts = [part for operand in operands for part in _numerators(Leaf(operand))]
+    if owner.kind.data == "add":
+        return is_nonnegative(Leaf(owner.operand)) and any(
+            isinstance(part, Leaf) and part.value is owner.operand for part in parts
+        )
+    if owner.kind.data in ORDERED:
+        return any(_falls_with(part, owner, depends) for part in parts)
+    return False
+
+
+def _numerators(expression: Expression) -> Iterator[Expression]:
+    """The factors of an expression, at every depth of naming."""
+    yield expression
+    if isinstance(expression, Leaf):
+        inner = inner_expression(expression.value)
+        if inner is not None:
+            yield from _numerators(inner)
+        return
+    if not isinstance(expression, Node):
+        return
+    if expression.kind is arith.MulfOp:
+        for operand in expression.operands:
+            yield from _numerators(operand)
+    elif expression.kind is arith.DivfOp or expression.kind in CASTS:
+        yield from _numerators(expression.operands[0])
+    elif expression.kind is arith.SelectOp and is_number(expression.operands[2], 0):
+        yield from _numerators(expression.operands[1])
+
+
+def _falls_with(part: Expression, extremum: ReduceOp, depends: Callable[[SSAValue], frozenset[SSAValue]]) -> bool:
+    """Whether `part` is `exp(k * s + what does not vary along the axis)` with s the reduced array."""
+    if not isinstance(part, Node) or part.kind not in (math.ExpOp, math.Exp2Op):
+        return False
+    source = linear_form(Leaf(extremum.operand))
+    form = linear_form(part.operands[0])
+    own = {atom: size for atom, size in form.items() if _varies(atom, extremum, depends)}
+    wanted = {atom: size for atom, size in source.items() if _varies(atom, extremum, depends)}
+    atom = next(iter(wanted), None)
+    if atom is None or atom not in own or any(isinstance(other, int) for other in form):
+        return False
+    slope = own[atom] / wanted[atom]
+    right_way = slope > 0 if extremum.kind.data == "max" else slope < 0
+    return right_way and same_form(own, {other: slope * size for other, size in wanted.items()})
+
+
+def _varies(atom: Atom, extremum: ReduceOp, depends: Callable[[SSAValue], frozenset[SSAValue]]) -> bool:
+    if not isinstance(atom, SSAValue):
+        return False
+    return bool(set(axes_of(atom.type)) & set(extremum.over_axes))

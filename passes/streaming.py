@@ -1,0 +1,158 @@
+"""`streaming`: choose the axis that each kernel is fed along, and the law that allows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+from xdsl.utils.exceptions import PassFailedException
+
+from treadle.dialects.diagram.ops import ContractOp, ReduceOp
+from treadle.dialects.hierarchy.ops import KernelOp
+from treadle.dialects.hierarchy.schedule import UNDECIDED, ScheduleAttr
+from treadle.passes._functions import functions, kernels, label, note
+from treadle.passes._roles import WHOLE_LIMIT, Part, Refusal, part_of_kernel, roles_of
+from treadle.passes._scalars import spell
+from treadle.passes._stages import StreamPlan, Verdict
+
+PASS = "streaming"
+
+
+@dataclass(frozen=True)
+class StreamingPass(ModulePass):
+    """Decorate a kernel with the axis that it is fed along in pieces: a reduced one, symbolic if there is
+    one, else that of the last reduction; or `axis`, in the kernel named `kernel` or in all that reduce it.
+
+    Before:
+
+    ```
+    !x = tensor<?x?xf32, #diagram.array<[i, x]>>
+    !xd = tensor<?x?xf32, #diagram.array<[i, x], level = device>>
+    !s = tensor<?xf32, #diagram.array<[i]>>
+    !sr = tensor<?xf32, #diagram.array<[i], level = register>>
+    func.func @f(%x: !x) -> !s {
+      %s = hierarchy.kernel @f (%a = %x : !x as !xd) -> (!s) {
+        %m = diagram.reduce max %a over [x] : !xd -> !sr
+        hierarchy.yield %m : !sr
+      }
+      func.return %s : !s
+    }
+    ```
+
+    After:
+
+    ```
+    !x = tensor<?x?xf32, #diagram.array<[i, x]>>
+    !xd = tensor<?x?xf32, #diagram.array<[i, x], level = device>>
+    !s = tensor<?xf32, #diagram.array<[i]>>
+    !sr = tensor<?xf32, #diagram.array<[i], level = register>>
+    func.func @f(%x: !x) -> !s {
+      %s = hierarchy.kernel @f (%a = %x : !x as !xd) -> (!s) schedule #hierarchy.schedule<stream = [x = ?]> {
+        %m = diagram.reduce max %a over [x] : !xd -> !sr
+        hierarchy.yield %m : !sr
+      }
+      func.return %s : !s
+    }
+    ```
+
+    Legal: a reduction is streamable because its operation is associative, `B(F(x), y) = F(x ++ y)`; one
+    whose summands depend on another over the same axis by the cascade law (`_cascades`), else by computing
+    the pieces again in a second stream (`_stages`). The law of each reduction is recorded.
+    """
+
+    name = PASS
+
+    axis: str = ""
+    kernel: str = ""
+    whole_limit: int = WHOLE_LIMIT
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        found = [(function, kernel) for function in functions(op) for kernel in kernels(function)]
+        chosen = [pair for pair in found if self._concerns(pair[1])]
+        if (self.axis or self.kernel) and not chosen:
+            raise PassFailedException(_nothing_chosen(self.axis, self.kernel, [k for _, k in found]))
+        for function, kernel in chosen:
+            if not kernel.is_expanded:
+                self._decorate(function, kernel)
+
+    def _concerns(self, kernel: KernelOp) -> bool:
+        if self.kernel:
+            return kernel.kernel_name.data == self.kernel
+        return not self.axis or any(self.axis in op.over_axes for op in part_of_kernel(kernel).reducing)
+
+    def _decorate(self, function: func.FuncOp, kernel: KernelOp) -> None:
+        part = part_of_kernel(kernel)
+        if self.axis and all(self.axis not in op.over_axes for op in part.reducing):
+            raise PassFailedException(f"{_at(kernel)}: axis '{self.axis}' is reduced by nothing in it")
+        roles = roles_of(part, self.whole_limit, self.axis or None)
+        if isinstance(roles, Refusal):
+            if self.axis:
+                raise PassFailedException(f"{_at(kernel)} cannot stream '{self.axis}': {roles.reason}")
+            note(function, PASS, _at(kernel), "refused", roles.reason)
+            return
+        if roles.stream is None:
+            return
+        old = kernel.schedule or ScheduleAttr({}, {}, {})
+        kernel.properties["schedule"] = ScheduleAttr(
+            old.group.as_dict(), {roles.stream: UNDECIDED}, old.whole.as_dict(), old.warps.as_dict()
+        )
+        _note_laws(function, kernel, StreamPlan(part, roles.stream))
+
+
+def _at(kernel: KernelOp) -> str:
+    return f"@{kernel.kernel_name.data}"
+
+
+def _nothing_chosen(axis: str, kernel: str, found: list[KernelOp]) -> str:
+    names = ", ".join(_at(kernel) for kernel in found) or "none"
+    if kernel:
+        return f"there is no kernel @{kernel} (kernels are {names})"
+    return f"axis '{axis}' is reduced in no kernel (kernels are {names})"
+
+
+def _note_laws(function: func.FuncOp, kernel: KernelOp, plan: StreamPlan) -> None:
+    for state, verdict in plan.verdicts.items():
+        subject = f"{label(state)} of {_at(kernel)} along {plan.axis}"
+        note(function, PASS, subject, _law(state, verdict), _reason(plan, state, verdict))
+    again = [value for value in plan.part.leaving if plan.is_piece(value) and plan.stage_of(value) > 0]
+    for value in again:
+        subject = f"{label(value)} of {_at(kernel)} along {plan.axis}"
+        waits = ", ".join(label(state) for state in plan.states_of(value))
+        note(function, PASS, subject, "recomputation", f"a further stream, after {waits}")
+
+
+def _law(state: SSAValue, verdict: Verdict) -> str:
+    if verdict.repair is not None:
+        return "cascade"
+    if verdict.refused:
+        return "recomputation"
+    owner = state.owner
+    if isinstance(owner, ContractOp):
+        return "linearity of the contraction"
+    assert isinstance(owner, ReduceOp)
+    return f"associativity of {owner.kind.data}"
+
+
+def _reason(plan: StreamPlan, state: SSAValue, verdict: Verdict) -> str:
+    if verdict.refused:
+        return f"a further stream, for {verdict.refused}"
+    if verdict.repair is None:
+        return ""
+    moved = sorted(label(r) for r in _moved(plan.part, plan, state))
+    verb = "multiplied by" if verdict.repair.scales else "increased by"
+    text = f"when {', '.join(moved)} moves, {label(state)} is {verb} {spell(verdict.repair.expression)}"
+    guarded = sorted(label(r) for r in _moved(plan.part, plan, state) if r in plan.guarded)
+    if guarded:
+        text += f"; while {', '.join(guarded)} is neutral nothing counts, and a finite number stands for it"
+    return text
+
+
+def _moved(part: Part, plan: StreamPlan, state: SSAValue) -> list[SSAValue]:
+    """The states that the summands of a reduction depend on and that move with it."""
+    owner = next(op for op in part.ops if op.results[0] is state)
+    states = dict.fromkeys(s for operand in owner.operands for s in plan.states_of(operand))
+    return [s for s in states if plan.stage_of(s) == plan.stage_of(state)]

@@ -1,0 +1,118 @@
+"""`tiling`: cut the axes that a kernel is weaved over into groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+from xdsl.utils.exceptions import PassFailedException
+
+from treadle.dialects.diagram.array import DYNAMIC, axes_of
+from treadle.dialects.hierarchy.ops import KernelOp
+from treadle.dialects.hierarchy.schedule import UNDECIDED, ScheduleAttr
+from treadle.passes._functions import functions, kernels, note
+from treadle.passes._roles import Part, not_grouped, part_of_kernel
+from treadle.passes._scalars import weave
+
+PASS = "tiling"
+
+
+@dataclass(frozen=True)
+class TilingPass(ModulePass):
+    """Decorate a kernel with the axes that are cut into independent groups (all that can be, or only `axis`,
+    in the kernel named `kernel` or in all), and with the axes that a group holds whole.
+
+    Before:
+
+    ```
+    !x = tensor<?xf32, #diagram.array<[i]>>
+    !xd = tensor<?xf32, #diagram.array<[i], level = device>>
+    !xr = tensor<?xf32, #diagram.array<[i], level = register>>
+    func.func @f(%x: !x) -> !x {
+      %y = hierarchy.kernel @f (%a = %x : !x as !xd) -> (!x) {
+        %z = diagram.map (%b = %a : !xd) -> !xr {
+          %c = math.sin %b : f32
+          diagram.yield %c : f32
+        }
+        hierarchy.yield %z : !xr
+      }
+      func.return %y : !x
+    }
+    ```
+
+    After:
+
+    ```
+    !x = tensor<?xf32, #diagram.array<[i]>>
+    !xd = tensor<?xf32, #diagram.array<[i], level = device>>
+    !xr = tensor<?xf32, #diagram.array<[i], level = register>>
+    func.func @f(%x: !x) -> !x {
+      %y = hierarchy.kernel @f (%a = %x : !x as !xd) -> (!x) schedule #hierarchy.schedule<group = [i = ?]> {
+        %z = diagram.map (%b = %a : !xd) -> !xr {
+          %c = math.sin %b : f32
+          diagram.yield %c : f32
+        }
+        hierarchy.yield %z : !xr
+      }
+      func.return %y : !x
+    }
+    ```
+
+    Legal: a function weaved over an axis does to each piece of it what it does to the whole, so the pieces
+    are independent. An axis is refused if something is reduced along it, if a result does not have it (each
+    group would save that again), or if a product does not have it (each group would compute it again).
+    """
+
+    name = PASS
+
+    axis: str = ""
+    kernel: str = ""
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        found = [(function, kernel) for function in functions(op) for kernel in kernels(function)]
+        chosen = [pair for pair in found if self.kernel in ("", pair[1].kernel_name.data)]
+        if self.kernel and not chosen:
+            raise PassFailedException(f"there is no kernel @{self.kernel}")
+        for function, kernel in chosen:
+            if not kernel.is_expanded:
+                self._decorate(function, kernel)
+
+    def _decorate(self, function: func.FuncOp, kernel: KernelOp) -> None:
+        part = part_of_kernel(kernel)
+        old = kernel.schedule or ScheduleAttr({}, {}, {})
+        streamed = old.stream.as_dict()
+        refused = {axis: reason for axis in part.sizes if (reason := not_grouped(part, axis)) is not None}
+        wanted = self._wanted(kernel, part, refused)
+        group = {axis: UNDECIDED for axis in _in_order(part) if axis in wanted and axis not in streamed}
+        group = {
+            **old.group.as_dict(),
+            **{axis: size for axis, size in group.items() if axis not in old.group.as_dict()},
+        }
+        whole = {
+            axis: size
+            for axis, size in part.sizes.items()
+            if axis in refused and axis not in streamed and size not in (DYNAMIC, 0)
+        }
+        kernel.properties["schedule"] = ScheduleAttr(group, streamed, whole, old.warps.as_dict())
+        for axis in group:
+            note(function, PASS, f"{axis} of @{kernel.kernel_name.data}", "group partition: weaved over it")
+        for axis in whole:
+            note(function, PASS, f"{axis} of @{kernel.kernel_name.data}", "held whole", refused[axis])
+
+    def _wanted(self, kernel: KernelOp, part: Part, refused: dict[str, str]) -> list[str]:
+        if not self.axis:
+            return [axis for axis in part.sizes if axis not in refused]
+        where = f"@{kernel.kernel_name.data}"
+        if self.axis not in part.sizes:
+            raise PassFailedException(f"{where} has no axis '{self.axis}' (it has {', '.join(part.sizes)})")
+        if self.axis in refused:
+            raise PassFailedException(f"{where} cannot be cut into groups: {refused[self.axis]}")
+        return [self.axis]
+
+
+def _in_order(part: Part) -> tuple[str, ...]:
+    """Axes in the order of memory of what leaves the kernel."""
+    return weave([*(axes_of(value.type) for value in part.leaving), part.sizes])
