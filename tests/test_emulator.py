@@ -24,6 +24,8 @@ from treadle.runtime.emulator import (
     compile_source,
 )
 
+COMPILER = os.environ.get("CXX") or next(filter(shutil.which, ("g++", "clang++", "c++")), "")
+pytestmark = pytest.mark.skipif(not COMPILER, reason="no C++ compiler is installed")
 ADD = (
     source(["load_global_if", "store_global_if"])
     + """

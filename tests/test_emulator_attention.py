@@ -3,10 +3,10 @@ synchronisation is taken away. Each of them is needed, so each must be missed.""
 
 from __future__ import annotations
 
-import os
-import shutil
 import ctypes
+import os
 import re
+import shutil
 
 import numpy as np
 import pytest

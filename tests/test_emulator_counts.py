@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+
 import numpy as np
 import pytest
 

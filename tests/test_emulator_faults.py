@@ -6,8 +6,8 @@ The kernels are not run until they fail: what is wrong is found whatever the ord
 from __future__ import annotations
 
 import os
-import shutil
 import re
+import shutil
 from collections.abc import Sequence
 
 import numpy as np

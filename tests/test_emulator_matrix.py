@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
-import ctypes
 
 import ml_dtypes
 import numpy as np

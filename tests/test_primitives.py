@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from treadle.compiler import primitives
 from treadle.compiler.primitives import primitive_names, source
 from treadle.runtime.emulator import Array, compile_source
 
@@ -44,6 +45,12 @@ USES = {
     "copy_async": ("copy_async<16>(s + 8 * t, h, t < 3); copy_async<8>(s, h, true); copy_async<4>(s, h, true);"),
     "copy_async_commit": "copy_async_commit();",
     "copy_async_wait": "copy_async_wait<0>(); copy_async_wait<3>();",
+    "vec": "V v = *vec<8>(h + 8 * t); *vec<8>(h2 + 8 * t) = v;",
+    "pack": "float x[4] = {f[0], f[1], f[2], f[3]}; store_global(vec<4>(f2), pack<4>(x));",
+    "unpack": "__half x[8]; unpack(x, load_global(vec<8>(h))); for (auto y : x) f2[t] += to_float(y);",
+    "with_width": (
+        "with_width<4, 2, 1>(t, t < 9, [&](auto width, auto inside) {  f2[t] = float(width) + float(inside); });"
+    ),
     "exp2_approx": "f2[t] = exp2_approx(f[t]);",
     "log2_approx": "f2[t] = log2_approx(f[t]);",
     "rcp_approx": "f2[t] = rcp_approx(f[t]);",
@@ -99,14 +106,14 @@ def test_a_primitive_names_all_that_it_needs(name: str) -> None:
     text = re.sub(r"//.*", "", source([name]))
     for other in ("shared_address", "as_register", "as_tf32", "same_bits", "Word", *primitive_names()):
         if re.search(rf"(?<!::)\b{other}[<(]", text):
-            assert re.search(rf"__forceinline__ [\w* ]+ {other}\(|using {other} =", text), other
+            assert re.search(rf"__forceinline__ [\w*<>, ]+ {other}\(|using {other} =", text), other
 
 
-def test_every_primitive_says_what_it_does() -> None:
-    for name in primitive_names():
-        text = source([name])
-        definition = re.search(rf"(?m)^(?:// .*\n)+(?:template .*\n)?__device__.*\b{name}\(", text)
-        assert definition, name
+def test_every_block_says_what_it_does() -> None:
+    for file in Path(primitives.__file__).parent.glob("*.cuh"):
+        for block in re.split(r"(?m)^// primitive: ", file.read_text())[1:]:
+            name, _, text = block.partition("\n")
+            assert name == "prelude" or re.match(r"(?:#ifndef.*\n)?// \w", text), name
 
 
 def test_an_unknown_primitive_is_named_and_its_neighbour_offered() -> None:

@@ -1,0 +1,70 @@
+"""The emulator as a place to run a host function."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treadle.runtime.emulator.arrays import Array
+from treadle.runtime.emulator.module import EmulatedModule, LaunchReport
+
+
+@dataclass(frozen=True)
+class HostArray:
+    """An array that kernels of the emulator work on: numpy's own memory."""
+
+    data: NDArray[Any]
+    writable: bool
+
+    @property
+    def pointer(self) -> int:
+        return self.data.ctypes.data
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.data.shape
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        return self.data.strides
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.data.dtype
+
+
+class EmulatorBackend:
+    """Runs the kernels of one compiled file; keeps the report of every launch in `reports`."""
+
+    name = "emulator"
+
+    def __init__(self, module: EmulatedModule, seed: int = 0):
+        self.module = module
+        self.seed = seed
+        self.reports: list[LaunchReport] = []
+
+    def allocate(self, shape: Sequence[int], dtype: np.dtype[Any]) -> HostArray:
+        return HostArray(np.zeros(tuple(shape), dtype), writable=True)
+
+    def upload(self, array: NDArray[Any]) -> HostArray:
+        return HostArray(array, writable=False)
+
+    def download(self, array: HostArray) -> NDArray[Any]:
+        return array.data
+
+    def launch(
+        self,
+        kernel: str,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        shared_bytes: int,
+        arguments: Sequence[Any],
+    ) -> LaunchReport:
+        given = [Array(each.data, each.writable) if isinstance(each, HostArray) else each for each in arguments]
+        report = self.module.launch(kernel, grid, block, shared_bytes, given, seed=self.seed)
+        self.reports.append(report)
+        return report
