@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
 
-from treadle.dialects.diagram import ContractOp, ReduceOp
+from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import axes_of, is_array
-from treadle.dialects.hierarchy import KernelOp
+from treadle.dialects.hierarchy import KernelOp, YieldOp
+from treadle.passes._roles import part_of_kernel
+from treadle.passes._stages import StreamPlan
 
 
 @dataclass(frozen=True)
@@ -50,61 +52,38 @@ def product_axes(kernel: KernelOp, group_axes: Iterable[str]) -> ProductAxes:
 
 @dataclass(frozen=True)
 class StreamUse:
-    """How often each operation and each input of a decorated kernel takes part in streaming the axis."""
+    """How many streams of a decorated kernel do each operation and load each input."""
 
     operations: dict[Operation, int]
     inputs: dict[SSAValue, int]
-    passes: int
+    streams: int
 
 
-def stream_use(kernel: KernelOp, stream: str | None) -> StreamUse:
-    """A result that has the streamed axis and depends on a reduction over it needs the axis streamed a second
-    time, with the finished state; what both streams need is loaded and done twice. Whatever does not touch
-    the axis counts once, and an input that nothing uses not at all."""
-    *operations, terminator = kernel.body.block.ops
-    reductions = [op for op in operations if isinstance(op, ContractOp | ReduceOp) and stream in op.over_axes]
-    dependent = _led_to(reductions, operations)
-    streamed = [value for value in terminator.operands if _has(value, stream)]
-    late = [value for value in streamed if value in dependent]
-    early = [value for value in streamed if value not in dependent]
-    first = _needed([*early, *(operand for op in reductions for operand in op.operands)], stream)
-    second = _needed(late, stream)
+def stream_use(kernel: KernelOp, axis: str | None) -> StreamUse:
+    """A result that has the streamed axis and depends on a reduction over it needs the axis streamed again,
+    with the finished state: what both streams need is loaded and done in both. Whatever does not touch the
+    axis counts once, and an input that nothing uses not at all."""
+    operations = [op for op in kernel.body.block.ops if not isinstance(op, YieldOp)]
+    used = [value for value in kernel.body.block.args if value.uses and is_array(value.type)]
+    if axis is None:
+        return StreamUse(dict.fromkeys(operations, 1), dict.fromkeys(used, 1), 0)
+    plan = StreamPlan(part_of_kernel(kernel), axis)
+    steps = [plan.step_of(stream) for stream in plan.streams]
+    saved = [plan.saved_in_step(stream) for stream in plan.streams]
 
-    def uses(value: SSAValue) -> int:
-        return max(1, (value in first) + (value in second)) if _has(value, stream) else 1
+    def loads(value: SSAValue) -> int:
+        if axis not in axes_of(value.type):
+            return 1
+        users = {use.operation for use in value.uses}
+        return sum(
+            value in leaving or any(op in users for op in step) for step, leaving in zip(steps, saved, strict=True)
+        )
 
     return StreamUse(
-        {op: 1 if op in reductions else uses(op.results[0]) for op in operations},
-        {value: uses(value) for value in kernel.body.block.args if value.uses and is_array(value.type)},
-        2 if late else 1,
+        {op: max(1, sum(op in step for step in steps)) for op in operations},
+        {value: loads(value) for value in used},
+        len(steps),
     )
-
-
-def _has(value: SSAValue, axis: str | None) -> bool:
-    return axis in axes_of(value.type)
-
-
-def _led_to(sources: Iterable[Operation], operations: Iterable[Operation]) -> set[SSAValue]:
-    """The results of `sources`, and what is made from them."""
-    values: set[SSAValue] = {result for op in sources for result in op.results}
-    for op in operations:
-        if any(operand in values for operand in op.operands):
-            values.update(op.results)
-    return values
-
-
-def _needed(values: Iterable[SSAValue], stream: str | None) -> set[SSAValue]:
-    """The values with the streamed axis from which `values` are made, piece by piece."""
-    found: set[SSAValue] = set()
-    waiting = list(values)
-    while waiting:
-        value = waiting.pop()
-        if value in found or not _has(value, stream):
-            continue
-        found.add(value)
-        if isinstance(value.owner, Operation):
-            waiting += value.owner.operands
-    return found
 
 
 def _is_free(axis: str, op: ContractOp) -> bool:

@@ -59,7 +59,8 @@ class Sketch:
     alignment: int
     """Tiles of products have sides that are multiples of this: whole axes are padded to it."""
     has_products: bool
-    passes: int
+    streams: int
+    """How often the axis is streamed."""
     arrays: tuple[tuple[tuple[str, ...], int], ...]
     """Axes and bytes of a value of each array at device level."""
     batch: frozenset[str]
@@ -89,7 +90,7 @@ class Sketch:
         return Plan(
             self.name,
             groups,
-            streams * self.passes,
+            streams * self.streams,
             warps,
             tuple(self._transfer(crossing, groups) for crossing in self.crossings),
             tuple(work),
@@ -145,7 +146,7 @@ class _Reader:
             roles=self.roles,
             alignment=self._alignment(),
             has_products=bool(self.products),
-            passes=self.use.passes if self.stream is not None else 0,
+            streams=self.use.streams,
             arrays=tuple((axes_of(value.type), width_of(value.type)) for value in outside),
             batch=frozenset(axis for op in self.products for axis in _batch_axes(op)),
             reduced=frozenset(
