@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     MemRefType,
     StringAttr,
+    UnitAttr,
     i32,
 )
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
@@ -86,6 +87,8 @@ class KernelLowering:
     """The vector width that the alignment of each buffer allows."""
     values: dict[SSAValue, Lowered] = field(default_factory=dict[Any, Any])
     offsets: dict[str, SSAValue] = field(default_factory=dict[Any, Any])
+    partial: str | None = None
+    """The streamed axis, in the last piece."""
     bounded: set[str] = field(default_factory=set[Any])
     """Axes whose piece may reach past the end here."""
     tiles: dict[object, SSAValue] = field(default_factory=dict[Any, Any])
@@ -167,6 +170,9 @@ class KernelLowering:
     def _bounds(self, axes: Sequence[str]) -> tuple[tuple[str, SSAValue], ...]:
         return tuple((axis, self._size(axis)) for axis in axes if axis in self.bounded)
 
+    def _partial(self, bounds: Sequence[tuple[str, SSAValue]]) -> UnitAttr | None:
+        return UnitAttr() if any(axis == self.partial for axis, _ in bounds) else None
+
     # -- operations --------------------------------------------------------------------------------
 
     def _lower_op(self, op: Operation) -> None:
@@ -219,6 +225,7 @@ class KernelLowering:
         self._before_write(tile)
         copy = self._emit(cuda.CopyOp(source, offsets, tile, bounds, self.vectors[source]))
         copy.location = op.location
+        copy.partial = self._partial(bounds)
         self.unread.add(tile)
         self.values[op.result] = tile
 
@@ -230,8 +237,10 @@ class KernelLowering:
         destination = self._scalar(op.destination)
         value = self._fragment(op.value, self.layouts.of(op.value))
         offsets = [self._offset(axis) for axis in axes]
-        store = self._emit(cuda.StoreOp(value, destination, offsets, self._bounds(axes), self.vectors[destination]))
+        bounds = self._bounds(axes)
+        store = self._emit(cuda.StoreOp(value, destination, offsets, bounds, self.vectors[destination]))
         store.location = op.location
+        store.partial = self._partial(bounds)
 
     def _map(self, op: MapOp) -> SSAValue:
         layout = self.layouts.of(op.result)
@@ -349,6 +358,7 @@ class KernelLowering:
 
     def _last_piece(self, op: StreamOp, start: SSAValue, state: list[SSAValue], conditional: bool) -> list[SSAValue]:
         self.bounded.add(op.axis)
+        self.partial = op.axis
         try:
             if not conditional:
                 return self._step(op, start, state)
@@ -365,6 +375,7 @@ class KernelLowering:
             branch = self._emit(scf.IfOp(condition, [value.type for value in state], Region(some), Region(none)))
         finally:
             self.bounded.discard(op.axis)
+            self.partial = None
         branch.location = op.location
         branch.attributes["comment"] = StringAttr(f"streaming: the last piece of {op.axis}, which is smaller")
         for result, source in zip(branch.results, op.step.block.args, strict=True):
@@ -485,6 +496,7 @@ class KernelLowering:
             load = self._emit(
                 cuda.LoadOp(lowered.buffer, lowered.offsets, type, lowered.bounds, self.vectors[lowered.buffer])
             )
+            load.partial = self._partial(lowered.bounds)
             return _placed(load, lowered.op, load.result, value)
         if is_shared(lowered.type):
             return self._read(lowered, type, value)

@@ -17,6 +17,7 @@ from xdsl.dialects.builtin import (
     SymbolNameConstraint,
     SymbolRefAttr,
     TensorType,
+    UnitAttr,
 )
 from xdsl.ir import Attribute, Operation, Region, SSAValue
 from xdsl.irdl import (
@@ -263,13 +264,15 @@ class GlobalAccess(IRDLOperation):
     the tile may reach past the end with the sizes to test against, and what is known of alignment.
 
     `widths` are the vector widths, in elements, among which the alignment chooses at run time; `coalescing` sets
-    them. Elements outside are read as zero and not written."""
+    them. `partial` says that the tile surely reaches past the end. Elements outside are read as zero and not
+    written."""
 
     offsets = var_operand_def(IndexType())
     limits = var_operand_def(IndexType())
     vector = opt_operand_def(IndexType())
     bounds = prop_def(ArrayAttr[StringAttr])
     widths = opt_prop_def(ArrayAttr[IntAttr])
+    partial = opt_prop_def(UnitAttr)
 
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
@@ -314,6 +317,8 @@ class GlobalAccess(IRDLOperation):
 
             printer.print_list(list(zip(self.bound_axes, self.limits, strict=True)), entry)
             printer.print_string("]")
+        if self.partial is not None:
+            printer.print_string(" partial")
         if self.vector is not None:
             printer.print_string(" aligned ")
             printer.print_operand(self.vector)
@@ -340,6 +345,7 @@ class _Access:
 
         if parser.parse_optional_keyword("bounds"):
             self.bounds = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, bound)
+        self.partial = parser.parse_optional_keyword("partial") is not None
         if parser.parse_optional_keyword("aligned"):
             self.vector = parser.parse_unresolved_operand()
         if parser.parse_optional_keyword("widths"):
@@ -421,6 +427,7 @@ class CopyOp(GlobalAccess):
             access.widths,
         )
         op.attributes |= access.attributes
+        op.partial = UnitAttr() if access.partial else None
         return op
 
     def print(self, printer: Printer) -> None:
@@ -484,6 +491,7 @@ class LoadOp(GlobalAccess):
             access.widths,
         )
         op.attributes |= access.attributes
+        op.partial = UnitAttr() if access.partial else None
         return op
 
     def print(self, printer: Printer) -> None:
@@ -554,6 +562,7 @@ class StoreOp(GlobalAccess):
             access.widths,
         )
         op.attributes |= access.attributes
+        op.partial = UnitAttr() if access.partial else None
         return op
 
     def print(self, printer: Printer) -> None:

@@ -112,7 +112,9 @@ class KernelOp(IRDLOperation):
             if sizes_of(arg.type) != sizes_of(operand.type) or format_of(arg.type) != format_of(operand.type):
                 raise VerifyException(f"argument {i} is {arg.type}, operand {i} is {operand.type}")
             if is_array(arg.type) and level_of(arg.type) != "device":
-                raise VerifyException(f"argument {i} is at level {level_of(arg.type)}: a kernel is given device")
+                raise VerifyException(
+                    f"argument {i} is at level {level_of(arg.type) or 'undecided'}: a kernel is given device"
+                )
         terminator = self.body.block.last_op
         if not isinstance(terminator, YieldOp):
             raise VerifyException("the body of a kernel ends with hierarchy.yield")
@@ -127,7 +129,7 @@ class KernelOp(IRDLOperation):
         given = [sizes_of(operand.type) for operand in terminator.operands]
         wanted = [sizes_of(output.type) for output in self.outputs]
         if given != wanted:
-            raise VerifyException(f"the body yields {given}, the kernel gives {wanted}")
+            raise VerifyException(f"the body yields {_axes_text(given)}, the kernel gives {_axes_text(wanted)}")
 
     def _verify_expanded(self, terminator: YieldOp) -> None:
         if terminator.operands:
@@ -441,6 +443,13 @@ class ExtentOp(IRDLOperation):
 
 def _types(types: Sequence[Attribute]) -> str:
     return f"({', '.join(str(type) for type in types)})"
+
+
+def _axes_text(arrays: Sequence[Mapping[str, int]]) -> str:
+    """`[q = ?, d = 64], [q = ?]`"""
+    return ", ".join(
+        f"[{', '.join(f'{axis} = {size_text(size)}' for axis, size in array.items())}]" for array in arrays
+    )
 
 
 def _check_decided(partition: PartitionAttr) -> None:

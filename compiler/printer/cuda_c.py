@@ -1,0 +1,51 @@
+"""The target `cuda-c`: a module at `cuda` level as one CUDA C file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import IO
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.exceptions import DiagnosticException
+from xdsl.utils.target import Target
+
+from treadle.compiler import primitives
+from treadle.compiler.printer.kernel import KernelPrinter
+from treadle.compiler.printer.text import Text
+from treadle.dialects import cuda
+from treadle.dialects.hierarchy.schedule import derivation_of
+
+
+def print_cuda_c(module: ModuleOp) -> str:
+    """The CUDA C of every kernel of a module, with the primitives they use at its head.
+
+    Raises DiagnosticException if there is no kernel, or an operation that has no CUDA C."""
+    kernels = [op for op in module.body.block.ops if isinstance(op, cuda.KernelOp)]
+    if not kernels:
+        raise DiagnosticException("the module has no cuda.kernel: run convert-hierarchy-to-cuda before printing")
+    printers = [KernelPrinter(kernel) for kernel in kernels]
+    bodies = [printer.print() for printer in printers]
+    uses = {name for printer in printers for name in printer.uses}
+    return "\n".join([_title(module), primitives.source(uses), *bodies])
+
+
+def _title(module: ModuleOp) -> str:
+    text = Text()
+    text.line("// CUDA C printed by treadle. How it was derived:")
+    for op in module.body.block.ops:
+        for step in derivation_of(op.attributes):
+            rewrite, subject, law, reason = step.texts()
+            text.comment(f"  {rewrite} {subject}: {law}{'; ' + reason if reason else ''}")
+    text.line()
+    return "\n".join(text.lines)
+
+
+@dataclass(frozen=True)
+class CudaCTarget(Target):
+    """Prints CUDA C: `xdsl-opt -p treadle -t cuda-c FILE`."""
+
+    name = "cuda-c"
+
+    def emit(self, ctx: Context, module: ModuleOp, output: IO[str]) -> None:
+        output.write(print_cuda_c(module))

@@ -1,0 +1,103 @@
+"""Index expressions: from a layout's modes to C."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from xdsl.utils.exceptions import DiagnosticException
+
+from treadle.dialects.cuda.layout import LayoutAttr, Mode
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop over one mode of a fragment's registers."""
+
+    mode: Mode
+    variable: str
+
+    def __str__(self) -> str:
+        size = self.mode.size
+        return f"UNROLL for (int {self.variable} = 0; {self.variable} < {size}; ++{self.variable})"
+
+
+def times(text: str, factor: int) -> str:
+    if factor == 1:
+        return text
+    return f"{text} * {factor}"
+
+
+def add(terms: Iterable[str]) -> str:
+    present = [term for term in terms if term and term != "0"]
+    return " + ".join(present) or "0"
+
+
+def thread_terms(layout: LayoutAttr, axis: str) -> list[str]:
+    """What the lane and the warp of a thread add to the coordinate of an axis."""
+    terms: list[str] = []
+    for index, modes in (("lane", layout.lane), ("warp", layout.warp)):
+        below = 1
+        total = modes.size
+        for mode in reversed(tuple(modes)):
+            if mode.axis == axis and mode.stride:
+                digit = index if below == 1 else f"{index} / {below}"
+                if below * mode.size != total:
+                    digit += f" % {mode.size}"
+                terms.append(times(digit, mode.stride))
+            below *= mode.size
+    return terms
+
+
+def coordinate(layout: LayoutAttr, axis: str, loops: Sequence[Loop]) -> str:
+    """The coordinate along an axis of the element that the loops have reached."""
+    own = [times(loop.variable, loop.mode.stride) for loop in loops if loop.mode.axis == axis]
+    return add([*own, *thread_terms(layout, axis)])
+
+
+def replicas(layout: LayoutAttr) -> str | None:
+    """The test that picks one of the threads that hold the same elements; None if there are no copies."""
+    tests: list[str] = []
+    for index, modes in (("lane", layout.lane), ("warp", layout.warp)):
+        below = 1
+        for mode in reversed(tuple(modes)):
+            if not mode.axis:
+                digit = index if below == 1 else f"{index} / {below}"
+                if below * mode.size != modes.size:
+                    digit += f" % {mode.size}"
+                tests.append(f"{digit} == 0")
+            below *= mode.size
+    return " && ".join(tests) or None
+
+
+def subscripts(layout: LayoutAttr, loops: Sequence[Loop], wanted: int | None = None) -> str:
+    """`[x8][q8][x1]`: where the element that the loops have reached stands in the array of another fragment, whose
+    registers hold the same coordinates in other digits. `wanted` limits it to the first dimensions."""
+    modes = tuple(layout.register)
+    if wanted is not None:
+        modes = modes[:wanted]
+    return "".join(f"[{_digit(mode, loops)}]" for mode in modes)
+
+
+def _digit(mode: Mode, loops: Sequence[Loop]) -> str:
+    """The digit of one mode, from the digits of loops over the same axis."""
+    span = mode.stride * mode.size
+    terms: list[str] = []
+    for loop in loops:
+        own = loop.mode
+        if own.axis != mode.axis:
+            continue
+        low, high = own.stride, own.stride * own.size
+        if high <= mode.stride or low >= span:
+            continue
+        if low >= mode.stride and high <= span and low % mode.stride == 0:
+            terms.append(times(loop.variable, low // mode.stride))
+        elif low >= mode.stride and low % mode.stride == 0:  # the loop reaches past this digit
+            terms.append(times(f"({loop.variable} % {span // low})", low // mode.stride))
+        elif mode.stride % low == 0 and high <= span:  # the loop also moves a finer digit
+            terms.append(f"{loop.variable} / {mode.stride // low}")
+        elif mode.stride % low == 0:
+            terms.append(f"{loop.variable} / {mode.stride // low} % {mode.size}")
+        else:
+            raise DiagnosticException(f"registers {mode} and {own} cannot be matched digit by digit")
+    return add(terms)

@@ -1,0 +1,669 @@
+"""Print one `cuda.kernel` as a CUDA C function."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from functools import singledispatchmethod
+from math import prod
+
+from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import IntegerAttr, StringAttr
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
+from xdsl.utils.exceptions import DiagnosticException
+
+from treadle.compiler.primitives import primitive_names
+from treadle.compiler.printer.indices import (
+    Loop,
+    add,
+    coordinate,
+    replicas,
+    subscripts,
+    times,
+)
+from treadle.compiler.printer.names import RESERVED, Names
+from treadle.compiler.printer.products import ProductPrinter
+from treadle.compiler.printer.scalars import SIXTEEN_BIT, ScalarPrinter, bare, c_type, literal
+from treadle.compiler.printer.text import Text
+from treadle.dialects import cuda
+from treadle.dialects.cuda.layout import LANES, LayoutAttr, Mode
+from treadle.dialects.cuda.ops import GlobalAccess, is_fragment, layout_of, rows_of
+from treadle.dialects.diagram import CastOp, FillOp, MapOp, ReduceOp
+from treadle.dialects.diagram.array import axes_of, format_of, is_array, shape_of
+
+INDEX_OPERATORS = {
+    "arith.addi": "+",
+    "arith.subi": "-",
+    "arith.muli": "*",
+    "arith.divui": "/",
+    "arith.remui": "%",
+}
+PREDICATES = ("==", "!=", "<", "<=", ">", ">=", "<", "<=", ">", ">=")
+
+COMBINE = {"add": "{0} + {1}", "mul": "{0} * {1}", "max": "fmaxf({0}, {1})", "min": "fminf({0}, {1})"}
+COMBINE_INTEGERS = {"max": "{0} > {1} ? {0} : {1}", "min": "{0} < {1} ? {0} : {1}"}
+NEUTRAL = {"add": "0.0f", "mul": "1.0f", "max": "-INFINITY", "min": "INFINITY"}
+NEUTRAL_INTEGERS = {"add": "0", "mul": "1", "max": "(-2147483647 - 1)", "min": "2147483647"}
+
+
+class KernelPrinter:
+    """Prints one kernel; afterwards `uses` holds the names of the primitives it calls.
+
+    A fragment is an array in registers with one dimension for each of its layout's register modes; an operation that is
+    the last to need its operand writes its result over it."""
+
+    def __init__(self, kernel: cuda.KernelOp):
+        self.kernel = kernel
+        self.names = Names(RESERVED | frozenset(primitive_names()))
+        self.text = Text()
+        self.uses: set[str] = set()
+        self.values: dict[SSAValue, str] = {}
+        self.strides: dict[SSAValue, dict[str, str]] = {}
+        self.overwritten_by_if: dict[SSAValue, scf.IfOp] = {}
+
+    # -- the function ------------------------------------------------------------------------------
+
+    def print(self) -> str:
+        name = self.names.fresh(self.kernel.sym_name.data, "kernel")
+        threads = self.kernel.threads.data
+        parameters = [self._parameter(arg) for arg in self.kernel.body.block.args]
+        self.text.line(f'extern "C" __global__ void __launch_bounds__({threads}) {name}(')
+        for i, parameter in enumerate(parameters):
+            self.text.line(f"    {parameter}{',' if i < len(parameters) - 1 else ') {'}")
+        self.text.depth = 1
+        self._threads()
+        self._block(self.kernel.body.block)
+        self.text.depth = 0
+        self.text.line("}")
+        return "\n".join(self.text.lines) + "\n"
+
+    def _threads(self) -> None:
+        self.text.line(f"const int thread = threadIdx.x, lane = thread % {LANES}, warp = thread / {LANES};")
+        self.text.line("(void)lane, (void)warp;")
+
+    def _parameter(self, arg: BlockArgument) -> str:
+        name = self.names.fresh(arg.name_hint, "array" if is_array(arg.type) else "size")
+        self.values[arg] = name
+        if not is_array(arg.type):
+            return f"{c_type(arg.type)} {name}"
+        axes = axes_of(arg.type)
+        strides = {axis: self.names.fresh(f"{name}_{axis}") for axis in axes[:-1]}
+        self.strides[arg] = {**strides, **dict.fromkeys(axes[-1:], "1")}
+        stored = any(isinstance(use.operation, cuda.StoreOp) for use in arg.uses)
+        constant = "" if stored else "const "
+        pointer = f"{constant}{c_type(arg.type)}* __restrict__ {name}"
+        return ", ".join([pointer, *(f"int64_t {stride}" for stride in strides.values())])
+
+    def _block(self, block: Block) -> None:
+        for op in block.ops:
+            self._operation(op)
+
+    # -- operations --------------------------------------------------------------------------------
+
+    @singledispatchmethod
+    def _operation(self, op: Operation) -> None:
+        if op.name in INDEX_OPERATORS:
+            left, right = (self.values[operand] for operand in op.operands)
+            self._define_index(op, f"({left} {INDEX_OPERATORS[op.name]} {right})")
+            return
+        raise DiagnosticException(f"'{op.name}' has no CUDA C: lower it before printing")
+
+    def _define_index(self, op: Operation, text: str) -> None:
+        """Named or shared index arithmetic gets a constant of its own."""
+        result = op.results[0]
+        if result.name_hint is None and len(list(result.uses)) <= 1:
+            self.values[result] = text
+            return
+        name = self.names.fresh(result.name_hint, "index")
+        self.text.line(f"const {c_type(result.type)} {name} = {bare(text)};")
+        self.values[result] = name
+
+    @_operation.register
+    def _(self, op: arith.ConstantOp) -> None:
+        assert isinstance(op.value, IntegerAttr)
+        self.values[op.result] = literal(op.value)
+
+    @_operation.register
+    def _(self, op: arith.CeilDivUIOp) -> None:
+        left, right = (self.values[operand] for operand in op.operands)
+        above = str(int(right) - 1) if right.isdigit() else f"{right} - 1"
+        self._define_index(op, f"(({left} + {above}) / {right})")
+
+    @_operation.register
+    def _(self, op: arith.CmpiOp) -> None:
+        left, right = (self.values[operand] for operand in op.operands)
+        self._define_index(op, f"({bare(left)} {PREDICATES[op.predicate.value.data]} {bare(right)})")
+
+    @_operation.register
+    def _(self, op: arith.IndexCastOp) -> None:
+        self._define_index(op, f"{c_type(op.result.type)}({bare(self.values[op.input])})")
+
+    @_operation.register
+    def _(self, op: cuda.BlockIndexOp) -> None:
+        self._define_index(op, "int64_t(blockIdx.x)")
+
+    @_operation.register
+    def _(self, op: cuda.BarrierOp) -> None:
+        self.text.line(f"{self.call('barrier_block')}();")
+
+    @_operation.register
+    def _(self, op: cuda.SharedOp) -> None:
+        type = c_type(op.result.type)
+        name = self.names.fresh(op.result.name_hint, "tile")
+        rows = rows_of(op.result.type)
+        shape = " x ".join(str(extent) for extent in rows.shape if extent != 1) or "1"
+        base = f"{self.call('shared_memory')}() + {op.offset.data}"
+        self.text.line(
+            f"{type}* const {name} = reinterpret_cast<{type}*>({base});"
+            f"  // [{', '.join(axes_of(op.result.type))}]: {shape}, rows {rows.pitch.data} apart"
+        )
+        self.values[op.result] = name
+
+    # -- device memory -----------------------------------------------------------------------------
+
+    @_operation.register
+    def _(self, op: cuda.CopyOp) -> None:
+        rows = rows_of(op.destination.type)
+        axes = axes_of(op.destination.type)
+        wide = [(axis, extent) for axis, extent in zip(axes, rows.shape, strict=True) if extent != 1]
+        total = prod(extent for _, extent in wide)
+        threads = self.kernel.threads.data
+        name, tile = self.values[op.source], self.values[op.destination]
+        self.text.comment(f"{name}[{', '.join(axes)}] to shared memory, as wide as its alignment allows")
+        with self._widths(op, op.source) as inside:
+            rounds = f"({total} + {threads} * width - 1) / ({threads} * width)"
+            if total % (threads * max(op.width_list)) == 0:
+                rounds = f"{total} / ({threads} * width)"
+            with self.text.block(f"UNROLL_4 for (int round = 0; round < {rounds}; ++round)"):
+                self.text.line(f"const int i = (round * {threads} + thread) * width;")
+                if total % (threads * max(op.width_list)):
+                    self.text.line(f"if (i >= {total}) break;")
+                indices = self._split_index(wide)
+                valid = self._valid(op, axes, shape_of(op.destination.type), rows.shape, indices, inside)
+                source = self._address(op, op.source, indices)
+                at = add(
+                    times(indices[axis], stride)
+                    for axis, stride in zip(axes, rows.strides, strict=True)
+                    if axis in indices
+                )
+                value = self._load_global(f"{self.call('vec')}<width>(&{source})", valid)
+                self.text.line(f"{self.call('store_shared')}(vec<width>(&{tile}[{at}]), {value});")
+
+    def _split_index(self, wide: Sequence[tuple[str, int]]) -> dict[str, str]:
+        """Coordinates within the tile from the linear index `i`, the last axis fastest."""
+        indices: dict[str, str] = {}
+        below = 1
+        parts: list[str] = []
+        for position, (axis, extent) in enumerate(reversed(wide)):
+            text = "i" if below == 1 else f"i / {below}"
+            if position < len(wide) - 1:
+                text += f" % {extent}"
+            indices[axis] = self.names.fresh(f"{axis}_i")
+            parts.insert(0, f"{indices[axis]} = {text}")
+            below *= extent
+        if parts:
+            self.text.line(f"const int {', '.join(parts)};")
+        return indices
+
+    def _load_global(self, pointer: str, valid: str | None) -> str:
+        if valid is None:
+            return f"{self.call('load_global')}({pointer})"
+        return f"{self.call('load_global_if')}({pointer}, {valid})"
+
+    @contextmanager
+    def _widths(self, op: GlobalAccess, buffer: SSAValue) -> Generator[str | None]:
+        """The scope in which `width` is the vector width; gives the name of the constant that says that the whole tile
+        is inside, or None where nothing can be outside."""
+        if not op.width_list or op.vector is None:
+            raise DiagnosticException("an access to device memory without widths: run coalescing before printing")
+        widths = ", ".join(str(width) for width in op.width_list)
+        allowed = self.values[op.vector]
+        with self.names.scope():
+            if not op.bound_axes or op.partial is not None:
+                head = f"{self.call('with_any_width')}<{widths}>({allowed}, [&](auto width, auto)"
+                with self.text.block(head, "});"):
+                    yield None if not op.bound_axes else "false"
+                return
+            axes = axes_of(buffer.type)
+            tile = op.operands[1].type if isinstance(op, cuda.CopyOp) else _tile_type(op)
+            pieces = dict(zip(axes, shape_of(tile), strict=True))
+            offsets = dict(zip(axes, op.offsets, strict=True))
+            full = " && ".join(
+                f"{bare(add([self.values[offsets[axis]], str(pieces[axis])]))} <= {bare(self.values[limit])}"
+                for axis, limit in zip(op.bound_axes, op.limits, strict=True)
+            )
+            head = f"{self.call('with_width')}<{widths}>({allowed}, {full}, [&](auto width, auto inside)"
+            with self.text.block(head, "});"):
+                yield "inside"
+
+    def _valid(
+        self,
+        op: GlobalAccess,
+        axes: Sequence[str],
+        sizes: Sequence[int],
+        extents: Sequence[int],
+        indices: dict[str, str],
+        inside: str | None,
+    ) -> str | None:
+        """The test that an element is in the tile and in the array; None if it must be."""
+        offsets = dict(zip(axes, op.offsets, strict=True))
+        padded = [
+            f"{indices[axis]} < {size}"
+            for axis, size, extent in zip(axes, sizes, extents, strict=True)
+            if extent > size and axis in indices
+        ]
+        bounds = [
+            f"{add([self.values[offsets[axis]], indices.get(axis, '0')])} < {bare(self.values[limit])}"
+            for axis, limit in zip(op.bound_axes, op.limits, strict=True)
+        ]
+        if bounds and inside is not None:
+            edge = " && ".join(bounds)
+            if inside == "false":
+                padded += bounds
+            else:
+                padded.append(f"(inside || {edge})" if len(bounds) == 1 else f"(inside || ({edge}))")
+        if len(padded) == 1:
+            return bare(padded[0])
+        return " && ".join(padded) or None
+
+    def _address(self, op: GlobalAccess, buffer: SSAValue, indices: dict[str, str]) -> str:
+        """`Q[b0 * Q_b + (q0 + row) * Q_q + d]`"""
+        terms: list[str] = []
+        for axis, offset in zip(axes_of(buffer.type), op.offsets, strict=True):
+            parts = [part for part in (self.values[offset], indices.get(axis, "0")) if part != "0"]
+            if not parts:
+                continue
+            stride = self.strides[buffer][axis]
+            if stride == "1":
+                terms += parts
+            else:
+                position = parts[0] if len(parts) == 1 and "+" not in parts[0] else f"({add(parts)})"
+                terms.append(f"{position} * {stride}")
+        return f"{self.values[buffer]}[{add(terms)}]"
+
+    @_operation.register
+    def _(self, op: cuda.LoadOp) -> None:
+        layout = layout_of(op.result.type)
+        name = self.declare(op.result)
+        self.text.comment(f"{self.values[op.source]}[{', '.join(axes_of(op.source.type))}] to registers")
+        with self._widths(op, op.source) as inside:
+            loops, step, fragment = self._vector_loops(layout, op, name)
+            indices = self._indices(layout, loops, step, op.result.type)
+            valid = self._valid_fragment(op, layout, op.result.type, indices, inside)
+            value = self._load_global(f"{self.call('vec')}<width>(&{self._address(op, op.source, indices)})", valid)
+            self._vector_nest(loops, step, f"{self.call('unpack')}({fragment}, {value});")
+
+    @_operation.register
+    def _(self, op: cuda.StoreOp) -> None:
+        layout = layout_of(op.value.type)
+        name = self.values[op.value]
+        self.text.comment(f"{self.values[op.destination]}[{', '.join(axes_of(op.destination.type))}] from registers")
+        with self._widths(op, op.destination) as inside:
+            loops, step, fragment = self._vector_loops(layout, op, name)
+            indices = self._indices(layout, loops, step, op.value.type)
+            tests = [
+                test
+                for test in (
+                    replicas(layout),
+                    self._valid_fragment(op, layout, op.value.type, indices, inside),
+                )
+                if test is not None
+            ]
+            target = f"{self.call('vec')}<width>(&{self._address(op, op.destination, indices)})"
+            value = f"{self.call('pack')}<width>({fragment})"
+            if tests:
+                statement = f"{self.call('store_global_if')}({target}, {value}, {' && '.join(tests)});"
+            else:
+                statement = f"{self.call('store_global')}({target}, {value});"
+            self._vector_nest(loops, step, statement)
+
+    def _vector_loops(self, layout: LayoutAttr, op: GlobalAccess, name: str) -> tuple[list[Loop], Loop | None, str]:
+        """Loops over a fragment for vector access: the innermost mode goes in steps of `width`. Gives the loops, that
+        of the innermost mode, and a pointer to the elements that move together."""
+        loops = self.loops(layout)
+        widest = max(op.width_list)
+        if widest == 1:
+            return loops, None, f"&{name}{subscripts(layout, loops)}"
+        return loops[:-1], loops[-1], f"&{name}{subscripts(layout, loops)}"
+
+    def _vector_nest(self, loops: list[Loop], step: Loop | None, statement: str) -> None:
+        if step is None:
+            self.text.nest(loops, [statement])
+            return
+        variable, size = step.variable, step.mode.size
+        inner = f"UNROLL for (int {variable} = 0; {variable} < {size}; {variable} += width)"
+        self.text.nest(loops, [inner, f"  {statement}"]) if not loops else self._nested(
+            loops, [inner, f"  {statement}"]
+        )
+
+    def _nested(self, loops: list[Loop], lines: list[str]) -> None:
+        depth = self.text.depth
+        for loop in loops:
+            self.text.line(str(loop))
+            self.text.depth += 1
+        for line in lines:
+            self.text.line(line)
+        self.text.depth = depth
+
+    def _indices(self, layout: LayoutAttr, loops: Sequence[Loop], step: Loop | None, type: Attribute) -> dict[str, str]:
+        every = [*loops, step] if step is not None else list(loops)
+        return {
+            axis: coordinate(layout, axis, every)
+            for axis, size in zip(axes_of(type), shape_of(type), strict=True)
+            if size != 1 or layout.extent(axis) > 1
+        }
+
+    def _valid_fragment(
+        self,
+        op: GlobalAccess,
+        layout: LayoutAttr,
+        type: Attribute,
+        indices: dict[str, str],
+        inside: str | None,
+    ) -> str | None:
+        axes = axes_of(type)
+        extents = [layout.extent(axis) for axis in axes]
+        return self._valid(op, axes, shape_of(type), extents, indices, inside)
+
+    # -- shared memory -----------------------------------------------------------------------------
+
+    @_operation.register
+    def _(self, op: cuda.ReadOp) -> None:
+        layout = layout_of(op.result.type)
+        name = self.declare(op.result)
+        loops = self.loops(layout)
+        place, fits = self.tile_place(op.source, layout, loops)
+        value = f"{self.call('load_shared')}(&{place})"
+        if fits is not None:
+            value = f"{fits} ? {value} : {c_type(op.result.type)}(0)"
+        self.text.nest(loops, [f"{name}{subscripts(layout, loops)} = {value};"])
+
+    @_operation.register
+    def _(self, op: cuda.WriteOp) -> None:
+        layout = layout_of(op.value.type)
+        loops = self.loops(layout)
+        place, fits = self.tile_place(op.destination, layout, loops)
+        for axis, extent in zip(axes_of(op.destination.type), rows_of(op.destination.type).shape, strict=True):
+            if layout.extent(axis) < extent:
+                raise DiagnosticException(
+                    f"fragments reach {layout.extent(axis)} along '{axis}', the tile {extent}: its padding would "
+                    "not be zero"
+                )
+        tests = [test for test in (replicas(layout), fits) if test is not None]
+        store = f"{self.call('store_shared')}(&{place}, {self.values[op.value]}{subscripts(layout, loops)});"
+        self.text.nest(loops, [f"if ({' && '.join(tests)}) {store}" if tests else store])
+
+    def tile_place(self, tile: SSAValue, layout: LayoutAttr, loops: Sequence[Loop]) -> tuple[str, str | None]:
+        """Where the element that the loops have reached lies in a tile, and the test that it does."""
+        rows = rows_of(tile.type)
+        terms: list[str] = []
+        tests: list[str] = []
+        for axis, extent, stride in zip(axes_of(tile.type), rows.shape, rows.strides, strict=True):
+            position = coordinate(layout, axis, loops)
+            if layout.extent(axis) > extent:
+                tests.append(f"{position} < {extent}")
+            if extent != 1 and position != "0":
+                terms.append(times(f"({position})" if "+" in position and stride != 1 else position, stride))
+        return f"{self.values[tile]}[{add(terms)}]", " && ".join(tests) or None
+
+    # -- fragments ---------------------------------------------------------------------------------
+
+    def call(self, primitive: str) -> str:
+        """The name of a primitive, noting that it is used."""
+        self.uses.add("with_width" if primitive == "with_any_width" else primitive)
+        return primitive
+
+    def loops(self, layout: LayoutAttr) -> list[Loop]:
+        """One loop for each register mode, its variable named by axis and stride."""
+        with self.names.scope():
+            return [Loop(mode, self.names.fresh(f"{mode.axis}{mode.stride}")) for mode in layout.register]
+
+    def declare(self, value: SSAValue, initial: str = "") -> str:
+        """Declare the array of a fragment."""
+        name = self.names.fresh(value.name_hint, "fragment")
+        shape = "".join(f"[{size}]" for size in layout_of(value.type).register_shape)
+        self.text.line(f"{c_type(value.type)} {name}{shape}{initial};")
+        self.values[value] = name
+        return name
+
+    def over(self, result: SSAValue, operands: Sequence[SSAValue], op: Operation) -> str:
+        """The array of a result: that of an operand which no one needs any more, or a new one."""
+        for operand in operands:
+            if self._same_registers(operand, result) and self.is_last_use(operand, op):
+                self.values[result] = self.values[operand]
+                return self.values[result]
+        return self.declare(result)
+
+    def _same_registers(self, left: SSAValue, right: SSAValue) -> bool:
+        if not is_fragment(left.type) or format_of(left.type) != format_of(right.type):
+            return False
+        return layout_of(left.type) == layout_of(right.type)
+
+    def is_last_use(self, value: SSAValue, op: Operation) -> bool:
+        """Whether `op` is the only one to use a value, and runs once for each time the value is made."""
+        for use in value.uses:
+            if use.operation is op:
+                continue
+            branch = self.overwritten_by_if.get(value)
+            if branch is None or use.operation.parent is not branch.false_region.block:
+                return False
+        home = value.owner if isinstance(value.owner, Block) else value.owner.parent
+        place = op.parent
+        while place is not None and place is not home:
+            parent = place.parent_op()
+            if not isinstance(parent, scf.IfOp):
+                return False
+            place = parent.parent
+        return place is home
+
+    @_operation.register
+    def _(self, op: FillOp) -> None:
+        number = literal(op.value)
+        layout = layout_of(op.result.type)
+        if not layout.register_shape:
+            self.declare(op.result, f" = {number}")
+            return
+        if op.number == 0:
+            self.declare(op.result, " = {}")
+            return
+        name = self.declare(op.result)
+        loops = self.loops(layout)
+        self.text.nest(loops, [f"{name}{subscripts(layout, loops)} = {number};"])
+
+    @_operation.register
+    def _(self, op: MapOp) -> None:
+        layout = layout_of(op.result.type)
+        name = self.over(op.result, op.inputs, op)
+        with self.names.scope():
+            loops = [Loop(mode, self.names.fresh(f"{mode.axis}{mode.stride}")) for mode in layout.register]
+            statements: list[str] = []
+
+            def declare(type: str, hint: str | None, text: str) -> str:
+                constant = self.names.fresh(hint)
+                statements.append(f"const {type} {constant} = {bare(text)};")
+                return constant
+
+            arguments: dict[SSAValue, str] = {
+                arg: self._element(operand, loops) for arg, operand in zip(op.body.block.args, op.inputs, strict=True)
+            }
+            text = ScalarPrinter(self.uses, declare).body(op.body.block, arguments)
+            statements.append(f"{name}{subscripts(layout, loops)} = {bare(text)};")
+            self.text.nest(loops, statements)
+
+    def _element(self, value: SSAValue, loops: Sequence[Loop]) -> str:
+        name = self.values[value]
+        if not is_fragment(value.type):
+            return name
+        return f"{name}{subscripts(layout_of(value.type), loops)}"
+
+    @_operation.register
+    def _(self, op: CastOp) -> None:
+        layout = layout_of(op.result.type)
+        source, target = str(format_of(op.operand.type)), str(format_of(op.result.type))
+        name = self.declare(op.result)
+        loops = self.loops(layout)
+        if source == "f32" and target in SIXTEEN_BIT and _is_pair(layout.register):
+            outer, pair = loops[:-1], loops[-1]
+            low, high = (self._element(op.operand, [*outer, Loop(pair.mode, digit)]) for digit in "01")
+            statement = f"{self.call('store_pair')}({name}{subscripts(layout, outer, len(outer))}, {low}, {high});"
+            self.text.nest(outer, [statement])
+            return
+        element = self._element(op.operand, loops)
+        if source in SIXTEEN_BIT:
+            element = f"{self.call('to_float')}({element})"
+        if target in SIXTEEN_BIT:
+            element = f"{self.call('from_float')}<{c_type(op.result.type)}>({element})"
+        self.text.nest(loops, [f"{name}{subscripts(layout, loops)} = {element};"])
+
+    @_operation.register
+    def _(self, op: ReduceOp) -> None:
+        kind, integer = op.kind.data, str(format_of(op.result.type)) == "i32"
+        combine = COMBINE_INTEGERS.get(kind, COMBINE[kind]) if integer else COMBINE[kind]
+        neutral = (NEUTRAL_INTEGERS if integer else NEUTRAL)[kind]
+        if str(format_of(op.result.type)) in SIXTEEN_BIT:
+            raise DiagnosticException(
+                f"'{kind}' reduces in {format_of(op.result.type)}: reduce in f32 and cast the result"
+            )
+        layout, source = layout_of(op.result.type), layout_of(op.operand.type)
+        name = self.declare(op.result)
+        idempotent = kind in ("max", "min")
+        loops = self.loops(layout)
+        here = f"{name}{subscripts(layout, loops)}"
+        start = self._element(op.init, loops) if op.init is not None and idempotent else neutral
+        self.text.nest(loops, [f"{here} = {start};"])
+        every = self.loops(source)
+        element = self._element(op.operand, every)
+        if str(format_of(op.operand.type)) in SIXTEEN_BIT:
+            element = f"{self.call('to_float')}({element})"
+        target = f"{name}{subscripts(layout, every)}"
+        self.text.nest(every, [f"{target} = {combine.format(target, element)};"])
+        exchange = f"{self.call('shuffle_xor')}({here}, {{0}})"
+        statements = [
+            f"{here} = {combine.format(here, exchange.format(mask))};" for mask in _lane_masks(source, op.over_axes)
+        ]
+        if op.init is not None and not idempotent:
+            statements.append(f"{here} = {combine.format(self._element(op.init, loops), here)};")
+        if statements:
+            self.text.nest(loops, statements)
+
+    @_operation.register
+    def _(self, op: cuda.MaskOp) -> None:
+        layout = layout_of(op.result.type)
+        name = self.over(op.result, [op.value], op)
+        loops = self.loops(layout)
+        place = add([self.values[op.offset], coordinate(layout, op.axis.data, loops)])
+        element = self._element(op.value, loops)
+        text = f"{place} < {bare(self.values[op.limit])} ? {element} : {literal(op.other)}"
+        if str(format_of(op.value.type)) in SIXTEEN_BIT:
+            self.call("from_float")
+        self.text.nest(loops, [f"{name}{subscripts(layout, loops)} = {text};"])
+
+    @_operation.register
+    def _(self, op: cuda.ProductOp) -> None:
+        ProductPrinter(self).print(op)
+
+    # -- loops and branches ------------------------------------------------------------------------
+
+    @_operation.register
+    def _(self, op: scf.ForOp) -> None:
+        self._comment_of(op)
+        for arg, init, result in zip(op.body.block.args[1:], op.iter_args, op.results, strict=True):
+            self.values[arg] = self.values[result] = self._owned(init, arg, op)
+        with self.names.scope():
+            index = self.names.fresh(op.body.block.args[0].name_hint, "index")
+            self.values[op.body.block.args[0]] = index
+            low, high, step = (bare(self.values[value]) for value in (op.lb, op.ub, op.step))
+            with self.text.block(f"for (int64_t {index} = {low}; {index} < {high}; {index} += {step})"):
+                self._block(op.body.block)
+
+    def _owned(self, value: SSAValue, into: SSAValue, op: Operation) -> str:
+        """The array that a loop may change, which starts as a value: its own, or a copy if others still need it."""
+        if self.is_last_use(value, op):
+            return self.values[value]
+        into.name_hint = into.name_hint or value.name_hint
+        name = self.declare(into)
+        self.copy(name, self.values[value], layout_of(into.type))
+        return name
+
+    def copy(self, target: str, source: str, layout: LayoutAttr) -> None:
+        loops = self.loops(layout)
+        place = subscripts(layout, loops)
+        self.text.nest(loops, [f"{target}{place} = {source}{place};"])
+
+    @_operation.register
+    def _(self, op: scf.YieldOp) -> None:
+        parent = op.parent_op()
+        assert isinstance(parent, scf.ForOp | scf.IfOp)
+        moves = [
+            (self.values[result], self.values[value], layout_of(value.type))
+            for result, value in zip(parent.results, op.operands, strict=True)
+            if self.values[result] != self.values[value]
+        ]
+        targets = {target for target, _, _ in moves}
+        for i, (target, source, layout) in enumerate(moves):
+            if source in targets:  # it would be overwritten before it is read
+                shape = "".join(f"[{size}]" for size in layout.register_shape)
+                name = self.names.fresh(f"{source}_old")
+                self.text.line(f"{c_type(op.operands[0].type)} {name}{shape};")
+                self.copy(name, source, layout)
+                moves[i] = (target, name, layout)
+        for target, source, layout in moves:
+            self.copy(target, source, layout)
+
+    @_operation.register
+    def _(self, op: scf.IfOp) -> None:
+        self._comment_of(op)
+        otherwise = op.false_region.block if op.false_region.blocks else None
+        kept = list(otherwise.last_op.operands) if otherwise is not None and otherwise.last_op is not None else []
+        for result, value in zip(op.results, kept, strict=True):
+            if self._dies_in(value, op):
+                self.overwritten_by_if[value] = op
+                self.values[result] = self.values[value]
+            else:
+                self.declare(result)
+        with self.names.scope(), self.text.block(f"if ({bare(self.values[op.cond])})"):
+            self._block(op.true_region.block)
+        if otherwise is not None and not self._does_nothing(op, otherwise):
+            with self.names.scope(), self.text.block("else"):
+                self._block(otherwise)
+
+    def _dies_in(self, value: SSAValue, op: scf.IfOp) -> bool:
+        """Whether nothing after the branch needs the value, and the branch runs once for each time it is made."""
+        home = value.owner if isinstance(value.owner, Block) else value.owner.parent
+        return home is op.parent and all(op.is_ancestor(use.operation) for use in value.uses)
+
+    def _does_nothing(self, op: scf.IfOp, block: Block) -> bool:
+        terminator = block.last_op
+        return block.first_op is terminator and all(
+            self.values[result] == self.values.get(value)
+            for result, value in zip(op.results, terminator.operands if terminator else (), strict=True)
+        )
+
+    def _comment_of(self, op: Operation) -> None:
+        comment = op.attributes.get("comment")
+        if isinstance(comment, StringAttr):
+            self.text.comment(comment.data)
+
+
+def _tile_type(op: GlobalAccess) -> Attribute:
+    return op.value.type if isinstance(op, cuda.StoreOp) else op.results[0].type
+
+
+def _is_pair(modes: cuda.ModesAttr) -> bool:
+    """Whether the registers of a fragment come in pairs of neighbours."""
+    last = next(reversed(tuple(modes)), Mode("", 1, 0))
+    return last.size == 2 and last.stride == 1
+
+
+def _lane_masks(layout: LayoutAttr, axes: Sequence[str]) -> list[int]:
+    """The exchanges that combine all lanes along the reduced axes."""
+    masks: list[int] = []
+    below = 1
+    for mode in reversed(tuple(layout.lane)):
+        if mode.axis in axes:
+            step = 1
+            while step < mode.size:
+                masks.append(below * step)
+                step *= 2
+        below *= mode.size
+    return masks

@@ -1,0 +1,205 @@
+"""C identifiers for the values of a kernel: from the names in the IR, unique in their scope."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from xdsl.ir import SSAValue
+
+# What C++, CUDA and the primitives already mean by a name.
+RESERVED = frozenset(
+    [
+        "alignas",
+        "alignof",
+        "and",
+        "and_eq",
+        "asm",
+        "auto",
+        "bitand",
+        "bitor",
+        "bool",
+        "break",
+        "case",
+        "catch",
+        "char",
+        "char8_t",
+        "char16_t",
+        "char32_t",
+        "class",
+        "compl",
+        "concept",
+        "const",
+        "consteval",
+        "constexpr",
+        "constinit",
+        "const_cast",
+        "continue",
+        "co_await",
+        "co_return",
+        "co_yield",
+        "decltype",
+        "default",
+        "delete",
+        "do",
+        "double",
+        "dynamic_cast",
+        "else",
+        "enum",
+        "explicit",
+        "export",
+        "extern",
+        "false",
+        "float",
+        "for",
+        "friend",
+        "goto",
+        "if",
+        "inline",
+        "int",
+        "long",
+        "mutable",
+        "namespace",
+        "new",
+        "noexcept",
+        "not",
+        "not_eq",
+        "nullptr",
+        "operator",
+        "or",
+        "or_eq",
+        "private",
+        "protected",
+        "public",
+        "register",
+        "reinterpret_cast",
+        "requires",
+        "return",
+        "short",
+        "signed",
+        "sizeof",
+        "static",
+        "static_assert",
+        "static_cast",
+        "struct",
+        "switch",
+        "template",
+        "this",
+        "thread_local",
+        "throw",
+        "true",
+        "try",
+        "typedef",
+        "typeid",
+        "typename",
+        "union",
+        "unsigned",
+        "using",
+        "virtual",
+        "void",
+        "volatile",
+        "wchar_t",
+        "while",
+        "xor",
+        "xor_eq",
+        "threadIdx",
+        "blockIdx",
+        "blockDim",
+        "gridDim",
+        "warpSize",
+        "half",
+        "half2",
+        "int8_t",
+        "int16_t",
+        "int32_t",
+        "int64_t",
+        "uint8_t",
+        "uint16_t",
+        "uint32_t",
+        "uint64_t",
+        "size_t",
+        "ptrdiff_t",
+        "emu",
+        "line",
+        "lane",
+        "warp",
+        "thread",
+        "main",
+        "std",
+        "memcpy",
+        "INFINITY",
+        "NAN",
+        "NULL",
+        "LINE",
+        "AND_LINE",
+        "UNROLL",
+        "UNROLL_4",
+        "Vec",
+        "Word",
+        "WordOf",
+        "Constant",
+        "vec",
+        "pack",
+        "unpack",
+        "width",
+        "inside",
+        "a",
+        "b",
+        "i",
+        "fmaf",
+        "fmaxf",
+        "fminf",
+        "sqrtf",
+        "rsqrtf",
+        "sinf",
+        "cosf",
+        "tanhf",
+        "erff",
+        "logf",
+        "powf",
+        "fabsf",
+        "floorf",
+        "ceilf",
+        "roundf",
+        "expf",
+        "exp2f",
+        "log2f",
+    ]
+)
+
+_NOT_IDENTIFIER = re.compile(r"[^A-Za-z0-9_]")
+
+
+def identifier(hint: str | None, default: str) -> str:
+    """A C identifier close to `hint`: nothing of a stranger's string but letters, digits and single underscores."""
+    name = re.sub(r"_+", "_", _NOT_IDENTIFIER.sub("_", hint or "")).strip("_")[:40]
+    if not name or name[0].isdigit():
+        name = f"{default}_{name}" if name else default
+    return name
+
+
+@dataclass
+class Names:
+    """Names in nested scopes: a name is taken while any scope around it has it."""
+
+    reserved: frozenset[str]
+    scopes: list[set[str]] = field(default_factory=lambda: [set[str]()])
+    values: dict[SSAValue, str] = field(default_factory=dict[SSAValue, str])
+
+    @contextmanager
+    def scope(self) -> Generator[None]:
+        self.scopes.append(set())
+        yield
+        self.scopes.pop()
+
+    def fresh(self, hint: str | None, default: str = "v") -> str:
+        """A name that is not taken, and now is."""
+        base = identifier(hint, default)
+        name, count = base, 1
+        while name in self.reserved or any(name in scope for scope in self.scopes):
+            count += 1
+            name = f"{base}_{count}"
+        self.scopes[-1].add(name)
+        return name

@@ -1,0 +1,236 @@
+"""Print `cuda.product`: loops of tensor-core instructions, or of fused multiply-adds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xdsl.ir import SSAValue
+
+from treadle.compiler.printer.indices import Loop, add, coordinate, subscripts, thread_terms, times
+from treadle.compiler.printer.scalars import SIXTEEN_BIT, c_type
+from treadle.dialects import cuda
+from treadle.dialects.cuda.layout import LayoutAttr, Mode
+from treadle.dialects.cuda.ops import is_fragment, layout_of, rows_of
+from treadle.dialects.diagram.array import axes_of, format_of
+
+if TYPE_CHECKING:
+    from treadle.compiler.printer.kernel import KernelPrinter
+
+
+class ProductPrinter:
+    """Prints the products of one kernel."""
+
+    def __init__(self, kernel: KernelPrinter):
+        self.kernel = kernel
+
+    def print(self, op: cuda.ProductOp) -> None:
+        kernel = self.kernel
+        name = kernel.values[op.accumulator]
+        if not kernel.is_last_use(op.accumulator, op):
+            name = kernel.declare(op.result)
+            kernel.copy(name, kernel.values[op.accumulator], layout_of(op.result.type))
+        kernel.values[op.result] = name
+        self._comment(op, name)
+        match op.instruction.data:
+            case "m16n8k16":
+                self._tensor_core(op, name, depth=16)
+            case "m16n8k8_tf32":
+                self._tensor_core(op, name, depth=8)
+            case _:
+                self._multiply_add(op, name)
+
+    def _comment(self, op: cuda.ProductOp, name: str) -> None:
+        def array(value: SSAValue) -> str:
+            return f"{self.kernel.values[value]}[{', '.join(axes_of(value.type))}]"
+
+        axes = ", ".join(axes_of(op.result.type))
+        self.kernel.text.comment(
+            f"{name}[{axes}] += {array(op.lhs)} {array(op.rhs)}, summed over {op.axis}, on {op.instruction.data}"
+        )
+
+    # -- tensor cores ------------------------------------------------------------------------------
+
+    def _tensor_core(self, op: cuda.ProductOp, name: str, depth: int) -> None:
+        """For each step of the depth: the left fragments of every row tile, then each column tile's right fragment,
+        which all row tiles share."""
+        kernel, text = self.kernel, self.kernel.text
+        layout = layout_of(op.result.type)
+        rows, columns = _row_axis(layout), _column_axis(layout)
+        row_tiles, column_tiles = _tiles(layout, rows, 16), _tiles(layout, columns, 8)
+        steps = _extent(op.rhs, op.axis) // depth
+        with kernel.names.scope():
+            step = Loop(Mode(op.axis, steps, depth), kernel.names.fresh(f"{op.axis}{depth}"))
+            row = Loop(Mode(rows, row_tiles, 16), kernel.names.fresh(f"{rows}16"))
+            column = Loop(Mode(columns, column_tiles, 8), kernel.names.fresh(f"{columns}8"))
+            with text.block(str(step)):
+                left = self._left(op, layout, rows, row, step, depth)
+                wide = depth == 16 and column_tiles % 2 == 0
+                if wide:
+                    head = f"UNROLL for (int {column.variable} = 0; {column.variable} < {column_tiles}; "
+                    head += f"{column.variable} += 2)"
+                else:
+                    head = str(column)
+                with text.block(head):
+                    self._right(op, layout, columns, column, step, depth, wide)
+                    for half in (0, 1) if wide else (None,):
+                        right = "rhs" if half is None else f"rhs[{half}]"
+                        at = column.variable if not half else f"{column.variable} + {half}"
+                        accumulator = _accumulator(name, layout, rows, row, columns, at)
+                        mma = kernel.call("mma_m16n8k16" if depth == 16 else "mma_m16n8k8_tf32")
+                        statement = f"{mma}({accumulator}, {left}, {right});"
+                        text.nest([row] if row_tiles > 1 else [], [statement])
+
+    def _left(self, op: cuda.ProductOp, layout: LayoutAttr, rows: str, row: Loop, step: Loop, depth: int) -> str:
+        """The left fragments of this step; gives the expression for those of the current row tile."""
+        kernel, text = self.kernel, self.kernel.text
+        row_index = f"[{row.variable}]" if row.mode.size > 1 else ""
+        if is_fragment(op.lhs.type):
+            step_index = f"[{step.variable}]" if step.mode.size > 1 else ""
+            return f"{kernel.values[op.lhs]}{row_index}{step_index}"
+        type = c_type(op.lhs.type)
+        dimension = f"[{row.mode.size}]" if row.mode.size > 1 else ""
+        first = add([times(row.variable, 16) if row.mode.size > 1 else "", *_warp_terms(layout, rows)])
+        at_depth = times(step.variable, depth)
+        loops = [row] if row.mode.size > 1 else []
+        if depth == 16:
+            text.line(f"{type} lhs{dimension}[2][2][2];")
+            if _is_row(op.lhs, op.axis):
+                place = self._place(op.lhs, {rows: f"{first} + lane % 16", op.axis: f"{at_depth} + lane / 16 * 8"})
+                load = kernel.call("load_matrix_x4")
+            else:
+                place = self._place(
+                    op.lhs,
+                    {rows: f"{first} + lane / 8 % 2 * 8", op.axis: f"{at_depth} + lane / 16 * 8 + lane % 8"},
+                )
+                load = kernel.call("load_matrix_x4_trans")
+            text.nest(loops, [f"{load}(lhs{row_index}, &{place});"])
+            return f"lhs{row_index}"
+        text.line(f"{type} lhs{dimension}[2][2];")
+        place = self._place(op.lhs, {rows: f"{first} + m8 * 8 + lane / 4", op.axis: f"{at_depth} + k4 * 4 + lane % 4"})
+        inner = [Loop(Mode("", 2, 4), "k4"), Loop(Mode("", 2, 8), "m8")]
+        text.nest([*loops, *inner], [f"lhs{row_index}[k4][m8] = {kernel.call('load_shared')}(&{place});"])
+        return f"lhs{row_index}"
+
+    def _right(
+        self,
+        op: cuda.ProductOp,
+        layout: LayoutAttr,
+        columns: str,
+        column: Loop,
+        step: Loop,
+        depth: int,
+        wide: bool,
+    ) -> None:
+        """The right fragment of one column tile, or of two at once."""
+        kernel, text = self.kernel, self.kernel.text
+        type = c_type(op.rhs.type)
+        variable = column.variable if column.mode.size > 1 else "0"
+        first = add([times(variable, 8) if variable != "0" else "", *_warp_terms(layout, columns)])
+        at_depth = times(step.variable, depth)
+        if depth == 8:
+            text.line(f"{type} rhs[2];")
+            place = self._place(op.rhs, {columns: f"{first} + lane / 4", op.axis: f"{at_depth} + k4 * 4 + lane % 4"})
+            inner = [Loop(Mode("", 2, 4), "k4")]
+            text.nest(inner, [f"rhs[k4] = {kernel.call('load_shared')}(&{place});"])
+            return
+        by_row = _is_row(op.rhs, op.axis)
+        if by_row:
+            which = "lane / 16 * 8 + lane % 8" if wide else "lane % 8"
+            place = self._place(op.rhs, {columns: f"{first} + {which}", op.axis: f"{at_depth} + lane / 8 % 2 * 8"})
+        else:
+            which = "lane / 16 * 8" if wide else "0"
+            place = self._place(op.rhs, {columns: add([first, which]), op.axis: f"{at_depth} + lane % 16"})
+        load = kernel.call(f"load_matrix_x{4 if wide else 2}{'' if by_row else '_trans'}")
+        text.line(f"{type} rhs{'[2]' if wide else ''}[2][2];")
+        text.line(f"{load}(rhs, &{place});")
+
+    def _place(self, tile: SSAValue, coordinates: dict[str, str]) -> str:
+        rows = rows_of(tile.type)
+        terms: list[str] = []
+        for axis, extent, stride in zip(axes_of(tile.type), rows.shape, rows.strides, strict=True):
+            if extent == 1 or axis not in coordinates:
+                continue
+            text = coordinates[axis].removeprefix("0 + ")
+            terms.append(text if stride == 1 else f"({text}) * {stride}")
+        return f"{self.kernel.values[tile]}[{add(terms)}]"
+
+    # -- multiply-adds -----------------------------------------------------------------------------
+
+    def _multiply_add(self, op: cuda.ProductOp, name: str) -> None:
+        """One step of the depth at a time: this thread's elements of both operands, then all their products."""
+        kernel, text = self.kernel, self.kernel.text
+        layout = layout_of(op.result.type)
+        wide = str(format_of(op.result.type))
+        with kernel.names.scope():
+            depth = kernel.names.fresh(f"{op.axis}_i")
+            extent = _extent(op.rhs, op.axis)
+            with text.block(f"UNROLL_4 for (int {depth} = 0; {depth} < {extent}; ++{depth})"):
+                left = self._slice(op.lhs, layout, op.axis, depth, "lhs", wide)
+                right = self._slice(op.rhs, layout, op.axis, depth, "rhs", wide)
+                loops = kernel.loops(layout)
+                here = f"{name}{subscripts(layout, loops)}"
+                one = f"lhs{subscripts(left, loops)}"
+                other = f"rhs{subscripts(right, loops)}"
+                text_of = f"fmaf({one}, {other}, {here})" if wide == "f32" else f"{here} + {one} * {other}"
+                text.nest(loops, [f"{here} = {text_of};"])
+
+    def _slice(self, tile: SSAValue, layout: LayoutAttr, axis: str, depth: str, name: str, wide: str) -> LayoutAttr:
+        """Load what this thread needs of one operand at one depth."""
+        kernel, text = self.kernel, self.kernel.text
+        own = layout.slice(axes_of(tile.type))
+        loops = kernel.loops(own)
+        rows = rows_of(tile.type)
+        terms: list[str] = []
+        tests: list[str] = []
+        for one, extent, stride in zip(axes_of(tile.type), rows.shape, rows.strides, strict=True):
+            position = depth if one == axis else coordinate(own, one, loops)
+            if one != axis and own.extent(one) > extent:
+                tests.append(f"{position} < {extent}")
+            if extent != 1 and position != "0":
+                terms.append(times(f"({position})" if "+" in position and stride != 1 else position, stride))
+        load = f"{kernel.call('load_shared')}(&{kernel.values[tile]}[{add(terms)}])"
+        if str(format_of(tile.type)) in SIXTEEN_BIT:
+            load = f"{kernel.call('to_float')}({load})"
+        if tests:
+            load = f"{' && '.join(tests)} ? {load} : 0"
+        shape = "".join(f"[{size}]" for size in own.register_shape)
+        text.line(f"{'int32_t' if wide == 'i32' else 'float'} {name}{shape};")
+        text.nest(loops, [f"{name}{subscripts(own, loops)} = {load};"])
+        return own
+
+
+def _row_axis(layout: LayoutAttr) -> str:
+    """The axis of the rows of an accumulator: eight lanes lie along it."""
+    return next(mode.axis for mode in layout.lane if mode.size == 8)
+
+
+def _column_axis(layout: LayoutAttr) -> str:
+    return next(mode.axis for mode in layout.lane if mode.size == 4)
+
+
+def _tiles(layout: LayoutAttr, axis: str, stride: int) -> int:
+    return next((mode.size for mode in tuple(layout.register)[:-2] if (mode.axis, mode.stride) == (axis, stride)), 1)
+
+
+def _accumulator(name: str, layout: LayoutAttr, rows: str, row: Loop, columns: str, column: str) -> str:
+    """The accumulator's fragment of one row tile and one column tile."""
+    index = ""
+    if row.mode.size > 1:
+        index += f"[{row.variable}]"
+    if _tiles(layout, columns, 8) > 1:
+        index += f"[{column}]"
+    return name + index
+
+
+def _extent(tile: SSAValue, axis: str) -> int:
+    return dict(zip(axes_of(tile.type), rows_of(tile.type).shape, strict=True))[axis]
+
+
+def _is_row(tile: SSAValue, axis: str) -> bool:
+    """Whether elements along the axis are neighbours in the tile."""
+    rows = rows_of(tile.type)
+    return rows.row_axis is not None and axes_of(tile.type)[rows.row_axis] == axis
+
+
+def _warp_terms(layout: LayoutAttr, axis: str) -> list[str]:
+    return [term for term in thread_terms(layout, axis) if term.startswith("warp")]

@@ -1,0 +1,239 @@
+"""Scalar arithmetic of map bodies as C expressions."""
+
+from __future__ import annotations
+
+import math as m
+import struct
+from collections.abc import Callable, Mapping
+
+from xdsl.dialects import arith, math
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.utils.exceptions import DiagnosticException
+
+from treadle.dialects.diagram import YieldOp
+from treadle.dialects.diagram.array import Number, format_of
+
+C_TYPES = {
+    "f16": "__half",
+    "bf16": "__nv_bfloat16",
+    "f32": "float",
+    "i32": "int32_t",
+    "i1": "bool",
+    "index": "int64_t",
+}
+SIXTEEN_BIT = ("f16", "bf16")
+
+LOG2_E = 1.4426950408889634
+
+BINARY = {
+    "arith.addf": "+",
+    "arith.subf": "-",
+    "arith.mulf": "*",
+    "arith.divf": "/",
+    "arith.addi": "+",
+    "arith.subi": "-",
+    "arith.muli": "*",
+    "arith.divsi": "/",
+    "arith.remsi": "%",
+    "arith.andi": "&",
+    "arith.ori": "|",
+    "arith.xori": "^",
+}
+
+CALLS = {
+    "arith.maxnumf": "fmaxf",
+    "arith.minnumf": "fminf",
+    "math.exp2": "exp2_approx",
+    "math.log": "logf",
+    "math.log2": "log2f",
+    "math.log1p": "log1pf",
+    "math.sqrt": "sqrtf",
+    "math.rsqrt": "rsqrtf",
+    "math.sin": "sinf",
+    "math.cos": "cosf",
+    "math.tanh": "tanhf",
+    "math.erf": "erff",
+    "math.absf": "fabsf",
+    "math.floor": "floorf",
+    "math.ceil": "ceilf",
+    "math.round": "roundf",
+    "math.powf": "powf",
+    "math.fma": "fmaf",
+}
+
+FLOAT_PREDICATES = {
+    1: "==",
+    2: ">",
+    3: ">=",
+    4: "<",
+    5: "<=",
+    6: "!=",
+}
+INTEGER_PREDICATES = ("==", "!=", "<", "<=", ">", ">=")
+
+
+def c_type(type: Attribute) -> str:
+    """The C type of a scalar."""
+    return C_TYPES[str(format_of(type))]
+
+
+def literal(value: Number) -> str:
+    """A constant, as the nearest C literal; 16-bit constants are converted where they stand."""
+    if isinstance(value, IntegerAttr):
+        number = value.value.data
+        if str(value.type) == "i1":
+            return "true" if number else "false"
+        return "(-2147483647 - 1)" if number == -(2**31) else str(number)
+    text = float_literal(value.value.data)
+    type = c_type(value.type)
+    return text if type == "float" else f"from_float<{type}>({text})"
+
+
+def float_literal(number: float) -> str:
+    if m.isnan(number):
+        return "NAN"
+    if m.isinf(number):
+        return "INFINITY" if number > 0 else "-INFINITY"
+    return f"{shortest(number)}f"
+
+
+def shortest(number: float) -> str:
+    """The shortest decimal that rounds to the same float."""
+    single = struct.pack("f", number)
+    texts = (f"{number:.{digits}g}" for digits in range(1, 10))
+    text = next((text for text in texts if struct.pack("f", float(text)) == single), repr(number))
+    return text if any(c in text for c in ".e") else f"{text}.0"
+
+
+class ScalarPrinter:
+    """Turns the body of a map into statements and one expression.
+
+    A value used once stands where it is used; one used more often becomes a constant of its own, through `declare(type,
+    name hint, expression) -> name`. `uses` collects the primitives that were called."""
+
+    def __init__(self, uses: set[str], declare: Callable[[str, str | None, str], str]):
+        self.uses = uses
+        self.declare = declare
+        self.texts: dict[SSAValue, str] = {}
+
+    def body(self, block: Block, arguments: Mapping[SSAValue, str]) -> str:
+        """The expression that the body yields, given the expressions of its arguments."""
+        self.texts |= arguments
+        for op in block.ops:
+            if isinstance(op, YieldOp):
+                return self.texts[op.operands[0]]
+            self._operation(op)
+        raise DiagnosticException("the body of a map yields nothing")
+
+    def _operation(self, op: Operation) -> None:
+        text = self._expression(op)
+        result = op.results[0]
+        if len(list(result.uses)) > 1 and not isinstance(op, arith.ConstantOp):
+            text = self.declare(c_type(result.type), result.name_hint, text)
+        self.texts[result] = text
+
+    def _expression(self, op: Operation) -> str:
+        if isinstance(op, arith.ConstantOp):
+            return literal(_number(op))
+        operands = [self._operand(operand) for operand in op.operands]
+        text = self._compute(op, operands)
+        result = str(op.results[0].type)
+        if result in SIXTEEN_BIT and not isinstance(op, arith.TruncFOp):
+            self.uses.add("from_float")
+            return f"from_float<{C_TYPES[result]}>({_bare(text)})"
+        return text
+
+    def _operand(self, value: SSAValue) -> str:
+        """An operand as arithmetic takes it: 16-bit numbers compute as float and round once, which is their own
+        arithmetic."""
+        if str(value.type) in SIXTEEN_BIT:
+            self.uses.add("to_float")
+            return f"to_float({_bare(self.texts[value])})"
+        return self.texts[value]
+
+    def _compute(self, op: Operation, operands: list[str]) -> str:
+        if op.name in BINARY:
+            return f"({operands[0]} {BINARY[op.name]} {operands[1]})"
+        if op.name in CALLS:
+            name = CALLS[op.name]
+            if name == "exp2_approx":
+                self.uses.add(name)
+            return f"{name}({', '.join(_bare(operand) for operand in operands)})"
+        match op:
+            case math.ExpOp():
+                self.uses.add("exp2_approx")
+                return f"exp2_approx({operands[0]} * {float_literal(LOG2_E)})"
+            case arith.NegfOp():
+                return f"(-{operands[0]})"
+            case arith.MaximumfOp() | arith.MinimumfOp():
+                # Unlike fmaxf, these give NaN when either is NaN.
+                sign = ">" if isinstance(op, arith.MaximumfOp) else "<"
+                left, right = operands
+                return f"({left} {sign} {right} || {left} != {left} ? {left} : {right})"
+            case arith.MaxSIOp() | arith.MinSIOp():
+                sign = ">" if isinstance(op, arith.MaxSIOp) else "<"
+                return f"({operands[0]} {sign} {operands[1]} ? {operands[0]} : {operands[1]})"
+            case arith.SelectOp():
+                return f"({operands[0]} ? {operands[1]} : {operands[2]})"
+            case arith.CmpfOp():
+                return self._compare_floats(op, operands)
+            case arith.CmpiOp():
+                predicate = op.predicate.value.data
+                if predicate < len(INTEGER_PREDICATES):
+                    return f"({operands[0]} {INTEGER_PREDICATES[predicate]} {operands[1]})"
+            case arith.ExtFOp():
+                return operands[0]
+            case arith.TruncFOp():
+                self.uses.add("from_float")
+                return f"from_float<{c_type(op.result.type)}>({_bare(operands[0])})"
+            case arith.SIToFPOp():
+                return f"float({_bare(operands[0])})"
+            case arith.FPToSIOp():
+                return f"int32_t({_bare(operands[0])})"
+            case _:
+                pass
+        raise DiagnosticException(f"'{op.name}' in the body of a map has no CUDA C: use another operation, or add it")
+
+    def _compare_floats(self, op: arith.CmpfOp, operands: list[str]) -> str:
+        """C's comparisons are ordered, but for `!=`; an unordered one is the negation of the opposite."""
+        predicate = op.predicate.value.data
+        left, right = operands
+        if predicate in (0, 15):
+            return "false" if predicate == 0 else "true"
+        if predicate == 6:
+            return f"({left} < {right} || {left} > {right})"
+        if predicate == 7:
+            return f"({left} == {left} && {right} == {right})"
+        if predicate == 14:
+            return f"({left} != {left} || {right} != {right})"
+        if predicate < 6:
+            return f"({left} {FLOAT_PREDICATES[predicate]} {right})"
+        if predicate == 13:
+            return f"({left} != {right})"
+        opposite = {8: "!=", 9: "<=", 10: "<", 11: ">=", 12: ">"}
+        if predicate == 8:
+            return f"!({left} < {right} || {left} > {right})"
+        return f"!({left} {opposite[predicate]} {right})"
+
+
+def _number(op: arith.ConstantOp) -> Number:
+    value = op.value
+    if not isinstance(value, FloatAttr | IntegerAttr):
+        raise DiagnosticException(f"a constant of type {op.result.type} has no CUDA C")
+    return value
+
+
+def _bare(text: str) -> str:
+    """Without the outer parentheses, where the place has its own."""
+    if not (text.startswith("(") and text.endswith(")")):
+        return text
+    depth = 0
+    for i, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if depth == 0 and i < len(text) - 1:
+            return text
+    return text[1:-1]
+
+
+bare = _bare

@@ -1,0 +1,198 @@
+"""Executes the host function of a module at `cuda` level on a backend: allocations, sizes, launches.
+
+The function in the IR is the launch plan; nothing of it is repeated here."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects import arith, func, memref
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, ModuleOp
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.utils.exceptions import InterpretationError
+
+from treadle.dialects import cuda
+from treadle.dialects.diagram.array import axes_of, format_of, shape_of
+from treadle.runtime.backend import Backend
+
+DTYPES: dict[str, np.dtype[Any]] = {
+    "f16": np.dtype(np.float16),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "f32": np.dtype(np.float32),
+    "i32": np.dtype(np.int32),
+}
+
+MAX_GRID = 2**31 - 1
+"""Blocks that a launch may have along x."""
+
+ARITHMETIC: dict[str, Callable[[int, int], int]] = {
+    "arith.addi": lambda a, b: a + b,
+    "arith.subi": lambda a, b: a - b,
+    "arith.muli": lambda a, b: a * b,
+    "arith.divui": lambda a, b: a // b,
+    "arith.remui": lambda a, b: a % b,
+    "arith.ceildivui": lambda a, b: -(-a // b),
+}
+
+
+class HostError(Exception):
+    """The host function cannot be executed on these arguments."""
+
+
+@dataclass(frozen=True)
+class Launched:
+    """One launch: the kernel, its grid, and what the backend reported."""
+
+    kernel: str
+    grid: tuple[int, int, int]
+    report: Any
+
+
+@dataclass
+class HostExecution:
+    """One execution of a host function."""
+
+    module: ModuleOp
+    backend: Backend
+    values: dict[SSAValue, Any] = field(default_factory=dict[SSAValue, Any])
+    launches: list[Launched] = field(default_factory=list[Launched])
+
+    def run(self, function: func.FuncOp, arguments: Sequence[NDArray[Any] | float | int]) -> tuple[Any, ...]:
+        """Results of the function, downloaded. Arrays must have a contiguous last axis (HostError)."""
+        block = function.body.block
+        if len(arguments) != len(block.args):
+            raise HostError(f"{len(arguments)} arguments for a function of {len(block.args)}")
+        for arg, argument in zip(block.args, arguments, strict=True):
+            self.values[arg] = self._argument(arg, argument)
+        for op in block.ops:
+            if isinstance(op, func.ReturnOp):
+                return tuple(self._download(operand) for operand in op.operands)
+            self._execute(op)
+        raise HostError(f"@{function.sym_name.data} returns nothing")
+
+    def _argument(self, arg: SSAValue, argument: NDArray[Any] | float | int) -> Any:
+        if not isinstance(arg.type, MemRefType):
+            return argument
+        array = np.asarray(argument)
+        wanted = DTYPES[str(format_of(arg.type))]
+        if array.dtype != wanted:
+            raise HostError(f"argument '{arg.name_hint}' has elements {array.dtype}, expected {wanted}")
+        if array.ndim and array.shape[-1] > 1 and array.strides[-1] != array.itemsize:
+            axis = axes_of(arg.type)[-1]
+            raise HostError(
+                f"argument '{arg.name_hint}' is not contiguous along its last axis '{axis}': "
+                "pass a copy made by numpy.ascontiguousarray"
+            )
+        return self.backend.upload(array)
+
+    def _download(self, value: SSAValue) -> Any:
+        result = self.values[value]
+        return self.backend.download(result) if isinstance(value.type, MemRefType) else result
+
+    def _execute(self, op: Operation) -> None:
+        if op.name in ARITHMETIC:
+            left, right = (self.values[operand] for operand in op.operands)
+            self.values[op.results[0]] = ARITHMETIC[op.name](left, right)
+            return
+        match op:
+            case arith.ConstantOp():
+                assert isinstance(op.value, IntegerAttr | FloatAttr)
+                self.values[op.result] = op.value.value.data
+            case arith.IndexCastOp():
+                self.values[op.result] = min(self.values[op.input], 2**31 - 1)
+            case memref.DimOp():
+                self.values[op.result] = int(self.values[op.source].shape[self.values[op.index]])
+            case memref.AllocOp():
+                self.values[op.memref] = self._allocate(op)
+            case cuda.VectorWidthOp():
+                self.values[op.result] = vector_width(self.values[op.buffer])
+            case cuda.LaunchOp():
+                self._launch(op)
+            case _:
+                raise InterpretationError(f"'{op.name}' in a host function cannot be executed")
+
+    def _allocate(self, op: memref.AllocOp) -> Any:
+        sizes = iter(self.values[size] for size in op.dynamic_sizes)
+        shape = [next(sizes) if size < 0 else size for size in shape_of(op.memref.type)]
+        return self.backend.allocate(shape, DTYPES[str(format_of(op.memref.type))])
+
+    def _launch(self, op: cuda.LaunchOp) -> None:
+        name = op.kernel.root_reference.data
+        kernel = next(
+            inner
+            for inner in self.module.body.block.ops
+            if isinstance(inner, cuda.KernelOp) and inner.sym_name.data == name
+        )
+        blocks = self.values[op.grid]
+        if blocks == 0:
+            return
+        if blocks > MAX_GRID:
+            raise HostError(f"@{name} would take {blocks} blocks; a grid has at most {MAX_GRID}: use smaller sizes")
+        arguments: list[Any] = []
+        for operand in op.arguments:
+            arguments += pack(self.values[operand], operand.type)
+        grid, block = (blocks, 1, 1), (kernel.threads.data, 1, 1)
+        report = self.backend.launch(name, grid, block, kernel.shared_bytes.data, arguments)
+        self.launches.append(Launched(name, grid, report))
+
+
+def pack(value: Any, type: Attribute) -> list[Any]:
+    """One argument of a launch as the printed kernel's parameters: a buffer is its address, then its strides in
+    elements but for the last axis."""
+    if isinstance(type, MemRefType):
+        itemsize = value.dtype.itemsize
+        return [value, *(ctypes.c_int64(stride // itemsize) for stride in value.strides[:-1])]
+    match str(type):
+        case "f32":
+            return [ctypes.c_float(value)]
+        case "i32":
+            return [ctypes.c_int32(value)]
+        case "index":
+            return [ctypes.c_int64(value)]
+        case other:
+            raise HostError(f"a kernel takes no argument of type {other}")
+
+
+def vector_width(array: Any) -> int:
+    """Elements that every vector access to the rows of an array may take: the largest power of two, up to 16 bytes,
+    that divides its address, its strides and the size of its last axis. `array` has `pointer`, `shape`, `strides`,
+    `dtype`."""
+    itemsize = array.dtype.itemsize
+    if not array.shape:
+        return 1
+    rows = [stride // itemsize for stride, size in zip(array.strides[:-1], array.shape[:-1], strict=True) if size > 1]
+    most = 16 // itemsize
+    width = 1
+    while width < most:
+        wider = 2 * width
+        if array.pointer % (wider * itemsize) or any(number % wider for number in (*rows, array.shape[-1])):
+            break
+        width = wider
+    return width
+
+
+def execute(
+    module: ModuleOp,
+    arguments: Sequence[NDArray[Any] | float | int],
+    backend: Backend,
+    function: str | None = None,
+) -> tuple[NDArray[Any], ...]:
+    """Run a module at `cuda` level; see `HostExecution.run`."""
+    return start(module, backend, function)(arguments)
+
+
+def start(
+    module: ModuleOp, backend: Backend, function: str | None = None
+) -> Callable[[Sequence[NDArray[Any] | float | int]], tuple[NDArray[Any], ...]]:
+    """The module's function as a Python function on a backend."""
+    functions = [op for op in module.body.block.ops if isinstance(op, func.FuncOp)]
+    chosen = next((op for op in functions if function in (None, op.sym_name.data)), None)
+    if chosen is None:
+        raise HostError(f"the module has no function '{function}'")
+    return lambda arguments: HostExecution(module, backend).run(chosen, arguments)
