@@ -1,0 +1,296 @@
+// RUN: xdsl-opt %s --split-input-file --verify-diagnostics | filecheck %s
+
+// CHECK: axis 'q' appears 2 times in one array: each axis of an array needs a name of its own
+func.func private @f(tensor<?x?xf32, #diagram.array<[q, q]>>)
+
+// -----
+
+// CHECK: unknown memory level 'l3' (levels are device, shared, register)
+func.func private @f(tensor<?xf32, #diagram.array<[q], level = l3>>)
+
+// -----
+
+// CHECK: axis name 'q$' is not an identifier: use a letter, then letters, digits or '_'
+func.func private @f(tensor<?xf32, #diagram.array<[q$]>>)
+
+// -----
+
+// CHECK: axis 'q' is given a size twice
+func.func private @f() attributes {sizes = #diagram.sizes<q = 1, q = 2>}
+
+// -----
+
+// CHECK: axis 'q' has the negative size -1
+func.func private @f() attributes {sizes = #diagram.sizes<q = -1>}
+
+// -----
+
+// CHECK: operand 0 names 1 axes [q] but has 2 dimensions
+func.func @f(%Q: tensor<?x?xf32, #diagram.array<[q]>>) {
+  %m = diagram.reduce add %Q over [q] : tensor<?x?xf32, #diagram.array<[q]>> -> tensor<f32, #diagram.array<[]>>
+  func.return
+}
+
+// -----
+
+// CHECK: operand 0 has the unsupported number format f64 (supported: f16, bf16, f32, i32)
+func.func @f(%Q: tensor<?xf64, #diagram.array<[q]>>) {
+  %m = diagram.cast %Q : tensor<?xf64, #diagram.array<[q]>> -> tensor<?xf32, #diagram.array<[q]>>
+  func.return
+}
+
+// -----
+
+// CHECK: operand 0 has type tensor<4xf32>: expected an array with named axes, as in tensor<?x64xf16, #diagram.array<[q, d]>>, or a scalar of f16, bf16, f32, i32
+func.func @f(%Q: tensor<4xf32>) {
+  %m = diagram.cast %Q : tensor<4xf32> -> tensor<4xf32, #diagram.array<[q]>>
+  func.return
+}
+
+// -----
+
+// CHECK: axis 'd' has size 64 in operand 0 but 32 in operand 1
+func.func @f(%Q: tensor<?x64xf16, #diagram.array<[q, d]>>, %K: tensor<?x32xf16, #diagram.array<[x, d]>>) {
+  %S = diagram.contract %Q, %K over [d] accumulate f32 : tensor<?x64xf16, #diagram.array<[q, d]>>, tensor<?x32xf16, #diagram.array<[x, d]>> -> tensor<?x?xf32, #diagram.array<[q, x]>>
+  func.return
+}
+
+// -----
+
+// CHECK: axis 'd' has size ? in operand 0 but 64 in operand 1
+func.func @f(%Q: tensor<?x?xf16, #diagram.array<[q, d]>>, %K: tensor<?x64xf16, #diagram.array<[x, d]>>) {
+  %S = diagram.contract %Q, %K over [d] accumulate f32 : tensor<?x?xf16, #diagram.array<[q, d]>>, tensor<?x64xf16, #diagram.array<[x, d]>> -> tensor<?x?xf32, #diagram.array<[q, x]>>
+  func.return
+}
+
+// -----
+
+// CHECK: 'over' names no axis: nothing would be reduced
+func.func @f(%Q: tensor<?x64xf16, #diagram.array<[q, d]>>, %K: tensor<?x64xf16, #diagram.array<[x, d]>>) {
+  %S = diagram.contract %Q, %K over [] accumulate f32 : tensor<?x64xf16, #diagram.array<[q, d]>>, tensor<?x64xf16, #diagram.array<[x, d]>> -> tensor<?x?xf32, #diagram.array<[q, x]>>
+  func.return
+}
+
+// -----
+
+// CHECK: axis 'd' is reduced twice
+func.func @f(%Q: tensor<?x64xf16, #diagram.array<[q, d]>>, %K: tensor<?x64xf16, #diagram.array<[x, d]>>) {
+  %S = diagram.contract %Q, %K over [d, d] accumulate f32 : tensor<?x64xf16, #diagram.array<[q, d]>>, tensor<?x64xf16, #diagram.array<[x, d]>> -> tensor<?x?xf32, #diagram.array<[q, x]>>
+  func.return
+}
+
+// -----
+
+// CHECK: axis 'z' is reduced, but no operand has it (operands have 'q', 'd', 'x')
+func.func @f(%Q: tensor<?x64xf16, #diagram.array<[q, d]>>, %K: tensor<?x64xf16, #diagram.array<[x, d]>>) {
+  %S = diagram.contract %Q, %K over [z] accumulate f32 : tensor<?x64xf16, #diagram.array<[q, d]>>, tensor<?x64xf16, #diagram.array<[x, d]>> -> tensor<?x?xf32, #diagram.array<[q, x]>>
+  func.return
+}
+
+// -----
+
+// CHECK: axis 'x' is reduced, yet the result still has it
+func.func @f(%Q: tensor<?x64xf16, #diagram.array<[q, d]>>, %K: tensor<?x64xf16, #diagram.array<[x, d]>>) {
+  %S = diagram.contract %Q, %K over [d, x] accumulate f32 : tensor<?x64xf16, #diagram.array<[q, d]>>, tensor<?x64xf16, #diagram.array<[x, d]>> -> tensor<?x?xf32, #diagram.array<[q, x]>>
+  func.return
+}
+
+// -----
+
+// CHECK: axis 'x' is neither reduced nor in the result: name it in 'over' or keep it in the result
+func.func @f(%Q: tensor<?x64xf16, #diagram.array<[q, d]>>, %K: tensor<?x64xf16, #diagram.array<[x, d]>>) {
+  %S = diagram.contract %Q, %K over [d] accumulate f32 : tensor<?x64xf16, #diagram.array<[q, d]>>, tensor<?x64xf16, #diagram.array<[x, d]>> -> tensor<?xf32, #diagram.array<[q]>>
+  func.return
+}
+
+// -----
+
+// CHECK: axis 'y' of the result comes from no operand
+func.func @f(%Q: tensor<?x64xf16, #diagram.array<[q, d]>>, %K: tensor<?x64xf16, #diagram.array<[x, d]>>) {
+  %S = diagram.contract %Q, %K over [d] accumulate f32 : tensor<?x64xf16, #diagram.array<[q, d]>>, tensor<?x64xf16, #diagram.array<[x, d]>> -> tensor<?x?x?xf32, #diagram.array<[q, x, y]>>
+  func.return
+}
+
+// -----
+
+// CHECK: operands of a contraction have formats f16 and bf16: cast one of them
+func.func @f(%Q: tensor<?x64xf16, #diagram.array<[q, d]>>, %K: tensor<?x64xbf16, #diagram.array<[x, d]>>) {
+  %S = diagram.contract %Q, %K over [d] accumulate f32 : tensor<?x64xf16, #diagram.array<[q, d]>>, tensor<?x64xbf16, #diagram.array<[x, d]>> -> tensor<?x?xf32, #diagram.array<[q, x]>>
+  func.return
+}
+
+// -----
+
+// CHECK: cannot accumulate in f64
+func.func @f(%Q: tensor<?x64xf16, #diagram.array<[q, d]>>, %K: tensor<?x64xf16, #diagram.array<[x, d]>>) {
+  %S = diagram.contract %Q, %K over [d] accumulate f64 : tensor<?x64xf16, #diagram.array<[q, d]>>, tensor<?x64xf16, #diagram.array<[x, d]>> -> tensor<?x?xf32, #diagram.array<[q, x]>>
+  func.return
+}
+
+// -----
+
+// CHECK: products of f16 cannot be accumulated in i32
+func.func @f(%Q: tensor<?x64xf16, #diagram.array<[q, d]>>, %K: tensor<?x64xf16, #diagram.array<[x, d]>>) {
+  %S = diagram.contract %Q, %K over [d] accumulate i32 : tensor<?x64xf16, #diagram.array<[q, d]>>, tensor<?x64xf16, #diagram.array<[x, d]>> -> tensor<?x?xf32, #diagram.array<[q, x]>>
+  func.return
+}
+
+// -----
+
+// CHECK: 'as tf32' on f16 operands: only f32 may multiply as tf32
+func.func @f(%Q: tensor<?x64xf16, #diagram.array<[q, d]>>, %K: tensor<?x64xf16, #diagram.array<[x, d]>>) {
+  %S = diagram.contract %Q, %K over [d] accumulate f32 as tf32 : tensor<?x64xf16, #diagram.array<[q, d]>>, tensor<?x64xf16, #diagram.array<[x, d]>> -> tensor<?x?xf32, #diagram.array<[q, x]>>
+  func.return
+}
+
+// -----
+
+// CHECK: 'into' has type tensor<?xf32, #diagram.array<[q]>>, the result has tensor<?x?xf32, #diagram.array<[q, x]>>
+func.func @f(%Q: tensor<?x64xf16, #diagram.array<[q, d]>>, %K: tensor<?x64xf16, #diagram.array<[x, d]>>, %m: tensor<?xf32, #diagram.array<[q]>>) {
+  %S = "diagram.contract"(%Q, %K, %m) <{over = ["d"], accumulate = f32}> : (tensor<?x64xf16, #diagram.array<[q, d]>>, tensor<?x64xf16, #diagram.array<[x, d]>>, tensor<?xf32, #diagram.array<[q]>>) -> tensor<?x?xf32, #diagram.array<[q, x]>>
+  func.return
+}
+
+// -----
+
+// CHECK: unknown reduction 'mean' (known: add, mul, max, min)
+func.func @f(%S: tensor<?x?xf32, #diagram.array<[q, x]>>) {
+  %m = diagram.reduce mean %S over [x] : tensor<?x?xf32, #diagram.array<[q, x]>> -> tensor<?xf32, #diagram.array<[q]>>
+  func.return
+}
+
+// -----
+
+// CHECK: cannot reduce f32 in i32
+func.func @f(%S: tensor<?x?xf32, #diagram.array<[q, x]>>) {
+  %m = diagram.reduce add %S over [x] : tensor<?x?xf32, #diagram.array<[q, x]>> -> tensor<?xi32, #diagram.array<[q]>>
+  func.return
+}
+
+// -----
+
+// CHECK: axis 'x' of operand 0 is not in the result: a map keeps every axis (reduce it first, or add it to the result)
+func.func @f(%S: tensor<?x?xf32, #diagram.array<[q, x]>>) {
+  %m = diagram.map (%s = %S : tensor<?x?xf32, #diagram.array<[q, x]>>) -> tensor<?xf32, #diagram.array<[q]>> {
+    diagram.yield %s : f32
+  }
+  func.return
+}
+
+// -----
+
+// CHECK: the result of a map must be an array
+func.func @f(%S: f32) {
+  %m = diagram.map (%s = %S : f32) -> f32 {
+    diagram.yield %s : f32
+  }
+  func.return
+}
+
+// -----
+
+// CHECK: the body takes 0 scalars, the map has 1 operands
+func.func @f(%m: tensor<?xf32, #diagram.array<[q]>>) {
+  %n = "diagram.map"(%m) ({
+    %c = arith.constant 0.0 : f32
+    diagram.yield %c : f32
+  }) : (tensor<?xf32, #diagram.array<[q]>>) -> tensor<?xf32, #diagram.array<[q]>>
+  func.return
+}
+
+// -----
+
+// CHECK: scalar 0 of the body is f16, elements of operand 0 are f32
+func.func @f(%m: tensor<?xf32, #diagram.array<[q]>>) {
+  %n = "diagram.map"(%m) ({
+  ^bb0(%s: f16):
+    %c = arith.constant 0.0 : f32
+    diagram.yield %c : f32
+  }) : (tensor<?xf32, #diagram.array<[q]>>) -> tensor<?xf32, #diagram.array<[q]>>
+  func.return
+}
+
+// -----
+
+// CHECK: 'diagram.fill' in the body of a map: only arith and math operations may stand there
+func.func @f(%m: tensor<?xf32, #diagram.array<[q]>>) {
+  %n = diagram.map (%s = %m : tensor<?xf32, #diagram.array<[q]>>) -> tensor<?xf32, #diagram.array<[q]>> {
+    %z = diagram.fill 0.0 : f32 -> tensor<?xf32, #diagram.array<[q]>>
+    diagram.yield %s : f32
+  }
+  func.return
+}
+
+// -----
+
+// CHECK: the body uses a value from outside: make it an operand of the map
+func.func @f(%m: tensor<?xf32, #diagram.array<[q]>>, %c: f32) {
+  %n = diagram.map (%s = %m : tensor<?xf32, #diagram.array<[q]>>) -> tensor<?xf32, #diagram.array<[q]>> {
+    %t = arith.mulf %s, %c : f32
+    diagram.yield %t : f32
+  }
+  func.return
+}
+
+// -----
+
+// CHECK: the body yields (f32, f32), elements of the result are f32
+func.func @f(%m: tensor<?xf32, #diagram.array<[q]>>) {
+  %n = diagram.map (%s = %m : tensor<?xf32, #diagram.array<[q]>>) -> tensor<?xf32, #diagram.array<[q]>> {
+    diagram.yield %s, %s : f32, f32
+  }
+  func.return
+}
+
+// -----
+
+// CHECK: a cast keeps the axes: operand has 'q', result 'x'
+func.func @f(%m: tensor<?xf32, #diagram.array<[q]>>) {
+  %n = diagram.cast %m : tensor<?xf32, #diagram.array<[q]>> -> tensor<?xf32, #diagram.array<[x]>>
+  func.return
+}
+
+// -----
+
+// CHECK: a cast from a float format to i32 is not defined: it would not be the identity
+func.func @f(%m: tensor<?xf32, #diagram.array<[q]>>) {
+  %n = diagram.cast %m : tensor<?xf32, #diagram.array<[q]>> -> tensor<?xi32, #diagram.array<[q]>>
+  func.return
+}
+
+// -----
+
+// CHECK: the constant is f32, elements are f16
+func.func @f() {
+  %n = diagram.fill 0.0 : f32 -> tensor<?xf16, #diagram.array<[q]>>
+  func.return
+}
+
+// -----
+
+// CHECK: axis 'z' is in no operand of the law
+func.func @f(%S: tensor<?x?xf32, #diagram.array<[q, x]>>) {
+  %P = diagram.apply @softmax(%S) over [z] : (tensor<?x?xf32, #diagram.array<[q, x]>>) -> tensor<?x?xf32, #diagram.array<[q, x]>>
+  func.return
+}
+
+// -----
+
+// CHECK: the meaning of a law ends with diagram.yield
+diagram.law @id over [x] (%v: tensor<?xf32, #diagram.array<[x]>>) -> tensor<?xf32, #diagram.array<[x]>> {
+  %w = diagram.cast %v : tensor<?xf32, #diagram.array<[x]>> -> tensor<?xf32, #diagram.array<[x]>>
+}
+
+// -----
+
+// CHECK: the meaning of a law yields another type than it declares
+diagram.law @id over [x] (%v: tensor<?xf32, #diagram.array<[x]>>) -> f32 {
+  diagram.yield %v : tensor<?xf32, #diagram.array<[x]>>
+}
+
+// -----
+
+// CHECK: axis 'y' is in no argument of the law
+diagram.law @id over [y] (%v: tensor<?xf32, #diagram.array<[x]>>) -> tensor<?xf32, #diagram.array<[x]>> {
+  diagram.yield %v : tensor<?xf32, #diagram.array<[x]>>
+}

@@ -1,0 +1,117 @@
+// RUN: xdsl-opt %s | filecheck %s
+// RUN: xdsl-opt %s | xdsl-opt | filecheck %s
+// RUN: xdsl-opt --print-op-generic %s | xdsl-opt | filecheck %s
+// RUN: xdsl-opt --print-op-generic %s | filecheck %s --check-prefix=GENERIC
+
+!Q = tensor<?x64xf16, #diagram.array<[q, d]>>
+!K = tensor<?x64xf16, #diagram.array<[x, d]>>
+!S = tensor<?x?xf32, #diagram.array<[q, x]>>
+!m = tensor<?xf32, #diagram.array<[q]>>
+!P = tensor<?x?xf16, #diagram.array<[q, x]>>
+!F = tensor<4x8xf32, #diagram.array<[i, k]>>
+!G = tensor<8x4xf32, #diagram.array<[k, j]>>
+!H = tensor<4x4xf32, #diagram.array<[i, j]>>
+!n = tensor<4xi32, #diagram.array<[i]>>
+!scalar = tensor<f32, #diagram.array<[]>>
+!near = tensor<4xf32, #diagram.array<[i], level = register>>
+!laid = tensor<4xf32, #diagram.array<[i], level = shared, layout = "rows">>
+
+// Products, plainly, into an array, and as tf32.
+
+// CHECK-LABEL: func.func @contract
+// CHECK-SAME: attributes {sizes = #diagram.sizes<q = 200, x = 333>}
+// CHECK-NEXT: %S = diagram.contract %Q, %K over [d] accumulate f32 : tensor<?x64xf16, #diagram.array<[q, d]>>, tensor<?x64xf16, #diagram.array<[x, d]>> -> tensor<?x?xf32, #diagram.array<[q, x]>>
+// CHECK-NEXT: %T = diagram.contract %Q, %K over [d] accumulate f32 into %S : tensor<?x64xf16, #diagram.array<[q, d]>>, tensor<?x64xf16, #diagram.array<[x, d]>> -> tensor<?x?xf32, #diagram.array<[q, x]>>
+// CHECK-NEXT: %U = diagram.contract %F, %G over [k] accumulate f32 as tf32 : tensor<4x8xf32, #diagram.array<[i, k]>>, tensor<8x4xf32, #diagram.array<[k, j]>> -> tensor<4x4xf32, #diagram.array<[i, j]>>
+// CHECK-NEXT: func.return %T : tensor<?x?xf32, #diagram.array<[q, x]>>
+
+// GENERIC: %S = "diagram.contract"(%Q, %K) <{over = ["d"], accumulate = f32}> : (tensor<?x64xf16, #diagram.array<[q, d]>>, tensor<?x64xf16, #diagram.array<[x, d]>>) -> tensor<?x?xf32, #diagram.array<[q, x]>>
+// GENERIC-NEXT: %T = "diagram.contract"(%Q, %K, %S) <{over = ["d"], accumulate = f32}>
+// GENERIC-NEXT: %U = "diagram.contract"(%F, %G) <{over = ["k"], accumulate = f32, multiply = "tf32"}>
+func.func @contract(%Q: !Q, %K: !K, %F: !F, %G: !G) -> !S
+    attributes {sizes = #diagram.sizes<q = 200, x = 333>} {
+  %S = diagram.contract %Q, %K over [d] accumulate f32 : !Q, !K -> !S
+  %T = diagram.contract %Q, %K over [d] accumulate f32 into %S : !Q, !K -> !S
+  %U = diagram.contract %F, %G over [k] accumulate f32 as tf32 : !F, !G -> !H
+  func.return %T : !S
+}
+
+// CHECK-LABEL: func.func @reduce
+// CHECK-NEXT: %m = diagram.reduce max %S over [x] : tensor<?x?xf32, #diagram.array<[q, x]>> -> tensor<?xf32, #diagram.array<[q]>>
+// CHECK-NEXT: %l = diagram.reduce add %S over [x] into %m : tensor<?x?xf32, #diagram.array<[q, x]>> -> tensor<?xf32, #diagram.array<[q]>>
+// CHECK-NEXT: %all = diagram.reduce min %S over [q, x] : tensor<?x?xf32, #diagram.array<[q, x]>> -> tensor<f32, #diagram.array<[]>>
+// GENERIC: "diagram.reduce"(%S) <{kind = "max", over = ["x"]}>
+func.func @reduce(%S: !S) -> !m {
+  %m = diagram.reduce max %S over [x] : !S -> !m
+  %l = diagram.reduce add %S over [x] into %m : !S -> !m
+  %all = diagram.reduce min %S over [q, x] : !S -> !scalar
+  func.return %l : !m
+}
+
+// The maximum is broadcast along x; the bodies are scalar.
+
+// CHECK-LABEL: func.func @map
+// CHECK-NEXT: %E = diagram.map (%s = %S : tensor<?x?xf32, #diagram.array<[q, x]>>, %r = %m : tensor<?xf32, #diagram.array<[q]>>) -> tensor<?x?xf32, #diagram.array<[q, x]>> {
+// CHECK-NEXT:   %shifted = arith.subf %s, %r : f32
+// CHECK-NEXT:   %p = math.exp %shifted : f32
+// CHECK-NEXT:   diagram.yield %p : f32
+// CHECK-NEXT: }
+// CHECK-NEXT: %P = diagram.cast %E : tensor<?x?xf32, #diagram.array<[q, x]>> -> tensor<?x?xf16, #diagram.array<[q, x]>>
+// GENERIC: %E = "diagram.map"(
+// GENERIC-NEXT: ^bb{{[0-9]+}}(%s: f32, %r: f32):
+func.func @map(%S: !S, %m: !m) -> !P {
+  %E = diagram.map (%s = %S : !S, %r = %m : !m) -> !S {
+    %shifted = arith.subf %s, %r : f32
+    %p = math.exp %shifted : f32
+    diagram.yield %p : f32
+  }
+  %P = diagram.cast %E : !S -> !P
+  func.return %P : !P
+}
+
+// CHECK-LABEL: func.func @fill
+// CHECK-NEXT: %zero = diagram.fill 0.000000e+00 : f32 -> tensor<?xf32, #diagram.array<[q]>>
+// CHECK-NEXT: %one = diagram.fill 1 : i32 -> tensor<4xi32, #diagram.array<[i]>>
+// GENERIC: %zero = "diagram.fill"() <{value = 0.000000e+00 : f32}> : () -> tensor<?xf32, #diagram.array<[q]>>
+func.func @fill() -> !n {
+  %zero = diagram.fill 0.0 : f32 -> !m
+  %one = diagram.fill 1 : i32 -> !n
+  func.return %one : !n
+}
+
+// CHECK-LABEL: func.func @apply
+// CHECK-NEXT: %P = diagram.apply @share(%S) over [x] : (tensor<?x?xf32, #diagram.array<[q, x]>>) -> tensor<?x?xf32, #diagram.array<[q, x]>>
+// GENERIC: "diagram.apply"(%S) <{law = @share, over = ["x"]}>
+func.func @apply(%S: !S) -> !S {
+  %P = diagram.apply @share(%S) over [x] : (!S) -> !S
+  func.return %P : !S
+}
+
+// Levels and layouts, which later passes decide.
+
+// CHECK-LABEL: func.func @decorated
+// CHECK-SAME: (%near: tensor<4xf32, #diagram.array<[i], level = register>>, %laid: tensor<4xf32, #diagram.array<[i], level = shared, layout = "rows">>)
+func.func @decorated(%near: !near, %laid: !laid) {
+  func.return
+}
+
+!v = tensor<?xf32, #diagram.array<[x]>>
+!r = tensor<f32, #diagram.array<[]>>
+
+// CHECK-LABEL: diagram.law @share over [x] (%v: tensor<?xf32, #diagram.array<[x]>>) -> tensor<?xf32, #diagram.array<[x]>> {
+// CHECK-NEXT:   %l = diagram.reduce add %v over [x] : tensor<?xf32, #diagram.array<[x]>> -> tensor<f32, #diagram.array<[]>>
+// CHECK-NEXT:   %y = diagram.map (%a = %v : tensor<?xf32, #diagram.array<[x]>>, %b = %l : tensor<f32, #diagram.array<[]>>) -> tensor<?xf32, #diagram.array<[x]>> {
+// CHECK-NEXT:     %quotient = arith.divf %a, %b : f32
+// CHECK-NEXT:     diagram.yield %quotient : f32
+// CHECK-NEXT:   }
+// CHECK-NEXT:   diagram.yield %y : tensor<?xf32, #diagram.array<[x]>>
+// CHECK-NEXT: }
+// GENERIC: "diagram.law"() <{sym_name = "share", over = ["x"], function_type = (tensor<?xf32, #diagram.array<[x]>>) -> tensor<?xf32, #diagram.array<[x]>>}>
+diagram.law @share over [x] (%v: !v) -> !v {
+  %l = diagram.reduce add %v over [x] : !v -> !r
+  %y = diagram.map (%a = %v : !v, %b = %l : !r) -> !v {
+    %quotient = arith.divf %a, %b : f32
+    diagram.yield %quotient : f32
+  }
+  diagram.yield %y : !v
+}

@@ -1,0 +1,237 @@
+// RUN: xdsl-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics | filecheck %s
+
+// CHECK: an axis is partitioned twice
+func.func private @f() attributes {p = #hierarchy.partition<[q = 1, q = 2]>}
+
+// -----
+
+// CHECK: axis 'q' is cut into pieces of 0: use 1 or more
+func.func private @f() attributes {p = #hierarchy.partition<[q = 0]>}
+
+// -----
+
+// CHECK: axis 'q' is both in 'group' and in 'stream'
+func.func private @f() attributes {s = #hierarchy.schedule<group = [q = 16], stream = [q = 16]>}
+
+// -----
+
+// CHECK: warps lie along axis 'x', which the schedule does not have
+func.func private @f() attributes {s = #hierarchy.schedule<group = [q = 16], warps = [x = 4]>}
+
+// -----
+
+// CHECK: argument 0 is at level undecided: a kernel is given device
+func.func @f(%A: tensor<?x64xf32, #diagram.array<[q, d]>>) {
+  %O = hierarchy.kernel @k (%a = %A : tensor<?x64xf32, #diagram.array<[q, d]>>) -> (tensor<?x64xf32, #diagram.array<[q, d]>>) {
+    hierarchy.yield %a : tensor<?x64xf32, #diagram.array<[q, d]>>
+  }
+  func.return
+}
+
+// -----
+
+// CHECK: argument 0 is tensor<?x64xf16, #diagram.array<[q, d], level = device>>, operand 0 is tensor<?x64xf32, #diagram.array<[q, d]>>
+func.func @f(%A: tensor<?x64xf32, #diagram.array<[q, d]>>) {
+  %O = hierarchy.kernel @k (%a = %A : tensor<?x64xf32, #diagram.array<[q, d]>> as tensor<?x64xf16, #diagram.array<[q, d], level = device>>) -> (tensor<?x64xf32, #diagram.array<[q, d]>>) {
+    %z = diagram.fill 0.0 : f32 -> tensor<?x64xf32, #diagram.array<[q, d]>>
+    hierarchy.yield %z : tensor<?x64xf32, #diagram.array<[q, d]>>
+  }
+  func.return
+}
+
+// -----
+
+// CHECK: the body of a kernel ends with hierarchy.yield
+func.func @f(%A: tensor<?x64xf32, #diagram.array<[q, d]>>) {
+  %O = hierarchy.kernel @k (%a = %A : tensor<?x64xf32, #diagram.array<[q, d]>> as tensor<?x64xf32, #diagram.array<[q, d], level = device>>) -> (tensor<?x64xf32, #diagram.array<[q, d]>>) {
+    %z = diagram.fill 0.0 : f32 -> tensor<?x64xf32, #diagram.array<[q, d]>>
+  }
+  func.return
+}
+
+// -----
+
+// CHECK: the body yields [q = ?, e = 64], the kernel gives [q = ?, d = 64]
+func.func @f(%A: tensor<?x64xf32, #diagram.array<[q, d]>>) {
+  %O = hierarchy.kernel @k (%a = %A : tensor<?x64xf32, #diagram.array<[q, d]>> as tensor<?x64xf32, #diagram.array<[q, d], level = device>>) -> (tensor<?x64xf32, #diagram.array<[q, d]>>) {
+    %z = diagram.fill 0.0 : f32 -> tensor<?x64xf32, #diagram.array<[q, e]>>
+    hierarchy.yield %z : tensor<?x64xf32, #diagram.array<[q, e]>>
+  }
+  func.return
+}
+
+// -----
+
+// CHECK: an expanded kernel saves its results: it yields nothing
+func.func @f(%A: tensor<?x64xf32, #diagram.array<[q, d]>>) {
+  %O = hierarchy.kernel @k (%a = %A : tensor<?x64xf32, #diagram.array<[q, d]>> as tensor<?x64xf32, #diagram.array<[q, d], level = device>>) saves (%o: memref<?x64xf32, #diagram.array<[q, d], level = device>>) -> (tensor<?x64xf32, #diagram.array<[q, d]>>) {
+    %z = diagram.fill 0.0 : f32 -> tensor<?x64xf32, #diagram.array<[q, d]>>
+    hierarchy.yield %z : tensor<?x64xf32, #diagram.array<[q, d]>>
+  }
+  func.return
+}
+
+// -----
+
+// CHECK: 2 destinations for 1 results
+func.func @f(%A: tensor<?x64xf32, #diagram.array<[q, d]>>) {
+  %O = hierarchy.kernel @k (%a = %A : tensor<?x64xf32, #diagram.array<[q, d]>> as tensor<?x64xf32, #diagram.array<[q, d], level = device>>) saves (%o: memref<?x64xf32, #diagram.array<[q, d], level = device>>, %p: memref<?x64xf32, #diagram.array<[q, d], level = device>>) -> (tensor<?x64xf32, #diagram.array<[q, d]>>) {
+    hierarchy.yield
+  }
+  func.return
+}
+
+// -----
+
+// CHECK: destination 0 is tensor<?x64xf32, #diagram.array<[q, d], level = device>>: expected a memref
+func.func @f(%A: tensor<?x64xf32, #diagram.array<[q, d]>>) {
+  %O = hierarchy.kernel @k (%a = %A : tensor<?x64xf32, #diagram.array<[q, d]>> as tensor<?x64xf32, #diagram.array<[q, d], level = device>>) saves (%o: tensor<?x64xf32, #diagram.array<[q, d], level = device>>) -> (tensor<?x64xf32, #diagram.array<[q, d]>>) {
+    hierarchy.yield
+  }
+  func.return
+}
+
+// -----
+
+// CHECK: destination 0 is memref<?x32xf32, #diagram.array<[q, d], level = device>>, result 0 is tensor<?x64xf32, #diagram.array<[q, d]>>
+func.func @f(%A: tensor<?x64xf32, #diagram.array<[q, d]>>) {
+  %O = hierarchy.kernel @k (%a = %A : tensor<?x64xf32, #diagram.array<[q, d]>> as tensor<?x64xf32, #diagram.array<[q, d], level = device>>) saves (%o: memref<?x32xf32, #diagram.array<[q, d], level = device>>) -> (tensor<?x64xf32, #diagram.array<[q, d]>>) {
+    hierarchy.yield
+  }
+  func.return
+}
+
+// -----
+
+// CHECK: the size of the pieces of axis 'q' is not decided
+hierarchy.group [q = ?] {
+  %c = arith.constant 0.0 : f32
+}
+
+// -----
+
+// CHECK: a stream is fed along exactly one axis
+func.func @f(%m: f32, %n: f16) {
+  hierarchy.stream [x = 16, y = 2] initialise {
+    hierarchy.yield
+  } step {
+    hierarchy.yield
+  } finish {
+    hierarchy.yield
+  }
+  func.return
+}
+
+// -----
+
+// CHECK: 'step' takes (f16), the state is (f32)
+func.func @f(%m: f32, %n: f16) {
+  hierarchy.stream [x = 16] initialise {
+    hierarchy.yield %m : f32
+  } step (%s: f16) {
+    hierarchy.yield %m : f32
+  } finish (%e: f32) {
+    hierarchy.yield
+  }
+  func.return
+}
+
+// -----
+
+// CHECK: 'step' yields (), the state is (f32)
+func.func @f(%m: f32, %n: f16) {
+  hierarchy.stream [x = 16] initialise {
+    hierarchy.yield %m : f32
+  } step (%s: f32) {
+    hierarchy.yield
+  } finish (%e: f32) {
+    hierarchy.yield
+  }
+  func.return
+}
+
+// -----
+
+// CHECK: 'finish' yields (), results are (f32)
+func.func @f(%m: f32, %n: f16) {
+  %r = hierarchy.stream [x = 16] -> (f32) initialise {
+    hierarchy.yield %m : f32
+  } step (%s: f32) {
+    hierarchy.yield %s : f32
+  } finish (%e: f32) {
+    hierarchy.yield
+  }
+  func.return
+}
+
+// -----
+
+// CHECK: 'initialise' ends with hierarchy.yield
+func.func @f(%m: f32, %n: f16) {
+  hierarchy.stream [x = 16] initialise {
+    %c = arith.constant 0.0 : f32
+  } step {
+    hierarchy.yield
+  } finish {
+    hierarchy.yield
+  }
+  func.return
+}
+
+// -----
+
+// CHECK: axes [q, d] are loaded as [d, q]
+func.func @f(%A: tensor<?x64xf32, #diagram.array<[q, d], level = device>>, %v: tensor<16x64xf32, #diagram.array<[q, d], level = register>>, %O: memref<?x64xf32, #diagram.array<[q, d], level = device>>) {
+  hierarchy.group [q = 16] {
+    %t = hierarchy.load %A : tensor<?x64xf32, #diagram.array<[q, d], level = device>> -> tensor<64x16xf32, #diagram.array<[d, q], level = register>>
+  }
+  func.return
+}
+
+// -----
+
+// CHECK: f32 is loaded as f16: cast it at a near level
+func.func @f(%A: tensor<?x64xf32, #diagram.array<[q, d], level = device>>, %v: tensor<16x64xf32, #diagram.array<[q, d], level = register>>, %O: memref<?x64xf32, #diagram.array<[q, d], level = device>>) {
+  hierarchy.group [q = 16] {
+    %t = hierarchy.load %A : tensor<?x64xf32, #diagram.array<[q, d], level = device>> -> tensor<16x64xf16, #diagram.array<[q, d], level = register>>
+  }
+  func.return
+}
+
+// -----
+
+// CHECK: pieces are loaded between a nearer level and 'device', not register
+func.func @f(%A: tensor<?x64xf32, #diagram.array<[q, d], level = device>>, %v: tensor<16x64xf32, #diagram.array<[q, d], level = register>>, %O: memref<?x64xf32, #diagram.array<[q, d], level = device>>) {
+  hierarchy.group [q = 16] {
+    %t = hierarchy.load %v : tensor<16x64xf32, #diagram.array<[q, d], level = register>> -> tensor<16x64xf32, #diagram.array<[q, d], level = register>>
+  }
+  func.return
+}
+
+// -----
+
+// CHECK: axis 'q' of the piece has size 32, but its pieces here are 16
+func.func @f(%A: tensor<?x64xf32, #diagram.array<[q, d], level = device>>, %v: tensor<16x64xf32, #diagram.array<[q, d], level = register>>, %O: memref<?x64xf32, #diagram.array<[q, d], level = device>>) {
+  hierarchy.group [q = 16] {
+    %t = hierarchy.load %A : tensor<?x64xf32, #diagram.array<[q, d], level = device>> -> tensor<32x64xf32, #diagram.array<[q, d], level = register>>
+  }
+  func.return
+}
+
+// -----
+
+// CHECK: axis 'd' of the piece has size 32, but its pieces here are 64
+func.func @f(%A: tensor<?x64xf32, #diagram.array<[q, d], level = device>>, %v: tensor<16x64xf32, #diagram.array<[q, d], level = register>>, %O: memref<?x64xf32, #diagram.array<[q, d], level = device>>) {
+  hierarchy.group [q = 16] {
+    %u = diagram.fill 0.0 : f32 -> tensor<16x32xf32, #diagram.array<[q, d], level = register>>
+    hierarchy.save %u into %O : tensor<16x32xf32, #diagram.array<[q, d], level = register>>, memref<?x64xf32, #diagram.array<[q, d], level = device>>
+  }
+  func.return
+}
+
+// -----
+
+// CHECK: 'hierarchy.yield' expects parent op to be one of 'hierarchy.kernel', 'hierarchy.stream'
+func.func @f() {
+  hierarchy.yield
+}

@@ -1,0 +1,97 @@
+// RUN: xdsl-opt %s | filecheck %s
+// RUN: xdsl-opt %s | xdsl-opt | filecheck %s
+// RUN: xdsl-opt --print-op-generic %s | xdsl-opt | filecheck %s
+// RUN: xdsl-opt --print-op-generic %s | filecheck %s --check-prefix=GENERIC
+
+!A = tensor<?x64xf32, #diagram.array<[q, x]>>
+!Ad = tensor<?x64xf32, #diagram.array<[q, x], level = device>>
+!Ar = tensor<?x64xf32, #diagram.array<[q, x], level = register>>
+!At = tensor<16x32xf32, #diagram.array<[q, x], level = register>>
+!m = tensor<?xf32, #diagram.array<[q]>>
+!mr = tensor<?xf32, #diagram.array<[q], level = register>>
+!mt = tensor<16xf32, #diagram.array<[q], level = register>>
+!mm = memref<?xf32, #diagram.array<[q], level = device>>
+
+// Decorated: sizes are chosen or not yet, and the kernel yields.
+
+// CHECK-LABEL: func.func @decorated(%A: tensor<?x64xf32, #diagram.array<[q, x]>>) -> tensor<?xf32, #diagram.array<[q]>> {
+// CHECK-NEXT: %M = hierarchy.kernel @row_max (%a = %A : tensor<?x64xf32, #diagram.array<[q, x]>> as tensor<?x64xf32, #diagram.array<[q, x], level = device>>) -> (tensor<?xf32, #diagram.array<[q]>>) schedule #hierarchy.schedule<group = [q = ?], stream = [x = 32], warps = [q = 4]> attributes {note = "kept"} {
+// CHECK-NEXT: %m = diagram.reduce max %a over [x] : tensor<?x64xf32, #diagram.array<[q, x], level = device>> -> tensor<?xf32, #diagram.array<[q], level = register>>
+// CHECK-NEXT: hierarchy.yield %m : tensor<?xf32, #diagram.array<[q], level = register>>
+// CHECK-NEXT: }
+// CHECK-NEXT: func.return %M : tensor<?xf32, #diagram.array<[q]>>
+// CHECK-NEXT: }
+// GENERIC: %M = "hierarchy.kernel"(%A) <{kernel_name = "row_max", schedule = #hierarchy.schedule<group = [q = ?], stream = [x = 32], warps = [q = 4]>}> ({
+func.func @decorated(%A: !A) -> !m {
+  %M = hierarchy.kernel @row_max (%a = %A : !A as !Ad) -> (!m)
+      schedule #hierarchy.schedule<group = [q = ?], stream = [x = 32], warps = [q = 4]> attributes {note = "kept"} {
+    %m = diagram.reduce max %a over [x] : !Ad -> !mr
+    hierarchy.yield %m : !mr
+  }
+  func.return %M : !m
+}
+
+// Explicit: the kernel saves, pieces are loaded, and the stream has a state; or it has none.
+
+// CHECK-LABEL: func.func @explicit(%A: tensor<?x64xf32, #diagram.array<[q, x]>>) -> tensor<?xf32, #diagram.array<[q]>> attributes {derivation = [#hierarchy.step<"streaming", "x of @row_max", "reduction", "max is associative">]} {
+// CHECK-NEXT: %M = hierarchy.kernel @row_max (%a = %A : tensor<?x64xf32, #diagram.array<[q, x]>> as tensor<?x64xf32, #diagram.array<[q, x], level = device>>) saves (%O: memref<?xf32, #diagram.array<[q], level = device>>) -> (tensor<?xf32, #diagram.array<[q]>>) schedule #hierarchy.schedule<group = [q = 16], stream = [x = 32], whole = [d = 64], warps = [q = 1]> {
+// CHECK-NEXT: hierarchy.group [q = 16] {
+// CHECK-NEXT: %m = hierarchy.stream [x = 32] -> (tensor<16xf32, #diagram.array<[q], level = register>>) initialise {
+// CHECK-NEXT: %first = diagram.fill 0xff800000 : f32 -> tensor<16xf32, #diagram.array<[q], level = register>>
+// CHECK-NEXT: hierarchy.yield %first : tensor<16xf32, #diagram.array<[q], level = register>>
+// CHECK-NEXT: } step (%state: tensor<16xf32, #diagram.array<[q], level = register>>) {
+// CHECK-NEXT: %piece = hierarchy.load %a : tensor<?x64xf32, #diagram.array<[q, x], level = device>> -> tensor<16x32xf32, #diagram.array<[q, x], level = register>>
+// CHECK-NEXT: %n = hierarchy.extent "x" : i32
+// CHECK-NEXT: %next = diagram.reduce max %piece over [x] into %state : tensor<16x32xf32, #diagram.array<[q, x], level = register>> -> tensor<16xf32, #diagram.array<[q], level = register>>
+// CHECK-NEXT: hierarchy.yield %next : tensor<16xf32, #diagram.array<[q], level = register>>
+// CHECK-NEXT: } finish (%last: tensor<16xf32, #diagram.array<[q], level = register>>) {
+// CHECK-NEXT: hierarchy.yield %last : tensor<16xf32, #diagram.array<[q], level = register>>
+// CHECK-NEXT: }
+// CHECK-NEXT: hierarchy.save %m into %O : tensor<16xf32, #diagram.array<[q], level = register>>, memref<?xf32, #diagram.array<[q], level = device>>
+// CHECK-NEXT: }
+// CHECK-NEXT: hierarchy.group [] {
+// CHECK-NEXT: hierarchy.stream [x = 32] initialise {
+// CHECK-NEXT: hierarchy.yield
+// CHECK-NEXT: } step {
+// CHECK-NEXT: hierarchy.yield
+// CHECK-NEXT: } finish {
+// CHECK-NEXT: hierarchy.yield
+// CHECK-NEXT: }
+// CHECK-NEXT: }
+// CHECK-NEXT: hierarchy.yield
+// CHECK-NEXT: }
+// CHECK-NEXT: func.return %M : tensor<?xf32, #diagram.array<[q]>>
+// CHECK-NEXT: }
+// GENERIC: "hierarchy.group"() <{partition = #hierarchy.partition<[q = 16]>}> ({
+// GENERIC: %m = "hierarchy.stream"() <{partition = #hierarchy.partition<[x = 32]>}> ({
+// GENERIC: "hierarchy.save"(%m, %O) : (tensor<16xf32, #diagram.array<[q], level = register>>, memref<?xf32, #diagram.array<[q], level = device>>) -> ()
+// GENERIC: "hierarchy.group"() <{partition = #hierarchy.partition<[]>}> ({
+func.func @explicit(%A: !A) -> !m attributes {derivation = [#hierarchy.step<"streaming", "x of @row_max", "reduction", "max is associative">]} {
+  %M = hierarchy.kernel @row_max (%a = %A : !A as !Ad) saves (%O: !mm) -> (!m) schedule #hierarchy.schedule<group = [q = 16], stream = [x = 32], whole = [d = 64], warps = [q = 1]> {
+    hierarchy.group [q = 16] {
+      %m = hierarchy.stream [x = 32] -> (!mt) initialise {
+        %first = diagram.fill 0xFF800000 : f32 -> !mt
+        hierarchy.yield %first : !mt
+      } step (%state: !mt) {
+        %piece = hierarchy.load %a : !Ad -> !At
+        %n = hierarchy.extent "x" : i32
+        %next = diagram.reduce max %piece over [x] into %state : !At -> !mt
+        hierarchy.yield %next : !mt
+      } finish (%last: !mt) {
+        hierarchy.yield %last : !mt
+      }
+      hierarchy.save %m into %O : !mt, !mm
+    }
+    hierarchy.group [] {
+      hierarchy.stream [x = 32] initialise {
+        hierarchy.yield
+      } step {
+        hierarchy.yield
+      } finish {
+        hierarchy.yield
+      }
+    }
+    hierarchy.yield
+  }
+  func.return %M : !m
+}

@@ -1,0 +1,56 @@
+"""How much runs: `make test` a sample, `make test-all` (`pytest --all`) everything.
+
+`@pytest.mark.full` is for what is too long for every day. `@pytest.mark.sample(n)` over a grid of parameters keeps
+about n cases, chosen so that every value of every parameter is in one."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="run full grids and long tests too")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "full: only with --all")
+    config.addinivalue_line("markers", "sample(n): about n cases of a grid, all of them with --all")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--all"):
+        return
+    for item in items:
+        if item.get_closest_marker("full") is not None:
+            item.add_marker(pytest.mark.skip(reason="long: runs with --all (make test-all)"))
+    grids: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("sample") is not None:
+            grids[f"{item.path}::{getattr(item, 'originalname', item.name)}"].append(item)
+    left_out = {item for name, grid in grids.items() for item in set(grid) - _sample(name, grid)}
+    config.hook.pytest_deselected(items=list(left_out))
+    items[:] = [item for item in items if item not in left_out]
+
+
+def _sample(name: str, grid: list[pytest.Item]) -> set[pytest.Item]:
+    """The same cases in every process and on every day: the name of the test is the seed."""
+    marker = grid[0].get_closest_marker("sample")
+    assert marker is not None
+    shuffled = list(grid)
+    random.Random(name.rsplit("/", 1)[-1]).shuffle(shuffled)
+    kept: set[pytest.Item] = set()
+    seen: set[tuple[str, str]] = set()
+    for item in shuffled:
+        callspec = getattr(item, "callspec", None)
+        values = {(key, repr(value)) for key, value in callspec.params.items()} if callspec else set()
+        if values - seen:
+            kept.add(item)
+            seen |= values
+    for item in shuffled:
+        if len(kept) >= marker.args[0]:
+            break
+        kept.add(item)
+    return kept
