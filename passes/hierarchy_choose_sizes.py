@@ -27,18 +27,42 @@ class HierarchyChooseSizesPass(ModulePass):
     """Fill in every `?` of the schedules, and the warps: of the candidates that fit the machine of the module,
     the one with the least estimated time at the default sizes. `group` and `stream` fix sizes beforehand,
     as in `hierarchy-choose-sizes{group="q=64" stream="x=32"}`; a size that the schedule states already is
-    kept. Before:
+    kept. The derivation gets the reasons. Before:
 
     ```
-    %O = hierarchy.kernel @product (%a = %A : !A, %b = %B : !B) -> (!C)
-        schedule #hierarchy.schedule<group = [m = ?, n = ?], stream = [k = ?]> {
+    !A = tensor<?x?xf16, #diagram.array<[m, k]>>
+    !B = tensor<?x?xf16, #diagram.array<[k, n]>>
+    !Ad = tensor<?x?xf16, #diagram.array<[m, k], level = device>>
+    !Bd = tensor<?x?xf16, #diagram.array<[k, n], level = device>>
+    !C = tensor<?x?xf32, #diagram.array<[m, n]>>
+    !Cr = tensor<?x?xf32, #diagram.array<[m, n], level = register>>
+    func.func @product(%A: !A, %B: !B) -> !C {
+      %C = hierarchy.kernel @product (%a = %A : !A as !Ad, %b = %B : !B as !Bd) -> (!C)
+          schedule #hierarchy.schedule<group = [m = ?, n = ?], stream = [k = ?]> {
+        %c = diagram.contract %a, %b over [k] accumulate f32 : !Ad, !Bd -> !Cr
+        hierarchy.yield %c : !Cr
+      }
+      func.return %C : !C
+    }
     ```
 
-    After:
+    After (of the derivation nothing is shown):
 
     ```
-    %O = hierarchy.kernel @product (%a = %A : !A, %b = %B : !B) -> (!C)
-        schedule #hierarchy.schedule<group = [m = 64, n = 64], stream = [k = 64], warps = [m = 4]> {
+    !A = tensor<?x?xf16, #diagram.array<[m, k]>>
+    !B = tensor<?x?xf16, #diagram.array<[k, n]>>
+    !Ad = tensor<?x?xf16, #diagram.array<[m, k], level = device>>
+    !Bd = tensor<?x?xf16, #diagram.array<[k, n], level = device>>
+    !C = tensor<?x?xf32, #diagram.array<[m, n]>>
+    !Cr = tensor<?x?xf32, #diagram.array<[m, n], level = register>>
+    func.func @product(%A: !A, %B: !B) -> !C {
+      %C = hierarchy.kernel @product (%a = %A : !A as !Ad, %b = %B : !B as !Bd) -> (!C)
+          schedule #hierarchy.schedule<group = [m = 64, n = 64], stream = [k = 128], warps = [m = 2, n = 2]> {
+        %c = diagram.contract %a, %b over [k] accumulate f32 : !Ad, !Bd -> !Cr
+        hierarchy.yield %c : !Cr
+      }
+      func.return %C : !C
+    }
     ```
     """
 

@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 from xdsl.context import Context
@@ -194,6 +195,14 @@ def test_derivation_says_what_and_why():
     assert f"q = {schedule.group.as_dict()['q']}" in reason
     assert re.search(r"estimated [\d.]+ us on a100, bound by ", reason)
     assert re.search(r"about \d+ of 255 registers a thread, [\d.]+ of 163 KiB shared memory", reason)
+
+
+def test_docstring_shows_what_the_pass_does():
+    before, after = (
+        parse_module(dedent(text))
+        for text in re.findall(r"```\n(.*?)```", dedent(HierarchyChooseSizesPass.__doc__ or ""), re.DOTALL)
+    )
+    assert chosen(before) == kernel_in(after).schedule
 
 
 # -- sizes from outside ---------------------------------------------------------------------------

@@ -1,0 +1,32 @@
+// RUN: xdsl-opt %s -p hierarchy-choose-sizes | filecheck %s
+// RUN: xdsl-opt %s -p 'hierarchy-choose-sizes{group="m=32,n=128" stream="k=16"}' | filecheck %s --check-prefix GIVEN
+// RUN: xdsl-opt %s --verify-diagnostics -p 'hierarchy-choose-sizes{group="m=24"}' | filecheck %s --check-prefix WRONG
+// RUN: xdsl-opt %s --verify-diagnostics -p 'hierarchy-choose-sizes{stream="m=32"}' | filecheck %s --check-prefix UNKNOWN
+
+!A = tensor<?x?xf16, #diagram.array<[m, k]>>
+!B = tensor<?x?xf16, #diagram.array<[k, n]>>
+!Ad = tensor<?x?xf16, #diagram.array<[m, k], level = device>>
+!Bd = tensor<?x?xf16, #diagram.array<[k, n], level = device>>
+!C = tensor<?x?xf32, #diagram.array<[m, n]>>
+!Cr = tensor<?x?xf32, #diagram.array<[m, n], level = register>>
+
+// CHECK-LABEL: func.func @product(
+// CHECK-SAME:  derivation = [#hierarchy.step<"choose sizes", "@product", "cost model", "m = [[M:\d+]], n = [[N:\d+]], k = [[K:\d+]] in 4 warps: estimated
+// CHECK-SAME:  registers a thread
+// CHECK:       %C = hierarchy.kernel @product
+// CHECK-SAME:  schedule #hierarchy.schedule<group = [m = [[M]], n = [[N]]], stream = [k = [[K]]], warps = [m = 2, n = 2]>
+
+// GIVEN: schedule #hierarchy.schedule<group = [m = 32, n = 128], stream = [k = 16], warps = [m =
+
+// WRONG: axis 'm' cannot have pieces of 24 in @product: rows of products lie 16 or 32 to a warp
+
+// UNKNOWN: option 'stream' names axis 'm', which no kernel treats so (axes: 'k')
+
+func.func @product(%A: !A, %B: !B) -> !C attributes {sizes = #diagram.sizes<m = 4096, n = 4096, k = 4096>} {
+  %C = hierarchy.kernel @product (%a = %A : !A as !Ad, %b = %B : !B as !Bd) -> (!C)
+      schedule #hierarchy.schedule<group = [m = ?, n = ?], stream = [k = ?]> {
+    %c = diagram.contract %a, %b over [k] accumulate f32 : !Ad, !Bd -> !Cr
+    hierarchy.yield %c : !Cr
+  }
+  func.return %C : !C
+}
