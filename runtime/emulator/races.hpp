@@ -61,6 +61,7 @@ struct Access {
   bool pending;  // an asynchronous copy that nobody has waited for
 };
 
+// The later, the graver.
 enum Verdict { SOUND, NEVER_WRITTEN, STILL_PENDING, RACE };
 
 // The accesses that each byte of shared memory remembers: its last write, and the reads since. The
@@ -89,8 +90,9 @@ class Shadow {
       Cell& cell = cells_[i];
       if (cell.write != seen.write || cell.reads != seen.reads) {
         seen = cell;
-        if (finding.verdict == SOUND) {
-          finding = judge_write(cell.write, thread, true);
+        const Finding here = judge_write(cell.write, thread, true);
+        if (here.verdict > finding.verdict) {
+          finding = here;
           finding.byte = i;
         }
         reads = with_reader(cell.reads, thread, line);
