@@ -8,11 +8,12 @@ What the units are, and why they are not smaller:
 
 - A rounding to nearest: `u |v|` with u = 2^-11 (f16), 2^-8 (bf16), 2^-24 (f32), plus half the smallest
   subnormal; for f32 and bf16 the smallest *normal* number, because `.ftz` instructions flush.
-- A product on tensor cores: 2^-22 for each addition in f32. They align the products of a step to the
-  largest and truncate, so that an addition costs more than a rounding to nearest. f32 operands multiply on
-  the ordinary cores (2^-24), unless the IR says tf32, which rounds each operand to 2^-11 first.
-- A sum of n elements, in any order: n u sum |v|. No order is assumed, so that splitting, streaming and
-  shuffling need no bound of their own.
+- A product on tensor cores: 2^-23 for each term in f32. They align the products of a step to the largest
+  (with a bit to spare since sm_80) and truncate: for a step of 8, (9 2^-24 + 2^-23) / 8 a term. f32 operands
+  multiply on the ordinary cores (2^-24), unless the IR says tf32, which rounds each operand to 2^-11 first.
+- A sum of n elements, in any order: n roundings of a partial sum, which is at most the sum of the positive
+  elements or of the negative ones. No order is assumed, so that splitting, streaming and shuffling need no
+  bound of their own; it grows with n, where a lucky order would grow with its square root.
 - Division, square root and reciprocal square root: 2^-22, for the approximate instructions.
 - exp: 2^-21 for ex2.approx, plus 2^-22 |v| because the argument is multiplied by log2 e first. log the
   like. Other functions: 2^-20, relative, or absolute where the function crosses zero (sin, cos, tan).
@@ -52,7 +53,7 @@ LARGEST = {"f16": 65504.0, "bf16": 3.3895313892515355e38, "f32": 3.4028234663852
 """The largest finite number."""
 
 TF32 = 2.0**-11
-TENSOR_CORE_F32 = 2.0**-22
+TENSOR_CORE_F32 = 2.0**-23
 TENSOR_CORE_F16 = 2.0**-9
 APPROXIMATE = 2.0**-22
 EXPONENTIAL = 2.0**-21
@@ -73,6 +74,11 @@ def _times(a: FloatArray, b: FloatArray) -> FloatArray:
         return np.where((a == 0) | (b == 0), 0.0, a * b)
 
 
+def _finite_size(value: AnyArray) -> FloatArray:
+    """|v|, and nothing for what is infinite or NaN."""
+    return np.where(np.isfinite(value), np.abs(value.astype(np.float64)), 0.0)
+
+
 def _settled(value: AnyArray, error: FloatArray) -> FloatArray:
     """A bound that is a number: unknown becomes infinite; an element that is itself infinite or NaN has no
     distance, and is compared by its kind, unless it may be anything."""
@@ -83,13 +89,13 @@ def _settled(value: AnyArray, error: FloatArray) -> FloatArray:
     return np.broadcast_to(np.where(np.isfinite(value), known, wild), value.shape)
 
 
-def rounding(value: AnyArray, error: FloatArray, format: Attribute, unit: float | None = None) -> FloatArray:
+def rounding(value: AnyArray, error: FloatArray, format: Attribute) -> FloatArray:
     """What rounding a value to a format adds to its bound; infinite where it may leave the range."""
     if not is_float(format):
         return np.zeros(())
     name = str(format)
     size = np.abs(value) + error
-    added = (UNIT[name] if unit is None else unit) * size + SMALLEST[name]
+    added = UNIT[name] * size + SMALLEST[name]
     added = np.where(size > LARGEST.get(name, np.inf), np.inf, added)
     return np.where(np.isfinite(value), added, 0.0)
 
@@ -117,45 +123,61 @@ def _holds(wide: Attribute, narrow: Attribute) -> bool:
 
 def _gamma(count: int, unit: float) -> float:
     """Relative error of `count` roundings one after another."""
-    total = count * unit
-    return np.inf if total >= 1 else total / (1 - total)
+    return float(np.expm1(count * np.log1p(unit)))
+
+
+def _largest_partial(reach: FloatArray, value: AnyArray, error: FloatArray) -> FloatArray:
+    """The largest partial sum in any order: all the positive elements, or all the negative ones. Their
+    difference is the sum, and `reach` bounds their total."""
+    return np.minimum(reach, (reach + _finite_size(value) + error) / 2)
 
 
 def _unit_of_product(op: diagram.ContractOp) -> float:
+    """Rounding of one step of a sum of products."""
     accumulate, operand = str(op.accumulate), str(format_of(op.lhs.type))
     if accumulate == "f32":
         return UNIT["f32"] if operand == "f32" and not op.is_tf32 else TENSOR_CORE_F32
     return {"f16": TENSOR_CORE_F16, "bf16": 2 * UNIT["bf16"]}.get(accumulate, 0.0)
 
 
+def _length(op: diagram.ContractOp, left: Array, right: Array) -> int:
+    return prod({**left.sizes, **right.sizes}[axis] for axis in op.over_axes)
+
+
 def contract_error(
     op: diagram.ContractOp, left: Array, right: Array, value: AnyArray, axes: Sequence[str]
 ) -> FloatArray:
     """|a| eb + |b| ea + ea eb, summed; a unit of the accumulator for each term; the result's rounding."""
-    accumulate = op.accumulate
-    if not is_float(accumulate):
-        return np.broadcast_to(np.float64(0), value.shape)
-    length = prod({**left.sizes, **right.sizes}[axis] for axis in op.over_axes)
+    accumulate, length = str(op.accumulate), _length(op, left, right)
     operand_unit = TF32 if op.is_tf32 else 0.0
     a, b = _size_and_reach(left, operand_unit), _size_and_reach(right, operand_unit)
     with np.errstate(all="ignore"):
-        size = contract(a[0], b[0], op.over_axes, axes)
         reach = contract(a[1], b[1], op.over_axes, axes)
-        error = (reach - size) + _gamma(length, _unit_of_product(op)) * reach
-        error = error + length * SMALLEST[str(accumulate)]
-        if reach.size and float(np.max(reach, initial=0.0)) > LARGEST.get(str(accumulate), np.inf):
-            error = np.where(reach > LARGEST[str(accumulate)], np.inf, error)
-        if accumulate == format_of(op.result.type):
+        error = reach - contract(a[0], b[0], op.over_axes, axes)
+        partial = _largest_partial(reach, value, error)
+        error = error + _gamma(length, _unit_of_product(op)) * partial + length * SMALLEST.get(accumulate, 0.0)
+        error = np.where(partial > LARGEST.get(accumulate, np.inf), np.inf, error)
+        if op.accumulate == format_of(op.result.type):
             return _settled(value, error)
         return _rounded(value, error, format_of(op.result.type))
+
+
+def contract_gamma(op: diagram.ContractOp, left: Array, right: Array) -> float:
+    """What the steps of a sum of products may add to whatever the accumulator starts from."""
+    return _gamma(_length(op, left, right), _unit_of_product(op))
+
+
+def reduce_gamma(count: int, format: Attribute) -> float:
+    """As `contract_gamma`, for a reduction of `count` elements."""
+    return _gamma(count, UNIT[str(format)]) if is_float(format) else 0.0
 
 
 def _size_and_reach(array: Array, unit: float) -> tuple[Array, Array]:
     """|a|, and the most that |a| may be; infinite elements count as none, since their products are
     compared by kind."""
     numbers = array.numbers
-    size = np.where(np.isfinite(numbers.value), np.abs(numbers.value), 0.0)
-    reach = size + _error(numbers) + unit * size
+    size = _finite_size(numbers.value)
+    reach = (1 + unit) * (size + _error(numbers))
     return Array(array.axes, Numbers(size)), Array(array.axes, Numbers(reach))
 
 
@@ -164,30 +186,28 @@ def reduce_error(
 ) -> FloatArray:
     """A sum or product adds a rounding for each element; max and min pass on the largest bound."""
     error = _error(data)
-    if not is_float(format):
-        return np.broadcast_to(np.float64(0), value.shape)
     count = prod(data.value.shape[i] for i in dimensions)
-    size = np.where(np.isfinite(data.value), np.abs(data.value), 0.0)
-    reach = size + error
-    gamma = _gamma(count, UNIT[str(format)])
+    size = _finite_size(data.value)
+    reach, gamma = size + error, reduce_gamma(count, format)
     with np.errstate(all="ignore"):
         match kind:
             case "add":
-                most = np.sum(reach, axis=dimensions)
-                bound = np.sum(reach - size, axis=dimensions) + gamma * most
+                bound = np.sum(reach - size, axis=dimensions)
+                most = _largest_partial(np.sum(reach, axis=dimensions), value, bound)
             case "mul":
                 most = np.prod(reach, axis=dimensions)
-                bound = most - np.prod(size, axis=dimensions) + gamma * most
+                bound = most - np.prod(size, axis=dimensions)
             case _:
                 return _settled(value, np.max(error, axis=dimensions, initial=0.0))
-        bound = np.where(most > LARGEST.get(str(format), np.inf), np.inf, bound)
-        return _settled(value, bound + count * SMALLEST[str(format)])
+        bound = np.where(most > LARGEST.get(str(format), np.inf), np.inf, bound + gamma * most)
+        return _settled(value, bound + count * SMALLEST.get(str(format), 0.0))
 
 
-def combine_error(kind: str, a: Numbers, b: Numbers, value: AnyArray, format: Attribute) -> FloatArray:
-    """One more element of a reduction."""
-    if not is_float(format):
-        return np.broadcast_to(np.float64(0), value.shape)
+def combine_error(
+    kind: str, init: Numbers, result: Numbers, value: AnyArray, format: Attribute, gamma: float
+) -> FloatArray:
+    """A reduction or contraction that starts from `init`: each of its steps (`gamma`, together) rounds a
+    partial result that `init` is a part of."""
     operation = {
         "add": arith.AddfOp,
         "mul": arith.MulfOp,
@@ -195,10 +215,11 @@ def combine_error(kind: str, a: Numbers, b: Numbers, value: AnyArray, format: At
         "min": arith.MinimumfOp,
     }[kind]
     with np.errstate(all="ignore"):
-        error = SPREAD[operation](_NO_OPERATION, (a, b), value)
+        error = SPREAD[operation](_NO_OPERATION, (init, result), value)
         if kind in ("max", "min"):
             return _settled(value, error)
-        # the bound of the sum itself left out that its result is combined before it is rounded
+        start = np.abs(init.value if kind == "add" else value) + _error(init)
+        error = error + gamma * np.where(np.isfinite(start), start, 0.0)
         return _rounded(value, error, format)
 
 

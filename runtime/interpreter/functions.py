@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, cast
 
 import numpy as np
@@ -108,21 +109,25 @@ class DiagramFunctions(SessionFunctions):
         with np.errstate(all="ignore"):
             value = contract(left, right, op.over_axes, axes).astype(dtype_of(format_of(op.result.type)))
         error = bounds.contract_error(op, left, right, value, axes) if self.session.bounded else None
-        return self._result(op, self._into(op.result.type, "add", args[2:], Array(axes, Numbers(value, error))))
+        gamma = bounds.contract_gamma(op, left, right)
+        result = self._into(op.result.type, "add", args[2:], Array(axes, Numbers(value, error)), gamma)
+        return self._result(op, result)
 
     @impl(diagram.ReduceOp)
     def run_reduce(self, interpreter: Interpreter, op: diagram.ReduceOp, args: PythonValues) -> PythonValues:
         (operand,) = self._operands((op.operand,), args)
-        axes = with_weaved(axes_of(op.result.type), (operand,), op.over_axes)
+        axes, format = with_weaved(axes_of(op.result.type), (operand,), op.over_axes), format_of(op.result.type)
         data = operand.aligned((*axes, *op.over_axes))
+        data = self._converted(data, format_of(op.operand.type), format)
         dimensions = tuple(range(len(axes), len(axes) + len(op.over_axes)))
         with np.errstate(all="ignore"):
             value = reduce(op.kind.data, data.value, dimensions)
         error = None
         if self.session.bounded:
-            error = bounds.reduce_error(op.kind.data, data, value, dimensions, format_of(op.result.type))
+            error = bounds.reduce_error(op.kind.data, data, value, dimensions, format)
+        gamma = bounds.reduce_gamma(prod(data.value.shape[len(axes) :]), format)
         result = Array(axes, Numbers(value, error))
-        return self._result(op, self._into(op.result.type, op.kind.data, args[1:], result))
+        return self._result(op, self._into(op.result.type, op.kind.data, args[1:], result, gamma))
 
     @impl(diagram.MapOp)
     def run_map(self, interpreter: Interpreter, op: diagram.MapOp, args: PythonValues) -> PythonValues:
@@ -199,8 +204,9 @@ class DiagramFunctions(SessionFunctions):
         value = numbers.value.astype(dtype_of(wanted)) if is_float(wanted) != is_float(given) else numbers.value
         return Numbers(value, None if numbers.error is None else bounds.cast_error(numbers, given, wanted))
 
-    def _into(self, type: Attribute, kind: str, into: PythonValues, result: Array) -> Array:
-        """`result` combined with the array that `into` names, if it names one."""
+    def _into(self, type: Attribute, kind: str, into: PythonValues, result: Array, gamma: float) -> Array:
+        """`result` combined with the array that `into` names, if it names one; `gamma` is the relative
+        error of the steps that led to `result`, and start from that array."""
         if not into:
             return result
         init = array_of(into[0])
@@ -209,7 +215,9 @@ class DiagramFunctions(SessionFunctions):
         left, right = init.aligned(axes), result.aligned(axes)
         with np.errstate(all="ignore"):
             value = COMBINE[kind](left.value, right.value)
-        error = bounds.combine_error(kind, left, right, value, format_of(type)) if self.session.bounded else None
+        error = None
+        if self.session.bounded:
+            error = bounds.combine_error(kind, left, right, value, format_of(type), gamma)
         return Array(axes, Numbers(value, error))
 
     def _operands(self, values: Sequence[SSAValue], args: PythonValues) -> tuple[Array, ...]:

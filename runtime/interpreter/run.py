@@ -176,7 +176,7 @@ class _Trace(Interpreter.Listener):
 
 
 class _Forget(Interpreter.Listener):
-    """Lets go of the values of a function once nothing will use them: the intermediates of a large program
+    """Lets go of the values of a function, law or map once nothing will use them: the intermediates of a large program
     do not all fit in memory."""
 
     def __init__(self, interpreter: Interpreter):
@@ -185,7 +185,7 @@ class _Forget(Interpreter.Listener):
 
     def did_interpret_op(self, op: Operation, results: PythonValues) -> None:
         block = op.parent
-        if block is None or not isinstance(block.parent_op(), func.FuncOp | diagram.LawOp):
+        if block is None or not isinstance(block.parent_op(), func.FuncOp | diagram.LawOp | diagram.MapOp):
             return
         if block not in self.last_uses:
             self.last_uses[block] = _last_uses(block)
