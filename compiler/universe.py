@@ -20,6 +20,7 @@ DIALECTS = {
 PASSES: dict[str, str] = {
     "convert-hierarchy-to-cuda": "treadle.passes.convert_hierarchy_to_cuda:ConvertHierarchyToCuda",
     "coalescing": "treadle.passes.coalescing:Coalescing",
+    "warp-specialization": "treadle.passes.warp_specialization:WarpSpecialization",
     "diagram-expand-laws": "treadle.passes.diagram_expand_laws:DiagramExpandLawsPass",
     "diagram-hoist-factors": "treadle.passes.diagram_hoist_factors:DiagramHoistFactorsPass",
     "diagram-compose-maps": "treadle.passes.diagram_compose_maps:DiagramComposeMapsPass",

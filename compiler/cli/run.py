@@ -60,7 +60,7 @@ class Execution:
 
             with progress("nvcc"):
                 return GpuBackend(text, kernels, machine_of(module).arch)
-        from treadle.runtime.host import EmulatorBackend
+        from treadle.runtime.emulator.backend import EmulatorBackend
 
         with progress("compiling the kernels for the host"):
             return EmulatorBackend(text, kernels, checks=self.checks)
@@ -187,6 +187,7 @@ def runtime_errors() -> tuple[type[Exception], ...]:
     """What goes wrong below the compiler, in whatever part of the runtime was used."""
     from treadle.runtime.emulator import CompileFailure, EmulationError, EmulatorUnavailable
     from treadle.runtime.gpu import GpuFailure, GpuUnavailable
+    from treadle.runtime.host import HostError
     from treadle.runtime.nvcc import NvccFailure, NvccUnavailable
 
     return (
@@ -195,6 +196,7 @@ def runtime_errors() -> tuple[type[Exception], ...]:
         EmulatorUnavailable,
         GpuFailure,
         GpuUnavailable,
+        HostError,
         NvccFailure,
         NvccUnavailable,
     )

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.runtime.emulator.arrays import Array
-from treadle.runtime.emulator.module import EmulatedModule, LaunchReport
+from treadle.runtime.emulator.module import LaunchReport, compile_source
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,12 @@ class HostArray:
 
 
 class EmulatorBackend:
-    """Runs the kernels of one compiled file; keeps the report of every launch in `reports`."""
+    """Compiles and runs the kernels of one printed file; keeps the report of every launch in `reports`."""
 
     name = "emulator"
 
-    def __init__(self, module: EmulatedModule, seed: int = 0):
-        self.module = module
+    def __init__(self, source: str, kernels: Sequence[str], *, checks: bool = True, seed: int = 0):
+        self.module = compile_source(source, kernels, checks=checks)
         self.seed = seed
         self.reports: list[LaunchReport] = []
 
