@@ -1,0 +1,66 @@
+# Two commands for a newcomer: `make demo` and `make test`. Each makes .venv and installs what it needs, once.
+#
+#   make demo      derive attention, run it where it can run here, verify it
+#   make test      format, lint, strict types, FileCheck tests, pytest: a sample of every grid
+#   make test-all  the same with full grids, long fuzzing and all seeds
+#   make lint      format, lint and strict types alone
+#   make format    put the format right
+#   make clean     remove what was made here
+#
+# PYTHON=... chooses the interpreter that .venv is made with.
+
+SHELL := /bin/sh
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check --no-input
+
+# The user's own python3 if it is new enough, else the newest that is there (a version manager may have names for
+# versions that do not start, so each is asked).
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
+	if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo $$python; break; fi; done)
+
+.PHONY: demo test test-all lint format clean
+
+demo: $(VENV)/.demo
+	@$(BIN)/treadle run examples/attention.mlir --verbose
+
+test: lint
+	@echo "FileCheck tests" && $(BIN)/lit -q lit_tests
+	@echo "pytest, a sample" && $(BIN)/pytest -n 2
+
+test-all: lint
+	@echo "FileCheck tests" && $(BIN)/lit -q lit_tests
+	@echo "pytest, everything" && $(BIN)/pytest -n 2 --all
+
+lint: $(VENV)/.test
+	@echo "format" && $(BIN)/ruff format --check --quiet .
+	@echo "lint" && $(BIN)/ruff check --quiet .
+	@echo "types" && $(BIN)/pyright --warnings
+
+format: $(VENV)/.test
+	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format --quiet .
+
+clean:
+	@rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -o -path './lit_tests/*' -name Output -o -name .lit_test_times.txt | xargs rm -rf
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "treadle needs Python 3.11 or newer: install it, or give PYTHON=/path/to/python"; exit 1; }
+	@echo "making $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV) || { echo "could not make $(VENV): on Debian and Ubuntu, apt install python3-venv"; rm -rf $(VENV); exit 1; }
+
+# PyCUDA compiles itself and needs the CUDA toolkit: it is tried only where there is a GPU and nvcc, and the demo
+# runs without it too.
+$(VENV)/.demo: pyproject.toml | $(BIN)/python
+	@echo "installing treadle"
+	@$(PIP) install --editable .
+	@if nvidia-smi --list-gpus >/dev/null 2>&1 && command -v nvcc >/dev/null; then \
+		echo "installing PyCUDA"; \
+		$(PIP) install --editable '.[gpu]' || echo "PyCUDA could not be installed: running without the GPU"; \
+	fi
+	@touch $@
+
+$(VENV)/.test: pyproject.toml | $(BIN)/python
+	@echo "installing treadle and what its tests need (some minutes, once)"
+	@$(PIP) install --editable '.[test]'
+	@touch $@
