@@ -1,0 +1,242 @@
+"""Inputs that fit or say why not, and verdicts that neither miss a mistake nor invent one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from treadle.compiler.errors import TreadleError
+from treadle.compiler.source import load_module, parse_module
+from treadle.runtime.inputs import axis_sizes, check_inputs, make_inputs, output_names
+from treadle.runtime.interpreter import entry_function, run_function
+from treadle.runtime.verify import verify
+
+ATTENTION = load_module(Path(__file__).parents[1] / "examples" / "attention.mlir")
+
+FORMATS = parse_module("""
+!A = tensor<?x8xf16, #diagram.array<[a, b]>>
+!B = tensor<?xbf16, #diagram.array<[a]>>
+!C = tensor<?xf32, #diagram.array<[c]>>
+!I = tensor<?xi32, #diagram.array<[a]>>
+func.func @f(%A: !A, %B: !B, %C: !C, %I: !I, %k: f32) -> (!I, !A, !A)
+    attributes {sizes = #diagram.sizes<a = 5>} {
+  func.return %I, %A, %A : !I, !A, !A
+}""")
+
+
+def sizes(module, **given: int) -> dict[str, int]:
+    return axis_sizes(entry_function(module), given)
+
+
+# -- sizes -----------------------------------------------------------------------------------------
+
+
+def test_sizes_are_static_given_or_default():
+    assert sizes(FORMATS, c=3) == {"a": 5, "b": 8, "c": 3}
+    assert sizes(FORMATS, c=0, a=1, b=8) == {"a": 1, "b": 8, "c": 0}
+    assert sizes(ATTENTION, q=7) == {"b": 2, "h": 3, "q": 7, "d": 64, "x": 333, "e": 64}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"z": 1}, r"no axis 'z'.*axes: a, b, c"),
+        ({"b": 9, "c": 1}, r"'b' has the static size 8: it cannot become 9"),
+        ({}, r"axis 'c' has no size: give one \(--size c=N\)"),
+        ({"c": -1}, r"'c' cannot have the negative size -1"),
+    ],
+)
+def test_sizes_that_do_not_fit(given, message):
+    with pytest.raises(TreadleError, match=message) as caught:
+        sizes(FORMATS, **given)
+    assert caught.value.location is not None
+
+
+def test_an_axis_that_only_a_fill_has():
+    module = parse_module("""!A = tensor<?xf32, #diagram.array<[a]>>
+func.func @f() -> !A attributes {sizes = #diagram.sizes<a = 5>} {
+  %a = diagram.fill 1.0 : f32 -> !A
+  func.return %a : !A
+}""")
+    assert sizes(module) == {"a": 5}
+    assert verify(module, (), [np.ones(5, np.float32)], "here")[0].ok
+    assert verify(module, (), [np.ones(3, np.float32)], "here", sizes=sizes(module, a=3))[0].ok
+
+
+# -- inputs ----------------------------------------------------------------------------------------
+
+
+def test_inputs_have_the_formats_of_the_program():
+    function = entry_function(FORMATS)
+    a, b, c, i, k = made = make_inputs(function, sizes(FORMATS, c=1000), 3)
+    assert [x.dtype for x in made] == [np.float16, ml_dtypes.bfloat16, np.float32, np.int32, np.float32]
+    assert [x.shape for x in made] == [(5, 8), (5,), (1000,), (5,), ()]
+    assert abs(c.mean()) < 0.2
+    assert 0.8 < c.std() < 1.2
+    assert np.abs(i).max() < 10
+    again = make_inputs(function, sizes(FORMATS, c=1000), 3)
+    assert all((x == y).all() for x, y in zip(made, again, strict=True))
+    assert (make_inputs(function, sizes(FORMATS, c=1000), 4)[2] != c).any()
+    assert check_inputs(function, made) == {"a": 5, "b": 8, "c": 1000}
+    assert check_inputs(function, (a, b, c, i, 0.5)) == {"a": 5, "b": 8, "c": 1000}
+    assert k.ndim == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda x: x[:4], r"takes 5 arguments \(%A, %B, %C, %I, %k\), 4 are given"),
+        (lambda x: (x[0][0], *x[1:]), r"%A has 1 dimensions: expected 2, axes \[a, b\]"),
+        (lambda x: (x[0][:, :7], *x[1:]), r"axis 'b' of argument %A has 7 elements: it is 8"),
+        (lambda x: (x[0][:4], *x[1:]), r"axis 'a' has 4 elements in argument %A, but 5 in %B"),
+        (lambda x: (x[0].astype(np.float32), *x[1:]), r"%A has elements of float32: the program says f16"),
+        (lambda x: (*x[:4], np.float64(1)), None),
+    ],
+)
+def test_inputs_that_do_not_fit(change, message):
+    function = entry_function(FORMATS)
+    given = change(make_inputs(function, sizes(FORMATS, c=3), 0))
+    if message is None:
+        assert check_inputs(function, given)["a"] == 5
+        return
+    with pytest.raises(TreadleError, match=message):
+        check_inputs(function, given)
+
+
+def test_outputs_are_called_what_the_program_calls_them():
+    assert output_names(entry_function(ATTENTION)) == ("O",)
+    assert output_names(entry_function(FORMATS)) == ("I", "result1", "result2")
+
+
+# -- verdicts --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def attention() -> tuple[tuple, np.ndarray]:
+    inputs = make_inputs(entry_function(ATTENTION), sizes(ATTENTION, q=50, x=70), 0)
+    return inputs, run_function(ATTENTION, inputs).results[0].astype(np.float16)
+
+
+def test_a_right_output_is_verified(attention):
+    inputs, output = attention
+    (verdict,) = verify(ATTENTION, inputs, [output], "emulator")
+    assert verdict.ok
+    assert verdict.name == "O"
+    assert 0 < verdict.max_error <= verdict.tolerance < 5e-3
+    text = str(verdict)
+    assert text.startswith("verified (emulator): O max error ")
+    assert f"(tolerance {verdict.tolerance:.1e}".replace("e-0", "e-") in text
+
+
+@pytest.mark.parametrize("wrong", [0.01, np.nan, np.inf, -np.inf])
+def test_one_wrong_element_is_found(attention, wrong):
+    inputs, output = attention
+    output = output.copy()
+    output[1, 2, 30, 40] += wrong
+    (verdict,) = verify(ATTENTION, inputs, [output], "emulator")
+    assert not verdict.ok
+    assert verdict.where == {"b": 1, "h": 2, "q": 30, "e": 40}
+    assert verdict.wrong == 1
+    assert str(verdict).startswith(f"WRONG (emulator): O[b=1, h=2, q=30, e=40] is {output[1, 2, 30, 40]:.6g}, expected")
+    assert "max error" in str(verdict)
+
+
+def test_a_wrong_scale_is_found(attention):
+    inputs, _ = attention
+    q, k, v = inputs
+    wrong = run_function(ATTENTION, (q * np.float16(1.05), k, v)).results[0]
+    assert not verify(ATTENTION, inputs, [wrong.astype(np.float16)], "emulator")[0].ok
+
+
+def test_a_wrong_shape_is_wrong(attention):
+    inputs, output = attention
+    (verdict,) = verify(ATTENTION, inputs, [output[:1]], "emulator")
+    assert not verdict.ok
+    assert "WRONG (emulator): O has shape (1, 3, 50, 64), expected (2, 3, 50, 64)" in str(verdict)
+    with pytest.raises(TreadleError, match="gives 1 results, 2 are compared"):
+        verify(ATTENTION, inputs, [output, output], "emulator")
+
+
+def test_an_empty_output_says_so():
+    inputs = make_inputs(entry_function(ATTENTION), sizes(ATTENTION, q=0), 0)
+    (verdict,) = verify(ATTENTION, inputs, [np.zeros((2, 3, 0, 64), np.float16)], "emulator")
+    assert verdict.ok
+    assert str(verdict) == "verified (emulator): O is empty, so there is nothing to compare"
+
+
+def test_no_keys_give_zeros():
+    inputs = make_inputs(entry_function(ATTENTION), sizes(ATTENTION, q=3, x=0), 0)
+    (verdict,) = verify(ATTENTION, inputs, [np.zeros((2, 3, 3, 64), np.float16)], "emulator")
+    assert verdict.ok
+    assert verdict.max_error == 0
+    (verdict,) = verify(ATTENTION, inputs, [np.full((2, 3, 3, 64), np.nan)], "emulator")
+    assert not verdict.ok
+
+
+LOG = parse_module("""!A = tensor<?xf32, #diagram.array<[a]>>
+func.func @f(%a: !A) -> !A {
+  %r = diagram.map (%x = %a : !A) -> !A {
+    %y = math.log %x : f32
+    diagram.yield %y : f32
+  }
+  func.return %r : !A
+}""")
+
+
+def test_infinities_and_nans_compare_by_kind():
+    given = np.array([1.0, 0.0, -1.0], np.float32)
+    right = np.array([0.0, -np.inf, np.nan], np.float32)
+    assert verify(LOG, [given], [right], "here")[0].ok
+    for wrong in ([0.0, np.inf, np.nan], [0.0, -np.inf, 0.0], [0.0, -1e30, np.nan], [0.0, np.nan, np.nan]):
+        verdict = verify(LOG, [given], [np.array(wrong, np.float32)], "here")[0]
+        assert not verdict.ok
+        assert verdict.max_error == np.inf
+
+
+def test_integers_are_exact():
+    outputs = [
+        x.copy() for x in run_function(FORMATS, make_inputs(entry_function(FORMATS), {"a": 5, "c": 1}, 0)).results
+    ]
+    inputs = make_inputs(entry_function(FORMATS), {"a": 5, "c": 1}, 0)
+    assert all(verdict.ok for verdict in verify(FORMATS, inputs, outputs, "here"))
+    outputs[0][3] += 1
+    verdict, *others = verify(FORMATS, inputs, outputs, "here")
+    assert not verdict.ok
+    assert verdict.tolerance == 0
+    assert verdict.where == {"a": 3}
+    assert f"I[a=3] is {outputs[0][3]}, expected {outputs[0][3] - 1}" in str(verdict)
+    assert all(other.ok for other in others)
+
+
+OVERFLOW = parse_module("""!A = tensor<?xf32, #diagram.array<[a]>>
+!H = tensor<?xf16, #diagram.array<[a]>>
+func.func @f(%a: !A) -> !H {
+  %h = diagram.cast %a : !A -> !H
+  func.return %h : !H
+}""")
+
+
+def test_elements_without_a_bound_are_counted_and_never_all_there_is():
+    given = np.array([1.0, 1e6], np.float32)
+    (verdict,) = verify(OVERFLOW, [given], [np.array([1, np.inf], np.float16)], "here")
+    assert verdict.ok
+    assert "1 of 2 elements without a bound" in str(verdict)
+    (verdict,) = verify(OVERFLOW, [given[1:]], [np.array([np.inf], np.float16)], "here")
+    assert not verdict.ok
+    assert "cannot be verified" in str(verdict)
+
+
+def test_a_scalar_result():
+    module = parse_module("""!A = tensor<?xf32, #diagram.array<[a]>>
+!s = tensor<f32, #diagram.array<[]>>
+func.func @f(%a: !A) -> !s {
+  %total = diagram.reduce add %a over [a] : !A -> !s
+  func.return %total : !s
+}""")
+    given = np.arange(9, dtype=np.float32)
+    assert verify(module, [given], [np.float32(36)], "here")[0].ok
+    (verdict,) = verify(module, [given], [np.float32(35)], "here")
+    assert str(verdict).startswith("WRONG (here): total is 35, expected 36; max error 1.0e0;")
