@@ -35,6 +35,7 @@ from treadle.passes._bounds import (
     same_form,
 )
 from treadle.passes._functions import label
+from treadle.passes._reductions import operands_of
 from treadle.passes._scalars import (
     CASTS,
     Expression,
@@ -109,7 +110,7 @@ class Cascade:
 
     def repair(self, reduction: ContractOp | ReduceOp) -> Repair | NoLaw:
         """How the accumulator of a reduction over the axis follows the running ones."""
-        operands = _operands(reduction)
+        operands = operands_of(reduction)
         try:
             change, scales = self._change(reduction, operands)
         except _Dependent as problem:
@@ -168,7 +169,7 @@ class Cascade:
             return self.ratio(inner)
         owner = leaf.value.owner
         if isinstance(owner, ContractOp) or (isinstance(owner, ReduceOp) and owner.kind.data == "add"):
-            change = self._product([self.ratio(Leaf(operand)) for operand in _operands(owner)])
+            change = self._product([self.ratio(Leaf(operand)) for operand in operands_of(owner)])
             return self._across(owner, change, leaf)
         raise _Dependent(leaf)
 
@@ -289,10 +290,6 @@ def _same(value: float) -> Change:
 
 def _sum(left: Change, right: Change) -> Change:
     return Change(total(left.above, right.above), total(left.below, right.below), left.fragile | right.fragile)
-
-
-def _operands(reduction: ContractOp | ReduceOp) -> list[SSAValue]:
-    return [reduction.lhs, reduction.rhs] if isinstance(reduction, ContractOp) else [reduction.operand]
 
 
 def _is_ordered(value: SSAValue) -> bool:

@@ -22,6 +22,7 @@ from treadle.dialects.diagram.ops import CastOp, ContractOp, MapOp, ReduceOp
 from treadle.dialects.hierarchy.ops import ExtentOp
 from treadle.passes._bounds import inner_expression, misfit
 from treadle.passes._functions import diagram_blocks, erase_dead, fresh_hint, functions, label, note, replace
+from treadle.passes._reductions import operands_of, rebuilt
 from treadle.passes._scalars import (
     CASTS,
     Expression,
@@ -211,7 +212,7 @@ def depends_on_reduction(value: SSAValue, over: Sequence[str]) -> bool:
 def _hoist_from_sum(function: func.FuncOp, sum: ContractOp | ReduceOp) -> None:
     if sum.init is not None:
         return
-    operands = [sum.lhs, sum.rhs] if isinstance(sum, ContractOp) else [sum.operand]
+    operands = operands_of(sum)
     splitter = _Splitter(function, sum)
     splits = [splitter.split(Leaf(operand)) for operand in operands]
     if not any(split.moves for split in splits):
@@ -287,14 +288,7 @@ def _sum_of(sum: ContractOp | ReduceOp, operands: Sequence[SSAValue]) -> Contrac
     """The sum of what stays behind, in the format in which it is accumulated: it is rounded once, at the
     end, after scaling."""
     type = with_format(sum.result.type, _sum_format(sum))
-    if isinstance(sum, ContractOp):
-        multiply = sum.multiply.data if sum.multiply is not None else None
-        left, right = operands
-        new = ContractOp(left, right, sum.over_axes, type, sum.accumulate, None, multiply)
-    else:
-        new = ReduceOp("add", operands[0], sum.over_axes, type)
-    new.attributes |= sum.attributes
-    new.location = sum.location
+    new = rebuilt(sum, operands, type)
     base = sum.result.name_hint
     new.result.name_hint = fresh_hint(sum.result, f"{base}_sum" if base else None)
     return new

@@ -13,9 +13,11 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from treadle.dialects.diagram.array import is_array, with_level
+from treadle.dialects.diagram.ops import ContractOp, ReduceOp
 from treadle.dialects.hierarchy.ops import KernelOp, YieldOp
 from treadle.passes._clusters import Clusters, split_reductions
 from treadle.passes._functions import erase_dead, functions, kernels, label, note
+from treadle.passes._reductions import reduce_alone
 from treadle.passes._roles import WHOLE_LIMIT, Part, is_free, part_of
 
 PASS = "fusion"
@@ -71,8 +73,16 @@ class FusionPass(ModulePass):
         names = _Names(op)
         for function in functions(op):
             for block in function.body.blocks:
+                _reduce_alone(block)
                 split_reductions(function, block, self.whole_limit)
                 _outline(function, block, Clusters(function, block, self.whole_limit), names)
+
+
+def _reduce_alone(block: Block) -> None:
+    """An array that a reduction is added to is at another level than the sum: add it by a map."""
+    for op in list(block.ops):
+        if isinstance(op, ContractOp | ReduceOp) and op.init is not None:
+            reduce_alone(op)
 
 
 @dataclass

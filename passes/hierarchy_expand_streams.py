@@ -22,22 +22,27 @@ from treadle.dialects.diagram.array import (
     is_array,
     shape_of,
     sizes_of,
-    with_format,
     with_level,
 )
-from treadle.dialects.diagram.ops import CastOp, ContractOp, FillOp, MapOp, ReduceOp
+from treadle.dialects.diagram.ops import ContractOp, FillOp, ReduceOp
 from treadle.dialects.hierarchy.ops import GroupOp, KernelOp, LoadOp, SaveOp, StreamOp, YieldOp
 from treadle.dialects.hierarchy.schedule import ScheduleAttr
 from treadle.passes._cascades import BEFORE, Repair
-from treadle.passes._functions import fresh_hint, functions, kernels, label, note, replace, unite_equal
-from treadle.passes._neutral import combine, is_neutral, neutral_of, stand_in_of
+from treadle.passes._functions import functions, kernels, label, note, unite_equal
+from treadle.passes._reductions import (
+    is_neutral,
+    neutral_of,
+    operands_of,
+    rebuilt,
+    reduce_alone,
+    stand_in_of,
+)
 from treadle.passes._roles import part_of_kernel
 from treadle.passes._scalars import (
     Expression,
     Leaf,
     axes_in,
     build_map,
-    convert,
     leaves,
     number,
     select,
@@ -123,7 +128,7 @@ def _expand(function: func.FuncOp, kernel: KernelOp) -> None:
             f"@{kernel.kernel_name.data}: the schedule is not decided (run tiling and hierarchy-choose-sizes)"
         )
     axis = next(iter(schedule.stream.as_dict()), "")
-    _keep_sums_apart(kernel, axis)
+    _keep_states_apart(kernel, axis)
     plan = StreamPlan(part_of_kernel(kernel), axis)
     new = _Expansion(kernel, schedule, plan).kernel()
     _note(function, kernel, plan)
@@ -144,50 +149,12 @@ def _note(function: func.FuncOp, kernel: KernelOp, plan: StreamPlan) -> None:
         note(function, PASS, subject, "initialise, step, finish", f"state: {states}")
 
 
-# -- before expanding -----------------------------------------------------------------------------
-
-
-def _keep_sums_apart(kernel: KernelOp, axis: str) -> None:
+def _keep_states_apart(kernel: KernelOp, axis: str) -> None:
     """Let each reduction over the streamed axis be a state alone: what it is rounded to, and what is added
     to it, follow as operations of their own."""
     for op in list(kernel.body.block.ops):
         if isinstance(op, ContractOp | ReduceOp) and axis in op.over_axes:
-            _keep_apart(op)
-
-
-def _keep_apart(op: ContractOp | ReduceOp) -> None:
-    format = op.accumulate if isinstance(op, ContractOp) else format_of(op.result.type)
-    if op.init is None and format == format_of(op.result.type):
-        return
-    alone = rebuilt(op, _operands(op), with_format(op.result.type, format))
-    alone.result.name_hint = fresh_hint(op.result, f"{op.result.name_hint}_sum") if op.result.name_hint else None
-    if op.init is None:
-        last: MapOp | CastOp = CastOp(alone.result, op.result.type)
-    else:
-        kind = "add" if isinstance(op, ContractOp) else op.kind.data
-        combined = combine(kind, convert(Leaf(op.init), format), Leaf(alone.result))
-        last = build_map(combined, op.result.type)
-    last.location = op.location
-    replace(op, [alone, last], last.result)
-
-
-def rebuilt(
-    op: ContractOp | ReduceOp, operands: Sequence[SSAValue], type: Attribute, init: SSAValue | None = None
-) -> ContractOp | ReduceOp:
-    """The same reduction of other operands, into another array."""
-    if isinstance(op, ContractOp):
-        left, right = operands
-        multiply = None if op.multiply is None else op.multiply.data
-        new = ContractOp(left, right, op.over_axes, type, op.accumulate, init, multiply)
-    else:
-        new = ReduceOp(op.kind.data, operands[0], op.over_axes, type, init)
-    new.attributes |= op.attributes
-    new.location = op.location
-    return new
-
-
-def _operands(op: ContractOp | ReduceOp) -> list[SSAValue]:
-    return [op.lhs, op.rhs] if isinstance(op, ContractOp) else [op.operand]
+            reduce_alone(op)
 
 
 # -- expanding ------------------------------------------------------------------------------------
@@ -373,7 +340,7 @@ class _Step:
         """Take one state through the piece: repair it, then reduce the piece into it."""
         state, repair = op.result, self.plan.verdicts[op.result].repair
         into = self.before[state] if repair is None else self._repaired(state, repair)
-        operands = [self.scope.values[operand] for operand in _operands(op)]
+        operands = [self.scope.values[operand] for operand in operands_of(op)]
         new = rebuilt(op, operands, self.before[state].type, into)
         new.result.name_hint = _hint(state, "new")
         self.after[state] = self.scope.add(new, state)
