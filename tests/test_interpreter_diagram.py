@@ -419,6 +419,48 @@ def test_the_function_that_is_public_is_meant():
         run(TWO.format(""), a, function="h")
 
 
+def test_scalars_of_the_function():
+    a = normal(3)
+    r, k = run(
+        """func.func @f(%a: !a, %k: f32) -> (!a, f32) {
+          %two = arith.constant 2.0 : f32
+          %d = arith.mulf %k, %two : f32
+          %r = diagram.map (%x = %a : !a, %y = %d : f32) -> !a {
+            %z = arith.mulf %x, %y : f32
+            diagram.yield %z : f32
+          }
+          func.return %r, %d : !a, f32 }""",
+        a,
+        3,
+    )
+    np.testing.assert_allclose(r, 6 * a)
+    assert k.shape == ()
+    assert k.item() == 6
+
+
+def test_a_law_whose_axis_is_named_as_a_weaved_one():
+    s = normal(4, 6)
+    (r,) = run(
+        """!v = tensor<?xf32, #diagram.array<[a]>>
+        !r = tensor<f32, #diagram.array<[]>>
+        diagram.law @mean over [a] (%v : !v) -> !r {
+          %one = diagram.fill 1.0 : f32 -> !v
+          %n = diagram.reduce add %one over [a] : !v -> !r
+          %l = diagram.reduce add %v over [a] : !v -> !r
+          %m = diagram.map (%x = %l : !r, %y = %n : !r) -> !r {
+            %z = arith.divf %x, %y : f32
+            diagram.yield %z : f32
+          }
+          diagram.yield %m : !r
+        }
+        func.func @f(%s: !A) -> !a {
+          %p = diagram.apply @mean(%s) over [b] : (!A) -> !a
+          func.return %p : !a }""",
+        s,
+    )
+    np.testing.assert_allclose(r, s.mean(1), rtol=1e-12)
+
+
 def test_errors_name_the_operation():
     text = """func.func @f(%a: !a) -> !a {
       %t = "tensor.cast"(%a) : (!a) -> !a

@@ -219,6 +219,78 @@ def test_reductions_in_any_order(kind, ufunc, dtype):
         assert (result.error == 0).all()
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_sums_that_start_from_something_large(seed):
+    """Each step rounds a partial sum that the start is a part of."""
+    random = np.random.default_rng(seed)
+    a, b = random.standard_normal((20, 150)).astype(F16), random.standard_normal((150, 30)).astype(F16)
+    start = (1000 * random.standard_normal((20, 30))).astype(F32)
+    result = bounded(
+        """func.func @f(%a: !Ah, %b: !Bh, %c: !C) -> !C {
+          %r = diagram.contract %a, %b over [b] accumulate f32 into %c : !Ah, !Bh -> !C
+          func.return %r : !C }""",
+        a,
+        b,
+        start,
+    )
+    assert_holds(result, product(a, b, random, start))
+    big = (100 * random.standard_normal(20)).astype(F32)
+    result = bounded(
+        """func.func @f(%a: !A, %c: !a) -> !a {
+          %r = diagram.reduce add %a over [b] into %c : !A -> !a
+          func.return %r : !a }""",
+        a.astype(F32),
+        big,
+    )
+    computed = big
+    for k in random.permutation(150):
+        computed = computed + a[:, k].astype(F32)
+    assert_holds(result, computed)
+
+
+def test_a_reduction_in_a_narrower_format_rounds_its_elements():
+    random = np.random.default_rng(4)
+    a = random.standard_normal((20, 50)).astype(F32)
+    for kind, oracle in (("max", np.max), ("add", np.sum)):
+        result = bounded(
+            f"""func.func @f(%a: !A) -> !ah {{
+              %r = diagram.reduce {kind} %a over [b] : !A -> !ah
+              func.return %r : !ah }}""",
+            a,
+        )
+        assert_holds(result, oracle(a.astype(F16), axis=1))
+
+
+def test_integers_have_no_error_until_they_come_from_one():
+    text = """!I = tensor<?x?xi32, #diagram.array<[a, b]>>
+        !i = tensor<?xi32, #diagram.array<[a]>>
+        func.func @f(%a: !A) -> !i {{
+          %n = diagram.map (%x = %a : !A) -> !I {{
+            %c = arith.constant {0} : f32
+            %y = arith.mulf %x, %c : f32
+            %z = arith.fptosi {1} : f32 to i32
+            diagram.yield %z : i32
+          }}
+          %r = diagram.contract %n, %n over [b] accumulate i32 : !I, !I -> !i
+          func.return %r : !i }}"""
+    given = np.array([[1.0, 2.0, 3.0]])
+    exact = bounded(text.format(1.5, "%x"), given)
+    assert exact.value.tolist() == [14]
+    assert exact.error.tolist() == [0]
+    near_a_jump = bounded(text.format(1.0, "%y"), given)
+    assert near_a_jump.error.item() >= 14 - (0 + 1 + 4)
+
+
+def test_the_bound_grows_no_faster_than_the_partial_sums():
+    """Elements of one sign make a partial sum twice as large as those that cancel."""
+    text = """func.func @f(%a: !A) -> !a {
+          %r = diagram.reduce add %a over [b] : !A -> !a
+          func.return %r : !a }"""
+    ones = np.ones((1, 100))
+    same, mixed = bounded(text, ones), bounded(text, ones * np.where(np.arange(100) % 2, 1, -1))
+    assert same.error.item() == pytest.approx(2 * mixed.error.item(), rel=1e-3)
+
+
 @pytest.mark.parametrize(("type", "dtype"), [("!ah", F16), ("!ab", ml_dtypes.bfloat16)])
 def test_casts_round_once(type, dtype):
     random = np.random.default_rng(2)
