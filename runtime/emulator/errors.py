@@ -17,7 +17,7 @@ class CompileFailure(Exception):
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing a kernel did wrong, and where."""
+    """One thing a kernel did wrong, and where. `thread` is the linear index within the block."""
 
     kind: str
     message: str
