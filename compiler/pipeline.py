@@ -51,6 +51,7 @@ def pipeline(options: Options) -> tuple[ArgSpec, ...]:
         _step("tiling"),  # after streaming: what is not fed in pieces can be cut into groups
         _step("hierarchy-choose-sizes"),  # all sizes together: they compete for the same memory
         _step("hierarchy-expand-streams"),
+        _step("diagram-exp-to-exp2"),  # after the streams, whose laws are stated for exp
         _step("convert-hierarchy-to-cuda"),
         _step("warp-specialization"),  # before coalescing, whose layouts depend on who copies
         _step("coalescing"),

@@ -18,10 +18,11 @@ DIALECTS = {
 }
 
 PASSES: dict[str, str] = {
-    "convert-hierarchy-to-cuda": "treadle.passes.convert_hierarchy_to_cuda:ConvertHierarchyToCuda",
-    "coalescing": "treadle.passes.coalescing:Coalescing",
-    "warp-specialization": "treadle.passes.warp_specialization:WarpSpecialization",
+    "convert-hierarchy-to-cuda": "treadle.passes.convert_hierarchy_to_cuda:ConvertHierarchyToCudaPass",
+    "coalescing": "treadle.passes.coalescing:CoalescingPass",
+    "warp-specialization": "treadle.passes.warp_specialization:WarpSpecializationPass",
     "diagram-expand-laws": "treadle.passes.diagram_expand_laws:DiagramExpandLawsPass",
+    "diagram-exp-to-exp2": "treadle.passes.diagram_exp_to_exp2:DiagramExpToExp2Pass",
     "diagram-hoist-factors": "treadle.passes.diagram_hoist_factors:DiagramHoistFactorsPass",
     "diagram-compose-maps": "treadle.passes.diagram_compose_maps:DiagramComposeMapsPass",
     "diagram-set-sizes": "treadle.passes.diagram_set_sizes:DiagramSetSizesPass",

@@ -18,7 +18,7 @@ from treadle.dialects.diagram.array import axes_of, format_of, shape_of
 
 
 @dataclass(frozen=True)
-class Coalescing(ModulePass):
+class CoalescingPass(ModulePass):
     """Give every access to device memory the vector widths among which the alignment of its buffer chooses at launch.
 
     A copy to shared memory hands neighbouring vectors of the contiguous axis to neighbouring threads, so that a warp

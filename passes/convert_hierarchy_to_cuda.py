@@ -15,7 +15,7 @@ from treadle.dialects.hierarchy import KernelOp
 
 
 @dataclass(frozen=True)
-class ConvertHierarchyToCuda(ModulePass):
+class ConvertHierarchyToCudaPass(ModulePass):
     """Lower kernels in explicit form to `cuda.kernel`, and the functions that hold them to host functions with one
     `cuda.launch` each.
 

@@ -19,7 +19,7 @@ FIRST_ARCH = 90
 
 
 @dataclass(frozen=True)
-class WarpSpecialization(ModulePass):
+class WarpSpecializationPass(ModulePass):
     """Split the warps of a streamed kernel into a producer, which issues the copies of the next pieces, and consumers,
     which compute.
 

@@ -17,7 +17,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import PassFailedException
 
-from treadle.compiler.lowering.kernel import KernelLowering
+from treadle.compiler.lowering.kernel import KernelLowering, plain_name
 from treadle.compiler.lowering.layouts import Layouts
 from treadle.compiler.lowering.plan import KernelPlan, plan_kernel
 from treadle.dialects import cuda
@@ -178,14 +178,14 @@ def lower_kernel(plan: KernelPlan) -> cuda.KernelOp:
     indices = [IndexType() for _ in (*symbolic, *arrays)]
     block = Block(arg_types=[*types, *indices])
     for new, arg in zip(block.args, old, strict=False):
-        new.name_hint = arg.name_hint
+        new.name_hint = plain_name(arg)
     sizes: dict[str, SSAValue] = dict(zip(symbolic, block.args[len(old) :], strict=False))
     for axis, arg in sizes.items():
         arg.name_hint = axis
     vectors: dict[SSAValue, SSAValue] = {}
     by_array: dict[SSAValue, SSAValue] = dict(zip(old, block.args, strict=False))
     for array, arg in zip(arrays, block.args[len(old) + len(symbolic) :], strict=True):
-        arg.name_hint = f"{array.name_hint or 'array'}_vector"
+        arg.name_hint = f"{plain_name(array) or 'array'}_vector"
         vectors[by_array[array]] = arg
     lowering = KernelLowering(plan, Layouts(plan), by_array, sizes, vectors)
     lowering.lower(block)

@@ -283,7 +283,9 @@ class KernelLowering:
         if tensor_core and str(op.accumulate) != "f32":
             raise PassFailedException(f"tensor cores accumulate in f32 here, not in {op.accumulate}")
         init = (
-            self._fill(type, neutral_of("add", format_of(type))) if op.init is None else self._fragment(op.init, layout)
+            self._fill(type, neutral_of("add", format_of(type)), op.result)
+            if op.init is None
+            else self._fragment(op.init, layout)
         )
         product = self._emit(cuda.ProductOp(left, right, init, depth, instruction))
         result = _placed(product, op, product.result, op.result)
@@ -319,7 +321,7 @@ class KernelLowering:
                 self._lower_op(inner)
         states = op.step.block.args
         state = [
-            self._fragment(value, self.layouts.of(arg))
+            _named(self._fragment(value, self.layouts.of(arg)), plain_name(arg))
             for value, arg in zip(_yielded(op.initialise), states, strict=True)
         ]
         axis, piece, size = op.axis, op.size, self.plan.sizes[op.axis]
@@ -418,7 +420,7 @@ class KernelLowering:
             memory_space=ArrayEncoding(axes_of(value.type), "shared", rows),
         )
         op = cuda.SharedOp(self.shared_bytes, type)
-        _named(op.result, f"{value.name_hint or 'tile'}_shared")
+        _named(op.result, f"{plain_name(value) or 'tile'}_shared")
         if (first := self.top.first_op) is None:
             self.top.add_op(op)
         else:
@@ -548,7 +550,15 @@ def _is_left_operand(layout: LayoutAttr, plan: KernelPlan, depth: str) -> bool:
     return modes[-3:] == tail
 
 
-def _named(value: SSAValue, name: str) -> SSAValue:
+def plain_name(value: SSAValue) -> str | None:
+    """The name of the array that a value is a part or a state of."""
+    name = value.name_hint
+    for suffix in ("_piece", "_so_far", "_to"):
+        name = name.removesuffix(suffix) if name else name
+    return name
+
+
+def _named(value: SSAValue, name: str | None) -> SSAValue:
     value.name_hint = name
     return value
 
