@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute
 
 from treadle.compiler.cli.program import Program
 from treadle.compiler.errors import TreadleError
@@ -39,14 +40,14 @@ def _arguments_from(path: str, function: FuncOp) -> tuple[Input, ...]:
             held = ", ".join(arrays) or "nothing"
             raise TreadleError(f"there is no array '{name}', an argument of the program (it holds {held})", path)
     types = function.function_type.inputs
-    return tuple(
-        _as_bf16(arrays[name])
-        if str(format_of(type)) == "bf16"
-        else arrays[name]
-        if axes_of(type)
-        else arrays[name][()]
-        for name, type in zip(names, types, strict=True)
-    )
+    return tuple(_argument(arrays[name], type) for name, type in zip(names, types, strict=True))
+
+
+def _argument(array: NDArray[Any], type: Attribute) -> Input:
+    """An array as it is but for a last axis that is not contiguous, which kernels do not take."""
+    if str(format_of(type)) == "bf16" and array.dtype == np.dtype("V2"):
+        array = array.view(ml_dtypes.bfloat16)  # numpy saves bf16, which it does not know, as bytes
+    return np.ascontiguousarray(array) if axes_of(type) else array[()]
 
 
 def read_arrays(path: str) -> Mapping[str, NDArray[Any]]:
@@ -63,8 +64,3 @@ def read_arrays(path: str) -> Mapping[str, NDArray[Any]]:
     except Exception as error:  # numpy and zipfile raise a dozen kinds for a damaged file
         reason = "it holds Python objects" if "pickle" in str(error).lower() else str(error)
         raise TreadleError(f"cannot be read as an .npz of numbers: {reason}", path) from error
-
-
-def _as_bf16(array: NDArray[Any]) -> NDArray[Any]:
-    """numpy saves bf16, which it does not know, as two bytes without a meaning."""
-    return array.view(ml_dtypes.bfloat16) if array.dtype == np.dtype("V2") else array

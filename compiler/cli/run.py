@@ -7,6 +7,7 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
@@ -49,7 +50,8 @@ class Execution:
         from treadle.runtime.host import execute
 
         try:
-            return execute(module, self.inputs, self._backend(module, backend))
+            numbers = [given if isinstance(given, np.ndarray) else given.item() for given in self.inputs]
+            return execute(module, numbers, self._backend(module, backend))
         except runtime_errors() as error:
             raise TreadleError(f"{backend}: {error}", self.file) from error
 
@@ -85,7 +87,8 @@ class EachPass(Observer):
         if is_cuda(module) and backend == "interpreter":
             self.lines.append(f"  {run.name}: not run: the interpreter ends at the hierarchy level")
             return
-        verdicts = self.execution.judge(self.execution.run(module, backend), backend)
+        runnable = printable(module) if backend != "interpreter" else module
+        verdicts = self.execution.judge(self.execution.run(runnable, backend), backend)
         wrong = [verdict for verdict in verdicts if not verdict.ok]
         if wrong:
             self.failed = run.name, wrong[0]
@@ -139,6 +142,19 @@ def command(arguments: Namespace) -> int:
 
 def is_cuda(module: ModuleOp) -> bool:
     return any(op.name == "cuda.launch" for op in module.walk())
+
+
+def printable(module: ModuleOp) -> ModuleOp:
+    """A copy in which every access to device memory that coalescing has not seen yet takes one element."""
+    from xdsl.dialects.builtin import ArrayAttr, IntAttr
+
+    from treadle.dialects.cuda.ops import GlobalAccess
+
+    copy = module.clone()
+    for op in copy.walk():
+        if isinstance(op, GlobalAccess) and op.widths is None:
+            op.properties["widths"] = ArrayAttr([IntAttr(1)])
+    return copy
 
 
 def kernel_names(module: ModuleOp) -> list[str]:
@@ -196,6 +212,7 @@ def runtime_errors() -> tuple[type[Exception], ...]:
         EmulatorUnavailable,
         GpuFailure,
         GpuUnavailable,
+        HostError,
         HostError,
         NvccFailure,
         NvccUnavailable,
