@@ -198,6 +198,24 @@ def test_streamed_softmax_in_float32(seed, scale):
     assert (result.error[result.value > 1e-6] / result.value[result.value > 1e-6]).max() < 2e-3
 
 
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("scale", "offset"), [(1, 0), (50, 0), (1, 1000)])
+def test_softmax_whose_factor_moved_over_the_difference(seed, scale, offset):
+    """exp(a - b) as exp2(c a - c b), each product rounded on its own."""
+    random = np.random.default_rng(seed)
+    s = (random.standard_normal((10, 400)) * scale + offset).astype(F32)
+    result = bounded(
+        """func.func @f(%s: !A) -> !A {
+          %p = diagram.apply @softmax(%s) over [b] : (!A) -> !A
+          func.return %p : !A }""",
+        s,
+    )
+    factor = F32(1.4426950408889634)
+    argument = s * factor - (s.max(1, keepdims=True) * factor)
+    e = (np.exp2(argument.astype(np.float64)) * (1 + random.uniform(-1, 1, s.shape) * 2.0**-22.5)).astype(F32)
+    assert_holds(result, e / total(e, random)[:, None])
+
+
 @pytest.mark.parametrize(("kind", "ufunc"), [("add", np.add), ("mul", np.multiply), ("max", np.maximum)])
 @pytest.mark.parametrize("dtype", [F16, F32])
 def test_reductions_in_any_order(kind, ufunc, dtype):
