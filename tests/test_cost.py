@@ -26,6 +26,8 @@ from treadle.compiler.cost import (
     transfer_values,
 )
 from treadle.compiler.errors import TreadleError
+from treadle.compiler.pipeline import LAST_DECORATING_PASS, LAST_HIERARCHY_PASS, Options, run_pipeline
+from treadle.compiler.sizes import default_sizes
 from treadle.compiler.source import load_module, parse_module
 from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.hierarchy import KernelOp
@@ -248,3 +250,58 @@ def test_sizes_come_from_types_then_given_then_defaults():
 def test_undecided_sizes_have_no_plan():
     with pytest.raises(TreadleError, match="run hierarchy-choose-sizes first"):
         plan_of(kernel_in(load_module(HERE / "decorated" / "attention.mlir")))
+
+
+def test_memory_of_attention():
+    """`2 g_q d + 2 s_x d` of the closed form, and scores and state."""
+    module = scheduled(HERE.parent / "examples" / "attention.mlir", LAST_HIERARCHY_PASS)
+    kernel = kernel_in(module)
+    assert kernel.schedule is not None
+    tiles = kernel.schedule.tile_sizes()
+    q, x, d = tiles["q"], tiles["x"], 64
+    memory = peak_memory(kernel)
+    assert memory["shared"].values == q * d + 2 * x * d
+    accumulators = q * d + q * x
+    assert accumulators <= memory["register"].values <= 2 * accumulators
+
+
+# -- what the passes make ---------------------------------------------------------------------------
+
+EXAMPLES = sorted((HERE.parent / "examples").glob("*.mlir"))
+
+
+def scheduled(path: Path, last: str) -> ModuleOp:
+    module = load_module(path)
+    run_pipeline(module, Options(machine="h100"), last=last)
+    return module
+
+
+@pytest.mark.parametrize("size", [None, 1, 31, 96])
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_move_what_is_predicted(path: Path, size: int | None):
+    plans = [plan_of(op) for op in scheduled(path, LAST_DECORATING_PASS).walk() if isinstance(op, KernelOp)]
+    module = scheduled(path, LAST_HIERARCHY_PASS)
+    (function,) = (op for op in module.ops if isinstance(op, FuncOp))
+    defaults = default_sizes(function)
+    given = {axis: default if size is None else min(size, default) for axis, default in defaults.items()}
+    kernels = [op for op in module.walk() if isinstance(op, KernelOp)]
+    axes = {axis: size for kernel in kernels for axis, size in sizes_of_kernel(kernel, function, given).items()}
+    arguments = [np.ones([axes[axis] for axis in axes_of(value.type)]) for value in function.body.block.args]
+    counts = run_function(module, arguments).transfers
+    assert [count.kernel for count in counts] == [plan.name for plan in plans]
+    for decorated_plan, kernel, count in zip(plans, kernels, counts, strict=True):
+        for plan in (decorated_plan, plan_of(kernel)):
+            assert transfer_values(plan, "device", axes) == count.values
+            assert transfer_bytes(plan, "device", axes) == count.bytes
+            assert transfer_values(plan, "shared", axes) == count.loaded.get("shared", 0)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_need_what_was_chosen_for(path: Path):
+    """What choosing estimates of a decorated kernel is what the explicit one needs."""
+    before = [plan_of(op) for op in scheduled(path, LAST_DECORATING_PASS).walk() if isinstance(op, KernelOp)]
+    after = [plan_of(op) for op in scheduled(path, LAST_HIERARCHY_PASS).walk() if isinstance(op, KernelOp)]
+    for early, late in zip(before, after, strict=True):
+        chosen_for, needed = footprint(early), footprint(late)
+        assert needed.shared_bytes == chosen_for.shared_bytes
+        assert abs(needed.registers_per_thread - chosen_for.registers_per_thread) <= 16

@@ -11,7 +11,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from treadle.compiler.cost.work import width_of
 from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp
 from treadle.dialects.diagram.array import is_array, level_of, shape_of
-from treadle.dialects.hierarchy import KernelOp
+from treadle.dialects.hierarchy import KernelOp, LoadOp
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,12 @@ def _overwritten(op: Operation) -> SSAValue | None:
 
 
 def _lives(block: Block) -> dict[SSAValue, tuple[int, int]]:
-    """From which operation of `block` to which each of its values is alive."""
+    """From which operation of `block` to which each of its values is alive. What a step loads arrives in
+    one column, however the loads are placed: each has a tile of its own."""
     position = {op: i for i, op in enumerate(block.ops)}
-    born = {**dict.fromkeys(block.args, -1), **{value: i for op, i in position.items() for value in op.results}}
+    born: dict[SSAValue, int] = dict.fromkeys(block.args, -1)
+    for op, i in position.items():
+        born.update(dict.fromkeys(op.results, -1 if isinstance(op, LoadOp) else i))
     return {value: (start, max(_uses(value, block, position), default=-1)) for value, start in born.items()}
 
 
