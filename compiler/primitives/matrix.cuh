@@ -131,10 +131,11 @@ __device__ __forceinline__ uint32_t as_register(const T (&pair)[2]) {
 //   a[k8][m8][k1] at row 8 m8 + l / 4, column 8 k8 + 2 (l % 4) + k1,
 //   b[k8][k1]     at row 8 k8 + 2 (l % 4) + k1, column l / 4,
 //   d[m8][n1]     at row 8 m8 + l / 4, column 2 (l % 4) + n1. PTX ISA 9.7.14.5.8, mma.
+// Volatile, so that it does not sink into a branch that only some lanes take.
 __device__ __forceinline__ void mma_m16n8k16(float (&d)[2][2], const __half (&a)[2][2][2],
                                              const __half (&b)[2][2] AND_LINE) {
 #ifndef TREADLE_EMULATOR
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
       "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[1][0]), "+f"(d[1][1])
       : "r"(as_register(a[0][0])), "r"(as_register(a[0][1])), "r"(as_register(a[1][0])),
@@ -146,7 +147,7 @@ __device__ __forceinline__ void mma_m16n8k16(float (&d)[2][2], const __half (&a)
 __device__ __forceinline__ void mma_m16n8k16(float (&d)[2][2], const __nv_bfloat16 (&a)[2][2][2],
                                              const __nv_bfloat16 (&b)[2][2] AND_LINE) {
 #ifndef TREADLE_EMULATOR
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
       "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[1][0]), "+f"(d[1][1])
       : "r"(as_register(a[0][0])), "r"(as_register(a[0][1])), "r"(as_register(a[1][0])),
@@ -174,7 +175,7 @@ __device__ __forceinline__ uint32_t as_tf32(float x) {
 __device__ __forceinline__ void mma_m16n8k8_tf32(float (&d)[2][2], const float (&a)[2][2],
                                                  const float (&b)[2] AND_LINE) {
 #ifndef TREADLE_EMULATOR
-  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
       "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[1][0]), "+f"(d[1][1])
       : "r"(as_tf32(a[0][0])), "r"(as_tf32(a[0][1])), "r"(as_tf32(a[1][0])),
