@@ -192,7 +192,8 @@ class DiagramFunctions(SessionFunctions):
         given: list[Array] = []
         for argument, value, operand in zip(law.body.block.args, op.inputs, operands, strict=True):
             inner = operand.renamed({**aside, **names})
-            inner = inner.spread(with_weaved(axes_of(argument.type), (inner,)), scope.whole)
+            lengths = {axis: scope.size(axis) for axis in axes_of(argument.type) if axis in scope.whole}
+            inner = inner.spread(with_weaved(axes_of(argument.type), (inner,)), lengths)
             numbers = self._converted(inner.numbers, format_of(value.type), format_of(argument.type))
             given.append(Array(inner.axes, numbers))
         return scope, tuple(given)
