@@ -27,8 +27,9 @@ from treadle.passes._scalars import (
 LARGEST = {"f16": 65504.0, "bf16": 3.38e38, "f32": 3.40e38}
 """The largest finite number of a format."""
 
-Atom = SSAValue | int | None
-"""A summand of a linear form: an array, another expression (by identity), or `None` for the constant."""
+Atom = SSAValue | Leaf | int | None
+"""A summand of a linear form: an array, an array at another moment, another expression (by identity), or
+`None` for the constant."""
 
 
 def inner_expression(value: SSAValue) -> Expression | None:
@@ -79,6 +80,9 @@ def _add_form(expression: Expression, scale: float, form: dict[Atom, float]) -> 
 
 
 def _add_leaf(leaf: Leaf, scale: float, form: dict[Atom, float]) -> None:
+    if leaf.version:
+        _count(form, leaf, scale)
+        return
     inner = inner_expression(leaf.value)
     if inner is not None:
         expanded = linear_form(inner)
@@ -218,6 +222,8 @@ def _magnitude_of_node(node: Node) -> float:
             return sum(magnitude(operand) for operand in operands)
         case arith.MulfOp:
             return _times(magnitude(operands[0]), magnitude(operands[1]))
+        case arith.DivfOp if is_share(operands[0], operands[1]):
+            return 1.0
         case arith.DivfOp if (least := _least(operands[1])) > 0:
             return magnitude(operands[0]) / least
         case arith.MaximumfOp | arith.MinimumfOp:
@@ -226,6 +232,17 @@ def _magnitude_of_node(node: Node) -> float:
             return max(magnitude(operand) for operand in operands[1:])
         case _:
             return numbers.inf
+
+
+def is_share(part: Expression, whole: Expression) -> bool:
+    """Whether `whole` is the sum of values of which `part` is one, none of them negative."""
+    part, whole = strip_casts(part), look_through(whole)
+    if not isinstance(part, Leaf) or not isinstance(whole, Leaf):
+        return False
+    sum = whole.value.owner
+    if not isinstance(sum, ReduceOp) or sum.kind.data != "add" or sum.init is not None:
+        return False
+    return sum.operand is part.value and is_nonnegative(part)
 
 
 def _times(left: float, right: float) -> float:

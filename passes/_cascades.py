@@ -22,33 +22,39 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, math
+from xdsl.dialects.builtin import Float16Type, Float32Type
 from xdsl.ir import SSAValue
 
 from treadle.dialects.diagram.array import axes_of
-from treadle.dialects.diagram.ops import ContractOp, ReduceOp
+from treadle.dialects.diagram.ops import CastOp, ContractOp, ReduceOp
 from treadle.passes._bounds import (
+    LARGEST,
     Atom,
     inner_expression,
     is_nonnegative,
     is_positive,
     linear_form,
+    magnitude,
     same_form,
 )
 from treadle.passes._functions import label
 from treadle.passes._reductions import operands_of
 from treadle.passes._scalars import (
     CASTS,
+    Constant,
     Expression,
     Leaf,
     Node,
     axes_in,
     difference,
-    exponential,
+    factors,
     is_number,
     leaves,
     number,
+    power_of,
     product,
     quotient,
+    strip_casts,
     substitute,
     total,
     unary,
@@ -94,9 +100,10 @@ class NoLaw:
 class _Dependent(Exception):
     """A change that varies along the streamed axis, or that no rule gives."""
 
-    def __init__(self, expression: Expression):
+    def __init__(self, expression: Expression, reason: str = ""):
         super().__init__()
         self.expression = expression
+        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -114,17 +121,18 @@ class Cascade:
         try:
             change, scales = self._change(reduction, operands)
         except _Dependent as problem:
-            return NoLaw(
-                f"{_spell(problem.expression)} does not split into a part along '{self.axis}' and a part that moves"
-            )
+            return NoLaw(problem.reason or self._no_split(problem.expression))
         expression = (quotient if scales else difference)(change.above, change.below)
         if crossing := [axis for axis in axes_in(expression) if axis in reduction.over_axes]:
             return NoLaw(f"the repair would vary along '{crossing[0]}', which is reduced too")
         moved = {r for operand in operands for r in self.depends(operand) if r in self.running}
         vanishing = frozenset(r for r in moved if scales and vanishes(operands, r, self.depends))
         if unsafe := [r for r in change.fragile if r not in vanishing]:
-            return NoLaw(f"before {label(unsafe[0])} has seen an element the repair is not defined")
+            return NoLaw(f"something may count while {label(unsafe[0])} is neutral, where no repair is defined")
         return Repair(expression, scales, change.fragile, vanishing)
+
+    def _no_split(self, expression: Expression) -> str:
+        return f"{_spell(expression)} does not split into a part along '{self.axis}' and a part that moves"
 
     def _change(self, reduction: ContractOp | ReduceOp, operands: Sequence[SSAValue]) -> tuple[Change, bool]:
         if isinstance(reduction, ContractOp) or reduction.kind.data == "add":
@@ -149,11 +157,14 @@ class Cascade:
             case arith.DivfOp:
                 upper, lower = (self.ratio(operand) for operand in operands)
                 return self._product([upper, Change(lower.below, lower.above, lower.fragile)])
-            case arith.NegfOp | arith.ExtFOp | arith.TruncFOp:
+            case arith.NegfOp | arith.ExtFOp:
                 return self.ratio(operands[0])
-            case math.ExpOp:
+            case arith.TruncFOp:
+                return self._rounded(operands[0], expression)
+            case math.ExpOp | math.Exp2Op:
                 shift = self.shift(operands[0])
-                return Change(exponential(difference(shift.above, shift.below)), number(1), shift.fragile)
+                power = power_of(expression.kind, difference(shift.above, shift.below))
+                return Change(power, number(1), shift.fragile)
             case arith.SelectOp if not self._moves(operands[0]) and is_number(operands[2], 0):
                 return self.ratio(operands[1])
             case arith.SelectOp if not self._moves(operands[0]) and is_number(operands[1], 0):
@@ -166,12 +177,24 @@ class Cascade:
             return self._plain_ratio(leaf)
         inner = inner_expression(leaf.value)
         if inner is not None:
-            return self.ratio(inner)
+            return self._rounded(inner, leaf) if isinstance(leaf.value.owner, CastOp) else self.ratio(inner)
         owner = leaf.value.owner
         if isinstance(owner, ContractOp) or (isinstance(owner, ReduceOp) and owner.kind.data == "add"):
             change = self._product([self.ratio(Leaf(operand)) for operand in operands_of(owner)])
             return self._across(owner, change, leaf)
         raise _Dependent(leaf)
+
+    def _rounded(self, inner: Expression, outer: Expression) -> Change:
+        """A repair passes a rounding if what is rounded fits at every moment, not only at the last; in f16,
+        whose exponents have five bits, it must also only ever shrink what was rounded already."""
+        change = self.ratio(inner)
+        if isinstance(outer.type, Float32Type):
+            return change
+        if magnitude(inner) > LARGEST[str(outer.type)]:
+            raise _Dependent(outer, f"{_spell(outer)} may overflow {outer.type} before the last piece")
+        if isinstance(outer.type, Float16Type) and not shrinks(change):
+            raise _Dependent(outer, f"{_spell(outer)} may be too small for {outer.type} before the last piece")
+        return change
 
     def _plain_ratio(self, expression: Expression) -> Change:
         """Of an expression that does not vary along the axis: its two values, as they are."""
@@ -282,6 +305,38 @@ class Cascade:
 
     def _before(self, leaf: Leaf) -> Expression:
         return Leaf(leaf.value, BEFORE) if leaf.value in self.running else leaf
+
+
+def shrinks(change: Change) -> bool:
+    """Whether a ratio is proved to be at most 1: exponentials of how far a maximum has risen (or a minimum
+    fallen), and sums of what is never negative before over after."""
+    above, below = factors(quotient(change.above, change.below))
+    for divisor in below:
+        before = Leaf(divisor.value, BEFORE) if isinstance(divisor, Leaf) else None
+        if before not in above or not is_nonnegative(divisor):
+            return False
+        above.remove(before)
+    return all(_is_at_most_one(factor) for factor in above)
+
+
+def _is_at_most_one(factor: Expression) -> bool:
+    factor = strip_casts(factor)
+    if isinstance(factor, Constant):
+        return abs(factor.number) <= 1
+    if not isinstance(factor, Node) or factor.kind not in (math.ExpOp, math.Exp2Op):
+        return False
+    form = linear_form(factor.operands[0])
+    return all(_falls(atom, slope, form) for atom, slope in form.items())
+
+
+def _falls(atom: Atom, slope: float, form: dict[Atom, float]) -> bool:
+    """Whether `slope * atom` and its partner at the other moment sum up to something not above zero."""
+    value = atom.value if isinstance(atom, Leaf) else atom
+    if not isinstance(value, SSAValue) or not isinstance(value.owner, ReduceOp):
+        return False
+    before, after = form.get(Leaf(value, BEFORE), 0.0), form.get(value, 0.0)
+    right_way = {"max": after < 0, "min": after > 0}.get(value.owner.kind.data, False)
+    return right_way and before == -after
 
 
 def _same(value: float) -> Change:

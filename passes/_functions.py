@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from string import ascii_lowercase
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
@@ -48,17 +49,16 @@ def label(value: SSAValue) -> str:
 
 
 def fresh_hint(near: SSAValue, base: str | None) -> str | None:
-    """A name hint that no value of the function around `near` has: `base`, or `base_2`, and so on."""
+    """A name hint that no value of the function around `near` has: `base`, or `base_b`, and so on (xDSL cuts
+    a number off the end of a hint)."""
     if base is None:
         return None
     root = _outermost(near)
     taken = {value.name_hint for op in root.walk() for value in _values(op)}
     if base not in taken:
         return base
-    index = 2
-    while f"{base}_{index}" in taken:
-        index += 1
-    return f"{base}_{index}"
+    names = (f"{base}_{letter * count}" for count in range(1, 99) for letter in ascii_lowercase[1:])
+    return next(name for name in names if name not in taken)
 
 
 def _outermost(value: SSAValue) -> Operation:

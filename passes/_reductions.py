@@ -84,9 +84,13 @@ def reduce_alone(op: ContractOp | ReduceOp) -> None:
     alone = rebuilt(op, operands_of(op), with_format(op.result.type, format))
     base = op.result.name_hint
     alone.result.name_hint = fresh_hint(op.result, f"{base}_sum" if base else None)
-    last: MapOp | CastOp = CastOp(alone.result, op.result.type)
-    if op.init is not None:
-        combined = combine(kind_of(op.result), convert(Leaf(op.init), format), Leaf(alone.result))
-        last = build_map(combined, op.result.type, None, op.location)
+    last = _completed(op, alone.result, format)
     last.location = op.location
     replace(op, [alone, last], last.result)
+
+
+def _completed(op: ContractOp | ReduceOp, alone: SSAValue, format: Attribute) -> MapOp | CastOp:
+    if op.init is None:
+        return CastOp(alone, op.result.type)
+    combined = combine(kind_of(op.result), convert(Leaf(op.init), format), Leaf(alone))
+    return build_map(combined, op.result.type)

@@ -89,6 +89,8 @@ def roles_of(part: Part, whole_limit: int = WHOLE_LIMIT, stream: str | None = No
     sizes = part.sizes
     refused = {axis: reason for axis in sizes if (reason := not_grouped(part, axis)) is not None}
     others = [axis for axis in sizes if axis in refused]
+    if stream is None and (problem := _two_symbolic(part, sizes)) is not None:
+        return Refusal(problem)
     candidates = [stream] if stream is not None else _stream_candidates(part, sizes)
     refusal = Refusal("")
     for candidate in candidates:
@@ -98,6 +100,17 @@ def roles_of(part: Part, whole_limit: int = WHOLE_LIMIT, stream: str | None = No
             return Roles(_group_axes(part, refused), candidate, whole, refused)
         refusal = refusal if refusal.reason else Refusal(problem)
     return refusal
+
+
+def _two_symbolic(part: Part, sizes: dict[str, int]) -> str | None:
+    by = {axis: label(op.result) for op in part.reducing for axis in op.over_axes if sizes[axis] == DYNAMIC}
+    if len(by) < 2:
+        return None
+    (one, first), (other, second), *_ = by.items()
+    return (
+        f"'{one}', reduced by {first}, and '{other}', reduced by {second}, are both known only at launch, "
+        "and only one axis can be streamed"
+    )
 
 
 def not_grouped(part: Part, axis: str) -> str | None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias, cast
 
-from xdsl.dialects import arith, math
+from xdsl.dialects import arith
 from xdsl.dialects.builtin import (
     BFloat16Type,
     Float16Type,
@@ -225,8 +225,9 @@ def unary(kind: type[Operation], operand: Expression, hint: str | None = None) -
     return Node(kind, (operand,), operand.type, hint=hint)
 
 
-def exponential(operand: Expression) -> Expression:
-    return number(1, operand.type) if is_number(operand, 0) else unary(math.ExpOp, operand)
+def power_of(kind: type[Operation], exponent: Expression) -> Expression:
+    """`math.exp` or `math.exp2`."""
+    return number(1, exponent.type) if is_number(exponent, 0) else unary(kind, exponent)
 
 
 def select(condition: Expression, yes: Expression, no: Expression) -> Expression:

@@ -20,7 +20,7 @@ from treadle.dialects.diagram.array import (
 )
 from treadle.dialects.diagram.ops import CastOp, ContractOp, MapOp, ReduceOp
 from treadle.dialects.hierarchy.ops import ExtentOp
-from treadle.passes._bounds import inner_expression, misfit
+from treadle.passes._bounds import inner_expression, is_exact_in, misfit
 from treadle.passes._functions import diagram_blocks, erase_dead, fresh_hint, functions, label, note, replace
 from treadle.passes._reductions import operands_of, rebuilt
 from treadle.passes._scalars import (
@@ -185,7 +185,8 @@ class _Splitter:
             moved = ", ".join(label(leaf.value) for e in (*split.above, *split.below) for leaf in leaves(e))
             self._refuse(moved, f"{name} would be rounded to {whole.type} without it, and {reason}")
             return _Split(whole)
-        split.rounded.append(f"{name} is rounded before it is scaled")
+        exact = is_exact_in(inner, whole.type)
+        split.rounded.append(f"{name} {'needs no rounding' if exact else 'is rounded'} before it is scaled")
         return split
 
     def _refuse(self, factor: str, reason: str) -> None:
@@ -264,8 +265,7 @@ class _Materialised:
             return self._cast(self._array(rest.operands[0]), rest.type)
         sizes = sizes_of(self.instead_of.type)
         order = {axis: sizes[axis] for axis in sizes}
-        hint = fresh_hint(self.instead_of, self.instead_of.name_hint)
-        new = build_map(rest, array_type(rest.type, order), hint, self._location())
+        new = build_map(rest, array_type(rest.type, order), self._hint(), self._location())
         self.ops.append(new)
         return new.result
 
@@ -275,9 +275,14 @@ class _Materialised:
             return widened.operand
         cast = CastOp(value, with_format(value.type, format))
         cast.location = self._location() or cast.location
-        cast.result.name_hint = fresh_hint(self.instead_of, self.instead_of.name_hint)
+        cast.result.name_hint = self._hint()
         self.ops.append(cast)
         return cast.result
+
+    def _hint(self) -> str | None:
+        """The name of what it replaces, if nothing else needs that."""
+        name = self.instead_of.name_hint
+        return name if self.instead_of.uses.get_length() == 1 else fresh_hint(self.instead_of, name)
 
     def _location(self):
         owner = self.instead_of.owner
