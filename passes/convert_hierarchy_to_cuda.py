@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from treadle.compiler.lowering.host import HostLowering
+from treadle.compiler.machines import machine_of
 from treadle.dialects.diagram import LawOp
 from treadle.dialects.hierarchy import KernelOp
 
@@ -71,7 +72,7 @@ class ConvertHierarchyToCudaPass(ModulePass):
         functions = [inner for inner in op.body.block.ops if isinstance(inner, func.FuncOp)]
         for function in functions:
             if any(isinstance(inner, KernelOp) for inner in function.body.block.ops):
-                HostLowering(function).lower()
+                HostLowering(function, machine_of(op).limits.shared_per_block).lower()
         for law in [inner for inner in op.body.block.ops if isinstance(inner, LawOp)]:
             law.detach()
             law.erase()

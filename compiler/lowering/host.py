@@ -46,6 +46,8 @@ class HostLowering:
     """Lower one function in place; its kernels become `cuda.kernel`s before it."""
 
     function: func.FuncOp
+    shared_limit: int
+    """Bytes of shared memory that a block may have on the machine."""
     sizes: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])
     """Sizes of symbolic axes, as soon as a buffer tells them."""
 
@@ -106,7 +108,7 @@ class HostLowering:
 
     def _launch(self, op: KernelOp) -> None:
         plan = plan_kernel(op)
-        kernel = lower_kernel(plan)
+        kernel = lower_kernel(plan, self.shared_limit)
         parent = self.function.parent
         assert parent is not None
         parent.insert_op_before(kernel, self.function)
@@ -167,9 +169,9 @@ class HostLowering:
         return grid
 
 
-def lower_kernel(plan: KernelPlan) -> cuda.KernelOp:
+def lower_kernel(plan: KernelPlan, limit: int) -> cuda.KernelOp:
     """The kernel of one launch: buffers and scalars in the order of the source, then sizes of symbolic axes, then the
-    vector width of each buffer."""
+    vector width of each buffer. PassFailedException if its tiles take more than `limit` bytes of shared memory."""
     source = plan.kernel
     symbolic = [axis for axis, size in plan.sizes.items() if size == DYNAMIC]
     old = list(source.body.block.args)
@@ -189,6 +191,16 @@ def lower_kernel(plan: KernelPlan) -> cuda.KernelOp:
         vectors[by_array[array]] = arg
     lowering = KernelLowering(plan, Layouts(plan), by_array, sizes, vectors)
     lowering.lower(block)
+    _check_shared(plan, lowering.shared_bytes, limit)
     op = cuda.KernelOp(f"{source.kernel_name.data}_kernel", 32 * plan.warp_count, lowering.shared_bytes, Region(block))
     op.location = source.location
     return op
+
+
+def _check_shared(plan: KernelPlan, needed: int, limit: int) -> None:
+    if needed > limit:
+        pieces = ", ".join(f"{axis} = {size}" for axis, size in plan.pieces.items() if size > 1)
+        raise PassFailedException(
+            f"@{plan.kernel.kernel_name.data} needs {needed:,} bytes of shared memory for pieces {pieces}, but a block "
+            f"has {limit:,} on this machine: take smaller pieces of a grouped or streamed axis"
+        )

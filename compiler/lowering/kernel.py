@@ -61,6 +61,10 @@ class PendingLoad:
     buffer: SSAValue
     offsets: tuple[SSAValue, ...]
     bounds: tuple[tuple[str, SSAValue], ...]
+    block: Block
+    """Where the piece is loaded: once, whatever loop uses it."""
+    loaded: dict[Attribute, SSAValue]
+    """Its fragments, by type, as far as they were asked for."""
 
 
 @dataclass(frozen=True)
@@ -217,7 +221,7 @@ class KernelLowering:
         source = self._scalar(op.source)
         offsets = tuple(self._offset(axis) for axis in axes)
         bounds = self._bounds(axes)
-        pending = PendingLoad(op, source, offsets, bounds)
+        pending = PendingLoad(op, source, offsets, bounds, self.block, {})
         if not self._feeds_product(op.result):
             self.values[op.result] = pending
             return
@@ -495,16 +499,21 @@ class KernelLowering:
         if isinstance(lowered, PendingFill):
             return self._fill(type, lowered.op.value, value)
         if isinstance(lowered, PendingLoad):
-            load = self._emit(
-                cuda.LoadOp(lowered.buffer, lowered.offsets, type, lowered.bounds, self.vectors[lowered.buffer])
-            )
-            load.partial = self._partial(lowered.bounds)
-            return _placed(load, lowered.op, load.result, value)
+            if type not in lowered.loaded:
+                lowered.loaded[type] = self._load_fragment(lowered, type, value)
+            return lowered.loaded[type]
         if is_shared(lowered.type):
             return self._read(lowered, type, value)
         if lowered.type == type:
             return lowered
         return self._convert(value, lowered, type)
+
+    def _load_fragment(self, pending: PendingLoad, type: Attribute, source: SSAValue) -> SSAValue:
+        vector = self.vectors[pending.buffer]
+        with self._inside(pending.block):
+            load = self._emit(cuda.LoadOp(pending.buffer, pending.offsets, type, pending.bounds, vector))
+        load.partial = self._partial(pending.bounds)
+        return _placed(load, pending.op, load.result, source)
 
     def _read(self, tile: SSAValue, type: Attribute, source: SSAValue) -> SSAValue:
         self._before_read(tile)
