@@ -51,12 +51,13 @@ def _try(sketch: Sketch, candidate: Candidate, machine: Machine, sizes: Mapping[
 
 
 def _rank(tried: _Tried, found: Estimate) -> tuple[float, ...]:
-    """Least time; among equals wide vectors, a usual number of warps, and little memory."""
+    """Least time; among equals wide vectors, a usual number of warps, few steps and little memory."""
     needs = found.footprint
     return (
         round(log(found.time_us) / SAME),
         -tried.candidate.vector,
         abs(log(needs.warps / USUAL_WARPS)),
+        -sum(pieces.size for pieces in tried.plan.streams),
         needs.shared_bytes,
         needs.registers_per_thread,
     )
