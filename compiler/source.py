@@ -6,6 +6,7 @@ which keeps the start of `treadle` fast."""
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
@@ -111,6 +112,20 @@ class LocatingParser(Parser):
         self._line_offset = line_offset
         text = self.lexer.input.content
         self._line_starts = [0, *(i + 1 for i, char in enumerate(text) if char == "\n")]
+
+    def parse_module(self, allow_implicit_module: bool = True) -> ModuleOp:
+        try:
+            return super().parse_module(allow_implicit_module)
+        except ParseError as error:
+            if self._readable_errors and error.msg.startswith("values used but not defined"):
+                self._raise_undefined(next(iter(self.forward_ssa_references)))
+            raise
+
+    def _raise_undefined(self, name: str) -> NoReturn:
+        """The stock parser notices at the end of the file; a reader wants the first use."""
+        use = re.search(rf"%{re.escape(name)}(?![\w$.-])", self.lexer.input.content)
+        start, end = use.span() if use else (self.pos, self.pos)
+        self.raise_error(f"%{name} is used, but nothing defines it", start, end)
 
     def parse_operation(self) -> Operation:
         start = self.pos
