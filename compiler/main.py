@@ -100,7 +100,7 @@ def _add_run(commands: _Commands) -> None:
     _add_machine(parser)
     _add_sizes(parser, "the size of an axis (default: what the program says)")
     data = parser.add_mutually_exclusive_group()
-    data.add_argument("--seed", type=int, default=0, metavar="N", help="of the random inputs (default: 0)")
+    data.add_argument("--seed", type=_seed, default=0, metavar="N", help="of the random inputs (default: 0)")
     data.add_argument("--inputs", metavar="X.npz", help="take the inputs from this file, by the names of the arguments")
     parser.add_argument(
         "--verify-each",
@@ -114,6 +114,12 @@ def _add_run(commands: _Commands) -> None:
         "-v", "--verbose", action="store_true", help="first print the derivation, the sizes and the predicted transfers"
     )
     _add_printing(parser)
+
+
+def _seed(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a seed: use a whole number from 0 on")
+    return int(text)
 
 
 def _add_explain(commands: _Commands) -> None:
