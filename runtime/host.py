@@ -83,7 +83,7 @@ class HostExecution:
         wanted = DTYPES[str(format_of(arg.type))]
         if array.dtype != wanted:
             raise HostError(f"argument '{arg.name_hint}' has elements {array.dtype}, expected {wanted}")
-        if array.ndim and array.shape[-1] > 1 and array.strides[-1] != array.itemsize:
+        if array.size and array.ndim and array.shape[-1] > 1 and array.strides[-1] != array.itemsize:
             axis = axes_of(arg.type)[-1]
             raise HostError(
                 f"argument '{arg.name_hint}' is not contiguous along its last axis '{axis}': "

@@ -143,6 +143,7 @@ class KernelLowering:
 
     def _locate_group(self) -> None:
         """Split the index of the block into one piece of each grouped axis, the last axis fastest."""
+        self.bounded |= {axis for axis in self.plan.group_axes if self._may_reach_past(axis)}
         counted = [axis for axis in self.plan.group_axes if self._pieces(axis) != 1]
         if not counted:
             return
@@ -157,9 +158,11 @@ class KernelLowering:
                 _named(rest, "block")
             start = position if piece == 1 else self._emit(arith.MuliOp(position, self._index(piece))).result
             self.offsets[axis] = _named(start, f"{axis}0")
-            size = self.plan.sizes[axis]
-            if piece != 1 and (size == DYNAMIC or size % piece):
-                self.bounded.add(axis)
+
+    def _may_reach_past(self, axis: str) -> bool:
+        """Whether the last piece of a grouped axis may reach past its end."""
+        size, piece = self.plan.sizes[axis], self.plan.group_axes[axis]
+        return piece != 1 and (size == DYNAMIC or size % piece != 0)
 
     def _pieces(self, axis: str) -> int | None:
         """How many pieces a grouped axis has; None if that is known only at launch."""

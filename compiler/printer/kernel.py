@@ -208,7 +208,7 @@ class KernelPrinter:
     def _load_global(self, pointer: str, valid: str | None) -> str:
         if valid is None:
             return f"{self.call('load_global')}({pointer})"
-        return f"{self.call('load_global_if')}({pointer}, {valid})"
+        return f"{self.call('load_global_if')}({pointer}, {bare(valid)})"
 
     @contextmanager
     def _widths(self, op: GlobalAccess, buffer: SSAValue) -> Generator[str | None]:
@@ -262,8 +262,6 @@ class KernelPrinter:
                 padded += bounds
             else:
                 padded.append(f"(inside || {edge})" if len(bounds) == 1 else f"(inside || ({edge}))")
-        if len(padded) == 1:
-            return bare(padded[0])
         return " && ".join(padded) or None
 
     def _address(self, op: GlobalAccess, buffer: SSAValue, indices: dict[str, str]) -> str:
@@ -312,7 +310,7 @@ class KernelPrinter:
             target = f"{self.call('vec')}<width>(&{self._address(op, op.destination, indices)})"
             value = f"{self.call('pack')}<width>({fragment})"
             if tests:
-                statement = f"{self.call('store_global_if')}({target}, {value}, {' && '.join(tests)});"
+                statement = f"{self.call('store_global_if')}({target}, {value}, {bare(' && '.join(tests))});"
             else:
                 statement = f"{self.call('store_global')}({target}, {value});"
             self._vector_nest(loops, step, statement)
