@@ -143,7 +143,7 @@ def _note_kernel(function: func.FuncOp, part: Part, kernel: KernelOp) -> None:
         note(function, PASS, subject, "recolour")
         return
     kept = [label(op.results[0]) for op in part.ops if op.results[0] not in part.leaving]
-    note(function, PASS, subject, "recolour of a convex set", f"{', '.join(kept)} stay at the near level")
+    note(function, PASS, subject, "recolour of a convex set", f"kept at the near level: {', '.join(kept)}")
 
 
 def _kernel(name: str, part: Part) -> KernelOp:

@@ -73,44 +73,44 @@ class TilingPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         found = [(function, kernel) for function in functions(op) for kernel in kernels(function)]
-        chosen = [pair for pair in found if self.kernel in ("", pair[1].kernel_name.data)]
-        if self.kernel and not chosen:
+        named = [pair for pair in found if self.kernel in ("", pair[1].kernel_name.data)]
+        if self.kernel and not named:
             raise PassFailedException(f"there is no kernel @{self.kernel}")
+        chosen = [pair for pair in named if not pair[1].is_expanded and self._why_not(pair[1]) is None]
+        if self.axis and not chosen:
+            raise PassFailedException(self._refusal([kernel for _, kernel in named]))
         for function, kernel in chosen:
-            if not kernel.is_expanded:
-                self._decorate(function, kernel)
+            _decorate(function, kernel, self.axis)
 
-    def _decorate(self, function: func.FuncOp, kernel: KernelOp) -> None:
+    def _why_not(self, kernel: KernelOp) -> str | None:
+        """Why the axis asked for cannot be cut in a kernel."""
         part = part_of_kernel(kernel)
-        old = kernel.schedule or ScheduleAttr({}, {}, {})
-        streamed = old.stream.as_dict()
-        refused = {axis: reason for axis in part.sizes if (reason := not_grouped(part, axis)) is not None}
-        wanted = self._wanted(kernel, part, refused)
-        group = {axis: UNDECIDED for axis in _in_order(part) if axis in wanted and axis not in streamed}
-        group = {
-            **old.group.as_dict(),
-            **{axis: size for axis, size in group.items() if axis not in old.group.as_dict()},
-        }
-        whole = {
-            axis: size
-            for axis, size in part.sizes.items()
-            if axis in refused and axis not in streamed and size not in (DYNAMIC, 0)
-        }
-        kernel.properties["schedule"] = ScheduleAttr(group, streamed, whole, old.warps.as_dict())
-        for axis in group:
-            note(function, PASS, f"{axis} of @{kernel.kernel_name.data}", "group partition: weaved over it")
-        for axis in whole:
-            note(function, PASS, f"{axis} of @{kernel.kernel_name.data}", "held whole", refused[axis])
+        if self.axis and self.axis not in part.sizes:
+            return f"there is no axis '{self.axis}' (there is {', '.join(part.sizes)})"
+        return not_grouped(part, self.axis) if self.axis else None
 
-    def _wanted(self, kernel: KernelOp, part: Part, refused: dict[str, str]) -> list[str]:
-        if not self.axis:
-            return [axis for axis in part.sizes if axis not in refused]
-        where = f"@{kernel.kernel_name.data}"
-        if self.axis not in part.sizes:
-            raise PassFailedException(f"{where} has no axis '{self.axis}' (it has {', '.join(part.sizes)})")
-        if self.axis in refused:
-            raise PassFailedException(f"{where} cannot be cut into groups: {refused[self.axis]}")
-        return [self.axis]
+    def _refusal(self, named: list[KernelOp]) -> str:
+        reasons = [f"@{kernel.kernel_name.data}: {self._why_not(kernel)}" for kernel in named]
+        return f"axis '{self.axis}' cannot be cut into groups: {'; '.join(reasons) or 'there is no kernel'}"
+
+
+def _decorate(function: func.FuncOp, kernel: KernelOp, axis: str) -> None:
+    part = part_of_kernel(kernel)
+    old = kernel.schedule or ScheduleAttr({}, {}, {})
+    streamed = old.stream.as_dict()
+    refused = {axis: reason for axis in part.sizes if (reason := not_grouped(part, axis)) is not None}
+    free = [name for name in _in_order(part) if name not in refused and name not in streamed]
+    group = {name: UNDECIDED for name in free if axis in ("", name)} | old.group.as_dict()
+    whole = {
+        axis: size
+        for axis, size in part.sizes.items()
+        if axis in refused and axis not in streamed and size not in (DYNAMIC, 0)
+    }
+    kernel.properties["schedule"] = ScheduleAttr(group, streamed, whole, old.warps.as_dict())
+    for name in group:
+        note(function, PASS, f"{name} of @{kernel.kernel_name.data}", "group partition: weaved over it")
+    for name in whole:
+        note(function, PASS, f"{name} of @{kernel.kernel_name.data}", "held whole", refused[name])
 
 
 def _in_order(part: Part) -> tuple[str, ...]:

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, UnknownLoc
 from xdsl.utils.arg_spec import ArgSpec
+from xdsl.utils.exceptions import PassFailedException
 
 from treadle.compiler.pipeline import make_pass
-from treadle.compiler.source import load_module, make_context
+from treadle.compiler.source import load_module, make_context, parse_module
 from treadle.dialects.diagram.array import is_array, sizes_of
-from treadle.dialects.hierarchy.ops import KernelOp
+from treadle.dialects.hierarchy.ops import KernelOp, StreamOp
 from treadle.dialects.hierarchy.schedule import UNDECIDED, ScheduleAttr, derivation_of
 from treadle.runtime.interpreter import run_function
 from treadle.runtime.interpreter.run import entry_function
@@ -124,3 +125,202 @@ def test_an_empty_axis(name: str) -> None:
         sizes = {**small(default_sizes(module)), axis: 0}
         with np.errstate(all="ignore"):
             check(name, sizes, inputs(module, sizes))
+
+
+# -- rows of -inf -----------------------------------------------------------------------------------------------------
+
+
+def test_rows_of_minus_infinity_followed_by_finite_chunks() -> None:
+    """Where the plain form is defined the streamed one is, and they agree."""
+    name = "biased_attention"
+    sizes = {"q": 9, "x": 37}
+    given = inputs(load_module(PROGRAMS[name]), sizes)
+    bias = given[3]
+    bias[0, :5] = -np.inf  # the first chunk of the stream
+    bias[1, :21] = -np.inf  # several
+    bias[2, 30:] = -np.inf  # the last
+    bias[3, ::2] = -np.inf
+    bias[4, :] = -300.0  # finite, and far from what stands for a neutral state
+    bias[5, :35] = -np.inf
+    bias[5, 35:] = -1000.0
+    wanted = run_function(load_module(PROGRAMS[name]), given).results
+    assert all(np.isfinite(result).all() for result in wanted)
+    with np.errstate(invalid="raise"):
+        got = run_function(lowered(name), given).results
+    for one, other in zip(wanted, got, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-9)
+
+
+def test_a_negative_runtime_scale() -> None:
+    sizes = {"q": 9, "x": 37}
+    given = inputs(load_module(PROGRAMS["runtime_scale"]), sizes)
+    for scale in (-3.0, 0.0, 2.5):
+        check("runtime_scale", sizes, [*given[:3], np.float64(scale)])
+
+
+# -- what is derived --------------------------------------------------------------------------------------------------
+
+
+def laws(name: str) -> dict[str, str]:
+    """Law by value, as `streaming` recorded it."""
+    return {subject.split()[0]: law for _, subject, law, _ in steps(lowered(name, "streaming"), "streaming")}
+
+
+def test_online_softmax_is_derived() -> None:
+    assert laws("attention") == {"%S_max": "associativity of max", "%l": "cascade", "%A_sum": "cascade"}
+    assert len(kernels(lowered("attention", "fusion"))) == 1
+
+
+def test_one_stream_of_attention_holds_everything() -> None:
+    module = lowered("attention")
+    streams = [op for op in module.walk() if isinstance(op, StreamOp)]
+    assert len(streams) == 1
+    hints = [op.results[0].name_hint for op in streams[0].step.block.ops if op.results]
+    assert hints == [
+        "K_piece",
+        "S",
+        "S_max_new",
+        "S_max_safe",
+        "e",
+        "repair",
+        "l_repaired",
+        "l_new",
+        "P16",
+        "V_piece",
+        "A_sum_repaired",
+        "A_sum_new",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "law"),
+    [
+        ("softmax", {"%m": "associativity of max", "%l": "cascade", "%P": "recomputation"}),
+        ("log_sum_exp", {"%m": "associativity of max", "%l": "cascade"}),
+        ("sigmoid_attention", {"%l": "associativity of add", "%O": "cascade"}),
+        ("rms_norm_product", {"%total": "associativity of add", "%Y_sum": "linearity of the contraction"}),
+        ("rms_gain_product", {"%total": "associativity of add", "%Y": "recomputation"}),
+        ("variance", {"%total": "associativity of add", "%v": "recomputation", "%N": "recomputation"}),
+        ("negative_scale", {"%m": "associativity of max", "%l": "recomputation", "%n": "associativity of max"}),
+        ("spherical_attention", dict.fromkeys(["%n", "%O_sum"], "linearity of the contraction")),
+    ],
+)
+def test_laws(name: str, law: dict[str, str]) -> None:
+    assert laws(name) == law
+
+
+def test_a_stream_for_each_round() -> None:
+    def streams(name: str) -> int:
+        return sum(isinstance(op, StreamOp) for op in lowered(name).walk())
+
+    assert streams("attention") == 1
+    assert streams("softmax") == 2
+    assert streams("variance") == 3
+    assert streams("sin2cos2") == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        ("matmul_epilogue", 1),
+        ("batched_matmul", 1),
+        ("two_kernels", 2),
+        ("mlp", 1),
+        ("sin2cos2", 1),
+        ("biased_attention", 1),
+        ("weights_too", 1),
+        ("around_a_boundary", 2),
+        ("sum_of_squares", 3),
+    ],
+)
+def test_count_of_kernels(name: str, count: int) -> None:
+    module = lowered(name, "fusion")
+    assert len(kernels(module)) == count
+    names = [kernel.kernel_name.data for kernel in kernels(module)]
+    function = entry_function(module).sym_name.data
+    assert names == ([function] if count == 1 else [f"{function}_{n + 1}" for n in range(count)])
+
+
+def test_only_what_is_used_outside_leaves_a_kernel() -> None:
+    for name in PROGRAMS:
+        for kernel in kernels(lowered(name, "fusion")):
+            assert all(output.uses for output in kernel.outputs), name
+
+
+def test_a_static_axis_needs_no_guard() -> None:
+    assert "hierarchy.extent" in str(lowered("attention"))
+    assert "hierarchy.extent" not in str(lowered("attention", sizes="x=333"))
+    assert "hierarchy.extent" in str(lowered("attention", sizes="x=0"))
+
+
+@pytest.mark.parametrize("name", ["attention", "two_kernels", "rms_norm_product", "variance"])
+def test_static_sizes(name: str) -> None:
+    """All sizes static: other axes are whole or streamed, the results are the same."""
+    plain = load_module(PROGRAMS[name])
+    sizes = small(default_sizes(plain))
+    given = inputs(plain, sizes)
+    wanted = run_function(plain, given, sizes=sizes).results
+    got = run_function(lowered(name, sizes=",".join(f"{a}={n}" for a, n in sizes.items())), given).results
+    for one, other in zip(wanted, got, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-9, atol=1e-9)
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+
+def test_streaming_refuses_what_is_not_reduced() -> None:
+    module = lowered("attention", "fusion")
+    with pytest.raises(PassFailedException, match="axis 'q' is reduced in no kernel"):
+        apply(module, "streaming", axis="q")
+    with pytest.raises(PassFailedException, match="no kernel @nothing"):
+        apply(module, "streaming", kernel="nothing")
+    with pytest.raises(PassFailedException, match=r"cannot stream 'd'.*known only at launch"):
+        apply(module, "streaming", axis="d")
+
+
+def test_tiling_refuses_what_is_not_weaved() -> None:
+    module = lowered("attention", "streaming")
+    with pytest.raises(PassFailedException, match="axis 'x' is reduced by %S_max"):
+        apply(module, "tiling", axis="x")
+    with pytest.raises(PassFailedException, match="axis 'e' is not in the product %S"):
+        apply(module, "tiling", axis="e")
+    with pytest.raises(PassFailedException, match="there is no axis 'z'"):
+        apply(module, "tiling", axis="z")
+
+
+def test_an_undecided_schedule_is_not_expanded() -> None:
+    with pytest.raises(PassFailedException, match="not decided"):
+        apply(lowered("attention", "tiling"), "hierarchy-expand-streams")
+
+
+def test_unknown_law() -> None:
+    text = PROGRAMS["softmax"].read_text().replace("@softmax(", "@sparsemax(")
+    with pytest.raises(PassFailedException, match=r"unknown law @sparsemax \(known laws: softmax"):
+        apply(parse_module(text), "diagram-expand-laws")
+
+
+def test_why_kernels_are_kept_apart() -> None:
+    [(_, subject, law, reason)] = steps(lowered("two_kernels", "fusion"), "keep apart")
+    assert subject == "%Y from %Z, %relu, %H"
+    assert law == "no role for an axis"
+    assert reason.startswith("'i', reduced by %Z, and 'j', reduced by %Y, are both known only at launch")
+
+
+# -- locations and names ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_operation_has_a_location(name: str) -> None:
+    for op in lowered(name).walk():
+        if op.name.startswith(("diagram.", "hierarchy.")) and not op.name.endswith("yield"):
+            assert not isinstance(op.location, UnknownLoc), op
+
+
+@pytest.mark.parametrize("name", RUNNABLE)
+def test_only_the_ir_carries_state(name: str) -> None:
+    """One process a pass: printed and read again after each, the result is the same."""
+    module = load_module(PROGRAMS[name])
+    for step in PASSES:
+        module = parse_module(str(module))
+        apply(module, step)
+    assert str(module) == str(lowered(name))

@@ -1,0 +1,97 @@
+// RUN: xdsl-opt -p 'diagram-compose-maps' %s | filecheck %s
+
+!x = tensor<?xf32, #diagram.array<[n]>>
+!h = tensor<?xf16, #diagram.array<[n]>>
+!X = tensor<?x?xf32, #diagram.array<[m, n]>>
+
+// Five launches become one load and one save.
+// CHECK-LABEL: func.func @sin2cos2
+// CHECK:       %one = diagram.map (%[[x:.*]] = %x : {{.*}}) -> tensor<?xf32, #diagram.array<[n]>> {
+// CHECK-NEXT:    %[[s:.*]] = math.sin %[[x]] : f32
+// CHECK-NEXT:    %[[s2:.*]] = arith.mulf %[[s]], %[[s]] : f32
+// CHECK-NEXT:    %[[c:.*]] = math.cos %[[x]] : f32
+// CHECK-NEXT:    %[[c2:.*]] = arith.mulf %[[c]], %[[c]] : f32
+// CHECK-NEXT:    %[[y:.*]] = arith.addf %[[s2]], %[[c2]] : f32
+// CHECK-NEXT:    diagram.yield %[[y]] : f32
+// CHECK-NEXT:  }
+// CHECK-NEXT:  func.return %one
+func.func @sin2cos2(%x: !x) -> !x {
+  %s = diagram.map (%a = %x : !x) -> !x {
+    %y = math.sin %a : f32
+    diagram.yield %y : f32
+  }
+  %s2 = diagram.map (%a = %s : !x) -> !x {
+    %y = arith.mulf %a, %a : f32
+    diagram.yield %y : f32
+  }
+  %c = diagram.map (%a = %x : !x) -> !x {
+    %y = math.cos %a : f32
+    diagram.yield %y : f32
+  }
+  %c2 = diagram.map (%a = %c : !x) -> !x {
+    %y = arith.mulf %a, %a : f32
+    diagram.yield %y : f32
+  }
+  %one = diagram.map (%a = %s2 : !x, %b = %c2 : !x) -> !x {
+    %y = arith.addf %a, %b : f32
+    diagram.yield %y : f32
+  }
+  func.return %one : !x
+}
+
+// A root for each n is not taken again for each m and n; a product is.
+// CHECK-LABEL: func.func @broadcast
+// CHECK:       %r = diagram.map (%a = %x : {{.*}})
+// CHECK:       %Y = diagram.map (%[[X:.*]] = %X : {{.*}}, %[[r:.*]] = %r : {{.*}}, %[[x:.*]] = %x : {{.*}}) -> tensor<?x?xf32
+// CHECK-NEXT:    %[[a:.*]] = arith.mulf %[[X]], %[[r]] : f32
+// CHECK-NEXT:    %[[b:.*]] = arith.mulf %[[x]], %[[x]] : f32
+// CHECK-NEXT:    arith.addf %[[a]], %[[b]] : f32
+func.func @broadcast(%X: !X, %x: !x) -> !X {
+  %r = diagram.map (%a = %x : !x) -> !x {
+    %y = math.sqrt %a : f32
+    diagram.yield %y : f32
+  }
+  %p = diagram.map (%a = %x : !x) -> !x {
+    %y = arith.mulf %a, %a : f32
+    diagram.yield %y : f32
+  }
+  %Y = diagram.map (%a = %X : !X, %b = %r : !x, %c = %p : !x) -> !X {
+    %y = arith.mulf %a, %b : f32
+    %z = arith.addf %y, %c : f32
+    diagram.yield %z : f32
+  }
+  func.return %Y : !X
+}
+
+// A widening is exact and is taken in; a rounding stays. Equal operations are one; unused ones go.
+// CHECK-LABEL: func.func @casts
+// CHECK:       %y = diagram.map (%[[a:.*]] = %h : tensor<?xf16, #diagram.array<[n]>>)
+// CHECK-NEXT:    %[[w:.*]] = arith.extf %[[a]] : f16 to f32
+// CHECK-NEXT:    arith.negf %[[w]] : f32
+// CHECK:       %r = diagram.cast %y : {{.*}} -> tensor<?xf16, #diagram.array<[n]>>
+// CHECK-NEXT:  %z = diagram.map (%[[a:.*]] = %r : tensor<?xf16, #diagram.array<[n]>>)
+// CHECK-NEXT:    %[[w:.*]] = arith.extf %[[a]] : f16 to f32
+// CHECK-NEXT:    math.absf %[[w]] : f32
+// CHECK:       func.return %z, %z
+func.func @casts(%h: !h) -> (!x, !x) {
+  %w = diagram.cast %h : !h -> !x
+  %y = diagram.map (%a = %w : !x) -> !x {
+    %b = arith.negf %a : f32
+    diagram.yield %b : f32
+  }
+  %r = diagram.cast %y : !x -> !h
+  %v = diagram.cast %r : !h -> !x
+  %z = diagram.map (%a = %v : !x) -> !x {
+    %b = math.absf %a : f32
+    diagram.yield %b : f32
+  }
+  %again = diagram.map (%other = %v : !x) -> !x {
+    %b = math.absf %other : f32
+    diagram.yield %b : f32
+  }
+  %unused = diagram.map (%a = %y : !x) -> !x {
+    %b = math.exp %a : f32
+    diagram.yield %b : f32
+  }
+  func.return %z, %again : !x, !x
+}

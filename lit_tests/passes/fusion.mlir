@@ -1,0 +1,51 @@
+// RUN: xdsl-opt -p 'fusion' %s | filecheck %s
+// RUN: xdsl-opt -p 'fusion{whole-limit=32}' %s | filecheck %s --check-prefix LIMIT
+
+!X = tensor<?x?xf16, #diagram.array<[t, i]>>
+!W = tensor<?x48xf16, #diagram.array<[i, j]>>
+!U = tensor<48x40xf16, #diagram.array<[j, o]>>
+!Z = tensor<?x48xf32, #diagram.array<[t, j]>>
+!H = tensor<?x48xf16, #diagram.array<[t, j]>>
+!Y = tensor<?x40xf32, #diagram.array<[t, o]>>
+!x = tensor<?xf32, #diagram.array<[n]>>
+
+// Both products in one kernel, for j and o are small enough to be held whole; i is streamed.
+// CHECK-LABEL: func.func @layers
+// CHECK:       %Y = hierarchy.kernel @layers (%[[X:.*]] = %X : {{.*}} as {{.*}}level = device{{.*}}, %[[W:.*]] = %W : {{.*}}, %[[U:.*]] = %U : {{.*}}) -> (tensor<?x40xf32, #diagram.array<[t, o]>>) {
+// CHECK-NEXT:    %Z = diagram.contract %[[X]], %[[W]] over [i] {{.*}} -> tensor<?x48xf32, #diagram.array<[t, j], level = register>>
+// CHECK-NEXT:    %H = diagram.cast %Z
+// CHECK-NEXT:    %[[Y:.*]] = diagram.contract %H, %[[U]] over [j]
+// CHECK-NEXT:    hierarchy.yield %[[Y]]
+// CHECK:       func.return %Y
+
+// LIMIT-LABEL: func.func @layers
+// LIMIT-SAME:  #hierarchy.step<"keep apart", "%Y from %Z, %H", "no role for an axis", "axis 'j' is reduced by %Y; a group would hold all of it, but it has 48 (at most 32)">
+// LIMIT:       %H = hierarchy.kernel @layers_1
+// LIMIT:       %Y = hierarchy.kernel @layers_2 (%{{.*}} = %H : {{.*}}, %{{.*}} = %U : {{.*}})
+func.func @layers(%X: !X, %W: !W, %U: !U) -> !Y {
+  %Z = diagram.contract %X, %W over [i] accumulate f32 : !X, !W -> !Z
+  %H = diagram.cast %Z : !Z -> !H
+  %Y = diagram.contract %H, %U over [j] accumulate f32 : !H, !U -> !Y
+  func.return %Y : !Y
+}
+
+// The call is a boundary. %A and %C are not one kernel: a value would leave it for the call and come back.
+// CHECK-LABEL: func.func private @opaque
+// CHECK-LABEL: func.func @boundary
+// CHECK-SAME:  #hierarchy.step<"keep apart", "%C from %A", "not convex", "a value would leave for func.call and come back">
+// CHECK:       %A = hierarchy.kernel @boundary_1 (%{{.*}} = %x : {{.*}})
+// CHECK:       %B = func.call @opaque(%A)
+// CHECK:       %C = hierarchy.kernel @boundary_2 (%{{.*}} = %A : {{.*}}, %{{.*}} = %B : {{.*}})
+func.func private @opaque(!x) -> !x
+func.func @boundary(%x: !x) -> !x {
+  %A = diagram.map (%a = %x : !x) -> !x {
+    %y = math.sin %a : f32
+    diagram.yield %y : f32
+  }
+  %B = func.call @opaque(%A) : (!x) -> !x
+  %C = diagram.map (%a = %A : !x, %b = %B : !x) -> !x {
+    %y = arith.addf %a, %b : f32
+    diagram.yield %y : f32
+  }
+  func.return %C : !x
+}

@@ -1,0 +1,101 @@
+// RUN: xdsl-opt -p 'hierarchy-expand-streams' %s | filecheck %s
+
+!Q = tensor<?x16xf16, #diagram.array<[q, d], level = device>>
+!K = tensor<?x16xf16, #diagram.array<[x, d], level = device>>
+!V = tensor<?x24xf16, #diagram.array<[x, e], level = device>>
+!S = tensor<?x?xf32, #diagram.array<[q, x], level = register>>
+!P = tensor<?x?xf16, #diagram.array<[q, x], level = register>>
+!r = tensor<?xf32, #diagram.array<[q], level = register>>
+!A = tensor<?x24xf32, #diagram.array<[q, e], level = register>>
+!O = tensor<?x24xf16, #diagram.array<[q, e], level = register>>
+
+// Online softmax, from plain max, exp, sum, product and division: the state is a maximum, a sum and a product,
+// and when the maximum moves the other two are repaired.
+// CHECK-LABEL: hierarchy.kernel @online
+// CHECK-SAME:    saves (%O_to: memref<?x24xf16, #diagram.array<[q, e], level = device>>)
+// CHECK-NEXT:    hierarchy.group [q = 32] {
+// CHECK-NEXT:      %[[Q:.*]] = hierarchy.load %Qk : {{.*}} -> tensor<32x16xf16, #diagram.array<[q, d], level = shared>>
+// CHECK-NEXT:      %[[O:.*]] = hierarchy.stream [x = 48] -> (tensor<32x24xf16, #diagram.array<[q, e], level = register>>) initialise {
+// CHECK-NEXT:        %m_start = diagram.fill 0xff800000 : f32
+// CHECK-NEXT:        %l_start = diagram.fill 0.000000e+00 : f32
+// CHECK-NEXT:        %A_start = diagram.fill 0.000000e+00 : f32
+// CHECK-NEXT:        hierarchy.yield %m_start, %l_start, %A_start
+// CHECK-NEXT:      } step (%m_so_far: {{.*}}, %l_so_far: {{.*}}, %A_so_far: {{.*}}) {
+// CHECK-NEXT:        %Kk_piece = hierarchy.load %Kk : {{.*}} -> tensor<48x16xf16, #diagram.array<[x, d], level = shared>>
+// CHECK-NEXT:        %S = diagram.contract %[[Q]], %Kk_piece over [d]
+// CHECK-NEXT:        %m_new = diagram.reduce max %S over [x] into %m_so_far
+// CHECK-NEXT:        %m_safe = diagram.map (%{{.*}} = %m_new : {{.*}})
+// CHECK:             %E = diagram.map (%{{.*}} = %S : {{.*}}, %{{.*}} = %m_safe : {{.*}})
+// CHECK:             %repair = diagram.map (%{{.*}} = %m_so_far : {{.*}}, %{{.*}} = %m_safe : {{.*}})
+// CHECK:               %[[d:.*]] = arith.subf
+// CHECK-NEXT:          math.exp %[[d]] : f32
+// CHECK:             %l_repaired = diagram.map (%[[l:.*]] = %l_so_far : {{.*}}, %[[f:.*]] = %repair : {{.*}})
+// CHECK-NEXT:          arith.mulf %[[l]], %[[f]] : f32
+// CHECK:             %l_new = diagram.reduce add %E over [x] into %l_repaired
+// CHECK-NEXT:        %P = diagram.cast %E
+// CHECK-NEXT:        %Vk_piece = hierarchy.load %Vk : {{.*}} -> tensor<48x24xf16, #diagram.array<[x, e], level = shared>>
+// CHECK-NEXT:        %A_repaired = diagram.map (%[[a:.*]] = %A_so_far : {{.*}}, %[[f:.*]] = %repair : {{.*}})
+// CHECK-NEXT:          arith.mulf %[[a]], %[[f]] : f32
+// CHECK:             %A_new = diagram.contract %P, %Vk_piece over [x] accumulate f32 into %A_repaired
+// CHECK-NEXT:        hierarchy.yield %m_new, %l_new, %A_new
+// CHECK-NEXT:      } finish (%m_end: {{.*}}, %l_end: {{.*}}, %A_end: {{.*}}) {
+// CHECK-NEXT:        %[[o:.*]] = diagram.map (%[[a:.*]] = %A_end : {{.*}}, %[[l:.*]] = %l_end : {{.*}})
+// CHECK-NEXT:          arith.divf %[[a]], %[[l]] : f32
+// CHECK:             hierarchy.yield %[[o]]
+// CHECK:           hierarchy.save %[[O]] into %O_to
+// CHECK:         hierarchy.yield
+func.func @online(%Q: tensor<?x16xf16, #diagram.array<[q, d]>>, %K: tensor<?x16xf16, #diagram.array<[x, d]>>,
+                  %V: tensor<?x24xf16, #diagram.array<[x, e]>>) -> tensor<?x24xf16, #diagram.array<[q, e]>> {
+  %O = hierarchy.kernel @online (%Qk = %Q : tensor<?x16xf16, #diagram.array<[q, d]>> as !Q,
+      %Kk = %K : tensor<?x16xf16, #diagram.array<[x, d]>> as !K, %Vk = %V : tensor<?x24xf16, #diagram.array<[x, e]>> as !V)
+      -> (tensor<?x24xf16, #diagram.array<[q, e]>>)
+      schedule #hierarchy.schedule<group = [q = 32], stream = [x = 48], whole = [d = 16, e = 24]> {
+    %S = diagram.contract %Qk, %Kk over [d] accumulate f32 : !Q, !K -> !S
+    %m = diagram.reduce max %S over [x] : !S -> !r
+    %E = diagram.map (%s = %S : !S, %r = %m : !r) -> !S {
+      %d = arith.subf %s, %r : f32
+      %e = math.exp %d : f32
+      diagram.yield %e : f32
+    }
+    %l = diagram.reduce add %E over [x] : !S -> !r
+    %P = diagram.cast %E : !S -> !P
+    %A = diagram.contract %P, %Vk over [x] accumulate f32 : !P, !V -> !A
+    %O = diagram.map (%a = %A : !A, %b = %l : !r) -> !O {
+      %c = arith.divf %a, %b : f32
+      %h = arith.truncf %c : f32 to f16
+      diagram.yield %h : f16
+    }
+    hierarchy.yield %O : !O
+  }
+  func.return %O : tensor<?x24xf16, #diagram.array<[q, e]>>
+}
+
+!X = tensor<?x?xf32, #diagram.array<[i, j], level = device>>
+!Y = tensor<?x?xf32, #diagram.array<[i, j], level = register>>
+!s = tensor<?xf32, #diagram.array<[i], level = register>>
+
+// A result with the streamed axis needs the finished sum: a second stream, without state, makes and saves it.
+// CHECK-LABEL: hierarchy.kernel @shares
+// CHECK:           %t = hierarchy.stream [j = 16] -> ({{.*}}) initialise {
+// CHECK:             %[[x:.*]] = hierarchy.load %Xk
+// CHECK-NEXT:        %t_new = diagram.reduce add %[[x]] over [j] into %t_so_far
+// CHECK:           hierarchy.stream [j = 16] initialise {
+// CHECK-NEXT:        hierarchy.yield
+// CHECK-NEXT:      } step {
+// CHECK-NEXT:        %[[x:.*]] = hierarchy.load %Xk
+// CHECK-NEXT:        %[[y:.*]] = diagram.map (%{{.*}} = %[[x]] : {{.*}}, %{{.*}} = %t : {{.*}})
+// CHECK:             hierarchy.save %[[y]] into %Y_to
+// CHECK-NEXT:        hierarchy.yield
+// CHECK-NEXT:      } finish {
+func.func @shares(%X: tensor<?x?xf32, #diagram.array<[i, j]>>) -> tensor<?x?xf32, #diagram.array<[i, j]>> {
+  %Y = hierarchy.kernel @shares (%Xk = %X : tensor<?x?xf32, #diagram.array<[i, j]>> as !X)
+      -> (tensor<?x?xf32, #diagram.array<[i, j]>>) schedule #hierarchy.schedule<group = [i = 8], stream = [j = 16]> {
+    %t = diagram.reduce add %Xk over [j] : !X -> !s
+    %Y = diagram.map (%a = %Xk : !X, %b = %t : !s) -> !Y {
+      %c = arith.divf %a, %b : f32
+      diagram.yield %c : f32
+    }
+    hierarchy.yield %Y : !Y
+  }
+  func.return %Y : tensor<?x?xf32, #diagram.array<[i, j]>>
+}

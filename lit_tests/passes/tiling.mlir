@@ -1,0 +1,30 @@
+// RUN: xdsl-opt -p 'fusion,streaming,tiling' %s | filecheck %s
+// RUN: xdsl-opt -p 'fusion,streaming,tiling{axis=n}' %s | filecheck %s --check-prefix ONE
+
+!A = tensor<?x?x64xf16, #diagram.array<[b, m, k]>>
+!B = tensor<64x?xf16, #diagram.array<[k, n]>>
+!C = tensor<?x?x?xf32, #diagram.array<[b, n, m]>>
+!U = tensor<?x16xf32, #diagram.array<[n, g]>>
+!D = tensor<?x?x16xf32, #diagram.array<[b, m, g]>>
+
+// Groups stand in the order of memory of the result.
+// CHECK-LABEL: func.func @product
+// CHECK-SAME:  #hierarchy.step<"tiling", "b of @product", "group partition: weaved over it", "">
+// CHECK:       schedule #hierarchy.schedule<group = [b = ?, n = ?, m = ?], stream = [k = ?]>
+// ONE-LABEL:   func.func @product
+// ONE:         schedule #hierarchy.schedule<group = [n = ?], stream = [k = ?]>
+func.func @product(%A: !A, %B: !B) -> !C {
+  %C = diagram.contract %A, %B over [k] accumulate f32 : !A, !B -> !C
+  func.return %C : !C
+}
+
+// n is reduced by the second product, and g is not in the first one: every group of it would compute that again.
+// CHECK-LABEL: func.func @chain
+// CHECK-SAME:  #hierarchy.step<"tiling", "k of @chain", "held whole", "axis 'k' is reduced by %C">
+// CHECK-SAME:  #hierarchy.step<"tiling", "g of @chain", "held whole", "axis 'g' is not in the product %C, which every group of it would repeat">
+// CHECK:       schedule #hierarchy.schedule<group = [b = ?, m = ?], stream = [n = ?], whole = [k = 64, g = 16]>
+func.func @chain(%A: !A, %B: !B, %U: !U) -> !D {
+  %C = diagram.contract %A, %B over [k] accumulate f32 : !A, !B -> !C
+  %D = diagram.contract %C, %U over [n] accumulate f32 : !C, !U -> !D
+  func.return %D : !D
+}

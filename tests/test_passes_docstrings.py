@@ -1,0 +1,53 @@
+"""The before and after of every pass on diagrams and kernels is what the pass does."""
+
+from __future__ import annotations
+
+import re
+from textwrap import dedent
+
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.utils.arg_spec import ArgSpec
+
+from treadle.compiler.pipeline import make_pass
+from treadle.compiler.source import make_context, parse_module
+from treadle.compiler.universe import PASSES, loader
+
+NAMES = (
+    "diagram-expand-laws",
+    "diagram-hoist-factors",
+    "diagram-compose-maps",
+    "fusion",
+    "streaming",
+    "tiling",
+    "hierarchy-expand-streams",
+)
+
+
+def blocks(name: str) -> list[str]:
+    text = dedent(loader(PASSES[name])().__doc__ or "")
+    return re.findall(r"```\n(.*?)```", dedent("    " + text), flags=re.S)
+
+
+def without_derivation(module: ModuleOp) -> ModuleOp:
+    for op in module.walk():
+        if isinstance(op, FuncOp):
+            op.attributes.pop("derivation", None)
+    return module
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_before_becomes_after(name: str) -> None:
+    before, after = (parse_module(dedent(block), f"{name}.mlir") for block in blocks(name))
+    make_pass(ArgSpec(name, {})).apply(make_context(), before)
+    before.verify()
+    assert without_derivation(before).is_structurally_equivalent(after), str(before)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_name_is_spelled_alike(name: str) -> None:
+    module, _, cls = PASSES[name].partition(":")
+    assert module == f"treadle.passes.{name.replace('-', '_')}"
+    assert cls == "".join(part.capitalize() for part in name.split("-")) + "Pass"
+    assert loader(PASSES[name])().name == name
