@@ -188,9 +188,9 @@ def _told(
     story: Story, transfers: Sequence[str], sizes: dict[str, int], choice: Choice, module: ModuleOp
 ) -> Iterator[str]:
     yield "derived"
-    yield from derivation_lines(story.derivation)
+    yield from derivation_lines(story.derivation, reasons=False)
     yield "sizes"
-    yield from schedule_lines(story.schedules)
+    yield from schedule_lines(story.schedules, story.derivation)
     yield f"predicted transfers ({', '.join(f'{axis} = {size}' for axis, size in sizes.items())})"
     yield from transfers
     machine = machine_of(module)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from textwrap import fill
+from typing import TypeAlias
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
@@ -13,6 +14,12 @@ from treadle.dialects.hierarchy.ops import KernelOp
 from treadle.dialects.hierarchy.schedule import StepAttr, derivation_of
 
 WIDTH = 110
+
+CHOICE = "choose sizes"
+"""What the derivation calls a choice of sizes."""
+
+Texts: TypeAlias = tuple[str, str, str, str]
+"""Rewrite, subject, law, reason."""
 
 
 class Story(Observer):
@@ -49,18 +56,45 @@ def schedule_text(kernel: KernelOp) -> str:
     )
 
 
-def derivation_lines(steps: Sequence[StepAttr]) -> Iterator[str]:
-    """One paragraph a step: what, of what, by which law, and why."""
-    width = max((len(step.rewrite.data) for step in steps), default=0)
-    for step in steps:
-        rewrite, subject, law, reason = step.texts()
+def derivation_lines(steps: Sequence[StepAttr], *, reasons: bool = True) -> Iterator[str]:
+    """One paragraph a step: what, of what, by which law, and, with `reasons`, why. Without, the choice of sizes,
+    which is all reason, is left to `schedule_lines`."""
+    shown = [step.texts() for step in steps]
+    if not reasons:
+        shown = [(*texts[:3], "") for texts in shown if texts[0] != CHOICE]
+    width = max((len(texts[0]) for texts in shown), default=0)
+    for rewrite, subject, law, reason in _joined(shown):
         said = f"{subject}: {law}" if law else subject
         yield _hanging(f"  {rewrite:{width}}  ", f"{said}; {reason}" if reason else said)
 
 
-def schedule_lines(schedules: dict[str, str]) -> Iterator[str]:
+def _joined(steps: Sequence[Texts]) -> Iterator[Texts]:
+    """Neighbours that differ only in the axis, as one: `b, h, q of @attention`."""
+    kept: Texts | None = None
+    for step in steps:
+        if kept is not None and _same_but_axis(kept, step):
+            axes, _, kernel = kept[1].partition(" of ")
+            kept = (kept[0], f"{axes}, {step[1].partition(' of ')[0]} of {kernel}", kept[2], kept[3])
+            continue
+        if kept is not None:
+            yield kept
+        kept = step
+    if kept is not None:
+        yield kept
+
+
+def _same_but_axis(left: Texts, right: Texts) -> bool:
+    (_, of_left, kernel_left), (_, of_right, kernel_right) = left[1].partition(" of "), right[1].partition(" of ")
+    return bool(of_left and of_right) and (left[0], kernel_left, *left[2:]) == (right[0], kernel_right, *right[2:])
+
+
+def schedule_lines(schedules: dict[str, str], steps: Sequence[StepAttr] = ()) -> Iterator[str]:
+    """The sizes of each kernel and, from the derivation, why these."""
+    why = {subject: reason for rewrite, subject, _, reason in (step.texts() for step in steps) if rewrite == CHOICE}
     for kernel, text in schedules.items():
         yield _hanging(f"  @{kernel}  ", text)
+        if reason := why.get(f"@{kernel}"):
+            yield _hanging(f"  {'':{len(kernel) + 1}}  because: ", reason)
 
 
 def pass_lines(runs: Sequence[PassRun]) -> Iterator[str]:
