@@ -24,7 +24,7 @@ from xdsl.utils.exceptions import PassFailedException
 from treadle.compiler.lowering.layouts import Layouts, columns_of, depth_of, operands_of
 from treadle.compiler.lowering.plan import FORMAT_BYTES, KernelPlan
 from treadle.dialects import cuda
-from treadle.dialects.cuda.layout import LayoutAttr, RowsAttr
+from treadle.dialects.cuda.layout import LayoutAttr, RowsAttr, rows_layout
 from treadle.dialects.cuda.ops import is_shared, layout_of
 from treadle.dialects.diagram import CastOp, ContractOp, FillOp, MapOp, ReduceOp
 from treadle.dialects.diagram.array import (
@@ -440,25 +440,22 @@ class KernelLowering:
         """Padding: as deep as products take at a time, as wide as they take, and rows an odd number of 16 bytes
         apart."""
         extents = [self._padded(axis, size, value) for axis, size in sizes_of(value.type).items()]
-        unit = 16 // FORMAT_BYTES[str(format_of(value.type))]
-        row = next((extent for extent in reversed(extents) if extent != 1), 1)
-        units = -(-row // unit)
-        return RowsAttr(extents, (units + 1 - units % 2) * unit)
+        return rows_layout(extents, 16 // FORMAT_BYTES[str(format_of(value.type))])
 
     def _padded(self, axis: str, size: int, value: SSAValue) -> int:
-        if size == 1 and axis != self.plan.rows:
-            return size
-        multiple = 1
+        """How far a tile reaches along an axis, so that every product that uses it stays inside."""
+        extents = [size]
         for use in value.uses:
             op = use.operation
             if not isinstance(op, ContractOp) or self.layouts.instructions[op] == "fma":
                 continue
             if axis in op.over_axes:
-                multiple = max(multiple, 16 if self.layouts.instructions[op] == "m16n8k16" else 8)
+                if axis == depth_of(self.plan, op):
+                    step = 16 if self.layouts.instructions[op] == "m16n8k16" else 8
+                    extents.append(-(-size // step) * step)
             elif axis in (self.plan.rows, columns_of(self.plan, op)):
-                layout = self.layouts.of(op.result)
-                multiple = max(multiple, layout.extent(axis))
-        return -(-size // multiple) * multiple
+                extents.append(self.layouts.of(op.result).extent(axis))
+        return max(extents)
 
     def _before_write(self, tile: SSAValue) -> None:
         if tile in self.unwritten or self.loop_reads:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import PassFailedException
 
+from treadle.compiler.errors import Refusal
 from treadle.compiler.lowering.plan import KernelPlan, contiguous_axis, widest_vector
 from treadle.dialects.cuda.layout import LANES, LayoutAttr, Mode, accumulator, row_operand
 from treadle.dialects.diagram import CastOp, ContractOp, FillOp, MapOp, ReduceOp
@@ -53,7 +54,15 @@ def columns_of(plan: KernelPlan, op: ContractOp) -> str | None:
 
 
 def depth_of(plan: KernelPlan, op: ContractOp) -> str:
-    """The wide axis that a contraction sums over."""
+    """The wide axis that a contraction sums over, which both operands have."""
+    for axis in op.over_axes:
+        for operand, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
+            if axis not in axes_of(operand.type):
+                raise Refusal(
+                    op,
+                    f"a product sums over '{axis}', which only one operand has: [{', '.join(axes_of(other.type))}], "
+                    f"not [{', '.join(axes_of(operand.type))}]. Reduce that operand over '{axis}' first",
+                )
     wide = [axis for axis in op.over_axes if plan.pieces[axis] != 1]
     if len(wide) > 1:
         raise PassFailedException(

@@ -50,3 +50,12 @@ __device__ __forceinline__ void with_width(int64_t allowed, bool inside, Body bo
     with_any_width<WIDTH, NARROWER...>(allowed, body);
   }
 }
+
+// primitive: swizzled
+// Where an element of a tile lies: rows are PITCH elements apart, and the 16-byte chunks of a row, CHUNK
+// elements each, change places by an XOR with the row, so that neighbouring rows use different banks.
+template <int PITCH, int BITS, int SHIFT, int CHUNK>
+__device__ __forceinline__ int swizzled(int row, int column) {
+  const int chunk = column / CHUNK ^ (row >> SHIFT & ((1 << BITS) - 1));
+  return row * PITCH + chunk * CHUNK + column % CHUNK;
+}

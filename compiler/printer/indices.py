@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from xdsl.utils.exceptions import DiagnosticException
 
-from treadle.dialects.cuda.layout import LayoutAttr, Mode
+from treadle.dialects.cuda.layout import LayoutAttr, Mode, RowsAttr
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,26 @@ def times(text: str, factor: int) -> str:
 def add(terms: Iterable[str]) -> str:
     present = [term for term in terms if term and term != "0"]
     return " + ".join(present) or "0"
+
+
+def scaled(text: str, factor: int) -> str:
+    """`(a + b) * 3`"""
+    return times(f"({text})" if " + " in text and factor != 1 else text, factor)
+
+
+def tile_offset(rows: RowsAttr, chunk: int, coordinates: Sequence[str]) -> str:
+    """Where an element of a tile in shared memory lies, in elements; `swizzled` is a primitive."""
+    if rows.row_axis is None:
+        return "0"
+    row = add(
+        scaled(text, stride)
+        for text, stride in zip(coordinates, rows.row_strides, strict=True)
+        if stride and text != "0"
+    )
+    column = coordinates[rows.row_axis]
+    if not rows.swizzle_bits:
+        return add([scaled(row, rows.pitch.data) if row != "0" else "0", column])
+    return f"swizzled<{rows.pitch.data}, {rows.swizzle_bits}, {rows.swizzle_shift}, {chunk}>({row}, {column})"
 
 
 def thread_terms(layout: LayoutAttr, axis: str) -> list[str]:

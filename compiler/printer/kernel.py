@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import IntegerAttr, StringAttr
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.utils.exceptions import DiagnosticException
 
+from treadle.compiler.lowering.plan import FORMAT_BYTES
 from treadle.compiler.primitives import primitive_names
 from treadle.compiler.printer.indices import (
     Loop,
@@ -19,7 +20,7 @@ from treadle.compiler.printer.indices import (
     coordinate,
     replicas,
     subscripts,
-    times,
+    tile_offset,
 )
 from treadle.compiler.printer.names import RESERVED, Names
 from treadle.compiler.printer.products import ProductPrinter
@@ -31,6 +32,9 @@ from treadle.dialects.cuda.ops import GlobalAccess, is_fragment, layout_of, rows
 from treadle.dialects.diagram import CastOp, FillOp, MapOp, ReduceOp
 from treadle.dialects.diagram.array import axes_of, format_of, is_array, shape_of
 
+CHUNK_BYTES = 16
+"""What a swizzle moves together."""
+
 INDEX_OPERATORS = {
     "arith.addi": "+",
     "arith.subi": "-",
@@ -41,7 +45,7 @@ INDEX_OPERATORS = {
 PREDICATES = ("==", "!=", "<", "<=", ">", ">=", "<", "<=", ">", ">=")
 
 COMBINE = {"add": "{0} + {1}", "mul": "{0} * {1}", "max": "fmaxf({0}, {1})", "min": "fminf({0}, {1})"}
-COMBINE_INTEGERS = {"max": "{0} > {1} ? {0} : {1}", "min": "{0} < {1} ? {0} : {1}"}
+COMBINE_INTEGERS = {"max": "max({0}, {1})", "min": "min({0}, {1})"}
 NEUTRAL = {"add": "0.0f", "mul": "1.0f", "max": "-INFINITY", "min": "INFINITY"}
 NEUTRAL_INTEGERS = {"add": "0", "mul": "1", "max": "(-2147483647 - 1)", "min": "2147483647"}
 
@@ -181,11 +185,7 @@ class KernelPrinter:
                 indices = self._split_index(wide)
                 valid = self._valid(op, axes, shape_of(op.destination.type), rows.shape, indices, inside)
                 source = self._address(op, op.source, indices)
-                at = add(
-                    times(indices[axis], stride)
-                    for axis, stride in zip(axes, rows.strides, strict=True)
-                    if axis in indices
-                )
+                at = self.tile_offset(op.destination, [indices.get(axis, "0") for axis in axes])
                 value = self._load_global(f"{self.call('vec')}<width>(&{source})", valid)
                 self.text.line(f"{self.call('store_shared')}(vec<width>(&{tile}[{at}]), {value});")
 
@@ -394,15 +394,21 @@ class KernelPrinter:
     def tile_place(self, tile: SSAValue, layout: LayoutAttr, loops: Sequence[Loop]) -> tuple[str, str | None]:
         """Where the element that the loops have reached lies in a tile, and the test that it does."""
         rows = rows_of(tile.type)
-        terms: list[str] = []
-        tests: list[str] = []
-        for axis, extent, stride in zip(axes_of(tile.type), rows.shape, rows.strides, strict=True):
-            position = coordinate(layout, axis, loops)
-            if layout.extent(axis) > extent:
-                tests.append(f"{position} < {extent}")
-            if extent != 1 and position != "0":
-                terms.append(times(f"({position})" if "+" in position and stride != 1 else position, stride))
-        return f"{self.values[tile]}[{add(terms)}]", " && ".join(tests) or None
+        axes = axes_of(tile.type)
+        positions = [coordinate(layout, axis, loops) for axis in axes]
+        tests = [
+            f"{position} < {extent}"
+            for axis, position, extent in zip(axes, positions, rows.shape, strict=True)
+            if layout.extent(axis) > extent
+        ]
+        return f"{self.values[tile]}[{self.tile_offset(tile, positions)}]", " && ".join(tests) or None
+
+    def tile_offset(self, tile: SSAValue, coordinates: Sequence[str]) -> str:
+        """Where an element of a tile lies, in elements from its beginning."""
+        rows = rows_of(tile.type)
+        if rows.swizzle_bits:
+            self.call("swizzled")
+        return tile_offset(rows, CHUNK_BYTES // FORMAT_BYTES[str(format_of(tile.type))], coordinates)
 
     # -- fragments ---------------------------------------------------------------------------------
 
@@ -535,9 +541,10 @@ class KernelPrinter:
             element = f"{self.call('to_float')}({element})"
         target = f"{name}{subscripts(layout, every)}"
         self.text.nest(every, [f"{target} = {combine.format(target, element)};"])
-        exchange = f"{self.call('shuffle_xor')}({here}, {{0}})"
+        shuffle = self.call("shuffle_xor")
         statements = [
-            f"{here} = {combine.format(here, exchange.format(mask))};" for mask in _lane_masks(source, op.over_axes)
+            f"{here} = {combine.format(here, f'{shuffle}({here}, {mask})')};"
+            for mask in _lane_masks(source, op.over_axes)
         ]
         if op.init is not None and not idempotent:
             statements.append(f"{here} = {combine.format(self._element(op.init, loops), here)};")

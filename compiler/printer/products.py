@@ -11,7 +11,7 @@ from treadle.compiler.printer.scalars import SIXTEEN_BIT, c_type
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LayoutAttr, Mode
 from treadle.dialects.cuda.ops import is_fragment, layout_of, rows_of
-from treadle.dialects.diagram.array import axes_of, format_of
+from treadle.dialects.diagram.array import axes_of, format_of, sizes_of
 
 if TYPE_CHECKING:
     from treadle.compiler.printer.kernel import KernelPrinter
@@ -57,7 +57,7 @@ class ProductPrinter:
         layout = layout_of(op.result.type)
         rows, columns = _row_axis(layout), _column_axis(layout)
         row_tiles, column_tiles = _tiles(layout, rows, 16), _tiles(layout, columns, 8)
-        steps = _extent(op.rhs, op.axis) // depth
+        steps = -(-sizes_of(op.rhs.type)[op.axis] // depth)
         with kernel.names.scope():
             step = Loop(Mode(op.axis, steps, depth), kernel.names.fresh(f"{op.axis}{depth}"))
             row = Loop(Mode(rows, row_tiles, 16), kernel.names.fresh(f"{rows}16"))
@@ -145,14 +145,8 @@ class ProductPrinter:
         text.line(f"{load}(rhs, &{place});")
 
     def _place(self, tile: SSAValue, coordinates: dict[str, str]) -> str:
-        rows = rows_of(tile.type)
-        terms: list[str] = []
-        for axis, extent, stride in zip(axes_of(tile.type), rows.shape, rows.strides, strict=True):
-            if extent == 1 or axis not in coordinates:
-                continue
-            text = coordinates[axis].removeprefix("0 + ")
-            terms.append(text if stride == 1 else f"({text}) * {stride}")
-        return f"{self.kernel.values[tile]}[{add(terms)}]"
+        texts = [coordinates.get(axis, "0").removeprefix("0 + ") for axis in axes_of(tile.type)]
+        return f"{self.kernel.values[tile]}[{self.kernel.tile_offset(tile, texts)}]"
 
     # -- multiply-adds -----------------------------------------------------------------------------
 
@@ -163,7 +157,7 @@ class ProductPrinter:
         wide = str(format_of(op.result.type))
         with kernel.names.scope():
             depth = kernel.names.fresh(f"{op.axis}_i")
-            extent = _extent(op.rhs, op.axis)
+            extent = sizes_of(op.rhs.type)[op.axis]
             with text.block(f"UNROLL_4 for (int {depth} = 0; {depth} < {extent}; ++{depth})"):
                 left = self._slice(op.lhs, layout, op.axis, depth, "lhs", wide)
                 right = self._slice(op.rhs, layout, op.axis, depth, "rhs", wide)
@@ -180,15 +174,15 @@ class ProductPrinter:
         own = layout.slice(axes_of(tile.type))
         loops = kernel.loops(own)
         rows = rows_of(tile.type)
-        terms: list[str] = []
-        tests: list[str] = []
-        for one, extent, stride in zip(axes_of(tile.type), rows.shape, rows.strides, strict=True):
-            position = depth if one == axis else coordinate(own, one, loops)
-            if one != axis and own.extent(one) > extent:
-                tests.append(f"{position} < {extent}")
-            if extent != 1 and position != "0":
-                terms.append(times(f"({position})" if "+" in position and stride != 1 else position, stride))
-        load = f"{kernel.call('load_shared')}(&{kernel.values[tile]}[{add(terms)}])"
+        axes = axes_of(tile.type)
+        positions = [depth if one == axis else coordinate(own, one, loops) for one in axes]
+        tests = [
+            f"{position} < {extent}"
+            for one, position, extent in zip(axes, positions, rows.shape, strict=True)
+            if one != axis and own.extent(one) > extent
+        ]
+        place = f"{kernel.values[tile]}[{kernel.tile_offset(tile, positions)}]"
+        load = f"{kernel.call('load_shared')}(&{place})"
         if str(format_of(tile.type)) in SIXTEEN_BIT:
             load = f"{kernel.call('to_float')}({load})"
         if tests:
@@ -220,10 +214,6 @@ def _accumulator(name: str, layout: LayoutAttr, rows: str, row: Loop, columns: s
     if _tiles(layout, columns, 8) > 1:
         index += f"[{column}]"
     return name + index
-
-
-def _extent(tile: SSAValue, axis: str) -> int:
-    return dict(zip(axes_of(tile.type), rows_of(tile.type).shape, strict=True))[axis]
 
 
 def _is_row(tile: SSAValue, axis: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math as m
+import re
 import struct
 from collections.abc import Callable, Mapping
 
@@ -61,6 +62,11 @@ CALLS = {
     "math.powf": "powf",
     "math.fma": "fmaf",
 }
+
+NAMES_OPERANDS = (arith.MaximumfOp, arith.MinimumfOp, arith.MaxSIOp, arith.MinSIOp, arith.CmpfOp)
+"""Operations whose operands C has to write more than once."""
+
+_NAME_OR_NUMBER = re.compile(r"[\w.]+")
 
 FLOAT_PREDICATES = {
     1: "==",
@@ -137,6 +143,8 @@ class ScalarPrinter:
         if isinstance(op, arith.ConstantOp):
             return literal(_number(op))
         operands = [self._operand(operand) for operand in op.operands]
+        if isinstance(op, NAMES_OPERANDS):
+            operands = [self._named(text, operand) for text, operand in zip(operands, op.operands, strict=True)]
         text = self._compute(op, operands)
         result = str(op.results[0].type)
         if result in SIXTEEN_BIT and not isinstance(op, arith.TruncFOp):
@@ -151,6 +159,13 @@ class ScalarPrinter:
             self.uses.add("to_float")
             return f"to_float({_bare(self.texts[value])})"
         return self.texts[value]
+
+    def _named(self, text: str, value: SSAValue) -> str:
+        """The name of an operand that is written more than once."""
+        if _NAME_OR_NUMBER.fullmatch(text):
+            return text
+        type = "float" if str(value.type) in SIXTEEN_BIT else c_type(value.type)
+        return self.declare(type, value.name_hint, text)
 
     def _compute(self, op: Operation, operands: list[str]) -> str:
         if op.name in BINARY:

@@ -208,21 +208,37 @@ def digits_of(index: int, modes: Iterable[Mode]) -> list[int]:
 
 @irdl_attr_definition
 class RowsAttr(ParametrizedAttribute):
-    """`#cuda.rows<extents = [64, 48], pitch = 56>`: a tile in shared memory, its axes in order, each padded to
-    `extents` with zeros, rows `pitch` elements apart. The pitch is an odd number of 16-byte units, so that eight rows
-    start in eight different groups of banks."""
+    """`#cuda.rows<extents = [64, 64], pitch = 64, swizzle = [3, 0]>`: a tile in shared memory, its axes in order, each
+    padded to `extents` with zeros, rows `pitch` elements apart.
+
+    With `swizzle = [bits, shift]` the index of a 16-byte chunk within its row is XORed with `(row >> shift) mod
+    2^bits`, so that the same chunk of eight neighbouring rows lies in eight different groups of banks; without one, the
+    pitch is an odd number of chunks, to the same end."""
 
     name = "cuda.rows"
 
     extents: ArrayAttr[IntAttr] = param_def()
     pitch: IntAttr = param_def()
+    swizzle: ArrayAttr[IntAttr] = param_def()
 
-    def __init__(self, extents: Iterable[int], pitch: int):
-        super().__init__(ArrayAttr(IntAttr(extent) for extent in extents), IntAttr(pitch))
+    def __init__(self, extents: Iterable[int], pitch: int, swizzle: Iterable[int] = ()):
+        super().__init__(
+            ArrayAttr(IntAttr(extent) for extent in extents),
+            IntAttr(pitch),
+            ArrayAttr(IntAttr(number) for number in swizzle),
+        )
 
     @property
     def shape(self) -> tuple[int, ...]:
         return tuple(extent.data for extent in self.extents)
+
+    @property
+    def swizzle_bits(self) -> int:
+        return self.swizzle.data[0].data if self.swizzle.data else 0
+
+    @property
+    def swizzle_shift(self) -> int:
+        return self.swizzle.data[1].data if self.swizzle.data else 0
 
     @property
     def row_axis(self) -> int | None:
@@ -231,15 +247,14 @@ class RowsAttr(ParametrizedAttribute):
         return wide[-1] if wide else None
 
     @property
-    def strides(self) -> tuple[int, ...]:
-        """Elements between neighbours along each axis; 0 for an axis with one element."""
+    def row_strides(self) -> tuple[int, ...]:
+        """Rows between neighbours along each axis; 0 for the row's own axis and for an axis with one element."""
         strides = [0] * len(self.shape)
         step = 1
         for i in reversed(range(len(self.shape))):
-            if self.shape[i] == 1:
-                continue
-            strides[i] = step
-            step *= self.pitch.data if i == self.row_axis else self.shape[i]
+            if self.shape[i] != 1 and i != self.row_axis:
+                strides[i] = step
+                step *= self.shape[i]
         return tuple(strides)
 
     @property
@@ -247,25 +262,64 @@ class RowsAttr(ParametrizedAttribute):
         """Elements that the tile takes, padding included."""
         if self.row_axis is None:
             return 1
-        rows = prod(self.shape) // self.shape[self.row_axis]
-        return self.pitch.data * rows
+        return self.pitch.data * (prod(self.shape) // self.shape[self.row_axis])
+
+    def offset(self, coordinates: Sequence[int], chunk: int) -> int:
+        """Where an element lies, in elements from the beginning of the tile; `chunk` is the number of elements in 16
+        bytes."""
+        if self.row_axis is None:
+            return 0
+        row = sum(index * stride for index, stride in zip(coordinates, self.row_strides, strict=True))
+        column = coordinates[self.row_axis]
+        mask = (row >> self.swizzle_shift) & ((1 << self.swizzle_bits) - 1)
+        return row * self.pitch.data + (((column // chunk) ^ mask) * chunk + column % chunk)
+
+    def verify(self) -> None:
+        if len(self.swizzle.data) not in (0, 2):
+            raise VerifyException("a swizzle has two numbers: bits and shift")
+        if self.swizzle_bits < 0 or self.swizzle_shift < 0:
+            raise VerifyException("a swizzle has no negative bits or shift")
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        def numbers() -> ArrayAttr[IntAttr]:
+            parser.parse_punctuation("=")
+            found = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
+            return ArrayAttr(IntAttr(number) for number in found)
+
+        swizzle: ArrayAttr[IntAttr] = ArrayAttr(())
         with parser.in_angle_brackets():
             parser.parse_keyword("extents")
-            parser.parse_punctuation("=")
-            extents = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
+            extents = numbers()
             parser.parse_punctuation(",")
             parser.parse_keyword("pitch")
             parser.parse_punctuation("=")
             pitch = parser.parse_integer()
-        return (ArrayAttr(IntAttr(extent) for extent in extents), IntAttr(pitch))
+            if parser.parse_optional_punctuation(",") is not None:
+                parser.parse_keyword("swizzle")
+                swizzle = numbers()
+        return (extents, IntAttr(pitch), swizzle)
 
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
             extents = ", ".join(str(extent) for extent in self.shape)
             printer.print_string(f"extents = [{extents}], pitch = {self.pitch.data}")
+            if self.swizzle.data:
+                printer.print_string(f", swizzle = [{self.swizzle_bits}, {self.swizzle_shift}]")
+
+
+def rows_layout(extents: Sequence[int], chunk: int) -> RowsAttr:
+    """The layout of a tile without bank conflicts for eight rows of one chunk (what `ldmatrix` reads) and for rows of
+    chunks (what copies write); `chunk` is the number of elements in 16 bytes. Rows of 2, 4, 8 or a multiple of 8 chunks
+    are swizzled, others padded."""
+    row = next((extent for extent in reversed(extents) if extent != 1), 1)
+    chunks = -(-row // chunk)
+    if chunks % 8 == 0:
+        return RowsAttr(extents, chunks * chunk, (3, 0))
+    if chunks in (2, 4):
+        bits = chunks.bit_length() - 1
+        return RowsAttr(extents, chunks * chunk, (bits, 3 - bits))
+    return RowsAttr(extents, (chunks + 1 - chunks % 2) * chunk)
 
 
 # -- the layouts of instructions ------------------------------------------------------------------
