@@ -111,6 +111,7 @@ def test_printing_before_and_after(capsys: pytest.CaptureFixture[str]) -> None:
     said = capsys.readouterr().err
     assert said.index("// -- before fusion --") < said.index("// -- after fusion --")
     assert said.count("hierarchy.kernel @") == 1
+    assert "\nbuiltin.module {" in said or "\nbuiltin.module attributes" in said
     assert cli.main(["compile", program(), "--print-after", "all"]) == 0
     said = capsys.readouterr().err
     assert said.count("// -- after ") == len(pipeline(Options()))

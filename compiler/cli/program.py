@@ -66,12 +66,12 @@ class Printing(Observer):
 
     def before_pass(self, spec: ArgSpec, module: ModuleOp) -> None:
         if {"all", spec.name} & self.before:
-            print(f"// -- before {spec} --\n{module}", file=sys.stderr)
+            print(f"// -- before {spec} --\n{module!s}", file=sys.stderr)
 
     def after_pass(self, run: PassRun, module: ModuleOp) -> None:
         if {"all", run.name} & self.after:
             unchanged = "" if run.changed else " (unchanged)"
-            print(f"// -- after {run.spec} --{unchanged}\n{module}", file=sys.stderr)
+            print(f"// -- after {run.spec} --{unchanged}\n{module!s}", file=sys.stderr)
 
 
 class Observers(Observer):
