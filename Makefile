@@ -35,7 +35,7 @@ test-all: lint
 lint: $(VENV)/.test
 	@echo "format" && $(BIN)/ruff format --check --quiet .
 	@echo "lint" && $(BIN)/ruff check --quiet .
-	@echo "types" && $(BIN)/pyright --warnings
+	@echo "types" && $(BIN)/pyright --warnings --pythonpath $(BIN)/python
 
 format: $(VENV)/.test
 	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format --quiet .
