@@ -13,6 +13,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.dialects.diagram import MapOp
+from treadle.dialects.diagram.array import axes_of, is_array
 
 LOG2_E = 1.4426950408889634
 
@@ -64,36 +65,64 @@ class DiagramExpToExp2Pass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for map in op.walk():
             if isinstance(map, MapOp):
+                shared = _has_shared_operand(map)
                 for inner in list(map.body.block.ops):
                     if isinstance(inner, math.ExpOp) and inner.result.type == f32:
-                        _rewrite(inner)
+                        _rewrite(inner, shared)
                 _erase_dead(map)
 
 
-def _rewrite(op: math.ExpOp) -> None:
-    scaled = _scaled(op.operand, LOG2_E, op)
+def _has_shared_operand(map: MapOp) -> bool:
+    """Whether an operand is the same for many elements, so that what is computed of it alone costs next to nothing."""
+    axes = axes_of(map.result.type)
+    return any(is_array(operand.type) and len(axes_of(operand.type)) < len(axes) for operand in map.inputs)
+
+
+def _rewrite(op: math.ExpOp, shared: bool) -> None:
+    scaled = _scaled(op.operand, LOG2_E, op, shared)
     power = math.Exp2Op(scaled)
     power.location = op.location
     power.result.name_hint = op.result.name_hint
     Rewriter.replace_op(op, power)
 
 
-def _scaled(value: SSAValue, factor: float, place: Operation) -> SSAValue:
-    """`factor * value`, computed before `place`."""
+def _scaled(value: SSAValue, factor: float, place: Operation, shared: bool) -> SSAValue:
+    """`factor * value`, computed before `place`. Without a shared operand a difference stays one, and a constant factor of
+    both its sides leaves it: the power of equal numbers is then exactly 1, as the repair of a state that did not move must
+    be."""
     source = value.owner
-    if isinstance(source, arith.SubfOp | arith.AddfOp):
-        left, right = (_scaled(operand, factor, place) for operand in source.operands)
+    if isinstance(source, arith.SubfOp | arith.AddfOp) and shared:
+        left, right = (_scaled(operand, factor, place, shared) for operand in source.operands)
         return _insert(type(source)(left, right), value, place)
+    if isinstance(source, arith.SubfOp) and (common := _common_factor(source)) is not None:
+        left, right, constant = common
+        difference = _insert(arith.SubfOp(left, right), value, place)
+        return _insert(arith.MulfOp(difference, _constant(factor * constant, None, place)), None, place)
     if isinstance(source, arith.ConstantOp):
         return _constant(factor * _number(source), value, place)
-    if isinstance(source, arith.MulfOp):
-        for one, other in ((source.lhs, source.rhs), (source.rhs, source.lhs)):
-            if isinstance(other.owner, arith.ConstantOp):
-                constant = _constant(factor * _number(other.owner), other, place)
-                return _insert(arith.MulfOp(one, constant), value, place)
+    if isinstance(source, arith.MulfOp) and (split := _constant_factor(source)) is not None:
+        one, constant = split
+        return _insert(arith.MulfOp(one, _constant(factor * constant, None, place)), value, place)
     constant = _constant(factor, None, place)
     constant.name_hint = "log2_e"
     return _insert(arith.MulfOp(value, constant), None, place)
+
+
+def _constant_factor(op: arith.MulfOp) -> tuple[SSAValue, float] | None:
+    for one, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
+        if isinstance(other.owner, arith.ConstantOp):
+            return one, _number(other.owner)
+    return None
+
+
+def _common_factor(op: arith.SubfOp) -> tuple[SSAValue, SSAValue, float] | None:
+    """`a c - b c` as (a, b, c)."""
+    if not isinstance(op.lhs.owner, arith.MulfOp) or not isinstance(op.rhs.owner, arith.MulfOp):
+        return None
+    left, right = _constant_factor(op.lhs.owner), _constant_factor(op.rhs.owner)
+    if left is None or right is None or left[1] != right[1]:
+        return None
+    return left[0], right[0], left[1]
 
 
 def _number(op: arith.ConstantOp) -> float:

@@ -21,11 +21,12 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.utils.exceptions import PassFailedException
 
+from treadle.compiler.lowering.barriers import insert_barriers
 from treadle.compiler.lowering.layouts import Layouts, columns_of, depth_of, operands_of
 from treadle.compiler.lowering.plan import FORMAT_BYTES, KernelPlan
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LayoutAttr, RowsAttr, rows_layout
-from treadle.dialects.cuda.ops import is_shared, layout_of
+from treadle.dialects.cuda.ops import is_shared, layout_of, tile_bytes
 from treadle.dialects.diagram import CastOp, ContractOp, FillOp, MapOp, ReduceOp
 from treadle.dialects.diagram.array import (
     DYNAMIC,
@@ -101,12 +102,6 @@ class KernelLowering:
     """Where operations are appended."""
     top: Block = field(default_factory=Block)
     """The body of the kernel, at whose beginning tiles are declared."""
-    unread: set[SSAValue] = field(default_factory=set[Any])
-    """Tiles written since the last barrier."""
-    unwritten: set[SSAValue] = field(default_factory=set[Any])
-    """Tiles read since the last barrier."""
-    loop_reads: bool = False
-    """Whether the previous turn of the loop may have read any tile since the last barrier."""
 
     # -- entry -------------------------------------------------------------------------------------
 
@@ -117,6 +112,7 @@ class KernelLowering:
         self._locate_group()
         for op in self.plan.group.body.block.ops:
             self._lower_op(op)
+        insert_barriers(block)
 
     def _emit(self, op: OperationT) -> OperationT:
         self.block.add_op(op)
@@ -229,11 +225,9 @@ class KernelLowering:
             self.values[op.result] = pending
             return
         tile = self._tile(op, op.result)
-        self._before_write(tile)
         copy = self._emit(cuda.CopyOp(source, offsets, tile, bounds, self.vectors[source]))
         copy.location = op.location
         copy.partial = self._partial(bounds)
-        self.unread.add(tile)
         self.values[op.result] = tile
 
     def _feeds_product(self, value: SSAValue) -> bool:
@@ -279,8 +273,6 @@ class KernelLowering:
         tensor_core = instruction != "fma"
         left = self._product_operand(op, rows, depth, in_registers=instruction == "m16n8k16")
         right = self._product_operand(op, columns, depth, in_registers=False)
-        self._before_read(left)
-        self._before_read(right)
         type = array_type(op.accumulate, sizes_of(op.result.type), "register", layout)
         if op.init is not None and format_of(op.init.type) != op.accumulate:
             raise PassFailedException(
@@ -296,8 +288,6 @@ class KernelLowering:
         )
         product = self._emit(cuda.ProductOp(left, right, init, depth, instruction))
         result = _placed(product, op, product.result, op.result)
-        self._note_read(left)
-        self._note_read(right)
         if format_of(op.result.type) == op.accumulate:
             return result
         cast = self._emit(CastOp(result, self._type(op.result, layout)))
@@ -315,9 +305,7 @@ class KernelLowering:
         if in_registers and _is_left_operand(layout, self.plan, depth):
             return value
         tile = self._tile((op, operand), operand)
-        self._before_write(tile)
         self._emit(cuda.WriteOp(value, tile))
-        self.unread.add(tile)
         return tile
 
     # -- streams -----------------------------------------------------------------------------------
@@ -356,7 +344,7 @@ class KernelLowering:
         for arg, source in zip(body.args[1:], op.step.block.args, strict=True):
             _hinted(arg, source)
         step = self._index(op.size)
-        with self._loop_body(), self._inside(body):
+        with self._inside(body):
             self._emit(scf.YieldOp(*self._step(op, body.args[0], list(body.args[1:]))))
         loop = self._emit(scf.ForOp(start, end, step, state, body))
         loop.location = op.location
@@ -372,12 +360,9 @@ class KernelLowering:
             if not conditional:
                 return self._step(op, start, state)
             condition = self._emit(arith.CmpiOp(start, self._size(op.axis), "ult")).result
-            before = set(self.unread), set(self.unwritten)
             some = Block()
             with self._inside(some):
                 self._emit(scf.YieldOp(*self._step(op, start, state)))
-            self.unread |= before[0]
-            self.unwritten |= before[1]
             none = Block()
             with self._inside(none):
                 self._emit(scf.YieldOp(*state))
@@ -404,16 +389,6 @@ class KernelLowering:
             for value, arg in zip(_yielded(op.step), op.step.block.args, strict=True)
         ]
 
-    @contextmanager
-    def _loop_body(self) -> Generator[None]:
-        """In a loop, what the end of the body left unsynchronised reaches its beginning: assume the worst there, and
-        leave nothing written unread by a barrier at the end."""
-        outside, self.loop_reads = self.loop_reads, True
-        yield
-        if self.unread:
-            self._barrier()
-        self.loop_reads = outside
-
     # -- shared memory -----------------------------------------------------------------------------
 
     def _tile(self, key: object, value: SSAValue) -> SSAValue:
@@ -432,7 +407,7 @@ class KernelLowering:
             self.top.add_op(op)
         else:
             self.top.insert_op_before(op, first)
-        self.shared_bytes += -(-rows.elements * FORMAT_BYTES[str(format_of(value.type))] // 128) * 128
+        self.shared_bytes += tile_bytes(type)
         self.tiles[key] = op.result
         return op.result
 
@@ -456,24 +431,6 @@ class KernelLowering:
             elif axis in (self.plan.rows, columns_of(self.plan, op)):
                 extents.append(self.layouts.of(op.result).extent(axis))
         return max(extents)
-
-    def _before_write(self, tile: SSAValue) -> None:
-        if tile in self.unwritten or self.loop_reads:
-            self._barrier()
-
-    def _before_read(self, tile: SSAValue) -> None:
-        if tile in self.unread:
-            self._barrier()
-
-    def _note_read(self, tile: SSAValue) -> None:
-        if is_shared(tile.type):
-            self.unwritten.add(tile)
-
-    def _barrier(self) -> None:
-        self._emit(cuda.BarrierOp())
-        self.unread.clear()
-        self.unwritten.clear()
-        self.loop_reads = False
 
     # -- fragments ---------------------------------------------------------------------------------
 
@@ -516,17 +473,13 @@ class KernelLowering:
         return _placed(load, pending.op, load.result, source)
 
     def _read(self, tile: SSAValue, type: Attribute, source: SSAValue) -> SSAValue:
-        self._before_read(tile)
         read = self._emit(cuda.ReadOp(tile, type))
-        self._note_read(tile)
         return _hinted(read.result, source)
 
     def _convert(self, value: SSAValue, lowered: SSAValue, type: Attribute) -> SSAValue:
         """Through shared memory, to other threads."""
         tile = self._tile((value, "convert"), value)
-        self._before_write(tile)
         self._emit(cuda.WriteOp(lowered, tile))
-        self.unread.add(tile)
         return self._read(tile, type, value)
 
     def _fill(self, type: Attribute, number: Number, source: SSAValue | None = None) -> SSAValue:

@@ -59,3 +59,15 @@ __device__ __forceinline__ int swizzled(int row, int column) {
   const int chunk = column / CHUNK ^ (row >> SHIFT & ((1 << BITS) - 1));
   return row * PITCH + chunk * CHUNK + column % CHUNK;
 }
+
+// primitive: copy_async_or_now; needs: copy_async, load_global_if, store_shared
+// Starts to copy a vector to shared memory where the hardware can, which is from 4 bytes on, else copies it;
+// zeros where not valid.
+template <class V>
+__device__ __forceinline__ void copy_async_or_now(V* shared, const V* global, bool valid AND_LINE) {
+  if constexpr (sizeof(V) >= 4) {
+    copy_async<sizeof(V)>(shared, global, valid AND_THIS_LINE);
+  } else {
+    store_shared(shared, load_global_if(global, valid AND_THIS_LINE) AND_THIS_LINE);
+  }
+}

@@ -6,12 +6,14 @@
 #include <cstring>
 #define LINE
 #define AND_LINE
+#define AND_THIS_LINE
 #define UNROLL _Pragma("unroll")
 #define UNROLL_4 _Pragma("unroll 4")
 #else  // The emulator: the same file on the host. Each primitive is told its caller's line.
 #include "emulator.h"
 #define LINE int line = __builtin_LINE()
 #define AND_LINE , LINE
+#define AND_THIS_LINE , line
 #define UNROLL
 #define UNROLL_4
 #endif

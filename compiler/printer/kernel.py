@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import singledispatchmethod
 from math import prod
 
@@ -19,6 +19,7 @@ from treadle.compiler.printer.indices import (
     add,
     coordinate,
     replicas,
+    scaled,
     subscripts,
     tile_offset,
 )
@@ -93,7 +94,7 @@ class KernelPrinter:
         axes = axes_of(arg.type)
         strides = {axis: self.names.fresh(f"{name}_{axis}") for axis in axes[:-1]}
         self.strides[arg] = {**strides, **dict.fromkeys(axes[-1:], "1")}
-        stored = any(isinstance(use.operation, cuda.StoreOp) for use in arg.uses)
+        stored = any(_stores_to(use.operation, arg) for use in arg.uses)
         constant = "" if stored else "const "
         pointer = f"{constant}{c_type(arg.type)}* __restrict__ {name}"
         return ", ".join([pointer, *(f"int64_t {stride}" for stride in strides.values())])
@@ -156,25 +157,50 @@ class KernelPrinter:
         name = self.names.fresh(op.result.name_hint, "tile")
         rows = rows_of(op.result.type)
         shape = " x ".join(str(extent) for extent in rows.shape if extent != 1) or "1"
+        stages = f"{op.stages.data} stages of " if op.stages.data != 1 else ""
+        order = (
+            f", swizzled by {1 << rows.swizzle_bits} rows" if rows.swizzle_bits else f", rows {rows.pitch.data} apart"
+        )
         base = f"{self.call('shared_memory')}() + {op.offset.data}"
         self.text.line(
             f"{type}* const {name} = reinterpret_cast<{type}*>({base});"
-            f"  // [{', '.join(axes_of(op.result.type))}]: {shape}, rows {rows.pitch.data} apart"
+            f"  // [{', '.join(axes_of(op.result.type))}]: {stages}{shape}{order}"
         )
         self.values[op.result] = name
+
+    @_operation.register
+    def _(self, op: cuda.StageOp) -> None:
+        type = c_type(op.result.type)
+        source = op.tile.owner
+        assert isinstance(source, cuda.SharedOp)
+        elements = source.stage_bytes // FORMAT_BYTES[str(format_of(op.result.type))]
+        name = self.names.fresh(op.result.name_hint, "stage")
+        index = bare(self.values[op.index])
+        at = "" if index == "0" else f" + {scaled(index, elements)}"
+        self.text.line(f"{type}* const {name} = {self.values[op.tile]}{at};")
+        self.values[op.result] = name
+
+    @_operation.register
+    def _(self, op: cuda.CommitOp) -> None:
+        self.text.line(f"{self.call('copy_async_commit')}();")
+
+    @_operation.register
+    def _(self, op: cuda.WaitOp) -> None:
+        self.text.line(f"{self.call('copy_async_wait')}<{op.pending.data}>();")
 
     # -- device memory -----------------------------------------------------------------------------
 
     @_operation.register
     def _(self, op: cuda.CopyOp) -> None:
-        rows = rows_of(op.destination.type)
-        axes = axes_of(op.destination.type)
+        rows = rows_of(op.tile.type)
+        axes = axes_of(op.tile.type)
         wide = [(axis, extent) for axis, extent in zip(axes, rows.shape, strict=True) if extent != 1]
         total = prod(extent for _, extent in wide)
         threads = self.kernel.threads.data
-        name, tile = self.values[op.source], self.values[op.destination]
-        self.text.comment(f"{name}[{', '.join(axes)}] to shared memory, as wide as its alignment allows")
-        with self._widths(op, op.source) as inside:
+        name = self.values[op.buffer]
+        way = "from" if op.is_outward else "to"
+        self.text.comment(f"{name}[{', '.join(axes)}] {way} shared memory, as wide as its alignment allows")
+        with self._widths(op, op.buffer) as inside:
             rounds = f"({total} + {threads} * width - 1) / ({threads} * width)"
             if total % (threads * max(op.width_list)) == 0:
                 rounds = f"{total} / ({threads} * width)"
@@ -183,11 +209,25 @@ class KernelPrinter:
                 if total % (threads * max(op.width_list)):
                     self.text.line(f"if (i >= {total}) break;")
                 indices = self._split_index(wide)
-                valid = self._valid(op, axes, shape_of(op.destination.type), rows.shape, indices, inside)
-                source = self._address(op, op.source, indices)
-                at = self.tile_offset(op.destination, [indices.get(axis, "0") for axis in axes])
-                value = self._load_global(f"{self.call('vec')}<width>(&{source})", valid)
-                self.text.line(f"{self.call('store_shared')}(vec<width>(&{tile}[{at}]), {value});")
+                valid = self._valid(op, axes, shape_of(op.tile.type), rows.shape, indices, inside)
+                self._copy_vector(op, indices, valid)
+
+    def _copy_vector(self, op: cuda.CopyOp, indices: dict[str, str], valid: str | None) -> None:
+        """Move one vector of a tile."""
+        vec = self.call("vec")
+        far = f"{vec}<width>(&{self._address(op, op.buffer, indices)})"
+        offset = self.tile_offset(op.tile, [indices.get(axis, "0") for axis in axes_of(op.tile.type)])
+        near = f"{vec}<width>(&{self.values[op.tile]}[{offset}])"
+        if op.is_outward:
+            value = f"{self.call('load_shared')}({near})"
+            if valid is None:
+                self.text.line(f"{self.call('store_global')}({far}, {value});")
+            else:
+                self.text.line(f"{self.call('store_global_if')}({far}, {value}, {valid});")
+        elif op.asynchronous is not None:
+            self.text.line(f"{self.call('copy_async_or_now')}({near}, {far}, {valid or 'true'});")
+        else:
+            self.text.line(f"{self.call('store_shared')}({near}, {self._load_global(far, valid)});")
 
     def _split_index(self, wide: Sequence[tuple[str, int]]) -> dict[str, str]:
         """Coordinates within the tile from the linear index `i`, the last axis fastest."""
@@ -225,7 +265,7 @@ class KernelPrinter:
                     yield None if not op.bound_axes else "false"
                 return
             axes = axes_of(buffer.type)
-            tile = op.operands[1].type if isinstance(op, cuda.CopyOp) else _tile_type(op)
+            tile = _tile_type(op)
             pieces = dict(zip(axes, shape_of(tile), strict=True))
             offsets = dict(zip(axes, op.offsets, strict=True))
             full = " && ".join(
@@ -369,6 +409,8 @@ class KernelPrinter:
     def _(self, op: cuda.ReadOp) -> None:
         layout = layout_of(op.result.type)
         name = self.declare(op.result)
+        if ProductPrinter(self).read_left_operand(op, name):
+            return
         loops = self.loops(layout)
         place, fits = self.tile_place(op.source, layout, loops)
         value = f"{self.call('load_shared')}(&{place})"
@@ -388,8 +430,24 @@ class KernelPrinter:
                     "not be zero"
                 )
         tests = [test for test in (replicas(layout), fits) if test is not None]
-        store = f"{self.call('store_shared')}(&{place}, {self.values[op.value]}{subscripts(layout, loops)});"
+        value = self.values[op.value]
+        if _is_pair(layout.register) and self._pairs_along_rows(op.destination, layout):
+            outer = loops[:-1]
+            place, _ = self.tile_place(op.destination, layout, outer)
+            pair = f"{self.call('pack')}<2>({value}{subscripts(layout, outer, len(outer))})"
+            store = f"{self.call('store_shared')}({self.call('vec')}<2>(&{place}), {pair});"
+            loops = outer
+        else:
+            store = f"{self.call('store_shared')}(&{place}, {value}{subscripts(layout, loops)});"
         self.text.nest(loops, [f"if ({' && '.join(tests)}) {store}" if tests else store])
+
+    def _pairs_along_rows(self, tile: SSAValue, layout: LayoutAttr) -> bool:
+        """Whether the last register mode runs along the tile's rows, and no pair can be cut at its end."""
+        rows = rows_of(tile.type)
+        axis = tuple(layout.register)[-1].axis
+        if rows.row_axis is None or axes_of(tile.type)[rows.row_axis] != axis:
+            return False
+        return layout.extent(axis) <= rows.shape[rows.row_axis]
 
     def tile_place(self, tile: SSAValue, layout: LayoutAttr, loops: Sequence[Loop]) -> tuple[str, str | None]:
         """Where the element that the loops have reached lies in a tile, and the test that it does."""
@@ -478,7 +536,7 @@ class KernelPrinter:
     def _(self, op: MapOp) -> None:
         layout = layout_of(op.result.type)
         name = self.over(op.result, op.inputs, op)
-        with self.names.scope():
+        with self.names.scope() if layout.register_shape else nullcontext():
             loops = [Loop(mode, self.names.fresh(f"{mode.axis}{mode.stride}")) for mode in layout.register]
             statements: list[str] = []
 
@@ -650,7 +708,13 @@ class KernelPrinter:
             self.text.comment(comment.data)
 
 
+def _stores_to(op: Operation, buffer: SSAValue) -> bool:
+    return isinstance(op, cuda.StoreOp | cuda.CopyOp) and op.destination is buffer
+
+
 def _tile_type(op: GlobalAccess) -> Attribute:
+    if isinstance(op, cuda.CopyOp):
+        return op.tile.type
     return op.value.type if isinstance(op, cuda.StoreOp) else op.results[0].type
 
 

@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Protocol
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.printer.indices import Loop, add, coordinate, subscripts, thread_terms, times
+from treadle.compiler.printer.names import Names
 from treadle.compiler.printer.scalars import SIXTEEN_BIT, c_type
+from treadle.compiler.printer.text import Text
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LayoutAttr, Mode
 from treadle.dialects.cuda.ops import is_fragment, layout_of, rows_of
 from treadle.dialects.diagram.array import axes_of, format_of, sizes_of
 
-if TYPE_CHECKING:
-    from treadle.compiler.printer.kernel import KernelPrinter
+
+class Writer(Protocol):
+    """What printing a product needs of the printer of its kernel."""
+
+    text: Text
+    names: Names
+    values: dict[SSAValue, str]
+
+    def call(self, primitive: str) -> str: ...
+    def loops(self, layout: LayoutAttr) -> list[Loop]: ...
+    def declare(self, value: SSAValue, initial: str = "") -> str: ...
+    def copy(self, target: str, source: str, layout: LayoutAttr) -> None: ...
+    def is_last_use(self, value: SSAValue, op: Operation) -> bool: ...
+    def tile_offset(self, tile: SSAValue, coordinates: Sequence[str]) -> str: ...
 
 
 class ProductPrinter:
     """Prints the products of one kernel."""
 
-    def __init__(self, kernel: KernelPrinter):
+    def __init__(self, kernel: Writer):
         self.kernel = kernel
 
     def print(self, op: cuda.ProductOp) -> None:
@@ -38,6 +53,39 @@ class ProductPrinter:
                 self._tensor_core(op, name, depth=8)
             case _:
                 self._multiply_add(op, name)
+
+    def read_left_operand(self, op: cuda.ReadOp, name: str) -> bool:
+        """Read a tile into the fragments of a left operand by `ldmatrix`; False where the layout is another."""
+        layout = layout_of(op.result.type)
+        modes = tuple(layout.register)
+        if len(modes) < 3 or str(format_of(op.result.type)) not in SIXTEEN_BIT:
+            return False
+        rows, axis = modes[-2].axis, modes[-1].axis
+        tail = (Mode(axis, 2, 8), Mode(rows, 2, 8), Mode(axis, 2, 1))
+        if modes[-3:] != tail or tuple(layout.lane) != (Mode(rows, 8, 1), Mode(axis, 4, 2)):
+            return False
+        loops = self.kernel.loops(layout)[:-3]
+        row = next((loop for loop in loops if loop.mode.axis == rows), Loop(Mode(rows, 1, 16), "0"))
+        step = next((loop for loop in loops if loop.mode.axis == axis), Loop(Mode(axis, 1, 16), "0"))
+        load, place = self._left_matrix(op.source, layout, rows, row, axis, step)
+        target = f"{name}{subscripts(layout, loops, len(loops))}"
+        self.kernel.text.nest(loops, [f"{load}({target}, &{place});"])
+        return True
+
+    def _left_matrix(
+        self, tile: SSAValue, layout: LayoutAttr, rows: str, row: Loop, axis: str, step: Loop
+    ) -> tuple[str, str]:
+        """The primitive that loads a left fragment of 16-bit elements, and the place that a lane gives it."""
+        first = add([times(row.variable, 16) if row.mode.size > 1 else "", *_warp_terms(layout, rows)])
+        at_depth = times(step.variable, 16) if step.mode.size > 1 else "0"
+        if _is_row(tile, axis):
+            place = self._place(tile, {rows: add([first, "lane % 16"]), axis: add([at_depth, "lane / 16 * 8"])})
+            return self.kernel.call("load_matrix_x4"), place
+        place = self._place(
+            tile,
+            {rows: add([first, "lane / 8 % 2 * 8"]), axis: add([at_depth, "lane / 16 * 8", "lane % 8"])},
+        )
+        return self.kernel.call("load_matrix_x4_trans"), place
 
     def _comment(self, op: cuda.ProductOp, name: str) -> None:
         def array(value: SSAValue) -> str:
@@ -94,15 +142,7 @@ class ProductPrinter:
         loops = [row] if row.mode.size > 1 else []
         if depth == 16:
             text.line(f"{type} lhs{dimension}[2][2][2];")
-            if _is_row(op.lhs, op.axis):
-                place = self._place(op.lhs, {rows: f"{first} + lane % 16", op.axis: f"{at_depth} + lane / 16 * 8"})
-                load = kernel.call("load_matrix_x4")
-            else:
-                place = self._place(
-                    op.lhs,
-                    {rows: f"{first} + lane / 8 % 2 * 8", op.axis: f"{at_depth} + lane / 16 * 8 + lane % 8"},
-                )
-                load = kernel.call("load_matrix_x4_trans")
+            load, place = self._left_matrix(op.lhs, layout, rows, row, op.axis, step)
             text.nest(loops, [f"{load}(lhs{row_index}, &{place});"])
             return f"lhs{row_index}"
         text.line(f"{type} lhs{dimension}[2][2];")

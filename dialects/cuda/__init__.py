@@ -20,6 +20,7 @@ from treadle.dialects.cuda.layout import LayoutAttr, ModeAttr, ModesAttr, RowsAt
 from treadle.dialects.cuda.ops import (
     BarrierOp,
     BlockIndexOp,
+    CommitOp,
     CopyOp,
     KernelOp,
     LaunchOp,
@@ -28,8 +29,10 @@ from treadle.dialects.cuda.ops import (
     ProductOp,
     ReadOp,
     SharedOp,
+    StageOp,
     StoreOp,
     VectorWidthOp,
+    WaitOp,
     WriteOp,
 )
 
@@ -38,6 +41,7 @@ Cuda = Dialect(
     [
         BarrierOp,
         BlockIndexOp,
+        CommitOp,
         CopyOp,
         KernelOp,
         LaunchOp,
@@ -46,8 +50,10 @@ Cuda = Dialect(
         ProductOp,
         ReadOp,
         SharedOp,
+        StageOp,
         StoreOp,
         VectorWidthOp,
+        WaitOp,
         WriteOp,
     ],
     [LayoutAttr, ModeAttr, ModesAttr, RowsAttr],

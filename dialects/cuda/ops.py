@@ -76,7 +76,7 @@ def rows_of(type: Attribute) -> RowsAttr:
 
 
 def is_fragment(type: Attribute) -> bool:
-    return isinstance(type, TensorType) and isinstance(encoding_of(type).layout, LayoutAttr)
+    return isinstance(encoding_of(type).layout, LayoutAttr)
 
 
 def is_buffer(type: Attribute) -> bool:
@@ -84,7 +84,7 @@ def is_buffer(type: Attribute) -> bool:
 
 
 def is_shared(type: Attribute) -> bool:
-    return isinstance(type, MemRefType) and level_of(type) == "shared"
+    return is_buffer(type) and level_of(type) == "shared"
 
 
 def _check_fragment(type: Attribute, what: str) -> None:
@@ -221,31 +221,135 @@ class BlockIndexOp(IRDLOperation):
 
 @irdl_op_definition
 class SharedOp(IRDLOperation):
-    """A tile in the block's shared memory, at an offset in bytes."""
+    """A tile in the block's shared memory, at an offset in bytes; with `stages`, that many of it one after another.
+
+    ```
+    %K_shared = cuda.shared at 16384 stages 2 : memref<...>
+    ```
+    """
 
     name = "cuda.shared"
 
     offset = prop_def(IntAttr)
+    stages = prop_def(IntAttr)
     result = result_def(MemRefType)
 
-    def __init__(self, offset: int, type: Attribute):
-        super().__init__(properties={"offset": IntAttr(offset)}, result_types=[type])
+    def __init__(self, offset: int, type: Attribute, stages: int = 1):
+        super().__init__(
+            properties={"offset": IntAttr(offset), "stages": IntAttr(stages)},
+            result_types=[type],
+        )
+
+    @property
+    def stage_bytes(self) -> int:
+        """Bytes of one stage, a multiple of 128."""
+        return tile_bytes(self.result.type)
 
     def verify_(self) -> None:
         _check_tile(self.result.type, "the tile")
         if self.offset.data % 16:
             raise VerifyException(f"a tile at byte {self.offset.data}: tiles are aligned to 16 bytes")
+        if self.stages.data < 1:
+            raise VerifyException(f"a tile with {self.stages.data} stages: it has 1 or more")
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
         parser.parse_keyword("at")
         offset = parser.parse_integer()
+        stages = parser.parse_integer() if parser.parse_optional_keyword("stages") else 1
         parser.parse_punctuation(":")
-        return cls(offset, parser.parse_type())
+        return cls(offset, parser.parse_type(), stages)
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(f" at {self.offset.data} : ")
+        stages = f" stages {self.stages.data}" if self.stages.data != 1 else ""
+        printer.print_string(f" at {self.offset.data}{stages} : ")
         printer.print_attribute(self.result.type)
+
+
+def tile_bytes(type: Attribute) -> int:
+    """Bytes that a tile takes in shared memory, a multiple of 128."""
+    bytes = rows_of(type).elements * (2 if str(format_of(type)) in ("f16", "bf16") else 4)
+    return -(-bytes // 128) * 128
+
+
+@irdl_op_definition
+class StageOp(IRDLOperation):
+    """One stage of a tile.
+
+    ```
+    %K_now = cuda.stage %K_shared[%turn] : memref<...>
+    ```
+    """
+
+    name = "cuda.stage"
+
+    tile = operand_def(MemRefType)
+    index = operand_def(IndexType())
+    result = result_def(MemRefType)
+
+    traits = traits_def(Pure())
+
+    def __init__(self, tile: SSAValue, index: SSAValue):
+        super().__init__(operands=[tile, index], result_types=[tile.type])
+
+    def verify_(self) -> None:
+        if not isinstance(self.tile.owner, SharedOp):
+            raise VerifyException("a stage is taken of a tile made by cuda.shared")
+        if self.result.type != self.tile.type:
+            raise VerifyException("a stage has the type of its tile")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        tile = parser.parse_unresolved_operand()
+        parser.parse_punctuation("[")
+        index = parser.parse_unresolved_operand()
+        parser.parse_punctuation("]")
+        parser.parse_punctuation(":")
+        return cls(parser.resolve_operand(tile, parser.parse_type()), parser.resolve_operand(index, IndexType()))
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_operand(self.tile)
+        printer.print_string("[")
+        printer.print_operand(self.index)
+        printer.print_string("] : ")
+        printer.print_attribute(self.tile.type)
+
+
+@irdl_op_definition
+class CommitOp(IRDLOperation):
+    """Close a group: the asynchronous copies that this thread started since the last (PTX ISA 9.7.9.25.3.2)."""
+
+    name = "cuda.commit"
+    assembly_format = "attr-dict"
+
+    def __init__(self) -> None:
+        super().__init__()
+
+
+@irdl_op_definition
+class WaitOp(IRDLOperation):
+    """Wait until at most `pending` of this thread's newest groups of copies are under way (PTX ISA 9.7.9.25.3.3); a
+    barrier must follow before another thread reads what they brought."""
+
+    name = "cuda.wait"
+
+    pending = prop_def(IntAttr)
+
+    def __init__(self, pending: int):
+        super().__init__(properties={"pending": IntAttr(pending)})
+
+    def verify_(self) -> None:
+        if self.pending.data < 0:
+            raise VerifyException("fewer than no groups cannot be pending")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        parser.parse_keyword("pending")
+        return cls(parser.parse_integer())
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" pending {self.pending.data}")
 
 
 @irdl_op_definition
@@ -330,12 +434,23 @@ class GlobalAccess(IRDLOperation):
 class _Access:
     """The parsed parts of a global access."""
 
-    def __init__(self, parser: Parser):
+    def __init__(self, parser: Parser, may_be_bare: bool = False):
         self.buffer = parser.parse_unresolved_operand()
-        self.offsets = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_unresolved_operand)
+        offsets = parser.parse_optional_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_unresolved_operand)
+        if offsets is None and not may_be_bare:
+            parser.raise_error("expected the offsets of the tile in its buffer")
+        self.has_offsets = offsets is not None
+        self.offsets: list[UnresolvedOperand] = offsets or []
         self.bounds: list[tuple[str, UnresolvedOperand]] = []
         self.vector: UnresolvedOperand | None = None
         self.widths: list[int] | None = None
+
+    def parse_destination(self, parser: Parser) -> UnresolvedOperand:
+        """The other side of a copy, with offsets if the source had none."""
+        destination = parser.parse_unresolved_operand()
+        if not self.has_offsets:
+            self.offsets = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_unresolved_operand)
+        return destination
 
     def parse_tail(self, parser: Parser) -> None:
         def bound() -> tuple[str, UnresolvedOperand]:
@@ -370,8 +485,10 @@ def _access_properties(bounds: Iterable[str], widths: Iterable[int] | None) -> d
 
 @irdl_op_definition
 class CopyOp(GlobalAccess):
-    """The block's threads copy a tile from device to shared memory; what lies outside the bounds, and padding, becomes
-    zero. A barrier must follow before another thread reads it.
+    """The block's threads copy a tile from device to shared memory, where what lies outside the bounds, and padding,
+    becomes zero; or from shared to device memory, where it is not written. The offsets are those of the buffer at
+    device level. `async`, which is for copies to shared memory, only starts the copy (PTX ISA 9.7.9.25.3.1). A barrier
+    must follow before another thread reads the tile.
 
     ```
     cuda.copy %Q[%b, %h, %q0, %zero] into %Qs bounds [q < %q] aligned %Qw widths [8, 2, 1] : !Q, !Qs
@@ -382,6 +499,7 @@ class CopyOp(GlobalAccess):
 
     source = operand_def(MemRefType)
     destination = operand_def(MemRefType)
+    asynchronous = opt_prop_def(UnitAttr)
 
     def __init__(
         self,
@@ -391,6 +509,7 @@ class CopyOp(GlobalAccess):
         bounds: Sequence[tuple[str, SSAValue]] = (),
         vector: SSAValue | None = None,
         widths: Iterable[int] | None = None,
+        asynchronous: bool = False,
     ):
         super().__init__(
             operands=[
@@ -400,18 +519,39 @@ class CopyOp(GlobalAccess):
                 [limit for _, limit in bounds],
                 [] if vector is None else [vector],
             ],
-            properties=_access_properties((axis for axis, _ in bounds), widths),
+            properties={
+                **_access_properties((axis for axis, _ in bounds), widths),
+                "asynchronous": UnitAttr() if asynchronous else None,
+            },
         )
 
+    @property
+    def is_outward(self) -> bool:
+        """Whether the copy goes from shared to device memory."""
+        return is_shared(self.source.type)
+
+    @property
+    def buffer(self) -> SSAValue:
+        """The array at device level."""
+        return self.destination if self.is_outward else self.source
+
+    @property
+    def tile(self) -> SSAValue:
+        """The tile in shared memory."""
+        return self.source if self.is_outward else self.destination
+
     def verify_(self) -> None:
-        _check_tile(self.destination.type, "the destination")
-        self.check_access(self.source.type, self.destination.type)
+        _check_tile(self.tile.type, "the source" if self.is_outward else "the destination")
+        self.check_access(self.buffer.type, self.tile.type)
+        if self.asynchronous is not None and self.is_outward:
+            raise VerifyException("only a copy to shared memory can be asynchronous")
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
-        access = _Access(parser)
+        asynchronous = parser.parse_optional_keyword("async") is not None
+        access = _Access(parser, may_be_bare=True)
         parser.parse_keyword("into")
-        destination = parser.parse_unresolved_operand()
+        destination = access.parse_destination(parser)
         access.parse_tail(parser)
         parser.parse_punctuation(":")
         source_type = parser.parse_type()
@@ -425,16 +565,22 @@ class CopyOp(GlobalAccess):
             list(zip((axis for axis, _ in access.bounds), limits, strict=True)),
             vector[0] if vector else None,
             access.widths,
+            asynchronous,
         )
         op.attributes |= access.attributes
         op.partial = UnitAttr() if access.partial else None
         return op
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        self.print_access(printer, self.source)
-        printer.print_string(" into ")
-        printer.print_operand(self.destination)
+        printer.print_string(" async " if self.asynchronous is not None else " ")
+        if self.is_outward:
+            printer.print_operand(self.source)
+            printer.print_string(" into ")
+            self.print_access(printer, self.destination)
+        else:
+            self.print_access(printer, self.source)
+            printer.print_string(" into ")
+            printer.print_operand(self.destination)
         self.print_tail(printer)
         printer.print_string(" : ")
         printer.print_list((self.source.type, self.destination.type), printer.print_attribute)
@@ -772,9 +918,10 @@ class MaskOp(IRDLOperation):
         parser.parse_punctuation("<")
         limit = parser.parse_unresolved_operand()
         parser.parse_keyword("else")
-        other = cast(Number, parser.parse_attribute())
-        if not isinstance(other, FloatAttr | IntegerAttr):
+        attribute = parser.parse_attribute()
+        if not isinstance(attribute, FloatAttr | IntegerAttr):
             parser.raise_error("expected a number with its format")
+        other = cast(Number, attribute)
         parser.parse_punctuation(":")
         index = IndexType()
         bounds = parser.resolve_operand(offset, index), parser.resolve_operand(limit, index)

@@ -1,0 +1,119 @@
+"""Where a block must meet: between a write to shared memory and another thread's read, and the other way round.
+
+The analysis follows the order of execution. It knows, for every tile, whether it was written or read since the last
+barrier; an operation that reads a written tile, or writes a read or written one, needs a barrier before it. A loop is
+entered with what reaches its beginning from before and from its own end. Stages of a pipelined tile inside their own
+loop are left to `pipelining`, which placed that loop's barriers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from xdsl.dialects import scf
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from treadle.dialects import cuda
+from treadle.dialects.cuda.ops import is_shared
+
+PIPELINED = "pipelined"
+"""Attribute of a loop whose stages `pipelining` synchronises."""
+
+
+@dataclass
+class _State:
+    """Tiles written and read since the last barrier."""
+
+    written: set[SSAValue] = field(default_factory=set[SSAValue])
+    read: set[SSAValue] = field(default_factory=set[SSAValue])
+
+    def copy(self) -> _State:
+        return _State(set(self.written), set(self.read))
+
+    def join(self, other: _State) -> None:
+        self.written |= other.written
+        self.read |= other.read
+
+
+def base_of(tile: SSAValue) -> SSAValue:
+    """The allocation that a tile, or a stage of it, belongs to."""
+    while isinstance(tile.owner, cuda.StageOp):
+        tile = tile.owner.tile
+    return tile
+
+
+def accesses(op: Operation) -> tuple[set[SSAValue], set[SSAValue]]:
+    """Tiles that an operation writes and reads."""
+    match op:
+        case cuda.CopyOp():
+            written = {base_of(op.destination)} if is_shared(op.destination.type) else set[SSAValue]()
+            read = {base_of(op.source)} if is_shared(op.source.type) else set[SSAValue]()
+            return written, read
+        case cuda.WriteOp():
+            return {base_of(op.destination)}, set()
+        case cuda.ReadOp():
+            return set(), {base_of(op.source)}
+        case cuda.ProductOp():
+            return set(), {base_of(tile) for tile in (op.lhs, op.rhs) if is_shared(tile.type)}
+        case _:
+            return set(), set()
+
+
+def insert_barriers(block: Block) -> None:
+    """Put a barrier wherever one is needed in the body of a kernel."""
+    _visit(block, _State(), set(), insert=True)
+
+
+def remove_barriers(block: Block) -> None:
+    for op in [op for op in block.walk() if isinstance(op, cuda.BarrierOp)]:
+        Rewriter.erase_op(op)
+
+
+def _visit(block: Block, state: _State, ignored: set[SSAValue], insert: bool) -> _State:
+    """Follow one block; with `insert`, mend it on the way. Gives the state at its end."""
+    for op in list(block.ops):
+        if isinstance(op, cuda.BarrierOp):
+            state = _State()
+        elif isinstance(op, scf.ForOp):
+            state = _visit_loop(op, state, ignored, insert)
+        elif isinstance(op, scf.IfOp):
+            state = _visit_branch(op, state, ignored, insert)
+        else:
+            state = _visit_access(op, state, ignored, insert)
+    return state
+
+
+def _visit_access(op: Operation, state: _State, ignored: set[SSAValue], insert: bool) -> _State:
+    written, read = accesses(op)
+    written, read = written - ignored, read - ignored
+    if read & state.written or written & (state.written | state.read):
+        if insert:
+            Rewriter.insert_op(cuda.BarrierOp(), InsertPoint.before(op))
+        state = _State()
+    state.written |= written
+    state.read |= read
+    return state
+
+
+def _visit_loop(op: scf.ForOp, state: _State, ignored: set[SSAValue], insert: bool) -> _State:
+    body = op.body.block
+    own = _staged_tiles(body) if PIPELINED in op.attributes else set[SSAValue]()
+    entry = state.copy()
+    for _ in range(2):  # what the end of a turn leaves reaches the next; once more finds nothing new
+        entry.join(_visit(body, entry.copy(), ignored | own, insert=False))
+    after = _visit(body, entry.copy(), ignored | own, insert)
+    after.join(state)  # the loop may not run at all
+    after.read |= own - ignored
+    return after
+
+
+def _visit_branch(op: scf.IfOp, state: _State, ignored: set[SSAValue], insert: bool) -> _State:
+    after = state.copy()
+    for region in (op.true_region, op.false_region):
+        if region.blocks:
+            after.join(_visit(region.block, state.copy(), ignored, insert))
+    return after
+
+
+def _staged_tiles(block: Block) -> set[SSAValue]:
+    return {base_of(op.result) for op in block.walk() if isinstance(op, cuda.StageOp)}
