@@ -22,10 +22,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import Float16Type, Float32Type
+from xdsl.dialects.builtin import Float16Type, Float32Type, i32
 from xdsl.ir import SSAValue
 
-from treadle.dialects.diagram.array import axes_of
+from treadle.dialects.diagram.array import axes_of, format_of
 from treadle.dialects.diagram.ops import CastOp, ContractOp, ReduceOp
 from treadle.passes._bounds import (
     LARGEST,
@@ -118,6 +118,8 @@ class Cascade:
     def repair(self, reduction: ContractOp | ReduceOp) -> Repair | NoLaw:
         """How the accumulator of a reduction over the axis follows the running ones."""
         operands = operands_of(reduction)
+        if format_of(reduction.result.type) == i32:
+            return NoLaw("integers have no inverse of multiplication")
         try:
             change, scales = self._change(reduction, operands)
         except _Dependent as problem:
@@ -126,7 +128,7 @@ class Cascade:
         if crossing := [axis for axis in axes_in(expression) if axis in reduction.over_axes]:
             return NoLaw(f"the repair would vary along '{crossing[0]}', which is reduced too")
         moved = {r for operand in operands for r in self.depends(operand) if r in self.running}
-        vanishing = frozenset(r for r in moved if scales and vanishes(operands, r, self.depends))
+        vanishing = frozenset(r for r in moved if scales and vanishes(operands, r))
         if unsafe := [r for r in change.fragile if r not in vanishing]:
             return NoLaw(f"something may count while {label(unsafe[0])} is neutral, where no repair is defined")
         return Repair(expression, scales, change.fragile, vanishing)
@@ -362,7 +364,7 @@ def _spell(expression: Expression) -> str:
 # -- what counts while a reduction is neutral -----------------------------------------------------
 
 
-def vanishes(operands: Sequence[SSAValue], r: SSAValue, depends: Callable[[SSAValue], frozenset[SSAValue]]) -> bool:
+def vanishes(operands: Sequence[SSAValue], r: SSAValue) -> bool:
     """Whether summands are all zero as long as the reduction `r` is neutral, which holds if a factor is
 
     - `exp(k * s + ...)` with `r = max s` and k > 0 (or `r = min s` and k < 0): then s = -inf so far;
@@ -377,7 +379,7 @@ def vanishes(operands: Sequence[SSAValue], r: SSAValue, depends: Callable[[SSAVa
             isinstance(part, Leaf) and part.value is owner.operand for part in parts
         )
     if owner.kind.data in ORDERED:
-        return any(_falls_with(part, owner, depends) for part in parts)
+        return any(_falls_with(part, owner) for part in parts)
     return False
 
 
@@ -400,14 +402,14 @@ def _numerators(expression: Expression) -> Iterator[Expression]:
         yield from _numerators(expression.operands[1])
 
 
-def _falls_with(part: Expression, extremum: ReduceOp, depends: Callable[[SSAValue], frozenset[SSAValue]]) -> bool:
+def _falls_with(part: Expression, extremum: ReduceOp) -> bool:
     """Whether `part` is `exp(k * s + what does not vary along the axis)` with s the reduced array."""
     if not isinstance(part, Node) or part.kind not in (math.ExpOp, math.Exp2Op):
         return False
     source = linear_form(Leaf(extremum.operand))
     form = linear_form(part.operands[0])
-    own = {atom: size for atom, size in form.items() if _varies(atom, extremum, depends)}
-    wanted = {atom: size for atom, size in source.items() if _varies(atom, extremum, depends)}
+    own = {atom: size for atom, size in form.items() if _varies(atom, extremum)}
+    wanted = {atom: size for atom, size in source.items() if _varies(atom, extremum)}
     atom = next(iter(wanted), None)
     if atom is None or atom not in own or any(isinstance(other, int) for other in form):
         return False
@@ -416,7 +418,7 @@ def _falls_with(part: Expression, extremum: ReduceOp, depends: Callable[[SSAValu
     return right_way and same_form(own, {other: slope * size for other, size in wanted.items()})
 
 
-def _varies(atom: Atom, extremum: ReduceOp, depends: Callable[[SSAValue], frozenset[SSAValue]]) -> bool:
+def _varies(atom: Atom, extremum: ReduceOp) -> bool:
     if not isinstance(atom, SSAValue):
         return False
     return bool(set(axes_of(atom.type)) & set(extremum.over_axes))
