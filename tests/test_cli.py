@@ -172,6 +172,38 @@ def test_a_wrong_result_is_exit_1(capsys: pytest.CaptureFixture[str], monkeypatc
     assert capsys.readouterr().out.startswith("WRONG (interpreter): C[")
 
 
+def test_a_kernel_that_faults_is_exit_1(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from treadle.compiler.cli import run
+
+    honest = run.print_cuda
+
+    def without_barriers(module):
+        return honest(module).replace("\n    barrier_block();", "\n    ;")
+
+    assert "\n    barrier_block();" in _printed()
+    monkeypatch.setattr(run, "print_cuda", without_barriers)
+    assert cli.main(["run", MATMUL, "--backend", "emulator", *SMALL]) == 1
+    assert re.match(r"WRONG \(emulator\): [\w ]+: matmul_kernel line \d+", capsys.readouterr().out)
+    assert cli.main(["run", MATMUL, "--backend", "emulator", "--verify-each", *SMALL]) == 1
+    assert "WRONG: pass 'convert-hierarchy-to-cuda' is the first" in capsys.readouterr().out
+
+
+def _printed() -> str:
+    assert cli.main(["compile", MATMUL, "-o", "out.cu"]) == 0
+    return Path("out.cu").read_text()
+
+
+def test_a_kernel_that_no_compiler_takes_is_a_mistake_of_treadle(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from treadle.compiler.cli import run
+
+    honest = run.print_cuda
+    monkeypatch.setattr(run, "print_cuda", lambda module: honest(module) + "\nint 3;\n")
+    assert cli.main(["run", program(), "--backend", "emulator"]) == 3
+    assert "the compiler refuses what treadle printed" in capsys.readouterr().err
+
+
 def test_a_pass_that_leaves_invalid_ir_is_named(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,7 @@ from treadle.compiler.cli.program import (
     write_whole,
 )
 from treadle.compiler.cli.story import Story, derivation_lines, pass_lines, schedule_lines
-from treadle.compiler.errors import TreadleError
+from treadle.compiler.errors import InternalError, TreadleError
 from treadle.compiler.machines import machine_of
 from treadle.compiler.pipeline import PassRun, print_cuda, run_pipeline
 
@@ -58,8 +58,10 @@ def _machine_code(text: str, module: ModuleOp, arguments: Namespace) -> tuple[by
     try:
         with progress(f"nvcc {arch}"):
             cubin = compile_cubin(text, arch)
-    except (NvccUnavailable, NvccFailure) as error:
+    except NvccUnavailable as error:
         raise TreadleError(str(error), arguments.file) from error
+    except NvccFailure as error:
+        raise InternalError(f"nvcc refuses what treadle printed: {error}", arguments.file) from error
     lines = [f"  {resources}" for resources in cubin.resources]
     return (cubin.image if arguments.cubin is not None else None), [f"  {arch}", *lines]
 

@@ -14,7 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 from treadle.compiler.cli.inputs import inputs_of
 from treadle.compiler.cli.program import Observers, Printing, compile_options, load_program, progress
 from treadle.compiler.cli.story import Story, derivation_lines, schedule_lines
-from treadle.compiler.errors import TreadleError
+from treadle.compiler.errors import InternalError, TreadleError
 from treadle.compiler.machines import machine_of
 from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Observer, PassRun, print_cuda, run_pipeline
 from treadle.compiler.sizes import set_default_sizes
@@ -24,6 +24,10 @@ from treadle.runtime.interpreter import run_function
 from treadle.runtime.verify import Verdict, verify
 
 Outputs = Sequence[NDArray[Any]]
+
+
+class WrongKernel(Exception):
+    """A kernel did what no correct kernel does; the message is its verdict."""
 
 
 class Execution:
@@ -52,7 +56,11 @@ class Execution:
         try:
             numbers = [given if isinstance(given, np.ndarray) else given.item() for given in self.inputs]
             return execute(module, numbers, self._backend(module, backend))
-        except runtime_errors() as error:
+        except wrong_kernel() as error:
+            raise WrongKernel(f"WRONG ({backend}): {error}") from error
+        except refused_kernel() as error:
+            raise InternalError(f"the compiler refuses what treadle printed: {error}", self.file) from error
+        except unable() as error:
             raise TreadleError(f"{backend}: {error}", self.file) from error
 
     def _backend(self, module: ModuleOp, backend: str) -> Any:
@@ -74,7 +82,7 @@ class EachPass(Observer):
     def __init__(self, execution: Execution, backend: str):
         self.execution = execution
         self.backend = backend
-        self.failed: tuple[str, Verdict] | None = None
+        self.failed: tuple[str, str] | None = None
         self.lines: list[str] = []
 
     def after_pass(self, run: PassRun, module: ModuleOp) -> None:
@@ -88,11 +96,15 @@ class EachPass(Observer):
             self.lines.append(f"  {run.name}: not run: the interpreter ends at the hierarchy level")
             return
         runnable = printable(module) if backend != "interpreter" else module
-        verdicts = self.execution.judge(self.execution.run(runnable, backend), backend)
-        wrong = [verdict for verdict in verdicts if not verdict.ok]
+        try:
+            verdicts = self.execution.judge(self.execution.run(runnable, backend), backend)
+            wrong = [str(verdict) for verdict in verdicts if not verdict.ok]
+            said = wrong or [str(verdict) for verdict in verdicts]
+        except WrongKernel as error:
+            wrong = said = [str(error)]
         if wrong:
             self.failed = run.name, wrong[0]
-        self.lines += [f"  {run.name}: {verdict}" for verdict in wrong or verdicts]
+        self.lines += [f"  {run.name}: {line}" for line in said]
 
 
 class Prediction(Observer):
@@ -134,7 +146,11 @@ def command(arguments: Namespace) -> int:
         return code
     if arguments.verbose:
         print("\n".join(_told(story, prediction.lines if prediction else [], sizes, choice, module)), flush=True)
-    verdicts = execution.judge(execution.run(module, choice.backend), choice.backend)
+    try:
+        verdicts = execution.judge(execution.run(module, choice.backend), choice.backend)
+    except WrongKernel as error:
+        print(error)
+        return 1
     for verdict in verdicts:
         print(verdict)
     return 0 if all(verdict.ok for verdict in verdicts) else 1
@@ -199,21 +215,26 @@ def _told(
     yield f"ran in: {choice.backend}{why}{where}"
 
 
-def runtime_errors() -> tuple[type[Exception], ...]:
-    """What goes wrong below the compiler, in whatever part of the runtime was used."""
-    from treadle.runtime.emulator import CompileFailure, EmulationError, EmulatorUnavailable
+# What goes wrong below the compiler, imported when it does.
+
+
+def wrong_kernel() -> type[Exception]:
+    from treadle.runtime.emulator import EmulationError
+
+    return EmulationError
+
+
+def refused_kernel() -> tuple[type[Exception], ...]:
+    from treadle.runtime.emulator import CompileFailure
+    from treadle.runtime.nvcc import NvccFailure
+
+    return CompileFailure, NvccFailure
+
+
+def unable() -> tuple[type[Exception], ...]:
+    from treadle.runtime.emulator import EmulatorUnavailable
     from treadle.runtime.gpu import GpuFailure, GpuUnavailable
     from treadle.runtime.host import HostError
-    from treadle.runtime.nvcc import NvccFailure, NvccUnavailable
+    from treadle.runtime.nvcc import NvccUnavailable
 
-    return (
-        CompileFailure,
-        EmulationError,
-        EmulatorUnavailable,
-        GpuFailure,
-        GpuUnavailable,
-        HostError,
-        HostError,
-        NvccFailure,
-        NvccUnavailable,
-    )
+    return EmulatorUnavailable, GpuFailure, GpuUnavailable, HostError, NvccUnavailable
