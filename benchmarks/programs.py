@@ -1,0 +1,36 @@
+"""The programs that are measured: those of `examples/`, at the sizes in question."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+
+
+def attention(width: int = 64, sizes: Mapping[str, int] | None = None, format: str = "f16") -> str:
+    """Attention with heads of that width, made for these sizes (`b`, `h`, `q`, `x`)."""
+    text = (EXAMPLES / "attention.mlir").read_text(encoding="utf-8")
+    text = re.sub(r"x64x", f"x{width}x", text)
+    text = re.sub(r"constant 0\.125", f"constant {width**-0.5!r}", text)
+    return _with_sizes(_in_format(text, format), sizes)
+
+
+def matmul(sizes: Mapping[str, int] | None = None, format: str = "f16") -> str:
+    """A matrix product made for these sizes (`m`, `n`, `k`)."""
+    text = (EXAMPLES / "matmul.mlir").read_text(encoding="utf-8")
+    return _with_sizes(_in_format(text, format), sizes)
+
+
+def _in_format(text: str, format: str) -> str:
+    return re.sub(r"\bx?f16\b", lambda found: found[0].replace("f16", format), text)
+
+
+def _with_sizes(text: str, sizes: Mapping[str, int] | None) -> str:
+    if not sizes:
+        return text
+    listed = ", ".join(f"{axis} = {size}" for axis, size in sizes.items())
+    changed, count = re.subn(r"#diagram\.sizes<[^>]*>", f"#diagram.sizes<{listed}>", text)
+    assert count == 1, "the example says its sizes once"
+    return changed

@@ -1,0 +1,87 @@
+"""The gates: what a good engineer would not accept in a kernel. A gate that is not met is shown, never loosened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from treadle.compiler.gates.report import KernelReport
+
+WARPS_ON_SM = 8
+"""Two for each part of an SM: while one waits, the other issues."""
+
+OTHERS_PER_SCORE = (10.5, 9.0)
+"""For 16-bit operands, 128 wide, without a mask, on sm_80: about what 16 rows a warp allow; then 32 rows, which
+share the loads of operands."""
+SCORE_DEPTH = 128
+
+OTHERS_PER_PRODUCT = 1.2
+"""For a product of 128 x 128 x 32 a block."""
+
+SIXTEEN_BIT = ("f16", "bf16")
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A number of a kernel beside what it should be."""
+
+    name: str
+    value: float
+    relation: str
+    """`<=` or `>=`: how the value should stand to the bound."""
+    bound: float
+
+    @property
+    def ok(self) -> bool:
+        return self.value <= self.bound if self.relation == "<=" else self.value >= self.bound
+
+    def __str__(self) -> str:
+        most = "at most" if self.relation == "<=" else "at least"
+        return f"{self.name}: {_number(self.value)}, {most} {_number(self.bound)}: {'met' if self.ok else 'not met'}"
+
+
+def check(report: KernelReport) -> list[Gate]:
+    """Every gate that applies to a kernel and whose number is known."""
+    return [*_resources(report), *_instructions(report), *_loop(report)]
+
+
+def _resources(report: KernelReport) -> Iterator[Gate]:
+    if report.resources is not None:
+        yield Gate("bytes spilled", report.resources.spilled_bytes, "<=", 0)
+    if report.code is not None:
+        yield Gate("instructions that touch local memory", report.code.local, "<=", 0)
+    if report.warps_on_sm is not None and on_tensor_cores(report):
+        yield Gate("warps on an SM", report.warps_on_sm, ">=", WARPS_ON_SM)
+
+
+def on_tensor_cores(report: KernelReport) -> bool:
+    return report.step is not None and report.step.products > 0
+
+
+def _instructions(report: KernelReport) -> Iterator[Gate]:
+    """A main loop that multiplies on tensor cores uses what the hardware has for feeding them."""
+    step, code = report.step, report.code
+    if step is None or code is None or not on_tensor_cores(report):
+        return
+    yield Gate("product instructions", code.products, ">=", 1)
+    if step.format not in SIXTEEN_BIT:
+        return
+    yield Gate("LDSM", code.ldmatrix, ">=", 1)
+    if step.copies:
+        yield Gate("LDGSTS or tensor copies", code.async_copies, ">=", 1)
+
+
+def _loop(report: KernelReport) -> Iterator[Gate]:
+    step = report.step
+    if step is None or step.format not in SIXTEEN_BIT:
+        return
+    scores = report.others_per_score
+    if scores is not None and step.depth == SCORE_DEPTH and not step.masked and report.machine.capability == 80:
+        for bound in OTHERS_PER_SCORE:
+            yield Gate("other instructions a score", scores, "<=", bound)
+    if report.others_per_product is not None:
+        yield Gate("other instructions a product", report.others_per_product, "<=", OTHERS_PER_PRODUCT)
+
+
+def _number(value: float) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".") if value != int(value) else str(int(value))

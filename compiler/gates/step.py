@@ -1,0 +1,113 @@
+"""What one turn of a kernel's main loop computes, read from the IR."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.dialects import scf
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+
+from treadle.dialects import cuda
+from treadle.dialects.cuda.ops import layout_of
+from treadle.dialects.diagram.array import format_of, sizes_of
+
+DEPTH = {"m16n8k16": 16, "m16n8k8_tf32": 8}
+"""How many elements of the summed axis one product instruction takes."""
+
+ACCUMULATORS = 4
+"""Elements of an m16n8 accumulator that one lane holds."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One turn of the loop that multiplies, as one warp sees it.
+
+    A *score* is an element of a product that the loop does not accumulate: it is computed, worked on and used up
+    within the turn, as in attention. A loop without scores only accumulates, as a matrix product does."""
+
+    products: int
+    """Instructions that multiply on tensor cores; 0 where other units do it."""
+    scores: float
+    """Elements of scores that a lane holds."""
+    depth: int
+    """Elements that the product which makes the scores, else any product, sums over."""
+    format: str
+    """Of the operands."""
+    tile: Mapping[str, int]
+    """What the block computes in a turn: sizes of the accumulated result and of the summed axis."""
+    copies: bool
+    """Whether the loop brings tiles to shared memory."""
+    masked: bool
+    """Whether elements outside an array are put aside in every turn."""
+
+
+def step_of(kernel: cuda.KernelOp) -> Step | None:
+    """The main loop of a kernel: of those that multiply in their own body, the one with most products. None if the
+    kernel has no such loop."""
+    steps = [_step(op) for op in kernel.walk() if isinstance(op, scf.ForOp)]
+    found = [step for step in steps if step is not None]
+    return max(found, key=lambda step: (step.products, not step.masked), default=None)
+
+
+def _step(loop: scf.ForOp) -> Step | None:
+    operations = list(_own(loop))
+    products = [op for op in operations if isinstance(op, cuda.ProductOp)]
+    if not products:
+        return None
+    carried = set(loop.body.block.args[1:])
+    scores = [op for op in products if not _depends(op.accumulator, carried)]
+    first = (scores or products)[0]
+    tile = dict(sizes_of(products[-1].result.type)) | {products[-1].axis: _extent(products[-1])}
+    return Step(
+        products=sum(_instructions(op) for op in products),
+        scores=sum(prod(layout_of(op.result.type).register_shape) for op in scores),
+        depth=_extent(first),
+        format=str(format_of(first.lhs.type)),
+        tile=tile,
+        copies=any(op.name.startswith("cuda.copy") for op in operations),
+        masked=any(isinstance(op, cuda.MaskOp) for op in operations),
+    )
+
+
+def _own(loop: scf.ForOp) -> Iterator[Operation]:
+    """Operations of a loop's turn: those inside its branches, but not those of inner loops."""
+    waiting: list[Block] = [loop.body.block]
+    while waiting:
+        for op in waiting.pop().ops:
+            yield op
+            if not isinstance(op, scf.ForOp):
+                waiting += [block for region in op.regions for block in region.blocks]
+
+
+def _depends(value: SSAValue, on: set[BlockArgument]) -> bool:
+    """Whether a value is computed from any of these."""
+    seen: set[SSAValue] = set()
+    waiting: list[SSAValue] = [value]
+    while waiting:
+        each = waiting.pop()
+        if each in on:
+            return True
+        if each in seen or isinstance(each, BlockArgument):
+            continue
+        seen.add(each)
+        assert isinstance(each.owner, Operation)
+        waiting += each.owner.operands
+    return False
+
+
+def _extent(product: cuda.ProductOp) -> int:
+    return sizes_of(product.rhs.type)[product.axis]
+
+
+def _instructions(product: cuda.ProductOp) -> int:
+    """Product instructions of one warp."""
+    depth = DEPTH.get(product.instruction.data)
+    if depth is None:
+        return 0
+    accumulators = prod(layout_of(product.result.type).register_shape)
+    return accumulators // ACCUMULATORS * -(-_extent(product) // depth)
+
+
+__all__ = ["ACCUMULATORS", "DEPTH", "Step", "step_of"]
