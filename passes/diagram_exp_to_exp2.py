@@ -87,9 +87,9 @@ def _rewrite(op: math.ExpOp, shared: bool) -> None:
 
 
 def _scaled(value: SSAValue, factor: float, place: Operation, shared: bool) -> SSAValue:
-    """`factor * value`, computed before `place`. Without a shared operand a difference stays one, and a constant factor of
-    both its sides leaves it: the power of equal numbers is then exactly 1, as the repair of a state that did not move must
-    be."""
+    """`factor * value`, computed before `place`. Without a shared operand a difference stays one, and a constant
+    factor of both its sides leaves it: the power of equal numbers is then exactly 1, as the repair of a state that did
+    not move must be."""
     source = value.owner
     if isinstance(source, arith.SubfOp | arith.AddfOp) and shared:
         left, right = (_scaled(operand, factor, place, shared) for operand in source.operands)

@@ -61,7 +61,18 @@ def accesses(op: Operation) -> tuple[set[SSAValue], set[SSAValue]]:
 
 def insert_barriers(block: Block) -> None:
     """Put a barrier wherever one is needed in the body of a kernel."""
-    _visit(block, _State(), set(), insert=True)
+    _Walk(_neighbours(block)).visit(block, _State(), set(), insert=True)
+
+
+def _neighbours(block: Block) -> dict[SSAValue, set[SSAValue]]:
+    """For every tile, the tiles that share memory with it, itself among them."""
+    tiles = [op for op in block.ops if isinstance(op, cuda.SharedOp)]
+
+    def meet(one: cuda.SharedOp, other: cuda.SharedOp) -> bool:
+        first, second = sorted((one, other), key=lambda op: op.offset.data)
+        return second.offset.data < first.offset.data + first.stages.data * first.stage_bytes
+
+    return {one.result: {other.result for other in tiles if other is one or meet(one, other)} for one in tiles}
 
 
 def remove_barriers(block: Block) -> None:
@@ -69,50 +80,54 @@ def remove_barriers(block: Block) -> None:
         Rewriter.erase_op(op)
 
 
-def _visit(block: Block, state: _State, ignored: set[SSAValue], insert: bool) -> _State:
-    """Follow one block; with `insert`, mend it on the way. Gives the state at its end."""
-    for op in list(block.ops):
-        if isinstance(op, cuda.BarrierOp):
+@dataclass
+class _Walk:
+    """One walk over a kernel."""
+
+    neighbours: dict[SSAValue, set[SSAValue]]
+
+    def visit(self, block: Block, state: _State, ignored: set[SSAValue], insert: bool) -> _State:
+        """Follow one block; with `insert`, mend it on the way. Gives the state at its end."""
+        for op in list(block.ops):
+            if isinstance(op, cuda.BarrierOp):
+                state = _State()
+            elif isinstance(op, scf.ForOp):
+                state = self._visit_loop(op, state, ignored, insert)
+            elif isinstance(op, scf.IfOp):
+                state = self._visit_branch(op, state, ignored, insert)
+            else:
+                state = self._visit_access(op, state, ignored, insert)
+        return state
+
+    def _visit_access(self, op: Operation, state: _State, ignored: set[SSAValue], insert: bool) -> _State:
+        written, read = accesses(op)
+        written = {other for tile in written - ignored for other in self.neighbours[tile]}
+        read = {other for tile in read - ignored for other in self.neighbours[tile]}
+        if read & state.written or written & (state.written | state.read):
+            if insert:
+                Rewriter.insert_op(cuda.BarrierOp(), InsertPoint.before(op))
             state = _State()
-        elif isinstance(op, scf.ForOp):
-            state = _visit_loop(op, state, ignored, insert)
-        elif isinstance(op, scf.IfOp):
-            state = _visit_branch(op, state, ignored, insert)
-        else:
-            state = _visit_access(op, state, ignored, insert)
-    return state
+        state.written |= written
+        state.read |= read
+        return state
 
+    def _visit_loop(self, op: scf.ForOp, state: _State, ignored: set[SSAValue], insert: bool) -> _State:
+        body = op.body.block
+        own = _staged_tiles(body) if PIPELINED in op.attributes else set[SSAValue]()
+        entry = state.copy()
+        for _ in range(2):  # what the end of a turn leaves reaches the next; once more finds nothing new
+            entry.join(self.visit(body, entry.copy(), ignored | own, insert=False))
+        after = self.visit(body, entry.copy(), ignored | own, insert)
+        after.join(state)  # the loop may not run at all
+        after.read |= own - ignored
+        return after
 
-def _visit_access(op: Operation, state: _State, ignored: set[SSAValue], insert: bool) -> _State:
-    written, read = accesses(op)
-    written, read = written - ignored, read - ignored
-    if read & state.written or written & (state.written | state.read):
-        if insert:
-            Rewriter.insert_op(cuda.BarrierOp(), InsertPoint.before(op))
-        state = _State()
-    state.written |= written
-    state.read |= read
-    return state
-
-
-def _visit_loop(op: scf.ForOp, state: _State, ignored: set[SSAValue], insert: bool) -> _State:
-    body = op.body.block
-    own = _staged_tiles(body) if PIPELINED in op.attributes else set[SSAValue]()
-    entry = state.copy()
-    for _ in range(2):  # what the end of a turn leaves reaches the next; once more finds nothing new
-        entry.join(_visit(body, entry.copy(), ignored | own, insert=False))
-    after = _visit(body, entry.copy(), ignored | own, insert)
-    after.join(state)  # the loop may not run at all
-    after.read |= own - ignored
-    return after
-
-
-def _visit_branch(op: scf.IfOp, state: _State, ignored: set[SSAValue], insert: bool) -> _State:
-    after = state.copy()
-    for region in (op.true_region, op.false_region):
-        if region.blocks:
-            after.join(_visit(region.block, state.copy(), ignored, insert))
-    return after
+    def _visit_branch(self, op: scf.IfOp, state: _State, ignored: set[SSAValue], insert: bool) -> _State:
+        after = state.copy()
+        for region in (op.true_region, op.false_region):
+            if region.blocks:
+                after.join(self.visit(region.block, state.copy(), ignored, insert))
+        return after
 
 
 def _staged_tiles(block: Block) -> set[SSAValue]:

@@ -25,8 +25,8 @@ from treadle.compiler.lowering.barriers import insert_barriers
 from treadle.compiler.lowering.layouts import Layouts, columns_of, depth_of, operands_of
 from treadle.compiler.lowering.plan import FORMAT_BYTES, KernelPlan
 from treadle.dialects import cuda
-from treadle.dialects.cuda.layout import LayoutAttr, RowsAttr, rows_layout
-from treadle.dialects.cuda.ops import is_shared, layout_of, tile_bytes
+from treadle.dialects.cuda.layout import LayoutAttr, Mode, RowsAttr, row_operand, rows_layout
+from treadle.dialects.cuda.ops import is_shared, layout_of, place_tiles
 from treadle.dialects.diagram import CastOp, ContractOp, FillOp, MapOp, ReduceOp
 from treadle.dialects.diagram.array import (
     DYNAMIC,
@@ -42,6 +42,9 @@ from treadle.dialects.diagram.array import (
 from treadle.dialects.hierarchy import ExtentOp, LoadOp, SaveOp, StreamOp, YieldOp
 
 OperationT = TypeVar("OperationT", bound=Operation)
+
+MOST_SHARED_FRAGMENTS = 32
+"""Registers that a left operand may take for the whole of a stream."""
 
 NEUTRAL = {"add": 0.0, "mul": 1.0, "max": float("-inf"), "min": float("inf")}
 INTEGER_NEUTRAL = {"add": 0, "mul": 1, "max": -(2**31), "min": 2**31 - 1}
@@ -97,6 +100,9 @@ class KernelLowering:
     bounded: set[str] = field(default_factory=set[Any])
     """Axes whose piece may reach past the end here."""
     tiles: dict[object, SSAValue] = field(default_factory=dict[Any, Any])
+    allocated: list[cuda.SharedOp] = field(default_factory=list[cuda.SharedOp])
+    left_fragments: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    """Left operands that the steps of a stream share, by tile: read once, before the loop."""
     shared_bytes: int = 0
     block: Block = field(default_factory=Block)
     """Where operations are appended."""
@@ -112,6 +118,7 @@ class KernelLowering:
         self._locate_group()
         for op in self.plan.group.body.block.ops:
             self._lower_op(op)
+        self.shared_bytes = place_tiles(self.allocated)
         insert_barriers(block)
 
     def _emit(self, op: OperationT) -> OperationT:
@@ -239,9 +246,37 @@ class KernelLowering:
         value = self._fragment(op.value, self.layouts.of(op.value))
         offsets = [self._offset(axis) for axis in axes]
         bounds = self._bounds(axes)
-        store = self._emit(cuda.StoreOp(value, destination, offsets, bounds, self.vectors[destination]))
+        if self._is_scattered(op.value, layout_of(value.type)):
+            value = self._gather(op.value, value)
+        if is_shared(value.type):
+            store = self._emit(cuda.CopyOp(value, offsets, destination, bounds, self.vectors[destination]))
+        else:
+            store = self._emit(cuda.StoreOp(value, destination, offsets, bounds, self.vectors[destination]))
         store.location = op.location
         store.partial = self._partial(bounds)
+
+    def _is_scattered(self, value: SSAValue, layout: LayoutAttr) -> bool:
+        """Whether the fragments of a result hold too few neighbours to fill the sectors they would write: pairs of
+        16-bit elements, of which four lanes make half a sector. A result of the last step only, since its tile takes
+        the place of all others."""
+        if (
+            self.block is not self.top
+            or not self.plan.contractions
+            or str(format_of(value.type)) not in ("f16", "bf16")
+        ):
+            return False
+        modes = tuple(layout.register)
+        wide = self.plan.wide_axes(value)
+        return bool(modes and wide) and modes[-1] == Mode(wide[-1], 2, 1) and layout.extent(wide[-1]) >= 16
+
+    def _gather(self, value: SSAValue, fragments: SSAValue) -> SSAValue:
+        """The fragments of a result in shared memory, whence they leave in full rows."""
+        layout = layout_of(fragments.type)
+        extents = [max(size, layout.extent(axis)) for axis, size in sizes_of(value.type).items()]
+        rows = rows_layout(extents, 16 // FORMAT_BYTES[str(format_of(value.type))])
+        tile = self._allocate(value, rows, alias=True)
+        self._emit(cuda.WriteOp(fragments, tile.result))
+        return tile.result
 
     def _map(self, op: MapOp) -> SSAValue:
         layout = self.layouts.of(op.result)
@@ -297,7 +332,7 @@ class KernelLowering:
         """A tile in shared memory, or fragments in the layout of a left operand."""
         lowered = self.values[operand]
         if isinstance(lowered, SSAValue) and is_shared(lowered.type):
-            return lowered
+            return self._left_fragments(lowered, depth) if in_registers else lowered
         layout = self.layouts.of(operand)
         value = self._fragment(operand, layout)
         zero = neutral_of("add", format_of(value.type))
@@ -307,6 +342,26 @@ class KernelLowering:
         tile = self._tile((op, operand), operand)
         self._emit(cuda.WriteOp(value, tile))
         return tile
+
+    def _left_fragments(self, tile: SSAValue, depth: str) -> SSAValue:
+        """A left operand that all steps of a stream share is read into registers once, if it takes few of them."""
+        if self.block is self.top or self.offsets.keys() & set(axes_of(tile.type)) - self.plan.group_axes.keys():
+            return tile
+        rows, warps = self.plan.rows, self.plan.warps.get(self.plan.rows or "", 1)
+        if rows is None:
+            return tile
+        row_tiles = -(-self.plan.pieces[rows] // (16 * warps))
+        depth_tiles = -(-self.plan.pieces[depth] // 16)
+        if 4 * row_tiles * depth_tiles > MOST_SHARED_FRAGMENTS:
+            return tile
+        if tile not in self.left_fragments:
+            along = (Mode(rows, warps, 16 * row_tiles), Mode("", self.plan.warp_count // warps, 0))
+            layout = row_operand(rows, depth, row_tiles, depth_tiles, along)
+            type = array_type(format_of(tile.type), sizes_of(tile.type), "register", layout)
+            with self._inside(self.top):
+                read = self._emit(cuda.ReadOp(tile, type))
+            self.left_fragments[tile] = _named(read.result, (tile.name_hint or "").removesuffix("_shared") or None)
+        return self.left_fragments[tile]
 
     # -- streams -----------------------------------------------------------------------------------
 
@@ -393,23 +448,26 @@ class KernelLowering:
 
     def _tile(self, key: object, value: SSAValue) -> SSAValue:
         """The tile in shared memory for one operand, the same wherever the operation is lowered again."""
-        if key in self.tiles:
-            return self.tiles[key]
-        rows = self._rows_of(value)
+        if key not in self.tiles:
+            self.tiles[key] = self._allocate(value, self._rows_of(value)).result
+        return self.tiles[key]
+
+    def _allocate(self, value: SSAValue, rows: RowsAttr, alias: bool = False) -> cuda.SharedOp:
         type = MemRefType(
             format_of(value.type),
             tuple(sizes_of(value.type).values()),
             memory_space=ArrayEncoding(axes_of(value.type), "shared", rows),
         )
-        op = cuda.SharedOp(self.shared_bytes, type)
+        op = cuda.SharedOp(0, type, alias=alias)
         _named(op.result, f"{plain_name(value) or 'tile'}_shared")
-        if (first := self.top.first_op) is None:
+        if self.allocated:
+            self.top.insert_op_after(op, self.allocated[-1])
+        elif (first := self.top.first_op) is None:
             self.top.add_op(op)
         else:
             self.top.insert_op_before(op, first)
-        self.shared_bytes += tile_bytes(type)
-        self.tiles[key] = op.result
-        return op.result
+        self.allocated.append(op)
+        return op
 
     def _rows_of(self, value: SSAValue) -> RowsAttr:
         """Padding: as deep as products take at a time, as wide as they take, and rows an odd number of 16 bytes

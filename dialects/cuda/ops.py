@@ -221,7 +221,8 @@ class BlockIndexOp(IRDLOperation):
 
 @irdl_op_definition
 class SharedOp(IRDLOperation):
-    """A tile in the block's shared memory, at an offset in bytes; with `stages`, that many of it one after another.
+    """A tile in the block's shared memory, at an offset in bytes; with `stages`, that many of it one after another. An
+    `alias` is used only when all other tiles are dead, and lies where they lay.
 
     ```
     %K_shared = cuda.shared at 16384 stages 2 : memref<...>
@@ -232,11 +233,16 @@ class SharedOp(IRDLOperation):
 
     offset = prop_def(IntAttr)
     stages = prop_def(IntAttr)
+    alias = opt_prop_def(UnitAttr)
     result = result_def(MemRefType)
 
-    def __init__(self, offset: int, type: Attribute, stages: int = 1):
+    def __init__(self, offset: int, type: Attribute, stages: int = 1, alias: bool = False):
         super().__init__(
-            properties={"offset": IntAttr(offset), "stages": IntAttr(stages)},
+            properties={
+                "offset": IntAttr(offset),
+                "stages": IntAttr(stages),
+                "alias": UnitAttr() if alias else None,
+            },
             result_types=[type],
         )
 
@@ -257,13 +263,29 @@ class SharedOp(IRDLOperation):
         parser.parse_keyword("at")
         offset = parser.parse_integer()
         stages = parser.parse_integer() if parser.parse_optional_keyword("stages") else 1
+        alias = parser.parse_optional_keyword("alias") is not None
         parser.parse_punctuation(":")
-        return cls(offset, parser.parse_type(), stages)
+        return cls(offset, parser.parse_type(), stages, alias)
 
     def print(self, printer: Printer) -> None:
         stages = f" stages {self.stages.data}" if self.stages.data != 1 else ""
+        stages += " alias" if self.alias is not None else ""
         printer.print_string(f" at {self.offset.data}{stages} : ")
         printer.print_attribute(self.result.type)
+
+
+def place_tiles(tiles: Iterable[SharedOp]) -> int:
+    """Give every tile its offset, one after another; gives the bytes that all take. Aliases begin at 0."""
+    end = most = 0
+    for tile in tiles:
+        bytes = tile.stages.data * tile.stage_bytes
+        if tile.alias is not None:
+            tile.offset = IntAttr(0)
+            most = max(most, bytes)
+            continue
+        tile.offset = IntAttr(end)
+        end += bytes
+    return max(end, most)
 
 
 def tile_bytes(type: Attribute) -> int:
