@@ -13,7 +13,8 @@ from xdsl.traits import is_side_effect_free
 from treadle.dialects.diagram.array import DYNAMIC, array_type, format_of, sizes_of
 from treadle.dialects.diagram.ops import ApplyOp, DiagramOperation, FillOp, ReduceOp
 from treadle.passes._functions import fresh_hint, label, note, replace
-from treadle.passes._roles import Refusal, part_of, roles_of
+from treadle.passes._parts import part_of
+from treadle.passes._roles import Refusal, roles_of
 
 PASS = "fusion"
 

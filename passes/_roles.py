@@ -8,18 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from xdsl.ir import Operation, SSAValue
-
-from treadle.dialects.diagram.array import DYNAMIC, axes_of, size_text, sizes_of
-from treadle.dialects.diagram.ops import ContractOp, DiagramOperation, FillOp, ReduceOp
-from treadle.dialects.hierarchy.ops import ExtentOp, KernelOp
+from treadle.dialects.diagram.array import DYNAMIC, axes_of, size_text
+from treadle.dialects.diagram.ops import ContractOp
 from treadle.passes._functions import label
+from treadle.passes._parts import Part, part_of_kernel
 from treadle.passes._scalars import weave
+from treadle.passes._stages import StreamPlan
+
+__all__ = ["ROUNDS_LIMIT", "WHOLE_LIMIT", "Refusal", "Roles", "not_grouped", "part_of_kernel", "roles_of"]
 
 WHOLE_LIMIT = 256
 """The largest axis that a group holds whole."""
 
-Reducing = ContractOp | ReduceOp
+ROUNDS_LIMIT = 3
+"""How often a kernel may be fed its streamed axis: each further round makes the pieces again."""
 
 
 @dataclass(frozen=True)
@@ -40,66 +42,21 @@ class Refusal:
     reason: str
 
 
-@dataclass(frozen=True)
-class Part:
-    """Operations that may become one kernel, in program order, and the values that leave it."""
-
-    ops: tuple[Operation, ...]
-    leaving: tuple[SSAValue, ...]
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        values = [value for op in self.ops for value in (*op.operands, *op.results)]
-        return {axis: size for value in values for axis, size in sizes_of(value.type).items()}
-
-    @property
-    def reducing(self) -> list[Reducing]:
-        return [op for op in self.ops if isinstance(op, ContractOp | ReduceOp)]
-
-
-def part_of(ops: Iterable[Operation]) -> Part:
-    """A set of operations of one block, with what others use of it."""
-    members = set(ops)
-    ordered = tuple(sorted(members, key=_position))
-    results = [result for op in ordered for result in op.results]
-    leaving = [value for value in results if any(use.operation not in members for use in value.uses)]
-    return Part(ordered, tuple(leaving))
-
-
-def part_of_kernel(kernel: KernelOp) -> Part:
-    """The operations of a kernel whose streams are not expanded yet."""
-    *ops, terminator = kernel.body.block.ops
-    inside = tuple(op for op in ops if isinstance(op, DiagramOperation))
-    return Part(inside, tuple(dict.fromkeys(terminator.operands)))
-
-
-def is_free(op: Operation) -> bool:
-    """Whether an operation costs nothing and is repeated in every kernel that uses it."""
-    return isinstance(op, ExtentOp | FillOp)
-
-
-def _position(op: Operation) -> int:
-    block = op.parent_block()
-    assert block is not None
-    return block.get_operation_index(op)
-
-
 def roles_of(part: Part, whole_limit: int = WHOLE_LIMIT, stream: str | None = None) -> Roles | Refusal:
     """A role for each axis, or why there is none; `stream` asks for that axis to be streamed."""
     sizes = part.sizes
     refused = {axis: reason for axis in sizes if (reason := not_grouped(part, axis)) is not None}
-    others = [axis for axis in sizes if axis in refused]
     if stream is None and (problem := _two_symbolic(part, sizes)) is not None:
         return Refusal(problem)
-    candidates = [stream] if stream is not None else _stream_candidates(part, sizes)
-    refusal = Refusal("")
+    candidates = _stream_candidates(part, sizes, whole_limit) if stream is None else [stream]
+    problems: list[str] = []
     for candidate in candidates:
-        whole = {axis: sizes[axis] for axis in others if axis != candidate}
-        problem = _too_large(whole, whole_limit, refused)
+        whole = {axis: sizes[axis] for axis in refused if axis != candidate}
+        problem = _too_large(whole, whole_limit, refused) or _too_often(part, candidate)
         if problem is None:
             return Roles(_group_axes(part, refused), candidate, whole, refused)
-        refusal = refusal if refusal.reason else Refusal(problem)
-    return refusal
+        problems.append(problem)
+    return Refusal(problems[0])
 
 
 def _two_symbolic(part: Part, sizes: dict[str, int]) -> str | None:
@@ -133,13 +90,25 @@ def _group_axes(part: Part, refused: dict[str, str]) -> tuple[str, ...]:
     return tuple(axis for axis in met if axis not in refused)
 
 
-def _stream_candidates(part: Part, sizes: dict[str, int]) -> Sequence[str | None]:
+def _stream_candidates(part: Part, sizes: dict[str, int], whole_limit: int) -> Sequence[str | None]:
     """Axes that may be streamed, best first: a symbolic one, which nothing can hold whole; else those
-    reduced last, whose earlier ones end up inside the step, the largest first."""
+    reduced last, whose earlier ones end up inside the step, the largest first. None of them where the best
+    one would be fed more than once and can be held whole instead."""
     last_first = [axis for op in reversed(part.reducing) for axis in _largest_first(op.over_axes, sizes)]
     reduced = tuple(dict.fromkeys(last_first))
-    symbolic = [axis for axis in reduced if sizes[axis] == DYNAMIC]
-    return symbolic[:1] or reduced or [None]
+    if symbolic := [axis for axis in reduced if sizes[axis] == DYNAMIC]:
+        return symbolic[:1]
+    if not reduced:
+        return [None]
+    repeated = sizes[reduced[0]] <= whole_limit and len(StreamPlan(part, reduced[0]).streams) > 1
+    return [None, *reduced] if repeated else reduced
+
+
+def _too_often(part: Part, axis: str | None) -> str | None:
+    rounds = 0 if axis is None else len(StreamPlan(part, axis).streams)
+    if rounds <= ROUNDS_LIMIT:
+        return None
+    return f"axis '{axis}' would be fed {rounds} times, to make the same pieces again (at most {ROUNDS_LIMIT})"
 
 
 def _largest_first(axes: Iterable[str], sizes: dict[str, int]) -> list[str]:

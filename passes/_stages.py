@@ -20,7 +20,7 @@ from xdsl.ir import Operation, SSAValue
 from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.diagram.ops import ContractOp, ReduceOp
 from treadle.passes._cascades import Cascade, NoLaw, Repair
-from treadle.passes._roles import Part
+from treadle.passes._parts import Part
 
 FIXED = -1
 """The stage of what is known before any stream."""

@@ -17,8 +17,9 @@ from treadle.dialects.diagram.ops import ContractOp, ReduceOp
 from treadle.dialects.hierarchy.ops import KernelOp, YieldOp
 from treadle.passes._clusters import Clusters, split_reductions
 from treadle.passes._functions import erase_dead, functions, kernels, label, note
+from treadle.passes._parts import Part, is_free, part_of
 from treadle.passes._reductions import reduce_alone
-from treadle.passes._roles import WHOLE_LIMIT, Part, is_free, part_of
+from treadle.passes._roles import WHOLE_LIMIT
 
 PASS = "fusion"
 

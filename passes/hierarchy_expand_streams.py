@@ -29,6 +29,7 @@ from treadle.dialects.hierarchy.ops import GroupOp, KernelOp, LoadOp, SaveOp, St
 from treadle.dialects.hierarchy.schedule import ScheduleAttr
 from treadle.passes._cascades import BEFORE, Repair
 from treadle.passes._functions import functions, kernels, label, note, unite_equal
+from treadle.passes._parts import part_of_kernel
 from treadle.passes._reductions import (
     is_neutral,
     neutral_of,
@@ -37,7 +38,6 @@ from treadle.passes._reductions import (
     reduce_alone,
     stand_in_of,
 )
-from treadle.passes._roles import part_of_kernel
 from treadle.passes._scalars import (
     Expression,
     Leaf,

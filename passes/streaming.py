@@ -15,7 +15,8 @@ from treadle.dialects.diagram.ops import ContractOp, ReduceOp
 from treadle.dialects.hierarchy.ops import KernelOp
 from treadle.dialects.hierarchy.schedule import UNDECIDED, ScheduleAttr
 from treadle.passes._functions import functions, kernels, label, note
-from treadle.passes._roles import WHOLE_LIMIT, Part, Refusal, part_of_kernel, roles_of
+from treadle.passes._parts import Part, part_of_kernel
+from treadle.passes._roles import WHOLE_LIMIT, Refusal, roles_of
 from treadle.passes._scalars import spell
 from treadle.passes._stages import StreamPlan, Verdict
 

@@ -14,7 +14,8 @@ from treadle.dialects.diagram.array import DYNAMIC, axes_of
 from treadle.dialects.hierarchy.ops import KernelOp
 from treadle.dialects.hierarchy.schedule import UNDECIDED, ScheduleAttr
 from treadle.passes._functions import functions, kernels, note
-from treadle.passes._roles import Part, not_grouped, part_of_kernel
+from treadle.passes._parts import Part, part_of_kernel
+from treadle.passes._roles import not_grouped
 from treadle.passes._scalars import weave
 
 PASS = "tiling"

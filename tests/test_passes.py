@@ -324,3 +324,64 @@ def test_only_the_ir_carries_state(name: str) -> None:
         module = parse_module(str(module))
         apply(module, step)
     assert str(module) == str(lowered(name))
+
+
+# -- short axes and many rounds ---------------------------------------------------------------------------------------
+
+ROWS = "tensor<?x{n}xf32, #diagram.array<[t, i]>>"
+
+
+def repeated_softmax(n: str, rounds: int) -> str:
+    rows = ROWS.format(n=n)
+    lines = [f"%v{i + 1} = diagram.apply @softmax(%v{i}) over [i] : ({rows}) -> {rows}" for i in range(rounds)]
+    body = "\n".join(lines)
+    return f"func.func @f(%v0: {rows}) -> {rows} {{\n{body}\nfunc.return %v{rounds} : {rows}\n}}"
+
+
+def test_a_short_axis_is_held_whole_rather_than_fed_again() -> None:
+    module = parse_module(repeated_softmax("64", 5))
+    for step in PASSES:
+        apply(module, step)
+    [kernel] = kernels(module)
+    assert kernel.schedule is not None
+    assert kernel.schedule.whole.as_dict() == {"i": 64}
+    assert not any(isinstance(op, StreamOp) for op in module.walk())
+
+
+def test_a_long_axis_is_not_fed_without_end() -> None:
+    given = [np.random.default_rng(3).standard_normal((5, 23))]
+    wanted = run_function(parse_module(repeated_softmax("?", 5)), given).results
+    module = parse_module(repeated_softmax("?", 5))
+    for step in PASSES:
+        apply(module, step)
+    streams = [sum(isinstance(op, StreamOp) for op in kernel.walk()) for kernel in kernels(module)]
+    assert len(streams) > 1
+    assert max(streams) == 3
+    assert any("would be fed 4 times" in reason for *_, reason in steps(module, "keep apart"))
+    np.testing.assert_allclose(run_function(module, given).results[0], wanted[0], rtol=1e-9)
+
+
+def test_integers_and_constants() -> None:
+    """A maximum and a sum of integers along a stream, and a constant array that leaves the function."""
+    text = """
+!X = tensor<?x?xi32, #diagram.array<[i, j]>>
+!r = tensor<?xi32, #diagram.array<[i]>>
+!c = tensor<?xf32, #diagram.array<[i]>>
+func.func @f(%X: !X) -> (!r, !r, !c) {
+  %m = diagram.reduce max %X over [j] : !X -> !r
+  %D = diagram.map (%x = %X : !X, %r = %m : !r) -> !X {
+    %d = arith.subi %x, %r : i32
+    diagram.yield %d : i32
+  }
+  %s = diagram.reduce add %D over [j] : !X -> !r
+  %c = diagram.fill 2.0 : f32 -> !c
+  func.return %m, %s, %c : !r, !r, !c
+}
+"""
+    given = [np.random.default_rng(3).integers(-9, 9, (5, 23))]
+    wanted = run_function(parse_module(text), given).results
+    module = parse_module(text)
+    for step in PASSES:
+        apply(module, step)
+    for one, other in zip(wanted, run_function(module, given).results, strict=True):
+        np.testing.assert_array_equal(other, one)

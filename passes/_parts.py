@@ -1,0 +1,58 @@
+"""A part of a program that is, or may become, one kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from xdsl.ir import Operation, SSAValue
+
+from treadle.dialects.diagram.array import sizes_of
+from treadle.dialects.diagram.ops import ContractOp, DiagramOperation, FillOp, ReduceOp
+from treadle.dialects.hierarchy.ops import ExtentOp, KernelOp
+
+Reducing = ContractOp | ReduceOp
+
+
+@dataclass(frozen=True)
+class Part:
+    """Operations that may become one kernel, in program order, and the values that leave it."""
+
+    ops: tuple[Operation, ...]
+    leaving: tuple[SSAValue, ...]
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        values = [value for op in self.ops for value in (*op.operands, *op.results)]
+        return {axis: size for value in values for axis, size in sizes_of(value.type).items()}
+
+    @property
+    def reducing(self) -> list[Reducing]:
+        return [op for op in self.ops if isinstance(op, ContractOp | ReduceOp)]
+
+
+def part_of(ops: Iterable[Operation]) -> Part:
+    """A set of operations of one block, with what others use of it."""
+    members = set(ops)
+    ordered = tuple(sorted(members, key=_position))
+    results = [result for op in ordered for result in op.results]
+    leaving = [value for value in results if any(use.operation not in members for use in value.uses)]
+    return Part(ordered, tuple(leaving))
+
+
+def part_of_kernel(kernel: KernelOp) -> Part:
+    """The operations of a kernel whose streams are not expanded yet."""
+    *ops, terminator = kernel.body.block.ops
+    inside = tuple(op for op in ops if isinstance(op, DiagramOperation))
+    return Part(inside, tuple(dict.fromkeys(terminator.operands)))
+
+
+def is_free(op: Operation) -> bool:
+    """Whether an operation costs nothing and is repeated in every kernel that uses it."""
+    return isinstance(op, ExtentOp | FillOp)
+
+
+def _position(op: Operation) -> int:
+    block = op.parent_block()
+    assert block is not None
+    return block.get_operation_index(op)
