@@ -66,7 +66,7 @@ CALLS = {
 NAMES_OPERANDS = (arith.MaximumfOp, arith.MinimumfOp, arith.MaxSIOp, arith.MinSIOp, arith.CmpfOp)
 """Operations whose operands C has to write more than once."""
 
-_NAME_OR_NUMBER = re.compile(r"[\w.]+")
+_NAME_OR_NUMBER = re.compile(r"-?[\w.\[\]]+")
 
 FLOAT_PREDICATES = {
     1: "==",

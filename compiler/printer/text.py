@@ -36,6 +36,9 @@ class Text:
     def nest(self, loops: Sequence[Loop], body: Sequence[str]) -> None:
         """Statements inside nested loops, with braces only where there are several."""
         depth = self.depth
+        if not loops and len(body) > 1:  # what the statements declare ends with them
+            self.line("{")
+            self.depth += 1
         for i, loop in enumerate(loops):
             brace = " {" if len(body) > 1 and i == len(loops) - 1 else ""
             self.line(f"{loop}{brace}")
@@ -43,7 +46,7 @@ class Text:
         for statement in body:
             self.line(statement)
         self.depth = depth
-        if loops and len(body) > 1:
-            self.depth += len(loops) - 1
+        if len(body) > 1:
+            self.depth += max(len(loops) - 1, 0)
             self.line("}")
             self.depth = depth
