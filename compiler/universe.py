@@ -20,6 +20,7 @@ DIALECTS = {
 PASSES: dict[str, str] = {
     "convert-hierarchy-to-cuda": "treadle.passes.convert_hierarchy_to_cuda:ConvertHierarchyToCudaPass",
     "coalescing": "treadle.passes.coalescing:CoalescingPass",
+    "pipelining": "treadle.passes.pipelining:PipeliningPass",
     "warp-specialization": "treadle.passes.warp_specialization:WarpSpecializationPass",
     "diagram-expand-laws": "treadle.passes.diagram_expand_laws:DiagramExpandLawsPass",
     "diagram-exp-to-exp2": "treadle.passes.diagram_exp_to_exp2:DiagramExpToExp2Pass",

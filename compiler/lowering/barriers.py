@@ -75,11 +75,6 @@ def _neighbours(block: Block) -> dict[SSAValue, set[SSAValue]]:
     return {one.result: {other.result for other in tiles if other is one or meet(one, other)} for one in tiles}
 
 
-def remove_barriers(block: Block) -> None:
-    for op in [op for op in block.walk() if isinstance(op, cuda.BarrierOp)]:
-        Rewriter.erase_op(op)
-
-
 @dataclass
 class _Walk:
     """One walk over a kernel."""

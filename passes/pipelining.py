@@ -1,0 +1,360 @@
+"""Copy the next pieces of a stream while this one is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import IndexType, IntAttr, IntegerAttr, ModuleOp, UnitAttr
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.utils.exceptions import PassFailedException
+
+from treadle.compiler.lowering.barriers import PIPELINED, insert_barriers
+from treadle.compiler.machines import machine_of
+from treadle.dialects import cuda
+from treadle.dialects.cuda.ops import place_tiles
+from treadle.dialects.hierarchy.schedule import StepAttr, record
+
+FIRST_ARCH = 80
+"""`cp.async` exists from sm_80 on (PTX ISA 9.7.9.25.3.1)."""
+
+
+@dataclass(frozen=True)
+class PipeliningPass(ModulePass):
+    """Make the copies to shared memory of a stream's loop asynchronous, so many stages ahead of their use.
+
+    Each tile that the loop copies gets `stages` places. Before the loop the first `stages - 1` pieces are asked for;
+    every turn waits for its own piece, meets, asks for the piece `stages - 1` turns ahead, whose place the turn before
+    has left, and computes. Copies that stand before the loop become asynchronous, too, and older than all of these.
+
+    Legal if the place of every copy depends on nothing that the loop computes but its own position: then a copy may
+    move ahead of the turns before it. A wait counts groups, so each turn closes one, empty or not. The one barrier a
+    turn orders both the arrival of its piece and the end of the reads of the place that it overwrites.
+
+    The pass declines below sm_80, and where the stages would not fit into a block's shared memory.
+
+    Before:
+    ```
+    #rows = #cuda.rows<extents = [64, 64], pitch = 64, swizzle = [3, 0]>
+    !K = memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[x, d], level = device>>
+    !Ks = memref<64x64xf16, #diagram.array<[x, d], level = shared, layout = #rows>>
+    #fragment = #cuda.layout<register = [x:8:8, d:2:32], lane = [x:8:1, 4], warp = []>
+    !f = tensor<64x64xf16, #diagram.array<[x, d], level = register, layout = #fragment>>
+    cuda.kernel @step_kernel (%K: !K, %x: index, %K_vector: index) threads 32 shared 8192 {
+      %K_shared = cuda.shared at 0 : !Ks
+      %zero = arith.constant 0 : index
+      %piece = arith.constant 64 : index
+      scf.for %x0 = %zero to %x step %piece {
+        cuda.barrier
+        cuda.copy %K[%x0, %zero] into %K_shared aligned %K_vector : !K, !Ks
+        cuda.barrier
+        %f = cuda.read %K_shared : !Ks -> !f
+      }
+    }
+    ```
+
+    After:
+    ```
+    #rows = #cuda.rows<extents = [64, 64], pitch = 64, swizzle = [3, 0]>
+    !K = memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[x, d], level = device>>
+    !Ks = memref<64x64xf16, #diagram.array<[x, d], level = shared, layout = #rows>>
+    #fragment = #cuda.layout<register = [x:8:8, d:2:32], lane = [x:8:1, 4], warp = []>
+    !f = tensor<64x64xf16, #diagram.array<[x, d], level = register, layout = #fragment>>
+    cuda.kernel @step_kernel (%K: !K, %x: index, %K_vector: index) threads 32 shared 16384 {
+      %K_shared = cuda.shared at 0 stages 2 : !Ks
+      %zero = arith.constant 0 : index
+      %piece = arith.constant 64 : index
+      cuda.commit
+      %ahead = arith.constant 0 : index
+      %x0_ahead = arith.addi %zero, %ahead : index
+      %is_there = arith.cmpi ult, %x0_ahead, %x : index
+      scf.if %is_there {
+        %place = arith.constant 0 : index
+        %K_ahead = cuda.stage %K_shared[%place] : !Ks
+        cuda.copy async %K[%x0_ahead, %zero] into %K_ahead aligned %K_vector : !K, !Ks
+      }
+      cuda.commit
+      scf.for %x0 = %zero to %x step %piece {
+        %turn = arith.divui %x0, %piece : index
+        %stages = arith.constant 2 : index
+        %stage = arith.remui %turn, %stages : index
+        cuda.wait pending 0
+        cuda.barrier
+        %ahead_1 = arith.constant 64 : index
+        %x0_ahead_1 = arith.addi %x0, %ahead_1 : index
+        %is_there_1 = arith.cmpi ult, %x0_ahead_1, %x : index
+        scf.if %is_there_1 {
+          %one = arith.constant 1 : index
+          %next = arith.addi %turn, %one : index
+          %place_1 = arith.remui %next, %stages : index
+          %K_ahead_1 = cuda.stage %K_shared[%place_1] : !Ks
+          cuda.copy async %K[%x0_ahead_1, %zero] into %K_ahead_1 aligned %K_vector : !K, !Ks
+        }
+        cuda.commit
+        %K_now = cuda.stage %K_shared[%stage] : !Ks
+        %f = cuda.read %K_now : !Ks -> !f
+      } {pipelined}
+      cuda.wait pending 0
+    }
+    ```
+    """
+
+    name = "pipelining"
+
+    stages: int = 2
+    """Places for each tile: how many pieces may be in shared memory at once. 1 changes nothing."""
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        if self.stages < 1:
+            raise PassFailedException(f"stages={self.stages}: a tile has 1 place or more")
+        machine = machine_of(op)
+        arch = int(machine.arch.removeprefix("sm_").rstrip("af"))
+        steps: dict[str, StepAttr] = {}
+        for kernel in op.body.block.ops:
+            if not isinstance(kernel, cuda.KernelOp) or self.stages == 1:
+                continue
+            name = f"@{kernel.sym_name.data}"
+            if arch < FIRST_ARCH:
+                reason = f"the machine {machine.name} is {machine.arch}"
+                steps[name] = StepAttr("decline pipelining", name, "copies are asynchronous from sm_80 on", reason)
+                continue
+            step = pipeline_kernel(kernel, self.stages, machine.limits.shared_per_block)
+            if step is not None:
+                steps[name] = step
+        for function in op.body.block.ops:
+            if isinstance(function, FuncOp):
+                launched = {f"@{launch.kernel.root_reference.data}" for launch in _launches(function)}
+                record(function.attributes, [step for name, step in steps.items() if name in launched])
+
+
+def _launches(function: FuncOp) -> list[cuda.LaunchOp]:
+    return [op for op in function.walk() if isinstance(op, cuda.LaunchOp)]
+
+
+def pipeline_kernel(kernel: cuda.KernelOp, stages: int, limit: int) -> StepAttr | None:
+    """Pipeline every loop of a kernel that copies; the step of the derivation, None if there is no such loop."""
+    block = kernel.body.block
+    loops = [op for op in block.ops if isinstance(op, scf.ForOp) and movable_copies(op)]
+    if not loops:
+        return None
+    name = f"@{kernel.sym_name.data}"
+    tiles = {copy.tile.owner for loop in loops for copy in movable_copies(loop)}
+    staged = [tile for tile in tiles if isinstance(tile, cuda.SharedOp)]
+    needed = kernel.shared_bytes.data + (stages - 1) * sum(tile.stage_bytes for tile in staged)
+    if needed > limit:
+        reason = f"{stages} stages take {needed:,} bytes of shared memory, a block has {limit:,}"
+        return StepAttr("decline pipelining", name, "every stage has its place", reason)
+    for tile in staged:
+        tile.stages = IntAttr(stages)
+    for loop in loops:
+        _Pipeline(loop, movable_copies(loop), stages).build()
+    shared = [op for op in block.ops if isinstance(op, cuda.SharedOp)]
+    kernel.shared_bytes = IntAttr(place_tiles(shared))
+    remove_barriers_but(block)
+    insert_barriers(block)
+    names = ", ".join(f"%{tile.result.name_hint}" for tile in staged)
+    reason = f"{stages} stages of {names}, {stages - 1} ahead"
+    return StepAttr("pipelining", name, "copies depend on nothing the loop computes", reason)
+
+
+def movable_copies(loop: scf.ForOp) -> list[cuda.CopyOp]:
+    """Copies to shared memory in the body of a loop that depend on nothing that it computes but its position."""
+    body = loop.body.block
+    position = body.args[0]
+
+    def known(value: SSAValue) -> bool:
+        owner = value.owner
+        if value is position or isinstance(owner, arith.ConstantOp):
+            return True
+        return value not in body.args and not (isinstance(owner, Operation) and loop.is_ancestor(owner))
+
+    return [
+        op
+        for op in body.ops
+        if isinstance(op, cuda.CopyOp)
+        and not op.is_outward
+        and op.asynchronous is None
+        and all(known(value) for value in op.operands)
+    ]
+
+
+def remove_barriers_but(block: Block) -> None:
+    """Remove all barriers but those that stand right after the wait of a pipelined loop."""
+    for op in [op for op in block.walk() if isinstance(op, cuda.BarrierOp)]:
+        if not (isinstance(op.prev_op, cuda.WaitOp) and PIPELINED in (op.parent_op() or op).attributes):
+            Rewriter.erase_op(op)
+
+
+@dataclass
+class _Pipeline:
+    """The rewrite of one loop."""
+
+    loop: scf.ForOp
+    copies: Sequence[cuda.CopyOp]
+    stages: int
+
+    def build(self) -> None:
+        early = self._make_earlier_copies_asynchronous()
+        self._prologue(early)
+        self._turn()
+        self.loop.attributes[PIPELINED] = UnitAttr()
+        Rewriter.insert_op(cuda.WaitOp(0), InsertPoint.after(self.loop))
+
+    # -- before the loop ---------------------------------------------------------------------------
+
+    def _make_earlier_copies_asynchronous(self) -> Operation:
+        """Start the copies before the loop without waiting, as the oldest group; gives where the first pieces are to
+        be asked for: before what reads those copies, or else before the loop."""
+        block = self.loop.parent
+        assert block is not None
+        copied: set[SSAValue] = set()
+        place: Operation = self.loop
+        for op in block.ops:
+            if op is self.loop:
+                break
+            if isinstance(op, cuda.CopyOp) and not op.is_outward:
+                op.asynchronous = UnitAttr()
+                copied.add(op.tile)
+            elif isinstance(op, cuda.ReadOp) and op.source in copied:
+                place = op
+                break
+        return place
+
+    def _prologue(self, place: Operation) -> None:
+        """Close the group of the earlier copies, ask for the first pieces, and wait for the earlier copies where they
+        are read before the loop."""
+        ops: list[Operation] = [cuda.CommitOp()]
+        for stage in range(self.stages - 1):
+            ops += self._ask(self.loop.lb, stage, None, None)
+            ops.append(cuda.CommitOp())
+        if place is not self.loop:
+            ops.append(cuda.WaitOp(self.stages - 1))
+        self._hoist_bounds(place)
+        Rewriter.insert_op(ops, InsertPoint.before(place))
+
+    def _hoist_bounds(self, place: Operation) -> None:
+        """What the prologue needs must stand before it: sizes and positions are computed from arguments alone."""
+        block = place.parent
+        assert block is not None
+        needed = {self.loop.lb, self.loop.ub, self.loop.step}
+        needed |= {value for copy in self.copies for value in copy.operands}
+        late: list[Operation] = []
+        for op in list(block.ops):
+            if op is self.loop:
+                break
+            if op is place or late:
+                late.append(op)
+        moved = _closure(late, needed)
+        for op in moved:
+            op.detach()
+        Rewriter.insert_op(moved, InsertPoint.before(place))
+
+    # -- in the loop -------------------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        body = self.loop.body.block
+        position = body.args[0]
+        turn = _named(arith.DivUIOp(position, self.loop.step), "turn")
+        count = _named(_constant(self.stages), "stages")
+        stage = _named(arith.RemUIOp(turn.results[0], count.results[0]), "stage")
+        step = _constant_of(self.loop.step)
+        ahead = self._ask(position, self.stages - 1, turn.results[0], count.results[0], step)
+        views = [_named(cuda.StageOp(copy.tile, stage.results[0]), f"{_plain(copy.tile)}_now") for copy in self.copies]
+        first = body.first_op
+        assert first is not None
+        for copy, view in zip(self.copies, views, strict=True):
+            for use in list(copy.tile.uses):
+                if self.loop.is_ancestor(use.operation) and use.operation not in (copy, *views, *_inside(ahead)):
+                    use.operation.operands[use.index] = view.results[0]
+        for copy in self.copies:
+            Rewriter.erase_op(copy)
+        head: list[Operation] = [turn, count, stage, cuda.WaitOp(self.stages - 2), cuda.BarrierOp(), *ahead]
+        begin = body.first_op
+        assert begin is not None
+        Rewriter.insert_op([*head, cuda.CommitOp(), *views], InsertPoint.before(begin))
+
+    def _ask(
+        self,
+        position: SSAValue,
+        turns: int,
+        turn: SSAValue | None,
+        count: SSAValue | None,
+        step: int | None = None,
+    ) -> list[Operation]:
+        """Start the copies of the piece so many turns ahead, if there is one."""
+        distance = turns * (_constant_of(self.loop.step) if step is None else step)
+        offset = _named(_constant(distance), "ahead")
+        name = f"{self.loop.body.block.args[0].name_hint or 'position'}_ahead"
+        there = _named(arith.AddiOp(position, offset.results[0]), name)
+        test = _named(arith.CmpiOp(there.results[0], self.loop.ub, "ult"), "is_there")
+        block = Block()
+        if turn is None or count is None:
+            place = _named(_constant(turns), "place")
+            block.add_op(place)
+        else:
+            one = _constant(turns)
+            later = arith.AddiOp(turn, one.results[0])
+            place = _named(arith.RemUIOp(later.result, count), "place")
+            block.add_ops([one, later, place])
+        for copy in self.copies:
+            stage = _named(cuda.StageOp(copy.tile, place.results[0]), f"{_plain(copy.tile)}_ahead")
+            block.add_op(stage)
+            self._clone_copy(copy, there.results[0], stage.results[0], block)
+        block.add_op(scf.YieldOp())
+        branch = scf.IfOp(test.results[0], [], Region(block))
+        branch.location = self.loop.location
+        return [offset, there, test, branch]
+
+    def _clone_copy(self, copy: cuda.CopyOp, position: SSAValue, tile: SSAValue, block: Block) -> None:
+        mapping: dict[SSAValue, SSAValue] = {self.loop.body.block.args[0]: position, copy.tile: tile}
+        for value in copy.operands:
+            if isinstance(value.owner, arith.ConstantOp) and self.loop.is_ancestor(value.owner):
+                constant = value.owner.clone()
+                block.add_op(constant)
+                mapping[value] = constant.result
+        clone = copy.clone(value_mapper=mapping)
+        clone.asynchronous = UnitAttr()
+        block.add_op(clone)
+
+
+def _closure(ops: Sequence[Operation], needed: set[SSAValue]) -> list[Operation]:
+    """Of these operations, those that the needed values depend on, in order; all must be pure arithmetic."""
+    wanted = set(needed)
+    found: list[Operation] = []
+    for op in reversed(ops):
+        if wanted & set(op.results):
+            if op.dialect_name() != "arith":
+                raise PassFailedException(f"the bounds of a stream depend on '{op.name}', which cannot move before it")
+            found.insert(0, op)
+            wanted |= set(op.operands)
+    return found
+
+
+def _inside(ops: Sequence[Operation]) -> list[Operation]:
+    return [inner for op in ops for inner in op.walk()]
+
+
+def _constant(number: int) -> arith.ConstantOp:
+    return arith.ConstantOp.from_int_and_width(number, IndexType())
+
+
+def _constant_of(value: SSAValue) -> int:
+    owner = value.owner
+    if not isinstance(owner, arith.ConstantOp):
+        raise PassFailedException("the step of a stream's loop is not a constant")
+    assert isinstance(owner.value, IntegerAttr)
+    return owner.value.value.data
+
+
+def _named(op: Operation, name: str) -> Operation:
+    op.results[0].name_hint = name
+    return op
+
+
+def _plain(tile: SSAValue) -> str:
+    return (tile.name_hint or "tile").removesuffix("_shared")
