@@ -84,7 +84,8 @@ def _add_compile(commands: _Commands) -> None:
     parser.add_argument(
         "--report",
         action="store_true",
-        help="tell the time of each pass, the derivation, the sizes and, with nvcc, registers and spills",
+        help="tell the time of each pass, the derivation, the sizes and, with nvcc, registers, occupancy, the main "
+        "loop's instructions and whether the kernels pass the gates",
     )
     _add_printing(parser)
 
@@ -109,6 +110,9 @@ def _add_run(commands: _Commands) -> None:
     )
     parser.add_argument(
         "--no-checks", action="store_true", help="let the emulator run without watching memory: several times faster"
+    )
+    parser.add_argument(
+        "--report", action="store_true", help="tell what each operation moved, in how many sectors, and bank conflicts"
     )
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="first print the derivation, the sizes and the predicted transfers"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -22,6 +23,9 @@ from treadle.compiler.errors import InternalError, TreadleError
 from treadle.compiler.machines import machine_of
 from treadle.compiler.pipeline import PassRun, print_cuda, run_pipeline
 
+if TYPE_CHECKING:
+    from treadle.runtime.nvcc import Cubin
+
 
 def command(arguments: Namespace) -> int:
     check_output(arguments.output)
@@ -32,46 +36,46 @@ def command(arguments: Namespace) -> int:
     module = program.module
     runs = run_pipeline(module, options, Observers(Printing(arguments, options), story))
     text = print_cuda(module)
-    image, resources = _machine_code(text, module, arguments)
+    cubin = _machine_code(text, module, arguments)
     # Everything has succeeded: only now do files appear.
-    if image is not None:
-        write_whole(arguments.cubin, image)
+    if arguments.cubin is not None and cubin is not None:
+        write_whole(arguments.cubin, cubin.image)
     if arguments.output is not None:
         write_whole(arguments.output, text)
     else:
         print(text, end="")
     if arguments.report:
         stream = sys.stderr if arguments.output is None else sys.stdout
-        print("\n".join(_report(runs, story, resources)), file=stream)
+        print("\n".join(_report(runs, story, module, cubin)), file=stream)
     return 0
 
 
-def _machine_code(text: str, module: ModuleOp, arguments: Namespace) -> tuple[bytes | None, list[str]]:
-    """What nvcc makes of it, where that is asked for, and what ptxas says (TreadleError)."""
+def _machine_code(text: str, module: ModuleOp, arguments: Namespace) -> Cubin | None:
+    """What nvcc makes of it, where that is asked for and can be had (TreadleError)."""
     if arguments.cubin is None and not arguments.report:
-        return None, []
+        return None
     from treadle.runtime.nvcc import NvccFailure, NvccUnavailable, compile_cubin, find_nvcc
 
     if arguments.cubin is None and find_nvcc() is None:
-        return None, ["  not known: nvcc was not found"]
+        return None
     arch = machine_of(module).arch
     try:
         with progress(f"nvcc {arch}"):
-            cubin = compile_cubin(text, arch)
+            return compile_cubin(text, arch)
     except NvccUnavailable as error:
         raise TreadleError(str(error), arguments.file) from error
     except NvccFailure as error:
         raise InternalError(f"nvcc refuses what treadle printed: {error}", arguments.file) from error
-    lines = [f"  {resources}" for resources in cubin.resources]
-    return (cubin.image if arguments.cubin is not None else None), [f"  {arch}", *lines]
 
 
-def _report(runs: Sequence[PassRun], story: Story, resources: Sequence[str]) -> Iterator[str]:
+def _report(runs: Sequence[PassRun], story: Story, module: ModuleOp, cubin: Cubin | None) -> Iterator[str]:
+    from treadle.compiler.cli.report_code import code_lines
+
     yield "derivation"
     yield from derivation_lines(story.derivation)
     yield "sizes"
     yield from schedule_lines(story.schedules)
     yield "passes"
     yield from pass_lines(runs)
-    yield "machine code (ptxas)"
-    yield from resources
+    yield "machine code (nvcc)"
+    yield from code_lines(module, cubin)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,9 @@ from treadle.runtime.inputs import Input
 from treadle.runtime.interpreter import run_function
 from treadle.runtime.verify import Verdict, verify
 
+if TYPE_CHECKING:
+    from treadle.runtime.emulator import LaunchReport
+
 Outputs = Sequence[NDArray[Any]]
 
 
@@ -39,6 +42,10 @@ class Execution:
         self.sizes = sizes
         self.checks = checks
         self.file = file
+        self.printed: str | None = None
+        """The CUDA C of the last run."""
+        self.reports: Sequence[LaunchReport] | None = None
+        """What the emulator counted in the last run; None where something else ran."""
 
     def run(self, module: ModuleOp, backend: str) -> Outputs:
         """The results of `module` where `backend` says (TreadleError)."""
@@ -55,7 +62,9 @@ class Execution:
 
         try:
             numbers = [given if isinstance(given, np.ndarray) else given.item() for given in self.inputs]
-            return execute(module, numbers, self._backend(module, backend))
+            runner = self._backend(module, backend)
+            self.reports = runner.reports if backend == "emulator" else None
+            return execute(module, numbers, runner)
         except wrong_kernel() as error:
             raise WrongKernel(f"WRONG ({backend}): {error}") from error
         except refused_kernel() as error:
@@ -65,6 +74,7 @@ class Execution:
 
     def _backend(self, module: ModuleOp, backend: str) -> Any:
         text, kernels = print_cuda(module), kernel_names(module)
+        self.printed = text
         if backend == "gpu":
             from treadle.runtime.gpu import GpuBackend
 
@@ -151,6 +161,10 @@ def command(arguments: Namespace) -> int:
     except WrongKernel as error:
         print(error)
         return 1
+    if arguments.report:
+        from treadle.compiler.cli.report_traffic import memory_lines
+
+        print("\n".join(memory_lines(execution.printed, execution.reports)))
     for verdict in verdicts:
         print(verdict)
     return 0 if all(verdict.ok for verdict in verdicts) else 1

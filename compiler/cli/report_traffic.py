@@ -1,0 +1,21 @@
+"""`treadle run --report`: what each operation of the printed kernels cost in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from treadle.compiler.gates.traffic import traffic_lines, traffic_of
+from treadle.runtime.emulator import LaunchReport
+
+
+def memory_lines(text: str | None, reports: Sequence[LaunchReport] | None) -> Iterator[str]:
+    """The table of operations; only the emulator counts them, and only with its checks."""
+    if text is None or reports is None:
+        yield "memory: not known; the emulator counts it ('--backend emulator')"
+        return
+    lines = list(traffic_lines(traffic_of(text, reports)))
+    if not lines:
+        yield "memory: not known; without checks nothing is counted"
+        return
+    yield "memory, by line of the printed file ('treadle compile' prints it), as the emulator counted it"
+    yield from (f"  {line}" for line in lines)

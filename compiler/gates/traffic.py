@@ -1,0 +1,122 @@
+"""What the operations of printed kernels cost in memory, as the emulator counted it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from treadle.compiler.gates.checks import Gate
+from treadle.runtime.emulator import LaunchReport
+
+SECTOR = 32
+"""Bytes of device memory that move together."""
+
+_KERNEL = re.compile(r"__global__ void .*?(\w+)\($")
+_TEXT_SHOWN = 100
+_HEAD = f"{'requests':>10}{'bytes':>14}{'sectors':>12}{'a request':>11}{'fewest':>12}{'conflicts':>11}"
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """One operation of a printed file, over all launches: what it asked for and what that took."""
+
+    kernel: str
+    line: int
+    text: str
+    """The line of C."""
+    kind: str
+    requests: int
+    bytes: int
+    sectors: int
+    conflicts: int
+
+    @property
+    def fewest_sectors(self) -> int:
+        """Of device memory: no fewer hold so many bytes. (Rows that are not aligned may need more.)"""
+        return -(-self.bytes // SECTOR) if self.sectors else 0
+
+    @property
+    def counts(self) -> bool:
+        """Whether it touches memory at all."""
+        return bool(self.bytes or self.conflicts)
+
+
+def traffic_of(text: str, reports: Sequence[LaunchReport]) -> list[Traffic]:
+    """The operations of a printed file, in its order; those of several launches are added up."""
+    lines = text.splitlines()
+    kernels = list(_kernels(lines))
+    added: dict[tuple[int, str], list[int]] = {}
+    for count in (count for report in reports for count in report.operations):
+        numbers = (count.requests, count.bytes, count.sectors, count.conflicts)
+        before = added.get((count.line, count.kind), [0, 0, 0, 0])
+        added[count.line, count.kind] = [a + b for a, b in zip(before, numbers, strict=True)]
+    return [
+        Traffic(kernels[line - 1], line, lines[line - 1].strip(), kind, *numbers)
+        for (line, kind), numbers in sorted(added.items())
+        if 0 < line <= len(lines)
+    ]
+
+
+def _kernels(lines: Sequence[str]) -> Iterator[str]:
+    """For each line, the kernel that it is in."""
+    name = ""
+    for line in lines:
+        if found := _KERNEL.search(line):
+            name = found[1]
+        yield name
+
+
+def check_traffic(operations: Sequence[Traffic]) -> list[Gate]:
+    """Whether memory is accessed as well as can be."""
+    beyond = sum(each.sectors - each.fewest_sectors for each in operations)
+    return [
+        Gate("bank conflicts", sum(each.conflicts for each in operations), "<=", 0),
+        Gate("sectors beyond the fewest", beyond, "<=", 0),
+    ]
+
+
+def traffic_lines(operations: Sequence[Traffic]) -> Iterator[str]:
+    """A table for each kernel: lines of C, and under each what its operations cost; then the totals."""
+    shown = [each for each in operations if each.counts]
+    kernel, line = None, 0
+    for each in shown:
+        if each.kernel != kernel:
+            kernel, line = each.kernel, 0
+            yield f"@{kernel}"
+            yield f"  {'':18}{_HEAD}"
+        if each.line != line:
+            line = each.line
+            yield f"  {line}: {_shortened(each.text)}"
+        yield _row(each)
+    if shown:
+        yield "together"
+        yield from (f"  {line}" for line in _totals(shown))
+        yield from (f"  {'   ' if gate.ok else '>> '}{gate}" for gate in check_traffic(shown))
+
+
+def _row(each: Traffic) -> str:
+    sectors = f"{each.sectors:12,}{each.sectors / each.requests:11.2f}{each.fewest_sectors:12,}"
+    device = sectors if each.sectors else " " * 35
+    return f"    {each.kind:16}{each.requests:10,}{each.bytes:14,}{device}{each.conflicts:11,}"
+
+
+def _totals(operations: Sequence[Traffic]) -> Iterator[str]:
+    for what, kinds in (
+        ("loaded from device memory", ("load_global", "copy_async")),
+        ("stored to device memory", ("store_global",)),
+    ):
+        chosen = [each for each in operations if each.kind in kinds]
+        sectors, fewest = sum(each.sectors for each in chosen), sum(each.fewest_sectors for each in chosen)
+        moved = sum(each.bytes for each in chosen)
+        yield f"{what}: {moved:,} bytes in {sectors:,} sectors of {SECTOR} bytes; the fewest are {fewest:,}"
+    shared = [each for each in operations if not each.sectors or each.kind == "copy_async"]
+    conflicts = sum(each.conflicts for each in shared)
+    yield f"shared memory: {sum(each.requests for each in shared):,} requests, {conflicts:,} bank conflicts"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _TEXT_SHOWN else f"{text[: _TEXT_SHOWN - 3]}..."
+
+
+__all__ = ["SECTOR", "Traffic", "check_traffic", "traffic_lines", "traffic_of"]
