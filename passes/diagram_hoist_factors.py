@@ -25,6 +25,7 @@ from treadle.passes._functions import diagram_blocks, erase_dead, fresh_hint, fu
 from treadle.passes._reductions import operands_of, rebuilt
 from treadle.passes._scalars import (
     CASTS,
+    Constant,
     Expression,
     Leaf,
     Node,
@@ -216,7 +217,7 @@ def _hoist_from_sum(function: func.FuncOp, sum: ContractOp | ReduceOp) -> None:
     operands = operands_of(sum)
     splitter = _Splitter(function, sum)
     splits = [splitter.split(Leaf(operand)) for operand in operands]
-    if not any(split.moves for split in splits):
+    if not any(split.moves for split in splits) or any(isinstance(split.rest, Constant) for split in splits):
         return
     if isinstance(_sum_format(sum), Float16Type):
         _refuse_narrow_sum(function, sum)

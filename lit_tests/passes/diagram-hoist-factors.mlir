@@ -118,3 +118,13 @@ func.func @left(%E: !E, %w: !l) -> !l {
   %y = diagram.reduce add %T over [x] : !E -> !l
   func.return %y : !l
 }
+
+// Nothing but the factor is summed: it stays, for a sum of ones would be left behind.
+// CHECK-LABEL: func.func @alone
+// CHECK:       %y = diagram.contract %E, %l over [x]
+// CHECK-NEXT:  func.return %y
+func.func @alone(%E: !E) -> !l {
+  %l = diagram.reduce add %E over [x] : !E -> !l
+  %y = diagram.contract %E, %l over [x] accumulate f32 : !E, !l -> !l
+  func.return %y : !l
+}
