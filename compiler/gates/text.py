@@ -14,7 +14,7 @@ def report_lines(report: KernelReport) -> Iterator[str]:
     if report.resources is not None:
         resources = report.resources
         yield (
-            f"  {resources.registers} registers a thread, {resources.spilled_bytes} bytes spilled; "
+            f"  {resources.registers} registers, {resources.spilled_bytes} bytes spilled a thread; "
             f"{report.shared:,} bytes of shared memory ({resources.shared_bytes} static, "
             f"{report.dynamic_shared:,} dynamic)"
         )

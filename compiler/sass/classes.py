@@ -32,8 +32,18 @@ CLASSES = (*_NAMES, "other")
 _CLASS_OF = {name: kind for kind, names in _NAMES.items() for name in names.split()}
 
 
+def is_move(instruction: Instruction) -> bool:
+    """IMAD moves where it says so, and HFMA2.MMA where it multiplies zeros."""
+    if instruction.name == "IMAD":
+        return instruction.modifiers[:1] == ("MOV",)
+    return instruction.opcode == "HFMA2.MMA" and instruction.operands[1:3] == ("-RZ", "RZ")
+
+
 def class_of(instruction: Instruction) -> str:
-    """The class of an instruction. IMAD also serves as a move, and is told by its modifier."""
-    if instruction.name == "IMAD" and instruction.modifiers[:1] == ("MOV",):
+    """The class of an instruction. What never runs (ptxas keeps copies apart with such) is `other`; some arithmetic
+    only moves."""
+    if instruction.predicate in ("!PT", "!UPT"):
+        return "other"
+    if is_move(instruction):
         return "move"
     return _CLASS_OF.get(instruction.name, "other")

@@ -251,6 +251,8 @@ def _constant_before(blocks: Mapping[int, Block], entry: int, register: str) -> 
             return None
         if each.name == "CS2R":
             return 0 if each.operands[1:] == ("SRZ",) else None
+        if each.opcode == "HFMA2.MMA":
+            return 0 if each.operands[1:] == ("-RZ", "RZ", "0", "0") else None
         if each.opcode in ("MOV", "UMOV"):
             return _constant(each.operands[1])
         if each.opcode.startswith("IMAD.MOV") and each.operands[1:3] == ("RZ", "RZ"):

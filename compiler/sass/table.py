@@ -18,8 +18,8 @@ class LoopTable:
     """The instructions that a warp issues in one turn of a loop, by opcode.
 
     Where the loop branches (for arrays that are not aligned, say), this is the way with the most products, then
-    the most bytes from memory, then the fewest instructions: that of full, aligned tiles. An inner loop counts as
-    often as it runs; `unknown` tells of those of which that could not be read, which count once."""
+    the widest accesses to device memory, then the fewest instructions: that of full, aligned tiles. An inner loop
+    counts as often as it runs; `unknown` tells of those of which that could not be read, which count once."""
 
     address: int
     opcodes: Mapping[str, int]
@@ -96,26 +96,28 @@ class _Way:
 
     opcodes: Counter[str]
     products: int = 0
-    bytes: int = 0
+    width: int = 0
+    """The third powers of the widths of accesses to device memory, so that few wide ones count more than the many
+    narrow ones that move as much, even if it is not known how many."""
     unknown: int = 0
 
     @property
     def rank(self) -> tuple[int, int, int]:
-        return self.products, self.bytes, -self.opcodes.total()
+        return self.products, self.width, -self.opcodes.total()
 
     def then(self, other: _Way) -> _Way:
         return _Way(
             self.opcodes + other.opcodes,
             self.products + other.products,
-            self.bytes + other.bytes,
+            self.width + other.width,
             self.unknown + other.unknown,
         )
 
     def times(self, trips: int | None) -> _Way:
         if trips is None:
-            return _Way(self.opcodes, self.products, self.bytes, self.unknown + 1)
+            return _Way(self.opcodes, self.products, self.width, self.unknown + 1)
         opcodes = Counter({key: n * trips for key, n in self.opcodes.items()})
-        return _Way(opcodes, self.products * trips, self.bytes * trips, self.unknown)
+        return _Way(opcodes, self.products * trips, self.width * trips, self.unknown)
 
 
 def _best_way(blocks: Mapping[int, Block], loop: Loop) -> _Way:
@@ -154,7 +156,7 @@ def _exits(blocks: Mapping[int, Block], loop: Loop) -> set[int]:
 def _way(code: Sequence[Instruction]) -> _Way:
     opcodes = Counter(f"{class_of(each)} {each.name}" for each in code)
     products = sum(1 for each in code if class_of(each) == PRODUCTS)
-    return _Way(opcodes, products, sum(_global_bytes(each) for each in code))
+    return _Way(opcodes, products, sum(_global_bytes(each) ** 3 for each in code))
 
 
 def _global_bytes(instruction: Instruction) -> int:
