@@ -7,6 +7,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import gcd
 from typing import Any
 
 import ml_dtypes
@@ -77,14 +78,15 @@ class HostExecution:
         raise HostError(f"@{function.sym_name.data} returns nothing")
 
     def _argument(self, arg: SSAValue, argument: NDArray[Any] | float | int) -> Any:
+        type: Attribute = arg.type
         if not isinstance(arg.type, MemRefType):
             return argument
         array = np.asarray(argument)
-        wanted = DTYPES[str(format_of(arg.type))]
+        wanted = DTYPES[str(format_of(type))]
         if array.dtype != wanted:
             raise HostError(f"argument '{arg.name_hint}' has elements {array.dtype}, expected {wanted}")
         if array.size and array.ndim and array.shape[-1] > 1 and array.strides[-1] != array.itemsize:
-            axis = axes_of(arg.type)[-1]
+            axis = axes_of(type)[-1]
             raise HostError(
                 f"argument '{arg.name_hint}' is not contiguous along its last axis '{axis}': "
                 "pass a copy made by numpy.ascontiguousarray"
@@ -110,8 +112,8 @@ class HostExecution:
                 self.values[op.result] = int(self.values[op.source].shape[self.values[op.index]])
             case memref.AllocOp():
                 self.values[op.memref] = self._allocate(op)
-            case cuda.VectorWidthOp():
-                self.values[op.result] = vector_width(self.values[op.buffer])
+            case cuda.AlignmentOp():
+                self.values[op.result] = min(alignment(self.values[buffer]) for buffer in op.buffers)
             case cuda.LaunchOp():
                 self._launch(op)
             case _:
@@ -138,8 +140,12 @@ class HostExecution:
         for operand in op.arguments:
             arguments += pack(self.values[operand], operand.type)
         grid, block = (blocks, 1, 1), (kernel.threads.data, 1, 1)
-        report = self.backend.launch(name, grid, block, kernel.shared_bytes.data, arguments)
-        self.launches.append(Launched(name, grid, report))
+        aligned = self.values[op.alignment]
+        variant = next(each for each in (*cuda.alignments(kernel), 0) if each <= aligned)
+        report = self.backend.launch(
+            cuda.variant_name(kernel, variant), grid, block, kernel.shared_bytes.data, arguments
+        )
+        self.launches.append(Launched(cuda.variant_name(kernel, variant), grid, report))
 
 
 def pack(value: Any, type: Attribute) -> list[Any]:
@@ -159,22 +165,14 @@ def pack(value: Any, type: Attribute) -> list[Any]:
             raise HostError(f"a kernel takes no argument of type {other}")
 
 
-def vector_width(array: Any) -> int:
-    """Elements that every vector access to the rows of an array may take: the largest power of two, up to 16 bytes,
-    that divides its address, its strides and the size of its last axis. `array` has `pointer`, `shape`, `strides`,
-    `dtype`."""
-    itemsize = array.dtype.itemsize
+def alignment(array: Any) -> int:
+    """The bytes, a power of two and at most 16, that divide an array's address, its strides and the size of its last axis.
+    `array` has `pointer`, `shape`, `strides`, `dtype`."""
     if not array.shape:
-        return 1
-    rows = [stride // itemsize for stride, size in zip(array.strides[:-1], array.shape[:-1], strict=True) if size > 1]
-    most = 16 // itemsize
-    width = 1
-    while width < most:
-        wider = 2 * width
-        if array.pointer % (wider * itemsize) or any(number % wider for number in (*rows, array.shape[-1])):
-            break
-        width = wider
-    return width
+        return int(array.dtype.itemsize)
+    rows = [abs(stride) for stride, size in zip(array.strides[:-1], array.shape[:-1], strict=True) if size > 1]
+    numbers = (16, array.pointer, array.shape[-1] * array.dtype.itemsize, *rows)
+    return gcd(*(int(number) for number in numbers))
 
 
 def execute(

@@ -189,9 +189,10 @@ def printable(module: ModuleOp) -> ModuleOp:
 
 def kernel_names(module: ModuleOp) -> list[str]:
     """The kernels of a module at `cuda` level, by the names that the printed file gives them."""
-    from treadle.dialects.cuda import KernelOp
+    from treadle.dialects.cuda import KernelOp, alignments, variant_name
 
-    return [op.sym_name.data for op in module.walk() if isinstance(op, KernelOp)]
+    kernels = [op for op in module.walk() if isinstance(op, KernelOp)]
+    return [variant_name(kernel, each) for kernel in kernels for each in alignments(kernel)]
 
 
 def _choose(arguments: Namespace) -> Choice:

@@ -115,17 +115,13 @@ class HostLowering:
         ops: list[Operation] = []
         results = [self._allocate(output, ops) for output in op.outputs]
         buffers = [value for value in (*op.inputs, *results) if is_array(value.type)]
-        widths = [cuda.VectorWidthOp(buffer) for buffer in buffers]
-        ops += widths
+        aligned = cuda.AlignmentOp(buffers)
+        aligned.result.name_hint = "aligned"
+        ops.append(aligned)
         symbolic = [axis for axis, size in plan.sizes.items() if size == DYNAMIC]
         grid = self._grid(plan, ops)
-        arguments = [
-            *op.inputs,
-            *results,
-            *(self._size(axis) for axis in symbolic),
-            *(width.result for width in widths),
-        ]
-        launch = cuda.LaunchOp(kernel.sym_name.data, grid, arguments)
+        arguments = [*op.inputs, *results, *(self._size(axis) for axis in symbolic)]
+        launch = cuda.LaunchOp(kernel.sym_name.data, grid, aligned.result, arguments)
         launch.location = op.location
         Rewriter.insert_op([*ops, launch], InsertPoint.before(op))
         for old, new in zip(op.outputs, results, strict=True):
@@ -170,26 +166,20 @@ class HostLowering:
 
 
 def lower_kernel(plan: KernelPlan, limit: int) -> cuda.KernelOp:
-    """The kernel of one launch: buffers and scalars in the order of the source, then sizes of symbolic axes, then the
-    vector width of each buffer. PassFailedException if its tiles take more than `limit` bytes of shared memory."""
+    """The kernel of one launch: buffers and scalars in the order of the source, then sizes of symbolic axes.
+    PassFailedException if its tiles take more than `limit` bytes of shared memory."""
     source = plan.kernel
     symbolic = [axis for axis, size in plan.sizes.items() if size == DYNAMIC]
     old = list(source.body.block.args)
     types = [buffer_type(arg.type) if is_array(arg.type) else arg.type for arg in old]
-    arrays = [arg for arg in old if is_array(arg.type)]
-    indices = [IndexType() for _ in (*symbolic, *arrays)]
-    block = Block(arg_types=[*types, *indices])
+    block = Block(arg_types=[*types, *(IndexType() for _ in symbolic)])
     for new, arg in zip(block.args, old, strict=False):
         new.name_hint = plain_name(arg)
     sizes: dict[str, SSAValue] = dict(zip(symbolic, block.args[len(old) :], strict=False))
     for axis, arg in sizes.items():
         arg.name_hint = axis
-    vectors: dict[SSAValue, SSAValue] = {}
     by_array: dict[SSAValue, SSAValue] = dict(zip(old, block.args, strict=False))
-    for array, arg in zip(arrays, block.args[len(old) + len(symbolic) :], strict=True):
-        arg.name_hint = f"{plain_name(array) or 'array'}_vector"
-        vectors[by_array[array]] = arg
-    lowering = KernelLowering(plan, Layouts(plan), by_array, sizes, vectors)
+    lowering = KernelLowering(plan, Layouts(plan), by_array, sizes)
     lowering.lower(block)
     _check_shared(plan, lowering.shared_bytes, limit)
     op = cuda.KernelOp(f"{source.kernel_name.data}_kernel", 32 * plan.warp_count, lowering.shared_bytes, Region(block))

@@ -91,8 +91,6 @@ class KernelLowering:
     """Buffers and scalars of the source kernel, in the new one."""
     size_arguments: dict[str, SSAValue]
     """Sizes of symbolic axes."""
-    vectors: dict[SSAValue, SSAValue]
-    """The vector width that the alignment of each buffer allows."""
     values: dict[SSAValue, Lowered] = field(default_factory=dict[Any, Any])
     offsets: dict[str, SSAValue] = field(default_factory=dict[Any, Any])
     partial: str | None = None
@@ -232,7 +230,7 @@ class KernelLowering:
             self.values[op.result] = pending
             return
         tile = self._tile(op, op.result)
-        copy = self._emit(cuda.CopyOp(source, offsets, tile, bounds, self.vectors[source]))
+        copy = self._emit(cuda.CopyOp(source, offsets, tile, bounds))
         copy.location = op.location
         copy.partial = self._partial(bounds)
         self.values[op.result] = tile
@@ -249,9 +247,9 @@ class KernelLowering:
         if self._is_scattered(op.value, layout_of(value.type)):
             value = self._gather(op.value, value)
         if is_shared(value.type):
-            store = self._emit(cuda.CopyOp(value, offsets, destination, bounds, self.vectors[destination]))
+            store = self._emit(cuda.CopyOp(value, offsets, destination, bounds))
         else:
-            store = self._emit(cuda.StoreOp(value, destination, offsets, bounds, self.vectors[destination]))
+            store = self._emit(cuda.StoreOp(value, destination, offsets, bounds))
         store.location = op.location
         store.partial = self._partial(bounds)
 
@@ -524,9 +522,8 @@ class KernelLowering:
         return self._convert(value, lowered, type)
 
     def _load_fragment(self, pending: PendingLoad, type: Attribute, source: SSAValue) -> SSAValue:
-        vector = self.vectors[pending.buffer]
         with self._inside(pending.block):
-            load = self._emit(cuda.LoadOp(pending.buffer, pending.offsets, type, pending.bounds, vector))
+            load = self._emit(cuda.LoadOp(pending.buffer, pending.offsets, type, pending.bounds))
         load.partial = self._partial(pending.bounds)
         return _placed(load, pending.op, load.result, source)
 

@@ -25,30 +25,12 @@ __device__ __forceinline__ void unpack(T* elements, const Vec<T, N>& together) {
   UNROLL for (int i = 0; i < N; ++i) elements[i] = together.at[i];
 }
 
-// primitive: with_width
-// Runs the body with the widest of the widths that `allowed` allows, and with whether the whole tile is
-// known to be inside: both constants, so that a full, aligned tile meets no test.
-template <int VALUE>
-struct Constant {
-  __device__ constexpr operator int() const { return VALUE; }
-};
-template <int WIDTH, int... NARROWER, class Body>
-__device__ __forceinline__ void with_any_width(int64_t allowed, Body body) {
-  if constexpr (sizeof...(NARROWER) == 0) {
-    body(Constant<WIDTH>{}, Constant<0>{});
-  } else if (allowed >= WIDTH) {
-    body(Constant<WIDTH>{}, Constant<0>{});
-  } else {
-    with_any_width<NARROWER...>(allowed, body);
-  }
-}
-template <int WIDTH, int... NARROWER, class Body>
-__device__ __forceinline__ void with_width(int64_t allowed, bool inside, Body body) {
-  if (inside && allowed >= WIDTH) {
-    body(Constant<WIDTH>{}, Constant<1>{});
-  } else {
-    with_any_width<WIDTH, NARROWER...>(allowed, body);
-  }
+// primitive: width_of
+// Elements that move at once where rows are aligned to so many bytes: at most MOST.
+template <class T, int MOST>
+__device__ constexpr int width_of(int aligned) {
+  const int width = aligned < int(sizeof(T)) ? 1 : aligned / int(sizeof(T));
+  return width < MOST ? width : MOST;
 }
 
 // primitive: swizzled

@@ -9,6 +9,7 @@
 #define AND_THIS_LINE
 #define UNROLL _Pragma("unroll")
 #define UNROLL_4 _Pragma("unroll 4")
+#define UNROLL_8 _Pragma("unroll 8")
 #else  // The emulator: the same file on the host. Each primitive is told its caller's line.
 #include "emulator.h"
 #define LINE int line = __builtin_LINE()
@@ -16,6 +17,7 @@
 #define AND_THIS_LINE , line
 #define UNROLL
 #define UNROLL_4
+#define UNROLL_8
 #endif
 
 // N elements that move as one: a load or store of a Vec of 4, 8 or 16 bytes is one instruction.

@@ -69,35 +69,56 @@ class KernelPrinter:
     # -- the function ------------------------------------------------------------------------------
 
     def print(self) -> str:
-        name = self.names.fresh(self.kernel.sym_name.data, "kernel")
-        threads = self.kernel.threads.data
+        """The kernel: its body, once, and a function for each alignment of rows that it has a variant for."""
+        variants = cuda.alignments(self.kernel)
         parameters = [self._parameter(arg) for arg in self.kernel.body.block.args]
-        self.text.line(f'extern "C" __global__ void __launch_bounds__({threads}) {name}(')
-        for i, parameter in enumerate(parameters):
-            self.text.line(f"    {parameter}{',' if i < len(parameters) - 1 else ') {'}")
+        name = self.names.fresh(f"{self.kernel.sym_name.data}_body", "body")
+        self.text.comment("The rows of all arrays are aligned to so many bytes.")
+        self.text.line("template <int ALIGNED>")
+        self.text.line(f"__device__ __forceinline__ void {name}(")
+        self._signature(parameters)
         self.text.depth = 1
         self._threads()
         self._block(self.kernel.body.block)
         self.text.depth = 0
         self.text.line("}")
+        for alignment in variants:
+            self._entry(alignment, name, parameters)
         return "\n".join(self.text.lines) + "\n"
+
+    def _signature(self, parameters: Sequence[Sequence[tuple[str, str]]]) -> None:
+        for i, group in enumerate(parameters):
+            end = "," if i < len(parameters) - 1 else ") {"
+            self.text.line(f"    {', '.join(f'{type} {name}' for type, name in group)}{end}")
+        if not parameters:
+            self.text.line("    ) {")
+
+    def _entry(self, alignment: int, body: str, parameters: Sequence[Sequence[tuple[str, str]]]) -> None:
+        name = cuda.variant_name(self.kernel, alignment)
+        self.text.line()
+        self.text.line(f'extern "C" __global__ void __launch_bounds__({self.kernel.threads.data}) {name}(')
+        self._signature(parameters)
+        arguments = ", ".join(name for group in parameters for _, name in group)
+        self.text.line(f"  {body}<{alignment}>({arguments});")
+        self.text.line("}")
 
     def _threads(self) -> None:
         self.text.line(f"const int thread = threadIdx.x, lane = thread % {LANES}, warp = thread / {LANES};")
         self.text.line("(void)lane, (void)warp;")
 
-    def _parameter(self, arg: BlockArgument) -> str:
+    def _parameter(self, arg: BlockArgument) -> list[tuple[str, str]]:
+        """The C parameters of one argument, with their types: of a buffer its address, then its strides in elements but for
+        the last axis."""
         name = self.names.fresh(arg.name_hint, "array" if is_array(arg.type) else "size")
         self.values[arg] = name
         if not is_array(arg.type):
-            return f"{c_type(arg.type)} {name}"
+            return [(c_type(arg.type), name)]
         axes = axes_of(arg.type)
         strides = {axis: self.names.fresh(f"{name}_{axis}") for axis in axes[:-1]}
         self.strides[arg] = {**strides, **dict.fromkeys(axes[-1:], "1")}
         stored = any(_stores_to(use.operation, arg) for use in arg.uses)
-        constant = "" if stored else "const "
-        pointer = f"{constant}{c_type(arg.type)}* __restrict__ {name}"
-        return ", ".join([pointer, *(f"int64_t {stride}" for stride in strides.values())])
+        pointer = f"{'' if stored else 'const '}{c_type(arg.type)}* __restrict__"
+        return [(pointer, name), *(("int64_t", stride) for stride in strides.values())]
 
     def _block(self, block: Block) -> None:
         for op in block.ops:
@@ -195,29 +216,55 @@ class KernelPrinter:
         rows = rows_of(op.tile.type)
         axes = axes_of(op.tile.type)
         wide = [(axis, extent) for axis, extent in zip(axes, rows.shape, strict=True) if extent != 1]
-        total = prod(extent for _, extent in wide)
-        threads = self.kernel.threads.data
-        name = self.values[op.buffer]
         way = "from" if op.is_outward else "to"
-        self.text.comment(f"{name}[{', '.join(axes)}] {way} shared memory, as wide as its alignment allows")
-        with self._widths(op, op.buffer) as inside:
-            rounds = f"({total} + {threads} * width - 1) / ({threads} * width)"
-            if total % (threads * max(op.width_list)) == 0:
-                rounds = f"{total} / ({threads} * width)"
-            with self.text.block(f"UNROLL_4 for (int round = 0; round < {rounds}; ++round)"):
-                self.text.line(f"const int i = (round * {threads} + thread) * width;")
-                if total % (threads * max(op.width_list)):
-                    self.text.line(f"if (i >= {total}) break;")
-                indices = self._split_index(wide)
-                valid = self._valid(op, axes, shape_of(op.tile.type), rows.shape, indices, inside)
-                self._copy_vector(op, indices, valid)
+        with self._width(op, f"{self.values[op.buffer]}[{', '.join(axes)}] {way} shared memory"):
+            if self._by_rows(op, wide):
+                self._copy_rows(op, wide)
+            else:
+                self._copy_linear(op, wide)
 
-    def _copy_vector(self, op: cuda.CopyOp, indices: dict[str, str], valid: str | None) -> None:
-        """Move one vector of a tile."""
-        vec = self.call("vec")
-        far = f"{vec}<width>(&{self._address(op, op.buffer, indices)})"
-        offset = self.tile_offset(op.tile, [indices.get(axis, "0") for axis in axes_of(op.tile.type)])
-        near = f"{vec}<width>(&{self.values[op.tile]}[{offset}])"
+    def _by_rows(self, op: cuda.CopyOp, wide: Sequence[tuple[str, int]]) -> bool:
+        """Whether the block's threads, each with one vector, fill whole rows, whatever the width."""
+        if len(wide) != 2:
+            return False
+        threads, (_, count), (_, length) = self.kernel.threads.data, *wide
+        return all(
+            (threads * width) % length == 0 and count % (threads * width // length) == 0 for width in op.width_list
+        )
+
+    def _copy_rows(self, op: cuda.CopyOp, wide: Sequence[tuple[str, int]]) -> None:
+        """Whole rows at a time: a thread keeps its column, and goes down by as many rows as the block copies at once."""
+        (row, count), (column, length) = wide
+        threads = self.kernel.threads.data
+        step, down = self.names.fresh(f"{row}_step"), self.names.fresh(f"{row}_down")
+        indices = {row: self.names.fresh(f"{row}_i"), column: self.names.fresh(f"{column}_i")}
+        self.text.line(f"constexpr int {step} = {threads} * width / {length};  // rows that the block copies at once")
+        self.text.line(
+            f"const int {indices[row]} = thread * width / {length}, {indices[column]} = thread * width % {length};"
+        )
+        constant = "" if op.is_outward else "const "
+        pointer = self.names.fresh("there")
+        self.text.line(f"{constant}{c_type(op.buffer.type)}* {pointer} = &{self._address(op, op.buffer, indices)};")
+        stride = self.strides[op.buffer][row]
+        here = {**indices, row: f"{indices[row]} + {down}"}
+        with self.text.block(f"UNROLL_8 for (int {down} = 0; {down} < {count}; {down} += {step})"):
+            self._copy_vector(op, here, f"{self.call('vec')}<width>({pointer})")
+            self.text.line(f"{pointer} += {step} * {stride};" if stride != "1" else f"{pointer} += {step};")
+
+    def _copy_linear(self, op: cuda.CopyOp, wide: Sequence[tuple[str, int]]) -> None:
+        """Vector by vector, in the order of the tile."""
+        total, threads = prod(extent for _, extent in wide), self.kernel.threads.data
+        with self.text.block(f"UNROLL_8 for (int i = thread * width; i < {total}; i += {threads} * width)"):
+            indices = self._split_index(wide)
+            far = f"{self.call('vec')}<width>(&{self._address(op, op.buffer, indices)})"
+            self._copy_vector(op, indices, far)
+
+    def _copy_vector(self, op: cuda.CopyOp, indices: dict[str, str], far: str) -> None:
+        """Move one vector of a tile between `far` in device memory and its place."""
+        axes = axes_of(op.tile.type)
+        valid = self._valid(op, axes, shape_of(op.tile.type), rows_of(op.tile.type).shape, indices)
+        offset = self.tile_offset(op.tile, [indices.get(axis, "0") for axis in axes])
+        near = f"{self.call('vec')}<width>(&{self.values[op.tile]}[{offset}])"
         if op.is_outward:
             value = f"{self.call('load_shared')}({near})"
             if valid is None:
@@ -251,30 +298,15 @@ class KernelPrinter:
         return f"{self.call('load_global_if')}({pointer}, {bare(valid)})"
 
     @contextmanager
-    def _widths(self, op: GlobalAccess, buffer: SSAValue) -> Generator[str | None]:
-        """The scope in which `width` is the vector width; gives the name of the constant that says that the whole tile
-        is inside, or None where nothing can be outside."""
-        if not op.width_list or op.vector is None:
+    def _width(self, op: GlobalAccess, what: str) -> Generator[None]:
+        """The scope of an access, in which `width` is how many elements move at once."""
+        if not op.width_list:
             raise DiagnosticException("an access to device memory without widths: run coalescing before printing")
-        widths = ", ".join(str(width) for width in op.width_list)
-        allowed = self.values[op.vector]
-        with self.names.scope():
-            if not op.bound_axes or op.partial is not None:
-                head = f"{self.call('with_any_width')}<{widths}>({allowed}, [&](auto width, auto)"
-                with self.text.block(head, "});"):
-                    yield None if not op.bound_axes else "false"
-                return
-            axes = axes_of(buffer.type)
-            tile = _tile_type(op)
-            pieces = dict(zip(axes, shape_of(tile), strict=True))
-            offsets = dict(zip(axes, op.offsets, strict=True))
-            full = " && ".join(
-                f"{bare(add([self.values[offsets[axis]], str(pieces[axis])]))} <= {bare(self.values[limit])}"
-                for axis, limit in zip(op.bound_axes, op.limits, strict=True)
-            )
-            head = f"{self.call('with_width')}<{widths}>({allowed}, {full}, [&](auto width, auto inside)"
-            with self.text.block(head, "});"):
-                yield "inside"
+        with self.names.scope(), self.text.block("", f"}}  // {what}"):
+            type = c_type(op.buffer_type)
+            width = f"{self.call('width_of')}<{type}, {max(op.width_list)}>(ALIGNED)"
+            self.text.line(f"constexpr int width = {width};")
+            yield
 
     def _valid(
         self,
@@ -283,26 +315,19 @@ class KernelPrinter:
         sizes: Sequence[int],
         extents: Sequence[int],
         indices: dict[str, str],
-        inside: str | None,
     ) -> str | None:
         """The test that an element is in the tile and in the array; None if it must be."""
         offsets = dict(zip(axes, op.offsets, strict=True))
-        padded = [
+        tests = [
             f"{indices[axis]} < {size}"
             for axis, size, extent in zip(axes, sizes, extents, strict=True)
             if extent > size and axis in indices
         ]
-        bounds = [
+        tests += [
             f"{add([self.values[offsets[axis]], indices.get(axis, '0')])} < {bare(self.values[limit])}"
             for axis, limit in zip(op.bound_axes, op.limits, strict=True)
         ]
-        if bounds and inside is not None:
-            edge = " && ".join(bounds)
-            if inside == "false":
-                padded += bounds
-            else:
-                padded.append(f"(inside || {edge})" if len(bounds) == 1 else f"(inside || ({edge}))")
-        return " && ".join(padded) or None
+        return " && ".join(tests) or None
 
     def _address(self, op: GlobalAccess, buffer: SSAValue, indices: dict[str, str]) -> str:
         """`Q[b0 * Q_b + (q0 + row) * Q_q + d]`"""
@@ -323,11 +348,10 @@ class KernelPrinter:
     def _(self, op: cuda.LoadOp) -> None:
         layout = layout_of(op.result.type)
         name = self.declare(op.result)
-        self.text.comment(f"{self.values[op.source]}[{', '.join(axes_of(op.source.type))}] to registers")
-        with self._widths(op, op.source) as inside:
+        with self._width(op, f"{self.values[op.source]}[{', '.join(axes_of(op.source.type))}] to registers"):
             loops, step, fragment = self._vector_loops(layout, op, name)
             indices = self._indices(layout, loops, step, op.result.type)
-            valid = self._valid_fragment(op, layout, op.result.type, indices, inside)
+            valid = self._valid_fragment(op, layout, op.result.type, indices)
             value = self._load_global(f"{self.call('vec')}<width>(&{self._address(op, op.source, indices)})", valid)
             self._vector_nest(loops, step, f"{self.call('unpack')}({fragment}, {value});")
 
@@ -335,24 +359,18 @@ class KernelPrinter:
     def _(self, op: cuda.StoreOp) -> None:
         layout = layout_of(op.value.type)
         name = self.values[op.value]
-        self.text.comment(f"{self.values[op.destination]}[{', '.join(axes_of(op.destination.type))}] from registers")
-        with self._widths(op, op.destination) as inside:
+        target = f"{self.values[op.destination]}[{', '.join(axes_of(op.destination.type))}]"
+        with self._width(op, f"{target} from registers"):
             loops, step, fragment = self._vector_loops(layout, op, name)
             indices = self._indices(layout, loops, step, op.value.type)
-            tests = [
-                test
-                for test in (
-                    replicas(layout),
-                    self._valid_fragment(op, layout, op.value.type, indices, inside),
-                )
-                if test is not None
-            ]
-            target = f"{self.call('vec')}<width>(&{self._address(op, op.destination, indices)})"
+            valid = self._valid_fragment(op, layout, op.value.type, indices)
+            tests = [test for test in (replicas(layout), valid) if test is not None]
+            place = f"{self.call('vec')}<width>(&{self._address(op, op.destination, indices)})"
             value = f"{self.call('pack')}<width>({fragment})"
             if tests:
-                statement = f"{self.call('store_global_if')}({target}, {value}, {bare(' && '.join(tests))});"
+                statement = f"{self.call('store_global_if')}({place}, {value}, {' && '.join(tests)});"
             else:
-                statement = f"{self.call('store_global')}({target}, {value});"
+                statement = f"{self.call('store_global')}({place}, {value});"
             self._vector_nest(loops, step, statement)
 
     def _vector_loops(self, layout: LayoutAttr, op: GlobalAccess, name: str) -> tuple[list[Loop], Loop | None, str]:
@@ -397,11 +415,10 @@ class KernelPrinter:
         layout: LayoutAttr,
         type: Attribute,
         indices: dict[str, str],
-        inside: str | None,
     ) -> str | None:
         axes = axes_of(type)
         extents = [layout.extent(axis) for axis in axes]
-        return self._valid(op, axes, shape_of(type), extents, indices, inside)
+        return self._valid(op, axes, shape_of(type), extents, indices)
 
     # -- shared memory -----------------------------------------------------------------------------
 
@@ -472,7 +489,7 @@ class KernelPrinter:
 
     def call(self, primitive: str) -> str:
         """The name of a primitive, noting that it is used."""
-        self.uses.add("with_width" if primitive == "with_any_width" else primitive)
+        self.uses.add(primitive)
         return primitive
 
     def loops(self, layout: LayoutAttr) -> list[Loop]:
@@ -710,12 +727,6 @@ class KernelPrinter:
 
 def _stores_to(op: Operation, buffer: SSAValue) -> bool:
     return isinstance(op, cuda.StoreOp | cuda.CopyOp) and op.destination is buffer
-
-
-def _tile_type(op: GlobalAccess) -> Attribute:
-    if isinstance(op, cuda.CopyOp):
-        return op.tile.type
-    return op.value.type if isinstance(op, cuda.StoreOp) else op.results[0].type
 
 
 def _is_pair(modes: cuda.ModesAttr) -> bool:

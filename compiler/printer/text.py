@@ -27,7 +27,7 @@ class Text:
     @contextmanager
     def block(self, head: str, end: str = "}") -> Generator[None]:
         """`head {` ... `}`"""
-        self.line(f"{head} {{")
+        self.line(f"{head} {{" if head else "{")
         self.depth += 1
         yield
         self.depth -= 1

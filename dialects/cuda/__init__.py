@@ -18,6 +18,7 @@ from xdsl.ir import Dialect
 
 from treadle.dialects.cuda.layout import LayoutAttr, ModeAttr, ModesAttr, RowsAttr
 from treadle.dialects.cuda.ops import (
+    AlignmentOp,
     BarrierOp,
     BlockIndexOp,
     CommitOp,
@@ -31,14 +32,16 @@ from treadle.dialects.cuda.ops import (
     SharedOp,
     StageOp,
     StoreOp,
-    VectorWidthOp,
     WaitOp,
     WriteOp,
+    alignments,
+    variant_name,
 )
 
 Cuda = Dialect(
     "cuda",
     [
+        AlignmentOp,
         BarrierOp,
         BlockIndexOp,
         CommitOp,
@@ -52,9 +55,34 @@ Cuda = Dialect(
         SharedOp,
         StageOp,
         StoreOp,
-        VectorWidthOp,
         WaitOp,
         WriteOp,
     ],
     [LayoutAttr, ModeAttr, ModesAttr, RowsAttr],
 )
+
+__all__ = [
+    "AlignmentOp",
+    "BarrierOp",
+    "BlockIndexOp",
+    "CommitOp",
+    "CopyOp",
+    "Cuda",
+    "KernelOp",
+    "LaunchOp",
+    "LayoutAttr",
+    "LoadOp",
+    "MaskOp",
+    "ModeAttr",
+    "ModesAttr",
+    "ProductOp",
+    "ReadOp",
+    "RowsAttr",
+    "SharedOp",
+    "StageOp",
+    "StoreOp",
+    "WaitOp",
+    "WriteOp",
+    "alignments",
+    "variant_name",
+]

@@ -12,7 +12,6 @@ from xdsl.dialects.builtin import (
     IntAttr,
     IntegerAttr,
     MemRefType,
-    NoneAttr,
     StringAttr,
     SymbolNameConstraint,
     SymbolRefAttr,
@@ -25,7 +24,6 @@ from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
     operand_def,
-    opt_operand_def,
     opt_prop_def,
     prop_def,
     region_def,
@@ -168,10 +166,10 @@ class KernelOp(IRDLOperation):
 
 @irdl_op_definition
 class LaunchOp(IRDLOperation):
-    """Run a kernel over a grid of blocks; in the host function.
+    """Run a kernel over a grid of blocks, in the variant for rows that are aligned to so many bytes; in the host function.
 
     ```
-    cuda.launch @attention grid %blocks (%Q, %O, %q) : memref<...>, memref<...>, index
+    cuda.launch @attention grid %blocks aligned %bytes (%Q, %O, %q) : memref<...>, memref<...>, index
     ```
     """
 
@@ -179,29 +177,41 @@ class LaunchOp(IRDLOperation):
 
     kernel = prop_def(SymbolRefAttr)
     grid = operand_def(IndexType())
+    alignment = operand_def(IndexType())
     arguments = var_operand_def()
 
-    assembly_format = "$kernel `grid` $grid `(` $arguments `)` attr-dict `:` type($arguments)"
+    assembly_format = "$kernel `grid` $grid `aligned` $alignment `(` $arguments `)` attr-dict `:` type($arguments)"
 
-    def __init__(self, kernel: str, grid: SSAValue | Operation, arguments: Sequence[SSAValue | Operation]):
-        super().__init__(operands=[grid, arguments], properties={"kernel": SymbolRefAttr(kernel)})
+    def __init__(
+        self,
+        kernel: str,
+        grid: SSAValue | Operation,
+        alignment: SSAValue | Operation,
+        arguments: Sequence[SSAValue | Operation],
+    ):
+        super().__init__(operands=[grid, alignment, arguments], properties={"kernel": SymbolRefAttr(kernel)})
 
 
 @irdl_op_definition
-class VectorWidthOp(IRDLOperation):
-    """How many elements, a power of two and at most 16 bytes, every vector access to the rows of a buffer may
-    take: what its address, its strides and the size of its last axis are all multiples of. In the host function."""
+class AlignmentOp(IRDLOperation):
+    """The bytes, a power of two and at most 16, that the rows of all these buffers are aligned to: their addresses, their
+    strides and the sizes of their last axes are multiples of it. In the host function.
 
-    name = "cuda.vector_width"
+    ```
+    %aligned = cuda.alignment %Q, %K : memref<...>, memref<...>
+    ```
+    """
 
-    buffer = operand_def(MemRefType)
+    name = "cuda.alignment"
+
+    buffers = var_operand_def(MemRefType)
     result = result_def(IndexType())
 
     traits = traits_def(Pure())
-    assembly_format = "$buffer attr-dict `:` type($buffer)"
+    assembly_format = "$buffers attr-dict `:` type($buffers)"
 
-    def __init__(self, buffer: SSAValue | Operation):
-        super().__init__(operands=[buffer], result_types=[IndexType()])
+    def __init__(self, buffers: Sequence[SSAValue]):
+        super().__init__(operands=[buffers], result_types=[IndexType()])
 
 
 @irdl_op_definition
@@ -288,9 +298,14 @@ def place_tiles(tiles: Iterable[SharedOp]) -> int:
     return max(end, most)
 
 
+def format_bytes(type: Attribute) -> int:
+    """Bytes of an element."""
+    return 2 if str(format_of(type)) in ("f16", "bf16") else 4
+
+
 def tile_bytes(type: Attribute) -> int:
     """Bytes that a tile takes in shared memory, a multiple of 128."""
-    bytes = rows_of(type).elements * (2 if str(format_of(type)) in ("f16", "bf16") else 4)
+    bytes = rows_of(type).elements * format_bytes(type)
     return -(-bytes // 128) * 128
 
 
@@ -395,12 +410,16 @@ class GlobalAccess(IRDLOperation):
 
     offsets = var_operand_def(IndexType())
     limits = var_operand_def(IndexType())
-    vector = opt_operand_def(IndexType())
     bounds = prop_def(ArrayAttr[StringAttr])
     widths = opt_prop_def(ArrayAttr[IntAttr])
     partial = opt_prop_def(UnitAttr)
 
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
+
+    @property
+    def buffer_type(self) -> Attribute:
+        """The type of the array at device level."""
+        return next(value.type for value in (*self.operands, *self.results) if level_of(value.type) == "device")
 
     @property
     def bound_axes(self) -> tuple[str, ...]:
@@ -445,9 +464,6 @@ class GlobalAccess(IRDLOperation):
             printer.print_string("]")
         if self.partial is not None:
             printer.print_string(" partial")
-        if self.vector is not None:
-            printer.print_string(" aligned ")
-            printer.print_operand(self.vector)
         if self.widths is not None:
             printer.print_string(f" widths [{', '.join(str(width) for width in self.width_list)}]")
         printer.print_op_attributes(self.attributes)
@@ -464,7 +480,6 @@ class _Access:
         self.has_offsets = offsets is not None
         self.offsets: list[UnresolvedOperand] = offsets or []
         self.bounds: list[tuple[str, UnresolvedOperand]] = []
-        self.vector: UnresolvedOperand | None = None
         self.widths: list[int] | None = None
 
     def parse_destination(self, parser: Parser) -> UnresolvedOperand:
@@ -483,19 +498,17 @@ class _Access:
         if parser.parse_optional_keyword("bounds"):
             self.bounds = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, bound)
         self.partial = parser.parse_optional_keyword("partial") is not None
-        if parser.parse_optional_keyword("aligned"):
-            self.vector = parser.parse_unresolved_operand()
         if parser.parse_optional_keyword("widths"):
             self.widths = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
         self.attributes = parser.parse_optional_attr_dict()
 
-    def operands(self, parser: Parser) -> tuple[list[SSAValue], list[SSAValue], list[SSAValue]]:
+    def operands(self, parser: Parser) -> tuple[list[SSAValue], list[SSAValue]]:
         def index(operand: UnresolvedOperand) -> SSAValue:
             return parser.resolve_operand(operand, IndexType())
 
         offsets = [index(operand) for operand in self.offsets]
         limits = [index(operand) for _, operand in self.bounds]
-        return offsets, limits, [] if self.vector is None else [index(self.vector)]
+        return offsets, limits
 
 
 def _access_properties(bounds: Iterable[str], widths: Iterable[int] | None) -> dict[str, Attribute | None]:
@@ -513,7 +526,7 @@ class CopyOp(GlobalAccess):
     must follow before another thread reads the tile.
 
     ```
-    cuda.copy %Q[%b, %h, %q0, %zero] into %Qs bounds [q < %q] aligned %Qw widths [8, 2, 1] : !Q, !Qs
+    cuda.copy %Q[%b, %h, %q0, %zero] into %Qs bounds [q < %q] widths [8, 2, 1] : !Q, !Qs
     ```
     """
 
@@ -529,7 +542,6 @@ class CopyOp(GlobalAccess):
         offsets: Sequence[SSAValue],
         destination: SSAValue,
         bounds: Sequence[tuple[str, SSAValue]] = (),
-        vector: SSAValue | None = None,
         widths: Iterable[int] | None = None,
         asynchronous: bool = False,
     ):
@@ -539,7 +551,6 @@ class CopyOp(GlobalAccess):
                 destination,
                 offsets,
                 [limit for _, limit in bounds],
-                [] if vector is None else [vector],
             ],
             properties={
                 **_access_properties((axis for axis, _ in bounds), widths),
@@ -579,13 +590,12 @@ class CopyOp(GlobalAccess):
         source_type = parser.parse_type()
         parser.parse_punctuation(",")
         destination_type = parser.parse_type()
-        offsets, limits, vector = access.operands(parser)
+        offsets, limits = access.operands(parser)
         op = cls(
             parser.resolve_operand(access.buffer, source_type),
             offsets,
             parser.resolve_operand(destination, destination_type),
             list(zip((axis for axis, _ in access.bounds), limits, strict=True)),
-            vector[0] if vector else None,
             access.widths,
             asynchronous,
         )
@@ -613,7 +623,7 @@ class LoadOp(GlobalAccess):
     """Each thread loads its elements of a tile from device memory; what lies outside the bounds becomes zero.
 
     ```
-    %f = cuda.load %X[%n0] bounds [n < %n] aligned %Xw widths [4, 1] : !X -> !f
+    %f = cuda.load %X[%n0] bounds [n < %n] widths [4, 1] : !X -> !f
     ```
     """
 
@@ -628,11 +638,10 @@ class LoadOp(GlobalAccess):
         offsets: Sequence[SSAValue],
         result_type: Attribute,
         bounds: Sequence[tuple[str, SSAValue]] = (),
-        vector: SSAValue | None = None,
         widths: Iterable[int] | None = None,
     ):
         super().__init__(
-            operands=[source, offsets, [limit for _, limit in bounds], [] if vector is None else [vector]],
+            operands=[source, offsets, [limit for _, limit in bounds]],
             properties=_access_properties((axis for axis, _ in bounds), widths),
             result_types=[result_type],
         )
@@ -649,13 +658,12 @@ class LoadOp(GlobalAccess):
         source_type = parser.parse_type()
         parser.parse_punctuation("->")
         result_type = parser.parse_type()
-        offsets, limits, vector = access.operands(parser)
+        offsets, limits = access.operands(parser)
         op = cls(
             parser.resolve_operand(access.buffer, source_type),
             offsets,
             result_type,
             list(zip((axis for axis, _ in access.bounds), limits, strict=True)),
-            vector[0] if vector else None,
             access.widths,
         )
         op.attributes |= access.attributes
@@ -677,7 +685,7 @@ class StoreOp(GlobalAccess):
     """Each thread stores its elements of a tile to device memory; copies and what lies outside are not written.
 
     ```
-    cuda.store %o into %O[%q0, %zero] bounds [q < %q] aligned %Ow widths [2, 1] : !o, !O
+    cuda.store %o into %O[%q0, %zero] bounds [q < %q] widths [2, 1] : !o, !O
     ```
     """
 
@@ -692,7 +700,6 @@ class StoreOp(GlobalAccess):
         destination: SSAValue,
         offsets: Sequence[SSAValue],
         bounds: Sequence[tuple[str, SSAValue]] = (),
-        vector: SSAValue | None = None,
         widths: Iterable[int] | None = None,
     ):
         super().__init__(
@@ -701,7 +708,6 @@ class StoreOp(GlobalAccess):
                 destination,
                 offsets,
                 [limit for _, limit in bounds],
-                [] if vector is None else [vector],
             ],
             properties=_access_properties((axis for axis, _ in bounds), widths),
         )
@@ -720,13 +726,12 @@ class StoreOp(GlobalAccess):
         value_type = parser.parse_type()
         parser.parse_punctuation(",")
         destination_type = parser.parse_type()
-        offsets, limits, vector = access.operands(parser)
+        offsets, limits = access.operands(parser)
         op = cls(
             parser.resolve_operand(value, value_type),
             parser.resolve_operand(access.buffer, destination_type),
             offsets,
             list(zip((axis for axis, _ in access.bounds), limits, strict=True)),
-            vector[0] if vector else None,
             access.widths,
         )
         op.attributes |= access.attributes
@@ -962,5 +967,19 @@ class MaskOp(IRDLOperation):
         printer.print_attribute(self.value.type)
 
 
-def no_layout(type: Attribute) -> bool:
-    return isinstance(encoding_of(type).layout, NoneAttr)
+def alignments(kernel: KernelOp) -> tuple[int, ...]:
+    """The alignments, in bytes, for which a kernel has a variant, the widest first: one for each vector width that an
+    access may take."""
+    found = {
+        width * format_bytes(access.buffer_type)
+        for access in kernel.walk()
+        if isinstance(access, GlobalAccess)
+        for width in (access.width_list or (1,))
+    }
+    return tuple(sorted(found, reverse=True)) or (1,)
+
+
+def variant_name(kernel: KernelOp, alignment: int) -> str:
+    """The C function of a kernel's variant for rows aligned to so many bytes; the widest has the kernel's own name."""
+    name = kernel.sym_name.data
+    return name if alignment == alignments(kernel)[0] else f"{name}_aligned_{alignment}"
