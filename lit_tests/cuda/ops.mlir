@@ -1,0 +1,125 @@
+// RUN: xdsl-opt %s | filecheck %s
+// RUN: xdsl-opt %s | xdsl-opt | filecheck %s
+// RUN: xdsl-opt --print-op-generic %s | xdsl-opt | filecheck %s
+// RUN: xdsl-opt --print-op-generic %s | filecheck %s --check-prefix=GENERIC
+
+!Q = memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[q, d], level = device>>
+!Qs = memref<64x64xf16, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [64, 64], pitch = 64, swizzle = [3, 0]>>>
+!Ks = memref<32x64xf16, #diagram.array<[x, d], level = shared, layout = #cuda.rows<extents = [32, 64], pitch = 72>>>
+!S = tensor<64x32xf32, #diagram.array<[q, x], level = register, layout = #cuda.layout<register = [x:4:8, q:2:8, x:2:1], lane = [q:8:1, x:4:2], warp = [q:4:16]>>>
+!q = tensor<64x64xf16, #diagram.array<[q, d], level = register, layout = #cuda.layout<register = [d:4:16, d:2:8, q:2:8, d:2:1], lane = [q:8:1, d:4:2], warp = [q:4:16]>>>
+!m = tensor<64xf16, #diagram.array<[q], level = register, layout = #cuda.layout<register = [q:2:8], lane = [q:8:1, 4], warp = [q:4:16]>>>
+!M = memref<?xf16, strided<[1], offset: ?>, #diagram.array<[q], level = device>>
+
+// A kernel's arguments, its threads and the shared memory that it takes; tiles with stages, and one in place of others.
+
+// CHECK-LABEL: cuda.kernel @everything (%Q: memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[q, d], level = device>>, %scale: f32, %q: index, %x: index, %w: index) threads 128 shared 24576 attributes {note = "kept"} {
+// CHECK-NEXT: %Q_shared = cuda.shared at 0 : memref<64x64xf16, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [64, 64], pitch = 64, swizzle = [3, 0]>>>
+// CHECK-NEXT: %K_shared = cuda.shared at 8192 stages 2 : memref<32x64xf16, #diagram.array<[x, d], level = shared, layout = #cuda.rows<extents = [32, 64], pitch = 72>>>
+// CHECK-NEXT: %O_shared = cuda.shared at 0 alias : memref<64x64xf16,
+// CHECK-NEXT: %block = cuda.block_index
+// CHECK-NEXT: %zero = arith.constant 0 : index
+// CHECK-NEXT: %K_now = cuda.stage %K_shared[%zero] : memref<32x64xf16,
+// GENERIC: "cuda.kernel"() <{sym_name = "everything", threads = #builtin.int<128>, shared_bytes = #builtin.int<24576>}> ({
+// GENERIC-NEXT: ^bb{{[0-9]+}}(%Q: memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[q, d], level = device>>, %scale: f32, %q: index, %x: index, %w: index):
+// GENERIC-NEXT: %Q_shared = "cuda.shared"() <{offset = #builtin.int<0>, stages = #builtin.int<1>}> : () -> memref<64x64xf16,
+// GENERIC-NEXT: %K_shared = "cuda.shared"() <{offset = #builtin.int<8192>, stages = #builtin.int<2>}>
+// GENERIC-NEXT: %O_shared = "cuda.shared"() <{offset = #builtin.int<0>, stages = #builtin.int<1>, alias}>
+// GENERIC-NEXT: %block = "cuda.block_index"() : () -> index
+// GENERIC: %K_now = "cuda.stage"(%K_shared, %zero) : (memref<32x64xf16,
+cuda.kernel @everything (%Q: !Q, %scale: f32, %q: index, %x: index, %w: index) threads 128 shared 24576 attributes {note = "kept"} {
+  %Q_shared = cuda.shared at 0 : !Qs
+  %K_shared = cuda.shared at 8192 stages 2 : !Ks
+  %O_shared = cuda.shared at 0 alias : !Qs
+  %block = cuda.block_index
+  %zero = arith.constant 0 : index
+  %K_now = cuda.stage %K_shared[%zero] : !Ks
+
+  // Copies to and from shared memory: every part of the syntax, and none of it.
+
+  // CHECK-NEXT: cuda.copy %Q[%block, %zero] into %Q_shared bounds [q < %q] aligned %w widths [8, 2, 1] {note = 1 : i32} : memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[q, d], level = device>>, memref<64x64xf16,
+  // CHECK-NEXT: cuda.copy async %Q[%block, %zero] into %Q_shared bounds [q < %q, d < %x] partial aligned %w : memref<?x64xf16,
+  // CHECK-NEXT: cuda.copy %Q[%block, %zero] into %Q_shared : memref<?x64xf16,
+  // CHECK-NEXT: cuda.copy %O_shared into %Q[%block, %zero] bounds [q < %q] : memref<64x64xf16, {{.*}}, memref<?x64xf16,
+  // CHECK-NEXT: cuda.commit
+  // CHECK-NEXT: cuda.wait pending 1
+  // CHECK-NEXT: cuda.barrier
+  // GENERIC: "cuda.copy"(%Q, %Q_shared, %block, %zero, %q, %w) <{bounds = ["q"], widths = [#builtin.int<8>, #builtin.int<2>, #builtin.int<1>], operandSegmentSizes = array<i32: 1, 1, 2, 1, 1>}> {note = 1 : i32}
+  // GENERIC-NEXT: "cuda.copy"(%Q, %Q_shared, %block, %zero, %q, %x, %w) <{bounds = ["q", "d"], asynchronous, operandSegmentSizes = array<i32: 1, 1, 2, 2, 1>, partial}>
+  // GENERIC-NEXT: "cuda.copy"(%Q, %Q_shared, %block, %zero) <{bounds = [], operandSegmentSizes = array<i32: 1, 1, 2, 0, 0>}>
+  // GENERIC-NEXT: "cuda.copy"(%O_shared, %Q, %block, %zero, %q) <{bounds = ["q"], operandSegmentSizes = array<i32: 1, 1, 2, 1, 0>}>
+  // GENERIC-NEXT: "cuda.commit"() : () -> ()
+  // GENERIC-NEXT: "cuda.wait"() <{pending = #builtin.int<1>}> : () -> ()
+  // GENERIC-NEXT: "cuda.barrier"() : () -> ()
+  cuda.copy %Q[%block, %zero] into %Q_shared bounds [q < %q] aligned %w widths [8, 2, 1] {note = 1 : i32} : !Q, !Qs
+  cuda.copy async %Q[%block, %zero] into %Q_shared bounds [q < %q, d < %x] partial aligned %w : !Q, !Qs
+  cuda.copy %Q[%block, %zero] into %Q_shared : !Q, !Qs
+  cuda.copy %O_shared into %Q[%block, %zero] bounds [q < %q] : !Qs, !Q
+  cuda.commit
+  cuda.wait pending 1
+  cuda.barrier
+
+  // Fragments: from shared memory and to it, products of tiles and of fragments, on every kind of instruction.
+
+  // CHECK-NEXT: %a = cuda.read %Q_shared : memref<64x64xf16, {{.*}} -> tensor<64x64xf16, #diagram.array<[q, d], level = register, layout = #cuda.layout<register = [d:4:16, d:2:8, q:2:8, d:2:1], lane = [q:8:1, d:4:2], warp = [q:4:16]>>>
+  // CHECK-NEXT: cuda.write %a into %O_shared : tensor<64x64xf16, {{.*}}, memref<64x64xf16,
+  // CHECK-NEXT: %none = diagram.fill 0.000000e+00 : f32 -> tensor<64x32xf32, #diagram.array<[q, x], level = register, layout = #cuda.layout<register = [x:4:8, q:2:8, x:2:1], lane = [q:8:1, x:4:2], warp = [q:4:16]>>>
+  // CHECK-NEXT: %S = cuda.product %Q_shared, %K_now into %none over [d] using m16n8k16 : memref<64x64xf16, {{.*}}, memref<32x64xf16, {{.*}} -> tensor<64x32xf32,
+  // CHECK-NEXT: %T = cuda.product %a, %K_now into %S over [d] using m16n8k16 : tensor<64x64xf16, {{.*}}, memref<32x64xf16, {{.*}} -> tensor<64x32xf32,
+  // CHECK-NEXT: %U = cuda.product %Q_shared, %K_now into %T over [d] using fma {note = 2 : i32} : memref<64x64xf16,
+  // CHECK-NEXT: %V = cuda.mask %U where x from %zero < %x else 0xff800000 : f32 : tensor<64x32xf32,
+  // GENERIC: %S = "cuda.product"(%Q_shared, %K_now, %none) <{over = "d", instruction = "m16n8k16"}>
+  // GENERIC: %V = "cuda.mask"(%U, %zero, %x) <{axis = "x", other = 0xff800000 : f32}>
+  %a = cuda.read %Q_shared : !Qs -> !q
+  cuda.write %a into %O_shared : !q, !Qs
+  %none = diagram.fill 0.0 : f32 -> !S
+  %S = cuda.product %Q_shared, %K_now into %none over [d] using m16n8k16 : !Qs, !Ks -> !S
+  %T = cuda.product %a, %K_now into %S over [d] using m16n8k16 : !q, !Ks -> !S
+  %U = cuda.product %Q_shared, %K_now into %T over [d] using fma {note = 2 : i32} : !Qs, !Ks -> !S
+  %V = cuda.mask %U where x from %zero < %x else 0xFF800000 : f32 : !S
+}
+
+// Fragments from and to device memory. Lanes that lie along no axis hold copies.
+
+// CHECK-LABEL: cuda.kernel @rows (%A: memref<?xf16, strided<[1], offset: ?>, #diagram.array<[q], level = device>>, %q: index, %w: index) threads 128 shared 0 {
+// CHECK-NEXT: %zero = arith.constant 0 : index
+// CHECK-NEXT: %a = cuda.load %A[%zero] bounds [q < %q] partial aligned %w widths [2, 1] : memref<?xf16, strided<[1], offset: ?>, #diagram.array<[q], level = device>> -> tensor<64xf16, #diagram.array<[q], level = register, layout = #cuda.layout<register = [q:2:8], lane = [q:8:1, 4], warp = [q:4:16]>>>
+// CHECK-NEXT: %b = cuda.load %A[%zero] : memref<?xf16,
+// CHECK-NEXT: cuda.store %a into %A[%zero] bounds [q < %q] partial aligned %w widths [1] : tensor<64xf16, {{.*}}, memref<?xf16,
+// CHECK-NEXT: cuda.store %b into %A[%zero] : tensor<64xf16,
+// GENERIC: %a = "cuda.load"(%A, %zero, %q, %w) <{bounds = ["q"], widths = [#builtin.int<2>, #builtin.int<1>], operandSegmentSizes = array<i32: 1, 1, 1, 1>, partial}>
+// GENERIC: "cuda.store"(%b, %A, %zero) <{bounds = [], operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>}>
+cuda.kernel @rows (%A: !M, %q: index, %w: index) threads 128 shared 0 {
+  %zero = arith.constant 0 : index
+  %a = cuda.load %A[%zero] bounds [q < %q] partial aligned %w widths [2, 1] : !M -> !m
+  %b = cuda.load %A[%zero] : !M -> !m
+  cuda.store %a into %A[%zero] bounds [q < %q] partial aligned %w widths [1] : !m, !M
+  cuda.store %b into %A[%zero] : !m, !M
+}
+
+// CHECK-LABEL: func.func @host(%A: memref<?xf16, strided<[1], offset: ?>, #diagram.array<[q], level = device>>, %n: index) {
+// CHECK-NEXT: %w = cuda.vector_width %A : memref<?xf16, strided<[1], offset: ?>, #diagram.array<[q], level = device>>
+// CHECK-NEXT: cuda.launch @rows grid %n(%A, %n, %w) {note = 3 : i32} : memref<?xf16, strided<[1], offset: ?>, #diagram.array<[q], level = device>>, index, index
+// GENERIC: %w = "cuda.vector_width"(%A) : (memref<?xf16,
+// GENERIC-NEXT: "cuda.launch"(%n, %A, %n, %w) <{kernel = @rows}> {note = 3 : i32}
+func.func @host(%A: !M, %n: index) {
+  %w = cuda.vector_width %A : !M
+  cuda.launch @rows grid %n(%A, %n, %w) {note = 3 : i32} : !M, index, index
+  func.return
+}
+
+// Attributes by themselves.
+
+// CHECK-LABEL: func.func @attributes() attributes
+// CHECK-SAME: a = #cuda.layout<register = [], lane = [32], warp = []>
+// CHECK-SAME: b = #cuda.modes<[q:8:1, 4, x:2:16]>
+// CHECK-SAME: c = #cuda.rows<extents = [1, 20], pitch = 24>
+// CHECK-SAME: d = #cuda.rows<extents = [], pitch = 8>
+func.func @attributes() attributes {
+  a = #cuda.layout<register = [x:1:5], lane = [32], warp = []>,
+  b = #cuda.modes<[q:8:1, 4, x:2:16]>,
+  c = #cuda.rows<extents = [1, 20], pitch = 24>,
+  d = #cuda.rows<extents = [], pitch = 8>
+} {
+  func.return
+}
