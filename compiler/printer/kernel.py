@@ -36,6 +36,9 @@ from treadle.dialects.diagram.array import axes_of, format_of, is_array, shape_o
 CHUNK_BYTES = 16
 """What a swizzle moves together."""
 
+LINE_BYTES = 128
+"""What one request of a warp reads at best."""
+
 INDEX_OPERATORS = {
     "arith.addi": "+",
     "arith.subi": "-",
@@ -224,31 +227,44 @@ class KernelPrinter:
                 self._copy_linear(op, wide)
 
     def _by_rows(self, op: cuda.CopyOp, wide: Sequence[tuple[str, int]]) -> bool:
-        """Whether the block's threads, each with one vector, fill whole rows, whatever the width."""
+        """Whether the block's threads, whatever the width, fill whole lines of `_span` elements in a number of rows."""
         if len(wide) != 2:
             return False
         threads, (_, count), (_, length) = self.kernel.threads.data, *wide
-        return all(
-            (threads * width) % length == 0 and count % (threads * width // length) == 0 for width in op.width_list
+        span = self._span(op, length)
+        return length % span == 0 and all(
+            (threads * width) % span == 0 and count % (threads * width // span) == 0 for width in op.width_list
         )
 
+    def _span(self, op: cuda.CopyOp, length: int) -> int:
+        """Neighbours in a row that neighbouring threads move: a line of 128 bytes, or the row if it is shorter."""
+        return min(length, LINE_BYTES // FORMAT_BYTES[str(format_of(op.tile.type))])
+
     def _copy_rows(self, op: cuda.CopyOp, wide: Sequence[tuple[str, int]]) -> None:
-        """Whole rows at a time: a thread keeps its column, and goes down by as many rows as the block copies at once."""
+        """Some rows at a time: a thread keeps its place in the line, goes along the row line by line, and then down by as
+        many rows as the block copies at once."""
         (row, count), (column, length) = wide
-        threads = self.kernel.threads.data
-        step, down = self.names.fresh(f"{row}_step"), self.names.fresh(f"{row}_down")
+        threads, span = self.kernel.threads.data, self._span(op, length)
+        step, down, along = (self.names.fresh(name) for name in (f"{row}_step", f"{row}_down", f"{column}_along"))
         indices = {row: self.names.fresh(f"{row}_i"), column: self.names.fresh(f"{column}_i")}
-        self.text.line(f"constexpr int {step} = {threads} * width / {length};  // rows that the block copies at once")
+        self.text.line(f"constexpr int {step} = {threads} * width / {span};  // rows that the block copies at once")
         self.text.line(
-            f"const int {indices[row]} = thread * width / {length}, {indices[column]} = thread * width % {length};"
+            f"const int {indices[row]} = thread * width / {span}, {indices[column]} = thread * width % {span};"
         )
         constant = "" if op.is_outward else "const "
         pointer = self.names.fresh("there")
         self.text.line(f"{constant}{c_type(op.buffer.type)}* {pointer} = &{self._address(op, op.buffer, indices)};")
         stride = self.strides[op.buffer][row]
-        here = {**indices, row: f"{indices[row]} + {down}"}
+        here = {row: f"{indices[row]} + {down}", column: indices[column]}
+        far = pointer
         with self.text.block(f"UNROLL_8 for (int {down} = 0; {down} < {count}; {down} += {step})"):
-            self._copy_vector(op, here, f"{self.call('vec')}<width>({pointer})")
+            if span < length:
+                here[column] = f"{indices[column]} + {along}"
+                far = f"{pointer} + {along}"
+                self.text.line(f"UNROLL for (int {along} = 0; {along} < {length}; {along} += {span})")
+                self.text.depth += 1
+            self._copy_vector(op, here, f"{self.call('vec')}<width>({far})")
+            self.text.depth -= 1 if span < length else 0
             self.text.line(f"{pointer} += {step} * {stride};" if stride != "1" else f"{pointer} += {step};")
 
     def _copy_linear(self, op: cuda.CopyOp, wide: Sequence[tuple[str, int]]) -> None:
@@ -330,19 +346,28 @@ class KernelPrinter:
         return " && ".join(tests) or None
 
     def _address(self, op: GlobalAccess, buffer: SSAValue, indices: dict[str, str]) -> str:
-        """`Q[b0 * Q_b + (q0 + row) * Q_q + d]`"""
-        terms: list[str] = []
+        """`Q[b0 * Q_b + row * Q_q + d + q0 * Q_q]`: what a loop changes comes last, so that the rest is computed before it."""
+        fixed: list[str] = []
+        moving: list[str] = []
         for axis, offset in zip(axes_of(buffer.type), op.offsets, strict=True):
-            parts = [part for part in (self.values[offset], indices.get(axis, "0")) if part != "0"]
-            if not parts:
-                continue
-            stride = self.strides[buffer][axis]
-            if stride == "1":
-                terms += parts
-            else:
-                position = parts[0] if len(parts) == 1 and "+" not in parts[0] else f"({add(parts)})"
-                terms.append(f"{position} * {stride}")
+            for text, terms in (
+                (indices.get(axis, "0"), fixed),
+                (self.values[offset], self._terms_of(offset, fixed, moving)),
+            ):
+                if text != "0":
+                    terms.append(self._strided(text, self.strides[buffer][axis]))
+        terms = [*fixed, *moving]
         return f"{self.values[buffer]}[{add(terms)}]"
+
+    def _terms_of(self, offset: SSAValue, fixed: list[str], moving: list[str]) -> list[str]:
+        """The terms of an address that an offset belongs to: those that a loop changes, or the others."""
+        block = offset.owner if isinstance(offset.owner, Block) else offset.owner.parent
+        return fixed if block is self.kernel.body.block else moving
+
+    def _strided(self, text: str, stride: str) -> str:
+        if stride == "1":
+            return text
+        return f"{f'({text})' if ' + ' in text else text} * {stride}"
 
     @_operation.register
     def _(self, op: cuda.LoadOp) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from xdsl.ir import Operation, SSAValue
@@ -32,11 +33,47 @@ class Writer(Protocol):
     def tile_offset(self, tile: SSAValue, coordinates: Sequence[str]) -> str: ...
 
 
+CHUNK = 8
+"""16-bit elements that a swizzle moves together."""
+
+
+@dataclass(frozen=True)
+class Turns:
+    """What a loop adds to a coordinate: its variable times a stride, or nothing if the variable is "0"."""
+
+    variable: str
+    stride: int
+    size: int
+
+    @property
+    def span(self) -> int:
+        return self.stride * self.size
+
+    @property
+    def text(self) -> str:
+        return "0" if self.variable == "0" else times(self.variable, self.stride)
+
+    def split(self, reach: int) -> tuple[str, str]:
+        """The part below `reach`, and the multiple of it that remains."""
+        if self.stride % reach == 0:
+            return "0", self.text
+        if self.span <= reach:
+            return self.text, "0"
+        turns = reach // self.stride
+        return times(f"{self.variable} % {turns}", self.stride), times(f"{self.variable} / {turns}", reach)
+
+
+def _turns(loop: Loop, stride: int) -> Turns:
+    return Turns(loop.variable if loop.mode.size > 1 else "0", stride, loop.mode.size)
+
+
 class ProductPrinter:
     """Prints the products of one kernel."""
 
     def __init__(self, kernel: Writer):
         self.kernel = kernel
+        self.pending: list[str] = []
+        """Declarations that the loops about to be printed need before them."""
 
     def print(self, op: cuda.ProductOp) -> None:
         kernel = self.kernel
@@ -68,6 +105,7 @@ class ProductPrinter:
         row = next((loop for loop in loops if loop.mode.axis == rows), Loop(Mode(rows, 1, 16), "0"))
         step = next((loop for loop in loops if loop.mode.axis == axis), Loop(Mode(axis, 1, 16), "0"))
         load, place = self._left_matrix(op.source, layout, rows, row, axis, step)
+        self._declare_lane_offsets()
         target = f"{name}{subscripts(layout, loops, len(loops))}"
         self.kernel.text.nest(loops, [f"{load}({target}, &{place});"])
         return True
@@ -76,16 +114,47 @@ class ProductPrinter:
         self, tile: SSAValue, layout: LayoutAttr, rows: str, row: Loop, axis: str, step: Loop
     ) -> tuple[str, str]:
         """The primitive that loads a left fragment of 16-bit elements, and the place that a lane gives it."""
-        first = add([times(row.variable, 16) if row.mode.size > 1 else "", *_warp_terms(layout, rows)])
-        at_depth = times(step.variable, 16) if step.mode.size > 1 else "0"
+        warp = _warp_terms(layout, rows)
+        loops = {rows: _turns(row, 16), axis: _turns(step, 16)}
         if _is_row(tile, axis):
-            place = self._place(tile, {rows: add([first, "lane % 16"]), axis: add([at_depth, "lane / 16 * 8"])})
-            return self.kernel.call("load_matrix_x4"), place
-        place = self._place(
-            tile,
-            {rows: add([first, "lane / 8 % 2 * 8"]), axis: add([at_depth, "lane / 16 * 8", "lane % 8"])},
-        )
-        return self.kernel.call("load_matrix_x4_trans"), place
+            lanes = {rows: add([*warp, "lane % 16"]), axis: "lane / 16 * 8"}
+            return self.kernel.call("load_matrix_x4"), self._lane_place(tile, lanes, loops)
+        lanes = {rows: add([*warp, "lane / 8 % 2 * 8"]), axis: add(["lane / 16 * 8", "lane % 8"])}
+        return self.kernel.call("load_matrix_x4_trans"), self._lane_place(tile, lanes, loops)
+
+    def _lane_place(self, tile: SSAValue, lanes: dict[str, str], loops: dict[str, Turns]) -> str:
+        """The place in a tile that a lane gives to `ldmatrix`. What the lane adds is computed once; the loops add to it
+        whole rows, of which a multiple of eight leaves the swizzle as it is, and steps along the row, whose part within
+        the swizzle's reach is an XOR if the lane's own part leaves those bits alone."""
+        rows = rows_of(tile.type)
+        axes = axes_of(tile.type)
+        assert rows.row_axis is not None
+        column = axes[rows.row_axis]
+        along = loops.get(column, Turns("0", 0, 1))
+        if rows.swizzle_bits and "warp" in lanes.get(column, "") and along.span & (along.span - 1):
+            return self._place(tile, {axis: add([lanes.get(axis, "0"), loops[axis].text]) for axis in loops})
+        base = self._lane_offset(tile, [lanes.get(axis, "0") for axis in axes])
+        terms: list[str] = []
+        if along.variable != "0":
+            within, beyond = along.split((1 << rows.swizzle_bits) * CHUNK) if rows.swizzle_bits else ("0", along.text)
+            base = f"({base} ^ {within})" if within != "0" else base
+            terms.append(beyond)
+        for axis, rows_apart in zip(axes, rows.row_strides, strict=True):
+            turns = loops.get(axis, Turns("0", 0, 1))
+            if axis != column and turns.variable != "0":
+                terms.append(times(turns.variable, turns.stride * rows_apart * rows.pitch.data))
+        return f"{self.kernel.values[tile]}[{add([base, *terms])}]"
+
+    def _lane_offset(self, tile: SSAValue, own: Sequence[str]) -> str:
+        """The name of the constant that holds a lane's own part of an offset."""
+        name = self.kernel.names.fresh(f"{self.kernel.values[tile]}_lane")
+        self.pending.append(f"const int {name} = {self.kernel.tile_offset(tile, own)};")
+        return name
+
+    def _declare_lane_offsets(self) -> None:
+        for line in self.pending:
+            self.kernel.text.line(line)
+        self.pending.clear()
 
     def _comment(self, op: cuda.ProductOp, name: str) -> None:
         def array(value: SSAValue) -> str:
@@ -110,16 +179,19 @@ class ProductPrinter:
             step = Loop(Mode(op.axis, steps, depth), kernel.names.fresh(f"{op.axis}{depth}"))
             row = Loop(Mode(rows, row_tiles, 16), kernel.names.fresh(f"{rows}16"))
             column = Loop(Mode(columns, column_tiles, 8), kernel.names.fresh(f"{columns}8"))
+            wide = depth == 16 and column_tiles % 2 == 0
+            left_place = self._left_place(op, layout, rows, row, step, depth)
+            right_place = self._right_place(op, layout, columns, column, step, depth, wide)
+            self._declare_lane_offsets()
             with text.block(str(step)):
-                left = self._left(op, layout, rows, row, step, depth)
-                wide = depth == 16 and column_tiles % 2 == 0
+                left = self._left(op, row, step, depth, left_place)
                 if wide:
                     head = f"UNROLL for (int {column.variable} = 0; {column.variable} < {column_tiles}; "
                     head += f"{column.variable} += 2)"
                 else:
                     head = str(column)
                 with text.block(head):
-                    self._right(op, layout, columns, column, step, depth, wide)
+                    self._right(op, depth, wide, right_place)
                     for half in (0, 1) if wide else (None,):
                         right = "rhs" if half is None else f"rhs[{half}]"
                         at = column.variable if not half else f"{column.variable} + {half}"
@@ -128,30 +200,38 @@ class ProductPrinter:
                         statement = f"{mma}({accumulator}, {left}, {right});"
                         text.nest([row] if row_tiles > 1 else [], [statement])
 
-    def _left(self, op: cuda.ProductOp, layout: LayoutAttr, rows: str, row: Loop, step: Loop, depth: int) -> str:
-        """The left fragments of this step; gives the expression for those of the current row tile."""
-        kernel, text = self.kernel, self.kernel.text
+    def _left_place(
+        self, op: cuda.ProductOp, layout: LayoutAttr, rows: str, row: Loop, step: Loop, depth: int
+    ) -> tuple[str, str]:
+        """The primitive that loads the left fragments, and from where; of fragments that are in registers, nothing."""
+        if is_fragment(op.lhs.type):
+            return "", ""
+        if depth == 16:
+            return self._left_matrix(op.lhs, layout, rows, row, op.axis, step)
+        first = add([times(row.variable, 16) if row.mode.size > 1 else "", *_warp_terms(layout, rows)])
+        at_depth = times(step.variable, depth)
+        place = self._place(op.lhs, {rows: f"{first} + m8 * 8 + lane / 4", op.axis: f"{at_depth} + k4 * 4 + lane % 4"})
+        return self.kernel.call("load_shared"), place
+
+    def _left(self, op: cuda.ProductOp, row: Loop, step: Loop, depth: int, source: tuple[str, str]) -> str:
+        """Load the left fragments of this step; gives the expression for those of the current row tile."""
+        text = self.kernel.text
         row_index = f"[{row.variable}]" if row.mode.size > 1 else ""
         if is_fragment(op.lhs.type):
             step_index = f"[{step.variable}]" if step.mode.size > 1 else ""
-            return f"{kernel.values[op.lhs]}{row_index}{step_index}"
-        type = c_type(op.lhs.type)
+            return f"{self.kernel.values[op.lhs]}{row_index}{step_index}"
+        load, place = source
         dimension = f"[{row.mode.size}]" if row.mode.size > 1 else ""
-        first = add([times(row.variable, 16) if row.mode.size > 1 else "", *_warp_terms(layout, rows)])
-        at_depth = times(step.variable, depth)
         loops = [row] if row.mode.size > 1 else []
+        text.line(f"{c_type(op.lhs.type)} lhs{dimension}{'[2]' if depth == 16 else ''}[2][2];")
         if depth == 16:
-            text.line(f"{type} lhs{dimension}[2][2][2];")
-            load, place = self._left_matrix(op.lhs, layout, rows, row, op.axis, step)
             text.nest(loops, [f"{load}(lhs{row_index}, &{place});"])
-            return f"lhs{row_index}"
-        text.line(f"{type} lhs{dimension}[2][2];")
-        place = self._place(op.lhs, {rows: f"{first} + m8 * 8 + lane / 4", op.axis: f"{at_depth} + k4 * 4 + lane % 4"})
-        inner = [Loop(Mode("", 2, 4), "k4"), Loop(Mode("", 2, 8), "m8")]
-        text.nest([*loops, *inner], [f"lhs{row_index}[k4][m8] = {kernel.call('load_shared')}(&{place});"])
+        else:
+            inner = [Loop(Mode("", 2, 4), "k4"), Loop(Mode("", 2, 8), "m8")]
+            text.nest([*loops, *inner], [f"lhs{row_index}[k4][m8] = {load}(&{place});"])
         return f"lhs{row_index}"
 
-    def _right(
+    def _right_place(
         self,
         op: cuda.ProductOp,
         layout: LayoutAttr,
@@ -160,27 +240,33 @@ class ProductPrinter:
         step: Loop,
         depth: int,
         wide: bool,
-    ) -> None:
-        """The right fragment of one column tile, or of two at once."""
-        kernel, text = self.kernel, self.kernel.text
+    ) -> tuple[str, str]:
+        """The primitive that loads the right fragment of one column tile, or of two at once, and from where."""
+        warp = _warp_terms(layout, columns)
+        if depth == 8:
+            variable = times(column.variable, 8) if column.mode.size > 1 else ""
+            first = add([variable, *warp, "lane / 4"])
+            at_depth = times(step.variable, depth)
+            place = self._place(op.rhs, {columns: first, op.axis: f"{at_depth} + k4 * 4 + lane % 4"})
+            return self.kernel.call("load_shared"), place
+        loops = {columns: _turns(column, 8), op.axis: _turns(step, 16)}
+        if _is_row(op.rhs, op.axis):
+            lanes = {columns: add([*warp, "lane / 16 * 8" if wide else "", "lane % 8"]), op.axis: "lane / 8 % 2 * 8"}
+            load = "load_matrix_x4" if wide else "load_matrix_x2"
+        else:
+            lanes = {columns: add([*warp, "lane / 16 * 8" if wide else ""]), op.axis: "lane % 16"}
+            load = "load_matrix_x4_trans" if wide else "load_matrix_x2_trans"
+        return self.kernel.call(load), self._lane_place(op.rhs, lanes, loops)
+
+    def _right(self, op: cuda.ProductOp, depth: int, wide: bool, source: tuple[str, str]) -> None:
+        """Load the right fragment of one column tile, or of two at once."""
+        text = self.kernel.text
+        load, place = source
         type = c_type(op.rhs.type)
-        variable = column.variable if column.mode.size > 1 else "0"
-        first = add([times(variable, 8) if variable != "0" else "", *_warp_terms(layout, columns)])
-        at_depth = times(step.variable, depth)
         if depth == 8:
             text.line(f"{type} rhs[2];")
-            place = self._place(op.rhs, {columns: f"{first} + lane / 4", op.axis: f"{at_depth} + k4 * 4 + lane % 4"})
-            inner = [Loop(Mode("", 2, 4), "k4")]
-            text.nest(inner, [f"rhs[k4] = {kernel.call('load_shared')}(&{place});"])
+            text.nest([Loop(Mode("", 2, 4), "k4")], [f"rhs[k4] = {load}(&{place});"])
             return
-        by_row = _is_row(op.rhs, op.axis)
-        if by_row:
-            which = "lane / 16 * 8 + lane % 8" if wide else "lane % 8"
-            place = self._place(op.rhs, {columns: f"{first} + {which}", op.axis: f"{at_depth} + lane / 8 % 2 * 8"})
-        else:
-            which = "lane / 16 * 8" if wide else "0"
-            place = self._place(op.rhs, {columns: add([first, which]), op.axis: f"{at_depth} + lane % 16"})
-        load = kernel.call(f"load_matrix_x{4 if wide else 2}{'' if by_row else '_trans'}")
         text.line(f"{type} rhs{'[2]' if wide else ''}[2][2];")
         text.line(f"{load}(rhs, &{place});")
 
