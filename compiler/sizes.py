@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, Operation
 
 from treadle.compiler.errors import Refusal, TreadleError
 from treadle.dialects.diagram.array import DYNAMIC, SizesAttr, size_text, sizes_of
@@ -38,6 +38,29 @@ def axes_of_function(function: FuncOp) -> dict[str, int]:
         for axis, size in sizes_of(type).items():
             sizes.setdefault(axis, size)
     return sizes
+
+
+def check_axes(function: FuncOp) -> None:
+    """Refuse a program in which one axis has two sizes in arrays that no operation brings together (Refusal)."""
+    sizes: dict[str, tuple[int, str]] = {}
+    for operation, what, type in _arrays_of(function):
+        for axis, size in sizes_of(type).items():
+            known, owner = sizes.setdefault(axis, (size, what))
+            if known != size:
+                raise Refusal(
+                    operation,
+                    f"axis '{axis}' has size {size_text(known)} in {owner} but {size_text(size)} in {what}: an axis "
+                    "belongs to the whole program, so give one of them another name",
+                )
+
+
+def _arrays_of(function: FuncOp) -> Iterable[tuple[Operation, str, Attribute]]:
+    """Whole arrays: those inside a kernel may be pieces, with sizes of their own."""
+    for argument in function.body.block.args:
+        yield function, f"%{argument.name_hint or argument.index}", argument.type
+    for operation in function.body.block.ops:
+        for result in operation.results:
+            yield operation, f"%{result.name_hint}" if result.name_hint else "another array", result.type
 
 
 def default_sizes(function: FuncOp) -> dict[str, int]:

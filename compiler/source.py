@@ -18,11 +18,14 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr, UnknownLoc
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.parser import Parser
+from xdsl.parser.generic_parser import ParserState
 from xdsl.utils.exceptions import ParseError, UnregisteredConstructException, VerifyException
-from xdsl.utils.lexer import Span
+from xdsl.utils.lexer import Input, Span
+from xdsl.utils.mlir_lexer import MLIRLexer
 
 from treadle.compiler.errors import TreadleError, at, describe
 from treadle.compiler.universe import DIALECTS, loader
+from treadle.dialects.diagram.array import check_array, is_array
 
 UPSTREAM_DIALECTS = {
     "builtin": "xdsl.dialects.builtin:Builtin",
@@ -74,6 +77,7 @@ def verify_module(module: ModuleOp) -> None:
         module.verify()
     except (VerifyException, RecursionError) as error:
         raise describe(error, module) from None
+    _check_arrays(module)
     _check_order(module, set())
 
 
@@ -94,6 +98,13 @@ def read_text(path: str | Path) -> str:
         raise TreadleError(f"cannot read {path}: {error.strerror}") from None
 
 
+class _Lexer(MLIRLexer):
+    """The stock lexer takes exponential time over a string that is not closed, and a program may be a
+    stranger's. The same strings, without a choice of how to read them."""
+
+    _unescaped_characters_regex = re.compile(r'"(?:[^"\\\n\v\f]|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"')
+
+
 class LocatingParser(Parser):
     """xDSL's parser, which also gives every operation and block argument its file, line and column,
     says where an attribute that does not verify stands, and suggests names for misspelt operations."""
@@ -106,11 +117,12 @@ class LocatingParser(Parser):
         line_offset: int = 0,
         readable_errors: bool = True,
     ):
-        super().__init__(ctx, input, name)
+        super().__init__(ctx, "", name)
+        text = input.decode("utf-8") if isinstance(input, bytes) else input
+        self._parser_state = ParserState(_Lexer(Input(text, name)))
         self._readable_errors = readable_errors
         self._file = StringAttr(name)
         self._line_offset = line_offset
-        text = self.lexer.input.content
         self._line_starts = [0, *(i + 1 for i, char in enumerate(text) if char == "\n")]
 
     def parse_module(self, allow_implicit_module: bool = True) -> ModuleOp:
@@ -198,6 +210,19 @@ def _did_you_mean(name: str, candidates: Iterable[str]) -> str:
     if close:
         return f"; did you mean '{close[0]}'?"
     return f"; it has {', '.join(sorted(candidates))}"
+
+
+def _check_arrays(module: ModuleOp) -> None:
+    """Operations of diagrams check what they use; an array that only passes through is checked here."""
+    for operation in module.walk():
+        arguments = [argument for region in operation.regions for block in region.blocks for argument in block.args]
+        for value in (*operation.results, *arguments):
+            if not is_array(value.type):
+                continue
+            try:
+                check_array(value.type, f"%{value.name_hint}" if value.name_hint else "a value")
+            except VerifyException as error:
+                raise at(operation, str(error)) from None
 
 
 def _check_order(operation: Operation, defined: set[SSAValue]) -> None:

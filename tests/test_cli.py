@@ -266,6 +266,10 @@ def test_an_existing_file_is_replaced_whole_and_keeps_its_mode() -> None:
         ({"over [k]": "over [z]"}, "p.mlir:5:3: 'diagram.contract' %C: axis 'z' is reduced, but no operand has it"),
         ({"tensor<16x?": "tensor<8x?"}, "axis 'k' has size 16 in operand 0 but 8 in operand 1"),
         ({"FORMAT": "f64"}, "unsupported number format f64 (supported: f16, bf16, f32, i32)"),
+        (
+            {"func.return %C": "%D = diagram.fill 0.0 : f32 -> tensor<8xf32, #diagram.array<[m]>>\n  func.return %C"},
+            "'diagram.fill' %D: axis 'm' has size ? in %A but 8 in %D",
+        ),
         ({"m = 5": "zz = 5"}, "'sizes' names axis 'zz'"),
         ({"m = 5": "k = 5"}, "'sizes' gives axis 'k' the size 5, but its size is 16"),
         ({"func.return": "func.retrun"}, "did you mean 'func.return'?"),

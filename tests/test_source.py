@@ -93,6 +93,22 @@ def test_message_and_place(old: str, new: str, place: str | None, message: str) 
     assert len(str(error).splitlines()) <= 3
 
 
+def test_an_array_that_only_passes_through_is_checked() -> None:
+    text = "func.func @f(%x: TYPE) -> TYPE {\n  func.return %x : TYPE\n}"
+    error = refused(text.replace("TYPE", "tensor<?x?xf32, #diagram.array<[n]>>"))
+    assert error.message == "'func.func' @f: %x names 1 axes [n] but has 2 dimensions"
+    assert error.location == "p.mlir:1:1"
+
+
+def test_a_string_that_is_not_closed_is_refused_at_once() -> None:
+    text = PROGRAM.replace("n = 8", '"' + "n = 8, " * 50)
+    assert "closing string literal" in refused(text).message
+    module = parse_module(
+        r'"func.func"() <{sym_name = "f", function_type = () -> ()}> ({}) {a = "\22\n\\x"} : () -> ()'
+    )
+    assert '"\\22\\n' in str(module) or "a = " in str(module)
+
+
 def test_nesting_that_is_too_deep_is_refused() -> None:
     assert "nested too deeply" in refused("module {" * 20_000).message
 

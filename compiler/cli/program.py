@@ -18,7 +18,7 @@ from xdsl.utils.arg_spec import ArgSpec
 
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.pipeline import Observer, Options, PassRun, pipeline
-from treadle.compiler.sizes import check_defaults, check_sizes, parse_sizes
+from treadle.compiler.sizes import check_axes, check_defaults, check_sizes, parse_sizes
 from treadle.compiler.source import load_module
 
 
@@ -32,10 +32,11 @@ class Program:
 
 
 def load_program(arguments: Namespace) -> Program:
-    """Read and check the file and the sizes on the command line (TreadleError)."""
+    """Read and check the file and the sizes on the command line (TreadleError, Refusal)."""
     sizes = parse_sizes(arguments.size)
     module = load_module(arguments.file)
     function = only_function(module, arguments.file)
+    check_axes(function)
     check_defaults(function)
     check_sizes(function, sizes)
     return Program(module, function, sizes)

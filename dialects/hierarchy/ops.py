@@ -107,8 +107,12 @@ class KernelOp(IRDLOperation):
 
     def verify_(self) -> None:
         check_axis_name(self.kernel_name.data)
+        for i, output in enumerate(self.outputs):
+            check_array(output.type, f"result {i}")
         args = self.body.block.args
         for i, (arg, operand) in enumerate(zip(args, self.inputs, strict=False)):
+            check_array(operand.type, f"operand {i}")
+            check_array(arg.type, f"argument {i}")
             if sizes_of(arg.type) != sizes_of(operand.type) or format_of(arg.type) != format_of(operand.type):
                 raise VerifyException(f"argument {i} is {arg.type}, operand {i} is {operand.type}")
             if is_array(arg.type) and level_of(arg.type) != "device":
