@@ -69,7 +69,7 @@ class ConvertHierarchyToCudaPass(ModulePass):
     name = "convert-hierarchy-to-cuda"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        functions = [inner for inner in op.body.block.ops if isinstance(inner, func.FuncOp)]
+        functions = [inner for inner in op.body.block.ops if isinstance(inner, func.FuncOp) and inner.body.blocks]
         for function in functions:
             if any(isinstance(inner, KernelOp) for inner in function.body.block.ops):
                 HostLowering(function, machine_of(op).limits.shared_per_block).lower()

@@ -44,6 +44,18 @@ __device__ __forceinline__ float reciprocal(float x) {
 #endif
 }
 
+// primitive: divide
+// x / y to 2 ulp over the full range, without the branch of the correctly rounded division. PTX ISA 9.7.3, div.full.
+__device__ __forceinline__ float divide(float x, float y) {
+#ifndef TREADLE_EMULATOR
+  float quotient;
+  asm("div.full.f32 %0, %1, %2;" : "=f"(quotient) : "f"(x), "f"(y));
+  return quotient;
+#else
+  return x / y;
+#endif
+}
+
 // primitive: to_float
 // An element as a float: exact for 16-bit types.
 template <class T>

@@ -31,7 +31,6 @@ BINARY = {
     "arith.addf": "+",
     "arith.subf": "-",
     "arith.mulf": "*",
-    "arith.divf": "/",
     "arith.addi": "+",
     "arith.subi": "-",
     "arith.muli": "*",
@@ -176,6 +175,9 @@ class ScalarPrinter:
                 self.uses.add(name)
             return f"{name}({', '.join(_bare(operand) for operand in operands)})"
         match op:
+            case arith.DivfOp():
+                self.uses.add("divide")
+                return f"divide({_bare(operands[0])}, {_bare(operands[1])})"
             case math.ExpOp():
                 self.uses.add("exp2_approx")
                 return f"exp2_approx({operands[0]} * {float_literal(LOG2_E)})"
