@@ -9,7 +9,8 @@
 // CHECK: cuda.kernel @negate_kernel (%x: memref<?xf32
 // CHECK: func.func @negate(%x: memref<?xf32
 // CHECK: %y = memref.alloc(%n)
-// CHECK: cuda.launch @negate_kernel grid %blocks(%x, %y, %n,
+// CHECK: cuda.launch @negate_kernel grid %blocks
+// CHECK-SAME: (%x, %y, %n
 
 // PART: builtin.module attributes {machine = {name = "h100"
 // PART: func.func @negate(%x: tensor<64xf32, #diagram.array<[n]>>) -> tensor<64xf32, #diagram.array<[n]>>

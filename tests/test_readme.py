@@ -1,0 +1,52 @@
+"""What the README shows is what happens."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from treadle.compiler import main as cli
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_demo_prints_what_is_shown(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Line by line but for numbers, which depend on the machine at hand and on the cost model."""
+    monkeypatch.chdir(ROOT)
+    assert cli.main(["run", "examples/attention.mlir", "--verbose", "--backend", "emulator"]) == 0
+    told = capsys.readouterr().out
+    shown = re.search(r"```\n\$ make demo\n(.*?)```", README, re.S)
+    assert shown is not None
+    heads = [line.split()[0] for line in told.splitlines() if line and not line.startswith(" " * 6)]
+    assert [line.split()[0] for line in shown[1].splitlines() if line and not line.startswith(" " * 6)] == heads
+
+
+def test_the_commands_that_are_shown_are_understood() -> None:
+    commands = re.findall(r"^(treadle (?:run|compile|explain) +\S+(?: \S+)*)", README, re.M)
+    assert len(commands) >= 6
+    for command in commands:
+        parsed = cli.make_parser().parse_args(shlex.split(command)[1:])
+        assert parsed.file == "wrong.mlir" or (ROOT / parsed.file).exists()
+
+
+def test_the_python_that_is_shown_runs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    (snippet,) = re.findall(r"```python\n(.*?)```", README, re.S)
+    exec(snippet, {})
+    assert "__global__" in capsys.readouterr().out
+
+
+def test_every_link_leads_somewhere() -> None:
+    for page in ("README.md", "CONTRIBUTING.md", "docs/architecture.md"):
+        for link in re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text(encoding="utf-8")):
+            assert link.startswith("https://") or (ROOT / page).parent.joinpath(link).exists(), f"{page}: {link}"
+
+
+def test_every_folder_is_in_the_table() -> None:
+    folders = {path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith(".")}
+    named = set(re.findall(r"`(\w+)/`", README))
+    assert folders - named - {"build", "dist", "__pycache__", "treadle.egg-info", "shared"} == set()
