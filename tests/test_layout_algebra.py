@@ -66,6 +66,7 @@ def box(map: Map) -> list[dict[str, int]]:
 
 
 @given(st.integers(1, 24), st.integers(1, 6), st.integers(1, 150))
+@settings(deadline=None)
 def test_a_cut_digit_counts_the_same(size: int, stride: int, place: int) -> None:
     mode = Mode("q", size, stride)
     try:
@@ -83,7 +84,7 @@ modes = st.builds(Mode, st.sampled_from(["q", "x"]), st.integers(2, 4), st.sampl
 
 
 @given(st.lists(modes, max_size=4), st.lists(modes, max_size=4))
-@settings(max_examples=400)
+@settings(deadline=None, max_examples=400)
 def test_joined_is_a_normal_form(left: list[Mode], right: list[Mode]) -> None:
     """Two sequences of digits are the same function of the index exactly if their joined forms are equal."""
     one, other = Map.of(i=left), Map.of(i=right)
@@ -93,6 +94,7 @@ def test_joined_is_a_normal_form(left: list[Mode], right: list[Mode]) -> None:
 
 
 @given(bijections(), st.randoms())
+@settings(deadline=None)
 def test_ordered_is_a_normal_form_of_sets(map: Map, random: object) -> None:
     digits = list(map.all_modes())
     reached = {tuple(sorted(found.items())) for _, found in Map.of(i=digits).everywhere()}
@@ -107,7 +109,7 @@ def test_overlapping_digits_are_found() -> None:
 
 
 @given(bijections(), bijections())
-@settings(max_examples=300)
+@settings(deadline=None, max_examples=300)
 def test_a_digit_is_read_off_others(one: Map, other: Map) -> None:
     """Wherever `digit_of` answers, its terms give the digit, for every coordinate of the axis."""
     given_modes = [mode for mode in one.all_modes() if mode.axis == "q"]
@@ -127,12 +129,14 @@ def test_a_digit_is_read_off_others(one: Map, other: Map) -> None:
 
 
 @given(bijections())
+@settings(deadline=None)
 def test_a_bijection_reaches_every_coordinate_once(map: Map) -> None:
     reached = [tuple(found.values()) for _, found in map.everywhere()]
     assert len(set(reached)) == len(reached) == prod(map.extents().values())
 
 
 @given(bijections(copies=True))
+@settings(deadline=None)
 def test_the_inverse_finds_every_element(map: Map) -> None:
     inverse = map.inverse()
     assert inverse.then(map).same_as(Map.of(**{axis: [Mode(axis, n, 1)] for axis, n in map.extents().items()}))
@@ -141,6 +145,7 @@ def test_the_inverse_finds_every_element(map: Map) -> None:
 
 
 @given(bijections())
+@settings(deadline=None)
 def test_the_inverse_of_a_bijection_undoes_it(map: Map) -> None:
     round_trip = map.then(map.inverse())
     for at, _ in map.everywhere():
@@ -158,7 +163,7 @@ def test_no_inverse_is_said_so() -> None:
 
 
 @given(bijections(), st.data())
-@settings(max_examples=300)
+@settings(deadline=None, max_examples=300)
 def test_composition_is_one_after_the_other(inner: Map, data: st.DataObject) -> None:
     """With any outer map of the inner's coordinates: linear ones always compose, others where digits meet."""
     outer_digits: dict[str, list[Mode]] = {}
@@ -180,6 +185,7 @@ def test_composition_is_one_after_the_other(inner: Map, data: st.DataObject) -> 
 
 
 @given(bijections((2, 4)), bijections((2, 4)), bijections((2, 4)))
+@settings(deadline=None)
 def test_composition_is_associative(a: Map, b: Map, c: Map) -> None:
     def over(map: Map, indices: tuple[str, ...]) -> Map:
         return Map(tuple(zip(indices, (modes for _, modes in map.digits), strict=False)))
@@ -204,6 +210,7 @@ def test_composition_refuses_what_does_not_fit() -> None:
 
 
 @given(bijections(), st.data())
+@settings(deadline=None)
 def test_division_by_a_tile_and_back(map: Map, data: st.DataObject) -> None:
     tile = {axis: data.draw(st.sampled_from([1, 2, 4, 6, 8, 12, 16])) for axis in map.axes}
     try:
@@ -220,6 +227,7 @@ def test_division_by_a_tile_and_back(map: Map, data: st.DataObject) -> None:
 
 
 @given(bijections((2, 4, 8)), bijections((2, 4, 8)))
+@settings(deadline=None)
 def test_refined_maps_have_common_digits(one: Map, other: Map) -> None:
     left, right = refine(one, other)
     assert left.same_as(one)
@@ -308,6 +316,7 @@ matrices = st.lists(st.integers(0, 63), max_size=7).map(lambda columns: BitMatri
 
 
 @given(matrices)
+@settings(deadline=None)
 def test_rank_kernel_and_image_by_enumeration(given_matrix: BitMatrix) -> None:
     inputs = range(1 << len(given_matrix.columns))
     outputs = {given_matrix(i) for i in inputs}
@@ -322,6 +331,7 @@ def test_rank_kernel_and_image_by_enumeration(given_matrix: BitMatrix) -> None:
 
 
 @given(matrices)
+@settings(deadline=None)
 def test_the_inverse_of_a_matrix(given_matrix: BitMatrix) -> None:
     size = len(given_matrix.columns)
     square = given_matrix.masked((1 << size) - 1)
@@ -333,6 +343,7 @@ def test_the_inverse_of_a_matrix(given_matrix: BitMatrix) -> None:
 
 
 @given(bijections((2, 4, 8), copies=True))
+@settings(deadline=None)
 def test_the_matrix_of_a_map_is_the_map(map: Map) -> None:
     map = Map.of(**{name: [m for m in map.modes(name) if m.axis or m.size & (m.size - 1) == 0] for name in INDICES})
     assert is_binary(map)
