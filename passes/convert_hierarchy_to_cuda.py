@@ -12,6 +12,7 @@ from xdsl.passes import ModulePass
 from treadle.compiler.lowering.host import HostLowering
 from treadle.compiler.machines import machine_of
 from treadle.dialects.diagram import LawOp
+from treadle.dialects.diagram.ops import DiagramOperation
 from treadle.dialects.hierarchy import KernelOp
 
 
@@ -71,7 +72,7 @@ class ConvertHierarchyToCudaPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         functions = [inner for inner in op.body.block.ops if isinstance(inner, func.FuncOp) and inner.body.blocks]
         for function in functions:
-            if any(isinstance(inner, KernelOp) for inner in function.body.block.ops):
+            if any(isinstance(inner, KernelOp | DiagramOperation) for inner in function.body.block.ops):
                 HostLowering(function, machine_of(op).limits.shared_per_block).lower()
         for law in [inner for inner in op.body.block.ops if isinstance(inner, LawOp)]:
             law.detach()

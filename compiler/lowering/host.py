@@ -17,6 +17,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import PassFailedException
 
+from treadle.compiler.errors import Refusal
 from treadle.compiler.lowering.kernel import KernelLowering, plain_name
 from treadle.compiler.lowering.layouts import Layouts
 from treadle.compiler.lowering.plan import KernelPlan, plan_kernel
@@ -31,7 +32,9 @@ from treadle.dialects.diagram.array import (
     shape_of,
     sizes_of,
 )
+from treadle.dialects.diagram.ops import DiagramOperation
 from treadle.dialects.hierarchy import ExtentOp, KernelOp
+from treadle.dialects.hierarchy.schedule import derivation_of
 
 
 def buffer_type(type: Attribute) -> BufferType:
@@ -63,11 +66,19 @@ class HostLowering:
             elif isinstance(op, ExtentOp):
                 self._extent(op)
             elif any(isinstance(value.type, TensorType) for value in (*op.operands, *op.results)):
-                raise PassFailedException(
-                    f"'{op.name}' is in no kernel, and has no lowering to cuda: run fusion first, "
-                    "or lower it with a pass of its own dialect"
-                )
+                raise Refusal(op, f"it is in no kernel: {self._why_apart(op)}")
         self._retype(block)
+
+    def _why_apart(self, op: Operation) -> str:
+        """Why `fusion` left an operation alone, as far as the derivation tells."""
+        names = {f"%{result.name_hint} from all" for result in op.results}
+        for step in derivation_of(self.function.attributes):
+            rewrite, subject, _, reason = step.texts()
+            if rewrite == "keep apart" and subject in names:
+                return reason
+        if isinstance(op, DiagramOperation):
+            return "run fusion first"
+        return f"treadle makes kernels of diagram operations only, and lowers no '{op.dialect_name()}' between them"
 
     def _retype(self, block: Block) -> None:
         terminator = block.last_op
