@@ -12,7 +12,10 @@ from treadle.runtime.emulator import LaunchReport
 SECTOR = 32
 """Bytes of device memory that move together."""
 
-_KERNEL = re.compile(r"__global__ void .*?(\w+)\($")
+SHARED = ("load_shared", "store_shared", "load_matrix", "copy_async")
+"""Operations that touch shared memory."""
+
+_KERNEL = re.compile(r"void (?:__launch_bounds__\(\d+\) )?(\w+?)(?:_body)?\($")
 _TEXT_SHOWN = 100
 _HEAD = f"{'requests':>10}{'bytes':>14}{'sectors':>12}{'a request':>11}{'fewest':>12}{'conflicts':>11}"
 
@@ -110,7 +113,7 @@ def _totals(operations: Sequence[Traffic]) -> Iterator[str]:
         sectors, fewest = sum(each.sectors for each in chosen), sum(each.fewest_sectors for each in chosen)
         moved = sum(each.bytes for each in chosen)
         yield f"{what}: {moved:,} bytes in {sectors:,} sectors of {SECTOR} bytes; the fewest are {fewest:,}"
-    shared = [each for each in operations if not each.sectors or each.kind == "copy_async"]
+    shared = [each for each in operations if each.kind in SHARED]
     conflicts = sum(each.conflicts for each in shared)
     yield f"shared memory: {sum(each.requests for each in shared):,} requests, {conflicts:,} bank conflicts"
 

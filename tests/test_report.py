@@ -1,0 +1,168 @@
+"""`treadle compile --report` and `treadle run --report`: what is said, and what is true of it today."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.benchmarking import benchmark
+from treadle.compiler import main as cli
+from treadle.compiler.cli import report_code
+from treadle.compiler.cli.report_traffic import memory_lines
+from treadle.compiler.cli.run import kernel_names
+from treadle.compiler.gates.traffic import Traffic, check_traffic, traffic_lines, traffic_of
+from treadle.compiler.pipeline import Options, print_cuda, run_pipeline
+from treadle.compiler.sass import DisassemblerUnavailable, find_disassembler
+from treadle.compiler.source import parse_module
+from treadle.runtime.backend import has_host_compiler
+from treadle.runtime.emulator import LaunchReport, OperationCount
+from treadle.runtime.emulator.backend import EmulatorBackend
+from treadle.runtime.host import execute
+from treadle.runtime.inputs import axis_sizes, make_inputs
+from treadle.runtime.interpreter import entry_function
+
+programs = benchmark("programs")
+needs_compiler = pytest.mark.skipif(not has_host_compiler(), reason="no C++ compiler is installed")
+needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
+needs_disassembler = pytest.mark.skipif(find_disassembler() is None, reason="cuobjdump is not installed")
+
+TEXT = """// a title
+template <int ALIGNED>
+__device__ __forceinline__ void first_body(
+    const float* a) {
+  use(a);
+}
+
+extern "C" __global__ void __launch_bounds__(128) first(
+    const float* a) {
+  first_body<16>(a);
+}
+
+extern "C" __global__ void __launch_bounds__(128) second(
+    const float* a) {
+  use(a), and_more(a);
+}
+"""
+
+
+def launch(*operations: OperationCount) -> LaunchReport:
+    return LaunchReport(0, 0, 0, 0, 0.0, operations, {})
+
+
+# -- traffic -------------------------------------------------------------------------------------------
+
+
+def test_operations_are_told_by_line_and_kernel() -> None:
+    load = OperationCount(5, "load_global", 4, 2048, 64, 0)
+    found = traffic_of(TEXT, [launch(load, OperationCount(15, "store_shared", 2, 256, 0, 3)), launch(load)])
+    assert found == [
+        Traffic("first", 5, "use(a);", "load_global", 8, 4096, 128, 0),  # of both launches
+        Traffic("second", 15, "use(a), and_more(a);", "store_shared", 2, 256, 0, 3),
+    ]
+    assert found[0].fewest_sectors == 128
+
+
+def test_a_table_of_operations() -> None:
+    operations = [
+        Traffic("first", 5, "use(a);", "load_global", 8, 1024, 40, 0),
+        Traffic("first", 5, "use(a);", "store_shared", 8, 1024, 0, 7),
+        Traffic("first", 6, "wait();", "barrier_block", 8, 0, 0, 0),
+    ]
+    text = "\n".join(traffic_lines(operations))
+    assert re.search(r"@first\n.*requests.*\n  5: use\(a\);\n +load_global +8 +1,024 +40 +5.00 +32 +0\n", text)
+    assert re.search(r"store_shared +8 +1,024 +7\n", text)
+    assert "wait" not in text  # it touches no memory
+    assert "1,024 bytes in 40 sectors of 32 bytes; the fewest are 32" in text
+    assert [each.ok for each in check_traffic(operations)] == [False, False]
+    assert text.count("not met") == 2
+    assert list(traffic_lines([])) == []
+
+
+def test_what_was_not_counted_is_said() -> None:
+    assert "not known" in "".join(memory_lines(None, None))
+    assert "not known" in "".join(memory_lines(TEXT, None))
+    assert "without checks" in "".join(memory_lines(TEXT, [launch()]))
+
+
+@needs_compiler
+def test_run_report(capsys: pytest.CaptureFixture[str]) -> None:
+    size = ["--size", "m=40", "--size", "n=40", "--size", "k=200"]
+    file = str(programs.EXAMPLES / "matmul.mlir")
+    assert cli.main(["run", file, "--backend", "emulator", "--report", *size]) == 0
+    said = capsys.readouterr().out
+    assert "@matmul_kernel" in said
+    assert re.search(r"load_matrix +\d", said)
+    assert "stored to device memory: 3,200 bytes in" in said
+    assert said.rstrip().splitlines()[-1].startswith("verified (emulator)")
+    assert cli.main(["run", file, "--backend", "emulator", "--report", "--no-checks", *size]) == 0
+    assert "without checks nothing is counted" in capsys.readouterr().out
+    assert cli.main(["run", file, "--backend", "interpreter", "--report", *size]) == 0
+    assert "the emulator counts it" in capsys.readouterr().out
+
+
+CASES = {
+    "attention d 64": (programs.attention(64), {"b": 1, "h": 2, "q": 256, "x": 256}),
+    "attention d 64, a rest": (programs.attention(64), {"b": 1, "h": 2, "q": 200, "x": 333}),
+    "attention d 128": (programs.attention(128), {"b": 1, "h": 2, "q": 256, "x": 256}),
+    "matmul 256": (programs.matmul({"m": 256, "n": 256, "k": 256}), {"m": 256, "n": 256, "k": 256}),
+    "matmul k 64": (programs.matmul({"m": 256, "n": 256, "k": 64}), {"m": 256, "n": 256, "k": 64}),
+    "matmul k 128": (programs.matmul({"m": 256, "n": 256, "k": 128}), {"m": 256, "n": 256, "k": 128}),
+    "matmul made for 4096": (programs.matmul({"m": 4096, "n": 4096, "k": 4096}), {"m": 256, "n": 256, "k": 256}),
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("name", CASES)
+def test_no_bank_conflict_and_the_fewest_sectors(name: str, arch: str) -> None:
+    text, sizes = CASES[name]
+    module = parse_module(text)
+    function = entry_function(module.clone())
+    inputs = make_inputs(function, axis_sizes(function, sizes), 0)
+    run_pipeline(module, Options(arch=arch))
+    printed = print_cuda(module)
+    backend = EmulatorBackend(printed, kernel_names(module))
+    execute(module, inputs, backend)
+    operations = traffic_of(printed, backend.reports)
+    assert {each.kind for each in operations} >= {"load_matrix", "store_global"}
+    for gate in check_traffic(operations):
+        assert gate.ok, "\n".join(traffic_lines(operations))
+
+
+# -- machine code --------------------------------------------------------------------------------------
+
+
+@needs_nvcc
+@needs_disassembler
+def test_compile_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = str(programs.EXAMPLES / "matmul.mlir")
+    assert cli.main(["compile", file, "-o", str(tmp_path / "out.cu"), "--report"]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"\d+ registers, 0 bytes spilled", said)
+    assert re.search(r"an SM holds \d+ blocks, \d+ warps", said)
+    assert re.search(r"products +\d+ +1.00 a product  HMMA \d+", said)
+    assert "bytes spilled: 0, at most 0: met" in said
+    assert re.search(r"other instructions a product: [\d.]+, at most 1.2: (not )?met", said)
+
+
+@needs_nvcc
+def test_without_a_disassembler(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(cubin: Path) -> None:
+        raise DisassemblerUnavailable("cuobjdump was not found")
+
+    monkeypatch.setattr(report_code, "disassemble", missing)
+    file = str(programs.EXAMPLES / "matmul.mlir")
+    assert cli.main(["compile", file, "-o", str(tmp_path / "out.cu"), "--report"]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"\d+ registers, 0 bytes spilled", said)
+    assert "the instructions are not known" in said
+
+
+def test_without_nvcc() -> None:
+    module = parse_module(programs.matmul())
+    assert "not known: nvcc was not found" in "".join(report_code.code_lines(module, None))
