@@ -6,36 +6,40 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, IntAttr, ModuleOp
-from xdsl.ir import Attribute
+from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
-from treadle.compiler.lowering.plan import FORMAT_BYTES
+from treadle.compiler.layouts.operations import traffic_of, widest
+from treadle.compiler.layouts.sectors import Traffic
+from treadle.compiler.layouts.vectors import ladder
 from treadle.dialects import cuda
-from treadle.dialects.cuda.layout import LayoutAttr
-from treadle.dialects.cuda.ops import GlobalAccess, layout_of
-from treadle.dialects.diagram.array import axes_of, format_of, shape_of
+from treadle.dialects.cuda.ops import GlobalAccess, format_bytes
+from treadle.dialects.diagram.array import axes_of
+from treadle.dialects.hierarchy.schedule import StepAttr, record
 
 
 @dataclass(frozen=True)
 class CoalescingPass(ModulePass):
-    """Give every access to device memory the vector widths among which the alignment of its buffer chooses at launch.
+    """Give every access to device memory the vector widths among which the alignment of its arrays chooses at launch,
+    and tell what sectors it then moves.
 
-    A copy to shared memory hands neighbouring vectors of the contiguous axis to neighbouring threads, so that a warp
-    moves whole lines where rows are contiguous and aligned. Fragments move as many elements at once as a thread holds
-    neighbours. Legal always: a vector never leaves a row, since the launch allows a width only if address, strides and
-    the size of the last axis are multiples of it, and here only if the piece is, too. Narrower widths serve other
-    alignments.
+    The widths come from the layout algebra (`docs/layouts.md`): of a copy, the neighbours that fill rows of its tile;
+    of fragments, those that every thread holds in registers that follow each other. Legal always: a vector never
+    leaves a row, since the launch allows a width only if addresses, strides and the size of the last axis are multiples
+    of it, and here only if the piece is, too. Narrower widths serve other alignments. The derivation of the function
+    that launches the kernel says, for each access, the bytes a thread and the sectors a request, beside the fewest
+    possible (dense arrays, symbolic sizes multiples of a line).
 
     Before:
     ```
     #fragment = #cuda.layout<register = [n:2:1], lane = [n:32:2], warp = []>
     !X = memref<64xf32, strided<[1], offset: ?>, #diagram.array<[n], level = device>>
     !t = tensor<64xf32, #diagram.array<[n], level = register, layout = #fragment>>
-    cuda.kernel @copy_kernel (%x: !X, %y: !X, %x_vector: index, %y_vector: index) threads 32 shared 0 {
+    cuda.kernel @copy_kernel (%x: !X, %y: !X) threads 32 shared 0 {
       %zero = arith.constant 0 : index
-      %a = cuda.load %x[%zero] aligned %x_vector : !X -> !t
-      cuda.store %a into %y[%zero] aligned %y_vector : !t, !X
+      %a = cuda.load %x[%zero] : !X -> !t
+      cuda.store %a into %y[%zero] : !t, !X
     }
     ```
 
@@ -44,10 +48,10 @@ class CoalescingPass(ModulePass):
     #fragment = #cuda.layout<register = [n:2:1], lane = [n:32:2], warp = []>
     !X = memref<64xf32, strided<[1], offset: ?>, #diagram.array<[n], level = device>>
     !t = tensor<64xf32, #diagram.array<[n], level = register, layout = #fragment>>
-    cuda.kernel @copy_kernel (%x: !X, %y: !X, %x_vector: index, %y_vector: index) threads 32 shared 0 {
+    cuda.kernel @copy_kernel (%x: !X, %y: !X) threads 32 shared 0 {
       %zero = arith.constant 0 : index
-      %a = cuda.load %x[%zero] aligned %x_vector widths [2, 1] : !X -> !t
-      cuda.store %a into %y[%zero] aligned %y_vector widths [2, 1] : !t, !X
+      %a = cuda.load %x[%zero] widths [2, 1] : !X -> !t
+      cuda.store %a into %y[%zero] widths [2, 1] : !t, !X
     }
     ```
     """
@@ -60,32 +64,52 @@ class CoalescingPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if self.max_bytes not in (2, 4, 8, 16):
             raise PassFailedException(f"max-bytes={self.max_bytes}: a vector has 2, 4, 8 or 16 bytes")
-        for access in op.walk():
-            if isinstance(access, GlobalAccess):
-                access.properties["widths"] = ArrayAttr(IntAttr(width) for width in self.widths(access))
+        steps: dict[str, list[StepAttr]] = {}
+        for kernel in op.body.block.ops:
+            if isinstance(kernel, cuda.KernelOp):
+                steps[kernel.sym_name.data] = [self.coalesce(access, kernel) for access in accesses_of(kernel)]
+        for function in op.body.block.ops:
+            if isinstance(function, FuncOp):
+                launches = [launch for launch in function.walk() if isinstance(launch, cuda.LaunchOp)]
+                kernels = dict.fromkeys(launch.kernel.root_reference.data for launch in launches)
+                record(function.attributes, dict.fromkeys(step for name in kernels for step in steps[name]))
 
-    def widths(self, access: GlobalAccess) -> list[int]:
-        """Vector widths in elements, the widest first; the last is 1."""
-        match access:
-            case cuda.CopyOp():
-                buffer, tile = access.source.type, access.destination.type
-                neighbours = shape_of(tile)[-1] if axes_of(tile) else 1
-            case cuda.LoadOp():
-                buffer, neighbours = access.source.type, _neighbours(access.result.type)
-            case cuda.StoreOp():
-                buffer, neighbours = access.destination.type, _neighbours(access.value.type)
-            case _:
-                return [1]
-        bytes = FORMAT_BYTES[str(format_of(buffer))]
-        most = min(max(self.max_bytes // bytes, 1), neighbours & -neighbours if neighbours else 1)
-        return [width for width in dict.fromkeys((most, 4 // bytes, 1)) if width <= most]
+    def coalesce(self, access: GlobalAccess, kernel: cuda.KernelOp) -> StepAttr:
+        """Set the widths of one access, and say what it moves."""
+        bytes = format_bytes(access.buffer_type)
+        widths = ladder(widest(access, self.max_bytes), bytes)
+        access.properties["widths"] = ArrayAttr(IntAttr(width) for width in widths)
+        moved = traffic_of(access, kernel.threads.data)
+        return StepAttr(
+            "coalescing",
+            f"{subject(access)} in @{kernel.sym_name.data}",
+            "a vector that divides addresses, strides, sizes and pieces never leaves a row",
+            f"{widths[0] * bytes} bytes a thread where aligned, {per_request(moved)}",
+        )
 
 
-def _neighbours(fragment: Attribute) -> int:
-    """How many neighbours along the contiguous axis a thread holds in registers that follow each other."""
-    axes = axes_of(fragment)
-    layout: LayoutAttr = layout_of(fragment)
-    modes = tuple(layout.register)
-    if not modes or not axes or modes[-1].stride != 1 or modes[-1].axis != axes[-1]:
-        return 1
-    return modes[-1].size
+def accesses_of(kernel: cuda.KernelOp) -> list[GlobalAccess]:
+    return [op for op in kernel.walk() if isinstance(op, GlobalAccess)]
+
+
+def subject(access: GlobalAccess) -> str:
+    """`copy of K[b, h, x, d] to shared memory`"""
+    match access:
+        case cuda.CopyOp():
+            buffer, way = access.buffer, "from shared memory" if access.is_outward else "to shared memory"
+        case cuda.LoadOp():
+            buffer, way = access.source, "to registers"
+        case cuda.StoreOp():
+            buffer, way = access.destination, "from registers"
+        case _:
+            return access.name
+    return f"copy of {buffer.name_hint or 'an array'}[{', '.join(axes_of(buffer.type))}] {way}"
+
+
+def per_request(moved: Traffic) -> str:
+    """`16 sectors a request, the fewest, in whole lines`"""
+    count = f"{moved.sectors_per_request:.3g}"
+    told = f"{count} sector{'' if count == '1' else 's'} a request"
+    if not moved.is_fewest:
+        return f"{told}, the fewest are {moved.fewest_per_request:.3g}"
+    return f"{told}, the fewest{', in whole lines' if moved.has_whole_lines else ''}"

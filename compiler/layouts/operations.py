@@ -1,0 +1,86 @@
+"""Accesses of the `cuda` dialect, as the algebra sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xdsl.ir import Attribute
+
+from treadle.compiler.layouts.accesses import Access, fragment_access
+from treadle.compiler.layouts.copies import copy_access
+from treadle.compiler.layouts.fragments import fragment
+from treadle.compiler.layouts.sectors import Traffic, dense_strides, traffic
+from treadle.compiler.layouts.vectors import widest_copy, widest_fragment, widest_in_memory
+from treadle.dialects import cuda
+from treadle.dialects.cuda.layout import LayoutAttr
+from treadle.dialects.cuda.ops import GlobalAccess, format_bytes, layout_of, rows_of
+from treadle.dialects.diagram.array import DYNAMIC, axes_of, shape_of, sizes_of
+
+ASSUMED_SIZE = 4096
+"""Size of a symbolic axis where traffic must be told before launch: its rows then begin at whole lines."""
+
+
+def piece_type(op: GlobalAccess) -> Attribute:
+    """The type of the tile or fragment that an access moves."""
+    match op:
+        case cuda.CopyOp():
+            return op.tile.type
+        case cuda.StoreOp():
+            return op.value.type
+        case _:
+            return op.results[0].type
+
+
+def widest(op: GlobalAccess, most_bytes: int = 16) -> int:
+    """The most neighbours of a row that every thread can move at once, if rows are aligned to them: they divide the
+    piece (so that none crosses its end, and pieces begin at multiples), and are neighbours where they come from."""
+    type = piece_type(op)
+    axes, bytes = axes_of(type), format_bytes(op.buffer_type)
+    if not axes:
+        return 1
+    most = widest_in_memory([shape_of(type)[-1]], bytes, most_bytes)
+    if isinstance(op, cuda.CopyOp):
+        shape = rows_of(type).shape
+        return min(most, widest_copy(shape)) if shape[-1] != 1 else 1
+    return min(most, widest_fragment(fragment(layout_of(type)), axes[-1]))
+
+
+def access_of(op: GlobalAccess, threads: int, width: int | None = None) -> Access:
+    """What each lane moves, at a vector width of the access (its widest, unless given)."""
+    type = piece_type(op)
+    width = width or max(op.width_list, default=1)
+    if isinstance(op, cuda.CopyOp):
+        extents = dict(zip(axes_of(type), rows_of(type).shape, strict=True))
+        return copy_access(extents, op.width_list or (1,), width, threads, format_bytes(op.buffer_type))
+    axes = axes_of(type)
+    layout: LayoutAttr = layout_of(type)
+    return fragment_access(layout, axes[-1] if axes else None, width, once=isinstance(op, cuda.StoreOp))
+
+
+def traffic_of(
+    op: GlobalAccess,
+    threads: int,
+    width: int | None = None,
+    strides: Mapping[str, int] | None = None,
+    base: int = 0,
+    limits: Mapping[str, int] | None = None,
+) -> Traffic:
+    """The sectors and lines of one execution of an access by a block of so many threads.
+
+    `strides` of the buffer in elements: unless given, those of a dense array, in which symbolic sizes are taken as a
+    multiple of a line. `base` is the byte address of the piece's first element; elements at or past `limits` along an
+    axis (counted from the beginning of the piece) are outside."""
+    inside = sizes_of(piece_type(op)) | dict(limits or {})
+    return traffic(
+        access_of(op, threads, width),
+        strides if strides is not None else assumed_strides(op.buffer_type),
+        format_bytes(op.buffer_type),
+        base,
+        inside,
+    )
+
+
+def assumed_strides(buffer: Attribute) -> dict[str, int]:
+    """Strides of a dense array, in elements, symbolic axes having `ASSUMED_SIZE`."""
+    sizes = {axis: ASSUMED_SIZE if size == DYNAMIC else size for axis, size in sizes_of(buffer).items()}
+    return dense_strides(axes_of(buffer), sizes)

@@ -1,0 +1,57 @@
+// RUN: treadle-opt %s -p coalescing | filecheck %s
+// RUN: treadle-opt %s -p 'coalescing{max-bytes=4}' | filecheck %s --check-prefix NARROW
+// RUN: not treadle-opt %s -p 'coalescing{max-bytes=3}' 2>&1 | filecheck %s --check-prefix REFUSED
+
+// REFUSED: max-bytes=3: a vector has 2, 4, 8 or 16 bytes
+
+#pairs = #cuda.layout<register = [n:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = []>
+#rows = #cuda.rows<extents = [32, 64], pitch = 64, swizzle = [3, 0]>
+#odd = #cuda.rows<extents = [32, 48], pitch = 48, swizzle = [1, 2]>
+!A = memref<?x?xf16, strided<[?, 1], offset: ?>, #diagram.array<[m, k], level = device>>
+!As = memref<32x64xf16, #diagram.array<[m, k], level = shared, layout = #rows>>
+!B = memref<32x44xf16, strided<[?, 1], offset: ?>, #diagram.array<[m, k], level = device>>
+!Bs = memref<32x44xf16, #diagram.array<[m, k], level = shared, layout = #odd>>
+!C = memref<8x16xf16, strided<[?, 1], offset: ?>, #diagram.array<[m, n], level = device>>
+!c = tensor<8x16xf16, #diagram.array<[m, n], level = register, layout = #pairs>>
+!D = memref<8x15xf32, strided<[?, 1], offset: ?>, #diagram.array<[m, n], level = device>>
+!d = tensor<8x15xf32, #diagram.array<[m, n], level = register, layout = #pairs>>
+
+cuda.kernel @move (%A: !A, %B: !B, %C: !C, %D: !D) threads 128 shared 8192 {
+  %zero = arith.constant 0 : index
+  %As = cuda.shared at 0 : !As
+  %Bs = cuda.shared at 4096 : !Bs
+
+  // Whole rows of a copy: 16 bytes.
+  // CHECK: cuda.copy %A[%zero, %zero] into %As widths [8, 2, 1] :
+  // NARROW: cuda.copy %A[%zero, %zero] into %As widths [2, 1] :
+  cuda.copy %A[%zero, %zero] into %As : !A, !As
+
+  // A piece of 44: 4 elements divide it, 8 would reach past its end.
+  // CHECK: cuda.copy %B[%zero, %zero] into %Bs widths [4, 2, 1] :
+  // NARROW: cuda.copy %B[%zero, %zero] into %Bs widths [2, 1] :
+  cuda.copy %B[%zero, %zero] into %Bs : !B, !Bs
+
+  // Fragments: the neighbours that a thread holds.
+  // CHECK: %c = cuda.load %C[%zero, %zero] widths [2, 1] :
+  // NARROW: %c = cuda.load %C[%zero, %zero] widths [2, 1] :
+  %c = cuda.load %C[%zero, %zero] : !C -> !c
+
+  // A pair could reach past the end of a piece of 15.
+  // CHECK: %d = cuda.load %D[%zero, %zero] widths [1] :
+  // CHECK: cuda.store %d into %D[%zero, %zero] widths [1] :
+  %d = cuda.load %D[%zero, %zero] : !D -> !d
+  cuda.store %d into %D[%zero, %zero] : !d, !D
+}
+
+// CHECK: func.func @host
+// CHECK-SAME: #hierarchy.step<"coalescing", "copy of A[m, k] to shared memory in @move", "a vector that divides addresses, strides, sizes and pieces never leaves a row", "16 bytes a thread where aligned, 16 sectors a request, the fewest, in whole lines">
+// CHECK-SAME: "copy of B[m, k] to shared memory in @move", {{.*}}, "8 bytes a thread where aligned,
+// CHECK-SAME: "copy of C[m, n] to registers in @move", {{.*}}, "4 bytes a thread where aligned, 8 sectors a request, the fewest are 4">
+// CHECK-SAME: "copy of D[m, n] to registers in @move",
+// CHECK-SAME: "copy of D[m, n] from registers in @move",
+func.func @host(%A: !A, %B: !B, %C: !C, %D: !D) {
+  %one = arith.constant 1 : index
+  %aligned = cuda.alignment %A, %B, %C, %D : !A, !B, !C, !D
+  cuda.launch @move grid %one aligned %aligned (%A, %B, %C, %D) : !A, !B, !C, !D
+  func.return
+}
