@@ -11,18 +11,30 @@ import pytest
 from treadle.compiler import main as cli
 
 ROOT = Path(__file__).parents[1]
+SHOWN = "```\n$ make demo\n"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_demo_prints_what_is_shown(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Line by line but for numbers, which depend on the machine at hand and on the cost model."""
+def test_the_demo_prints_what_is_shown(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """Line by line but for numbers, which depend on the machine at hand and on the cost model. `pytest --update
+    tests/test_readme.py` writes it anew."""
     monkeypatch.chdir(ROOT)
     assert cli.main(["run", "examples/attention.mlir", "--verbose", "--backend", "emulator"]) == 0
     told = capsys.readouterr().out
-    shown = re.search(r"```\n\$ make demo\n(.*?)```", README, re.S)
-    assert shown is not None
-    heads = [line.split()[0] for line in told.splitlines() if line and not line.startswith(" " * 6)]
-    assert [line.split()[0] for line in shown[1].splitlines() if line and not line.startswith(" " * 6)] == heads
+    if request.config.getoption("--update"):
+        before, rest = README.split(SHOWN, 1)
+        page = before + SHOWN + told + rest[rest.index("```") :]
+        (ROOT / "README.md").write_text(page, encoding="utf-8")
+        return
+    shown = README.split(SHOWN, 1)[1].split("```", 1)[0]
+    assert heads(shown) == heads(told)
+
+
+def heads(text: str) -> list[str]:
+    """The first word of each line that begins something."""
+    return [line.split()[0] for line in text.splitlines() if line and not line.startswith(" " * 6)]
 
 
 def test_the_commands_that_are_shown_are_understood() -> None:
