@@ -52,17 +52,25 @@ class ConvertHierarchyToCudaPass(ModulePass):
 
     After:
     ```
-    #fragment = #cuda.layout<register = [n:2:1], lane = [n:32:2], warp = []>
+    #fragment = #cuda.layout<register = [n:4:1], lane = [2, n:16:4], warp = []>
     !X = memref<64xf32, strided<[1], offset: ?>, #diagram.array<[n], level = device>>
     !t = tensor<64xf32, #diagram.array<[n], level = register, layout = #fragment>>
-    cuda.kernel @double (%x: !X, %y: !X, %x_vector: index, %y_vector: index) threads 32 shared 0 {
-      %zero = arith.constant 0 : index
-      %a = cuda.load %x[%zero] aligned %x_vector : !X -> !t
+    cuda.kernel @double_kernel (%x: !X, %y: !X) threads 32 shared 0 {
+      %0 = arith.constant 0 : index
+      %a = cuda.load %x[%0] : !X -> !t
       %b = diagram.map (%v = %a : !t) -> !t {
         %w = arith.addf %v, %v : f32
         diagram.yield %w : f32
       }
-      cuda.store %b into %y[%zero] aligned %y_vector : !t, !X
+      %1 = arith.constant 0 : index
+      cuda.store %b into %y[%1] : !t, !X
+    }
+    func.func @double(%X: !X) -> !X {
+      %Y = memref.alloc() : !X
+      %aligned = cuda.alignment %X, %Y : !X, !X
+      %blocks = arith.constant 1 : index
+      cuda.launch @double_kernel grid %blocks aligned %aligned(%X, %Y) : !X, !X
+      func.return %Y : !X
     }
     ```
     """

@@ -45,13 +45,13 @@ class PipeliningPass(ModulePass):
     !Ks = memref<64x64xf16, #diagram.array<[x, d], level = shared, layout = #rows>>
     #fragment = #cuda.layout<register = [x:8:8, d:2:32], lane = [x:8:1, 4], warp = []>
     !f = tensor<64x64xf16, #diagram.array<[x, d], level = register, layout = #fragment>>
-    cuda.kernel @step_kernel (%K: !K, %x: index, %K_vector: index) threads 32 shared 8192 {
+    cuda.kernel @step_kernel (%K: !K, %x: index) threads 32 shared 8192 {
       %K_shared = cuda.shared at 0 : !Ks
       %zero = arith.constant 0 : index
       %piece = arith.constant 64 : index
       scf.for %x0 = %zero to %x step %piece {
         cuda.barrier
-        cuda.copy %K[%x0, %zero] into %K_shared aligned %K_vector : !K, !Ks
+        cuda.copy %K[%x0, %zero] into %K_shared : !K, !Ks
         cuda.barrier
         %f = cuda.read %K_shared : !Ks -> !f
       }
@@ -61,11 +61,11 @@ class PipeliningPass(ModulePass):
     After:
     ```
     #rows = #cuda.rows<extents = [64, 64], pitch = 64, swizzle = [3, 0]>
-    !K = memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[x, d], level = device>>
-    !Ks = memref<64x64xf16, #diagram.array<[x, d], level = shared, layout = #rows>>
     #fragment = #cuda.layout<register = [x:8:8, d:2:32], lane = [x:8:1, 4], warp = []>
+    !Ks = memref<64x64xf16, #diagram.array<[x, d], level = shared, layout = #rows>>
+    !K = memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[x, d], level = device>>
     !f = tensor<64x64xf16, #diagram.array<[x, d], level = register, layout = #fragment>>
-    cuda.kernel @step_kernel (%K: !K, %x: index, %K_vector: index) threads 32 shared 16384 {
+    cuda.kernel @step_kernel (%K: !K, %x: index) threads 32 shared 16384 {
       %K_shared = cuda.shared at 0 stages 2 : !Ks
       %zero = arith.constant 0 : index
       %piece = arith.constant 64 : index
@@ -76,7 +76,7 @@ class PipeliningPass(ModulePass):
       scf.if %is_there {
         %place = arith.constant 0 : index
         %K_ahead = cuda.stage %K_shared[%place] : !Ks
-        cuda.copy async %K[%x0_ahead, %zero] into %K_ahead aligned %K_vector : !K, !Ks
+        cuda.copy async %K[%x0_ahead, %zero] into %K_ahead : !K, !Ks
       }
       cuda.commit
       scf.for %x0 = %zero to %x step %piece {
@@ -89,11 +89,11 @@ class PipeliningPass(ModulePass):
         %x0_ahead_1 = arith.addi %x0, %ahead_1 : index
         %is_there_1 = arith.cmpi ult, %x0_ahead_1, %x : index
         scf.if %is_there_1 {
-          %one = arith.constant 1 : index
-          %next = arith.addi %turn, %one : index
-          %place_1 = arith.remui %next, %stages : index
+          %0 = arith.constant 1 : index
+          %1 = arith.addi %turn, %0 : index
+          %place_1 = arith.remui %1, %stages : index
           %K_ahead_1 = cuda.stage %K_shared[%place_1] : !Ks
-          cuda.copy async %K[%x0_ahead_1, %zero] into %K_ahead_1 aligned %K_vector : !K, !Ks
+          cuda.copy async %K[%x0_ahead_1, %zero] into %K_ahead_1 : !K, !Ks
         }
         cuda.commit
         %K_now = cuda.stage %K_shared[%stage] : !Ks

@@ -38,7 +38,7 @@ class WarpSpecializationPass(ModulePass):
       }
     }
     func.func @step(%n: index) {
-      cuda.launch @step_kernel grid %n (%n) : index
+      cuda.launch @step_kernel grid %n aligned %n (%n) : index
       func.return
     }
     ```
@@ -51,9 +51,10 @@ class WarpSpecializationPass(ModulePass):
       scf.for %i = %zero to %n step %piece {
       }
     }
-    func.func @step(%n: index) attributes {derivation = [#hierarchy.step<"decline warp-specialization", "@step_kernel",
-        "registers move between warps only from sm_90 on", "the machine a100 is sm_80">]} {
-      cuda.launch @step_kernel grid %n (%n) : index
+    func.func @step(%n: index) attributes {derivation = [
+        #hierarchy.step<"decline warp-specialization", "@step_kernel",
+          "registers move between warps only from sm_90 on", "the machine a100 is sm_80">]} {
+      cuda.launch @step_kernel grid %n aligned %n(%n) : index
       func.return
     }
     ```

@@ -1,0 +1,75 @@
+// RUN: xdsl-opt -p 'set-machine{name=a100},pipelining' %s | filecheck %s
+// RUN: xdsl-opt -p 'set-machine{name=a100},pipelining{stages=3}' %s | filecheck %s --check-prefix=THREE
+// RUN: xdsl-opt -p 'set-machine{name=a100},pipelining{stages=1}' %s | filecheck %s --check-prefix=ONE
+// RUN: xdsl-opt -p 'set-machine{name=a100},pipelining{stages=40}' %s | filecheck %s --check-prefix=MANY
+
+#rows = #cuda.rows<extents = [64, 64], pitch = 64, swizzle = [3, 0]>
+#wide = #cuda.layout<register = [x:8:8, d:2:32], lane = [x:8:1, 4], warp = []>
+!K = memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[x, d], level = device>>
+!Ks = memref<64x64xf16, #diagram.array<[x, d], level = shared, layout = #rows>>
+!f = tensor<64x64xf16, #diagram.array<[x, d], level = register, layout = #wide>>
+
+// Q is copied and read before the loop, K in every turn of it.
+cuda.kernel @step_kernel (%Q: !K, %K: !K, %x: index) threads 32 shared 16384 {
+  %Q_shared = cuda.shared at 0 : !Ks
+  %K_shared = cuda.shared at 8192 : !Ks
+  %zero = arith.constant 0 : index
+  cuda.copy %Q[%zero, %zero] into %Q_shared : !K, !Ks
+  %piece = arith.constant 64 : index
+  cuda.barrier
+  %q = cuda.read %Q_shared : !Ks -> !f
+  scf.for %x0 = %zero to %x step %piece {
+    cuda.barrier
+    cuda.copy %K[%x0, %zero] into %K_shared bounds [x < %x] : !K, !Ks
+    cuda.barrier
+    %k = cuda.read %K_shared : !Ks -> !f
+  }
+}
+
+func.func @step(%Q: !K, %K: !K, %x: index) {
+  cuda.launch @step_kernel grid %x aligned %x (%Q, %K, %x) : !K, !K, index
+  func.return
+}
+
+// Two places for K; the copy of Q joins the oldest group, which is waited for where Q is read.
+// CHECK:      cuda.kernel @step_kernel
+// CHECK-SAME: shared 24576
+// CHECK:      %Q_shared = cuda.shared at 0 : memref
+// CHECK-NEXT: %K_shared = cuda.shared at 8192 stages 2 : memref
+// CHECK:      cuda.copy async %Q[%zero, %zero] into %Q_shared
+// CHECK:      cuda.commit
+// CHECK:      %is_there = arith.cmpi ult, %x0_ahead, %x : index
+// CHECK-NEXT: scf.if %is_there {
+// CHECK:        %K_ahead = cuda.stage %K_shared[%place]
+// CHECK-NEXT:   cuda.copy async %K[%x0_ahead, %zero] into %K_ahead bounds [x < %x]
+// CHECK:      cuda.commit
+// CHECK-NEXT: cuda.wait pending 1
+// CHECK-NEXT: cuda.barrier
+// CHECK-NEXT: %q = cuda.read %Q_shared
+// CHECK-NEXT: scf.for %x0 = %zero to %x step %piece {
+// CHECK-NEXT:   %turn = arith.divui %x0, %piece : index
+// CHECK:        %stage = arith.remui %turn, %stages : index
+// CHECK-NEXT:   cuda.wait pending 0
+// CHECK-NEXT:   cuda.barrier
+// CHECK:        scf.if %is_there_1 {
+// CHECK:          cuda.copy async %K[%x0_ahead_1, %zero] into %K_ahead_1 bounds [x < %x]
+// CHECK:        cuda.commit
+// CHECK-NEXT:   %K_now = cuda.stage %K_shared[%stage]
+// CHECK-NOT:    cuda.barrier
+// CHECK:        %k = cuda.read %K_now
+// CHECK-NEXT: } {pipelined}
+// CHECK-NEXT: cuda.wait pending 0
+// CHECK:      derivation = [#hierarchy.step<"pipelining", "@step_kernel", "copies depend on nothing the loop computes", "2 stages of %K_shared, 1 ahead">]
+
+// THREE:      shared 32768
+// THREE:      %K_shared = cuda.shared at 8192 stages 3 : memref
+// THREE:      cuda.wait pending 2
+// THREE:      scf.for
+// THREE:        cuda.wait pending 1
+// THREE:        %{{.*}} = arith.constant 128 : index
+
+// ONE:      cuda.copy %K[%x0, %zero] into %K_shared
+// ONE-NOT:  async
+
+// MANY-NOT: async
+// MANY:     #hierarchy.step<"decline pipelining", "@step_kernel", "every stage has its place", "40 stages take 335,872 bytes of shared memory, a block has 166,912">
