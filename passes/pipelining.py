@@ -14,7 +14,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import PassFailedException
 
-from treadle.compiler.lowering.barriers import PIPELINED, insert_barriers
+from treadle.compiler.lowering.barriers import PIPELINED, accesses, base_of, insert_barriers
 from treadle.compiler.machines import machine_of
 from treadle.dialects import cuda
 from treadle.dialects.cuda.ops import place_tiles
@@ -214,16 +214,23 @@ class _Pipeline:
         assert block is not None
         copied: set[SSAValue] = set()
         place: Operation = self.loop
-        for op in block.ops:
-            if op is self.loop:
-                break
+        for op in self._since_other_loops(block):
             if isinstance(op, cuda.CopyOp) and not op.is_outward:
                 op.asynchronous = UnitAttr()
-                copied.add(op.tile)
-            elif isinstance(op, cuda.ReadOp) and op.source in copied:
+                copied.add(base_of(op.tile))
+            elif accesses(op)[1] & copied:
                 place = op
                 break
         return place
+
+    def _since_other_loops(self, block: Block) -> list[Operation]:
+        """What stands before the loop, but after every other loop and branch."""
+        found: list[Operation] = []
+        for op in block.ops:
+            if op is self.loop:
+                break
+            found = [] if isinstance(op, scf.ForOp | scf.IfOp) else [*found, op]
+        return found
 
     def _prologue(self, place: Operation) -> None:
         """Close the group of the earlier copies, ask for the first pieces, and wait for the earlier copies where they

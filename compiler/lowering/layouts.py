@@ -27,7 +27,8 @@ def instruction_of(plan: KernelPlan, op: ContractOp) -> str:
     format = str(format_of(op.lhs.type))
     columns = columns_of(plan, op)
     one_depth = len([axis for axis in op.over_axes if plan.pieces[axis] != 1]) <= 1
-    has_columns = columns is not None and columns in axes_of(operands_of(plan, op)[1].type)
+    left, right = operands_of(plan, op)
+    has_columns = columns is not None and columns in axes_of(right.type) and columns not in axes_of(left.type)
     if plan.rows is None or not one_depth or not has_columns or str(op.accumulate) != "f32":
         return "fma"
     if format in SIXTEEN_BIT:
