@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from textwrap import fill
 from typing import TypeAlias
 
@@ -63,9 +64,17 @@ def derivation_lines(steps: Sequence[StepAttr], *, reasons: bool = True) -> Iter
     if not reasons:
         shown = [(*texts[:3], "") for texts in shown if texts[0] != CHOICE]
     width = max((len(texts[0]) for texts in shown), default=0)
-    for rewrite, subject, law, reason in _joined(shown):
+    for rewrite, subject, law, reason in _joined(shown) if reasons else _summed(_joined(shown)):
         said = f"{subject}: {law}" if law else subject
         yield _hanging(f"  {rewrite:{width}}  ", f"{said}; {reason}" if reason else said)
+
+
+def _summed(steps: Iterator[Texts]) -> Iterator[Texts]:
+    """Neighbours that say the same of many things, as one."""
+    for (rewrite, law), group in groupby(steps, key=lambda texts: (texts[0], texts[2])):
+        subjects = [texts[1] for texts in group]
+        more = f" and {len(subjects) - 1} more" if len(subjects) > 1 else ""
+        yield rewrite, subjects[0] + more, law, ""
 
 
 def _joined(steps: Sequence[Texts]) -> Iterator[Texts]:
