@@ -91,6 +91,11 @@ class HostExecution:
                 f"argument '{arg.name_hint}' is not contiguous along its last axis '{axis}': "
                 "pass a copy made by numpy.ascontiguousarray"
             )
+        strides = [stride for stride, size in zip(array.strides, array.shape, strict=True) if size > 1]
+        if array.size and any(number % array.itemsize for number in (array.ctypes.data, *strides)):
+            raise HostError(
+                f"argument '{arg.name_hint}' begins in the middle of an element, or a row of it does: pass a copy"
+            )
         return self.backend.upload(array)
 
     def _download(self, value: SSAValue) -> Any:

@@ -305,7 +305,8 @@ class KernelLowering:
         rows, columns = operands_of(self.plan, op)
         tensor_core = instruction != "fma"
         left = self._product_operand(op, rows, depth, in_registers=instruction == "m16n8k16")
-        right = self._product_operand(op, columns, depth, in_registers=False)
+        same = columns is rows and is_shared(left.type)
+        right = left if same else self._product_operand(op, columns, depth, in_registers=False)
         type = array_type(op.accumulate, sizes_of(op.result.type), "register", layout)
         if op.init is not None and format_of(op.init.type) != op.accumulate:
             raise PassFailedException(
