@@ -70,7 +70,7 @@ def traffic_of(
     `strides` of the buffer in elements: unless given, those of a dense array, in which symbolic sizes are taken as a
     multiple of a line. `base` is the byte address of the piece's first element; elements at or past `limits` along an
     axis (counted from the beginning of the piece) are outside."""
-    inside = sizes_of(piece_type(op)) | dict(limits or {})
+    inside = {axis: min(size, (limits or {}).get(axis, size)) for axis, size in sizes_of(piece_type(op)).items()}
     return traffic(
         access_of(op, threads, width),
         strides if strides is not None else assumed_strides(op.buffer_type),
