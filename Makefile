@@ -4,6 +4,7 @@
 #   make test      format, lint, strict types, FileCheck tests, pytest: a sample of every grid
 #   make test-all  the same with full grids, long fuzzing and all seeds
 #   make lint      format, lint and strict types alone
+#   make gpu       on a GPU: tests, compute-sanitizer, speed beside PyTorch and cuBLAS (without one: says so)
 #   make format    put the format right
 #   make clean     remove what was made here
 #
@@ -19,7 +20,7 @@ PIP := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check --no-inp
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo $$python; break; fi; done)
 
-.PHONY: demo test test-all lint format clean
+.PHONY: demo test test-all gpu lint format clean
 
 demo: $(VENV)/.demo
 	@$(BIN)/treadle run examples/attention.mlir --verbose
@@ -31,6 +32,9 @@ test: lint
 test-all: lint
 	@echo "FileCheck tests" && $(BIN)/lit -q lit_tests
 	@echo "pytest, everything" && $(BIN)/pytest -n 2 --all
+
+gpu: $(VENV)/.test $(VENV)/.demo
+	@$(BIN)/python benchmarks/gpu.py
 
 lint: $(VENV)/.test
 	@echo "format" && $(BIN)/ruff format --check --quiet .

@@ -1,0 +1,108 @@
+"""How long `treadle compile` takes, as a user waits for it: whole processes, with start-up.
+
+python benchmarks/compile_time.py [--runs N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import programs
+import results
+
+GOAL = 1.0
+"""Seconds, on 2 x86-64 cores, for attention."""
+
+OTHERS = {
+    "TileLang 0.1.15": ("attention f16 d 128, sm_90a, to CUDA C", 3.0 + 2.4),
+    "Triton 3.6.0": ("attention f16 d 128, sm_90a, to a cubin", 0.22 + 2.6),
+}
+"""Import and lowering, in seconds, measured once on 2 x86-64 cores of this kind, cold, medians that swing by some
+40 %. Triton's ends with machine code, ours and TileLang's with CUDA C: nvcc comes on top for both."""
+
+
+@dataclass(frozen=True)
+class Process:
+    """Whole processes: the time that a user waits, and the time that processors work."""
+
+    wall: results.Sample
+    work: results.Sample
+
+
+def measure(arguments: list[str], runs: int) -> Process:
+    """The first run is not counted: it may have to write Python's bytecode."""
+    wall: list[float] = []
+    work: list[float] = []
+    for _ in range(runs + 1):
+        start, worked = perf_counter(), _worked()
+        subprocess.run([sys.executable, "-m", "treadle.compiler.main", *arguments], check=True, capture_output=True)
+        wall.append(perf_counter() - start)
+        work.append(_worked() - worked)
+    return Process(results.Sample(tuple(wall[1:])), results.Sample(tuple(work[1:])))
+
+
+def _worked() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=9)
+    runs = parser.parse_args().runs
+    load = round(os.getloadavg()[0], 1)
+    with tempfile.TemporaryDirectory() as folder:
+        output = ["-o", str(Path(folder) / "a.cu")]
+        samples = {
+            f"{name}, {arch}": measure(
+                ["compile", str(programs.EXAMPLES / f"{name}.mlir"), "--arch", arch, *output], runs
+            )
+            for name in ("attention", "matmul", "two_kernels")
+            for arch in ("sm_80", "sm_90a")
+        }
+        samples["start-up alone"] = measure(["--version"], runs)
+    mine = samples["attention, sm_90a"].wall.median
+    ratios = {name: round(seconds / mine, 2) for name, (_, seconds) in OTHERS.items()}
+    rows = [
+        [f"treadle compile {name}", f"{sample.wall.median:.2f} s", f"{sample.work.median:.2f} s", ""]
+        for name, sample in samples.items()
+    ]
+    rows += [
+        [f"{name}: {what}", f"{seconds:.2f} s", "", f"{ratios[name]:.1f} x"] for name, (what, seconds) in OTHERS.items()
+    ]
+    print(results.table(["whole process, median", "waited", "worked", "treadle's"], rows))
+    worst = max(samples[name].wall.median for name in samples if name.startswith("attention"))
+    print(f"load of the machine before the runs: {load}")
+    print(f"attention {results.goal(worst, GOAL)}")
+    path = results.write(
+        "compile-time",
+        {
+            "unit": "seconds, whole process",
+            "goal": GOAL,
+            "treadle": {
+                name: {"waited": sample.wall.as_json(), "worked": sample.work.as_json()}
+                for name, sample in samples.items()
+            },
+            "load": load,
+            "others": {
+                name: {"what": what, "seconds": seconds, "ratio": ratios[name]}
+                for name, (what, seconds) in OTHERS.items()
+            },
+            "note": "the others' figures were measured earlier, on another day, on a machine of the same kind",
+        },
+    )
+    print(f"written to {path.relative_to(results.RESULTS.parent.parent)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""How results are kept: a JSON file that says what was measured, on what kind of machine and when, and a table."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).resolve().parent / "results"
+
+
+def machine_in_words(device: str | None = None) -> str:
+    """`2 x86-64 cores`, or the name of a GPU: no name of a host, no path."""
+    if device is not None:
+        return device
+    names = {"x86_64": "x86-64", "AMD64": "x86-64", "arm64": "aarch64"}
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    kind = names.get(platform.machine(), platform.machine())
+    return f"{cores} {kind} core{'' if cores == 1 else 's'}"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Repeated measurements of one thing, in seconds."""
+
+    seconds: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+    def as_json(self) -> dict[str, Any]:
+        rounded = [round(each, 6) for each in self.seconds]
+        return {"median": round(self.median, 6), "least": min(rounded), "most": max(rounded), "runs": len(rounded)}
+
+
+def write(what: str, data: Mapping[str, Any], machine: str | None = None, folder: Path = RESULTS) -> Path:
+    """Keep a result as `<what>-<machine>-<date>.json`; a second one of a day replaces the first."""
+    machine = machine or machine_in_words()
+    slug = "-".join("".join(c if c.isalnum() else " " for c in machine.lower()).split())
+    path = folder / f"{what}-{slug}-{date.today().isoformat()}.json"
+    whole = {"what": what, "machine": machine, "date": date.today().isoformat(), "python": python(), **data}
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(whole, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return path
+
+
+def python() -> str:
+    return ".".join(map(str, sys.version_info[:3]))
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns as wide as they must be; the first is text, the others are numbers."""
+    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+
+    def line(row: Sequence[str]) -> str:
+        return "  ".join(
+            each.ljust(width) if i == 0 else each.rjust(width)
+            for i, (each, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+
+    return "\n".join([line(head), *(line(row) for row in rows)])
+
+
+def goal(value: float, bound: float) -> str:
+    return f"goal {bound:g}: {'met' if value <= bound else 'not met'}"
