@@ -260,7 +260,8 @@ class KernelPrinter:
         with self.text.block(f"UNROLL_8 for (int {down} = 0; {down} < {count}; {down} += {step})"):
             if span < length:
                 here[column] = f"{indices[column]} + {along}"
-                far = f"{pointer} + {along}"
+                neighbours = self.strides[op.buffer][column]
+                far = f"{pointer} + {along}{'' if neighbours == '1' else f' * {neighbours}'}"
                 self.text.line(f"UNROLL for (int {along} = 0; {along} < {length}; {along} += {span})")
                 self.text.depth += 1
             self._copy_vector(op, here, f"{self.call('vec')}<width>({far})")
