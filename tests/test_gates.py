@@ -181,7 +181,7 @@ def test_a_kernel_that_does_not_multiply_has_no_turn() -> None:
 
 @dataclass(frozen=True)
 class Today:
-    """What a kernel may not fall behind. Numbers are those of nvcc 13.0; every change for the better lowers them."""
+    """What a kernel may not fall behind; who makes it better lowers the numbers here. Those are of nvcc 13.0."""
 
     others: float
     """A score, or a product where there are no scores; other versions of nvcc may differ by a twentieth."""
@@ -194,15 +194,16 @@ class Today:
 LONG = {"b": 4, "h": 16, "q": 4096, "x": 4096}
 LARGE = {"m": 4096, "n": 4096}
 SCORE, PRODUCT = "other instructions a score", "other instructions a product"
+WARPS = "warps on an SM"
 KERNELS = {
-    ("attention", 64, "sm_80"): Today(1),
-    ("attention", 128, "sm_80"): Today(1),
-    ("attention", 64, "sm_90a"): Today(1),
-    ("attention", 128, "sm_90a"): Today(1),
-    ("matmul", 64, "sm_80"): Today(1),
-    ("matmul", 128, "sm_80"): Today(1),
-    ("matmul", 4096, "sm_80"): Today(1),
-    ("matmul", 4096, "sm_90a"): Today(1),
+    ("attention", 64, "sm_80"): Today(13.88),
+    ("attention", 128, "sm_80"): Today(19.5, not_met=(SCORE,)),
+    ("attention", 64, "sm_90a"): Today(10.22),
+    ("attention", 128, "sm_90a"): Today(15.44),
+    ("matmul", 64, "sm_80"): Today(2.41, not_met=(PRODUCT,)),
+    ("matmul", 128, "sm_80"): Today(1.75, not_met=(PRODUCT,)),
+    ("matmul", 4096, "sm_80"): Today(1.75, not_met=(PRODUCT,)),
+    ("matmul", 4096, "sm_90a"): Today(1.14, warps=4, not_met=(WARPS,)),
 }
 SLACK = 1.05
 
@@ -225,5 +226,4 @@ def test_gates_of_today(name: str, width: int, arch: str) -> None:
     assert made.resources.spilled_bytes <= today.spilled, said
     assert (made.warps_on_sm or 0) >= today.warps, said
     assert (made.others_per_score or made.others_per_product or 0) <= today.others * SLACK, said
-    not_met = tuple(dict.fromkeys(each.name for each in check(made) if not each.ok))
-    assert not_met == today.not_met, said
+    assert {each.name for each in check(made) if not each.ok} <= set(today.not_met), said
