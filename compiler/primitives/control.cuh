@@ -53,3 +53,21 @@ __device__ __forceinline__ void copy_async_or_now(V* shared, const V* global, bo
     store_shared(shared, load_global_if(global, valid AND_THIS_LINE) AND_THIS_LINE);
   }
 }
+
+// primitive: stage_at
+// The stage of a tile that begins so many bytes after its first.
+template <class T>
+__device__ __forceinline__ T* stage_at(T* tile, int bytes) {
+  return reinterpret_cast<T*>(reinterpret_cast<unsigned char*>(tile) + bytes);
+}
+
+// primitive: swizzled_down; needs: swizzled
+// Where an element lies `down` rows, a multiple of STEP, below another: whole periods of the swizzle only add.
+template <int PITCH, int BITS, int SHIFT, int CHUNK, int STEP>
+__device__ __forceinline__ int swizzled_down(int row, int column, int down) {
+  if constexpr (STEP % (1 << (BITS + SHIFT)) == 0) {
+    return swizzled<PITCH, BITS, SHIFT, CHUNK>(row, column) + down * PITCH;
+  } else {
+    return swizzled<PITCH, BITS, SHIFT, CHUNK>(row + down, column);
+  }
+}

@@ -110,8 +110,8 @@ class KernelPrinter:
         self.text.line("(void)lane, (void)warp;")
 
     def _parameter(self, arg: BlockArgument) -> list[tuple[str, str]]:
-        """The C parameters of one argument, with their types: of a buffer its address, then its strides in elements but for
-        the last axis."""
+        """The C parameters of one argument, with their types: of a buffer its address, then its strides in elements
+        but for the last axis."""
         name = self.names.fresh(arg.name_hint, "array" if is_array(arg.type) else "size")
         self.values[arg] = name
         if not is_array(arg.type):
@@ -197,11 +197,12 @@ class KernelPrinter:
         type = c_type(op.result.type)
         source = op.tile.owner
         assert isinstance(source, cuda.SharedOp)
-        elements = source.stage_bytes // FORMAT_BYTES[str(format_of(op.result.type))]
         name = self.names.fresh(op.result.name_hint, "stage")
         index = bare(self.values[op.index])
-        at = "" if index == "0" else f" + {scaled(index, elements)}"
-        self.text.line(f"{type}* const {name} = {self.values[op.tile]}{at};")
+        place = self.values[op.tile]
+        if index != "0":
+            place = f"{self.call('stage_at')}({place}, {scaled(index, source.stage_bytes)})"
+        self.text.line(f"{type}* const {name} = {place};")
         self.values[op.result] = name
 
     @_operation.register
@@ -241,8 +242,8 @@ class KernelPrinter:
         return min(length, LINE_BYTES // FORMAT_BYTES[str(format_of(op.tile.type))])
 
     def _copy_rows(self, op: cuda.CopyOp, wide: Sequence[tuple[str, int]]) -> None:
-        """Some rows at a time: a thread keeps its place in the line, goes along the row line by line, and then down by as
-        many rows as the block copies at once."""
+        """Some rows at a time: a thread keeps its place in the line, goes along the row line by line, and then down
+        by as many rows as the block copies at once."""
         (row, count), (column, length) = wide
         threads, span = self.kernel.threads.data, self._span(op, length)
         step, down, along = (self.names.fresh(name) for name in (f"{row}_step", f"{row}_down", f"{column}_along"))
@@ -256,15 +257,25 @@ class KernelPrinter:
         self.text.line(f"{constant}{c_type(op.buffer.type)}* {pointer} = &{self._address(op, op.buffer, indices)};")
         stride = self.strides[op.buffer][row]
         here = {row: f"{indices[row]} + {down}", column: indices[column]}
+        rows = rows_of(op.tile.type)
+        near = self.tile_offset(op.tile, [indices.get(axis, "0") for axis in axes_of(op.tile.type)])
+        if rows.swizzle_bits:
+            near = (
+                near.replace("swizzled<", f"{self.call('swizzled_down')}<").replace(">(", f", {step}>(", 1)[:-1]
+                + f", {down})"
+            )
+        else:
+            near += f" + {scaled(down, rows.pitch.data)}"
         far = pointer
         with self.text.block(f"UNROLL_8 for (int {down} = 0; {down} < {count}; {down} += {step})"):
             if span < length:
                 here[column] = f"{indices[column]} + {along}"
+                near += f" + {along}"
                 neighbours = self.strides[op.buffer][column]
                 far = f"{pointer} + {along}{'' if neighbours == '1' else f' * {neighbours}'}"
                 self.text.line(f"UNROLL for (int {along} = 0; {along} < {length}; {along} += {span})")
                 self.text.depth += 1
-            self._copy_vector(op, here, f"{self.call('vec')}<width>({far})")
+            self._copy_vector(op, here, f"{self.call('vec')}<width>({far})", near)
             self.text.depth -= 1 if span < length else 0
             self.text.line(f"{pointer} += {step} * {stride};" if stride != "1" else f"{pointer} += {step};")
 
@@ -274,13 +285,13 @@ class KernelPrinter:
         with self.text.block(f"UNROLL_8 for (int i = thread * width; i < {total}; i += {threads} * width)"):
             indices = self._split_index(wide)
             far = f"{self.call('vec')}<width>(&{self._address(op, op.buffer, indices)})"
-            self._copy_vector(op, indices, far)
+            offset = self.tile_offset(op.tile, [indices.get(axis, "0") for axis in axes_of(op.tile.type)])
+            self._copy_vector(op, indices, far, offset)
 
-    def _copy_vector(self, op: cuda.CopyOp, indices: dict[str, str], far: str) -> None:
-        """Move one vector of a tile between `far` in device memory and its place."""
+    def _copy_vector(self, op: cuda.CopyOp, indices: dict[str, str], far: str, offset: str) -> None:
+        """Move one vector of a tile between `far` in device memory and its place, `offset` elements into the tile."""
         axes = axes_of(op.tile.type)
         valid = self._valid(op, axes, shape_of(op.tile.type), rows_of(op.tile.type).shape, indices)
-        offset = self.tile_offset(op.tile, [indices.get(axis, "0") for axis in axes])
         near = f"{self.call('vec')}<width>(&{self.values[op.tile]}[{offset}])"
         if op.is_outward:
             value = f"{self.call('load_shared')}({near})"
@@ -347,7 +358,8 @@ class KernelPrinter:
         return " && ".join(tests) or None
 
     def _address(self, op: GlobalAccess, buffer: SSAValue, indices: dict[str, str]) -> str:
-        """`Q[b0 * Q_b + row * Q_q + d + q0 * Q_q]`: what a loop changes comes last, so that the rest is computed before it."""
+        """`Q[b0 * Q_b + row * Q_q + d + q0 * Q_q]`: what a loop changes comes last, so that the rest is computed
+        before the loop."""
         fixed: list[str] = []
         moving: list[str] = []
         for axis, offset in zip(axes_of(buffer.type), op.offsets, strict=True):
