@@ -48,9 +48,16 @@ USES = {
     "vec": "V v = *vec<8>(h + 8 * t); *vec<8>(h2 + 8 * t) = v;",
     "pack": "float x[4] = {f[0], f[1], f[2], f[3]}; store_global(vec<4>(f2), pack<4>(x));",
     "unpack": "__half x[8]; unpack(x, load_global(vec<8>(h))); for (auto y : x) f2[t] += to_float(y);",
-    "with_width": (
-        "with_width<4, 2, 1>(t, t < 9, [&](auto width, auto inside) {  f2[t] = float(width) + float(inside); });"
+    "width_of": "constexpr int width = width_of<__half, 8>(16) + width_of<float, 4>(2); f2[t] = float(width);",
+    "swizzled": "f2[t] = h[swizzled<64, 3, 0, 8>(t / 64, t % 64)];",
+    "swizzled_down": (
+        "f2[t] = s[swizzled_down<64, 3, 0, 8, 8>(t / 64, t % 64, 16)] + s[swizzled_down<64, 2, 1, 8, 4>(t, 0, 4)];"
     ),
+    "stage_at": "f2[t] = stage_at(s, t * 128)[0];",
+    "copy_async_or_now": (
+        "copy_async_or_now(vec<8>(s + 8 * t), vec<8>(h), t < 3); copy_async_or_now(vec<1>(s), vec<1>(h), true);"
+    ),
+    "divide": "f2[t] = divide(f[t], f[t + 1]);",
     "exp2_approx": "f2[t] = exp2_approx(f[t]);",
     "log2_approx": "f2[t] = log2_approx(f[t]);",
     "rcp_approx": "f2[t] = rcp_approx(f[t]);",
@@ -106,7 +113,7 @@ def test_a_primitive_names_all_that_it_needs(name: str) -> None:
     text = re.sub(r"//.*", "", source([name]))
     for other in ("shared_address", "as_register", "as_tf32", "same_bits", "Word", *primitive_names()):
         if re.search(rf"(?<!::)\b{other}[<(]", text):
-            assert re.search(rf"__forceinline__ [\w*<>, ]+ {other}\(|using {other} =", text), other
+            assert re.search(rf"(?:__forceinline__|constexpr) [\w*<>, ]+ {other}\(|using {other} =", text), other
 
 
 def test_every_block_says_what_it_does() -> None:
