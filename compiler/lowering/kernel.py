@@ -148,7 +148,10 @@ class KernelLowering:
         counted = [axis for axis in self.plan.group_axes if self._pieces(axis) != 1]
         if not counted:
             return
-        rest = _named(self._emit(cuda.BlockIndexOp()).result, "block")
+        index = self._emit(cuda.BlockIndexOp())
+        cut = ", ".join(f"{axis} in pieces of {self.plan.group_axes[axis]}" for axis in counted)
+        index.attributes["comment"] = StringAttr(f"tiling: one block for each piece: {cut}")
+        rest = _named(index.result, "block")
         for axis in reversed(counted):
             piece, static = self.plan.group_axes[axis], self._pieces(axis)
             count = self._index(static) if static is not None else self._count(axis, piece)

@@ -169,6 +169,7 @@ class KernelPrinter:
 
     @_operation.register
     def _(self, op: cuda.BlockIndexOp) -> None:
+        self._comment_of(op)
         self._define_index(op, "int64_t(blockIdx.x)")
 
     @_operation.register
