@@ -154,6 +154,8 @@ class LocatingParser(Parser):
     def _register_ssa_definition(self, name: str, values: Sequence[SSAValue], span: Span[Any]) -> None:
         super()._register_ssa_definition(name, values, span)
         for value in values:
+            if value.name_hint == "":  # xDSL's rest of `%_0`, which it does not take back
+                value.name_hint = None
             if isinstance(value, BlockArgument) and isinstance(value.location, UnknownLoc):
                 value.location = self._location(span.start)
 

@@ -86,6 +86,10 @@ def _reduce_alone(block: Block) -> None:
             reduce_alone(op)
 
 
+LONGEST_NAME = 40
+"""Characters of a function's name that its kernels take over."""
+
+
 @dataclass
 class _Names:
     """Names of kernels, each used once in a module."""
@@ -98,7 +102,7 @@ class _Names:
             self.taken |= {kernel.kernel_name.data for kernel in kernels(function)}
 
     def fresh(self, function: func.FuncOp, index: int, count: int) -> str:
-        base = re.sub(r"[^A-Za-z0-9_]", "_", function.sym_name.data)
+        base = re.sub(r"[^A-Za-z0-9]+", "_", function.sym_name.data)[:LONGEST_NAME]
         base = base if base[:1].isalpha() else f"k{base}"
         name = base if count == 1 else f"{base}_{index}"
         while name in self.taken:

@@ -74,8 +74,9 @@ class KernelPrinter:
     def print(self) -> str:
         """The kernel: its body, once, and a function for each alignment of rows that it has a variant for."""
         variants = cuda.alignments(self.kernel)
+        name = f"{self.kernel.sym_name.data}_body"
+        self.names.scopes[0].add(name)
         parameters = [self._parameter(arg) for arg in self.kernel.body.block.args]
-        name = self.names.fresh(f"{self.kernel.sym_name.data}_body", "body")
         self.text.comment("The rows of all arrays are aligned to so many bytes.")
         self.text.line("template <int ALIGNED>")
         self.text.line(f"__device__ __forceinline__ void {name}(")
