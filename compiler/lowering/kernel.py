@@ -26,7 +26,7 @@ from treadle.compiler.lowering.layouts import Layouts, columns_of, depth_of, ope
 from treadle.compiler.lowering.plan import FORMAT_BYTES, KernelPlan
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LayoutAttr, Mode, RowsAttr, row_operand, rows_layout
-from treadle.dialects.cuda.ops import is_shared, layout_of, place_tiles
+from treadle.dialects.cuda.ops import PARTIAL, is_shared, lane_masks, layout_of, place_tiles
 from treadle.dialects.diagram import CastOp, ContractOp, FillOp, MapOp, ReduceOp
 from treadle.dialects.diagram.array import (
     DYNAMIC,
@@ -101,6 +101,8 @@ class KernelLowering:
     allocated: list[cuda.SharedOp] = field(default_factory=list[cuda.SharedOp])
     left_fragments: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
     """Left operands that the steps of a stream share, by tile: read once, before the loop."""
+    apart: set[ReduceOp] = field(default_factory=set[ReduceOp])
+    """Sums of a stream whose lanes keep to their own elements until it ends."""
     shared_bytes: int = 0
     block: Block = field(default_factory=Block)
     """Where operations are appended."""
@@ -299,6 +301,8 @@ class KernelLowering:
             value = self._masked(value, axis, neutral_of(op.kind.data, format_of(value.type)), source)
         init = None if op.init is None else self._fragment(op.init, layout)
         result = self._emit(ReduceOp(op.kind.data, value, op.over_axes, self._type(op.result, layout), init))
+        if op in self.apart:
+            result.attributes[PARTIAL] = UnitAttr()
         return _placed(result, op, result.result, op.result)
 
     def _contract(self, op: ContractOp) -> SSAValue:
@@ -376,6 +380,8 @@ class KernelLowering:
             _named(self._fragment(value, self.layouts.of(arg)), plain_name(arg))
             for value, arg in zip(_yielded(op.initialise), states, strict=True)
         ]
+        apart = [sum_of_own_elements(op, i) for i in range(len(states))]
+        self.apart |= {reduce for reduce in apart if reduce is not None}
         axis, piece, size = op.axis, op.size, self.plan.sizes[op.axis]
         zero = self._index(0)
         if size == DYNAMIC:
@@ -387,13 +393,21 @@ class KernelLowering:
             state = self._full_pieces(op, zero, full, state)
         if size == DYNAMIC or size % piece:
             state = self._last_piece(op, full, state, conditional=size == DYNAMIC)
-        for arg, value in zip(op.finish.block.args, state, strict=True):
-            self.values[arg] = value
+        for arg, value, reduce in zip(op.finish.block.args, state, apart, strict=True):
+            self.values[arg] = value if reduce is None else self._combined(reduce, value, arg)
         for inner in op.finish.block.ops:
             if not isinstance(inner, YieldOp):
                 self._lower_op(inner)
         for output, value in zip(op.outputs, _yielded(op.finish), strict=True):
             self.values[output] = self.values[value]
+
+    def _combined(self, reduce: ReduceOp, value: SSAValue, arg: SSAValue) -> SSAValue:
+        """The whole of a sum whose lanes kept to their own elements during a stream."""
+        masks = lane_masks(self.layouts.of(reduce.operand), reduce.over_axes)
+        if not masks:
+            return value
+        combine = self._emit(cuda.CombineOp(reduce.kind.data, value, masks))
+        return _named(combine.result, plain_name(arg))
 
     def _full_pieces(self, op: StreamOp, start: SSAValue, end: SSAValue, state: list[SSAValue]) -> list[SSAValue]:
         body = Block(arg_types=[IndexType(), *(value.type for value in state)])
@@ -571,10 +585,34 @@ def _is_left_operand(layout: LayoutAttr, plan: KernelPlan, depth: str) -> bool:
     return modes[-3:] == tail
 
 
+def sum_of_own_elements(stream: StreamOp, index: int) -> ReduceOp | None:
+    """The reduction that makes one state of a stream, if its lanes may each sum their own elements and meet only at the
+    end: a sum that starts from zero, and whose state before the step goes nowhere but into it, at most multiplied by
+    something that all lanes along the axis agree on. Addition is associative and commutative, and multiplication
+    distributes over it."""
+    state = stream.step.block.args[index]
+    reduce = _yielded(stream.step)[index].owner
+    start = _yielded(stream.initialise)[index].owner
+    if not isinstance(reduce, ReduceOp) or reduce.kind.data != "add" or len(list(reduce.result.uses)) != 1:
+        return None
+    if not isinstance(start, FillOp) or start.number != 0 or reduce.init is None or len(list(state.uses)) != 1:
+        return None
+    if reduce.init is state:
+        return reduce
+    scale = reduce.init.owner
+    if not isinstance(scale, MapOp) or len(list(scale.result.uses)) != 1 or state not in scale.inputs:
+        return None
+    factor = scale.yielded.owner
+    own = scale.body.block.args[list(scale.inputs).index(state)]
+    if not isinstance(factor, arith.MulfOp) or not {factor.lhs, factor.rhs} <= set(scale.body.block.args):
+        return None
+    return reduce if own in factor.operands and len(list(own.uses)) == 1 else None
+
+
 def plain_name(value: SSAValue) -> str | None:
     """The name of the array that a value is a part or a state of."""
     name = value.name_hint
-    for suffix in ("_piece", "_so_far", "_to"):
+    for suffix in ("_piece", "_so_far", "_to", "_end"):
         name = name.removesuffix(suffix) if name else name
     return name
 

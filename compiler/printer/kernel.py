@@ -29,7 +29,7 @@ from treadle.compiler.printer.scalars import SIXTEEN_BIT, ScalarPrinter, bare, c
 from treadle.compiler.printer.text import Text
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LANES, LayoutAttr, Mode
-from treadle.dialects.cuda.ops import GlobalAccess, is_fragment, layout_of, rows_of
+from treadle.dialects.cuda.ops import PARTIAL, GlobalAccess, is_fragment, lane_masks, layout_of, rows_of
 from treadle.dialects.diagram import CastOp, FillOp, MapOp, ReduceOp
 from treadle.dialects.diagram.array import axes_of, format_of, is_array, shape_of
 
@@ -645,10 +645,13 @@ class KernelPrinter:
             )
         layout, source = layout_of(op.result.type), layout_of(op.operand.type)
         name = self.declare(op.result)
-        idempotent = kind in ("max", "min")
+        partial = PARTIAL in op.attributes
+        masks = [] if partial else lane_masks(source, op.over_axes)
+        # Every lane would combine what it starts from: right if that changes nothing, or if lanes keep apart.
+        early = kind in ("max", "min") or partial
         loops = self.loops(layout)
         here = f"{name}{subscripts(layout, loops)}"
-        start = self._element(op.init, loops) if op.init is not None and idempotent else neutral
+        start = self._element(op.init, loops) if op.init is not None and early else neutral
         self.text.nest(loops, [f"{here} = {start};"])
         every = self.loops(source)
         element = self._element(op.operand, every)
@@ -657,14 +660,29 @@ class KernelPrinter:
         target = f"{name}{subscripts(layout, every)}"
         self.text.nest(every, [f"{target} = {combine.format(target, element)};"])
         shuffle = self.call("shuffle_xor")
-        statements = [
-            f"{here} = {combine.format(here, f'{shuffle}({here}, {mask})')};"
-            for mask in _lane_masks(source, op.over_axes)
-        ]
-        if op.init is not None and not idempotent:
+        statements = [f"{here} = {combine.format(here, f'{shuffle}({here}, {mask})')};" for mask in masks]
+        if op.init is not None and not early:
             statements.append(f"{here} = {combine.format(self._element(op.init, loops), here)};")
         if statements:
             self.text.nest(loops, statements)
+
+    @_operation.register
+    def _(self, op: cuda.CombineOp) -> None:
+        layout = layout_of(op.result.type)
+        name = self.over(op.result, [op.value], op)
+        loops = self.loops(layout)
+        combine = self._combination(op.kind.data, op.result)
+        here, there = f"{name}{subscripts(layout, loops)}", self._element(op.value, loops)
+        statements: list[str] = []
+        for mask in op.masks:
+            other = f"{self.call('shuffle_xor')}({there}, {mask})"
+            statements.append(f"{here} = {combine.format(there, other)};")
+            there = here
+        self.text.nest(loops, statements)
+
+    def _combination(self, kind: str, value: SSAValue) -> str:
+        integer = str(format_of(value.type)) == "i32"
+        return COMBINE_INTEGERS.get(kind, COMBINE[kind]) if integer else COMBINE[kind]
 
     @_operation.register
     def _(self, op: cuda.MaskOp) -> None:
@@ -773,17 +791,3 @@ def _is_pair(modes: cuda.ModesAttr) -> bool:
     """Whether the registers of a fragment come in pairs of neighbours."""
     last = next(reversed(tuple(modes)), Mode("", 1, 0))
     return last.size == 2 and last.stride == 1
-
-
-def _lane_masks(layout: LayoutAttr, axes: Sequence[str]) -> list[int]:
-    """The exchanges that combine all lanes along the reduced axes."""
-    masks: list[int] = []
-    below = 1
-    for mode in reversed(tuple(layout.lane)):
-        if mode.axis in axes:
-            step = 1
-            while step < mode.size:
-                masks.append(below * step)
-                step *= 2
-        below *= mode.size
-    return masks

@@ -48,6 +48,7 @@ from treadle.dialects.diagram.array import (
     print_axis_list,
     sizes_of,
 )
+from treadle.dialects.diagram.ops import REDUCTIONS
 
 PRODUCTS = {
     "m16n8k16": ("f16", "bf16"),
@@ -166,7 +167,8 @@ class KernelOp(IRDLOperation):
 
 @irdl_op_definition
 class LaunchOp(IRDLOperation):
-    """Run a kernel over a grid of blocks, in the variant for rows that are aligned to so many bytes; in the host function.
+    """Run a kernel over a grid of blocks, in the variant for rows that are aligned to so many bytes; in the host
+    function.
 
     ```
     cuda.launch @attention grid %blocks aligned %bytes (%Q, %O, %q) : memref<...>, memref<...>, index
@@ -194,8 +196,8 @@ class LaunchOp(IRDLOperation):
 
 @irdl_op_definition
 class AlignmentOp(IRDLOperation):
-    """The bytes, a power of two and at most 16, that the rows of all these buffers are aligned to: their addresses, their
-    strides and the sizes of their last axes are multiples of it. In the host function.
+    """The bytes, a power of two and at most 16, that the rows of all these buffers are aligned to: their addresses,
+    their strides and the sizes of their last axes are multiples of it. In the host function.
 
     ```
     %aligned = cuda.alignment %Q, %K : memref<...>, memref<...>
@@ -965,6 +967,79 @@ class MaskOp(IRDLOperation):
         printer.print_attribute(self.other)
         printer.print_string(" : ")
         printer.print_attribute(self.value.type)
+
+
+@irdl_op_definition
+class CombineOp(IRDLOperation):
+    """Combine what the lanes hold as parts of one result, by exchanges with the lanes whose numbers differ in these
+    bits: the end of reductions that were marked `partial`, each lane of which kept to its own elements.
+
+    ```
+    %l = cuda.combine add %l_parts lanes [1, 2] : !l
+    ```
+    """
+
+    name = "cuda.combine"
+
+    value = operand_def(TensorType)
+    kind = prop_def(StringAttr)
+    lanes = prop_def(ArrayAttr[IntAttr])
+    result = result_def(TensorType)
+
+    traits = traits_def(Pure())
+
+    def __init__(self, kind: str, value: SSAValue, lanes: Iterable[int]):
+        super().__init__(
+            operands=[value],
+            properties={"kind": StringAttr(kind), "lanes": ArrayAttr(IntAttr(lane) for lane in lanes)},
+            result_types=[value.type],
+        )
+
+    @property
+    def masks(self) -> tuple[int, ...]:
+        return tuple(lane.data for lane in self.lanes)
+
+    def verify_(self) -> None:
+        _check_fragment(self.value.type, "the value")
+        if self.kind.data not in REDUCTIONS:
+            raise VerifyException(f"unknown reduction '{self.kind.data}' (known: {', '.join(REDUCTIONS)})")
+        if any(mask not in (1, 2, 4, 8, 16) for mask in self.masks):
+            raise VerifyException(f"lanes differ in one bit of five, not in {list(self.masks)}")
+        if self.result.type != self.value.type:
+            raise VerifyException("the result has the type of the value")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        kind = parser.parse_identifier(" for the reduction")
+        value = parser.parse_unresolved_operand()
+        parser.parse_keyword("lanes")
+        lanes = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
+        parser.parse_punctuation(":")
+        return cls(kind, parser.resolve_operand(value, parser.parse_type()), lanes)
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" {self.kind.data} ")
+        printer.print_operand(self.value)
+        printer.print_string(f" lanes [{', '.join(str(mask) for mask in self.masks)}] : ")
+        printer.print_attribute(self.value.type)
+
+
+PARTIAL = "partial"
+"""Attribute of a `diagram.reduce` on fragments whose lanes keep to their own elements; a `cuda.combine` must follow."""
+
+
+def lane_masks(layout: LayoutAttr, axes: Sequence[str]) -> list[int]:
+    """The exchanges, as bits in which the numbers of two lanes differ, that combine all lanes along some axes."""
+    masks: list[int] = []
+    below = 1
+    for mode in reversed(tuple(layout.lane)):
+        if mode.axis in axes:
+            step = 1
+            while step < mode.size:
+                masks.append(below * step)
+                step *= 2
+        below *= mode.size
+    return masks
 
 
 def alignments(kernel: KernelOp) -> tuple[int, ...]:
