@@ -52,11 +52,17 @@ class KernelCost:
     levels: Sequence[LevelCost]
     blocks: int
     blocks_per_sm: int
+    limited_by: str
+    """What keeps an SM from holding more blocks."""
     waves: float
+    stages: int
+    """Pieces of each tile of a stream that are in shared memory at once."""
     shared_bytes: int
-    """Of a block, rows padded."""
+    """Of a block, all stages and paddings."""
     registers_per_thread: int
     """An estimate."""
+    registers_spilled: int
+    """Registers that a thread lacks, an estimate."""
     units_us: Mapping[str, float]
     """How long each unit is busy."""
     time_us: float | None
@@ -102,7 +108,7 @@ def explain(module: ModuleOp, machine: Machine, sizes: Mapping[str, int] | None 
 def _explain_kernel(kernel: KernelOp, function: FuncOp, machine: Machine, given: Mapping[str, int]) -> KernelCost:
     sizes = sizes_of_kernel(kernel, function, given)
     plan = plan_of(kernel)
-    needs = footprint(plan)
+    needs = footprint(plan, machine)
     time = estimate(plan, machine, sizes)
     return KernelCost(
         name=plan.name,
@@ -113,9 +119,12 @@ def _explain_kernel(kernel: KernelOp, function: FuncOp, machine: Machine, given:
         levels=[_level(kernel, plan, machine, sizes, level) for level in LEVELS],
         blocks=plan.blocks(sizes),
         blocks_per_sm=0 if time is None else time.blocks_per_sm,
+        limited_by="" if time is None else time.limited_by,
         waves=0.0 if time is None else time.waves,
+        stages=needs.stages,
         shared_bytes=needs.shared_bytes,
         registers_per_thread=needs.registers_per_thread,
+        registers_spilled=needs.spilled,
         units_us={} if time is None else time.units_us,
         time_us=None if time is None else time.time_us,
         bottleneck="does not fit" if time is None else time.bottleneck,
@@ -164,13 +173,19 @@ def _kernel_text(kernel: KernelCost) -> str:
     if kernel.why:
         lines.append(f"  why: {kernel.why}")
     lines += [f"  {line}" for line in _table(kernel.levels)]
-    lines.append(
-        f"  a block: {_number(kernel.shared_bytes)} bytes of shared memory with padding, about "
-        f"{kernel.registers_per_thread} registers a thread; {_number(kernel.blocks)} blocks, "
-        f"{kernel.blocks_per_sm} on an SM, {kernel.waves:.2f} waves"
-    )
-    lines.append(f"  {_time_text(kernel)}")
+    lines += [f"  {_block_text(kernel)}", f"  {_time_text(kernel)}"]
     return "\n".join(lines)
+
+
+def _block_text(kernel: KernelCost) -> str:
+    stages = f" in {kernel.stages} stages" if kernel.stages > 1 else ""
+    spilled = f" ({kernel.registers_spilled} more in local memory)" if kernel.registers_spilled else ""
+    limit = f" (more do not fit: {kernel.limited_by})" if kernel.limited_by else ""
+    return (
+        f"a block: {_number(kernel.shared_bytes)} bytes of shared memory with padding{stages}, about "
+        f"{kernel.registers_per_thread} registers a thread{spilled}; {_number(kernel.blocks)} blocks, "
+        f"{kernel.blocks_per_sm} on an SM{limit}, {kernel.waves:.2f} waves"
+    )
 
 
 def _schedule_text(kernel: KernelCost) -> str:

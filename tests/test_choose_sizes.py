@@ -85,7 +85,8 @@ def check_products(kernel: KernelOp, schedule: ScheduleAttr) -> None:
     for op in products:
         assert roles.row in axes_of(op.result.type)
         assert (roles.row in axes_of(op.lhs.type)) != (roles.row in axes_of(op.rhs.type))
-    assert group[roles.row] in (16 * warps[roles.row], 32 * warps[roles.row])
+    assert group[roles.row] // warps[roles.row] in ((16, 32, 64) if roles.splits_columns else (16, 32))
+    assert group[roles.row] % warps[roles.row] == 0
     if roles.column is not None:
         assert group[roles.column] in (16, 32, 64, 128, 256)
         assert group[roles.column] // warps.get(roles.column, 1) >= 16
@@ -109,7 +110,7 @@ def check(module: ModuleOp, machine: str) -> None:
     assert schedule.is_decided
     limits = load_machine(machine).limits
     plan = plan_of(kernel)
-    needs = footprint(plan)
+    needs = footprint(plan, load_machine(machine))
     assert needs.registers_per_thread <= limits.registers_per_thread
     assert needs.shared_bytes <= limits.shared_per_block
     assert 1 <= needs.warps <= 8

@@ -26,6 +26,7 @@ from treadle.compiler.cost import (
     transfer_values,
 )
 from treadle.compiler.errors import TreadleError
+from treadle.compiler.machines import load_machine
 from treadle.compiler.pipeline import LAST_DECORATING_PASS, LAST_HIERARCHY_PASS, Options, run_pipeline
 from treadle.compiler.sizes import default_sizes
 from treadle.compiler.source import load_module, parse_module
@@ -34,6 +35,7 @@ from treadle.dialects.hierarchy import KernelOp
 from treadle.runtime.interpreter import run_function
 
 HERE = Path(__file__).parent
+A100 = load_machine("a100")
 
 
 def kernel_in(module: ModuleOp) -> KernelOp:
@@ -164,7 +166,7 @@ def test_decorated_and_explicit_agree(sizes: Mapping[str, int]):
     explicit = plan_of(kernel_in(load_module(HERE / "explicit" / "matmul.mlir")))
     plan = decorated("matmul", {"a": 32, "c": 16, "b": 8}, {"a": 2})
     assert transfer_values(plan, "device", sizes) == transfer_values(explicit, "device", sizes)
-    assert footprint(plan) == footprint(explicit)
+    assert footprint(plan, A100) == footprint(explicit, A100)
     shares = plan_of(kernel_in(load_module(HERE / "explicit" / "row_shares.mlir")))
     softmax = decorated("softmax", {"row": 4, "x": 32})
     assert transfer_values(softmax, "device", sizes) == transfer_values(shares, "device", sizes)
@@ -189,9 +191,11 @@ def test_memory_of_two_streams_is_that_of_the_larger():
     assert memory["register"].values == 4 * 32 + 4
 
 
-def test_shared_tiles_have_padded_rows_and_aligned_sides():
-    plan = decorated("attention", {"b": 1, "h": 1, "q": 32, "x": 48})
-    assert footprint(plan).shared_bytes == (32 + 48 + 48) * (64 * 2 + 16)
+def test_streamed_tiles_have_two_stages_where_they_fit():
+    needs = footprint(decorated("attention", {"b": 1, "h": 1, "q": 32, "x": 48}, {"q": 2}), A100)
+    assert (needs.stages, needs.shared_bytes) == (2, (32 + 2 * (48 + 48)) * 64 * 2)
+    needs = footprint(decorated("attention", {"b": 1, "h": 1, "q": 128, "x": 512}, {"q": 8}), A100)
+    assert (needs.stages, needs.shared_bytes) == (1, (128 + 512 + 512) * 64 * 2)
 
 
 # -- text -----------------------------------------------------------------------------------------
@@ -299,9 +303,10 @@ def test_examples_move_what_is_predicted(path: Path, size: int | None):
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_examples_need_what_was_chosen_for(path: Path):
     """What choosing estimates of a decorated kernel is what the explicit one needs."""
+    machine = load_machine("h100")
     before = [plan_of(op) for op in scheduled(path, LAST_DECORATING_PASS).walk() if isinstance(op, KernelOp)]
     after = [plan_of(op) for op in scheduled(path, LAST_HIERARCHY_PASS).walk() if isinstance(op, KernelOp)]
     for early, late in zip(before, after, strict=True):
-        chosen_for, needed = footprint(early), footprint(late)
+        chosen_for, needed = footprint(early, machine), footprint(late, machine)
         assert needed.shared_bytes == chosen_for.shared_bytes
         assert abs(needed.registers_per_thread - chosen_for.registers_per_thread) <= 16

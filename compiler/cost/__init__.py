@@ -7,7 +7,7 @@
 from treadle.compiler.cost.choose import Choice, choose
 from treadle.compiler.cost.memory import Footprint, footprint
 from treadle.compiler.cost.peak import Memory, peak_memory
-from treadle.compiler.cost.plan import Pieces, Plan, Tile, Transfer, Work
+from treadle.compiler.cost.plan import Issue, Pieces, Plan, Tile, Transfer
 from treadle.compiler.cost.read import plan_of, sizes_of_kernel
 from treadle.compiler.cost.roles import ProductAxes, product_axes
 from treadle.compiler.cost.sketch import Sketch, sketch_of
@@ -26,6 +26,7 @@ __all__ = [
     "Choice",
     "Estimate",
     "Footprint",
+    "Issue",
     "Memory",
     "Pieces",
     "Plan",
@@ -33,7 +34,6 @@ __all__ = [
     "Sketch",
     "Tile",
     "Transfer",
-    "Work",
     "choose",
     "estimate",
     "footprint",

@@ -14,8 +14,10 @@ from treadle.compiler.machines.machine import WARP
 WARPS = (1, 2, 4, 8)
 ROW = 16
 """Rows of a tensor-core product."""
-LARGEST_ROWS = 2 * ROW
-"""Rows of one warp: one or two tiles."""
+ROW_TILES = (1, 2)
+"""Row tiles of one warp, which share what they read of the right operand."""
+MORE_ROW_TILES = (1, 2, 4)
+"""Where warps lie along the columns, too, so that a warp with more rows has fewer columns."""
 LEAST_COLUMNS = 16
 """Columns of one warp."""
 COLUMNS = (16, 32, 64, 128, 256)
@@ -71,9 +73,10 @@ def _refusal(sketch: Sketch, axis: str, size: int) -> str | None:
         step = sketch.alignment
         return None if size % step == 0 else f"products take {step} values at once, use a multiple of {step}"
     if axis == sketch.roles.row:
-        if size % ROW == 0 and _splits(size // ROW):
+        if size % ROW == 0 and _splits(size // ROW, _row_tiles(sketch)):
             return None
-        return f"rows of products lie {ROW} or {LARGEST_ROWS} to a warp, in at most {WARPS[-1]} warps"
+        *few, most = (str(ROW * tiles) for tiles in _row_tiles(sketch))
+        return f"rows of products lie {', '.join(few)} or {most} to a warp, in at most {WARPS[-1]} warps"
     if axis == sketch.roles.column:
         return None if size % LEAST_COLUMNS == 0 else f"columns of products: use a multiple of {LEAST_COLUMNS}"
     if size == 1:
@@ -83,9 +86,13 @@ def _refusal(sketch: Sketch, axis: str, size: int) -> str | None:
     return "the rows and columns of the products lie along other axes: use 1"
 
 
-def _splits(row_tiles: int) -> list[int]:
+def _row_tiles(sketch: Sketch) -> tuple[int, ...]:
+    return MORE_ROW_TILES if sketch.roles.splits_columns else ROW_TILES
+
+
+def _splits(row_tiles: int, of_warp: tuple[int, ...]) -> list[int]:
     """Numbers of warps along a row axis that is that many products high."""
-    return [n for n in range(1, WARPS[-1] + 1) for tiles in (1, 2) if n * tiles == row_tiles]
+    return [n for n in range(1, WARPS[-1] + 1) for tiles in of_warp if n * tiles == row_tiles]
 
 
 # -- products ---------------------------------------------------------------------------------------
@@ -96,7 +103,7 @@ def _of_products(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str, i
     stream = sketch.stream
     streams = _options(PRODUCT_STREAMS, stream, sizes, fixed, sketch.alignment) if stream else (1,)
     columns = _options(COLUMNS, column, sizes, fixed, LEAST_COLUMNS) if column else (1,)
-    for (rows, warps), wide, step in product(_rows(row, sizes, fixed), columns, streams):
+    for (rows, warps), wide, step in product(_rows(sketch, sizes, fixed), columns, streams):
         tiles = {axis: size for axis, size in ((row, rows), (column, wide), (stream, step)) if axis}
         if row is None:
             yield Candidate(tiles, {})
@@ -108,14 +115,15 @@ def _of_products(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str, i
                 yield Candidate(tiles, {row: warps, column: across})
 
 
-def _rows(row: str | None, sizes: Mapping[str, int], fixed: Mapping[str, int]) -> list[tuple[int, int]]:
+def _rows(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str, int]) -> list[tuple[int, int]]:
     """Rows of a block, and the warps along them."""
+    row, of_warp = sketch.roles.row, _row_tiles(sketch)
     if row is None:
         return [(1, 1)]
     if row in fixed:
-        return [(fixed[row], warps) for warps in _splits(fixed[row] // ROW)]
+        return [(fixed[row], warps) for warps in _splits(fixed[row] // ROW, of_warp)]
     most = max(ROW, covering(sizes[row]))
-    return [(ROW * n * tiles, n) for n in WARPS for tiles in (1, 2) if ROW * n * tiles <= most]
+    return [(ROW * n * tiles, n) for n in WARPS for tiles in of_warp if ROW * n * tiles <= most]
 
 
 def _options(

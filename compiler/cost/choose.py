@@ -54,6 +54,7 @@ def _rank(tried: _Tried, found: Estimate) -> tuple[float, ...]:
     """Least time; among equals wide vectors, a usual number of warps, few steps and little memory."""
     needs = found.footprint
     return (
+        needs.spilled > 0,
         round(log(found.time_us) / SAME),
         -tried.candidate.vector,
         abs(log(needs.warps / USUAL_WARPS)),
@@ -79,12 +80,25 @@ def _reason(sketch: Sketch, machine: Machine, best: _Tried, found: Estimate, tri
         f"{sizes_text(cut) or 'nothing to cut'} in {needs.warps} warp{'s' * (needs.warps > 1)}: estimated "
         f"{found.time_us:.3g} us on {machine.name}, bound by {found.bottleneck}; the least of "
         f"{fitting} candidates that fit, of {len(tried)}",
-        f"about {needs.registers_per_thread} of {machine.limits.registers_per_thread} registers a thread, "
-        f"{_kib(needs.shared_bytes)} of {_kib(machine.limits.shared_per_block)} KiB shared memory",
-        f"{found.blocks} blocks, {found.blocks_per_sm} on an SM, {found.waves:.2f} waves",
+        f"about {needs.registers_per_thread} of {machine.limits.registers_per_thread} registers a thread"
+        f"{_spilled(needs)}, {_kib(needs.shared_bytes)} of {_kib(machine.limits.shared_per_block)} KiB shared "
+        f"memory{_stages(best.plan, needs)}",
+        f"{found.blocks} blocks, {found.blocks_per_sm} on an SM (more do not fit: {found.limited_by}), "
+        f"{found.waves:.2f} waves",
         *_larger(sketch, machine, best, tried),
     ]
     return "; ".join(parts)
+
+
+def _spilled(needs: Footprint) -> str:
+    return f" and {needs.spilled} that it lacks, in local memory" if needs.spilled else ""
+
+
+def _stages(plan: Plan, needs: Footprint) -> str:
+    """How many pieces of a stream's tiles are there at once."""
+    if all(tile.role != "staged" for tile in plan.tiles):
+        return ""
+    return f" with {needs.stages} stages" if needs.stages > 1 else " with 1 stage: no room for 2"
 
 
 def _larger(sketch: Sketch, machine: Machine, best: _Tried, tried: Sequence[_Tried]) -> list[str]:
@@ -100,14 +114,14 @@ def _larger(sketch: Sketch, machine: Machine, best: _Tried, tried: Sequence[_Tri
             texts.append(f"{axis} = {sizes[0]} at best {min(times):.3g} us")
         else:
             smallest = _smallest(same, machine)
-            texts.append(f"{axis} = {sizes[0]} needs {_excess(footprint(smallest.plan), machine)}")
+            texts.append(f"{axis} = {sizes[0]} needs {_excess(footprint(smallest.plan, machine), machine)}")
     return texts
 
 
 def _nothing_fits(sketch: Sketch, machine: Machine, tried: Sequence[_Tried], fixed: Mapping[str, int]) -> str:
     smallest = _smallest(tried, machine)
     candidate = smallest.candidate
-    needs = footprint(smallest.plan)
+    needs = footprint(smallest.plan, machine)
     advice: list[str] = []
     if sketch.whole:
         axis = max(sketch.whole, key=lambda name: sketch.sizes[name])
@@ -129,7 +143,7 @@ def _smallest(tried: Sequence[_Tried], machine: Machine) -> _Tried:
     """The candidate that exceeds the machine least."""
 
     def excess(one: _Tried) -> float:
-        needs = footprint(one.plan)
+        needs = footprint(one.plan, machine)
         return max(
             needs.registers_per_thread / machine.limits.registers_per_thread,
             needs.shared_bytes / machine.limits.shared_per_block,

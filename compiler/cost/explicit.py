@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
+from treadle.compiler.cost.issue import (
+    TURN,
+    issued_by_copy,
+    issued_by_product,
+    issued_by_reduction,
+    left_operand,
+    product_of,
+    read_before,
+)
 from treadle.compiler.cost.names import name_of
-from treadle.compiler.cost.plan import Pieces, Plan, Tile, Transfer, Work
-from treadle.compiler.cost.roles import contractions_of, product_axes
-from treadle.compiler.cost.work import axes_touched, is_tensor_product, shared_reads, unit_work, width_of
+from treadle.compiler.cost.plan import Issue, Pieces, Plan, Tile, Transfer
+from treadle.compiler.cost.roles import alignment_of, contractions_of, product_axes
+from treadle.compiler.cost.spread import Spread
+from treadle.compiler.cost.work import is_tensor_product, labours_of, width_of
 from treadle.dialects.diagram import ContractOp, ReduceOp
-from treadle.dialects.diagram.array import axes_of, level_of, shape_of, sizes_of
+from treadle.dialects.diagram.array import axes_of, is_array, level_of, sizes_of
 from treadle.dialects.hierarchy import GroupOp, KernelOp, LoadOp, SaveOp, StreamOp
 
 
@@ -30,7 +41,7 @@ class _Walk:
     """The streams around the operation at hand."""
     streams: list[Pieces] = field(default_factory=list[Pieces])
     transfers: list[Transfer] = field(default_factory=list[Transfer])
-    work: list[Work] = field(default_factory=list[Work])
+    issues: list[Issue] = field(default_factory=list[Issue])
     tiles: list[Tile] = field(default_factory=list[Tile])
 
     def plan(self) -> Plan:
@@ -40,9 +51,9 @@ class _Walk:
             tuple(self.streams),
             self.warps,
             tuple(self.transfers),
-            tuple(self.work),
+            tuple(self.issues),
             tuple(self.tiles),
-            bool(contractions_of(self.kernel)),
+            len(contractions_of(self.kernel)),
         )
 
     @property
@@ -61,7 +72,6 @@ class _Walk:
             self.stream(op)
         elif isinstance(op, LoadOp):
             self.crossing(op.source, op.result, saves=False)
-            self.hold("shared" if level_of(op.result.type) == "shared" else "value", op.result)
         elif isinstance(op, SaveOp):
             self.crossing(op.destination, op.value, saves=True)
         else:
@@ -73,60 +83,87 @@ class _Walk:
         around = self.inside
         self.block(op.initialise.block)
         self.inside = (*around, pieces)
+        self.issue((("turn", TURN),))
         self.block(op.step.block)
         self.inside = around
         self.block(op.finish.block)
 
     def crossing(self, array: SSAValue, piece: SSAValue, saves: bool) -> None:
-        axes = axes_of(array.type)
+        axes, width = axes_of(array.type), width_of(array.type)
         again = tuple(pieces for pieces in (*self.groups, *self.inside) if pieces.axis not in axes)
         name = name_of(array, f"array{_number(array)}")
         level = level_of(piece.type) or "register"
-        self.transfers.append(Transfer(name, level, saves, axes, width_of(array.type), again))
+        self.transfers.append(Transfer(name, level, saves, axes, width, again))
+        self.issue(issued_by_copy(axes, width, self.spread(piece), level == "shared"))
+        if not saves:
+            self.hold(("staged" if self.inside else "shared") if level == "shared" else "value", piece)
+        elif self.has_products and width == 2 and not self.inside:
+            self.hold("leaving", piece)
 
     def compute(self, op: Operation) -> None:
-        volume = 1
-        for size in _tile_sizes(op).values():
-            volume *= size
-        for unit, amount in unit_work(op).items():
-            self.work.append(Work(unit, amount * volume, self.inside))
+        spread = self.spread(*op.operands, *op.results)
+        self.issue((labour.kind, labour.factor * spread.of_lane(labour.axes)) for labour in labours_of(op))
         if isinstance(op, ContractOp):
-            self.product(op)
-        elif isinstance(op, ReduceOp) and op.init is not None:
-            self.hold("row", op.result)
+            self.product(op, spread)
+        elif isinstance(op, ReduceOp):
+            self.issue(issued_by_reduction(op, spread))
+            if op.init is not None:
+                self.hold("row", op.result)
 
-    def product(self, op: ContractOp) -> None:
-        self.hold("accumulator", op.result, width=4)
-        row = product_axes(self.kernel, [pieces.axis for pieces in self.groups]).row
+    def product(self, op: ContractOp, spread: Spread) -> None:
+        product = product_of(op, self.left(op))
+        self.issue(issued_by_product(product, spread))
+        self.issues.append(Issue("ldmatrix", read_before(product, spread), ()))
+        passing = self.inside and op.init is None
+        self.hold("passing" if passing else "carried", op.result, width=4)
         for operand in (op.lhs, op.rhs):
-            loaded = level_of(operand.type) == "shared"
-            if not loaded and is_tensor_product(op) and row in axes_of(operand.type):
-                self.hold("operand", operand)
+            if level_of(operand.type) == "shared":
                 continue
-            if not loaded:
-                self.hold("shared", operand)
-            axes, width = axes_of(operand.type), width_of(operand.type)
-            read = shared_reads(axes, width, sizes_of(operand.type), self.warps)
-            self.work.append(Work("shared", read, self.inside))
+            in_registers = is_tensor_product(op) and self.row in axes_of(operand.type)
+            self.hold("passing" if in_registers else "shared", operand)
+
+    def left(self, op: ContractOp) -> str:
+        """Where the left operand is, as `Product` says it."""
+        operand = left_operand(op, self.row)
+        if level_of(operand.type) != "shared":
+            return "registers" if is_tensor_product(op) else "shared"
+        changes = {pieces.axis for pieces in self.inside} & set(axes_of(operand.type))
+        return "shared" if changes or not self.inside else "lasting"
+
+    def issue(self, instructions: Iterable[tuple[str, float]]) -> None:
+        self.issues += [Issue(kind, count, self.inside) for kind, count in instructions if count]
 
     def hold(self, role: str, value: SSAValue, width: int | None = None) -> None:
-        self.tiles.append(Tile(role, shape_of(value.type), width or width_of(value.type)))
+        sizes = self.padded(value)
+        shape = tuple(sizes[axis] for axis in axes_of(value.type))
+        self.tiles.append(Tile(role, shape, width or width_of(value.type)))
+
+    # -- tiles -----------------------------------------------------------------------------------------
+
+    @property
+    def has_products(self) -> bool:
+        return bool(contractions_of(self.kernel))
+
+    @cached_property
+    def row(self) -> str | None:
+        return product_axes(self.kernel, [pieces.axis for pieces in self.groups]).row
+
+    def spread(self, *values: SSAValue) -> Spread:
+        sizes = {axis: size for value in values if is_array(value.type) for axis, size in self.padded(value).items()}
+        return Spread(sizes, self.warps, self.row, self.has_products)
+
+    def padded(self, value: SSAValue) -> dict[str, int]:
+        """Sizes of a tile; products need axes that are held whole to be multiples of what they take at once."""
+        step = alignment_of(contractions_of(self.kernel))
+        cut = {pieces.axis for pieces in (*self.groups, *self.streams)}
+        return {
+            axis: size if axis in cut else -(-max(size, 1) // step) * step
+            for axis, size in sizes_of(value.type).items()
+        }
 
 
 def _pieces(partition: Mapping[str, int]) -> tuple[Pieces, ...]:
     return tuple(Pieces(axis, size) for axis, size in partition.items())
-
-
-def _tile_sizes(op: Operation) -> dict[str, int]:
-    sizes: dict[str, int] = {}
-    for value in _values(op):
-        sizes.update(sizes_of(value.type))
-    assert sizes.keys() == set(axes_touched(op))
-    return sizes
-
-
-def _values(op: Operation) -> Iterable[SSAValue]:
-    return (*op.operands, *op.results)
 
 
 def _number(value: SSAValue) -> int:

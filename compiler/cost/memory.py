@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 from treadle.compiler.cost.plan import Plan, Tile
+from treadle.compiler.machines import Machine
 from treadle.compiler.machines.machine import WARP
+from treadle.dialects.cuda.layout import rows_layout
+from treadle.passes.pipelining import FIRST_ARCH, PipeliningPass
 
-ROW_PADDING = 16
-"""Bytes added to each row of a shared tile, so that rows start in different banks."""
+STAGES = PipeliningPass.stages
+"""Places of each tile that a stream loads, where a block has memory for so many."""
+
+TILE_UNIT = 128
+"""Tiles begin at multiples of this many bytes."""
 
 BASE_REGISTERS = 40
-"""Registers a thread needs for addresses, sizes and loop counters. With this and FRAGMENT_REGISTERS, ptxas 13.0
-takes for the examples from 20 more to 55 fewer than is estimated: fewer where pieces of the stream are long, as
-it converts them in place; more where products have long rows, which it keeps as fragments (attention with
-d = 256 takes all 255 and spills 27 words, whatever the pieces)."""
+"""Registers of a kernel without products, for addresses, sizes and counters."""
 
-FRAGMENT_REGISTERS = 16
-"""Registers for the operands of the products in flight."""
+PRODUCT_BASE = 3
+PRODUCT_REGISTERS = 24
+"""And of one with products: for operands in flight and addresses, for each product."""
+
+CARRIED = 1.65
+"""Registers for each accumulator that is carried: itself, half a one on its way out in 16 bits, and what ptxas loads
+ahead for more of them."""
+
+PASSING = 0.8
+"""For each register of what a step makes and uses up: it is converted in place. With these four numbers, ptxas 13.0
+takes within about 10 % of what is estimated for attention and matmul at the sizes in `benchmarks/results/model.md`."""
+
+SPILL_MOST = 48
+"""Registers that a thread may lack: with more of its values in local memory, a kernel is not worth trying."""
 
 
 @dataclass(frozen=True)
@@ -25,32 +41,55 @@ class Footprint:
     """Estimated needs of one block."""
 
     warps: int
+    stages: int
     shared_bytes: int
     registers_per_thread: int
+    spilled: int = 0
+    """Registers that a thread lacks: its values go to local memory."""
 
 
-def shared_tile_bytes(tile: Tile) -> int:
-    if not tile.shape:
-        return tile.width
-    row = tile.shape[-1] * tile.width + ROW_PADDING
-    return tile.elements // tile.shape[-1] * row
+def footprint(plan: Plan, machine: Machine) -> Footprint:
+    wanted = registers(plan)
+    most = machine.limits.registers_per_thread
+    spilled = max(0, wanted - most) if wanted <= most + SPILL_MOST else 0
+    stages = stages_on(plan, machine)
+    return Footprint(plan.warp_count, stages, shared_bytes(plan, stages), wanted - spilled, spilled)
 
 
-def footprint(plan: Plan) -> Footprint:
-    warps = plan.warp_count
-    shared = sum(shared_tile_bytes(tile) for tile in plan.tiles if tile.role == "shared")
-    registers = sum(_registers(tile, warps, plan.has_products) for tile in plan.tiles)
-    fixed = BASE_REGISTERS + (FRAGMENT_REGISTERS if plan.has_products else 0)
-    return Footprint(warps, shared, registers + fixed)
+def stages_on(plan: Plan, machine: Machine) -> int:
+    """How many pieces of each streamed tile are in shared memory at once: as `pipelining` decides it."""
+    if machine.capability < FIRST_ARCH or not any(tile.role == "staged" for tile in plan.tiles):
+        return 1
+    return STAGES if shared_bytes(plan, STAGES) <= machine.limits.shared_per_block else 1
 
 
-def _registers(tile: Tile, warps: int, has_products: bool) -> int:
-    """32-bit registers of one thread."""
-    if tile.role == "shared":
-        return 0
+def shared_bytes(plan: Plan, stages: int) -> int:
+    """Of a block: results on their way out lie where the tiles were."""
+    places = {"shared": 1, "staged": stages}
+    tiles = sum(places[tile.role] * tile_bytes(tile.shape, tile.width) for tile in plan.tiles if tile.role in places)
+    leaving = (tile_bytes(tile.shape, tile.width) for tile in plan.tiles if tile.role == "leaving")
+    return max((tiles, *leaving))
+
+
+@cache
+def tile_bytes(shape: tuple[int, ...], width: int) -> int:
+    """One place of a tile, in the layout that the lowering gives it."""
+    size = rows_layout(shape, 16 // width).elements * width
+    return -(-size // TILE_UNIT) * TILE_UNIT
+
+
+def registers(plan: Plan) -> int:
+    """32-bit registers of one thread, however many there are."""
+    if not plan.has_products:
+        return BASE_REGISTERS + sum(_words(tile, plan) for tile in plan.tiles if tile.role in ("value", "row"))
+    weights = {"carried": CARRIED, "passing": PASSING, "value": 1, "row": 1}
+    held = sum(weights[tile.role] * _words(tile, plan) for tile in plan.tiles if tile.role in weights)
+    return round(PRODUCT_BASE + PRODUCT_REGISTERS * plan.products + held)
+
+
+def _words(tile: Tile, plan: Plan) -> int:
+    """Registers that a lane needs for its part of a tile."""
     words = -(-tile.elements * tile.width // 4)
-    if tile.role == "row":
-        # In a fragment four lanes share a row; without products all lanes of a warp do.
-        lanes = WARP // 4 if has_products else 1
-        return -(-words // (lanes * warps))
-    return -(-words // (WARP * warps))
+    # In a fragment four lanes share a row; without products all lanes of a warp do.
+    lanes = (WARP // 4 if plan.has_products else 1) if tile.role == "row" else WARP
+    return -(-words // (lanes * plan.warp_count))

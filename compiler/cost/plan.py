@@ -47,18 +47,22 @@ class Transfer:
 
 
 @dataclass(frozen=True)
-class Work:
-    """Work of one unit of an SM in one execution of an operation by one group; tiles count whole."""
+class Issue:
+    """Instructions of one kind that each warp issues in one execution of an operation, edges aside. The kinds are
+    the keys of `issue.KINDS`."""
 
-    unit: str
-    amount: int
+    kind: str
+    count: float
     streams: tuple[Pieces, ...]
+    """The streams around the operation: it runs once in each step."""
 
 
 @dataclass(frozen=True)
 class Tile:
-    """What a group holds. `role` says where and how: `shared`, or in registers as `accumulator`, `operand`
-    of a product, `value` (spread over all lanes), `row` (a copy in each lane that shares the row)."""
+    """What a group holds. `role` says where and how. In shared memory: `shared`; `staged`, which every step of a
+    stream loads anew; `leaving`, a result on its way out, in the place of all others. In registers: `carried`, an
+    accumulator that a stream carries or the kernel gives; `passing`, what a step makes and uses up; `value` (spread
+    over all lanes); `row` (a copy in each lane that shares the row)."""
 
     role: str
     shape: tuple[int, ...]
@@ -76,9 +80,14 @@ class Plan:
     streams: tuple[Pieces, ...]
     warps: Mapping[str, int]
     transfers: tuple[Transfer, ...]
-    work: tuple[Work, ...]
+    issues: tuple[Issue, ...]
     tiles: tuple[Tile, ...]
-    has_products: bool
+    products: int
+    """How many operations multiply matrices."""
+
+    @property
+    def has_products(self) -> bool:
+        return self.products > 0
 
     @property
     def warp_count(self) -> int:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
 
 from treadle.dialects.diagram import ContractOp
-from treadle.dialects.diagram.array import axes_of, is_array
+from treadle.dialects.diagram.array import axes_of, format_of, is_array
 from treadle.dialects.hierarchy import KernelOp, YieldOp
 from treadle.passes._roles import part_of_kernel
 from treadle.passes._stages import StreamPlan
@@ -29,6 +29,13 @@ class ProductAxes:
 
 def contractions_of(kernel: KernelOp) -> tuple[ContractOp, ...]:
     return tuple(op for op in kernel.body.walk() if isinstance(op, ContractOp))
+
+
+def alignment_of(products: Sequence[ContractOp]) -> int:
+    """Tiles of products have sides that are multiples of this."""
+    if not products:
+        return 1
+    return 16 if any(format_of(op.lhs.type).size == 2 for op in products) else 8
 
 
 def product_axes(kernel: KernelOp, group_axes: Iterable[str]) -> ProductAxes:

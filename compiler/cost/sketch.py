@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import prod
+from typing import TypeAlias
 
 from xdsl.ir import Operation, SSAValue
 
+from treadle.compiler.cost.issue import (
+    TURN,
+    Product,
+    issued_by_copy,
+    issued_by_product,
+    issued_by_reduction,
+    left_operand,
+    product_of,
+    read_before,
+)
 from treadle.compiler.cost.names import name_of
-from treadle.compiler.cost.plan import Pieces, Plan, Tile, Transfer, Work
-from treadle.compiler.cost.roles import ProductAxes, product_axes, stream_use
-from treadle.compiler.cost.work import axes_touched, is_tensor_product, shared_reads, unit_work, width_of
+from treadle.compiler.cost.plan import Issue, Pieces, Plan, Tile, Transfer
+from treadle.compiler.cost.roles import ProductAxes, alignment_of, product_axes, stream_use
+from treadle.compiler.cost.spread import Spread
+from treadle.compiler.cost.work import Labour, axes_touched, is_tensor_product, labours_of, width_of
 from treadle.dialects.diagram import ContractOp, ReduceOp
 from treadle.dialects.diagram.array import axes_of, shape_of
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import ScheduleAttr
+
+REPAIR = 6
+"""Multiplications, comparisons and choices for each row, before a state is repaired."""
 
 
 @dataclass(frozen=True)
@@ -28,14 +43,28 @@ class _Crossing:
     streamed: bool
 
 
+_Work: TypeAlias = Labour | Product | ReduceOp | _Crossing
+
+
 @dataclass(frozen=True)
-class _Labour:
-    unit: str
-    amount: int
-    axes: tuple[str, ...]
+class _Task:
+    """Something that the warps of a group do."""
+
+    work: _Work
     times: int
     """How many streams do it."""
     streamed: bool
+
+    def issued(self, spread: Spread) -> Iterator[tuple[str, float]]:
+        match self.work:
+            case Labour(kind, factor, axes):
+                yield kind, factor * spread.of_lane(axes)
+            case Product():
+                yield from issued_by_product(self.work, spread)
+            case ReduceOp():
+                yield from issued_by_reduction(self.work, spread)
+            case _Crossing():
+                yield from issued_by_copy(self.work.axes, self.work.width, spread, self.work.level == "shared")
 
 
 @dataclass(frozen=True)
@@ -58,7 +87,6 @@ class Sketch:
     roles: ProductAxes
     alignment: int
     """Tiles of products have sides that are multiples of this: whole axes are padded to it."""
-    has_products: bool
     streams: int
     """How often the axis is streamed."""
     arrays: tuple[tuple[tuple[str, ...], int], ...]
@@ -68,38 +96,45 @@ class Sketch:
     reduced: frozenset[str]
     """Axes that something is reduced over."""
     crossings: tuple[_Crossing, ...]
-    labours: tuple[_Labour, ...]
+    tasks: tuple[_Task, ...]
     holdings: tuple[_Holding, ...]
-    shared_operands: tuple[tuple[tuple[str, ...], int, int, bool], ...]
-    """Axes, width, number of streams that read it, and whether it is read in each step."""
+    products: int
+
+    @property
+    def has_products(self) -> bool:
+        return self.products > 0
 
     def plan(self, tiles: Mapping[str, int], warps: Mapping[str, int]) -> Plan:
         padded = {axis: self._padded(axis, size) for axis, size in tiles.items()}
         groups = tuple(Pieces(axis, tiles[axis]) for axis in self.group)
         streams = () if self.stream is None else (Pieces(self.stream, tiles[self.stream]),)
-        work = [
-            Work(labour.unit, labour.amount * _volume(labour.axes, padded), streams if labour.streamed else ())
-            for labour in self.labours
-            for _ in range(labour.times)
-        ]
-        work += [
-            Work("shared", shared_reads(axes, width, padded, warps), streams if streamed else ())
-            for axes, width, times, streamed in self.shared_operands
-            for _ in range(times)
-        ]
         return Plan(
             self.name,
             groups,
             streams * self.streams,
             warps,
             tuple(self._transfer(crossing, groups) for crossing in self.crossings),
-            tuple(work),
+            tuple(self._issues(Spread(padded, warps, self.roles.row, self.has_products), streams)),
             tuple(
                 Tile(holding.role, tuple(padded[axis] for axis in holding.axes), holding.width)
                 for holding in self.holdings
             ),
-            self.has_products,
+            self.products,
         )
+
+    def _issues(self, spread: Spread, streams: tuple[Pieces, ...]) -> Iterator[Issue]:
+        once: dict[str, float] = defaultdict(float)
+        each_step: dict[str, float] = defaultdict(float)
+        if streams:
+            each_step["turn"] = TURN * self.streams
+        for task in self.tasks:
+            place = each_step if task.streamed else once
+            for kind, count in task.issued(spread):
+                place[kind] += task.times * count
+            if isinstance(task.work, Product):
+                once["ldmatrix"] += read_before(task.work, spread)
+        yield from (Issue(kind, count, ()) for kind, count in once.items() if count)
+        yield from (Issue(kind, count, streams) for kind, count in each_step.items() if count)
 
     def _padded(self, axis: str, size: int) -> int:
         if axis not in self.whole:
@@ -144,8 +179,7 @@ class _Reader:
             stream=self.stream,
             whole=self.whole,
             roles=self.roles,
-            alignment=self._alignment(),
-            has_products=bool(self.products),
+            alignment=alignment_of(self.products),
             streams=self.use.streams,
             arrays=tuple((axes_of(value.type), width_of(value.type)) for value in outside),
             batch=frozenset(axis for op in self.products for axis in _batch_axes(op)),
@@ -153,15 +187,10 @@ class _Reader:
                 axis for op in self.operations if isinstance(op, ContractOp | ReduceOp) for axis in op.over_axes
             ),
             crossings=(*self._loads(), *self._saves()),
-            labours=tuple(self._labours()),
+            tasks=tuple(self._tasks()),
             holdings=tuple(self._holdings()),
-            shared_operands=tuple(self._shared_operands()),
+            products=len(self.products),
         )
-
-    def _alignment(self) -> int:
-        if not self.products:
-            return 1
-        return 16 if any(width_of(op.lhs.type) == 2 for op in self.products) else 8
 
     def _feeds_product(self, value: SSAValue) -> bool:
         return any(isinstance(use.operation, ContractOp) and use.index < 2 for use in value.uses)
@@ -193,30 +222,40 @@ class _Reader:
             for i, value in enumerate(self.results)
         ]
 
-    def _labours(self) -> list[_Labour]:
-        labours: list[_Labour] = []
+    def _tasks(self) -> Iterator[_Task]:
+        for crossing in (*self._loads(), *self._saves()):
+            yield _Task(crossing, 1, crossing.streamed)
         seen_reduction = False
         for op in self.operations:
-            axes = axes_touched(op)
-            streamed = self.stream in axes
-            for unit, amount in unit_work(op).items():
-                labours.append(_Labour(unit, amount, axes, self.use.operations[op], streamed))
+            times, streamed = self.use.operations[op], self.stream in axes_touched(op)
+            yield from (_Task(labour, times, streamed) for labour in labours_of(op))
+            if isinstance(op, ContractOp):
+                yield _Task(product_of(op, self._left(op)), times, streamed)
+            if isinstance(op, ReduceOp):
+                yield _Task(op, times, streamed)
             if isinstance(op, ContractOp | ReduceOp) and self.stream in op.over_axes:
                 if seen_reduction:
                     # A cascade: in each step the state so far is repaired, a multiplication a value.
-                    labours.append(_Labour("float", 1, axes_of(op.result.type), 1, True))
+                    yield _Task(Labour("float", 1, axes_of(op.result.type)), 1, True)
+                else:
+                    yield from self._first_repair(op)
                 seen_reduction = True
-        return labours
 
-    def _shared_operands(self) -> list[tuple[tuple[str, ...], int, int, bool]]:
-        operands: list[tuple[tuple[str, ...], int, int, bool]] = []
-        for op in self.products:
-            streamed = self.stream in axes_touched(op)
-            for operand in (op.lhs, op.rhs):
-                if self._in_shared(op, operand):
-                    times = self.use.operations[op]
-                    operands.append((axes_of(operand.type), width_of(operand.type), times, streamed))
-        return operands
+    def _first_repair(self, op: ContractOp | ReduceOp) -> Iterator[_Task]:
+        """What the state is repaired with, if there is a cascade."""
+        over_stream = [
+            o for o in self.operations if isinstance(o, ContractOp | ReduceOp) and self.stream in o.over_axes
+        ]
+        if len(over_stream) > 1:
+            yield _Task(Labour("float", REPAIR, axes_of(op.result.type)), 1, True)
+            yield _Task(Labour("special", 1, axes_of(op.result.type)), 1, True)
+
+    def _left(self, op: ContractOp) -> str:
+        operand = left_operand(op, self.roles.row)
+        if not self._in_shared(op, operand):
+            return "registers"
+        changes = self.stream is None or self.stream in axes_of(operand.type)
+        return "shared" if changes or isinstance(operand.owner, Operation) else "lasting"
 
     def _in_shared(self, product: ContractOp, operand: SSAValue) -> bool:
         """Inputs always; a computed operand if it is the columns' one, or if CUDA cores multiply."""
@@ -225,24 +264,28 @@ class _Reader:
         return not is_tensor_product(product) or self.roles.row not in axes_of(operand.type)
 
     def _holdings(self) -> list[_Holding]:
-        return [*self._held_inputs(), *self._held_products(), *self._held_rows(), *self._held_values()]
+        return [*self._held_inputs(), *self._held_products(), *self._held_rows(), *self._held_results()]
 
     def _held_inputs(self) -> list[_Holding]:
         held: list[_Holding] = []
         for value, times in self.use.inputs.items():
-            role = "shared" if self._feeds_product(value) else "value"
-            # The second stream has tiles of its own in shared memory; registers are free again by then.
-            count = times if role == "shared" else 1
-            held += [_Holding(role, axes_of(value.type), width_of(value.type))] * count
+            axes, width = axes_of(value.type), width_of(value.type)
+            if not self._feeds_product(value):
+                held.append(_Holding("value", axes, width))
+                continue
+            # The second stream has tiles of its own in shared memory.
+            role = "staged" if self.stream in axes else "shared"
+            held += [_Holding(role, axes, width)] * times
         return held
 
     def _held_products(self) -> list[_Holding]:
         held: list[_Holding] = []
         for op in self.products:
-            held.append(_Holding("accumulator", axes_of(op.result.type), 4))
+            passing = self.stream in axes_of(op.result.type)
+            held.append(_Holding("passing" if passing else "carried", axes_of(op.result.type), 4))
             for operand in (op.lhs, op.rhs):
                 if isinstance(operand.owner, Operation):
-                    role = "shared" if self._in_shared(op, operand) else "operand"
+                    role = "shared" if self._in_shared(op, operand) else "passing"
                     held.append(_Holding(role, axes_of(operand.type), width_of(operand.type)))
         return held
 
@@ -250,16 +293,16 @@ class _Reader:
         """The state of reductions."""
         return [_Holding("row", axes_of(op.result.type), 4) for op in self.operations if isinstance(op, ReduceOp)]
 
-    def _held_values(self) -> list[_Holding]:
+    def _held_results(self) -> list[_Holding]:
         """Results on their way out; where there are products the accumulators are counted already."""
-        if self.products:
-            return []
-        return [_Holding("value", axes_of(value.type), width_of(value.type)) for value in self.results]
+        if not self.products:
+            return [_Holding("value", axes_of(value.type), width_of(value.type)) for value in self.results]
+        return [
+            _Holding("leaving", axes_of(value.type), 2)
+            for value in self.results
+            if width_of(value.type) == 2 and self.stream not in axes_of(value.type)
+        ]
 
 
 def _batch_axes(op: ContractOp) -> set[str]:
     return set(axes_of(op.lhs.type)) & set(axes_of(op.rhs.type)) & set(axes_of(op.result.type))
-
-
-def _volume(axes: tuple[str, ...], tiles: Mapping[str, int]) -> int:
-    return prod(tiles[axis] for axis in axes)

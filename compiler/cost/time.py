@@ -1,29 +1,41 @@
-"""A time estimate: how long the units of the machine are busy, and how long one block waits.
+"""A time estimate: how long the units of the machine are busy, and how long a warp waits.
 
-An SM with `n` blocks is a closed line of stations. Two bounds hold, and the larger is taken: the busiest unit
-needs the work of all `n` blocks, one after another; and no block is faster than alone, when the units work
-one after another and each step waits for its loads. Blocks run in waves; over the whole launch the traffic
-of device memory and of L2 is a bound as well. An estimate, to choose by: launches, synchronisation and
-instructions that only move things are left out."""
+A warp goes round a line of two stations: products, while operands are read and multiplied (these overlap), and
+scalar work with everything else that is issued; it also waits, for first loads and at barriers. `n` warps on a quarter
+of an SM share the stations: mean value analysis of a closed line says how long a round takes them. No unit is ever
+busier than the whole time. Blocks run in waves; over the whole launch the traffic of device memory and of L2 is a
+bound as well. An estimate, to choose by."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
+from treadle.compiler.cost.issue import PRODUCT_FLOP, SHARED_BYTES
 from treadle.compiler.cost.memory import Footprint, footprint
 from treadle.compiler.cost.plan import Plan
 from treadle.compiler.machines import Machine
+from treadle.compiler.machines.machine import WARP
 
 SUB_PARTITIONS = 4
-"""A warp uses the units of its quarter of an SM."""
+"""A warp uses the units of its quarter of an SM, which issues one instruction a clock."""
 
 L2_PORT = 64
 """Bytes a clock from L2 into one SM [NVIDIA A100 white paper]."""
 
 LAUNCH_CLOCKS = 1000
 """From the start of a block to its first load, and from its last result to its end."""
+
+TURN_CLOCKS = 60
+"""A turn of a pipelined loop: the wait, the barrier, and operands for the first product."""
+
+SPILL_CLOCKS = 4
+"""For each register that is missing, in each turn: a store and a load of a thread's own memory."""
+
+OF_PRODUCTS = ("products", "ldmatrix", "shared")
+"""Instructions that overlap with the products that they feed."""
 
 
 @dataclass(frozen=True)
@@ -36,27 +48,52 @@ class Estimate:
     footprint: Footprint
     blocks: int
     blocks_per_sm: int
+    limited_by: str
+    """What keeps an SM from holding more blocks: `registers`, `shared memory` or `threads`."""
     waves: float
+
+
+@dataclass(frozen=True)
+class _Round:
+    """What one warp does in all, in clocks of its quarter of an SM."""
+
+    stations: tuple[float, float]
+    busiest: float
+    """Of all units."""
+    waits: float
+
+    def clocks(self, warps: int) -> float:
+        """A round of so many warps on one quarter, by mean value analysis."""
+        waiting = [0.0 for _ in self.stations]
+        total = 0.0
+        for n in range(1, warps + 1):
+            times = [demand * (1 + queue) for demand, queue in zip(self.stations, waiting, strict=True)]
+            total = self.waits + sum(times)
+            waiting = [n * time / total for time in times]
+        return max(total, warps * self.busiest)
 
 
 def estimate(plan: Plan, machine: Machine, sizes: Mapping[str, int]) -> Estimate | None:
     """None where not one block fits on an SM."""
-    needs = footprint(plan)
+    needs = footprint(plan, machine)
     resident = machine.blocks_on_sm(needs.warps, needs.registers_per_thread, needs.shared_bytes)
     if resident == 0:
         return None
     blocks = plan.blocks(sizes)
     clocks = _block_clocks(plan, machine, sizes, blocks)
-    alone = _alone(plan, machine, sizes, clocks)
+    round_ = _round(plan, machine, sizes, clocks, needs)
+
+    def together(count: int) -> float:
+        """So many blocks on one SM."""
+        return round_.clocks(max(1, -(-count * needs.warps // SUB_PARTITIONS)))
+
     slots = machine.sms * resident
     full, rest = divmod(blocks, slots)
-    waves = [resident] * min(full, 1) + ([-(-rest // machine.sms)] if rest else [])
-    times = [max(max(clocks.values(), default=0.0) * n, alone) for n in waves]
-    on_sms = (full * times[0] if full else 0.0) + (times[-1] if rest else 0.0)
+    on_sms = (full * together(resident) if full else 0.0) + (together(-(-rest // machine.sms)) if rest else 0.0)
 
     traffic = _traffic_clocks(plan, machine, sizes, slots)
     total = max(on_sms, *traffic.values())
-    unit_clocks = {unit: used * blocks / machine.sms for unit, used in clocks.items()} | traffic
+    unit_clocks = {unit: used * blocks / machine.sms for unit, used in _units(clocks).items()} | traffic
     return Estimate(
         time_us=_microseconds(total, machine),
         bottleneck=_bottleneck(unit_clocks, total),
@@ -64,8 +101,15 @@ def estimate(plan: Plan, machine: Machine, sizes: Mapping[str, int]) -> Estimate
         footprint=needs,
         blocks=blocks,
         blocks_per_sm=resident,
+        limited_by=_limit(machine, needs, resident),
         waves=blocks / slots,
     )
+
+
+def _limit(machine: Machine, needs: Footprint, resident: int) -> str:
+    if machine.blocks_on_sm(needs.warps, 1, needs.shared_bytes) > resident:
+        return "registers"
+    return "shared memory" if machine.blocks_on_sm(needs.warps, 1, 0) > resident else "threads"
 
 
 def _microseconds(clocks: float, machine: Machine) -> float:
@@ -81,37 +125,42 @@ def _bottleneck(units: Mapping[str, float], total: float) -> str:
 
 
 def _block_clocks(plan: Plan, machine: Machine, sizes: Mapping[str, int], blocks: int) -> dict[str, float]:
-    """How long one block keeps each unit of its SM busy."""
-    amounts: dict[str, float] = {}
-    for work in plan.work:
-        times = prod(pieces.count(sizes) for pieces in work.streams)
-        amounts[work.unit] = amounts.get(work.unit, 0.0) + work.amount * times
-    clocks = {unit: amount / _rate(unit, machine) for unit, amount in amounts.items()}
-    moved = {"shared": 0.0, "register": 0.0}
-    for transfer in plan.transfers:
-        moved[transfer.level] += transfer.values(sizes) * transfer.width / max(blocks, 1)
-    # What is loaded to shared memory is also written there.
-    clocks["shared"] = clocks.get("shared", 0.0) + moved["shared"] / machine.bytes_per_clock("shared")
-    clocks["loads"] = sum(moved.values()) / L2_PORT
-    return {unit: used for unit, used in clocks.items() if used}
+    """How long one block keeps each unit of its SM busy. `issue products` is what the products take of `issue`."""
+    clocks: dict[str, float] = defaultdict(float)
+    for issue in plan.issues:
+        count = issue.count * plan.warp_count * prod(pieces.count(sizes) for pieces in issue.streams)
+        kind = issue.kind.split()[0]
+        clocks["issue products" if kind in OF_PRODUCTS else "issue others"] += count / SUB_PARTITIONS
+        if kind in SHARED_BYTES:
+            clocks["shared"] += count * SHARED_BYTES[kind] / machine.bytes_per_clock("shared")
+        elif kind == "products":
+            format = issue.kind.split()[1]
+            clocks[f"tensor {format}"] += count * PRODUCT_FLOP[format] / machine.rates.tensor[format]
+        elif kind in ("float", "special"):
+            clocks[kind] += count * WARP / (machine.rates.float if kind == "float" else machine.rates.special)
+    loaded = sum(transfer.values(sizes) * transfer.width for transfer in plan.transfers)
+    clocks["loads"] = loaded / max(blocks, 1) / L2_PORT
+    return clocks
 
 
-def _rate(unit: str, machine: Machine) -> float:
-    if unit == "float":
-        return machine.rates.float
-    if unit == "special":
-        return machine.rates.special
-    if unit == "shared":
-        return machine.bytes_per_clock("shared")
-    return machine.rates.tensor[unit.removeprefix("tensor ")]
+def _units(clocks: Mapping[str, float]) -> dict[str, float]:
+    units = {unit: used for unit, used in clocks.items() if used and not unit.startswith("issue ")}
+    return units | {"issue": clocks["issue products"] + clocks["issue others"]}
 
 
-def _alone(plan: Plan, machine: Machine, sizes: Mapping[str, int], clocks: Mapping[str, float]) -> float:
-    """One block by itself: its own warps overlap only as far as they sit on different quarters."""
-    quarters = min(SUB_PARTITIONS, plan.warp_count)
-    work = sum(used for unit, used in clocks.items() if unit != "loads") * SUB_PARTITIONS / quarters
-    latency = machine.levels["device"].latency * (plan.steps(sizes) + 1)
-    return work + clocks.get("loads", 0.0) + latency + LAUNCH_CLOCKS
+def _round(
+    plan: Plan, machine: Machine, sizes: Mapping[str, int], clocks: Mapping[str, float], needs: Footprint
+) -> _Round:
+    """A quarter of an SM has a quarter of each unit, and of the warps."""
+    share = SUB_PARTITIONS / needs.warps
+    tensor = max((used for unit, used in clocks.items() if unit.startswith("tensor")), default=0.0)
+    products = share * max(tensor, clocks["shared"] if plan.has_products else 0.0, clocks["issue products"])
+    scalars = share * max(clocks["float"], clocks["special"], clocks["issue others"])
+    steps = plan.steps(sizes)
+    latency = machine.levels["device"].latency
+    waits_of_step = TURN_CLOCKS if needs.stages > 1 else latency + share * clocks["loads"] / max(steps, 1)
+    waits = LAUNCH_CLOCKS + latency + steps * (waits_of_step + SPILL_CLOCKS * needs.spilled)
+    return _Round((products, scalars), share * max(_units(clocks).values()), waits)
 
 
 def _traffic_clocks(plan: Plan, machine: Machine, sizes: Mapping[str, int], slots: int) -> dict[str, float]:

@@ -1,21 +1,36 @@
-"""The work of an operation, by the unit of an SM that does it, and the registers and tiles it needs.
+"""The arithmetic of maps, reductions and casts, as instructions for each element.
 
-Units: `tensor f16` ... (FLOP of products), `float` (f32 results), `special` (exp2 and its kind), `shared`
-(bytes read from or written to shared memory)."""
+A multiplication that only feeds an addition is part of it (FFMA), `exp` is one multiplication, which swallows such an
+addition before it, and one `ex2`. What depends only on arrays with fewer axes is computed once for each of their
+elements."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from math import prod
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from xdsl.dialects import arith
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp
-from treadle.dialects.diagram.array import axes_of, format_of
+from treadle.dialects.diagram.array import axes_of, format_of, is_array
 
 SLOW_FUNCTIONS = {"math.sin": 20, "math.cos": 20, "math.tan": 30, "math.erf": 20, "math.powf": 12}
 """f32 operations that a function takes which no special-function unit computes to full accuracy."""
+
+EXPONENTIALS = ("math.exp", "math.exp2")
+
+DIVISION = {"special": 1, "float": 4}
+"""A reciprocal and its refinement."""
+
+
+@dataclass(frozen=True)
+class Labour:
+    """So many instructions of a kind for each element that a lane has of an array with these axes."""
+
+    kind: str
+    factor: float
+    axes: tuple[str, ...]
 
 
 def width_of(type: Attribute) -> int:
@@ -38,40 +53,59 @@ def is_tensor_product(op: ContractOp) -> bool:
     return multiply_format(op) in ("f16", "bf16", "tf32")
 
 
-def scalar_work(op: MapOp) -> dict[str, int]:
-    """Results of each unit for one element of a map."""
-    work = {"float": 0, "special": 0}
-    for scalar in op.body.block.ops:
-        if isinstance(scalar, arith.ConstantOp) or scalar.name == "diagram.yield":
-            continue
-        if scalar.name == "arith.divf":
-            # A reciprocal and its refinement.
-            work["special"] += 1
-            work["float"] += 4
-        elif scalar.name.startswith("math.") and scalar.name not in ("math.fma", "math.absf"):
-            work["special"] += scalar.name not in SLOW_FUNCTIONS
-            work["float"] += SLOW_FUNCTIONS.get(scalar.name, 1)
-        else:
-            work["float"] += 1
-    return {unit: amount for unit, amount in work.items() if amount}
-
-
-def unit_work(op: Operation) -> dict[str, int]:
-    """Work of one element of the space of `axes_touched`."""
-    if isinstance(op, ContractOp):
-        if is_tensor_product(op):
-            return {f"tensor {multiply_format(op)}": 2}
-        return {"float": 1}
+def labours_of(op: Operation) -> list[Labour]:
+    """What an operation other than a product computes."""
     if isinstance(op, MapOp):
-        return scalar_work(op)
-    if isinstance(op, ReduceOp | CastOp):
-        return {"float": 1}
-    return {}
+        return list(_of_map(op))
+    if isinstance(op, ReduceOp):
+        return [Labour("float", 1, axes_touched(op))]
+    if isinstance(op, CastOp):
+        # F2FP makes a pair of 16-bit numbers.
+        pairs = 2 if width_of(op.result.type) == 2 else 1
+        return [Labour("convert", 1 / pairs, axes_of(op.result.type))]
+    return []
 
 
-def shared_reads(axes: Iterable[str], width: int, tiles: Mapping[str, int], warps: Mapping[str, int]) -> int:
-    """Bytes that the warps read of a shared operand: those that lie along an axis which it lacks all read
-    the same part."""
-    axes = tuple(axes)
-    copies = prod(count for axis, count in warps.items() if axis not in axes)
-    return width * copies * prod(tiles[axis] for axis in axes)
+def _of_map(op: MapOp) -> Iterator[Labour]:
+    axes: dict[SSAValue, tuple[str, ...]] = {
+        arg: axes_of(operand.type) if is_array(operand.type) else ()
+        for arg, operand in zip(op.body.block.args, op.inputs, strict=True)
+    }
+    for scalar in op.body.block.ops:
+        found = dict.fromkeys(axis for operand in scalar.operands for axis in axes.get(operand, ()))
+        for result in scalar.results:
+            axes[result] = tuple(found)
+        for kind, factor in _instructions(scalar, axes).items():
+            if factor and found:
+                yield Labour(kind, factor, tuple(found))
+
+
+def _instructions(scalar: Operation, axes: dict[SSAValue, tuple[str, ...]]) -> dict[str, int]:
+    if isinstance(scalar, arith.ConstantOp) or scalar.name == "diagram.yield" or _is_swallowed(scalar, axes):
+        return {}
+    if scalar.name == "arith.divf":
+        return DIVISION
+    if scalar.name in SLOW_FUNCTIONS:
+        return {"float": SLOW_FUNCTIONS[scalar.name]}
+    if scalar.name.startswith("math.") and scalar.name not in ("math.fma", "math.absf"):
+        return {"special": 1, "float": 0 if scalar.name == "math.exp2" and _argument_counts(scalar) else 1}
+    return {"float": 1}
+
+
+def _argument_counts(exponential: Operation) -> bool:
+    """Whether the multiplication before an `ex2` stands there already."""
+    return isinstance(exponential.operands[0].owner, Operation)
+
+
+def _is_swallowed(scalar: Operation, axes: dict[SSAValue, tuple[str, ...]]) -> bool:
+    """Whether an operation is part of the only one that uses it, which has the same axes."""
+    uses = [use.operation for use in scalar.results[0].uses] if scalar.results else []
+    if len(uses) != 1:
+        return False
+    (user,) = uses
+    at = {axis for operand in user.operands for axis in axes.get(operand, ())}
+    if at != set(axes[scalar.results[0]]):
+        return False
+    if scalar.name == "arith.mulf":
+        return user.name in ("arith.addf", "arith.subf")
+    return scalar.name in ("arith.addf", "arith.subf") and user.name == "math.exp"

@@ -18,7 +18,7 @@
 
 // GIVEN: schedule #hierarchy.schedule<group = [m = 32, n = 128], stream = [k = 16], warps = [m =
 
-// WRONG: axis 'm' cannot have pieces of 24 in @product: rows of products lie 16 or 32 to a warp
+// WRONG: axis 'm' cannot have pieces of 24 in @product: rows of products lie 16, 32 or 64 to a warp
 
 // UNKNOWN: option 'stream' names axis 'm', which no kernel treats so (axes: 'k')
 

@@ -1,0 +1,128 @@
+"""Instructions: what a warp issues for each operation, and which units of an SM that keeps busy.
+
+Read from what nvcc makes of the printed kernels; `benchmarks/model.py` compares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.ir import SSAValue
+
+from treadle.compiler.cost.spread import FRAGMENT_ROWS, Spread
+from treadle.compiler.cost.work import is_tensor_product, multiply_format
+from treadle.compiler.lowering.kernel import MOST_SHARED_FRAGMENTS
+from treadle.compiler.machines.machine import WARP
+from treadle.dialects.diagram import ContractOp, ReduceOp
+from treadle.dialects.diagram.array import axes_of
+
+VECTOR = 16
+"""Bytes that a lane copies at once."""
+
+KINDS = {
+    "products": "HMMA, with the format of the operands behind it",
+    "ldmatrix": "LDSM of four 8 x 8 tiles",
+    "shared": "LDS and STS",
+    "float": "FFMA and its kind",
+    "special": "MUFU",
+    "convert": "F2FP",
+    "shuffle": "SHFL",
+    "copies": "LDGSTS of 16 bytes, with the step of its address",
+    "global": "LDG and STG of 16 bytes",
+    "turn": "addresses, counters, waits and branches of one turn of a loop",
+}
+"""Every kind of instruction that the model knows."""
+
+SHARED_BYTES = {"ldmatrix": 4 * 128, "shared": WARP * 4, "shuffle": WARP * 4, "copies": WARP * VECTOR}
+"""Bytes that one instruction moves through shared memory."""
+
+PRODUCT_FLOP = {"f16": 2 * 16 * 8 * 16, "bf16": 2 * 16 * 8 * 16, "tf32": 2 * 16 * 8 * 8}
+
+TURN = 70
+"""Of one turn, and COPY_STEPS for each of its copies: what ptxas 13.0 makes of the loops of attention and matmul at
+many sizes is within 20 of this."""
+COPY_STEPS = 2
+
+
+@dataclass(frozen=True)
+class Product:
+    """A product of matrices by axes, as both forms of a kernel show it."""
+
+    format: str
+    result: tuple[str, ...]
+    over: tuple[str, ...]
+    left: str
+    """Where the operand with the rows is: `registers`, or `shared`, where each step reads it; `lasting` is shared and
+    does not change in a stream, so that it may be kept in registers."""
+
+
+def product_of(op: ContractOp, left: str) -> Product:
+    format = multiply_format(op) if is_tensor_product(op) else "f32"
+    return Product(format, axes_of(op.result.type), tuple(op.over_axes), left)
+
+
+def left_operand(op: ContractOp, row: str | None) -> SSAValue:
+    """The operand that has the rows."""
+    return op.rhs if row is not None and row not in axes_of(op.lhs.type) else op.lhs
+
+
+def issued_by_product(product: Product, spread: Spread) -> Iterator[tuple[str, float]]:
+    """Instructions of one execution: each right operand is read once for all row tiles of a warp."""
+    depth = max((spread.tiles[axis] for axis in product.over), default=1)
+    if product.format not in PRODUCT_FLOP:
+        yield "float", spread.of_lane(product.result) * depth
+        yield "shared", 2 * spread.of_lane(product.result) * depth
+        return
+    rows, columns = _tiles(product, spread)
+    if product.format == "tf32":
+        deep = -(-depth // 8)
+        yield f"products {product.format}", rows * columns * deep
+        yield "shared", (4 * rows * (product.left != "registers") + 2 * columns) * deep
+        return
+    deep = -(-depth // 16)
+    yield f"products {product.format}", rows * columns * deep
+    yield "ldmatrix", -(-columns // 2) * deep + rows * deep * _is_read_again(product, rows, deep)
+
+
+def read_before(product: Product, spread: Spread) -> float:
+    """`ldmatrix` before a stream, of a left operand that is then kept."""
+    rows, _ = _tiles(product, spread)
+    deep = -(-max((spread.tiles[axis] for axis in product.over), default=1) // 16)
+    return rows * deep if product.left == "lasting" and not _is_read_again(product, rows, deep) else 0
+
+
+def _tiles(product: Product, spread: Spread) -> tuple[int, int]:
+    """Products of one warp, 16 x 8 each, along rows and columns."""
+    rows = spread.of_warp(spread.row) if spread.row else 1
+    columns = 1
+    for axis in product.result:
+        columns *= spread.of_warp(axis) if axis != spread.row else 1
+    return -(-rows // 16), -(-columns // 8)
+
+
+def _is_read_again(product: Product, rows: int, deep: int) -> bool:
+    if product.left == "lasting":
+        return 4 * rows * deep > MOST_SHARED_FRAGMENTS
+    return product.left == "shared"
+
+
+def issued_by_reduction(op: ReduceOp, spread: Spread) -> Iterator[tuple[str, float]]:
+    """The exchange among the lanes that share a row; four of them in a fragment."""
+    if not spread.has_products or spread.row in op.over_axes:
+        return
+    rows = spread.of_lane(axes_of(op.result.type))
+    exchanges = (WARP // FRAGMENT_ROWS).bit_length() - 1
+    yield "shuffle", exchanges * rows
+    yield "float", exchanges * rows
+
+
+def issued_by_copy(axes: tuple[str, ...], width: int, spread: Spread, shared: bool) -> Iterator[tuple[str, float]]:
+    """A tile from or to device memory."""
+    warps = prod(spread.warps.values())
+    moved = width * prod(spread.tiles[axis] for axis in axes) / (WARP * VECTOR * warps)
+    if not shared:
+        yield "global", moved
+        return
+    yield "copies", moved
+    yield "turn", COPY_STEPS * moved
