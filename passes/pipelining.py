@@ -14,6 +14,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import PassFailedException
 
+from treadle.compiler.errors import Refusal
 from treadle.compiler.lowering.barriers import PIPELINED, accesses, base_of, insert_barriers
 from treadle.compiler.machines import machine_of
 from treadle.dialects import cuda
@@ -336,7 +337,7 @@ def _closure(ops: Sequence[Operation], needed: set[SSAValue]) -> list[Operation]
     for op in reversed(ops):
         if wanted & set(op.results):
             if op.dialect_name() != "arith":
-                raise PassFailedException(f"the bounds of a stream depend on '{op.name}', which cannot move before it")
+                raise Refusal(op, f"the bounds of a stream depend on '{op.name}', which cannot move before it")
             found.insert(0, op)
             wanted |= set(op.operands)
     return found

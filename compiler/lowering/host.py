@@ -15,7 +15,6 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
-from xdsl.utils.exceptions import PassFailedException
 
 from treadle.compiler.errors import Refusal
 from treadle.compiler.lowering.kernel import KernelLowering, plain_name
@@ -102,7 +101,7 @@ class HostLowering:
 
     def _size(self, axis: str) -> SSAValue:
         if axis not in self.sizes:
-            raise PassFailedException(f"no argument has axis '{axis}', so its size is not known at launch")
+            raise Refusal(self.function, f"no argument has axis '{axis}', so its size is not known at launch")
         return self.sizes[axis]
 
     def _extent(self, op: ExtentOp) -> None:
@@ -201,7 +200,8 @@ def lower_kernel(plan: KernelPlan, limit: int) -> cuda.KernelOp:
 def _check_shared(plan: KernelPlan, needed: int, limit: int) -> None:
     if needed > limit:
         pieces = ", ".join(f"{axis} = {size}" for axis, size in plan.pieces.items() if size > 1)
-        raise PassFailedException(
+        raise Refusal(
+            plan.kernel,
             f"@{plan.kernel.kernel_name.data} needs {needed:,} bytes of shared memory for pieces {pieces}, but a block "
-            f"has {limit:,} on this machine: take smaller pieces of a grouped or streamed axis"
+            f"has {limit:,} on this machine: take smaller pieces of a grouped or streamed axis",
         )

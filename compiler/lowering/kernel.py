@@ -19,8 +19,8 @@ from xdsl.dialects.builtin import (
     i32,
 )
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
-from xdsl.utils.exceptions import PassFailedException
 
+from treadle.compiler.errors import Refusal
 from treadle.compiler.lowering.barriers import insert_barriers
 from treadle.compiler.lowering.layouts import Layouts, columns_of, depth_of, operands_of
 from treadle.compiler.lowering.plan import FORMAT_BYTES, KernelPlan
@@ -212,7 +212,7 @@ class KernelLowering:
             case _ if op.dialect_name() == "arith":
                 self._clone_scalar(op)
             case _:
-                raise PassFailedException(f"'{op.name}' in a kernel has no lowering to cuda")
+                raise Refusal(op, f"'{op.name}' in a kernel has no lowering to cuda")
 
     def _clone_scalar(self, op: Operation) -> None:
         mapping = {operand: self._scalar(operand) for operand in op.operands}
@@ -316,12 +316,13 @@ class KernelLowering:
         right = left if same else self._product_operand(op, columns, depth, in_registers=False)
         type = array_type(op.accumulate, sizes_of(op.result.type), "register", layout)
         if op.init is not None and format_of(op.init.type) != op.accumulate:
-            raise PassFailedException(
+            raise Refusal(
+                op,
                 f"a product is added to {format_of(op.init.type)}, but accumulated in {op.accumulate}: "
-                "keep the state of a stream in the accumulator's format"
+                "keep the state of a stream in the accumulator's format",
             )
         if tensor_core and str(op.accumulate) != "f32":
-            raise PassFailedException(f"tensor cores accumulate in f32 here, not in {op.accumulate}")
+            raise Refusal(op, f"tensor cores accumulate in f32 here, not in {op.accumulate}")
         init = (
             self._fill(type, neutral_of("add", format_of(type)), op.result)
             if op.init is None

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from xdsl.ir import Operation, SSAValue
-from xdsl.utils.exceptions import PassFailedException
 
 from treadle.compiler.errors import Refusal
 from treadle.compiler.lowering.plan import KernelPlan, contiguous_axis, widest_vector
@@ -47,9 +46,10 @@ def columns_of(plan: KernelPlan, op: ContractOp) -> str | None:
     """The wide axis of a contraction's result that is not its rows; None if there is none."""
     wide = [axis for axis in plan.wide_axes(op.result) if axis != plan.rows]
     if len(wide) > 1:
-        raise PassFailedException(
+        raise Refusal(
+            op,
             f"a product over [{', '.join(op.over_axes)}] has columns along {len(wide)} axes "
-            f"({', '.join(wide)}): group all but one of them in pieces of 1"
+            f"({', '.join(wide)}): group all but one of them in pieces of 1",
         )
     return wide[0] if wide else None
 
@@ -66,8 +66,9 @@ def depth_of(plan: KernelPlan, op: ContractOp) -> str:
                 )
     wide = [axis for axis in op.over_axes if plan.pieces[axis] != 1]
     if len(wide) > 1:
-        raise PassFailedException(
-            f"a product sums over {len(wide)} axes at once ({', '.join(wide)}): stream all but one in pieces of 1"
+        raise Refusal(
+            op,
+            f"a product sums over {len(wide)} axes at once ({', '.join(wide)}): stream all but one in pieces of 1",
         )
     return wide[0] if wide else op.over_axes[0]
 
@@ -121,9 +122,10 @@ class Layouts:
         row_warps = plan.warps.get(rows, 1)
         column_warps = plan.warps.get(columns, 1) if columns in plan.group_axes else 1
         if row_warps * column_warps != plan.warp_count:
-            raise PassFailedException(
+            raise Refusal(
+                op,
                 f"{plan.warp_count} warps ({plan.warps}) cannot share a product with rows along '{rows}' and "
-                f"columns along '{columns}': put the warps along those axes"
+                f"columns along '{columns}': put the warps along those axes",
             )
         row_tiles = _ceil(plan.pieces.get(rows, 1), 16 * row_warps)
         column_tiles = _ceil(plan.pieces.get(columns, 1), 8 * column_warps)
@@ -155,9 +157,10 @@ class Layouts:
             return
         for mode in layout.warp:
             if mode.axis in op.over_axes:
-                raise PassFailedException(
+                raise Refusal(
+                    op,
                     f"warps lie along axis '{mode.axis}', over which '{op.kind.data}' reduces: "
-                    "put the warps along another axis"
+                    "put the warps along another axis",
                 )
         self._set(op.result, layout.slice(axes_of(op.result.type)))
         if op.init is not None:

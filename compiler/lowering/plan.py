@@ -7,8 +7,8 @@ from math import prod
 
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import SSAValue
-from xdsl.utils.exceptions import PassFailedException
 
+from treadle.compiler.errors import Refusal
 from treadle.dialects.diagram import ContractOp, ReduceOp
 from treadle.dialects.diagram.array import axes_of, format_of, is_array, sizes_of
 from treadle.dialects.hierarchy import GroupOp, KernelOp, LoadOp, SaveOp, StreamOp
@@ -54,8 +54,9 @@ def plan_kernel(kernel: KernelOp) -> KernelPlan:
     """Read the plan off an expanded kernel (PassFailedException if it is not expanded)."""
     group = kernel.body.block.first_op
     if not kernel.is_expanded or not isinstance(group, GroupOp):
-        raise PassFailedException(
-            f"kernel '{kernel.kernel_name.data}' is not in explicit form: run hierarchy-expand-streams first"
+        raise Refusal(
+            kernel,
+            f"kernel '{kernel.kernel_name.data}' is not in explicit form: run hierarchy-expand-streams first",
         )
     sizes: dict[str, int] = {}
     for arg in kernel.body.block.args:

@@ -10,8 +10,8 @@ from math import prod
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IntegerAttr, StringAttr
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
-from xdsl.utils.exceptions import DiagnosticException
 
+from treadle.compiler.errors import Refusal
 from treadle.compiler.lowering.plan import FORMAT_BYTES
 from treadle.compiler.primitives import primitive_names
 from treadle.compiler.printer.indices import (
@@ -136,7 +136,7 @@ class KernelPrinter:
             left, right = (self.values[operand] for operand in op.operands)
             self._define_index(op, f"({left} {INDEX_OPERATORS[op.name]} {right})")
             return
-        raise DiagnosticException(f"'{op.name}' has no CUDA C: lower it before printing")
+        raise Refusal(op, f"'{op.name}' has no CUDA C: lower it before printing")
 
     def _define_index(self, op: Operation, text: str) -> None:
         """Named or shared index arithmetic gets a constant of its own."""
@@ -331,7 +331,7 @@ class KernelPrinter:
     def _width(self, op: GlobalAccess, what: str) -> Generator[None]:
         """The scope of an access, in which `width` is how many elements move at once."""
         if not op.width_list:
-            raise DiagnosticException("an access to device memory without widths: run coalescing before printing")
+            raise Refusal(op, "an access to device memory without widths: run coalescing before printing")
         with self.names.scope(), self.text.block("", f"}}  // {what}"):
             type = c_type(op.buffer_type)
             width = f"{self.call('width_of')}<{type}, {max(op.width_list)}>(ALIGNED)"
@@ -482,9 +482,10 @@ class KernelPrinter:
         place, fits = self.tile_place(op.destination, layout, loops)
         for axis, extent in zip(axes_of(op.destination.type), rows_of(op.destination.type).shape, strict=True):
             if layout.extent(axis) < extent:
-                raise DiagnosticException(
+                raise Refusal(
+                    op,
                     f"fragments reach {layout.extent(axis)} along '{axis}', the tile {extent}: its padding would "
-                    "not be zero"
+                    "not be zero",
                 )
         tests = [test for test in (replicas(layout), fits) if test is not None]
         value = self.values[op.value]
@@ -640,9 +641,7 @@ class KernelPrinter:
         combine = COMBINE_INTEGERS.get(kind, COMBINE[kind]) if integer else COMBINE[kind]
         neutral = (NEUTRAL_INTEGERS if integer else NEUTRAL)[kind]
         if str(format_of(op.result.type)) in SIXTEEN_BIT:
-            raise DiagnosticException(
-                f"'{kind}' reduces in {format_of(op.result.type)}: reduce in f32 and cast the result"
-            )
+            raise Refusal(op, f"'{kind}' reduces in {format_of(op.result.type)}: reduce in f32 and cast the result")
         layout, source = layout_of(op.result.type), layout_of(op.operand.type)
         name = self.declare(op.result)
         partial = PARTIAL in op.attributes

@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.exceptions import DiagnosticException
 
+from treadle.compiler.errors import Refusal
 from treadle.dialects.diagram import YieldOp
 from treadle.dialects.diagram.array import Number, format_of
 
@@ -210,7 +211,7 @@ class ScalarPrinter:
                 return f"int32_t({_bare(operands[0])})"
             case _:
                 pass
-        raise DiagnosticException(f"'{op.name}' in the body of a map has no CUDA C: use another operation, or add it")
+        raise Refusal(op, f"'{op.name}' in the body of a map has no CUDA C: use another operation, or add it")
 
     def _compare_floats(self, op: arith.CmpfOp, operands: list[str]) -> str:
         """C's comparisons are ordered, but for `!=`; an unordered one is the negation of the opposite."""
@@ -237,7 +238,7 @@ class ScalarPrinter:
 def _number(op: arith.ConstantOp) -> Number:
     value = op.value
     if not isinstance(value, FloatAttr | IntegerAttr):
-        raise DiagnosticException(f"a constant of type {op.result.type} has no CUDA C")
+        raise Refusal(op, f"a constant of type {op.result.type} has no CUDA C")
     return value
 
 
