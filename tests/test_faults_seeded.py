@@ -151,9 +151,9 @@ SHARED_FAULTS = {
     ),
     "reads the stage that is being filled": Fault(r"stage = turn % 2", "stage = (turn + 1) % 2"),
     "fills the stage that is being read": Fault(r"place = \(turn \+ 1\) % 2", "place = turn % 2"),
-    "always reads the first stage": Fault(r"(\w+_shared) \+ stage \* \d+", r"\1"),
-    "always fills the first stage": Fault(r"(\w+_shared) \+ place \* \d+", r"\1"),
-    "stages that overlap": Fault(r"(_now = \w+_shared \+ stage \*) (\d+)", r"\1 (\2 - 64)"),
+    "always reads the first stage": Fault(r"stage_at\((\w+), stage \* \d+\)", r"\1"),
+    "always fills the first stage": Fault(r"stage_at\((\w+), place \* \d+\)", r"\1"),
+    "stages that overlap": Fault(r"(_now = stage_at\(\w+, stage \*) (\d+)", r"\1 (\2 - 128)"),
     "fetches a piece too many": Fault(r"(_ahead_\d+) < (\w+_full)", r"\1 <= \2"),
     "fetches the piece that it has": Fault(r"(int64_t (\w+)_ahead_\d+) = \2 \+ \d+", r"\1 = \2"),
     "fetches what may not be there": Fault(r"if \(is_there\)", "if (true)"),
@@ -164,9 +164,7 @@ SHARED_FAULTS = {
     "a tile begins too early": Fault(r"(K|B)(_shared = .*?shared_memory\(\) \+ )(\d+)", r"\1\2\3 - 64"),
     "a tile begins in the middle of a word": Fault(r"(K|B)(_shared = .*?shared_memory\(\) \+ )(\d+)", r"\1\2\3 + 2"),
     "more alignment than there is": Fault(r"_body<2>\(", "_body<16>(", apart=True),
-    "another swizzle where a tile is filled": Fault(
-        r"(copy_async_or_now\(.*?)swizzled<(\d+), \d+", r"\1swizzled<\2, 1"
-    ),
+    "another swizzle where a tile is filled": Fault(r"(copy_async_or_now\(.*?swizzled\w*)<(\d+), \d+", r"\1<\2, 1"),
     "another swizzle where a tile is read": Fault(
         r"(load_matrix\w*\(.*?|_lane = )swizzled<(\d+), \d+", r"\1swizzled<\2, 1"
     ),
