@@ -102,7 +102,7 @@ class _Names:
             self.taken |= {kernel.kernel_name.data for kernel in kernels(function)}
 
     def fresh(self, function: func.FuncOp, index: int, count: int) -> str:
-        base = re.sub(r"[^A-Za-z0-9]+", "_", function.sym_name.data)[:LONGEST_NAME]
+        base = re.sub(r"[^A-Za-z0-9]+", "_", function.sym_name.data)[:LONGEST_NAME].strip("_")
         base = base if base[:1].isalpha() else f"k{base}"
         name = base if count == 1 else f"{base}_{index}"
         while name in self.taken:
