@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import IntegerAttr, StringAttr
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from treadle.compiler.errors import Refusal
+from treadle.compiler.layouts.copies import line_span
 from treadle.compiler.lowering.plan import FORMAT_BYTES
 from treadle.compiler.primitives import primitive_names
 from treadle.compiler.printer.indices import (
@@ -35,9 +36,6 @@ from treadle.dialects.diagram.array import axes_of, format_of, is_array, shape_o
 
 CHUNK_BYTES = 16
 """What a swizzle moves together."""
-
-LINE_BYTES = 128
-"""What one request of a warp reads at best."""
 
 INDEX_OPERATORS = {
     "arith.addi": "+",
@@ -224,30 +222,18 @@ class KernelPrinter:
         wide = [(axis, extent) for axis, extent in zip(axes, rows.shape, strict=True) if extent != 1]
         way = "from" if op.is_outward else "to"
         with self._width(op, f"{self.values[op.buffer]}[{', '.join(axes)}] {way} shared memory"):
-            if self._by_rows(op, wide):
-                self._copy_rows(op, wide)
-            else:
+            bytes = FORMAT_BYTES[str(format_of(op.tile.type))]
+            span = line_span(dict(wide), op.width_list, self.kernel.threads.data, bytes)
+            if span is None:
                 self._copy_linear(op, wide)
+            else:
+                self._copy_rows(op, wide, span)
 
-    def _by_rows(self, op: cuda.CopyOp, wide: Sequence[tuple[str, int]]) -> bool:
-        """Whether the block's threads, whatever the width, fill whole lines of `_span` elements in a number of rows."""
-        if len(wide) != 2:
-            return False
-        threads, (_, count), (_, length) = self.kernel.threads.data, *wide
-        span = self._span(op, length)
-        return length % span == 0 and all(
-            (threads * width) % span == 0 and count % (threads * width // span) == 0 for width in op.width_list
-        )
-
-    def _span(self, op: cuda.CopyOp, length: int) -> int:
-        """Neighbours in a row that neighbouring threads move: a line of 128 bytes, or the row if it is shorter."""
-        return min(length, LINE_BYTES // FORMAT_BYTES[str(format_of(op.tile.type))])
-
-    def _copy_rows(self, op: cuda.CopyOp, wide: Sequence[tuple[str, int]]) -> None:
+    def _copy_rows(self, op: cuda.CopyOp, wide: Sequence[tuple[str, int]], span: int) -> None:
         """Some rows at a time: a thread keeps its place in the line, goes along the row line by line, and then down
         by as many rows as the block copies at once."""
         (row, count), (column, length) = wide
-        threads, span = self.kernel.threads.data, self._span(op, length)
+        threads = self.kernel.threads.data
         step, down, along = (self.names.fresh(name) for name in (f"{row}_step", f"{row}_down", f"{column}_along"))
         indices = {row: self.names.fresh(f"{row}_i"), column: self.names.fresh(f"{column}_i")}
         self.text.line(f"constexpr int {step} = {threads} * width / {span};  // rows that the block copies at once")

@@ -212,8 +212,8 @@ class RowsAttr(ParametrizedAttribute):
     padded to `extents` with zeros, rows `pitch` elements apart.
 
     With `swizzle = [bits, shift]` the index of a 16-byte chunk within its row is XORed with `(row >> shift) mod
-    2^bits`, so that the same chunk of eight neighbouring rows lies in eight different groups of banks; without one, the
-    pitch is an odd number of chunks, to the same end."""
+    2^bits`, so that the same chunk of eight neighbouring rows lies in eight different groups of banks; a pitch of an
+    odd number of chunks needs none."""
 
     name = "cuda.rows"
 
@@ -310,16 +310,15 @@ class RowsAttr(ParametrizedAttribute):
 
 def rows_layout(extents: Sequence[int], chunk: int) -> RowsAttr:
     """The layout of a tile without bank conflicts for eight rows of one chunk (what `ldmatrix` reads) and for rows of
-    chunks (what copies write); `chunk` is the number of elements in 16 bytes. Rows of 2, 4, 8 or a multiple of 8 chunks
-    are swizzled, others padded."""
+    chunks (what copies write); `chunk` is the number of elements in 16 bytes.
+
+    Rows follow each other without padding. If 2^v, at most 8, divides the chunks of a row, then eight rows begin in
+    only 8 / 2^v groups of banks; an XOR of the lowest v bits of the chunk with the number of times that the rows have gone
+    through those groups parts them. See `docs/layouts.md`."""
     row = next((extent for extent in reversed(extents) if extent != 1), 1)
     chunks = -(-row // chunk)
-    if chunks % 8 == 0:
-        return RowsAttr(extents, chunks * chunk, (3, 0))
-    if chunks in (2, 4):
-        bits = chunks.bit_length() - 1
-        return RowsAttr(extents, chunks * chunk, (bits, 3 - bits))
-    return RowsAttr(extents, (chunks + 1 - chunks % 2) * chunk)
+    bits = min((chunks & -chunks).bit_length() - 1, 3)
+    return RowsAttr(extents, chunks * chunk, (bits, 3 - bits) if bits else ())
 
 
 # -- the layouts of instructions ------------------------------------------------------------------

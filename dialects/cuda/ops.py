@@ -94,7 +94,12 @@ def _check_fragment(type: Attribute, what: str) -> None:
 def _check_tile(type: Attribute, what: str) -> None:
     if not is_shared(type):
         raise VerifyException(f"{what} is {type}: expected a tile in shared memory")
-    rows_of(type)
+    rows = rows_of(type)
+    if rows.swizzle_bits and rows.pitch.data % ((16 // format_bytes(type)) << rows.swizzle_bits):
+        raise VerifyException(
+            f"{what} is swizzled by {rows.swizzle_bits} bits, but a row of {rows.pitch.data} elements is no multiple "
+            f"of {1 << rows.swizzle_bits} chunks of 16 bytes: its chunks would leave it"
+        )
 
 
 @irdl_op_definition
