@@ -313,8 +313,8 @@ def rows_layout(extents: Sequence[int], chunk: int) -> RowsAttr:
     chunks (what copies write); `chunk` is the number of elements in 16 bytes.
 
     Rows follow each other without padding. If 2^v, at most 8, divides the chunks of a row, then eight rows begin in
-    only 8 / 2^v groups of banks; an XOR of the lowest v bits of the chunk with the number of times that the rows have gone
-    through those groups parts them. See `docs/layouts.md`."""
+    only 8 / 2^v groups of banks; an XOR of the lowest v bits of the chunk with the number of times that the rows have
+    gone through those groups parts them. See `docs/layouts.md`."""
     row = next((extent for extent in reversed(extents) if extent != 1), 1)
     chunks = -(-row // chunk)
     bits = min((chunks & -chunks).bit_length() - 1, 3)
