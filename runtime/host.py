@@ -171,8 +171,8 @@ def pack(value: Any, type: Attribute) -> list[Any]:
 
 
 def alignment(array: Any) -> int:
-    """The bytes, a power of two and at most 16, that divide an array's address, its strides and the size of its last axis.
-    `array` has `pointer`, `shape`, `strides`, `dtype`."""
+    """The bytes, a power of two and at most 16, that divide an array's address, its strides and the size of its last
+    axis. `array` has `pointer`, `shape`, `strides`, `dtype`."""
     if not array.shape:
         return int(array.dtype.itemsize)
     rows = [abs(stride) for stride, size in zip(array.strides[:-1], array.shape[:-1], strict=True) if size > 1]
