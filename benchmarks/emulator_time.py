@@ -63,6 +63,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=9)
     runs = parser.parse_args().runs
+    load = round(os.getloadavg()[0], 1)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TREADLE_CACHE"] = folder  # or the compiler would not be asked
         found = {(name, checks): measure(name, checks, runs) for name in CASES for checks in (True, False)}
@@ -74,12 +75,14 @@ def main() -> None:
             [f"{name}, {'all checks' if checks else 'no checks'}", f"{sample.median:.3f} s", said, f"{compiling:.2f} s"]
         )
     print(results.table(["", "run, median", "", "compiled in"], rows))
+    print(f"load of the machine before the runs: {load}")
     worst = max(compiling for compiling, _ in found.values())
     print(f"compiling for the host, kernel and runtime, {results.goal(worst, COMPILE_GOAL)}")
     path = results.write(
         "emulator-time",
         {
             "unit": "seconds",
+            "load": load,
             "cases": [
                 {
                     "what": name,
