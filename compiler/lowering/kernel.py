@@ -156,9 +156,9 @@ class KernelLowering:
         rest = _named(index.result, "block")
         for axis in reversed(counted):
             piece, static = self.plan.group_axes[axis], self._pieces(axis)
-            count = self._index(static) if static is not None else self._count(axis, piece)
             position = rest
             if axis != counted[0]:
+                count = self._index(static) if static is not None else self._count(axis, piece)
                 position = self._emit(arith.RemUIOp(rest, count)).result
                 rest = self._emit(arith.DivUIOp(rest, count)).result
                 _named(rest, "block")
