@@ -1,0 +1,106 @@
+"""Printed kernels as machine code: they compile without a warning, use tensor cores, and spill nothing. On a GPU they
+run; without one that is skipped, for nothing stands in for it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.roads import Road, attention, compiled, matmul
+from tests.test_primitives import _cuobjdump
+from treadle.compiler.cli.run import kernel_names
+from treadle.runtime.gpu import missing_for_gpu
+from treadle.runtime.host import execute
+from treadle.runtime.nvcc import Cubin, compile_cubin, find_nvcc
+from treadle.runtime.verify import verify
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = sorted((ROOT / "examples").glob("*.mlir"))
+MACHINES = {"a100": "sm_80", "h100": "sm_90a"}
+WIDTHS = (16, 40, 64, 96, 128)
+
+needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="nvcc is not installed")
+needs_gpu = pytest.mark.skipif(missing_for_gpu() is not None, reason=f"no GPU to run on: {missing_for_gpu()}")
+
+
+def built(text: str, machine: str) -> Cubin:
+    road = compiled(text, machine=machine)
+    return compile_cubin(road.text, MACHINES[machine], ["-Werror=all-warnings"])
+
+
+def spills(cubin: Cubin) -> list[str]:
+    return [str(kernel) for kernel in cubin.resources if kernel.spilled_bytes]
+
+
+def instructions(cubin: Cubin) -> Sequence[str]:
+    tool = _cuobjdump()
+    if tool is None:
+        pytest.skip("cuobjdump is not installed")
+    dump = subprocess.run([tool, "-sass", str(cubin.path)], capture_output=True, text=True, check=True).stdout
+    return re.findall(r"/\*[0-9a-f]{4}\*/\s+(?:@!?\w+ )?([A-Z0-9_.]+)", dump)
+
+
+@needs_nvcc
+@pytest.mark.sample(5)
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_compile(path: Path, machine: str) -> None:
+    cubin = built(path.read_text(), machine)
+    assert cubin.resources
+    assert not spills(cubin)
+
+
+@needs_nvcc
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("format", ["f16", "bf16"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_attention_runs_on_tensor_cores_and_spills_nothing(width: int, format: str, machine: str) -> None:
+    cubin = built(attention(width, width, format, batch=("b", "h")), machine)
+    assert not spills(cubin)
+    found = instructions(cubin)
+    assert any(code.startswith("HMMA.16816") for code in found)
+    assert any(code.startswith("LDSM") for code in found)
+    assert any(code.startswith("LDGSTS") for code in found)
+    assert not any(re.match("LDL|STL", code) for code in found)
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    ("format", "tf32", "wanted"), [("f16", False, "HMMA.16816"), ("f32", True, "HMMA.1688"), ("f32", False, "FFMA")]
+)
+def test_a_product_runs_where_its_formats_say(format: str, tf32: bool, wanted: str) -> None:
+    """f32 is multiplied in f32 unless the IR says tf32."""
+    found = instructions(built(matmul("mk", "kn", format, tf32=tf32), "a100"))
+    assert any(code.startswith(wanted) for code in found)
+    assert any(code.startswith("HMMA") for code in found) == wanted.startswith("HMMA")
+
+
+def check_on_gpu(road: Road, sizes: dict[str, int]) -> None:
+    from treadle.runtime.gpu import GpuBackend
+
+    inputs = road.inputs(sizes)
+    arrays = [given if isinstance(given, np.ndarray) else given.item() for given in inputs]
+    outputs = execute(road.module, arrays, GpuBackend(road.text, kernel_names(road.module), "sm_80"))
+    for verdict in verify(road.algorithm, inputs, outputs, "gpu", sizes=sizes):
+        assert verdict.ok, verdict
+
+
+@needs_gpu
+@pytest.mark.parametrize("width", WIDTHS)
+def test_attention_on_a_gpu(width: int) -> None:
+    road = compiled(attention(width, width, "f16"))
+    for q, x in ((1, 1), (65, 127), (200, 333)):
+        check_on_gpu(road, {"q": q, "x": x})
+
+
+@needs_gpu
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_on_a_gpu(path: Path) -> None:
+    road = compiled(path.read_text())
+    check_on_gpu(road, {axis: 65 + 7 * i for i, axis in enumerate(road.symbolic)})
