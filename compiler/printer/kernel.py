@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import singledispatchmethod
-from math import prod
 
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IntegerAttr, StringAttr
-from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from treadle.compiler.errors import Refusal
-from treadle.compiler.layouts.copies import line_span
 from treadle.compiler.lowering.plan import FORMAT_BYTES
 from treadle.compiler.primitives import primitive_names
+from treadle.compiler.printer.accesses import AccessPrinter
 from treadle.compiler.printer.indices import (
     Loop,
     add,
@@ -30,9 +29,9 @@ from treadle.compiler.printer.scalars import SIXTEEN_BIT, ScalarPrinter, bare, c
 from treadle.compiler.printer.text import Text
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LANES, LayoutAttr, Mode
-from treadle.dialects.cuda.ops import PARTIAL, GlobalAccess, is_fragment, lane_masks, layout_of, rows_of
+from treadle.dialects.cuda.ops import PARTIAL, is_fragment, lane_masks, layout_of, rows_of
 from treadle.dialects.diagram import CastOp, FillOp, MapOp, ReduceOp
-from treadle.dialects.diagram.array import axes_of, format_of, is_array, shape_of
+from treadle.dialects.diagram.array import axes_of, format_of, is_array
 
 CHUNK_BYTES = 16
 """What a swizzle moves together."""
@@ -66,6 +65,7 @@ class KernelPrinter:
         self.values: dict[SSAValue, str] = {}
         self.strides: dict[SSAValue, dict[str, str]] = {}
         self.overwritten_by_if: dict[SSAValue, scf.IfOp] = {}
+        self.accesses = AccessPrinter(self)
 
     # -- the function ------------------------------------------------------------------------------
 
@@ -217,234 +217,15 @@ class KernelPrinter:
 
     @_operation.register
     def _(self, op: cuda.CopyOp) -> None:
-        rows = rows_of(op.tile.type)
-        axes = axes_of(op.tile.type)
-        wide = [(axis, extent) for axis, extent in zip(axes, rows.shape, strict=True) if extent != 1]
-        way = "from" if op.is_outward else "to"
-        with self._width(op, f"{self.values[op.buffer]}[{', '.join(axes)}] {way} shared memory"):
-            bytes = FORMAT_BYTES[str(format_of(op.tile.type))]
-            span = line_span(dict(wide), op.width_list, self.kernel.threads.data, bytes)
-            if span is None:
-                self._copy_linear(op, wide)
-            else:
-                self._copy_rows(op, wide, span)
-
-    def _copy_rows(self, op: cuda.CopyOp, wide: Sequence[tuple[str, int]], span: int) -> None:
-        """Some rows at a time: a thread keeps its place in the line, goes along the row line by line, and then down
-        by as many rows as the block copies at once."""
-        (row, count), (column, length) = wide
-        threads = self.kernel.threads.data
-        step, down, along = (self.names.fresh(name) for name in (f"{row}_step", f"{row}_down", f"{column}_along"))
-        indices = {row: self.names.fresh(f"{row}_i"), column: self.names.fresh(f"{column}_i")}
-        self.text.line(f"constexpr int {step} = {threads} * width / {span};  // rows that the block copies at once")
-        self.text.line(
-            f"const int {indices[row]} = thread * width / {span}, {indices[column]} = thread * width % {span};"
-        )
-        constant = "" if op.is_outward else "const "
-        pointer = self.names.fresh("there")
-        self.text.line(f"{constant}{c_type(op.buffer.type)}* {pointer} = &{self._address(op, op.buffer, indices)};")
-        stride = self.strides[op.buffer][row]
-        here = {row: f"{indices[row]} + {down}", column: indices[column]}
-        rows = rows_of(op.tile.type)
-        near = self.tile_offset(op.tile, [indices.get(axis, "0") for axis in axes_of(op.tile.type)])
-        if rows.swizzle_bits:
-            near = (
-                near.replace("swizzled<", f"{self.call('swizzled_down')}<").replace(">(", f", {step}>(", 1)[:-1]
-                + f", {down})"
-            )
-        else:
-            near += f" + {scaled(down, rows.pitch.data)}"
-        far = pointer
-        with self.text.block(f"UNROLL_8 for (int {down} = 0; {down} < {count}; {down} += {step})"):
-            if span < length:
-                here[column] = f"{indices[column]} + {along}"
-                near += f" + {along}"
-                neighbours = self.strides[op.buffer][column]
-                far = f"{pointer} + {along}{'' if neighbours == '1' else f' * {neighbours}'}"
-                self.text.line(f"UNROLL for (int {along} = 0; {along} < {length}; {along} += {span})")
-                self.text.depth += 1
-            self._copy_vector(op, here, f"{self.call('vec')}<width>({far})", near)
-            self.text.depth -= 1 if span < length else 0
-            self.text.line(f"{pointer} += {step} * {stride};" if stride != "1" else f"{pointer} += {step};")
-
-    def _copy_linear(self, op: cuda.CopyOp, wide: Sequence[tuple[str, int]]) -> None:
-        """Vector by vector, in the order of the tile."""
-        total, threads = prod(extent for _, extent in wide), self.kernel.threads.data
-        with self.text.block(f"UNROLL_8 for (int i = thread * width; i < {total}; i += {threads} * width)"):
-            indices = self._split_index(wide)
-            far = f"{self.call('vec')}<width>(&{self._address(op, op.buffer, indices)})"
-            offset = self.tile_offset(op.tile, [indices.get(axis, "0") for axis in axes_of(op.tile.type)])
-            self._copy_vector(op, indices, far, offset)
-
-    def _copy_vector(self, op: cuda.CopyOp, indices: dict[str, str], far: str, offset: str) -> None:
-        """Move one vector of a tile between `far` in device memory and its place, `offset` elements into the tile."""
-        axes = axes_of(op.tile.type)
-        valid = self._valid(op, axes, shape_of(op.tile.type), rows_of(op.tile.type).shape, indices)
-        near = f"{self.call('vec')}<width>(&{self.values[op.tile]}[{offset}])"
-        if op.is_outward:
-            value = f"{self.call('load_shared')}({near})"
-            if valid is None:
-                self.text.line(f"{self.call('store_global')}({far}, {value});")
-            else:
-                self.text.line(f"{self.call('store_global_if')}({far}, {value}, {valid});")
-        elif op.asynchronous is not None:
-            self.text.line(f"{self.call('copy_async_or_now')}({near}, {far}, {valid or 'true'});")
-        else:
-            self.text.line(f"{self.call('store_shared')}({near}, {self._load_global(far, valid)});")
-
-    def _split_index(self, wide: Sequence[tuple[str, int]]) -> dict[str, str]:
-        """Coordinates within the tile from the linear index `i`, the last axis fastest."""
-        indices: dict[str, str] = {}
-        below = 1
-        parts: list[str] = []
-        for position, (axis, extent) in enumerate(reversed(wide)):
-            text = "i" if below == 1 else f"i / {below}"
-            if position < len(wide) - 1:
-                text += f" % {extent}"
-            indices[axis] = self.names.fresh(f"{axis}_i")
-            parts.insert(0, f"{indices[axis]} = {text}")
-            below *= extent
-        if parts:
-            self.text.line(f"const int {', '.join(parts)};")
-        return indices
-
-    def _load_global(self, pointer: str, valid: str | None) -> str:
-        if valid is None:
-            return f"{self.call('load_global')}({pointer})"
-        return f"{self.call('load_global_if')}({pointer}, {bare(valid)})"
-
-    @contextmanager
-    def _width(self, op: GlobalAccess, what: str) -> Generator[None]:
-        """The scope of an access, in which `width` is how many elements move at once."""
-        if not op.width_list:
-            raise Refusal(op, "an access to device memory without widths: run coalescing before printing")
-        with self.names.scope(), self.text.block("", f"}}  // {what}"):
-            type = c_type(op.buffer_type)
-            width = f"{self.call('width_of')}<{type}, {max(op.width_list)}>(ALIGNED)"
-            self.text.line(f"constexpr int width = {width};")
-            yield
-
-    def _valid(
-        self,
-        op: GlobalAccess,
-        axes: Sequence[str],
-        sizes: Sequence[int],
-        extents: Sequence[int],
-        indices: dict[str, str],
-    ) -> str | None:
-        """The test that an element is in the tile and in the array; None if it must be."""
-        offsets = dict(zip(axes, op.offsets, strict=True))
-        tests = [
-            f"{indices[axis]} < {size}"
-            for axis, size, extent in zip(axes, sizes, extents, strict=True)
-            if extent > size and axis in indices
-        ]
-        tests += [
-            f"{add([self.values[offsets[axis]], indices.get(axis, '0')])} < {bare(self.values[limit])}"
-            for axis, limit in zip(op.bound_axes, op.limits, strict=True)
-        ]
-        return " && ".join(tests) or None
-
-    def _address(self, op: GlobalAccess, buffer: SSAValue, indices: dict[str, str]) -> str:
-        """`Q[b0 * Q_b + row * Q_q + d + q0 * Q_q]`: what a loop changes comes last, so that the rest is computed
-        before the loop."""
-        fixed: list[str] = []
-        moving: list[str] = []
-        for axis, offset in zip(axes_of(buffer.type), op.offsets, strict=True):
-            for text, terms in (
-                (indices.get(axis, "0"), fixed),
-                (self.values[offset], self._terms_of(offset, fixed, moving)),
-            ):
-                if text != "0":
-                    terms.append(self._strided(text, self.strides[buffer][axis]))
-        terms = [*fixed, *moving]
-        return f"{self.values[buffer]}[{add(terms)}]"
-
-    def _terms_of(self, offset: SSAValue, fixed: list[str], moving: list[str]) -> list[str]:
-        """The terms of an address that an offset belongs to: those that a loop changes, or the others."""
-        block = offset.owner if isinstance(offset.owner, Block) else offset.owner.parent
-        return fixed if block is self.kernel.body.block else moving
-
-    def _strided(self, text: str, stride: str) -> str:
-        if stride == "1":
-            return text
-        return f"{f'({text})' if ' + ' in text else text} * {stride}"
+        self.accesses.copy(op)
 
     @_operation.register
     def _(self, op: cuda.LoadOp) -> None:
-        layout = layout_of(op.result.type)
-        name = self.declare(op.result)
-        with self._width(op, f"{self.values[op.source]}[{', '.join(axes_of(op.source.type))}] to registers"):
-            loops, step, fragment = self._vector_loops(layout, op, name)
-            indices = self._indices(layout, loops, step, op.result.type)
-            valid = self._valid_fragment(op, layout, op.result.type, indices)
-            value = self._load_global(f"{self.call('vec')}<width>(&{self._address(op, op.source, indices)})", valid)
-            self._vector_nest(loops, step, f"{self.call('unpack')}({fragment}, {value});")
+        self.accesses.load(op)
 
     @_operation.register
     def _(self, op: cuda.StoreOp) -> None:
-        layout = layout_of(op.value.type)
-        name = self.values[op.value]
-        target = f"{self.values[op.destination]}[{', '.join(axes_of(op.destination.type))}]"
-        with self._width(op, f"{target} from registers"):
-            loops, step, fragment = self._vector_loops(layout, op, name)
-            indices = self._indices(layout, loops, step, op.value.type)
-            valid = self._valid_fragment(op, layout, op.value.type, indices)
-            tests = [test for test in (replicas(layout), valid) if test is not None]
-            place = f"{self.call('vec')}<width>(&{self._address(op, op.destination, indices)})"
-            value = f"{self.call('pack')}<width>({fragment})"
-            if tests:
-                statement = f"{self.call('store_global_if')}({place}, {value}, {' && '.join(tests)});"
-            else:
-                statement = f"{self.call('store_global')}({place}, {value});"
-            self._vector_nest(loops, step, statement)
-
-    def _vector_loops(self, layout: LayoutAttr, op: GlobalAccess, name: str) -> tuple[list[Loop], Loop | None, str]:
-        """Loops over a fragment for vector access: the innermost mode goes in steps of `width`. Gives the loops, that
-        of the innermost mode, and a pointer to the elements that move together."""
-        loops = self.loops(layout)
-        widest = max(op.width_list)
-        if widest == 1:
-            return loops, None, f"&{name}{subscripts(layout, loops)}"
-        return loops[:-1], loops[-1], f"&{name}{subscripts(layout, loops)}"
-
-    def _vector_nest(self, loops: list[Loop], step: Loop | None, statement: str) -> None:
-        if step is None:
-            self.text.nest(loops, [statement])
-            return
-        variable, size = step.variable, step.mode.size
-        inner = f"UNROLL for (int {variable} = 0; {variable} < {size}; {variable} += width)"
-        self.text.nest(loops, [inner, f"  {statement}"]) if not loops else self._nested(
-            loops, [inner, f"  {statement}"]
-        )
-
-    def _nested(self, loops: list[Loop], lines: list[str]) -> None:
-        depth = self.text.depth
-        for loop in loops:
-            self.text.line(str(loop))
-            self.text.depth += 1
-        for line in lines:
-            self.text.line(line)
-        self.text.depth = depth
-
-    def _indices(self, layout: LayoutAttr, loops: Sequence[Loop], step: Loop | None, type: Attribute) -> dict[str, str]:
-        every = [*loops, step] if step is not None else list(loops)
-        return {
-            axis: coordinate(layout, axis, every)
-            for axis, size in zip(axes_of(type), shape_of(type), strict=True)
-            if size != 1 or layout.extent(axis) > 1
-        }
-
-    def _valid_fragment(
-        self,
-        op: GlobalAccess,
-        layout: LayoutAttr,
-        type: Attribute,
-        indices: dict[str, str],
-    ) -> str | None:
-        axes = axes_of(type)
-        extents = [layout.extent(axis) for axis in axes]
-        return self._valid(op, axes, shape_of(type), extents, indices)
+        self.accesses.store(op)
 
     # -- shared memory -----------------------------------------------------------------------------
 
@@ -692,12 +473,15 @@ class KernelPrinter:
         self._comment_of(op)
         for arg, init, result in zip(op.body.block.args[1:], op.iter_args, op.results, strict=True):
             self.values[arg] = self.values[result] = self._owned(init, arg, op)
+        advance = self.accesses.before_loop(op)
         with self.names.scope():
             index = self.names.fresh(op.body.block.args[0].name_hint, "index")
             self.values[op.body.block.args[0]] = index
             low, high, step = (bare(self.values[value]) for value in (op.lb, op.ub, op.step))
             with self.text.block(f"for (int64_t {index} = {low}; {index} < {high}; {index} += {step})"):
                 self._block(op.body.block)
+                for statement in advance:
+                    self.text.line(statement)
 
     def _owned(self, value: SSAValue, into: SSAValue, op: Operation) -> str:
         """The array that a loop may change, which starts as a value: its own, or a copy if others still need it."""

@@ -33,7 +33,7 @@ class Text:
         self.depth -= 1
         self.line(end)
 
-    def nest(self, loops: Sequence[Loop], body: Sequence[str]) -> None:
+    def nest(self, loops: Sequence[Loop | str], body: Sequence[str]) -> None:
         """Statements inside nested loops, with braces only where there are several."""
         depth = self.depth
         if not loops and len(body) > 1:  # what the statements declare ends with them

@@ -1,0 +1,371 @@
+"""Print accesses to device memory: `cuda.copy`, `cuda.load` and `cuda.store`."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from math import prod
+from typing import Protocol
+
+from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import IntegerAttr
+from xdsl.ir import Attribute, Block, SSAValue
+
+from treadle.compiler.errors import Refusal
+from treadle.compiler.layouts.copies import line_span
+from treadle.compiler.lowering.plan import FORMAT_BYTES
+from treadle.compiler.printer.indices import Loop, add, coordinate, replicas, scaled, subscripts
+from treadle.compiler.printer.names import Names
+from treadle.compiler.printer.scalars import bare, c_type
+from treadle.compiler.printer.text import Text
+from treadle.dialects import cuda
+from treadle.dialects.cuda.layout import LayoutAttr
+from treadle.dialects.cuda.ops import GlobalAccess, layout_of, rows_of
+from treadle.dialects.diagram.array import axes_of, format_of, shape_of
+
+
+class Writer(Protocol):
+    """What printing an access needs of the printer of its kernel."""
+
+    kernel: cuda.KernelOp
+    text: Text
+    names: Names
+    values: dict[SSAValue, str]
+    strides: dict[SSAValue, dict[str, str]]
+
+    def call(self, primitive: str) -> str: ...
+    def loops(self, layout: LayoutAttr) -> list[Loop]: ...
+    def declare(self, value: SSAValue, initial: str = "") -> str: ...
+    def tile_offset(self, tile: SSAValue, coordinates: Sequence[str]) -> str: ...
+
+
+class AccessPrinter:
+    """Prints the accesses of one kernel. Copies of a pipelined loop run along by a pointer that the loop carries."""
+
+    def __init__(self, kernel: Writer):
+        self.kernel = kernel
+        self.running: dict[cuda.CopyOp, str] = {}
+        """The pointer of a copy whose loop carries it."""
+
+    # -- copies between device and shared memory -----------------------------------------------------
+
+    def copy(self, op: cuda.CopyOp) -> None:
+        wide = _wide(op)
+        way = "from" if op.is_outward else "to"
+        name = f"{self.kernel.values[op.buffer]}[{', '.join(axes_of(op.tile.type))}]"
+        with self._width(op, f"{name} {way} shared memory"):
+            span = self._span(op)
+            if span is None:
+                self._copy_linear(op, wide)
+            else:
+                self._copy_rows(op, wide, span)
+
+    def _span(self, op: cuda.CopyOp) -> int | None:
+        bytes = FORMAT_BYTES[str(format_of(op.tile.type))]
+        return line_span(dict(_wide(op)), op.width_list, self.kernel.kernel.threads.data, bytes)
+
+    def _copy_rows(self, op: cuda.CopyOp, wide: Sequence[tuple[str, int]], span: int) -> None:
+        """Some rows at a time: a thread keeps its place in the line, goes along the row line by line, and then down
+        by as many rows as the block copies at once."""
+        kernel, text = self.kernel, self.kernel.text
+        (row, count), (column, length) = wide
+        threads = kernel.kernel.threads.data
+        step, down, along = (kernel.names.fresh(name) for name in (f"{row}_step", f"{row}_down", f"{column}_along"))
+        text.line(f"constexpr int {step} = {threads} * width / {span};  // rows that the block copies at once")
+        indices = self._own_place(wide, span)
+        pointer = kernel.names.fresh("there")
+        text.line(f"{_pointer(op)} {pointer} = {self.running.get(op) or self._where(op, indices)};")
+        stride = kernel.strides[op.buffer][row]
+        here = {row: f"{indices[row]} + {down}", column: indices[column]}
+        near, far = self._row_offset(op, indices, step, down), pointer
+        with text.block(f"UNROLL_8 for (int {down} = 0; {down} < {count}; {down} += {step})"):
+            if span < length:
+                here[column] = f"{indices[column]} + {along}"
+                near += f" + {along}"
+                neighbours = kernel.strides[op.buffer][column]
+                far = f"{pointer} + {along}{'' if neighbours == '1' else f' * {neighbours}'}"
+                text.line(f"UNROLL for (int {along} = 0; {along} < {length}; {along} += {span})")
+                text.depth += 1
+            self._copy_vector(op, here, f"{kernel.call('vec')}<width>({far})", near)
+            text.depth -= 1 if span < length else 0
+            text.line(f"{pointer} += {step} * {stride};" if stride != "1" else f"{pointer} += {step};")
+
+    def _own_place(self, wide: Sequence[tuple[str, int]], span: int) -> dict[str, str]:
+        """This thread's first row, and its place in the line."""
+        (row, _), (column, _) = wide
+        indices = {axis: self.kernel.names.fresh(f"{axis}_i") for axis in (row, column)}
+        self.kernel.text.line(
+            f"const int {indices[row]} = thread * width / {span}, {indices[column]} = thread * width % {span};"
+        )
+        return indices
+
+    def _row_offset(self, op: cuda.CopyOp, indices: dict[str, str], step: str, down: str) -> str:
+        """Where the vector so many rows further down lies in the tile."""
+        rows = rows_of(op.tile.type)
+        near = self.kernel.tile_offset(op.tile, [indices.get(axis, "0") for axis in axes_of(op.tile.type)])
+        if not rows.swizzle_bits:
+            return f"{near} + {scaled(down, rows.pitch.data)}"
+        head, _, tail = near.partition(">(")
+        head = head.replace("swizzled<", f"{self.kernel.call('swizzled_down')}<")
+        return f"{head}, {step}>({tail[:-1]}, {down})"
+
+    def _copy_linear(self, op: cuda.CopyOp, wide: Sequence[tuple[str, int]]) -> None:
+        """Vector by vector, in the order of the tile."""
+        kernel = self.kernel
+        total, threads = prod(extent for _, extent in wide), kernel.kernel.threads.data
+        with kernel.text.block(f"UNROLL_8 for (int i = thread * width; i < {total}; i += {threads} * width)"):
+            indices = self._split_index(wide)
+            far = f"{kernel.call('vec')}<width>({self._where(op, indices)})"
+            offset = kernel.tile_offset(op.tile, [indices.get(axis, "0") for axis in axes_of(op.tile.type)])
+            self._copy_vector(op, indices, far, offset)
+
+    def _copy_vector(self, op: cuda.CopyOp, indices: dict[str, str], far: str, offset: str) -> None:
+        """Move one vector of a tile between `far` in device memory and its place, `offset` elements into the tile."""
+        kernel, text = self.kernel, self.kernel.text
+        axes = axes_of(op.tile.type)
+        valid = self._valid(op, axes, shape_of(op.tile.type), rows_of(op.tile.type).shape, indices)
+        near = f"{kernel.call('vec')}<width>(&{kernel.values[op.tile]}[{offset}])"
+        if op.is_outward:
+            value = f"{kernel.call('load_shared')}({near})"
+            if valid is None:
+                text.line(f"{kernel.call('store_global')}({far}, {value});")
+            else:
+                text.line(f"{kernel.call('store_global_if')}({far}, {value}, {valid});")
+        elif op.asynchronous is not None:
+            text.line(f"{kernel.call('copy_async_or_now')}({near}, {far}, {valid or 'true'});")
+        else:
+            text.line(f"{kernel.call('store_shared')}({near}, {self._load_global(far, valid)});")
+
+    def _split_index(self, wide: Sequence[tuple[str, int]]) -> dict[str, str]:
+        """Coordinates within the tile from the linear index `i`, the last axis fastest."""
+        indices: dict[str, str] = {}
+        below = 1
+        parts: list[str] = []
+        for position, (axis, extent) in enumerate(reversed(wide)):
+            text = "i" if below == 1 else f"i / {below}"
+            if position < len(wide) - 1:
+                text += f" % {extent}"
+            indices[axis] = self.kernel.names.fresh(f"{axis}_i")
+            parts.insert(0, f"{indices[axis]} = {text}")
+            below *= extent
+        if parts:
+            self.kernel.text.line(f"const int {', '.join(parts)};")
+        return indices
+
+    # -- pointers that a loop carries ----------------------------------------------------------------
+
+    def before_loop(self, loop: scf.ForOp) -> list[str]:
+        """Declare the pointers that a loop carries for its copies; gives the statements that advance them, for the end
+        of its body. The compiler would make each address anew in every turn."""
+        statements: list[str] = []
+        for op in loop.body.walk():
+            if not isinstance(op, cuda.CopyOp) or op.is_outward or self._span(op) is None:
+                continue
+            moving = _moving_axis(op, loop)
+            if moving is None:
+                continue
+            axis, ahead = moving
+            name = self.kernel.names.fresh(f"{self.kernel.values[op.buffer]}_next")
+            self._start(op, name, axis, add([bare(self.kernel.values[loop.lb]), str(ahead)]))
+            stride = self.kernel.strides[op.buffer][axis]
+            step = bare(self.kernel.values[loop.step])
+            statements.append(f"{name} += {step}{'' if stride == '1' else f' * {stride}'};")
+            self.running[op] = name
+        return statements
+
+    def _start(self, op: cuda.CopyOp, name: str, axis: str, position: str) -> None:
+        span = self._span(op)
+        assert span is not None
+        self.kernel.text.line(f"{_pointer(op)} {name};")
+        with self._width(op, f"where this thread copies from in the first turn: {axis} = {position}"):
+            indices = self._own_place(_wide(op), span)
+            self.kernel.text.line(f"{name} = {self._where(op, indices, {axis: position})};")
+
+    # -- fragments -----------------------------------------------------------------------------------
+
+    def load(self, op: cuda.LoadOp) -> None:
+        kernel = self.kernel
+        layout = layout_of(op.result.type)
+        name = kernel.declare(op.result)
+        with self._width(op, f"{kernel.values[op.source]}[{', '.join(axes_of(op.source.type))}] to registers"):
+            loops, step, fragment = self._vector_loops(layout, op, name)
+            indices = self._indices(layout, loops, step, op.result.type)
+            valid = self._valid_fragment(op, layout, op.result.type, indices)
+            value = self._load_global(f"{kernel.call('vec')}<width>({self._where(op, indices)})", valid)
+            self._vector_nest(loops, step, f"{kernel.call('unpack')}({fragment}, {value});")
+
+    def store(self, op: cuda.StoreOp) -> None:
+        kernel = self.kernel
+        layout = layout_of(op.value.type)
+        name = kernel.values[op.value]
+        target = f"{kernel.values[op.destination]}[{', '.join(axes_of(op.destination.type))}]"
+        with self._width(op, f"{target} from registers"):
+            loops, step, fragment = self._vector_loops(layout, op, name)
+            indices = self._indices(layout, loops, step, op.value.type)
+            valid = self._valid_fragment(op, layout, op.value.type, indices)
+            tests = [test for test in (replicas(layout), valid) if test is not None]
+            place = f"{kernel.call('vec')}<width>({self._where(op, indices)})"
+            value = f"{kernel.call('pack')}<width>({fragment})"
+            if tests:
+                statement = f"{kernel.call('store_global_if')}({place}, {value}, {' && '.join(tests)});"
+            else:
+                statement = f"{kernel.call('store_global')}({place}, {value});"
+            self._vector_nest(loops, step, statement)
+
+    def _vector_loops(self, layout: LayoutAttr, op: GlobalAccess, name: str) -> tuple[list[Loop], Loop | None, str]:
+        """Loops over a fragment for vector access: the innermost mode goes in steps of `width`. Gives the loops, that
+        of the innermost mode, and a pointer to the elements that move together."""
+        loops = self.kernel.loops(layout)
+        place = f"&{name}{subscripts(layout, loops)}"
+        return (loops, None, place) if max(op.width_list) == 1 else (loops[:-1], loops[-1], place)
+
+    def _vector_nest(self, loops: list[Loop], step: Loop | None, statement: str) -> None:
+        if step is None:
+            self.kernel.text.nest(loops, [statement])
+            return
+        variable, size = step.variable, step.mode.size
+        inner = f"UNROLL for (int {variable} = 0; {variable} < {size}; {variable} += width)"
+        self.kernel.text.nest([*loops, inner], [statement])
+
+    def _indices(self, layout: LayoutAttr, loops: Sequence[Loop], step: Loop | None, type: Attribute) -> dict[str, str]:
+        every = [*loops, step] if step is not None else list(loops)
+        return {
+            axis: coordinate(layout, axis, every)
+            for axis, size in zip(axes_of(type), shape_of(type), strict=True)
+            if size != 1 or layout.extent(axis) > 1
+        }
+
+    def _valid_fragment(
+        self, op: GlobalAccess, layout: LayoutAttr, type: Attribute, indices: dict[str, str]
+    ) -> str | None:
+        axes = axes_of(type)
+        extents = [layout.extent(axis) for axis in axes]
+        return self._valid(op, axes, shape_of(type), extents, indices)
+
+    # -- what all accesses share -----------------------------------------------------------------------
+
+    @contextmanager
+    def _width(self, op: GlobalAccess, what: str) -> Generator[None]:
+        """The scope of an access, in which `width` is how many elements move at once."""
+        if not op.width_list:
+            raise Refusal(op, "an access to device memory without widths: run coalescing before printing")
+        with self.kernel.names.scope(), self.kernel.text.block("", f"}}  // {what}"):
+            type = c_type(op.buffer_type)
+            width = f"{self.kernel.call('width_of')}<{type}, {max(op.width_list)}>(ALIGNED)"
+            self.kernel.text.line(f"constexpr int width = {width};")
+            yield
+
+    def _load_global(self, pointer: str, valid: str | None) -> str:
+        if valid is None:
+            return f"{self.kernel.call('load_global')}({pointer})"
+        return f"{self.kernel.call('load_global_if')}({pointer}, {bare(valid)})"
+
+    def _valid(
+        self,
+        op: GlobalAccess,
+        axes: Sequence[str],
+        sizes: Sequence[int],
+        extents: Sequence[int],
+        indices: dict[str, str],
+    ) -> str | None:
+        """The test that an element is in the tile and in the array; None if it must be."""
+        values = self.kernel.values
+        offsets = dict(zip(axes, op.offsets, strict=True))
+        tests = [
+            f"{indices[axis]} < {size}"
+            for axis, size, extent in zip(axes, sizes, extents, strict=True)
+            if extent > size and axis in indices
+        ]
+        tests += [
+            f"{add([values[offsets[axis]], indices.get(axis, '0')])} < {bare(values[limit])}"
+            for axis, limit in zip(op.bound_axes, op.limits, strict=True)
+        ]
+        return " && ".join(tests) or None
+
+    def _text_of(self, offset: SSAValue) -> str:
+        """An offset; a constant may stand in a loop that is not printed yet."""
+        number = _constant(offset)
+        return self.kernel.values[offset] if number is None else str(number)
+
+    def _where(self, op: GlobalAccess, indices: dict[str, str], offsets: dict[str, str] | None = None) -> str:
+        """`&Q[b0 * Q_b + row * Q_q + d + q0 * Q_q]`: what a loop changes comes last, so that the rest is computed
+        before the loop. `offsets` replaces offsets of the operation."""
+        buffer = _buffer(op)
+        strides = self.kernel.strides[buffer]
+        fixed: list[str] = []
+        moving: list[str] = []
+        for axis, offset in zip(axes_of(buffer.type), op.offsets, strict=True):
+            given = (offsets or {}).get(axis)
+            start = self._text_of(offset) if given is None else given
+            late = moving if given is None and _block_of(offset) is not self.kernel.kernel.body.block else fixed
+            for text, terms in ((indices.get(axis, "0"), fixed), (start, late)):
+                if text != "0":
+                    terms.append(_strided(text, strides[axis]))
+        return f"&{self.kernel.values[buffer]}[{add([*fixed, *moving])}]"
+
+
+def _constant(value: SSAValue) -> int | None:
+    owner = value.owner
+    if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, IntegerAttr):
+        return owner.value.value.data
+    return None
+
+
+def _strided(text: str, stride: str) -> str:
+    if stride == "1":
+        return text
+    return f"{f'({text})' if ' + ' in text else text} * {stride}"
+
+
+def _wide(op: cuda.CopyOp) -> list[tuple[str, int]]:
+    """Axes along which the tile has more than one element, with its extents."""
+    extents = rows_of(op.tile.type).shape
+    return [(axis, extent) for axis, extent in zip(axes_of(op.tile.type), extents, strict=True) if extent != 1]
+
+
+def _buffer(op: GlobalAccess) -> SSAValue:
+    match op:
+        case cuda.CopyOp():
+            return op.buffer
+        case cuda.LoadOp():
+            return op.source
+        case cuda.StoreOp():
+            return op.destination
+        case _:
+            raise Refusal(op, f"'{op.name}' is no access to device memory that can be printed")
+
+
+def _pointer(op: cuda.CopyOp) -> str:
+    return f"{'' if op.is_outward else 'const '}{c_type(op.buffer.type)}*"
+
+
+def _block_of(value: SSAValue) -> Block | None:
+    return value.owner if isinstance(value.owner, Block) else value.owner.parent
+
+
+def _moving_axis(op: cuda.CopyOp, loop: scf.ForOp) -> tuple[str, int] | None:
+    """The one axis along which a copy moves with its loop, and how far ahead of it; None if it moves otherwise."""
+    found: list[tuple[str, int]] = []
+    for axis, offset in zip(axes_of(op.buffer.type), op.offsets, strict=True):
+        if _constant(offset) is not None or not _is_made_in(offset, loop):
+            continue
+        ahead = _distance(offset, loop.body.block.args[0])
+        if ahead is None:
+            return None
+        found.append((axis, ahead))
+    return found[0] if len(found) == 1 else None
+
+
+def _is_made_in(value: SSAValue, loop: scf.ForOp) -> bool:
+    maker = value.owner.parent_op() if isinstance(value.owner, Block) else value.owner
+    return maker is not None and loop.is_ancestor(maker)
+
+
+def _distance(value: SSAValue, position: SSAValue) -> int | None:
+    """The constant by which a value is ahead of the position of a loop."""
+    if value is position:
+        return 0
+    owner = value.owner
+    if not isinstance(owner, arith.AddiOp) or owner.lhs is not position:
+        return None
+    return _constant(owner.rhs)
