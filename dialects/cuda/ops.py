@@ -89,12 +89,28 @@ def is_shared(type: Attribute) -> bool:
 def _check_fragment(type: Attribute, what: str) -> None:
     if not is_fragment(type):
         raise VerifyException(f"{what} is {type}: expected a fragment, a tensor with a #cuda.layout")
+    layout, sizes = layout_of(type), sizes_of(type)
+    for axis in layout.axes():
+        if axis not in sizes:
+            raise VerifyException(f"{what} has no axis '{axis}', along which its layout spreads it")
+    for axis, size in sizes.items():
+        if layout.extent(axis) < size:
+            raise VerifyException(
+                f"{what} has {size} elements along '{axis}', but its layout reaches only {layout.extent(axis)}"
+            )
 
 
 def _check_tile(type: Attribute, what: str) -> None:
     if not is_shared(type):
         raise VerifyException(f"{what} is {type}: expected a tile in shared memory")
-    rows = rows_of(type)
+    rows, sizes = rows_of(type), sizes_of(type)
+    if len(rows.shape) != len(sizes):
+        raise VerifyException(f"{what} has {len(sizes)} axes, its #cuda.rows {len(rows.shape)}")
+    for (axis, size), extent in zip(sizes.items(), rows.shape, strict=True):
+        if extent < size:
+            raise VerifyException(f"{what} has {size} elements along '{axis}', but its #cuda.rows only {extent}")
+    if rows.row_axis is not None and rows.pitch.data < rows.shape[rows.row_axis]:
+        raise VerifyException(f"rows of {rows.shape[rows.row_axis]} elements lie {rows.pitch.data} apart")
     if rows.swizzle_bits and rows.pitch.data % ((16 // format_bytes(type)) << rows.swizzle_bits):
         raise VerifyException(
             f"{what} is swizzled by {rows.swizzle_bits} bits, but a row of {rows.pitch.data} elements is no multiple "
