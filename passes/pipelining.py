@@ -44,7 +44,7 @@ class PipeliningPass(ModulePass):
     #rows = #cuda.rows<extents = [64, 64], pitch = 64, swizzle = [3, 0]>
     !K = memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[x, d], level = device>>
     !Ks = memref<64x64xf16, #diagram.array<[x, d], level = shared, layout = #rows>>
-    #fragment = #cuda.layout<register = [x:8:8, d:2:32], lane = [x:8:1, 4], warp = []>
+    #fragment = #cuda.layout<register = [x:8:8, d:16:4], lane = [x:8:1, d:4:1], warp = []>
     !f = tensor<64x64xf16, #diagram.array<[x, d], level = register, layout = #fragment>>
     cuda.kernel @step_kernel (%K: !K, %x: index) threads 32 shared 8192 {
       %K_shared = cuda.shared at 0 : !Ks
@@ -62,7 +62,7 @@ class PipeliningPass(ModulePass):
     After:
     ```
     #rows = #cuda.rows<extents = [64, 64], pitch = 64, swizzle = [3, 0]>
-    #fragment = #cuda.layout<register = [x:8:8, d:2:32], lane = [x:8:1, 4], warp = []>
+    #fragment = #cuda.layout<register = [x:8:8, d:16:4], lane = [x:8:1, d:4:1], warp = []>
     !Ks = memref<64x64xf16, #diagram.array<[x, d], level = shared, layout = #rows>>
     !K = memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[x, d], level = device>>
     !f = tensor<64x64xf16, #diagram.array<[x, d], level = register, layout = #fragment>>

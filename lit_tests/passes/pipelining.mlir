@@ -4,7 +4,7 @@
 // RUN: xdsl-opt -p 'set-machine{name=a100},pipelining{stages=40}' %s | filecheck %s --check-prefix=MANY
 
 #rows = #cuda.rows<extents = [64, 64], pitch = 64, swizzle = [3, 0]>
-#wide = #cuda.layout<register = [x:8:8, d:2:32], lane = [x:8:1, 4], warp = []>
+#wide = #cuda.layout<register = [x:8:8, d:16:4], lane = [x:8:1, d:4:1], warp = []>
 !K = memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[x, d], level = device>>
 !Ks = memref<64x64xf16, #diagram.array<[x, d], level = shared, layout = #rows>>
 !f = tensor<64x64xf16, #diagram.array<[x, d], level = register, layout = #wide>>
