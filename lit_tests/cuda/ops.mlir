@@ -13,7 +13,7 @@
 
 // A kernel's arguments, its threads and the shared memory that it takes; tiles with stages, and one in place of others.
 
-// CHECK-LABEL: cuda.kernel @everything (%Q: memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[q, d], level = device>>, %scale: f32, %q: index, %x: index, %w: index) threads 128 shared 24576 attributes {note = "kept"} {
+// CHECK-LABEL: cuda.kernel @everything (%Q: memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[q, d], level = device>>, %scale: f32, %q: index, %x: index) threads 128 shared 24576 attributes {note = "kept"} {
 // CHECK-NEXT: %Q_shared = cuda.shared at 0 : memref<64x64xf16, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [64, 64], pitch = 64, swizzle = [3, 0]>>>
 // CHECK-NEXT: %K_shared = cuda.shared at 8192 stages 2 : memref<32x64xf16, #diagram.array<[x, d], level = shared, layout = #cuda.rows<extents = [32, 64], pitch = 72>>>
 // CHECK-NEXT: %O_shared = cuda.shared at 0 alias : memref<64x64xf16,
@@ -21,13 +21,13 @@
 // CHECK-NEXT: %zero = arith.constant 0 : index
 // CHECK-NEXT: %K_now = cuda.stage %K_shared[%zero] : memref<32x64xf16,
 // GENERIC: "cuda.kernel"() <{sym_name = "everything", threads = #builtin.int<128>, shared_bytes = #builtin.int<24576>}> ({
-// GENERIC-NEXT: ^bb{{[0-9]+}}(%Q: memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[q, d], level = device>>, %scale: f32, %q: index, %x: index, %w: index):
+// GENERIC-NEXT: ^bb{{[0-9]+}}(%Q: memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[q, d], level = device>>, %scale: f32, %q: index, %x: index):
 // GENERIC-NEXT: %Q_shared = "cuda.shared"() <{offset = #builtin.int<0>, stages = #builtin.int<1>}> : () -> memref<64x64xf16,
 // GENERIC-NEXT: %K_shared = "cuda.shared"() <{offset = #builtin.int<8192>, stages = #builtin.int<2>}>
 // GENERIC-NEXT: %O_shared = "cuda.shared"() <{offset = #builtin.int<0>, stages = #builtin.int<1>, alias}>
 // GENERIC-NEXT: %block = "cuda.block_index"() : () -> index
 // GENERIC: %K_now = "cuda.stage"(%K_shared, %zero) : (memref<32x64xf16,
-cuda.kernel @everything (%Q: !Q, %scale: f32, %q: index, %x: index, %w: index) threads 128 shared 24576 attributes {note = "kept"} {
+cuda.kernel @everything (%Q: !Q, %scale: f32, %q: index, %x: index) threads 128 shared 24576 attributes {note = "kept"} {
   %Q_shared = cuda.shared at 0 : !Qs
   %K_shared = cuda.shared at 8192 stages 2 : !Ks
   %O_shared = cuda.shared at 0 alias : !Qs
@@ -37,22 +37,22 @@ cuda.kernel @everything (%Q: !Q, %scale: f32, %q: index, %x: index, %w: index) t
 
   // Copies to and from shared memory: every part of the syntax, and none of it.
 
-  // CHECK-NEXT: cuda.copy %Q[%block, %zero] into %Q_shared bounds [q < %q] aligned %w widths [8, 2, 1] {note = 1 : i32} : memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[q, d], level = device>>, memref<64x64xf16,
-  // CHECK-NEXT: cuda.copy async %Q[%block, %zero] into %Q_shared bounds [q < %q, d < %x] partial aligned %w : memref<?x64xf16,
+  // CHECK-NEXT: cuda.copy %Q[%block, %zero] into %Q_shared bounds [q < %q] widths [8, 2, 1] {note = 1 : i32} : memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[q, d], level = device>>, memref<64x64xf16,
+  // CHECK-NEXT: cuda.copy async %Q[%block, %zero] into %Q_shared bounds [q < %q, d < %x] partial : memref<?x64xf16,
   // CHECK-NEXT: cuda.copy %Q[%block, %zero] into %Q_shared : memref<?x64xf16,
   // CHECK-NEXT: cuda.copy %O_shared into %Q[%block, %zero] bounds [q < %q] : memref<64x64xf16, {{.*}}, memref<?x64xf16,
   // CHECK-NEXT: cuda.commit
   // CHECK-NEXT: cuda.wait pending 1
   // CHECK-NEXT: cuda.barrier
-  // GENERIC: "cuda.copy"(%Q, %Q_shared, %block, %zero, %q, %w) <{bounds = ["q"], widths = [#builtin.int<8>, #builtin.int<2>, #builtin.int<1>], operandSegmentSizes = array<i32: 1, 1, 2, 1, 1>}> {note = 1 : i32}
-  // GENERIC-NEXT: "cuda.copy"(%Q, %Q_shared, %block, %zero, %q, %x, %w) <{bounds = ["q", "d"], asynchronous, operandSegmentSizes = array<i32: 1, 1, 2, 2, 1>, partial}>
-  // GENERIC-NEXT: "cuda.copy"(%Q, %Q_shared, %block, %zero) <{bounds = [], operandSegmentSizes = array<i32: 1, 1, 2, 0, 0>}>
-  // GENERIC-NEXT: "cuda.copy"(%O_shared, %Q, %block, %zero, %q) <{bounds = ["q"], operandSegmentSizes = array<i32: 1, 1, 2, 1, 0>}>
+  // GENERIC: "cuda.copy"(%Q, %Q_shared, %block, %zero, %q) <{bounds = ["q"], widths = [#builtin.int<8>, #builtin.int<2>, #builtin.int<1>], operandSegmentSizes = array<i32: 1, 1, 2, 1>}> {note = 1 : i32}
+  // GENERIC-NEXT: "cuda.copy"(%Q, %Q_shared, %block, %zero, %q, %x) <{bounds = ["q", "d"], asynchronous, operandSegmentSizes = array<i32: 1, 1, 2, 2>, partial}>
+  // GENERIC-NEXT: "cuda.copy"(%Q, %Q_shared, %block, %zero) <{bounds = [], operandSegmentSizes = array<i32: 1, 1, 2, 0>}>
+  // GENERIC-NEXT: "cuda.copy"(%O_shared, %Q, %block, %zero, %q) <{bounds = ["q"], operandSegmentSizes = array<i32: 1, 1, 2, 1>}>
   // GENERIC-NEXT: "cuda.commit"() : () -> ()
   // GENERIC-NEXT: "cuda.wait"() <{pending = #builtin.int<1>}> : () -> ()
   // GENERIC-NEXT: "cuda.barrier"() : () -> ()
-  cuda.copy %Q[%block, %zero] into %Q_shared bounds [q < %q] aligned %w widths [8, 2, 1] {note = 1 : i32} : !Q, !Qs
-  cuda.copy async %Q[%block, %zero] into %Q_shared bounds [q < %q, d < %x] partial aligned %w : !Q, !Qs
+  cuda.copy %Q[%block, %zero] into %Q_shared bounds [q < %q] widths [8, 2, 1] {note = 1 : i32} : !Q, !Qs
+  cuda.copy async %Q[%block, %zero] into %Q_shared bounds [q < %q, d < %x] partial : !Q, !Qs
   cuda.copy %Q[%block, %zero] into %Q_shared : !Q, !Qs
   cuda.copy %O_shared into %Q[%block, %zero] bounds [q < %q] : !Qs, !Q
   cuda.commit
@@ -81,30 +81,30 @@ cuda.kernel @everything (%Q: !Q, %scale: f32, %q: index, %x: index, %w: index) t
 
 // Fragments from and to device memory. Lanes that lie along no axis hold copies.
 
-// CHECK-LABEL: cuda.kernel @rows (%A: memref<?xf16, strided<[1], offset: ?>, #diagram.array<[q], level = device>>, %q: index, %w: index) threads 128 shared 0 {
+// CHECK-LABEL: cuda.kernel @rows (%A: memref<?xf16, strided<[1], offset: ?>, #diagram.array<[q], level = device>>, %q: index) threads 128 shared 0 {
 // CHECK-NEXT: %zero = arith.constant 0 : index
-// CHECK-NEXT: %a = cuda.load %A[%zero] bounds [q < %q] partial aligned %w widths [2, 1] : memref<?xf16, strided<[1], offset: ?>, #diagram.array<[q], level = device>> -> tensor<64xf16, #diagram.array<[q], level = register, layout = #cuda.layout<register = [q:2:8], lane = [q:8:1, 4], warp = [q:4:16]>>>
+// CHECK-NEXT: %a = cuda.load %A[%zero] bounds [q < %q] partial widths [2, 1] : memref<?xf16, strided<[1], offset: ?>, #diagram.array<[q], level = device>> -> tensor<64xf16, #diagram.array<[q], level = register, layout = #cuda.layout<register = [q:2:8], lane = [q:8:1, 4], warp = [q:4:16]>>>
 // CHECK-NEXT: %b = cuda.load %A[%zero] : memref<?xf16,
-// CHECK-NEXT: cuda.store %a into %A[%zero] bounds [q < %q] partial aligned %w widths [1] : tensor<64xf16, {{.*}}, memref<?xf16,
+// CHECK-NEXT: cuda.store %a into %A[%zero] bounds [q < %q] partial widths [1] : tensor<64xf16, {{.*}}, memref<?xf16,
 // CHECK-NEXT: cuda.store %b into %A[%zero] : tensor<64xf16,
-// GENERIC: %a = "cuda.load"(%A, %zero, %q, %w) <{bounds = ["q"], widths = [#builtin.int<2>, #builtin.int<1>], operandSegmentSizes = array<i32: 1, 1, 1, 1>, partial}>
-// GENERIC: "cuda.store"(%b, %A, %zero) <{bounds = [], operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>}>
-cuda.kernel @rows (%A: !M, %q: index, %w: index) threads 128 shared 0 {
+// GENERIC: %a = "cuda.load"(%A, %zero, %q) <{bounds = ["q"], widths = [#builtin.int<2>, #builtin.int<1>], operandSegmentSizes = array<i32: 1, 1, 1>, partial}>
+// GENERIC: "cuda.store"(%b, %A, %zero) <{bounds = [], operandSegmentSizes = array<i32: 1, 1, 1, 0>}>
+cuda.kernel @rows (%A: !M, %q: index) threads 128 shared 0 {
   %zero = arith.constant 0 : index
-  %a = cuda.load %A[%zero] bounds [q < %q] partial aligned %w widths [2, 1] : !M -> !m
+  %a = cuda.load %A[%zero] bounds [q < %q] partial widths [2, 1] : !M -> !m
   %b = cuda.load %A[%zero] : !M -> !m
-  cuda.store %a into %A[%zero] bounds [q < %q] partial aligned %w widths [1] : !m, !M
+  cuda.store %a into %A[%zero] bounds [q < %q] partial widths [1] : !m, !M
   cuda.store %b into %A[%zero] : !m, !M
 }
 
 // CHECK-LABEL: func.func @host(%A: memref<?xf16, strided<[1], offset: ?>, #diagram.array<[q], level = device>>, %n: index) {
-// CHECK-NEXT: %w = cuda.vector_width %A : memref<?xf16, strided<[1], offset: ?>, #diagram.array<[q], level = device>>
-// CHECK-NEXT: cuda.launch @rows grid %n(%A, %n, %w) {note = 3 : i32} : memref<?xf16, strided<[1], offset: ?>, #diagram.array<[q], level = device>>, index, index
-// GENERIC: %w = "cuda.vector_width"(%A) : (memref<?xf16,
-// GENERIC-NEXT: "cuda.launch"(%n, %A, %n, %w) <{kernel = @rows}> {note = 3 : i32}
+// CHECK-NEXT: %w = cuda.alignment %A, %A : memref<?xf16, strided<[1], offset: ?>, #diagram.array<[q], level = device>>, memref<?xf16,
+// CHECK-NEXT: cuda.launch @rows grid %n aligned %w(%A, %n) {note = 3 : i32} : memref<?xf16, strided<[1], offset: ?>, #diagram.array<[q], level = device>>, index
+// GENERIC: %w = "cuda.alignment"(%A, %A) : (memref<?xf16,
+// GENERIC-NEXT: "cuda.launch"(%n, %w, %A, %n) <{kernel = @rows}> {note = 3 : i32}
 func.func @host(%A: !M, %n: index) {
-  %w = cuda.vector_width %A : !M
-  cuda.launch @rows grid %n(%A, %n, %w) {note = 3 : i32} : !M, index, index
+  %w = cuda.alignment %A, %A : !M, !M
+  cuda.launch @rows grid %n aligned %w(%A, %n) {note = 3 : i32} : !M, index
   func.return
 }
 
