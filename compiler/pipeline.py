@@ -62,6 +62,9 @@ def pipeline(options: Options) -> tuple[ArgSpec, ...]:
 class Observer:
     """What may be watched while passes run; every method may be left as it is."""
 
+    compares: bool = False
+    """Whether it asks which passes changed something: finding out costs as much as a pass."""
+
     def before_pass(self, spec: ArgSpec, module: ModuleOp) -> None:
         """`module` is about to be rewritten by the pass `spec`."""
 
@@ -76,6 +79,7 @@ class PassRun:
     spec: ArgSpec
     seconds: float
     changed: bool
+    """Whether the module is another than before; always true where no observer compares."""
 
     @property
     def name(self) -> str:
@@ -106,14 +110,14 @@ def run_passes(
     observer = observer or Observer()
     passes = [(spec, make_pass(spec)) for spec in specs]
     runs: list[PassRun] = []
-    text = str(module)
+    text = str(module) if observer.compares else ""
     for spec, instance in passes:
         observer.before_pass(spec, module)
         start = perf_counter()
         _apply(instance, context, module)
         seconds = perf_counter() - start
-        previous, text = text, str(module)
-        runs.append(PassRun(spec, seconds, previous != text))
+        previous, text = text, str(module) if observer.compares else ""
+        runs.append(PassRun(spec, seconds, previous != text or not observer.compares))
         observer.after_pass(runs[-1], module)
     return runs
 

@@ -32,7 +32,7 @@ def command(arguments: Namespace) -> int:
     check_output(arguments.cubin)
     program = load_program(arguments)
     options = compile_options(arguments, program.sizes)
-    story = Story()
+    story = Story(compares=arguments.report)
     module = program.module
     runs = run_pipeline(module, options, Observers(Printing(arguments, options), story))
     text = print_cuda(module)

@@ -64,6 +64,7 @@ class Printing(Observer):
         names = [spec.name for spec in pipeline(options)]
         self.before = _known_passes(arguments.print_before, names)
         self.after = _known_passes(arguments.print_after, names)
+        self.compares = bool(self.after)
 
     def before_pass(self, spec: ArgSpec, module: ModuleOp) -> None:
         if {"all", spec.name} & self.before:
@@ -80,6 +81,7 @@ class Observers(Observer):
 
     def __init__(self, *observers: Observer):
         self.observers = observers
+        self.compares = any(observer.compares for observer in observers)
 
     def before_pass(self, spec: ArgSpec, module: ModuleOp) -> None:
         for observer in self.observers:

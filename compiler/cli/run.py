@@ -89,6 +89,8 @@ class Execution:
 class EachPass(Observer):
     """Runs the module after every pass that changed it, and notes the first whose result is wrong."""
 
+    compares = True
+
     def __init__(self, execution: Execution, backend: str):
         self.execution = execution
         self.backend = backend

@@ -26,7 +26,8 @@ Texts: TypeAlias = tuple[str, str, str, str]
 class Story(Observer):
     """Notes, while passes run, what later levels no longer show."""
 
-    def __init__(self) -> None:
+    def __init__(self, compares: bool = False) -> None:
+        self.compares = compares
         self.derivation: tuple[StepAttr, ...] = ()
         self.schedules: dict[str, str] = {}
 
