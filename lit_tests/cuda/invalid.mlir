@@ -1,0 +1,257 @@
+// RUN: xdsl-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics | filecheck %s
+
+// CHECK: the modes of a lane have 16 values, a warp has 32 lanes
+func.func private @f() attributes {a = #cuda.layout<register = [], lane = [q:16:1], warp = []>}
+
+// -----
+
+// CHECK: a swizzle has two numbers: bits and shift
+func.func private @f() attributes {a = #cuda.rows<extents = [8, 64], pitch = 64, swizzle = [3]>}
+
+// -----
+
+// CHECK: a swizzle has no negative bits or shift
+func.func private @f() attributes {a = #cuda.rows<extents = [8, 64], pitch = 64, swizzle = [3, -1]>}
+
+// -----
+
+// CHECK: a block of 48 threads: use a multiple of 32 up to 1024
+cuda.kernel @k () threads 48 shared 0 {
+}
+
+// -----
+
+// CHECK: a block of 2048 threads: use a multiple of 32 up to 1024
+cuda.kernel @k () threads 2048 shared 0 {
+}
+
+// -----
+
+// CHECK: argument 0 is a buffer at level shared, not 'device'
+cuda.kernel @k (%A: memref<8x64xf16, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [8, 64], pitch = 64>>>) threads 32 shared 0 {
+}
+
+// -----
+
+// CHECK: axis name 'a kernel' is not an identifier
+cuda.kernel @"a kernel" () threads 32 shared 0 {
+}
+
+// -----
+
+// CHECK: the tile is memref<8x64xf16, #diagram.array<[q, d], level = device>>: expected a tile in shared memory
+%A = cuda.shared at 0 : memref<8x64xf16, #diagram.array<[q, d], level = device>>
+
+// -----
+
+// CHECK: a tile at byte 8: tiles are aligned to 16 bytes
+%A = cuda.shared at 8 : memref<8x64xf16, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [8, 64], pitch = 64>>>
+
+// -----
+
+// CHECK: a tile with 0 stages: it has 1 or more
+%A = cuda.shared at 0 stages 0 : memref<8x64xf16, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [8, 64], pitch = 64>>>
+
+// -----
+
+// CHECK: is not a tile in shared memory: it has no #cuda.rows
+%A = cuda.shared at 0 : memref<8x64xf16, #diagram.array<[q, d], level = shared>>
+
+// -----
+
+// CHECK: the tile has 2 axes, its #cuda.rows 1
+%A = cuda.shared at 0 : memref<8x64xf16, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [64], pitch = 64>>>
+
+// -----
+
+// CHECK: the tile has 8 elements along 'q', but its #cuda.rows only 4
+%A = cuda.shared at 0 : memref<8x64xf16, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [4, 64], pitch = 64>>>
+
+// -----
+
+// CHECK: rows of 64 elements lie 56 apart
+%A = cuda.shared at 0 : memref<8x64xf16, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [8, 64], pitch = 56>>>
+
+// -----
+
+// CHECK: the tile is swizzled by 3 bits, but a row of 72 elements is no multiple of 8 chunks of 16 bytes: its chunks would leave it
+%A = cuda.shared at 0 : memref<8x64xf16, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [8, 64], pitch = 72, swizzle = [3, 0]>>>
+
+// -----
+
+// CHECK: a stage is taken of a tile made by cuda.shared
+func.func @f(%A: memref<8x64xf16, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [8, 64], pitch = 64>>>, %i: index) {
+  %B = cuda.stage %A[%i] : memref<8x64xf16, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [8, 64], pitch = 64>>>
+  func.return
+}
+
+// -----
+
+// CHECK: fewer than no groups cannot be pending
+cuda.wait pending -1
+
+// -----
+
+// Accesses to device memory.
+
+// CHECK: the tile has axes [d, q], its buffer [q, d]
+func.func @f(%A: memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[q, d], level = device>>, %i: index) {
+  %T = cuda.shared at 0 : memref<64x8xf16, #diagram.array<[d, q], level = shared, layout = #cuda.rows<extents = [64, 8], pitch = 8>>>
+  cuda.copy %A[%i, %i] into %T : memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[q, d], level = device>>, memref<64x8xf16, #diagram.array<[d, q], level = shared, layout = #cuda.rows<extents = [64, 8], pitch = 8>>>
+  func.return
+}
+
+// -----
+
+// CHECK: a tile of f32 of a buffer of f16
+func.func @f(%A: memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[q, d], level = device>>, %i: index) {
+  %T = cuda.shared at 0 : memref<8x64xf32, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [8, 64], pitch = 64>>>
+  cuda.copy %A[%i, %i] into %T : memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[q, d], level = device>>, memref<8x64xf32, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [8, 64], pitch = 64>>>
+  func.return
+}
+
+// -----
+
+// CHECK: 1 offsets for 2 axes
+func.func @f(%A: memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[q, d], level = device>>, %i: index) {
+  %T = cuda.shared at 0 : memref<8x64xf16, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [8, 64], pitch = 64>>>
+  cuda.copy %A[%i] into %T : memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[q, d], level = device>>, memref<8x64xf16, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [8, 64], pitch = 64>>>
+  func.return
+}
+
+// -----
+
+// CHECK: bounded axis 'x' is not an axis of the buffer
+func.func @f(%A: memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[q, d], level = device>>, %i: index) {
+  %T = cuda.shared at 0 : memref<8x64xf16, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [8, 64], pitch = 64>>>
+  cuda.copy %A[%i, %i] into %T bounds [x < %i] : memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[q, d], level = device>>, memref<8x64xf16, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [8, 64], pitch = 64>>>
+  func.return
+}
+
+// -----
+
+// CHECK: only a copy to shared memory can be asynchronous
+func.func @f(%A: memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[q, d], level = device>>, %i: index) {
+  %T = cuda.shared at 0 : memref<8x64xf16, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [8, 64], pitch = 64>>>
+  cuda.copy async %T into %A[%i, %i] : memref<8x64xf16, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [8, 64], pitch = 64>>>, memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[q, d], level = device>>
+  func.return
+}
+
+// -----
+
+// CHECK: the result is tensor<32xf16, #diagram.array<[q], level = register>>: expected a fragment, a tensor with a #cuda.layout
+func.func @f(%A: memref<?xf16, strided<[1], offset: ?>, #diagram.array<[q], level = device>>, %i: index) {
+  %a = cuda.load %A[%i] : memref<?xf16, strided<[1], offset: ?>, #diagram.array<[q], level = device>> -> tensor<32xf16, #diagram.array<[q], level = register>>
+  func.return
+}
+
+// -----
+
+// CHECK: the result has no axis 'x', along which its layout spreads it
+func.func @f(%A: memref<?xf16, strided<[1], offset: ?>, #diagram.array<[q], level = device>>, %i: index) {
+  %a = cuda.load %A[%i] : memref<?xf16, strided<[1], offset: ?>, #diagram.array<[q], level = device>> -> tensor<32xf16, #diagram.array<[q], level = register, layout = #cuda.layout<register = [], lane = [x:32:1], warp = []>>>
+  func.return
+}
+
+// -----
+
+// CHECK: the result has 64 elements along 'q', but its layout reaches only 32
+func.func @f(%A: memref<?xf16, strided<[1], offset: ?>, #diagram.array<[q], level = device>>, %i: index) {
+  %a = cuda.load %A[%i] : memref<?xf16, strided<[1], offset: ?>, #diagram.array<[q], level = device>> -> tensor<64xf16, #diagram.array<[q], level = register, layout = #cuda.layout<register = [], lane = [q:32:1], warp = []>>>
+  func.return
+}
+
+// -----
+
+// CHECK: a tile is read with the axes and sizes that it has
+func.func @f() {
+  %T = cuda.shared at 0 : memref<8x64xf16, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [8, 64], pitch = 64>>>
+  %a = cuda.read %T : memref<8x64xf16, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [8, 64], pitch = 64>>> -> tensor<32xf16, #diagram.array<[q], level = register, layout = #cuda.layout<register = [], lane = [q:32:1], warp = []>>>
+  func.return
+}
+
+// -----
+
+// CHECK: a tile is written with the axes and sizes that it has
+func.func @f(%a: tensor<32xf16, #diagram.array<[q], level = register, layout = #cuda.layout<register = [], lane = [q:32:1], warp = []>>>) {
+  %T = cuda.shared at 0 : memref<8x64xf16, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [8, 64], pitch = 64>>>
+  cuda.write %a into %T : tensor<32xf16, #diagram.array<[q], level = register, layout = #cuda.layout<register = [], lane = [q:32:1], warp = []>>>, memref<8x64xf16, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [8, 64], pitch = 64>>>
+  func.return
+}
+
+// -----
+
+// Products.
+
+!A = memref<16x16xf16, #diagram.array<[m, k], level = shared, layout = #cuda.rows<extents = [16, 16], pitch = 16>>>
+!B = memref<8x16xf16, #diagram.array<[n, k], level = shared, layout = #cuda.rows<extents = [8, 16], pitch = 16>>>
+!C = tensor<16x8xf32, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = []>>>
+// CHECK: unknown instruction 'wgmma' (known: m16n8k16, m16n8k8_tf32, fma)
+func.func @f(%A: !A, %B: !B, %C: !C) {
+  %D = cuda.product %A, %B into %C over [k] using wgmma : !A, !B -> !C
+  func.return
+}
+
+// -----
+
+!A = memref<16x16xf16, #diagram.array<[m, k], level = shared, layout = #cuda.rows<extents = [16, 16], pitch = 16>>>
+!B = memref<8x16xf16, #diagram.array<[n, k], level = shared, layout = #cuda.rows<extents = [8, 16], pitch = 16>>>
+!C = tensor<16x8xf32, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = []>>>
+// CHECK: 'm16n8k8_tf32' does not take f16
+func.func @f(%A: !A, %B: !B, %C: !C) {
+  %D = cuda.product %A, %B into %C over [k] using m16n8k8_tf32 : !A, !B -> !C
+  func.return
+}
+
+// -----
+
+!A = memref<16x16xbf16, #diagram.array<[m, k], level = shared, layout = #cuda.rows<extents = [16, 16], pitch = 16>>>
+!B = memref<8x16xf16, #diagram.array<[n, k], level = shared, layout = #cuda.rows<extents = [8, 16], pitch = 16>>>
+!C = tensor<16x8xf32, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = []>>>
+// CHECK: operands are bf16 and f16
+func.func @f(%A: !A, %B: !B, %C: !C) {
+  %D = cuda.product %A, %B into %C over [k] using fma : !A, !B -> !C
+  func.return
+}
+
+// -----
+
+!A = memref<16x16xf16, #diagram.array<[m, k], level = shared, layout = #cuda.rows<extents = [16, 16], pitch = 16>>>
+!B = memref<8x16xf16, #diagram.array<[n, k], level = shared, layout = #cuda.rows<extents = [8, 16], pitch = 16>>>
+!C = tensor<16x8xf32, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = []>>>
+// CHECK: axis 'n' is not in the left operand
+func.func @f(%A: !A, %B: !B, %C: !C) {
+  %D = cuda.product %A, %B into %C over [n] using fma : !A, !B -> !C
+  func.return
+}
+
+// -----
+
+!A = memref<16x16xf16, #diagram.array<[m, k], level = shared, layout = #cuda.rows<extents = [16, 16], pitch = 16>>>
+!B = memref<8x16xf16, #diagram.array<[n, k], level = shared, layout = #cuda.rows<extents = [8, 16], pitch = 16>>>
+!C = tensor<16x8xf32, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = []>>>
+// CHECK: a product sums over one axis
+func.func @f(%A: !A, %B: !B, %C: !C) {
+  %D = cuda.product %A, %B into %C over [k, n] using fma : !A, !B -> !C
+  func.return
+}
+
+// -----
+
+// Masks.
+
+!C = tensor<16x8xf32, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = []>>>
+// CHECK: axis 'x' is not in the value
+func.func @f(%C: !C, %i: index) {
+  %D = cuda.mask %C where x from %i < %i else 0.0 : f32 : !C
+  func.return
+}
+
+// -----
+
+!C = tensor<16x8xf32, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = []>>>
+// CHECK: 0 : i32 is not an element of f32
+func.func @f(%C: !C, %i: index) {
+  %D = cuda.mask %C where n from %i < %i else 0 : i32 : !C
+  func.return
+}
