@@ -9,10 +9,10 @@ from functools import cached_property
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from treadle.compiler.cost.issue import (
-    TURN,
     issued_by_copy,
     issued_by_product,
     issued_by_reduction,
+    issued_by_turn,
     left_operand,
     product_of,
     read_before,
@@ -83,7 +83,7 @@ class _Walk:
         around = self.inside
         self.block(op.initialise.block)
         self.inside = (*around, pieces)
-        self.issue((("turn", TURN),))
+        self.issue(issued_by_turn(len([each for each in op.step.walk() if isinstance(each, ContractOp)])))
         self.block(op.step.block)
         self.inside = around
         self.block(op.finish.block)

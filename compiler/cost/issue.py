@@ -39,10 +39,14 @@ SHARED_BYTES = {"ldmatrix": 4 * 128, "shared": WARP * 4, "shuffle": WARP * 4, "c
 
 PRODUCT_FLOP = {"f16": 2 * 16 * 8 * 16, "bf16": 2 * 16 * 8 * 16, "tf32": 2 * 16 * 8 * 8}
 
-TURN = 70
-"""Of one turn, and COPY_STEPS for each of its copies: what ptxas 13.0 makes of the loops of attention and matmul at
-many sizes is within 20 of this."""
-COPY_STEPS = 2
+TURN = 25
+"""Of one turn, for each product in it, and COPY_STEPS for each of its copies. What ptxas 13.0 makes of attention and
+matmul is within 25 of this, see `benchmarks/results/model.md`."""
+COPY_STEPS = 3
+
+
+def issued_by_turn(products: int) -> Iterator[tuple[str, float]]:
+    yield "turn", TURN * max(1, products)
 
 
 @dataclass(frozen=True)
@@ -108,8 +112,9 @@ def _is_read_again(product: Product, rows: int, deep: int) -> bool:
 
 
 def issued_by_reduction(op: ReduceOp, spread: Spread) -> Iterator[tuple[str, float]]:
-    """The exchange among the lanes that share a row; four of them in a fragment."""
-    if not spread.has_products or spread.row in op.over_axes:
+    """The exchange among the lanes that share a row; four of them in a fragment. Sums are exchanged after the stream,
+    once: that is not counted."""
+    if not spread.has_products or spread.row in op.over_axes or op.kind.data == "add":
         return
     rows = spread.of_lane(axes_of(op.result.type))
     exchanges = (WARP // FRAGMENT_ROWS).bit_length() - 1

@@ -20,17 +20,19 @@ TILE_UNIT = 128
 BASE_REGISTERS = 40
 """Registers of a kernel without products, for addresses, sizes and counters."""
 
-PRODUCT_BASE = 3
-PRODUCT_REGISTERS = 24
-"""And of one with products: for operands in flight and addresses, for each product."""
+PRODUCT_BASE = 26
+"""And of one with products."""
 
-CARRIED = 1.65
-"""Registers for each accumulator that is carried: itself, half a one on its way out in 16 bits, and what ptxas loads
-ahead for more of them."""
+CARRIED = 1.55
+"""Registers for each accumulator that is carried: itself, half a one on its way out in 16 bits, and operands that are
+loaded ahead, of which there are more where there are more accumulators."""
 
-PASSING = 0.8
-"""For each register of what a step makes and uses up: it is converted in place. With these four numbers, ptxas 13.0
-takes within about 10 % of what is estimated for attention and matmul at the sizes in `benchmarks/results/model.md`."""
+PASSING = 1.2
+"""For each register of what a step makes and uses up."""
+
+FROM_SM_90 = 13
+"""Registers that ptxas takes more for sm_90 and newer. With these numbers, what ptxas 13.0 takes is within about 10 %
+of the estimate for attention and matmul at the sizes in `benchmarks/results/model.md`."""
 
 SPILL_MOST = 48
 """Registers that a thread may lack: with more of its values in local memory, a kernel is not worth trying."""
@@ -49,7 +51,7 @@ class Footprint:
 
 
 def footprint(plan: Plan, machine: Machine) -> Footprint:
-    wanted = registers(plan)
+    wanted = registers(plan, machine)
     most = machine.limits.registers_per_thread
     spilled = max(0, wanted - most) if wanted <= most + SPILL_MOST else 0
     stages = stages_on(plan, machine)
@@ -78,13 +80,13 @@ def tile_bytes(shape: tuple[int, ...], width: int) -> int:
     return -(-size // TILE_UNIT) * TILE_UNIT
 
 
-def registers(plan: Plan) -> int:
+def registers(plan: Plan, machine: Machine) -> int:
     """32-bit registers of one thread, however many there are."""
     if not plan.has_products:
         return BASE_REGISTERS + sum(_words(tile, plan) for tile in plan.tiles if tile.role in ("value", "row"))
     weights = {"carried": CARRIED, "passing": PASSING, "value": 1, "row": 1}
     held = sum(weights[tile.role] * _words(tile, plan) for tile in plan.tiles if tile.role in weights)
-    return round(PRODUCT_BASE + PRODUCT_REGISTERS * plan.products + held)
+    return round(PRODUCT_BASE + (FROM_SM_90 if machine.capability >= 90 else 0) + held)
 
 
 def _words(tile: Tile, plan: Plan) -> int:

@@ -10,11 +10,11 @@ from typing import TypeAlias
 from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.cost.issue import (
-    TURN,
     Product,
     issued_by_copy,
     issued_by_product,
     issued_by_reduction,
+    issued_by_turn,
     left_operand,
     product_of,
     read_before,
@@ -29,8 +29,8 @@ from treadle.dialects.diagram.array import axes_of, shape_of
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import ScheduleAttr
 
-REPAIR = 6
-"""Multiplications, comparisons and choices for each row, before a state is repaired."""
+REPAIR = {"float": 1, "special": 1, "turn": 4}
+"""Instructions for each row before a state is repaired: a factor, and choices where nothing has counted yet."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class Sketch:
         once: dict[str, float] = defaultdict(float)
         each_step: dict[str, float] = defaultdict(float)
         if streams:
-            each_step["turn"] = TURN * self.streams
+            each_step.update({kind: count * self.streams for kind, count in issued_by_turn(self.products)})
         for task in self.tasks:
             place = each_step if task.streamed else once
             for kind, count in task.issued(spread):
@@ -247,8 +247,8 @@ class _Reader:
             o for o in self.operations if isinstance(o, ContractOp | ReduceOp) and self.stream in o.over_axes
         ]
         if len(over_stream) > 1:
-            yield _Task(Labour("float", REPAIR, axes_of(op.result.type)), 1, True)
-            yield _Task(Labour("special", 1, axes_of(op.result.type)), 1, True)
+            for kind, factor in REPAIR.items():
+                yield _Task(Labour(kind, factor, axes_of(op.result.type)), 1, True)
 
     def _left(self, op: ContractOp) -> str:
         operand = left_operand(op, self.roles.row)

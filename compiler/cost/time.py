@@ -34,6 +34,10 @@ TURN_CLOCKS = 60
 SPILL_CLOCKS = 4
 """For each register that is missing, in each turn: a store and a load of a thread's own memory."""
 
+EXPOSED = 0.1
+"""The part of the reads and the issue of products that does not hide behind the multiplication, or the other way
+round: no unit of three is busy all the time."""
+
 OF_PRODUCTS = ("products", "ldmatrix", "shared")
 """Instructions that overlap with the products that they feed."""
 
@@ -154,7 +158,8 @@ def _round(
     """A quarter of an SM has a quarter of each unit, and of the warps."""
     share = SUB_PARTITIONS / needs.warps
     tensor = max((used for unit, used in clocks.items() if unit.startswith("tensor")), default=0.0)
-    products = share * max(tensor, clocks["shared"] if plan.has_products else 0.0, clocks["issue products"])
+    feeding = (tensor, clocks["shared"] if plan.has_products else 0.0, clocks["issue products"])
+    products = share * (max(feeding) + EXPOSED * (sum(feeding) - max(feeding)))
     scalars = share * max(clocks["float"], clocks["special"], clocks["issue others"])
     steps = plan.steps(sizes)
     latency = machine.levels["device"].latency
