@@ -1,0 +1,124 @@
+// RUN: xdsl-opt -p 'set-machine{name=a100},convert-hierarchy-to-cuda' --split-input-file %s | filecheck %s
+
+// A product: tiles in shared memory, as deep as the instruction takes and rows without bank conflicts; blocks along the
+// grouped axes, the last fastest; a loop over full pieces without a test for their end, and a last piece.
+
+!A = tensor<?x?xf16, #diagram.array<[a, b]>>
+!B = tensor<?x?xf16, #diagram.array<[b, c]>>
+!C = tensor<?x?xf32, #diagram.array<[a, c]>>
+!Ad = tensor<?x?xf16, #diagram.array<[a, b], level = device>>
+!Bd = tensor<?x?xf16, #diagram.array<[b, c], level = device>>
+!Cd = memref<?x?xf32, #diagram.array<[a, c], level = device>>
+!At = tensor<32x8xf16, #diagram.array<[a, b], level = shared>>
+!Bt = tensor<8x16xf16, #diagram.array<[b, c], level = shared>>
+!Ct = tensor<32x16xf32, #diagram.array<[a, c], level = register>>
+
+func.func @matmul(%A: !A, %B: !B) -> !C attributes {sizes = #diagram.sizes<a = 64, b = 16, c = 32>} {
+  %C = hierarchy.kernel @matmul (%Ad = %A : !A as !Ad, %Bd = %B : !B as !Bd) saves (%Cd : !Cd) -> (!C)
+      schedule #hierarchy.schedule<group = [a = 32, c = 16], stream = [b = 8], warps = [a = 2]> {
+    hierarchy.group [a = 32, c = 16] {
+      %acc = hierarchy.stream [b = 8] -> (!Ct) initialise {
+        %zero = diagram.fill 0.000000e+00 : f32 -> !Ct
+        hierarchy.yield %zero : !Ct
+      } step (%s : !Ct) {
+        %At = hierarchy.load %Ad : !Ad -> !At
+        %Bt = hierarchy.load %Bd : !Bd -> !Bt
+        %next = diagram.contract %At, %Bt over [b] accumulate f32 into %s : !At, !Bt -> !Ct
+        hierarchy.yield %next : !Ct
+      } finish (%e : !Ct) {
+        hierarchy.yield %e : !Ct
+      }
+      hierarchy.save %acc into %Cd : !Ct, !Cd
+    }
+    hierarchy.yield
+  }
+  func.return %C : !C
+}
+
+// CHECK: cuda.kernel @matmul_kernel (%Ad: memref<?x?xf16, {{.*}}[a, b], level = device>>, %Bd: {{.*}}, %Cd: {{.*}}, %a: index, %b: index, %c: index) threads 64 shared 1536 {
+// CHECK-NEXT: %At_shared = cuda.shared at 0 : memref<32x8xf16, #diagram.array<[a, b], level = shared, layout = #cuda.rows<extents = [32, 16], pitch = 16, swizzle = [1, 2]>>>
+// CHECK-NEXT: %Bt_shared = cuda.shared at 1024 : memref<8x16xf16, #diagram.array<[b, c], level = shared, layout = #cuda.rows<extents = [16, 16], pitch = 16, swizzle = [1, 2]>>>
+// CHECK-NEXT: %block = cuda.block_index
+// CHECK: %c_pieces = arith.ceildivui %c, %{{.*}} : index
+// CHECK: %c0 = arith.muli %{{.*}}, %{{.*}} : index
+// CHECK: %a0 = arith.muli %{{.*}}, %{{.*}} : index
+// CHECK-NEXT: %s = diagram.fill 0.000000e+00 : f32 -> tensor<32x16xf32, #diagram.array<[a, c], level = register, layout = #cuda.layout<register = [c:2:8, a:2:8, c:2:1], lane = [a:8:1, c:4:2], warp = [a:2:16]>>>
+// CHECK: %[[REST:.*]] = arith.remui %b, %{{.*}} : index
+// CHECK-NEXT: %b_full = arith.subi %b, %[[REST]] : index
+// CHECK: %[[LOOP:.*]] = scf.for %b0 = %{{.*}} to %b_full step %{{.*}} iter_args(%[[STATE:.*]] = %s)
+// CHECK-NEXT: cuda.barrier
+// CHECK-NEXT: cuda.copy %Ad[%a0, %b0] into %At_shared bounds [a < %a] : memref<?x?xf16
+// CHECK-NEXT: cuda.copy %Bd[%b0, %c0] into %Bt_shared bounds [c < %c] : memref<?x?xf16
+// CHECK-NEXT: cuda.barrier
+// CHECK-NEXT: %next = cuda.product %At_shared, %Bt_shared into %[[STATE]] over [b] using m16n8k16 :
+// CHECK-NEXT: scf.yield %next :
+// CHECK-NEXT: } {comment = "streaming: b in pieces of 8"}
+// CHECK-NEXT: %[[MORE:.*]] = arith.cmpi ult, %b_full, %b : index
+// CHECK-NEXT: %[[END:.*]] = scf.if %[[MORE]] ->
+// CHECK-NEXT: cuda.barrier
+// CHECK-NEXT: cuda.copy %Ad[%a0, %b_full] into %At_shared bounds [a < %a, b < %b] partial :
+// CHECK-NEXT: cuda.copy %Bd[%b_full, %c0] into %Bt_shared bounds [b < %b, c < %c] partial :
+// CHECK-NEXT: cuda.barrier
+// CHECK-NEXT: %[[LAST:.*]] = cuda.product %At_shared, %Bt_shared into %[[LOOP]] over [b] using m16n8k16 :
+// CHECK-NEXT: scf.yield %[[LAST]] :
+// CHECK-NEXT: } else {
+// CHECK-NEXT: scf.yield %[[LOOP]] :
+// CHECK: cuda.store %[[END]] into %Cd[%a0, %c0] bounds [a < %a, c < %c] :
+
+// The host allocates the result and launches a block for each combination of pieces.
+
+// CHECK: func.func @matmul(%A: memref<{{.*}}>, %B: memref<{{.*}}>) -> memref<?x?xf32,
+// CHECK: %a = memref.dim %A, %{{.*}}
+// CHECK: %b = memref.dim %A, %{{.*}}
+// CHECK: %c = memref.dim %B, %{{.*}}
+// CHECK-NEXT: %C = memref.alloc(%a, %c) : memref<?x?xf32,
+// CHECK-NEXT: %aligned = cuda.alignment %A, %B, %C :
+// CHECK: %[[ROWS:.*]] = arith.ceildivui %a, %{{.*}} : index
+// CHECK: %[[COLUMNS:.*]] = arith.ceildivui %c, %{{.*}} : index
+// CHECK-NEXT: %blocks = arith.muli %[[ROWS]], %[[COLUMNS]] : index
+// CHECK-NEXT: cuda.launch @matmul_kernel grid %blocks aligned %aligned(%A, %B, %C, %a, %b, %c) :
+// CHECK-NEXT: func.return %C :
+
+// -----
+
+// A reduction: what lies outside becomes its neutral element, in the last piece and past the end of a static axis.
+
+!X = tensor<?x5xf32, #diagram.array<[r, n]>>
+!Xd = tensor<?x5xf32, #diagram.array<[r, n], level = device>>
+!Yd = memref<?xf32, #diagram.array<[r], level = device>>
+!Y = tensor<?xf32, #diagram.array<[r]>>
+!x = tensor<4x5xf32, #diagram.array<[r, n], level = register>>
+!y = tensor<4xf32, #diagram.array<[r], level = register>>
+
+// CHECK: cuda.kernel @tops_kernel (%x: memref<?x5xf32, {{.*}}>, %y: memref<?xf32, {{.*}}>, %r: index) threads 32 shared 0 {
+// CHECK: %[[X:.*]] = cuda.load %x[%r0, %{{.*}}] bounds [r < %r] : memref<?x5xf32, {{.*}} -> tensor<4x5xf32, {{.*}}#cuda.layout<register = [n:4:1], lane = [4, r:4:1, n:2:4], warp = []>>>
+// CHECK: %[[N:.*]] = arith.constant 5 : index
+// CHECK-NEXT: %[[M:.*]] = cuda.mask %[[X]] where n from %{{.*}} < %[[N]] else 0xff800000 : f32 :
+// CHECK-NEXT: %[[Y:.*]] = diagram.reduce max %[[M]] over [n] : tensor<4x5xf32,
+// CHECK: cuda.store %[[Y]] into %y[%r0] bounds [r < %r] :
+func.func @tops(%X: !X) -> !Y {
+  %Y = hierarchy.kernel @tops (%x = %X : !X as !Xd) saves (%y: !Yd) -> (!Y)
+      schedule #hierarchy.schedule<group = [r = 4], whole = [n = 5], warps = [r = 1]> {
+    hierarchy.group [r = 4] {
+      %a = hierarchy.load %x : !Xd -> !x
+      %top = diagram.reduce max %a over [n] : !x -> !y
+      hierarchy.save %top into %y : !y, !Yd
+    }
+    hierarchy.yield
+  }
+  func.return %Y : !Y
+}
+
+// -----
+
+// A function without kernels stays as it is; laws are used up.
+
+// CHECK-NOT: diagram.law
+// CHECK: func.func @scalar(%x: f32) -> f32 {
+// CHECK-NEXT: func.return %x : f32
+diagram.law @same over [x] (%v: tensor<?xf32, #diagram.array<[x]>>) -> tensor<?xf32, #diagram.array<[x]>> {
+  diagram.yield %v : tensor<?xf32, #diagram.array<[x]>>
+}
+func.func @scalar(%x: f32) -> f32 {
+  func.return %x : f32
+}

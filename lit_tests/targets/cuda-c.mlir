@@ -1,0 +1,57 @@
+// RUN: xdsl-opt -p 'coalescing' -t cuda-c %s | filecheck %s
+// RUN: not xdsl-opt -t cuda-c %s 2>&1 | filecheck %s --check-prefix=NARROW
+// RUN: not xdsl-opt -t cuda-c %S/../passes/tiling.mlir 2>&1 | filecheck %s --check-prefix=NONE
+
+// NARROW: an access to device memory without widths: run coalescing before printing
+// NONE: the module has no cuda.kernel: run convert-hierarchy-to-cuda before printing
+
+// Names from axes and values, comments from rewrites, and one body for all alignments.
+
+#layout = #cuda.layout<register = [n:4:1], lane = [n:32:4], warp = [n:2:128]>
+!X = memref<?x?xf32, strided<[?, 1], offset: ?>, #diagram.array<[m, n], level = device>>
+!x = tensor<1x256xf32, #diagram.array<[m, n], level = register, layout = #layout>>
+
+// CHECK: // CUDA C printed by treadle. How it was derived:
+// CHECK-NEXT: //   fusion %Y into @scale: recolour; convex
+// CHECK: template <int ALIGNED>
+// CHECK-NEXT: __device__ __forceinline__ void scale_kernel_body(
+// CHECK-NEXT: const float* __restrict__ X, int64_t X_m,
+// CHECK-NEXT: float* __restrict__ Y, int64_t Y_m,
+// CHECK-NEXT: float factor,
+// CHECK-NEXT: int64_t m,
+// CHECK-NEXT: int64_t n) {
+// CHECK-NEXT: const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
+// CHECK: const int64_t m0 = int64_t(blockIdx.x);
+// CHECK-NEXT: // streaming: n in pieces of 256
+// CHECK-NEXT: for (int64_t n0 = 0; n0 < n; n0 += 256) {
+// CHECK-NEXT: float x[4];
+// CHECK: constexpr int width = width_of<float, 4>(ALIGNED);
+// CHECK-NEXT: UNROLL for (int n1 = 0; n1 < 4; n1 += width)
+// CHECK-NEXT: unpack(&x[n1], load_global_if({{.*}}X[{{.*}}m0 * X_m{{.*}}n0{{.*}} < n));
+// CHECK: UNROLL for (int n1 = 0; n1 < 4; ++n1)
+// CHECK-NEXT: x[n1] = x[n1] * factor;
+// CHECK: store_global_if({{.*}}Y[{{.*}}pack<width>(&x[n1])
+// CHECK: extern "C" __global__ void __launch_bounds__(64) scale_kernel(
+// CHECK: scale_kernel_body<16>(X, X_m, Y, Y_m, factor, m, n);
+// CHECK: extern "C" __global__ void __launch_bounds__(64) scale_kernel_aligned_4(
+// CHECK: scale_kernel_body<4>(X, X_m, Y, Y_m, factor, m, n);
+cuda.kernel @scale_kernel (%X: !X, %Y: !X, %factor: f32, %m: index, %n: index) threads 64 shared 0 {
+  %m0 = cuda.block_index
+  %zero = arith.constant 0 : index
+  %piece = arith.constant 256 : index
+  scf.for %n0 = %zero to %n step %piece {
+    %x = cuda.load %X[%m0, %n0] bounds [n < %n] : !X -> !x
+    %y = diagram.map (%a = %x : !x, %c = %factor : f32) -> !x {
+      %b = arith.mulf %a, %c : f32
+      diagram.yield %b : f32
+    }
+    cuda.store %y into %Y[%m0, %n0] bounds [n < %n] : !x, !X
+  } {comment = "streaming: n in pieces of 256"}
+}
+
+func.func @scale(%X: !X, %Y: !X, %factor: f32, %m: index, %n: index)
+    attributes {derivation = [#hierarchy.step<"fusion", "%Y into @scale", "recolour", "convex">]} {
+  %aligned = cuda.alignment %X, %Y : !X, !X
+  cuda.launch @scale_kernel grid %m aligned %aligned (%X, %Y, %factor, %m, %n) : !X, !X, f32, index, index
+  func.return
+}
