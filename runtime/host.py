@@ -19,7 +19,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.utils.exceptions import InterpretationError
 
 from treadle.dialects import cuda
-from treadle.dialects.diagram.array import axes_of, format_of, shape_of
+from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, shape_of
 from treadle.runtime.backend import Backend
 
 DTYPES: dict[str, np.dtype[Any]] = {
@@ -63,6 +63,8 @@ class HostExecution:
     backend: Backend
     values: dict[SSAValue, Any] = field(default_factory=dict[SSAValue, Any])
     launches: list[Launched] = field(default_factory=list[Launched])
+    sizes: dict[str, tuple[int, str | None]] = field(default_factory=dict[str, tuple[int, str | None]])
+    """The size of each axis, and the first argument that has it."""
 
     def run(self, function: func.FuncOp, arguments: Sequence[NDArray[Any] | float | int]) -> tuple[Any, ...]:
         """Results of the function, downloaded. Arrays must have a contiguous last axis (HostError)."""
@@ -85,6 +87,7 @@ class HostExecution:
         wanted = DTYPES[str(format_of(type))]
         if array.dtype != wanted:
             raise HostError(f"argument '{arg.name_hint}' has elements {array.dtype}, expected {wanted}")
+        self._check_shape(arg, array.shape)
         if array.size and array.ndim and array.shape[-1] > 1 and array.strides[-1] != array.itemsize:
             axis = axes_of(type)[-1]
             raise HostError(
@@ -97,6 +100,24 @@ class HostExecution:
                 f"argument '{arg.name_hint}' begins in the middle of an element, or a row of it does: pass a copy"
             )
         return self.backend.upload(array)
+
+    def _check_shape(self, arg: SSAValue, shape: Sequence[int]) -> None:
+        """An axis has one size: the static one, or that of the first argument that has the axis."""
+        axes = axes_of(arg.type)
+        if len(shape) != len(axes):
+            raise HostError(
+                f"argument '{arg.name_hint}' has {len(shape)} dimensions: expected {len(axes)}, axes [{', '.join(axes)}]"
+            )
+        for axis, static, size in zip(axes, shape_of(arg.type), shape, strict=True):
+            if static not in (DYNAMIC, size):
+                raise HostError(
+                    f"axis '{axis}' of argument '{arg.name_hint}' has {size} elements: it is {static} in the program"
+                )
+            known, owner = self.sizes.setdefault(axis, (size, arg.name_hint))
+            if known != size:
+                raise HostError(
+                    f"axis '{axis}' has {known} elements in argument '{owner}', but {size} in '{arg.name_hint}'"
+                )
 
     def _download(self, value: SSAValue) -> Any:
         result = self.values[value]
