@@ -13,6 +13,7 @@ import pytest
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run full grids and long tests too")
+    parser.addoption("--update-golden", action="store_true", help="write tests/golden anew")
     parser.addoption("--update", action="store_true", help="write what is printed into the pages that show it")
 
 

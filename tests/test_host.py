@@ -1,0 +1,167 @@
+"""The host function of a module is executed as it stands: sizes, alignment, grids, arguments; a stranger's arrays are
+refused in words. No device and no emulator is needed for that."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import f16, f32, i32
+
+from tests.roads import Road, attention, compiled, matmul
+from treadle.dialects import cuda
+from treadle.runtime.emulator.backend import HostArray
+from treadle.runtime.host import HostError, alignment, execute, pack, start
+
+
+class Recorder:
+    """A backend that keeps what it is asked for, and runs nothing."""
+
+    name = "recorder"
+
+    def __init__(self) -> None:
+        self.launches: list[tuple[str, tuple[int, int, int], tuple[int, int, int], int, list[Any]]] = []
+        self.allocated: list[tuple[tuple[int, ...], np.dtype[Any]]] = []
+
+    def allocate(self, shape: Sequence[int], dtype: np.dtype[Any]) -> HostArray:
+        self.allocated.append((tuple(shape), dtype))
+        return HostArray(np.zeros(tuple(shape), dtype), writable=True)
+
+    def upload(self, array: NDArray[Any]) -> HostArray:
+        return HostArray(array, writable=False)
+
+    def download(self, array: HostArray) -> NDArray[Any]:
+        return array.data
+
+    def launch(
+        self,
+        kernel: str,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        shared_bytes: int,
+        arguments: Sequence[Any],
+    ) -> None:
+        self.launches.append((kernel, grid, block, shared_bytes, list(arguments)))
+
+
+@cache
+def product() -> Road:
+    return compiled(matmul("mk", "kn", "f16"))
+
+
+def half(*shape: int) -> NDArray[Any]:
+    return np.zeros(shape, np.float16)
+
+
+def test_a_launch_is_what_the_host_function_says() -> None:
+    recorder = Recorder()
+    a, b = half(200, 64), half(64, 136)
+    (out,) = execute(product().module, (a, b), recorder)
+    (kernel,) = product().kernels
+    (launch,) = recorder.launches
+    name, grid, block, shared, arguments = launch
+    assert (name, block, shared) == (kernel.sym_name.data, (kernel.threads.data, 1, 1), kernel.shared_bytes.data)
+    assert grid[0] > 1
+    assert grid[1:] == (1, 1)
+    assert recorder.allocated == [((200, 136), np.dtype(np.float32))]
+    assert out.shape == (200, 136)
+    scalars = [argument.value for argument in arguments if not isinstance(argument, HostArray)]
+    assert scalars == [64, 136, 136, 200, 64, 136]
+
+
+def test_no_block_is_launched_for_an_empty_result() -> None:
+    recorder = Recorder()
+    (out,) = execute(product().module, (half(0, 8), half(8, 5)), recorder)
+    assert out.shape == (0, 5)
+    assert not recorder.launches
+
+
+def test_rows_that_are_less_aligned_take_another_variant() -> None:
+    kernel = product().kernels[0]
+    for shift, width in ((0, 16), (4, 8), (2, 4), (1, 2)):
+        recorder = Recorder()
+        a = half(4 * 64 + shift)[shift:].reshape(4, 64)
+        execute(product().module, (a, half(64, 8)), recorder)
+        assert recorder.launches[0][0] == cuda.variant_name(kernel, width)
+
+
+@pytest.mark.parametrize(
+    ("view", "bytes"),
+    [
+        (lambda a: a, 16),
+        (lambda a: a[:, 1:], 2),
+        (lambda a: a[:, 4:], 8),
+        (lambda a: a[:, :8], 16),
+        (lambda a: a[:, :6], 4),
+        (lambda a: a[:1, :64], 16),
+        (lambda a: a[::-1], 16),
+        (lambda a: np.broadcast_to(a[0], (5, 64)), 16),
+        (lambda a: a[0, 0], 2),
+    ],
+)
+def test_the_alignment_of_rows(view: Any, bytes: int) -> None:
+    array = np.zeros(64 * 8 + 8, np.float16)
+    start = (-array.ctypes.data // 2) % 8
+    whole = array[start : start + 512].reshape(8, 64)
+    assert alignment(HostArray(np.asarray(view(whole)), writable=False)) in (bytes, *([16] if bytes == 2 else []))
+    if view(whole).ndim:
+        assert alignment(HostArray(view(whole), writable=False)) == bytes
+
+
+def test_arguments_in_the_order_of_the_printed_parameters() -> None:
+    array = HostArray(half(3, 4, 8), writable=False)
+    packed = pack(array, product().module.body.block.first_op.body.block.args[0].type)  # type: ignore[union-attr]
+    assert packed[0] is array
+    assert [value.value for value in packed[1:]] == [32, 8]
+    assert isinstance(pack(1.5, f32)[0], ctypes.c_float)
+    assert isinstance(pack(-1, i32)[0], ctypes.c_int32)
+    with pytest.raises(HostError, match="takes no argument of type f16"):
+        pack(1.0, f16)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((half(4, 4),), "1 arguments for a function of 2"),
+        ((half(4, 4), half(4, 4).astype(np.float32)), "argument 'B' has elements float32, expected float16"),
+        ((half(4, 4), half(4, 4).T), "argument 'B' is not contiguous along its last axis 'n'"),
+        ((half(4, 4), half(4)), "argument 'B' has 1 dimensions: expected 2, axes \\[k, n\\]"),
+        ((half(4, 4), half(5, 4)), "axis 'k' has 4 elements in argument 'A', but 5 in 'B'"),
+    ],
+)
+def test_arrays_that_do_not_fit(arguments: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(HostError, match=message):
+        execute(product().module, arguments, Recorder())
+
+
+def test_a_static_size_is_checked() -> None:
+    module = compiled(attention(16, 16, "f16")).module
+    with pytest.raises(HostError, match="axis 'd' of argument 'Q' has 24 elements: it is 16 in the program"):
+        execute(module, (half(3, 24), half(4, 16), half(4, 16)), Recorder())
+
+
+def test_more_blocks_than_a_grid_has() -> None:
+    module = compiled(matmul("bmk", "bkn", "f16", "bmn", m=1, n=1, k=1)).module
+    one = np.broadcast_to(half(1), (2**31, 1, 1))
+    with pytest.raises(HostError, match=r"would take 2147483648 blocks; a grid has at most 2147483647"):
+        HugeResults().check(module, (one, one))
+
+
+class HugeResults(Recorder):
+    """Allocates no memory for a result, however large."""
+
+    def allocate(self, shape: Sequence[int], dtype: np.dtype[Any]) -> HostArray:
+        return HostArray(np.broadcast_to(np.zeros((), dtype), tuple(shape)), writable=True)
+
+    def check(self, module: Any, arguments: Sequence[Any]) -> None:
+        execute(module, arguments, self)
+
+
+def test_an_unknown_function() -> None:
+    with pytest.raises(HostError, match="the module has no function 'other'"):
+        start(product().module, Recorder(), "other")
