@@ -297,13 +297,18 @@ class SharedOp(IRDLOperation):
         offset = parser.parse_integer()
         stages = parser.parse_integer() if parser.parse_optional_keyword("stages") else 1
         alias = parser.parse_optional_keyword("alias") is not None
+        attributes = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
-        return cls(offset, parser.parse_type(), stages, alias)
+        op = cls(offset, parser.parse_type(), stages, alias)
+        op.attributes |= attributes
+        return op
 
     def print(self, printer: Printer) -> None:
         stages = f" stages {self.stages.data}" if self.stages.data != 1 else ""
         stages += " alias" if self.alias is not None else ""
-        printer.print_string(f" at {self.offset.data}{stages} : ")
+        printer.print_string(f" at {self.offset.data}{stages}")
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
         printer.print_attribute(self.result.type)
 
 
@@ -364,15 +369,20 @@ class StageOp(IRDLOperation):
         parser.parse_punctuation("[")
         index = parser.parse_unresolved_operand()
         parser.parse_punctuation("]")
+        attributes = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
-        return cls(parser.resolve_operand(tile, parser.parse_type()), parser.resolve_operand(index, IndexType()))
+        op = cls(parser.resolve_operand(tile, parser.parse_type()), parser.resolve_operand(index, IndexType()))
+        op.attributes |= attributes
+        return op
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
         printer.print_operand(self.tile)
         printer.print_string("[")
         printer.print_operand(self.index)
-        printer.print_string("] : ")
+        printer.print_string("]")
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
         printer.print_attribute(self.tile.type)
 
 
@@ -406,10 +416,13 @@ class WaitOp(IRDLOperation):
     @classmethod
     def parse(cls, parser: Parser) -> Self:
         parser.parse_keyword("pending")
-        return cls(parser.parse_integer())
+        op = cls(parser.parse_integer())
+        op.attributes |= parser.parse_optional_attr_dict()
+        return op
 
     def print(self, printer: Printer) -> None:
         printer.print_string(f" pending {self.pending.data}")
+        printer.print_op_attributes(self.attributes)
 
 
 @irdl_op_definition
@@ -972,10 +985,13 @@ class MaskOp(IRDLOperation):
         if not isinstance(attribute, FloatAttr | IntegerAttr):
             parser.raise_error("expected a number with its format")
         other = cast(Number, attribute)
+        attributes = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
         index = IndexType()
         bounds = parser.resolve_operand(offset, index), parser.resolve_operand(limit, index)
-        return cls(parser.resolve_operand(value, parser.parse_type()), axis, *bounds, other)
+        op = cls(parser.resolve_operand(value, parser.parse_type()), axis, *bounds, other)
+        op.attributes |= attributes
+        return op
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
@@ -986,6 +1002,7 @@ class MaskOp(IRDLOperation):
         printer.print_operand(self.limit)
         printer.print_string(" else ")
         printer.print_attribute(self.other)
+        printer.print_op_attributes(self.attributes)
         printer.print_string(" : ")
         printer.print_attribute(self.value.type)
 
