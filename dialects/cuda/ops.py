@@ -1052,13 +1052,18 @@ class CombineOp(IRDLOperation):
         value = parser.parse_unresolved_operand()
         parser.parse_keyword("lanes")
         lanes = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
+        attributes = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
-        return cls(kind, parser.resolve_operand(value, parser.parse_type()), lanes)
+        op = cls(kind, parser.resolve_operand(value, parser.parse_type()), lanes)
+        op.attributes |= attributes
+        return op
 
     def print(self, printer: Printer) -> None:
         printer.print_string(f" {self.kind.data} ")
         printer.print_operand(self.value)
-        printer.print_string(f" lanes [{', '.join(str(mask) for mask in self.masks)}] : ")
+        printer.print_string(f" lanes [{', '.join(str(mask) for mask in self.masks)}]")
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
         printer.print_attribute(self.value.type)
 
 
