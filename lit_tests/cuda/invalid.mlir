@@ -255,3 +255,23 @@ func.func @f(%C: !C, %i: index) {
   %D = cuda.mask %C where n from %i < %i else 0 : i32 : !C
   func.return
 }
+
+// -----
+
+// Exchanges between lanes.
+
+!C = tensor<16xf32, #diagram.array<[m], level = register, layout = #cuda.layout<register = [m:2:8], lane = [m:8:1, 4], warp = []>>>
+// CHECK: unknown reduction 'xor' (known: add, mul, max, min)
+func.func @f(%C: !C) {
+  %D = cuda.combine xor %C lanes [1] : !C
+  func.return
+}
+
+// -----
+
+!C = tensor<16xf32, #diagram.array<[m], level = register, layout = #cuda.layout<register = [m:2:8], lane = [m:8:1, 4], warp = []>>>
+// CHECK: lanes differ in one bit of five, not in [3]
+func.func @f(%C: !C) {
+  %D = cuda.combine add %C lanes [3] : !C
+  func.return
+}

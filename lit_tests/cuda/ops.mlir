@@ -8,6 +8,7 @@
 !Ks = memref<32x64xf16, #diagram.array<[x, d], level = shared, layout = #cuda.rows<extents = [32, 64], pitch = 72>>>
 !S = tensor<64x32xf32, #diagram.array<[q, x], level = register, layout = #cuda.layout<register = [x:4:8, q:2:8, x:2:1], lane = [q:8:1, x:4:2], warp = [q:4:16]>>>
 !q = tensor<64x64xf16, #diagram.array<[q, d], level = register, layout = #cuda.layout<register = [d:4:16, d:2:8, q:2:8, d:2:1], lane = [q:8:1, d:4:2], warp = [q:4:16]>>>
+!r = tensor<64xf32, #diagram.array<[q], level = register, layout = #cuda.layout<register = [q:2:8], lane = [q:8:1, 4], warp = [q:4:16]>>>
 !m = tensor<64xf16, #diagram.array<[q], level = register, layout = #cuda.layout<register = [q:2:8], lane = [q:8:1, 4], warp = [q:4:16]>>>
 !M = memref<?xf16, strided<[1], offset: ?>, #diagram.array<[q], level = device>>
 
@@ -16,24 +17,24 @@
 // CHECK-LABEL: cuda.kernel @everything (%Q: memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[q, d], level = device>>, %scale: f32, %q: index, %x: index) threads 128 shared 24576 attributes {note = "kept"} {
 // CHECK-NEXT: %Q_shared = cuda.shared at 0 : memref<64x64xf16, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [64, 64], pitch = 64, swizzle = [3, 0]>>>
 // CHECK-NEXT: %K_shared = cuda.shared at 8192 stages 2 : memref<32x64xf16, #diagram.array<[x, d], level = shared, layout = #cuda.rows<extents = [32, 64], pitch = 72>>>
-// CHECK-NEXT: %O_shared = cuda.shared at 0 alias : memref<64x64xf16,
+// CHECK-NEXT: %O_shared = cuda.shared at 0 alias {note = 4 : i32} : memref<64x64xf16,
 // CHECK-NEXT: %block = cuda.block_index
 // CHECK-NEXT: %zero = arith.constant 0 : index
-// CHECK-NEXT: %K_now = cuda.stage %K_shared[%zero] : memref<32x64xf16,
+// CHECK-NEXT: %K_now = cuda.stage %K_shared[%zero] {note = 5 : i32} : memref<32x64xf16,
 // GENERIC: "cuda.kernel"() <{sym_name = "everything", threads = #builtin.int<128>, shared_bytes = #builtin.int<24576>}> ({
 // GENERIC-NEXT: ^bb{{[0-9]+}}(%Q: memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[q, d], level = device>>, %scale: f32, %q: index, %x: index):
 // GENERIC-NEXT: %Q_shared = "cuda.shared"() <{offset = #builtin.int<0>, stages = #builtin.int<1>}> : () -> memref<64x64xf16,
 // GENERIC-NEXT: %K_shared = "cuda.shared"() <{offset = #builtin.int<8192>, stages = #builtin.int<2>}>
-// GENERIC-NEXT: %O_shared = "cuda.shared"() <{offset = #builtin.int<0>, stages = #builtin.int<1>, alias}>
+// GENERIC-NEXT: %O_shared = "cuda.shared"() <{offset = #builtin.int<0>, stages = #builtin.int<1>, alias}> {note = 4 : i32}
 // GENERIC-NEXT: %block = "cuda.block_index"() : () -> index
-// GENERIC: %K_now = "cuda.stage"(%K_shared, %zero) : (memref<32x64xf16,
+// GENERIC: %K_now = "cuda.stage"(%K_shared, %zero) {note = 5 : i32} : (memref<32x64xf16,
 cuda.kernel @everything (%Q: !Q, %scale: f32, %q: index, %x: index) threads 128 shared 24576 attributes {note = "kept"} {
   %Q_shared = cuda.shared at 0 : !Qs
   %K_shared = cuda.shared at 8192 stages 2 : !Ks
-  %O_shared = cuda.shared at 0 alias : !Qs
+  %O_shared = cuda.shared at 0 alias {note = 4 : i32} : !Qs
   %block = cuda.block_index
   %zero = arith.constant 0 : index
-  %K_now = cuda.stage %K_shared[%zero] : !Ks
+  %K_now = cuda.stage %K_shared[%zero] {note = 5 : i32} : !Ks
 
   // Copies to and from shared memory: every part of the syntax, and none of it.
 
@@ -42,21 +43,21 @@ cuda.kernel @everything (%Q: !Q, %scale: f32, %q: index, %x: index) threads 128 
   // CHECK-NEXT: cuda.copy %Q[%block, %zero] into %Q_shared : memref<?x64xf16,
   // CHECK-NEXT: cuda.copy %O_shared into %Q[%block, %zero] bounds [q < %q] : memref<64x64xf16, {{.*}}, memref<?x64xf16,
   // CHECK-NEXT: cuda.commit
-  // CHECK-NEXT: cuda.wait pending 1
+  // CHECK-NEXT: cuda.wait pending 1 {note = 8 : i32}
   // CHECK-NEXT: cuda.barrier
   // GENERIC: "cuda.copy"(%Q, %Q_shared, %block, %zero, %q) <{bounds = ["q"], widths = [#builtin.int<8>, #builtin.int<2>, #builtin.int<1>], operandSegmentSizes = array<i32: 1, 1, 2, 1>}> {note = 1 : i32}
   // GENERIC-NEXT: "cuda.copy"(%Q, %Q_shared, %block, %zero, %q, %x) <{bounds = ["q", "d"], asynchronous, operandSegmentSizes = array<i32: 1, 1, 2, 2>, partial}>
   // GENERIC-NEXT: "cuda.copy"(%Q, %Q_shared, %block, %zero) <{bounds = [], operandSegmentSizes = array<i32: 1, 1, 2, 0>}>
   // GENERIC-NEXT: "cuda.copy"(%O_shared, %Q, %block, %zero, %q) <{bounds = ["q"], operandSegmentSizes = array<i32: 1, 1, 2, 1>}>
   // GENERIC-NEXT: "cuda.commit"() : () -> ()
-  // GENERIC-NEXT: "cuda.wait"() <{pending = #builtin.int<1>}> : () -> ()
+  // GENERIC-NEXT: "cuda.wait"() <{pending = #builtin.int<1>}> {note = 8 : i32} : () -> ()
   // GENERIC-NEXT: "cuda.barrier"() : () -> ()
   cuda.copy %Q[%block, %zero] into %Q_shared bounds [q < %q] widths [8, 2, 1] {note = 1 : i32} : !Q, !Qs
   cuda.copy async %Q[%block, %zero] into %Q_shared bounds [q < %q, d < %x] partial : !Q, !Qs
   cuda.copy %Q[%block, %zero] into %Q_shared : !Q, !Qs
   cuda.copy %O_shared into %Q[%block, %zero] bounds [q < %q] : !Qs, !Q
   cuda.commit
-  cuda.wait pending 1
+  cuda.wait pending 1 {note = 8 : i32}
   cuda.barrier
 
   // Fragments: from shared memory and to it, products of tiles and of fragments, on every kind of instruction.
@@ -67,16 +68,21 @@ cuda.kernel @everything (%Q: !Q, %scale: f32, %q: index, %x: index) threads 128 
   // CHECK-NEXT: %S = cuda.product %Q_shared, %K_now into %none over [d] using m16n8k16 : memref<64x64xf16, {{.*}}, memref<32x64xf16, {{.*}} -> tensor<64x32xf32,
   // CHECK-NEXT: %T = cuda.product %a, %K_now into %S over [d] using m16n8k16 : tensor<64x64xf16, {{.*}}, memref<32x64xf16, {{.*}} -> tensor<64x32xf32,
   // CHECK-NEXT: %U = cuda.product %Q_shared, %K_now into %T over [d] using fma {note = 2 : i32} : memref<64x64xf16,
-  // CHECK-NEXT: %V = cuda.mask %U where x from %zero < %x else 0xff800000 : f32 : tensor<64x32xf32,
+  // CHECK-NEXT: %V = cuda.mask %U where x from %zero < %x else 0xff800000 : f32 {note = 6 : i32} : tensor<64x32xf32,
+  // CHECK-NEXT: %r = diagram.reduce max %V over [x] {partial} : tensor<64x32xf32, {{.*}} -> tensor<64xf32,
+  // CHECK-NEXT: %t = cuda.combine max %r lanes [1, 2] {note = 7 : i32} : tensor<64xf32, #diagram.array<[q], level = register, layout = #cuda.layout<register = [q:2:8], lane = [q:8:1, 4], warp = [q:4:16]>>>
   // GENERIC: %S = "cuda.product"(%Q_shared, %K_now, %none) <{over = "d", instruction = "m16n8k16"}>
-  // GENERIC: %V = "cuda.mask"(%U, %zero, %x) <{axis = "x", other = 0xff800000 : f32}>
+  // GENERIC: %V = "cuda.mask"(%U, %zero, %x) <{axis = "x", other = 0xff800000 : f32}> {note = 6 : i32}
+  // GENERIC: %t = "cuda.combine"(%r) <{kind = "max", lanes = [#builtin.int<1>, #builtin.int<2>]}> {note = 7 : i32}
   %a = cuda.read %Q_shared : !Qs -> !q
   cuda.write %a into %O_shared : !q, !Qs
   %none = diagram.fill 0.0 : f32 -> !S
   %S = cuda.product %Q_shared, %K_now into %none over [d] using m16n8k16 : !Qs, !Ks -> !S
   %T = cuda.product %a, %K_now into %S over [d] using m16n8k16 : !q, !Ks -> !S
   %U = cuda.product %Q_shared, %K_now into %T over [d] using fma {note = 2 : i32} : !Qs, !Ks -> !S
-  %V = cuda.mask %U where x from %zero < %x else 0xFF800000 : f32 : !S
+  %V = cuda.mask %U where x from %zero < %x else 0xFF800000 : f32 {note = 6 : i32} : !S
+  %r = diagram.reduce max %V over [x] {partial} : !S -> !r
+  %t = cuda.combine max %r lanes [1, 2] {note = 7 : i32} : !r
 }
 
 // Fragments from and to device memory. Lanes that lie along no axis hold copies.
