@@ -198,6 +198,50 @@ def test_streamed_tiles_have_two_stages_where_they_fit():
     assert (needs.stages, needs.shared_bytes) == (1, (128 + 512 + 512) * 64 * 2)
 
 
+# -- instructions -------------------------------------------------------------------------------------
+
+
+def issued(plan: Plan) -> dict[str, float]:
+    """Instructions of a warp in one step of the stream."""
+    counts: dict[str, float] = {}
+    for issue in plan.issues:
+        if issue.streams:
+            counts[issue.kind] = counts.get(issue.kind, 0) + issue.count
+    return counts
+
+
+@pytest.mark.parametrize(
+    ("q", "x", "warps", "counts"),
+    [
+        # As read from what nvcc 13.0 makes: see benchmarks/results/model.md.
+        (128, 64, 8, {"products f16": 64, "ldmatrix": 32, "float": 138, "special": 34, "convert": 16, "shuffle": 4}),
+        (128, 64, 4, {"products f16": 128, "ldmatrix": 32, "float": 276, "special": 68, "convert": 32, "shuffle": 8}),
+        (64, 128, 4, {"products f16": 128, "ldmatrix": 64, "float": 234, "special": 66, "convert": 32, "copies": 16}),
+    ],
+)
+def test_instructions_of_attention(q: int, x: int, warps: int, counts: Mapping[str, float]):
+    module = load_module(HERE.parent / "examples" / "attention.mlir")
+    run_pipeline(module, Options(machine="a100"), last="tiling")
+    kernel = kernel_in(module)
+    assert kernel.schedule is not None
+    tiles = {"b": 1, "h": 1, "q": q, "x": x, "d": 64, "e": 64}
+    found = issued(sketch_of(kernel, kernel.schedule).plan(tiles, {"q": warps}))
+    assert counts.items() <= found.items()
+
+
+def test_row_tiles_share_what_they_read_of_the_right_operand():
+    narrow = decorated("matmul", {"a": 128, "c": 128, "b": 64}, {"a": 8})
+    wide = decorated("matmul", {"a": 128, "c": 128, "b": 64}, {"a": 2, "c": 2})
+    assert issued(narrow)["ldmatrix"] == 4 * (1 + 8)
+    assert issued(wide)["ldmatrix"] == 4 * (4 + 4)
+    assert (issued(narrow)["products f16"], issued(wide)["products f16"]) == (64, 128)
+
+
+def test_results_leave_where_the_tiles_were():
+    plan = decorated("matmul", {"a": 128, "c": 256, "b": 16}, {"a": 4, "c": 2})
+    assert footprint(plan, A100).shared_bytes == 128 * 256 * 2
+
+
 # -- text -----------------------------------------------------------------------------------------
 
 

@@ -22,6 +22,8 @@ LEAST_COLUMNS = 16
 """Columns of one warp."""
 COLUMNS = (16, 32, 64, 128, 256)
 PRODUCT_STREAMS = (8, 16, 32, 64, 128)
+LEAST_STEPS = 2
+"""Products along a piece of a stream: a turn costs more than one alone is worth, unless the axis is so short."""
 LANE_STREAMS = (32, 64, 128, 256, 512, 1024)
 THREAD_STREAMS = (1, 2, 4, 8, 16, 32)
 VECTOR = 16
@@ -102,6 +104,7 @@ def _of_products(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str, i
     row, column = sketch.roles.row, sketch.roles.column
     stream = sketch.stream
     streams = _options(PRODUCT_STREAMS, stream, sizes, fixed, sketch.alignment) if stream else (1,)
+    streams = tuple(step for step in streams if step >= LEAST_STEPS * sketch.alignment) or streams
     columns = _options(COLUMNS, column, sizes, fixed, LEAST_COLUMNS) if column else (1,)
     for (rows, warps), wide, step in product(_rows(sketch, sizes, fixed), columns, streams):
         tiles = {axis: size for axis, size in ((row, rows), (column, wide), (stream, step)) if axis}
