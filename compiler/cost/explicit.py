@@ -21,7 +21,7 @@ from treadle.compiler.cost.names import name_of
 from treadle.compiler.cost.plan import Issue, Pieces, Plan, Tile, Transfer
 from treadle.compiler.cost.roles import alignment_of, contractions_of, product_axes
 from treadle.compiler.cost.spread import Spread
-from treadle.compiler.cost.work import is_tensor_product, labours_of, width_of
+from treadle.compiler.cost.work import keeps_left_operand, labours_of, width_of
 from treadle.dialects.diagram import ContractOp, ReduceOp
 from treadle.dialects.diagram.array import axes_of, is_array, level_of, sizes_of
 from treadle.dialects.hierarchy import GroupOp, KernelOp, LoadOp, SaveOp, StreamOp
@@ -119,14 +119,14 @@ class _Walk:
         for operand in (op.lhs, op.rhs):
             if level_of(operand.type) == "shared":
                 continue
-            in_registers = is_tensor_product(op) and self.row in axes_of(operand.type)
+            in_registers = keeps_left_operand(op) and self.row in axes_of(operand.type)
             self.hold("passing" if in_registers else "shared", operand)
 
     def left(self, op: ContractOp) -> str:
         """Where the left operand is, as `Product` says it."""
         operand = left_operand(op, self.row)
         if level_of(operand.type) != "shared":
-            return "registers" if is_tensor_product(op) else "shared"
+            return "registers" if keeps_left_operand(op) else "shared"
         changes = {pieces.axis for pieces in self.inside} & set(axes_of(operand.type))
         return "shared" if changes or not self.inside else "lasting"
 

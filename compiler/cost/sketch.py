@@ -23,7 +23,7 @@ from treadle.compiler.cost.names import name_of
 from treadle.compiler.cost.plan import Issue, Pieces, Plan, Tile, Transfer
 from treadle.compiler.cost.roles import ProductAxes, alignment_of, product_axes, stream_use
 from treadle.compiler.cost.spread import Spread
-from treadle.compiler.cost.work import Labour, axes_touched, is_tensor_product, labours_of, width_of
+from treadle.compiler.cost.work import Labour, axes_touched, keeps_left_operand, labours_of, width_of
 from treadle.dialects.diagram import ContractOp, ReduceOp
 from treadle.dialects.diagram.array import axes_of, shape_of
 from treadle.dialects.hierarchy import KernelOp
@@ -258,10 +258,10 @@ class _Reader:
         return "shared" if changes or isinstance(operand.owner, Operation) else "lasting"
 
     def _in_shared(self, product: ContractOp, operand: SSAValue) -> bool:
-        """Inputs always; a computed operand if it is the columns' one, or if CUDA cores multiply."""
+        """Inputs always; a computed operand unless it is the rows' one and a fragment of 16-bit numbers."""
         if not isinstance(operand.owner, Operation):
             return True
-        return not is_tensor_product(product) or self.roles.row not in axes_of(operand.type)
+        return not keeps_left_operand(product) or self.roles.row not in axes_of(operand.type)
 
     def _holdings(self) -> list[_Holding]:
         return [*self._held_inputs(), *self._held_products(), *self._held_rows(), *self._held_results()]

@@ -53,6 +53,11 @@ def is_tensor_product(op: ContractOp) -> bool:
     return multiply_format(op) in ("f16", "bf16", "tf32")
 
 
+def keeps_left_operand(op: ContractOp) -> bool:
+    """Whether what is computed becomes a left operand in registers; other operands go through shared memory."""
+    return multiply_format(op) in ("f16", "bf16")
+
+
 def labours_of(op: Operation) -> list[Labour]:
     """What an operation other than a product computes."""
     if isinstance(op, MapOp):
