@@ -105,9 +105,8 @@ class HostExecution:
         """An axis has one size: the static one, or that of the first argument that has the axis."""
         axes = axes_of(arg.type)
         if len(shape) != len(axes):
-            raise HostError(
-                f"argument '{arg.name_hint}' has {len(shape)} dimensions: expected {len(axes)}, axes [{', '.join(axes)}]"
-            )
+            wanted = f"expected {len(axes)}, axes [{', '.join(axes)}]"
+            raise HostError(f"argument '{arg.name_hint}' has {len(shape)} dimensions: {wanted}")
         for axis, static, size in zip(axes, shape_of(arg.type), shape, strict=True):
             if static not in (DYNAMIC, size):
                 raise HostError(
