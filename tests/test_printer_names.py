@@ -78,6 +78,9 @@ def test_axes_with_reserved_names(axes: tuple[str, str, str]) -> None:
     road.check(dict(zip(axes, (33, 40, 17), strict=True)))
 
 
+FEW = 6
+"""Of so many functions one runs; the others are printed."""
+
 FUNCTIONS = [
     "float",
     "main",
@@ -108,7 +111,8 @@ def test_functions_with_any_name(function: str) -> None:
     """The name of a function is in the names of its kernels, as far as C allows it."""
     road = with_function(function)
     assert not re.search(r"\b(evil|system)\b", code_of(road.text))
-    road.check({"m": 33, "k": 40, "n": 17})
+    if FUNCTIONS.index(function) % FEW == 0:
+        road.check({"m": 33, "k": 40, "n": 17})
 
 
 def code_of(text: str) -> str:
@@ -119,7 +123,7 @@ def code_of(text: str) -> str:
 def test_kernels_of_one_file_have_different_names() -> None:
     """A function of two kernels, and one named like the first of them; names alike for longer than C names are here."""
     long = "y" * 80
-    for first, second in (("f", "f_1"), ("f_1", "f"), ("a.b", "a_b"), (long + "a", long + "b")):
+    for first, second in (("f", "f_1"), (long + "a", long + "b")):
         text = program(list(VALUES), function=first)
         road = compiled(text + program(list(VALUES), ("p", "r", "s"), function=second, visibility="private"))
         names = re.findall(r"\bvoid (?:__launch_bounds__\(\d+\) )?(\w+_kernel\w*)\(", road.text)
@@ -144,8 +148,10 @@ def test_an_identifier_is_one(hint: str | None) -> None:
 
 
 @pytest.mark.skipif(find_nvcc() is None, reason="nvcc is not installed")
-@pytest.mark.sample(2)
-@pytest.mark.parametrize("axes", AXES, ids=lambda axes: axes[0][:20])
+@pytest.mark.parametrize(
+    "axes",
+    [pytest.param(axes, id=axes[0][:20], marks=[pytest.mark.full] if i > 1 else []) for i, axes in enumerate(AXES)],
+)
 def test_nvcc_takes_the_same_names(axes: tuple[str, str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TREADLE_CACHE", str(tmp_path))
     assert shutil.which("nvcc") or find_nvcc()
