@@ -1,16 +1,3 @@
-// CUDA C printed by treadle. How it was derived:
-//   fusion %C, %C16 into @matmul: recolour of a convex set; kept at the near level: %C
-//   streaming %C of @matmul along k: linearity of the contraction
-//   tiling m of @matmul: group partition: weaved over it
-//   tiling n of @matmul: group partition: weaved over it
-//   choose sizes @matmul: cost model; m = 32, n = 32, k = 128 in 4 warps: estimated 2.14 us on a100, bound by latency; the least of 288 candidates that fit, of 327; about 38 of 255 registers a thread, 32 of 163 KiB shared memory with 2 stages; 35 blocks, 4 on an SM (more do not fit: shared memory), 0.08 waves; m = 64 at best 2.23 us; n = 64 at best 2.23 us
-//   hierarchy-expand-streams stream 1 of @matmul along k: initialise, step, finish; state: %C
-//   pipelining @matmul_kernel: copies depend on nothing the loop computes; 2 stages of %A_shared, %B_shared, 1 ahead
-//   decline warp-specialization @matmul_kernel: registers move between warps only from sm_90 on; the machine a100 is sm_80
-//   coalescing copy of A[m, k] to shared memory in @matmul_kernel: a vector that divides addresses, strides, sizes and pieces never leaves a row; 16 bytes a thread where aligned, 16 sectors a request, the fewest, in whole lines
-//   coalescing copy of B[k, n] to shared memory in @matmul_kernel: a vector that divides addresses, strides, sizes and pieces never leaves a row; 16 bytes a thread where aligned, 16 sectors a request, the fewest
-//   coalescing copy of C16[m, n] from shared memory in @matmul_kernel: a vector that divides addresses, strides, sizes and pieces never leaves a row; 16 bytes a thread where aligned, 16 sectors a request, the fewest
-
 #ifndef TREADLE_EMULATOR
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

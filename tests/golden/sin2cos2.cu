@@ -1,14 +1,3 @@
-// CUDA C printed by treadle. How it was derived:
-//   diagram-compose-maps %sin into %sin2: maps compose
-//   diagram-compose-maps %cos into %cos2: maps compose
-//   diagram-compose-maps %sin2, %cos2 into %one: maps compose
-//   fusion %one into @sin2cos2: recolour
-//   tiling n of @sin2cos2: group partition: weaved over it
-//   choose sizes @sin2cos2: cost model; n = 128 in 4 warps: estimated 1.1 us on a100, bound by latency; the least of 12 candidates that fit, of 12; about 42 of 255 registers a thread, 0 of 163 KiB shared memory; 79 blocks, 10 on an SM (more do not fit: registers), 0.07 waves; n = 256 at best 1.1 us
-//   decline warp-specialization @sin2cos2_kernel: registers move between warps only from sm_90 on; the machine a100 is sm_80
-//   coalescing copy of x[n] to registers in @sin2cos2_kernel: a vector that divides addresses, strides, sizes and pieces never leaves a row; 16 bytes a thread where aligned, 16 sectors a request, the fewest, in whole lines
-//   coalescing copy of one[n] from registers in @sin2cos2_kernel: a vector that divides addresses, strides, sizes and pieces never leaves a row; 16 bytes a thread where aligned, 16 sectors a request, the fewest, in whole lines
-
 #ifndef TREADLE_EMULATOR
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

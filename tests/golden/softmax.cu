@@ -1,17 +1,3 @@
-// CUDA C printed by treadle. How it was derived:
-//   diagram-expand-laws %P = @softmax over [x]: definition of @softmax; its meaning is max, map, add, map
-//   fusion %m, %e, %l, %P into @softmax_rows: recolour of a convex set; kept at the near level: %m, %e, %l
-//   streaming %m of @softmax_rows along x: associativity of max
-//   streaming %l of @softmax_rows along x: cascade; when %m moves, %l is multiplied by exp(%m before - %m); while %m is neutral nothing counts, and a finite number stands for it
-//   streaming %P of @softmax_rows along x: recomputation; a further stream, after %m, %l
-//   tiling row of @softmax_rows: group partition: weaved over it
-//   choose sizes @softmax_rows: cost model; row = 4, x = 1024 in 4 warps: estimated 2.76 us on a100, bound by latency; the least of 68 candidates that fit, of 72; about 106 of 255 registers a thread, 0 of 163 KiB shared memory; 20 blocks, 4 on an SM (more do not fit: registers), 0.05 waves; row = 8 at best 2.87 us
-//   hierarchy-expand-streams stream 1 of @softmax_rows along x: initialise, step, finish; state: %m, %l
-//   hierarchy-expand-streams stream 2 of @softmax_rows along x: initialise, step, finish; state: none
-//   decline warp-specialization @softmax_rows_kernel: registers move between warps only from sm_90 on; the machine a100 is sm_80
-//   coalescing copy of A[row, x] to registers in @softmax_rows_kernel: a vector that divides addresses, strides, sizes and pieces never leaves a row; 16 bytes a thread where aligned, 16 sectors a request, the fewest, in whole lines
-//   coalescing copy of P[row, x] from registers in @softmax_rows_kernel: a vector that divides addresses, strides, sizes and pieces never leaves a row; 16 bytes a thread where aligned, 16 sectors a request, the fewest, in whole lines
-
 #ifndef TREADLE_EMULATOR
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
