@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tests.roads import array
+from roads import array
 
 STATIC = (1, 3, 7, 8, 16, 24, 40, 64)
 SYMBOLIC = (1, 2, 5, 7, 17, 33, 65, 100, 130)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.benchmarking import BENCHMARKS, benchmark
+from benchmarking import BENCHMARKS, benchmark
 from treadle.compiler.source import parse_module
 from treadle.runtime import gpu as runtime_gpu
 from treadle.runtime.inputs import axis_sizes

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import f16, f32, i32
 
-from tests.roads import Road, attention, compiled, matmul
+from roads import Road, attention, compiled, matmul
 from treadle.dialects import cuda
 from treadle.runtime.emulator.backend import HostArray
 from treadle.runtime.host import HostError, alignment, execute, pack, start

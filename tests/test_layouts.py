@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.roads import attention, compiled, matmul
+from roads import attention, compiled, matmul
 from treadle.compiler.printer.indices import Loop, coordinate, replicas, subscripts, tile_offset
 from treadle.dialects.cuda.layout import (
     LANES,

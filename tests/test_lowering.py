@@ -7,7 +7,7 @@ import re
 import pytest
 from xdsl.dialects import scf
 
-from tests.roads import array, attention, compiled, matmul
+from roads import array, attention, compiled, matmul
 from treadle.compiler.errors import InternalError, TreadleError
 from treadle.dialects import cuda
 from treadle.dialects.cuda.ops import GlobalAccess

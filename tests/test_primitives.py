@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tools import find_cuobjdump
 from treadle.compiler import primitives
 from treadle.compiler.primitives import primitive_names, source
 from treadle.runtime.emulator import Array, compile_source
@@ -154,18 +155,9 @@ def test_nvcc_assembles_every_primitive(tmp_path: Path, arch: str) -> None:
     assert assemble(tmp_path, arch).stat().st_size > 0
 
 
-def _cuobjdump() -> str | None:
-    if found := shutil.which("cuobjdump"):
-        return found
-    spec = importlib.util.find_spec("nvidia")
-    places = list(spec.submodule_search_locations or []) if spec else []
-    found_files = (file for place in places for file in Path(place).glob("*/bin/cuobjdump"))
-    return next((str(file) for file in found_files), None)
-
-
 def sass(cubin: Path) -> dict[str, set[str]]:
     """The SASS instructions of each kernel."""
-    cuobjdump = _cuobjdump()
+    cuobjdump = find_cuobjdump()
     if cuobjdump is None:
         pytest.skip("cuobjdump is not installed")
     command = [cuobjdump, "-sass", str(cubin)]

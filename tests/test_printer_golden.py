@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.roads import compiled
+from roads import compiled
 
 ROOT = Path(__file__).parents[1]
 

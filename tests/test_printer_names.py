@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.roads import Road, compiled
+from roads import Road, compiled
 from treadle.compiler.primitives import primitive_names
 from treadle.compiler.printer.names import RESERVED, Names, identifier
 from treadle.runtime.nvcc import compile_cubin, find_nvcc

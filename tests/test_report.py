@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarking import benchmark
+from benchmarking import benchmark
 from treadle.compiler import main as cli
 from treadle.compiler.cli import report_code
 from treadle.compiler.cli.report_traffic import memory_lines

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.roads import Road, array, attention, compiled, matmul
+from roads import Road, array, attention, compiled, matmul
 from treadle.runtime.emulator.backend import HostArray
 from treadle.runtime.host import HostError, execute
 

@@ -7,7 +7,7 @@ from xdsl.dialects import scf
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.rewriter import Rewriter
 
-from tests.roads import Road, attention, compiled, matmul
+from roads import Road, attention, compiled, matmul
 from treadle.compiler.pipeline import print_cuda
 from treadle.dialects import cuda
 from treadle.runtime.emulator import EmulationError

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.roads import Road, attention, compiled, matmul
+from roads import Road, attention, compiled, matmul
 
 ROOT = Path(__file__).parents[1]
 LENGTHS = (1, 7, 31, 63, 64, 65, 127, 128, 200)

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.roads import Road, attention, compiled, matmul
-from tests.test_primitives import _cuobjdump
+from roads import Road, attention, compiled, matmul
+from tools import find_cuobjdump
 from treadle.compiler.cli.run import kernel_names
 from treadle.runtime.gpu import missing_for_gpu
 from treadle.runtime.host import execute
@@ -39,7 +39,7 @@ def spills(cubin: Cubin) -> list[str]:
 
 
 def instructions(cubin: Cubin) -> Sequence[str]:
-    tool = _cuobjdump()
+    tool = find_cuobjdump()
     if tool is None:
         pytest.skip("cuobjdump is not installed")
     dump = subprocess.run([tool, "-sass", str(cubin.path)], capture_output=True, text=True, check=True).stdout

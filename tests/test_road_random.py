@@ -8,8 +8,8 @@ from math import prod
 
 import pytest
 
-from tests.random_diagrams import SYMBOLIC, random_program
-from tests.roads import Road, compiled
+from random_diagrams import SYMBOLIC, random_program
+from roads import Road, compiled
 from treadle.compiler.errors import InternalError, TreadleError
 
 MOST_ELEMENTS = 200_000
