@@ -10,7 +10,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import f32
@@ -396,45 +396,67 @@ def test_an_operation_passes_on_no_less_than_it_must(kind, seed):
 
 
 def _is_binary(kind) -> bool:
-    names = ("addf", "subf", "mulf", "divf", "maximumf", "minimumf", "maxnumf", "minnumf", "powf")
+    names = ("addf", "subf", "mulf", "divf", "maximumf", "minimumf", "maxnumf", "minnumf", "powf", "copysign")
     return kind.name.split(".")[1] in names
 
 
-CHAIN = ["math.exp", "math.tanh", "math.sin", "math.sqrt", "math.absf", "math.log1p", "arith.negf"]
-PAIRS = ["arith.addf", "arith.subf", "arith.mulf", "arith.divf", "arith.maximumf"]
-NUMPY = {
+ONE = {
     "math.exp": np.exp,
-    "math.tanh": np.tanh,
-    "math.sin": np.sin,
-    "math.sqrt": np.sqrt,
-    "math.absf": np.abs,
+    "math.exp2": np.exp2,
+    "math.expm1": np.expm1,
+    "math.log": np.log,
+    "math.log2": np.log2,
+    "math.log10": np.log10,
     "math.log1p": np.log1p,
+    "math.sqrt": np.sqrt,
+    "math.rsqrt": lambda x: (1 / np.sqrt(x.astype(np.float64))).astype(x.dtype),
+    "math.cbrt": np.cbrt,
+    "math.sin": np.sin,
+    "math.cos": np.cos,
+    "math.asin": np.arcsin,
+    "math.acos": np.arccos,
+    "math.atan": np.arctan,
+    "math.sinh": np.sinh,
+    "math.cosh": np.cosh,
+    "math.tanh": np.tanh,
+    "math.asinh": np.arcsinh,
+    "math.acosh": np.arccosh,
+    "math.atanh": np.arctanh,
+    "math.absf": np.abs,
+    "math.floor": np.floor,
     "arith.negf": np.negative,
+}
+TWO = {
     "arith.addf": np.add,
     "arith.subf": np.subtract,
     "arith.mulf": np.multiply,
     "arith.divf": np.divide,
     "arith.maximumf": np.maximum,
+    "arith.minnumf": np.fmin,
+    "math.copysign": np.copysign,
+    "math.powf": lambda x, y: np.power(x.astype(np.float64), y.astype(np.float64)).astype(x.dtype),
 }
+BORDERS = np.array([0.0, -0.0, 1, -1, 2, -2, 0.5, np.inf, -np.inf, np.nan, 65504, -65504, 6e-8, 1e-4, 11, -11, 88.5])
+"""Where domains end, functions turn and formats run out."""
 
 
-@settings(deadline=None, max_examples=200)
-@given(
-    st.lists(st.tuples(st.sampled_from(CHAIN + PAIRS), st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=8),
-    st.sampled_from(["f32", "f16"]),
-    st.integers(0, 2**32 - 1),
-)
-def test_scalar_programs_in_their_own_format(steps, format, seed):
-    """Any straight-line body, evaluated by numpy in the format that it states."""
-    dtype = F32 if format == "f32" else F16
-    random = np.random.default_rng(seed)
-    inputs = [random.standard_normal(300).astype(dtype) for _ in range(2)]
+def numbers_at_borders(random: np.random.Generator, dtype: type) -> np.ndarray:
+    """Ordinary numbers, borders, and neighbours of borders a few roundings away."""
+    ordinary = random.standard_normal(200).astype(dtype)
+    borders = random.choice(BORDERS, 200).astype(dtype)
+    with np.errstate(all="ignore"):
+        beside = borders[100:] * (1 + random.integers(-3, 4, 100) * np.finfo(dtype).eps).astype(dtype)
+    return random.permuted(np.concatenate([ordinary, borders[:100], beside.astype(dtype)]))
+
+
+def evaluated(steps, format, inputs):
+    """The bound of a straight-line body, and what numpy computes in the format that it states."""
     computed, lines = list(inputs), []
     with np.errstate(all="ignore"):
         for i, (name, left, right) in enumerate(steps):
-            chosen = [left % len(computed), right % len(computed)][: 2 if name in PAIRS else 1]
+            chosen = [left % len(computed), right % len(computed)][: 2 if name in TWO else 1]
             lines.append(f"%v{i + 2} = {name} {', '.join(f'%v{j}' for j in chosen)} : {format}")
-            computed.append(NUMPY[name](*(computed[j] for j in chosen)))
+            computed.append({**ONE, **TWO}[name](*(computed[j] for j in chosen)))
     type = f"tensor<?x{format}, #diagram.array<[a]>>"
     body = "\n".join(lines)
     result = bounded(
@@ -446,9 +468,53 @@ def test_scalar_programs_in_their_own_format(steps, format, seed):
           func.return %r : {type} }}""",
         *inputs,
     )
+    return result, computed[-1].astype(np.float64)
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.lists(st.tuples(st.sampled_from([*ONE, *TWO]), st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=8),
+    st.sampled_from(["f32", "f16"]),
+    st.integers(0, 2**32 - 1),
+)
+@example([("arith.addf", 0, 1), ("math.exp", 0, 0), ("math.exp", 0, 0), ("math.log1p", 7, 0)], "f16", 317)
+def test_scalar_programs_in_their_own_format(steps, format, seed):
+    """Any straight-line body, at and beside the borders of domains and formats."""
+    random = np.random.default_rng(seed)
+    inputs = [numbers_at_borders(random, F32 if format == "f32" else F16) for _ in range(2)]
+    result, computed = evaluated(steps, format, inputs)
     known = np.isfinite(result.error) & np.isfinite(result.value)
     with np.errstate(all="ignore"):
-        error = np.abs(computed[-1].astype(np.float64) - result.value)
+        error = np.abs(computed - result.value)
     assert not (known & ~(error <= result.error)).any()
     wild = np.isfinite(result.error) & ~np.isfinite(result.value)
-    np.testing.assert_array_equal(computed[-1][wild].astype(np.float64), result.value[wild])
+    np.testing.assert_array_equal(computed[wild], result.value[wild])
+
+
+BESIDE = [
+    ("math.log", 0.0),
+    ("math.log2", 0.0),
+    ("math.log10", 0.0),
+    ("math.sqrt", 0.0),
+    ("math.rsqrt", 0.0),
+    ("math.log1p", -1.0),
+    ("math.asin", 1.0),
+    ("math.asin", -1.0),
+    ("math.acos", 1.0),
+    ("math.atanh", 1.0),
+    ("math.acosh", 1.0),
+]
+
+
+@pytest.mark.parametrize(("name", "border"), BESIDE)
+@pytest.mark.parametrize("side", [-1, 0, 1])
+def test_an_interval_that_touches_the_border_of_a_domain_has_no_bound(name, border, side):
+    """A sum that rounds to one side of the border, or beyond both: NaN, infinity and a number are all right."""
+    kind = next(op for op in bounds.SPREAD if op.name == name)
+    op = operation(kind, 1)
+    middle = np.array([border + side * 1e-9])
+    for error in (1e-8, 10.0):
+        value = value_of(op, (middle,))
+        assert np.isinf(bounds.scalar_error(op, (Numbers(middle, np.full(1, error)),), value))
+    exact = bounds.scalar_error(op, (Numbers(middle, np.zeros(1)),), value)
+    assert np.isfinite(exact).all() or (name == "math.rsqrt" and side == 0)

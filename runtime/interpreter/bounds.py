@@ -21,6 +21,8 @@ What the units are, and why they are not smaller:
   like. Other functions: 2^-20, relative, or absolute where the function crosses zero (sin, cos, tan).
 - A function passes a bound on by the worst it does on the interval, not by its slope in the middle.
 - A comparison of intervals that overlap may go either way; `select` then allows either choice.
+- An interval that touches the border of a function's domain has no bound. The sign of a zero is not known, so
+  neither is that of what is divided by it.
 - A value that leaves its format's range has an infinite bound: nothing can be said about it, nor about
   what is computed from it.
 
@@ -278,21 +280,21 @@ def _corners(op: Operation, operands: tuple[Numbers, ...], value: AnyArray) -> F
 
 
 def _distance(a: AnyArray, b: AnyArray) -> FloatArray:
-    """|a - b|; nothing between equal infinities, and unknown where only one is a number."""
-    return np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a.astype(np.float64) - b))
+    """|a - b|; nothing between equal infinities or NaNs, and infinite between numbers of different kinds."""
+    apart = np.abs(a.astype(np.float64) - b)
+    apart = np.where(np.isnan(apart), np.inf, apart)
+    return np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, apart)
 
 
 def _corners_and(*turns: float) -> Spread:
-    """As `_corners`, for a function that turns at certain arguments: those count where the interval holds
-    them."""
+    """As `_corners`, for a function that turns, or whose domain ends, at certain arguments: those count where the
+    interval holds them, so that an interval that touches the border of a domain has no bound."""
 
     def spread(op: Operation, operands: tuple[Numbers, ...], value: AnyArray) -> FloatArray:
         worst = _corners(op, operands, value)
-        first = operands[0]
         for turn in turns:
-            inside = np.abs(first.value - turn) <= _error(first)
-            at_turn = value_of(op, (np.full_like(first.value, turn), *(n.value for n in operands[1:])))
-            worst = np.where(inside, np.maximum(worst, _distance(at_turn, value)), worst)
+            at_turn = value_of(op, (_clipped(turn, operands[0]), *(n.value for n in operands[1:])))
+            worst = np.maximum(worst, _distance(at_turn, value))
         return worst
 
     return spread
@@ -309,12 +311,24 @@ def _product(op: Operation, operands: tuple[Numbers, ...], value: AnyArray) -> F
 
 
 def _quotient(op: Operation, operands: tuple[Numbers, ...], value: AnyArray) -> FloatArray:
-    """|a/b - a'/b'| is at most (ea + |a/b| eb) / (|b| - eb); unknown if b may be zero."""
+    """|a/b - a'/b'| is at most (ea + |a/b| eb) / (|b| - eb); unknown if b may be zero: even a zero that is exact has a
+    sign that is not."""
     a, b = operands
     ea, eb = _error(a), _error(b)
     least = np.abs(b.value) - eb
-    bound = (ea + _times(np.abs(value), eb)) / least
-    return np.where((ea == 0) & (eb == 0), 0.0, np.where(least > 0, bound, np.inf))
+    bound = np.where((ea == 0) & (eb == 0), 0.0, (ea + _times(np.abs(value), eb)) / least)
+    return np.where(least > 0, bound, np.where(np.isnan(value) & (ea == 0) & (eb == 0), 0.0, np.inf))
+
+
+def _reciprocal_root(op: Operation, operands: tuple[Numbers, ...], value: AnyArray) -> FloatArray:
+    """As a quotient, unknown at zero, where the sign of the zero decides the sign of the infinity."""
+    return np.where(operands[0].value == 0, np.inf, _corners_and(0.0)(op, operands, value))
+
+
+def _sign_of(op: Operation, operands: tuple[Numbers, ...], value: AnyArray) -> FloatArray:
+    """The size of one and the sign of the other, unknown where that may be zero."""
+    size, sign = operands
+    return np.where(np.abs(sign.value) > _error(sign), _error(size), np.where(np.isnan(value), 0.0, np.inf))
 
 
 def _fused(op: Operation, operands: tuple[Numbers, ...], value: AnyArray) -> FloatArray:
@@ -350,13 +364,21 @@ def _tangent(op: Operation, operands: tuple[Numbers, ...], value: AnyArray) -> F
 
 
 def _power(op: Operation, operands: tuple[Numbers, ...], value: AnyArray) -> FloatArray:
-    """x^p is monotone in each where x is positive; elsewhere p must be exact, and the turn at 0 counts."""
+    """x^p is monotone in each where x is positive; elsewhere p must be exact. The turn at x = 0 counts, and so do
+    1^p and x^0, which are 1 whatever the other is, even NaN."""
     x, p = operands
-    positive = np.abs(x.value) > _error(x)
-    plain = _corners(op, operands, value)
-    turning = np.maximum(plain, _distance(value_of(op, (np.zeros_like(x.value), p.value)), value))
-    crosses = np.where(_error(p) == 0, turning, np.inf)
-    return np.where(positive & ((x.value > 0) | (_error(p) == 0)), plain, crosses)
+    worst: FloatArray = np.where((x.value == 0) & (p.value < 0), np.inf, 0.0)  # by the sign of the zero
+    for base in (x.value - _error(x), x.value + _error(x), _clipped(0.0, x), _clipped(1.0, x)):
+        for exponent in (p.value - _error(p), p.value + _error(p), _clipped(0.0, p)):
+            worst = np.maximum(worst, _distance(value_of(op, (base, exponent)), value))
+    reaches_below = (x.value - _error(x) < 0) | np.isnan(x.value)
+    return np.where(reaches_below & (_error(p) > 0), np.inf, worst)
+
+
+def _clipped(point: float, numbers: Numbers) -> FloatArray:
+    """A point where the interval holds it, else the middle of the interval."""
+    inside = np.abs(numbers.value - point) <= _error(numbers)
+    return np.where(inside, point, numbers.value)
 
 
 def _choice(op: Operation, operands: tuple[Numbers, ...], value: AnyArray) -> FloatArray:
@@ -391,21 +413,11 @@ _MONOTONE = (
     math.ExpOp,
     math.Exp2Op,
     math.ExpM1Op,
-    math.LogOp,
-    math.Log2Op,
-    math.Log10Op,
-    math.Log1pOp,
-    math.SqrtOp,
-    math.RsqrtOp,
     math.CbrtOp,
-    math.AsinOp,
-    math.AcosOp,
     math.AtanOp,
     math.SinhOp,
     math.TanhOp,
     math.AsinhOp,
-    math.AcoshOp,
-    math.AtanhOp,
     math.ErfOp,
     math.CeilOp,
     math.FloorOp,
@@ -418,11 +430,17 @@ _MONOTONE = (
 
 SPREAD: dict[type[Operation], Spread] = {
     **dict.fromkeys(_MONOTONE, _corners),
+    **dict.fromkeys((math.LogOp, math.Log2Op, math.Log10Op, math.SqrtOp), _corners_and(0.0)),
+    math.RsqrtOp: _reciprocal_root,
+    **dict.fromkeys((math.AsinOp, math.AcosOp, math.AtanhOp), _corners_and(-1.0, 1.0)),
+    math.Log1pOp: _corners_and(-1.0),
+    math.AcoshOp: _corners_and(1.0),
     math.CoshOp: _corners_and(0.0),
     math.AbsFOp: _corners_and(0.0),
     math.SinOp: _wave,
     math.CosOp: _wave,
     math.TanOp: _tangent,
+    math.CopySignOp: _sign_of,
     math.PowFOp: _power,
     math.FPowIOp: _power,
     math.FmaOp: _fused,
