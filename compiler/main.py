@@ -149,7 +149,9 @@ def _subcommand(commands: _Commands, name: str, summary: str, examples: str) -> 
 
 def _add_machine(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--machine", metavar="NAME|FILE", help="the machine to optimise for: a100, h100, h200, or a .toml file"
+        "--machine",
+        metavar="NAME|FILE",
+        help="the machine to optimise for: a100, h100, h200, a variant as a100-40gb or h100-pcie, or a .toml file",
     )
     parser.add_argument("--arch", metavar="ARCH", help="the architecture to make code for, as sm_80 or sm_90a")
 

@@ -17,7 +17,7 @@ from treadle.compiler.machines.machine import FOLDER
 from treadle.compiler.source import parse_module
 from treadle.passes.set_machine import SetMachinePass
 
-A100 = (FOLDER / "a100.toml").read_text()
+A100 = (FOLDER / "a100.toml").read_text().partition("[sustained")[0]
 
 
 def empty_module() -> ModuleOp:
@@ -25,12 +25,23 @@ def empty_module() -> ModuleOp:
 
 
 def test_machines_that_ship():
-    assert machine_names() == ("a100", "h100", "h200")
+    variants = ("a100", "a100-40gb", "a100-pcie", "h100", "h100-nvl", "h100-pcie", "h200", "h200-nvl")
+    assert machine_names() == variants
     for name in machine_names():
         assert load_machine(name).name == name
 
 
-@pytest.mark.parametrize(("name", "teraflops"), [("a100", 311.9), ("h100", 989.4), ("h200", 989.4)])
+@pytest.mark.parametrize(
+    ("name", "teraflops"),
+    [
+        ("a100", 311.9),
+        ("a100-pcie", 311.9),
+        ("h100", 989.4),
+        ("h200", 989.4),
+        ("h100-pcie", 756.5),
+        ("h100-nvl", 835.3),
+    ],
+)
 def test_published_tensor_rates(name: str, teraflops: float):
     machine = load_machine(name)
     rate = machine.sms * machine.clock * machine.rates.tensor["f16"]
@@ -69,7 +80,7 @@ def test_blocks_on_sm_are_limited_by_everything():
 
 
 def test_unknown_machine_lists_the_known():
-    with pytest.raises(TreadleError, match=r"unknown machine 'v100': known are a100, h100, h200"):
+    with pytest.raises(TreadleError, match=r"unknown machine 'v100': known are a100, a100-40gb, .* h200-nvl, or give"):
         load_machine("v100")
 
 
@@ -77,6 +88,55 @@ def test_a_file_is_a_machine(tmp_path: Path):
     path = tmp_path / "mine.toml"
     path.write_text(A100.replace('name = "a100"', 'name = "mine"').replace("sms = 108", "sms = 12"))
     assert (load_machine(path).name, load_machine(str(path)).sms) == ("mine", 12)
+
+
+def test_variants_say_what_differs():
+    a100, small = load_machine("a100"), load_machine("a100-40gb")
+    assert small.levels["device"].capacity == 40_000_000_000
+    assert small.levels["device"].bandwidth < a100.levels["device"].bandwidth
+    assert (small.limits, small.rates, small.levels["shared"]) == (a100.limits, a100.rates, a100.levels["shared"])
+    assert small.sustained.tensor == {}  # what was measured on another machine says nothing here
+
+
+def test_datasheet_and_sustained_rates_are_apart():
+    h100 = load_machine("h100")
+    lasting = h100.as_sustained()
+    assert h100.tensor_flops("bf16") == pytest.approx(989.4e12, rel=1e-3)
+    assert lasting.tensor_flops("bf16") == pytest.approx(792.1e12)
+    assert lasting.tensor_flops("f16") == h100.tensor_flops("f16")  # nobody measured it
+
+
+def test_a_file_may_be_based_on_a_machine(tmp_path: Path):
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        'name = "mine"\nbase = "h100"\nsms = 100\n[levels.l2]\nbandwidth = 5e12\n[sustained]\ndevice = 3e12\n'
+    )
+    mine = load_machine(path)
+    assert (mine.sms, mine.levels["l2"].bandwidth, mine.limits) == (100, 5e12, load_machine("h100").limits)
+    assert mine.as_sustained().levels["device"].bandwidth == 3e12
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('base = "h900"', r"'base' is 'h900': expected one of a100, "),
+        ("base = 1", r"'base' is 1: expected one of"),
+        (
+            'base = "h100"\n[sustained]\ndevice = 9e12',
+            r"'sustained.device' is 9e\+12, more than levels.device.bandwidth",
+        ),
+        ('base = "h100"\n[sustained]\ndevice = -1', r"'sustained.device' is -1: expected bytes a second"),
+        ('base = "h100"\n[sustained.tensor]\nf16 = 2e15', r"'sustained.tensor.f16' is 2e\+15 FLOP a second, more than"),
+        ('base = "a100"\n[sustained.tensor]\nf8 = 1e14', r"'sustained.tensor.f8' has no rate of the datasheet"),
+        ('base = "h100"\n[sustained]\ndisk = 1', r"'sustained.disk' is not a key of a machine"),
+        ('base = "h100"\nlevels = 3', r"'levels' is 3: expected a table"),
+    ],
+)
+def test_a_wrong_variant_is_refused(tmp_path: Path, text: str, message: str):
+    path = tmp_path / "wrong.toml"
+    path.write_text(f'name = "wrong"\n{text}\n')
+    with pytest.raises(TreadleError, match=message):
+        load_machine(path)
 
 
 def test_missing_file(tmp_path: Path):
@@ -130,7 +190,7 @@ def test_binary_file_is_refused(tmp_path: Path):
         load_machine(path)
 
 
-@pytest.mark.parametrize("name", ["a100", "h100", "h200"])
+@pytest.mark.parametrize("name", machine_names())
 def test_module_keeps_the_whole_machine_through_text(name: str):
     module = empty_module()
     write_machine(module, load_machine(name))

@@ -9,6 +9,7 @@ from treadle.compiler.machines.machine import (
     Limits,
     Machine,
     Rates,
+    Sustained,
     load_machine,
     machine_names,
 )
@@ -21,6 +22,7 @@ __all__ = [
     "Limits",
     "Machine",
     "Rates",
+    "Sustained",
     "load_machine",
     "machine_names",
     "machine_of",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, cast
@@ -20,6 +20,8 @@ DEFAULT_MACHINE = "a100"
 LEVELS = ("device", "l2", "shared", "register")
 SCOPES = ("machine", "sm")
 TENSOR_FORMATS = ("f16", "bf16", "tf32", "f8", "i8")
+MOST_ABOVE = 1.2
+"""What is measured may be so many times the datasheet's rate, and no more."""
 WARP = 32
 """Threads of a warp, on every machine."""
 
@@ -69,8 +71,20 @@ class Rates:
 
 
 @dataclass(frozen=True)
+class Sustained:
+    """What was measured to last, of the whole machine; what nobody measured is not here."""
+
+    device: float | None = None
+    """Bytes a second of device memory, reads and writes together."""
+    special: float | None = None
+    """Results of exp2 a second."""
+    tensor: Mapping[str, float] = field(default_factory=dict[str, float])
+    """FLOP a second of dense products, by the format of the operands."""
+
+
+@dataclass(frozen=True)
 class Machine:
-    """A GPU as the cost model sees it."""
+    """A GPU as the cost model sees it: what its datasheet says, and apart from that what lasts."""
 
     name: str
     arch: str
@@ -80,6 +94,7 @@ class Machine:
     levels: Mapping[str, Level]
     limits: Limits
     rates: Rates
+    sustained: Sustained = Sustained()
 
     @property
     def capability(self) -> int:
@@ -89,6 +104,23 @@ class Machine:
     def bytes_per_clock(self, level: str) -> float:
         """Of one memory of that level."""
         return self.levels[level].bandwidth / self.clock
+
+    def tensor_flops(self, format: str) -> float:
+        """FLOP a second of the datasheet."""
+        return self.sms * self.clock * self.rates.tensor[format]
+
+    def as_sustained(self) -> Machine:
+        """The same machine with the rates that last, where they are known; the datasheet's elsewhere."""
+        a_clock = self.sms * self.clock
+        device = self.levels["device"]
+        tensor = {format: rate / a_clock for format, rate in self.sustained.tensor.items()}
+        special = self.rates.special if self.sustained.special is None else self.sustained.special / a_clock
+        levels = {**self.levels, "device": replace(device, bandwidth=self.sustained.device or device.bandwidth)}
+        return replace(
+            self,
+            levels=levels,
+            rates=replace(self.rates, special=special, tensor={**self.rates.tensor, **tensor}),
+        )
 
     def blocks_on_sm(self, warps: int, registers_per_thread: int, shared_bytes: int) -> int:
         """How many blocks an SM holds at once; 0 where not even one fits."""
@@ -132,7 +164,35 @@ def _read(path: Path) -> Machine:
         raise TreadleError(f"cannot read the machine file: {error.strerror}", str(path)) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise TreadleError(f"the machine file is not TOML: {error}", str(path)) from error
-    return machine_from(data, str(path))
+    return machine_from(_with_base(data, str(path)), str(path))
+
+
+def _with_base(data: dict[str, Any], source: str) -> dict[str, Any]:
+    """`base = "h100"`: what a file does not say is as in the file of that machine (TreadleError)."""
+    if "base" not in data:
+        return data
+    base = data.pop("base")
+    if base not in machine_names():
+        known = ", ".join(machine_names())
+        raise TreadleError(f"machine: 'base' is {base!r}: expected one of {known}", source)
+    path = FOLDER / f"{base}.toml"
+    merged = _merged(_with_base(tomllib.loads(path.read_text(encoding="utf-8")), str(path)), data)
+    if "sustained" not in data:
+        # What was measured on one machine says nothing about its variants.
+        merged.pop("sustained", None)
+    return merged
+
+
+def _merged(base: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for one, other in (("bandwidth", "bytes_per_clock"), ("bytes_per_clock", "bandwidth")):
+        if one in over:
+            merged.pop(other, None)
+    for key, value in over.items():
+        below = merged.get(key)
+        both = isinstance(value, Mapping) and isinstance(below, Mapping)
+        merged[key] = _merged(cast(dict[str, Any], below), cast(Mapping[str, Any], value)) if both else value
+    return merged
 
 
 def machine_from(data: Mapping[str, Any], source: str) -> Machine:
@@ -147,6 +207,7 @@ def machine_from(data: Mapping[str, Any], source: str) -> Machine:
         levels=_levels(root.table("levels"), clock),
         limits=_limits(root.table("limits")),
         rates=_rates(root.table("rates")),
+        sustained=_sustained(root.table("sustained")) if root.has("sustained") else Sustained(),
     )
     root.close()
     _check_together(root, machine)
@@ -215,6 +276,20 @@ def _rates(table: _Table) -> Rates:
     return rates
 
 
+def _sustained(table: _Table) -> Sustained:
+    tensor = table.table("tensor") if table.has("tensor") else _Table(table.source, "sustained.tensor", {})
+    sustained = Sustained(
+        device=table.number("device", 1e6, 1e18, "bytes a second") if table.has("device") else None,
+        special=table.number("special", 1e6, 1e18, "results a second") if table.has("special") else None,
+        tensor={
+            format: tensor.number(format, 1e9, 1e20, "FLOP a second") for format in TENSOR_FORMATS if tensor.has(format)
+        },
+    )
+    tensor.close()
+    table.close()
+    return sustained
+
+
 def _check_together(root: _Table, machine: Machine) -> None:
     """What one number alone does not show."""
     limits, levels = machine.limits, machine.levels
@@ -231,10 +306,26 @@ def _check_together(root: _Table, machine: Machine) -> None:
             f"is {levels['register'].capacity}: limits.registers_per_sm = {limits.registers_per_sm} "
             f"registers of 4 bytes are {4 * limits.registers_per_sm}",
         )
+    _check_sustained(root, machine)
     if limits.threads_per_block > limits.threads_per_sm:
         raise root.error("limits.threads_per_block", "is more than limits.threads_per_sm")
     if limits.threads_per_block % WARP or limits.threads_per_sm % WARP:
         raise root.error("limits.threads_per_block", f"and threads_per_sm are not multiples of {WARP}")
+
+
+def _check_sustained(root: _Table, machine: Machine) -> None:
+    """Nothing lasts that is much more than the datasheet has: a clock may run above the one it states."""
+    found, most = machine.sustained, machine.levels["device"].bandwidth
+    if found.device is not None and found.device > MOST_ABOVE * most:
+        raise root.error("sustained.device", f"is {found.device:g}, more than levels.device.bandwidth ({most:g})")
+    for format, rate in found.tensor.items():
+        if format not in machine.rates.tensor:
+            raise root.error(f"sustained.tensor.{format}", "has no rate of the datasheet in rates.tensor")
+        if rate > MOST_ABOVE * machine.tensor_flops(format):
+            raise root.error(
+                f"sustained.tensor.{format}",
+                f"is {rate:g} FLOP a second, more than rates.tensor gives ({machine.tensor_flops(format):g})",
+            )
 
 
 class _Table:

@@ -30,6 +30,7 @@ def write_machine(module: ModuleOp, machine: Machine) -> None:
     for name, level in data["levels"].items():
         # The key says the name already.
         data["levels"][name] = {key: value for key, value in level.items() if key != "name"}
+    data["sustained"] = {key: value for key, value in data["sustained"].items() if value}
     module.attributes[MACHINE] = _attribute(data)
 
 
