@@ -2,7 +2,8 @@
 
 `plan_of(kernel)` reads a kernel, decorated with all sizes chosen or explicit; everything else asks the plan:
 `transfer_values`, `transfer_bytes`, `transfer_expression` (H of a level), `footprint` and `peak_memory` (M),
-`estimate` (time on a machine). `choose` tries the candidates of a decorated kernel."""
+`estimate` (time on a machine). `choose` tries the candidates of a decorated kernel. `symbolic.py` and `leading.py`
+(not imported here: they need sympy) say H and M as expressions, and how H falls with memory."""
 
 from treadle.compiler.cost.choose import Choice, choose
 from treadle.compiler.cost.memory import Footprint, footprint

@@ -28,13 +28,13 @@ from treadle.dialects.hierarchy import GroupOp, KernelOp, LoadOp, SaveOp, Stream
 
 
 def plan_of_explicit(kernel: KernelOp) -> Plan:
-    walk = _Walk(kernel)
+    walk = Walk(kernel)
     walk.block(kernel.body.block)
     return walk.plan()
 
 
 @dataclass
-class _Walk:
+class Walk:
     kernel: KernelOp
     groups: tuple[Pieces, ...] = ()
     inside: tuple[Pieces, ...] = ()

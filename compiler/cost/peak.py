@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -12,6 +12,9 @@ from treadle.compiler.cost.work import width_of
 from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp
 from treadle.dialects.diagram.array import is_array, level_of, shape_of
 from treadle.dialects.hierarchy import KernelOp, LoadOp
+
+NEAR = ("shared", "register")
+"""Levels of which a group has a part to itself."""
 
 
 @dataclass(frozen=True)
@@ -28,28 +31,40 @@ class Memory:
 def peak_memory(kernel: KernelOp) -> dict[str, Memory]:
     """M of `shared` and `register` for one group, edges aside. A map or a cast may write over an operand that
     nothing needs any more, and a sum over what it is added to."""
-    return {level: _peak(kernel.body.block, level, Memory()) for level in ("shared", "register")}
+    alive = list(columns(kernel))
+    return {level: max((_sum(each, level) for each in alive), key=lambda memory: memory.bytes) for level in NEAR}
 
 
-def _peak(block: Block, level: str, outside: Memory) -> Memory:
+def columns(kernel: KernelOp) -> Iterator[frozenset[SSAValue]]:
+    """The arrays at near levels that are alive together, for each moment of a group."""
+    yield from _columns(kernel.body.block, frozenset())
+
+
+def _columns(block: Block, outside: frozenset[SSAValue]) -> Iterator[frozenset[SSAValue]]:
+    yield outside
     lives = _lives(block)
-    columns = (_column(op, i, level, outside, lives) for i, op in enumerate(block.ops))
-    return max((outside, *columns), key=lambda memory: memory.bytes)
+    for i, op in enumerate(block.ops):
+        yield from _column(op, i, outside, lives)
 
 
 def _column(
-    op: Operation, index: int, level: str, outside: Memory, lives: Mapping[SSAValue, tuple[int, int]]
-) -> Memory:
+    op: Operation, index: int, outside: frozenset[SSAValue], lives: Mapping[SSAValue, tuple[int, int]]
+) -> Iterator[frozenset[SSAValue]]:
     """What is alive while `op`, the operation at `index`, runs."""
     if op.regions and not isinstance(op, MapOp):
-        around = {value for value, (born, last) in lives.items() if born < index <= last}
-        held = outside + _sum(around, level)
-        return max((_peak(region.block, level, held) for region in op.regions), key=lambda m: m.bytes)
+        around = _near(value for value, (born, last) in lives.items() if born < index <= last)
+        for region in op.regions:
+            yield from _columns(region.block, outside | around)
+        return
     alive = {value for value, (born, last) in lives.items() if born <= index < last}
     alive |= set(op.results)
     if not isinstance(op, MapOp | CastOp):
         alive |= {value for value in op.operands if value in lives and value is not _overwritten(op)}
-    return outside + _sum(alive, level)
+    yield outside | _near(alive)
+
+
+def _near(values: Iterable[SSAValue]) -> frozenset[SSAValue]:
+    return frozenset(value for value in values if is_array(value.type) and level_of(value.type) in NEAR)
 
 
 def _overwritten(op: Operation) -> SSAValue | None:
@@ -71,10 +86,10 @@ def _uses(value: SSAValue, block: Block, position: Mapping[Operation, int]) -> l
     return [position[op] for op in ancestors if op is not None]
 
 
-def _sum(values: set[SSAValue], level: str) -> Memory:
+def _sum(values: Iterable[SSAValue], level: str) -> Memory:
     total = Memory()
     for value in values:
-        if is_array(value.type) and level_of(value.type) == level:
+        if level_of(value.type) == level:
             elements = prod(shape_of(value.type))
             total += Memory(elements, elements * width_of(value.type))
     return total

@@ -1,0 +1,250 @@
+"""Costs as expressions: H, M and the operations of an explicit kernel, in sizes of axes and of their pieces.
+
+An axis is a symbol of its name; `g_q` is the group size of `q`, `s_x` the stream size of `x`, `w_q` the warps along
+`q`. Ceilings make an expression exact at every size; `closed` is its value where the sizes divide."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, TypeAlias
+
+from xdsl.ir import Operation, SSAValue
+
+from treadle.compiler.cost.algebra import Expr, sympy
+from treadle.compiler.cost.explicit import Walk
+from treadle.compiler.cost.issue import product_of, read_before
+from treadle.compiler.cost.peak import columns
+from treadle.compiler.cost.plan import Pieces
+from treadle.compiler.cost.work import is_tensor_product, labours_of, multiply_format, width_of
+from treadle.dialects.diagram import ContractOp
+from treadle.dialects.diagram.array import axes_of, level_of, sizes_of
+from treadle.dialects.hierarchy import KernelOp
+
+CHIP = "chip"
+"""Shared memory and registers together: what the theory calls the memory of a group."""
+
+Monomial: TypeAlias = tuple[tuple[str, int], ...]
+"""Symbols with their powers, by name."""
+
+
+@dataclass(frozen=True)
+class SymbolicTransfer:
+    """An array that crosses between device memory and a nearer level."""
+
+    array: str
+    level: str
+    saves: bool
+    width: int
+    in_all: Expr
+    """Values, of the whole launch."""
+    per_group: Expr
+    """Values, of one whole group; a stream's edge counts, a group's does not."""
+
+
+@dataclass(frozen=True)
+class SymbolicCosts:
+    """What `symbolic_costs` reads; every expression is in values unless its name says bytes."""
+
+    name: str
+    groups: Mapping[str, Expr]
+    """The group size of each axis that is cut into groups."""
+    streams: Mapping[str, Expr]
+    pieces: Mapping[Expr, int]
+    """The sizes that were chosen, to put in: see `chosen`."""
+    transfers: tuple[SymbolicTransfer, ...]
+    memory: Mapping[str, tuple[Expr, ...]]
+    """M of a level: the sums of those columns of which none is always the largest."""
+    operations: Mapping[str, Expr]
+    """Of the whole launch, by unit: `tensor f16` in FLOP; `float`, `special` and `convert` in instructions of a lane;
+    `shared` in bytes that products and copies move through shared memory. Edges count as far as they are there."""
+
+    def transfer(self, level: str) -> Expr:
+        """H of a level, of the whole launch."""
+        return sympy.Add(*(each.in_all for each in self._at(level)))
+
+    def transfer_bytes(self, level: str) -> Expr:
+        return sympy.Add(*(each.width * each.in_all for each in self._at(level)))
+
+    def transfer_of_group(self, level: str) -> Expr:
+        return sympy.Add(*(each.per_group for each in self._at(level)))
+
+    def peak(self, level: str) -> Expr:
+        """M of a level for one group, edges aside; `chip` is `shared` and `register` together."""
+        return sympy.Max(*self.memory[level]) if self.memory[level] else sympy.Integer(0)
+
+    def chosen(self, expression: Expr) -> Expr:
+        """The expression at the chosen sizes of the pieces."""
+        return expression.subs(self.pieces)
+
+    def _at(self, level: str) -> tuple[SymbolicTransfer, ...]:
+        return tuple(each for each in self.transfers if level in ("device", CHIP, each.level))
+
+
+def axis_symbol(axis: str) -> Expr:
+    return sympy.Symbol(axis, integer=True, positive=True)
+
+
+def group_symbol(axis: str) -> Expr:
+    return axis_symbol(f"g_{axis}")
+
+
+def stream_symbol(axis: str) -> Expr:
+    return axis_symbol(f"s_{axis}")
+
+
+def warps_symbol(axis: str) -> Expr:
+    return axis_symbol(f"w_{axis}")
+
+
+def closed(expression: Expr) -> Expr:
+    """The value of an expression where all sizes divide."""
+    return sympy.expand(expression.replace(sympy.ceiling, _itself))
+
+
+def _itself(argument: Expr) -> Expr:
+    return argument
+
+
+def value_at(expression: Expr, sizes: Mapping[str, int]) -> int:
+    """The value at sizes of the axes (and of pieces, if they stand in it, by the names of their symbols)."""
+    value = expression.subs({axis_symbol(axis): size for axis, size in sizes.items()})
+    return int(value)
+
+
+def symbolic_costs(kernel: KernelOp) -> SymbolicCosts:
+    """Read an explicit kernel."""
+    walk = _Walk(kernel)
+    walk.block(kernel.body.block)
+    return SymbolicCosts(
+        name=kernel.kernel_name.data,
+        groups={pieces.axis: group_symbol(pieces.axis) for pieces in walk.groups},
+        streams={pieces.axis: stream_symbol(pieces.axis) for pieces in walk.streams},
+        pieces=walk.chosen(),
+        transfers=tuple(walk.crossings),
+        memory=_memory(kernel, walk),
+        operations={unit: sympy.expand(count) for unit, count in walk.operations.items() if count != 0},
+    )
+
+
+@dataclass
+class _Walk(Walk):
+    """The walk of the numeric model, which also writes down expressions."""
+
+    crossings: list[SymbolicTransfer] = field(default_factory=list[SymbolicTransfer])
+    operations: dict[str, Expr] = field(default_factory=dict[str, Any])
+
+    def chosen(self) -> dict[Expr, int]:
+        return {
+            **{group_symbol(pieces.axis): pieces.size for pieces in self.groups},
+            **{stream_symbol(pieces.axis): pieces.size for pieces in self.streams},
+            **{warps_symbol(axis): count for axis, count in self.warps.items()},
+        }
+
+    def crossing(self, array: SSAValue, piece: SSAValue, saves: bool) -> None:
+        super().crossing(array, piece, saves)
+        transfer = self.transfers[-1]
+        of_group = sympy.Mul(*map(axis_symbol, transfer.axes)).subs(
+            {axis_symbol(pieces.axis): group_symbol(pieces.axis) for pieces in self.groups}
+        )
+        repeated = prod((self._count(pieces) for pieces in self.inside if pieces.axis not in transfer.axes), start=1)
+        in_all = self._in_all(transfer.axes)
+        self.crossings.append(
+            SymbolicTransfer(transfer.array, transfer.level, saves, transfer.width, in_all, of_group * repeated)
+        )
+        if transfer.level == "shared":
+            self._add("shared", transfer.width * in_all)
+
+    def compute(self, op: Operation) -> None:
+        super().compute(op)
+        for labour in labours_of(op):
+            self._add(labour.kind, sympy.nsimplify(labour.factor) * self._in_all(labour.axes))
+        if isinstance(op, ContractOp):
+            self._multiply(op)
+
+    def _multiply(self, op: ContractOp) -> None:
+        every = self._in_all((*axes_of(op.result.type), *op.over_axes))
+        if not is_tensor_product(op):
+            self._add("float", every)
+            self._add("shared", 2 * width_of(op.lhs.type) * every)
+            return
+        self._add(f"tensor {multiply_format(op)}", 2 * every)
+        spread = self.spread(*op.operands, *op.results)
+        kept = read_before(product_of(op, self.left(op)), spread) > 0
+        for operand in (op.lhs, op.rhs):
+            has_rows = self.row is not None and self.row in axes_of(operand.type)
+            if level_of(operand.type) != "shared" and self.left(op) == "registers" and has_rows:
+                continue
+            self._add("shared", width_of(operand.type) * self._reads(operand, once=kept and has_rows))
+
+    def _reads(self, operand: SSAValue, once: bool) -> Expr:
+        """Each warp reads the part of an operand that its part of the result needs."""
+        warps = prod((warps_symbol(axis) for axis in self.warps if axis not in axes_of(operand.type)), start=1)
+        inside = self.inside
+        if once:
+            self.inside = ()
+        values = self._in_all(axes_of(operand.type))
+        self.inside = inside
+        return warps * values
+
+    def _in_all(self, axes: Iterable[str]) -> Expr:
+        """The elements of an array with these axes, over all groups and steps around the operation at hand."""
+        axes = tuple(dict.fromkeys(axes))
+        again = (self._count(pieces) for pieces in (*self.groups, *self.inside) if pieces.axis not in axes)
+        return sympy.Mul(*map(axis_symbol, axes), *again)
+
+    def _count(self, pieces: Pieces) -> Expr:
+        return sympy.ceiling(axis_symbol(pieces.axis) / self.piece(pieces.axis))
+
+    def piece(self, axis: str) -> Expr:
+        """What a group or a step has of an axis."""
+        if any(pieces.axis == axis for pieces in self.groups):
+            return group_symbol(axis)
+        return stream_symbol(axis) if any(pieces.axis == axis for pieces in self.streams) else axis_symbol(axis)
+
+    def _add(self, unit: str, count: Expr) -> None:
+        self.operations[unit] = self.operations.get(unit, sympy.Integer(0)) + count
+
+
+# -- memory -----------------------------------------------------------------------------------------
+
+
+def _memory(kernel: KernelOp, walk: _Walk) -> dict[str, tuple[Expr, ...]]:
+    alive = list(columns(kernel))
+    near = {
+        level: _largest([_monomials(each, level, walk) for each in alive]) for level in ("shared", "register", CHIP)
+    }
+    outside = (*kernel.inputs, *kernel.outputs)
+    device = sympy.Add(*(sympy.Mul(*map(axis_symbol, sizes_of(value.type))) for value in outside))
+    return {"device": (device,), **near}
+
+
+def _monomials(values: Iterable[SSAValue], level: str, walk: _Walk) -> Counter[Monomial]:
+    found: Counter[Monomial] = Counter()
+    for value in values:
+        if level in (CHIP, level_of(value.type)):
+            names = Counter(walk.piece(axis).name for axis in axes_of(value.type))
+            found[tuple(sorted(names.items()))] += 1
+    return found
+
+
+def _largest(sums: list[Counter[Monomial]]) -> tuple[Expr, ...]:
+    """Those sums of which no other has at least as much of everything."""
+    kept: list[Counter[Monomial]] = []
+    for each in sums:
+        if any(each <= other for other in kept):
+            continue
+        kept = [other for other in kept if not other <= each]
+        kept.append(each)
+    return tuple(_sum(each) for each in kept if each)
+
+
+def _sum(monomials: Counter[Monomial]) -> Expr:
+    return sympy.Add(
+        *(
+            count * sympy.Mul(*(axis_symbol(name) ** power for name, power in monomial))
+            for monomial, count in monomials.items()
+        )
+    )
