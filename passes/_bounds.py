@@ -173,7 +173,7 @@ def _is_nonnegative_array(value: SSAValue) -> bool:
     if isinstance(owner, ContractOp):
         square = owner.lhs is owner.rhs and owner.init is None
         return square or (owner.init is None and is_nonnegative(Leaf(owner.lhs)) and is_nonnegative(Leaf(owner.rhs)))
-    return owner.name == "hierarchy.extent"
+    return owner.name == "diagram.extent"
 
 
 def is_positive(expression: Expression) -> bool:

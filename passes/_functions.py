@@ -11,7 +11,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.traits import Pure
 
 from treadle.dialects.diagram.ops import DiagramOperation
-from treadle.dialects.hierarchy.ops import ExtentOp, KernelOp
+from treadle.dialects.hierarchy.ops import KernelOp
 from treadle.dialects.hierarchy.schedule import StepAttr, derivation_of, record
 
 
@@ -80,7 +80,7 @@ def _values(op: Operation) -> Iterator[SSAValue]:
 def erase_dead(block: Block) -> None:
     """Erase diagram operations of a block whose results nobody uses."""
     for op in reversed(list(block.ops)):
-        if not isinstance(op, DiagramOperation | ExtentOp) or not op.has_trait(Pure):
+        if not isinstance(op, DiagramOperation) or not op.has_trait(Pure):
             continue
         if not any(result.uses for result in op.results):
             op.detach()
@@ -105,7 +105,7 @@ def unite_equal(block: Block) -> None:
     """Common subexpressions: of operations that compute the same value the first one stays."""
     first: dict[object, Operation] = {}
     for op in list(block.ops):
-        if not isinstance(op, DiagramOperation | ExtentOp):
+        if not isinstance(op, DiagramOperation):
             continue
         known = first.setdefault(_key(op), op)
         if known is not op:

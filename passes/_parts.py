@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from xdsl.ir import Operation, SSAValue
 
 from treadle.dialects.diagram.array import sizes_of
-from treadle.dialects.diagram.ops import ContractOp, DiagramOperation, FillOp, ReduceOp
-from treadle.dialects.hierarchy.ops import ExtentOp, KernelOp
+from treadle.dialects.diagram.ops import ContractOp, DiagramOperation, ExtentOp, FillOp, ReduceOp
+from treadle.dialects.hierarchy.ops import KernelOp
 
 Reducing = ContractOp | ReduceOp
 

@@ -17,8 +17,8 @@ from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import PassFailedException
 
 from treadle.dialects.diagram import Diagram
-from treadle.dialects.diagram.array import array_type, axes_of, format_of, sizes_of
-from treadle.dialects.diagram.ops import ApplyOp, CastOp, ContractOp, LawOp, ReduceOp, YieldOp
+from treadle.dialects.diagram.array import array_type, axes_of, format_of, is_array, sizes_of
+from treadle.dialects.diagram.ops import ApplyOp, CastOp, ContractOp, ExtentOp, LawOp, ReduceOp, YieldOp
 from treadle.passes._functions import fresh_hint, functions, label, note, replace
 from treadle.passes._scalars import weave
 
@@ -164,11 +164,15 @@ class _Weaving:
         new = op.clone(self.values)
         for old, result in zip(op.results, new.results, strict=True):
             self.weaved[old] = weaved
+            if not is_array(old.type):
+                continue
             axes = self._order({*self._names(old.type), *weaved}, new.operands)
             sizes = {axis: self._size(axis, old.type) for axis in axes}
             Rewriter.replace_value_with_new_type(result, array_type(format_of(old.type), sizes))
         if isinstance(new, ContractOp | ReduceOp):
             new.properties["over"] = ArrayAttr(StringAttr(self.axis.get(axis, axis)) for axis in new.over_axes)
+        if isinstance(new, ExtentOp):
+            new.properties["axis"] = StringAttr(self.axis.get(new.axis.data, new.axis.data))
         self._add(new, op.results[0].name_hint)
         self.values[op.results[0]] = new.results[0]
 

@@ -18,8 +18,7 @@ from treadle.dialects.diagram.array import (
     sizes_of,
     with_format,
 )
-from treadle.dialects.diagram.ops import CastOp, ContractOp, MapOp, ReduceOp
-from treadle.dialects.hierarchy.ops import ExtentOp
+from treadle.dialects.diagram.ops import CastOp, ContractOp, ExtentOp, MapOp, ReduceOp
 from treadle.passes._bounds import inner_expression, is_exact_in, misfit
 from treadle.passes._functions import diagram_blocks, erase_dead, fresh_hint, functions, label, note, replace
 from treadle.passes._reductions import operands_of, rebuilt

@@ -65,6 +65,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 # -- doing ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_every_example_compiles_and_verifies(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["compile", str(path), "-o", "out.cu"]) == 0

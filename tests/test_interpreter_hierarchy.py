@@ -345,7 +345,7 @@ def test_extent_is_the_whole_axis():
 !t = {array({"a": 4, "b": 4}, level="register")}
 func.func @f(%A: !A) -> !A {{
   %C = hierarchy.kernel @f (%s = %A : !A) saves (%out : !Am) -> (!A) {{
-    %n = hierarchy.extent "b" : i32
+    %n = diagram.extent "b" : i32
     hierarchy.group [a = 4, b = 4] {{
       %u = diagram.map (%k = %n : i32) -> !t {{
         %z = arith.sitofp %k : i32 to f32

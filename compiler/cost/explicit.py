@@ -43,6 +43,8 @@ class Walk:
     transfers: list[Transfer] = field(default_factory=list[Transfer])
     issues: list[Issue] = field(default_factory=list[Issue])
     tiles: list[Tile] = field(default_factory=list[Tile])
+    in_registers: set[SSAValue] = field(default_factory=set[SSAValue])
+    """Arrays of which a piece is loaded to registers."""
 
     def plan(self) -> Plan:
         return Plan(
@@ -95,9 +97,19 @@ class Walk:
         level = level_of(piece.type) or "register"
         self.transfers.append(Transfer(name, level, saves, axes, width, again))
         self.issue(issued_by_copy(axes, width, self.spread(piece), level == "shared"))
-        if not saves:
-            self.hold(("staged" if self.inside else "shared") if level == "shared" else "value", piece)
-        elif self.has_products and width == 2 and not self.inside:
+        if saves:
+            self.saved(piece, width)
+        elif level == "shared":
+            self.hold("staged" if self.inside else "shared", piece)
+        elif array not in self.in_registers:
+            # A later stream loads the array again, where the earlier one had it.
+            self.in_registers.add(array)
+            self.hold("value", piece)
+
+    def saved(self, piece: SSAValue, width: int) -> None:
+        if not self.has_products:
+            self.hold("value", piece)
+        elif width == 2 and not self.inside:
             self.hold("leaving", piece)
 
     def compute(self, op: Operation) -> None:

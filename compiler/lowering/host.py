@@ -31,8 +31,8 @@ from treadle.dialects.diagram.array import (
     shape_of,
     sizes_of,
 )
-from treadle.dialects.diagram.ops import DiagramOperation
-from treadle.dialects.hierarchy import ExtentOp, KernelOp
+from treadle.dialects.diagram.ops import DiagramOperation, ExtentOp
+from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import derivation_of
 
 

@@ -27,7 +27,7 @@ from treadle.compiler.lowering.plan import FORMAT_BYTES, KernelPlan
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LayoutAttr, Mode, RowsAttr, row_operand, rows_layout
 from treadle.dialects.cuda.ops import PARTIAL, is_shared, lane_masks, layout_of, place_tiles
-from treadle.dialects.diagram import CastOp, ContractOp, FillOp, MapOp, ReduceOp
+from treadle.dialects.diagram import CastOp, ContractOp, ExtentOp, FillOp, MapOp, ReduceOp
 from treadle.dialects.diagram.array import (
     DYNAMIC,
     ArrayEncoding,
@@ -39,7 +39,7 @@ from treadle.dialects.diagram.array import (
     is_array,
     sizes_of,
 )
-from treadle.dialects.hierarchy import ExtentOp, LoadOp, SaveOp, StreamOp, YieldOp
+from treadle.dialects.hierarchy import LoadOp, SaveOp, StreamOp, YieldOp
 
 OperationT = TypeVar("OperationT", bound=Operation)
 

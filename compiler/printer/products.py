@@ -104,7 +104,8 @@ class ProductPrinter:
         loops = self.kernel.loops(layout)[:-3]
         row = next((loop for loop in loops if loop.mode.axis == rows), Loop(Mode(rows, 1, 16), "0"))
         step = next((loop for loop in loops if loop.mode.axis == axis), Loop(Mode(axis, 1, 16), "0"))
-        load, place = self._left_matrix(op.source, layout, rows, row, axis, step)
+        with self.kernel.names.scope():
+            load, place = self._left_matrix(op.source, layout, rows, row, axis, step)
         self._declare_lane_offsets()
         target = f"{name}{subscripts(layout, loops, len(loops))}"
         self.kernel.text.nest(loops, [f"{load}({target}, &{place});"])
@@ -146,8 +147,9 @@ class ProductPrinter:
         return f"{self.kernel.values[tile]}[{add([base, *terms])}]"
 
     def _lane_offset(self, tile: SSAValue, own: Sequence[str]) -> str:
-        """The name of the constant that holds a lane's own part of an offset."""
-        name = self.kernel.names.fresh(f"{self.kernel.values[tile]}_lane")
+        """The name of the constant that holds a lane's own part of an offset. It stands before the loops of its
+        product, and so beside those of the next one."""
+        name = self.kernel.names.fresh(f"{self.kernel.values[tile]}_lane", around=True)
         self.pending.append(f"const int {name} = {self.kernel.tile_offset(tile, own)};")
         return name
 

@@ -15,7 +15,7 @@ is the same diagram.
 %S = diagram.contract %Q, %K over [d] accumulate f32 : !Q, !K -> !S
 ```
 
-Operations: `contract`, `reduce`, `map`, `cast`, `fill`, and `apply`, which applies a `law` (softmax, say)
+Operations: `contract`, `reduce`, `map`, `cast`, `fill`, `extent`, and `apply`, which applies a `law` (softmax, say)
 by name. Number formats, the accumulator's included, are part of the algorithm. Over the real numbers a cast
 is the identity; the interpreter computes in float64 and is the reference for everything below.
 
@@ -29,6 +29,7 @@ from treadle.dialects.diagram.ops import (
     ApplyOp,
     CastOp,
     ContractOp,
+    ExtentOp,
     FillOp,
     LawOp,
     MapOp,
@@ -38,6 +39,6 @@ from treadle.dialects.diagram.ops import (
 
 Diagram = Dialect(
     "diagram",
-    [ApplyOp, CastOp, ContractOp, FillOp, LawOp, MapOp, ReduceOp, YieldOp],
+    [ApplyOp, CastOp, ContractOp, ExtentOp, FillOp, LawOp, MapOp, ReduceOp, YieldOp],
     [ArrayEncoding, SizesAttr],
 )

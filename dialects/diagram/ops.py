@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import (
     StringAttr,
     SymbolNameConstraint,
     SymbolRefAttr,
+    i32,
 )
 from xdsl.dialects.utils import AbstractYieldOperation
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
@@ -48,6 +49,7 @@ from treadle.dialects.diagram.array import (
     Number,
     axes_of,
     check_array,
+    check_axis_name,
     format_of,
     is_array,
     merge_sizes,
@@ -506,6 +508,35 @@ class FillOp(DiagramOperation):
 
 
 @irdl_op_definition
+class ExtentOp(DiagramOperation):
+    """The whole size of an axis, as a scalar (at most 2^31 - 1): a mean divides by it, and a law that divides
+    by something that an empty axis leaves at its neutral element asks whether there was any element. At every
+    level it is the size of the whole axis, never that of a piece.
+
+    ```
+    %n = diagram.extent "x" : i32
+    ```
+    """
+
+    name = "diagram.extent"
+
+    axis = prop_def(StringAttr)
+    result = result_def()
+
+    traits = traits_def(Pure())
+    assembly_format = "$axis attr-dict `:` type($result)"
+
+    def __init__(self, axis: str):
+        super().__init__(properties={"axis": StringAttr(axis)}, result_types=[i32])
+
+    def verify_(self) -> None:
+        try:
+            check_axis_name(self.axis.data)
+        except VerifyException as error:
+            raise VerifyException(f"the extent of no axis: {error}") from error
+
+
+@irdl_op_definition
 class ApplyOp(DiagramOperation):
     """Apply a law along an axis; every other axis of the operands is weaved. The law computes in the
     formats it states: operands are converted to them and the result to its own format.
@@ -662,6 +693,7 @@ __all__ = [
     "CastOp",
     "ContractOp",
     "DiagramOperation",
+    "ExtentOp",
     "FillOp",
     "Format",
     "LawOp",

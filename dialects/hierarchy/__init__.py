@@ -27,7 +27,6 @@ Theory: arXiv 2412.03317, sections 3 and 4.
 from xdsl.ir import Dialect
 
 from treadle.dialects.hierarchy.ops import (
-    ExtentOp,
     GroupOp,
     KernelOp,
     LoadOp,
@@ -39,6 +38,6 @@ from treadle.dialects.hierarchy.schedule import PartitionAttr, ScheduleAttr, Ste
 
 Hierarchy = Dialect(
     "hierarchy",
-    [ExtentOp, GroupOp, KernelOp, LoadOp, SaveOp, StreamOp, YieldOp],
+    [GroupOp, KernelOp, LoadOp, SaveOp, StreamOp, YieldOp],
     [PartitionAttr, ScheduleAttr, StepAttr],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Self
 
-from xdsl.dialects.builtin import MemRefType, StringAttr, i32
+from xdsl.dialects.builtin import MemRefType, StringAttr
 from xdsl.dialects.utils import AbstractYieldOperation
 from xdsl.ir import Attribute, Operation, Region, SSAValue
 from xdsl.irdl import (
@@ -421,28 +421,6 @@ class SaveOp(IRDLOperation):
         check_array(self.value.type, "the piece")
         check_array(self.destination.type, "the destination")
         _check_piece(self, self.value.type, self.destination.type, "saved")
-
-
-@irdl_op_definition
-class ExtentOp(IRDLOperation):
-    """The whole size of an axis, as a scalar (at most 2^31 - 1): a law that divides by something that an
-    empty axis leaves at its neutral element asks whether there was any element.
-
-    ```
-    %n = hierarchy.extent "x" : i32
-    ```
-    """
-
-    name = "hierarchy.extent"
-
-    axis = prop_def(StringAttr)
-    result = result_def()
-
-    traits = traits_def(Pure())
-    assembly_format = "$axis attr-dict `:` type($result)"
-
-    def __init__(self, axis: str):
-        super().__init__(properties={"axis": StringAttr(axis)}, result_types=[i32])
 
 
 def _types(types: Sequence[Attribute]) -> str:

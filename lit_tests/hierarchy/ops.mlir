@@ -41,7 +41,7 @@ func.func @decorated(%A: !A) -> !m {
 // CHECK-NEXT: hierarchy.yield %first : tensor<16xf32, #diagram.array<[q], level = register>>
 // CHECK-NEXT: } step (%state: tensor<16xf32, #diagram.array<[q], level = register>>) {
 // CHECK-NEXT: %piece = hierarchy.load %a : tensor<?x64xf32, #diagram.array<[q, x], level = device>> -> tensor<16x32xf32, #diagram.array<[q, x], level = register>>
-// CHECK-NEXT: %n = hierarchy.extent "x" : i32
+// CHECK-NEXT: %n = diagram.extent "x" : i32
 // CHECK-NEXT: %next = diagram.reduce max %piece over [x] into %state : tensor<16x32xf32, #diagram.array<[q, x], level = register>> -> tensor<16xf32, #diagram.array<[q], level = register>>
 // CHECK-NEXT: hierarchy.yield %next : tensor<16xf32, #diagram.array<[q], level = register>>
 // CHECK-NEXT: } finish (%last: tensor<16xf32, #diagram.array<[q], level = register>>) {
@@ -74,7 +74,7 @@ func.func @explicit(%A: !A) -> !m attributes {derivation = [#hierarchy.step<"str
         hierarchy.yield %first : !mt
       } step (%state: !mt) {
         %piece = hierarchy.load %a : !Ad -> !At
-        %n = hierarchy.extent "x" : i32
+        %n = diagram.extent "x" : i32
         %next = diagram.reduce max %piece over [x] into %state : !At -> !mt
         hierarchy.yield %next : !mt
       } finish (%last: !mt) {

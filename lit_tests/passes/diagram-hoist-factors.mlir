@@ -27,7 +27,7 @@ func.func @divisor(%E: !E, %V: !V) -> !O {
 // A symbolic axis may be empty: the plain sum is 0 then, and so is the moved one.
 // CHECK-LABEL: func.func @guarded
 // CHECK:       %y_sum = diagram.reduce add %E over [k]
-// CHECK-NEXT:  %extent_k = hierarchy.extent "k" : i32
+// CHECK-NEXT:  %extent_k = diagram.extent "k" : i32
 // CHECK-NEXT:  %y = diagram.map (%[[n:.*]] = %extent_k : i32, %[[sum:.*]] = %y_sum : {{.*}}, %[[l:.*]] = %l : {{.*}})
 // CHECK:         %[[any:.*]] = arith.cmpi sgt, %[[n]]
 // CHECK:         %[[share:.*]] = arith.divf %[[sum]], %[[l]] : f32

@@ -155,6 +155,11 @@ class DiagramFunctions(SessionFunctions):
         error = np.broadcast_to(np.float64(0), shape) if self.session.bounded else None
         return (Array(axes_of(type), Numbers(value, error)),)
 
+    @impl(diagram.ExtentOp)
+    def run_extent(self, interpreter: Interpreter, op: diagram.ExtentOp, args: PythonValues) -> PythonValues:
+        value = np.asarray(self.session.scope.whole_size(op.axis.data), np.int32)
+        return (Numbers(value, np.zeros(()) if self.session.bounded else None),)
+
     @impl(diagram.ApplyOp)
     def run_apply(self, interpreter: Interpreter, op: diagram.ApplyOp, args: PythonValues) -> PythonValues:
         law = find_law(interpreter.module, op)

@@ -134,11 +134,6 @@ class HierarchyFunctions(SessionFunctions):
         self.session.tally.saved_bytes[level] += count * bytes_of(format_of(op.value.type))
         return ()
 
-    @impl(hierarchy.ExtentOp)
-    def run_extent(self, interpreter: Interpreter, op: hierarchy.ExtentOp, args: PythonValues) -> PythonValues:
-        value = np.asarray(self.session.scope.whole_size(op.axis.data), np.int32)
-        return (Numbers(value, np.zeros(()) if self.session.bounded else None),)
-
     @impl_terminator(hierarchy.YieldOp)
     def run_yield(
         self, interpreter: Interpreter, op: hierarchy.YieldOp, args: PythonValues

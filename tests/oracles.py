@@ -1,0 +1,131 @@
+"""PyTorch's word on what each example computes, in float64: an oracle that shares nothing with treadle.
+
+Each takes the arguments of the example as tensors and gives its results as a tuple."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+Oracle = Callable[..., tuple[Tensor, ...]]
+
+
+def attention(
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None, scale: float | None = None
+) -> tuple[Tensor, ...]:
+    return (F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=scale),)
+
+
+def attention_bias(q: Tensor, k: Tensor, v: Tensor, b: Tensor) -> tuple[Tensor, ...]:
+    return attention(q, k, v, b.expand(q.shape[0], -1, -1, -1))
+
+
+def attention_lse(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
+    scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+    return *attention(q, k, v), torch.logsumexp(scores, -1)
+
+
+def attention_sink(q: Tensor, k: Tensor, v: Tensor, sink: Tensor) -> tuple[Tensor, ...]:
+    """One more column of scores, whose shares are dropped."""
+    scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+    column = sink[None, :, None, None].expand(*scores.shape[:3], 1)
+    return (torch.softmax(torch.cat([scores, column], -1), -1)[..., :-1] @ v,)
+
+
+def attention_soft_cap(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
+    scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+    return (torch.softmax(30 * torch.tanh(scores / 30), -1) @ v,)
+
+
+def attention_gqa(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
+    return attention(
+        q, k[:, :, None].expand(-1, -1, q.shape[2], -1, -1), v[:, :, None].expand(-1, -1, q.shape[2], -1, -1)
+    )
+
+
+def attention_mqa(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
+    return attention(q, k[:, None].expand(-1, q.shape[1], -1, -1), v[:, None].expand(-1, q.shape[1], -1, -1))
+
+
+def attention_sigmoid(q: Tensor, k: Tensor, v: Tensor, log_keys: Tensor) -> tuple[Tensor, ...]:
+    return (torch.sigmoid(q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5 - log_keys) @ v,)
+
+
+def attention_spherical(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
+    return (F.normalize(q @ k.transpose(-1, -2), dim=-1, eps=0) @ v,)
+
+
+def cross_attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
+    (o,) = attention(*(t.transpose(1, 2) for t in (q, k, v)))
+    return (o.transpose(1, 2),)
+
+
+def linear_attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
+    """As an attention whose scores are products of features."""
+    weights = (F.elu(q) + 1) @ (F.elu(k) + 1).transpose(-1, -2)
+    return (weights @ v / weights.sum(-1, keepdim=True),)
+
+
+def cross_entropy(z: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+    return (F.cross_entropy(z, y, reduction="none"),)
+
+
+def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor) -> tuple[Tensor, ...]:
+    return (F.layer_norm(x, x.shape[-1:], gamma, beta, eps=1e-5),)
+
+
+def rms_norm(x: Tensor, gamma: Tensor) -> tuple[Tensor, ...]:
+    return (F.rms_norm(x, x.shape[-1:], gamma, eps=1e-5),)
+
+
+def mlp(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor) -> tuple[Tensor, ...]:
+    return (F.linear(F.gelu(F.linear(x, w1.T, b1)), w2.T, b2),)
+
+
+def sum_of_squares(x: Tensor) -> tuple[Tensor, ...]:
+    return (torch.sin(x) ** 2 + torch.cos(x) ** 2,)
+
+
+ORACLES: dict[str, Oracle] = {
+    "attention": attention,
+    "attention_bf16": attention,
+    "attention_bias": attention_bias,
+    "attention_gqa": attention_gqa,
+    "attention_lse": attention_lse,
+    "attention_mqa": attention_mqa,
+    "attention_sigmoid": attention_sigmoid,
+    "attention_sink": attention_sink,
+    "attention_soft_cap": attention_soft_cap,
+    "attention_spherical": attention_spherical,
+    "attention_widths": attention,
+    "batched_matmul": lambda a, b: (torch.bmm(a, b),),
+    "cross_attention": cross_attention,
+    "cross_entropy": cross_entropy,
+    "l2_norm_matmul": lambda x, w: (F.normalize(x, dim=-1, eps=0) @ w,),
+    "layer_norm": layer_norm,
+    "linear_attention": linear_attention,
+    "log_softmax": lambda a: (F.log_softmax(a, -1),),
+    "log_sum_exp": lambda a: (torch.logsumexp(a, -1),),
+    "matmul": lambda a, b: (a @ b,),
+    "matmul_epilogue": lambda x, w, bias: (F.silu(F.linear(x, w, bias)),),
+    "matmul_gelu": lambda x, w, bias: (F.gelu(F.linear(x, w, bias)),),
+    "matmul_nt": lambda a, b: (a @ b.T,),
+    "matmul_residual": lambda h, w, bias, x: (x + F.linear(h, w.T, bias),),
+    "matmul_tn": lambda a, b: (a.T @ b,),
+    "matmul_transposed": lambda a, b: ((a @ b).T,),
+    "matmul_tt": lambda a, b: (a.T @ b.T,),
+    "mlp": mlp,
+    "quantised_matmul": lambda x, w: (x @ w,),
+    "rms_norm": rms_norm,
+    "rms_norm_matmul": lambda x, w: (F.rms_norm(x, x.shape[-1:], eps=1e-5) @ w,),
+    "sin2cos2": sum_of_squares,
+    "softmax": lambda a: (torch.softmax(a, -1),),
+    "softmax_bounded": lambda a, bound: (torch.softmax(a, -1),),
+    "softmax_matmul": lambda a, w: (torch.softmax(a, -1) @ w,),
+    "swiglu": lambda x, w, v: (F.silu(x @ w) * (x @ v),),
+    "two_kernels": lambda x, w1, w2: (F.relu(x @ w1) @ w2,),
+    "variance": lambda a: (a.mean(-1), a.var(-1, unbiased=False)),
+}
