@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from treadle.compiler.cost.schedule import Stage, schedule
@@ -26,7 +28,7 @@ def test_several_workers_keep_the_slowest_unit_busy(workers: int):
 def test_a_unit_does_one_stage_at_a_time_and_a_worker_waits_for_what_it_needs():
     timeline = schedule([PRODUCT, EXPONENTIALS], 3)
     of_unit = sorted((slot for slot in timeline.slots if slot.stage.unit == "tensor"), key=lambda slot: slot.start)
-    assert all(one.end <= other.start for one, other in zip(of_unit, of_unit[1:], strict=False))
+    assert all(one.end <= other.start for one, other in pairwise(of_unit))
     ends = {(slot.worker, slot.step, slot.stage.name): slot.end for slot in timeline.slots}
     for slot in timeline.slots:
         if slot.stage.name == "exponentials":
