@@ -13,7 +13,7 @@ from treadle.runtime.emulator import Array, LaunchReport, OperationCount, compil
 
 COMPILER = os.environ.get("CXX") or next(filter(shutil.which, ("g++", "clang++", "c++")), "")
 pytestmark = pytest.mark.skipif(not COMPILER, reason="no C++ compiler is installed")
-PRIMITIVES = source(primitive_names())
+PRIMITIVES = source(primitive_names("sm_80"))
 LINE = PRIMITIVES.count("\n") + 2  # the body's
 
 

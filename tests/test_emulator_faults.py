@@ -20,7 +20,7 @@ COMPILER = os.environ.get("CXX") or next(filter(shutil.which, ("g++", "clang++",
 pytestmark = pytest.mark.skipif(not COMPILER, reason="no C++ compiler is installed")
 SEEDS = (0, 1, 2, 3, 4)
 THREADS = 64
-PRIMITIVES = source(primitive_names())
+PRIMITIVES = source(primitive_names("sm_80"))
 FIRST_LINE = PRIMITIVES.count("\n") + 1  # of the kernel
 
 

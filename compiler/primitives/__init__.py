@@ -6,6 +6,8 @@ emulator, so that the file nvcc compiles is the very file that the emulator runs
 
     // primitive: load_global; needs: word
 
+A block that says `; from: sm_90` is for that architecture and later ones.
+
 `source` gathers the blocks a kernel uses, with what they need, to stand at the head of its file.
 """
 
@@ -18,6 +20,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from treadle.compiler.primitives import wgmma
+
 # In the order of printing: a block needs only blocks that come before it.
 _FILES = (
     "prelude.cuh",
@@ -27,11 +31,18 @@ _FILES = (
     "copy_async.cuh",
     "control.cuh",
     "arithmetic.cuh",
+    "mbarrier.cuh",
+    "roles.cuh",
+    "tensor_copy.cuh",
+    "wgmma.cuh",
 )
-_MARKER = re.compile(r"^// primitive: (?P<name>\w+)(?:; needs: (?P<needs>\w+(?:, \w+)*))?\n", re.M)
+_MARKER = re.compile(
+    r"^// primitive: (?P<name>\w+)(?:; needs: (?P<needs>\w+(?:, \w+)*))?(?:; from: sm_(?P<arch>\d+))?\n", re.M
+)
 _PRELUDE = "prelude"
 # Blocks that serve other blocks and are no business of a kernel.
-_HELPERS = frozenset({_PRELUDE, "word", "shared_address", "as_register", "as_tf32"})
+_HELPERS = frozenset({_PRELUDE, "word", "shared_address", "as_register", "as_tf32", "same_type"})
+_FIRST_ARCH = 80
 
 
 @dataclass(frozen=True)
@@ -40,6 +51,7 @@ class _Block:
 
     text: str
     needs: tuple[str, ...]
+    arch: int = _FIRST_ARCH
 
 
 @cache
@@ -54,13 +66,17 @@ def _blocks() -> dict[str, _Block]:
             needs = marker["needs"].split(", ") if marker["needs"] else []
             if unknown := [need for need in needs if need not in blocks]:
                 raise ValueError(f"{file}: {marker['name']} needs {unknown}, not defined before it")
-            blocks[marker["name"]] = _Block(text[marker.end() : end].strip() + "\n", tuple(needs))
+            arch = int(marker["arch"] or _FIRST_ARCH)
+            blocks[marker["name"]] = _Block(text[marker.end() : end].strip() + "\n", tuple(needs), arch)
+    for name, text in wgmma.blocks():
+        blocks[name] = _Block(text, ("as_register", "same_type"), 90)
     return blocks
 
 
-def primitive_names() -> tuple[str, ...]:
-    """The primitives that a kernel may call, in the order of printing."""
-    return tuple(name for name in _blocks() if name not in _HELPERS)
+def primitive_names(arch: str = "sm_90a") -> tuple[str, ...]:
+    """The primitives that a kernel for this architecture may call, in the order of printing."""
+    number = int(arch.removeprefix("sm_").rstrip("af"))
+    return tuple(name for name, block in _blocks().items() if name not in _HELPERS and block.arch <= number)
 
 
 def source(names: Iterable[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from treadle.runtime.emulator.arrays import Array
+from treadle.runtime.emulator.arrays import Array, MappedArray
 from treadle.runtime.emulator.errors import (
     CompileFailure,
     EmulationError,
@@ -25,6 +25,7 @@ __all__ = [
     "EmulatorUnavailable",
     "Fault",
     "LaunchReport",
+    "MappedArray",
     "OperationCount",
     "Scalar",
     "compile_source",

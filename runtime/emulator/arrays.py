@@ -16,6 +16,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from treadle.runtime.emulator.native import Region
+from treadle.runtime.tensor_maps import tensor_map
 
 _ALIGNMENT = 256
 _GAP = 1 << 20
@@ -27,6 +28,20 @@ class Array:
 
     data: NDArray[Any]
     writable: bool
+
+
+@dataclass(frozen=True)
+class MappedArray:
+    """An argument that is the tensor map of an array: boxes of so many elements, outermost first."""
+
+    array: Array
+    box: tuple[int, ...]
+    swizzle: int
+
+    def record(self, address: int) -> bytes:
+        """The map for the array at an address (NoTensorMap)."""
+        data = self.array.data
+        return tensor_map(data.shape, data.strides, data.dtype, address, self.box, self.swizzle).record(address)
 
 
 @dataclass

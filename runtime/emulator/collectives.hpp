@@ -2,6 +2,7 @@
 #pragma once
 
 #include "copies.hpp"
+#include "roles.hpp"
 #include "tensor.hpp"
 
 namespace emu {
@@ -52,6 +53,31 @@ void load_matrix(unsigned first, const Request* const (&lanes)[32]) {
   if (launch->checks) traffic.request(LOAD_MATRIX, line, used * 16, conflicts);
 }
 
+void store_matrix(unsigned first, const Request* const (&lanes)[32]) {
+  const int option = lanes[0]->option, count = option < 0 ? -option : option;
+  unsigned conflicts = 0;
+  for (int m = 0; m < count; ++m) {
+    Wavefront wavefront;
+    for (unsigned row = 0; row < 8; ++row) {
+      unsigned char* to = static_cast<unsigned char*>(lanes[8 * m + int(row)]->out);
+      current = first + 8 * unsigned(m) + row;
+      wavefront.add(reinterpret_cast<uint64_t>(to), 16);
+      if (launch->checks && !may_write_shared(STORE_MATRIX, to, 16, lanes[0]->line, false)) continue;
+      for (unsigned column = 0; column < 8; ++column) {
+        const unsigned i = option < 0 ? column : row, j = option < 0 ? row : column;
+        memcpy(to + 2 * column, static_cast<const uint16_t*>(lanes[4 * i + j / 2]->a) + 2 * m + j % 2, 2);
+      }
+    }
+    conflicts += wavefront.passes() - 1;
+  }
+  if (launch->checks) traffic.request(STORE_MATRIX, lanes[0]->line, unsigned(count) * 128, conflicts);
+}
+
+void elect(unsigned first, unsigned last) {
+  const unsigned chosen = first + (launch->seed ? unsigned(random_bits()) % (last - first) : 0);
+  for (unsigned t = first; t < last; ++t) *static_cast<int*>(all_threads[t].request->out) = t == chosen;
+}
+
 bool missing_lanes(unsigned first, unsigned last, const Request& request) {
   std::vector<unsigned> missing;
   for (unsigned t = first; t < first + 32; ++t)
@@ -67,7 +93,9 @@ bool missing_lanes(unsigned first, unsigned last, const Request& request) {
 void execute(unsigned first, unsigned last, const Request& request) {
   const Operation operation = request.operation;
   if (operation == BARRIER_WARP) {
-    clocks.join_warp(first, last);
+    std::vector<unsigned> lanes;
+    for (unsigned t = first; t < last; ++t) lanes.push_back(t);
+    clocks.join(lanes);
   } else if (operation == SHUFFLE_XOR) {
     shuffle(first, last);
   } else {
@@ -76,6 +104,12 @@ void execute(unsigned first, unsigned last, const Request& request) {
     for (unsigned i = 0; i < 32; ++i) lanes[i] = all_threads[first + i].request;
     if (operation == MMA)
       mma(lanes);
+    else if (operation == STORE_MATRIX)
+      return store_matrix(first, lanes);
+    else if (operation == ELECT)
+      elect(first, last);
+    else if (operation == REGISTERS)
+      change_registers(first, request);
     else
       return load_matrix(first, lanes);
   }

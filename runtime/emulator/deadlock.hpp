@@ -1,7 +1,7 @@
 // Who waits for whom, when nobody can go on.
 #pragma once
 
-#include "launch.hpp"
+#include "roles.hpp"
 
 namespace emu {
 namespace {
@@ -14,12 +14,13 @@ struct Group {
 std::vector<Group> waiting_groups() {
   std::vector<Group> groups;
   for (unsigned t = 0; t < all_threads.size(); ++t) {
-    if (all_threads[t].state != State::WAITING) continue;
+    if (all_threads[t].state != State::WAITING && all_threads[t].state != State::MEETING) continue;
     const Request* request = all_threads[t].request;
     Group* mine = nullptr;
     for (Group& group : groups) {
       const bool same = group.request->operation == request->operation && group.request->line == request->line;
-      const bool meets = request->operation == BARRIER_BLOCK || group.members[0] / 32 == t / 32;
+      const bool meets = request->operation == BARRIER_BLOCK || request->operation == BARRIER_NAMED ||
+                         request->operation == MBARRIER_WAIT || group.members[0] / 32 == t / 32;
       if (same && meets) mine = &group;
     }
     if (!mine) mine = &groups.emplace_back(Group{request, {}});
@@ -41,14 +42,28 @@ std::vector<unsigned> awaited(const Group& group) {
   return result;
 }
 
+std::string waits_for(const Request& request) {
+  const BarrierWait& wait = *static_cast<const BarrierWait*>(request.a);
+  const size_t at = size_t(static_cast<const unsigned char*>(wait.barrier) - shared_base);
+  const Barrier& barrier = barriers[at];
+  return text(" on line %d for parity %u of ", request.line, wait.parity) + describe(at) +
+         text(", which is in phase %llu and misses %u arrivals of %u and %lld bytes", (unsigned long long)barrier.phase,
+              barrier.missing, barrier.count, (long long)barrier.bytes);
+}
+
 void report_deadlock(const std::vector<Group>& groups) {
   bool divergent = false;
   std::string message;
   for (const Group& group : groups) {
     for (const Group& other : groups)
       for (const unsigned a : group.members)
-        divergent |= &other != &group && other.members[0] / 32 == a / 32;
+        divergent |= &other != &group && other.members[0] / 32 == a / 32 &&
+                     group.request->operation != MBARRIER_WAIT && other.request->operation != MBARRIER_WAIT;
     if (!message.empty()) message += "; ";
+    if (group.request->operation == MBARRIER_WAIT) {
+      message += threads(group.members) + " wait" + (group.members.size() == 1 ? "s" : "") + waits_for(*group.request);
+      continue;
+    }
     message += threads(group.members) +
                text(" wait%s at %s on line %d for ", group.members.size() == 1 ? "s" : "",
                     name_of(group.request->operation), group.request->line) +

@@ -19,6 +19,25 @@ namespace {
 
 double started;  // when, in seconds of a steady clock
 
+// Lets the four warps' collective happen if all their threads are at it.
+bool resolve_warpgroup(unsigned warp, const Request& request) {
+  const unsigned first = warp / WARPGROUP * WARPGROUP;
+  if (first + WARPGROUP > all_threads.size()) {
+    report("missing lanes", warp, request.line, "a product needs a whole warpgroup, four warps");
+    abandoned = true;
+    return false;
+  }
+  for (unsigned t = first; t < first + WARPGROUP; ++t) {
+    const Thread& thread = all_threads[t];
+    if (thread.state != State::WAITING || thread.request->operation != request.operation ||
+        thread.request->line != request.line)
+      return false;
+  }
+  execute_warpgroup(first, request);
+  for (unsigned t = first; t < first + WARPGROUP; ++t) all_threads[t].state = State::READY;
+  return true;
+}
+
 // Lets the warp's collective happen if all its living lanes are at it. True if lanes may run on.
 bool resolve_warp(unsigned first, unsigned last) {
   const Request* request = nullptr;
@@ -26,12 +45,31 @@ bool resolve_warp(unsigned first, unsigned last) {
   for (unsigned t = first; t < last; ++t) {
     Thread& thread = all_threads[t];
     if (thread.state == State::RESTING) thread.state = State::READY, rested = true;
+    if (thread.state == State::MEETING) return rested;
     if (thread.state != State::WAITING) continue;
+    if (thread.request->operation == MBARRIER_WAIT && may_pass(t)) {
+      if (launch->checks && t % 32 == 0) traffic.request(MBARRIER_WAIT, thread.request->line, 0, 0);
+      thread.state = State::READY, rested = true;
+      continue;
+    }
     if (!request) request = thread.request;
     together &= thread.request->operation == request->operation && thread.request->line == request->line;
   }
   if (rested) return true;
-  if (!request || !together || request->operation == BARRIER_BLOCK) return false;
+  if (!request || !together) return false;
+  switch (request->operation) {
+    case BARRIER_BLOCK:
+    case MBARRIER_WAIT: return false;
+    case BARRIER_NAMED: return come_to_named(first, last, *request), true;
+    case WGMMA:
+    case WGMMA_FENCE:
+    case WGMMA_COMMIT:
+    case WGMMA_WAIT: return resolve_warpgroup(first, *request);
+    case REGISTERS:
+      if (!may_change_registers(first, *request)) return false;
+      break;
+    default: break;
+  }
   execute(first, last, *request);
   for (unsigned t = first; t < last; ++t)
     if (all_threads[t].state == State::WAITING) all_threads[t].state = State::READY;
@@ -75,13 +113,17 @@ bool run_warp(unsigned first, unsigned last) {
 
 // All living threads at one block barrier may pass. True if they did.
 bool resolve_block() {
+  if (!loads.empty()) {  // at the latest now
+    land_one(launch->seed ? random_bits() % loads.size() : 0);
+    return true;
+  }
   const std::vector<Group> groups = waiting_groups();
   if (groups.empty()) return false;
   if (groups.size() > 1 || groups[0].request->operation != BARRIER_BLOCK) {
     report_deadlock(groups);
     return false;
   }
-  clocks.join_block();
+  clocks.join(groups[0].members);
   shadow.forget_old();
   unsigned last_warp = ~0u;
   for (const unsigned t : groups[0].members) {
@@ -114,6 +156,14 @@ void run_block(std::vector<unsigned>& warps) {
   memset(shared_base, 0xff, launch->shared_bytes);  // NaN in every floating point type
   clocks.reset(count);
   if (launch->checks) shadow.reset(launch->shared_bytes, &clocks);
+  agents.reset(count);
+  barriers.clear();
+  init_fenced = Knowledge();
+  loads.clear();
+  stores.clear();
+  store_groups.clear();
+  warpgroups.assign((count + WARPGROUP - 1) / WARPGROUP, Warpgroup());
+  reset_roles(count);
   start_threads();
   while (!abandoned) {
     bool ran = false;
@@ -122,9 +172,12 @@ void run_block(std::vector<unsigned>& warps) {
     for (const unsigned warp : warps) {
       const unsigned first = 32 * warp, last = first + 32 < count ? first + 32 : count;
       if (!abandoned) ran |= run_warp(first, last);
+      land_some();
+      execute_some();
     }
-    if (!ran && !abandoned && !resolve_block()) return;
+    if (!ran && !abandoned && !resolve_block()) break;
   }
+  if (!abandoned) check_left_over();
 }
 
 void run_grid() {

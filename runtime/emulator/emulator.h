@@ -26,10 +26,21 @@ enum Operation : int {
   SHUFFLE_XOR,
   BARRIER_WARP,
   BARRIER_BLOCK,
+  BARRIER_NAMED,
+  MBARRIER_WAIT,
+  TENSOR_LOAD,
+  TENSOR_STORE,
+  WGMMA,
+  WGMMA_FENCE,
+  WGMMA_COMMIT,
+  WGMMA_WAIT,
+  STORE_MATRIX,
+  ELECT,
+  REGISTERS,
   OPERATIONS
 };
 
-enum Element : int { F16, BF16, TF32 };
+enum Element : int { F16, BF16, TF32, E4M3, E5M2 };
 
 // One lane's part of a collective. It lies on the lane's stack while the lane waits.
 struct Request {
@@ -183,6 +194,8 @@ inline void __syncthreads(int line = __builtin_LINE()) { emu::barrier_block(line
 inline void __syncwarp(unsigned = 0xffffffffu, int line = __builtin_LINE()) {
   emu::barrier_warp(line);
 }
+
+#include "emulator_hopper.h"
 
 #define TREADLE_EXPORT extern "C" __attribute__((visibility("default")))
 #define TREADLE_KERNEL(name)                                                             \

@@ -31,7 +31,8 @@ struct Launch {
 
 namespace {
 
-enum class State { READY, RESTING, WAITING, EXITED };
+// MEETING: its warp has come to a named barrier, where other warps are awaited.
+enum class State { READY, RESTING, WAITING, MEETING, EXITED };
 
 struct Copy {
   void* to;

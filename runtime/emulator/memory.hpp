@@ -1,7 +1,7 @@
 // Every access to global and shared memory: is it sound, and does it race?
 #pragma once
 
-#include "launch.hpp"
+#include "agents.hpp"
 
 namespace emu {
 namespace {
@@ -27,7 +27,7 @@ bool aligned(Operation operation, unsigned thread, uint64_t address, unsigned by
 }
 
 const Region* global_region(Operation operation, uint64_t address, unsigned bytes, bool write,
-                            int line) {
+                            int line, bool any_alignment = false) {
   const Region* region = regions.find(address, bytes, write);
   if (!region) {
     const Region* nearest = regions.nearest(address);
@@ -41,7 +41,7 @@ const Region* global_region(Operation operation, uint64_t address, unsigned byte
            text("%s to argument %d, which is an input", name_of(operation), region->argument));
     return nullptr;
   }
-  return aligned(operation, current, address, bytes, line) ? region : nullptr;
+  return any_alignment || aligned(operation, current, address, bytes, line) ? region : nullptr;
 }
 
 void report_stranger(uint64_t who, const Region& region, uint64_t address, bool write, int line) {
@@ -74,6 +74,26 @@ bool may_read_global(Operation operation, const void* p, unsigned bytes, int lin
   return true;
 }
 
+// The part of a tensor copy that lies together; the map has checked alignments.
+void may_read_global_bytes(Operation operation, const void* p, unsigned bytes, int line) {
+  const uint64_t address = reinterpret_cast<uint64_t>(p);
+  const Region* region = global_region(operation, address, bytes, false, line, true);
+  if (!region) return;
+  if (const uint64_t who =
+          Regions::stranger(*region, address, bytes, current_block, current, clocks))
+    report_stranger(who, *region, address, false, line);
+}
+
+void may_write_global_bytes(Operation operation, void* p, unsigned bytes, int line) {
+  const uint64_t address = reinterpret_cast<uint64_t>(p);
+  const Region* region = global_region(operation, address, bytes, true, line, true);
+  if (!region) return;
+  if (const uint64_t who =
+          Regions::stranger(*region, address, bytes, current_block, current, clocks))
+    report_stranger(who, *region, address, true, line);
+  Regions::claim(*region, address, bytes, owner(current_block, current, clocks.now(current)));
+}
+
 // ---- Shared memory
 
 bool within_shared(Operation operation, unsigned thread, const void* p, unsigned bytes, int line) {
@@ -99,7 +119,16 @@ void report_finding(const Shadow::Finding& finding, Operation operation, unsigne
       return report("uninitialised", thread, line,
                     text("%s reads byte %zu of shared memory, which nobody has written", name,
                          finding.byte));
+    case UNFENCED:
+      return report("missing fence", thread, line,
+                    text("%s through the asynchronous proxy at byte %zu of shared memory, which thread %u wrote "
+                         "through the generic one on line %d, with no fence_proxy_async between",
+                         name, finding.byte, other.thread, other.line));
     case STILL_PENDING: {
+      if (other.thread >= all_threads.size())
+        return report("race", thread, line,
+                      text("%s at byte %zu of shared memory, where %s (line %d) is still under way", name,
+                           finding.byte, agents.name(other.thread).c_str(), other.line));
       bool committed = false;
       const Thread& copier = all_threads[other.thread];
       for (const Copy& copy : copier.copies) {
@@ -114,10 +143,10 @@ void report_finding(const Shadow::Finding& finding, Operation operation, unsigne
     }
     case RACE:
       return report("race", thread, line,
-                    text("%s at byte %zu of shared memory, which thread %u %s on line %d, with no "
+                    text("%s at byte %zu of shared memory, which %s %s on line %d, with no "
                          "barrier between",
-                         name, finding.byte, other.thread, finding.other_wrote ? "wrote" : "read",
-                         other.line));
+                         name, finding.byte, agents.name(other.thread).c_str(),
+                         finding.other_wrote ? "wrote" : "read", other.line));
   }
 }
 

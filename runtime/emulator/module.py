@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from treadle.runtime.emulator.arrays import Arena, Array
+from treadle.runtime.emulator.arrays import Arena, Array, MappedArray
 from treadle.runtime.emulator.build import compile_kernels
 from treadle.runtime.emulator.errors import EmulationError, Fault
 from treadle.runtime.emulator.native import FaultRecord, Launch, OperationRecord, Region
+from treadle.runtime.tensor_maps import BYTES as TENSOR_MAP_BYTES
 
 MAX_THREADS = 1024
 MAX_SHARED_BYTES = 227 * 1024
@@ -28,6 +29,9 @@ Scalar = (
     | ctypes.c_bool
 )
 
+Value = ctypes.c_void_p | ctypes.Array[ctypes.c_ubyte] | Scalar
+"""What a parameter's address points to."""
+
 # In the order of `Operation` in emulator.h. A copy_async has a row for each of its two sides there,
 # and one row in the report.
 _KINDS = (
@@ -42,6 +46,17 @@ _KINDS = (
     "shuffle_xor",
     "barrier_warp",
     "barrier_block",
+    "barrier_named",
+    "mbarrier_wait",
+    "tensor_load",
+    "tensor_store",
+    "wgmma",
+    "wgmma_fence",
+    "wgmma_commit",
+    "wgmma_wait",
+    "store_matrix",
+    "elect_one",
+    "registers",
 )
 _COPY_ASYNC_SHARED = 5
 
@@ -90,7 +105,7 @@ class EmulatedModule:
         grid: tuple[int, int, int],
         block: tuple[int, int, int],
         shared_bytes: int,
-        arguments: Sequence[Array | Scalar],
+        arguments: Sequence[Array | MappedArray | Scalar],
         *,
         seed: int = 0,
         time_limit: float = 0.0,
@@ -105,17 +120,14 @@ class EmulatedModule:
             raise ValueError(f"no kernel {kernel!r} here; there are {sorted(self._kernels)}")
         _check_shape(grid, block, shared_bytes)
         self._check_parameters(kernel, arguments)
-        for i, each in enumerate(arguments):
-            if isinstance(each, Array) and each.writable and not each.data.flags.writeable:
+        arrays = _arrays_of(arguments)
+        for i, each in arrays.items():
+            if each.writable and not each.data.flags.writeable:
                 raise ValueError(f"argument {i} is an output, but its numpy array is read-only")
-        arrays = {i: each for i, each in enumerate(arguments) if isinstance(each, Array)}
         arena = Arena(arrays, owners=self._checks)
         if 0 in grid:
             return self._report(Launch(), [], arena)
-        values = [
-            ctypes.c_void_p(arena.placed[i].pointer) if isinstance(each, Array) else each
-            for i, each in enumerate(arguments)
-        ]
+        values = [_value(each, arena.placed[i].pointer if i in arrays else 0) for i, each in enumerate(arguments)]
         with self._lock:
             launch = self._run(kernel, grid, block, shared_bytes, values, arena, seed, time_limit)
             faults = [self._fault(kernel, i) for i in range(launch.faults_kept)]
@@ -137,7 +149,7 @@ class EmulatedModule:
         grid: tuple[int, int, int],
         block: tuple[int, int, int],
         shared_bytes: int,
-        values: Sequence[ctypes.c_void_p | Scalar],
+        values: Sequence[Value],
         arena: Arena,
         seed: int,
         time_limit: float,
@@ -160,12 +172,12 @@ class EmulatedModule:
             raise MemoryError(f"no room for the stacks of {block} threads")
         return launch
 
-    def _check_parameters(self, kernel: str, arguments: Sequence[Array | Scalar]) -> None:
+    def _check_parameters(self, kernel: str, arguments: Sequence[Array | MappedArray | Scalar]) -> None:
         """A kernel called with what does not fit its parameters would read beyond them."""
         room = 256
         sizes = (ctypes.c_int * room)()
         count = int(self._library[f"treadle_parameters_{kernel}"](sizes, room))
-        given = [8 if isinstance(each, Array) else ctypes.sizeof(each) for each in arguments]
+        given = [_parameter_bytes(each) for each in arguments]
         if given != sizes[:count]:
             raise TypeError(f"kernel {kernel} has parameters of {sizes[:count]} bytes, given were {given}")
 
@@ -194,8 +206,8 @@ class EmulatedModule:
             return sum(each.bytes for each in operations if each.kind in kinds)
 
         return LaunchReport(
-            bytes_loaded=moved("load_global", "copy_async"),
-            bytes_stored=moved("store_global"),
+            bytes_loaded=moved("load_global", "copy_async", "tensor_load"),
+            bytes_stored=moved("store_global", "tensor_store"),
             shared_bytes_loaded=moved("load_shared", "load_matrix"),
             shared_bytes_stored=moved("store_shared")
             + sum(each.bytes for each in records if each.operation == _COPY_ASYNC_SHARED),
@@ -214,6 +226,26 @@ def compile_source(
     """
     library = compile_kernels(source, kernels, checks=checks, name=name)
     return EmulatedModule(library, kernels, checks=checks)
+
+
+def _arrays_of(arguments: Sequence[Array | MappedArray | Scalar]) -> dict[int, Array]:
+    """The arrays among the arguments, by position."""
+    plain = {i: each.array if isinstance(each, MappedArray) else each for i, each in enumerate(arguments)}
+    return {i: each for i, each in plain.items() if isinstance(each, Array)}
+
+
+def _value(argument: Array | MappedArray | Scalar, address: int) -> Value:
+    if isinstance(argument, Array):
+        return ctypes.c_void_p(address)
+    if isinstance(argument, MappedArray):
+        return (ctypes.c_ubyte * TENSOR_MAP_BYTES).from_buffer_copy(argument.record(address))
+    return argument
+
+
+def _parameter_bytes(argument: Array | MappedArray | Scalar) -> int:
+    if isinstance(argument, Array):
+        return 8
+    return TENSOR_MAP_BYTES if isinstance(argument, MappedArray) else ctypes.sizeof(argument)
 
 
 @cache

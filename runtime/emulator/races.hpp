@@ -10,59 +10,30 @@
 #include <utility>
 #include <vector>
 
+#include "clocks.hpp"
+
 #ifndef TREADLE_MANY_ACCESSES  // a test makes it small
 #define TREADLE_MANY_ACCESSES (1 << 17)
 #endif
 
 namespace emu {
 
-// The knowledge of all threads of a block. After a block barrier all know the same, so they share one
-// row; a warp barrier gives the warp a row of its own. A barrier over part of the block, or a single
-// thread that acquires, would likewise take a row of its own.
-class Clocks {
- public:
-  void reset(unsigned threads) {
-    count_ = threads;
-    clock_.assign(threads, 1);
-    row_of_.assign(threads, 0);
-    rows_.assign((threads + 31) / 32 + 1, std::vector<uint32_t>());
-    rows_[0].assign(threads, 0);
-  }
-  uint32_t now(unsigned thread) const { return clock_[thread]; }
-  bool knows(unsigned thread, unsigned other, uint32_t clock) const {
-    return thread == other || clock <= rows_[row_of_[thread]][other];
-  }
-  void join_block() {
-    rows_[0] = clock_;
-    row_of_.assign(count_, 0);
-    for (uint32_t& clock : clock_) ++clock;
-  }
-  // The lanes [first, last) of one warp.
-  void join_warp(unsigned first, unsigned last) {
-    const unsigned own = first / 32 + 1;
-    if (row_of_[first] != own) rows_[own] = rows_[row_of_[first]];
-    for (unsigned lane = first; lane < last; ++lane) {
-      rows_[own][lane] = clock_[lane]++;
-      row_of_[lane] = own;
-    }
-  }
-
- private:
-  unsigned count_ = 0;
-  std::vector<uint32_t> clock_;
-  std::vector<unsigned> row_of_;
-  std::vector<std::vector<uint32_t>> rows_;
-};
-
 // One access that some byte of shared memory remembers. Reads that nothing orders form a chain.
 struct Access {
   uint32_t thread, clock, before;
   int32_t line;
   bool pending;  // an asynchronous copy that nobody has waited for
+  bool async;    // made by the asynchronous proxy: a tensor copy or a product of a warpgroup
 };
 
-// The later, the graver.
-enum Verdict { SOUND, NEVER_WRITTEN, STILL_PENDING, RACE };
+// The later, the graver. UNFENCED: ordered, but written through the generic proxy, and no proxy fence lies between.
+enum Verdict { SOUND, NEVER_WRITTEN, UNFENCED, STILL_PENDING, RACE };
+
+// Who looks: a thread, through the generic proxy or, for an operation that it issued, the asynchronous one.
+struct Observer {
+  unsigned thread;
+  bool async = false;
+};
 
 // The accesses that each byte of shared memory remembers: its last write, and the reads since. The
 // sets are interned, so that the bytes of a tile share them and a byte costs eight bytes here.
@@ -83,6 +54,11 @@ class Shadow {
   }
 
   Finding read(size_t at, unsigned bytes, unsigned thread, int line) {
+    return read(at, bytes, {thread}, {thread, clocks_->now(thread), 0, line, false, false});
+  }
+
+  // A read that is judged by what the observer knows and remembered as `reader`.
+  Finding read(size_t at, unsigned bytes, Observer observer, const Access& reader) {
     Finding finding;
     Cell seen{~0u, ~0u};
     uint32_t reads = 0;
@@ -90,12 +66,12 @@ class Shadow {
       Cell& cell = cells_[i];
       if (cell.write != seen.write || cell.reads != seen.reads) {
         seen = cell;
-        const Finding here = judge_write(cell.write, thread, true);
+        const Finding here = judge_write(cell.write, observer, true);
         if (here.verdict > finding.verdict) {
           finding = here;
           finding.byte = i;
         }
-        reads = with_reader(cell.reads, thread, line);
+        reads = with_reader(cell.reads, observer.thread, reader);
       }
       cell.reads = reads;
     }
@@ -103,15 +79,31 @@ class Shadow {
   }
 
   Finding write(size_t at, unsigned bytes, unsigned thread, int line, bool pending = false) {
+    return write(at, bytes, {thread}, {thread, clocks_->now(thread), 0, line, pending, false});
+  }
+
+  // What a read would find, and nothing remembered.
+  Finding look(size_t at, unsigned bytes, Observer observer) const {
+    Finding finding;
+    for (size_t i = at; i < at + bytes && finding.verdict == SOUND; ++i) {
+      if (i > at && cells_[i].write == cells_[i - 1].write) continue;
+      finding = judge_write(cells_[i].write, observer, true);
+      finding.byte = i;
+    }
+    return finding;
+  }
+
+  // A write that is judged by what the observer knows and remembered as `writer`.
+  Finding write(size_t at, unsigned bytes, Observer observer, const Access& writer) {
     Finding finding;
     Cell seen{~0u, ~0u};
-    const Cell after{intern({thread, clocks_->now(thread), 0, line, pending}), 0};
+    const Cell after{intern(writer), 0};
     for (size_t i = at; i < at + bytes; ++i) {
       Cell& cell = cells_[i];
       if (finding.verdict == SOUND && (cell.write != seen.write || cell.reads != seen.reads)) {
         seen = cell;
-        finding = judge_write(cell.write, thread, false);
-        if (finding.verdict == SOUND) finding = judge_reads(cell.reads, thread);
+        finding = judge_write(cell.write, observer, false);
+        if (finding.verdict == SOUND) finding = judge_reads(cell.reads, observer.thread);
         finding.byte = i;
       }
       cell = after;
@@ -134,11 +126,20 @@ class Shadow {
 
   // The copy that wrote these bytes has been waited for by its thread.
   void arrived(size_t at, unsigned bytes, unsigned thread, int line) {
-    const uint32_t done = intern({thread, clocks_->now(thread), 0, line, false});
+    const uint32_t done = intern({thread, clocks_->now(thread), 0, line, false, false});
     for (size_t i = at; i < at + bytes; ++i) {
       const Access& access = accesses_[cells_[i].write];
       if (access.pending && access.thread == thread) cells_[i].write = done;
     }
+  }
+
+  // A tensor copy has landed: what it wrote is pending no more.
+  void landed(size_t at, unsigned bytes, Access writer) {
+    const uint32_t before = intern(writer);
+    writer.pending = false;
+    const uint32_t after = intern(writer);
+    for (size_t i = at; i < at + bytes; ++i)
+      if (cells_[i].write == before) cells_[i].write = after;
   }
 
  private:
@@ -146,7 +147,7 @@ class Shadow {
     uint32_t write = 0, reads = 0;  // indices of accesses; 0 is none
   };
 
-  Finding judge_write(uint32_t index, unsigned thread, bool reading) const {
+  Finding judge_write(uint32_t index, Observer observer, bool reading) const {
     Finding finding;
     finding.other = accesses_[index];
     finding.other_wrote = true;
@@ -154,8 +155,11 @@ class Shadow {
       finding.verdict = reading ? NEVER_WRITTEN : SOUND;
     else if (finding.other.pending)
       finding.verdict = STILL_PENDING;
-    else if (!clocks_->knows(thread, finding.other.thread, finding.other.clock))
+    else if (!clocks_->knows(observer.thread, finding.other.thread, finding.other.clock))
       finding.verdict = RACE;
+    else if (observer.async && !finding.other.async &&
+             !clocks_->bridged(observer.thread, finding.other.thread, finding.other.clock))
+      finding.verdict = UNFENCED;
     return finding;
   }
 
@@ -173,11 +177,10 @@ class Shadow {
 
   // The reads that a later write must still be ordered after: those this thread does not know, and
   // its own. Whoever comes to know this read knows also what this thread knew.
-  uint32_t with_reader(uint32_t reads, unsigned thread, int line) {
-    const uint32_t clock = clocks_->now(thread);
+  uint32_t with_reader(uint32_t reads, unsigned thread, const Access& reader) {
     const Access& last = accesses_[reads];
-    if (reads != 0 && last.thread == thread && last.clock == clock) return reads;
-    const Key key{thread, clock, reads, READERS, false};
+    if (reads != 0 && last.thread == reader.thread && last.clock == reader.clock) return reads;
+    const Key key{reader.thread, reader.clock, reads, READERS, false, false};
     if (const auto found = interned_.find(key); found != interned_.end()) return found->second;
     std::vector<Access> kept;
     for (uint32_t i = reads; i != 0; i = accesses_[i].before)
@@ -192,7 +195,7 @@ class Shadow {
         chain = intern(kept[i]);
       }
     }
-    const uint32_t result = intern({thread, clock, chain, line, false});
+    const uint32_t result = intern({reader.thread, reader.clock, chain, reader.line, false, reader.async});
     interned_.emplace(key, result);
     return result;
   }
@@ -210,7 +213,7 @@ class Shadow {
     size_t operator()(const Key& key) const {
       uint64_t hash = key.thread;
       for (const uint64_t part : {uint64_t(key.clock), uint64_t(key.before), uint64_t(uint32_t(key.line)),
-                                  uint64_t(key.pending)})
+                                  uint64_t(key.pending) << 1 | uint64_t(key.async)})
         hash = (hash ^ part) * 0x9e3779b97f4a7c15ull ^ (hash >> 29);
       return hash;
     }
@@ -218,7 +221,7 @@ class Shadow {
   struct Equal {
     bool operator()(const Key& a, const Key& b) const {
       return a.thread == b.thread && a.clock == b.clock && a.before == b.before &&
-             a.line == b.line && a.pending == b.pending;
+             a.line == b.line && a.pending == b.pending && a.async == b.async;
     }
   };
 

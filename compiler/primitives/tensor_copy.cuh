@@ -1,0 +1,104 @@
+// primitive: tensor_map; from: sm_90
+#ifndef TREADLE_EMULATOR
+// What the driver encodes of a tensor in global memory: opaque. PTX ISA 5.5.8, tensor-map.
+struct alignas(64) TensorMap {
+  unsigned char opaque[128];
+};
+#endif
+
+// primitive: tensor_map_prefetch; needs: tensor_map; from: sm_90
+// Fetches a tensor map ahead of its first use. PTX ISA 9.7.9.16, prefetch.tensormap.
+__device__ __forceinline__ void tensor_map_prefetch(const TensorMap& map) {
+#ifndef TREADLE_EMULATOR
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+#else
+  (void)map;
+#endif
+}
+
+// primitive: tensor_load; needs: tensor_map, shared_address; from: sm_90
+// Starts to copy the box at these coordinates, innermost first, to shared memory; what lies outside of the tensor
+// becomes zeros. Its bytes complete on the barrier. One thread asks. PTX ISA 9.7.9.27.1.2, cp.async.bulk.tensor.
+template <int RANK>
+__device__ __forceinline__ void tensor_load(void* shared, const TensorMap& map, uint64_t* barrier,
+                                            const int (&at)[RANK] AND_LINE) {
+  static_assert(2 <= RANK && RANK <= 5);
+#ifndef TREADLE_EMULATOR
+  const uint32_t target = shared_address(shared), done = shared_address(barrier);
+  if constexpr (RANK == 2) {
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%3, %4}], [%2];" ::"r"(target), "l"(&map), "r"(done),
+                 "r"(at[0]), "r"(at[1])
+                 : "memory");
+  } else if constexpr (RANK == 3) {
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%3, %4, %5}], [%2];" ::"r"(target), "l"(&map), "r"(done),
+                 "r"(at[0]), "r"(at[1]), "r"(at[2])
+                 : "memory");
+  } else if constexpr (RANK == 4) {
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(target), "l"(&map), "r"(done),
+                 "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3])
+                 : "memory");
+  } else if constexpr (RANK == 5) {
+    asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(target), "l"(&map), "r"(done),
+                 "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(at[4])
+                 : "memory");
+  }
+#else
+  emu::start_tensor_load(shared, map, barrier, at, RANK, line);
+#endif
+}
+
+// primitive: tensor_store; needs: tensor_map, shared_address; from: sm_90
+// Starts to copy a box from shared memory to these coordinates, innermost first; what lies outside of the tensor
+// is not written. One thread asks, closes its group and waits. PTX ISA 9.7.9.27.1.2, cp.async.bulk.tensor.
+template <int RANK>
+__device__ __forceinline__ void tensor_store(const TensorMap& map, const void* shared, const int (&at)[RANK] AND_LINE) {
+  static_assert(2 <= RANK && RANK <= 5);
+#ifndef TREADLE_EMULATOR
+  const uint32_t source = shared_address(shared);
+  if constexpr (RANK == 2) {
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(&map),
+                 "r"(source), "r"(at[0]), "r"(at[1])
+                 : "memory");
+  } else if constexpr (RANK == 3) {
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(&map),
+                 "r"(source), "r"(at[0]), "r"(at[1]), "r"(at[2])
+                 : "memory");
+  } else if constexpr (RANK == 4) {
+    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(&map),
+                 "r"(source), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3])
+                 : "memory");
+  } else if constexpr (RANK == 5) {
+    asm volatile("cp.async.bulk.tensor.5d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];" ::"l"(&map),
+                 "r"(source), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(at[4])
+                 : "memory");
+  }
+#else
+  emu::start_tensor_store(map, shared, at, RANK, line);
+#endif
+}
+
+// primitive: tensor_store_commit; from: sm_90
+// Closes this thread's group of tensor stores. PTX ISA 9.7.9.27.2.1, cp.async.bulk.commit_group.
+__device__ __forceinline__ void tensor_store_commit() {
+#ifndef TREADLE_EMULATOR
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+#else
+  emu::tensor_store_commit();
+#endif
+}
+
+// primitive: tensor_store_wait; from: sm_90
+// Waits until at most PENDING of this thread's newest groups still read shared memory. PTX ISA 9.7.9.27.2.2,
+// cp.async.bulk.wait_group.read.
+template <int PENDING>
+__device__ __forceinline__ void tensor_store_wait() {
+#ifndef TREADLE_EMULATOR
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
+#else
+  emu::tensor_store_wait(PENDING, true);
+#endif
+}

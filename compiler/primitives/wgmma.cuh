@@ -1,0 +1,79 @@
+// primitive: matrix_descriptor; needs: shared_address; from: sm_90
+// What wgmma knows of an operand in shared memory: its address, the bytes between its chunks (leading) and groups of
+// 8 rows (stride), its swizzle. PTX ISA 9.7.15.5.1.2.2.
+template <int SWIZZLE_BYTES>
+__device__ __forceinline__ uint64_t matrix_descriptor(const void* tile, int leading_bytes, int stride_bytes) {
+  static_assert(SWIZZLE_BYTES == 0 || SWIZZLE_BYTES == 32 || SWIZZLE_BYTES == 64 || SWIZZLE_BYTES == 128);
+  constexpr uint64_t MODE = SWIZZLE_BYTES == 0 ? 0 : SWIZZLE_BYTES == 128 ? 1 : SWIZZLE_BYTES == 64 ? 2 : 3;
+#ifndef TREADLE_EMULATOR
+  const uint32_t address = shared_address(tile);
+#else
+  const uint32_t address = emu::shared_address(tile);
+#endif
+  return uint64_t((address & 0x3ffff) >> 4) | uint64_t((leading_bytes & 0x3ffff) >> 4) << 16 |
+         uint64_t((stride_bytes & 0x3ffff) >> 4) << 32 | MODE << 62;
+}
+
+// primitive: further; from: sm_90
+// The descriptor of an operand that begins so many bytes, a multiple of 16, further on.
+__device__ __forceinline__ uint64_t further(uint64_t descriptor, int bytes) {
+  return (descriptor & 0xffffffff00000000ull) | (uint32_t(descriptor) + uint32_t(bytes) / 16);
+}
+
+// primitive: wgmma_fence; from: sm_90
+// Before the first product of a group: what other instructions wrote to its registers is there.
+// PTX ISA 9.7.15.7.1, wgmma.fence.
+__device__ __forceinline__ void wgmma_fence(LINE) {
+#ifndef TREADLE_EMULATOR
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#else
+  emu::wgmma_fence(line);
+#endif
+}
+
+// primitive: wgmma_commit; from: sm_90
+// Closes the warpgroup's group of products. PTX ISA 9.7.15.7.2, wgmma.commit_group.
+__device__ __forceinline__ void wgmma_commit(LINE) {
+#ifndef TREADLE_EMULATOR
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+#else
+  emu::wgmma_commit(line);
+#endif
+}
+
+// primitive: wgmma_wait; from: sm_90
+// Waits until at most PENDING of the warpgroup's newest groups are in flight. PTX ISA 9.7.15.7.3, wgmma.wait_group.
+template <int PENDING>
+__device__ __forceinline__ void wgmma_wait(LINE) {
+#ifndef TREADLE_EMULATOR
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
+#else
+  emu::wgmma_wait(PENDING, line);
+#endif
+}
+
+// primitive: keep; from: sm_90
+// The compiler may move no use of these registers across this place: products write them behind its back.
+__device__ __forceinline__ void keep(float& x) {
+#ifndef TREADLE_EMULATOR
+  asm volatile("" : "+f"(x));
+#endif
+}
+template <class T, int N>
+__device__ __forceinline__ void keep(T (&registers)[N]) {
+  if constexpr (sizeof(T) == 2 && N == 2) {
+#ifndef TREADLE_EMULATOR
+    uint32_t word;
+    memcpy(&word, registers, sizeof(word));
+    asm volatile("" : "+r"(word));
+    memcpy(registers, &word, sizeof(word));
+#endif
+  } else {
+    UNROLL for (int i = 0; i < N; ++i) keep(registers[i]);
+  }
+}
+
+// primitive: same_type
+// Whether two types are one; without a header of the standard library.
+template <class A, class B> struct SameType { static constexpr bool value = false; };
+template <class A> struct SameType<A, A> { static constexpr bool value = true; };

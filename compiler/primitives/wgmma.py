@@ -1,0 +1,103 @@
+"""The text of `wgmma_m64nNk16`: one primitive for each width N, which differ in nothing but their registers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+WIDTHS = range(8, 257, 8)
+"""Columns that a product of 16-bit operands may have (PTX ISA 9.7.15.2)."""
+
+_ELEMENTS = (("__half", "f16"), ("__nv_bfloat16", "bf16"))
+_LINE = 118
+
+
+def name_of(columns: int) -> str:
+    return f"wgmma_m64n{columns}k16"
+
+
+def blocks() -> Iterator[tuple[str, str]]:
+    """Name and text of each, narrowest first."""
+    for columns in WIDTHS:
+        yield name_of(columns), _block(columns)
+
+
+def _block(columns: int) -> str:
+    name, tiles = name_of(columns), columns // 8
+    return f"""\
+// d (64 x {columns}) = a (64 x 16) b (16 x {columns}), added to d where accumulate, by the four warps of a warpgroup, in their own
+// time. a and b lie in shared memory, K-major or (A_MN, B_MN) M- or N-major; or lane l of warp w holds
+//   a[k8][m8][k1] at row 16 w + 8 m8 + l / 4, column 8 k8 + 2 (l % 4) + k1, as it holds
+//   d[n8][m8][n1] at row 16 w + 8 m8 + l / 4, column 8 n8 + 2 (l % 4) + n1. PTX ISA 9.7.15.5, wgmma.mma_async.
+template <class T, int A_MN, int B_MN>
+__device__ __forceinline__ void {name}(float (&d)[{tiles}][2][2], uint64_t a, uint64_t b, bool accumulate AND_LINE) {{
+#ifndef TREADLE_EMULATOR
+{_branches(columns, in_registers=False)}
+#else
+  emu::wgmma({{&d[0][0][0], nullptr, a, b, {columns}, emu::element_of<T>(), A_MN != 0, B_MN != 0, accumulate}}, line);
+#endif
+}}
+template <class T, int B_MN>
+__device__ __forceinline__ void {name}(float (&d)[{tiles}][2][2], const T (&a)[2][2][2], uint64_t b,
+                                       bool accumulate AND_LINE) {{
+#ifndef TREADLE_EMULATOR
+{_branches(columns, in_registers=True)}
+#else
+  emu::wgmma({{&d[0][0][0], a, 0, b, {columns}, emu::element_of<T>(), false, B_MN != 0, accumulate}}, line);
+#endif
+}}
+"""
+
+
+def _branches(columns: int, *, in_registers: bool) -> str:
+    lines: list[str] = []
+    for i, (element, format) in enumerate(_ELEMENTS):
+        test = f"  if constexpr (sizeof(T) == 2 && SameType<T, {element}>::value) {{"
+        lines.append(test if i == 0 else test.replace("  if", "  } else if"))
+        lines += _assembly(columns, format, in_registers=in_registers)
+    return "\n".join([*lines, "  }"])
+
+
+def _assembly(columns: int, format: str, *, in_registers: bool) -> list[str]:
+    """The inline assembly: registers of d, then a, b, accumulate and what is transposed."""
+    count = columns // 2
+    left = ", ".join(f"%{count + i}" for i in range(4)) if in_registers else f"%{count}"
+    at = count + (4 if in_registers else 1)
+    a = f"{{{left}}}" if in_registers else left
+    flags = f"%{at + 2}" if in_registers else f"%{at + 2}, %{at + 3}"
+    registers = [f"%{i}" for i in range(count)]
+    outputs = [f'"+f"(d[{i // 4}][{i // 2 % 2}][{i % 2}])' for i in range(count)]
+    words = [f'"r"(as_register(a[{i // 2}][{i % 2}]))' for i in range(4)]
+    inputs = [*(words if in_registers else ['"l"(a)']), '"l"(b)', '"r"(int(accumulate))']
+    inputs += ['"n"(B_MN)'] if in_registers else ['"n"(A_MN)', '"n"(B_MN)']
+    text = [
+        '    asm volatile("{\\n.reg .pred more;\\n"',
+        f'      "setp.ne.b32 more, %{at + 1}, 0;\\n"',
+        f'      "wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{format}.{format} {{"',
+        *(f'      "{line}"' for line in _wrapped(registers, 4)),
+        f'      "}}, {a}, %{at}, more, 1, 1, {flags};\\n}}"',
+    ]
+    return [
+        *text,
+        *_list("      : ", outputs),
+        *_list("      : ", inputs, ");"),
+    ]
+
+
+def _wrapped(parts: list[str], quotes: int) -> list[str]:
+    """Parts joined by commas, in lines that are not too long; each line but the last ends with a comma."""
+    lines: list[str] = []
+    line = ""
+    for i, part in enumerate(parts):
+        piece = part + (", " if i < len(parts) - 1 else "")
+        if len(line) + len(piece) > _LINE - 6 - quotes:
+            lines.append(line)
+            line = ""
+        line += piece
+    return [*lines, line]
+
+
+def _list(head: str, parts: list[str], tail: str = "") -> list[str]:
+    lines = _wrapped(parts, 2)
+    return [(head if i == 0 else " " * len(head)) + line.rstrip() for i, line in enumerate(lines[:-1])] + [
+        (head if len(lines) == 1 else " " * len(head)) + lines[-1] + tail
+    ]

@@ -1,0 +1,114 @@
+// Barriers in shared memory: a phase completes when all expected threads have arrived and all expected bytes
+// have been copied. PTX ISA 9.7.13.15, mbarrier.
+#pragma once
+
+#include <map>
+
+#include "memory.hpp"
+
+namespace emu {
+namespace {
+
+struct Barrier {
+  unsigned count = 0, missing = 0;  // arrivals of a phase; those still to come
+  int64_t bytes = 0;                // still to be copied in this phase
+  uint64_t phase = 0;               // completed phases
+  unsigned agent = 0;               // of the copies that complete on it
+  unsigned init_thread = 0;
+  uint32_t init_clock = 0;
+  Knowledge gathered, completed;
+};
+
+std::map<size_t, Barrier> barriers;  // by offset in shared memory
+Knowledge init_fenced;               // threads that made their initialisations visible to the asynchronous proxy
+
+void refuse(const char* kind, int line, const std::string& message) { report(kind, current, line, message); }
+
+std::string describe(size_t at) { return text("the barrier at byte %zu of shared memory", at); }
+
+Barrier* barrier_at(const void* p, const char* what, int line) {
+  const size_t at = size_t(static_cast<const unsigned char*>(p) - shared_base);
+  const auto found = barriers.find(at);
+  if (found != barriers.end()) {
+    const Barrier& barrier = found->second;
+    if (!clocks.knows(current, barrier.init_thread, barrier.init_clock))
+      refuse("race", line, text("%s uses ", what) + describe(at) +
+                 text(", which thread %u initialised, with no barrier between", barrier.init_thread));
+    return &found->second;
+  }
+  refuse("uninitialised", line, text("%s uses ", what) + describe(at) + ", which nobody has initialised");
+  return nullptr;
+}
+
+bool phase_completed(const Barrier& barrier, unsigned parity) { return (barrier.phase & 1) != parity; }
+
+void maybe_complete(Barrier& barrier) {
+  if (barrier.missing != 0 || barrier.bytes != 0) return;
+  ++barrier.phase;
+  barrier.missing = barrier.count;
+  Knowledge::raise(barrier.gathered.seen, barrier.agent, uint32_t(barrier.phase));
+  barrier.completed.merge(barrier.gathered);
+}
+
+void pass(unsigned thread, const Barrier& barrier) {
+  clocks.acquire(thread, barrier.completed);
+}
+
+// Whether the thread, which waits for a phase, may go on.
+bool may_pass(unsigned thread) {
+  const Thread& waiter = all_threads[thread];
+  const BarrierWait& wait = *static_cast<const BarrierWait*>(waiter.request->a);
+  const auto found = barriers.find(size_t(static_cast<const unsigned char*>(wait.barrier) - shared_base));
+  current = thread;
+  if (found == barriers.end()) {
+    barrier_at(wait.barrier, "mbarrier_wait", waiter.request->line);
+    return true;
+  }
+  if (!phase_completed(found->second, wait.parity)) return false;
+  if (launch->checks) {
+    barrier_at(wait.barrier, "mbarrier_wait", waiter.request->line);
+    pass(thread, found->second);
+  }
+  return true;
+}
+
+}  // namespace
+
+void mbarrier_init(void* p, unsigned count, int line) {
+  current_line = line;
+  const size_t at = size_t(static_cast<unsigned char*>(p) - shared_base);
+  if (at % 8 != 0 || at + 8 > launch->shared_bytes)
+    return refuse("out of bounds", line, describe(at) + " is not 8 aligned bytes of shared memory");
+  if (barriers.count(at)) return refuse("phase", line, describe(at) + " is initialised twice");
+  if (count == 0 || count > 0xfffff) return refuse("phase", line, text("a barrier of %u arrivals", count));
+  if (launch->checks) may_write_shared(STORE_SHARED, p, 8, line, false);
+  Barrier& barrier = barriers[at];
+  barrier.count = barrier.missing = count;
+  barrier.agent = agents.of(text("a tensor copy that completes on the barrier at byte %zu", at));
+  barrier.init_thread = current;
+  barrier.init_clock = clocks.now(current);
+}
+
+void mbarrier_init_fence() {
+  if (launch->checks) clocks.release(current, init_fenced);
+}
+
+void mbarrier_arrive(void* p, unsigned bytes, bool expects, int line) {
+  current_line = line;
+  Barrier* barrier = barrier_at(p, expects ? "mbarrier_arrive_expect" : "mbarrier_arrive", line);
+  if (!barrier) return;
+  const size_t at = size_t(static_cast<unsigned char*>(p) - shared_base);
+  if (barrier->missing == 0)
+    return refuse("phase", line, text("arrival %u of %u at ", barrier->count + 1, barrier->count) + describe(at) +
+                      ": its phase still waits for bytes, and all arrivals have come");
+  if (launch->checks) clocks.release(current, barrier->gathered);
+  barrier->bytes += bytes;
+  --barrier->missing;
+  maybe_complete(*barrier);
+}
+
+void fence_proxy_async() {
+  if (launch->checks) clocks.fence(current);
+}
+
+}  // namespace emu

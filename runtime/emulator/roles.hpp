@@ -1,0 +1,82 @@
+// What only some warps of a block do: named barriers, and registers that move between warpgroups.
+// PTX ISA 9.7.13.1, bar; 9.7.19.5, setmaxnreg.
+#pragma once
+
+#include "warpgroups.hpp"
+
+namespace emu {
+namespace {
+
+struct NamedBarrier {
+  std::vector<unsigned> waiting;
+  unsigned arrived = 0;
+  Knowledge gathered;
+};
+
+std::map<unsigned, NamedBarrier> named;
+std::vector<unsigned> registers_of;  // a thread of each warp
+unsigned registers_free;             // of the block's, by threads
+
+void reset_roles(unsigned threads) {
+  named.clear();
+  unsigned cap = 65536 / threads / 8 * 8;
+  if (cap > 255) cap = 255 / 8 * 8;
+  registers_of.assign((threads + 31) / 32, cap);
+  registers_free = 0;
+}
+
+unsigned id_of(const Request& request) { return unsigned(request.option) >> 16; }
+unsigned size_of(const Request& request) { return unsigned(request.option) & 0xffff; }
+
+bool full(unsigned id, unsigned threads) {
+  return named[id].waiting.size() + named[id].arrived >= threads;
+}
+
+void release_named(unsigned id) {
+  NamedBarrier& barrier = named[id];
+  if (launch->checks) {
+    if (!barrier.waiting.empty()) clocks.join(barrier.waiting);
+    for (const unsigned thread : barrier.waiting) clocks.acquire(thread, barrier.gathered);
+  }
+  for (const unsigned thread : barrier.waiting) all_threads[thread].state = State::READY;
+  named.erase(id);
+}
+
+// The lanes of a warp have come to a named barrier, and stay until enough threads have.
+void come_to_named(unsigned first, unsigned last, const Request& request) {
+  const unsigned id = id_of(request), threads = size_of(request);
+  NamedBarrier& barrier = named[id];
+  for (unsigned t = first; t < last; ++t) {
+    if (all_threads[t].state != State::WAITING) continue;
+    all_threads[t].state = State::MEETING;
+    barrier.waiting.push_back(t);
+  }
+  if (full(id, threads)) release_named(id);
+}
+
+// Whether the warp's change of its registers can happen now: an increase waits until others have given up enough.
+bool may_change_registers(unsigned first, const Request& request) {
+  const unsigned wanted = unsigned(request.option), held = registers_of[first / 32];
+  return wanted <= held || wanted - held <= registers_free / 32;
+}
+
+void change_registers(unsigned first, const Request& request) {
+  unsigned& held = registers_of[first / 32];
+  const unsigned wanted = unsigned(request.option);
+  if (wanted % 8 != 0 || wanted < 24 || wanted > 256)
+    report("registers", first, request.line, text("%u registers a thread: a multiple of 8 from 24 to 256", wanted));
+  registers_free = unsigned(int(registers_free) + 32 * (int(held) - int(wanted)));
+  held = wanted;
+}
+
+}  // namespace
+
+void arrive_named(int id, int threads, int line) {
+  (void)line;
+  NamedBarrier& barrier = named[unsigned(id)];
+  if (launch->checks) clocks.release(current, barrier.gathered);
+  ++barrier.arrived;
+  if (full(unsigned(id), unsigned(threads))) release_named(unsigned(id));
+}
+
+}  // namespace emu

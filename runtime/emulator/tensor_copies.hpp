@@ -1,0 +1,203 @@
+// Bulk tensor copies between global and shared memory. PTX ISA 9.7.9.27.1, cp.async.bulk.tensor; the order of
+// elements in shared memory under a swizzle is that of 5.5.7.
+#pragma once
+
+#include <deque>
+
+#include "mbarriers.hpp"
+
+namespace emu {
+namespace {
+
+struct TensorCopy {
+  TensorMap map;
+  unsigned char* shared;
+  int at[5];
+  Barrier* barrier;  // of a load
+  uint64_t phase;    // in which the load began
+  unsigned thread;
+  uint64_t group;  // of a store
+  uint64_t block_clock;
+  int line;
+  Access access;
+};
+
+std::deque<TensorCopy> loads;
+std::vector<TensorCopy> stores;
+std::map<unsigned, uint64_t> store_groups;  // closed groups, by thread
+
+unsigned box_bytes(const TensorMap& map) {
+  unsigned bytes = map.element_bytes;
+  for (unsigned i = 0; i < map.rank; ++i) bytes *= map.box[i];
+  return bytes;
+}
+
+// Under a swizzle of 32, 64 or 128 bytes, bits 4.. of the address change by an exclusive or with bits 7.. .
+uint32_t swizzled_address(uint32_t address, unsigned swizzle_bytes) {
+  const uint32_t mask = swizzle_bytes == 0 ? 0 : swizzle_bytes / 16 - 1;
+  return address ^ ((address >> 7 & mask) << 4);
+}
+
+// Calls body(shared address, global address, bytes, inside) for each 16 bytes of a box, or a whole inner row of less.
+template <class Body>
+void for_each_chunk(const TensorCopy& copy, Body body) {
+  const TensorMap& map = copy.map;
+  const unsigned inner = map.box[0] * map.element_bytes, piece = map.element_bytes;
+  unsigned rows = 1;
+  for (unsigned i = 1; i < map.rank; ++i) rows *= map.box[i];
+  const uint32_t base = shared_address(copy.shared);
+  for (unsigned row = 0; row < rows; ++row) {
+    uint64_t address = map.address;
+    bool inside = true;
+    unsigned rest = row;
+    for (unsigned i = 1; i < map.rank; ++i) {
+      const int64_t index = int64_t(copy.at[i]) + rest % map.box[i];
+      rest /= map.box[i];
+      inside &= index >= 0 && uint64_t(index) < map.sizes[i];
+      address += uint64_t(index) * map.strides[i - 1];
+    }
+    for (unsigned start = 0; start < inner;) {
+      // As many bytes as lie together on both sides and are all inside or all outside.
+      const int64_t element = copy.at[0] + int64_t(start / piece);
+      const bool here = inside && element >= 0 && uint64_t(element) < map.sizes[0];
+      unsigned bytes = 16 - start % 16;
+      if (bytes > inner - start) bytes = inner - start;
+      if (here && uint64_t(element) + bytes / piece > map.sizes[0])
+        bytes = unsigned(map.sizes[0] - uint64_t(element)) * piece;
+      if (!here && inside && element < 0 && int64_t(bytes / piece) > -element) bytes = unsigned(-element) * piece;
+      body(swizzled_address(base + row * inner + start, map.swizzle_bytes), address + uint64_t(element * piece),
+           bytes, here);
+      start += bytes;
+    }
+  }
+}
+
+bool sound_map(const char* what, const TensorMap& map, const void* shared, int rank, int line) {
+  const uint32_t at = shared_address(shared);
+  const unsigned align = map.swizzle_bytes == 0 ? 128 : 8 * map.swizzle_bytes;
+  std::string wrong;
+  if (map.magic != TENSOR_MAP_MAGIC)
+    wrong = "is given what is no tensor map";
+  else if (map.rank != rank)
+    wrong = text("gives %d coordinates to a tensor map of rank %d", rank, map.rank);
+  else if (uint64_t(at) + box_bytes(map) > launch->shared_bytes)
+    wrong = text("of %u bytes at byte %u of shared memory, which has %llu", box_bytes(map), at,
+                 (unsigned long long)launch->shared_bytes);
+  if (!wrong.empty()) return report("out of bounds", current, line, what + (" " + wrong)), abandoned = true, false;
+  if (at % align != 0) {
+    report("misaligned", current, line,
+           text("%s at byte %u of shared memory, which is no multiple of %u", what, at, align));
+    return false;
+  }
+  return true;
+}
+
+void land(TensorCopy& copy) {
+  for_each_chunk(copy, [&](uint32_t at, uint64_t address, unsigned bytes, bool inside) {
+    if (inside)
+      memcpy(shared_base + at, reinterpret_cast<const void*>(address), bytes);
+    else
+      memset(shared_base + at, 0, bytes);
+  });
+  Barrier& barrier = *copy.barrier;
+  if (barrier.phase != copy.phase)
+    report("phase", copy.thread, copy.line,
+           text("tensor_load began in phase %llu of its barrier and completes in phase %llu: the bytes that the "
+                "barrier expected are fewer than those that were copied",
+                (unsigned long long)copy.phase, (unsigned long long)barrier.phase));
+  if (launch->checks) {
+    shadow.landed(size_t(copy.shared - shared_base), box_bytes(copy.map), copy.access);
+  }
+  barrier.bytes -= box_bytes(copy.map);
+  maybe_complete(barrier);
+}
+
+void land_one(size_t index) {
+  TensorCopy copy = loads[index];
+  loads.erase(loads.begin() + long(index));
+  land(copy);
+}
+
+void write_out(const TensorCopy& copy) {
+  for_each_chunk(copy, [&](uint32_t at, uint64_t address, unsigned bytes, bool inside) {
+    if (inside) memcpy(reinterpret_cast<void*>(address), shared_base + at, bytes);
+  });
+}
+
+unsigned store_agent(unsigned thread) { return agents.of(text("a tensor store of thread %u", thread)); }
+
+// Data may arrive at any moment.
+void land_some() {
+  if (launch->seed == 0) return;
+  if (!loads.empty() && random_bits() % 4 == 0) land_one(random_bits() % loads.size());
+}
+
+}  // namespace
+
+void start_tensor_load(void* shared, const TensorMap& map, void* p, const int* at, int rank, int line) {
+  current_line = line;
+  Barrier* barrier = barrier_at(p, "tensor_load", line);
+  if (!barrier || !sound_map("tensor_load", map, shared, rank, line)) return;
+  TensorCopy copy = {map, static_cast<unsigned char*>(shared), {}, barrier, barrier->phase, current, 0, 0, line, {}};
+  memcpy(copy.at, at, sizeof(int) * size_t(rank));
+  uint64_t read = 0;
+  if (launch->checks) {
+    if (barrier->init_clock > Knowledge::at(init_fenced.seen, barrier->init_thread) &&
+        !clocks.bridged(current, barrier->init_thread, barrier->init_clock))
+      report("missing fence", current, line,
+             "the asynchronous proxy may not see that the barrier was initialised: fence between");
+    for_each_chunk(copy, [&](uint32_t, uint64_t address, unsigned bytes, bool inside) {
+      if (!inside) return;
+      read += bytes;
+      may_read_global_bytes(TENSOR_LOAD, reinterpret_cast<const void*>(address), bytes, line);
+    });
+    copy.access = {barrier->agent, uint32_t(barrier->phase + 1), 0, line, true, true};
+    report_finding(shadow.write(size_t(copy.shared - shared_base), box_bytes(map), {current, true}, copy.access),
+                   TENSOR_LOAD, current, line);
+    traffic.request(TENSOR_LOAD, line, read, 0);
+  }
+  loads.push_back(copy);
+  land_some();
+}
+
+void start_tensor_store(const TensorMap& map, const void* shared, const int* at, int rank, int line) {
+  current_line = line;
+  if (!sound_map("tensor_store", map, shared, rank, line)) return;
+  TensorCopy copy = {map, static_cast<unsigned char*>(const_cast<void*>(shared)), {}, nullptr, 0, current,
+                     store_groups[current], 0, line, {}};
+  memcpy(copy.at, at, sizeof(int) * size_t(rank));
+  uint64_t written = 0;
+  if (launch->checks) {
+    const unsigned agent = store_agent(current);
+    const Access reader{agent, uint32_t(copy.group + 1), 0, line, false, true};
+    report_finding(shadow.read(size_t(copy.shared - shared_base), box_bytes(map), {current, true}, reader),
+                   TENSOR_STORE, current, line);
+    for_each_chunk(copy, [&](uint32_t, uint64_t address, unsigned bytes, bool inside) {
+      if (!inside) return;
+      written += bytes;
+      may_write_global_bytes(TENSOR_STORE, reinterpret_cast<void*>(address), bytes, line);
+    });
+    traffic.request(TENSOR_STORE, line, written, 0);
+  }
+  stores.push_back(copy);
+}
+
+void tensor_store_commit() { ++store_groups[current]; }
+
+void tensor_store_wait(int pending, bool) {
+  const uint64_t closed = store_groups[current];
+  std::vector<TensorCopy> kept;
+  uint64_t done = 0;
+  for (TensorCopy& copy : stores) {
+    if (copy.thread != current || copy.group + uint64_t(pending) >= closed) {
+      kept.push_back(copy);
+      continue;
+    }
+    write_out(copy);
+    if (copy.group + 1 > done) done = copy.group + 1;
+  }
+  stores = std::move(kept);
+  if (launch->checks && done) clocks.acquire(current, store_agent(current), uint32_t(done));
+}
+
+}  // namespace emu

@@ -1,0 +1,270 @@
+// Products of a warpgroup, asynchronous: from its issue to the wait for its group a product owns the registers of
+// its accumulator, which hold a NaN meanwhile, and may read its operands at any moment. PTX ISA 9.7.15, wgmma.
+#pragma once
+
+#include "descriptors.hpp"
+
+namespace emu {
+namespace {
+
+constexpr unsigned WARPGROUP = 128, ROWS = 64, DEPTH_BYTES = 32;
+constexpr uint32_t POISON = 0x7fc0dead;  // a NaN that no arithmetic makes
+
+struct Accumulator {
+  int columns;
+  float* at[WARPGROUP];
+  std::vector<float> value;  // [row][column]
+  unsigned products;         // still to be executed
+  uint64_t last_group;
+};
+
+struct InFlight {
+  Product product;
+  const void* registers[WARPGROUP];  // of a left operand in registers
+  std::vector<unsigned char> issued;  // what they held
+  size_t accumulator;
+  uint64_t group;
+  int line;
+  bool executed;
+};
+
+struct Warpgroup {
+  std::vector<InFlight> products;  // oldest first
+  std::map<size_t, Accumulator> accumulators;
+  size_t next_accumulator = 0;
+  uint64_t groups = 0;  // closed
+  uint64_t waited = 0;  // groups known to be complete
+  bool fenced = false;
+};
+
+std::vector<Warpgroup> warpgroups;
+
+unsigned products_agent(unsigned first) { return agents.of(text("a product of warpgroup %u", first / WARPGROUP)); }
+
+// The fragment of an accumulator: lane l of warp w holds d[n8][m8][n1] at row 16 w + 8 m8 + l / 4, column
+// 8 n8 + 2 (l % 4) + n1. PTX ISA 9.7.15.5.1.1.
+unsigned row_of(unsigned thread, unsigned i) { return thread / 32 * 16 + i / 2 % 2 * 8 + thread % 32 / 4; }
+unsigned column_of(unsigned thread, unsigned i) { return i / 4 * 8 + thread % 4 * 2 + i % 2; }
+
+void poison(const Accumulator& accumulator) {
+  for (float* at : accumulator.at)
+    for (int i = 0; i < accumulator.columns / 2; ++i) memcpy(at + i, &POISON, 4);
+}
+
+void check_untouched(const Accumulator& accumulator, unsigned first, int line) {
+  for (unsigned t = 0; t < WARPGROUP; ++t)
+    for (int i = 0; i < accumulator.columns / 2; ++i) {
+      if (memcmp(accumulator.at[t] + i, &POISON, 4) == 0) continue;
+      report("race", first + t, line,
+             text("register %d of an accumulator was written while a product into it was in flight", i));
+      return;
+    }
+}
+
+float element_value(const unsigned char* at, Element element) {
+  uint16_t bits;
+  memcpy(&bits, at, 2);
+  return element == F16 ? half_to_float(bits) : bfloat16_to_float(bits);
+}
+
+// 64 or N rows of 16 elements, as floats.
+void read_matrix(uint64_t descriptor, unsigned rows, bool transposed, Element element, float* out) {
+  const Matrix matrix(descriptor);
+  for (unsigned row = 0; row < rows; ++row)
+    for (unsigned k = 0; k < 16; ++k) {
+      const uint32_t at = transposed ? matrix.chunk(k, row * 2, true) + row * 2 % 16
+                                     : matrix.chunk(row, k * 2, false) + k * 2 % 16;
+      out[row * 16 + k] = at + 2 <= launch->shared_bytes ? element_value(shared_base + at, element) : 0.0f;
+    }
+}
+
+void read_registers(const InFlight& work, float* out) {
+  for (unsigned t = 0; t < WARPGROUP; ++t)
+    for (unsigned i = 0; i < 8; ++i) {  // a[k8][m8][k1]
+      const unsigned row = t / 32 * 16 + i / 2 % 2 * 8 + t % 32 / 4, k = i / 4 * 8 + t % 4 * 2 + i % 2;
+      out[row * 16 + k] =
+          element_value(static_cast<const unsigned char*>(work.registers[t]) + 2 * i, work.product.element);
+    }
+}
+
+void check_registers(const InFlight& work, unsigned first) {
+  for (unsigned t = 0; t < WARPGROUP && work.product.a; ++t)
+    if (memcmp(work.registers[t], work.issued.data() + 16 * t, 16) != 0)
+      return report("race", first + t, work.line,
+                    "a register of the left operand was written while the product was in flight");
+}
+
+__attribute__((optimize("O3"))) void multiply(const float* a, const float* b, unsigned columns, float* d) {
+  static float across[16][256];
+  for (unsigned n = 0; n < columns; ++n)
+    for (unsigned k = 0; k < 16; ++k) across[k][n] = b[n * 16 + k];
+  for (unsigned m = 0; m < ROWS; ++m) {
+    double sum[256];
+    for (unsigned n = 0; n < columns; ++n) sum[n] = double(d[m * columns + n]);
+    for (unsigned k = 0; k < 16; ++k) {
+      const float left = a[m * 16 + k];
+      for (unsigned n = 0; n < columns; ++n) sum[n] += double(left * across[k][n]);  // exact for 16-bit operands
+    }
+    for (unsigned n = 0; n < columns; ++n) d[m * columns + n] = float(sum[n]);
+  }
+}
+
+void execute_product(unsigned first, Warpgroup& group, InFlight& work) {
+  static float a[ROWS * 16], b[256 * 16];
+  const Product& product = work.product;
+  check_registers(work, first);
+  if (product.a)
+    read_registers(work, a);
+  else
+    read_matrix(product.a_matrix, ROWS, product.a_transposed, product.element, a);
+  read_matrix(product.b_matrix, unsigned(product.columns), product.b_transposed, product.element, b);
+  Accumulator& accumulator = group.accumulators[work.accumulator];
+  if (!product.accumulate) std::fill(accumulator.value.begin(), accumulator.value.end(), 0.0f);
+  multiply(a, b, unsigned(product.columns), accumulator.value.data());
+  --accumulator.products;
+  work.executed = true;
+}
+
+void check_operand(uint64_t descriptor, unsigned rows, bool transposed, unsigned first, int line) {
+  const Matrix matrix(descriptor);
+  const unsigned agent = products_agent(first);
+  const Access reader{agent, uint32_t(warpgroups[first / WARPGROUP].groups + 1), 0, line, false, true};
+  if (matrix.base_offset != 0 || (matrix.swizzle_bytes && matrix.start % 16 != 0))
+    return report("misaligned", first, line, "a matrix descriptor with a base offset is not supported");
+  const unsigned outer = transposed ? 16 : rows, inner = transposed ? rows * 2 : DEPTH_BYTES;
+  for (unsigned i = 0; i < outer; ++i)
+    for (unsigned bytes = 0; bytes < inner; bytes += 16) {
+      const uint32_t at = matrix.chunk(i, bytes, transposed);
+      if (uint64_t(at) + 16 > launch->shared_bytes)
+        return report("out of bounds", first, line,
+                      text("wgmma reads byte %u of shared memory, which has %llu", at,
+                           (unsigned long long)launch->shared_bytes));
+      const Shadow::Finding finding = shadow.read(at, 16, {first, true}, reader);
+      if (finding.verdict != SOUND) return report_finding(finding, WGMMA, first, line);
+      for (unsigned warp = 1; warp < 4; ++warp) {  // every warp must know that the tile is there
+        const Shadow::Finding other = shadow.look(at, 16, {first + 32 * warp, true});
+        if (other.verdict != SOUND) return report_finding(other, WGMMA, first + 32 * warp, line);
+      }
+    }
+}
+
+size_t accumulator_of(unsigned first, Warpgroup& group, const Product& product, int line) {
+  float* const mine = product.d;
+  for (auto& [id, known] : group.accumulators) {
+    if (known.at[0] == mine && known.columns == product.columns) {
+      check_untouched(known, first, line);
+      return id;
+    }
+    if (mine < known.at[0] + known.columns / 2 && known.at[0] < mine + product.columns / 2)
+      report("race", first, line, "the accumulator shares registers with another one that is in flight");
+  }
+  const size_t id = group.next_accumulator++;
+  Accumulator& made = group.accumulators[id];
+  made.columns = product.columns;
+  made.products = 0;
+  made.value.assign(ROWS * unsigned(product.columns), 0.0f);
+  for (unsigned t = 0; t < WARPGROUP; ++t) {
+    made.at[t] = static_cast<const Product*>(all_threads[first + t].request->a)->d;
+    for (unsigned i = 0; i < unsigned(product.columns) / 2 && product.accumulate; ++i)
+      made.value[row_of(t, i) * unsigned(product.columns) + column_of(t, i)] = made.at[t][i];
+  }
+  poison(made);
+  return id;
+}
+
+void issue(unsigned first, int line) {
+  Warpgroup& group = warpgroups[first / WARPGROUP];
+  const Product& product = *static_cast<const Product*>(all_threads[first].request->a);
+  for (unsigned t = 1; t < WARPGROUP; ++t) {
+    const Product& other = *static_cast<const Product*>(all_threads[first + t].request->a);
+    if (other.a_matrix == product.a_matrix && other.b_matrix == product.b_matrix &&
+        other.accumulate == product.accumulate)
+      continue;
+    report("divergence", first + t, line, "the threads of a warpgroup give a product different descriptors");
+    break;
+  }
+  if (!group.fenced)
+    report("missing fence", first, line, "a group of products begins without wgmma_fence: registers that other "
+                                         "instructions wrote may not be there");
+  if (launch->checks) {
+    if (!product.a) check_operand(product.a_matrix, ROWS, product.a_transposed, first, line);
+    check_operand(product.b_matrix, unsigned(product.columns), product.b_transposed, first, line);
+    traffic.request(WGMMA, line, 0, 0);
+  }
+  InFlight work = {product, {}, {}, accumulator_of(first, group, product, line), group.groups, line, false};
+  for (unsigned t = 0; t < WARPGROUP && product.a; ++t) {
+    work.registers[t] = static_cast<const Product*>(all_threads[first + t].request->a)->a;
+    const unsigned char* held = static_cast<const unsigned char*>(work.registers[t]);
+    work.issued.insert(work.issued.end(), held, held + 16);
+  }
+  Accumulator& accumulator = group.accumulators[work.accumulator];
+  ++accumulator.products;
+  accumulator.last_group = group.groups;
+  group.products.push_back(std::move(work));
+}
+
+void deliver_accumulators(unsigned first, Warpgroup& group, int line) {
+  for (auto place = group.accumulators.begin(); place != group.accumulators.end();) {
+    Accumulator& accumulator = place->second;
+    if (accumulator.products != 0 || accumulator.last_group >= group.waited) {
+      ++place;
+      continue;
+    }
+    check_untouched(accumulator, first, line);
+    for (unsigned t = 0; t < WARPGROUP; ++t)
+      for (unsigned i = 0; i < unsigned(accumulator.columns) / 2; ++i)
+        accumulator.at[t][i] = accumulator.value[row_of(t, i) * unsigned(accumulator.columns) + column_of(t, i)];
+    place = group.accumulators.erase(place);
+  }
+}
+
+void wait_for_products(unsigned first, unsigned pending, int line) {
+  Warpgroup& group = warpgroups[first / WARPGROUP];
+  if (group.groups < pending || group.groups - pending <= group.waited) return;
+  group.waited = group.groups - pending;
+  size_t done = 0;
+  while (done < group.products.size() && group.products[done].group < group.waited) {
+    InFlight& work = group.products[done++];
+    if (!work.executed) execute_product(first, group, work);
+    else check_registers(work, first);
+  }
+  group.products.erase(group.products.begin(), group.products.begin() + long(done));
+  deliver_accumulators(first, group, line);
+  const unsigned agent = products_agent(first);
+  for (unsigned t = first; launch->checks && t < first + WARPGROUP; ++t)
+    clocks.acquire(t, agent, uint32_t(group.waited));
+}
+
+// Under a seed a product may be executed at any moment before the wait, in the order of their issue.
+void execute_some() {
+  if (launch->seed == 0) return;
+  for (size_t i = 0; i < warpgroups.size(); ++i)
+    for (InFlight& work : warpgroups[i].products) {
+      if (work.executed) continue;
+      if (random_bits() % 8 == 0) execute_product(unsigned(i) * WARPGROUP, warpgroups[i], work);
+      break;
+    }
+}
+
+// What all four warps do together once all have come.
+void execute_warpgroup(unsigned first, const Request& request) {
+  Warpgroup& group = warpgroups[first / WARPGROUP];
+  switch (request.operation) {
+    case WGMMA: return issue(first, request.line);
+    case WGMMA_FENCE: group.fenced = true; return;
+    case WGMMA_COMMIT: ++group.groups, group.fenced = false; return;
+    default: return wait_for_products(first, unsigned(request.option), request.line);
+  }
+}
+
+void check_left_over() {
+  for (size_t i = 0; i < warpgroups.size(); ++i)
+    if (!warpgroups[i].products.empty())
+      report("missing wait", unsigned(i) * WARPGROUP, warpgroups[i].products[0].line,
+             "the block ends while a product is in flight");
+  if (!loads.empty()) report("missing wait", loads[0].thread, loads[0].line, "the block ends while a tensor copy is in flight");
+  if (!stores.empty()) report("missing wait", stores[0].thread, stores[0].line, "the block ends while a tensor store is in flight");
+}
+
+}  // namespace
+}  // namespace emu
