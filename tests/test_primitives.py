@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tools import find_cuobjdump
 from treadle.compiler import primitives
-from treadle.compiler.primitives import primitive_names, source
+from treadle.compiler.primitives import primitive_names, source, wgmma
 from treadle.runtime.emulator import Array, compile_source
 
 needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
@@ -80,6 +80,47 @@ for _count in (1, 2, 4):
         USES[f"load_matrix_x{_count}{_kind}"] = (
             f"__half r[{_count}][2]; load_matrix_x{_count}{_kind}(r, s + 8 * t);memcpy(h2, r, sizeof(r));"
         )
+USES |= {  # of sm_90a; `q` is a barrier, `map` a tensor map
+    "mbarrier_init": "mbarrier_init(q, 2);",
+    "mbarrier_init_fence": "mbarrier_init_fence();",
+    "mbarrier_arrive": "mbarrier_arrive(q);",
+    "mbarrier_arrive_expect": "mbarrier_arrive_expect(q, 1024);",
+    "mbarrier_wait": "mbarrier_wait(q, t & 1); mbarrier_wait(q + 1, t & 1);",
+    "fence_proxy_async": "fence_proxy_async();",
+    "uniform": "f2[t] = uniform(t / 32);",
+    "barrier_named": "barrier_named<3>(128);",
+    "barrier_named_arrive": "barrier_named_arrive<3>(128);",
+    "elect_one": "if (elect_one()) f2[0] = 1.0f;",
+    "registers_give": "registers_give<40>();",
+    "registers_take": "registers_take<232>();",
+    "store_matrix_x4": "__half r[4][2]; memcpy(r, h, 16); store_matrix_x4(s + 8 * t, r);",
+    "store_matrix_x4_trans": "__half r[4][2]; memcpy(r, h, 16); store_matrix_x4_trans(s + 8 * t, r);",
+    "tensor_map_prefetch": "tensor_map_prefetch(map);",
+    "tensor_load": (
+        "tensor_load(s, map, q, {t, 1}); tensor_load(s, map, q, {t, 1, 2}); tensor_load(s, map, q, {t, 1, 2, 3});"
+        "tensor_load(s, map, q, {t, 1, 2, 3, 4});"
+    ),
+    "tensor_store": (
+        "tensor_store(map, s, {t, 1}); tensor_store(map, s, {t, 1, 2}); tensor_store(map, s, {t, 1, 2, 3});"
+        "tensor_store(map, s, {t, 1, 2, 3, 4});"
+    ),
+    "tensor_store_commit": "tensor_store_commit();",
+    "tensor_store_wait": "tensor_store_wait<0>(); tensor_store_wait<1>();",
+    "matrix_descriptor": "f2[t] = float(matrix_descriptor<128>(s, 0, 1024) + matrix_descriptor<64>(s, 16, 512));",
+    "further": "f2[t] = float(further(uint64_t(t) << 32, 64));",
+    "wgmma_fence": "wgmma_fence();",
+    "wgmma_commit": "wgmma_commit();",
+    "wgmma_wait": "wgmma_wait<0>(); wgmma_wait<1>();",
+    "keep": "float x[2][2] = {}; keep(x); __half p[2][2]; memcpy(p, h, 8); keep(p); memcpy(h2, p, 8);",
+}
+for _width in wgmma.WIDTHS:
+    USES[wgmma.name_of(_width)] = (
+        f"float d[{_width // 8}][2][2] = {{}}; __half a[2][2][2]; memcpy(a, h, 16); __nv_bfloat16 x[2][2][2];"
+        f"memcpy(x, b, 16); const uint64_t m = reinterpret_cast<const uint64_t*>(f)[0]; wgmma_fence();"
+        f"wgmma_m64n{_width}k16<__half, 0, 1>(d, m, m, t > 3); wgmma_m64n{_width}k16<__nv_bfloat16, 1, 0>(d, m, m, true);"
+        f"wgmma_m64n{_width}k16<__half, 1>(d, a, m, true); wgmma_m64n{_width}k16<__nv_bfloat16, 0>(d, x, m, true);"
+        f"wgmma_commit(); wgmma_wait<0>(); keep(d); memcpy(f2, d, sizeof(d));"
+    )
 KERNEL = """
 __global__ void use_{name}(const __half* h, const __nv_bfloat16* b, const float* f,
                            __half* h2, __nv_bfloat16* b2, float* f2) {{
@@ -89,9 +130,18 @@ __global__ void use_{name}(const __half* h, const __nv_bfloat16* b, const float*
   {use}
 }}
 """
-FILE = source(primitive_names()) + "".join(
-    KERNEL.format(name=name, use=USES.get(name, "")) for name in primitive_names()
-)
+HOPPER_KERNEL = KERNEL.replace(
+    "float* f2) {{", "float* f2,\n                           const __grid_constant__ TensorMap map) {{"
+).replace("  {use}", "  [[maybe_unused]] uint64_t* q = reinterpret_cast<uint64_t*>(s);\n  {use}")
+SHARED = frozenset(primitive_names("sm_80"))
+
+
+def file_of(arch: str) -> str:
+    """A kernel for each primitive of an architecture."""
+    return source(primitive_names(arch)) + "".join(
+        (KERNEL if name in SHARED else HOPPER_KERNEL).format(name=name, use=USES.get(name, ""))
+        for name in primitive_names(arch)
+    )
 
 
 def test_every_primitive_is_tried_here() -> None:
@@ -132,11 +182,11 @@ def test_an_unknown_primitive_is_named_and_its_neighbour_offered() -> None:
 
 
 def test_the_host_compiles_every_primitive() -> None:
-    compile_source(FILE, [f"use_{name}" for name in primitive_names()])
+    compile_source(file_of("sm_90a"), [f"use_{name}" for name in primitive_names()])
 
 
-def assemble(folder: Path, arch: str, text: str = FILE) -> Path:
-    (folder / "file.cu").write_text(text)
+def assemble(folder: Path, arch: str, text: str | None = None) -> Path:
+    (folder / "file.cu").write_text(text or file_of(arch))
     command = ["nvcc", "-std=c++17", f"-arch={arch}", "-cubin", "-Werror=all-warnings"]
     result = subprocess.run(
         [*command, "file.cu", "-o", "file.cubin"],
@@ -264,7 +314,7 @@ WIDTHS = {
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 def test_what_moves_as_one_is_one_instruction(tmp_path: Path, arch: str) -> None:
     kernels = {f"move{i}": each for i, each in enumerate(WIDTHS)}
-    text = source(primitive_names()) + CHAIN
+    text = source(primitive_names("sm_80")) + CHAIN
     text += "".join(MOVE.format(name=name, type=each) for name, each in kernels.items())
     found = sass(assemble(tmp_path, arch, text))
     assert not {code for code in found.pop("chain") if re.match("PRMT|LDL|STL", code)}

@@ -41,7 +41,7 @@ _MARKER = re.compile(
 )
 _PRELUDE = "prelude"
 # Blocks that serve other blocks and are no business of a kernel.
-_HELPERS = frozenset({_PRELUDE, "word", "shared_address", "as_register", "as_tf32", "same_type"})
+_HELPERS = frozenset({_PRELUDE, "word", "shared_address", "as_register", "as_tf32", "tensor_map", "same_type"})
 _FIRST_ARCH = 80
 
 
