@@ -56,10 +56,10 @@ class TensorMap:
 
     def record(self, address: int) -> bytes:
         """The map as the emulator reads it."""
-        sizes, strides, box = (_filled(each, room) for each, room in ((self.sizes, 5), (self.strides, 4), (self.box, 5)))
-        return _RECORD.pack(
-            address, *sizes, *strides, *box, self.rank, self.element_bytes, self.swizzle_bytes, _MAGIC
+        sizes, strides, box = (
+            _filled(each, room) for each, room in ((self.sizes, 5), (self.strides, 4), (self.box, 5))
         )
+        return _RECORD.pack(address, *sizes, *strides, *box, self.rank, self.element_bytes, self.swizzle_bytes, _MAGIC)
 
 
 def tensor_map(
@@ -71,7 +71,11 @@ def tensor_map(
     if problem is not None:
         raise NoTensorMap(problem)
     if len(shape) == 1:
-        shape, strides, box = (1, *shape), (max(UNIT, -(-shape[0] * dtype.itemsize // UNIT) * UNIT), *strides), (1, *box)
+        shape, strides, box = (
+            (1, *shape),
+            (max(UNIT, -(-shape[0] * dtype.itemsize // UNIT) * UNIT), *strides),
+            (1, *box),
+        )
     outward = list(zip(shape, strides, strict=True))[-2::-1]
     # The stride of a dimension of one element is never used, but must keep the rules.
     kept = tuple(UNIT if size == 1 else stride for size, stride in outward)

@@ -117,7 +117,8 @@ for _width in wgmma.WIDTHS:
     USES[wgmma.name_of(_width)] = (
         f"float d[{_width // 8}][2][2] = {{}}; __half a[2][2][2]; memcpy(a, h, 16); __nv_bfloat16 x[2][2][2];"
         f"memcpy(x, b, 16); const uint64_t m = reinterpret_cast<const uint64_t*>(f)[0]; wgmma_fence();"
-        f"wgmma_m64n{_width}k16<__half, 0, 1>(d, m, m, t > 3); wgmma_m64n{_width}k16<__nv_bfloat16, 1, 0>(d, m, m, true);"
+        f"wgmma_m64n{_width}k16<__half, 0, 1>(d, m, m, t > 3);"
+        f"wgmma_m64n{_width}k16<__nv_bfloat16, 1, 0>(d, m, m, true);"
         f"wgmma_m64n{_width}k16<__half, 1>(d, a, m, true); wgmma_m64n{_width}k16<__nv_bfloat16, 0>(d, x, m, true);"
         f"wgmma_commit(); wgmma_wait<0>(); keep(d); memcpy(f2, d, sizeof(d));"
     )

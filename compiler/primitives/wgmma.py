@@ -24,8 +24,8 @@ def blocks() -> Iterator[tuple[str, str]]:
 def _block(columns: int) -> str:
     name, tiles = name_of(columns), columns // 8
     return f"""\
-// d (64 x {columns}) = a (64 x 16) b (16 x {columns}), added to d where accumulate, by the four warps of a warpgroup, in their own
-// time. a and b lie in shared memory, K-major or (A_MN, B_MN) M- or N-major; or lane l of warp w holds
+// d (64 x {columns}) = a (64 x 16) b (16 x {columns}), added to d where accumulate, by the four warps of a warpgroup,
+// in their own time. a and b lie in shared memory, K-major or (A_MN, B_MN) M- or N-major; or lane l of warp w holds
 //   a[k8][m8][k1] at row 16 w + 8 m8 + l / 4, column 8 k8 + 2 (l % 4) + k1, as it holds
 //   d[n8][m8][n1] at row 16 w + 8 m8 + l / 4, column 8 n8 + 2 (l % 4) + n1. PTX ISA 9.7.15.5, wgmma.mma_async.
 template <class T, int A_MN, int B_MN>

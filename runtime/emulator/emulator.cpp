@@ -172,7 +172,7 @@ void run_block(std::vector<unsigned>& warps) {
     for (const unsigned warp : warps) {
       const unsigned first = 32 * warp, last = first + 32 < count ? first + 32 : count;
       if (!abandoned) ran |= run_warp(first, last);
-      land_some();
+      ran |= land_some();
       execute_some();
     }
     if (!ran && !abandoned && !resolve_block()) break;

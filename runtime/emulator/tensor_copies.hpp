@@ -126,10 +126,11 @@ void write_out(const TensorCopy& copy) {
 
 unsigned store_agent(unsigned thread) { return agents.of(text("a tensor store of thread %u", thread)); }
 
-// Data may arrive at any moment.
-void land_some() {
-  if (launch->seed == 0) return;
-  if (!loads.empty() && random_bits() % 4 == 0) land_one(random_bits() % loads.size());
+// Data may arrive at any moment. True if some did, and who waits for it may go on.
+bool land_some() {
+  if (launch->seed == 0 || loads.empty() || random_bits() % 4 != 0) return false;
+  land_one(random_bits() % loads.size());
+  return true;
 }
 
 }  // namespace

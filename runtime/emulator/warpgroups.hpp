@@ -8,7 +8,7 @@ namespace emu {
 namespace {
 
 constexpr unsigned WARPGROUP = 128, ROWS = 64, DEPTH_BYTES = 32;
-constexpr uint32_t POISON = 0x7fc0dead;  // a NaN that no arithmetic makes
+constexpr uint32_t POISON = 0x7f80dead;  // a signalling NaN: no arithmetic makes one, nor passes one on
 
 struct Accumulator {
   int columns;

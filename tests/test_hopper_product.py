@@ -1,0 +1,185 @@
+"""A product written by hand with the primitives of sm_90a, against numpy and against mistakes made on purpose: the
+emulator finds nothing in the right kernel under any order of completion, and something in every wrong one."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from treadle.compiler.primitives import primitive_names, source
+from treadle.compiler.primitives.wgmma import name_of
+from treadle.runtime.backend import has_host_compiler
+from treadle.runtime.emulator import Array, EmulationError, LaunchReport, MappedArray, compile_source
+from treadle.runtime.emulator.module import EmulatedModule
+
+needs_host_compiler = pytest.mark.skipif(not has_host_compiler(), reason="no C++ compiler is installed")
+needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
+KERNEL = (Path(__file__).parent / "hopper" / "product.cu").read_text()
+TYPES = {"__half": np.dtype(np.float16), "__nv_bfloat16": np.dtype(ml_dtypes.bfloat16)}
+ROWS, DEPTH = 128, 64
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a kernel is made."""
+
+    type: str = "__half"
+    columns: int = 64
+    stages: int = 2
+    b_mn: bool = False
+
+    @property
+    def shared_bytes(self) -> int:
+        return self.stages * (ROWS + self.columns) * DEPTH * 2 + 1024 + 2 * 64 * self.columns * 2
+
+    def text(self, kernel: str = KERNEL) -> str:
+        names = set(primitive_names()) & set(re.findall(r"\w+", kernel)) | {name_of(self.columns)}
+        head = f"using T = {self.type};\nconstexpr int COLUMNS = {self.columns}, STAGES = {self.stages};\n"
+        head += f"constexpr int B_MN = {int(self.b_mn)};\n"
+        return source(names) + head + kernel.replace("WGMMA", name_of(self.columns))
+
+
+def multiply(
+    module: EmulatedModule, shape: Shape, m: int, n: int, k: int, seed: int
+) -> tuple[LaunchReport, float, np.ndarray]:
+    """The report, and the largest error of the product beyond what its formats explain (at most 0 if right)."""
+    dtype = TYPES[shape.type]
+    random = np.random.default_rng(0)
+    a = random.standard_normal((m, k)).astype(dtype)
+    b = random.standard_normal((k, n) if shape.b_mn else (n, k)).astype(dtype)
+    c = np.full((m, n), 7, dtype)
+    b_box = (DEPTH, 64) if shape.b_mn else (shape.columns, DEPTH)
+    arguments = [
+        MappedArray(Array(a, writable=False), (ROWS, DEPTH), 128),
+        MappedArray(Array(b, writable=False), b_box, 128),
+        MappedArray(Array(c, writable=True), (64, 64), 128),
+        ctypes.c_int32(k),
+    ]
+    grid = (-(-n // shape.columns), -(-m // ROWS), 1)
+    report = module.launch("product", grid, (384, 1, 1), shape.shared_bytes, arguments, seed=seed, time_limit=60)
+    a64, b64 = a.astype(np.float64), b.astype(np.float64)
+    b64 = b64 if shape.b_mn else b64.T
+    eps = float(ml_dtypes.finfo(dtype).eps)
+    # One rounding to T, and one to f32 a step of 16 along k.
+    bound = eps / 2 * np.abs(a64 @ b64) + (k // 16 + 1) * 2.0**-23 * (np.abs(a64) @ np.abs(b64))
+    return report, float((np.abs(c.astype(np.float64) - a64 @ b64) - bound).max()), c
+
+
+@cache
+def compiled(shape: Shape, kernel: str = KERNEL) -> EmulatedModule:
+    return compile_source(shape.text(kernel), ["product"])
+
+
+@needs_host_compiler
+@pytest.mark.parametrize(
+    "shape",
+    [
+        Shape(),
+        Shape(columns=128, stages=3),
+        Shape(columns=128, b_mn=True),
+        Shape(type="__nv_bfloat16", columns=192, stages=2, b_mn=True),
+        Shape(type="__nv_bfloat16", columns=256, stages=3),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize(("m", "n", "k"), [(256, 256, 256), (100, 72, 72)])
+@pytest.mark.sample(6)
+def test_products_are_right_in_any_order_of_completion(shape: Shape, m: int, n: int, k: int) -> None:
+    results = []
+    for seed in (0, 1, 2):
+        report, excess, c = multiply(compiled(shape), shape, m, n, k, seed)
+        assert excess <= 0
+        results.append(c)
+        assert report.bytes_stored == m * n * 2  # nothing outside of the array
+    assert all(np.array_equal(results[0], each) for each in results)
+
+
+@needs_host_compiler
+def test_twenty_orders_of_completion_give_no_report() -> None:
+    for seed in range(20):
+        multiply(compiled(Shape()), Shape(), 128, 64, 320, seed)
+
+
+# What is replaced, by what, and the kinds of report that may come ("wrong": no report, but a wrong product).
+FAULTS = {
+    "consumers do not wait for the copies": (r"mbarrier_wait\(&full\[stage\], parity\);", ""),
+    "consumers wait for the wrong phase": (r"uint32_t parity = 0;", "uint32_t parity = 1;"),
+    "consumers never turn the phase": (r"(int before = 0;.*?)stage = 0, parity \^= 1;", r"\1stage = 0;"),
+    "the producer does not wait for empty stages": (r"mbarrier_wait\(&empty\[stage\], parity\);", ""),
+    "the producer waits for the wrong phase": (r"uint32_t parity = 1;", "uint32_t parity = 0;"),
+    "the producer never turns the phase": (r"stage = 0, parity \^= 1;", "stage = 0;"),
+    "a stage is released before its products are done": (r"wgmma_wait<1>\(\);", ""),
+    "the newest stage is released": (r"mbarrier_arrive\(&empty\[before\]\)", "mbarrier_arrive(&empty[stage])"),
+    "no stage is released": (r"if \(k0 > 0 && thread % 128 == 0\) mbarrier_arrive\(&empty\[before\]\);", ""),
+    "every thread releases a stage": (r"k0 > 0 && thread % 128 == 0", "k0 > 0"),
+    "one group of consumers releases for both": (
+        r"mbarrier_init\(&empty\[stage\], 2\)",
+        "mbarrier_init(&empty[stage], 1)",
+    ),
+    "too few bytes are expected": (r"A_BYTES \+ B_BYTES\);\n", "A_BYTES);\n"),
+    "too many bytes are expected": (r"A_BYTES \+ B_BYTES\);\n", "A_BYTES + B_BYTES + 16);\n"),
+    "a copy completes on the other barrier": (r"A, &full\[stage\]", "A, &empty[stage]"),
+    "a copy goes to the first stage always": (r"A_tile \+ stage \* A_BYTES, A", "A_tile, A"),
+    "products read the first stage always": (r"further\(a, stage \* A_BYTES \+", "further(a,"),
+    "the barriers are not initialised": (r"mbarrier_init\(&full\[stage\], 1\);", ""),
+    "the initialised barriers are not fenced": (r"mbarrier_init_fence\(\);", ""),
+    "nobody waits for the initialised barriers": (r"barrier_block\(\);", ""),
+    "products begin without a fence": (r"wgmma_fence\(\);", ""),
+    "products are not committed": (r"wgmma_commit\(\);", ""),
+    "results are read before the products are done": (r"wgmma_wait<0>\(\);\n", ""),
+    "another swizzle in a descriptor": (r"matrix_descriptor<128>\(A_tile", "matrix_descriptor<64>(A_tile"),
+    "another stride in a descriptor": (r"rows \* 128, 0, 1024\)", "rows * 128, 0, 512)"),
+    "a step along k too wide": (r"stage \* A_BYTES \+ k16 \* 32", "stage * A_BYTES + k16 * 64"),
+    "a descriptor of the other rows": (r"A_tile \+ rows \* 128", "A_tile + (64 - rows) * 128"),
+    "the output is not swizzled": (r"\(chunk \^ row % 8\)", "chunk"),
+    "no proxy fence before the store": (r"fence_proxy_async\(\);", ""),
+    "no barrier before the store": (r"if \(group == 1\) barrier_named<1>\(128\); else barrier_named<2>\(128\);", ""),
+    "both groups take one named barrier for more": (r"barrier_named<1>\(128\)", "barrier_named<1>(160)"),
+    "a store is not waited for": (r"tensor_store_wait<0>\(\);", ""),
+    "a store is not committed": (r"tensor_store_commit\(\);", ""),
+    "more registers than the producer gives": (r"registers_take<232>", "registers_take<240>"),
+    "the producer gives no registers": (r"registers_give<40>\(\);", ""),
+    "an accumulator is scaled in flight": (r"wgmma_commit\(\);", "wgmma_commit(); sums[0][0][0] *= 0.5f;"),
+    "a block barrier in a role": (r"wgmma_fence\(\);", "wgmma_fence(); if (k0 == 0) barrier_block();"),
+}
+
+
+@needs_host_compiler
+@pytest.mark.parametrize("fault", FAULTS)
+def test_every_fault_is_caught(fault: str) -> None:
+    pattern, replacement = FAULTS[fault]
+    kernel, count = re.subn(pattern, replacement, KERNEL, count=1, flags=re.S)
+    assert count == 1
+    shape = Shape()
+    module = compile_source(shape.text(kernel), ["product"])
+    caught = False
+    for seed in (0, 1, 2):
+        try:
+            _, excess, _ = multiply(module, shape, 128, 64, 448, seed)
+        except EmulationError:
+            caught = True
+        else:
+            caught |= not excess <= 0
+        if caught:
+            return
+    raise AssertionError("nothing was noticed")
+
+
+@needs_nvcc
+@pytest.mark.parametrize("shape", [Shape(columns=128, stages=4), Shape(columns=256, stages=3)], ids=str)
+def test_ptxas_serialises_nothing_and_spills_nothing(tmp_path: Path, shape: Shape) -> None:
+    (tmp_path / "product.cu").write_text(shape.text())
+    command = ["nvcc", "-std=c++17", "-arch=sm_90a", "-cubin", "-Xptxas", "-v", "product.cu", "-o", "product.cubin"]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert not re.search(r"C75\d\d", result.stderr), result.stderr
+    assert "0 bytes spill stores, 0 bytes spill loads" in result.stderr
