@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import shlex
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from treadle.runtime.emulator.compiler import has_host_compiler
 
 BACKENDS = ("auto", "gpu", "emulator", "interpreter")
 
@@ -74,18 +73,10 @@ def choose_backend(wanted: str) -> Choice:
             raise BackendUnavailable(f"{missing_gpu} ('--backend emulator' needs none)")
     else:
         missing_gpu = ""
-    if has_host_compiler():
+    if has_host_compiler():  # one that was chosen and does not work is an error, never a fallback
         return Choice("emulator", missing_gpu)
     if wanted == "emulator":
         raise BackendUnavailable(
             "the emulator needs a C++ compiler: install g++ or clang++, or set CXX ('--backend interpreter' needs none)"
         )
     return Choice("interpreter", f"{missing_gpu}; no C++ compiler for the emulator")
-
-
-def has_host_compiler() -> bool:
-    """Whether the emulator will find a C++ compiler."""
-    if chosen := os.environ.get("CXX"):
-        command = shlex.split(chosen)
-        return bool(command) and shutil.which(command[0]) is not None
-    return any(shutil.which(name) for name in ("g++", "clang++", "c++"))

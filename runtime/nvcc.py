@@ -6,13 +6,13 @@ import hashlib
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from treadle.runtime.cache import cache_directory, cached_file
+from treadle.runtime.processes import run_process, trouble_around
 
 OPTIONS = ("-std=c++17", "-O3", "-cubin", "-Xptxas", "-v", "-lineinfo")
 """No fast-math: what a kernel approximates, it approximates by name."""
@@ -22,7 +22,7 @@ _LINES_SHOWN = 8
 
 
 class NvccUnavailable(Exception):
-    """There is no nvcc."""
+    """There is no nvcc, or it cannot work here."""
 
 
 class NvccFailure(Exception):
@@ -99,8 +99,10 @@ def compile_cubin(source: str, arch: str, options: Sequence[str] = ()) -> Cubin:
         partial.write_text(said, encoding="utf-8")
         partial.replace(log)
 
+    if not log.exists():
+        target.unlink(missing_ok=True)
     cubin = cached_file(target, make)
-    return Cubin(cubin, log.read_text(encoding="utf-8") if log.exists() else "")
+    return Cubin(cubin, log.read_text(encoding="utf-8"))
 
 
 def cache_key(source: str, options: Sequence[str], version: str) -> str:
@@ -128,12 +130,14 @@ def parse_resources(log: str) -> tuple[Resources, ...]:
 
 @cache
 def _version(nvcc: str) -> str:
-    return subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=False).stdout
+    return run_process([nvcc, "--version"]).stdout
 
 
 def _run(command: Sequence[str]) -> str:
-    """What the command said on either stream."""
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    """What the command said on either stream (NvccFailure, NvccUnavailable)."""
+    result = run_process(command)
+    if (trouble := trouble_around(result)) is not None:
+        raise NvccUnavailable(f"nvcc cannot compile here: {trouble}")
     said = result.stdout + result.stderr
     if result.returncode != 0:
         errors = [line for line in said.splitlines() if re.search(r"\b(error|fatal)\b", line)]

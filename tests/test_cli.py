@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import program, refused
 
 from treadle.compiler import main as cli
 from treadle.compiler.pipeline import Options, pipeline
@@ -28,38 +29,6 @@ needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="there is no nvcc")
 @pytest.fixture(autouse=True)
 def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-
-def program(**replacements: str) -> str:
-    """A small program in the current folder, with pieces of its text replaced."""
-    text = """!A = tensor<?x16xFORMAT, #diagram.array<[m, k]>>
-!B = tensor<16x?xFORMAT, #diagram.array<[k, n]>>
-!C = tensor<?x?xf32, #diagram.array<[m, n]>>
-func.func @NAME(%A: !A, %B: !B) -> !C attributes {sizes = #diagram.sizes<m = 5, n = 7>} {
-  %C = diagram.contract %A, %B over [k] accumulate f32 : !A, !B -> !C
-  func.return %C : !C
-}
-"""
-    for old, new in {"FORMAT": "f16", "NAME": "product", **replacements}.items():
-        text = text.replace(old, new)
-    Path("p.mlir").write_text(text)
-    return "p.mlir"
-
-
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """The message of a command that must be refused; nothing is left behind, nothing goes to stdout."""
-    before = sorted(Path().iterdir())
-    try:
-        code = cli.main(arguments)
-    except SystemExit as exit:
-        code = exit.code
-    captured = capsys.readouterr()
-    assert code == 2, captured.err
-    assert captured.out == ""
-    assert "Traceback" not in captured.err
-    assert "builtin.module" not in captured.err
-    assert sorted(Path().iterdir()) == before
-    return captured.err
 
 
 # -- doing ------------------------------------------------------------------------------------------

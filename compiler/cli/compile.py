@@ -12,11 +12,11 @@ from xdsl.dialects.builtin import ModuleOp
 from treadle.compiler.cli.program import (
     Observers,
     Printing,
-    check_output,
+    check_outputs,
     compile_options,
     load_program,
     progress,
-    write_whole,
+    write_all_whole,
 )
 from treadle.compiler.cli.story import Story, derivation_lines, pass_lines, schedule_lines
 from treadle.compiler.errors import InternalError, TreadleError
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 
 def command(arguments: Namespace) -> int:
-    check_output(arguments.output)
-    check_output(arguments.cubin)
+    check_outputs(arguments, arguments.output, arguments.cubin)
     program = load_program(arguments)
     options = compile_options(arguments, program.sizes)
     story = Story(compares=arguments.report)
@@ -37,12 +36,14 @@ def command(arguments: Namespace) -> int:
     runs = run_pipeline(module, options, Observers(Printing(arguments, options), story))
     text = print_cuda(module)
     cubin = _machine_code(text, module, arguments)
-    # Everything has succeeded: only now do files appear.
+    # Everything has succeeded: only now do files appear, all of them or none.
+    files: dict[str, str | bytes] = {}
     if arguments.cubin is not None and cubin is not None:
-        write_whole(arguments.cubin, cubin.image)
+        files[arguments.cubin] = cubin.image
     if arguments.output is not None:
-        write_whole(arguments.output, text)
-    else:
+        files[arguments.output] = text
+    write_all_whole(files)
+    if arguments.output is None:
         print(text, end="")
     if arguments.report:
         stream = sys.stderr if arguments.output is None else sys.stdout
@@ -54,6 +55,7 @@ def _machine_code(text: str, module: ModuleOp, arguments: Namespace) -> Cubin | 
     """What nvcc makes of it, where that is asked for and can be had (TreadleError)."""
     if arguments.cubin is None and not arguments.report:
         return None
+    from treadle.runtime.cache import CacheUnavailable
     from treadle.runtime.nvcc import NvccFailure, NvccUnavailable, compile_cubin, find_nvcc
 
     if arguments.cubin is None and find_nvcc() is None:
@@ -62,7 +64,7 @@ def _machine_code(text: str, module: ModuleOp, arguments: Namespace) -> Cubin | 
     try:
         with progress(f"nvcc {arch}"):
             return compile_cubin(text, arch)
-    except NvccUnavailable as error:
+    except (CacheUnavailable, NvccUnavailable) as error:
         raise TreadleError(str(error), arguments.file) from error
     except NvccFailure as error:
         raise InternalError(f"nvcc refuses what treadle printed: {error}", arguments.file) from error

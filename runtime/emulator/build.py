@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import shlex
-import shutil
-import subprocess
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 from treadle.runtime.cache import cache_directory, cached_file
+from treadle.runtime.emulator.compiler import host_compiler, run_compiler, version_of
 from treadle.runtime.emulator.errors import CompileFailure, EmulatorUnavailable
 
 _HERE = Path(__file__).parent
@@ -28,21 +26,21 @@ _FLAGS = (
 _RUNTIME_FLAGS = ("-O2",)
 _KERNEL_FLAGS = ("-O1", "-shared", "-DTREADLE_EMULATOR", "-w")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_ERRORS_SHOWN = 5
 
 
 def compile_kernels(source: str, kernels: Sequence[str], *, checks: bool, name: str) -> Path:
-    """The shared library of these kernels, from the cache if they were compiled before."""
-    command = _compiler()
+    """The shared library of these kernels, from the cache if they were compiled before
+    (CompileFailure, EmulatorUnavailable)."""
+    command = host_compiler()
     flags = (*_FLAGS, *_KERNEL_FLAGS, f"-DTREADLE_CHECKS={int(checks)}")
     text = _translation_unit(source, kernels, name)
-    key = _digest(*command, _version(command), *flags, _runtime_digest(), text)
+    key = _digest(*command, version_of(command), *flags, _runtime_digest(), text)
     runtime = _runtime(command)
 
     def make(target: Path) -> None:
         unit = target.with_suffix(".cpp")
         unit.write_text(text, encoding="utf-8")
-        _run([*command, *flags, f"-I{_HERE}", str(unit), str(runtime), "-o", str(target)])
+        run_compiler([*command, *flags, f"-I{_HERE}", str(unit), str(runtime), "-o", str(target)])
 
     return cached_file(cache_directory() / "emulator" / f"{key}.so", make)
 
@@ -61,10 +59,15 @@ def _translation_unit(source: str, kernels: Sequence[str], name: str) -> str:
 def _runtime(command: tuple[str, ...]) -> Path:
     """emulator.cpp as an object file, to be linked into each kernel's library."""
     flags = (*_FLAGS, *_RUNTIME_FLAGS)
-    key = _digest(*command, _version(command), *flags, _runtime_digest())
+    key = _digest(*command, version_of(command), *flags, _runtime_digest())
 
     def make(target: Path) -> None:
-        _run([*command, *flags, "-c", str(_HERE / "emulator.cpp"), "-o", str(target)])
+        try:
+            run_compiler([*command, *flags, "-c", str(_HERE / "emulator.cpp"), "-o", str(target)])
+        except CompileFailure as error:  # our own text, which compiles elsewhere
+            raise EmulatorUnavailable(f"{shlex.join(command)} does not compile the emulator: {error}") from error
+        if not target.exists():
+            raise EmulatorUnavailable(f"{shlex.join(command)} compiles nothing: is it a C++ compiler?")
 
     return cached_file(cache_directory() / "emulator" / f"runtime-{key}.o", make)
 
@@ -81,41 +84,3 @@ def _digest(*parts: str) -> str:
         encoded = part.encode()
         digest.update(f"{len(encoded)}:".encode() + encoded)
     return digest.hexdigest()[:32]
-
-
-def _compiler() -> tuple[str, ...]:
-    """`$CXX` if it is set, else the first C++ compiler found."""
-    if chosen := os.environ.get("CXX"):
-        command = tuple(shlex.split(chosen))
-        if command and shutil.which(command[0]):
-            return command
-        raise EmulatorUnavailable(f"the emulator's C++ compiler, $CXX = {chosen!r}, was not found")
-    for candidate in ("g++", "clang++", "c++"):
-        if found := shutil.which(candidate):
-            return (found,)
-    raise EmulatorUnavailable(
-        "the emulator needs a C++ compiler, and g++, clang++ and c++ were not found; install one "
-        "(Debian, Ubuntu: apt install g++; macOS: xcode-select --install) or set $CXX"
-    )
-
-
-@cache
-def _version(command: tuple[str, ...]) -> str:
-    result = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
-    return result.stdout
-
-
-def _run(command: Sequence[str]) -> None:
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    if result.returncode != 0:
-        raise CompileFailure(_first_errors(result.stderr) or f"{command[0]} failed, silently")
-
-
-def _first_errors(output: str) -> str:
-    """The lines that say what is wrong; all the output if none does."""
-    lines = [line for line in output.splitlines() if re.search(r"\berror\b|undefined", line)]
-    if not lines:
-        return output.strip()
-    shown = lines[:_ERRORS_SHOWN]
-    rest = len(lines) - len(shown)
-    return "\n".join([*shown, f"and {rest} more errors"] if rest else shown)
