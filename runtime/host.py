@@ -85,6 +85,8 @@ class HostExecution:
             return argument
         array = np.asarray(argument)
         wanted = DTYPES[str(format_of(type))]
+        if not axes_of(type) and isinstance(argument, int | float):
+            array = array.astype(wanted)  # a plain number may stand for an array without axes
         if array.dtype != wanted:
             raise HostError(f"argument '{arg.name_hint}' has elements {array.dtype}, expected {wanted}")
         self._check_shape(arg, array.shape)

@@ -15,7 +15,7 @@ from xdsl.ir import Attribute
 
 from treadle.compiler.cli.program import Program
 from treadle.compiler.errors import TreadleError
-from treadle.dialects.diagram.array import axes_of, format_of
+from treadle.dialects.diagram.array import axes_of, format_of, is_array
 from treadle.runtime.inputs import Input, argument_name, axis_sizes, check_inputs, make_inputs
 
 
@@ -47,7 +47,9 @@ def _argument(array: NDArray[Any], type: Attribute) -> Input:
     """An array as it is but for a last axis that is not contiguous, which kernels do not take."""
     if str(format_of(type)) == "bf16" and array.dtype == np.dtype("V2"):
         array = array.view(ml_dtypes.bfloat16)  # numpy saves bf16, which it does not know, as bytes
-    return np.ascontiguousarray(array) if axes_of(type) else array[()]
+    if not is_array(type):
+        return array[()]
+    return np.ascontiguousarray(array) if axes_of(type) else array  # numpy would give the array without axes one
 
 
 def read_arrays(path: str) -> Mapping[str, NDArray[Any]]:

@@ -6,7 +6,7 @@ import os
 import sys
 import tempfile
 from argparse import Namespace
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -114,44 +114,87 @@ def progress(what: str) -> Generator[None]:
             print(f"\r{' ' * (len(what) + 4)}\r", end="", file=sys.stderr, flush=True)
 
 
+def check_outputs(arguments: Namespace, *paths: str | None) -> None:
+    """Refuse files that cannot be written, or that are one file, before any work is done for them (TreadleError)."""
+    taken = {os.path.realpath(arguments.file): "the program itself"}
+    for path in paths:
+        if path is None:
+            continue
+        check_output(path)
+        real = os.path.realpath(path)
+        if real in taken and (os.path.isfile(real) or not os.path.exists(real)):
+            raise TreadleError(f"cannot write {path}: it is {taken[real]} too; give each file a name of its own")
+        taken[real] = "another output"
+
+
 def check_output(path: str | None) -> None:
     """Refuse a file that cannot be written before any work is done for it (TreadleError)."""
     if path is None:
         return
-    target = Path(path)
+    if not path or "\0" in path:
+        raise TreadleError("cannot write the output: its name is empty or holds a zero byte")
+    try:
+        problem = _problem_of_output(Path(path))
+    except OSError as error:
+        problem = error.strerror or str(error)
+    if problem is not None:
+        raise TreadleError(f"cannot write {path}: {problem}")
+
+
+def _problem_of_output(target: Path) -> str | None:
     if target.is_dir():
-        raise TreadleError(f"cannot write {path}: it is a directory, name a file in it")
+        return "it is a directory, name a file in it"
     if not target.parent.is_dir():
-        raise TreadleError(f"cannot write {path}: there is no folder {target.parent}")
-    if not os.access(target if target.exists() else target.parent, os.W_OK):
-        raise TreadleError(f"cannot write {path}: permission denied")
+        return f"there is no folder {target.parent}"
+    written = [target] if target.exists() else []
+    if target.is_file() or not target.exists():  # a file is replaced by a new one, which its folder must take
+        written.append(Path(os.path.realpath(target)).parent)
+    return None if all(os.access(path, os.W_OK) for path in written) else "permission denied"
 
 
 def write_whole(path: str, data: str | bytes) -> None:
     """Write a file so that nobody ever sees half of it (TreadleError)."""
-    content = data.encode() if isinstance(data, str) else data
-    target = Path(path)
+    write_all_whole({path: data})
+
+
+def write_all_whole(files: Mapping[str, str | bytes]) -> None:
+    """Write several files so that nobody ever sees half of one, or one without the others (TreadleError)."""
+    staged: list[tuple[Path, Path]] = []
+    path = ""
     try:
-        if target.exists() and not target.is_file():  # /dev/stdout, a pipe: there is nothing to replace
-            target.write_bytes(content)
-            return
-        # A link stays a link: what it points to is replaced.
-        _replace(Path(os.path.realpath(target)), content)
+        for path, data in files.items():
+            content = data.encode() if isinstance(data, str) else data
+            target = Path(path)
+            if target.exists() and not target.is_file():  # /dev/stdout, a pipe: there is nothing to replace
+                target.write_bytes(content)
+                continue
+            # A link stays a link: what it points to is replaced.
+            real = Path(os.path.realpath(target))
+            staged.append((_staged(real, content), real))
+        # All has been written, so the disk has room: what is left is to give the files their names.
+        for partial, target in staged:
+            path = str(target)
+            os.replace(partial, target)
     except OSError as error:
-        raise TreadleError(f"cannot write {path}: {error.strerror}") from error
+        raise TreadleError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        for partial, _ in staged:
+            partial.unlink(missing_ok=True)
 
 
-def _replace(target: Path, content: bytes) -> None:
-    descriptor, partial = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
+def _staged(target: Path, content: bytes) -> Path:
+    """A file beside `target` with its future content and permissions."""
+    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:100]}-")
+    partial = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(content)
         # A temporary file is its owner's alone; this one is to be as if it had been opened for writing.
         os.chmod(partial, target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
-        os.replace(partial, target)
     except BaseException:
-        Path(partial).unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
         raise
+    return partial
 
 
 def _umask() -> int:

@@ -1,0 +1,237 @@
+"""Programs that no kernel can be made of, or only just: one message with its place, or a right result; no traceback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import program, refused, written
+
+from treadle.compiler import main as cli
+
+COMMANDS = ["compile", "run", "explain"]
+TYPES = """!Z = tensor<f32, #diagram.array<[]>>
+!A = tensor<?xf32, #diagram.array<[m]>>
+!F = tensor<?x?xf32, #diagram.array<[m, k]>>
+"""
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def verified(capsys: pytest.CaptureFixture[str], *arguments: str) -> None:
+    for also in ([], ["--verify-each"]):
+        code = cli.main(["run", *arguments, *also])
+        captured = capsys.readouterr()
+        assert code == 0, captured.err
+        assert "verified (" in captured.out
+
+
+# -- sizes ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_size_beyond_32_bits(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    said = refused(capsys, command, program(**{"x16x": f"x{2**31}x", "<16x": f"<{2**31}x"}))
+    assert "p.mlir:" in said
+    assert "axis 'k' has size 2147483648: an axis has at most 2147483647 elements" in said
+    assert "at most" in refused(capsys, command, program(**{"m = 5": f"m = {2**31}"}))
+
+
+def test_arrays_that_memory_cannot_hold(capsys: pytest.CaptureFixture[str]) -> None:
+    most = str(2**31 - 1)
+    said = refused(capsys, "run", program(), "--size", f"m={most}", "--size", f"n={most}")
+    assert "not enough memory" in said
+    assert "--size" in said
+
+
+# -- programs ---------------------------------------------------------------------------------------
+
+
+def constants(arguments: str) -> str:
+    return written(
+        TYPES
+        + f"""func.func @f({arguments}) -> !A attributes {{sizes = #diagram.sizes<m = 5, k = 7>}} {{
+  %F = diagram.fill 2.0 : f32 -> !F
+  %S = diagram.reduce add %F over [k] : !F -> !A
+  %C = diagram.map (%a = %A : !A, %s = %S : !A) -> !A {{
+    %c = arith.addf %a, %s : f32
+    diagram.yield %c : f32
+  }}
+  func.return %C : !A
+}}
+"""
+    )
+
+
+def test_a_sum_of_constants_along_an_axis_of_an_argument(capsys: pytest.CaptureFixture[str]) -> None:
+    verified(capsys, constants("%A: !A, %B: !F"))
+    assert cli.main(["explain", "p.mlir"]) == 0
+
+
+@pytest.mark.parametrize("command", ["compile", "run"])
+def test_a_sum_of_constants_along_an_axis_of_nothing(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    said = refused(capsys, command, constants("%A: !A"))
+    assert "reduces constants along 'k', and no argument of the program has that axis" in said
+
+
+def test_arrays_without_axes(capsys: pytest.CaptureFixture[str]) -> None:
+    text = """func.func @f(%A: !A, %z: !Z) -> (!A, !Z) attributes {sizes = #diagram.sizes<m = 5>} {
+  %C = diagram.map (%a = %A : !A, %s = %z : !Z) -> !A {
+    %c = arith.addf %a, %s : f32
+    diagram.yield %c : f32
+  }
+  %S = diagram.reduce add %C over [m] : !A -> !Z
+  func.return %C, %S : !A, !Z
+}
+"""
+    verified(capsys, written(TYPES + text))
+    np.savez("x.npz", A=np.ones(3, np.float32), z=np.float32(2))
+    verified(capsys, "p.mlir", "--inputs", "x.npz")
+
+
+@pytest.mark.parametrize("command", ["compile", "run"])
+def test_a_program_that_computes_nothing(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "func.func @f(%A: !A) -> !A {\n  func.return %A : !A\n}\n"
+    said = refused(capsys, command, written(TYPES + text), *(["--size", "m=3"] if command == "run" else []))
+    assert "p.mlir:4:1: 'func.func' @f: it computes nothing" in said
+
+
+def test_an_argument_may_be_a_result_too(capsys: pytest.CaptureFixture[str]) -> None:
+    text = """func.func @f(%A: !A) -> (!A, !A, !A) attributes {sizes = #diagram.sizes<m = 5>} {
+  %C = diagram.map (%a = %A : !A) -> !A {
+    %c = arith.addf %a, %a : f32
+    diagram.yield %c : f32
+  }
+  func.return %A, %C, %C : !A, !A, !A
+}
+"""
+    verified(capsys, written(TYPES + text))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_array_in_the_body_of_a_map(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = """func.func @f(%A: !A) -> !A {
+  %C = diagram.map (%a = %A : !A) -> !A {
+    %k = arith.constant dense<2.0> : tensor<4xf32>
+    diagram.yield %a : f32
+  }
+  func.return %C : !A
+}
+"""
+    assert "everything in it is a scalar" in refused(capsys, command, written(TYPES + text))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_name_that_is_defined_twice(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "func.func @f(%A: !A) -> !A {\n  func.return %A : !A\n}\nfunc.func private @f(%A: !A) -> !A\n"
+    assert "p.mlir:7:1: 'func.func' @f: @f is defined twice" in refused(capsys, command, written(TYPES + text))
+
+
+# -- laws -------------------------------------------------------------------------------------------
+
+LAWS = """!x = tensor<?xf32, #diagram.array<[i]>>
+!xq = tensor<?x8xf32, #diagram.array<[i, q]>>
+!s = tensor<f32, #diagram.array<[]>>
+!S = tensor<8x?xf32, #diagram.array<[q, k]>>
+diagram.law @centre over [i] (%v : !x) -> !x {
+  %largest = diagram.reduce max %v over [i] : !x -> !s
+  %y = diagram.map (%a = %v : !x, %b = %largest : !s) -> !x {
+    %d = arith.subf %a, %b : f32
+    diagram.yield %d : f32
+  }
+  diagram.yield %y : !x
+}
+diagram.law @twice over [i] (%v : !x) -> !x {
+  %w = diagram.apply @centre(%v) over [i] : (!x) -> !x
+  %y = diagram.apply @softmax(%w) over [i] : (!x) -> !x
+  diagram.yield %y : !x
+}
+diagram.law @endless over [i] (%v : !x) -> !x {
+  %w = diagram.apply @endless(%v) over [i] : (!x) -> !x
+  diagram.yield %w : !x
+}
+diagram.law @own over [i] (%v : !x) -> !x {
+  %f = diagram.fill 1.0 : f32 -> !xq
+  %r = diagram.reduce add %f over [q] : !xq -> !x
+  diagram.yield %r : !x
+}
+func.func @f(%B: !S) -> !S attributes {sizes = #diagram.sizes<k = 70>} {
+  %C = diagram.apply @LAW(%B) over [k] : (!S) -> !S
+  func.return %C : !S
+}
+"""
+
+
+def law(name: str) -> str:
+    return written(LAWS.replace("@LAW", f"@{name}"))
+
+
+def test_a_law_may_apply_laws(capsys: pytest.CaptureFixture[str]) -> None:
+    verified(capsys, law("twice"))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("endless", "law @endless applies itself, so its meaning has no end"),
+        ("own", "law @own has an axis 'q' of its own, and so has an array that it is applied to"),
+        ("none", "unknown law @none (known laws: centre, "),
+    ],
+)
+def test_laws_that_cannot_be_applied(command: str, name: str, why: str, capsys: pytest.CaptureFixture[str]) -> None:
+    said = refused(capsys, command, law(name))
+    assert "p.mlir:28:3: " in said
+    assert why in said
+
+
+def test_a_law_captures_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    text = law("centre")
+    text = Path(text).read_text().replace("diagram.law @own", "%out = diagram.fill 1.0 : f32 -> !x\ndiagram.law @own")
+    said = refused(capsys, "run", written(text.replace("yield %r", "yield %out")))
+    assert "'diagram.law' @own" in said
+
+
+# -- files that are written -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["-o", "p.mlir"], "it is the program itself too"),
+        (["-o", "x.cu", "--cubin", "./x.cu"], "it is another output too"),
+        (["-o", ""], "its name is empty"),
+        (["-o", "a\0b"], "its name is empty or holds a zero byte"),
+        (["-o", "x" * 300], "cannot write"),
+    ],
+)
+def test_outputs_that_cannot_be(arguments: list[str], why: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert why in refused(capsys, "compile", program(), *arguments)
+
+
+def test_of_two_files_none_appears_if_one_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    from treadle.compiler.cli import program as files
+    from treadle.compiler.errors import TreadleError
+
+    def full(target: Path, content: bytes) -> Path:
+        if target.name == "second":
+            raise OSError(28, "No space left on device")
+        return honest(target, content)
+
+    honest = files._staged
+    monkeypatch.setattr(files, "_staged", full)
+    with pytest.raises(TreadleError, match="cannot write second: No space left on device"):
+        files.write_all_whole({"first": b"1", "second": b"2"})
+    assert list(Path().iterdir()) == []
+
+
+def test_a_link_stays_a_link() -> None:
+    Path("real.cu").write_text("old")
+    Path("link.cu").symlink_to("real.cu")
+    assert cli.main(["compile", program(), "-o", "link.cu"]) == 0
+    assert Path("link.cu").is_symlink()
+    assert "__global__" in Path("real.cu").read_text()
