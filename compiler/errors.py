@@ -41,6 +41,14 @@ class InternalError(TreadleError):
     """A mistake of treadle's own: no input should lead here."""
 
 
+class Reported(PassFailedException):
+    """An error with a place already, on its way through xDSL, which knows only its own. `raise Reported(error)`."""
+
+    def __init__(self, error: TreadleError):
+        super().__init__(str(error))
+        self.error = error
+
+
 class Refusal(PassFailedException):
     """A pass that cannot go on, and the operation at which it stopped. `raise Refusal(op, "why")`."""
 
@@ -55,6 +63,8 @@ def describe(exception: BaseException, module: Operation | None = None) -> Tread
         return exception
     if isinstance(exception, ParseError):
         return _describe_parse_error(exception)
+    if isinstance(exception, Reported):
+        return exception.error
     if isinstance(exception, Refusal):
         return at(exception.operation, str(exception))
     if isinstance(exception, VerifyException):
@@ -64,7 +74,12 @@ def describe(exception: BaseException, module: Operation | None = None) -> Tread
     if isinstance(exception, RecursionError):
         return TreadleError("the program is nested too deeply")
     if isinstance(exception, OSError):
-        return TreadleError(f"cannot use {exception.filename}: {exception.strerror}")
+        where = "" if exception.filename is None else f"{exception.filename}: "
+        return TreadleError(f"cannot read or write {where}{exception.strerror or exception}")
+    if isinstance(exception, MemoryError):
+        return TreadleError(
+            f"there is not enough memory ({exception or 'none left'}): use smaller sizes (--size AXIS=N)"
+        )
     return InternalError(
         f"internal error, please report it: {type(exception).__name__}: {exception} (TREADLE_TRACEBACK=1 shows where)",
         None if module is None else file_of(module),
@@ -77,7 +92,7 @@ def at(operation: Operation, message: str) -> TreadleError:
     # The module is nothing that a reader wrote: what is said about it is about the whole program.
     said = message if operation.name == "builtin.module" else f"{label_of(operation)}: {message}"
     if place is None:
-        return TreadleError(said)
+        return TreadleError(said, file_of(operation))
     file, line, column = place
     return TreadleError(said, f"{file}:{line}:{column}", _line_of_file(file, line, column))
 

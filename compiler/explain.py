@@ -89,7 +89,7 @@ class Explanation:
 
     def __str__(self) -> str:
         parts = [_kernel_text(kernel) for kernel in self.kernels]
-        return "\n\n".join([f"on {self.machine}", *parts])
+        return "\n\n".join([f"on {self.machine}", *(parts or ["no kernels: the program computes nothing"])])
 
 
 def explain(module: ModuleOp, machine: Machine, sizes: Mapping[str, int] | None = None) -> Explanation:

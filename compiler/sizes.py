@@ -9,10 +9,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation
 
 from treadle.compiler.errors import Refusal, TreadleError
-from treadle.dialects.diagram.array import DYNAMIC, SizesAttr, size_text, sizes_of
-
-LARGEST_SIZE = 2**31 - 1
-"""Sizes are 32-bit numbers in kernels (offsets, which are products of them, have 64 bits)."""
+from treadle.dialects.diagram.array import DYNAMIC, LARGEST_SIZE, SizesAttr, size_text, sizes_of
 
 
 def parse_sizes(texts: Iterable[str]) -> dict[str, int]:

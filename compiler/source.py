@@ -73,6 +73,7 @@ def parse_module(text: str, name: str = "<string>", context: Context | None = No
 
 def verify_module(module: ModuleOp) -> None:
     """Verify `module`, and that every value is defined before it is used (TreadleError)."""
+    _check_symbols(module)
     try:
         module.verify()
     except (VerifyException, RecursionError) as error:
@@ -212,6 +213,18 @@ def _did_you_mean(name: str, candidates: Iterable[str]) -> str:
     if close:
         return f"; did you mean '{close[0]}'?"
     return f"; it has {', '.join(sorted(candidates))}"
+
+
+def _check_symbols(module: ModuleOp) -> None:
+    """xDSL's verifier says that a name is defined twice, but not where."""
+    taken: set[str] = set()
+    for operation in module.body.ops:
+        name = operation.properties.get("sym_name")
+        if not isinstance(name, StringAttr):
+            continue
+        if name.data in taken:
+            raise at(operation, f"@{name.data} is defined twice: give one of them another name")
+        taken.add(name.data)
 
 
 def _check_arrays(module: ModuleOp) -> None:

@@ -14,8 +14,8 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.parser import Parser
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
-from xdsl.utils.exceptions import PassFailedException
 
+from treadle.compiler.errors import Refusal
 from treadle.dialects.diagram import Diagram
 from treadle.dialects.diagram.array import array_type, axes_of, format_of, is_array, sizes_of
 from treadle.dialects.diagram.ops import ApplyOp, CastOp, ContractOp, ExtentOp, LawOp, ReduceOp, YieldOp
@@ -69,8 +69,12 @@ class DiagramExpandLawsPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         laws = standard_laws() | {law.sym_name.data: law for law in op.walk() if isinstance(law, LawOp)}
         for function in functions(op):
-            for apply in [item for item in function.walk() if isinstance(item, ApplyOp)]:
-                _expand(function, apply, laws)
+            # A law may apply another: what stands in its meaning is expanded after it.
+            waiting = [(item, ()) for item in reversed(list(function.walk())) if isinstance(item, ApplyOp)]
+            while waiting:
+                apply, around = waiting.pop()
+                name, new = _expand(function, apply, laws, around)
+                waiting += [(item, (*around, name)) for item in reversed(new) if isinstance(item, ApplyOp)]
 
 
 @cache
@@ -87,29 +91,24 @@ def standard_laws() -> dict[str, LawOp]:
     return {law.sym_name.data: law for law in module.walk() if isinstance(law, LawOp)}
 
 
-def _expand(function: func.FuncOp, apply: ApplyOp, laws: dict[str, LawOp]) -> None:
+def _expand(
+    function: func.FuncOp, apply: ApplyOp, laws: dict[str, LawOp], around: tuple[str, ...]
+) -> tuple[str, list[Operation]]:
+    """Put the meaning of a law in the place of its application, which stood in the meaning of the laws `around`."""
     name = apply.law.string_value()
     if name not in laws:
-        raise PassFailedException(f"unknown law @{name} (known laws: {', '.join(sorted(laws))})")
+        raise Refusal(apply, f"unknown law @{name} (known laws: {', '.join(sorted(laws))})")
+    if name in around:
+        raise Refusal(apply, f"law @{name} applies itself, so its meaning has no end")
     law = laws[name]
-    _check_call(apply, law)
+    if (problem := law.why_not(apply)) is not None:
+        raise Refusal(apply, problem)
     subject = f"{label(apply.result)} = @{name} over [{', '.join(apply.over_axes)}]"
     weaving = _Weaving(apply, law)
     new, value = weaving.meaning()
     note(function, "diagram-expand-laws", subject, f"definition of @{name}", weaving.summary(new))
     replace(apply, new, value)
-
-
-def _check_call(apply: ApplyOp, law: LawOp) -> None:
-    name = law.sym_name.data
-    if len(apply.over_axes) != len(law.over_axes):
-        raise PassFailedException(
-            f"law @{name} is over {len(law.over_axes)} axes, it is applied over {len(apply.over_axes)}"
-        )
-    if len(apply.inputs) != len(law.body.block.args):
-        raise PassFailedException(
-            f"law @{name} takes {len(law.body.block.args)} arrays, it is given {len(apply.inputs)}"
-        )
+    return name, new
 
 
 class _Weaving:
@@ -146,9 +145,10 @@ class _Weaving:
         own = self._names(argument.type)
         given = axes_of(operand.type)
         if missing := [axis for axis in own if axis not in given]:
-            raise PassFailedException(
+            raise Refusal(
+                self.apply,
                 f"law @{self.law.sym_name.data} needs axis '{missing[0]}' in {label(operand)}, "
-                f"which has [{', '.join(given)}]"
+                f"which has [{', '.join(given)}]",
             )
         self.weaved[argument] = tuple(axis for axis in given if axis not in own)
         format = format_of(argument.type)
@@ -169,7 +169,7 @@ class _Weaving:
             axes = self._order({*self._names(old.type), *weaved}, new.operands)
             sizes = {axis: self._size(axis, old.type) for axis in axes}
             Rewriter.replace_value_with_new_type(result, array_type(format_of(old.type), sizes))
-        if isinstance(new, ContractOp | ReduceOp):
+        if isinstance(new, ApplyOp | ContractOp | ReduceOp):
             new.properties["over"] = ArrayAttr(StringAttr(self.axis.get(axis, axis)) for axis in new.over_axes)
         if isinstance(new, ExtentOp):
             new.properties["axis"] = StringAttr(self.axis.get(new.axis.data, new.axis.data))
@@ -189,9 +189,10 @@ class _Weaving:
         """The result in the type that the application states."""
         wanted = self.apply.result.type
         if sizes_of(value.type).keys() != sizes_of(wanted).keys():
-            raise PassFailedException(
+            raise Refusal(
+                self.apply,
                 f"law @{self.law.sym_name.data} gives axes [{', '.join(axes_of(value.type))}] here, "
-                f"{label(self.apply.result)} has [{', '.join(axes_of(wanted))}]"
+                f"{label(self.apply.result)} has [{', '.join(axes_of(wanted))}]",
             )
         last = value.owner
         if value.type == wanted and last in self.ops:

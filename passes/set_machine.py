@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.utils.arg_spec import ArgSpec
 
-from treadle.compiler.errors import Refusal, TreadleError
+from treadle.compiler.errors import Refusal, Reported, TreadleError
 from treadle.compiler.machines import DEFAULT_MACHINE, Machine, load_machine, write_machine
 
 
@@ -57,7 +57,7 @@ class SetMachinePass(ModulePass):
         try:
             machine = load_machine(self.file or self.machine or DEFAULT_MACHINE)
         except TreadleError as error:
-            raise Refusal(op, str(error)) from error
+            raise Reported(error) from error
         if self.arch is not None:
             if (problem := _unfit(self.arch, machine)) is not None:
                 raise Refusal(op, problem)

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
-from xdsl.utils.exceptions import PassFailedException
 
-from treadle.compiler.errors import TreadleError
+from treadle.compiler.errors import Reported, TreadleError
 from treadle.compiler.pipeline import Options, run_pipeline
 from treadle.compiler.sizes import parse_sizes
 
@@ -57,4 +56,4 @@ class TreadlePass(ModulePass):
             options = Options(self.machine, self.arch, parse_sizes(self.sizes))
             run_pipeline(op, options, context=ctx, last=self.last)
         except TreadleError as error:
-            raise PassFailedException(str(error)) from None
+            raise Reported(error) from error

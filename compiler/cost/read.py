@@ -10,8 +10,8 @@ from treadle.compiler.cost.explicit import plan_of_explicit
 from treadle.compiler.cost.plan import Plan
 from treadle.compiler.cost.sketch import sketch_of
 from treadle.compiler.errors import TreadleError, at
-from treadle.compiler.sizes import default_sizes
-from treadle.dialects.diagram.array import DYNAMIC, sizes_of
+from treadle.compiler.sizes import axes_of_function, default_sizes
+from treadle.dialects.diagram.array import DYNAMIC, axes_of, sizes_of
 from treadle.dialects.hierarchy import KernelOp
 
 
@@ -28,7 +28,7 @@ def plan_of(kernel: KernelOp) -> Plan:
 def sizes_of_kernel(
     kernel: KernelOp, function: FuncOp | None, given: Mapping[str, int] | None = None
 ) -> dict[str, int]:
-    """The size of every axis that crosses the border of a kernel: as its types say, else as `given`, else
+    """The size of every axis that a kernel needs: as its types say, else as `given`, else
     the default of the function (TreadleError where none of them knows)."""
     known = {**({} if function is None else default_sizes(function)), **(given or {})}
     sizes: dict[str, int] = {}
@@ -40,4 +40,7 @@ def sizes_of_kernel(
                     f"give one, as in --size {axis}=1000"
                 )
             sizes[axis] = known[axis] if size == DYNAMIC else size
-    return sizes
+    # Along an axis that does not cross the border a kernel makes constants, and reduces them.
+    inside = {axis for op in kernel.walk() for result in op.results for axis in axes_of(result.type)} - set(sizes)
+    whole = axes_of_function(function) if function is not None and inside else {}
+    return sizes | {axis: known.get(axis, whole.get(axis, DYNAMIC)) for axis in sorted(inside)}

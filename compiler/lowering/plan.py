@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from xdsl.dialects.builtin import MemRefType
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 
 from treadle.compiler.errors import Refusal
@@ -65,11 +66,26 @@ def plan_kernel(kernel: KernelOp) -> KernelPlan:
     for op in kernel.walk():
         if isinstance(op, GroupOp | StreamOp):
             pieces |= op.partition.as_dict()
+            sizes = {axis: _size_elsewhere(kernel, axis) for axis in pieces if axis not in sizes} | sizes
     warps = kernel.schedule.warps.as_dict() if kernel.schedule is not None else {}
     contractions = [op for op in kernel.walk() if isinstance(op, ContractOp)]
     plan = KernelPlan(kernel, group, sizes, pieces, contractions, warps)
     plan.rows = _row_axis(plan)
     return plan
+
+
+def _size_elsewhere(kernel: KernelOp, axis: str) -> int:
+    """The whole size of an axis that no buffer of the kernel has: what it makes along it, it makes of constants."""
+    function = kernel.parent_op()
+    arguments = function.body.block.args if isinstance(function, FuncOp) else ()
+    for arg in arguments:
+        if axis in axes_of(arg.type):
+            return sizes_of(arg.type)[axis]
+    raise Refusal(
+        kernel,
+        f"@{kernel.kernel_name.data} reduces constants along '{axis}', and no argument of the program has that axis: "
+        "write down the result in place of the reduction",
+    )
 
 
 def _row_axis(plan: KernelPlan) -> str | None:

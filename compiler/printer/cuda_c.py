@@ -7,10 +7,12 @@ from typing import IO
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 from xdsl.utils.exceptions import DiagnosticException
 from xdsl.utils.target import Target
 
 from treadle.compiler import primitives
+from treadle.compiler.errors import Refusal
 from treadle.compiler.printer.kernel import KernelPrinter
 from treadle.compiler.printer.text import Text
 from treadle.dialects import cuda
@@ -23,11 +25,19 @@ def print_cuda_c(module: ModuleOp) -> str:
     Raises DiagnosticException if there is no kernel, or an operation that has no CUDA C."""
     kernels = [op for op in module.body.block.ops if isinstance(op, cuda.KernelOp)]
     if not kernels:
-        raise DiagnosticException("the module has no cuda.kernel: run convert-hierarchy-to-cuda before printing")
+        raise _nothing_to_print(module)
     printers = [KernelPrinter(kernel) for kernel in kernels]
     bodies = [printer.print() for printer in printers]
     uses = {name for printer in printers for name in printer.uses}
     return "\n".join([_title(module), primitives.source(uses), *bodies])
+
+
+def _nothing_to_print(module: ModuleOp) -> DiagnosticException:
+    functions = [op for op in module.body.block.ops if isinstance(op, FuncOp) and not op.is_declaration]
+    computing = any(op.dialect_name() in ("diagram", "hierarchy") for function in functions for op in function.walk())
+    if not functions or computing:
+        return DiagnosticException("the module has no cuda.kernel: run convert-hierarchy-to-cuda before printing")
+    return Refusal(functions[0], "it computes nothing, so there is no kernel to print: let it return what it computes")
 
 
 def _title(module: ModuleOp) -> str:

@@ -35,6 +35,9 @@ from xdsl.utils.exceptions import VerifyException
 DYNAMIC = DYNAMIC_INDEX
 """The size of an axis that is known only at launch (`?` in a type)."""
 
+LARGEST_SIZE = 2**31 - 1
+"""Of an axis: sizes are 32-bit numbers in kernels (offsets, which are products of them, have 64 bits)."""
+
 Format: TypeAlias = Float16Type | BFloat16Type | Float32Type | IntegerType
 """A number format that an array may have."""
 
@@ -48,6 +51,12 @@ LEVELS = ("device", "shared", "register")
 """Memory levels, far to near."""
 
 _AXIS_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}\Z")
+
+
+def check_size(axis: str, size: int) -> None:
+    """Refuse a size that a kernel could not hold (VerifyException)."""
+    if size > LARGEST_SIZE:
+        raise VerifyException(f"axis '{axis}' has size {size}: an axis has at most {LARGEST_SIZE} elements")
 
 
 def check_axis_name(name: str) -> None:
@@ -154,6 +163,7 @@ class SizesAttr(ParametrizedAttribute):
                 raise VerifyException(f"axis '{name}' is given a size twice")
             if size.data < 0:
                 raise VerifyException(f"axis '{name}' has the negative size {size.data}")
+            check_size(name, size.data)
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
@@ -271,6 +281,8 @@ def check_array(type: Attribute, what: str) -> None:
     axes, shape = axes_of(type), shape_of(type)
     if len(axes) != len(shape):
         raise VerifyException(f"{what} names {len(axes)} axes [{', '.join(axes)}] but has {len(shape)} dimensions")
+    for axis, size in zip(axes, shape, strict=True):
+        check_size(axis, size)
     if format_of(type) not in FORMATS:
         raise VerifyException(f"{what} has the unsupported number format {format_of(type)} (supported: {FORMAT_NAMES})")
 

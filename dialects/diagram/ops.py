@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import (
     FloatAttr,
     FunctionType,
     IntegerAttr,
+    ShapedType,
     StringAttr,
     SymbolNameConstraint,
     SymbolRefAttr,
@@ -393,6 +394,12 @@ class MapOp(DiagramOperation):
                 raise VerifyException(
                     f"'{op.name}' in the body of a map: only arith and math operations may stand there"
                 )
+            for result in op.results:
+                if isinstance(result.type, ShapedType):
+                    raise VerifyException(
+                        f"'{op.name}' in the body of a map gives {result.type}: the body computes one element, so "
+                        "everything in it is a scalar"
+                    )
             for operand in op.operands:
                 if operand.owner is not self.body.block and (
                     not isinstance(operand.owner, Operation) or operand.owner.parent is not self.body.block
@@ -644,6 +651,28 @@ class LawOp(IRDLOperation):
     @property
     def over_axes(self) -> tuple[str, ...]:
         return tuple(axis.data for axis in self.over)
+
+    @property
+    def own_axes(self) -> tuple[str, ...]:
+        """Axes that only the meaning has: no argument brings them."""
+        given = {axis for arg in self.body.block.args for axis in axes_of(arg.type)}
+        inside = (axis for op in self.body.walk() for result in op.results for axis in axes_of(result.type))
+        return tuple(axis for axis in dict.fromkeys(inside) if axis not in given)
+
+    def why_not(self, apply: ApplyOp) -> str | None:
+        """Why the law cannot be applied in this way; None if it can."""
+        name = self.sym_name.data
+        if len(apply.over_axes) != len(self.over_axes):
+            return f"law @{name} is over {len(self.over_axes)} axes, it is applied over {len(apply.over_axes)}"
+        if len(apply.inputs) != len(self.body.block.args):
+            return f"law @{name} takes {len(self.body.block.args)} arrays, it is given {len(apply.inputs)}"
+        given = {axis for operand in apply.inputs for axis in axes_of(operand.type)}
+        if confused := [axis for axis in self.own_axes if axis in given]:
+            return (
+                f"law @{name} has an axis '{confused[0]}' of its own, and so has an array that it is applied to: "
+                "give that of the law another name"
+            )
+        return None
 
     def verify_(self) -> None:
         terminator = self.body.block.last_op

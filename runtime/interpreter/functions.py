@@ -169,7 +169,8 @@ class DiagramFunctions(SessionFunctions):
             (result,) = interpreter.run_ssacfg_region(law.body, operands, law.sym_name.data)
         array = cast(Array, result).renamed({inner: outer for outer, inner in names.items()})
         array = array.renamed({_aside(axis): axis for axis in names.values()})
-        array = array.spread(axes_of(op.result.type), self._sizes(op.result.type))
+        wanted_axes = with_weaved(axes_of(op.result.type), (array,))
+        array = array.spread(wanted_axes, {**self._sizes(op.result.type), **array.sizes})
         made, wanted = format_of(law.function_type.outputs.data[0]), format_of(op.result.type)
         return self._result(op, Array(array.axes, self._converted(array.numbers, made, wanted)))
 

@@ -33,8 +33,6 @@ def find_law(module: ModuleOp, op: diagram.ApplyOp) -> diagram.LawOp:
             op, f"there is no law @{name}: define it with diagram.law, or use one of {', '.join(sorted(standard))}"
         )
     law = known[name]
-    if len(law.over_axes) != len(op.over_axes):
-        raise at(op, f"law @{name} is over {len(law.over_axes)} axes, not {len(op.over_axes)}")
-    if len(law.body.block.args) != len(op.inputs):
-        raise at(op, f"law @{name} takes {len(law.body.block.args)} arrays, not {len(op.inputs)}")
+    if (problem := law.why_not(op)) is not None:
+        raise at(op, problem)
     return law
