@@ -148,7 +148,7 @@ def test_compiling_and_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(AssertionError, match="compiled again"):
         nvcc.compile_cubin(KERNEL, "sm_90a")
     kept = sorted(path.suffix for path in (tmp_path / "cache" / "cubin").iterdir())
-    assert kept == [".cubin", ".log"]
+    assert kept == [".cubin", ".log", ".sha256"]
 
 
 @needs_nvcc
