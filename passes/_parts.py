@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from xdsl.ir import Operation, SSAValue
 
 from treadle.dialects.diagram.array import sizes_of
-from treadle.dialects.diagram.ops import ContractOp, DiagramOperation, ExtentOp, FillOp, ReduceOp
+from treadle.dialects.diagram.ops import ContractOp, DiagramOperation, ExtentOp, FillOp, IndexOp, ReduceOp
 from treadle.dialects.hierarchy.ops import KernelOp
 
 Reducing = ContractOp | ReduceOp
@@ -49,7 +49,7 @@ def part_of_kernel(kernel: KernelOp) -> Part:
 
 def is_free(op: Operation) -> bool:
     """Whether an operation costs nothing and is repeated in every kernel that uses it."""
-    return isinstance(op, ExtentOp | FillOp)
+    return isinstance(op, ExtentOp | FillOp | IndexOp)
 
 
 def _position(op: Operation) -> int:

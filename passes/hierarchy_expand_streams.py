@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects import func
+from xdsl.dialects import arith, func
 from xdsl.dialects.builtin import LocationAttr, MemRefType, ModuleOp, UnknownLoc
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
@@ -24,11 +25,13 @@ from treadle.dialects.diagram.array import (
     sizes_of,
     with_level,
 )
-from treadle.dialects.diagram.ops import ContractOp, FillOp, ReduceOp
+from treadle.dialects.diagram.ops import ContractOp, FillOp, MapOp, ReduceOp
 from treadle.dialects.hierarchy.ops import GroupOp, KernelOp, LoadOp, SaveOp, StreamOp, YieldOp
 from treadle.dialects.hierarchy.schedule import ScheduleAttr
+from treadle.passes._assuming import assuming, erase_unused
 from treadle.passes._cascades import BEFORE, Repair
 from treadle.passes._functions import functions, kernels, label, note, unite_equal
+from treadle.passes._limits import LimitWriter, spell_range
 from treadle.passes._parts import part_of_kernel
 from treadle.passes._reductions import (
     is_neutral,
@@ -49,6 +52,7 @@ from treadle.passes._scalars import (
     substitute,
 )
 from treadle.passes._stages import StreamPlan
+from treadle.passes._visits import Visits, visits_of
 
 PASS = "hierarchy-expand-streams"
 
@@ -130,8 +134,9 @@ def _expand(function: func.FuncOp, kernel: KernelOp) -> None:
     axis = next(iter(schedule.stream.as_dict()), "")
     _keep_states_apart(kernel, axis)
     plan = StreamPlan(part_of_kernel(kernel), axis)
-    new = _Expansion(kernel, schedule, plan).kernel()
-    _note(function, kernel, plan)
+    expansion = _Expansion(kernel, schedule, plan)
+    new = expansion.kernel()
+    _note(function, kernel, plan, expansion.visits)
     for old, output in zip(kernel.outputs, new.outputs, strict=True):
         output.name_hint = old.name_hint
         old.replace_all_uses_with(output)
@@ -142,11 +147,21 @@ def _expand(function: func.FuncOp, kernel: KernelOp) -> None:
     kernel.erase()
 
 
-def _note(function: func.FuncOp, kernel: KernelOp, plan: StreamPlan) -> None:
+def _note(function: func.FuncOp, kernel: KernelOp, plan: StreamPlan, visits: Mapping[int, Visits]) -> None:
     for stream in plan.streams:
         states = ", ".join(label(state) for state in plan.states_in(stream)) or "none"
         subject = f"stream {stream + 1} of @{kernel.kernel_name.data} along {plan.axis}"
         note(function, PASS, subject, "initialise, step, finish", f"state: {states}")
+        _note_visits(function, subject, plan.axis, visits[stream])
+
+
+def _note_visits(function: func.FuncOp, subject: str, axis: str, visits: Visits) -> None:
+    if not visits.some.is_whole:
+        fed = f"fed {spell_range(visits.some, axis)}; elsewhere every element leaves the neutral one"
+        note(function, PASS, subject, "a neutral element changes nothing", fed)
+    if visits.every is not None:
+        where = spell_range(visits.every, axis)
+        note(function, PASS, subject, "a condition that holds selects", f"not tested in pieces within {where}")
 
 
 def _keep_states_apart(kernel: KernelOp, axis: str) -> None:
@@ -185,6 +200,8 @@ class _Expansion:
         self.schedule = schedule
         self.plan = plan
         self.pieces = {**schedule.group.as_dict(), **schedule.stream.as_dict()}
+        tiles = schedule.tile_sizes()
+        self.visits = {stream: visits_of(plan, stream, tiles) for stream in plan.streams}
         self.arguments: dict[SSAValue, SSAValue] = {}
         self.destinations: dict[SSAValue, SSAValue] = {}
 
@@ -242,6 +259,17 @@ class _Expansion:
             scope.values[old] = Rewriter.replace_value_with_new_type(result, self._tile(old.type))
         scope.block.add_op(new)
 
+    def _copy_assuming(self, scope: _Scope, map: MapOp, selects: AbstractSet[Operation]) -> None:
+        """A map in which the conditions of some selects hold."""
+        self._load_operands(scope, map)
+        new = assuming(map, selects)
+        if isinstance(new, SSAValue):
+            scope.values[map.result] = scope.values[new]
+            return
+        self._copy(scope, new)
+        scope.values[map.result] = scope.values[new.result]
+        new.erase()
+
     def _load_operands(self, scope: _Scope, op: Operation) -> None:
         for operand in op.operands:
             if operand not in scope.values:
@@ -277,18 +305,30 @@ class _Expansion:
     def _stream(self, scope: _Scope, stream: int) -> None:
         states = self.plan.states_in(stream)
         exports = self.plan.exports_of(stream)
+        visits = self.visits[stream]
+        border = None if visits.every is None else Region(self._step(scope, stream, states))
         op = StreamOp(
             self.schedule.stream,
             [self._tile(value.type) for value in exports],
             Region(self._initialise(states)),
-            Region(self._step(scope, stream, states)),
+            Region(self._step(scope, stream, states, visits.assumed)),
             Region(self._finish(scope, stream, states, exports)),
+            self._limits(scope, visits),
+            border,
         )
         op.location = self.old.location
         scope.block.add_op(op)
         for value, result in zip(exports, op.outputs, strict=True):
             result.name_hint = value.name_hint
             scope.values[value] = result
+
+    def _limits(self, scope: _Scope, visits: Visits) -> list[SSAValue]:
+        """The ranges of the pieces that a stream is fed, and of those that need no test."""
+        if visits.are_all:
+            return []
+        writer = LimitWriter(self.plan.axis, scope.add, lambda value: scope.values[value])
+        limits = [*writer.limits(visits.some)]
+        return limits if visits.every is None else [*limits, *writer.limits(visits.every)]
 
     def _initialise(self, states: Sequence[SSAValue]) -> Block:
         block = Block()
@@ -300,7 +340,14 @@ class _Expansion:
         block.add_op(YieldOp(*(op.results[0] for op in block.ops)))
         return block
 
-    def _step(self, outer: _Scope, stream: int, states: Sequence[SSAValue]) -> Block:
+    def _step(
+        self,
+        outer: _Scope,
+        stream: int,
+        states: Sequence[SSAValue],
+        assumed: frozenset[arith.SelectOp] = frozenset(),
+    ) -> Block:
+        """One step, for pieces in which the conditions of `assumed` hold."""
         block = Block(arg_types=[self._tile(state.type) for state in states])
         scope = outer.inner(block)
         step = _Step(self, scope, _name_all(states, block.args, "so_far"))
@@ -308,12 +355,16 @@ class _Expansion:
             self._load_operands(scope, op)
             if isinstance(op, ContractOp | ReduceOp) and op.result in step.before:
                 step.update(op)
+            elif isinstance(op, MapOp) and (selects := assumed & set(op.body.block.ops)):
+                self._copy_assuming(scope, op, selects)
             else:
                 self._copy(scope, op)
         for value in self.plan.saved_in_step(stream):
             self._save(scope, value)
         block.add_op(YieldOp(*(step.after[state] for state in states)))
         unite_equal(block)
+        if assumed:
+            erase_unused(block)
         return block
 
     def _finish(self, outer: _Scope, stream: int, states: Sequence[SSAValue], exports: Sequence[SSAValue]) -> Block:

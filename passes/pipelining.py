@@ -237,13 +237,23 @@ class _Pipeline:
         """Close the group of the earlier copies, ask for the first pieces, and wait for the earlier copies where they
         are read before the loop."""
         ops: list[Operation] = [cuda.CommitOp()]
+        turn, count = self._first_turn(ops)
         for stage in range(self.stages - 1):
-            ops += self._ask(self.loop.lb, stage, None, None)
+            ops += self._ask(self.loop.lb, stage, turn, count)
             ops.append(cuda.CommitOp())
         if place is not self.loop:
             ops.append(cuda.WaitOp(self.stages - 1))
         self._hoist_bounds(place)
         Rewriter.insert_op(ops, InsertPoint.before(place))
+
+    def _first_turn(self, ops: list[Operation]) -> tuple[SSAValue | None, SSAValue | None]:
+        """The number of the first turn, and of stages, where the loop does not begin with turn 0."""
+        if _is_zero(self.loop.lb):
+            return None, None
+        step, count = _constant(_constant_of(self.loop.step)), _named(_constant(self.stages), "stages")
+        turn = _named(arith.DivUIOp(self.loop.lb, step.result), "turn")
+        ops += [step, count, turn]
+        return turn.results[0], count.results[0]
 
     def _hoist_bounds(self, place: Operation) -> None:
         """What the prologue needs must stand before it: sizes and positions are computed from arguments alone."""
@@ -336,7 +346,7 @@ def _closure(ops: Sequence[Operation], needed: set[SSAValue]) -> list[Operation]
     found: list[Operation] = []
     for op in reversed(ops):
         if wanted & set(op.results):
-            if op.dialect_name() != "arith":
+            if any(accesses(op)) or op.regions:
                 raise Refusal(op, f"the bounds of a stream depend on '{op.name}', which cannot move before it")
             found.insert(0, op)
             wanted |= set(op.operands)
@@ -349,6 +359,10 @@ def _inside(ops: Sequence[Operation]) -> list[Operation]:
 
 def _constant(number: int) -> arith.ConstantOp:
     return arith.ConstantOp.from_int_and_width(number, IndexType())
+
+
+def _is_zero(value: SSAValue) -> bool:
+    return isinstance(value.owner, arith.ConstantOp) and _constant_of(value) == 0
 
 
 def _constant_of(value: SSAValue) -> int:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
-from xdsl.dialects import arith, scf
+from xdsl.dialects import arith, scf, tensor
 from xdsl.dialects.builtin import (
     AnyFloat,
     FloatAttr,
@@ -24,10 +24,11 @@ from treadle.compiler.errors import Refusal
 from treadle.compiler.lowering.barriers import insert_barriers
 from treadle.compiler.lowering.layouts import Layouts, columns_of, depth_of, operands_of
 from treadle.compiler.lowering.plan import FORMAT_BYTES, KernelPlan
+from treadle.compiler.lowering.runs import Run, RunWriter, twins
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LayoutAttr, Mode, RowsAttr, row_operand, rows_layout
 from treadle.dialects.cuda.ops import PARTIAL, is_shared, lane_masks, layout_of, place_tiles
-from treadle.dialects.diagram import CastOp, ContractOp, ExtentOp, FillOp, MapOp, ReduceOp
+from treadle.dialects.diagram import CastOp, ContractOp, ExtentOp, FillOp, IndexOp, MapOp, ReduceOp
 from treadle.dialects.diagram.array import (
     DYNAMIC,
     ArrayEncoding,
@@ -39,7 +40,7 @@ from treadle.dialects.diagram.array import (
     is_array,
     sizes_of,
 )
-from treadle.dialects.hierarchy import LoadOp, SaveOp, StreamOp, YieldOp
+from treadle.dialects.hierarchy import LoadOp, PieceOp, SaveOp, StreamOp, YieldOp
 
 OperationT = TypeVar("OperationT", bound=Operation)
 
@@ -78,7 +79,15 @@ class PendingFill:
     op: FillOp
 
 
-Lowered = SSAValue | PendingLoad | PendingFill
+@dataclass(frozen=True)
+class PendingIndex:
+    """Positions along an axis: made where they are used."""
+
+    axis: str
+    offset: SSAValue
+
+
+Lowered = SSAValue | PendingLoad | PendingFill | PendingIndex
 
 
 @dataclass
@@ -101,6 +110,8 @@ class KernelLowering:
     allocated: list[cuda.SharedOp] = field(default_factory=list[cuda.SharedOp])
     left_fragments: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
     """Left operands that the steps of a stream share, by tile: read once, before the loop."""
+    twins: dict[Operation, Operation] = field(default_factory=dict[Operation, Operation])
+    """For operations of a border, the operation of the step that does the same."""
     apart: set[ReduceOp] = field(default_factory=set[ReduceOp])
     """Sums of a stream whose lanes keep to their own elements until it ends."""
     shared_bytes: int = 0
@@ -206,13 +217,37 @@ class KernelLowering:
                 self.values[op.result] = self._cast(op)
             case FillOp():
                 self.values[op.result] = PendingFill(op)
+            case IndexOp():
+                self.values[op.result] = PendingIndex(op.axis, self._offset(op.axis))
             case ExtentOp():
                 extent = self._emit(arith.IndexCastOp(self._size(op.axis.data), i32))
                 self.values[op.result] = _hinted(extent.result, op.result)
+            case PieceOp():
+                self._piece(op)
+            case tensor.ExtractOp():
+                self.values[op.result] = self._extract(op)
             case _ if op.dialect_name() == "arith":
                 self._clone_scalar(op)
             case _:
                 raise Refusal(op, f"'{op.name}' in a kernel has no lowering to cuda")
+
+    def _piece(self, op: PieceOp) -> None:
+        """Where a piece begins and where it ends."""
+        axis = op.axis.data
+        first, size = self._offset(axis), self._size(axis)
+        end = size
+        if axis in self.offsets:
+            end = self._emit(arith.AddiOp(first, self._index(self.plan.pieces[axis]))).result
+            end = self._emit(arith.MinSIOp(end, size)).result if axis in self.bounded else end
+        self.values[op.first], self.values[op.end] = first, end
+        if axis in self.offsets:
+            _hinted(end, op.end)
+
+    def _extract(self, op: tensor.ExtractOp) -> SSAValue:
+        """The one element of a tile, which every thread holds."""
+        fragment = self._fragment(op.tensor, self.layouts.of(op.tensor))
+        extract = self._emit(tensor.ExtractOp(fragment, [self._scalar(index) for index in op.indices], op.result.type))
+        return _hinted(extract.result, op.result)
 
     def _clone_scalar(self, op: Operation) -> None:
         mapping = {operand: self._scalar(operand) for operand in op.operands}
@@ -234,7 +269,7 @@ class KernelLowering:
         if not self._feeds_product(op.result):
             self.values[op.result] = pending
             return
-        tile = self._tile(op, op.result)
+        tile = self._tile(self._twin(op), op.result)
         copy = self._emit(cuda.CopyOp(source, offsets, tile, bounds))
         copy.location = op.location
         copy.partial = self._partial(bounds)
@@ -346,7 +381,7 @@ class KernelLowering:
         value = self._masked(value, depth, zero, layout)
         if in_registers and _is_left_operand(layout, self.plan, depth):
             return value
-        tile = self._tile((op, operand), operand)
+        tile = self._tile((self._twin(op), 0 if operand is op.lhs else 1), operand)
         self._emit(cuda.WriteOp(value, tile))
         return tile
 
@@ -381,8 +416,20 @@ class KernelLowering:
             _named(self._fragment(value, self.layouts.of(arg)), plain_name(arg))
             for value, arg in zip(_yielded(op.initialise), states, strict=True)
         ]
-        apart = [sum_of_own_elements(op, i) for i in range(len(states))]
-        self.apart |= {reduce for reduce in apart if reduce is not None}
+        apart = [sums_of_own_elements(op, i) for i in range(len(states))]
+        self.apart |= {reduce for reduces in apart for reduce in reduces}
+        self.twins |= twins(op)
+        state = self._full_axis(op, state) if op.fed is None else self._selected(op, state)
+        for arg, value, reduces in zip(op.finish.block.args, state, apart, strict=True):
+            self.values[arg] = self._combined(reduces[0], value, arg) if reduces else value
+        for inner in op.finish.block.ops:
+            if not isinstance(inner, YieldOp):
+                self._lower_op(inner)
+        for output, value in zip(op.outputs, _yielded(op.finish), strict=True):
+            self.values[output] = self.values[value]
+
+    def _full_axis(self, op: StreamOp, state: list[SSAValue]) -> list[SSAValue]:
+        """All pieces of the axis."""
         axis, piece, size = op.axis, op.size, self.plan.sizes[op.axis]
         zero = self._index(0)
         if size == DYNAMIC:
@@ -391,16 +438,29 @@ class KernelLowering:
         else:
             full = self._index(size // piece * piece)
         if size == DYNAMIC or size >= piece:
-            state = self._full_pieces(op, zero, full, state)
+            state = self._pieces_of(op, Run(op.step, zero, full, True), state)
         if size == DYNAMIC or size % piece:
-            state = self._last_piece(op, full, state, conditional=size == DYNAMIC)
-        for arg, value, reduce in zip(op.finish.block.args, state, apart, strict=True):
-            self.values[arg] = value if reduce is None else self._combined(reduce, value, arg)
-        for inner in op.finish.block.ops:
-            if not isinstance(inner, YieldOp):
-                self._lower_op(inner)
-        for output, value in zip(op.outputs, _yielded(op.finish), strict=True):
-            self.values[output] = self.values[value]
+            end = self._size(axis) if size == DYNAMIC else None
+            state = self._last_piece(op, full, end, state)
+        return state
+
+    def _selected(self, op: StreamOp, state: list[SSAValue]) -> list[SSAValue]:
+        """The pieces that conditions leave."""
+
+        def emit(new: Operation) -> SSAValue:
+            return self._emit(new).results[0]
+
+        for run in RunWriter(op, emit, self._size(op.axis), self._scalar).runs():
+            if run.is_full or op.border is not None:
+                state = self._pieces_of(op, run, state)
+            elif self._has_part(op):
+                state = self._last_piece(op, run.start, run.end, state)
+        return state
+
+    def _has_part(self, op: StreamOp) -> bool:
+        """Whether the last piece of a streamed axis may be smaller."""
+        size = self.plan.sizes[op.axis]
+        return size == DYNAMIC or size % op.size != 0
 
     def _combined(self, reduce: ReduceOp, value: SSAValue, arg: SSAValue) -> SSAValue:
         """The whole of a sum whose lanes kept to their own elements during a stream."""
@@ -410,31 +470,37 @@ class KernelLowering:
         combine = self._emit(cuda.CombineOp(reduce.kind.data, value, masks))
         return _named(combine.result, plain_name(arg))
 
-    def _full_pieces(self, op: StreamOp, start: SSAValue, end: SSAValue, state: list[SSAValue]) -> list[SSAValue]:
+    def _pieces_of(self, op: StreamOp, run: Run, state: list[SSAValue]) -> list[SSAValue]:
+        """A loop over the pieces of a run."""
         body = Block(arg_types=[IndexType(), *(value.type for value in state)])
         _named(body.args[0], f"{op.axis}0")
         for arg, source in zip(body.args[1:], op.step.block.args, strict=True):
             _hinted(arg, source)
         step = self._index(op.size)
+        is_bounded = not run.is_full and self._has_part(op)
+        self.bounded |= {op.axis} if is_bounded else set()
         with self._inside(body):
-            self._emit(scf.YieldOp(*self._step(op, body.args[0], list(body.args[1:]))))
-        loop = self._emit(scf.ForOp(start, end, step, state, body))
+            self._emit(scf.YieldOp(*self._step(op, run.region, body.args[0], list(body.args[1:]))))
+        self.bounded -= {op.axis}
+        loop = self._emit(scf.ForOp(run.start, run.end, step, state, body))
         loop.location = op.location
-        loop.attributes["comment"] = StringAttr(f"streaming: {op.axis} in pieces of {op.size}")
+        which = f", {run.where}" if run.where else ""
+        loop.attributes["comment"] = StringAttr(f"streaming: {op.axis} in pieces of {op.size}{which}")
         for result, source in zip(loop.results, op.step.block.args, strict=True):
             _hinted(result, source)
         return list(loop.results)
 
-    def _last_piece(self, op: StreamOp, start: SSAValue, state: list[SSAValue], conditional: bool) -> list[SSAValue]:
+    def _last_piece(self, op: StreamOp, start: SSAValue, end: SSAValue | None, state: list[SSAValue]) -> list[SSAValue]:
+        """The piece that is smaller, if it begins before `end`; None if it surely does."""
         self.bounded.add(op.axis)
         self.partial = op.axis
         try:
-            if not conditional:
-                return self._step(op, start, state)
-            condition = self._emit(arith.CmpiOp(start, self._size(op.axis), "ult")).result
+            if end is None:
+                return self._step(op, op.step, start, state)
+            condition = self._emit(arith.CmpiOp(start, end, "ult")).result
             some = Block()
             with self._inside(some):
-                self._emit(scf.YieldOp(*self._step(op, start, state)))
+                self._emit(scf.YieldOp(*self._step(op, op.step, start, state)))
             none = Block()
             with self._inside(none):
                 self._emit(scf.YieldOp(*state))
@@ -448,26 +514,32 @@ class KernelLowering:
             _hinted(result, source)
         return list(branch.results)
 
-    def _step(self, op: StreamOp, position: SSAValue, state: list[SSAValue]) -> list[SSAValue]:
+    def _step(self, op: StreamOp, region: Region, position: SSAValue, state: list[SSAValue]) -> list[SSAValue]:
         self.offsets[op.axis] = position
-        for arg, value in zip(op.step.block.args, state, strict=True):
+        for arg, value in zip(region.block.args, state, strict=True):
             self.values[arg] = value
-        for inner in op.step.block.ops:
+        for inner in region.block.ops:
             if not isinstance(inner, YieldOp):
                 self._lower_op(inner)
         del self.offsets[op.axis]
         return [
             self._fragment(value, self.layouts.of(arg))
-            for value, arg in zip(_yielded(op.step), op.step.block.args, strict=True)
+            for value, arg in zip(_yielded(region), region.block.args, strict=True)
         ]
 
     # -- shared memory -----------------------------------------------------------------------------
 
     def _tile(self, key: object, value: SSAValue) -> SSAValue:
         """The tile in shared memory for one operand, the same wherever the operation is lowered again."""
-        if key not in self.tiles:
-            self.tiles[key] = self._allocate(value, self._rows_of(value)).result
-        return self.tiles[key]
+        rows = self._rows_of(value)
+        place = (key, rows)
+        if place not in self.tiles:
+            self.tiles[place] = self._allocate(value, rows).result
+        return self.tiles[place]
+
+    def _twin(self, op: Operation) -> Operation:
+        """The operation whose tiles an operation of a border takes over."""
+        return self.twins.get(op, op)
 
     def _allocate(self, value: SSAValue, rows: RowsAttr, alias: bool = False) -> cuda.SharedOp:
         type = MemRefType(
@@ -530,6 +602,8 @@ class KernelLowering:
         type = self._type(value, layout)
         if isinstance(lowered, PendingFill):
             return self._fill(type, lowered.op.value, value)
+        if isinstance(lowered, PendingIndex):
+            return _hinted(self._emit(cuda.IndexOp(lowered.offset, type)).result, value)
         if isinstance(lowered, PendingLoad):
             if type not in lowered.loaded:
                 lowered.loaded[type] = self._load_fragment(lowered, type, value)
@@ -586,17 +660,24 @@ def _is_left_operand(layout: LayoutAttr, plan: KernelPlan, depth: str) -> bool:
     return modes[-3:] == tail
 
 
-def sum_of_own_elements(stream: StreamOp, index: int) -> ReduceOp | None:
-    """The reduction that makes one state of a stream, if its lanes may each sum their own elements and meet only at the
+def sums_of_own_elements(stream: StreamOp, index: int) -> list[ReduceOp]:
+    """The reductions that make one state of a stream, in its step and at its border, if its lanes may each sum their own elements and meet only at the
     end: a sum that starts from zero, and whose state before the step goes nowhere but into it, at most multiplied by
     something that all lanes along the axis agree on. Addition is associative and commutative, and multiplication
     distributes over it."""
-    state = stream.step.block.args[index]
-    reduce = _yielded(stream.step)[index].owner
     start = _yielded(stream.initialise)[index].owner
+    if not isinstance(start, FillOp) or start.number != 0:
+        return []
+    found = [_sum_of_own_elements(step, index) for step in stream.steps]
+    return [reduce for reduce in found if reduce is not None] if None not in found else []
+
+
+def _sum_of_own_elements(step: Region, index: int) -> ReduceOp | None:
+    state = step.block.args[index]
+    reduce = _yielded(step)[index].owner
     if not isinstance(reduce, ReduceOp) or reduce.kind.data != "add" or len(list(reduce.result.uses)) != 1:
         return None
-    if not isinstance(start, FillOp) or start.number != 0 or reduce.init is None or len(list(state.uses)) != 1:
+    if reduce.init is None or len(list(state.uses)) != 1:
         return None
     if reduce.init is state:
         return reduce

@@ -14,7 +14,7 @@ from xdsl.ir import Operation, SSAValue
 from treadle.compiler.errors import Refusal
 from treadle.compiler.lowering.plan import KernelPlan, contiguous_axis, widest_vector
 from treadle.dialects.cuda.layout import LANES, LayoutAttr, Mode, accumulator, row_operand
-from treadle.dialects.diagram import CastOp, ContractOp, FillOp, MapOp, ReduceOp
+from treadle.dialects.diagram import CastOp, ContractOp, FillOp, IndexOp, MapOp, ReduceOp
 from treadle.dialects.diagram.array import axes_of, format_of, is_array
 from treadle.dialects.hierarchy import LoadOp, StreamOp, YieldOp
 
@@ -181,11 +181,13 @@ class Layouts:
 
     def _is_open(self, value: SSAValue) -> bool:
         """Whether a later operation may still fix the layout: the state or the result of a stream."""
-        return value not in self.found and is_array(value.type) and not isinstance(value.owner, LoadOp | FillOp)
+        return (
+            value not in self.found and is_array(value.type) and not isinstance(value.owner, LoadOp | FillOp | IndexOp)
+        )
 
     def _demanded(self, value: SSAValue) -> LayoutAttr | None:
         """The layout that a loaded or filled value takes when nothing but a reduction or cast asks for it."""
-        if isinstance(value.owner, LoadOp | FillOp):
+        if isinstance(value.owner, LoadOp | FillOp | IndexOp):
             wanted = set(self.plan.wide_axes(value))
             for layout in self.found.values():
                 if wanted <= set(layout.axes()):
@@ -198,6 +200,8 @@ class Layouts:
         results = zip(op.outputs, _operands(op.finish.block.last_op), strict=True)
         for i, arg in enumerate(op.step.block.args):
             values = [arg, op.finish.block.args[i], *(_operands(end)[i] for end in ends)]
+            if op.border is not None:
+                values += [op.border.block.args[i], _operands(op.border.block.last_op)[i]]
             layout = next((self.found[value] for value in values if value in self.found), None)
             for value in values:
                 self._set(value, layout)

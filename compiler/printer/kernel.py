@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import singledispatchmethod
 
-from xdsl.dialects import arith, scf
+from xdsl.dialects import arith, scf, tensor
 from xdsl.dialects.builtin import IntegerAttr, StringAttr
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
@@ -41,6 +41,7 @@ INDEX_OPERATORS = {
     "arith.subi": "-",
     "arith.muli": "*",
     "arith.divui": "/",
+    "arith.divsi": "/",
     "arith.remui": "%",
 }
 PREDICATES = ("==", "!=", "<", "<=", ">", ">=", "<", "<=", ">", ">=")
@@ -156,6 +157,41 @@ class KernelPrinter:
         left, right = (self.values[operand] for operand in op.operands)
         above = str(int(right) - 1) if right.isdigit() else f"{right} - 1"
         self._define_index(op, f"(({left} + {above}) / {right})")
+
+    @_operation.register
+    def _(self, op: arith.FloorDivSIOp | arith.CeilDivSIOp) -> None:
+        """C rounds a quotient towards zero; divisors are positive here."""
+        left, right = self._short(op.lhs), self._short(op.rhs)
+        if isinstance(op, arith.FloorDivSIOp):
+            text = f"{left} >= 0 ? {left} / {right} : -(({right} - 1 - {left}) / {right})"
+        else:
+            text = f"{left} > 0 ? ({left} + {right} - 1) / {right} : -(-{left} / {right})"
+        self._define_index(op, f"({text})")
+
+    @_operation.register
+    def _(self, op: arith.MaxSIOp | arith.MinSIOp) -> None:
+        left, right = self._short(op.lhs), self._short(op.rhs)
+        sign = ">" if isinstance(op, arith.MaxSIOp) else "<"
+        self._define_index(op, f"({left} {sign} {right} ? {left} : {right})")
+
+    @_operation.register
+    def _(self, op: arith.SelectOp) -> None:
+        condition, yes, no = (self.values[operand] for operand in op.operands)
+        self._define_index(op, f"({condition} ? {yes} : {no})")
+
+    @_operation.register
+    def _(self, op: tensor.ExtractOp) -> None:
+        self._define_index(op, self.values[op.tensor])
+
+    def _short(self, value: SSAValue) -> str:
+        """A name or a number for a value that is written more than once."""
+        text = self.values[value]
+        if text.isidentifier() or text.isdigit():
+            return text
+        name = self.names.fresh(value.name_hint, "index")
+        self.text.line(f"const {c_type(value.type)} {name} = {bare(text)};")
+        self.values[value] = name
+        return name
 
     @_operation.register
     def _(self, op: arith.CmpiOp) -> None:
@@ -356,6 +392,15 @@ class KernelPrinter:
         name = self.declare(op.result)
         loops = self.loops(layout)
         self.text.nest(loops, [f"{name}{subscripts(layout, loops)} = {number};"])
+
+    @_operation.register
+    def _(self, op: cuda.IndexOp) -> None:
+        layout = layout_of(op.result.type)
+        name = self.declare(op.result)
+        loops = self.loops(layout)
+        start = f"int32_t({bare(self.values[op.offset])})"
+        place = add([start, coordinate(layout, op.axis, loops)])
+        self.text.nest(loops, [f"{name}{subscripts(layout, loops)} = {place};"])
 
     @_operation.register
     def _(self, op: MapOp) -> None:

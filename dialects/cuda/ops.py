@@ -1008,6 +1008,36 @@ class MaskOp(IRDLOperation):
 
 
 @irdl_op_definition
+class IndexOp(IRDLOperation):
+    """Each thread's positions along one axis, of a piece that starts at an offset.
+
+    ```
+    %at_x = cuda.index %x0 -> !at_x
+    ```
+    """
+
+    name = "cuda.index"
+
+    offset = operand_def(IndexType())
+    result = result_def(TensorType)
+
+    traits = traits_def(Pure())
+    assembly_format = "$offset attr-dict `->` type($result)"
+
+    def __init__(self, offset: SSAValue, result_type: Attribute):
+        super().__init__(operands=[offset], result_types=[result_type])
+
+    @property
+    def axis(self) -> str:
+        return axes_of(self.result.type)[0]
+
+    def verify_(self) -> None:
+        _check_fragment(self.result.type, "the result")
+        if len(axes_of(self.result.type)) != 1 or str(format_of(self.result.type)) != "i32":
+            raise VerifyException(f"positions are i32 along one axis, the result is {self.result.type}")
+
+
+@irdl_op_definition
 class CombineOp(IRDLOperation):
     """Combine what the lanes hold as parts of one result, by exchanges with the lanes whose numbers differ in these
     bits: the end of reductions that were marked `partial`, each lane of which kept to its own elements.

@@ -15,7 +15,8 @@ is the same diagram.
 %S = diagram.contract %Q, %K over [d] accumulate f32 : !Q, !K -> !S
 ```
 
-Operations: `contract`, `reduce`, `map`, `cast`, `fill`, `extent`, and `apply`, which applies a `law` (softmax, say)
+Operations: `contract`, `reduce`, `map`, `cast`, `fill`, `extent`, `index` (positions along an axis), and `apply`, which
+applies a `law` (softmax, say)
 by name. Number formats, the accumulator's included, are part of the algorithm. Over the real numbers a cast
 is the identity; the interpreter computes in float64 and is the reference for everything below.
 
@@ -31,6 +32,7 @@ from treadle.dialects.diagram.ops import (
     ContractOp,
     ExtentOp,
     FillOp,
+    IndexOp,
     LawOp,
     MapOp,
     ReduceOp,
@@ -39,6 +41,6 @@ from treadle.dialects.diagram.ops import (
 
 Diagram = Dialect(
     "diagram",
-    [ApplyOp, CastOp, ContractOp, ExtentOp, FillOp, LawOp, MapOp, ReduceOp, YieldOp],
+    [ApplyOp, CastOp, ContractOp, ExtentOp, FillOp, IndexOp, LawOp, MapOp, ReduceOp, YieldOp],
     [ArrayEncoding, SizesAttr],
 )

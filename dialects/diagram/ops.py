@@ -544,6 +544,39 @@ class ExtentOp(DiagramOperation):
 
 
 @irdl_op_definition
+class IndexOp(DiagramOperation):
+    """The positions along an axis: element i of the array is i. With it a map can say where it stands: in a condition
+    (`x <= q`), or in a bias that depends on a distance. Integer arithmetic on positions must not overflow i32.
+
+    ```
+    %at_x = diagram.index -> tensor<?xi32, #diagram.array<[x]>>
+    ```
+    """
+
+    name = "diagram.index"
+
+    result = result_def()
+
+    traits = traits_def(Pure())
+    assembly_format = "attr-dict `->` type($result)"
+
+    def __init__(self, result_type: Attribute):
+        super().__init__(result_types=[result_type])
+
+    @property
+    def axis(self) -> str:
+        return axes_of(self.result.type)[0]
+
+    def verify_(self) -> None:
+        self.check_arrays()
+        axes = axes_of(self.result.type)
+        if len(axes) != 1:
+            raise VerifyException(f"positions lie along one axis, the result has [{', '.join(axes)}]")
+        if str(format_of(self.result.type)) != "i32":
+            raise VerifyException(f"positions are i32, not {format_of(self.result.type)}: convert them in a map")
+
+
+@irdl_op_definition
 class ApplyOp(DiagramOperation):
     """Apply a law along an axis; every other axis of the operands is weaved. The law computes in the
     formats it states: operands are converted to them and the result to its own format.
@@ -725,6 +758,7 @@ __all__ = [
     "ExtentOp",
     "FillOp",
     "Format",
+    "IndexOp",
     "LawOp",
     "MapOp",
     "ReduceOp",

@@ -30,6 +30,7 @@ from treadle.dialects.hierarchy.ops import (
     GroupOp,
     KernelOp,
     LoadOp,
+    PieceOp,
     SaveOp,
     StreamOp,
     YieldOp,
@@ -38,6 +39,6 @@ from treadle.dialects.hierarchy.schedule import PartitionAttr, ScheduleAttr, Ste
 
 Hierarchy = Dialect(
     "hierarchy",
-    [GroupOp, KernelOp, LoadOp, SaveOp, StreamOp, YieldOp],
+    [GroupOp, KernelOp, LoadOp, PieceOp, SaveOp, StreamOp, YieldOp],
     [PartitionAttr, ScheduleAttr, StepAttr],
 )

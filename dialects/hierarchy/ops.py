@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Self
 
-from xdsl.dialects.builtin import MemRefType, StringAttr
+from xdsl.dialects.builtin import IndexType, MemRefType, StringAttr
 from xdsl.dialects.utils import AbstractYieldOperation
 from xdsl.ir import Attribute, Operation, Region, SSAValue
 from xdsl.irdl import (
+    AttrSizedRegionSegments,
     IRDLOperation,
     irdl_op_definition,
     lazy_traits_def,
     operand_def,
     opt_prop_def,
+    opt_region_def,
     prop_def,
     region_def,
     result_def,
@@ -270,15 +272,28 @@ class StreamOp(IRDLOperation):
     %O = hierarchy.stream [x = 64] -> (!O) initialise { ... } step (%m : !m, %acc : !A) { ... }
         finish (%m_end : !m, %acc_end : !A) { ... }
     ```
+
+    `from %low to %high`: only pieces that hold a position of that range are fed; the others would leave the state as
+    it is. `whole from %a to %b`: `step` is for pieces that lie within that range, where conditions hold throughout;
+    the others take the state through `border`, which tests them.
+
+    ```
+    %O = hierarchy.stream [x = 64] from %zero to %q_end whole from %zero to %q0 -> (!O) initialise { ... }
+        step (%m : !m, %acc : !A) { ... } border (%m : !m, %acc : !A) { ... } finish (...) { ... }
+    ```
     """
 
     name = "hierarchy.stream"
 
     partition = prop_def(PartitionAttr)
+    limits = var_operand_def(IndexType())
     outputs = var_result_def()
     initialise = region_def("single_block")
     step = region_def("single_block")
+    border = opt_region_def("single_block")
     finish = region_def("single_block")
+
+    irdl_options = (AttrSizedRegionSegments(as_property=True),)
 
     traits = traits_def(NoTerminator())
 
@@ -289,13 +304,16 @@ class StreamOp(IRDLOperation):
         initialise: Region,
         step: Region,
         finish: Region,
+        limits: Sequence[SSAValue] = (),
+        border: Region | None = None,
     ):
         if not isinstance(partition, PartitionAttr):
             partition = PartitionAttr(partition)
         super().__init__(
+            operands=[limits],
             properties={"partition": partition},
             result_types=[output_types],
-            regions=[initialise, step, finish],
+            regions=[initialise, step, [] if border is None else [border], finish],
         )
 
     @property
@@ -306,17 +324,41 @@ class StreamOp(IRDLOperation):
     def size(self) -> int:
         return next(iter(self.partition.as_dict().values()))
 
+    @property
+    def fed(self) -> tuple[SSAValue, SSAValue] | None:
+        """The range of which it is fed the pieces; None for all of the axis."""
+        return (self.limits[0], self.limits[1]) if self.limits else None
+
+    @property
+    def whole(self) -> tuple[SSAValue, SSAValue] | None:
+        """The range within which pieces go through `step`; None where all do."""
+        return (self.limits[2], self.limits[3]) if len(self.limits) == 4 else None
+
+    @property
+    def steps(self) -> tuple[Region, ...]:
+        """`step`, and `border` if there is one."""
+        return (self.step,) if self.border is None else (self.step, self.border)
+
     def verify_(self) -> None:
         _check_decided(self.partition)
         if len(self.partition.axes) != 1:
             raise VerifyException("a stream is fed along exactly one axis")
+        if len(self.limits) != (4 if self.border is not None else 2 if self.limits else 0):
+            raise VerifyException(
+                f"{len(self.limits)} limits: a stream has 2 ('from .. to ..'), 4 with a 'border' "
+                "('whole from .. to ..' as well), or none"
+            )
         state = self._yielded(self.initialise, "initialise")
-        for region, name in ((self.step, "step"), (self.finish, "finish")):
+        named = [(self.step, "step"), (self.finish, "finish")]
+        if self.border is not None:
+            named.append((self.border, "border"))
+        for region, name in named:
             given = [arg.type for arg in region.block.args]
             if given != state:
                 raise VerifyException(f"'{name}' takes {_types(given)}, the state is {_types(state)}")
-        if (after := self._yielded(self.step, "step")) != state:
-            raise VerifyException(f"'step' yields {_types(after)}, the state is {_types(state)}")
+        for region, name in zip(self.steps, ("step", "border"), strict=False):
+            if (after := self._yielded(region, name)) != state:
+                raise VerifyException(f"'{name}' yields {_types(after)}, the state is {_types(state)}")
         results = [output.type for output in self.outputs]
         if (finished := self._yielded(self.finish, "finish")) != results:
             raise VerifyException(f"'finish' yields {_types(finished)}, results are {_types(results)}")
@@ -331,6 +373,10 @@ class StreamOp(IRDLOperation):
     @classmethod
     def parse(cls, parser: Parser) -> Self:
         partition = parse_partition(parser)
+        limits = [] if parser.parse_optional_keyword("from") is None else _parse_range(parser)
+        if parser.parse_optional_keyword("whole") is not None:
+            parser.parse_keyword("from")
+            limits += _parse_range(parser)
         types: list[Attribute] = []
         if parser.parse_optional_punctuation("->") is not None:
             types = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_type)
@@ -338,6 +384,9 @@ class StreamOp(IRDLOperation):
 
         def region(keyword: str) -> Region:
             parser.parse_keyword(keyword)
+            return body()
+
+        def body() -> Region:
             arguments = parser.parse_optional_comma_separated_list(
                 parser.Delimiter.PAREN, lambda: parser.parse_argument(expect_type=True)
             )
@@ -345,7 +394,9 @@ class StreamOp(IRDLOperation):
 
         parser.parse_keyword("initialise")
         initialise = parser.parse_region()
-        op = cls(partition, types, initialise, region("step"), region("finish"))
+        step = region("step")
+        border = body() if parser.parse_optional_keyword("border") is not None else None
+        op = cls(partition, types, initialise, step, region("finish"), limits, border)
         if attributes is not None:
             op.attributes |= attributes.data
         return op
@@ -353,6 +404,12 @@ class StreamOp(IRDLOperation):
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
         print_partition(printer, self.partition)
+        for word, limits in ((" from ", self.fed), (" whole from ", self.whole)):
+            if limits is not None:
+                printer.print_string(word)
+                printer.print_operand(limits[0])
+                printer.print_string(" to ")
+                printer.print_operand(limits[1])
         if self.outputs:
             printer.print_string(" -> (")
             printer.print_list([output.type for output in self.outputs], printer.print_attribute)
@@ -361,7 +418,9 @@ class StreamOp(IRDLOperation):
             printer.print_op_attributes(self.attributes, print_keyword=True)
         printer.print_string(" initialise ")
         printer.print_region(self.initialise)
-        for name, region in (("step", self.step), ("finish", self.finish)):
+        for name, region in (("step", self.step), ("border", self.border), ("finish", self.finish)):
+            if region is None:
+                continue
             printer.enter_scope()
             printer.print_string(f" {name} ")
             if region.block.args:
@@ -421,6 +480,36 @@ class SaveOp(IRDLOperation):
         check_array(self.value.type, "the piece")
         check_array(self.destination.type, "the destination")
         _check_piece(self, self.value.type, self.destination.type, "saved")
+
+
+@irdl_op_definition
+class PieceOp(IRDLOperation):
+    """Where the piece of an axis that the enclosing groups and streams select begins, and where it ends (one past its
+    last position); of an axis that none of them cuts, all of it.
+
+    ```
+    %q0, %q_end = hierarchy.piece "q" : index, index
+    ```
+    """
+
+    name = "hierarchy.piece"
+
+    axis = prop_def(StringAttr)
+    first = result_def(IndexType())
+    end = result_def(IndexType())
+
+    traits = traits_def(Pure())
+    assembly_format = "$axis attr-dict `:` type($first) `,` type($end)"
+
+    def __init__(self, axis: str):
+        super().__init__(properties={"axis": StringAttr(axis)}, result_types=[IndexType(), IndexType()])
+
+
+def _parse_range(parser: Parser) -> list[SSAValue]:
+    """`%low to %high`"""
+    low = parser.parse_operand()
+    parser.parse_keyword("to")
+    return [low, parser.parse_operand()]
 
 
 def _types(types: Sequence[Attribute]) -> str:

@@ -160,6 +160,13 @@ class DiagramFunctions(SessionFunctions):
         value = np.asarray(self.session.scope.whole_size(op.axis.data), np.int32)
         return (Numbers(value, np.zeros(()) if self.session.bounded else None),)
 
+    @impl(diagram.IndexOp)
+    def run_index(self, interpreter: Interpreter, op: diagram.IndexOp, args: PythonValues) -> PythonValues:
+        piece = self.session.scope.piece(op.axis)
+        value = np.arange(piece.start, piece.stop, dtype=np.int32)
+        error = np.zeros(value.shape) if self.session.bounded else None
+        return (Array((op.axis,), Numbers(value, error)),)
+
     @impl(diagram.ApplyOp)
     def run_apply(self, interpreter: Interpreter, op: diagram.ApplyOp, args: PythonValues) -> PythonValues:
         law = find_law(interpreter.module, op)

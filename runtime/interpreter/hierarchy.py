@@ -8,6 +8,7 @@ from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
+from xdsl.dialects import tensor
 from xdsl.interpreter import (
     Interpreter,
     PythonValues,
@@ -100,10 +101,16 @@ class HierarchyFunctions(SessionFunctions):
     @impl(hierarchy.StreamOp)
     def run_stream(self, interpreter: Interpreter, op: hierarchy.StreamOp, args: PythonValues) -> PythonValues:
         scope = self.session.scope
+        limits = [int(cast(Numbers, limit).value) for limit in args]
         state = interpreter.run_ssacfg_region(op.initialise, (), "initialise")
         for piece in scope.split(op.axis, op.size):
+            if limits and not (piece.start < limits[1] and piece.stop > limits[0]):
+                continue
+            is_whole = op.border is None or (piece.start >= limits[2] and piece.stop <= limits[3])
+            region = op.step if is_whole or op.border is None else op.border
+            self.session.tally.steps["step" if is_whole else "border"] += 1
             with scope.within({op.axis: piece}):
-                state = interpreter.run_ssacfg_region(op.step, state, "step")
+                state = interpreter.run_ssacfg_region(region, state, "step" if is_whole else "border")
         return interpreter.run_ssacfg_region(op.finish, state, "finish")
 
     @impl(hierarchy.LoadOp)
@@ -133,6 +140,16 @@ class HierarchyFunctions(SessionFunctions):
         self.session.tally.saved[level] += count
         self.session.tally.saved_bytes[level] += count * bytes_of(format_of(op.value.type))
         return ()
+
+    @impl(hierarchy.PieceOp)
+    def run_piece(self, interpreter: Interpreter, op: hierarchy.PieceOp, args: PythonValues) -> PythonValues:
+        piece = self.session.scope.piece(op.axis.data)
+        return tuple(Numbers(np.asarray(position, np.int64)) for position in (piece.start, piece.stop))
+
+    @impl(tensor.ExtractOp)
+    def run_extract(self, interpreter: Interpreter, op: tensor.ExtractOp, args: PythonValues) -> PythonValues:
+        place = tuple(int(cast(Numbers, index).value) for index in args[1:])
+        return (array_of(args[0]).numbers.reshaped(lambda data: data[place]),)
 
     @impl_terminator(hierarchy.YieldOp)
     def run_yield(

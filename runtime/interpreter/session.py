@@ -22,6 +22,8 @@ class TransferCounts:
     """Values written back from each level."""
     loaded_bytes: Mapping[str, int]
     saved_bytes: Mapping[str, int]
+    steps: Mapping[str, int] = field(default_factory=dict[str, int])
+    """How many pieces went through the `step` of a stream, and how many through its `border`."""
 
     @property
     def values(self) -> int:
@@ -41,6 +43,7 @@ class Tally:
     saved: Counter[str] = field(default_factory=Counter[str])
     loaded_bytes: Counter[str] = field(default_factory=Counter[str])
     saved_bytes: Counter[str] = field(default_factory=Counter[str])
+    steps: Counter[str] = field(default_factory=Counter[str])
     group: int = 0
 
     def counts(self) -> TransferCounts:
@@ -50,6 +53,7 @@ class Tally:
             dict(self.saved),
             dict(self.loaded_bytes),
             dict(self.saved_bytes),
+            dict(self.steps),
         )
 
 

@@ -1,0 +1,136 @@
+"""Which pieces of its axis a stream is fed, in order: runs of pieces that go through the same region.
+
+A stream with limits (`hierarchy.stream`) takes the pieces that hold a position from `first` up to `end`. Those within
+the range in which conditions hold throughout make one run through `step`; what is left before and after them goes
+through `border`. The last run may hold the one piece that reaches past the end of the axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import IndexType, IntegerAttr
+from xdsl.ir import Block, Operation, Region, SSAValue
+
+from treadle.dialects.hierarchy import StreamOp
+
+
+@dataclass(frozen=True)
+class Run:
+    """Pieces that begin from `start` on and before `end`."""
+
+    region: Region
+    start: SSAValue
+    end: SSAValue
+    is_full: bool
+    """Whether none of them reaches past the end of the axis."""
+    where: str = ""
+    """Which pieces these are, for a comment."""
+
+
+@dataclass(frozen=True)
+class RunWriter:
+    """Writes the ends of the runs of one stream; `emit` appends an operation, `size` is the whole size of the axis,
+    `scalar` gives what became of a limit."""
+
+    stream: StreamOp
+    emit: Callable[[Operation], SSAValue]
+    size: SSAValue
+    scalar: Callable[[SSAValue], SSAValue]
+
+    def runs(self) -> list[Run]:
+        fed, axis = self.stream.fed, self.stream.axis
+        assert fed is not None
+        first = self._down(self._not_negative(self.scalar(fed[0])), f"{axis}_first")
+        end = self._named(arith.MinSIOp(self.scalar(fed[1]), self.size), f"{axis}_stop")
+        if self.stream.border is None:
+            return self._tested(first, end)
+        assert self.stream.whole is not None
+        low, high = (self.scalar(limit) for limit in self.stream.whole)
+        last = self._down(self._smaller(high, end))
+        if _is_zero(low):
+            until = self._named(arith.MaxSIOp(first, last), f"{axis}_whole")
+            return self._after(first, until, end)
+        low = self._up(self._larger(low, first))
+        some = self.emit(arith.CmpiOp(low, last, "slt"))
+        since = self._named(arith.SelectOp(some, low, first), f"{axis}_whole_first")
+        until = self._named(arith.SelectOp(some, last, first), f"{axis}_whole")
+        before = Run(self.stream.border, first, since, True, "the border before: elements are tested")
+        return [before, *self._after(since, until, end)]
+
+    def _tested(self, first: SSAValue, end: SSAValue) -> list[Run]:
+        full = self._down(self._larger(end, first), f"{self.stream.axis}_full")
+        return [
+            Run(self.stream.step, first, full, True),
+            Run(self.stream.step, self._larger(full, first), end, False, "the last piece, which is smaller"),
+        ]
+
+    def _after(self, since: SSAValue, until: SSAValue, end: SSAValue) -> list[Run]:
+        assert self.stream.border is not None
+        return [
+            Run(self.stream.step, since, until, True, "the condition holds: no test"),
+            Run(self.stream.border, until, end, False, "the border: elements are tested"),
+        ]
+
+    # -- arithmetic ----------------------------------------------------------------------------------
+
+    def _named(self, op: Operation, name: str | None) -> SSAValue:
+        result = self.emit(op)
+        result.name_hint = name
+        return result
+
+    def _index(self, number: int) -> SSAValue:
+        return self.emit(arith.ConstantOp.from_int_and_width(number, IndexType()))
+
+    def _down(self, value: SSAValue, name: str | None = None) -> SSAValue:
+        """Where the piece begins that holds a position; towards zero for one before the axis."""
+        if _is_zero(value):
+            return value
+        piece = self._index(self.stream.size)
+        return self._named(arith.MuliOp(self.emit(arith.DivSIOp(value, piece)), piece), name)
+
+    def _up(self, value: SSAValue) -> SSAValue:
+        """Where the first piece begins that lies behind a position, which is not negative."""
+        return self._down(self.emit(arith.AddiOp(value, self._index(self.stream.size - 1))))
+
+    def _larger(self, one: SSAValue, other: SSAValue) -> SSAValue:
+        return one if _is_zero(other) and _is_zero(one) else self.emit(arith.MaxSIOp(one, other))
+
+    def _smaller(self, one: SSAValue, other: SSAValue) -> SSAValue:
+        return self.emit(arith.MinSIOp(one, other))
+
+    def _not_negative(self, value: SSAValue) -> SSAValue:
+        return value if _is_zero(value) else self.emit(arith.MaxSIOp(value, self._index(0)))
+
+
+def _is_zero(value: SSAValue) -> bool:
+    owner = value.owner
+    return isinstance(owner, arith.ConstantOp) and isinstance(owner.value, IntegerAttr) and owner.value.value.data == 0
+
+
+def twins(stream: StreamOp) -> dict[Operation, Operation]:
+    """For operations of `border`, the operation of `step` that does the same on the same types: each of one sort the
+    one of its rank. The two never run at once, so what one keeps in shared memory may take the other's place."""
+    if stream.border is None:
+        return {}
+    ranked: dict[object, list[Operation]] = {}
+    for op in stream.step.block.ops:
+        ranked.setdefault(_sort_of(op), []).append(op)
+    found: dict[Operation, Operation] = {}
+    for op in stream.border.block.ops:
+        same = ranked.get(_sort_of(op), [])
+        if same:
+            found[op] = same.pop(0)
+    return found
+
+
+def _sort_of(op: Operation) -> object:
+    """What two operations that do the same on tiles of the same shapes agree in."""
+    outside = tuple(operand for operand in op.operands if _home_of(operand) is not op.parent)
+    types = tuple(value.type for value in (*op.operands, *op.results))
+    return op.name, tuple(sorted(op.properties.items(), key=lambda item: item[0])), types, outside
+
+
+def _home_of(value: SSAValue) -> Block | None:
+    return value.owner if isinstance(value.owner, Block) else value.owner.parent
