@@ -8,7 +8,6 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
-from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.diagram.ops import ExtentOp, MapOp
 from treadle.dialects.hierarchy.ops import LoadOp
 from treadle.passes._functions import erase_dead
@@ -58,8 +57,7 @@ def _same_operand(map: MapOp) -> SSAValue | None:
     if not isinstance(value, BlockArgument):
         return None
     operand = map.inputs[value.index]
-    is_same = axes_of(operand.type) == axes_of(map.result.type) and value.type == operand.type.get_element_type()
-    return operand if is_same else None
+    return operand if operand.type == map.result.type else None
 
 
 def _drop_unused_operands(map: MapOp) -> None:

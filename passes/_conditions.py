@@ -96,8 +96,10 @@ def _condition(value: SSAValue, negated: bool) -> Condition:
         case arith.AndIOp() | arith.OrIOp():
             parts = tuple(_condition(operand, negated) for operand in owner.operands)
             return Both(parts) if isinstance(owner, arith.AndIOp) != negated else Either(parts)
-        case arith.XOrIOp(lhs=other, rhs=flip) | arith.XOrIOp(lhs=flip, rhs=other) if _is_true(flip):
-            return _condition(other, not negated)
+        case arith.XOrIOp() if _is_true(owner.rhs):
+            return _condition(owner.lhs, not negated)
+        case arith.XOrIOp() if _is_true(owner.lhs):
+            return _condition(owner.rhs, not negated)
         case arith.CmpiOp():
             return _comparison(owner, negated)
         case _:

@@ -326,7 +326,12 @@ class _Expansion:
         """The ranges of the pieces that a stream is fed, and of those that need no test."""
         if visits.are_all:
             return []
-        writer = LimitWriter(self.plan.axis, scope.add, lambda value: scope.values[value])
+
+        def add(op: Operation) -> SSAValue:
+            op.location = self.old.location
+            return scope.add(op)
+
+        writer = LimitWriter(self.plan.axis, add, lambda value: scope.values[value])
         limits = [*writer.limits(visits.some)]
         return limits if visits.every is None else [*limits, *writer.limits(visits.every)]
 

@@ -23,6 +23,22 @@ def attention_bias(q: Tensor, k: Tensor, v: Tensor, b: Tensor) -> tuple[Tensor, 
     return attention(q, k, v, b.expand(q.shape[0], -1, -1, -1))
 
 
+def selected(q: Tensor, k: Tensor, v: Tensor, seen: Tensor, bias: float | Tensor = 0.0) -> tuple[Tensor, ...]:
+    """Attention to the keys of `seen`; zeros for a query that sees none, where a softmax of -inf alone is NaN."""
+    scores = (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5 + bias).masked_fill(~seen, -torch.inf)
+    return (torch.softmax(scores, -1).nan_to_num(0.0) @ v,)
+
+
+def positions(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    """Those of queries, down, and of keys, along."""
+    return torch.arange(q.shape[-2])[:, None], torch.arange(k.shape[-2])[None]
+
+
+def attention_causal(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
+    i, j = positions(q, k)
+    return selected(q, k, v, j <= i)
+
+
 def attention_lse(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
     scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
     return *attention(q, k, v), torch.logsumexp(scores, -1)
@@ -93,6 +109,7 @@ ORACLES: dict[str, Oracle] = {
     "attention": attention,
     "attention_bf16": attention,
     "attention_bias": attention_bias,
+    "attention_causal": attention_causal,
     "attention_gqa": attention_gqa,
     "attention_lse": attention_lse,
     "attention_mqa": attention_mqa,

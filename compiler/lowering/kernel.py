@@ -661,10 +661,10 @@ def _is_left_operand(layout: LayoutAttr, plan: KernelPlan, depth: str) -> bool:
 
 
 def sums_of_own_elements(stream: StreamOp, index: int) -> list[ReduceOp]:
-    """The reductions that make one state of a stream, in its step and at its border, if its lanes may each sum their own elements and meet only at the
-    end: a sum that starts from zero, and whose state before the step goes nowhere but into it, at most multiplied by
-    something that all lanes along the axis agree on. Addition is associative and commutative, and multiplication
-    distributes over it."""
+    """The reductions that make one state of a stream, in its step and at its border, if the lanes may each sum their
+    own elements and meet only at the end: a sum that starts from zero, and whose state before the step goes nowhere
+    but into it, at most multiplied by something that all lanes along the axis agree on. Addition is associative and
+    commutative, and multiplication distributes over it. None otherwise."""
     start = _yielded(stream.initialise)[index].owner
     if not isinstance(start, FillOp) or start.number != 0:
         return []

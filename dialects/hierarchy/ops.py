@@ -507,9 +507,13 @@ class PieceOp(IRDLOperation):
 
 def _parse_range(parser: Parser) -> list[SSAValue]:
     """`%low to %high`"""
-    low = parser.parse_operand()
+
+    def end() -> SSAValue:
+        return parser.resolve_operand(parser.parse_unresolved_operand(), IndexType())
+
+    low = end()
     parser.parse_keyword("to")
-    return [low, parser.parse_operand()]
+    return [low, end()]
 
 
 def _types(types: Sequence[Attribute]) -> str:

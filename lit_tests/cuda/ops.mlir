@@ -9,6 +9,7 @@
 !S = tensor<64x32xf32, #diagram.array<[q, x], level = register, layout = #cuda.layout<register = [x:4:8, q:2:8, x:2:1], lane = [q:8:1, x:4:2], warp = [q:4:16]>>>
 !q = tensor<64x64xf16, #diagram.array<[q, d], level = register, layout = #cuda.layout<register = [d:4:16, d:2:8, q:2:8, d:2:1], lane = [q:8:1, d:4:2], warp = [q:4:16]>>>
 !r = tensor<64xf32, #diagram.array<[q], level = register, layout = #cuda.layout<register = [q:2:8], lane = [q:8:1, 4], warp = [q:4:16]>>>
+!i = tensor<64xi32, #diagram.array<[q], level = register, layout = #cuda.layout<register = [q:2:8], lane = [q:8:1, 4], warp = [q:4:16]>>>
 !m = tensor<64xf16, #diagram.array<[q], level = register, layout = #cuda.layout<register = [q:2:8], lane = [q:8:1, 4], warp = [q:4:16]>>>
 !M = memref<?xf16, strided<[1], offset: ?>, #diagram.array<[q], level = device>>
 
@@ -83,6 +84,12 @@ cuda.kernel @everything (%Q: !Q, %scale: f32, %q: index, %x: index) threads 128 
   %V = cuda.mask %U where x from %zero < %x else 0xFF800000 : f32 {note = 6 : i32} : !S
   %r = diagram.reduce max %V over [x] {partial} : !S -> !r
   %t = cuda.combine max %r lanes [1, 2] {note = 7 : i32} : !r
+
+  // Positions, which lie along one axis.
+
+  // CHECK-NEXT: %i = cuda.index %zero {note = 9 : i32} -> tensor<64xi32, #diagram.array<[q], level = register, layout = #cuda.layout<register = [q:2:8], lane = [q:8:1, 4], warp = [q:4:16]>>>
+  // GENERIC: %i = "cuda.index"(%zero) {note = 9 : i32} : (index) -> tensor<64xi32,
+  %i = cuda.index %zero {note = 9 : i32} -> !i
 }
 
 // Fragments from and to device memory. Lanes that lie along no axis hold copies.

@@ -294,3 +294,19 @@ diagram.law @id over [x] (%v: tensor<?xf32, #diagram.array<[x]>>) -> f32 {
 diagram.law @id over [y] (%v: tensor<?xf32, #diagram.array<[x]>>) -> tensor<?xf32, #diagram.array<[x]>> {
   diagram.yield %v : tensor<?xf32, #diagram.array<[x]>>
 }
+
+// -----
+
+// CHECK: positions lie along one axis, the result has [q, x]
+func.func @f() {
+  %i = diagram.index -> tensor<?x?xi32, #diagram.array<[q, x]>>
+  func.return
+}
+
+// -----
+
+// CHECK: positions are i32, not f32: convert them in a map
+func.func @f() {
+  %i = diagram.index -> tensor<?xf32, #diagram.array<[q]>>
+  func.return
+}

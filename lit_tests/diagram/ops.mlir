@@ -69,6 +69,14 @@ func.func @map(%S: !S, %m: !m) -> !P {
   func.return %P : !P
 }
 
+// CHECK-LABEL: func.func @index
+// CHECK-NEXT: %i = diagram.index {note = "kept"} -> tensor<4xi32, #diagram.array<[i]>>
+// GENERIC: %i = "diagram.index"() {note = "kept"} : () -> tensor<4xi32, #diagram.array<[i]>>
+func.func @index() -> !n {
+  %i = diagram.index {note = "kept"} -> !n
+  func.return %i : !n
+}
+
 // CHECK-LABEL: func.func @fill
 // CHECK-NEXT: %zero = diagram.fill 0.000000e+00 : f32 -> tensor<?xf32, #diagram.array<[q]>>
 // CHECK-NEXT: %one = diagram.fill 1 : i32 -> tensor<4xi32, #diagram.array<[i]>>

@@ -235,3 +235,51 @@ func.func @f(%A: tensor<?x64xf32, #diagram.array<[q, d], level = device>>, %v: t
 func.func @f() {
   hierarchy.yield
 }
+
+// -----
+
+// CHECK: 2 limits: a stream has 2 ('from .. to ..'), 4 with a 'border' ('whole from .. to ..' as well), or none
+func.func @f(%low: index) {
+  hierarchy.stream [x = 16] from %low to %low initialise {
+    hierarchy.yield
+  } step {
+    hierarchy.yield
+  } border {
+    hierarchy.yield
+  } finish {
+    hierarchy.yield
+  }
+  func.return
+}
+
+// -----
+
+// CHECK: 'border' takes (f16), the state is (f32)
+func.func @f(%low: index, %m: f32) {
+  hierarchy.stream [x = 16] from %low to %low whole from %low to %low initialise {
+    hierarchy.yield %m : f32
+  } step (%s: f32) {
+    hierarchy.yield %s : f32
+  } border (%s: f16) {
+    hierarchy.yield %m : f32
+  } finish (%e: f32) {
+    hierarchy.yield
+  }
+  func.return
+}
+
+// -----
+
+// CHECK: 'border' yields (), the state is (f32)
+func.func @f(%low: index, %m: f32) {
+  hierarchy.stream [x = 16] from %low to %low whole from %low to %low initialise {
+    hierarchy.yield %m : f32
+  } step (%s: f32) {
+    hierarchy.yield %s : f32
+  } border (%s: f32) {
+    hierarchy.yield
+  } finish (%e: f32) {
+    hierarchy.yield
+  }
+  func.return
+}

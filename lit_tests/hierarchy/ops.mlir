@@ -63,7 +63,7 @@ func.func @decorated(%A: !A) -> !m {
 // CHECK-NEXT: func.return %M : tensor<?xf32, #diagram.array<[q]>>
 // CHECK-NEXT: }
 // GENERIC: "hierarchy.group"() <{partition = #hierarchy.partition<[q = 16]>}> ({
-// GENERIC: %m = "hierarchy.stream"() <{partition = #hierarchy.partition<[x = 32]>}> ({
+// GENERIC: %m = "hierarchy.stream"() <{partition = #hierarchy.partition<[x = 32]>, regionSegmentSizes = array<i32: 1, 1, 0, 1>}> ({
 // GENERIC: "hierarchy.save"(%m, %O) : (tensor<16xf32, #diagram.array<[q], level = register>>, memref<?xf32, #diagram.array<[q], level = device>>) -> ()
 // GENERIC: "hierarchy.group"() <{partition = #hierarchy.partition<[]>}> ({
 func.func @explicit(%A: !A) -> !m attributes {derivation = [#hierarchy.step<"streaming", "x of @row_max", "reduction", "max is associative">]} {
@@ -90,6 +90,51 @@ func.func @explicit(%A: !A) -> !m attributes {derivation = [#hierarchy.step<"str
       } finish {
         hierarchy.yield
       }
+    }
+    hierarchy.yield
+  }
+  func.return %M : !m
+}
+
+// A stream that is fed part of its axis, and tests the pieces at the border of a range.
+
+// CHECK-LABEL: func.func @selected(%A: tensor<?x64xf32, #diagram.array<[q, x]>>) -> tensor<?xf32, #diagram.array<[q]>> {
+// CHECK: hierarchy.group [q = 16] {
+// CHECK-NEXT: %q0, %q_end = hierarchy.piece "q" : index, index
+// CHECK-NEXT: %m = hierarchy.stream [x = 32] from %q0 to %q_end whole from %q0 to %q0 -> (tensor<16xf32, #diagram.array<[q], level = register>>) attributes {note = "kept"} initialise {
+// CHECK: } step (%state: tensor<16xf32, #diagram.array<[q], level = register>>) {
+// CHECK: hierarchy.yield %next : tensor<16xf32, #diagram.array<[q], level = register>>
+// CHECK-NEXT: } border (%before: tensor<16xf32, #diagram.array<[q], level = register>>) {
+// CHECK-NEXT: hierarchy.yield %before : tensor<16xf32, #diagram.array<[q], level = register>>
+// CHECK-NEXT: } finish (%last: tensor<16xf32, #diagram.array<[q], level = register>>) {
+// CHECK: hierarchy.stream [x = 32] from %q0 to %q_end initialise {
+// GENERIC: %q0, %q_end = "hierarchy.piece"() <{axis = "q"}> : () -> (index, index)
+// GENERIC: %m = "hierarchy.stream"(%q0, %q_end, %q0, %q0) <{partition = #hierarchy.partition<[x = 32]>, regionSegmentSizes = array<i32: 1, 1, 1, 1>}> ({
+// GENERIC: "hierarchy.stream"(%q0, %q_end) <{partition = #hierarchy.partition<[x = 32]>, regionSegmentSizes = array<i32: 1, 1, 0, 1>}> ({
+func.func @selected(%A: !A) -> !m {
+  %M = hierarchy.kernel @row_max (%a = %A : !A as !Ad) saves (%O: !mm) -> (!m) schedule #hierarchy.schedule<group = [q = 16], stream = [x = 32]> {
+    hierarchy.group [q = 16] {
+      %q0, %q_end = hierarchy.piece "q" : index, index
+      %m = hierarchy.stream [x = 32] from %q0 to %q_end whole from %q0 to %q0 -> (!mt) attributes {note = "kept"} initialise {
+        %first = diagram.fill 0xFF800000 : f32 -> !mt
+        hierarchy.yield %first : !mt
+      } step (%state: !mt) {
+        %piece = hierarchy.load %a : !Ad -> !At
+        %next = diagram.reduce max %piece over [x] into %state : !At -> !mt
+        hierarchy.yield %next : !mt
+      } border (%before: !mt) {
+        hierarchy.yield %before : !mt
+      } finish (%last: !mt) {
+        hierarchy.yield %last : !mt
+      }
+      hierarchy.stream [x = 32] from %q0 to %q_end initialise {
+        hierarchy.yield
+      } step {
+        hierarchy.yield
+      } finish {
+        hierarchy.yield
+      }
+      hierarchy.save %m into %O : !mt, !mm
     }
     hierarchy.yield
   }
