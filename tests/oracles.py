@@ -109,7 +109,6 @@ ORACLES: dict[str, Oracle] = {
     "attention": attention,
     "attention_bf16": attention,
     "attention_bias": attention_bias,
-    "attention_causal": attention_causal,
     "attention_gqa": attention_gqa,
     "attention_lse": attention_lse,
     "attention_mqa": attention_mqa,
