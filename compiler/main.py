@@ -21,7 +21,8 @@ _EXAMPLES = """examples:
   treadle compile examples/attention.mlir --arch sm_80 -o attention.cu --report
   treadle explain examples/attention.mlir --machine h100
 
-exit codes: 0 done; 1 a result is wrong; 2 refused, with a message that says what to do; 3 a mistake of treadle's own.
+exit codes: 0 done; 1 a result is wrong; 2 refused, with a message that says what to do; 3 a mistake of treadle's own;
+4 a result cannot be verified, because the reference's own rounding errors leave nothing to compare.
 """
 
 

@@ -1,6 +1,10 @@
 """Whether what a backend computed is what the algorithm says: compared with the float64 reference, within
 a tolerance that follows from the number formats in the IR (`runtime.interpreter.bounds`), element by
-element. No tolerance is chosen by hand."""
+element. No tolerance is chosen by hand.
+
+There are three verdicts. `verified`: every element that has a bound is within it. `WRONG`: one is not. `cannot be
+verified`: none is beyond its bound, but too few have one that says anything, so the comparison would pass whatever a
+kernel computed. A bound says something if it is below the result's own scale, the root mean square of the reference."""
 
 from __future__ import annotations
 
@@ -19,9 +23,20 @@ from treadle.runtime.inputs import Input, output_names
 from treadle.runtime.interpreter import Bounded, entry_function, run_with_bounds
 
 
+UNCHECKED_SHARE = 0.01
+"""Of the elements of a verified output, at most this share has no bound that says anything."""
+
+WHY = (
+    "the values leave the range of a format, divide by what may be zero, or cancel down to their own rounding errors; "
+    "smaller inputs, shorter sums or wider formats can be verified"
+)
+
+
 @dataclass(frozen=True)
 class Verdict:
     """How one output compares with the reference.
+
+    Exactly one of `verified`, `wrong > 0` (or a `note`) and `unverifiable` holds.
 
     `max_error` and `tolerance` belong to one element, at `where`: the one whose error is the largest part
     of its own tolerance. Every element has a tolerance of its own, so the largest error and some other
@@ -30,6 +45,7 @@ class Verdict:
     name: str
     backend: str
     ok: bool
+    """Whether it is verified."""
     max_error: float
     tolerance: float
     where: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -38,11 +54,17 @@ class Verdict:
     elements: int = 0
     wrong: int = 0
     """Elements beyond their tolerance."""
-    unbounded: int = 0
-    """Elements of which nothing is known, because a value may leave the range of its format, or divides by
-    what may be zero: any number is accepted there."""
+    unchecked: int = 0
+    """Elements whose tolerance is infinite or not below `scale`: next to nothing is known of them."""
+    scale: float = 0.0
+    """Root mean square of the finite elements of the reference; where that is 0, any finite tolerance tells."""
     note: str = ""
     """What is wrong where it is no element: a shape, say."""
+
+    @property
+    def unverifiable(self) -> bool:
+        """Whether nothing is seen to be wrong, and nothing is known."""
+        return not (self.ok or self.wrong or self.note)
 
     def __str__(self) -> str:
         if self.note:
@@ -51,12 +73,12 @@ class Verdict:
             return f"verified ({self.backend}): {self.name} is empty, so there is nothing to compare"
         if self.wrong:
             return self._wrong_text()
-        if self.unbounded == self.elements:
+        if self.unverifiable:
             return (
-                f"WRONG ({self.backend}): {self.name} cannot be verified, because no element has a finite "
-                "tolerance: the values leave the range of a format, or divide by what may be zero"
+                f"cannot be verified ({self.backend}): {self.name}: {self.unchecked} of {self.elements} elements have "
+                f"no tolerance below the result's own scale ({_short(self.scale)}): {WHY}"
             )
-        unknown = f", {self.unbounded} of {self.elements} elements without a bound" if self.unbounded else ""
+        unknown = f", {self.unchecked} of {self.elements} elements without a bound" if self.unchecked else ""
         return (
             f"verified ({self.backend}): {self.name} max error {_short(self.max_error)} "
             f"(tolerance {_short(self.tolerance)}{unknown})"
@@ -111,11 +133,13 @@ def compare(name: str, type: Attribute, output: NDArray[Any], reference: Bounded
         part = np.where(error == 0, 0.0, np.where(tolerance == 0, np.inf, error / tolerance))
     part = np.where(bounded, np.where(np.isnan(part), np.inf, part), -1.0)
     worst = np.unravel_index(int(np.argmax(part)), part.shape)
-    wrong, unbounded = int((part > 1).sum()), int((~bounded).sum())
+    scale = _scale(expected, bounded)
+    useful = (tolerance == 0) | (tolerance < (scale or np.inf))
+    wrong, unchecked = int((part > 1).sum()), int((~useful).sum())
     return Verdict(
         name,
         backend,
-        ok=wrong == 0 and unbounded < output.size,
+        ok=wrong == 0 and unchecked <= UNCHECKED_SHARE * output.size,
         max_error=float(error[worst]),
         tolerance=float(tolerance[worst]),
         where=dict(zip(axes_of(type), map(int, worst), strict=True)),
@@ -123,8 +147,16 @@ def compare(name: str, type: Attribute, output: NDArray[Any], reference: Bounded
         expected=_item(expected[worst]),
         elements=output.size,
         wrong=wrong,
-        unbounded=unbounded,
+        unchecked=unchecked,
+        scale=scale,
     )
+
+
+def _scale(expected: NDArray[Any], bounded: NDArray[np.bool_]) -> float:
+    """Root mean square of what is a number and has a bound."""
+    values = np.abs(expected[bounded & np.isfinite(expected)].astype(np.float64))
+    largest = float(values.max(initial=0.0))
+    return largest * float(np.sqrt(np.mean((values / largest) ** 2))) if largest > 0 else 0.0
 
 
 def _errors(actual: NDArray[Any], expected: NDArray[Any]) -> NDArray[np.float64]:
@@ -152,4 +184,4 @@ def _number(value: float | int | None) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-__all__ = ["Verdict", "compare", "verify"]
+__all__ = ["UNCHECKED_SHARE", "Verdict", "compare", "verify"]

@@ -142,6 +142,34 @@ def test_a_wrong_result_is_exit_1(capsys: pytest.CaptureFixture[str], monkeypatc
     assert capsys.readouterr().out.startswith("WRONG (interpreter): C[")
 
 
+def test_what_cannot_be_verified_is_exit_4(capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither verified nor wrong: sums far beyond the largest f16."""
+    np.savez("x.npz", A=np.full((5, 16), 6e4, np.float16), B=np.full((16, 7), 6e4, np.float16))
+    text = Path(program()).read_text().replace("m, n]>>", "m, n]>>\n!H = tensor<?x?xf16, #diagram.array<[m, n]>>")
+    text = text.replace("-> !C attributes", "-> !H attributes").replace(
+        "  func.return %C : !C", "  %H = diagram.cast %C : !C -> !H\n  func.return %H : !H"
+    )
+    Path("p.mlir").write_text(text)
+    for backend in ("interpreter", "emulator"):
+        assert cli.main(["run", "p.mlir", "--backend", backend, "--inputs", "x.npz", "--verify-each"]) == 4
+        told = capsys.readouterr().out
+        assert "WRONG" not in told
+        assert f"\ncannot be verified ({backend}): H: 35 of 35 elements have no tolerance" in told
+        assert "smaller inputs, shorter sums or wider formats can be verified" in told
+
+
+def test_wrong_outweighs_what_cannot_be_verified() -> None:
+    from treadle.compiler.cli.run import exit_code
+    from treadle.runtime.verify import Verdict
+
+    right = Verdict("C", "here", ok=True, max_error=0.0, tolerance=1.0, elements=3)
+    unknown = Verdict("C", "here", ok=False, max_error=0.0, tolerance=1.0, elements=3, unchecked=3)
+    wrong = Verdict("C", "here", ok=False, max_error=2.0, tolerance=1.0, elements=3, wrong=1)
+    assert exit_code([right, right]) == 0
+    assert exit_code([right, unknown]) == 4
+    assert exit_code([unknown, wrong, right]) == 1
+
+
 def test_a_kernel_that_faults_is_exit_1(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     from treadle.compiler.cli import run
 

@@ -219,14 +219,58 @@ func.func @f(%a: !A) -> !H {
 }""")
 
 
-def test_elements_without_a_bound_are_counted_and_never_all_there_is():
-    given = np.array([1.0, 1e6], np.float32)
-    (verdict,) = verify(OVERFLOW, [given], [np.array([1, np.inf], np.float16)], "here")
+def test_few_elements_without_a_bound_are_counted():
+    given = np.full(200, 1.5, np.float32)
+    given[7] = 1e6
+    (verdict,) = verify(OVERFLOW, [given], [given.astype(np.float16)], "here")
     assert verdict.ok
-    assert "1 of 2 elements without a bound" in str(verdict)
-    (verdict,) = verify(OVERFLOW, [given[1:]], [np.array([np.inf], np.float16)], "here")
+    assert "1 of 200 elements without a bound" in str(verdict)
+
+
+@pytest.mark.parametrize("unknown", [3, 200])
+def test_many_elements_without_a_bound_are_no_verification(unknown):
+    given = np.full(200, 1.5, np.float32)
+    given[:unknown] = 1e6
+    (verdict,) = verify(OVERFLOW, [given], [given.astype(np.float16)], "here")
     assert not verdict.ok
-    assert "cannot be verified" in str(verdict)
+    assert verdict.unverifiable
+    assert f"cannot be verified (here): h: {unknown} of 200 elements have no tolerance" in str(verdict)
+    assert "WRONG" not in str(verdict)
+
+
+def test_what_is_wrong_is_wrong_however_little_is_known():
+    given = np.array([1e6, 1.5], np.float32)
+    (verdict,) = verify(OVERFLOW, [given], [np.array([np.inf, 1], np.float16)], "here")
+    assert not verdict.ok
+    assert not verdict.unverifiable
+    assert str(verdict).startswith("WRONG (here): h[a=1] is 1, expected 1.5")
+
+
+CANCEL = parse_module("""!A = tensor<?xf32, #diagram.array<[a]>>
+func.func @f(%a: !A, %b: !A) -> !A {
+  %r = diagram.map (%x = %a : !A, %y = %b : !A) -> !A {
+    %s = arith.addf %x, %y : f32
+    %d = arith.subf %s, %x : f32
+    diagram.yield %d : f32
+  }
+  func.return %r : !A
+}""")
+
+
+def test_a_tolerance_as_large_as_the_result_is_no_verification():
+    """Zeros would pass as well."""
+    large, small = np.full(100, 1e8, np.float32), np.full(100, 0.5, np.float32)
+    for output in (small, np.zeros(100, np.float32)):
+        (verdict,) = verify(CANCEL, [large, small], [output], "here")
+        assert verdict.unverifiable
+        assert "100 of 100 elements have no tolerance below the result's own scale (5.0e-1)" in str(verdict)
+    assert verify(CANCEL, [small, small], [small], "here")[0].ok
+
+
+def test_a_reference_of_zeros_is_verified_to_rounding():
+    zeros = np.zeros(100, np.float32)
+    assert verify(CANCEL, [zeros, zeros], [zeros], "here")[0].ok
+    assert verify(CANCEL, [zeros, zeros], [zeros + np.float32(1e-3)], "here")[0].wrong == 100
 
 
 def test_a_scalar_result():
