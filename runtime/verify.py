@@ -22,7 +22,6 @@ from treadle.dialects.diagram.array import axes_of
 from treadle.runtime.inputs import Input, output_names
 from treadle.runtime.interpreter import Bounded, entry_function, run_with_bounds
 
-
 UNCHECKED_SHARE = 0.01
 """Of the elements of a verified output, at most this share has no bound that says anything."""
 
