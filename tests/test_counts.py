@@ -1,0 +1,131 @@
+"""Counts equal predictions, exactly: for every example, at sizes that divide and at odd ones, at every level that a
+program moves data through explicitly, in values and in bytes, in the interpreter and in the emulator."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+
+from treadle.compiler.cost import LEVELS, Plan, plan_of, sizes_of_kernel, transfers_at
+from treadle.compiler.cost.copies import copies_of_arrays
+from treadle.compiler.gates.traffic import traffic_of
+from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Options, run_pipeline
+from treadle.compiler.source import load_module
+from treadle.dialects.hierarchy import KernelOp
+from treadle.runtime.inputs import axis_sizes
+from treadle.runtime.interpreter import entry_function, run_function
+
+from roads import Road, compiled  # isort: skip
+
+EXAMPLES = sorted((Path(__file__).resolve().parents[1] / "examples").glob("*.mlir"))
+COMPILER = os.environ.get("CXX") or next(filter(shutil.which, ("g++", "clang++", "c++")), "")
+
+LARGE = {"dividing": 256, "odd": 67}
+SMALL = {"dividing": 2, "odd": 3}
+"""Of an axis of which each group has one index: batches and heads."""
+INTO_SHARED = ("copy_async", "store_shared")
+"""What stands in a line of C that moves data on from device memory to shared memory."""
+
+
+@cache
+def explicit(path: Path) -> ModuleOp:
+    module = load_module(path)
+    run_pipeline(module, Options(), last=LAST_HIERARCHY_PASS)
+    return module
+
+
+@cache
+def road(path: Path) -> Road:
+    return compiled(path.read_text(encoding="utf-8"))
+
+
+def plans(path: Path) -> list[Plan]:
+    return [plan_of(op) for op in explicit(path).walk() if isinstance(op, KernelOp)]
+
+
+def sizes(path: Path, kind: str) -> dict[str, int]:
+    """A size of that kind for every symbolic axis, with batches and heads small."""
+    cut = [pieces for plan in plans(path) for pieces in plan.groups]
+    single = {pieces.axis for pieces in cut} - {pieces.axis for pieces in cut if pieces.size > 1}
+    return {axis: (SMALL if axis in single else LARGE)[kind] for axis in road(path).symbolic}
+
+
+def predictions(
+    path: Path, given: Mapping[str, int], copies: Sequence[Mapping[str, int]] = ()
+) -> Iterator[dict[str, Counter[str]]]:
+    """What each kernel loads and saves, at each level: values and bytes. `copies` says for each kernel how many threads
+    load each value of an array."""
+    function = entry_function(explicit(path))
+    known = axis_sizes(entry_function(road(path).algorithm), given)
+    kernels = (op for op in explicit(path).walk() if isinstance(op, KernelOp))
+    for i, (kernel, plan) in enumerate(zip(kernels, plans(path), strict=True)):
+        times = copies[i] if copies else {}
+        at = sizes_of_kernel(kernel, function, known)
+        found: dict[str, Counter[str]] = {}
+        for what in ("loaded", "saved"):
+            for level in LEVELS:
+                moved = [t for t in transfers_at(plan, level) if t.saves == (what == "saved")]
+                values = [t.values(at) * (1 if t.saves else times.get(t.array, 1)) for t in moved]
+                found.setdefault(f"{what} values", Counter())[level] = sum(values)
+                found.setdefault(f"{what} bytes", Counter())[level] = sum(
+                    count * t.width for count, t in zip(values, moved, strict=True)
+                )
+        yield found
+
+
+def with_device(near: Mapping[str, int]) -> Counter[str]:
+    """Everything that crosses has device memory at its far end."""
+    return Counter({**near, "device": sum(near.values())})
+
+
+@pytest.mark.parametrize("kind", ["dividing", "odd"])
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_interpreter_counts_what_is_predicted(path: Path, kind: str):
+    given = sizes(path, kind)
+    inputs = road(path).inputs(given)
+    known = axis_sizes(entry_function(road(path).algorithm), given)
+    execution = run_function(explicit(path), inputs, sizes=known)
+    counted = [
+        {
+            "loaded values": with_device(each.loaded),
+            "loaded bytes": with_device(each.loaded_bytes),
+            "saved values": with_device(each.saved),
+            "saved bytes": with_device(each.saved_bytes),
+        }
+        for each in execution.transfers
+    ]
+    assert counted == list(predictions(path, given))
+    assert counted
+
+
+@pytest.mark.skipif(not COMPILER, reason="no C++ compiler is installed")
+@pytest.mark.parametrize("kind", ["dividing", "odd"])
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.sample(len(EXAMPLES))
+def test_emulator_counts_what_is_predicted(path: Path, kind: str):
+    """Of the printed C, each line says where its data goes. Every thread that holds a value asks for it by itself."""
+    given = sizes(path, kind)
+    made = road(path)
+    backend = made.backend()
+    backend.reports.clear()
+    made.run(made.inputs(given))
+    wanted = list(predictions(path, given, [copies_of_arrays(kernel) for kernel in made.kernels]))
+    assert len(backend.reports) == len(wanted)
+    for report, prediction in zip(backend.reports, wanted, strict=True):
+        loaded, saved = Counter[str](), Counter[str]()
+        for each in traffic_of(made.text, [report]):
+            if each.kind in ("load_global", "copy_async"):
+                near = "shared" if any(word in each.text for word in INTO_SHARED) else "register"
+                loaded[near] += each.bytes
+            elif each.kind == "store_global":
+                saved["register"] += each.bytes
+        assert with_device(loaded) == prediction["loaded bytes"]
+        assert with_device(saved) == prediction["saved bytes"]
+        assert (report.bytes_loaded, report.bytes_stored) == (sum(loaded.values()), sum(saved.values()))
