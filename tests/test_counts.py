@@ -8,6 +8,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from math import prod
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from treadle.compiler.cost import LEVELS, Plan, plan_of, sizes_of_kernel, transfers_at
 from treadle.compiler.cost.copies import copies_of_arrays
+from treadle.compiler.cost.issue import SHARED_BYTES
 from treadle.compiler.gates.traffic import traffic_of
 from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Options, run_pipeline
 from treadle.compiler.source import load_module
@@ -80,6 +82,20 @@ def predictions(
         yield found
 
 
+def predicted_instructions(path: Path, given: Mapping[str, int]) -> Iterator[Counter[str]]:
+    """What the warps of each kernel issue between shared memory and registers: matrix reads and products."""
+    function = entry_function(explicit(path))
+    known = axis_sizes(entry_function(road(path).algorithm), given)
+    kernels = (op for op in explicit(path).walk() if isinstance(op, KernelOp))
+    for kernel, plan in zip(kernels, plans(path), strict=True):
+        at = sizes_of_kernel(kernel, function, known)
+        issued = Counter[str]()
+        for issue in plan.issues:
+            times = plan.blocks(at) * plan.warp_count * prod(pieces.count(at) for pieces in issue.streams)
+            issued[issue.kind.split()[0]] += times * round(issue.count)
+        yield issued
+
+
 def with_device(near: Mapping[str, int]) -> Counter[str]:
     """Everything that crosses has device memory at its far end."""
     return Counter({**near, "device": sum(near.values())})
@@ -129,3 +145,8 @@ def test_emulator_counts_what_is_predicted(path: Path, kind: str):
         assert with_device(loaded) == prediction["loaded bytes"]
         assert with_device(saved) == prediction["saved bytes"]
         assert (report.bytes_loaded, report.bytes_stored) == (sum(loaded.values()), sum(saved.values()))
+    for report, issued in zip(backend.reports, predicted_instructions(path, given), strict=True):
+        read = sum(each.bytes for each in report.operations if each.kind == "load_matrix")
+        products = sum(each.requests for each in report.operations if each.kind == "mma")
+        assert read == issued["ldmatrix"] * SHARED_BYTES["ldmatrix"]
+        assert products == issued["products"]
