@@ -12,6 +12,8 @@ from treadle.compiler.errors import TreadleError
 from treadle.compiler.machines.machine import WARP
 
 WARPS = (1, 2, 4, 8)
+"""Powers of two, as the pieces of streams and columns are: so the threads of a block share out every tile evenly, and
+its copies need no test. (Three warps can be asked for; six would save some of a short axis and lose that.)"""
 ROW = 16
 """Rows of a tensor-core product."""
 ROW_TILES = (1, 2)
