@@ -46,6 +46,7 @@ HOSTILE_VALUES = [
     *sorted(RESERVED | set(primitive_names())),
     *("_Exit", "__half", "__nv_bfloat16", "_0", "a.b", "a-b", "a$b", "A_q", "m0", "k0", "A_shared", "f_kernel"),
     *("f_kernel_body", "f_kernel_aligned_2", "x" * 300, "x" * 301),
+    *("INT_MAX", "int_max", "EOF", "M_PI_2", "cudaStreamDefault", "SNANF32", "BIG_ENDIAN", "EXIT_SUCCESS", "NULL"),
 ]
 LETTERS = re.compile(r"[A-Za-z_][\w$.-]*")
 
@@ -68,6 +69,9 @@ AXES = [
     ("a" * 60, "a" * 61, "a" * 59 + "b"),
     ("q_i", "q", "q0"),
     ("ALIGNED", "UNROLL", "INFINITY"),
+    ("INT_MAX", "EOF", "M_PI"),
+    ("stdin", "errno", "assert"),
+    ("NULL", "null", "EXIT_SUCCESS"),
 ]
 
 
@@ -147,6 +151,16 @@ def test_an_identifier_is_one(hint: str | None) -> None:
     assert len(identifier(hint, "v")) <= 48
 
 
+@pytest.mark.parametrize("name", ["INT_MAX", "M_PI", "EOF", "KV_CACHE", "SNANF32X", "cudaStreamDefault"])
+def test_what_a_header_may_define_is_printed_in_small_letters(name: str) -> None:
+    assert identifier(name, "v") == name.lower()
+
+
+@pytest.mark.parametrize("name", ["QKV", "C16", "L", "M_2", "A_q", "LSE", "cuda", "P_row", "M_row"])
+def test_other_capitals_stay(name: str) -> None:
+    assert identifier(name, "v") == name
+
+
 @pytest.mark.skipif(find_nvcc() is None, reason="nvcc is not installed")
 @pytest.mark.parametrize(
     "axes",
@@ -155,5 +169,5 @@ def test_an_identifier_is_one(hint: str | None) -> None:
 def test_nvcc_takes_the_same_names(axes: tuple[str, str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TREADLE_CACHE", str(tmp_path))
     assert shutil.which("nvcc") or find_nvcc()
-    names = ["int", "half", "blockIdx", "min", "printf", "asm", "float4", "make_float4", "M_PI"]
+    names = ["int", "EOF", "blockIdx", "INT_MAX", "printf", "asm", "float4", "make_float4", "M_PI"]
     assert compile_cubin(compiled(program(names, axes)).text, "sm_80").image
