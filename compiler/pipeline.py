@@ -18,7 +18,7 @@ from treadle.compiler.machines import DEFAULT_MACHINE
 from treadle.compiler.source import make_context
 from treadle.compiler.universe import PASSES, TARGETS, loader
 
-MACHINE_OF_ARCH = {"sm_80": "a100", "sm_90a": "h100"}
+MACHINE_OF_ARCH = {"sm_80": "a100", "sm_90": "h100", "sm_90a": "h100"}
 """The machine to optimise for where only an architecture is named."""
 
 LAST_DIAGRAM_PASS = "diagram-compose-maps"

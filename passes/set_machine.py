@@ -12,7 +12,7 @@ from xdsl.passes import ModulePass
 from xdsl.utils.arg_spec import ArgSpec
 
 from treadle.compiler.errors import Refusal, Reported, TreadleError
-from treadle.compiler.machines import DEFAULT_MACHINE, Machine, load_machine, write_machine
+from treadle.compiler.machines import ARCHS, DEFAULT_MACHINE, Machine, load_machine, write_machine
 
 
 @dataclass(frozen=True)
@@ -68,10 +68,14 @@ class SetMachinePass(ModulePass):
 def _unfit(arch: str, machine: Machine) -> str | None:
     """Why code for `arch` cannot run on the machine: it may be older, but only within its generation, and
     code with the suffix `a` runs on that very version."""
-    if not re.fullmatch(r"sm_\d\da?", arch):
-        return f"'{arch}' is not an architecture: use one like sm_80 or sm_90a"
+    if arch not in ARCHS:
+        newer = "; what is printed for sm_80 compiles with nvcc for newer ones too" if re.match(r"sm_1\d", arch) else ""
+        return f"treadle makes no code for '{arch}', only for {', '.join(ARCHS)}{newer}"
     number = int(arch[3:5])
-    if number < 80:
-        return f"{arch} is too old: treadle makes code for sm_80 and newer"
     fits = number == machine.capability if arch.endswith("a") else number <= machine.capability
-    return None if fits else f"code for {arch} does not run on {machine.name} ({machine.arch}): name another machine"
+    if fits:
+        return None
+    return (
+        f"code for {arch} does not run on {machine.name} ({machine.arch}): name another machine, which may be a file "
+        f'that says name, base = "{machine.name}", arch = "{arch}" and what else differs'
+    )

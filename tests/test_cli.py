@@ -295,8 +295,10 @@ def test_bad_programs(command: str, replaced: dict[str, str], message: str, caps
         (["p.mlir", "--size", "m=3", "--size", "m=4"], "given twice"),
         (["p.mlir", "--machine", "h1000"], "unknown machine 'h1000': known are a100"),
         (["p.mlir", "--machine", "no/such.toml"], "no/such.toml"),
-        (["p.mlir", "--arch", "sm_70"], "sm_70 is too old"),
-        (["p.mlir", "--arch", "fast"], "is not an architecture"),
+        (["p.mlir", "--arch", "sm_70"], "no code for 'sm_70', only for sm_80, "),
+        (["p.mlir", "--arch", "sm_86"], "does not run on a100 (sm_80): name another machine"),
+        (["p.mlir", "--arch", "sm_100"], "what is printed for sm_80 compiles with nvcc for newer ones too"),
+        (["p.mlir", "--arch", "fast"], "no code for 'fast'"),
         (["p.mlir", "--machine", "a100", "--arch", "sm_90a"], "does not run on a100"),
     ],
 )

@@ -131,7 +131,7 @@ def _nothing_fits(sketch: Sketch, machine: Machine, tried: Sequence[_Tried], fix
         )
     if fixed:
         advice.append(f"leave the choice of {', '.join(fixed)} to the cost model")
-    advice.append("or choose a machine with more memory")
+    advice.append(f"{'or ' if advice else ''}choose a machine with more memory")
     return (
         f"kernel @{sketch.name} does not fit {machine.name}: even its smallest candidate "
         f"({sizes_text(candidate.tiles)}, {needs.warps} warps) needs {_excess(needs, machine)}; "

@@ -4,6 +4,7 @@
 machine into a module, and `machine_of(module)`, which is all that later passes use, reads it from there."""
 
 from treadle.compiler.machines.machine import (
+    ARCHS,
     DEFAULT_MACHINE,
     Level,
     Limits,
@@ -16,6 +17,7 @@ from treadle.compiler.machines.machine import (
 from treadle.compiler.machines.module import MACHINE, machine_of, write_machine
 
 __all__ = [
+    "ARCHS",
     "DEFAULT_MACHINE",
     "MACHINE",
     "Level",

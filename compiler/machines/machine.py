@@ -22,6 +22,8 @@ SCOPES = ("machine", "sm")
 TENSOR_FORMATS = ("f16", "bf16", "tf32", "f8", "i8")
 MOST_ABOVE = 1.2
 """What is measured may be so many times the datasheet's rate, and no more."""
+ARCHS = ("sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_90a")
+"""The targets of nvcc that a machine may have; `a` is for code that runs on that very version."""
 WARP = 32
 """Threads of a warp, on every machine."""
 
@@ -164,6 +166,8 @@ def _read(path: Path) -> Machine:
         raise TreadleError(f"cannot read the machine file: {error.strerror}", str(path)) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise TreadleError(f"the machine file is not TOML: {error}", str(path)) from error
+    except RecursionError:
+        raise TreadleError("the machine file is nested too deeply", str(path)) from None
     return machine_from(_with_base(data, str(path)), str(path))
 
 
@@ -201,7 +205,7 @@ def machine_from(data: Mapping[str, Any], source: str) -> Machine:
     clock = root.number("clock", 1e8, 1e11, "clocks a second, as in 1.41e9")
     machine = Machine(
         name=root.text("name", r"[A-Za-z][\w.-]*", "a name, as in a100"),
-        arch=root.text("arch", r"sm_\d+a?", "a target of nvcc, as in sm_80 or sm_90a"),
+        arch=root.text("arch", "|".join(ARCHS), f"one of {', '.join(ARCHS)}"),
         sms=root.whole("sms", 1, 100_000),
         clock=clock,
         levels=_levels(root.table("levels"), clock),
@@ -293,9 +297,6 @@ def _sustained(table: _Table) -> Sustained:
 def _check_together(root: _Table, machine: Machine) -> None:
     """What one number alone does not show."""
     limits, levels = machine.limits, machine.levels
-    capability = machine.capability
-    if capability < 80:
-        raise root.error("arch", f"is {machine.arch}: treadle makes code for sm_80 and newer")
     if levels["l2"].capacity >= levels["device"].capacity:
         raise root.error("levels.l2.capacity", "is not smaller than levels.device.capacity")
     if limits.shared_per_block > levels["shared"].capacity:
