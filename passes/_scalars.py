@@ -134,22 +134,35 @@ def axes_in(expression: Expression) -> tuple[str, ...]:
     return tuple(dict.fromkeys(axis for leaf in leaves(expression) for axis in axes_of(leaf.value.type)))
 
 
+def inside_out(expression: Expression) -> Iterator[Expression]:
+    """Every part of an expression once, operands before what uses them. No recursion: bodies may be long."""
+    seen: set[int] = set()
+    stack: list[tuple[Expression, bool]] = [(expression, False)]
+    while stack:
+        part, ready = stack.pop()
+        if ready:
+            yield part
+            continue
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        stack.append((part, True))
+        if isinstance(part, Node):
+            stack.extend((operand, False) for operand in reversed(part.operands))
+
+
 def substitute(expression: Expression, replace: Callable[[Leaf], Expression]) -> Expression:
     """The expression with every leaf replaced; shared parts stay shared."""
     done: dict[int, Expression] = {}
-
-    def visit(part: Expression) -> Expression:
-        if id(part) not in done:
-            if isinstance(part, Leaf):
-                done[id(part)] = replace(part)
-            elif isinstance(part, Constant):
-                done[id(part)] = part
-            else:
-                operands = tuple(visit(operand) for operand in part.operands)
-                done[id(part)] = Node(part.kind, operands, part.type, part.properties, part.hint, part.location)
-        return done[id(part)]
-
-    return visit(expression)
+    for part in inside_out(expression):
+        if isinstance(part, Leaf):
+            done[id(part)] = replace(part)
+        elif isinstance(part, Constant):
+            done[id(part)] = part
+        else:
+            operands = tuple(done[id(operand)] for operand in part.operands)
+            done[id(part)] = Node(part.kind, operands, part.type, part.properties, part.hint, part.location)
+    return done[id(expression)]
 
 
 # -- taking apart ---------------------------------------------------------------------------------
@@ -331,17 +344,16 @@ class _Writer:
         self.done: dict[int, SSAValue] = {}
         self.written: dict[object, SSAValue] = {}
 
-    def write(self, part: Expression) -> SSAValue:
-        if isinstance(part, Leaf):
-            return self.leaf[part]
-        if id(part) not in self.done:
-            self.done[id(part)] = self._write(part)
-        return self.done[id(part)]
+    def write(self, expression: Expression) -> SSAValue:
+        for part in inside_out(expression):
+            if id(part) not in self.done:
+                self.done[id(part)] = self.leaf[part] if isinstance(part, Leaf) else self._write(part)
+        return self.done[id(expression)]
 
     def _write(self, part: Constant | Node) -> SSAValue:
         if isinstance(part, Constant):
             return self._once(("constant", part.attribute), lambda: _constant(part))
-        operands = [self.write(operand) for operand in part.operands]
+        operands = [self.done[id(operand)] for operand in part.operands]
         known = cast("type[IRDLOperation]", part.kind).get_irdl_definition().properties
         defaults = {"fastmath": arith.FastMathFlagsAttr("none")} if "fastmath" in known else {}
         given = {**defaults, **part.properties}

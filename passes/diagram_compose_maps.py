@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -96,40 +97,60 @@ class DiagramComposeMapsPass(ModulePass):
 
 
 def _compose_all(function: func.FuncOp, block: Block) -> None:
-    """Producers come first in a block, so one walk sees every map with its operands composed already."""
+    """Producers come first in a block, so one walk sees every map with its operands composed already. A map is
+    written once, when all that it absorbs is known: long chains take no time for what lies between."""
+    composed: dict[SSAValue, Expression] = {}
+    absorbed: list[SSAValue] = []
     for op in list(block.ops):
         if isinstance(op, MapOp) and is_plain(op):
-            _compose(function, op)
+            absorbed += _compose(function, op, composed)
+    gone = set(absorbed)
+    written: dict[SSAValue, SSAValue] = {}
+    for value, expression in composed.items():
+        if value not in gone:
+            written[value] = _write(value, expression, written)
+    for op in reversed(list(block.ops)):
+        if not gone.isdisjoint(op.results):
+            _erase_unused(op)
 
 
-def _compose(function: func.FuncOp, outer: MapOp) -> None:
+def _compose(function: func.FuncOp, outer: MapOp, composed: dict[SSAValue, Expression]) -> list[SSAValue]:
+    """Note in `composed` what a map computes that absorbs some of its operands, which are returned."""
     expression = expression_of(outer)
-    absorbed = [value for value in dict.fromkeys(outer.inputs) if _is_absorbed(value, outer)]
+    absorbed = [value for value in dict.fromkeys(outer.inputs) if _is_absorbed(value, outer, composed)]
     if not absorbed and len(set(outer.inputs)) == len(outer.inputs) == len(leaves(expression)):
-        return
-    inner = {value: _inner(value) for value in absorbed}
-    expression = substitute(expression, lambda leaf: inner.get(leaf.value, leaf))
-    hint = outer.result.name_hint
-    names = [label(value) for value in absorbed if isinstance(value.owner, MapOp)]
-    new = build_map(expression, outer.result.type, hint, outer.location)
+        return []
+    inner = {value: _inner(value, composed) for value in absorbed}
+    composed[outer.result] = substitute(expression, lambda leaf: inner.get(leaf.value, leaf))
+    if names := [label(value) for value in absorbed if isinstance(value.owner, MapOp)]:
+        note(function, "diagram-compose-maps", f"{', '.join(names)} into %{outer.result.name_hint}", "maps compose")
+    return absorbed
+
+
+def _write(value: SSAValue, expression: Expression, written: Mapping[SSAValue, SSAValue]) -> SSAValue:
+    """Put a map that computes the expression in the place of the one that gave `value`."""
+    outer = value.owner
+    assert isinstance(outer, MapOp)
+
+    def resolve(leaf: Leaf) -> SSAValue:
+        return written.get(leaf.value, leaf.value)
+
+    new = build_map(expression, value.type, value.name_hint, outer.location, resolve)
     new.attributes |= outer.attributes
     replace(outer, [new], new.result)
-    for value in absorbed:
-        _erase_unused(value)
-    if names:
-        note(function, "diagram-compose-maps", f"{', '.join(names)} into %{hint}", "maps compose")
+    return new.result
 
 
-def _inner(value: SSAValue) -> Expression:
+def _inner(value: SSAValue, composed: Mapping[SSAValue, Expression]) -> Expression:
     """What an absorbed operand computes."""
     owner = value.owner
     if isinstance(owner, MapOp):
-        return expression_of(owner)
+        return composed[value] if value in composed else expression_of(owner)
     assert isinstance(owner, CastOp)
     return convert(Leaf(owner.operand), format_of(value.type))
 
 
-def _is_absorbed(value: SSAValue, outer: MapOp) -> bool:
+def _is_absorbed(value: SSAValue, outer: MapOp, composed: Mapping[SSAValue, Expression]) -> bool:
     owner = value.owner
     if isinstance(owner, CastOp):
         return is_widening(owner)
@@ -138,7 +159,7 @@ def _is_absorbed(value: SSAValue, outer: MapOp) -> bool:
     if any(use.operation is not outer for use in value.uses):
         return False
     same_axes = set(axes_of(value.type)) == set(axes_of(outer.result.type))
-    return same_axes or _is_cheap(expression_of(owner))
+    return same_axes or _is_cheap(_inner(value, composed))
 
 
 def is_widening(cast: CastOp) -> bool:
@@ -151,8 +172,7 @@ def _is_cheap(expression: Expression) -> bool:
     return all(part.kind in CHEAP for part in walk(expression) if isinstance(part, Node))
 
 
-def _erase_unused(value: SSAValue) -> None:
-    owner = value.owner
-    if isinstance(owner, Operation) and not any(result.uses for result in owner.results):
-        owner.detach()
-        owner.erase()
+def _erase_unused(op: Operation) -> None:
+    if not any(result.uses for result in op.results):
+        op.detach()
+        op.erase()

@@ -131,6 +131,15 @@ def test_a_name_that_is_defined_twice(command: str, capsys: pytest.CaptureFixtur
     assert "p.mlir:7:1: 'func.func' @f: @f is defined twice" in refused(capsys, command, written(TYPES + text))
 
 
+def test_a_chain_longer_than_python_recurses(capsys: pytest.CaptureFixture[str]) -> None:
+    """Maps become one; its body is as long as the chain."""
+    body = "%c = math.sin %a : f32\n    diagram.yield %c : f32"
+    maps = [f"  %v{i + 1} = diagram.map (%a = %v{i} : !A) -> !A {{\n    {body}\n  }}\n" for i in range(1100)]
+    text = "func.func @f(%v0: !A) -> !A {\n" + "".join(maps) + "  func.return %v1100 : !A\n}\n"
+    assert cli.main(["run", written(TYPES + text), "--size", "m=3"]) == 0
+    assert capsys.readouterr().out.startswith("verified (")
+
+
 # -- laws -------------------------------------------------------------------------------------------
 
 LAWS = """!x = tensor<?xf32, #diagram.array<[i]>>
