@@ -73,6 +73,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_compile(commands)
     _add_run(commands)
     _add_explain(commands)
+    _add_cache(commands)
     return parser
 
 
@@ -134,6 +135,16 @@ def _add_explain(commands: _Commands) -> None:
     _add_machine(parser)
     _add_sizes(parser, "the size of an axis (default: what the program says)")
     parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def _add_cache(commands: _Commands) -> None:
+    parser = commands.add_parser(
+        "cache",
+        help="tell what is kept on disk between runs, or remove it",
+        description="Tell what is kept on disk between runs, or remove it.",
+        epilog="TREADLE_CACHE names the folder, TREADLE_CACHE_LIMIT the bytes it may hold.",
+    )
+    parser.add_argument("--clear", action="store_true", help="remove everything that is kept")
 
 
 def _subcommand(commands: _Commands, name: str, summary: str, examples: str) -> argparse.ArgumentParser:

@@ -6,9 +6,18 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
+
+from treadle.compiler.errors import TreadleError
+
+FOLDERS = ("cubin", "emulator", "kernels")
+"""Where in the cache folder files are kept: whatever else lies there is somebody else's."""
+
+DEFAULT_LIMIT = 2**30
+"""Bytes that the cache folder may hold; `$TREADLE_CACHE_LIMIT` says otherwise."""
 
 CHECKSUM = ".sha256"
 """Suffix of the file beside a kept one that says what it must hold."""
@@ -45,6 +54,7 @@ def cached_file(path: Path, make: Callable[[Path], None]) -> Path:
     that a full disk or a crash has cut off, or that somebody has changed, is made again.
     """
     if _is_whole(path):
+        mark_used(path)
         return path
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".making-") as folder:
@@ -54,7 +64,61 @@ def cached_file(path: Path, make: Callable[[Path], None]) -> Path:
         checksum.write_text(_checksum(made), encoding="ascii")
         checksum.replace(_checksum_of(path))
         made.replace(path)
+    shrink(limit(), needed=path)
     return path
+
+
+def mark_used(path: Path) -> None:
+    """What was used longest ago goes first when the folder grows too large."""
+    with suppress(OSError):
+        os.utime(path)
+
+
+def entries() -> list[tuple[Path, int, float]]:
+    """Every kept file in the cache folder, with its size in bytes and when it was last used, the oldest first."""
+    folders = (cache_directory() / name for name in FOLDERS)
+    return sorted((entry for folder in folders for entry in _files(folder)), key=lambda entry: entry[2])
+
+
+def shrink(bytes_left: int, needed: Path | None = None) -> int:
+    """Remove what was used longest ago, but not the file that is `needed`, until no more than that is left; how many
+    bytes that freed."""
+    found = entries()
+    total = sum(size for _, size, _ in found)
+    freed = 0
+    for path, size, _ in found:
+        if total - freed <= bytes_left:
+            break
+        if path == needed:
+            continue
+        path.unlink(missing_ok=True)
+        _checksum_of(path).unlink(missing_ok=True)
+        freed += size
+    return freed
+
+
+def limit() -> int:
+    """Bytes that the cache may hold (TreadleError if `$TREADLE_CACHE_LIMIT` is no number)."""
+    given = os.environ.get("TREADLE_CACHE_LIMIT")
+    if given is None:
+        return DEFAULT_LIMIT
+    if not (given.isascii() and given.isdigit()):
+        raise TreadleError(f"TREADLE_CACHE_LIMIT is '{given}': give a number of bytes, as 1000000000")
+    return int(given)
+
+
+def _files(folder: Path) -> Iterator[tuple[Path, int, float]]:
+    for root, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".making-")]
+        for name in names:
+            if name.endswith(CHECKSUM):
+                continue
+            path = Path(root) / name
+            try:
+                status = path.stat()
+            except OSError:  # another process removed it
+                continue
+            yield path, status.st_size, status.st_mtime
 
 
 def _is_whole(path: Path) -> bool:

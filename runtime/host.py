@@ -7,7 +7,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from math import gcd
+from math import gcd, prod
 from typing import Any
 
 import ml_dtypes
@@ -83,21 +83,25 @@ class HostExecution:
         type: Attribute = arg.type
         if not isinstance(arg.type, MemRefType):
             return argument
-        array = np.asarray(argument)
+        # What a backend put on its device already goes on as it is, checked like any other.
+        on_device = hasattr(argument, "pointer")
+        array: Any = argument if on_device else np.asarray(argument)
         wanted = DTYPES[str(format_of(type))]
         if not axes_of(type) and isinstance(argument, int | float):
             array = array.astype(wanted)  # a plain number may stand for an array without axes
         if array.dtype != wanted:
             raise HostError(f"argument '{arg.name_hint}' has elements {array.dtype}, expected {wanted}")
         self._check_shape(arg, array.shape)
-        if array.size and array.ndim and array.shape[-1] > 1 and array.strides[-1] != array.itemsize:
+        size, itemsize = prod(array.shape), array.dtype.itemsize
+        if size and array.shape and array.shape[-1] > 1 and array.strides[-1] != itemsize:
             axis = axes_of(type)[-1]
             raise HostError(
                 f"argument '{arg.name_hint}' is not contiguous along its last axis '{axis}': "
                 "pass a copy made by numpy.ascontiguousarray"
             )
-        strides = [stride for stride, size in zip(array.strides, array.shape, strict=True) if size > 1]
-        if array.size and any(number % array.itemsize for number in (array.ctypes.data, *strides)):
+        strides = [stride for stride, length in zip(array.strides, array.shape, strict=True) if length > 1]
+        address = array.pointer if on_device else array.ctypes.data
+        if size and any(number % itemsize for number in (address, *strides)):
             raise HostError(
                 f"argument '{arg.name_hint}' begins in the middle of an element, or a row of it does: pass a copy"
             )

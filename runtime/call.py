@@ -1,0 +1,167 @@
+"""Calling a compiled kernel on the arrays that people have: numpy's, and torch's where they lie."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from functools import cached_property
+from importlib import import_module
+from typing import Any, Protocol, cast
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute
+
+from treadle.compiler.errors import InternalError, TreadleError
+from treadle.dialects.diagram.array import is_array, sizes_of
+from treadle.runtime.backend import BackendUnavailable, choose_backend
+from treadle.runtime.inputs import check_inputs, numpy_dtype
+from treadle.runtime.interpreter import entry_function, run_function
+from treadle.runtime.verify import Verdict, verify
+
+
+class Compiled(Protocol):
+    """What a call needs to know of a kernel (`treadle.Kernel`)."""
+
+    @property
+    def lock(self) -> Any: ...
+    @cached_property
+    def program(self) -> ModuleOp: ...
+    @cached_property
+    def module(self) -> ModuleOp: ...
+    def backend(self, name: str, checks: bool) -> Any: ...
+
+
+def call(kernel: Compiled, arguments: Sequence[Any], backend: str, checks: bool) -> Any:
+    """Run; the results are torch tensors if an argument is one, else numpy arrays (TreadleError)."""
+    if any(_is_on_gpu(argument) for argument in arguments):
+        from treadle.runtime.torch_gpu import call_on_gpu
+
+        return _one(call_on_gpu(kernel, arguments, backend))
+    results = _run(kernel, _arrays(kernel, arguments), _place(backend), checks)
+    if any(_is_tensor(argument) for argument in arguments):
+        return _one(tuple(_tensor(result) for result in results))
+    return _one(results)
+
+
+def judge(kernel: Compiled, arguments: Sequence[Any], backend: str, checks: bool) -> tuple[Verdict, ...]:
+    """Run, and compare with the reference (TreadleError)."""
+    place, arrays = _place(backend), _arrays(kernel, arguments)
+    results = _run(kernel, arrays, place, checks)
+    return verify(kernel.program, arrays, results, place)
+
+
+def _run(kernel: Compiled, arrays: Sequence[Any], backend: str, checks: bool) -> tuple[Any, ...]:
+    function = entry_function(kernel.program)
+    check_inputs(function, arrays)
+    if backend == "interpreter":
+        return _interpret(kernel, arrays)
+    from treadle.compiler.cli.run import refused_kernel, unable, wrong_kernel
+    from treadle.runtime.host import execute
+
+    try:
+        runner = kernel.backend(backend, checks)
+        with kernel.lock:
+            results = execute(kernel.module, [_plain(array) for array in arrays], runner)
+            if backend == "emulator":
+                runner.reports.clear()
+        return results
+    except wrong_kernel() as error:
+        raise InternalError(f"the kernel did what no correct kernel does: {error}") from error
+    except refused_kernel() as error:
+        raise InternalError(f"the compiler refuses what treadle printed: {error}") from error
+    except unable() as error:
+        raise TreadleError(f"{backend}: {error}") from error
+
+
+def _interpret(kernel: Compiled, arrays: Sequence[Any]) -> tuple[Any, ...]:
+    function = entry_function(kernel.program)
+    results = run_function(kernel.program, arrays).results
+    types = function.function_type.outputs
+    return tuple(result.astype(numpy_dtype(type)) for result, type in zip(results, types, strict=True))
+
+
+def _place(backend: str) -> str:
+    try:
+        return choose_backend(backend).backend
+    except BackendUnavailable as error:
+        raise TreadleError(str(error)) from error
+
+
+def _one(results: tuple[Any, ...]) -> Any:
+    return results[0] if len(results) == 1 else results
+
+
+def _plain(array: Any) -> Any:
+    """Scalars as Python's own numbers."""
+    return cast(Any, array) if isinstance(array, np.ndarray) else np.asarray(array).item()
+
+
+# -- arrays of others --------------------------------------------------------------------------
+
+
+def _is_tensor(argument: object) -> bool:
+    """Whether it is a torch tensor, asked without importing torch: who has a tensor has imported it."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(argument, torch.Tensor)
+
+
+def _is_on_gpu(argument: Any) -> bool:
+    return _is_tensor(argument) and argument.is_cuda
+
+
+def _arrays(kernel: Compiled, arguments: Sequence[Any]) -> list[Any]:
+    """As numpy knows them; a plain number for an array without axes becomes one, in the format of the program."""
+    types = list(entry_function(kernel.program).function_type.inputs)
+    known = [_array(argument) for argument in arguments]
+    if len(known) != len(types):
+        return known  # refused by `check_inputs`, which says what is expected
+    return [_with_format(array, type) for array, type in zip(known, types, strict=True)]
+
+
+def _with_format(array: Any, type: Attribute) -> Any:
+    if not isinstance(array, bool | int | float) or not is_array(type) or sizes_of(type):
+        return array
+    return np.asarray(array, numpy_dtype(type))
+
+
+def _array(argument: Any) -> Any:
+    """As numpy knows it, its last axis contiguous (TreadleError for what is no array)."""
+    if _is_tensor(argument):
+        argument = _numpy_of(argument)
+    if isinstance(argument, bool | int | float | np.generic):
+        return cast(Any, argument)
+    if not isinstance(argument, np.ndarray):
+        raise TreadleError(
+            f"an argument is a {type(argument).__name__}: pass a numpy array, a torch tensor or a number"
+        )
+    array = cast("NDArray[Any]", argument)
+    strided = array.size and array.ndim and array.shape[-1] > 1 and array.strides[-1] != array.itemsize
+    return np.ascontiguousarray(array) if strided or not _is_aligned(array) else array
+
+
+def _is_aligned(array: NDArray[Any]) -> bool:
+    strides = [stride for stride, size in zip(array.strides, array.shape, strict=True) if size > 1]
+    return not array.size or not any(number % array.itemsize for number in (array.ctypes.data, *strides))
+
+
+def _numpy_of(tensor: Any) -> NDArray[Any]:
+    """The memory of a tensor on the CPU, bf16 too, which numpy does not know."""
+    import torch
+
+    if tensor.device.type != "cpu":
+        raise TreadleError(f"an argument lies on the device '{tensor.device}': use a CPU or a CUDA tensor")
+    plain = tensor.detach().resolve_conj().resolve_neg()
+    if plain.dtype == torch.bfloat16:
+        return plain.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    return plain.numpy()
+
+
+def _tensor(array: Any) -> Any:
+    torch: Any = import_module("torch")
+    plain = np.asarray(array)
+    if plain.dtype == ml_dtypes.bfloat16:
+        return torch.from_numpy(plain.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(plain)

@@ -1,0 +1,234 @@
+"""`treadle.kernel`: Python functions over named axes, against numpy and PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle
+import treadle.language as tl
+from treadle import TreadleError
+
+torch = pytest.importorskip("torch")
+F = torch.nn.functional
+
+
+def rows(*shape: int, dtype: Any = np.float32, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+@treadle.kernel("h q d, h x d, h x e -> h q e")
+def attention(Q: tl.Array, K: tl.Array, V: tl.Array) -> tl.Array:
+    """Plain attention."""
+    S = tl.contract(Q, K, over="d") * 0.125
+    return tl.contract(tl.softmax(S, over="x"), V, over="x")
+
+
+def test_attention_at_several_lengths_is_one_kernel_after_the_first() -> None:
+    kernels = []
+    for length in (33, 40, 70, 33):
+        Q, K, V = (torch.randn(2, n, 64).half() for n in (40, length, length))
+        result = attention(Q, K, V)
+        assert result.dtype == torch.float16
+        expected = F.scaled_dot_product_attention(Q.double(), K.double(), V.double())
+        assert (result.double() - expected).abs().max() < 2e-3
+        kernels.append(attention.compiled(Q, K, V))
+    assert len(set(kernels)) == 2  # the first length alone, then any
+    assert kernels[1].arguments[1].axes == {"h": 2, "x": None, "d": 64}
+    assert attention.__doc__ == "Plain attention."
+    assert "mma" in kernels[1].cuda
+
+
+def test_formats_are_those_of_the_arguments() -> None:
+    Q, K, V = rows(2, 5, 64), rows(2, 6, 64), rows(2, 6, 64)
+    assert attention(Q, K, V).dtype == np.float32
+    bfloat = [torch.from_numpy(each).bfloat16() for each in (Q, K, V)]
+    assert attention(*bfloat).dtype == torch.bfloat16
+
+
+ELEMENTWISE: list[tuple[Callable[..., Any], Callable[..., Any]]] = [
+    (lambda a, b: a + b * 2 - 3.0 / (b * b + 1), lambda a, b: a + b * 2 - 3.0 / (b * b + 1)),
+    (
+        lambda a, b: -a + (2 - b) + (1 + a) * (3 * b) + (a - 1) / 2,
+        lambda a, b: -a + 2 - b + (1 + a) * 3 * b + (a - 1) / 2,
+    ),
+    (lambda a, b: a**3 + abs(b) ** 0.5 + 2 ** (+a), lambda a, b: a**3 + b.abs() ** 0.5 + 2**a),
+    (lambda a, b: tl.exp(a) + tl.exp2(b), lambda a, b: a.exp() + b.exp2()),
+    (lambda a, b: tl.log(abs(a) + 1) + tl.log2(abs(b) + 1), lambda a, b: (a.abs() + 1).log() + (b.abs() + 1).log2()),
+    (lambda a, b: tl.sqrt(a * a) + tl.rsqrt(b * b + 1), lambda a, b: (a * a).sqrt() + (b * b + 1).rsqrt()),
+    (lambda a, b: tl.sin(a) * tl.cos(b) + tl.tanh(a), lambda a, b: a.sin() * b.cos() + a.tanh()),
+    (lambda a, b: tl.erf(a) + tl.sigmoid(b), lambda a, b: a.erf() + b.sigmoid()),
+    (lambda a, b: tl.relu(a) + tl.silu(b) + tl.gelu(a), lambda a, b: F.relu(a) + F.silu(b) + F.gelu(a)),
+    (lambda a, b: tl.gelu(a, "tanh") + b, lambda a, b: F.gelu(a, approximate="tanh") + b),
+    (lambda a, b: tl.maximum(a, b) - tl.minimum(a, 0), lambda a, b: a.maximum(b) - a.clamp(max=0)),
+    (lambda a, b: tl.where(a > b, a, 2.0), lambda a, b: torch.where(a > b, a, 2.0)),
+    (lambda a, b: tl.where(a <= 0, b, a) + tl.where(a.equals(a), 1, b), lambda a, b: torch.where(a <= 0, b, a) + 1),
+    (
+        lambda a, b: tl.where(a < b, a, b) * tl.where(a <= 0.5, 1.0, b),
+        lambda a, b: a.minimum(b) * torch.where(a <= 0.5, 1.0, b),
+    ),
+]
+
+
+@pytest.mark.parametrize("case", range(len(ELEMENTWISE)))
+@pytest.mark.sample(6)
+def test_elementwise(case: int) -> None:
+    mine, theirs = ELEMENTWISE[case]
+    a, b = torch.from_numpy(rows(7, 33)), torch.from_numpy(rows(7, 33, seed=1))
+    result = treadle.kernel("m n, m n -> m n")(lambda a, b: mine(a, b))(a, b)
+    expected = theirs(a.double(), b.double())
+    torch.testing.assert_close(result.double(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_axes_are_aligned_by_name() -> None:
+    A, b, c = rows(5, 40), rows(40), rows(5)
+    mine = treadle.kernel("m n, n, m -> n m")(lambda A, b, c: (A + b) * c)
+    np.testing.assert_allclose(mine(A, b, c), ((A + b) * c[:, None]).T, rtol=1e-6)
+
+
+def test_an_axis_that_nothing_varies_along_is_filled() -> None:
+    a, b = rows(5), rows(9)
+    mine = treadle.kernel("m, n -> m n")(lambda a, b: a * 2)
+    np.testing.assert_array_equal(mine(a, b), np.repeat(a[:, None] * 2, 9, axis=1))
+
+
+def test_several_results_and_reductions() -> None:
+    A = rows(6, 50)
+
+    @treadle.kernel("m n -> m n, m, m, m")
+    def statistics(A: tl.Array) -> tuple[tl.Array, ...]:
+        mean = A.mean("n")
+        return A - mean, ((A - mean) ** 2).mean("n"), tl.max(A, "n"), tl.min(A, "n") + tl.sum(A, over="n")
+
+    centred, variance, largest, rest = statistics(A)
+    np.testing.assert_allclose(centred, A - A.mean(1, keepdims=True), atol=1e-5)
+    np.testing.assert_allclose(variance, A.var(1), rtol=1e-4)
+    np.testing.assert_array_equal(largest, A.max(1))
+    np.testing.assert_allclose(rest, A.min(1) + A.sum(1), rtol=1e-4, atol=1e-4)
+
+
+def test_integers_stay_integers() -> None:
+    a = np.arange(40, dtype=np.int32).reshape(4, 10) - 7
+    mine = treadle.kernel("m n -> m n, m")(lambda a: (tl.where(a > 0, a * 3 - 1, -a), a.sum("n")))
+    doubled, total = mine(a)
+    assert doubled.dtype == total.dtype == np.int32
+    np.testing.assert_array_equal(doubled, np.where(a > 0, a * 3 - 1, -a))
+    np.testing.assert_array_equal(total, a.sum(1))
+
+
+def test_conversions() -> None:
+    a = rows(4, 10) * 5
+    mine = treadle.kernel("m n -> m n", result="f32")(lambda a: a.to("i32").to("f32") + a.to("f16").to("f32"))
+    np.testing.assert_allclose(mine(a), np.trunc(a) + a.astype(np.float16), rtol=1e-6)
+
+
+def test_a_static_axis_has_a_kernel_for_each_size() -> None:
+    @treadle.kernel("b d, d -> b d", static="d")
+    def rms_norm(X: tl.Array, g: tl.Array) -> tl.Array:
+        return X * tl.rsqrt((X**2).mean("d") + 1e-5) * g
+
+    for width in (16, 96):
+        X, g = rows(5, width), rows(width)
+        np.testing.assert_allclose(
+            rms_norm(X, g), X / np.sqrt((X**2).mean(1, keepdims=True) + 1e-5) * g, rtol=1e-4, atol=1e-5
+        )
+        assert rms_norm.compiled(X, g).arguments[1].axes == {"d": width}
+
+
+def test_scalars_are_arguments_without_axes() -> None:
+    A = rows(5, 8)
+    scale = treadle.kernel("m n, -> m n")(lambda A, s: A * s)
+    np.testing.assert_allclose(scale(A, 2.5), A * 2.5)
+
+
+@pytest.mark.parametrize(
+    ("signature", "message"),
+    [
+        ("q d, x d", "is no signature"),
+        ("a -> b -> c", "is no signature"),
+        ("q q -> q", "appears twice"),
+        ("q -> x", "axis 'x' of a result is in no argument"),
+        ("1q -> 1q", "'1q' is not an identifier"),
+        ("q; -> q", "not an identifier"),
+    ],
+)
+def test_what_is_no_signature(signature: str, message: str) -> None:
+    with pytest.raises(TreadleError, match=message):
+        treadle.kernel(signature)
+
+
+def test_options_that_do_not_fit() -> None:
+    with pytest.raises(TreadleError, match="'k', which the signature does not have"):
+        treadle.kernel("m -> m", static="k")
+    with pytest.raises(TreadleError, match="unknown number format 'f64'"):
+        treadle.kernel("m -> m", result="f64")
+    with pytest.raises(TreadleError, match="takes 1 arguments, its signature has 2"):
+        treadle.kernel("m, m -> m")(lambda a: a)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda A, B: A @ B, "contract"),
+        (lambda A, B: A[0], "cannot be indexed"),
+        (lambda A, B: list(A), "cannot be iterated"),
+        (lambda A, B: A if A > 0 else B, "where, not 'if'"),
+        (lambda A, B: A if A else B, "where, not 'if'"),
+        (lambda A, B: A + np.ones(3), "pass other data as an argument"),
+        (lambda A, B: A + "x", "pass other data as an argument"),
+        (lambda A, B: tl.contract(A, B, over="z"), "axis 'z' is summed over, but neither"),
+        (lambda A, B: tl.contract(A, 2, over="m"), "takes two arrays"),
+        (lambda A, B: A.sum("z"), "no axis 'z'"),
+        (lambda A, B: tl.softmax(A, over="z"), "no axis 'z'"),
+        (lambda A, B: tl.where(A, A, B), "is a comparison"),
+        (lambda A, B: tl.exp(2), "expected an array"),
+        (lambda A, B: A.to("f64"), "unknown number format"),
+        (lambda A, B: tl.gelu(A, "best"), "gelu knows"),
+        (lambda A, B: A.sum("m"), None),
+        (lambda A, B: (A, B), "returns 2 arrays, its signature has 1"),
+        (lambda A, B: 3, "returns a int"),
+        (lambda A, B: tl.contract(A, B, over="m") * A, None),
+    ],
+)
+def test_what_cannot_be_traced(function: Callable[..., Any], message: str | None) -> None:
+    traced = treadle.kernel("m n, m n -> m n")(function)
+    sizes = {"m": 4, "n": 8}
+    if message is None:
+        traced.trace(["f32", "f32"], sizes)
+        return
+    with pytest.raises(TreadleError, match=message):
+        traced.trace(["f32", "f32"], sizes)
+
+
+def test_a_result_with_an_axis_too_many() -> None:
+    traced = treadle.kernel("m n -> m")(lambda A: A * 2)
+    with pytest.raises(TreadleError, match="still has the axes n"):
+        traced.trace(["f32"], {"m": 4, "n": 8})
+
+
+def test_a_mean_needs_a_size() -> None:
+    traced = treadle.kernel("m n -> m")(lambda A: A.mean("n"))
+    with pytest.raises(TreadleError, match="name it in `static`"):
+        traced.trace(["f32"], {"m": 4, "n": 8})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((rows(2, 3),), "takes 2 arguments"),
+        ((rows(2, 3), rows(3, 2)), "axis 'm' has 2 elements in argument 'A', but 3 in 'B'"),
+        ((rows(2, 3), rows(3)), "has 1 dimensions"),
+        ((rows(2, 3), rows(2, 3, dtype=np.float64)), "elements of float64"),
+        ((rows(2, 3), [[1.0]]), "the type list"),
+    ],
+)
+def test_arguments_that_do_not_fit(arguments: tuple[Any, ...], message: str) -> None:
+    @treadle.kernel("m n, m n -> m n")
+    def add(A: tl.Array, B: tl.Array) -> tl.Array:
+        return A + B
+
+    with pytest.raises(TreadleError, match=message):
+        add(*arguments)

@@ -1,0 +1,374 @@
+"""A program, compiled: what Python holds in its hand.
+
+`compile` derives the kernels of a program, or takes them from the cache on disk; the `Kernel` that it gives runs on
+numpy arrays and torch tensors, shows its CUDA C and its derivation, and can be saved."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from treadle.compiler.errors import TreadleError
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+    from xdsl.dialects.func import FuncOp
+
+    from treadle.compiler.explain import Explanation
+    from treadle.compiler.pipeline import Options
+
+FILE_FORMAT = "treadle kernel 1"
+"""What a saved kernel begins with; another number is another layout of the file."""
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument or a result of a program: its axes in order of memory, the size of each (None where it is chosen
+    at each call), and its number format (`f16`, `bf16`, `f32`, `i32`)."""
+
+    name: str
+    axes: Mapping[str, int | None]
+    format: str
+
+    def __str__(self) -> str:
+        sizes = ", ".join(axis if size is None else f"{axis} = {size}" for axis, size in self.axes.items())
+        return f"{self.name}: {self.format}[{sizes}]"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a derivation: the rewrite, what it was applied to, the law that allows it, and why it was done."""
+
+    rewrite: str
+    subject: str
+    law: str
+    reason: str
+
+    def __str__(self) -> str:
+        said = f"{self.subject}: {self.law}" if self.law else self.subject
+        return f"{self.rewrite}  {said}; {self.reason}" if self.reason else f"{self.rewrite}  {said}"
+
+
+@dataclass(frozen=True)
+class Texts:
+    """A compilation as text, which is all that is kept of it on disk."""
+
+    version: str
+    machine: str
+    arch: str
+    diagram: str
+    """The program, as it was given."""
+    hierarchy: str
+    """The program after its schedule was chosen and its streams were expanded."""
+    host: str
+    """The module at `cuda` level."""
+    cuda: str
+    derivation: Sequence[Sequence[str]] = field(default_factory=list[list[str]])
+
+
+class Kernel:
+    """The kernels of one program, and the host function that launches them.
+
+    Threads may share one: a run in the emulator waits for the one before it."""
+
+    def __init__(self, texts: Texts):
+        self._texts = texts
+        self._lock = threading.Lock()
+        self._backends: dict[tuple[str, bool], Any] = {}
+
+    # -- what it is ------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """That of the program's function."""
+        return self._function.sym_name.data
+
+    @property
+    def machine(self) -> str:
+        return self._texts.machine
+
+    @property
+    def arch(self) -> str:
+        return self._texts.arch
+
+    @property
+    def diagram(self) -> str:
+        """The program that was compiled, as IR."""
+        return self._texts.diagram
+
+    @property
+    def hierarchy(self) -> str:
+        """The program with its levels, groups and streams, as IR."""
+        return self._texts.hierarchy
+
+    @property
+    def host(self) -> str:
+        """The module at `cuda` level, with the host function, as IR."""
+        return self._texts.host
+
+    @property
+    def cuda(self) -> str:
+        """The CUDA C of all kernels; it compiles alone."""
+        return self._texts.cuda
+
+    @cached_property
+    def derivation(self) -> tuple[Step, ...]:
+        """Every rewrite that led to the kernels, in order."""
+        return tuple(Step(*texts) for texts in self._texts.derivation)
+
+    @cached_property
+    def arguments(self) -> tuple[Argument, ...]:
+        from treadle.runtime.inputs import argument_name
+
+        function = self._function
+        types = function.function_type.inputs
+        return tuple(_argument(argument_name(function, i).removeprefix("%"), type) for i, type in enumerate(types))
+
+    @cached_property
+    def results(self) -> tuple[Argument, ...]:
+        from treadle.runtime.inputs import output_names
+
+        function = self._function
+        return tuple(
+            _argument(name, type)
+            for name, type in zip(output_names(function), function.function_type.outputs, strict=True)
+        )
+
+    def cost(self, **sizes: int) -> Explanation:
+        """Transfers, memory and an estimate of the time, at these sizes of the symbolic axes (TreadleError if one
+        has neither a size nor a default)."""
+        from treadle.compiler.explain import explain
+        from treadle.compiler.machines import machine_of
+        from treadle.compiler.source import parse_module
+
+        module = parse_module(self._texts.hierarchy, f"{self.name} at hierarchy level")
+        return explain(module, machine_of(module), sizes)
+
+    def __repr__(self) -> str:
+        given = ", ".join(map(str, self.arguments))
+        made = ", ".join(map(str, self.results))
+        return f"<treadle kernel {self.name}({given}) -> {made}, for {self.machine} ({self.arch})>"
+
+    # -- running ---------------------------------------------------------------------------------
+
+    def run(self, *arrays: Any, backend: str = "auto", checks: bool = False, **named: Any) -> Any:
+        """The result, or a tuple where the program has several.
+
+        Arguments stand in the program's order or carry its names. A numpy array or torch tensor must have the format
+        and the number of axes that the program says; one whose last axis is not contiguous is copied. Tensors on a
+        GPU are used where they lie, in PyTorch's current stream. `checks` lets the emulator watch memory.
+        `backend` is one of `auto`, `gpu`, `emulator`, `interpreter`.
+
+        TreadleError for arguments that do not fit, and where `backend` cannot be had."""
+        from treadle.runtime.call import call
+
+        return call(self, self._in_order(arrays, named), backend, checks)
+
+    __call__ = run
+
+    def verify(self, *arrays: Any, backend: str = "auto", checks: bool = True, **named: Any) -> tuple[Any, ...]:
+        """Run, and compare with the float64 reference: a `Verdict` for each result, whose `ok` says whether it is
+        within the tolerance that the formats allow, and whose text is the line that `treadle run` prints."""
+        from treadle.runtime.call import judge
+
+        return judge(self, self._in_order(arrays, named), backend, checks)
+
+    def _in_order(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        if not named:
+            return tuple(arrays)
+        names = [argument.name for argument in self.arguments]
+        for name in named:
+            if name not in names:
+                raise TreadleError(f"{self.name} has no argument '{name}' (it has {', '.join(names)})")
+            if name in names[: len(arrays)]:
+                raise TreadleError(f"{self.name} is given '{name}' twice, by place and by name")
+        rest = names[len(arrays) :]
+        if missing := [name for name in rest if name not in named]:
+            raise TreadleError(f"{self.name} needs {', '.join(missing)}, too")
+        return (*arrays, *(named[name] for name in rest))
+
+    def backend(self, name: str, checks: bool) -> Any:
+        """The kernels, ready to launch at `gpu` or `emulator`; made once."""
+        with self._lock:
+            key = name, checks
+            if key not in self._backends:
+                self._backends[key] = _make_backend(self, name, checks)
+            return self._backends[key]
+
+    @property
+    def lock(self) -> threading.Lock:
+        """Held while the emulator runs, which runs one launch at a time."""
+        return self._lock
+
+    # -- files -----------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the kernel to a file that `treadle.load` reads (TreadleError if it cannot be written)."""
+        from treadle.compiler.cli.program import check_output, write_whole
+
+        check_output(str(path))
+        write_whole(str(path), to_json(self._texts))
+
+    @cached_property
+    def program(self) -> ModuleOp:
+        """The diagram, parsed."""
+        from treadle.compiler.source import parse_module
+
+        return parse_module(self._texts.diagram, "the program")
+
+    @cached_property
+    def module(self) -> ModuleOp:
+        """The module at `cuda` level, parsed."""
+        from treadle.compiler.source import parse_module
+
+        return parse_module(self._texts.host, "the module at cuda level")
+
+    @property
+    def _function(self) -> FuncOp:
+        from treadle.runtime.interpreter import entry_function
+
+        return entry_function(self.program)
+
+
+def compile(
+    program: str | os.PathLike[str] | ModuleOp,
+    *,
+    machine: str | None = None,
+    arch: str | None = None,
+    sizes: Mapping[str, int] | None = None,
+    cache: bool = True,
+) -> Kernel:
+    """Derive the kernels of a program: the path of a file, the text of one (it has a newline), or a module, which is
+    left as it is.
+
+    `machine` is the name of one that ships with treadle (`a100`, `h100`, ...) or the path of a file; `arch` asks for
+    code of that architecture (`sm_80`); `sizes` makes axes static. With `cache`, a compilation that was done before
+    is taken from disk. TreadleError says what is wrong with the program, and where."""
+    from treadle.compiler.pipeline import Options
+    from treadle.store import keep, kept, key_of
+
+    module = _module_of(program)
+    text = str(module)
+    options = Options(os.fspath(machine) if machine is not None else None, arch, dict(sizes or {}))
+    key = key_of(text, options)
+    if cache and (found := kept(key)) is not None:
+        return Kernel(found)
+    texts = _derived(module, text, options)
+    if cache:
+        keep(key, texts)
+    return Kernel(texts)
+
+
+def load(path: str | os.PathLike[str]) -> Kernel:
+    """A kernel that was saved (TreadleError if the file is none, or of another version)."""
+    from treadle.compiler.source import read_text
+
+    return Kernel(from_json(read_text(Path(path)), str(path)))
+
+
+def to_json(texts: Texts) -> str:
+    return json.dumps({"format": FILE_FORMAT, **asdict(texts)}, indent=1)
+
+
+def from_json(text: str, name: str) -> Texts:
+    """What `to_json` wrote (TreadleError)."""
+    from treadle import __version__
+
+    try:
+        data = json.loads(text)
+        if data.pop("format") != FILE_FORMAT:
+            raise KeyError("format")
+        texts = Texts(**data)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise TreadleError(f"{name} is no saved kernel: write one with Kernel.save") from None
+    if texts.version != __version__:
+        raise TreadleError(
+            f"{name} was saved by treadle {texts.version}, this is {__version__}: compile the program again"
+        )
+    return texts
+
+
+def _module_of(program: str | os.PathLike[str] | ModuleOp) -> ModuleOp:
+    """A copy of the program that may be rewritten, checked."""
+    from xdsl.dialects.builtin import ModuleOp
+
+    from treadle.compiler.source import load_module, parse_module, verify_module
+
+    if isinstance(program, ModuleOp):
+        verify_module(program)
+        return program.clone()
+    if isinstance(program, str) and "\n" in program:
+        return parse_module(program)
+    return load_module(Path(program))
+
+
+def _derived(module: ModuleOp, text: str, options: Options) -> Texts:
+    """`_derive`, with every refusal told as the command line tells it."""
+    from treadle.compiler.errors import describe
+
+    try:
+        return _derive(module, text, options)
+    except Exception as error:
+        raise describe(error, module) from error
+
+
+def _derive(module: ModuleOp, text: str, options: Options) -> Texts:
+    from xdsl.utils.arg_spec import ArgSpec
+
+    from treadle import __version__
+    from treadle.compiler.cli.program import Observers
+    from treadle.compiler.cli.story import Story
+    from treadle.compiler.machines import machine_of
+    from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Observer, PassRun, print_cuda, run_passes, run_pipeline
+    from treadle.compiler.sizes import check_axes, check_defaults, check_sizes
+    from treadle.runtime.interpreter import entry_function
+
+    class Schedule(Observer):
+        text = ""
+
+        def after_pass(self, run: PassRun, module: ModuleOp) -> None:
+            if run.name == LAST_HIERARCHY_PASS:
+                self.text = str(module)
+
+    function = entry_function(module)
+    check_axes(function)
+    check_defaults(function)
+    check_sizes(function, options.sizes)
+    if options.sizes:
+        texts = tuple(f"{axis}={size}" for axis, size in options.sizes.items())
+        run_passes(module, [ArgSpec("diagram-set-sizes", {"sizes": texts})])
+        text = str(module)  # what the kernel computes, of which `sizes` is a part
+    story, schedule = Story(), Schedule()
+    run_pipeline(module, options, Observers(story, schedule))
+    made_for = machine_of(module)
+    steps = [list(step.texts()) for step in story.derivation]
+    return Texts(__version__, made_for.name, made_for.arch, text, schedule.text, str(module), print_cuda(module), steps)
+
+
+def _argument(name: str, type: Any) -> Argument:
+    from treadle.dialects.diagram.array import DYNAMIC, format_of, sizes_of
+
+    axes = {axis: None if size == DYNAMIC else size for axis, size in sizes_of(type).items()}
+    return Argument(name, axes, str(format_of(type)))
+
+
+def _make_backend(kernel: Kernel, name: str, checks: bool) -> Any:
+    from treadle.compiler.cli.run import kernel_names
+
+    kernels = kernel_names(kernel.module)
+    if name == "gpu":
+        from treadle.runtime.gpu import GpuBackend
+
+        return GpuBackend(kernel.cuda, kernels, kernel.arch)
+    from treadle.runtime.emulator.backend import EmulatorBackend
+
+    return EmulatorBackend(kernel.cuda, kernels, checks=checks)
+
+
+__all__ = ["Argument", "Kernel", "Step", "compile", "load"]

@@ -1,0 +1,226 @@
+"""Arrays with named axes, as a traced function sees them: what is done to them is written down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from xdsl.dialects import arith, math
+from xdsl.dialects.builtin import i32
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from treadle.compiler.errors import TreadleError
+from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of
+from treadle.language.graph import FORMATS, Graph, computing_format, constant, is_number
+
+Binary = Callable[[SSAValue, SSAValue], Operation]
+
+
+class Array:
+    """A value of a traced function. Arithmetic aligns axes by name: an operand without an axis is broadcast along
+    it. Arithmetic on f16 and bf16 is done in f32; what the function returns is rounded once, at the end."""
+
+    __slots__ = ("graph", "value")
+    __array_ufunc__ = None  # so that numpy leaves `number * array` to us
+
+    def __init__(self, graph: Graph, value: SSAValue):
+        self.graph = graph
+        self.value = value
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        return axes_of(self.value.type)
+
+    @property
+    def format(self) -> str:
+        return str(format_of(self.value.type))
+
+    def size(self, axis: str) -> int:
+        """The number of elements along an axis whose size is fixed (TreadleError for a symbolic one)."""
+        size = self.graph.sizes[_known(self, axis)]
+        if size == DYNAMIC:
+            raise TreadleError(
+                f"the size of axis '{axis}' is not known when the function is traced: name it in `static`"
+            )
+        return size
+
+    def to(self, format: str) -> Array:
+        """Rounded to another number format: `f16`, `bf16`, `f32`, `i32` (toward zero)."""
+        if format not in FORMATS:
+            raise TreadleError(f"unknown number format '{format}' (formats are {', '.join(FORMATS)})")
+        return Array(self.graph, self.graph.cast(self.value, FORMATS[format]))
+
+    # -- arithmetic ------------------------------------------------------------------------------
+
+    def __add__(self, other: Any) -> Array:
+        return combine("+", arith.AddfOp, arith.AddiOp, self, other)
+
+    def __radd__(self, other: Any) -> Array:
+        return combine("+", arith.AddfOp, arith.AddiOp, other, self)
+
+    def __sub__(self, other: Any) -> Array:
+        return combine("-", arith.SubfOp, arith.SubiOp, self, other)
+
+    def __rsub__(self, other: Any) -> Array:
+        return combine("-", arith.SubfOp, arith.SubiOp, other, self)
+
+    def __mul__(self, other: Any) -> Array:
+        return combine("*", arith.MulfOp, arith.MuliOp, self, other)
+
+    def __rmul__(self, other: Any) -> Array:
+        return combine("*", arith.MulfOp, arith.MuliOp, other, self)
+
+    def __truediv__(self, other: Any) -> Array:
+        return combine("/", arith.DivfOp, None, self, other)
+
+    def __rtruediv__(self, other: Any) -> Array:
+        return combine("/", arith.DivfOp, None, other, self)
+
+    def __pow__(self, other: Any) -> Array:
+        if isinstance(other, int) and 1 <= other <= 8:  # exact, and cheaper than a power
+            result = self
+            for _ in range(other - 1):
+                result = result * self
+            return result
+        return combine("**", math.PowFOp, None, self, other)
+
+    def __rpow__(self, other: Any) -> Array:
+        return combine("**", math.PowFOp, None, other, self)
+
+    def __neg__(self) -> Array:
+        return 0 - self if self.format == "i32" else elementwise(arith.NegfOp, self)
+
+    def __pos__(self) -> Array:
+        return self
+
+    def __abs__(self) -> Array:
+        return elementwise(math.AbsFOp, self)
+
+    # -- comparisons -----------------------------------------------------------------------------
+
+    def __lt__(self, other: Any) -> Condition:
+        return Condition("olt", "slt", self, other)
+
+    def __le__(self, other: Any) -> Condition:
+        return Condition("ole", "sle", self, other)
+
+    def __gt__(self, other: Any) -> Condition:
+        return Condition("ogt", "sgt", self, other)
+
+    def __ge__(self, other: Any) -> Condition:
+        return Condition("oge", "sge", self, other)
+
+    def equals(self, other: Any) -> Condition:
+        """Element for element; `==` asks whether two arrays are one."""
+        return Condition("oeq", "eq", self, other)
+
+    # -- reductions ------------------------------------------------------------------------------
+
+    def sum(self, over: str | Iterable[str]) -> Array:
+        return self._reduced("add", over)
+
+    def max(self, over: str | Iterable[str]) -> Array:
+        return self._reduced("max", over)
+
+    def min(self, over: str | Iterable[str]) -> Array:
+        return self._reduced("min", over)
+
+    def mean(self, over: str | Iterable[str]) -> Array:
+        """The sum over the axes by the number of their elements, which must be fixed sizes."""
+        count = 1
+        for axis in names_of(over):
+            count *= self.size(axis)
+        return self.to("f32").sum(over) * (1.0 / count) if count else self.to("f32").sum(over)
+
+    def softmax(self, over: str) -> Array:
+        """exp(a - max a) / sum exp(a - max a) along an axis."""
+        axes = [_known(self, axis) for axis in names_of(over)]
+        return Array(self.graph, self.graph.apply("softmax", [self.value], axes, self.axes))
+
+    def _reduced(self, kind: str, over: str | Iterable[str]) -> Array:
+        axes = [_known(self, axis) for axis in names_of(over)]
+        return Array(self.graph, self.graph.reduce(kind, self.value, axes)) if axes else self
+
+    # -- what cannot be traced -------------------------------------------------------------------
+
+    def __bool__(self) -> NoReturn:
+        raise TreadleError(
+            "a traced function cannot ask for the value of an array: use treadle.language.where, not 'if'"
+        )
+
+    def __iter__(self) -> NoReturn:
+        raise TreadleError("an array of a traced function cannot be iterated: reduce it over an axis by name")
+
+    def __getitem__(self, key: Any) -> NoReturn:
+        raise TreadleError("an array of a traced function cannot be indexed: its axes have names, not places")
+
+    def __matmul__(self, other: Any) -> NoReturn:
+        raise TreadleError("'@' does not say which axes it sums over: use treadle.language.contract(a, b, over='d')")
+
+    def __repr__(self) -> str:
+        return f"<{self.format}[{', '.join(self.axes)}]>"
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A comparison, for `where`."""
+
+    of_floats: str
+    of_integers: str
+    left: Any
+    right: Any
+
+    def __bool__(self) -> NoReturn:
+        raise TreadleError(
+            "a traced function cannot ask for the value of an array: use treadle.language.where, not 'if'"
+        )
+
+
+def elementwise(operation: Callable[[SSAValue], Operation], value: Any) -> Array:
+    """A function of one number, in f32."""
+    if not isinstance(value, Array):
+        raise TreadleError(f"expected an array of the traced function, not {type(value).__name__}")
+    wide = value.to("f32")
+    return Array(wide.graph, wide.graph.map([wide.value], lambda s: operation(s[0]).results[0], FORMATS["f32"]))
+
+
+def combine(symbol: str, of_floats: Binary, of_integers: Binary | None, left: Any, right: Any) -> Array:
+    """A function of two numbers; in i32 if both are integers and it has such a form."""
+    arrays = [each for each in (left, right) if isinstance(each, Array)]
+    for each in (left, right):
+        if not isinstance(each, Array) and not is_number(each):
+            raise TreadleError(
+                f"'{symbol}' with a {type(each).__name__}: arrays of a traced function combine with each other and "
+                "with numbers; pass other data as an argument"
+            )
+    format = _format(arrays, of_integers, left, right)
+    operation = of_integers if format == i32 else of_floats
+    assert operation is not None
+    graph = arrays[0].graph
+    inputs = [graph.wide(each.value, format) for each in arrays]
+
+    def body(scalars: Sequence[SSAValue]) -> SSAValue:
+        rest = iter(scalars)
+        operands = [next(rest) if isinstance(each, Array) else constant(each, format) for each in (left, right)]
+        return operation(*operands).results[0]
+
+    return Array(graph, graph.map(inputs, body, format))
+
+
+def names_of(over: str | Iterable[str]) -> tuple[str, ...]:
+    """`"x"`, `"x y"` or a sequence of names."""
+    return tuple(over.split()) if isinstance(over, str) else tuple(over)
+
+
+def _format(arrays: Sequence[Array], of_integers: Binary | None, *operands: Any) -> Attribute:
+    whole = all(isinstance(each, Array | int) for each in operands)
+    if of_integers is None or not whole:
+        return FORMATS["f32"]
+    return computing_format([each.value for each in arrays])
+
+
+def _known(array: Array, axis: str) -> str:
+    if axis not in array.axes:
+        raise TreadleError(f"there is no axis '{axis}' in an array of axes [{', '.join(array.axes)}]")
+    return axis

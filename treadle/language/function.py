@@ -1,0 +1,199 @@
+"""`treadle.kernel`: a Python function over named axes becomes kernels, called on numpy arrays and torch tensors."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from treadle.compiler.errors import TreadleError
+from treadle.dialects.diagram.array import DYNAMIC
+from treadle.language.array import Array, names_of
+from treadle.language.graph import FORMATS, Graph
+from treadle.language.signature import Signature, parse_signature
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
+    from treadle.compiled import Kernel
+
+_DTYPES = {
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "float32": "f32",
+    "int32": "i32",
+    "torch.float16": "f16",
+    "torch.bfloat16": "bf16",
+    "torch.float32": "f32",
+    "torch.int32": "i32",
+}
+
+
+class NamedKernel:
+    """A function over named axes, and the kernels that were derived from it, one for each combination of formats.
+
+    The size of an axis is fixed in the kernel until a second size of it is seen: then it is symbolic, and the one
+    kernel takes any (`static` keeps axes fixed, a kernel for each size)."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        signature: Signature,
+        static: Sequence[str],
+        machine: str | None,
+        arch: str | None,
+        result: str | None,
+    ):
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.signature = signature
+        self.static = tuple(static)
+        self.machine = machine
+        self.arch = arch
+        self.result = result
+        self.names = _argument_names(function, len(signature.inputs))
+        self._lock = threading.RLock()
+        self._kernels: dict[tuple[Any, ...], Kernel] = {}
+        self._seen: dict[str, int] = {}
+        self._symbolic: set[str] = set()
+
+    def __call__(self, *arrays: Any, backend: str = "auto") -> Any:
+        """The result, or a tuple of them, as torch tensors if an argument is one (TreadleError)."""
+        return self.compiled(*arrays).run(*arrays, backend=backend)
+
+    def compiled(self, *arrays: Any) -> Kernel:
+        """The kernel for arguments of these formats and sizes (TreadleError)."""
+        if len(arrays) != len(self.signature.inputs):
+            raise TreadleError(
+                f"{self._name} takes {len(self.signature.inputs)} arguments ({', '.join(self.names)}), "
+                f"{len(arrays)} are given"
+            )
+        formats = [_format_of(name, array) for name, array in zip(self.names, arrays, strict=True)]
+        sizes = self.signature.sizes(self.names, [_shape_of(array) for array in arrays])
+        with self._lock:
+            fixed = self._fixed(sizes)
+            key = (*formats, *sorted(fixed.items()))
+            if key not in self._kernels:
+                self._kernels[key] = self._compile(formats, sizes, fixed)
+            return self._kernels[key]
+
+    def trace(self, formats: Sequence[str], sizes: dict[str, int], fixed: Iterable[str] = ()) -> ModuleOp:
+        """The program, as a module of the `diagram` dialect: arguments in these formats, axes in `fixed` of these
+        sizes and the others symbolic, with these sizes as defaults (TreadleError)."""
+        fixed = set(fixed)
+        graph = Graph({axis: sizes[axis] if axis in fixed else DYNAMIC for axis in self.signature.axes})
+        arguments = [
+            Array(graph, graph.argument(name, axes, format))
+            for name, axes, format in zip(self.names, self.signature.inputs, formats, strict=True)
+        ]
+        returned = self.function(*arguments)
+        results = cast("tuple[Any, ...]", returned if isinstance(returned, tuple) else (returned,))
+        if len(results) != len(self.signature.outputs):
+            raise TreadleError(
+                f"{self._name} returns {len(results)} arrays, its signature has {len(self.signature.outputs)} results"
+            )
+        wanted = self.result or next((format for format in formats if format != "i32"), "i32")
+        pairs = zip(results, self.signature.outputs, strict=True)
+        return graph.module(self._name, [self._result(graph, i, *pair, wanted) for i, pair in enumerate(pairs)], sizes)
+
+    @property
+    def _name(self) -> str:
+        name = getattr(self.function, "__name__", "kernel")
+        return name if name.isidentifier() and name.isascii() else "kernel"
+
+    def _fixed(self, sizes: dict[str, int]) -> dict[str, int]:
+        for axis, size in sizes.items():
+            if self._seen.setdefault(axis, size) != size and axis not in self.static:
+                self._symbolic.add(axis)
+        return {axis: size for axis, size in sizes.items() if axis not in self._symbolic}
+
+    def _compile(self, formats: Sequence[str], sizes: dict[str, int], fixed: dict[str, int]) -> Kernel:
+        from treadle.compiled import compile
+
+        module = self.trace(formats, sizes, fixed)
+        return compile(module, machine=self.machine, arch=self.arch)
+
+    def _result(self, graph: Graph, index: int, array: Any, axes: Sequence[str], format: str) -> Any:
+        if not isinstance(array, Array):
+            raise TreadleError(f"{self._name} returns a {type(array).__name__}: return arrays that it computed")
+        if set(array.axes) - set(axes):
+            extra = ", ".join(sorted(set(array.axes) - set(axes)))
+            raise TreadleError(
+                f"result {index} of {self._name} still has the axes {extra}: the signature says [{', '.join(axes)}]"
+            )
+        if missing := [axis for axis in axes if axis not in array.axes]:
+            array = array.to("f32") + Array(graph, graph.fill(0.0, missing))
+        made = FORMATS["i32"] if array.format == "i32" and self.result is None else FORMATS[format]
+        return graph.cast(array.value, made, axes)
+
+
+def kernel(
+    signature: str,
+    *,
+    static: str | Iterable[str] = (),
+    machine: str | None = None,
+    arch: str | None = None,
+    result: str | None = None,
+) -> Callable[[Callable[..., Any]], NamedKernel]:
+    """Make kernels of a Python function over named axes.
+
+    The signature names the axes of each argument and result, `"q d, x d, x e -> q e"`; the same name is the same axis.
+    The function is called once with arrays that write down what is done to them (`treadle.language`): arithmetic aligns
+    axes by name. Results have the format of the first argument that is no integer, or `result`. `static` names axes
+    that keep a fixed size in each kernel; `machine` and `arch` are those of `treadle.compile`.
+
+    ```
+    @treadle.kernel("q d, x d, x e -> q e")
+    def attention(Q, K, V):
+        S = tl.contract(Q, K, over="d") * 0.125
+        return tl.contract(tl.softmax(S, over="x"), V, over="x")
+    ```
+
+    TreadleError for what is no signature, and, at a call, for arguments that do not fit."""
+    parsed = parse_signature(signature)
+    axes = names_of(static)
+    for axis in axes:
+        if axis not in parsed.axes:
+            raise TreadleError(f"`static` names axis '{axis}', which the signature does not have")
+    if result is not None and result not in FORMATS:
+        raise TreadleError(f"unknown number format '{result}' (formats are {', '.join(FORMATS)})")
+
+    def decorate(function: Callable[..., Any]) -> NamedKernel:
+        return NamedKernel(function, parsed, axes, machine, arch, result)
+
+    return decorate
+
+
+def _argument_names(function: Callable[..., Any], count: int) -> tuple[str, ...]:
+    parameters = list(inspect.signature(function).parameters.values())
+    if any(each.kind is inspect.Parameter.VAR_POSITIONAL for each in parameters):
+        return tuple(f"a{i}" for i in range(count))
+    names = tuple(each.name for each in parameters)
+    if len(names) != count:
+        raise TreadleError(
+            f"{getattr(function, '__name__', 'the function')} takes {len(names)} arguments, its signature has {count}"
+        )
+    return names
+
+
+def _format_of(name: str, array: Any) -> str:
+    dtype = str(getattr(array, "dtype", np.asarray(array).dtype if isinstance(array, int | float) else None))
+    if dtype in _DTYPES:
+        return _DTYPES[dtype]
+    if isinstance(array, float):
+        return "f32"
+    if isinstance(array, int):
+        return "i32"
+    said = f"elements of {dtype}" if hasattr(array, "dtype") else f"the type {type(array).__name__}"
+    raise TreadleError(f"argument '{name}' has {said}: kernels take float16, bfloat16, float32 and int32 arrays")
+
+
+def _shape_of(array: Any) -> tuple[int, ...]:
+    return tuple(getattr(array, "shape", ()))
+
+
+__all__ = ["NamedKernel", "kernel"]

@@ -1,0 +1,164 @@
+"""Functions of a traced program. Each gives an `Array`; those of one number work element by element, in f32."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import pi
+from math import sqrt as root
+from typing import Any
+
+from xdsl.dialects import arith, math
+from xdsl.dialects.builtin import i32
+from xdsl.ir import SSAValue
+
+from treadle.compiler.errors import TreadleError
+from treadle.language.array import Array, Condition, combine, elementwise, names_of
+from treadle.language.graph import computing_format, constant, is_number
+
+
+def contract(left: Array, right: Array, over: str | Iterable[str]) -> Array:
+    """The sum of products over the axes `over`; every other axis stays. f16 and bf16 multiply on tensor cores and add
+    up in f32; of two formats, the wider is rounded to the narrower. Axes in several arrays are the same axis:
+
+    `contract(Q, K, over="d")` of axes (b, q, d) and (b, x, d) has axes (b, q, x).
+
+    TreadleError for an axis that neither array has."""
+    operands: tuple[Any, Any] = (left, right)
+    for each in operands:
+        if not isinstance(each, Array):
+            raise TreadleError(f"contract takes two arrays of the traced function, not a {type(each).__name__}")
+    axes = names_of(over)
+    for axis in axes:
+        if axis not in left.axes and axis not in right.axes:
+            raise TreadleError(
+                f"axis '{axis}' is summed over, but neither array has it (axes [{', '.join(left.axes)}] and "
+                f"[{', '.join(right.axes)}])"
+            )
+    if not axes:
+        return left * right
+    return Array(left.graph, left.graph.contract(left.value, right.value, axes))
+
+
+def softmax(array: Array, over: str) -> Array:
+    """exp(a - max a) / sum exp(a - max a) along an axis."""
+    return array.softmax(over)
+
+
+def sum(array: Array, over: str | Iterable[str]) -> Array:
+    return array.sum(over)
+
+
+def max(array: Array, over: str | Iterable[str]) -> Array:
+    return array.max(over)
+
+
+def min(array: Array, over: str | Iterable[str]) -> Array:
+    return array.min(over)
+
+
+def mean(array: Array, over: str | Iterable[str]) -> Array:
+    return array.mean(over)
+
+
+def maximum(left: Any, right: Any) -> Array:
+    return combine("maximum", arith.MaximumfOp, arith.MaxSIOp, left, right)
+
+
+def minimum(left: Any, right: Any) -> Array:
+    return combine("minimum", arith.MinimumfOp, arith.MinSIOp, left, right)
+
+
+def where(condition: Any, left: Any, right: Any) -> Array:
+    """`left` where the comparison holds, else `right`: `where(S > 0, S, 0.0)`."""
+    if not isinstance(condition, Condition):
+        raise TreadleError("the first argument of where is a comparison of arrays, as in where(S > 0, S, 0.0)")
+    given: Condition = condition
+    operands = (given.left, given.right, left, right)
+    arrays = [each for each in operands if isinstance(each, Array)]
+    for each in operands:
+        if not isinstance(each, Array) and not is_number(each):
+            raise TreadleError(f"where takes arrays of the traced function and numbers, not a {type(each).__name__}")
+    compared = _format(operands[:2])
+    chosen = _format(operands[2:])
+    graph = arrays[0].graph
+    formats = (compared, compared, chosen, chosen)
+    pairs = list(zip(operands, formats, strict=True))
+    inputs = [graph.wide(each.value, format) for each, format in pairs if isinstance(each, Array)]
+
+    def body(scalars: Sequence[SSAValue]) -> SSAValue:
+        rest = iter(scalars)
+        a, b, c, d = (next(rest) if isinstance(each, Array) else constant(each, format) for each, format in pairs)
+        test = arith.CmpiOp(a, b, given.of_integers) if compared == i32 else arith.CmpfOp(a, b, given.of_floats)
+        return arith.SelectOp(test.result, c, d).result
+
+    return Array(graph, graph.map(inputs, body, chosen))
+
+
+def exp(array: Array) -> Array:
+    return elementwise(math.ExpOp, array)
+
+
+def exp2(array: Array) -> Array:
+    return elementwise(math.Exp2Op, array)
+
+
+def log(array: Array) -> Array:
+    return elementwise(math.LogOp, array)
+
+
+def log2(array: Array) -> Array:
+    return elementwise(math.Log2Op, array)
+
+
+def sqrt(array: Array) -> Array:
+    return elementwise(math.SqrtOp, array)
+
+
+def rsqrt(array: Array) -> Array:
+    return elementwise(math.RsqrtOp, array)
+
+
+def tanh(array: Array) -> Array:
+    return elementwise(math.TanhOp, array)
+
+
+def sin(array: Array) -> Array:
+    return elementwise(math.SinOp, array)
+
+
+def cos(array: Array) -> Array:
+    return elementwise(math.CosOp, array)
+
+
+def erf(array: Array) -> Array:
+    return elementwise(math.ErfOp, array)
+
+
+def relu(array: Array) -> Array:
+    return maximum(array, 0)
+
+
+def sigmoid(array: Array) -> Array:
+    return 1.0 / (1.0 + exp(-array))
+
+
+def silu(array: Array) -> Array:
+    return array * sigmoid(array)
+
+
+def gelu(array: Array, approximate: str = "none") -> Array:
+    """a * Phi(a), by the error function, or with `approximate="tanh"` by the usual polynomial under a tanh."""
+    if approximate == "tanh":
+        return 0.5 * array * (1.0 + tanh(root(2 / pi) * (array + 0.044715 * array**3)))
+    if approximate != "none":
+        raise TreadleError(f"gelu knows 'none' and 'tanh', not approximate='{approximate}'")
+    return 0.5 * array * (1.0 + erf(array * root(0.5)))
+
+
+def _format(operands: Sequence[Any]) -> Any:
+    from xdsl.dialects.builtin import f32
+
+    if not all(isinstance(each, Array | int) for each in operands):
+        return f32
+    arrays = [each.value for each in operands if isinstance(each, Array)]
+    return computing_format(arrays) if arrays else f32

@@ -1,0 +1,142 @@
+"""A program under construction: operations of the `diagram` dialect, one after another.
+
+Both who traces a Python function and who takes a graph of PyTorch's builds with it. Arithmetic is done in f32 (or i32,
+between integers); what arrives narrower is widened first, so that a person need not say it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from xdsl.builder import ImplicitBuilder
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import FloatAttr, FunctionType, IntegerAttr, ModuleOp, bf16, f16, f32, i32
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+
+from treadle.compiler.errors import TreadleError
+from treadle.dialects.diagram import ApplyOp, CastOp, ContractOp, FillOp, MapOp, ReduceOp, YieldOp
+from treadle.dialects.diagram.array import DYNAMIC, SizesAttr, array_type, axes_of, check_axis_name, format_of
+
+FORMATS: dict[str, Attribute] = {"f16": f16, "bf16": bf16, "f32": f32, "i32": i32}
+
+Scalars: TypeAlias = Sequence[SSAValue]
+
+
+class Graph:
+    """The body of one function over arrays, and the size of each of its axes (DYNAMIC where it is symbolic)."""
+
+    def __init__(self, sizes: Mapping[str, int]):
+        self.block = Block()
+        self.sizes = dict(sizes)
+
+    # -- operations ------------------------------------------------------------------------------
+
+    def argument(self, name: str, axes: Sequence[str], format: str) -> SSAValue:
+        value = self.block.insert_arg(self._type(axes, FORMATS[format]), len(self.block.args))
+        value.name_hint = name
+        return value
+
+    def map(self, inputs: Scalars, function: Callable[[Scalars], SSAValue], format: Attribute) -> SSAValue:
+        """`function` of the elements, over every axis that an input has."""
+        region = Region(Block(arg_types=[format_of(value.type) for value in inputs]))
+        with ImplicitBuilder(region) as arguments:
+            YieldOp(function(arguments))
+        return self._add(MapOp(list(inputs), self._type(union(inputs), format), region))
+
+    def contract(self, left: SSAValue, right: SSAValue, over: Sequence[str]) -> SSAValue:
+        """The sum of products over these axes, in f32 (i32 between integers). Where one operand is narrower than
+        the other, the other is rounded to it: that is what tensor cores multiply."""
+        formats = [format_of(left.type), format_of(right.type)]
+        if i32 in formats and formats[0] != formats[1]:
+            left, right = self.wide(left, f32), self.wide(right, f32)
+        elif formats[0] != formats[1]:
+            narrow = next(format for format in formats if format != f32)
+            left, right = self.cast(left, narrow), self.cast(right, narrow)
+        accumulate = i32 if format_of(left.type) == i32 else f32
+        axes = [axis for axis in union([left, right]) if axis not in over]
+        return self._add(ContractOp(left, right, over, self._type(axes, accumulate), accumulate))
+
+    def reduce(self, kind: str, value: SSAValue, over: Sequence[str]) -> SSAValue:
+        value = self.computed(value)
+        axes = [axis for axis in axes_of(value.type) if axis not in over]
+        return self._add(ReduceOp(kind, value, over, self._type(axes, format_of(value.type))))
+
+    def apply(self, law: str, values: Sequence[SSAValue], over: Sequence[str], axes: Sequence[str]) -> SSAValue:
+        return self._add(ApplyOp(law, [self.computed(each) for each in values], over, self._type(axes, f32)))
+
+    def fill(self, number: float, axes: Sequence[str]) -> SSAValue:
+        return self._add(FillOp(FloatAttr(number, f32), self._type(axes, f32)))
+
+    def cast(self, value: SSAValue, format: Attribute, axes: Sequence[str] | None = None) -> SSAValue:
+        """The value in that format, and with its axes in that order of memory."""
+        axes = axes_of(value.type) if axes is None else axes
+        if format_of(value.type) == format and tuple(axes) == axes_of(value.type):
+            return value
+        if format == i32 != format_of(value.type):
+            value = self.map([value], lambda scalars: arith.FPToSIOp(scalars[0], i32).result, i32)
+            return self.cast(value, i32, axes)
+        return self._add(CastOp(value, self._type(axes, format)))
+
+    # -- formats ---------------------------------------------------------------------------------
+
+    def wide(self, value: SSAValue, format: Attribute) -> SSAValue:
+        """The value in f32 or i32, whichever is asked for."""
+        return self.cast(value, format)
+
+    def computed(self, value: SSAValue) -> SSAValue:
+        """The value in the format that its like are computed in."""
+        return self.wide(value, computing_format([value]))
+
+    # -- the whole -------------------------------------------------------------------------------
+
+    def module(self, name: str, results: Sequence[SSAValue], defaults: Mapping[str, int]) -> ModuleOp:
+        """The program; `defaults` are sizes to optimise for."""
+        self.block.add_op(ReturnOp(*results))
+        inputs = [argument.type for argument in self.block.args]
+        function = FuncOp(name, FunctionType.from_lists(inputs, [value.type for value in results]), Region(self.block))
+        symbolic = {axis: size for axis, size in defaults.items() if self.sizes.get(axis) == DYNAMIC}
+        if symbolic:
+            function.attributes["sizes"] = SizesAttr(symbolic)
+        return ModuleOp([function])
+
+    def _type(self, axes: Sequence[str], format: Attribute) -> Attribute:
+        return array_type(format, {axis: self.sizes[axis] for axis in axes})
+
+    def _add(self, op: Operation) -> SSAValue:
+        self.block.add_op(op)
+        return op.results[0]
+
+
+def union(values: Sequence[SSAValue]) -> tuple[str, ...]:
+    """Every axis that one of them has; those of the array with the most axes first, in its order."""
+    ordered = sorted(values, key=lambda value: -len(axes_of(value.type)))
+    return tuple(dict.fromkeys(axis for value in ordered for axis in axes_of(value.type)))
+
+
+def computing_format(values: Sequence[SSAValue]) -> Attribute:
+    return i32 if values and all(format_of(value.type) == i32 for value in values) else f32
+
+
+def constant(number: float, format: Attribute) -> SSAValue:
+    """A scalar constant, in the body of a map (TreadleError for a fraction among integers)."""
+    if format != i32:
+        return arith.ConstantOp(FloatAttr(float(number), f32)).result
+    if number != int(number):
+        raise TreadleError(f"{number} cannot be combined with integers: convert the array to f32 first")
+    return arith.ConstantOp(IntegerAttr(int(number), i32)).result
+
+
+def check_axis(name: str) -> str:
+    """The name, if an axis may have it (TreadleError)."""
+    from xdsl.utils.exceptions import VerifyException
+
+    try:
+        check_axis_name(name)
+    except VerifyException as error:
+        raise TreadleError(str(error)) from error
+    return name
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
