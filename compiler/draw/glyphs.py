@@ -1,0 +1,127 @@
+"""How an operation is drawn: its shape, what stands in it, and the axes that it acts on; all other axes are weaved.
+
+An operation of another dialect draws itself by a method `drawn_as(self) -> Glyph`; one without becomes a box with its
+name that all axes enter, because nothing is known of what it weaves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import Protocol, cast, runtime_checkable
+
+from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.ir import Attribute, Operation
+
+from treadle.compiler.draw.expressions import expression_of, number_text
+from treadle.dialects.cuda.ops import CopyOp, ProductOp, ReadOp, WriteOp
+from treadle.dialects.diagram import ApplyOp, CastOp, ContractOp, FillOp, MapOp, ReduceOp
+from treadle.dialects.diagram.array import axes_of, format_of
+
+LONGEST = 16
+"""Letters of an expression that still stands inside its box; a longer one gets a name and a line below the picture."""
+
+SIGNS = {"add": "Σ", "mul": "Π", "max": "max", "min": "min"}
+
+
+@dataclass(frozen=True)
+class Glyph:
+    """How one function is drawn."""
+
+    label: str
+    shape: str = "box"
+    """One of `svg.Box`."""
+    acts_on: tuple[str, ...] | None = None
+    """Axes that enter the box; None: all."""
+    about: str = ""
+    """The whole story, shown when the reader points at it."""
+    note: str = ""
+    """What does not fit into the box."""
+
+
+@runtime_checkable
+class Drawn(Protocol):
+    """An operation that says how it is drawn."""
+
+    def drawn_as(self) -> Glyph: ...
+
+
+def glyph_of(op: Operation) -> Glyph:
+    return op.drawn_as() if isinstance(op, Drawn) else _glyph(op)
+
+
+def over_axes(op: Operation) -> tuple[str, ...] | None:
+    """The property `over` that operations along axes have."""
+    over = op.properties.get("over")
+    if not isinstance(over, ArrayAttr):
+        return None
+    items = cast(ArrayAttr[Attribute], over)
+    return tuple(item.data for item in items if isinstance(item, StringAttr))
+
+
+def _listed(axes: tuple[str, ...]) -> str:
+    return ", ".join(axes)
+
+
+@singledispatch
+def _glyph(op: Operation) -> Glyph:
+    return Glyph(op.name.rpartition(".")[2], acts_on=over_axes(op), about=op.name)
+
+
+@_glyph.register
+def _(op: ContractOp) -> Glyph:
+    about = f"contract over {_listed(op.over_axes)}: sum of products, accumulated in {op.accumulate}"
+    return Glyph("•" if op.init is None else "• +", "contract", tuple(op.over_axes), about)
+
+
+@_glyph.register
+def _(op: ReduceOp) -> Glyph:
+    return Glyph(
+        SIGNS[op.kind.data], "fold", tuple(op.over_axes), f"reduce {op.kind.data} over {_listed(op.over_axes)}"
+    )
+
+
+@_glyph.register
+def _(op: ApplyOp) -> Glyph:
+    name = op.law.root_reference.data
+    return Glyph(name, "box", op.over_axes, f"the law @{name} over {_listed(op.over_axes)}")
+
+
+@_glyph.register
+def _(op: MapOp) -> Glyph:
+    text = expression_of(op)
+    axes = axes_of(op.result.type)[-1:]
+    name = op.result.name_hint or "f"
+    if len(text) <= LONGEST:
+        return Glyph(text, "map", axes, f"each element: {text}")
+    arguments = ", ".join(arg.name_hint or "·" for arg in op.body.block.args)
+    return Glyph(name, "map", axes, f"each element: {text}", f"{name}({arguments}) = {text}")
+
+
+@_glyph.register
+def _(op: CastOp) -> Glyph:
+    format = str(format_of(op.result.type))
+    return Glyph(format, "cast", axes_of(op.result.type)[-1:], f"round to {format}")
+
+
+@_glyph.register
+def _(op: FillOp) -> Glyph:
+    text = number_text(op.value)
+    return Glyph(text, "source", (), f"every element is {text}")
+
+
+@_glyph.register
+def _(op: ProductOp) -> Glyph:
+    return Glyph("• +", "contract", (op.over.data,), f"{op.instruction.data} over {op.over.data}")
+
+
+@_glyph.register(CopyOp)
+@_glyph.register(ReadOp)
+@_glyph.register(WriteOp)
+def _(op: Operation) -> Glyph:
+    return _moves(op)
+
+
+def _moves(op: Operation) -> Glyph:
+    """What changes no value is weaved over all axes but the last."""
+    axes = axes_of(op.operands[0].type)[-1:]
+    return Glyph(op.name.rpartition(".")[2], "box", axes, op.name)
