@@ -27,6 +27,11 @@ class Wire:
     """Its values at this level, if they are known."""
 
     @property
+    def axes_cut(self) -> tuple[str, ...]:
+        """Axes without those of which a group takes one index."""
+        return tuple(axis for axis in self.axes if self.pieces.get(axis) != "1")
+
+    @property
     def size_term(self) -> tuple[str, ...]:
         """The factors of its size."""
         return tuple(piece for axis in self.axes if (piece := self.pieces.get(axis, axis)) != "1")

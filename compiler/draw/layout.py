@@ -33,7 +33,8 @@ Row: TypeAlias = tuple[Wire, str]
 
 
 def axes_shown(wire: Wire) -> tuple[str, ...]:
-    return wire.axes or (SCALAR,)
+    """All axes but those of which a group takes one index: these end where they are cut."""
+    return wire.axes_cut or (SCALAR,)
 
 
 def rows_of(wires: list[Wire]) -> list[Row]:
@@ -216,7 +217,7 @@ def _items(slot: Slot, before: PlacedArrays) -> Iterator[_Item]:
         yield from _changes(node, before)
         return
     for axis in weaved_axes(node):
-        wanted = min(before.rows[wire, axis] for wire in node.inputs if axis in wire.axes)
+        wanted = min(before.rows[wire, axis] for wire in node.inputs if (wire, axis) in before.rows)
         yield _Item(wanted, LANE / 2, LANE / 2, lane=(node, axis))
     box = box_of(node)
     targets = [before.rows[row] for row in box.enters] or [before.rows[row] for row in rows_of(list(node.inputs))]
@@ -230,8 +231,17 @@ def _above(before: PlacedArrays) -> float:
 
 def _changes(node: Node, before: PlacedArrays) -> Iterator[_Item]:
     (wire,) = node.inputs
-    for axis in axes_shown(wire):
-        yield _Item(before.rows[wire, axis], ROW / 2, ROW / 2, wire=wire, change=(node, axis))
+    axes = axes_of_change(node)
+    known = {i: before.rows[wire, axis] for i, axis in enumerate(axes) if (wire, axis) in before.rows}
+    anchor, y = next(iter(known.items()), (0, before.rows[wire, axes_shown(wire)[0]]))
+    for i, axis in enumerate(axes):
+        yield _Item(known.get(i, y + (i - anchor) * ROW), ROW / 2, ROW / 2, wire=wire, change=(node, axis))
+
+
+def axes_of_change(node: Node) -> tuple[str, ...]:
+    """What stands on a level change: all axes of the array far away, where none has been cut yet."""
+    (source,), (target,) = node.inputs, node.outputs
+    return max(axes_shown(source), axes_shown(target), key=len)
 
 
 def weaved_axes(node: Node) -> tuple[str, ...]:
@@ -239,8 +249,8 @@ def weaved_axes(node: Node) -> tuple[str, ...]:
     acts = node.glyph.acts_on
     if acts is None:
         return ()
-    given = {axis for wire in node.inputs for axis in wire.axes}
-    results = dict.fromkeys(axis for wire in node.outputs for axis in wire.axes)
+    given = {axis for wire in node.inputs for axis in wire.axes_cut}
+    results = dict.fromkeys(axis for wire in node.outputs for axis in wire.axes_cut)
     return tuple(axis for axis in results if axis in given and axis not in acts)
 
 

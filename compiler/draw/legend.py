@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from treadle.compiler.draw.columns import Columns
-from treadle.compiler.draw.diagram import Diagram, Wire
+from treadle.compiler.draw.diagram import Diagram
 from treadle.compiler.draw.svg import Shape, Text
 from treadle.compiler.draw.svg import Wire as Curve
 from treadle.compiler.draw.theme import LEVEL_TITLES, LEVELS
@@ -22,7 +22,7 @@ def notes(diagram: Diagram, top: float) -> Iterator[Text]:
 
 
 def legend(columns: Columns, capacities: Mapping[str, str], top: float) -> Iterator[Shape]:
-    """One line: the levels that occur, with what they hold, and faint wires if there are any."""
+    """One line: the levels that occur, with what they hold."""
     wires = [wire for state in (columns.inputs, *(step.after for step in columns.steps)) for wire in state]
     used = {wire.level for wire in wires}
     if used <= {"device"}:
@@ -34,10 +34,4 @@ def legend(columns: Columns, capacities: Mapping[str, str], top: float) -> Itera
         yield Curve(((x, y - 4), (x + SAMPLE, y - 4)), f"w-{level}")
         yield text
         x = text.bounds[2] + 18
-    if any(_has_unit(wire) for wire in wires):
-        yield Curve(((x, y - 4), (x + SAMPLE, y - 4)), "w-register unit")
-        yield Text(x + SAMPLE + 6, y, "one index of the axis", "small")
 
-
-def _has_unit(wire: Wire) -> bool:
-    return "1" in wire.pieces.values()

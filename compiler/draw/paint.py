@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from treadle.compiler.draw.diagram import Diagram, Node, Wire
-from treadle.compiler.draw.layout import ROW, SCALAR, Layout, PlacedArrays, PlacedStep, axes_shown, label_of, rows_of
+from treadle.compiler.draw.layout import ROW, SCALAR, Layout, PlacedArrays, PlacedStep, axes_of_change, axes_shown, label_of, rows_of
 from treadle.compiler.draw.svg import Band, Box, Line, Shape, Text
 from treadle.compiler.draw.svg import Wire as Curve
 from treadle.compiler.draw.theme import LEVEL_TITLES
@@ -109,14 +109,21 @@ def _function_wires(node: Node, step: PlacedStep, before: PlacedArrays, after: P
 def _change_wires(node: Node, step: PlacedStep, before: PlacedArrays, after: PlacedArrays) -> Iterator[Shape]:
     """The colour changes in the middle, or around the tag that stands there."""
     (source,), (target,) = node.inputs, node.outputs
-    for axis in axes_shown(source):
+    for axis in axes_of_change(node):
         y, middle = step.changes[node, axis], (step.left + step.right) / 2
         half = _tag_half(node, axis)
-        yield Curve(((step.x, before.rows[source, axis]), (step.left, y), (middle - half, y)), wire_kind(source, axis))
+        if (source, axis) in before.rows:
+            start = (step.x, before.rows[source, axis])
+            yield Curve((start, (step.left, y), (middle - half, y)), wire_kind(source, axis))
         if (target, axis) in after.rows:
             yield Curve(
                 ((middle + half, y), (step.right, y), (step.end, after.rows[target, axis])), wire_kind(target, axis)
             )
+
+
+def near_wire(node: Node) -> Wire:
+    """The nearer side of a level change."""
+    return node.outputs[0] if node.kind == "load" else node.inputs[0]
 
 
 def _tag_half(node: Node, axis: str) -> float:
@@ -126,7 +133,7 @@ def _tag_half(node: Node, axis: str) -> float:
 
 def _tags(step: PlacedStep) -> Iterator[Shape]:
     for (node, axis), y in step.changes.items():
-        near = node.outputs[0] if node.kind == "load" else node.inputs[0]
+        near = near_wire(node)
         middle = (step.left + step.right) / 2
         if tag := node.tags.get(axis):
             about = f"{node.glyph.about}: axis {axis} in pieces of {near.sizes.get(axis, '?')}"
@@ -179,7 +186,7 @@ def _tint(layout: Layout, first: int, last: int) -> Iterator[Shape]:
 def _near_heights(layout: Layout, index: int) -> list[float]:
     step = layout.steps[index]
     ys = [y for (wire, _), y in step.passing.items() if wire.level != "device"]
-    ys += step.changes.values()
+    ys += [y for (node, axis), y in step.changes.items() if axis in near_wire(node).axes_cut]
     for box in step.boxes.values():
         ys += [box.y - box.height / 2, box.y + box.height / 2]
     return [*ys, *step.lanes.values()]

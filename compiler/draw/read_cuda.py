@@ -76,7 +76,7 @@ class CudaReader(Reader):
         target = self.root(destination) if isinstance(destination, SSAValue) else None
         inputs = list(self.drawn([operand for operand in op.operands if operand is not destination]))
         if target is None:
-            if not any(is_array(value.type) for value in (*op.operands, *op.results)):
+            if not any(is_array(value.type) for value in op.results):
                 return
             outputs = [self.new_wire(result) for result in op.results if is_array(result.type)]
             self.connect(op, inputs, outputs)
@@ -142,6 +142,3 @@ def _made_in(value: SSAValue, op: Operation) -> bool:
     while parent is not None and parent is not op:
         parent = parent.parent_op()
     return parent is op
-
-
-

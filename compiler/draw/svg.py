@@ -133,7 +133,7 @@ class Picture:
         width, height = round(self.width), round(self.height)
         style = f"<style>{stylesheet()}</style>\n" if styled else ""
         return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" class="td" viewBox="0 0 {width} {height}" width="{width}" '
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="td" xml:space="preserve" viewBox="0 0 {width} {height}" width="{width}" '
             f'height="{height}" role="img" aria-label="{escape(self.title)}">\n{style}'
             f'<rect class="paper" width="{width}" height="{height}"/>\n{self.body()}\n</svg>\n'
         )

@@ -101,7 +101,7 @@ def _transfers(columns: Columns, kernel: str) -> Row:
     row = Row("H", kernel, "device", True)
     for i, step in enumerate(columns.steps):
         terms = [
-            joined(slot.node.transfer) for slot in step.slots if slot.node is not None and slot.node.kind != "function"
+            joined(slot.node.transfer) for slot in step.slots if slot.node is not None and slot.node.transfer
         ]
         if terms:
             row.cells[i] = summed(terms)
