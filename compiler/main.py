@@ -73,6 +73,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_compile(commands)
     _add_run(commands)
     _add_explain(commands)
+    _add_draw(commands)
     _add_cache(commands)
     return parser
 
@@ -137,6 +138,21 @@ def _add_explain(commands: _Commands) -> None:
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
+def _add_draw(commands: _Commands) -> None:
+    parser = _subcommand(commands, "draw", "draw a program, as written or after any pass", _DRAW_EXAMPLES)
+    _add_machine(parser)
+    _add_sizes(parser, "the size of an axis, for the numbers (default: what the program says)")
+    parser.add_argument("--after", metavar="PASS", help="draw what this pass leaves (default: the program as written)")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--rewrite", metavar="PASS", help="draw what this pass does: before = after, and by which laws")
+    what.add_argument(
+        "--derivation", action="store_true", help="draw every rewrite, one below the other, down to loops"
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="OUT.svg|OUT.html", help="write the picture there (default: SVG to standard output)"
+    )
+
+
 def _add_cache(commands: _Commands) -> None:
     parser = commands.add_parser(
         "cache",
@@ -198,6 +214,15 @@ _RUN_EXAMPLES = """examples:
 _EXPLAIN_EXAMPLES = """examples:
   treadle explain examples/attention.mlir --machine h100 --size q=4096 --size x=4096
   treadle explain examples/attention.mlir --json
+"""
+
+_DRAW_EXAMPLES = """examples:
+  treadle draw examples/attention.mlir -o attention.svg
+  treadle draw examples/attention.mlir --after hierarchy-choose-sizes -o schedule.svg
+  treadle draw examples/attention.mlir --rewrite hierarchy-expand-streams -o loop.html
+  treadle draw examples/attention.mlir --derivation --machine h100 -o derivation.html
+
+Pictures are laid out from the IR; they need no network, follow a light or dark page, and print.
 """
 
 

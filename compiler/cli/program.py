@@ -62,8 +62,8 @@ class Printing(Observer):
 
     def __init__(self, arguments: Namespace, options: Options):
         names = [spec.name for spec in pipeline(options)]
-        self.before = _known_passes(arguments.print_before, names)
-        self.after = _known_passes(arguments.print_after, names)
+        self.before = known_passes(arguments.print_before, names)
+        self.after = known_passes(arguments.print_after, names)
         self.compares = bool(self.after)
 
     def before_pass(self, spec: ArgSpec, module: ModuleOp) -> None:
@@ -92,7 +92,7 @@ class Observers(Observer):
             observer.after_pass(run, module)
 
 
-def _known_passes(wanted: Sequence[str], names: Sequence[str]) -> set[str]:
+def known_passes(wanted: Sequence[str], names: Sequence[str]) -> set[str]:
     for name in wanted:
         if name not in ("all", *names):
             close = get_close_matches(name, names, n=1, cutoff=0.6)

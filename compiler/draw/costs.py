@@ -56,7 +56,9 @@ def totals_of(module: ModuleOp, sizes: Mapping[str, int]) -> dict[tuple[str, str
     return {
         (kernel.name, level.name): Total(
             bytes_text(level.transfer_bytes),
-            f"{bytes_text(level.memory_bytes)} of {bytes_text(level.capacity_bytes)}" if kernel.name in expanded else "",
+            f"{bytes_text(level.memory_bytes)} of {bytes_text(level.capacity_bytes)}"
+            if kernel.name in expanded
+            else "",
         )
         for kernel in explanation.kernels
         for level in kernel.levels

@@ -29,12 +29,12 @@ SAME = ("extf", "truncf", "sitofp", "index_cast", "extsi", "trunci")
 """Changes of format, which over the real numbers are nothing."""
 
 COMPARED = {
-    **{name: "=" for name in ("oeq", "ueq", "eq")},
-    **{name: "<" for name in ("olt", "ult", "slt")},
-    **{name: "≤" for name in ("ole", "ule", "sle")},
-    **{name: ">" for name in ("ogt", "ugt", "sgt")},
-    **{name: "≥" for name in ("oge", "uge", "sge")},
-    **{name: "≠" for name in ("one", "une", "ne")},
+    **dict.fromkeys(("oeq", "ueq", "eq"), "="),
+    **dict.fromkeys(("olt", "ult", "slt"), "<"),
+    **dict.fromkeys(("ole", "ule", "sle"), "≤"),
+    **dict.fromkeys(("ogt", "ugt", "sgt"), ">"),
+    **dict.fromkeys(("oge", "uge", "sge"), "≥"),
+    **dict.fromkeys(("one", "une", "ne"), "≠"),
 }
 
 _ATOM = 9

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from statistics import mean, median_low
 from typing import TypeAlias
 
@@ -165,7 +166,7 @@ class _Item:
 
 def _place_step(step: Step, before: PlacedArrays, least: float) -> PlacedStep:
     items = [item for slot in step.slots for item in _items(slot, before)]
-    gaps = [_gap(a, b) for a, b in zip(items, items[1:], strict=False)]
+    gaps = [_gap(a, b) for a, b in pairwise(items)]
     ys = spaced([item.wanted for item in items], gaps)
     boxes = [item.box for item in items if item.box is not None]
     width = max([*(box.width for box in boxes), _tags_width(step)])
@@ -231,17 +232,16 @@ def _above(before: PlacedArrays) -> float:
 
 def _changes(node: Node, before: PlacedArrays) -> Iterator[_Item]:
     (wire,) = node.inputs
-    axes = axes_of_change(node)
+    axes = _rows_of_change(node)
     known = {i: before.rows[wire, axis] for i, axis in enumerate(axes) if (wire, axis) in before.rows}
     anchor, y = next(iter(known.items()), (0, before.rows[wire, axes_shown(wire)[0]]))
     for i, axis in enumerate(axes):
         yield _Item(known.get(i, y + (i - anchor) * ROW), ROW / 2, ROW / 2, wire=wire, change=(node, axis))
 
 
-def axes_of_change(node: Node) -> tuple[str, ...]:
+def _rows_of_change(node: Node) -> tuple[str, ...]:
     """What stands on a level change: all axes of the array far away, where none has been cut yet."""
-    (source,), (target,) = node.inputs, node.outputs
-    return max(axes_shown(source), axes_shown(target), key=len)
+    return axes_shown(node.inputs[0] if node.kind == "load" else node.outputs[0])
 
 
 def weaved_axes(node: Node) -> tuple[str, ...]:
@@ -288,9 +288,7 @@ def _block_tops(wires: list[Wire], wanted: Mapping[Row, float]) -> list[float]:
     """Where the first axis of each array stands. An array stays together, at a place where most of its wires come in
     straight."""
     heights = [(len(axes_shown(wire)) - 1) * ROW for wire in wires]
-    tops = [
-        median_low(wanted[wire, axis] - i * ROW for i, axis in enumerate(axes_shown(wire))) for wire in wires
-    ]
+    tops = [median_low(wanted[wire, axis] - i * ROW for i, axis in enumerate(axes_shown(wire))) for wire in wires]
     return spaced(tops, [height + PARTING for height in heights[:-1]])
 
 
@@ -307,6 +305,8 @@ def _wanted(row: Row, placed: PlacedStep) -> float:
 def _of_node(node: Node, row: Row, placed: PlacedStep) -> float:
     if (node, row[1]) in placed.changes:
         return placed.changes[node, row[1]]
+    if node.kind != "function":  # all axes are cut to one index
+        return min(y for (other, _), y in placed.changes.items() if other is node)
     if (node, row[1]) in placed.lanes:
         return placed.lanes[node, row[1]]
     box = placed.boxes[node]

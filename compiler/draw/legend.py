@@ -34,4 +34,3 @@ def legend(columns: Columns, capacities: Mapping[str, str], top: float) -> Itera
         yield Curve(((x, y - 4), (x + SAMPLE, y - 4)), f"w-{level}")
         yield text
         x = text.bounds[2] + 18
-

@@ -80,7 +80,9 @@ def tspans(source: str) -> str:
 
 def plain_text(source: str) -> str:
     """What a screen reader says: `g_q`."""
-    return "".join(f"{'_' if s.style == 'sub' else '^' if s.style == 'sup' else ''}{s.text}" for s in parse_math(source))
+    return "".join(
+        f"{'_' if s.style == 'sub' else '^' if s.style == 'sup' else ''}{s.text}" for s in parse_math(source)
+    )
 
 
 def joined(factors: Sequence[str]) -> str:

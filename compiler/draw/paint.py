@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from treadle.compiler.draw.diagram import Diagram, Node, Wire
-from treadle.compiler.draw.layout import ROW, SCALAR, Layout, PlacedArrays, PlacedStep, axes_of_change, axes_shown, label_of, rows_of
+from treadle.compiler.draw.layout import ROW, SCALAR, Layout, PlacedArrays, PlacedStep, axes_shown, label_of, rows_of
 from treadle.compiler.draw.svg import Band, Box, Line, Shape, Text
 from treadle.compiler.draw.svg import Wire as Curve
 from treadle.compiler.draw.theme import LEVEL_TITLES
@@ -49,7 +49,11 @@ def _column(column: PlacedArrays) -> Iterator[Shape]:
     """Labels break their wires; arrays are parted by dashed lines."""
     for (wire, axis), y in column.rows.items():
         text = Text(
-            column.middle, y + BASELINE, label_of(wire, axis), f"m mid l-{wire.level}{_unit(wire, axis)}", about_wire(wire, axis)
+            column.middle,
+            y + BASELINE,
+            label_of(wire, axis),
+            f"m mid l-{wire.level}{_unit(wire, axis)}",
+            about_wire(wire, axis),
         )
         half = text.width / 2 + 2
         kind = wire_kind(wire, axis)
@@ -109,8 +113,9 @@ def _function_wires(node: Node, step: PlacedStep, before: PlacedArrays, after: P
 def _change_wires(node: Node, step: PlacedStep, before: PlacedArrays, after: PlacedArrays) -> Iterator[Shape]:
     """The colour changes in the middle, or around the tag that stands there."""
     (source,), (target,) = node.inputs, node.outputs
-    for axis in axes_of_change(node):
-        y, middle = step.changes[node, axis], (step.left + step.right) / 2
+    changes = {axis: y for (other, axis), y in step.changes.items() if other is node}
+    for axis, y in _with_scalar(node, changes).items():
+        middle = (step.left + step.right) / 2
         half = _tag_half(node, axis)
         if (source, axis) in before.rows:
             start = (step.x, before.rows[source, axis])
@@ -121,13 +126,18 @@ def _change_wires(node: Node, step: PlacedStep, before: PlacedArrays, after: Pla
             )
 
 
+def _with_scalar(node: Node, changes: dict[str, float]) -> dict[str, float]:
+    """An array of which one element is left goes on from its first axis."""
+    return changes | ({SCALAR: min(changes.values())} if axes_shown(near_wire(node)) == (SCALAR,) else {})
+
+
 def near_wire(node: Node) -> Wire:
     """The nearer side of a level change."""
     return node.outputs[0] if node.kind == "load" else node.inputs[0]
 
 
 def _tag_half(node: Node, axis: str) -> float:
-    tag = node.tags.get(axis)
+    tag = next(iter(node.tags.values()), None) if axis == SCALAR else node.tags.get(axis)
     return 0.0 if tag is None else Text(0, 0, tag, "m").width / 2 + 2
 
 

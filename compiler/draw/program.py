@@ -63,7 +63,10 @@ def draw_diagram(diagram: Diagram, around: Surroundings | None = None) -> Pictur
     bottom = top + max(heights) + 18
     picture.shapes += paint_phases(layout, top + min(heights) - 18, bottom)
     bottom += 22 if phases else 0
-    below = [*notes(diagram, bottom), *(legend(columns, around.capacities, bottom + _notes_height(diagram)) if around.legend else ())]
+    below = [
+        *notes(diagram, bottom),
+        *(legend(columns, around.capacities, bottom + _notes_height(diagram)) if around.legend else ()),
+    ]
     picture.shapes += below
     return _framed(picture, left, right + table.total_width + 8)
 

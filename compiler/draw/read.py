@@ -77,7 +77,12 @@ class Reader:
         return self.phases[-1]
 
     def add(
-        self, glyph: Glyph, inputs: Sequence[Wire], outputs: Sequence[Wire], op: Operation | None, kind: str = "function"
+        self,
+        glyph: Glyph,
+        inputs: Sequence[Wire],
+        outputs: Sequence[Wire],
+        op: Operation | None,
+        kind: str = "function",
     ) -> Node:
         node = Node(kind, glyph, tuple(inputs), tuple(outputs), op)
         self.phases[-1].nodes.append(node)
@@ -125,7 +130,9 @@ class Reader:
 
     def save(self, value: SSAValue, destination: SSAValue, op: Operation) -> None:
         near = self.wires[value]
-        far = self.new_wire(destination, "device", name=self.wires[destination].name if destination in self.wires else None)
+        far = self.new_wire(
+            destination, "device", name=self.wires[destination].name if destination in self.wires else None
+        )
         self.leave(near, far, op)
 
     def leave(self, near: Wire, far: Wire, op: Operation) -> None:

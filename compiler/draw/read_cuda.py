@@ -4,10 +4,11 @@ Buffers are written, not made: each write of a buffer gives a new wire that late
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import cast
 
 from xdsl.dialects import scf
-from xdsl.dialects.builtin import IntAttr, ModuleOp
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -35,7 +36,7 @@ class CudaReader(Reader):
             value = self.alias[value]
         return value
 
-    def drawn(self, values: Sequence[SSAValue]) -> tuple[Wire, ...]:
+    def drawn(self, values: Iterable[SSAValue]) -> tuple[Wire, ...]:
         return tuple(self.wires[self.root(value)] for value in values if self.root(value) in self.wires)
 
     def read_op(self, op: Operation) -> None:
@@ -72,8 +73,8 @@ class CudaReader(Reader):
     def read_access(self, op: Operation) -> None:
         """An operation that reads arrays, and makes or writes one. A ring of stages is written in part, so what it
         held goes on."""
-        destination = getattr(op, "destination", None)
-        target = self.root(destination) if isinstance(destination, SSAValue) else None
+        destination = _destination(op)
+        target = None if destination is None else self.root(destination)
         inputs = list(self.drawn([operand for operand in op.operands if operand is not destination]))
         if target is None:
             if not any(is_array(value.type) for value in op.results):
@@ -92,7 +93,7 @@ class CudaReader(Reader):
         if op.name in LEVEL_CHANGES and crosses and "device" in (inputs[0].level, outputs[0].level):
             node = self.add(Glyph("", about=op.name), inputs, outputs, op, _direction(outputs[0]))
             near = outputs[0] if outputs[0].level != "device" else inputs[0]
-            node.tags = {axis: str(size) for axis, size in near.sizes.items() if size > 1}
+            node.tags = {axis: str(size) for axis, size in near.sizes.items()}
             near.pieces = {axis: str(size) for axis, size in near.sizes.items()}
             return
         for wire in outputs:
@@ -127,13 +128,18 @@ class CudaReader(Reader):
             self.same(value, self.root(given))
 
 
+def _destination(op: Operation) -> SSAValue | None:
+    """The buffer that an operation writes."""
+    return cast(SSAValue | None, getattr(op, "destination", None))
+
+
 def _direction(output: Wire) -> str:
     return "save" if output.level == "device" else "load"
 
 
 def _stages(buffer: SSAValue) -> int:
     owner = buffer.owner
-    return owner.stages.data if isinstance(owner, SharedOp) and isinstance(owner.stages, IntAttr) else 1
+    return owner.stages.data if isinstance(owner, SharedOp) else 1
 
 
 def _made_in(value: SSAValue, op: Operation) -> bool:

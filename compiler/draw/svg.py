@@ -133,8 +133,9 @@ class Picture:
         width, height = round(self.width), round(self.height)
         style = f"<style>{stylesheet()}</style>\n" if styled else ""
         return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" class="td" xml:space="preserve" viewBox="0 0 {width} {height}" width="{width}" '
-            f'height="{height}" role="img" aria-label="{escape(self.title)}">\n{style}'
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="td" xml:space="preserve" '
+            f'viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" '
+            f'aria-label="{escape(self.title)}">\n{style}'
             f'<rect class="paper" width="{width}" height="{height}"/>\n{self.body()}\n</svg>\n'
         )
 
@@ -227,8 +228,7 @@ def _outline(box: Box) -> str:
     if box.shape == "contract":  # flat where the wires come in, round where they have met
         r = min(box.height / 2, box.width * 0.75)
         return (
-            f"M{n(left)} {n(top)}H{n(right - r)}A{n(r)} {n(box.height / 2)} 0 0 1 {n(right - r)} {n(bottom)}"
-            f"H{n(left)}Z"
+            f"M{n(left)} {n(top)}H{n(right - r)}A{n(r)} {n(box.height / 2)} 0 0 1 {n(right - r)} {n(bottom)}H{n(left)}Z"
         )
     if box.shape == "fold":  # narrows: many become one
         inset = box.height * 0.28

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from treadle.compiler.draw.columns import Columns
 from treadle.compiler.draw.costs import Total
-from treadle.compiler.draw.diagram import Wire
 from treadle.compiler.draw.layout import Layout, LeastWidths
-from treadle.compiler.draw.mathtext import joined, math_width, text_width
+from treadle.compiler.draw.mathtext import joined, math_width
 from treadle.compiler.draw.svg import Line, Shape, Text
 
 LINE = 17.0
@@ -18,6 +17,8 @@ PADDING = 7.0
 SIZE = 13.0
 BETWEEN = 12.0
 """Between the cells of neighbouring columns."""
+HEADING = 20.0
+TOTAL_LEAST = 40.0
 
 Terms = tuple[str, ...]
 
@@ -31,11 +32,20 @@ class Row:
     level: str
     is_transfer: bool
     cells: dict[int, Terms] = field(default_factory=dict[int, Terms])
+    crossings: list[str] = field(default_factory=list[str])
+    """Of H: every term, in the order of the columns."""
     amounts: dict[int, int] = field(default_factory=dict[int, int])
 
     @property
     def lines(self) -> int:
         return max((len(terms) for terms in self.cells.values()), default=1)
+
+    @property
+    def total(self) -> Terms:
+        """Of H the sum of all columns, of M the column with the most."""
+        if self.is_transfer:
+            return summed(self.crossings)
+        return self.cells.get(self.peak, ()) if self.peak is not None else ()
 
     @property
     def peak(self) -> int | None:
@@ -51,7 +61,7 @@ class Table:
 
     @property
     def height(self) -> float:
-        return sum(row.lines * LINE + 2 * PADDING for row in self.rows) + (16 if self.rows else 0)
+        return sum(self.height_of(row) for row in self.rows) + HEADING + 16 if self.rows else 0.0
 
     @property
     def head_width(self) -> float:
@@ -59,14 +69,18 @@ class Table:
 
     @property
     def total_width(self) -> float:
-        return max((text_width(line, 12) for row in self.rows for line in self.total_lines(row)), default=0.0)
+        widths = [text.width for row in self.rows for text in self.total_texts(row)]
+        return max([*widths, TOTAL_LEAST]) if self.rows else 0.0
 
-    def total_lines(self, row: Row) -> list[str]:
+    def total_texts(self, row: Row) -> list[Text]:
+        """H of all columns together, or M of the largest; then in bytes, where all sizes are known."""
+        texts = [Text(0, 0, f"{'+ ' if i else ''}{term}", "m cell mid bold") for i, term in enumerate(row.total)]
         total = self.totals.get((row.kernel, row.level))
-        if total is None:
-            return []
-        text = total.transfer if row.is_transfer else total.memory
-        return [text] if text else []
+        said = "" if total is None else total.transfer if row.is_transfer else total.memory
+        return [*texts, *([Text(0, 0, said, "mid")] if said else [])]
+
+    def height_of(self, row: Row) -> float:
+        return max(row.lines, len(self.total_texts(row))) * LINE + 2 * PADDING
 
     def least_widths(self) -> LeastWidths:
         """So that no cell touches its neighbour."""
@@ -100,11 +114,10 @@ def table_of(columns: Columns, totals: Mapping[tuple[str, str], Total]) -> Table
 def _transfers(columns: Columns, kernel: str) -> Row:
     row = Row("H", kernel, "device", True)
     for i, step in enumerate(columns.steps):
-        terms = [
-            joined(slot.node.transfer) for slot in step.slots if slot.node is not None and slot.node.transfer
-        ]
+        terms = [joined(slot.node.transfer) for slot in step.slots if slot.node is not None and slot.node.transfer]
         if terms:
             row.cells[i] = summed(terms)
+            row.crossings += terms
     return row
 
 
@@ -130,15 +143,21 @@ def summed(terms: Iterable[str]) -> Terms:
 def paint_table(table: Table, layout: Layout, top: float, left: float, right: float) -> Iterator[Shape]:
     """The table with its first line at `top`; heads end at `left`, totals begin at `right`."""
     y = top
+    middle = right + table.total_width / 2
+    if table.rows:
+        yield Text(middle, y + 12, "total", "mid muted")
+        y += HEADING
     for row in table.rows:
-        height = row.lines * LINE + 2 * PADDING
+        height = table.height_of(row)
         yield Line(((left - table.head_width - 12, y), (right + table.total_width, y)), "rule")
         yield Text(left - 6, _first(y, height, 1), row.head, "m cell end")
         for i, terms in row.cells.items():
             x = layout.arrays[i].middle if not row.is_transfer else _middle(layout, i)
             peak = " bold" if i == row.peak and not row.is_transfer else ""
             yield from _cell(terms, x, y, height, f"m cell mid{peak}")
-        yield from _cell(table.total_lines(row), right, y, height, "")
+        totals = table.total_texts(row)
+        first = _first(y, height, len(totals))
+        yield from (replace(text, x=middle, y=first + i * LINE) for i, text in enumerate(totals))
         y += height
     if table.rows:
         yield Line(((left - table.head_width - 12, y), (right + table.total_width, y)), "rule")
@@ -157,5 +176,5 @@ def _first(y: float, height: float, lines: int) -> float:
 def _cell(terms: Sequence[str], x: float, y: float, height: float, kind: str) -> Iterator[Text]:
     first = _first(y, height, len(terms))
     for i, term in enumerate(terms):
-        plus = "+ " if i and "m" in kind else ""
+        plus = "+ " if i else ""
         yield Text(x, first + i * LINE, f"{plus}{term}", kind)

@@ -99,6 +99,7 @@ def _fixed_rules() -> str:
         ".td .phase { stroke-width: 1.2; fill: none; }",
         ".td .barrier { stroke-width: 3; stroke-dasharray: 2 4; fill: none; }",
         ".td .rule { stroke-width: 0.8; fill: none; }",
+        ".td .equals { stroke-width: 2; fill: none; }",
     ]
     return "\n".join([*rules, *(f".td .w-{level} {{ stroke-width: {w}; }}" for level, w in WIDTHS.items())])
 
@@ -108,6 +109,7 @@ def _colours(palette: Palette) -> str:
         f".td .paper {{ fill: {palette.paper}; }}",
         f".td text {{ fill: {palette.ink}; }} .td .muted {{ fill: {palette.muted}; }}",
         f".td .box {{ fill: {palette.box}; stroke: {palette.ink}; }}",
+        f".td .equals {{ stroke: {palette.ink}; }}",
         f".td .parting, .td .rule {{ stroke: {palette.line}; }}",
         f".td .phase, .td .barrier {{ stroke: {palette.muted}; }}",
         f".td .changed {{ fill: {palette.changed}; }}",

@@ -1,0 +1,61 @@
+"""`treadle draw`: the picture of a program, as written or after any pass, as SVG or as a page."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from dataclasses import replace
+
+from treadle.compiler.cli.program import Program, check_output, compile_options, known_passes, load_program, write_whole
+from treadle.compiler.draw.page.single import page_of
+from treadle.compiler.draw.program import draw_module
+from treadle.compiler.draw.sequence import Frames, before_after, derivation_strip, steps_of
+from treadle.compiler.draw.svg import Picture
+from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Options, pipeline, run_passes, run_pipeline
+from treadle.compiler.sizes import set_default_sizes
+
+
+def command(arguments: Namespace) -> int:
+    check_output(arguments.output)
+    program = load_program(arguments)
+    options = compile_options(arguments)
+    set_default_sizes(program.function, program.sizes)
+    picture = _picture(arguments, program, options)
+    output = arguments.output
+    text = page_of(picture) if output is not None and output.endswith((".html", ".htm")) else picture.svg()
+    if output is None:
+        print(text, end="")
+    else:
+        write_whole(output, text)
+    return 0
+
+
+def _picture(arguments: Namespace, program: Program, options: Options) -> Picture:
+    names = [spec.name for spec in pipeline(options)]
+    known_passes([name for name in (arguments.after, arguments.rewrite) if name], names)
+    if arguments.rewrite is not None:
+        return _rewrite(program, options, arguments.rewrite)
+    if arguments.derivation:
+        return _derivation(program, options, arguments.after)
+    if arguments.after is not None:
+        run_pipeline(program.module, options, last=arguments.after)
+    return draw_module(program.module, program.sizes)
+
+
+def _rewrite(program: Program, options: Options, name: str) -> Picture:
+    """The program before and after the pass `name`, where it runs last."""
+    specs = pipeline(options)
+    place = max(i for i, spec in enumerate(specs) if spec.name == name)
+    run_passes(program.module, specs[:place])
+    before, told = draw_module(program.module, program.sizes, legend=False), len(steps_of(program.module))
+    run_passes(program.module, [specs[place]])
+    after = draw_module(program.module, program.sizes)
+    return before_after(before, after, name, steps_of(program.module)[told:])
+
+
+def _derivation(program: Program, options: Options, last: str | None) -> Picture:
+    """Down to where the streams are loops, unless another pass is named."""
+    frames = Frames(program.module, program.sizes)
+    run_pipeline(program.module, options, frames, last=last or LAST_HIERARCHY_PASS)
+    *earlier, final = frames.frames
+    final = replace(final, picture=draw_module(program.module, program.sizes))
+    return derivation_strip([*earlier, final], f"derivation of {program.function.sym_name.data}")

@@ -1,0 +1,1 @@
+"""HTML pages that open from disk: one file each, nothing fetched."""

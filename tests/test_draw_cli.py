@@ -1,0 +1,65 @@
+"""The command `treadle draw`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from treadle.compiler.main import main
+
+MATMUL = str(Path(__file__).parents[1] / "examples" / "matmul.mlir")
+
+
+def draw(tmp_path: Path, *arguments: str, name: str = "out.svg") -> str:
+    output = tmp_path / name
+    assert main(["draw", MATMUL, *arguments, "-o", str(output)]) == 0
+    return output.read_text()
+
+
+def words(svg: str) -> list[str]:
+    """The texts of a picture, scripts and all, in a row."""
+    texts = ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")
+    return ["".join(text.itertext()) for text in texts]
+
+
+def test_as_written_or_after_a_pass(tmp_path: Path):
+    assert "@matmul" not in words(draw(tmp_path))
+    assert "@matmul" in words(draw(tmp_path, "--after", "hierarchy-choose-sizes"))
+
+
+def test_one_rewrite_is_before_equals_after_with_its_law(tmp_path: Path):
+    svg = draw(tmp_path, "--rewrite", "tiling")
+    assert svg.count('class="equals"') == 2
+    assert any(text.startswith("group partition: weaved over it: m of @matmul") for text in words(svg))
+
+
+def test_a_derivation_names_every_pass_that_changes_the_picture_in_order(tmp_path: Path):
+    passes = ["fusion", "streaming", "tiling", "hierarchy-choose-sizes", "hierarchy-expand-streams"]
+    shown = [text for text in words(draw(tmp_path, "--derivation")) if text in passes]
+    assert shown == passes
+
+
+def test_numbers_follow_the_sizes_and_the_machine(tmp_path: Path):
+    after = ("--after", "hierarchy-expand-streams")
+    small, large = (words(draw(tmp_path, *after, "--size", f"m={m}")) for m in (64, 4096))
+    assert small != large
+    assert any("227 KiB a block" in text for text in words(draw(tmp_path, *after, "--machine", "h100")))
+
+
+def test_as_a_page(tmp_path: Path):
+    page = draw(tmp_path, name="out.html")
+    assert page.startswith("<!doctype html>")
+    assert "<svg" in page
+
+
+def test_to_standard_output(capsys: pytest.CaptureFixture[str]):
+    assert main(["draw", MATMUL]) == 0
+    assert capsys.readouterr().out.startswith("<svg")
+
+
+@pytest.mark.parametrize("option", ["--after", "--rewrite"])
+def test_an_unknown_pass_is_refused_with_a_guess(option: str, capsys: pytest.CaptureFixture[str]):
+    assert main(["draw", MATMUL, option, "tilling"]) == 2
+    assert "did you mean 'tiling'?" in capsys.readouterr().err
