@@ -18,7 +18,7 @@ from treadle.compiler.cost.issue import (
     read_before,
 )
 from treadle.compiler.cost.names import name_of
-from treadle.compiler.cost.plan import Issue, Pieces, Plan, Tile, Transfer
+from treadle.compiler.cost.plan import Issue, Pieces, Plan, Tile, Transfer, Work
 from treadle.compiler.cost.roles import alignment_of, contractions_of, product_axes
 from treadle.compiler.cost.spread import Spread
 from treadle.compiler.cost.work import keeps_left_operand, labours_of, width_of
@@ -43,6 +43,7 @@ class Walk:
     transfers: list[Transfer] = field(default_factory=list[Transfer])
     issues: list[Issue] = field(default_factory=list[Issue])
     tiles: list[Tile] = field(default_factory=list[Tile])
+    work: list[Work] = field(default_factory=list[Work])
     in_registers: set[SSAValue] = field(default_factory=set[SSAValue])
     """Arrays of which a piece is loaded to registers."""
 
@@ -55,7 +56,7 @@ class Walk:
             tuple(self.transfers),
             tuple(self.issues),
             tuple(self.tiles),
-            len(contractions_of(self.kernel)),
+            tuple(self.work),
         )
 
     @property
@@ -124,6 +125,7 @@ class Walk:
 
     def product(self, op: ContractOp, spread: Spread) -> None:
         product = product_of(op, self.left(op))
+        self.work.append(Work(product.format, (*product.result, *product.over)))
         self.issue(issued_by_product(product, spread))
         self.issues.append(Issue("ldmatrix", read_before(product, spread), ()))
         passing = self.inside and op.init is None

@@ -37,7 +37,10 @@ KINDS = {
 SHARED_BYTES = {"ldmatrix": 4 * 128, "shared": WARP * 4, "shuffle": WARP * 4, "copies": WARP * VECTOR}
 """Bytes that one instruction moves through shared memory."""
 
-PRODUCT_FLOP = {"f16": 2 * 16 * 8 * 16, "bf16": 2 * 16 * 8 * 16, "tf32": 2 * 16 * 8 * 8}
+DEPTH = {"f8": 32, "f16": 16, "bf16": 16, "tf32": 8}
+"""How much of the axis that is summed over one product of 16 x 8 takes, by the format of its operands."""
+
+PRODUCT_FLOP = {format: 2 * 16 * 8 * depth for format, depth in DEPTH.items()}
 
 TURN = 25
 """Of one turn, for each product in it, and COPY_STEPS for each of its copies. What ptxas 13.0 makes of attention and
@@ -79,12 +82,11 @@ def issued_by_product(product: Product, spread: Spread) -> Iterator[tuple[str, f
         yield "shared", 2 * spread.of_lane(product.result) * depth
         return
     rows, columns = _tiles(product, spread)
+    deep = -(-depth // DEPTH[product.format])
     if product.format == "tf32":
-        deep = -(-depth // 8)
         yield f"products {product.format}", rows * columns * deep
         yield "shared", (4 * rows * (product.left != "registers") + 2 * columns) * deep
         return
-    deep = -(-depth // 16)
     yield f"products {product.format}", rows * columns * deep
     yield "ldmatrix", -(-columns // 2) * deep + rows * deep * _is_read_again(product, rows, deep)
 
@@ -92,7 +94,7 @@ def issued_by_product(product: Product, spread: Spread) -> Iterator[tuple[str, f
 def read_before(product: Product, spread: Spread) -> float:
     """`ldmatrix` before a stream, of a left operand that is then kept."""
     rows, _ = _tiles(product, spread)
-    deep = -(-max((spread.tiles[axis] for axis in product.over), default=1) // 16)
+    deep = -(-max((spread.tiles[axis] for axis in product.over), default=1) // DEPTH.get(product.format, 16))
     return rows * deep if product.left == "lasting" and not _is_read_again(product, rows, deep) else 0
 
 

@@ -74,6 +74,17 @@ class Tile:
 
 
 @dataclass(frozen=True)
+class Work:
+    """A product of the algorithm: every index of these axes is one multiplication and one addition."""
+
+    format: str
+    axes: tuple[str, ...]
+
+    def flop(self, sizes: Mapping[str, int]) -> int:
+        return 2 * prod(sizes[axis] for axis in self.axes)
+
+
+@dataclass(frozen=True)
 class Plan:
     name: str
     groups: tuple[Pieces, ...]
@@ -82,12 +93,12 @@ class Plan:
     transfers: tuple[Transfer, ...]
     issues: tuple[Issue, ...]
     tiles: tuple[Tile, ...]
-    products: int
-    """How many operations multiply matrices."""
+    work: tuple[Work, ...]
+    """What multiplies matrices."""
 
     @property
     def has_products(self) -> bool:
-        return self.products > 0
+        return bool(self.work)
 
     @property
     def warp_count(self) -> int:

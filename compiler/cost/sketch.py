@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 from xdsl.ir import Operation, SSAValue
@@ -20,7 +21,7 @@ from treadle.compiler.cost.issue import (
     read_before,
 )
 from treadle.compiler.cost.names import name_of
-from treadle.compiler.cost.plan import Issue, Pieces, Plan, Tile, Transfer
+from treadle.compiler.cost.plan import Issue, Pieces, Plan, Tile, Transfer, Work
 from treadle.compiler.cost.roles import ProductAxes, alignment_of, product_axes, stream_use
 from treadle.compiler.cost.spread import Spread
 from treadle.compiler.cost.work import Labour, axes_touched, keeps_left_operand, labours_of, width_of
@@ -34,7 +35,7 @@ REPAIR = {"float": 1, "special": 1, "turn": 4}
 
 
 @dataclass(frozen=True)
-class _Crossing:
+class Crossing:
     array: str
     level: str
     saves: bool
@@ -43,14 +44,14 @@ class _Crossing:
     streamed: bool
 
 
-_Work: TypeAlias = Labour | Product | ReduceOp | _Crossing
+Done: TypeAlias = Labour | Product | ReduceOp | Crossing
 
 
 @dataclass(frozen=True)
-class _Task:
+class Task:
     """Something that the warps of a group do."""
 
-    work: _Work
+    work: Done
     times: int
     """How many streams do it."""
     streamed: bool
@@ -63,12 +64,12 @@ class _Task:
                 yield from issued_by_product(self.work, spread)
             case ReduceOp():
                 yield from issued_by_reduction(self.work, spread)
-            case _Crossing():
+            case Crossing():
                 yield from issued_by_copy(self.work.axes, self.work.width, spread, self.work.level == "shared")
 
 
 @dataclass(frozen=True)
-class _Holding:
+class Holding:
     role: str
     axes: tuple[str, ...]
     width: int
@@ -95,14 +96,17 @@ class Sketch:
     """Axes that some product has in both operands and its result."""
     reduced: frozenset[str]
     """Axes that something is reduced over."""
-    crossings: tuple[_Crossing, ...]
-    tasks: tuple[_Task, ...]
-    holdings: tuple[_Holding, ...]
-    products: int
+    crossings: tuple[Crossing, ...]
+    tasks: tuple[Task, ...]
+    holdings: tuple[Holding, ...]
+
+    @cached_property
+    def products(self) -> tuple[Product, ...]:
+        return tuple(task.work for task in self.tasks if isinstance(task.work, Product))
 
     @property
     def has_products(self) -> bool:
-        return self.products > 0
+        return bool(self.products)
 
     def plan(self, tiles: Mapping[str, int], warps: Mapping[str, int]) -> Plan:
         padded = {axis: self._padded(axis, size) for axis, size in tiles.items()}
@@ -119,14 +123,14 @@ class Sketch:
                 Tile(holding.role, tuple(padded[axis] for axis in holding.axes), holding.width)
                 for holding in self.holdings
             ),
-            self.products,
+            tuple(Work(each.format, (*each.result, *each.over)) for each in self.products),
         )
 
     def _issues(self, spread: Spread, streams: tuple[Pieces, ...]) -> Iterator[Issue]:
         once: dict[str, float] = defaultdict(float)
         each_step: dict[str, float] = defaultdict(float)
         if streams:
-            each_step.update({kind: count * self.streams for kind, count in issued_by_turn(self.products)})
+            each_step.update({kind: count * self.streams for kind, count in issued_by_turn(len(self.products))})
         for task in self.tasks:
             place = each_step if task.streamed else once
             for kind, count in task.issued(spread):
@@ -141,7 +145,7 @@ class Sketch:
             return size
         return -(-max(size, 1) // self.alignment) * self.alignment
 
-    def _transfer(self, crossing: _Crossing, groups: tuple[Pieces, ...]) -> Transfer:
+    def _transfer(self, crossing: Crossing, groups: tuple[Pieces, ...]) -> Transfer:
         again = tuple(pieces for pieces in groups if pieces.axis not in crossing.axes)
         return Transfer(crossing.array, crossing.level, crossing.saves, crossing.axes, crossing.width, again)
 
@@ -189,15 +193,14 @@ class _Reader:
             crossings=(*self._loads(), *self._saves()),
             tasks=tuple(self._tasks()),
             holdings=tuple(self._holdings()),
-            products=len(self.products),
         )
 
     def _feeds_product(self, value: SSAValue) -> bool:
         return any(isinstance(use.operation, ContractOp) and use.index < 2 for use in value.uses)
 
-    def _loads(self) -> list[_Crossing]:
+    def _loads(self) -> list[Crossing]:
         return [
-            _Crossing(
+            Crossing(
                 name_of(value, f"input{i}"),
                 "shared" if self._feeds_product(value) else "register",
                 False,
@@ -209,9 +212,9 @@ class _Reader:
             for _ in range(times)
         ]
 
-    def _saves(self) -> list[_Crossing]:
+    def _saves(self) -> list[Crossing]:
         return [
-            _Crossing(
+            Crossing(
                 name_of(value, f"output{i}"),
                 "register",
                 True,
@@ -222,33 +225,33 @@ class _Reader:
             for i, value in enumerate(self.results)
         ]
 
-    def _tasks(self) -> Iterator[_Task]:
+    def _tasks(self) -> Iterator[Task]:
         for crossing in (*self._loads(), *self._saves()):
-            yield _Task(crossing, 1, crossing.streamed)
+            yield Task(crossing, 1, crossing.streamed)
         seen_reduction = False
         for op in self.operations:
             times, streamed = self.use.operations[op], self.stream in axes_touched(op)
-            yield from (_Task(labour, times, streamed) for labour in labours_of(op))
+            yield from (Task(labour, times, streamed) for labour in labours_of(op))
             if isinstance(op, ContractOp):
-                yield _Task(product_of(op, self._left(op)), times, streamed)
+                yield Task(product_of(op, self._left(op)), times, streamed)
             if isinstance(op, ReduceOp):
-                yield _Task(op, times, streamed)
+                yield Task(op, times, streamed)
             if isinstance(op, ContractOp | ReduceOp) and self.stream in op.over_axes:
                 if seen_reduction:
                     # A cascade: in each step the state so far is repaired, a multiplication a value.
-                    yield _Task(Labour("float", 1, axes_of(op.result.type)), 1, True)
+                    yield Task(Labour("float", 1, axes_of(op.result.type)), 1, True)
                 else:
                     yield from self._first_repair(op)
                 seen_reduction = True
 
-    def _first_repair(self, op: ContractOp | ReduceOp) -> Iterator[_Task]:
+    def _first_repair(self, op: ContractOp | ReduceOp) -> Iterator[Task]:
         """What the state is repaired with, if there is a cascade."""
         over_stream = [
             o for o in self.operations if isinstance(o, ContractOp | ReduceOp) and self.stream in o.over_axes
         ]
         if len(over_stream) > 1:
             for kind, factor in REPAIR.items():
-                yield _Task(Labour(kind, factor, axes_of(op.result.type)), 1, True)
+                yield Task(Labour(kind, factor, axes_of(op.result.type)), 1, True)
 
     def _left(self, op: ContractOp) -> str:
         operand = left_operand(op, self.roles.row)
@@ -263,42 +266,42 @@ class _Reader:
             return True
         return not keeps_left_operand(product) or self.roles.row not in axes_of(operand.type)
 
-    def _holdings(self) -> list[_Holding]:
+    def _holdings(self) -> list[Holding]:
         return [*self._held_inputs(), *self._held_products(), *self._held_rows(), *self._held_results()]
 
-    def _held_inputs(self) -> list[_Holding]:
-        held: list[_Holding] = []
+    def _held_inputs(self) -> list[Holding]:
+        held: list[Holding] = []
         for value, times in self.use.inputs.items():
             axes, width = axes_of(value.type), width_of(value.type)
             if not self._feeds_product(value):
-                held.append(_Holding("value", axes, width))
+                held.append(Holding("value", axes, width))
                 continue
             # The second stream has tiles of its own in shared memory.
             role = "staged" if self.stream in axes else "shared"
-            held += [_Holding(role, axes, width)] * times
+            held += [Holding(role, axes, width)] * times
         return held
 
-    def _held_products(self) -> list[_Holding]:
-        held: list[_Holding] = []
+    def _held_products(self) -> list[Holding]:
+        held: list[Holding] = []
         for op in self.products:
             passing = self.stream in axes_of(op.result.type)
-            held.append(_Holding("passing" if passing else "carried", axes_of(op.result.type), 4))
+            held.append(Holding("passing" if passing else "carried", axes_of(op.result.type), 4))
             for operand in (op.lhs, op.rhs):
                 if isinstance(operand.owner, Operation):
                     role = "shared" if self._in_shared(op, operand) else "passing"
-                    held.append(_Holding(role, axes_of(operand.type), width_of(operand.type)))
+                    held.append(Holding(role, axes_of(operand.type), width_of(operand.type)))
         return held
 
-    def _held_rows(self) -> list[_Holding]:
+    def _held_rows(self) -> list[Holding]:
         """The state of reductions."""
-        return [_Holding("row", axes_of(op.result.type), 4) for op in self.operations if isinstance(op, ReduceOp)]
+        return [Holding("row", axes_of(op.result.type), 4) for op in self.operations if isinstance(op, ReduceOp)]
 
-    def _held_results(self) -> list[_Holding]:
+    def _held_results(self) -> list[Holding]:
         """Results on their way out; where there are products the accumulators are counted already."""
         if not self.products:
-            return [_Holding("value", axes_of(value.type), width_of(value.type)) for value in self.results]
+            return [Holding("value", axes_of(value.type), width_of(value.type)) for value in self.results]
         return [
-            _Holding("leaving", axes_of(value.type), 2)
+            Holding("leaving", axes_of(value.type), 2)
             for value in self.results
             if width_of(value.type) == 2 and self.stream not in axes_of(value.type)
         ]

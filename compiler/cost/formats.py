@@ -1,0 +1,40 @@
+"""A kernel in a smaller number format, as the model sees it: nothing of it can be compiled, but what it would cost can
+be said."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from treadle.compiler.cost.issue import DEPTH, Product
+from treadle.compiler.cost.sketch import Crossing, Sketch, Task
+
+HALVES = ("f16", "bf16")
+F8_DEPTH = DEPTH["f8"]
+
+
+def as_f8(sketch: Sketch) -> Sketch | None:
+    """The same kernel with every 16-bit number as f8, as the model sees it; None where there is none."""
+    if not any(each.width == 2 for each in sketch.crossings):
+        return None
+
+    def narrow(width: int) -> int:
+        return 1 if width == 2 else width
+
+    def of_task(task: Task) -> Task:
+        match task.work:
+            case Product(format=format) if format in HALVES:
+                return replace(task, work=replace(task.work, format="f8"))
+            case Crossing(width=width):
+                return replace(task, work=replace(task.work, width=narrow(width)))
+            case _:
+                return task
+
+    multiplies = any(each.format in HALVES for each in sketch.products)
+    return replace(
+        sketch,
+        alignment=F8_DEPTH if multiplies else sketch.alignment,
+        arrays=tuple((axes, narrow(width)) for axes, width in sketch.arrays),
+        crossings=tuple(replace(each, width=narrow(each.width)) for each in sketch.crossings),
+        tasks=tuple(map(of_task, sketch.tasks)),
+        holdings=tuple(replace(each, width=narrow(each.width)) for each in sketch.holdings),
+    )

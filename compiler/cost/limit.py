@@ -1,0 +1,52 @@
+"""What no kernel can beat: every product at the datasheet's rate, every array moved once; and what quantisation and
+launches cost on top."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import ceil, prod
+
+from treadle.compiler.cost.plan import Pieces, Plan
+from treadle.compiler.machines import Machine
+
+LAUNCH_US = 0.9
+"""From one kernel of a stream to the next, launches in flight: 3.8 us a kernel of which 2.9 us are the kernel's
+[A. Gray, "Getting Started with CUDA Graphs", NVIDIA developer blog, 2019; measured on a V100]."""
+
+
+def limits_us(plan: Plan, machine: Machine, sizes: Mapping[str, int]) -> dict[str, float]:
+    """The least time of each unit, in microseconds: of `device memory` for every array once, of `tensor f16` and its
+    kind (`float` for products in f32) for the FLOP of the algorithm. The largest of them is the roofline."""
+    limits = {"device memory": compulsory_bytes(plan, sizes) / machine.levels["device"].bandwidth * 1e6}
+    for work in plan.work:
+        is_tensor = work.format in machine.rates.tensor
+        # A lane of the CUDA cores multiplies and adds at once.
+        rate = machine.tensor_flops(work.format) if is_tensor else 2 * machine.rates.float * machine.sms * machine.clock
+        unit = f"tensor {work.format}" if is_tensor else "float"
+        limits[unit] = limits.get(unit, 0.0) + work.flop(sizes) / rate * 1e6
+    return limits
+
+
+def flop(plan: Plan, sizes: Mapping[str, int]) -> int:
+    """FLOP of the products, edges aside."""
+    return sum(work.flop(sizes) for work in plan.work)
+
+
+def compulsory_bytes(plan: Plan, sizes: Mapping[str, int]) -> int:
+    """Every array of device memory once."""
+    arrays = {(each.array, each.saves): each.width * prod(sizes[axis] for axis in each.axes) for each in plan.transfers}
+    return sum(arrays.values())
+
+
+def tile_use(plan: Plan, sizes: Mapping[str, int]) -> float:
+    """The part of all tiles that lies within the axes: what tile quantisation leaves."""
+    return prod(sizes[p.axis] / (p.size * p.count(sizes)) for p in _cut(plan) if sizes[p.axis])
+
+
+def wave_use(waves: float) -> float:
+    """The part of the blocks' places that is filled in all waves: what wave quantisation leaves."""
+    return waves / ceil(waves) if waves else 0.0
+
+
+def _cut(plan: Plan) -> tuple[Pieces, ...]:
+    return tuple(dict.fromkeys((*plan.groups, *plan.streams)))

@@ -1,0 +1,83 @@
+"""How the warps of a quarter of an SM overlap in the main loop: the pipeline schedule of one step, read off the
+instructions of an explicit kernel.
+
+A step falls into stages where its instructions change between products (with the reads that feed them) and scalar
+work. A warp does its stages in order; a stage takes as many clocks as the busiest part of its unit does."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from treadle.compiler.cost.issue import PRODUCT_FLOP, SHARED_BYTES
+from treadle.compiler.cost.plan import Issue, Plan
+from treadle.compiler.cost.schedule import Stage, Timeline, schedule
+from treadle.compiler.cost.time import OF_PRODUCTS, SUB_PARTITIONS
+from treadle.compiler.machines import Machine
+from treadle.compiler.machines.machine import WARP
+
+MOST_WORKERS = 8
+"""Warps on a quarter whose timeline is worked out; more change it no more."""
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """The main loop when it repeats itself."""
+
+    warps: int
+    """On a quarter of an SM."""
+    stages: tuple[Stage, ...]
+    """Of one warp in one step, in clocks of a quarter."""
+    clocks_of_step: float
+    """From one step of all these warps to the next."""
+    use: dict[str, float]
+    """The part of that time for which each unit is busy."""
+    timeline: Timeline
+
+
+def unit_clocks(issues: Sequence[Issue], machine: Machine) -> dict[str, float]:
+    """Clocks for which one warp keeps the units of its quarter busy, each instruction done once."""
+    clocks: dict[str, float] = defaultdict(float)
+    for issue in issues:
+        kind, _, format = issue.kind.partition(" ")
+        clocks["issue"] += issue.count
+        if kind in SHARED_BYTES:
+            clocks["shared"] += SUB_PARTITIONS * issue.count * SHARED_BYTES[kind] / machine.bytes_per_clock("shared")
+        elif kind == "products":
+            clocks[f"tensor {format}"] += (
+                SUB_PARTITIONS * issue.count * PRODUCT_FLOP[format] / machine.rates.tensor[format]
+            )
+        elif kind in ("float", "special"):
+            rate = machine.rates.float if kind == "float" else machine.rates.special
+            clocks[kind] += SUB_PARTITIONS * issue.count * WARP / rate
+    return dict(clocks)
+
+
+def overlap(plan: Plan, machine: Machine, blocks_per_sm: int) -> Overlap | None:
+    """The schedule of the longest stream's step; None where nothing is streamed. `plan` is that of an explicit kernel,
+    whose instructions stand in program order."""
+    stages = tuple(_stages(plan, machine))
+    if not stages:
+        return None
+    warps = max(1, -(-plan.warp_count * max(blocks_per_sm, 1) // SUB_PARTITIONS))
+    timeline = schedule(stages, min(warps, MOST_WORKERS))
+    clocks = timeline.clocks_of_step * warps / timeline.workers
+    return Overlap(warps, stages, clocks, dict(timeline.use), timeline)
+
+
+def _stages(plan: Plan, machine: Machine) -> Iterator[Stage]:
+    runs: list[tuple[str, list[Issue]]] = []
+    for issue in plan.issues:
+        if not issue.streams or issue.kind.split()[0] == "turn":
+            continue
+        unit = "tensor" if issue.kind.split()[0] in OF_PRODUCTS else "scalar"
+        if not runs or runs[-1][0] != unit:
+            runs.append((unit, []))
+        runs[-1][1].append(issue)
+    for i, (unit, issues) in enumerate(runs):
+        before = f"{runs[i - 1][0]} {i}" if i else f"{runs[-1][0]} {len(runs)}"
+        clocks = max(unit_clocks(issues, machine).values())
+        # One stage alone waits for nothing but its unit.
+        after = ((before, 0 if i else 1),) if len(runs) > 1 else ()
+        yield Stage(f"{unit} {i + 1}", unit, clocks, after)
