@@ -10,10 +10,14 @@ import pytest
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
+from treadle.compiler.cost import sketch_of
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.explain import explain
+from treadle.compiler.explain.text import explanation_text
 from treadle.compiler.machines import load_machine
+from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Options, run_pipeline
 from treadle.compiler.source import load_module
+from treadle.dialects.hierarchy import KernelOp
 from treadle.passes.hierarchy_choose_sizes import HierarchyChooseSizesPass
 
 HERE = Path(__file__).parent
@@ -59,17 +63,20 @@ def test_json():
     data = json.loads(explain(explicit(), A100).to_json())
     (kernel,) = data["kernels"]
     assert data["machine"] == "a100"
-    assert data["time_us"] == kernel["time_us"]
+    assert data["time_us"] == kernel["time_us"] + data["launch_us"]
     assert kernel["sizes"] == {"a": 64, "b": 16, "c": 32}
     assert kernel["levels"][0]["transfer_expr"] == "a*b*ceil(c/16) + b*c*ceil(a/32) + a*c"
     assert {"name", "transfer_values", "transfer_expr", "memory_bytes"} <= kernel["levels"][1].keys()
     assert isinstance(kernel["bottleneck"], str)
+    assert data.keys() >= {"levels", "sizes", "time_us", "bottleneck"}
+    assert {"name", "transfer_values", "transfer_expr", "memory_bytes"} <= data["levels"][0].keys()
+    assert data["levels"][0]["transfer_values"] == kernel["levels"][0]["transfer_values"]
 
 
 def test_text_says_sizes_why_and_that_time_is_an_estimate():
     module = load_module(HERE / "decorated" / "attention.mlir")
     HierarchyChooseSizesPass().apply(Context(), module)
-    text = str(explain(module, A100))
+    text = explanation_text(explain(module, A100))
     assert "kernel @attention   b = 2, h = 3, q = 200, d = 64, x = 333, e = 64" in text
     assert "why: b = 1, h = 1, q = " in text
     assert "time (estimate): " in text
@@ -81,5 +88,79 @@ def test_a_kernel_that_does_not_fit():
     tiny = replace(A100, limits=replace(A100.limits, shared_per_block=1))
     explanation = explain(explicit(), tiny)
     assert (explanation.kernels[0].time_us, explanation.kernels[0].bottleneck) == (None, "does not fit")
-    assert "does not fit the machine" in str(explanation)
+    assert "does not fit the machine" in explanation_text(explanation)
     assert explanation.time_us is None
+
+
+# -- limits, the step, what would move it -----------------------------------------------------------------
+
+
+LARGE = {"b": 4, "h": 16, "q": 4096, "x": 4096}
+
+
+def chosen_attention() -> ModuleOp:
+    module = load_module(HERE / "decorated" / "attention.mlir")
+    HierarchyChooseSizesPass().apply(Context(), module)
+    return module
+
+
+def test_the_limit_is_the_roofline():
+    (kernel,) = explain(chosen_attention(), A100, LARGE).kernels
+    multiplied = 4 * 4 * 16 * 4096 * 4096 * 64
+    assert kernel.flop == multiplied
+    assert kernel.limits_us["tensor f16"] == pytest.approx(multiplied / A100.tensor_flops("f16") * 1e6)
+    moved = 2 * 4 * 4 * 16 * 4096 * 64
+    assert kernel.limits_us["device memory"] == pytest.approx(moved / A100.levels["device"].bandwidth * 1e6)
+    assert kernel.limit_us == max(kernel.limits_us.values())
+    assert kernel.time_us is not None
+    assert kernel.share_of_limit == pytest.approx(kernel.limit_us / kernel.time_us)
+    assert kernel.share_of_limit < 1
+
+
+@pytest.mark.parametrize(("q", "use"), [(256, 1.0), (257, 257 / 320), (1, 1 / 64)])
+def test_tiles_that_are_not_full(q: int, use: float):
+    (kernel,) = explain(chosen_attention(), A100, {**LARGE, "q": q}).kernels
+    assert kernel.tile_use == pytest.approx(use)
+
+
+def test_what_would_move_it():
+    module = load_module(HERE / "decorated" / "attention.mlir")
+    kernel = next(op for op in module.walk() if isinstance(op, KernelOp))
+    assert kernel.schedule is not None
+    sketch = sketch_of(kernel, kernel.schedule)
+    HierarchyChooseSizesPass().apply(Context(), module)
+    h100 = load_machine("h100")
+    (cost,) = explain(module, h100, LARGE, {"attention": sketch}).kernels
+    assert cost.time_us is not None
+    assert any(lever.what == "16-bit numbers as f8" for lever in cost.levers)
+    assert all(lever.time_us < 0.98 * cost.time_us for lever in cost.levers)
+    assert [lever.time_us for lever in cost.levers] == sorted(lever.time_us for lever in cost.levers)
+    (on_a100,) = explain(module, A100, LARGE, {"attention": sketch}).kernels
+    assert not any("f8" in lever.what for lever in on_a100.levers)
+
+
+def example(name: str) -> ModuleOp:
+    module = load_module(HERE.parent / "examples" / f"{name}.mlir")
+    run_pipeline(module, Options(), last=LAST_HIERARCHY_PASS)
+    return module
+
+
+def test_the_step_of_an_explicit_kernel():
+    (kernel,) = explain(example("attention"), A100).kernels
+    step = kernel.step
+    assert step is not None
+    assert [stage["unit"] for stage in step.stages].count("tensor") == 2
+    demands = {unit: sum(s["clocks"] for s in step.stages if s["unit"] == unit) for unit in ("tensor", "scalar")}
+    # No faster than the busiest unit allows, no slower than one stage after another.
+    assert step.warps * max(demands.values()) <= step.clocks * 1.0001
+    assert step.clocks <= step.warps * sum(demands.values()) * 1.0001
+    assert step.use["tensor"] == pytest.approx(step.warps * demands["tensor"] / step.clocks)
+
+
+def test_costs_in_symbols():
+    (kernel,) = explain(example("attention"), A100, expressions=True).kernels
+    found = kernel.expressions
+    assert found is not None
+    assert found.exponent == "1"
+    assert "ceiling(q/g_q)" in found.transfer_values["device"]
+    assert set(found.memory_values) == {"device", "shared", "register", "chip"}

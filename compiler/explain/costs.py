@@ -1,0 +1,307 @@
+"""What the cost model says of a compiled module: transfers, memory, sizes and an estimate of the time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import prod
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+
+from treadle.compiler.cost import (
+    LEVELS,
+    Memory,
+    Plan,
+    Sketch,
+    estimate,
+    footprint,
+    peak_memory,
+    plan_of,
+    sizes_of_kernel,
+    transfer_bytes,
+    transfer_expression,
+    transfer_values,
+)
+from treadle.compiler.cost.levers import Lever, levers
+from treadle.compiler.cost.limit import LAUNCH_US, flop, limits_us, tile_use, wave_use
+from treadle.compiler.cost.overlap import overlap
+from treadle.compiler.explain.symbols import Expressions
+from treadle.compiler.machines import Machine
+from treadle.dialects.hierarchy import KernelOp
+from treadle.dialects.hierarchy.schedule import derivation_of
+
+
+@dataclass(frozen=True)
+class LevelCost:
+    """H and M of one level for one kernel. H counts what crosses into and out of the level; M is that of one
+    group, for `device` that of the whole kernel."""
+
+    name: str
+    transfer_values: int
+    transfer_bytes: int
+    transfer_expr: str
+    memory_values: int
+    memory_bytes: int
+    capacity_bytes: int
+
+
+@dataclass(frozen=True)
+class StepCost:
+    """The main loop when it repeats itself, on a quarter of an SM."""
+
+    warps: int
+    clocks: float
+    """From one step of all these warps to the next."""
+    stages: Sequence[Mapping[str, Any]]
+    """Of one warp, in order: `name`, `unit` and `clocks`."""
+    use: Mapping[str, float]
+    """The part of the time for which products and scalar work are under way."""
+
+
+@dataclass(frozen=True)
+class KernelCost:
+    """One kernel at one set of sizes; every time is an estimate."""
+
+    name: str
+    sizes: Mapping[str, int]
+    """Of the axes."""
+    group: Mapping[str, int]
+    stream: Sequence[Mapping[str, int]]
+    warps: Mapping[str, int]
+    levels: Sequence[LevelCost]
+    flop: int
+    """Of its products, edges aside."""
+    blocks: int
+    blocks_per_sm: int
+    limited_by: str
+    """What keeps an SM from holding more blocks."""
+    waves: float
+    wave_use: float
+    """The part of the blocks' places that is filled, in all waves."""
+    tile_use: float
+    """The part of all tiles that lies within the axes."""
+    stages: int
+    """Pieces of each tile of a stream that are in shared memory at once."""
+    shared_bytes: int
+    """Of a block, all stages and paddings."""
+    registers_per_thread: int
+    registers_spilled: int
+    """Registers that a thread lacks."""
+    units_us: Mapping[str, float]
+    """How long each unit is busy."""
+    time_us: float | None
+    """None where the kernel does not fit the machine."""
+    limits_us: Mapping[str, float]
+    """The least time of each unit, whatever the kernel."""
+    limit_us: float
+    """The largest of them."""
+    share_of_limit: float | None
+    """`limit_us / time_us`."""
+    bottleneck: str
+    why: str
+    """What choosing the sizes recorded."""
+    step: StepCost | None = None
+    levers: Sequence[Lever] = ()
+    """What would make it faster, and its time then."""
+    expressions: Expressions | None = None
+
+
+@dataclass(frozen=True)
+class Explanation:
+    machine: str
+    kernels: Sequence[KernelCost]
+
+    @property
+    def launch_us(self) -> float:
+        """What launching the kernels one after another adds."""
+        return LAUNCH_US * len(self.kernels)
+
+    @property
+    def time_us(self) -> float | None:
+        """Of all kernels, one after another, with their launches."""
+        times = [kernel.time_us for kernel in self.kernels]
+        known = [time for time in times if time is not None]
+        return sum(known) + self.launch_us if len(known) == len(times) else None
+
+    @property
+    def bottleneck(self) -> str:
+        """Of the kernel that takes longest."""
+        if any(kernel.time_us is None for kernel in self.kernels):
+            return "does not fit"
+        slowest = max(self.kernels, key=lambda kernel: kernel.time_us or 0, default=None)
+        return "nothing" if slowest is None else slowest.bottleneck
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {axis: size for kernel in self.kernels for axis, size in kernel.sizes.items()}
+
+    @property
+    def levels(self) -> list[LevelCost]:
+        """Of all kernels: transfers add up, of the memory the largest counts."""
+        return [_together([kernel.levels[i] for kernel in self.kernels]) for i in range(len(LEVELS)) if self.kernels]
+
+    @property
+    def limit_us(self) -> float:
+        return sum(kernel.limit_us for kernel in self.kernels)
+
+    @property
+    def share_of_limit(self) -> float | None:
+        return None if not self.time_us else self.limit_us / self.time_us
+
+    def as_dict(self) -> dict[str, Any]:
+        """What `--json` prints; `docs/model.md` says what each key means."""
+        return {
+            "machine": self.machine,
+            "sizes": self.sizes,
+            "levels": [asdict(level) for level in self.levels],
+            "time_us": self.time_us,
+            "launch_us": self.launch_us,
+            "limit_us": self.limit_us,
+            "share_of_limit": self.share_of_limit,
+            "bottleneck": self.bottleneck,
+            "kernels": [asdict(kernel) for kernel in self.kernels],
+        }
+
+    def to_json(self) -> str:
+        return json.dumps(self.as_dict(), indent=2)
+
+
+def _together(levels: Sequence[LevelCost]) -> LevelCost:
+    return LevelCost(
+        levels[0].name,
+        sum(level.transfer_values for level in levels),
+        sum(level.transfer_bytes for level in levels),
+        " + ".join(level.transfer_expr for level in levels if level.transfer_expr != "0") or "0",
+        max(level.memory_values for level in levels),
+        max(level.memory_bytes for level in levels),
+        levels[0].capacity_bytes,
+    )
+
+
+def explain(
+    module: ModuleOp,
+    machine: Machine,
+    sizes: Mapping[str, int] | None = None,
+    sketches: Mapping[str, Sketch] | None = None,
+    expressions: bool = False,
+) -> Explanation:
+    """Explain every kernel of a module, explicit or with its sizes chosen, at the default sizes or those given
+    (TreadleError). With `sketches` of its kernels, as they were before their streams were expanded, also what would
+    make them faster; with `expressions`, costs in symbols, of explicit kernels (which imports sympy)."""
+    kernels: list[KernelCost] = []
+    for function in (op for op in module.ops if isinstance(op, FuncOp)):
+        for kernel in (op for op in function.walk() if isinstance(op, KernelOp)):
+            sketch = (sketches or {}).get(kernel.kernel_name.data)
+            kernels.append(_explain_kernel(kernel, function, machine, sizes or {}, sketch, expressions))
+    return Explanation(machine.name, kernels)
+
+
+def _explain_kernel(
+    kernel: KernelOp,
+    function: FuncOp,
+    machine: Machine,
+    given: Mapping[str, int],
+    sketch: Sketch | None,
+    expressions: bool,
+) -> KernelCost:
+    sizes = sizes_of_kernel(kernel, function, given)
+    plan = plan_of(kernel)
+    near = peak_memory(kernel) if kernel.is_expanded else None
+    symbols = None
+    if expressions and kernel.is_expanded:
+        from treadle.compiler.explain.symbols import expressions_of
+
+        symbols = expressions_of(kernel)
+    return kernel_cost(plan, machine, sizes, near, _why(function, plan.name), sketch, symbols, kernel.is_expanded)
+
+
+def kernel_cost(
+    plan: Plan,
+    machine: Machine,
+    sizes: Mapping[str, int],
+    near: Mapping[str, Memory] | None = None,
+    why: str = "",
+    sketch: Sketch | None = None,
+    expressions: Expressions | None = None,
+    in_order: bool = False,
+) -> KernelCost:
+    """The costs of a plan. `near` is M of near levels where it is known exactly; `in_order`: the plan's instructions
+    stand in the order of the program."""
+    needs, time = footprint(plan, machine), estimate(plan, machine, sizes)
+    limits = limits_us(plan, machine, sizes)
+    limit = max(limits.values(), default=0.0)
+    known = {axis: max(size, 1) for axis, size in sizes.items()}
+    return KernelCost(
+        name=plan.name,
+        sizes=sizes,
+        group={pieces.axis: pieces.size for pieces in plan.groups},
+        stream=[{pieces.axis: pieces.size} for pieces in plan.streams],
+        warps=plan.warps,
+        levels=[_level(plan, machine, sizes, level, near) for level in LEVELS],
+        flop=flop(plan, sizes),
+        blocks=plan.blocks(sizes),
+        blocks_per_sm=0 if time is None else time.blocks_per_sm,
+        limited_by="" if time is None else time.limited_by,
+        waves=0.0 if time is None else time.waves,
+        wave_use=0.0 if time is None else wave_use(time.waves),
+        tile_use=tile_use(plan, sizes),
+        stages=needs.stages,
+        shared_bytes=needs.shared_bytes,
+        registers_per_thread=needs.registers_per_thread,
+        registers_spilled=needs.spilled,
+        units_us={} if time is None else time.units_us,
+        time_us=None if time is None else time.time_us,
+        limits_us=limits,
+        limit_us=limit,
+        share_of_limit=None if time is None else limit / time.time_us,
+        bottleneck="does not fit" if time is None else time.bottleneck,
+        why=why,
+        step=_step(plan, machine, time.blocks_per_sm) if in_order and time is not None else None,
+        levers=levers(sketch, machine, known, time.time_us) if sketch is not None and time is not None else (),
+        expressions=expressions,
+    )
+
+
+def _step(plan: Plan, machine: Machine, blocks_per_sm: int) -> StepCost | None:
+    found = overlap(plan, machine, blocks_per_sm)
+    if found is None:
+        return None
+    stages = [{"name": stage.name, "unit": stage.unit, "clocks": stage.clocks} for stage in found.stages]
+    return StepCost(found.warps, found.clocks_of_step, stages, found.use)
+
+
+def _level(
+    plan: Plan, machine: Machine, sizes: Mapping[str, int], level: str, near: Mapping[str, Memory] | None
+) -> LevelCost:
+    values, size = _memory(plan, sizes, level, near)
+    of_block = {"shared": machine.limits.shared_per_block}
+    return LevelCost(
+        level,
+        transfer_values(plan, level, sizes),
+        transfer_bytes(plan, level, sizes),
+        transfer_expression(plan, level),
+        values,
+        size,
+        of_block.get(level, machine.levels[level].capacity),
+    )
+
+
+def _memory(plan: Plan, sizes: Mapping[str, int], level: str, near: Mapping[str, Memory] | None) -> tuple[int, int]:
+    """M in values and bytes."""
+    if level == "device":
+        arrays = {t.array: (prod(sizes[axis] for axis in t.axes), t.width) for t in plan.transfers}
+        return sum(n for n, _ in arrays.values()), sum(n * width for n, width in arrays.values())
+    if near is not None:
+        return near[level].values, near[level].bytes
+    tiles = [tile for tile in plan.tiles if (tile.role in ("shared", "staged")) == (level == "shared")]
+    return sum(tile.elements for tile in tiles), sum(tile.elements * tile.width for tile in tiles)
+
+
+def _why(function: FuncOp, kernel: str) -> str:
+    for rewrite, subject, _, reason in (step.texts() for step in reversed(derivation_of(function.attributes))):
+        if rewrite == "choose sizes" and subject == f"@{kernel}":
+            return reason
+    return ""

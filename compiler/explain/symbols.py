@@ -1,0 +1,44 @@
+"""Costs in symbols, for explanations: an axis by its name, `g_q` a group's size, `s_x` a stream's, `w_q` warps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from treadle.dialects.hierarchy import KernelOp
+
+
+@dataclass(frozen=True)
+class Expressions:
+    transfer_values: Mapping[str, str]
+    """H of each level, of the whole launch, exact at every size."""
+    transfer_values_of_group: Mapping[str, str]
+    memory_values: Mapping[str, str]
+    """M of each level, of one group; `chip` is shared memory and registers together."""
+    operations: Mapping[str, str]
+    """By unit: FLOP of tensor cores, instructions of a lane, bytes through shared memory."""
+    closed: str
+    """H of device memory where sizes divide."""
+    leading: str
+    """The least H as the memory M of a group (in values) grows: alpha M^-beta, terms added up."""
+    exponent: str
+    """beta of the term that memory helps; 0 where it helps none."""
+
+
+def expressions_of(kernel: KernelOp) -> Expressions:
+    """Of an explicit kernel; imports sympy."""
+    from treadle.compiler.cost.leading import leading_terms
+    from treadle.compiler.cost.symbolic import CHIP, closed, symbolic_costs
+
+    costs = symbolic_costs(kernel)
+    least = leading_terms(costs)
+    levels = ("device", "shared", "register")
+    return Expressions(
+        transfer_values={level: str(costs.transfer(level)) for level in levels},
+        transfer_values_of_group={level: str(costs.transfer_of_group(level)) for level in levels},
+        memory_values={level: str(costs.peak(level)) for level in (*levels, CHIP)},
+        operations={unit: str(count) for unit, count in costs.operations.items()},
+        closed=str(closed(costs.transfer("device"))),
+        leading=str(least),
+        exponent=str(least.beta),
+    )

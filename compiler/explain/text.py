@@ -1,0 +1,130 @@
+"""Explanations as a person likes to read them in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from textwrap import fill
+
+from treadle.compiler.explain.costs import Explanation, KernelCost, LevelCost, StepCost
+
+WIDTH = 118
+
+
+def explanation_text(explanation: Explanation) -> str:
+    parts = [_kernel_text(kernel) for kernel in explanation.kernels]
+    if not parts:
+        return f"on {explanation.machine}\n\nno kernels: the program computes nothing"
+    if len(parts) > 1:
+        parts.append(_together(explanation))
+    return "\n\n".join([f"on {explanation.machine}", *parts])
+
+
+def _together(explanation: Explanation) -> str:
+    if explanation.time_us is None:
+        return "together: not known, a kernel does not fit the machine"
+    return (
+        f"together: {number(explanation.levels[0].transfer_bytes)} bytes to and from device memory, "
+        f"{explanation.time_us:.3g} us (estimate), of which {explanation.launch_us:.2g} us for "
+        f"{len(explanation.kernels)} launches; slowest is bound by {explanation.bottleneck}"
+    )
+
+
+def _kernel_text(kernel: KernelCost) -> str:
+    lines = [f"kernel @{kernel.name}   {sizes_text(kernel.sizes)}", f"  {schedule_text(kernel)}"]
+    if kernel.why:
+        lines.append(_hanging("  why: ", kernel.why))
+    lines += [f"  {line}" for line in _table(kernel.levels)]
+    lines += [_hanging("  ", line) for line in (_block_text(kernel), _time_text(kernel))]
+    lines += [_hanging("  ", line) for line in _details(kernel)]
+    return "\n".join(lines)
+
+
+def _details(kernel: KernelCost) -> Iterator[str]:
+    if kernel.time_us is None:
+        return
+    limit = max(kernel.limits_us, key=lambda unit: kernel.limits_us[unit], default="")
+    yield (
+        f"limit: {kernel.limit_us:.3g} us ({limit} alone, everything else free); share of it: "
+        f"{kernel.share_of_limit or 0:.0%}; tiles {kernel.tile_use:.0%} full, waves {kernel.wave_use:.0%}"
+    )
+    if kernel.step is not None:
+        yield _step_text(kernel.step)
+    if kernel.levers:
+        moves = (f"{lever.what}: {lever.time_us:.3g} us" for lever in kernel.levers)
+        yield f"what would move it: {'; '.join(moves)}"
+    else:
+        yield "what would move it: no one thing twice as large or fast"
+    if kernel.expressions is not None:
+        yield f"H of device memory, where sizes divide: {kernel.expressions.closed}"
+        yield f"at least, as the memory M of a group grows: {kernel.expressions.leading}"
+
+
+def _step_text(step: StepCost) -> str:
+    stages = ", ".join(f"{stage['unit']} {stage['clocks']:.0f}" for stage in step.stages)
+    use = ", ".join(f"{unit} {part:.0%}" for unit, part in step.use.items())
+    return (
+        f"a step of one warp, in clocks of a quarter SM: {stages}; {step.warps} warps there overlap to "
+        f"{step.clocks:.0f} clocks, busy with {use}"
+    )
+
+
+def _block_text(kernel: KernelCost) -> str:
+    stages = f" in {kernel.stages} stages" if kernel.stages > 1 else ""
+    spilled = f" ({kernel.registers_spilled} more in local memory)" if kernel.registers_spilled else ""
+    limit = f" (more do not fit: {kernel.limited_by})" if kernel.limited_by else ""
+    return (
+        f"a block: {number(kernel.shared_bytes)} bytes of shared memory with padding{stages}, about "
+        f"{kernel.registers_per_thread} registers a thread{spilled}; {number(kernel.blocks)} blocks, "
+        f"{kernel.blocks_per_sm} on an SM{limit}, {kernel.waves:.2f} waves"
+    )
+
+
+def schedule_text(kernel: KernelCost) -> str:
+    streams = [f"stream {sizes_text(stream)}" for stream in kernel.stream]
+    group = f"group {sizes_text(kernel.group)}" if kernel.group else "one group"
+    warps = f"warps {sizes_text(kernel.warps)}" if kernel.warps else "one warp"
+    return "; ".join([group, *streams, warps])
+
+
+def _time_text(kernel: KernelCost) -> str:
+    if kernel.time_us is None:
+        return "does not fit the machine"
+    units = ", ".join(f"{unit} {used:.3g}" for unit, used in kernel.units_us.items())
+    return f"time (estimate): {kernel.time_us:.3g} us, bound by {kernel.bottleneck}; busy, in us: {units}"
+
+
+def _table(levels: Sequence[LevelCost]) -> list[str]:
+    head = ("level", "H values", "H bytes", "M bytes", "of", "H in values")
+    rows = [
+        (
+            level.name,
+            number(level.transfer_values),
+            number(level.transfer_bytes),
+            number(level.memory_bytes),
+            number(level.capacity_bytes),
+            level.transfer_expr,
+        )
+        for level in levels
+    ]
+    return aligned([head, *rows], left={0, 5})
+
+
+def aligned(rows: Sequence[Sequence[str]], left: set[int]) -> list[str]:
+    """Columns of one width each; those in `left` begin at the left."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return [
+        "  ".join(cell.ljust(widths[i]) if i in left else cell.rjust(widths[i]) for i, cell in enumerate(row)).rstrip()
+        for row in rows
+    ]
+
+
+def sizes_text(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{axis} = {size}" for axis, size in sizes.items())
+
+
+def number(value: int) -> str:
+    return f"{value:,}"
+
+
+def _hanging(head: str, text: str) -> str:
+    return fill(text, WIDTH, initial_indent=head, subsequent_indent="    ", break_on_hyphens=False)
