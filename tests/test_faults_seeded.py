@@ -166,9 +166,13 @@ SHARED_FAULTS = {
     "more alignment than there is": Fault(r"_body<2>\(", "_body<16>(", apart=True),
     "another swizzle where a tile is filled": Fault(r"(copy_async_or_now\(.*?swizzled\w*)<(\d+), \d+", r"\1<\2, 1"),
     "another swizzle where a tile is read": Fault(
-        r"(load_matrix\w*\(.*?|_lane = )swizzled<(\d+), \d+", r"\1swizzled<\2, 1"
+        r"(load_matrix\w*\(.*?|_lane = (?:kept\()?)swizzled<(\d+), \d+", r"\1swizzled<\2, 1"
     ),
     "the rows of a source do not advance": Fault(r"there \+= \w+_step \* (?!C16)\w+;", ""),
+    "the rows of a running source do not advance": Fault(r"advance\((\w+), .*\);", ""),
+    "a running source advances too far": Fault(
+        r"(\w+_(?:down|turn) = kept\(.*) \* int64_t\((\d)\)", r"\1 * int64_t(2 * \2)"
+    ),
     "operands of the right side exchanged": Fault(r"rhs\[0\]\)", "rhs[1])"),
     "a row of the result too many": Fault(r"(store_global_if\(.*)_down < (\w+)", r"\1_down <= \2"),
     "the result too far to the right": Fault(r"(store_global_if\(vec<width>\(there)\)", r"\1 + width)"),
@@ -199,6 +203,7 @@ FAULTS: Mapping[str, Mapping[str, Fault]] = {
     },
     "matmul": {
         **SHARED_FAULTS,
+        "a running source goes on in the last row": Fault(r"\? (\w+_down) : \w+_turn", r"? \1 : \1"),
         "a row too many": Fault(r"(copy_async_or_now\(.*m_down) < m\b", r"\1 <= m"),
         "rows that are not there": Fault(r"(copy_async_or_now\(.*), m0 \+ [^;]* < m\)", r"\1, true)"),
         "columns that are not there": Fault(r"(copy_async_or_now\(.*), n0 \+ [^;]* < n\)", r"\1, true)"),

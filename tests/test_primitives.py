@@ -54,6 +54,8 @@ USES = {
     "swizzled_down": (
         "f2[t] = s[swizzled_down<64, 3, 0, 8, 8>(t / 64, t % 64, 16)] + s[swizzled_down<64, 2, 1, 8, 4>(t, 0, 4)];"
     ),
+    "advance": "const float* p = f; advance(p, 4 * int64_t(t)); f2[t] = p[0];",
+    "kept": "f2[t] = f[kept(t)] + f[kept(int64_t(t))];",
     "stage_at": "f2[t] = stage_at(s, t * 128)[0];",
     "copy_async_or_now": (
         "copy_async_or_now(vec<8>(s + 8 * t), vec<8>(h), t < 3); copy_async_or_now(vec<1>(s), vec<1>(h), true);"

@@ -71,3 +71,17 @@ __device__ __forceinline__ int swizzled_down(int row, int column, int down) {
     return swizzled<PITCH, BITS, SHIFT, CHUNK>(row + down, column);
   }
 }
+
+// primitive: kept
+// A number that a register holds from here on: the compiler would rather compute it anew in every turn of a loop.
+template <class T>
+__device__ __forceinline__ T kept(T number) {
+#ifndef TREADLE_EMULATOR
+  if constexpr (sizeof(T) == 8) {
+    asm volatile("" : "+l"(number));
+  } else {
+    asm volatile("" : "+r"(number));
+  }
+#endif
+  return number;
+}

@@ -97,3 +97,17 @@ __device__ __forceinline__ void store_shared(T* p, T value AND_LINE) {
   emu::store_shared(p, value, line);
 #endif
 }
+
+// primitive: advance
+// Moves a pointer into global memory by so many bytes. The addition stands where it is written: from a sum of steps the
+// compiler would make products, and compute them in every turn of a loop.
+template <class T>
+__device__ __forceinline__ void advance(const T*& p, int64_t bytes) {
+#ifndef TREADLE_EMULATOR
+  size_t address = __cvta_generic_to_global(p);
+  asm("add.s64 %0, %0, %1;" : "+l"(address) : "l"(bytes));
+  p = reinterpret_cast<const T*>(__cvta_global_to_generic(address));
+#else
+  p = reinterpret_cast<const T*>(reinterpret_cast<const unsigned char*>(p) + bytes);
+#endif
+}

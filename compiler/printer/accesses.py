@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from math import prod
 from typing import Protocol
 
@@ -39,13 +40,25 @@ class Writer(Protocol):
     def tile_offset(self, tile: SSAValue, coordinates: Sequence[str]) -> str: ...
 
 
+@dataclass(frozen=True)
+class Running:
+    """The names of what a loop carries for one of its copies."""
+
+    pointer: str
+    """Where this thread copies from next."""
+    down: str
+    """Bytes to the thread's next row."""
+    turn: str
+    """Bytes from its last row in one turn to its first in the next; `down` if the pieces follow on each other."""
+
+
 class AccessPrinter:
     """Prints the accesses of one kernel. Copies of a pipelined loop run along by a pointer that the loop carries."""
 
     def __init__(self, kernel: Writer):
         self.kernel = kernel
-        self.running: dict[cuda.CopyOp, str] = {}
-        """The pointer of a copy whose loop carries it."""
+        self.running: dict[cuda.CopyOp, Running] = {}
+        """Copies whose loop carries their pointer."""
 
     # -- copies between device and shared memory -----------------------------------------------------
 
@@ -73,9 +86,10 @@ class AccessPrinter:
         step, down, along = (kernel.names.fresh(name) for name in (f"{row}_step", f"{row}_down", f"{column}_along"))
         text.line(f"constexpr int {step} = {threads} * width / {span};  // rows that the block copies at once")
         indices = self._own_place(wide, span)
-        pointer = kernel.names.fresh("there")
-        text.line(f"{_pointer(op)} {pointer} = {self.running.get(op) or self._where(op, indices)};")
-        stride = kernel.strides[op.buffer][row]
+        running = self.running.get(op)
+        pointer = kernel.names.fresh("there") if running is None else running.pointer
+        if running is None:
+            text.line(f"{_pointer(op)} {pointer} = {self._where(op, indices)};")
         here = {row: f"{indices[row]} + {down}", column: indices[column]}
         near, far = self._row_offset(op, indices, step, down), pointer
         with text.block(f"UNROLL_8 for (int {down} = 0; {down} < {count}; {down} += {step})"):
@@ -88,7 +102,12 @@ class AccessPrinter:
                 text.depth += 1
             self._copy_vector(op, here, f"{kernel.call('vec')}<width>({far})", near)
             text.depth -= 1 if span < length else 0
-            text.line(f"{pointer} += {step} * {stride};" if stride != "1" else f"{pointer} += {step};")
+            if running is None:
+                text.line(f"{pointer} += {_strided(step, kernel.strides[op.buffer][row])};")
+            else:
+                last = f"{down} + {step} < {count} ? {running.down} : {running.turn}"
+                bytes = running.down if running.turn == running.down else last
+                text.line(f"{kernel.call('advance')}({pointer}, {bytes});")
 
     def _own_place(self, wide: Sequence[tuple[str, int]], span: int) -> dict[str, str]:
         """This thread's first row, and its place in the line."""
@@ -154,32 +173,40 @@ class AccessPrinter:
 
     # -- pointers that a loop carries ----------------------------------------------------------------
 
-    def before_loop(self, loop: scf.ForOp) -> list[str]:
-        """Declare the pointers that a loop carries for its copies; gives the statements that advance them, for the end
-        of its body. The compiler would make each address anew in every turn."""
-        statements: list[str] = []
+    def before_loop(self, loop: scf.ForOp) -> None:
+        """Declare the pointers that a loop carries for its copies, and their steps. The compiler would make each
+        address anew in every turn."""
         for op in loop.body.walk():
             if not isinstance(op, cuda.CopyOp) or op.is_outward or self._span(op) is None:
                 continue
             moving = _moving_axis(op, loop)
-            if moving is None:
-                continue
-            axis, ahead = moving
-            name = self.kernel.names.fresh(f"{self.kernel.values[op.buffer]}_next")
-            self._start(op, name, axis, add([bare(self.kernel.values[loop.lb]), str(ahead)]))
-            stride = self.kernel.strides[op.buffer][axis]
-            step = bare(self.kernel.values[loop.step])
-            statements.append(f"{name} += {step}{'' if stride == '1' else f' * {stride}'};")
-            self.running[op] = name
-        return statements
+            if moving is not None:
+                self._start(op, loop, *moving)
 
-    def _start(self, op: cuda.CopyOp, name: str, axis: str, position: str) -> None:
-        span = self._span(op)
+    def _start(self, op: cuda.CopyOp, loop: scf.ForOp, axis: str, ahead: int) -> None:
+        """Declare what the loop carries for one copy, which moves along `axis`, so far ahead of the loop."""
+        kernel, span = self.kernel, self._span(op)
         assert span is not None
-        self.kernel.text.line(f"{_pointer(op)} {name};")
+        array, strides = kernel.values[op.buffer], kernel.strides[op.buffer]
+        (row, count), _ = wide = _wide(op)
+        follows = axis == row and _constant(loop.step) == count
+        pointer, down = kernel.names.fresh(f"{array}_next"), kernel.names.fresh(f"{array}_down")
+        turn = down if follows else kernel.names.fresh(f"{array}_turn")
+        self.running[op] = Running(pointer, down, turn)
+        position = add([bare(kernel.values[loop.lb]), str(ahead)])
+        kernel.text.line(f"{_pointer(op)} {pointer};")
+        kernel.text.line(f"int64_t {', '.join(dict.fromkeys([down, turn]))};  // bytes")
         with self._width(op, f"where this thread copies from in the first turn: {axis} = {position}"):
-            indices = self._own_place(_wide(op), span)
-            self.kernel.text.line(f"{name} = {self._where(op, indices, {axis: position})};")
+            step = kernel.names.fresh(f"{row}_step")
+            kernel.text.line(f"constexpr int {step} = {kernel.kernel.threads.data} * width / {span};")
+            indices = self._own_place(wide, span)
+            kernel.text.line(f"{pointer} = {self._where(op, indices, {axis: position})};")
+            bytes, kept = FORMAT_BYTES[str(format_of(op.buffer.type))], kernel.call("kept")
+            kernel.text.line(f"{down} = {kept}({_strided(step, strides[row])} * int64_t({bytes}));")
+            if not follows:
+                forth = _strided(bare(kernel.values[loop.step]), strides[axis])
+                back = _strided(f"({count} - {step})", strides[row])
+                kernel.text.line(f"{turn} = {kept}(({forth} - {back}) * int64_t({bytes}));")
 
     # -- fragments -----------------------------------------------------------------------------------
 

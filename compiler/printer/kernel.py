@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import singledispatchmethod
 
 from xdsl.dialects import arith, scf, tensor
@@ -67,6 +67,10 @@ class KernelPrinter:
         self.strides: dict[SSAValue, dict[str, str]] = {}
         self.overwritten_by_if: dict[SSAValue, scf.IfOp] = {}
         self.accesses = AccessPrinter(self)
+        self.loop: tuple[int, int] | None = None
+        """Of the outermost loop that is being printed: its first line, and the scope around it."""
+        self.constants: dict[str, str] = {}
+        """Names of what was computed before that loop, by its text."""
 
     # -- the function ------------------------------------------------------------------------------
 
@@ -341,6 +345,19 @@ class KernelPrinter:
         with self.names.scope():
             return [Loop(mode, self.names.fresh(f"{mode.axis}{mode.stride}")) for mode in layout.register]
 
+    def constant(self, hint: str, text: str) -> str:
+        """The name of an `int` that depends on the thread alone: computed here, or once before all loops around. It
+        is asked for in the scope of an operation's own loops, and stands beside the operations that follow."""
+        if self.loop is None:
+            name = self.names.fresh(hint, scope=-2)
+            self.text.line(f"const int {name} = {text};")
+            return name
+        if text not in self.constants:
+            line, scope = self.loop
+            self.constants[text] = self.names.fresh(hint, scope=scope)
+            self.text.insert(line, f"const int {self.constants[text]} = {self.call('kept')}({text});")
+        return self.constants[text]
+
     def declare(self, value: SSAValue, initial: str = "") -> str:
         """Declare the array of a fragment."""
         name = self.names.fresh(value.name_hint, "fragment")
@@ -518,15 +535,24 @@ class KernelPrinter:
         self._comment_of(op)
         for arg, init, result in zip(op.body.block.args[1:], op.iter_args, op.results, strict=True):
             self.values[arg] = self.values[result] = self._owned(init, arg, op)
-        advance = self.accesses.before_loop(op)
-        with self.names.scope():
+        self.accesses.before_loop(op)
+        with self._outermost(), self.names.scope():
             index = self.names.fresh(op.body.block.args[0].name_hint, "index")
             self.values[op.body.block.args[0]] = index
             low, high, step = (bare(self.values[value]) for value in (op.lb, op.ub, op.step))
             with self.text.block(f"for (int64_t {index} = {low}; {index} < {high}; {index} += {step})"):
                 self._block(op.body.block)
-                for statement in advance:
-                    self.text.line(statement)
+
+    @contextmanager
+    def _outermost(self) -> Generator[None]:
+        """The scope of a loop; if no other is around it, constants go before the next line."""
+        if self.loop is not None:
+            yield
+            return
+        self.loop = len(self.text.lines), len(self.names.scopes) - 1
+        yield
+        self.loop = None
+        self.constants.clear()
 
     def _owned(self, value: SSAValue, into: SSAValue, op: Operation) -> str:
         """The array that a loop may change, which starts as a value: its own, or a copy if others still need it."""

@@ -59,12 +59,12 @@ class Names:
         yield
         self.scopes.pop()
 
-    def fresh(self, hint: str | None, default: str = "v", around: bool = False) -> str:
-        """A name that is not taken, and now is; with `around`, also after the innermost scope."""
+    def fresh(self, hint: str | None, default: str = "v", scope: int = -1) -> str:
+        """A name that is not taken, and now is: in the innermost scope, or in `scopes[scope]`."""
         base = identifier(hint, default)
         name, count = base, 1
         while name in self.reserved or any(name in scope for scope in self.scopes):
             count += 1
             name = f"{base}_{count}"
-        self.scopes[-2 if around else -1].add(name)
+        self.scopes[scope].add(name)
         return name

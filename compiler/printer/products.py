@@ -31,6 +31,7 @@ class Writer(Protocol):
     def copy(self, target: str, source: str, layout: LayoutAttr) -> None: ...
     def is_last_use(self, value: SSAValue, op: Operation) -> bool: ...
     def tile_offset(self, tile: SSAValue, coordinates: Sequence[str]) -> str: ...
+    def constant(self, hint: str, text: str) -> str: ...
 
 
 CHUNK = 8
@@ -72,8 +73,6 @@ class ProductPrinter:
 
     def __init__(self, kernel: Writer):
         self.kernel = kernel
-        self.pending: list[str] = []
-        """Declarations that the loops about to be printed need before them."""
 
     def print(self, op: cuda.ProductOp) -> None:
         kernel = self.kernel
@@ -106,7 +105,6 @@ class ProductPrinter:
         step = next((loop for loop in loops if loop.mode.axis == axis), Loop(Mode(axis, 1, 16), "0"))
         with self.kernel.names.scope():
             load, place = self._left_matrix(op.source, layout, rows, row, axis, step)
-        self._declare_lane_offsets()
         target = f"{name}{subscripts(layout, loops, len(loops))}"
         self.kernel.text.nest(loops, [f"{load}({target}, &{place});"])
         return True
@@ -134,7 +132,8 @@ class ProductPrinter:
         along = loops.get(column, Turns("0", 0, 1))
         if rows.swizzle_bits and "warp" in lanes.get(column, "") and along.span & (along.span - 1):
             return self._place(tile, {axis: add([lanes.get(axis, "0"), loops[axis].text]) for axis in loops})
-        base = self._lane_offset(tile, [lanes.get(axis, "0") for axis in axes])
+        own = self.kernel.tile_offset(tile, [lanes.get(axis, "0") for axis in axes])
+        base = self.kernel.constant(f"{self.kernel.values[tile]}_lane", own)
         terms: list[str] = []
         if along.variable != "0":
             within, beyond = along.split((1 << rows.swizzle_bits) * CHUNK) if rows.swizzle_bits else ("0", along.text)
@@ -145,18 +144,6 @@ class ProductPrinter:
             if axis != column and turns.variable != "0":
                 terms.append(times(turns.variable, turns.stride * rows_apart * rows.pitch.data))
         return f"{self.kernel.values[tile]}[{add([base, *terms])}]"
-
-    def _lane_offset(self, tile: SSAValue, own: Sequence[str]) -> str:
-        """The name of the constant that holds a lane's own part of an offset. It stands before the loops of its
-        product, and so beside those of the next one."""
-        name = self.kernel.names.fresh(f"{self.kernel.values[tile]}_lane", around=True)
-        self.pending.append(f"const int {name} = {self.kernel.tile_offset(tile, own)};")
-        return name
-
-    def _declare_lane_offsets(self) -> None:
-        for line in self.pending:
-            self.kernel.text.line(line)
-        self.pending.clear()
 
     def _comment(self, op: cuda.ProductOp, name: str) -> None:
         def array(value: SSAValue) -> str:
@@ -184,7 +171,6 @@ class ProductPrinter:
             wide = depth == 16 and column_tiles % 2 == 0
             left_place = self._left_place(op, layout, rows, row, step, depth)
             right_place = self._right_place(op, layout, columns, column, step, depth, wide)
-            self._declare_lane_offsets()
             with text.block(str(step)):
                 left = self._left(op, row, step, depth, left_place)
                 if wide:

@@ -19,6 +19,11 @@ class Text:
     def line(self, text: str = "") -> None:
         self.lines.append("  " * self.depth + text if text else "")
 
+    def insert(self, at: int, text: str) -> None:
+        """A line before the one that has the index `at`, indented as that is."""
+        following = self.lines[at]
+        self.lines.insert(at, following[: len(following) - len(following.lstrip())] + text)
+
     def comment(self, text: str) -> None:
         """A comment; a stranger's string cannot end it or continue it past its line."""
         safe = "".join(c if c.isprintable() else " " for c in text).replace("\\", "/").replace("??", "? ?")

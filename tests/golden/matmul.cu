@@ -97,6 +97,19 @@ __device__ __forceinline__ void store_shared(T* p, T value AND_LINE) {
 #endif
 }
 
+// Moves a pointer into global memory by so many bytes. The addition stands where it is written: from a sum of steps the
+// compiler would make products, and compute them in every turn of a loop.
+template <class T>
+__device__ __forceinline__ void advance(const T*& p, int64_t bytes) {
+#ifndef TREADLE_EMULATOR
+  size_t address = __cvta_generic_to_global(p);
+  asm("add.s64 %0, %0, %1;" : "+l"(address) : "l"(bytes));
+  p = reinterpret_cast<const T*>(__cvta_global_to_generic(address));
+#else
+  p = reinterpret_cast<const T*>(reinterpret_cast<const unsigned char*>(p) + bytes);
+#endif
+}
+
 // All threads of the block meet; what they wrote before is seen after. PTX ISA 9.7.13.1, bar.sync.
 __device__ __forceinline__ void barrier_block(LINE) {
 #ifndef TREADLE_EMULATOR
@@ -290,6 +303,19 @@ __device__ __forceinline__ int swizzled_down(int row, int column, int down) {
   }
 }
 
+// A number that a register holds from here on: the compiler would rather compute it anew in every turn of a loop.
+template <class T>
+__device__ __forceinline__ T kept(T number) {
+#ifndef TREADLE_EMULATOR
+  if constexpr (sizeof(T) == 8) {
+    asm volatile("" : "+l"(number));
+  } else {
+    asm volatile("" : "+r"(number));
+  }
+#endif
+  return number;
+}
+
 // Rounds two floats into a pair of elements: one conversion for a 16-bit type. PTX ISA 9.7.9, cvt.rn.
 template <class T>
 __device__ __forceinline__ void store_pair(T (&pair)[2], float lo, float hi) {
@@ -360,17 +386,26 @@ __device__ __forceinline__ void matmul_kernel_body(
   copy_async_commit();
   // streaming: k in pieces of 128
   const __half* A_next;
+  int64_t A_down, A_turn;  // bytes
   {
     constexpr int width = width_of<__half, 8>(ALIGNED);
+    constexpr int m_step = 128 * width / 64;
     const int m_i = thread * width / 64, k_i = thread * width % 64;
     A_next = &A[m_i * A_m + m0 * A_m + k_i + 128];
+    A_down = kept(m_step * A_m * int64_t(2));
+    A_turn = kept((128 - (32 - m_step) * A_m) * int64_t(2));
   }  // where this thread copies from in the first turn: k = 128
   const __half* B_next;
+  int64_t B_down;  // bytes
   {
     constexpr int width = width_of<__half, 8>(ALIGNED);
+    constexpr int k_step = 128 * width / 32;
     const int k_i = thread * width / 32, n_i = thread * width % 32;
     B_next = &B[k_i * B_k + 128 * B_k + n_i + n0];
+    B_down = kept(k_step * B_k * int64_t(2));
   }  // where this thread copies from in the first turn: k = 128
+  const int B_now_lane = kept(swizzled<32, 2, 1, 8>(lane % 16, warp % 2 * 16 + lane / 16 * 8));
+  const int A_now_lane = kept(swizzled<128, 3, 0, 8>(warp / 2 * 16 + lane % 16, lane / 16 * 8));
   for (int64_t k0 = 0; k0 < k_full; k0 += 128) {
     const int64_t turn = k0 / 128;
     const int64_t stage = turn % 2;
@@ -385,11 +420,10 @@ __device__ __forceinline__ void matmul_kernel_body(
         constexpr int width = width_of<__half, 8>(ALIGNED);
         constexpr int m_step = 128 * width / 64;  // rows that the block copies at once
         const int m_i = thread * width / 64, k_i = thread * width % 64;
-        const __half* there = A_next;
         UNROLL_8 for (int m_down = 0; m_down < 32; m_down += m_step) {
           UNROLL for (int k_along = 0; k_along < 128; k_along += 64)
-            copy_async_or_now(vec<width>(&A_ahead[swizzled_down<128, 3, 0, 8, m_step>(m_i, k_i, m_down) + k_along]), vec<width>(there + k_along), m0 + m_i + m_down < m);
-          there += m_step * A_m;
+            copy_async_or_now(vec<width>(&A_ahead[swizzled_down<128, 3, 0, 8, m_step>(m_i, k_i, m_down) + k_along]), vec<width>(A_next + k_along), m0 + m_i + m_down < m);
+          advance(A_next, m_down + m_step < 32 ? A_down : A_turn);
         }
       }  // A[m, k] to shared memory
       __half* const B_ahead = stage_at(B_shared, place * 8192);
@@ -397,10 +431,9 @@ __device__ __forceinline__ void matmul_kernel_body(
         constexpr int width = width_of<__half, 8>(ALIGNED);
         constexpr int k_step = 128 * width / 32;  // rows that the block copies at once
         const int k_i = thread * width / 32, n_i = thread * width % 32;
-        const __half* there = B_next;
         UNROLL_8 for (int k_down = 0; k_down < 128; k_down += k_step) {
-          copy_async_or_now(vec<width>(&B_ahead[swizzled_down<32, 2, 1, 8, k_step>(k_i, n_i, k_down)]), vec<width>(there), n0 + n_i < n);
-          there += k_step * B_k;
+          copy_async_or_now(vec<width>(&B_ahead[swizzled_down<32, 2, 1, 8, k_step>(k_i, n_i, k_down)]), vec<width>(B_next), n0 + n_i < n);
+          advance(B_next, B_down);
         }
       }  // B[k, n] to shared memory
     }
@@ -408,8 +441,6 @@ __device__ __forceinline__ void matmul_kernel_body(
     __half* const A_now = stage_at(A_shared, stage * 8192);
     __half* const B_now = stage_at(B_shared, stage * 8192);
     // C[m, n] += A_now[m, k] B_now[k, n], summed over k, on m16n8k16
-    const int A_now_lane = swizzled<128, 3, 0, 8>(warp / 2 * 16 + lane % 16, lane / 16 * 8);
-    const int B_now_lane = swizzled<32, 2, 1, 8>(lane % 16, warp % 2 * 16 + lane / 16 * 8);
     UNROLL for (int k16 = 0; k16 < 8; ++k16) {
       __half lhs[2][2][2];
       load_matrix_x4(lhs, &A_now[(A_now_lane ^ k16 % 4 * 16) + k16 / 4 * 64]);
@@ -420,8 +451,6 @@ __device__ __forceinline__ void matmul_kernel_body(
         mma_m16n8k16(C[n8 + 1], lhs, rhs[1]);
       }
     }
-    A_next += 128;
-    B_next += 128 * B_k;
   }
   copy_async_wait<0>();
   // streaming: the last piece of k, which is smaller
