@@ -22,6 +22,7 @@ from treadle.runtime.nvcc import compile_cubin, find_nvcc
 Scalar = (
     ctypes.c_int32
     | ctypes.c_int64
+    | ctypes.c_uint16
     | ctypes.c_uint32
     | ctypes.c_uint64
     | ctypes.c_float

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects import arith, func, memref
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, ModuleOp
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, MemRefType, ModuleOp
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.utils.exceptions import InterpretationError
 
@@ -82,7 +82,7 @@ class HostExecution:
     def _argument(self, arg: SSAValue, argument: NDArray[Any] | float | int) -> Any:
         type: Attribute = arg.type
         if not isinstance(arg.type, MemRefType):
-            return argument
+            return _scalar(arg, argument)
         # What a backend put on its device already goes on as it is, checked like any other.
         on_device = hasattr(argument, "pointer")
         array: Any = argument if on_device else np.asarray(argument)
@@ -179,6 +179,23 @@ class HostExecution:
         self.launches.append(Launched(cuda.variant_name(kernel, variant), grid, report))
 
 
+def _is_number(dtype: np.dtype[Any], integer: bool) -> bool:
+    return dtype.kind in "iu" or (not integer and (dtype.kind == "f" or dtype == DTYPES["bf16"]))
+
+
+def _scalar(arg: SSAValue, argument: Any) -> Any:
+    """A number as a launch takes it: one that does not fit would be cut off in silence (HostError)."""
+    value = np.asarray(argument)
+    integer = not isinstance(arg.type, AnyFloat)
+    if value.ndim or not _is_number(value.dtype, integer):
+        wanted = "a whole number" if integer else "a number"
+        raise HostError(f"argument '{arg.name_hint}' is {argument!r}: expected {wanted} ({arg.type})")
+    number = value.item()
+    if str(arg.type) == "i32" and not -(2**31) <= number < 2**31:
+        raise HostError(f"argument '{arg.name_hint}' is {number}, which i32 does not hold")
+    return number
+
+
 def pack(value: Any, type: Attribute) -> list[Any]:
     """One argument of a launch as the printed kernel's parameters: a buffer is its address, then its strides in
     elements but for the last axis."""
@@ -188,6 +205,8 @@ def pack(value: Any, type: Attribute) -> list[Any]:
     match str(type):
         case "f32":
             return [ctypes.c_float(value)]
+        case "f16" | "bf16":  # ctypes has no such number: its bits
+            return [ctypes.c_uint16(int(np.asarray(value).astype(DTYPES[str(type)]).view(np.uint16)))]
         case "i32":
             return [ctypes.c_int32(value)]
         case "index":

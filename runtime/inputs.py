@@ -154,9 +154,19 @@ def _in_format(function: func.FuncOp, name: str, type: Attribute, given: Input |
             f"argument {name} has {array.ndim} dimensions: expected {len(axes)}, axes [{', '.join(axes)}]",
         )
     plain = isinstance(given, int | float) and not axes
+    if plain and dtype.kind == "i" and not (isinstance(given, int) and abs(given) < 2**31):
+        raise at(function, f"argument {name} is {given}: expected a whole number that {format_of(type)} holds")
     if array.dtype != dtype and not plain:
-        raise at(function, f"argument {name} has elements of {array.dtype}: the program says {format_of(type)}")
+        raise at(
+            function,
+            f"argument {name} has elements of {array.dtype}: the program says {format_of(type)}; convert it "
+            f"(array.astype({_spelled(dtype)}))",
+        )
     return array
+
+
+def _spelled(dtype: np.dtype[Any]) -> str:
+    return f"ml_dtypes.{dtype.name}" if dtype.kind == "V" else f"numpy.{dtype.name}"
 
 
 def argument_name(function: func.FuncOp, index: int) -> str:

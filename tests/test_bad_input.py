@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -138,6 +140,87 @@ def test_a_chain_longer_than_python_recurses(capsys: pytest.CaptureFixture[str])
     text = "func.func @f(%v0: !A) -> !A {\n" + "".join(maps) + "  func.return %v1100 : !A\n}\n"
     assert cli.main(["run", written(TYPES + text), "--size", "m=3"]) == 0
     assert capsys.readouterr().out.startswith("verified (")
+
+
+SCALARS = (
+    TYPES
+    + """func.func @f(%A: !A, %s: f16, %t: f32, %u: i32) -> !A attributes {sizes = #diagram.sizes<m = 5>} {
+  %C = diagram.map (%a = %A : !A, %b = %s : f16, %c = %t : f32, %d = %u : i32) -> !A {
+    %x = arith.extf %b : f16 to f32
+    %y = arith.mulf %a, %x : f32
+    %z = arith.addf %y, %c : f32
+    %v = arith.sitofp %d : i32 to f32
+    %w = arith.addf %z, %v : f32
+    diagram.yield %w : f32
+  }
+  func.return %C : !A
+}
+"""
+)
+
+
+def test_scalars_in_every_format(capsys: pytest.CaptureFixture[str]) -> None:
+    verified(capsys, written(SCALARS))
+    verified(capsys, written(SCALARS.replace("f16", "bf16")))
+    np.savez("x.npz", A=np.ones(3, np.float32), s=np.float16(2), t=0.1, u=7)
+    verified(capsys, written(SCALARS), "--inputs", "x.npz")
+
+
+@pytest.mark.parametrize("backend", ["emulator", "interpreter"])
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"u": 3.5}, "argument %u is 3.5: expected a whole number"),
+        ({"u": 2**31}, "argument %u has elements of int64: the program says i32"),
+        ({"u": np.float32(3)}, "argument %u has elements of float32: the program says i32"),
+        ({"s": np.float32(3)}, "convert it (array.astype(numpy.float16))"),
+        ({"t": "x"}, "argument %t has elements of <U1"),
+        ({"t": np.ones(1, np.float32)}, "argument %t has 1 dimensions: expected 0"),
+        ({"A": np.array("x")}, "argument %A has 0 dimensions: expected 1"),
+        ({"A": np.ones(3, ">f4")}, "argument %A has elements of >f4: the program says f32"),
+    ],
+)
+def test_numbers_that_a_format_does_not_hold(
+    backend: str, changed: dict[str, object], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given: dict[str, object] = {"A": np.ones(3, np.float32), "s": np.float16(2), "t": 0.1, "u": 7}
+    np.savez("x.npz", **{**given, **changed})  # type: ignore[arg-type]
+    assert message in refused(capsys, "run", written(SCALARS), "--inputs", "x.npz", "--backend", backend)
+
+
+def archive(**members: bytes) -> None:
+    with zipfile.ZipFile("x.npz", "w") as file:
+        for name, content in members.items():
+            file.writestr(f"{name}.npy", content)
+
+
+def npy(array: np.ndarray) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
+
+
+def header(shape: str) -> bytes:
+    text = f"{{'descr': '<f2', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00v\x00" + text.encode()
+
+
+@pytest.mark.parametrize(
+    ("member", "message"),
+    [
+        (b"hello", "'A' in it is no array"),
+        (npy(np.ones((3, 16), np.float16))[:-20], "expected 96 bytes got 76"),
+        (header("(100000000000, 16)"), "Unable to allocate"),
+        (header("(-3, 16)"), "negative dimensions"),
+        (header("(" * 200), "cannot be read as an .npz"),
+        (npy(np.array([None])), "it holds Python objects"),
+    ],
+)
+def test_archives_that_hold_no_arrays(member: bytes, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    archive(A=member, B=npy(np.ones((16, 2), np.float16)))
+    said = refused(capsys, "run", program(), "--inputs", "x.npz")
+    assert said.startswith("treadle: x.npz: ")
+    assert message in said
 
 
 # -- laws -------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import f16, f32, i32
+from xdsl.dialects.builtin import bf16, f16, f32, f64, i32
 
 from roads import Road, attention, compiled, matmul
 from treadle.dialects import cuda
@@ -120,8 +120,38 @@ def test_arguments_in_the_order_of_the_printed_parameters() -> None:
     assert [value.value for value in packed[1:]] == [32, 8]
     assert isinstance(pack(1.5, f32)[0], ctypes.c_float)
     assert isinstance(pack(-1, i32)[0], ctypes.c_int32)
-    with pytest.raises(HostError, match="takes no argument of type f16"):
-        pack(1.0, f16)
+    assert pack(1.5, f16)[0].value == 0x3E00
+    assert pack(-2.0, bf16)[0].value == 0xC000
+    with pytest.raises(HostError, match="takes no argument of type f64"):
+        pack(1.0, f64)
+
+
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [
+        (2.5, "'count' is 2.5: expected a whole number"),
+        (2**31, "'count' is 2147483648, which i32 does not hold"),
+        ("x", "'count' is 'x': expected a whole number"),
+        (np.ones(2), "expected a whole number"),
+    ],
+)
+def test_a_number_that_would_be_cut_off_is_refused(number: Any, message: str) -> None:
+    text = """func.func @f(%x: tensor<?xf32, #diagram.array<[i]>>, %count: i32) -> tensor<?xf32, #diagram.array<[i]>> {
+  %y = diagram.map (%a = %x : tensor<?xf32, #diagram.array<[i]>>, %n = %count : i32)
+      -> tensor<?xf32, #diagram.array<[i]>> {
+    %f = arith.sitofp %n : i32 to f32
+    %b = arith.addf %a, %f : f32
+    diagram.yield %b : f32
+  }
+  func.return %y : tensor<?xf32, #diagram.array<[i]>>
+}
+"""
+    module = compiled(text).module
+    with pytest.raises(HostError, match=message):
+        execute(module, (np.ones(3, np.float32), number), Recorder())
+    recorder = Recorder()
+    execute(module, (np.ones(3, np.float32), np.int32(7)), recorder)
+    assert 7 in [argument.value for argument in recorder.launches[0][4] if isinstance(argument, ctypes.c_int32)]
 
 
 @pytest.mark.parametrize(

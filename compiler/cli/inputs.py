@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
@@ -15,8 +15,8 @@ from xdsl.ir import Attribute
 
 from treadle.compiler.cli.program import Program
 from treadle.compiler.errors import TreadleError
-from treadle.dialects.diagram.array import axes_of, format_of, is_array
-from treadle.runtime.inputs import Input, argument_name, axis_sizes, check_inputs, make_inputs
+from treadle.dialects.diagram.array import format_of, is_array
+from treadle.runtime.inputs import Input, argument_name, axis_sizes, check_inputs, make_inputs, numpy_dtype
 
 
 def inputs_of(program: Program, arguments: Namespace) -> tuple[tuple[Input, ...], dict[str, int]]:
@@ -48,21 +48,40 @@ def _argument(array: NDArray[Any], type: Attribute) -> Input:
     if str(format_of(type)) == "bf16" and array.dtype == np.dtype("V2"):
         array = array.view(ml_dtypes.bfloat16)  # numpy saves bf16, which it does not know, as bytes
     if not is_array(type):
-        return array[()]
-    return np.ascontiguousarray(array) if axes_of(type) else array  # numpy would give the array without axes one
+        return _scalar(array, numpy_dtype(type))
+    return np.ascontiguousarray(array) if array.ndim else array  # numpy would give the array without axes one
+
+
+def _scalar(array: NDArray[Any], dtype: np.dtype[Any]) -> Input:
+    """A number of Python's, which numpy saves in 64 bits, in the format of the program if that can hold it."""
+    number = array[()]
+    if array.ndim or array.dtype.name not in ("float64", "int64"):
+        return number
+    if dtype.kind == "i":
+        return number.astype(dtype) if float(number).is_integer() and abs(number) < 2**31 else number
+    return number.astype(dtype)
 
 
 def read_arrays(path: str) -> Mapping[str, NDArray[Any]]:
     """The arrays of an .npz file, which may be a stranger's: nothing in it is unpickled (TreadleError)."""
-    if not Path(path).is_file():
+    if not Path(path).exists():
         raise TreadleError(f"no such file: {path}")
+    if Path(path).is_dir():
+        raise TreadleError("this is a directory: name an .npz file", path)
     try:
         with np.load(path, allow_pickle=False) as archive:
             if not hasattr(archive, "files"):
                 raise TreadleError("this is one array, not an .npz: save it with numpy.savez, by name", path)
-            return {name: archive[name] for name in archive.files}
-    except TreadleError:
-        raise
+            return {name: _numbers(archive[name], name) for name in archive.files}
+    except TreadleError as error:
+        raise TreadleError(error.message, path) from None
     except Exception as error:  # numpy and zipfile raise a dozen kinds for a damaged file
         reason = "it holds Python objects" if "pickle" in str(error).lower() else str(error)
         raise TreadleError(f"cannot be read as an .npz of numbers: {reason}", path) from error
+
+
+def _numbers(member: object, name: str) -> NDArray[Any]:
+    """A member of the file, which numpy gives as it stands where it is no array."""
+    if isinstance(member, np.ndarray):
+        return cast(NDArray[Any], member)
+    raise TreadleError(f"'{name}' in it is no array: save arrays with numpy.savez, by name")

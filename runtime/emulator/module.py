@@ -22,6 +22,7 @@ _MAX_GRID = (2**31 - 1, 2**16 - 1, 2**16 - 1)
 Scalar = (
     ctypes.c_int32
     | ctypes.c_int64
+    | ctypes.c_uint16
     | ctypes.c_uint32
     | ctypes.c_uint64
     | ctypes.c_float
