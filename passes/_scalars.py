@@ -247,7 +247,7 @@ def select(condition: Expression, yes: Expression, no: Expression) -> Expression
     return Node(arith.SelectOp, (condition, yes, no), yes.type)
 
 
-_PREDICATES = {"==": (1, 0), ">": (2, 4)}
+_PREDICATES = {"==": (1, 0), ">": (2, 4), "<": (4, 2)}
 """Predicate numbers of `arith.cmpf` (ordered) and `arith.cmpi` (signed)."""
 
 

@@ -2,60 +2,120 @@
 
 from __future__ import annotations
 
+import math as numbers
 from dataclasses import dataclass
-from typing import cast
+from typing import TypeGuard, cast
 
 from xdsl.context import Context
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, ModuleOp, f32
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, ModuleOp, f32
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from treadle.dialects.diagram import MapOp
-from treadle.dialects.diagram.array import axes_of, is_array
+from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp
+from treadle.passes._scalars import (
+    Constant,
+    Expression,
+    Leaf,
+    Node,
+    build_map,
+    compare,
+    expression_of,
+    is_number,
+    is_plain,
+    number,
+    product,
+    select,
+)
 
 LOG2_E = 1.4426950408889634
+DIGITS = 24
+"""Binary digits of an f32."""
+EQUAL = 1
+"""Predicate of `arith.cmpf`: ordered and equal."""
 
 
 @dataclass(frozen=True)
 class DiagramExpToExp2Pass(ModulePass):
-    """Write `exp(x)` as `exp2(x log2 e)`, with the factor moved inwards to where it costs nothing: into a constant
-    factor, or over a sum or difference, whose terms then each take one fused multiply-add and no more.
+    """Write `exp(x)` as `exp2(x log2 e)`, with a constant factor of `x` folded into log2 e.
 
-    Legal over the real numbers, because multiplication distributes over sums; rounding changes by one unit of each
-    term. `exp(c s - c m)` becomes `exp2(c' s - c' m)`: one multiply-add for each score, since `c' m` is shared by a
-    row.
+    Three laws, all equal over the real numbers; what they do to rounding:
+
+    - *A factor.* `exp(c x) = exp2(c' x)` with `c' = c log2 e`: one rounding of the exponent, as `exp` itself has.
+    - *A difference.* `exp(c a - c b) = exp2(c' (a - b))`: the difference comes first, because that of close numbers is
+      exact. It is never a factor over each side, whose roundings would be as large as the sides are: the difference of
+      two equal numbers would not be zero, nor that of two infinite products a number.
+    - *Below a maximum.* One multiply-add an element, `exp2(slope a - offset)` with `slope = c'` and `offset = c' b`
+      rounded, if `b` is the maximum of `a`, `a` was rounded by a contraction, and `0 < c' < 2`. The power is then too
+      large or too small by `2^(offset - c' b)`, which is less than what a rounding of the elements does to it,
+      while `|offset| < 2^24`. Beyond that the elements are further apart than 1 in the exponent, and what matters is
+      that equal ones count alike: there `slope` is the power of two next to `c'`, at most 1, so that `offset` is exact
+      and finite. So no power overflows, and that of the maximum is never 0.
 
     Before:
     ```
+    !Q = tensor<4x16xf16, #diagram.array<[q, d]>>
+    !K = tensor<8x16xf16, #diagram.array<[x, d]>>
     !S = tensor<4x8xf32, #diagram.array<[q, x]>>
     !m = tensor<4xf32, #diagram.array<[q]>>
-    func.func @f(%S: !S, %m: !m) -> !S {
+    func.func @f(%Q: !Q, %K: !K, %T: !S) -> (!S, !S) {
+      %S = diagram.contract %Q, %K over [d] accumulate f32 : !Q, !K -> !S
+      %m = diagram.reduce max %S over [x] : !S -> !m
       %P = diagram.map (%s = %S : !S, %r = %m : !m) -> !S {
         %difference = arith.subf %s, %r : f32
+        %c = arith.constant 0.25 : f32
+        %scaled = arith.mulf %difference, %c : f32
+        %p = math.exp %scaled : f32
+        diagram.yield %p : f32
+      }
+      %n = diagram.reduce max %T over [x] : !S -> !m
+      %R = diagram.map (%t = %T : !S, %r = %n : !m) -> !S {
+        %difference = arith.subf %t, %r : f32
         %p = math.exp %difference : f32
         diagram.yield %p : f32
       }
-      func.return %P : !S
+      func.return %P, %R : !S, !S
     }
     ```
 
     After:
     ```
+    !Q = tensor<4x16xf16, #diagram.array<[q, d]>>
+    !K = tensor<8x16xf16, #diagram.array<[x, d]>>
     !S = tensor<4x8xf32, #diagram.array<[q, x]>>
     !m = tensor<4xf32, #diagram.array<[q]>>
-    func.func @f(%S: !S, %m: !m) -> !S {
-      %P = diagram.map (%s = %S : !S, %r = %m : !m) -> !S {
-        %log2_e = arith.constant 1.44269502 : f32
-        %0 = arith.mulf %s, %log2_e : f32
-        %log2_e_1 = arith.constant 1.44269502 : f32
-        %1 = arith.mulf %r, %log2_e_1 : f32
-        %difference = arith.subf %0, %1 : f32
-        %p = math.exp2 %difference : f32
+    func.func @f(%Q: !Q, %K: !K, %T: !S) -> (!S, !S) {
+      %S = diagram.contract %Q, %K over [d] accumulate f32 : !Q, !K -> !S
+      %m = diagram.reduce max %S over [x] : !S -> !m
+      %slope = diagram.map (%m_1 = %m : !m) -> !m {
+        %0 = math.absf %m_1 : f32
+        %1 = arith.constant 0x4C317218 : f32
+        %2 = arith.cmpf olt, %0, %1 : f32
+        %3 = arith.constant 0.360673755 : f32
+        %4 = arith.constant 5.000000e-01 : f32
+        %5 = arith.select %2, %3, %4 : f32
+        diagram.yield %5 : f32
+      }
+      %offset = diagram.map (%m_1 = %m : !m, %slope_1 = %slope : !m) -> !m {
+        %0 = arith.mulf %m_1, %slope_1 : f32
+        diagram.yield %0 : f32
+      }
+      %P = diagram.map (%s = %S : !S, %slope_1 = %slope : !m, %offset_1 = %offset : !m) -> !S {
+        %0 = arith.negf %offset_1 : f32
+        %1 = math.fma %s, %slope_1, %0 : f32
+        %p = math.exp2 %1 : f32
         diagram.yield %p : f32
       }
-      func.return %P : !S
+      %n = diagram.reduce max %T over [x] : !S -> !m
+      %R = diagram.map (%t = %T : !S, %r = %n : !m) -> !S {
+        %0 = arith.subf %t, %r : f32
+        %log2_e = arith.constant 1.44269502 : f32
+        %1 = arith.mulf %0, %log2_e : f32
+        %p = math.exp2 %1 : f32
+        diagram.yield %p : f32
+      }
+      func.return %P, %R : !S, !S
     }
     ```
     """
@@ -63,85 +123,159 @@ class DiagramExpToExp2Pass(ModulePass):
     name = "diagram-exp-to-exp2"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for map in op.walk():
-            if isinstance(map, MapOp):
-                shared = _has_shared_operand(map)
-                for inner in list(map.body.block.ops):
-                    if isinstance(inner, math.ExpOp) and inner.result.type == f32:
-                        _rewrite(inner, shared)
+        for map in list(op.walk()):
+            if isinstance(map, MapOp) and (powers := [*filter(_is_power, map.body.block.ops)]):
+                for power in powers:
+                    _rewrite(power, map)
                 _erase_dead(map)
+                _drop_unused(map)
 
 
-def _has_shared_operand(map: MapOp) -> bool:
-    """Whether an operand is the same for many elements, so that what is computed of it alone costs next to nothing."""
-    axes = axes_of(map.result.type)
-    return any(is_array(operand.type) and len(axes_of(operand.type)) < len(axes) for operand in map.inputs)
+def _is_power(op: Operation) -> TypeGuard[math.ExpOp]:
+    return isinstance(op, math.ExpOp) and op.result.type == f32
 
 
-def _rewrite(op: math.ExpOp, shared: bool) -> None:
-    scaled = _scaled(op.operand, LOG2_E, op, shared)
-    power = math.Exp2Op(scaled)
+def _rewrite(op: math.ExpOp, map: MapOp) -> None:
+    power = math.Exp2Op(_exponent(op, map))
     power.location = op.location
     power.result.name_hint = op.result.name_hint
     Rewriter.replace_op(op, power)
 
 
-def _scaled(value: SSAValue, factor: float, place: Operation, shared: bool) -> SSAValue:
-    """`factor * value`, computed before `place`. Without a shared operand a difference stays one, and a constant
-    factor of both its sides leaves it: the power of equal numbers is then exactly 1, as the repair of a state that did
-    not move must be."""
-    source = value.owner
-    if isinstance(source, arith.SubfOp | arith.AddfOp) and shared:
-        left, right = (_scaled(operand, factor, place, shared) for operand in source.operands)
-        return _insert(type(source)(left, right), value, place)
-    if isinstance(source, arith.SubfOp) and (common := _common_factor(source)) is not None:
-        left, right, constant = common
-        difference = _insert(arith.SubfOp(left, right), value, place)
-        return _insert(arith.MulfOp(difference, _constant(factor * constant, None, place)), None, place)
-    if isinstance(source, arith.ConstantOp):
-        return _constant(factor * _number(source), value, place)
-    if isinstance(source, arith.MulfOp) and (split := _constant_factor(source)) is not None:
-        one, constant = split
-        return _insert(arith.MulfOp(one, _constant(factor * constant, None, place)), value, place)
-    constant = _constant(factor, None, place)
+def _exponent(op: math.ExpOp, map: MapOp) -> SSAValue:
+    """log2 e times what `op` takes the power of, computed before `op`."""
+    terms = _linear(op.operand)
+    if terms is not None and len(terms) == 2:
+        (a, c), (b, other) = terms.items()
+        if c == -other and _is_safe(c):
+            return _of_difference(op, map, a, b, c)
+    if terms is not None and len(terms) == 1:
+        ((x, c),) = terms.items()
+        if _is_safe(c):
+            return _insert(arith.MulfOp(x, _constant(c * LOG2_E, op)), op)
+    return _insert(arith.MulfOp(op.operand, _constant(LOG2_E, op)), op)
+
+
+def _of_difference(op: math.ExpOp, map: MapOp, a: SSAValue, b: SSAValue, c: float) -> SSAValue:
+    if c < 0:
+        a, b, c = b, a, -c
+    outer: dict[SSAValue, SSAValue] = dict(zip(map.body.block.args, map.inputs, strict=True))
+    if a in outer and b in outer and c * LOG2_E < 2 and _is_rounded(outer[a]) and _is_maximum(outer[b], outer[a]):
+        return _below_maximum(op, map, a, outer[b], c * LOG2_E)
+    difference = _insert(arith.SubfOp(a, b), op)
+    return _insert(arith.MulfOp(difference, _constant(c * LOG2_E, op)), op)
+
+
+# -- what stands in a body --------------------------------------------------------------------------
+
+
+def _linear(value: SSAValue) -> dict[SSAValue, float] | None:
+    """A value of a body as a sum of constant multiples of others; None where a constant is added."""
+    form: dict[SSAValue, float] = {}
+    return form if _add(value, 1.0, form) else None
+
+
+def _add(value: SSAValue, factor: float, form: dict[SSAValue, float]) -> bool:
+    match value.owner:
+        case arith.SubfOp(lhs=left, rhs=right):
+            return _add(left, factor, form) and _add(right, -factor, form)
+        case arith.AddfOp(lhs=left, rhs=right):
+            return _add(left, factor, form) and _add(right, factor, form)
+        case arith.NegfOp(operand=inner):
+            return _add(inner, -factor, form)
+        case arith.MulfOp(lhs=left, rhs=right) if (c := _number(right)) is not None:
+            return _add(left, factor * c, form)
+        case arith.MulfOp(lhs=left, rhs=right) if (c := _number(left)) is not None:
+            return _add(right, factor * c, form)
+        case arith.ConstantOp():
+            return False
+        case _:
+            form[value] = form.get(value, 0.0) + factor
+            return True
+
+
+def _is_safe(factor: float) -> bool:
+    """Whether `factor log2 e` is an ordinary f32, so large that what overflows before it is a power of inf or 0."""
+    return 2.0**-100 <= abs(factor) <= 2.0**100
+
+
+def _number(value: SSAValue) -> float | None:
+    if not isinstance(value.owner, arith.ConstantOp):
+        return None
+    return cast(FloatAttr[AnyFloat], value.owner.value).value.data
+
+
+def _constant(factor: float, place: Operation) -> SSAValue:
+    """A factor with log2 e in it."""
+    constant = _insert(arith.ConstantOp(FloatAttr(factor, f32)), place)
     constant.name_hint = "log2_e"
-    return _insert(arith.MulfOp(value, constant), None, place)
+    return constant
 
 
-def _constant_factor(op: arith.MulfOp) -> tuple[SSAValue, float] | None:
-    for one, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
-        if isinstance(other.owner, arith.ConstantOp):
-            return one, _number(other.owner)
-    return None
-
-
-def _common_factor(op: arith.SubfOp) -> tuple[SSAValue, SSAValue, float] | None:
-    """`a c - b c` as (a, b, c)."""
-    if not isinstance(op.lhs.owner, arith.MulfOp) or not isinstance(op.rhs.owner, arith.MulfOp):
-        return None
-    left, right = _constant_factor(op.lhs.owner), _constant_factor(op.rhs.owner)
-    if left is None or right is None or left[1] != right[1]:
-        return None
-    return left[0], right[0], left[1]
-
-
-def _number(op: arith.ConstantOp) -> float:
-    return cast(FloatAttr[AnyFloat], op.value).value.data
-
-
-def _constant(number: float, named: SSAValue | None, place: Operation) -> SSAValue:
-    return _insert(arith.ConstantOp(FloatAttr(number, f32)), named, place)
-
-
-def _insert(op: Operation, named: SSAValue | None, place: Operation) -> SSAValue:
+def _insert(op: Operation, place: Operation) -> SSAValue:
     op.location = place.location
-    result = op.results[0]
-    result.name_hint = None if named is None else named.name_hint
     Rewriter.insert_op(op, InsertPoint.before(place))
-    return result
+    return op.results[0]
 
 
 def _erase_dead(map: MapOp) -> None:
     for op in reversed(list(map.body.block.ops)):
         if op.results and not any(result.uses for result in op.results):
             Rewriter.erase_op(op)
+
+
+def _drop_unused(map: MapOp) -> None:
+    """Operands that the body reads no more."""
+    used = [bool(argument.uses) for argument in map.body.block.args]
+    map.operands = [operand for operand, is_used in zip(map.inputs, used, strict=True) if is_used]
+    for argument, is_used in zip(list(map.body.block.args), used, strict=True):
+        if not is_used:
+            map.body.block.erase_arg(argument)
+
+
+# -- below a maximum --------------------------------------------------------------------------------
+
+
+def _below_maximum(op: math.ExpOp, map: MapOp, a: SSAValue, maximum: SSAValue, factor: float) -> SSAValue:
+    """`slope a - offset`; slope and offset are arrays of their own, for all elements that share a maximum."""
+    slope = _before(map, _slope(Leaf(maximum), factor), maximum, "slope")
+    offset = _before(map, product(Leaf(maximum), Leaf(slope)), maximum, "offset")
+    block, given = map.body.block, (slope, offset)
+    slope_of, offset_of = (block.insert_arg(f32, len(block.args)) for _ in given)
+    slope_of.name_hint, offset_of.name_hint = "slope", "offset"
+    map.operands = (*map.operands, *given)
+    return _insert(math.FmaOp(a, slope_of, _insert(arith.NegfOp(offset_of), op)), op)
+
+
+def _slope(maximum: Expression, factor: float) -> Expression:
+    """`factor`, or a power of two where a product with `factor` has no digit after the point."""
+    power = 2.0 ** min(round(numbers.log2(factor)), 0)
+    size = Node(math.AbsFOp, (maximum,), f32)
+    return select(compare(size, "<", number(2.0**DIGITS / factor)), number(factor), number(power))
+
+
+def _before(map: MapOp, expression: Expression, like: SSAValue, hint: str) -> SSAValue:
+    new = build_map(expression, like.type, hint, map.location)
+    Rewriter.insert_op(new, InsertPoint.before(map))
+    return new.result
+
+
+def _is_rounded(value: SSAValue) -> bool:
+    """Whether every element carries a rounding of its own size: sums of products in f32."""
+    return isinstance(value.owner, ContractOp) and value.owner.accumulate == f32
+
+
+def _is_maximum(value: SSAValue, of: SSAValue) -> bool:
+    """Whether no element of `of` is above the element of `value` that belongs to it, but where nothing is above
+    -inf: a maximum over it and perhaps others, or a number in place of a maximum that is -inf."""
+    if isinstance(value.owner, ReduceOp):
+        return value.owner.kind.data == "max" and value.owner.operand is of
+    if not isinstance(value.owner, MapOp) or not is_plain(value.owner):
+        return False
+    match expression_of(value.owner):
+        case Node(kind=arith.SelectOp, operands=(Node(kind=arith.CmpfOp) as bottom, Constant(), Leaf() as inner)):
+            is_bottom = bottom.properties["predicate"] == IntegerAttr(EQUAL, 64)
+            is_bottom = is_bottom and bottom.operands[0] == inner and is_number(bottom.operands[1], -numbers.inf)
+            return is_bottom and _is_maximum(inner.value, of)
+        case _:
+            return False

@@ -14,8 +14,9 @@ from pathlib import Path
 from treadle.runtime.cache import cache_directory, cached_file
 from treadle.runtime.processes import run_process, trouble_around
 
-OPTIONS = ("-std=c++17", "-O3", "-cubin", "-Xptxas", "-v", "-lineinfo")
-"""No fast-math: what a kernel approximates, it approximates by name."""
+OPTIONS = ("-std=c++17", "-O3", "-fmad=false", "-cubin", "-Xptxas", "-v", "-lineinfo")
+"""No fast-math: what a kernel approximates, it approximates by name; and where a product and a sum are one operation,
+it says `fmaf`, so that it computes on a device what it does in the emulator."""
 
 _ARCH = re.compile(r"sm_\d{2,3}[af]?")
 _LINES_SHOWN = 8

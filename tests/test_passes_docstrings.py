@@ -22,6 +22,7 @@ NAMES = (
     "streaming",
     "tiling",
     "hierarchy-expand-streams",
+    "diagram-exp-to-exp2",
 )
 
 

@@ -63,8 +63,10 @@ CALLS = {
     "math.fma": "fmaf",
 }
 
-NAMES_OPERANDS = (arith.MaximumfOp, arith.MinimumfOp, arith.MaxSIOp, arith.MinSIOp, arith.CmpfOp)
+NAMES_OPERANDS = (arith.MaximumfOp, arith.MinimumfOp, arith.MaxSIOp, arith.MinSIOp)
 """Operations whose operands C has to write more than once."""
+TWICE = (6, 7, 8, 14)
+"""Predicates of `arith.cmpf` whose operands C has to write more than once."""
 
 _NAME_OR_NUMBER = re.compile(r"-?[\w.\[\]]+")
 
@@ -143,7 +145,7 @@ class ScalarPrinter:
         if isinstance(op, arith.ConstantOp):
             return literal(_number(op))
         operands = [self._operand(operand) for operand in op.operands]
-        if isinstance(op, NAMES_OPERANDS):
+        if isinstance(op, NAMES_OPERANDS) or (isinstance(op, arith.CmpfOp) and op.predicate.value.data in TWICE):
             operands = [self._named(text, operand) for text, operand in zip(operands, op.operands, strict=True)]
         text = self._compute(op, operands)
         result = str(op.results[0].type)

@@ -1,18 +1,37 @@
 // RUN: xdsl-opt -p diagram-exp-to-exp2 %s | filecheck %s
 
+!Q = tensor<4x16xf16, #diagram.array<[q, d]>>
+!K = tensor<8x16xf16, #diagram.array<[x, d]>>
 !S = tensor<4x8xf32, #diagram.array<[q, x]>>
 !m = tensor<4xf32, #diagram.array<[q]>>
 
-// A term that a row shares: both terms are scaled, and each score takes one multiply-add.
-// CHECK-LABEL: func.func @shared_term
-func.func @shared_term(%S: !S, %m: !m) -> !S {
-  // CHECK:      %[[C:.*]] = arith.constant 0.180336878 : f32
-  // CHECK-NEXT: %scaled = arith.mulf %s, %[[C]] : f32
-  // CHECK:      %top = arith.mulf %r, %{{.*}} : f32
-  // CHECK-NEXT: %difference = arith.subf %scaled, %top : f32
-  // CHECK-NEXT: %p = math.exp2 %difference : f32
-  // CHECK-NOT:  math.exp %
-  %P = diagram.map (%s = %S : !S, %r = %m : !m) -> !S {
+// Products below their maximum: one multiply-add an element, though a number stands for a maximum that is -inf.
+// CHECK-LABEL: func.func @below_maximum
+func.func @below_maximum(%Q: !Q, %K: !K, %before: !m) -> !S {
+  %S = diagram.contract %Q, %K over [d] accumulate f32 : !Q, !K -> !S
+  %m = diagram.reduce max %S over [x] into %before : !S -> !m
+  %safe = diagram.map (%s = %m : !m) -> !m {
+    %bottom = arith.constant 0xff800000 : f32
+    %is_bottom = arith.cmpf oeq, %s, %bottom : f32
+    %zero = arith.constant 0.0 : f32
+    %finite = arith.select %is_bottom, %zero, %s : f32
+    diagram.yield %finite : f32
+  }
+  // CHECK:      %slope = diagram.map (%[[M:.*]] = %safe : tensor<4xf32
+  // CHECK:      %[[A:.*]] = math.absf %[[M]] : f32
+  // CHECK-NEXT: %[[K:.*]] = arith.constant 0x4CB17218 : f32
+  // CHECK-NEXT: %[[N:.*]] = arith.cmpf olt, %[[A]], %[[K]] : f32
+  // CHECK-NEXT: %[[C:.*]] = arith.constant 0.180336878 : f32
+  // CHECK-NEXT: %[[T:.*]] = arith.constant 2.500000e-01 : f32
+  // CHECK-NEXT: arith.select %[[N]], %[[C]], %[[T]] : f32
+  // CHECK:      %offset = diagram.map (%[[M:.*]] = %safe : tensor<4xf32, {{.*}}, %[[L:.*]] = %slope : tensor<4xf32
+  // CHECK-NEXT: arith.mulf %[[M]], %[[L]] : f32
+  // CHECK:      %P = diagram.map (%s = %S : tensor<4x8xf32, {{.*}}, %[[L:.*]] = %slope : tensor<4xf32, {{.*}}, %[[O:.*]] = %offset : tensor<4xf32
+  // CHECK-NEXT: %[[N:.*]] = arith.negf %[[O]] : f32
+  // CHECK-NEXT: %[[E:.*]] = math.fma %s, %[[L]], %[[N]] : f32
+  // CHECK-NEXT: %p = math.exp2 %[[E]] : f32
+  // CHECK-NEXT: diagram.yield %p
+  %P = diagram.map (%s = %S : !S, %r = %safe : !m) -> !S {
     %c = arith.constant 0.125 : f32
     %scaled = arith.mulf %s, %c : f32
     %top = arith.mulf %r, %c : f32
@@ -23,19 +42,104 @@ func.func @shared_term(%S: !S, %m: !m) -> !S {
   func.return %P : !S
 }
 
-// No term is shared: the difference of equal numbers must stay zero, so its factor leaves it.
-// CHECK-LABEL: func.func @repair
-func.func @repair(%m: !m, %n: !m) -> !m {
-  // CHECK:      %[[D:.*]] = arith.subf %a, %b : f32
-  // CHECK:      %[[S:.*]] = arith.mulf %[[D]], %{{.*}} : f32
-  // CHECK-NEXT: %f = math.exp2 %[[S]] : f32
-  %F = diagram.map (%a = %m : !m, %b = %n : !m) -> !m {
-    %c = arith.constant 0.125 : f32
-    %old = arith.mulf %a, %c : f32
-    %new = arith.mulf %b, %c : f32
-    %difference = arith.subf %old, %new : f32
-    %f = math.exp %difference : f32
-    diagram.yield %f : f32
+// A scale so large that no power of two near it keeps the largest numbers finite: the difference first.
+// CHECK-LABEL: func.func @large_scale
+func.func @large_scale(%Q: !Q, %K: !K) -> !S {
+  %S = diagram.contract %Q, %K over [d] accumulate f32 : !Q, !K -> !S
+  // CHECK:      %m = diagram.reduce max
+  // CHECK-NEXT: %P = diagram.map
+  // CHECK-NEXT: %[[D:.*]] = arith.subf %s, %r : f32
+  // CHECK-NEXT: %[[C:.*]] = arith.constant 2.88539{{.*}} : f32
+  // CHECK-NEXT: arith.mulf %[[D]], %[[C]] : f32
+  %m = diagram.reduce max %S over [x] : !S -> !m
+  %P = diagram.map (%s = %S : !S, %r = %m : !m) -> !S {
+    %c = arith.constant 2.0 : f32
+    %difference = arith.subf %s, %r : f32
+    %scaled = arith.mulf %difference, %c : f32
+    %p = math.exp %scaled : f32
+    diagram.yield %p : f32
   }
-  func.return %F : !m
+  func.return %P : !S
+}
+
+// What is not below a maximum of itself, or below a maximum but exact: the difference comes first, its factor after.
+// CHECK-LABEL: func.func @difference
+func.func @difference(%S: !S, %r: !m, %n: !m) -> (!S, !S) {
+  // CHECK:      %P = diagram.map (%s = %S : tensor<4x8xf32, {{.*}}, %t = %r : tensor<4xf32
+  // CHECK-NEXT: %[[D:.*]] = arith.subf %s, %t : f32
+  // CHECK-NEXT: %[[C:.*]] = arith.constant 0.180336878 : f32
+  // CHECK-NEXT: %[[E:.*]] = arith.mulf %[[D]], %[[C]] : f32
+  // CHECK-NEXT: %p = math.exp2 %[[E]] : f32
+  %P = diagram.map (%s = %S : !S, %t = %r : !m) -> !S {
+    %c = arith.constant 0.125 : f32
+    %scaled = arith.mulf %s, %c : f32
+    %top = arith.mulf %t, %c : f32
+    %difference = arith.subf %scaled, %top : f32
+    %p = math.exp %difference : f32
+    diagram.yield %p : f32
+  }
+  // CHECK:      %R = diagram.map (%s = %S : tensor<4x8xf32, {{.*}}, %t = %m : tensor<4xf32
+  // CHECK-NEXT: %[[D:.*]] = arith.subf %t, %s : f32
+  // CHECK-NEXT: %[[C:.*]] = arith.constant 0.72134751
+  // CHECK-NEXT: arith.mulf %[[D]], %[[C]] : f32
+  %m = diagram.reduce max %S over [x] : !S -> !m
+  %R = diagram.map (%s = %S : !S, %t = %m : !m) -> !S {
+    %c = arith.constant -0.5 : f32
+    %difference = arith.subf %s, %t : f32
+    %scaled = arith.mulf %difference, %c : f32
+    %p = math.exp %scaled : f32
+    diagram.yield %p : f32
+  }
+  func.return %P, %R : !S, !S
+}
+
+// Sides with different factors, a sum with a mask, and a factor of zero: only log2 e, after everything else.
+// CHECK-LABEL: func.func @others
+func.func @others(%S: !S, %r: !m) -> (!S, !S, !S) {
+  // CHECK:      %[[T:.*]] = arith.mulf %s, %c : f32
+  // CHECK-NEXT: %[[D:.*]] = arith.subf %[[T]], %t : f32
+  // CHECK-NEXT: %[[L:.*]] = arith.constant 1.442695
+  // CHECK-NEXT: %[[E:.*]] = arith.mulf %[[D]], %[[L]] : f32
+  // CHECK-NEXT: %p = math.exp2 %[[E]] : f32
+  %P = diagram.map (%s = %S : !S, %t = %r : !m) -> !S {
+    %c = arith.constant 0.125 : f32
+    %scaled = arith.mulf %s, %c : f32
+    %difference = arith.subf %scaled, %t : f32
+    %p = math.exp %difference : f32
+    diagram.yield %p : f32
+  }
+  // CHECK:      %[[M:.*]] = arith.addf %s, %u : f32
+  // CHECK-NEXT: %[[D:.*]] = arith.subf %[[M]], %t : f32
+  // CHECK-NEXT: %[[L:.*]] = arith.constant 1.442695
+  // CHECK-NEXT: %[[E:.*]] = arith.mulf %[[D]], %[[L]] : f32
+  %R = diagram.map (%s = %S : !S, %u = %P : !S, %t = %r : !m) -> !S {
+    %masked = arith.addf %s, %u : f32
+    %difference = arith.subf %masked, %t : f32
+    %p = math.exp %difference : f32
+    diagram.yield %p : f32
+  }
+  // CHECK:      %[[Z:.*]] = arith.mulf %s, %zero : f32
+  // CHECK-NEXT: %[[L:.*]] = arith.constant 1.442695
+  // CHECK-NEXT: arith.mulf %[[Z]], %[[L]] : f32
+  %Z = diagram.map (%s = %S : !S) -> !S {
+    %zero = arith.constant 0.0 : f32
+    %nothing = arith.mulf %s, %zero : f32
+    %p = math.exp %nothing : f32
+    diagram.yield %p : f32
+  }
+  func.return %P, %R, %Z : !S, !S, !S
+}
+
+// A constant factor of one value takes log2 e in.
+// CHECK-LABEL: func.func @factor
+func.func @factor(%S: !S) -> !S {
+  // CHECK:      %[[C:.*]] = arith.constant -1.442695
+  // CHECK-NEXT: %[[E:.*]] = arith.mulf %s, %[[C]] : f32
+  // CHECK-NEXT: %p = math.exp2 %[[E]] : f32
+  %P = diagram.map (%s = %S : !S) -> !S {
+    %minus = arith.negf %s : f32
+    %p = math.exp %minus : f32
+    diagram.yield %p : f32
+  }
+  func.return %P : !S
 }

@@ -15,8 +15,8 @@ What the units are, and why they are not smaller:
   elements or of the negative ones. No order is assumed, so that splitting, streaming and shuffling need no
   bound of their own; it grows with n, where a lucky order would grow with its square root.
 - Division, square root and reciprocal square root: 2^-22, for the approximate instructions.
-- A sum or difference of two: a rounding of each term besides that of the result, because a factor may be
-  moved over it: exp(a - b) becomes exp2(c a - c b).
+- A sum or difference of two: a rounding of each term besides that of the result, if it was rounded already, because
+  a factor may be moved over it: exp(a - b) becomes exp2(c a - c b) where a is a sum of products.
 - exp: 2^-21 for ex2.approx, plus 2^-22 |v| because the argument is multiplied by log2 e first. log the
   like. Other functions: 2^-20, relative, or absolute where the function crosses zero (sin, cos, tan).
 - A function passes a bound on by the worst it does on the interval, not by its slope in the middle.
@@ -260,7 +260,7 @@ def _own_error(
         argument = np.abs(operands[0].value) + _error(operands[0])
         own = own + _times(ARGUMENT[kind] * argument, size)
     if kind in (arith.AddfOp, arith.SubfOp):
-        own = own + UNIT["f32"] * sum(np.abs(n.value) + _error(n) for n in operands)
+        own = own + sum(np.minimum(UNIT["f32"] * (np.abs(n.value) + _error(n)), _error(n)) for n in operands)
     if kind is math.FmaOp:
         factors = (np.abs(n.value) + _error(n) for n in operands[:2])
         own = own + UNIT[str(format)] * _times(*factors)
