@@ -172,7 +172,7 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
     float e[8][4];
     UNROLL for (int x128 = 0; x128 < 8; ++x128)
       UNROLL for (int x1 = 0; x1 < 4; ++x1)
-        e[x128][x1] = exp2_approx((A_piece[x128][x1] * 1.442695f) - (m_safe * 1.442695f));
+        e[x128][x1] = exp2_approx((A_piece[x128][x1] - m_safe) * 1.442695f);
     float repair;
     repair = exp2_approx((((m == -INFINITY) ? m_safe : m) - m_safe) * 1.442695f);
     l = l * repair;
@@ -214,7 +214,7 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
     float e[8][4];
     UNROLL for (int x128 = 0; x128 < 8; ++x128)
       UNROLL for (int x1 = 0; x1 < 4; ++x1)
-        e[x128][x1] = exp2_approx((A_piece[x128][x1] * 1.442695f) - (m_safe * 1.442695f));
+        e[x128][x1] = exp2_approx((A_piece[x128][x1] - m_safe) * 1.442695f);
     float repair;
     repair = exp2_approx((((m == -INFINITY) ? m_safe : m) - m_safe) * 1.442695f);
     l = l * repair;
@@ -248,7 +248,7 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
     }  // A[row, x] to registers
     UNROLL for (int x128 = 0; x128 < 8; ++x128)
       UNROLL for (int x1 = 0; x1 < 4; ++x1)
-        A_piece[x128][x1] = exp2_approx((A_piece[x128][x1] * 1.442695f) - (m * 1.442695f));
+        A_piece[x128][x1] = exp2_approx((A_piece[x128][x1] - m) * 1.442695f);
     UNROLL for (int x128 = 0; x128 < 8; ++x128)
       UNROLL for (int x1 = 0; x1 < 4; ++x1)
         A_piece[x128][x1] = divide(A_piece[x128][x1], l);
@@ -270,7 +270,7 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
     }  // A[row, x] to registers
     UNROLL for (int x128 = 0; x128 < 8; ++x128)
       UNROLL for (int x1 = 0; x1 < 4; ++x1)
-        A_piece[x128][x1] = exp2_approx((A_piece[x128][x1] * 1.442695f) - (m * 1.442695f));
+        A_piece[x128][x1] = exp2_approx((A_piece[x128][x1] - m) * 1.442695f);
     UNROLL for (int x128 = 0; x128 < 8; ++x128)
       UNROLL for (int x1 = 0; x1 < 4; ++x1)
         A_piece[x128][x1] = divide(A_piece[x128][x1], l);
