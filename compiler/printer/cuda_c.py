@@ -42,7 +42,9 @@ def _nothing_to_print(module: ModuleOp) -> DiagnosticException:
 
 def _title(module: ModuleOp) -> str:
     text = Text()
-    text.line("// CUDA C printed by treadle, for nvcc -std=c++17 -fmad=false: where a product and a sum are one operation, it")
+    text.line(
+        "// CUDA C printed by treadle, for nvcc -std=c++17 -fmad=false: where a product and a sum are one operation, it"
+    )
     text.line("// says fmaf. How it was derived:")
     for op in module.body.block.ops:
         for step in derivation_of(op.attributes):
