@@ -1,7 +1,8 @@
 """Powers of scores of any size: no overflow, no NaN and no lost digits where the plain formula has none.
 
 Queries and keys are small integers times a power of two, so that scores are exact, and two of them are equal or far
-apart: the softmax is 1 / n for each of the n largest, which leaves the roundings of weights and result, one unit each."""
+apart: the softmax is 1 / n for each of the n largest, which leaves the roundings of weights and result, one unit
+each."""
 
 from __future__ import annotations
 
