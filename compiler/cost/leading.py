@@ -115,9 +115,24 @@ def _minimum(moving: Mapping[Powers, Expr], column: Expr, variables: Sequence[Ex
     if found is None:
         return None
     beta, logarithms = found
+    # A piece that does not grow with memory is as small as it can be: one.
+    grows = [variable for variable, exponent in zip(variables, logarithms, strict=True) if exponent != 0]
+    if len(grows) < len(variables):
+        still = {variable: 1 for variable in variables if variable not in grows}
+        _, moving = _split(_joined(moving, variables).subs(still), grows)
+        return _minimum(moving, column.subs(still), grows)
     objective = {p: c for p, c in moving.items() if _dot(p, logarithms) == -beta}
     limits = {p: c for p, c in held.items() if _dot(p, logarithms) == 1}
     return Term(_coefficient(objective, limits, len(variables), beta), beta)
+
+
+def _joined(terms: Mapping[Powers, Expr], variables: Sequence[Expr]) -> Expr:
+    return sympy.Add(
+        *(
+            coefficient * sympy.Mul(*(v**p for v, p in zip(variables, powers, strict=True)))
+            for powers, coefficient in terms.items()
+        )
+    )
 
 
 def _dot(powers: Powers, logarithms: Sequence[Expr]) -> Expr:
