@@ -87,16 +87,16 @@ def erase_dead(block: Block) -> None:
             op.erase()
 
 
-def replace(op: Operation, new: list[Operation], value: SSAValue) -> None:
-    """Put `new` in the place of an operation with one result; its name goes over to `value`."""
+def replace(op: Operation, new: list[Operation], *values: SSAValue) -> None:
+    """Put `new` in the place of an operation, one value for each of its results, whose names go over to them."""
     block = op.parent_block()
     assert block is not None
-    old = op.results[0]
     for item in new:
         block.insert_op_before(item, op)
-    if value.name_hint is None:
-        value.name_hint = old.name_hint
-    old.replace_all_uses_with(value)
+    for old, value in zip(list(op.results), values, strict=True):
+        if value.name_hint is None:
+            value.name_hint = old.name_hint
+        old.replace_all_uses_with(value)
     op.detach()
     op.erase()
 

@@ -97,7 +97,12 @@ def _expand(
     """Put the meaning of a law in the place of its application, which stood in the meaning of the laws `around`."""
     name = apply.law.string_value()
     if name not in laws:
-        raise Refusal(apply, f"unknown law @{name} (known laws: {', '.join(sorted(laws))})")
+        axes = ", ".join(f"'{axis}'" for axis in apply.over_axes)
+        raise Refusal(
+            apply,
+            f"no law for '{name}' on axis {axes}: define @{name} with diagram.law, its meaning as contractions, maps "
+            f"and reductions (known laws: {', '.join(sorted(laws))})",
+        )
     if name in around:
         raise Refusal(apply, f"law @{name} applies itself, so its meaning has no end")
     law = laws[name]
@@ -105,9 +110,9 @@ def _expand(
         raise Refusal(apply, problem)
     subject = f"{label(apply.result)} = @{name} over [{', '.join(apply.over_axes)}]"
     weaving = _Weaving(apply, law)
-    new, value = weaving.meaning()
+    new, values = weaving.meaning()
     note(function, "diagram-expand-laws", subject, f"definition of @{name}", weaving.summary(new))
-    replace(apply, new, value)
+    replace(apply, new, *values)
     return name, new
 
 
@@ -124,15 +129,16 @@ class _Weaving:
         """Axes that a value of the law has here beyond those that the law gives it."""
         self.ops: list[Operation] = []
 
-    def meaning(self) -> tuple[list[Operation], SSAValue]:
-        """The operations that compute the law here, and their result."""
+    def meaning(self) -> tuple[list[Operation], list[SSAValue]]:
+        """The operations that compute the law here, and their results."""
         for argument, operand in zip(self.law.body.block.args, self.apply.inputs, strict=True):
             self._bind(argument, operand)
         *body, terminator = self.law.body.block.ops
         assert isinstance(terminator, YieldOp)
         for op in body:
             self._clone(op)
-        return self.ops, self._finish(self.values[terminator.operands[0]])
+        pairs = zip(terminator.operands, self.apply.outputs, strict=True)
+        return self.ops, [self._finish(self.values[made], output) for made, output in pairs]
 
     def summary(self, ops: Sequence[Operation]) -> str:
         words = [op.kind.data if isinstance(op, ReduceOp) else op.name.split(".")[1] for op in ops]
@@ -185,22 +191,22 @@ class _Weaving:
     def _size(self, axis: str, type: Attribute) -> int:
         return self.sizes.get(axis, sizes_of(type).get(axis, 0))
 
-    def _finish(self, value: SSAValue) -> SSAValue:
-        """The result in the type that the application states."""
-        wanted = self.apply.result.type
+    def _finish(self, value: SSAValue, output: SSAValue) -> SSAValue:
+        """A result in the type that the application states."""
+        wanted = output.type
         if sizes_of(value.type).keys() != sizes_of(wanted).keys():
             raise Refusal(
                 self.apply,
                 f"law @{self.law.sym_name.data} gives axes [{', '.join(axes_of(value.type))}] here, "
-                f"{label(self.apply.result)} has [{', '.join(axes_of(wanted))}]",
+                f"{label(output)} has [{', '.join(axes_of(wanted))}]",
             )
         last = value.owner
         if value.type == wanted and last in self.ops:
-            value.name_hint = self.apply.result.name_hint
+            value.name_hint = output.name_hint
             return value
         cast = CastOp(value, wanted)
         cast.location = self.apply.location
-        cast.result.name_hint = self.apply.result.name_hint
+        cast.result.name_hint = output.name_hint
         self.ops.append(cast)
         return cast.result
 

@@ -7,11 +7,10 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects import arith, func
-from xdsl.dialects.builtin import LocationAttr, MemRefType, ModuleOp, UnknownLoc
+from xdsl.dialects import func
+from xdsl.dialects.builtin import MemRefType, ModuleOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
-from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import PassFailedException
 
 from treadle.dialects.diagram.array import (
@@ -25,33 +24,15 @@ from treadle.dialects.diagram.array import (
     sizes_of,
     with_level,
 )
-from treadle.dialects.diagram.ops import ContractOp, FillOp, MapOp, ReduceOp
+from treadle.dialects.diagram.ops import ContractOp, ReduceOp
 from treadle.dialects.hierarchy.ops import GroupOp, KernelOp, LoadOp, SaveOp, StreamOp, YieldOp
 from treadle.dialects.hierarchy.schedule import ScheduleAttr
-from treadle.passes._assuming import assuming, erase_unused
-from treadle.passes._cascades import BEFORE, Repair
-from treadle.passes._functions import functions, kernels, label, note, unite_equal
+from treadle.passes._functions import functions, kernels, label, note
 from treadle.passes._limits import LimitWriter, spell_range
 from treadle.passes._parts import part_of_kernel
-from treadle.passes._reductions import (
-    is_neutral,
-    neutral_of,
-    operands_of,
-    rebuilt,
-    reduce_alone,
-    stand_in_of,
-)
-from treadle.passes._scalars import (
-    Expression,
-    Leaf,
-    axes_in,
-    build_map,
-    leaves,
-    number,
-    select,
-    substitute,
-)
+from treadle.passes._reductions import reduce_alone
 from treadle.passes._stages import StreamPlan
+from treadle.passes._streams import Scope, StreamParts, hint_of, location_of
 from treadle.passes._visits import Visits, visits_of
 
 PASS = "hierarchy-expand-streams"
@@ -132,7 +113,7 @@ def _expand(function: func.FuncOp, kernel: KernelOp) -> None:
             f"@{kernel.kernel_name.data}: the schedule is not decided (run tiling and hierarchy-choose-sizes)"
         )
     axis = next(iter(schedule.stream.as_dict()), "")
-    _keep_states_apart(kernel, axis)
+    keep_states_apart(kernel, axis)
     plan = StreamPlan(part_of_kernel(kernel), axis)
     expansion = _Expansion(kernel, schedule, plan)
     new = expansion.kernel()
@@ -164,7 +145,7 @@ def _note_visits(function: func.FuncOp, subject: str, axis: str, visits: Visits)
         note(function, PASS, subject, "a condition that holds selects", f"not tested in pieces within {where}")
 
 
-def _keep_states_apart(kernel: KernelOp, axis: str) -> None:
+def keep_states_apart(kernel: KernelOp, axis: str) -> None:
     """Let each reduction over the streamed axis be a state alone: what it is rounded to, and what is added
     to it, follow as operations of their own."""
     for op in list(kernel.body.block.ops):
@@ -175,30 +156,13 @@ def _keep_states_apart(kernel: KernelOp, axis: str) -> None:
 # -- expanding ------------------------------------------------------------------------------------
 
 
-@dataclass
-class _Scope:
-    """Values of the decorated kernel as tiles, at one place of the explicit one."""
-
-    block: Block
-    values: dict[SSAValue, SSAValue]
-
-    def inner(self, block: Block) -> _Scope:
-        return _Scope(block, dict(self.values))
-
-    def add(self, op: Operation, stands_for: SSAValue | None = None) -> SSAValue:
-        self.block.add_op(op)
-        if stands_for is not None:
-            self.values[stands_for] = op.results[0]
-        return op.results[0]
-
-
-class _Expansion:
+class _Expansion(StreamParts):
     """One kernel in its explicit form."""
 
     def __init__(self, kernel: KernelOp, schedule: ScheduleAttr, plan: StreamPlan):
+        super().__init__(plan)
         self.old = kernel
         self.schedule = schedule
-        self.plan = plan
         self.pieces = {**schedule.group.as_dict(), **schedule.stream.as_dict()}
         tiles = schedule.tile_sizes()
         self.visits = {stream: visits_of(plan, stream, tiles) for stream in plan.streams}
@@ -208,7 +172,7 @@ class _Expansion:
     def kernel(self) -> KernelOp:
         body = self._empty_body()
         group = Block()
-        self._fill_group(_Scope(group, {}))
+        self._fill_group(Scope(group, {}))
         op = GroupOp(self.schedule.group, Region(group))
         op.location = self.old.location
         body.add_ops([op, YieldOp()])
@@ -231,90 +195,40 @@ class _Expansion:
         assert terminator is not None
         for value, new in zip(terminator.operands, block.args[len(given) :], strict=True):
             self.destinations[value] = new
-            new.name_hint = _hint(value, "to")
+            new.name_hint = hint_of(value, "to")
         return block
 
-    def _fill_group(self, scope: _Scope) -> None:
+    def _fill_group(self, scope: Scope) -> None:
         for old, new in self.arguments.items():
             if not is_array(old.type):
                 scope.values[old] = new
             elif self.plan.axis not in axes_of(old.type) and old.uses:
-                self._load(scope, old)
+                self.fetch(scope, old)
         for op in list(self.old.body.block.ops)[:-1]:
             if self.plan.is_fixed(op.results[0]):
-                self._copy(scope, op)
+                self.copy(scope, op)
         for stream in self.plan.streams:
             self._stream(scope, stream)
         for value in self.plan.part.leaving:
             if not self.plan.is_piece(value):
-                self._save(scope, value)
+                self.leave(scope, value)
 
-    # -- one operation ----------------------------------------------------------------------------
-
-    def _copy(self, scope: _Scope, op: Operation) -> None:
-        """The same operation on tiles."""
-        self._load_operands(scope, op)
-        new = op.clone(scope.values)
-        for old, result in zip(op.results, list(new.results), strict=True):
-            scope.values[old] = Rewriter.replace_value_with_new_type(result, self._tile(old.type))
-        scope.block.add_op(new)
-
-    def _copy_assuming(self, scope: _Scope, map: MapOp, selects: AbstractSet[Operation]) -> None:
-        """A map in which the conditions of some selects hold."""
-        self._load_operands(scope, map)
-        new = assuming(map, selects)
-        if isinstance(new, SSAValue):
-            scope.values[map.result] = scope.values[new]
-            return
-        self._copy(scope, new)
-        scope.values[map.result] = scope.values[new.result]
-        new.erase()
-
-    def _load_operands(self, scope: _Scope, op: Operation) -> None:
-        for operand in op.operands:
-            if operand not in scope.values:
-                self._load(scope, operand)
-
-    def _load(self, scope: _Scope, argument: SSAValue) -> None:
-        multiplied = any(isinstance(use.operation, ContractOp) for use in argument.uses)
-        type = self._tile(argument.type, "shared" if multiplied else "register")
-        load = LoadOp(self.arguments[argument], type)
-        load.location = self.old.location
-        load.result.name_hint = _hint(argument, "piece")
-        scope.add(load, argument)
-
-    def _save(self, scope: _Scope, value: SSAValue) -> None:
-        save = SaveOp(scope.values[value], self.destinations[value])
-        save.location = _location(value)
-        scope.block.add_op(save)
-
-    def _tile(self, type: Attribute, level: str = "register") -> Attribute:
-        """The type of the piece that a group holds of an array."""
-        if not is_array(type):
-            return type
-        sizes = {axis: self.pieces.get(axis, size) for axis, size in sizes_of(type).items()}
-        if missing := [axis for axis, size in sizes.items() if size == DYNAMIC]:
-            raise PassFailedException(
-                f"@{self.old.kernel_name.data}: axis '{missing[0]}' has no size and is neither grouped nor "
-                "streamed in the schedule"
-            )
-        return array_type(format_of(type), sizes, level)
-
-    # -- one stream -------------------------------------------------------------------------------
-
-    def _stream(self, scope: _Scope, stream: int) -> None:
-        states = self.plan.states_in(stream)
-        exports = self.plan.exports_of(stream)
-        visits = self.visits[stream]
-        border = None if visits.every is None else Region(self._step(scope, stream, states))
+    def _stream(self, scope: Scope, stream: int) -> None:
+        states = [self.tile(state.type) for state in self.plan.states_in(stream)]
+        exports, visits = self.plan.exports_of(stream), self.visits[stream]
+        step, finish, border = Block(arg_types=states), Block(arg_types=states), Block(arg_types=states)
+        if visits.every is not None:
+            self.step(scope, stream, border)
+        self.step(scope, stream, step, visits.assumed)
+        self.finish(scope, stream, finish, exports)
         op = StreamOp(
             self.schedule.stream,
-            [self._tile(value.type) for value in exports],
-            Region(self._initialise(states)),
-            Region(self._step(scope, stream, states, visits.assumed)),
-            Region(self._finish(scope, stream, states, exports)),
+            [self.tile(value.type) for value in exports],
+            Region(self.initialise(self.plan.states_in(stream))),
+            Region(step),
+            Region(finish),
             self._limits(scope, visits),
-            border,
+            None if visits.every is None else Region(border),
         )
         op.location = self.old.location
         scope.block.add_op(op)
@@ -322,7 +236,7 @@ class _Expansion:
             result.name_hint = value.name_hint
             scope.values[value] = result
 
-    def _limits(self, scope: _Scope, visits: Visits) -> list[SSAValue]:
+    def _limits(self, scope: Scope, visits: Visits) -> list[SSAValue]:
         """The ranges of the pieces that a stream is fed, and of those that need no test."""
         if visits.are_all:
             return []
@@ -335,116 +249,33 @@ class _Expansion:
         limits = [*writer.limits(visits.some)]
         return limits if visits.every is None else [*limits, *writer.limits(visits.every)]
 
-    def _initialise(self, states: Sequence[SSAValue]) -> Block:
-        block = Block()
-        for state in states:
-            fill = FillOp(neutral_of(state), self._tile(state.type))
-            fill.location = _location(state)
-            fill.result.name_hint = _hint(state, "start")
-            block.add_op(fill)
-        block.add_op(YieldOp(*(op.results[0] for op in block.ops)))
-        return block
+    def fetch(self, scope: Scope, value: SSAValue) -> None:
+        multiplied = any(isinstance(use.operation, ContractOp) for use in value.uses)
+        type = self.tile(value.type, "shared" if multiplied else "register")
+        load = LoadOp(self.arguments[value], type)
+        load.location = self.old.location
+        load.result.name_hint = hint_of(value, "piece")
+        scope.add(load, value)
 
-    def _step(
-        self,
-        outer: _Scope,
-        stream: int,
-        states: Sequence[SSAValue],
-        assumed: frozenset[arith.SelectOp] = frozenset(),
-    ) -> Block:
-        """One step, for pieces in which the conditions of `assumed` hold."""
-        block = Block(arg_types=[self._tile(state.type) for state in states])
-        scope = outer.inner(block)
-        step = _Step(self, scope, _name_all(states, block.args, "so_far"))
-        for op in self.plan.step_of(stream):
-            self._load_operands(scope, op)
-            if isinstance(op, ContractOp | ReduceOp) and op.result in step.before:
-                step.update(op)
-            elif isinstance(op, MapOp) and (selects := assumed & set(op.body.block.ops)):
-                self._copy_assuming(scope, op, selects)
-            else:
-                self._copy(scope, op)
-        for value in self.plan.saved_in_step(stream):
-            self._save(scope, value)
-        block.add_op(YieldOp(*(step.after[state] for state in states)))
-        unite_equal(block)
-        if assumed:
-            erase_unused(block)
-        return block
+    def leave(self, scope: Scope, value: SSAValue) -> None:
+        save = SaveOp(scope.values[value], self.destinations[value])
+        save.location = location_of(value)
+        scope.block.add_op(save)
 
-    def _finish(self, outer: _Scope, stream: int, states: Sequence[SSAValue], exports: Sequence[SSAValue]) -> Block:
-        block = Block(arg_types=[self._tile(state.type) for state in states])
-        scope = outer.inner(block)
-        scope.values |= _name_all(states, block.args, "end")
-        for op in self.plan.finish_of(stream):
-            self._copy(scope, op)
-        block.add_op(YieldOp(*(scope.values[value] for value in exports)))
-        return block
+    def end(self, block: Block, values: Sequence[SSAValue]) -> None:
+        block.add_op(YieldOp(*values))
 
-
-class _Step:
-    """The states of one step: `before` it, and `after`."""
-
-    def __init__(self, expansion: _Expansion, scope: _Scope, before: dict[SSAValue, SSAValue]):
-        self.expansion = expansion
-        self.plan = expansion.plan
-        self.scope = scope
-        self.before = before
-        self.after: dict[SSAValue, SSAValue] = {}
-
-    def update(self, op: ContractOp | ReduceOp) -> None:
-        """Take one state through the piece: repair it, then reduce the piece into it."""
-        state, repair = op.result, self.plan.verdicts[op.result].repair
-        into = self.before[state] if repair is None else self._repaired(state, repair)
-        operands = [self.scope.values[operand] for operand in operands_of(op)]
-        new = rebuilt(op, operands, self.before[state].type, into)
-        new.result.name_hint = _hint(state, "new")
-        self.after[state] = self.scope.add(new, state)
-        if state in self.plan.guarded:
-            self._guard(state)
-
-    def _repaired(self, state: SSAValue, repair: Repair) -> SSAValue:
-        before = self.before[state]
-        change = substitute(repair.expression, self._at_this_moment)
-        if not leaves(change):
-            return before
-        present = axes_in(change)
-        sizes = {axis: size for axis, size in sizes_of(before.type).items() if axis in present}
-        type = array_type(format_of(before.type), sizes, "register")
-        factor = build_map(change, type, "repair", _location(state))
-        self.scope.add(factor)
-        applied = repair.apply(Leaf(before), Leaf(factor.result))
-        return self.scope.add(build_map(applied, before.type, _hint(state, "repaired"), _location(state)))
-
-    def _at_this_moment(self, leaf: Leaf) -> Expression:
-        """What a leaf of a repair stands for here. While a guarded state was neutral nothing was added, so
-        there is nothing to repair: its new value takes its place."""
-        if leaf.version != BEFORE:
-            return Leaf(self.scope.values[leaf.value])
-        before = Leaf(self.before[leaf.value])
-        if leaf.value not in self.plan.guarded:
-            return before
-        return select(is_neutral(leaf.value, before), Leaf(self.scope.values[leaf.value]), before)
-
-    def _guard(self, state: SSAValue) -> None:
-        """Let a finite number stand for a state that is neutral still, in the pieces made from it."""
-        new = Leaf(self.after[state])
-        finite = select(is_neutral(state, new), number(stand_in_of(state), new.type), new)
-        self.scope.add(build_map(finite, new.value.type, _hint(state, "safe"), _location(state)), state)
-
-
-def _name_all(states: Sequence[SSAValue], arguments: Sequence[SSAValue], suffix: str) -> dict[SSAValue, SSAValue]:
-    for state, argument in zip(states, arguments, strict=True):
-        argument.name_hint = _hint(state, suffix)
-    return dict(zip(states, arguments, strict=True))
-
-
-def _hint(value: SSAValue, suffix: str) -> str | None:
-    return f"{value.name_hint}_{suffix}" if value.name_hint else None
-
-
-def _location(value: SSAValue) -> LocationAttr:
-    return value.owner.location if isinstance(value.owner, Operation) else UnknownLoc()
+    def tile(self, type: Attribute, level: str = "register") -> Attribute:
+        """The type of the piece that a group holds of an array."""
+        if not is_array(type):
+            return type
+        sizes = {axis: self.pieces.get(axis, size) for axis, size in sizes_of(type).items()}
+        if missing := [axis for axis, size in sizes.items() if size == DYNAMIC]:
+            raise PassFailedException(
+                f"@{self.old.kernel_name.data}: axis '{missing[0]}' has no size and is neither grouped nor "
+                "streamed in the schedule"
+            )
+        return array_type(format_of(type), sizes, level)
 
 
 def _buffer(type: Attribute) -> MemRefType:

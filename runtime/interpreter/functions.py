@@ -173,13 +173,18 @@ class DiagramFunctions(SessionFunctions):
         names = dict(zip(op.over_axes, law.over_axes, strict=True))
         scope, operands = self._enter_law(op, law, names, self._operands(op.inputs, args))
         with self.session.in_scope(scope):
-            (result,) = interpreter.run_ssacfg_region(law.body, operands, law.sym_name.data)
-        array = cast(Array, result).renamed({inner: outer for outer, inner in names.items()})
+            results = interpreter.run_ssacfg_region(law.body, operands, law.sym_name.data)
+        made = zip(cast("tuple[Array, ...]", results), law.outputs, op.outputs, strict=True)
+        return tuple(self._leave_law(array, type, output, names) for array, type, output in made)
+
+    def _leave_law(self, result: Array, made: Attribute, output: SSAValue, names: dict[str, str]) -> Array:
+        """A result of a law in the axes and the format of its application."""
+        array = result.renamed({inner: outer for outer, inner in names.items()})
         array = array.renamed({_aside(axis): axis for axis in names.values()})
-        wanted_axes = with_weaved(axes_of(op.result.type), (array,))
-        array = array.spread(wanted_axes, {**self._sizes(op.result.type), **array.sizes})
-        made, wanted = format_of(law.function_type.outputs.data[0]), format_of(op.result.type)
-        return self._result(op, Array(array.axes, self._converted(array.numbers, made, wanted)))
+        wanted_axes = with_weaved(axes_of(output.type), (array,))
+        array = array.spread(wanted_axes, {**self._sizes(output.type), **array.sizes})
+        numbers = self._converted(array.numbers, format_of(made), format_of(output.type))
+        return self._checked(output, Array(array.axes, numbers))
 
     @impl_terminator(diagram.YieldOp)
     def run_yield(
@@ -249,13 +254,16 @@ class DiagramFunctions(SessionFunctions):
         }
 
     def _result(self, op: Operation, array: Array) -> PythonValues:
+        return (self._checked(op.results[0], array),)
+
+    def _checked(self, value: SSAValue, array: Array) -> Array:
         """A result, once its sizes are seen to be those of the current pieces: a tile kept from another
         step of a stream would be caught here."""
         sizes = array.sizes
-        for axis, size in self._sizes(op.results[0].type).items():
+        for axis, size in self._sizes(value.type).items():
             if sizes[axis] != size:
                 raise AxisMismatch(f"axis '{axis}' of the result has {sizes[axis]} elements where {size} are meant")
-        return (array,)
+        return array
 
 
 def _aside(axis: str) -> str:

@@ -29,8 +29,11 @@ def find_law(module: ModuleOp, op: diagram.ApplyOp) -> diagram.LawOp:
     standard = _laws_in(standard_laws())
     known = {**standard, **_laws_in(module)}
     if name not in known:
+        axes = ", ".join(f"'{axis}'" for axis in op.over_axes)
         raise at(
-            op, f"there is no law @{name}: define it with diagram.law, or use one of {', '.join(sorted(standard))}"
+            op,
+            f"there is no law for '{name}' on axis {axes}: define @{name} with diagram.law, or use one of "
+            f"{', '.join(sorted(known))}",
         )
     law = known[name]
     if (problem := law.why_not(op)) is not None:

@@ -1,0 +1,253 @@
+"""The parts of a stream along an axis: initialise, step, finish, and the merge of two parts of the axis.
+
+`StreamParts` writes them from a `StreamPlan`. What is made of them, and where the pieces come from, its users
+say: explicit kernels (`hierarchy_expand_streams`), and laws for a person to read and check (`_laws`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import LocationAttr, UnknownLoc
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.rewriter import Rewriter
+
+from treadle.dialects.diagram.array import array_type, format_of, level_of, sizes_of
+from treadle.dialects.diagram.ops import ContractOp, FillOp, MapOp, ReduceOp
+from treadle.passes._assuming import assuming, erase_unused
+from treadle.passes._cascades import BEFORE, Repair
+from treadle.passes._functions import unite_equal
+from treadle.passes._reductions import combine, is_neutral, kind_of, neutral_of, operands_of, rebuilt, stand_in_of
+from treadle.passes._scalars import Expression, Leaf, axes_in, build_map, leaves, number, select, substitute
+from treadle.passes._stages import StreamPlan
+
+Named = dict[SSAValue, SSAValue]
+"""What stands for each value of the decorated kernel at one moment."""
+
+
+@dataclass
+class Scope:
+    """Values of the decorated kernel as tiles, at one place of what is made of it."""
+
+    block: Block
+    values: Named
+
+    def inner(self, block: Block) -> Scope:
+        return Scope(block, dict(self.values))
+
+    def add(self, op: Operation, stands_for: SSAValue | None = None) -> SSAValue:
+        self.block.add_op(op)
+        if stands_for is not None:
+            self.values[stands_for] = op.results[0]
+        return op.results[0]
+
+
+class StreamParts:
+    """Writes the parts of the streams of a plan. A user of it says what a tile is, where an operand comes from
+    that no operation of the part makes, and what is done with a piece that leaves."""
+
+    def __init__(self, plan: StreamPlan):
+        self.plan = plan
+
+    def tile(self, type: Attribute) -> Attribute:
+        """The type of what a part holds of an array."""
+        raise NotImplementedError
+
+    def fetch(self, scope: Scope, value: SSAValue) -> None:
+        """Bring a value into scope."""
+        raise NotImplementedError
+
+    def leave(self, scope: Scope, value: SSAValue) -> None:
+        """A step has made a piece of a result."""
+        raise NotImplementedError
+
+    def end(self, block: Block, values: Sequence[SSAValue]) -> None:
+        """End a part with what it gives."""
+        raise NotImplementedError
+
+    # -- the parts --------------------------------------------------------------------------------
+
+    def initialise(self, states: Sequence[SSAValue]) -> Block:
+        block = Block()
+        for state in states:
+            fill = FillOp(neutral_of(state), self.tile(state.type))
+            fill.location = location_of(state)
+            fill.result.name_hint = hint_of(state, "start")
+            block.add_op(fill)
+        self.end(block, [op.results[0] for op in block.ops])
+        return block
+
+    def step(
+        self, outer: Scope, stream: int, block: Block, assumed: frozenset[arith.SelectOp] = frozenset()
+    ) -> None:
+        """Fill a block whose first arguments are the states before the piece, for pieces in which the conditions
+        of `assumed` hold."""
+        states = self.plan.states_in(stream)
+        scope = outer.inner(block)
+        step = Step(self, scope, name_all(states, block.args[: len(states)], "so_far"))
+        for op in self.plan.step_of(stream):
+            self.fetch_operands(scope, op)
+            if isinstance(op, ContractOp | ReduceOp) and op.result in step.before:
+                step.update(op)
+            elif isinstance(op, MapOp) and (selects := assumed & set(op.body.block.ops)):
+                self._copy_assuming(scope, op, selects)
+            else:
+                self.copy(scope, op)
+        for value in self.plan.saved_in_step(stream):
+            self.leave(scope, value)
+        self.end(block, [step.after[state] for state in states])
+        unite_equal(block)
+        if assumed:
+            erase_unused(block)
+
+    def finish(self, outer: Scope, stream: int, block: Block, exports: Sequence[SSAValue]) -> None:
+        """Fill a block whose first arguments are the states after the last piece."""
+        states = self.plan.states_in(stream)
+        scope = outer.inner(block)
+        scope.values |= name_all(states, block.args[: len(states)], "end")
+        for op in self.plan.finish_of(stream):
+            self.copy(scope, op)
+        self.end(block, [scope.values[value] for value in exports])
+
+    def merge(self, outer: Scope, stream: int, block: Block) -> None:
+        """Fill a block whose first arguments are the states of one part of the axis, then those of the next."""
+        states = self.plan.states_in(stream)
+        count = len(states)
+        parts = [
+            name_all(states, block.args[:count], "first"),
+            name_all(states, block.args[count : 2 * count], "second"),
+        ]
+        merge = Merge(self, outer.inner(block), parts)
+        for state in states:
+            merge.update(state)
+        self.end(block, [merge.after[state] for state in states])
+        unite_equal(block)
+
+    # -- one operation ----------------------------------------------------------------------------
+
+    def copy(self, scope: Scope, op: Operation) -> None:
+        """The same operation on tiles."""
+        self.fetch_operands(scope, op)
+        new = op.clone(scope.values)
+        for old, result in zip(op.results, list(new.results), strict=True):
+            scope.values[old] = Rewriter.replace_value_with_new_type(result, self.tile(old.type))
+        scope.block.add_op(new)
+
+    def _copy_assuming(self, scope: Scope, map: MapOp, selects: AbstractSet[Operation]) -> None:
+        """A map in which the conditions of some selects hold."""
+        self.fetch_operands(scope, map)
+        new = assuming(map, selects)
+        if isinstance(new, SSAValue):
+            scope.values[map.result] = scope.values[new]
+            return
+        self.copy(scope, new)
+        scope.values[map.result] = scope.values[new.result]
+        new.erase()
+
+    def fetch_operands(self, scope: Scope, op: Operation) -> None:
+        for operand in op.operands:
+            if operand not in scope.values:
+                self.fetch(scope, operand)
+
+
+class Following:
+    """States that follow when one that they depend on moves: `before` it did, and `after`."""
+
+    def __init__(self, parts: StreamParts, scope: Scope):
+        self.parts = parts
+        self.plan = parts.plan
+        self.scope = scope
+        self.after: Named = {}
+
+    def repaired(self, state: SSAValue, repair: Repair, before: Named) -> SSAValue:
+        """An accumulator as it would be, had the states always been as they are after."""
+        old = before[state]
+        change = substitute(repair.expression, self._at_this_moment(before))
+        if not leaves(change):
+            return old
+        present = axes_in(change)
+        sizes = {axis: size for axis, size in sizes_of(old.type).items() if axis in present}
+        type = array_type(format_of(old.type), sizes, level_of(old.type))
+        factor = build_map(change, type, "repair", location_of(state))
+        self.scope.add(factor)
+        applied = repair.apply(Leaf(old), Leaf(factor.result))
+        return self.scope.add(build_map(applied, old.type, hint_of(state, "repaired"), location_of(state)))
+
+    def _at_this_moment(self, before: Named) -> Callable[[Leaf], Expression]:
+        """What a leaf of a repair stands for here. While a guarded state was neutral nothing was added, so
+        there is nothing to repair: its new value takes its place."""
+
+        def replace(leaf: Leaf) -> Expression:
+            if leaf.version != BEFORE:
+                return Leaf(self._value(leaf.value))
+            old = Leaf(before[leaf.value])
+            if leaf.value not in self.plan.guarded:
+                return old
+            return select(is_neutral(leaf.value, old), Leaf(self.scope.values[leaf.value]), old)
+
+        return replace
+
+    def _value(self, value: SSAValue) -> SSAValue:
+        if value not in self.scope.values:
+            self.parts.fetch(self.scope, value)
+        return self.scope.values[value]
+
+    def moved(self, state: SSAValue, new: SSAValue) -> None:
+        """Keep the new value of a state. Where it is neutral still, a finite number stands for it in what is
+        made from it."""
+        self.after[state] = self.scope.values[state] = new
+        if state not in self.plan.guarded:
+            return
+        leaf = Leaf(new)
+        finite = select(is_neutral(state, leaf), number(stand_in_of(state), leaf.type), leaf)
+        self.scope.add(build_map(finite, new.type, hint_of(state, "safe"), location_of(state)), state)
+
+
+class Step(Following):
+    """The states of one step."""
+
+    def __init__(self, parts: StreamParts, scope: Scope, before: Named):
+        super().__init__(parts, scope)
+        self.before = before
+
+    def update(self, op: ContractOp | ReduceOp) -> None:
+        """Take one state through the piece: repair it, then reduce the piece into it."""
+        state, repair = op.result, self.plan.verdicts[op.result].repair
+        into = self.before[state] if repair is None else self.repaired(state, repair, self.before)
+        operands = [self.scope.values[operand] for operand in operands_of(op)]
+        new = rebuilt(op, operands, self.before[state].type, into)
+        new.result.name_hint = hint_of(state, "new")
+        self.moved(state, self.scope.add(new))
+
+
+class Merge(Following):
+    """The states of two parts of the axis, made one."""
+
+    def __init__(self, parts: StreamParts, scope: Scope, before: Sequence[Named]):
+        super().__init__(parts, scope)
+        self.before = before
+
+    def update(self, state: SSAValue) -> None:
+        """Repair what each part has gathered, then combine both."""
+        repair = self.plan.verdicts[state].repair
+        one, other = (
+            before[state] if repair is None else self.repaired(state, repair, before) for before in self.before
+        )
+        both = combine(kind_of(state), Leaf(one), Leaf(other))
+        self.moved(state, self.scope.add(build_map(both, one.type, hint_of(state, "both"), location_of(state))))
+
+
+def name_all(states: Sequence[SSAValue], arguments: Sequence[SSAValue], suffix: str) -> Named:
+    for state, argument in zip(states, arguments, strict=True):
+        argument.name_hint = hint_of(state, suffix)
+    return dict(zip(states, arguments, strict=True))
+
+
+def hint_of(value: SSAValue, suffix: str) -> str | None:
+    return f"{value.name_hint}_{suffix}" if value.name_hint else None
+
+
+def location_of(value: SSAValue) -> LocationAttr:
+    return value.owner.location if isinstance(value.owner, Operation) else UnknownLoc()
