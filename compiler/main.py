@@ -75,6 +75,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_explain(commands)
     _add_draw(commands)
     _add_cache(commands)
+    _add_check(commands)
     return parser
 
 
@@ -163,6 +164,21 @@ def _add_cache(commands: _Commands) -> None:
     parser.add_argument("--clear", action="store_true", help="remove everything that is kept")
 
 
+def _add_check(commands: _Commands) -> None:
+    parser = _subcommand(
+        commands, "check", "try the laws of a file, stated and derived: is the stream what the meaning says?", _CHECK
+    )
+    parser.add_argument("--cases", type=_count, default=100, metavar="N", help="of each claim (default: 100)")
+    parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="of the random cases (default: 0)")
+    parser.add_argument("--print", action="store_true", help="print each law first, as IR that a file may hold")
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of cases: use a whole number from 1 on")
+    return int(text)
+
+
 def _subcommand(commands: _Commands, name: str, summary: str, examples: str) -> argparse.ArgumentParser:
     parser = commands.add_parser(
         name,
@@ -209,6 +225,14 @@ _RUN_EXAMPLES = """examples:
   treadle run examples/attention.mlir
   treadle run examples/attention.mlir --size q=1 --size x=4096 --backend emulator
   treadle run examples/matmul.mlir --inputs inputs.npz --verify-each
+"""
+
+_CHECK = """examples:
+  treadle check my_laws.mlir
+  treadle check examples/attention.mlir --print
+
+A law that states its stream is compared with its meaning; a law that does not, and a program, with the stream that
+is derived. Sizes, numbers, pieces and the order of merging are random; a counterexample is made small.
 """
 
 _EXPLAIN_EXAMPLES = """examples:

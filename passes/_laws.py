@@ -107,8 +107,10 @@ class _Law(StreamParts):
                 needed += [leaf.value for leaf in leaves(repair.expression)]
         made = {result for op in inside for result in op.results}
         outside = [value for value in dict.fromkeys(needed) if value not in made and not _is_constant(value)]
-        order = {op: place for place, op in enumerate(self.plan.part.ops)}
-        return sorted(outside, key=lambda value: order.get(value.owner, -1) if _is_made(value) else -1)
+        order: dict[SSAValue, int] = {
+            result: place for place, op in enumerate(self.plan.part.ops) for result in op.results
+        }
+        return sorted(outside, key=lambda value: order.get(value, -1))
 
     # -- what a law is made of --------------------------------------------------------------------
 
@@ -116,7 +118,7 @@ class _Law(StreamParts):
         return _held(type)
 
     def fetch(self, scope: Scope, value: SSAValue) -> None:
-        assert isinstance(value.owner, Operation) and is_free(value.owner), "an input that was not foreseen"
+        assert isinstance(value.owner, Operation), "an argument that was not foreseen"
         self.copy(scope, value.owner)
 
     def leave(self, scope: Scope, value: SSAValue) -> None:
@@ -125,10 +127,6 @@ class _Law(StreamParts):
     def end(self, block: Block, values: Sequence[SSAValue]) -> None:
         block.add_op(YieldOp(*values, *self.left))
         self.left = []
-
-
-def _is_made(value: SSAValue) -> bool:
-    return isinstance(value.owner, Operation)
 
 
 def _is_constant(value: SSAValue) -> bool:

@@ -388,7 +388,7 @@ def test_unknown_law():
     text = """func.func @f(%s: !A) -> !A {
           %p = diagram.apply @softmin(%s) over [b] : (!A) -> !A
           func.return %p : !A }"""
-    with pytest.raises(TreadleError, match=r"no law @softmin.*softmax"):
+    with pytest.raises(TreadleError, match=r"no law for 'softmin' on axis 'b'.*softmax"):
         run(text, normal(4, 5))
 
 

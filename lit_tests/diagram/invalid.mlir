@@ -283,7 +283,7 @@ diagram.law @id over [x] (%v: tensor<?xf32, #diagram.array<[x]>>) -> tensor<?xf3
 
 // -----
 
-// CHECK: the meaning of a law yields another type than it declares
+// CHECK: the meaning of a law yields (tensor<?xf32, #diagram.array<[x]>>) where (f32) is declared
 diagram.law @id over [x] (%v: tensor<?xf32, #diagram.array<[x]>>) -> f32 {
   diagram.yield %v : tensor<?xf32, #diagram.array<[x]>>
 }
@@ -309,4 +309,76 @@ func.func @f() {
 func.func @f() {
   %i = diagram.index -> tensor<?xf32, #diagram.array<[q]>>
   func.return
+}
+
+// -----
+
+// CHECK: a stream is fed along one axis, the law is over 2
+diagram.law @sum over [x, y] (%v: tensor<?x?xf32, #diagram.array<[x, y]>>) -> f32 {
+  %c = arith.constant 0.0 : f32
+  diagram.yield %c : f32
+} initialise {
+  diagram.yield
+} step (%v: tensor<?x?xf32, #diagram.array<[x, y]>>) {
+  diagram.yield
+} finish {
+  %c = arith.constant 0.0 : f32
+  diagram.yield %c : f32
+}
+
+// -----
+
+// CHECK: a stream has 'initialise', 'step', 'finish' and, if it can be split, 'merge'
+diagram.law @sum over [x] (%v: tensor<?xf32, #diagram.array<[x]>>) -> f32 {
+  %c = arith.constant 0.0 : f32
+  diagram.yield %c : f32
+} initialise {
+  diagram.yield
+}
+
+// -----
+
+// CHECK: the state tensor<?xf32, #diagram.array<[x]>> has axis 'x', which the stream is fed along
+diagram.law @sum over [x] (%v: tensor<?xf32, #diagram.array<[x]>>) -> f32 {
+  %c = arith.constant 0.0 : f32
+  diagram.yield %c : f32
+} initialise {
+  %s = diagram.fill 0.0 : f32 -> tensor<?xf32, #diagram.array<[x]>>
+  diagram.yield %s : tensor<?xf32, #diagram.array<[x]>>
+} step {
+  diagram.yield
+} finish {
+  diagram.yield
+}
+
+// -----
+
+// CHECK: 'step' takes (f32), it is given (f32, tensor<?xf32, #diagram.array<[x]>>)
+diagram.law @sum over [x] (%v: tensor<?xf32, #diagram.array<[x]>>) -> f32 {
+  %c = arith.constant 0.0 : f32
+  diagram.yield %c : f32
+} initialise {
+  %s = arith.constant 0.0 : f32
+  diagram.yield %s : f32
+} step (%s: f32) {
+  diagram.yield %s : f32
+} finish (%s: f32) {
+  diagram.yield %s : f32
+}
+
+// -----
+
+// CHECK: 'merge' of a law yields () where (f32) is declared
+diagram.law @sum over [x] (%v: tensor<?xf32, #diagram.array<[x]>>) -> f32 {
+  %c = arith.constant 0.0 : f32
+  diagram.yield %c : f32
+} initialise {
+  %s = arith.constant 0.0 : f32
+  diagram.yield %s : f32
+} step (%s: f32, %v: tensor<?xf32, #diagram.array<[x]>>) {
+  diagram.yield %s : f32
+} finish (%s: f32) {
+  diagram.yield %s : f32
+} merge (%a: f32, %b: f32) {
+  diagram.yield
 }

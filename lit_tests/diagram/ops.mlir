@@ -123,3 +123,56 @@ diagram.law @share over [x] (%v: !v) -> !v {
   }
   diagram.yield %y : !v
 }
+
+// A law that states its stream.
+
+// CHECK-LABEL: diagram.law @total over [x] (%v: tensor<?xf32, #diagram.array<[x]>>) -> tensor<f32, #diagram.array<[]>> {
+// CHECK:        } initialise {
+// CHECK-NEXT:     %start = diagram.fill 0.000000e+00 : f32 -> tensor<f32, #diagram.array<[]>>
+// CHECK-NEXT:     diagram.yield %start : tensor<f32, #diagram.array<[]>>
+// CHECK-NEXT:   } step (%so_far: tensor<f32, #diagram.array<[]>>, %piece: tensor<?xf32, #diagram.array<[x]>>) {
+// CHECK-NEXT:     %next = diagram.reduce add %piece over [x] into %so_far : tensor<?xf32, #diagram.array<[x]>> -> tensor<f32, #diagram.array<[]>>
+// CHECK-NEXT:     diagram.yield %next : tensor<f32, #diagram.array<[]>>
+// CHECK-NEXT:   } finish (%end: tensor<f32, #diagram.array<[]>>) {
+// CHECK-NEXT:     diagram.yield %end : tensor<f32, #diagram.array<[]>>
+// CHECK-NEXT:   } merge (%one: tensor<f32, #diagram.array<[]>>, %other: tensor<f32, #diagram.array<[]>>) {
+// CHECK-NEXT:     %both = diagram.map (%a = %one : tensor<f32, #diagram.array<[]>>, %b = %other : tensor<f32, #diagram.array<[]>>) -> tensor<f32, #diagram.array<[]>> {
+// CHECK-NEXT:       %sum = arith.addf %a, %b : f32
+// CHECK-NEXT:       diagram.yield %sum : f32
+// CHECK-NEXT:     }
+// CHECK-NEXT:     diagram.yield %both : tensor<f32, #diagram.array<[]>>
+// CHECK-NEXT:   }
+diagram.law @total over [x] (%v: !v) -> !r {
+  %l = diagram.reduce add %v over [x] : !v -> !r
+  diagram.yield %l : !r
+} initialise {
+  %start = diagram.fill 0.0 : f32 -> !r
+  diagram.yield %start : !r
+} step (%so_far: !r, %piece: !v) {
+  %next = diagram.reduce add %piece over [x] into %so_far : !v -> !r
+  diagram.yield %next : !r
+} finish (%end: !r) {
+  diagram.yield %end : !r
+} merge (%one: !r, %other: !r) {
+  %both = diagram.map (%a = %one : !r, %b = %other : !r) -> !r {
+    %sum = arith.addf %a, %b : f32
+    diagram.yield %sum : f32
+  }
+  diagram.yield %both : !r
+}
+
+// Two results.
+
+// CHECK-LABEL: func.func @two
+// CHECK-NEXT: %s, %t = diagram.apply @both(%S) over [x] : (tensor<?x?xf32, #diagram.array<[q, x]>>) -> (tensor<?xf32, #diagram.array<[q]>>, tensor<?xf32, #diagram.array<[q]>>)
+func.func @two(%S: !S) -> !m {
+  %s, %t = diagram.apply @both(%S) over [x] : (!S) -> (!m, !m)
+  func.return %t : !m
+}
+
+// CHECK-LABEL: diagram.law @both over [x] (%v: tensor<?xf32, #diagram.array<[x]>>) -> (tensor<f32, #diagram.array<[]>>, tensor<f32, #diagram.array<[]>>) {
+diagram.law @both over [x] (%v: !v) -> (!r, !r) {
+  %m = diagram.reduce max %v over [x] : !v -> !r
+  %l = diagram.reduce add %v over [x] : !v -> !r
+  diagram.yield %m, %l : !r, !r
+}

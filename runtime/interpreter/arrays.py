@@ -115,6 +115,8 @@ def bytes_of(format: Attribute) -> int:
 
 def neutral(kind: str, dtype: np.dtype[Any]) -> Any:
     """The neutral element of a reduction, in a number format."""
+    if dtype.kind == "O":
+        return NEUTRAL[kind]
     if dtype.kind == "f" or kind in ("add", "mul"):
         return dtype.type(NEUTRAL[kind])
     limits = np.iinfo(dtype)

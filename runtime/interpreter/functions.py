@@ -28,6 +28,7 @@ from treadle.dialects.diagram.array import axes_of, format_of, shape_of
 from treadle.runtime.interpreter import bounds
 from treadle.runtime.interpreter.arrays import (
     COMBINE,
+    AnyArray,
     Array,
     AxisMismatch,
     Numbers,
@@ -39,6 +40,7 @@ from treadle.runtime.interpreter.arrays import (
     reduce,
     with_weaved,
 )
+from treadle.runtime.interpreter.exact import exact, exact_value_of
 from treadle.runtime.interpreter.laws import find_law
 from treadle.runtime.interpreter.scalars import SCALAR_OPERATIONS, value_of
 from treadle.runtime.interpreter.scope import Scope
@@ -57,7 +59,8 @@ def scalar_functions(session: Session) -> InterpreterFunctions:
 
     def run(functions: Any, interpreter: Interpreter, op: Operation, args: PythonValues) -> PythonValues:
         operands = cast("tuple[Numbers, ...]", args)
-        value = value_of(op, tuple(operand.value for operand in operands))
+        rule = exact_value_of if session.exact else value_of
+        value = rule(op, tuple(operand.value for operand in operands))
         error = bounds.scalar_error(op, operands, value) if session.bounded else None
         return (Numbers(value, error),)
 
@@ -107,7 +110,7 @@ class DiagramFunctions(SessionFunctions):
         left, right = self._operands((op.lhs, op.rhs), args)
         axes = with_weaved(axes_of(op.result.type), (left, right), op.over_axes)
         with np.errstate(all="ignore"):
-            value = contract(left, right, op.over_axes, axes).astype(dtype_of(format_of(op.result.type)))
+            value = self._held(contract(left, right, op.over_axes, axes), format_of(op.result.type))
         error = bounds.contract_error(op, left, right, value, axes) if self.session.bounded else None
         gamma = bounds.contract_gamma(op, left, right)
         result = self._into(op.result.type, "add", args[2:], Array(axes, Numbers(value, error)), gamma)
@@ -121,7 +124,7 @@ class DiagramFunctions(SessionFunctions):
         data = self._converted(data, format_of(op.operand.type), format)
         dimensions = tuple(range(len(axes), len(axes) + len(op.over_axes)))
         with np.errstate(all="ignore"):
-            value = reduce(op.kind.data, data.value, dimensions)
+            value = np.asarray(reduce(op.kind.data, data.value, dimensions))
         error = None
         if self.session.bounded:
             error = bounds.reduce_error(op.kind.data, data, value, dimensions, format)
@@ -151,7 +154,7 @@ class DiagramFunctions(SessionFunctions):
     def run_fill(self, interpreter: Interpreter, op: diagram.FillOp, args: PythonValues) -> PythonValues:
         type = op.result.type
         shape = tuple(self._sizes(type)[axis] for axis in axes_of(type))
-        value = np.broadcast_to(np.asarray(op.number).astype(dtype_of(format_of(type))), shape)
+        value = np.broadcast_to(self._held(np.asarray(op.number), format_of(type)), shape)
         error = np.broadcast_to(np.float64(0), shape) if self.session.bounded else None
         return (Array(axes_of(type), Numbers(value, error)),)
 
@@ -220,8 +223,14 @@ class DiagramFunctions(SessionFunctions):
         """Elements in another format: over the reals the same, with a bound for the rounding."""
         if given == wanted:
             return numbers
-        value = numbers.value.astype(dtype_of(wanted)) if is_float(wanted) != is_float(given) else numbers.value
+        value = self._held(numbers.value, wanted) if is_float(wanted) != is_float(given) else numbers.value
         return Numbers(value, None if numbers.error is None else bounds.cast_error(numbers, given, wanted))
+
+    def _held(self, value: AnyArray, format: Attribute) -> AnyArray:
+        """Elements as this run holds those of a format."""
+        if self.session.exact and is_float(format):
+            return exact(value)
+        return value.astype(dtype_of(format))
 
     def _into(self, type: Attribute, kind: str, into: PythonValues, result: Array, gamma: float) -> Array:
         """`result` combined with the array that `into` names, if it names one; `gamma` is the relative
@@ -233,7 +242,7 @@ class DiagramFunctions(SessionFunctions):
         merged_sizes((init, result))
         left, right = init.aligned(axes), result.aligned(axes)
         with np.errstate(all="ignore"):
-            value = COMBINE[kind](left.value, right.value)
+            value = np.asarray(COMBINE[kind](left.value, right.value))
         error = None
         if self.session.bounded:
             error = bounds.combine_error(kind, left, right, value, format_of(type), gamma)

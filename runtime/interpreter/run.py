@@ -101,8 +101,23 @@ def _run(
     function = entry_function(module, name)
     values = _values_of(function, arguments, session.bounded)
     session.scope = Scope(dict(sizes or {}))
+    interpreter, trace = make_interpreter(module, session)
+    try:
+        results = interpreter.call_op(function, values)
+    except TreadleError:
+        raise
+    except Exception as exception:
+        raise explained(exception, trace.running, function) from exception
+    return tuple(
+        Numbers(np.array(numbers.value), numbers.error)
+        for numbers in (array_of(cast("Array | Numbers", result)).numbers for result in results)
+    )
+
+
+def make_interpreter(module: ModuleOp, session: Session) -> tuple[Interpreter, Trace]:
+    """An interpreter of all that runs, and what tells which operation it is at."""
     interpreter = Interpreter(module)
-    trace = _Trace()
+    trace = Trace()
     interpreter.listeners = (trace, _Forget(interpreter))
     for functions in (
         scalar_functions(session),
@@ -111,16 +126,7 @@ def _run(
         HierarchyFunctions(session),
     ):
         interpreter.register_implementations(functions)
-    try:
-        results = interpreter.call_op(function, values)
-    except TreadleError:
-        raise
-    except Exception as exception:
-        raise _explained(exception, trace.running, function) from exception
-    return tuple(
-        Numbers(np.array(numbers.value), numbers.error)
-        for numbers in (array_of(cast("Array | Numbers", result)).numbers for result in results)
-    )
+    return interpreter, trace
 
 
 def _values_of(function: func.FuncOp, arguments: Sequence[Argument], bounded: bool) -> PythonValues:
@@ -146,7 +152,7 @@ def _values_of(function: func.FuncOp, arguments: Sequence[Argument], bounded: bo
     return tuple(values)
 
 
-def _explained(exception: Exception, running: Operation | None, function: func.FuncOp) -> TreadleError:
+def explained(exception: Exception, running: Operation | None, function: Operation) -> TreadleError:
     """The error that a rule raised, said of the operation that it ran; xDSL wraps one in another for each
     region around it."""
     cause: BaseException | None = exception
@@ -166,7 +172,7 @@ def _explained(exception: Exception, running: Operation | None, function: func.F
 
 
 @dataclass
-class _Trace(Interpreter.Listener):
+class Trace(Interpreter.Listener):
     """Remembers the operation that is running, for messages."""
 
     running: Operation | None = None
@@ -206,4 +212,14 @@ def _last_uses(block: Block) -> dict[Operation, list[SSAValue]]:
     return uses
 
 
-__all__ = ["Argument", "Bounded", "Execution", "entry_function", "run_function", "run_with_bounds"]
+__all__ = [
+    "Argument",
+    "Bounded",
+    "Execution",
+    "Trace",
+    "entry_function",
+    "explained",
+    "make_interpreter",
+    "run_function",
+    "run_with_bounds",
+]

@@ -59,9 +59,10 @@ class Tally:
 
 @dataclass
 class Session:
-    """`bounded` asks for error bounds beside the values."""
+    """`bounded` asks for error bounds beside the values, `exact` for fractions in place of floats."""
 
     bounded: bool = False
+    exact: bool = False
     scope: Scope = field(default_factory=Scope)
     transfers: list[TransferCounts] = field(default_factory=list[TransferCounts])
     tally: Tally = field(default_factory=lambda: Tally(""))

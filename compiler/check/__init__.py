@@ -1,0 +1,1 @@
+"""`treadle check`: whether the stream of a law computes what its meaning says."""
