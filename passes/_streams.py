@@ -79,9 +79,7 @@ class StreamParts:
         self.end(block, [op.results[0] for op in block.ops])
         return block
 
-    def step(
-        self, outer: Scope, stream: int, block: Block, assumed: frozenset[arith.SelectOp] = frozenset()
-    ) -> None:
+    def step(self, outer: Scope, stream: int, block: Block, assumed: frozenset[arith.SelectOp] = frozenset()) -> None:
         """Fill a block whose first arguments are the states before the piece, for pieces in which the conditions
         of `assumed` hold."""
         states = self.plan.states_in(stream)
