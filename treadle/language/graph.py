@@ -63,7 +63,7 @@ class Graph:
         return self._add(ReduceOp(kind, value, over, self._type(axes, format_of(value.type))))
 
     def apply(self, law: str, values: Sequence[SSAValue], over: Sequence[str], axes: Sequence[str]) -> SSAValue:
-        return self._add(ApplyOp(law, [self.computed(each) for each in values], over, self._type(axes, f32)))
+        return self._add(ApplyOp(law, [self.computed(each) for each in values], over, [self._type(axes, f32)]))
 
     def fill(self, number: float, axes: Sequence[str]) -> SSAValue:
         return self._add(FillOp(FloatAttr(number, f32), self._type(axes, f32)))
