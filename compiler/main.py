@@ -84,6 +84,9 @@ def _add_compile(commands: _Commands) -> None:
     _add_machine(parser)
     _add_sizes(parser, "fix the size of an axis: the kernel then takes no other")
     parser.add_argument("-o", "--output", metavar="OUT.cu", help="write the CUDA C there (default: standard output)")
+    parser.add_argument(
+        "--html", metavar="OUT.html", help="write a page to walk through the compilation, pass by pass, in a browser"
+    )
     parser.add_argument("--cubin", metavar="OUT", help="also compile it with nvcc, and write the machine code there")
     parser.add_argument(
         "--report",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ModuleOp
@@ -12,6 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 from treadle.compiler.cli.program import (
     Observers,
     Printing,
+    Program,
     check_outputs,
     compile_options,
     load_program,
@@ -21,19 +23,22 @@ from treadle.compiler.cli.program import (
 from treadle.compiler.cli.story import Story, derivation_lines, pass_lines, schedule_lines
 from treadle.compiler.errors import InternalError, TreadleError
 from treadle.compiler.machines import machine_of
-from treadle.compiler.pipeline import PassRun, print_cuda, run_pipeline
+from treadle.compiler.pipeline import Observer, PassRun, print_cuda, run_pipeline
 
 if TYPE_CHECKING:
+    from treadle.compiler.draw.page.record import Record
     from treadle.runtime.nvcc import Cubin
 
 
 def command(arguments: Namespace) -> int:
-    check_outputs(arguments, arguments.output, arguments.cubin)
+    check_outputs(arguments, arguments.output, arguments.cubin, arguments.html)
     program = load_program(arguments)
     options = compile_options(arguments, program.sizes)
     story = Story(compares=arguments.report)
     module = program.module
-    runs = run_pipeline(module, options, Observers(Printing(arguments, options), story))
+    observers: list[Observer] = [Printing(arguments, options), story]
+    record = _record(program, arguments)
+    runs = run_pipeline(module, options, Observers(*observers, *([record] if record else [])))
     text = print_cuda(module)
     cubin = _machine_code(text, module, arguments)
     # Everything has succeeded: only now do files appear, all of them or none.
@@ -42,13 +47,37 @@ def command(arguments: Namespace) -> int:
         files[arguments.cubin] = cubin.image
     if arguments.output is not None:
         files[arguments.output] = text
+    if record is not None:
+        files[arguments.html] = _page(record, program, text, cubin, arguments)
     write_all_whole(files)
-    if arguments.output is None:
+    if arguments.output is None and arguments.html is None:
         print(text, end="")
     if arguments.report:
         stream = sys.stderr if arguments.output is None else sys.stdout
         print("\n".join(_report(runs, story, module, cubin)), file=stream)
     return 0
+
+
+def _record(program: Program, arguments: Namespace) -> Record | None:
+    if arguments.html is None:
+        return None
+    from treadle.compiler.draw.page.record import Record
+
+    return Record(program.module, program.sizes)
+
+
+def _page(record: Record, program: Program, text: str, cubin: Cubin | None, arguments: Namespace) -> str:
+    from treadle.compiler.cli.report_code import code_lines
+    from treadle.compiler.draw.page.compilation import Ending, compilation_page
+
+    title = f"@{program.function.sym_name.data} for {machine_of(program.module).name}"
+    measured = cubin is not None or arguments.report
+    code = code_lines(program.module, cubin) if measured else [_NOT_MEASURED]
+    source = Path(arguments.file).read_text()
+    return compilation_page(record, Ending(title, Path(arguments.file).name, source, text, [*code]))
+
+
+_NOT_MEASURED = "not measured: compile with --report or --cubin, which call nvcc; the model's estimates stand below"
 
 
 def _machine_code(text: str, module: ModuleOp, arguments: Namespace) -> Cubin | None:

@@ -1,0 +1,97 @@
+"""What a page tells of a compilation, taken down while the passes run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from inspect import getdoc
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.arg_spec import ArgSpec
+
+from treadle.compiler.draw.costs import explain_kernels
+from treadle.compiler.draw.page.costs import Costs, costs_of
+from treadle.compiler.draw.page.lines import Line, lines_of, marked
+from treadle.compiler.draw.program import draw_module
+from treadle.compiler.draw.sequence import steps_of
+from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Observer, PassRun, make_pass
+
+SOURCE = "the program"
+"""What stands first in the list of passes."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The program after a pass."""
+
+    name: str
+    does: str
+    """The first sentence of the pass."""
+    options: str
+    milliseconds: float
+    changed: bool
+    steps: Sequence[Sequence[str]]
+    """Rewrite, subject, law and reason of what the pass derived."""
+    lines: Sequence[Sequence[str]]
+    """Mark, text, origin and name of each line."""
+    picture: int
+    """Its place in the list of pictures."""
+    costs: Costs
+
+
+class Record(Observer):
+    """Takes down every moment of a compilation."""
+
+    compares = True
+
+    def __init__(self, module: ModuleOp, sizes: Mapping[str, int]):
+        self.sizes = sizes
+        self.moments: list[Moment] = []
+        self.pictures: list[str] = []
+        self.explanation = ""
+        self.lines: list[Line] = lines_of(module)
+        self.told = 0
+        self._note(module, SOURCE, "what the file says", "", 0.0, True, [("=", line) for line in self.lines])
+
+    def after_pass(self, run: PassRun, module: ModuleOp) -> None:
+        before, self.lines = self.lines, lines_of(module) if run.changed else self.lines
+        lines = list(marked(before, self.lines)) if run.changed else [("=", line) for line in self.lines]
+        options = str(run.spec).removeprefix(run.name)
+        self._note(module, run.name, sentence_of(run.spec), options, run.seconds * 1e3, run.changed, lines)
+        if run.name == LAST_HIERARCHY_PASS:
+            self.explanation = str(explain_kernels(module, self.sizes) or "")
+
+    def _note(
+        self,
+        module: ModuleOp,
+        name: str,
+        does: str,
+        options: str,
+        milliseconds: float,
+        changed: bool,
+        lines: Sequence[tuple[str, Line]],
+    ) -> None:
+        steps = steps_of(module)
+        new, self.told = steps[self.told :], max(self.told, len(steps))
+        shown = [(mark, line.text, line.origin, line.defines) for mark, line in lines]
+        costs = costs_of(module, self.sizes) if changed else self.moments[-1].costs
+        picture = self._picture(module) if changed else self.moments[-1].picture
+        moment = Moment(name, does, options, milliseconds, changed, [s.texts() for s in new], shown, picture, costs)
+        self.moments.append(moment)
+
+    def _picture(self, module: ModuleOp) -> int:
+        svg = draw_module(module, self.sizes).svg(styled=False)
+        if svg not in self.pictures:
+            self.pictures.append(svg)
+        return self.pictures.index(svg)
+
+    def as_data(self) -> dict[str, object]:
+        """What the page's script reads."""
+        return {"moments": [asdict(moment) for moment in self.moments], "pictures": self.pictures}
+
+
+def sentence_of(spec: ArgSpec) -> str:
+    """The first sentence of a pass's docstring, on one line."""
+    text = " ".join((getdoc(type(make_pass(spec))) or "").split("\n\n")[0].split())
+    end = text.find(". ")
+    return (text if end < 0 else text[: end + 1]).rstrip(".:")
