@@ -158,7 +158,7 @@ def _boxes(step: PlacedStep) -> Iterator[Shape]:
         mark = (node.outputs[0].name if node.outputs else "") or node.glyph.label
         yield Box(box.x, top, box.width, box.height, node.glyph.shape, node.glyph.about, mark)
         x = box.x + box.width / 2 + (2 if node.glyph.shape == "cast" else 0)
-        yield Text(x, box.y + 4.5, node.glyph.label, "cell mid")
+        yield Text(x, box.y + 4.5, node.glyph.label, "cell mid inside")
 
 
 # -- kernels ----------------------------------------------------------------------------------------

@@ -90,6 +90,7 @@ def _fixed_rules() -> str:
         ".td .m .sub { font-style: italic; }",
         ".td .mid { text-anchor: middle; } .td .end { text-anchor: end; }",
         ".td .small { font-size: 11px; } .td .cell { font-size: 13px; } .td .bold { font-weight: 600; }",
+        ".td .inside { pointer-events: none; }",  # who points at the text of a box means the box
         ".td .title { font-size: 14px; font-weight: 600; }",
         ".td .wire { fill: none; stroke-linecap: round; }",
         ".td .scalar { stroke-dasharray: 1 4; }",

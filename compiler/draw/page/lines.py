@@ -8,11 +8,12 @@ from difflib import SequenceMatcher
 from io import StringIO
 
 from xdsl.dialects.builtin import FileLineColLoc, ModuleOp
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 from xdsl.printer import Printer
 
 LONGEST = 400
-"""Letters of a line that are shown: a derivation is told beside the IR, and not once more in it."""
+"""Letters of the line of a module or a function: the machine and the derivation in it are told elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +60,13 @@ def lines_of(module: ModuleOp) -> list[Line]:
 
 
 def _line(text: str, op: Operation | None) -> Line:
-    shown = text if len(text) <= LONGEST else f"{text[:LONGEST]} …"
+    if isinstance(op, ModuleOp | FuncOp) and len(text) > LONGEST:
+        text = f"{text[:LONGEST]} …"
     if op is None or isinstance(op, ModuleOp):
-        return Line(shown)
+        return Line(text)
     location = op.location
     origin = f"{location.line.data}:{location.column.data}" if isinstance(location, FileLineColLoc) else ""
-    return Line(shown, origin, op.results[0].name_hint or "" if op.results else "")
+    return Line(text, origin, op.results[0].name_hint or "" if op.results else "")
 
 
 def marked(before: Sequence[Line], after: Sequence[Line]) -> Iterator[tuple[str, Line]]:

@@ -8,6 +8,7 @@ const make = (tag, text, kind) => {
   return element;
 };
 const [MARK, TEXT, ORIGIN, NAME] = [0, 1, 2, 3];
+const SHOWN = 8;    // lines of one moment in the history of an operation
 let at = 0;         // the pass that is shown
 let line = -1;      // the line of IR that is selected
 
@@ -95,10 +96,10 @@ function select(i) {
   for (const box of get("picture").querySelectorAll(".box")) {
     box.classList.toggle("at", name !== "" && box.dataset.op === name);
   }
-  tell(origin);
+  tell(origin, name);
 }
 
-function tell(origin) {
+function tell(origin, name) {
   const history = get("history");
   const row = Number(origin.split(":")[0]);
   history.replaceChildren(make("h3", "Operation"), make("h4", `came from ${data.file}:${origin}`),
@@ -108,13 +109,16 @@ function tell(origin) {
     const found = moment.lines.map((content, j) => [content, j])
       .filter(([content]) => content[ORIGIN] === origin && content[MARK] !== "-");
     if (!found.length) return;
+    // One line of the program becomes hundreds of the last levels: those of the same name are nearest.
+    found.sort((one, other) => (other[0][NAME] === name) - (one[0][NAME] === name));
     history.append(make("h4", i ? `after ${moment.name}` : moment.name, i === at ? "here" : ""));
-    for (const [content, j] of found) {
+    for (const [content, j] of found.slice(0, SHOWN)) {
       const button = make("button", content[TEXT].trim());
       button.title = content[TEXT].trim();
       button.onclick = () => { show(i); select(j); };
       history.append(button);
     }
+    if (found.length > SHOWN) history.append(make("p", `and ${found.length - SHOWN} more`, "hint"));
   });
 }
 
