@@ -102,6 +102,26 @@ def test_verbose_tells_the_story_in_order(capsys: pytest.CaptureFixture[str]) ->
     assert places == sorted(places)
 
 
+def test_verbose_says_why_not(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["run", str(ROOT / "examples" / "two_kernels.mlir"), "--verbose"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "decline warp-specialization" in told
+    assert "the machine a100 is sm_80" in told
+    assert "only one axis can be streamed" in told
+
+
+def test_how_to_launch_stands_in_the_file() -> None:
+    assert cli.main(["compile", program(), "-o", "out.cu"]) == 0
+    text = Path("out.cu").read_text()
+    assert re.search(
+        r"^// Launch: ceil\(m / \d+\) \* ceil\(n / \d+\) blocks along x, each of \d+ threads; \d+ bytes", text, re.M
+    )
+    entries = re.findall(r"void __launch_bounds__\(\d+\) (\w+)\(", text)
+    assert len(entries) > 1
+    said = next(line for line in text.splitlines() if line.startswith("// The entry depends"))
+    assert all(f"{entry} (" in said for entry in entries)
+
+
 def test_verify_each_runs_every_pass(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["run", program(), "--backend", "emulator", "--verify-each"]) == 0
     told = capsys.readouterr().out

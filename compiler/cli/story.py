@@ -19,6 +19,9 @@ WIDTH = 110
 CHOICE = "choose sizes"
 """What the derivation calls a choice of sizes."""
 
+REFUSALS = ("decline", "keep apart")
+"""How rewrites begin that were not made; why not is what a reader wants to know."""
+
 Texts: TypeAlias = tuple[str, str, str, str]
 """Rewrite, subject, law, reason."""
 
@@ -59,23 +62,28 @@ def schedule_text(kernel: KernelOp) -> str:
 
 
 def derivation_lines(steps: Sequence[StepAttr], *, reasons: bool = True) -> Iterator[str]:
-    """One paragraph a step: what, of what, by which law, and, with `reasons`, why. Without, the choice of sizes,
-    which is all reason, is left to `schedule_lines`."""
+    """One paragraph a step: what, of what, by which law, and, with `reasons`, why. Without, only refusals say why;
+    the choice of sizes, which is all reason, is left to `schedule_lines`."""
     shown = [step.texts() for step in steps]
     if not reasons:
-        shown = [(*texts[:3], "") for texts in shown if texts[0] != CHOICE]
+        shown = [texts if _refuses(texts) else (*texts[:3], "") for texts in shown if texts[0] != CHOICE]
     width = max((len(texts[0]) for texts in shown), default=0)
     for rewrite, subject, law, reason in _joined(shown) if reasons else _summed(_joined(shown)):
         said = f"{subject}: {law}" if law else subject
         yield _hanging(f"  {rewrite:{width}}  ", f"{said}; {reason}" if reason else said)
 
 
+def _refuses(texts: Texts) -> bool:
+    """Whether a step is one that was not taken."""
+    return texts[0].startswith(REFUSALS)
+
+
 def _summed(steps: Iterator[Texts]) -> Iterator[Texts]:
     """Neighbours that say the same of many things, as one."""
-    for (rewrite, law), group in groupby(steps, key=lambda texts: (texts[0], texts[2])):
+    for (rewrite, law, reason), group in groupby(steps, key=lambda texts: (texts[0], texts[2], texts[3])):
         subjects = [texts[1] for texts in group]
         more = f" and {len(subjects) - 1} more" if len(subjects) > 1 else ""
-        yield rewrite, subjects[0] + more, law, ""
+        yield rewrite, subjects[0] + more, law, reason
 
 
 def _joined(steps: Sequence[Texts]) -> Iterator[Texts]:

@@ -14,6 +14,7 @@ from xdsl.utils.target import Target
 from treadle.compiler import primitives
 from treadle.compiler.errors import Refusal
 from treadle.compiler.printer.kernel import KernelPrinter
+from treadle.compiler.printer.launches import launches_of
 from treadle.compiler.printer.text import Text
 from treadle.dialects import cuda
 from treadle.dialects.hierarchy.schedule import derivation_of
@@ -26,7 +27,8 @@ def print_cuda_c(module: ModuleOp) -> str:
     kernels = [op for op in module.body.block.ops if isinstance(op, cuda.KernelOp)]
     if not kernels:
         raise _nothing_to_print(module)
-    printers = [KernelPrinter(kernel) for kernel in kernels]
+    launches = launches_of(module)
+    printers = [KernelPrinter(kernel, launches.get(kernel.sym_name.data)) for kernel in kernels]
     bodies = [printer.print() for printer in printers]
     uses = {name for printer in printers for name in printer.uses}
     return "\n".join([_title(module), primitives.source(uses), *bodies])

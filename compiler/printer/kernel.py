@@ -23,6 +23,7 @@ from treadle.compiler.printer.indices import (
     subscripts,
     tile_offset,
 )
+from treadle.compiler.printer.launches import launch_lines
 from treadle.compiler.printer.names import RESERVED, Names
 from treadle.compiler.printer.products import ProductPrinter
 from treadle.compiler.printer.scalars import SIXTEEN_BIT, ScalarPrinter, bare, c_type, literal
@@ -58,8 +59,9 @@ class KernelPrinter:
     A fragment is an array in registers with one dimension for each of its layout's register modes; an operation that is
     the last to need its operand writes its result over it."""
 
-    def __init__(self, kernel: cuda.KernelOp):
+    def __init__(self, kernel: cuda.KernelOp, launch: cuda.LaunchOp | None = None):
         self.kernel = kernel
+        self.launch = launch
         self.names = Names(RESERVED | frozenset(primitive_names()))
         self.text = Text()
         self.uses: set[str] = set()
@@ -80,6 +82,8 @@ class KernelPrinter:
         name = f"{self.kernel.sym_name.data}_body"
         self.names.scopes[0].add(name)
         parameters = [self._parameter(arg) for arg in self.kernel.body.block.args]
+        for line in launch_lines(self.kernel, self.launch, self.values):
+            self.text.comment(line)
         self.text.comment("The rows of all arrays are aligned to so many bytes.")
         self.text.line("template <int ALIGNED>")
         self.text.line(f"__device__ __forceinline__ void {name}(")

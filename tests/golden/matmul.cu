@@ -333,6 +333,8 @@ __device__ __forceinline__ void store_pair(__nv_bfloat16 (&pair)[2], float lo, f
 }
 #endif
 
+// Launch: ceil(m / 32) * ceil(n / 32) blocks along x, each of 128 threads; 32768 bytes of dynamic shared memory.
+// The entry depends on the bytes of which the addresses, the strides and the rows of all arrays are multiples: matmul_kernel (16), matmul_kernel_aligned_4 (4), matmul_kernel_aligned_2 (2).
 // The rows of all arrays are aligned to so many bytes.
 template <int ALIGNED>
 __device__ __forceinline__ void matmul_kernel_body(

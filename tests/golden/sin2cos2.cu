@@ -98,6 +98,8 @@ __device__ constexpr int width_of(int aligned) {
   return width < MOST ? width : MOST;
 }
 
+// Launch: ceil(n / 128) blocks along x, each of 128 threads; no dynamic shared memory.
+// The entry depends on the bytes of which the addresses, the strides and the rows of all arrays are multiples: sin2cos2_kernel (16), sin2cos2_kernel_aligned_4 (4).
 // The rows of all arrays are aligned to so many bytes.
 template <int ALIGNED>
 __device__ __forceinline__ void sin2cos2_kernel_body(

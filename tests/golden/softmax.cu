@@ -131,6 +131,8 @@ __device__ __forceinline__ float divide(float x, float y) {
 #endif
 }
 
+// Launch: ceil(row / 4) blocks along x, each of 128 threads; no dynamic shared memory.
+// The entry depends on the bytes of which the addresses, the strides and the rows of all arrays are multiples: softmax_rows_kernel (16), softmax_rows_kernel_aligned_4 (4).
 // The rows of all arrays are aligned to so many bytes.
 template <int ALIGNED>
 __device__ __forceinline__ void softmax_rows_kernel_body(
