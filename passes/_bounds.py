@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import BFloat16Type, Float16Type
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from treadle.dialects.diagram.array import format_of
-from treadle.dialects.diagram.ops import CastOp, ContractOp, MapOp, ReduceOp
+from treadle.dialects.diagram.ops import CastOp, ContractOp, MapOp, ReduceOp, WhereOp
 from treadle.passes._scalars import (
     Constant,
     Expression,
@@ -168,6 +168,8 @@ def _is_nonnegative_array(value: SSAValue) -> bool:
     owner = value.owner
     if not isinstance(owner, Operation):
         return False
+    if isinstance(owner, WhereOp):
+        return is_nonnegative(Leaf(owner.operand))
     if isinstance(owner, ReduceOp):
         return owner.kind.data in ("add", "mul") and owner.init is None and is_nonnegative(Leaf(owner.operand))
     if isinstance(owner, ContractOp):

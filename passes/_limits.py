@@ -1,4 +1,4 @@
-"""The ends of ranges of positions (`_conditions.Range`): as operations in a group, as static sizes, in words."""
+"""The ends of ranges of positions (`_ranges.Range`): as operations in a group, as static sizes, in words."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from xdsl.dialects import arith, tensor
 from xdsl.dialects.builtin import IndexType, i32
 from xdsl.ir import Operation, SSAValue
 
-from treadle.dialects.diagram.array import axes_of, is_array
+from treadle.dialects.diagram.array import array_type, axes_of, format_of, is_array, sizes_of
+from treadle.dialects.diagram.condition import Linear, Read
+from treadle.dialects.diagram.ops import ReduceOp
 from treadle.dialects.hierarchy.ops import PieceOp
-from treadle.passes._conditions import Corner, End, Extreme, Gate, Linear, Quotient, Range
 from treadle.passes._functions import label
+from treadle.passes._ranges import Corner, End, Extreme, Gate, Quotient, Range
 
 # -- as operations --------------------------------------------------------------------------------
 
@@ -26,7 +28,7 @@ class LimitWriter:
         self.resolve = resolve
         self.constants: dict[int, SSAValue] = {}
         self.pieces: dict[str, PieceOp] = {}
-        self.scalars: dict[SSAValue, SSAValue] = {}
+        self.scalars: dict[tuple[SSAValue, bool], SSAValue] = {}
 
     def limits(self, range: Range) -> tuple[SSAValue, SSAValue]:
         low = self.constant(0) if range.low is None else self._end(range.low)
@@ -72,24 +74,36 @@ class LimitWriter:
         total: SSAValue | None = None
         constant = corner.form.constant + added
         for term, factor in sorted(corner.form.terms.items(), key=lambda item: -item[1]):
+            assert not isinstance(term, Read)
             if isinstance(term, str) and factor * corner.sign > 0:
                 value, constant = self._piece(term).end, constant - factor
             elif isinstance(term, str):
                 value = self._piece(term).first
             else:
-                value = self._scalar(term)
+                value = self._scalar(term, largest=factor * corner.sign > 0)
             total = self._times(value, factor) if total is None else self._add(total, value, factor)
         return self.constant(constant) if total is None else self._plus(total, constant)
 
-    def _scalar(self, term: SSAValue) -> SSAValue:
-        if term not in self.scalars:
-            value = self.resolve(term)
-            if is_array(value.type):
-                zeros = [self.constant(0)] * len(axes_of(value.type))
-                value = self.add(tensor.ExtractOp(value, zeros, i32))
-            self.scalars[term] = self.add(arith.IndexCastOp(value, IndexType()))
-            self.scalars[term].name_hint = term.name_hint and f"{term.name_hint}_here"
-        return self.scalars[term]
+    def _scalar(self, term: SSAValue, largest: bool) -> SSAValue:
+        """The largest or smallest value that an input has in the piece of the group."""
+        value = self.resolve(term)
+        wide = [axis for axis, size in sizes_of(value.type).items() if size != 1]
+        place = (term, largest and bool(wide))
+        if place not in self.scalars:
+            self.scalars[place] = self.add(arith.IndexCastOp(self._one(value, wide, largest), IndexType()))
+            which = ("most" if largest else "least") if wide else "here"
+            self.scalars[place].name_hint = term.name_hint and f"{term.name_hint}_{which}"
+        return self.scalars[place]
+
+    def _one(self, value: SSAValue, wide: Sequence[str], largest: bool) -> SSAValue:
+        if not is_array(value.type):
+            return value
+        if wide:
+            sizes = {axis: size for axis, size in sizes_of(value.type).items() if axis not in wide}
+            type = array_type(format_of(value.type), sizes, "register")
+            value = self.add(ReduceOp("max" if largest else "min", value, wide, type))
+        zeros = [self.constant(0)] * len(axes_of(value.type))
+        return self.add(tensor.ExtractOp(value, zeros, i32))
 
     def _times(self, value: SSAValue, factor: int) -> SSAValue:
         return value if factor == 1 else self.add(arith.MuliOp(value, self.constant(factor)))
@@ -172,7 +186,7 @@ def _spell_corner(corner: Corner, added: int) -> str:
     constant = corner.form.constant + added
     text = ""
     for term, factor in sorted(corner.form.terms.items(), key=lambda item: -item[1]):
-        name = label(term)[1:] if not isinstance(term, str) else f"{term}_first"
+        name = label(term)[1:] if isinstance(term, SSAValue) else f"{term}_first"
         if isinstance(term, str) and factor * corner.sign > 0:
             name, constant = f"{term}_end", constant - factor
         size = name if abs(factor) == 1 else f"{abs(factor)} {name}"

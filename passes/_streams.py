@@ -5,18 +5,15 @@ say: explicit kernels (`hierarchy_expand_streams`), and laws for a person to rea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects import arith
 from xdsl.dialects.builtin import LocationAttr, UnknownLoc
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from treadle.dialects.diagram.array import array_type, format_of, level_of, sizes_of
-from treadle.dialects.diagram.ops import ContractOp, FillOp, MapOp, ReduceOp
-from treadle.passes._assuming import assuming, erase_unused
+from treadle.dialects.diagram.ops import ContractOp, FillOp, ReduceOp, WhereOp
 from treadle.passes._cascades import BEFORE, Repair
 from treadle.passes._functions import unite_equal
 from treadle.passes._reductions import combine, is_neutral, kind_of, neutral_of, operands_of, rebuilt, stand_in_of
@@ -79,26 +76,25 @@ class StreamParts:
         self.end(block, [op.results[0] for op in block.ops])
         return block
 
-    def step(self, outer: Scope, stream: int, block: Block, assumed: frozenset[arith.SelectOp] = frozenset()) -> None:
+    def step(self, outer: Scope, stream: int, block: Block, assumed: frozenset[WhereOp] = frozenset()) -> None:
         """Fill a block whose first arguments are the states before the piece, for pieces in which the conditions
         of `assumed` hold."""
         states = self.plan.states_in(stream)
         scope = outer.inner(block)
         step = Step(self, scope, name_all(states, block.args[: len(states)], "so_far"))
         for op in self.plan.step_of(stream):
-            self.fetch_operands(scope, op)
+            holds = isinstance(op, WhereOp) and op in assumed
+            self.fetch_all(scope, op.operands[:1] if holds else op.operands)
             if isinstance(op, ContractOp | ReduceOp) and op.result in step.before:
                 step.update(op)
-            elif isinstance(op, MapOp) and (selects := assumed & set(op.body.block.ops)):
-                self._copy_assuming(scope, op, selects)
+            elif holds:
+                scope.values[op.results[0]] = scope.values[op.operands[0]]
             else:
                 self.copy(scope, op)
         for value in self.plan.saved_in_step(stream):
             self.leave(scope, value)
         self.end(block, [step.after[state] for state in states])
         unite_equal(block)
-        if assumed:
-            erase_unused(block)
 
     def finish(self, outer: Scope, stream: int, block: Block, exports: Sequence[SSAValue]) -> None:
         """Fill a block whose first arguments are the states after the last piece."""
@@ -127,25 +123,14 @@ class StreamParts:
 
     def copy(self, scope: Scope, op: Operation) -> None:
         """The same operation on tiles."""
-        self.fetch_operands(scope, op)
+        self.fetch_all(scope, op.operands)
         new = op.clone(scope.values)
         for old, result in zip(op.results, list(new.results), strict=True):
             scope.values[old] = Rewriter.replace_value_with_new_type(result, self.tile(old.type))
         scope.block.add_op(new)
 
-    def _copy_assuming(self, scope: Scope, map: MapOp, selects: AbstractSet[Operation]) -> None:
-        """A map in which the conditions of some selects hold."""
-        self.fetch_operands(scope, map)
-        new = assuming(map, selects)
-        if isinstance(new, SSAValue):
-            scope.values[map.result] = scope.values[new]
-            return
-        self.copy(scope, new)
-        scope.values[map.result] = scope.values[new.result]
-        new.erase()
-
-    def fetch_operands(self, scope: Scope, op: Operation) -> None:
-        for operand in op.operands:
+    def fetch_all(self, scope: Scope, operands: Iterable[SSAValue]) -> None:
+        for operand in operands:
             if operand not in scope.values:
                 self.fetch(scope, operand)
 

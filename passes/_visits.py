@@ -1,32 +1,22 @@
-"""Which pieces of its streamed axis a stream must be fed, and for which of them conditions need no test.
+"""Which pieces of its streamed axis a stream is fed, and in which of them conditions need no test.
 
-A piece may be left out if it leaves every state as it is and nothing is saved from it: each of its elements must leave
-the neutral element in every reduction, which a failing condition does whose select gives -inf before a maximum, or 0
-before a sum (`_excluded`). A repair is then the identity, too, for nothing that it depends on has moved. In a piece in
-which a condition holds throughout its select is what it selects."""
+A piece may be left out if nothing is saved from it and every element that a state would take from it is absent: a
+reduction passes over absent elements, so the state stays as it is. A repair is then the identity, too, for nothing
+that it depends on has moved. In a piece in which a condition holds throughout nothing is absent by it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects import arith
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
+from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import axes_of, is_array
-from treadle.dialects.diagram.ops import ContractOp, MapOp, ReduceOp
-from treadle.passes._conditions import (
-    WHOLE,
-    Condition,
-    Range,
-    condition_of,
-    every_of,
-    hull,
-    intersection,
-    some_of,
-)
-from treadle.passes._excluded import leaves_neutral
+from treadle.dialects.diagram.ops import ContractOp, ReduceOp, WhereOp
 from treadle.passes._limits import may_hold_a_piece
+from treadle.passes._ranges import WHOLE, Range, every_of, hull, intersection, some_of
+from treadle.passes._reductions import operands_of
 from treadle.passes._stages import StreamPlan
 
 
@@ -36,7 +26,7 @@ class Visits:
 
     some: Range = WHOLE
     every: Range | None = None
-    assumed: frozenset[arith.SelectOp] = frozenset()
+    assumed: frozenset[WhereOp] = frozenset()
 
     @property
     def are_all(self) -> bool:
@@ -46,30 +36,26 @@ class Visits:
 
 @dataclass(frozen=True)
 class _Selection:
-    """A select in a step, and where its condition holds."""
+    """A condition in a step, and where it holds."""
 
-    op: arith.SelectOp
+    op: WhereOp
     some: Range
     every: Range | None
 
 
 def visits_of(plan: StreamPlan, stream: int, pieces: Mapping[str, int]) -> Visits:
-    """The visits of one stream of a kernel whose axes are cut into these pieces. An array along an axis of which a
-    group holds more than one element gives no number that bounds a loop."""
-    wide = {axis for axis, size in pieces.items() if size != 1}
+    """The visits of one stream of a kernel whose axes are cut into these pieces."""
 
     def is_known(value: SSAValue) -> bool:
-        if not is_array(value.type):
-            return True
-        return plan.is_fixed(value) and not set(axes_of(value.type)) & {plan.axis, *wide}
+        return not is_array(value.type) or (plan.is_fixed(value) and plan.axis not in axes_of(value.type))
 
     def fits(range: Range | None) -> bool:
         return range is not None and may_hold_a_piece(range, pieces[plan.axis], pieces)
 
-    steps = plan.step_of(stream)
     found = [
-        _Selection(op, some_of(condition, plan.axis, is_known), every_of(condition, plan.axis, is_known))
-        for op, condition in _selections(steps, plan.axis)
+        _Selection(op, some_of(op.holds, plan.axis, is_known), every_of(op.holds, plan.axis, is_known))
+        for op in plan.step_of(stream)
+        if isinstance(op, WhereOp)
     ]
     assumed = [selection for selection in found if fits(selection.every)]
     every = intersection([s.every for s in assumed if s.every is not None])
@@ -79,24 +65,12 @@ def visits_of(plan: StreamPlan, stream: int, pieces: Mapping[str, int]) -> Visit
     return Visits(some, every, frozenset(s.op for s in assumed))
 
 
-def _selections(steps: Sequence[Operation], axis: str) -> list[tuple[arith.SelectOp, Condition]]:
-    """The selects in maps of a step that depend on positions along its axis, with their conditions."""
-    return [
-        (op, condition_of(op.cond))
-        for map in steps
-        if isinstance(map, MapOp) and axis in axes_of(map.result.type)
-        for op in map.body.block.ops
-        if isinstance(op, arith.SelectOp)
-    ]
-
-
 def _needed(plan: StreamPlan, stream: int, found: Sequence[_Selection]) -> Range:
-    """The positions that some state needs: for each one those at which all conditions may hold whose failing would
-    leave it as it is."""
+    """The positions that some state needs: for each one those at which all conditions on its elements may hold."""
     ranges: list[Range] = []
     for state in plan.states_in(stream):
         reduction = state.owner
         assert isinstance(reduction, ContractOp | ReduceOp)
-        deciding = [s for s in found if not s.some.is_whole and leaves_neutral(reduction, {s.op})]
-        ranges.append(intersection([s.some for s in deciding]))
+        deciding = absences_of(operands_of(reduction))
+        ranges.append(intersection([s.some for s in found if s.op in deciding and not s.some.is_whole]))
     return hull(ranges) if ranges else WHOLE

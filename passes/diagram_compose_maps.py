@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import BFloat16Type, Float16Type, Float32Type, Module
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 
+from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import axes_of, format_of
 from treadle.dialects.diagram.ops import CastOp, MapOp
 from treadle.passes._functions import diagram_blocks, erase_dead, functions, label, note, replace, unite_equal
@@ -117,6 +118,8 @@ def _compose_all(function: func.FuncOp, block: Block) -> None:
 def _compose(function: func.FuncOp, outer: MapOp, composed: dict[SSAValue, Expression]) -> list[SSAValue]:
     """Note in `composed` what a map computes that absorbs some of its operands, which are returned."""
     expression = expression_of(outer)
+    if _would_forget(outer, expression):
+        return []
     absorbed = [value for value in dict.fromkeys(outer.inputs) if _is_absorbed(value, outer, composed)]
     if not absorbed and len(set(outer.inputs)) == len(outer.inputs) == len(leaves(expression)):
         return []
@@ -141,6 +144,12 @@ def _write(value: SSAValue, expression: Expression, written: Mapping[SSAValue, S
     return new.result
 
 
+def _would_forget(outer: MapOp, expression: Expression) -> bool:
+    """Whether an operand that the body does not read makes elements absent."""
+    read = {leaf.value for leaf in leaves(expression)}
+    return bool(absences_of(value for value in outer.inputs if value not in read))
+
+
 def _inner(value: SSAValue, composed: Mapping[SSAValue, Expression]) -> Expression:
     """What an absorbed operand computes."""
     owner = value.owner
@@ -154,7 +163,7 @@ def _is_absorbed(value: SSAValue, outer: MapOp, composed: Mapping[SSAValue, Expr
     owner = value.owner
     if isinstance(owner, CastOp):
         return is_widening(owner)
-    if not isinstance(owner, MapOp) or not is_plain(owner):
+    if not isinstance(owner, MapOp) or not is_plain(owner) or _would_forget(owner, expression_of(owner)):
         return False
     if any(use.operation is not outer for use in value.uses):
         return False

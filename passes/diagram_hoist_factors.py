@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import Float16Type, Float32Type, ModuleOp
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.passes import ModulePass
 
+from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import (
     array_type,
     axes_of,
@@ -19,7 +20,7 @@ from treadle.dialects.diagram.array import (
     with_format,
 )
 from treadle.dialects.diagram.ops import CastOp, ContractOp, ExtentOp, MapOp, ReduceOp
-from treadle.passes._bounds import inner_expression, is_exact_in, misfit
+from treadle.passes._bounds import inner_expression, is_exact_in, is_nonnegative, misfit
 from treadle.passes._functions import diagram_blocks, erase_dead, fresh_hint, functions, label, note, replace
 from treadle.passes._reductions import operands_of, rebuilt
 from treadle.passes._scalars import (
@@ -225,14 +226,18 @@ def _hoist_from_sum(function: func.FuncOp, sum: ContractOp | ReduceOp) -> None:
     below = [factor for split in splits for factor in split.below]
     rests = [_Materialised(split.rest, operand) for split, operand in zip(splits, operands, strict=True)]
     new_sum = _sum_of(sum, [rest.value for rest in rests])
-    guards = [ExtentOp(axis) for axis in sum.over_axes if _may_be_empty(axis, operands)]
+    guarded = bool(absences_of(operands))
+    if guarded and (unsafe := next((each for each in below if not _is_sum_of_what_counts(each)), None)) is not None:
+        _refuse_unguarded(function, sum, unsafe)
+        return
+    guards = [] if guarded else [ExtentOp(axis) for axis in sum.over_axes if _may_be_empty(axis, operands)]
     for extent in guards:
         extent.location = sum.location
         extent.result.name_hint = fresh_hint(sum.result, f"extent_{extent.axis.data}")
-    scaled = _scale(Leaf(new_sum.results[0]), above, below, guards)
+    scaled = _scale(Leaf(new_sum.results[0]), above, below, guards, guarded)
     hint = sum.result.name_hint
     new = build_map(scaled, sum.result.type, hint, sum.location)
-    _note_sum(function, sum, [*above, *below], splits, guards)
+    _note_sum(function, sum, [*above, *below], splits, guards, guarded and bool(below))
     replace(sum, [*(op for rest in rests for op in rest.ops), new_sum, *guards, new], new.result)
 
 
@@ -243,6 +248,18 @@ def _sum_format(sum: ContractOp | ReduceOp) -> Attribute:
 def _refuse_narrow_sum(function: func.FuncOp, sum: ContractOp | ReduceOp) -> None:
     subject = f"factors stay in the sum {label(sum.result)}"
     note(function, PASS, subject, "refused", "it is kept in f16 and might overflow without them")
+
+
+def _is_sum_of_what_counts(divisor: Expression) -> bool:
+    """Whether a divisor is a sum of what is never negative: it is zero only if nothing was there to sum, or all of it
+    was zero, where the plain form divides zero by zero."""
+    return isinstance(divisor, Leaf) and isinstance(divisor.value.owner, ReduceOp) and is_nonnegative(divisor)
+
+
+def _refuse_unguarded(function: func.FuncOp, sum: ContractOp | ReduceOp, divisor: Expression) -> None:
+    names = ", ".join(label(leaf.value) for leaf in leaves(divisor))
+    reason = "every element of a row may be absent, and then nothing says what it would divide"
+    note(function, PASS, f"{names} stays in the sum {label(sum.result)}", "refused", reason)
 
 
 def _may_be_empty(axis: str, operands: Sequence[SSAValue]) -> bool:
@@ -300,13 +317,19 @@ def _sum_of(sum: ContractOp | ReduceOp, operands: Sequence[SSAValue]) -> Contrac
 
 
 def _scale(
-    sum: Expression, above: Sequence[Expression], below: Sequence[Expression], guards: Sequence[ExtentOp]
+    sum: Expression,
+    above: Sequence[Expression],
+    below: Sequence[Expression],
+    guards: Sequence[ExtentOp],
+    guarded: bool,
 ) -> Expression:
     scaled = sum
     for factor in above:
         scaled = product(scaled, factor)
     for divisor in below:
         scaled = quotient(scaled, divisor)
+        if guarded:
+            scaled = select(compare(divisor, ">", number(0, divisor.type)), scaled, number(0, scaled.type))
     for extent in guards:
         size = Leaf(extent.result)
         scaled = select(compare(size, ">", number(0, size.type)), scaled, number(0, scaled.type))
@@ -319,11 +342,13 @@ def _note_sum(
     moved: Sequence[Expression],
     splits: Sequence[_Split],
     guards: Sequence[ExtentOp],
+    guarded: bool,
 ) -> None:
     names = dict.fromkeys(label(leaf.value) for factor in moved for leaf in leaves(factor))
     subject = f"{', '.join(names)} past the sum {label(sum.result)} over [{', '.join(sum.over_axes)}]"
     reasons = [text for split in splits for text in split.rounded]
     reasons += [f"where axis '{extent.axis.data}' is empty the result stays 0" for extent in guards]
+    reasons += ["where every element is absent the result stays 0"] if guarded else []
     note(function, PASS, subject, "linearity of the sum", "; ".join(reasons))
 
 

@@ -137,11 +137,11 @@ def _note(function: func.FuncOp, kernel: KernelOp, plan: StreamPlan, visits: Map
 
 def _note_visits(function: func.FuncOp, subject: str, axis: str, visits: Visits) -> None:
     if not visits.some.is_whole:
-        fed = f"fed {spell_range(visits.some, axis)}; elsewhere every element leaves the neutral one"
-        note(function, PASS, subject, "a neutral element changes nothing", fed)
+        fed = f"fed {spell_range(visits.some, axis)}; every other element is absent"
+        note(function, PASS, subject, "a reduction passes over what is absent", fed)
     if visits.every is not None:
         where = spell_range(visits.every, axis)
-        note(function, PASS, subject, "a condition that holds selects", f"not tested in pieces within {where}")
+        note(function, PASS, subject, "a condition that holds excludes nothing", f"not tested in pieces within {where}")
 
 
 def keep_states_apart(kernel: KernelOp, axis: str) -> None:

@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects import func
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, SSAValue
 
 from treadle.compiler.errors import at
@@ -94,7 +95,9 @@ def _check_given(function: func.FuncOp, declared: Mapping[str, int], axis: str, 
 
 
 def make_inputs(function: func.FuncOp, sizes: Mapping[str, int], seed: int) -> tuple[Input, ...]:
-    """Arguments to try a function on: standard normal numbers, or small integers, in the format of each."""
+    """Arguments to try a function on: standard normal numbers, or small integers, in the format of each. An argument
+    with the attribute `diagram.up_to = "x"` counts positions: from 0 to the size of x, which is one past the last; with
+    `diagram.ascending` as well they never fall along its last axis."""
     random = np.random.default_rng(seed)
     inputs: list[Input] = []
     for i, type in enumerate(function.function_type.inputs):
@@ -102,10 +105,31 @@ def make_inputs(function: func.FuncOp, sizes: Mapping[str, int], seed: int) -> t
             raise at(function, f"argument {argument_name(function, i)} is {type}: no input can be made for that")
         shape = tuple(_size_of(function, sizes, axis, size) for axis, size in sizes_of(type).items())
         dtype = numpy_dtype(type)
-        drawn = random.integers(*SMALL_INTEGERS, shape) if dtype.kind == "i" else random.standard_normal(shape)
+        limits = _limits_of(function, i, sizes)
+        drawn = random.integers(*limits, shape) if dtype.kind == "i" else random.standard_normal(shape)
+        if shape and "diagram.ascending" in _attributes_of(function, i):
+            drawn = np.sort(drawn)
         array = np.asarray(drawn).astype(dtype)
         inputs.append(array if is_array(type) else array[()])
     return tuple(inputs)
+
+
+def _attributes_of(function: func.FuncOp, index: int) -> Mapping[str, Attribute]:
+    return {} if function.arg_attrs is None else function.arg_attrs.data[index].data
+
+
+def _limits_of(function: func.FuncOp, index: int, sizes: Mapping[str, int]) -> tuple[int, int]:
+    """From which integers an argument is drawn."""
+    axis = _attributes_of(function, index).get("diagram.up_to")
+    if axis is None:
+        return SMALL_INTEGERS
+    name = axis.data if isinstance(axis, StringAttr) else None
+    whole = axis_sizes(function, {a: size for a, size in sizes.items() if a in _declared_sizes(function)})
+    if name not in whole:
+        raise at(
+            function, f"argument {argument_name(function, index)} is up to {axis}, which is no axis of the function"
+        )
+    return 0, whole[name] + 1
 
 
 def _size_of(function: func.FuncOp, sizes: Mapping[str, int], axis: str, static: int) -> int:

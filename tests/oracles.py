@@ -39,6 +39,31 @@ def attention_causal(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
     return selected(q, k, v, j <= i)
 
 
+def attention_window(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
+    i, j = positions(q, k)
+    return selected(q, k, v, (j <= i) & (i - j < 128))
+
+
+def attention_prefix(q: Tensor, k: Tensor, v: Tensor, prefix: Tensor) -> tuple[Tensor, ...]:
+    i, j = positions(q, k)
+    return selected(q, k, v, (j <= i) | (j < prefix))
+
+
+def attention_lengths(q: Tensor, k: Tensor, v: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
+    _, j = positions(q, k)
+    return selected(q, k, v, j < lengths[:, None, None, None])
+
+
+def attention_segments(q: Tensor, k: Tensor, v: Tensor, first: Tensor) -> tuple[Tensor, ...]:
+    i, j = positions(q, k)
+    return selected(q, k, v, (first[:, None] <= j) & (j <= i))
+
+
+def attention_alibi(q: Tensor, k: Tensor, v: Tensor, slope: Tensor) -> tuple[Tensor, ...]:
+    i, j = positions(q, k)
+    return selected(q, k, v, j <= i, slope[:, None, None] * (j - i))
+
+
 def attention_lse(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
     scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
     return *attention(q, k, v), torch.logsumexp(scores, -1)
@@ -109,13 +134,19 @@ ORACLES: dict[str, Oracle] = {
     "attention": attention,
     "attention_bf16": attention,
     "attention_bias": attention_bias,
+    "attention_alibi": attention_alibi,
+    "attention_causal": attention_causal,
     "attention_gqa": attention_gqa,
+    "attention_lengths": attention_lengths,
     "attention_lse": attention_lse,
     "attention_mqa": attention_mqa,
+    "attention_prefix": attention_prefix,
+    "attention_segments": attention_segments,
     "attention_sigmoid": attention_sigmoid,
     "attention_sink": attention_sink,
     "attention_soft_cap": attention_soft_cap,
     "attention_spherical": attention_spherical,
+    "attention_window": attention_window,
     "attention_widths": attention,
     "batched_matmul": lambda a, b: (torch.bmm(a, b),),
     "cross_attention": cross_attention,

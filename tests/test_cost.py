@@ -339,9 +339,13 @@ def test_examples_move_what_is_predicted(path: Path, size: int | None):
     assert [count.kernel for count in counts] == [plan.name for plan in plans]
     for decorated_plan, kernel, count in zip(plans, kernels, counts, strict=True):
         for plan in (decorated_plan, plan_of(kernel)):
-            assert transfer_values(plan, "device", axes) == count.values
-            assert transfer_bytes(plan, "device", axes) == count.bytes
-            assert transfer_values(plan, "shared", axes) == count.loaded.get("shared", 0)
+            said = transfer_values(plan, "device", axes), transfer_bytes(plan, "device", axes)
+            said += (transfer_values(plan, "shared", axes),)
+            counted = count.values, count.bytes, count.loaded.get("shared", 0)
+            if plan.is_at_most:  # what is excluded, only the data know
+                assert all(most >= moved for most, moved in zip(said, counted, strict=True))
+            else:
+                assert said == counted
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

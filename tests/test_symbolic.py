@@ -155,7 +155,7 @@ def sizes_for(kernel: KernelOp, size: int) -> dict[str, int]:
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_expressions_have_the_values_that_are_counted(path: Path):
     for kernel in explicit(load_module(path)):
-        costs, plan = symbolic_costs(kernel), plan_of(kernel)
+        costs, plan = symbolic_costs(kernel), plan_of(kernel).unlimited()
         for size in (1, 64, 131):
             sizes = sizes_for(kernel, size)
             for level in ("device", "shared", "register"):
@@ -176,7 +176,7 @@ def test_expressions_have_the_values_that_are_counted(path: Path):
 def test_operations_are_those_that_warps_issue(path: Path):
     """Tensor FLOP and bytes through shared memory, at sizes that the pieces divide."""
     for kernel in explicit(load_module(path)):
-        costs, plan = symbolic_costs(kernel), plan_of(kernel)
+        costs, plan = symbolic_costs(kernel), plan_of(kernel).unlimited()
         chosen = costs.pieces
         sizes = {
             axis: 2 * int(chosen.get(group_symbol(axis), chosen.get(stream_symbol(axis), 0))) or size

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
+from treadle.compiler.cost.fed import FedPieces
 from treadle.compiler.cost.issue import (
     issued_by_copy,
     issued_by_product,
@@ -17,6 +18,7 @@ from treadle.compiler.cost.issue import (
     product_of,
     read_before,
 )
+from treadle.compiler.cost.limits import fed_of_stream
 from treadle.compiler.cost.names import name_of
 from treadle.compiler.cost.plan import Issue, Pieces, Plan, Tile, Transfer, Work
 from treadle.compiler.cost.roles import alignment_of, contractions_of, product_axes
@@ -81,22 +83,35 @@ class Walk:
             self.compute(op)
 
     def stream(self, op: StreamOp) -> None:
-        pieces = Pieces(op.axis, op.size)
+        fed = fed_of_stream(op, self.groups)
+        pieces = Pieces(op.axis, op.size) if fed is None else FedPieces(op.axis, op.size, fed)
         self.streams.append(pieces)
         around = self.inside
         self.block(op.initialise.block)
         self.inside = (*around, pieces)
         self.issue(issued_by_turn(len([each for each in op.step.walk() if isinstance(each, ContractOp)])))
         self.block(op.step.block)
+        if op.border is not None:
+            self.border(op)
         self.inside = around
         self.block(op.finish.block)
+
+    def border(self, op: StreamOp) -> None:
+        """What only pieces at the border load; what they compute is that of all others, and the tests."""
+        assert op.border is not None
+        everywhere = {(load.source, load.result.type) for load in op.step.block.ops if isinstance(load, LoadOp)}
+        for load in op.border.block.ops:
+            if isinstance(load, LoadOp) and (load.source, load.result.type) not in everywhere:
+                self.crossing(load.source, load.result, saves=False)
+                self.transfers[-1] = replace(self.transfers[-1], part="border")
 
     def crossing(self, array: SSAValue, piece: SSAValue, saves: bool) -> None:
         axes, width = axes_of(array.type), width_of(array.type)
         again = tuple(pieces for pieces in (*self.groups, *self.inside) if pieces.axis not in axes)
+        fed = next((pieces.fed for pieces in self.inside if isinstance(pieces, FedPieces)), None)
         name = name_of(array, f"array{_number(array)}")
         level = level_of(piece.type) or "register"
-        self.transfers.append(Transfer(name, level, saves, axes, width, again))
+        self.transfers.append(Transfer(name, level, saves, axes, width, again, fed))
         self.issue(issued_by_copy(axes, width, self.spread(piece), level == "shared"))
         if saves:
             self.saved(piece, width)

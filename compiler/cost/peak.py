@@ -9,7 +9,7 @@ from math import prod
 from xdsl.ir import Block, Operation, SSAValue
 
 from treadle.compiler.cost.work import width_of
-from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp
+from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import is_array, level_of, shape_of
 from treadle.dialects.hierarchy import KernelOp, LoadOp
 
@@ -58,7 +58,7 @@ def _column(
         return
     alive = {value for value, (born, last) in lives.items() if born <= index < last}
     alive |= set(op.results)
-    if not isinstance(op, MapOp | CastOp):
+    if not isinstance(op, MapOp | CastOp | WhereOp):
         alive |= {value for value in op.operands if value in lives and value is not _overwritten(op)}
     yield outside | _near(alive)
 

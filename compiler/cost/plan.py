@@ -7,8 +7,9 @@ construction."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
+from typing import Protocol
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,21 @@ class Pieces:
 
     def __str__(self) -> str:
         return self.axis if self.size == 1 else f"ceil({self.axis}/{self.size})"
+
+
+class Selected(Protocol):
+    """A stream that is fed part of its axis (`fed.Fed`)."""
+
+    @property
+    def stream(self) -> Pieces: ...
+
+    @property
+    def around(self) -> tuple[Pieces, ...]: ...
+
+    @property
+    def by_data(self) -> bool: ...
+
+    def positions(self, sizes: Mapping[str, int], axes: tuple[str, ...], part: str) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -41,8 +57,31 @@ class Transfer:
     """Bytes of a value."""
     again: tuple[Pieces, ...]
     """What is cut around it and not an axis of the array."""
+    fed: Selected | None = None
+    """The stream around it, if that is fed part of its axis only."""
+    part: str = "all"
+    """The pieces of that stream in which it crosses: `all`, `whole` (not tested) or `border`."""
+
+    @property
+    def factors(self) -> tuple[str, ...]:
+        """The factors of the number of values, as text."""
+        if self.fed is None:
+            return (*self.axes, *map(str, self.again))
+        axes = {self.fed.stream.axis, *(pieces.axis for pieces in self.fed.around)}
+        text = str(self.fed) if self.part == "all" else f"{self.part} of {self.fed}"
+        own = [axis for axis in self.axes if axis not in axes]
+        return (*own, *(str(pieces) for pieces in self.again if pieces.axis not in axes), text)
 
     def values(self, sizes: Mapping[str, int]) -> int:
+        if self.fed is not None:
+            axes = {self.fed.stream.axis, *(pieces.axis for pieces in self.fed.around)}
+            others = prod(sizes[axis] for axis in self.axes if axis not in axes)
+            others *= prod(pieces.count(sizes) for pieces in self.again if pieces.axis not in axes)
+            return others * self.fed.positions(sizes, self.axes, self.part)
+        return self.unlimited(sizes)
+
+    def unlimited(self, sizes: Mapping[str, int]) -> int:
+        """The values if no condition left anything out."""
         return prod(sizes[axis] for axis in self.axes) * prod(pieces.count(sizes) for pieces in self.again)
 
 
@@ -106,6 +145,24 @@ class Plan:
 
     def blocks(self, sizes: Mapping[str, int]) -> int:
         return prod(pieces.count(sizes) for pieces in self.groups)
+
+    @property
+    def is_at_most(self) -> bool:
+        """Whether data may leave out more than the counts say."""
+        return any(transfer.fed is not None and transfer.fed.by_data for transfer in self.transfers)
+
+    def unlimited(self) -> Plan:
+        """The plan if conditions left nothing out: an upper bound, which closed forms are of."""
+
+        def plain(streams: tuple[Pieces, ...]) -> tuple[Pieces, ...]:
+            return tuple(Pieces(pieces.axis, pieces.size) for pieces in streams)
+
+        return replace(
+            self,
+            streams=plain(self.streams),
+            transfers=tuple(replace(transfer, fed=None, part="all") for transfer in self.transfers),
+            issues=tuple(replace(issue, streams=plain(issue.streams)) for issue in self.issues),
+        )
 
     def steps(self, sizes: Mapping[str, int]) -> int:
         return sum(pieces.count(sizes) for pieces in self.streams)

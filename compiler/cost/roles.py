@@ -64,6 +64,10 @@ class StreamUse:
     operations: dict[Operation, int]
     inputs: dict[SSAValue, int]
     streams: int
+    fed_in: dict[SSAValue, tuple[int, ...]]
+    """The streams that load an input piece by piece, in order."""
+    plan: StreamPlan | None
+    """Of the streamed axis."""
 
 
 def stream_use(kernel: KernelOp, axis: str | None) -> StreamUse:
@@ -73,23 +77,23 @@ def stream_use(kernel: KernelOp, axis: str | None) -> StreamUse:
     operations = [op for op in kernel.body.block.ops if not isinstance(op, YieldOp)]
     used = [value for value in kernel.body.block.args if value.uses and is_array(value.type)]
     if axis is None:
-        return StreamUse(dict.fromkeys(operations, 1), dict.fromkeys(used, 1), 0)
+        return StreamUse(dict.fromkeys(operations, 1), dict.fromkeys(used, 1), 0, {}, None)
     plan = StreamPlan(part_of_kernel(kernel), axis)
     steps = [plan.step_of(stream) for stream in plan.streams]
     saved = [plan.saved_in_step(stream) for stream in plan.streams]
 
-    def loads(value: SSAValue) -> int:
-        if axis not in axes_of(value.type):
-            return 1
+    def fed_in(value: SSAValue) -> tuple[int, ...]:
         users = {use.operation for use in value.uses}
-        return sum(
-            value in leaving or any(op in users for op in step) for step, leaving in zip(steps, saved, strict=True)
-        )
+        return tuple(i for i in plan.streams if value in saved[i] or any(op in users for op in steps[i]))
+
+    streamed: dict[SSAValue, tuple[int, ...]] = {value: fed_in(value) for value in used if axis in axes_of(value.type)}
 
     return StreamUse(
         {op: max(1, sum(op in step for step in steps)) for op in operations},
-        {value: loads(value) for value in used},
+        {value: len(streamed[value]) if value in streamed else 1 for value in used},
         len(steps),
+        streamed,
+        plan,
     )
 
 

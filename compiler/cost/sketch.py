@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
 from xdsl.ir import Operation, SSAValue
 
+from treadle.compiler.cost.fed import Fed, FedPieces
 from treadle.compiler.cost.issue import (
     Product,
     issued_by_copy,
@@ -20,15 +21,18 @@ from treadle.compiler.cost.issue import (
     product_of,
     read_before,
 )
+from treadle.compiler.cost.limits import fed_of_visits
 from treadle.compiler.cost.names import name_of
 from treadle.compiler.cost.plan import Issue, Pieces, Plan, Tile, Transfer, Work
 from treadle.compiler.cost.roles import ProductAxes, alignment_of, product_axes, stream_use
 from treadle.compiler.cost.spread import Spread
 from treadle.compiler.cost.work import Labour, axes_touched, keeps_left_operand, labours_of, width_of
-from treadle.dialects.diagram import ContractOp, ReduceOp
+from treadle.dialects.diagram import ContractOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import axes_of, shape_of
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import ScheduleAttr
+from treadle.passes._stages import StreamPlan
+from treadle.passes._visits import Visits, visits_of
 
 REPAIR = {"float": 1, "special": 1, "turn": 4}
 """Instructions for each row before a state is repaired: a factor, and choices where nothing has counted yet."""
@@ -42,6 +46,10 @@ class Crossing:
     axes: tuple[str, ...]
     width: int
     streamed: bool
+    stream: int | None = None
+    """The stream that it is loaded in."""
+    tested_by: frozenset[WhereOp] = frozenset()
+    """The conditions that alone need it there; empty if something else does."""
 
 
 Done: TypeAlias = Labour | Product | ReduceOp | Crossing
@@ -99,6 +107,8 @@ class Sketch:
     crossings: tuple[Crossing, ...]
     tasks: tuple[Task, ...]
     holdings: tuple[Holding, ...]
+    conditional: StreamPlan | None
+    """How the streamed axis runs, if there are conditions."""
 
     @cached_property
     def products(self) -> tuple[Product, ...]:
@@ -111,13 +121,16 @@ class Sketch:
     def plan(self, tiles: Mapping[str, int], warps: Mapping[str, int]) -> Plan:
         padded = {axis: self._padded(axis, size) for axis, size in tiles.items()}
         groups = tuple(Pieces(axis, tiles[axis]) for axis in self.group)
-        streams = () if self.stream is None else (Pieces(self.stream, tiles[self.stream]),)
+        visits = self._visits(tiles)
+        fed = self._fed(visits, tiles, groups)
+        all_streams = tuple(self._pieces(each, tiles) for each in fed)
+        streams = all_streams[:1]
         return Plan(
             self.name,
             groups,
-            streams * self.streams,
+            all_streams,
             warps,
-            tuple(self._transfer(crossing, groups) for crossing in self.crossings),
+            tuple(self._transfer(crossing, groups, visits, fed) for crossing in self.crossings),
             tuple(self._issues(Spread(padded, warps, self.roles.row, self.has_products), streams)),
             tuple(
                 Tile(holding.role, tuple(padded[axis] for axis in holding.axes), holding.width)
@@ -145,9 +158,34 @@ class Sketch:
             return size
         return -(-max(size, 1) // self.alignment) * self.alignment
 
-    def _transfer(self, crossing: Crossing, groups: tuple[Pieces, ...]) -> Transfer:
+    def _visits(self, tiles: Mapping[str, int]) -> list[Visits]:
+        """The pieces that conditions leave to each stream."""
+        if self.conditional is None:
+            return [Visits()] * self.streams
+        return [visits_of(self.conditional, stream, tiles) for stream in self.conditional.streams]
+
+    def _fed(self, visits: Sequence[Visits], tiles: Mapping[str, int], groups: tuple[Pieces, ...]) -> list[Fed | None]:
+        if self.stream is None:
+            return []
+        pieces = Pieces(self.stream, tiles[self.stream])
+        return [fed_of_visits(each, pieces, groups) for each in visits]
+
+    def _pieces(self, fed: Fed | None, tiles: Mapping[str, int]) -> Pieces:
+        assert self.stream is not None
+        size = tiles[self.stream]
+        return Pieces(self.stream, size) if fed is None else FedPieces(self.stream, size, fed)
+
+    def _transfer(
+        self, crossing: Crossing, groups: tuple[Pieces, ...], visits: Sequence[Visits], fed: Sequence[Fed | None]
+    ) -> Transfer:
         again = tuple(pieces for pieces in groups if pieces.axis not in crossing.axes)
-        return Transfer(crossing.array, crossing.level, crossing.saves, crossing.axes, crossing.width, again)
+        limited = None if crossing.stream is None else fed[crossing.stream]
+        is_tested = crossing.stream is not None and bool(crossing.tested_by)
+        assumed = visits[crossing.stream].assumed if crossing.stream is not None else frozenset[WhereOp]()
+        part = "border" if limited is not None and is_tested and crossing.tested_by <= assumed else "all"
+        return Transfer(
+            crossing.array, crossing.level, crossing.saves, crossing.axes, crossing.width, again, limited, part
+        )
 
 
 def sketch_of(kernel: KernelOp, schedule: ScheduleAttr) -> Sketch:
@@ -193,6 +231,7 @@ class _Reader:
             crossings=(*self._loads(), *self._saves()),
             tasks=tuple(self._tasks()),
             holdings=tuple(self._holdings()),
+            conditional=self.use.plan if any(isinstance(op, WhereOp) for op in self.operations) else None,
         )
 
     def _feeds_product(self, value: SSAValue) -> bool:
@@ -207,10 +246,20 @@ class _Reader:
                 axes_of(value.type),
                 width_of(value.type),
                 self.stream in axes_of(value.type),
+                stream,
+                self._tested_by(value, stream),
             )
             for i, (value, times) in enumerate(self.use.inputs.items())
-            for _ in range(times)
+            for stream in self.use.fed_in.get(value, (None,) * times)
         ]
+
+    def _tested_by(self, value: SSAValue, stream: int | None) -> frozenset[WhereOp]:
+        if stream is None or self.use.plan is None:
+            return frozenset()
+        step = self.use.plan.step_of(stream)
+        uses = [use for use in value.uses if use.operation in step]
+        tests = frozenset(use.operation for use in uses if isinstance(use.operation, WhereOp) and use.index)
+        return tests if len(tests) == len({use.operation for use in uses}) else frozenset()
 
     def _saves(self) -> list[Crossing]:
         return [

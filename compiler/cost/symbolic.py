@@ -1,7 +1,8 @@
 """Costs as expressions: H, M and the operations of an explicit kernel, in sizes of axes and of their pieces.
 
 An axis is a symbol of its name; `g_q` is the group size of `q`, `s_x` the stream size of `x`, `w_q` the warps along
-`q`. Ceilings make an expression exact at every size; `closed` is its value where the sizes divide."""
+`q`. Ceilings make an expression exact at every size; `closed` is its value where the sizes divide. Of a stream that
+conditions limit they say what it would cost unlimited (`Plan.unlimited`): an upper bound."""
 
 from __future__ import annotations
 

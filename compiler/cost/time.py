@@ -179,7 +179,8 @@ def _traffic_clocks(plan: Plan, machine: Machine, sizes: Mapping[str, int], slot
     device = l2 = 0.0
     for transfer in plan.transfers:
         l2 += transfer.values(sizes) * transfer.width
-        once = transfer.width * prod(sizes[axis] for axis in transfer.axes)
+        kept = transfer.values(sizes) / max(transfer.unlimited(sizes), 1)
+        once = kept * transfer.width * prod(sizes[axis] for axis in transfer.axes)
         device += once * (
             1
             if once <= machine.levels["l2"].capacity

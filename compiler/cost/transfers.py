@@ -28,9 +28,11 @@ def transfer_bytes(plan: Plan, level: str, sizes: Mapping[str, int]) -> int:
 
 
 def transfer_expression(plan: Plan, level: str) -> str:
-    """H in values, as `b*h*(2*q*d + 2*x*d*ceil(q/64))`."""
+    """H in values, as `b*h*(2*q*d + 2*x*d*ceil(q/64))`. `visited(ceil(x/128), ceil(q/64))` is how many positions of x
+    the visited pieces hold, added up over the pieces of q; `at most` says that data may leave out more."""
     transfers = transfers_at(plan, level)
-    return sum_text((1, (*transfer.axes, *map(str, transfer.again))) for transfer in transfers)
+    bound = "at most " if any(each.fed is not None and each.fed.by_data for each in transfers) else ""
+    return bound + sum_text((1, transfer.factors) for transfer in transfers)
 
 
 def sum_text(terms: Iterable[Term]) -> str:
@@ -59,7 +61,7 @@ def _sum_by_repeats(terms: Sequence[Term]) -> str:
     """Terms that are repeated alike stand together, so that what is sent again can be seen."""
     parts: dict[tuple[str, ...], list[Term]] = {}
     for term in terms:
-        parts.setdefault(tuple(sorted(f for f in term[1] if f.startswith("ceil("))), []).append(term)
+        parts.setdefault(tuple(sorted(f for f in term[1] if _is_repeat(f))), []).append(term)
     if len(parts) == 1:
         return " + ".join(_product(term) for term in terms)
     return " + ".join(_factored_last(part) for part in parts.values())
@@ -70,17 +72,21 @@ def _factored_last(terms: Sequence[Term]) -> str:
     if len(terms) == 1:
         return _product(terms[0])
     shared = _common([factors for _, factors in terms])
-    front = [factor for factor in shared if not factor.startswith("ceil(")]
-    back = [factor for factor in shared if factor.startswith("ceil(")]
+    front = [factor for factor in shared if not _is_repeat(factor)]
+    back = [factor for factor in shared if _is_repeat(factor)]
     inner = " + ".join(_product((c, _without(factors, shared))) for c, factors in terms)
     if not shared:
         return inner
     return "*".join([*front, f"({inner})", *back])
 
 
+def _is_repeat(factor: str) -> bool:
+    return "(" in factor
+
+
 def _product(term: Term) -> str:
     coefficient, factors = term
-    ordered = [f for f in factors if not f.startswith("ceil(")] + [f for f in factors if f.startswith("ceil(")]
+    ordered = [f for f in factors if not _is_repeat(f)] + [f for f in factors if _is_repeat(f)]
     if not ordered:
         return str(coefficient)
     return "*".join(ordered if coefficient == 1 else [str(coefficient), *ordered])

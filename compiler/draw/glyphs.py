@@ -14,7 +14,7 @@ from xdsl.ir import Attribute, Operation
 
 from treadle.compiler.draw.expressions import expression_of, number_text
 from treadle.dialects.cuda.ops import CopyOp, ProductOp, ReadOp, WriteOp
-from treadle.dialects.diagram import ApplyOp, CastOp, ContractOp, FillOp, MapOp, ReduceOp
+from treadle.dialects.diagram import ApplyOp, CastOp, ContractOp, FillOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import axes_of, format_of
 
 LONGEST = 16
@@ -101,6 +101,15 @@ def _(op: MapOp) -> Glyph:
 def _(op: CastOp) -> Glyph:
     format = str(format_of(op.result.type))
     return Glyph(format, "cast", axes_of(op.result.type)[-1:], f"round to {format}")
+
+
+@_glyph.register
+def _(op: WhereOp) -> Glyph:
+    text = op.condition.text.data
+    axes = axes_of(op.result.type)[-1:]
+    if len(text) <= LONGEST:
+        return Glyph(text, "map", axes, f"where {text}")
+    return Glyph("where", "map", axes, f"where {text}", f"where {text}")
 
 
 @_glyph.register

@@ -21,6 +21,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from treadle.compiler.errors import Refusal
+from treadle.compiler.lowering.absent import INTEGER_NEUTRAL, NEUTRAL, filler_of, kept_if, neutral_number
 from treadle.compiler.lowering.barriers import insert_barriers
 from treadle.compiler.lowering.layouts import Layouts, columns_of, depth_of, operands_of
 from treadle.compiler.lowering.plan import FORMAT_BYTES, KernelPlan
@@ -28,7 +29,8 @@ from treadle.compiler.lowering.runs import Run, RunWriter, twins
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LayoutAttr, Mode, RowsAttr, row_operand, rows_layout
 from treadle.dialects.cuda.ops import PARTIAL, is_shared, lane_masks, layout_of, place_tiles
-from treadle.dialects.diagram import CastOp, ContractOp, ExtentOp, FillOp, IndexOp, MapOp, ReduceOp
+from treadle.dialects.diagram import CastOp, ContractOp, ExtentOp, FillOp, IndexOp, MapOp, ReduceOp, WhereOp
+from treadle.dialects.diagram.absence import absences
 from treadle.dialects.diagram.array import (
     DYNAMIC,
     ArrayEncoding,
@@ -40,6 +42,7 @@ from treadle.dialects.diagram.array import (
     is_array,
     sizes_of,
 )
+from treadle.dialects.diagram.condition import Term, terms_of
 from treadle.dialects.hierarchy import LoadOp, PieceOp, SaveOp, StreamOp, YieldOp
 
 OperationT = TypeVar("OperationT", bound=Operation)
@@ -47,15 +50,16 @@ OperationT = TypeVar("OperationT", bound=Operation)
 MOST_SHARED_FRAGMENTS = 32
 """Registers that a left operand may take for the whole of a stream."""
 
-NEUTRAL = {"add": 0.0, "mul": 1.0, "max": float("-inf"), "min": float("inf")}
-INTEGER_NEUTRAL = {"add": 0, "mul": 1, "max": -(2**31), "min": 2**31 - 1}
-
 
 def neutral_of(kind: str, format: Format) -> Number:
     """The neutral element of a reduction, in a format."""
+    return _number_in(format, (INTEGER_NEUTRAL if str(format) == "i32" else NEUTRAL)[kind])
+
+
+def _number_in(format: Format, number: float) -> Number:
     if str(format) == "i32":
-        return IntegerAttr(INTEGER_NEUTRAL[kind], i32)
-    return FloatAttr(NEUTRAL[kind], cast(AnyFloat, format))
+        return IntegerAttr(int(number), i32)
+    return FloatAttr(float(number), cast(AnyFloat, format))
 
 
 @dataclass(frozen=True)
@@ -110,6 +114,8 @@ class KernelLowering:
     allocated: list[cuda.SharedOp] = field(default_factory=list[cuda.SharedOp])
     left_fragments: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
     """Left operands that the steps of a stream share, by tile: read once, before the loop."""
+    unfilled: set[WhereOp] = field(default_factory=set[WhereOp])
+    """Conditions that are tested before each reduction, because no one number serves for what they exclude."""
     twins: dict[Operation, Operation] = field(default_factory=dict[Operation, Operation])
     """For operations of a border, the operation of the step that does the same."""
     apart: set[ReduceOp] = field(default_factory=set[ReduceOp])
@@ -215,6 +221,8 @@ class KernelLowering:
                 self.values[op.result] = self._map(op)
             case CastOp():
                 self.values[op.result] = self._cast(op)
+            case WhereOp():
+                self.values[op.result] = self._where(op)
             case FillOp():
                 self.values[op.result] = PendingFill(op)
             case IndexOp():
@@ -282,6 +290,7 @@ class KernelLowering:
         axes = axes_of(op.value.type)
         destination = self._scalar(op.destination)
         value = self._fragment(op.value, self.layouts.of(op.value))
+        value = self._present(op.value, value, self.layouts.of(op.value), 0)
         offsets = [self._offset(axis) for axis in axes]
         bounds = self._bounds(axes)
         if self._is_scattered(op.value, layout_of(value.type)):
@@ -328,10 +337,45 @@ class KernelLowering:
         result = self._emit(CastOp(self._operand(op.operand, layout), self._type(op.result, layout)))
         return _placed(result, op, result.result, op.result)
 
+    def _where(self, op: WhereOp) -> SSAValue:
+        """What a condition keeps, and in the place of the rest what changes nothing later, if one number does."""
+        layout = self.layouts.of(op.result)
+        value = self._fragment(op.operand, layout)
+        filler = filler_of(op)
+        if filler is None:
+            self.unfilled.add(op)
+            return value
+        kept, result = self._kept(op, value, layout, filler)
+        return _placed(kept, op, result, op.result)
+
+    def _kept(self, op: WhereOp, value: SSAValue, layout: LayoutAttr, other: float) -> tuple[MapOp, SSAValue]:
+        condition = op.holds
+        terms: dict[Term, SSAValue] = {}
+        for term in terms_of(condition):
+            if term not in terms:
+                terms[term] = (
+                    self._operand(term, layout) if isinstance(term, SSAValue) else self._positions(term, layout)
+                )
+        kept = self._emit(kept_if(value, condition, terms, _number_in(format_of(value.type), other)))
+        return kept, kept.result
+
+    def _positions(self, axis: Term, layout: LayoutAttr) -> SSAValue:
+        name = str(axis)
+        type = array_type(i32, {name: self.plan.pieces[name]}, "register", layout.slice([name]))
+        return _named(self._emit(cuda.IndexOp(self._offset(name), type)).result, f"at_{name}")
+
+    def _present(self, source: SSAValue, value: SSAValue, layout: LayoutAttr, other: float) -> SSAValue:
+        """A fragment of `source` with a number in the place of absent elements, where none stands there yet."""
+        for op in absences(source) & self.unfilled:
+            _, value = self._kept(op, value, layout, other)
+            _hinted(value, source)
+        return value
+
     def _reduce(self, op: ReduceOp) -> SSAValue:
-        source = self.layouts.found.get(op.operand) or self.layouts.of(op.operand)
+        source = self.layouts.reduced(op) or self.layouts.of(op.operand)
         layout = source.slice(axes_of(op.result.type))
         value = self._fragment(op.operand, source)
+        value = self._present(op.operand, value, source, neutral_number(op.kind.data, value))
         for axis in op.over_axes:
             value = self._masked(value, axis, neutral_of(op.kind.data, format_of(value.type)), source)
         init = None if op.init is None else self._fragment(op.init, layout)
@@ -378,6 +422,7 @@ class KernelLowering:
         layout = self.layouts.of(operand)
         value = self._fragment(operand, layout)
         zero = neutral_of("add", format_of(value.type))
+        value = self._present(operand, value, layout, 0)
         value = self._masked(value, depth, zero, layout)
         if in_registers and _is_left_operand(layout, self.plan, depth):
             return value

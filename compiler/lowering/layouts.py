@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from xdsl.dialects.tensor import ExtractOp
 from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.errors import Refusal
 from treadle.compiler.lowering.plan import KernelPlan, contiguous_axis, widest_vector
 from treadle.dialects.cuda.layout import LANES, LayoutAttr, Mode, accumulator, row_operand
-from treadle.dialects.diagram import CastOp, ContractOp, FillOp, IndexOp, MapOp, ReduceOp
+from treadle.dialects.diagram import CastOp, ContractOp, FillOp, IndexOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import axes_of, format_of, is_array
 from treadle.dialects.hierarchy import LoadOp, StreamOp, YieldOp
 
@@ -108,7 +109,7 @@ class Layouts:
                 self._reduce(op)
             case MapOp():
                 self._set(op.result, self._left_operand(op.result) or self._elementwise(op))
-            case CastOp():
+            case CastOp() | WhereOp():
                 operand = self.found.get(op.operand) or self._demanded(op.operand)
                 self._set(op.result, self._left_operand(op.result) or operand)
             case StreamOp():
@@ -151,8 +152,14 @@ class Layouts:
         row_tiles = _ceil(plan.pieces[rows], 16 * plan.warp_count)
         return row_operand(rows, depth, row_tiles, _ceil(plan.pieces[depth], 16), warps)
 
+    def reduced(self, op: ReduceOp) -> LayoutAttr | None:
+        """The layout of what is reduced. A number that every thread needs is worked out by every warp."""
+        if any(isinstance(use.operation, ExtractOp) for use in op.result.uses):
+            return in_every_warp(self.plan, op.operand)
+        return self.found.get(op.operand) or self._demanded(op.operand)
+
     def _reduce(self, op: ReduceOp) -> None:
-        layout = self.found.get(op.operand) or self._demanded(op.operand)
+        layout = self.reduced(op)
         if layout is None:
             return
         for mode in layout.warp:
@@ -254,6 +261,19 @@ def blocked(plan: KernelPlan, axes: Mapping[str, int]) -> LayoutAttr:
     replicas = Mode("", lanes_left, 0)
     idle = Mode("", plan.warp_count // _product(warps.values()), 0)
     return LayoutAttr((*register, *inner), (replicas, *lane), (idle, *warp))
+
+
+def in_every_warp(plan: KernelPlan, value: SSAValue) -> LayoutAttr:
+    """A tile over the lanes of each warp, the same in all."""
+    lanes_left = LANES
+    register: list[Mode] = []
+    lane: list[Mode] = []
+    for axis in reversed(plan.wide_axes(value)):
+        lanes = min(lanes_left, _ceil_power(plan.pieces[axis]))
+        lanes_left //= lanes
+        lane.insert(0, Mode(axis, lanes, 1))
+        register.insert(0, Mode(axis, _ceil(plan.pieces[axis], lanes), lanes))
+    return LayoutAttr(tuple(register), (Mode("", lanes_left, 0), *lane), (Mode("", plan.warp_count, 0),))
 
 
 def _spread_warps(plan: KernelPlan, names: list[str]) -> dict[str, int]:

@@ -15,10 +15,10 @@ is the same diagram.
 %S = diagram.contract %Q, %K over [d] accumulate f32 : !Q, !K -> !S
 ```
 
-Operations: `contract`, `reduce`, `map`, `cast`, `fill`, `extent`, `index` (positions along an axis), and `apply`, which
-applies a `law` (softmax, say)
-by name. Number formats, the accumulator's included, are part of the algorithm. Over the real numbers a cast
-is the identity; the interpreter computes in float64 and is the reference for everything below.
+Operations: `contract`, `reduce`, `map`, `cast`, `fill`, `extent`, `index` (positions along an axis), `where` (the
+elements at which a condition holds), and `apply`, which applies a `law` (softmax, say) by name. Number formats, the
+accumulator's included, are part of the algorithm. Over the real numbers a cast is the identity; the interpreter
+computes in float64 and is the reference for everything below.
 
 Theory: arXiv 2412.03317, sections 2 and 3.
 """
@@ -26,6 +26,7 @@ Theory: arXiv 2412.03317, sections 2 and 3.
 from xdsl.ir import Dialect
 
 from treadle.dialects.diagram.array import ArrayEncoding, SizesAttr
+from treadle.dialects.diagram.condition import ConditionAttr
 from treadle.dialects.diagram.ops import (
     ApplyOp,
     CastOp,
@@ -36,11 +37,12 @@ from treadle.dialects.diagram.ops import (
     LawOp,
     MapOp,
     ReduceOp,
+    WhereOp,
     YieldOp,
 )
 
 Diagram = Dialect(
     "diagram",
-    [ApplyOp, CastOp, ContractOp, ExtentOp, FillOp, IndexOp, LawOp, MapOp, ReduceOp, YieldOp],
-    [ArrayEncoding, SizesAttr],
+    [ApplyOp, CastOp, ContractOp, ExtentOp, FillOp, IndexOp, LawOp, MapOp, ReduceOp, WhereOp, YieldOp],
+    [ArrayEncoding, ConditionAttr, SizesAttr],
 )

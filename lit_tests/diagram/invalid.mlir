@@ -382,3 +382,107 @@ diagram.law @sum over [x] (%v: tensor<?xf32, #diagram.array<[x]>>) -> f32 {
 } merge (%a: f32, %b: f32) {
   diagram.yield
 }
+
+// -----
+
+// CHECK: condition 'x <=' cannot be read: write it as in 'x <= q and x < len[b]'
+func.func @f(%S: tensor<?x?xf32, #diagram.array<[q, x]>>) {
+  %W = diagram.where %S if "x <=" : tensor<?x?xf32, #diagram.array<[q, x]>>
+  func.return
+}
+
+// -----
+
+// CHECK: condition 'x + q': 'x + q' is no comparison
+func.func @f(%S: tensor<?x?xf32, #diagram.array<[q, x]>>) {
+  %W = diagram.where %S if "x + q" : tensor<?x?xf32, #diagram.array<[q, x]>>
+  func.return
+}
+
+// -----
+
+// CHECK: condition 'x * q < 4': 'x * q' multiplies two things that vary: one of them must be a number
+func.func @f(%S: tensor<?x?xf32, #diagram.array<[q, x]>>) {
+  %W = diagram.where %S if "x * q < 4" : tensor<?x?xf32, #diagram.array<[q, x]>>
+  func.return
+}
+
+// -----
+
+// CHECK: condition 'x // 2 < q': 'x // 2' is no sum of positions, integer inputs and whole numbers
+func.func @f(%S: tensor<?x?xf32, #diagram.array<[q, x]>>) {
+  %W = diagram.where %S if "x // 2 < q" : tensor<?x?xf32, #diagram.array<[q, x]>>
+  func.return
+}
+
+// -----
+
+// CHECK: condition 'x in q': compare with <, <=, >, >=, == or !=
+func.func @f(%S: tensor<?x?xf32, #diagram.array<[q, x]>>) {
+  %W = diagram.where %S if "x in q" : tensor<?x?xf32, #diagram.array<[q, x]>>
+  func.return
+}
+
+// -----
+
+// CHECK: 'y' is neither an axis of the array ('q', 'x') nor an input
+func.func @f(%S: tensor<?x?xf32, #diagram.array<[q, x]>>) {
+  %W = diagram.where %S if "x <= y" : tensor<?x?xf32, #diagram.array<[q, x]>>
+  func.return
+}
+
+// -----
+
+// CHECK: 'n[q]' reads no input: name it after 'with'
+func.func @f(%S: tensor<?x?xf32, #diagram.array<[q, x]>>) {
+  %W = diagram.where %S if "x <= n[q]" : tensor<?x?xf32, #diagram.array<[q, x]>>
+  func.return
+}
+
+// -----
+
+// CHECK: input 'n' is read as 'n': write 'n[q]'
+func.func @f(%S: tensor<?x?xf32, #diagram.array<[q, x]>>, %n: tensor<?xi32, #diagram.array<[q]>>) {
+  %W = diagram.where %S if "x <= n" with (n = %n : tensor<?xi32, #diagram.array<[q]>>) : tensor<?x?xf32, #diagram.array<[q, x]>>
+  func.return
+}
+
+// -----
+
+// CHECK: input 'n' does not appear in the condition
+func.func @f(%S: tensor<?x?xf32, #diagram.array<[q, x]>>, %n: tensor<?xi32, #diagram.array<[q]>>) {
+  %W = diagram.where %S if "x <= q" with (n = %n : tensor<?xi32, #diagram.array<[q]>>) : tensor<?x?xf32, #diagram.array<[q, x]>>
+  func.return
+}
+
+// -----
+
+// CHECK: input 'x' has the name of another input, or of an axis
+func.func @f(%S: tensor<?x?xf32, #diagram.array<[q, x]>>, %n: tensor<?xi32, #diagram.array<[q]>>) {
+  %W = diagram.where %S if "x <= q" with (x = %n : tensor<?xi32, #diagram.array<[q]>>) : tensor<?x?xf32, #diagram.array<[q, x]>>
+  func.return
+}
+
+// -----
+
+// CHECK: input 'n' of a condition has elements f32, not i32
+func.func @f(%S: tensor<?x?xf32, #diagram.array<[q, x]>>) {
+  %W = diagram.where %S if "x <= n[q, x]" with (n = %S : tensor<?x?xf32, #diagram.array<[q, x]>>) : tensor<?x?xf32, #diagram.array<[q, x]>>
+  func.return
+}
+
+// -----
+
+// CHECK: input 'n' has axis 'b', which the array has not
+func.func @f(%S: tensor<?x?xf32, #diagram.array<[q, x]>>, %n: tensor<?xi32, #diagram.array<[b]>>) {
+  %W = diagram.where %S if "x < n[b]" with (n = %n : tensor<?xi32, #diagram.array<[b]>>) : tensor<?x?xf32, #diagram.array<[q, x]>>
+  func.return
+}
+
+// -----
+
+// CHECK: condition 'n[q] < n[x]' indexes 'n' in two ways
+func.func @f(%S: tensor<?x?xf32, #diagram.array<[q, x]>>, %n: tensor<?xi32, #diagram.array<[q]>>) {
+  %W = diagram.where %S if "n[q] < n[x]" with (n = %n : tensor<?xi32, #diagram.array<[q]>>) : tensor<?x?xf32, #diagram.array<[q, x]>>
+  func.return
+}

@@ -77,6 +77,17 @@ func.func @index() -> !n {
   func.return %i : !n
 }
 
+// CHECK-LABEL: func.func @where
+// CHECK-NEXT: %A = diagram.where %S if "x <= q" : tensor<?x?xf32, #diagram.array<[q, x]>>
+// CHECK-NEXT: %B = diagram.where %A if "first[q] <= x < 2 * n or x == 3" with (first = %first : tensor<?xi32, #diagram.array<[q]>>, n = %n : i32) {note = "kept"} : tensor<?x?xf32, #diagram.array<[q, x]>>
+// GENERIC: %A = "diagram.where"(%S) <{condition = #diagram.condition<"x <= q">, names = []}> : (tensor<?x?xf32, #diagram.array<[q, x]>>) -> tensor<?x?xf32, #diagram.array<[q, x]>>
+// GENERIC: %B = "diagram.where"(%A, %first, %n) <{condition = #diagram.condition<"first[q] <= x < 2 * n or x == 3">, names = ["first", "n"]}> {note = "kept"} :
+func.func @where(%S: tensor<?x?xf32, #diagram.array<[q, x]>>, %first: tensor<?xi32, #diagram.array<[q]>>, %n: i32) {
+  %A = diagram.where %S if "x <= q" : tensor<?x?xf32, #diagram.array<[q, x]>>
+  %B = diagram.where %A if "first[q] <= x < 2 * n or x == 3" with (first = %first : tensor<?xi32, #diagram.array<[q]>>, n = %n : i32) {note = "kept"} : tensor<?x?xf32, #diagram.array<[q, x]>>
+  func.return
+}
+
 // CHECK-LABEL: func.func @fill
 // CHECK-NEXT: %zero = diagram.fill 0.000000e+00 : f32 -> tensor<?xf32, #diagram.array<[q]>>
 // CHECK-NEXT: %one = diagram.fill 1 : i32 -> tensor<4xi32, #diagram.array<[i]>>

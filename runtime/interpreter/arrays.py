@@ -5,6 +5,7 @@ more axes than its types say, and needs no special case for them."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -33,10 +34,27 @@ class Numbers:
 
     value: AnyArray
     error: FloatArray | None = None
+    absent: NDArray[np.bool_] | None = None
+    """Elements that a condition excludes; what stands in their place means nothing. None: there are all."""
 
     def reshaped(self, change: Callable[[AnyArray], AnyArray]) -> Numbers:
         """`change`, which only moves or repeats elements, done to values and bounds alike."""
-        return Numbers(change(self.value), None if self.error is None else change(self.error))
+        error, absent = (None if each is None else change(each) for each in (self.error, self.absent))
+        return Numbers(change(self.value), error, absent)
+
+    def without(self, absent: NDArray[np.bool_] | None) -> Numbers:
+        """The same with these elements absent as well."""
+        if absent is None:
+            return self
+        both = absent if self.absent is None else absent | self.absent
+        return Numbers(self.value, self.error, np.broadcast_to(both, self.value.shape))
+
+    def filled(self, number: Any) -> Numbers:
+        """The same with a number, which is exact, in the place of what is absent."""
+        if self.absent is None:
+            return self
+        value = np.where(self.absent, np.asarray(number, self.value.dtype), self.value)
+        return Numbers(value, None if self.error is None else np.where(self.absent, 0.0, self.error))
 
 
 @dataclass(frozen=True)
@@ -66,8 +84,17 @@ class Array:
         shape = tuple(self.sizes.get(axis, sizes.get(axis, 1)) for axis in axes)
         return Array(tuple(axes), self.aligned(axes).reshaped(lambda data: np.broadcast_to(data, shape)))
 
+    def filled(self, number: Any) -> Array:
+        return Array(self.axes, self.numbers.filled(number))
+
     def renamed(self, names: Mapping[str, str]) -> Array:
         return Array(tuple(names.get(axis, axis) for axis in self.axes), self.numbers)
+
+
+def absent_in(numbers: Iterable[Numbers]) -> NDArray[np.bool_] | None:
+    """Where one of some numbers of the same dimensions is absent."""
+    given = [each.absent for each in numbers if each.absent is not None]
+    return functools.reduce(np.logical_or, given) if given else None
 
 
 def array_of(value: Array | Numbers) -> Array:

@@ -25,6 +25,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from treadle.compiler.errors import at
 from treadle.dialects import diagram
 from treadle.dialects.diagram.array import axes_of, format_of, shape_of
+from treadle.dialects.diagram.condition import Term, evaluate
 from treadle.runtime.interpreter import bounds
 from treadle.runtime.interpreter.arrays import (
     COMBINE,
@@ -32,11 +33,13 @@ from treadle.runtime.interpreter.arrays import (
     Array,
     AxisMismatch,
     Numbers,
+    absent_in,
     array_of,
     contract,
     dtype_of,
     is_float,
     merged_sizes,
+    neutral,
     reduce,
     with_weaved,
 )
@@ -107,7 +110,7 @@ class DiagramFunctions(SessionFunctions):
 
     @impl(diagram.ContractOp)
     def run_contract(self, interpreter: Interpreter, op: diagram.ContractOp, args: PythonValues) -> PythonValues:
-        left, right = self._operands((op.lhs, op.rhs), args)
+        left, right = (operand.filled(0) for operand in self._operands((op.lhs, op.rhs), args))
         axes = with_weaved(axes_of(op.result.type), (left, right), op.over_axes)
         with np.errstate(all="ignore"):
             value = self._held(contract(left, right, op.over_axes, axes), format_of(op.result.type))
@@ -119,6 +122,7 @@ class DiagramFunctions(SessionFunctions):
     @impl(diagram.ReduceOp)
     def run_reduce(self, interpreter: Interpreter, op: diagram.ReduceOp, args: PythonValues) -> PythonValues:
         (operand,) = self._operands((op.operand,), args)
+        operand = operand.filled(neutral(op.kind.data, operand.numbers.value.dtype))
         axes, format = with_weaved(axes_of(op.result.type), (operand,), op.over_axes), format_of(op.result.type)
         data = operand.aligned((*axes, *op.over_axes))
         data = self._converted(data, format_of(op.operand.type), format)
@@ -141,7 +145,7 @@ class DiagramFunctions(SessionFunctions):
         sizes = {**self._sizes(op.result.type), **merged_sizes(operands)}
         shape = tuple(sizes[axis] for axis in axes)
         numbers = cast(Numbers, result).reshaped(lambda data: np.broadcast_to(data, shape))
-        return self._result(op, Array(axes, numbers))
+        return self._result(op, Array(axes, numbers.without(absent_in(scalars))))
 
     @impl(diagram.CastOp)
     def run_cast(self, interpreter: Interpreter, op: diagram.CastOp, args: PythonValues) -> PythonValues:
@@ -162,6 +166,23 @@ class DiagramFunctions(SessionFunctions):
     def run_extent(self, interpreter: Interpreter, op: diagram.ExtentOp, args: PythonValues) -> PythonValues:
         value = np.asarray(self.session.scope.whole_size(op.axis.data), np.int32)
         return (Numbers(value, np.zeros(()) if self.session.bounded else None),)
+
+    @impl(diagram.WhereOp)
+    def run_where(self, interpreter: Interpreter, op: diagram.WhereOp, args: PythonValues) -> PythonValues:
+        operand, *inputs = self._operands((op.operand, *op.inputs), args)
+        axes = with_weaved(axes_of(op.result.type), (operand, *inputs))
+        given = dict(zip(op.inputs, (array.aligned(axes).value for array in inputs), strict=True))
+
+        def value(term: Term) -> AnyArray:
+            if isinstance(term, SSAValue):
+                return given[term].astype(np.int64)
+            piece = self.session.scope.piece(str(term))
+            along = tuple(-1 if axis == term else 1 for axis in axes)
+            return np.arange(piece.start, piece.stop, dtype=np.int64).reshape(along)
+
+        holds = evaluate(op.holds, value)
+        kept = operand.spread(axes, merged_sizes((operand, *inputs)))
+        return self._result(op, Array(axes, kept.numbers.without(~np.broadcast_to(holds, kept.numbers.value.shape))))
 
     @impl(diagram.IndexOp)
     def run_index(self, interpreter: Interpreter, op: diagram.IndexOp, args: PythonValues) -> PythonValues:
@@ -224,7 +245,8 @@ class DiagramFunctions(SessionFunctions):
         if given == wanted:
             return numbers
         value = self._held(numbers.value, wanted) if is_float(wanted) != is_float(given) else numbers.value
-        return Numbers(value, None if numbers.error is None else bounds.cast_error(numbers, given, wanted))
+        error = None if numbers.error is None else bounds.cast_error(numbers, given, wanted)
+        return Numbers(value, error, numbers.absent)
 
     def _held(self, value: AnyArray, format: Attribute) -> AnyArray:
         """Elements as this run holds those of a format."""

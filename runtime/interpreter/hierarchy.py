@@ -125,7 +125,7 @@ class HierarchyFunctions(SessionFunctions):
 
     @impl(hierarchy.SaveOp)
     def run_save(self, interpreter: Interpreter, op: hierarchy.SaveOp, args: PythonValues) -> PythonValues:
-        piece, destination = array_of(args[0]), cast(Destination, args[1])
+        piece, destination = array_of(args[0]).filled(0), cast(Destination, args[1])
         place, group = self._place(destination.axes), self.session.tally.group
         value, writer = piece.aligned(destination.axes).value, destination.writer[place]
         if value.shape != writer.shape:

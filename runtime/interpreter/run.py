@@ -110,7 +110,7 @@ def _run(
         raise explained(exception, trace.running, function) from exception
     return tuple(
         Numbers(np.array(numbers.value), numbers.error)
-        for numbers in (array_of(cast("Array | Numbers", result)).numbers for result in results)
+        for numbers in (array_of(cast("Array | Numbers", result)).numbers.filled(0) for result in results)
     )
 
 

@@ -1,0 +1,108 @@
+"""How much of its axis a stream with limits is fed (`hierarchy.stream ... from .. to ..`), over all groups.
+
+The limits follow from where the pieces of other axes begin and end, so each group is asked: exact, but for limits that
+only data gives, which count as no limit. What is said is then the most that can be moved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from typing import TypeAlias
+
+from treadle.compiler.cost.plan import Pieces
+
+Places: TypeAlias = Mapping[str, tuple[int, int]]
+"""Where the piece of each axis begins and ends."""
+
+Limit: TypeAlias = Callable[[Places], int | None]
+"""An end of a range of positions; None if only data gives it."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """What the stream is fed in groups that hold pieces of these lengths, in positions."""
+
+    lengths: tuple[tuple[str, int], ...]
+    fed: int
+    border: int
+    """Of these, in pieces that are tested."""
+    steps: int
+
+
+@dataclass(frozen=True)
+class Fed:
+    """A stream with limits."""
+
+    stream: Pieces
+    around: tuple[Pieces, ...]
+    """The grouped axes that the limits depend on."""
+    some: tuple[Limit, Limit]
+    every: tuple[Limit, Limit] | None
+    """The range within which pieces are not tested; None if all are."""
+    by_data: bool
+    """Whether an input limits it too, so that less may be fed than is said here."""
+
+    def shares(self, sizes: Mapping[str, int]) -> tuple[Share, ...]:
+        axes = {self.stream.axis, *(pieces.axis for pieces in self.around)}
+        return _shares(self, tuple((axis, sizes[axis]) for axis in sorted(axes)))
+
+    def positions(self, sizes: Mapping[str, int], axes: tuple[str, ...], part: str) -> int:
+        """The elements that an array with these axes has in the pieces of a part of the stream, added up over the
+        groups that the limits tell apart: `all`, `whole` or `border`."""
+        total = 0
+        for share in self.shares(sizes):
+            fed = {"all": share.fed, "whole": share.fed - share.border, "border": share.border}[part]
+            for axis, length in share.lengths:
+                fed *= length if axis in axes else 1
+            total += fed
+        return total
+
+    def __str__(self) -> str:
+        return f"visited({', '.join(str(pieces) for pieces in (self.stream, *self.around))})"
+
+
+@lru_cache(maxsize=256)
+def _shares(fed: Fed, sizes: tuple[tuple[str, int], ...]) -> tuple[Share, ...]:
+    whole = dict(sizes)
+    cut = [[(i, min(i + p.size, whole[p.axis])) for i in range(0, whole[p.axis], p.size)] for p in fed.around]
+    axes = [pieces.axis for pieces in fed.around]
+    return tuple(_share(fed, whole[fed.stream.axis], dict(zip(axes, places, strict=True))) for places in product(*cut))
+
+
+def _share(fed: Fed, size: int, places: Mapping[str, tuple[int, int]]) -> Share:
+    step = fed.stream.size
+    everywhere = {**places, fed.stream.axis: (0, size)}
+    low, high = (limit(everywhere) for limit in fed.some)
+    first = max(low or 0, 0) // step * step
+    end = size if high is None else min(high, size)
+    steps = max(-(-(end - first) // step), 0)
+    positions = min(first + steps * step, size) - first if steps else 0
+    border = positions - _tested_nowhere(fed, size, everywhere, first, first + positions)
+    lengths = tuple((axis, stop - start) for axis, (start, stop) in places.items())
+    return Share(lengths, positions, border, steps)
+
+
+def _tested_nowhere(fed: Fed, size: int, places: Places, first: int, end: int) -> int:
+    """The positions, of those from `first` to `end`, in pieces in which the conditions hold."""
+    if fed.every is None:
+        return 0
+    step = fed.stream.size
+    low, high = (limit(places) for limit in fed.every)
+    if low is None or high is None:
+        return 0
+    start = max(-(-max(low, 0) // step) * step, first)
+    stop = size if high >= size else max(high, 0) // step * step
+    return max(min(stop, end) - start, 0)
+
+
+@dataclass(frozen=True)
+class FedPieces(Pieces):
+    """The pieces that a stream with limits is fed; a group has as many as the groups have on average."""
+
+    fed: Fed
+
+    def count(self, sizes: Mapping[str, int]) -> int:
+        shares = self.fed.shares(sizes)
+        return -(-sum(share.steps for share in shares) // max(len(shares), 1))

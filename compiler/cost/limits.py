@@ -1,0 +1,137 @@
+"""The limits of streams as the cost model asks for them: from ranges (decorated) and from operations (explicit)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import IntegerAttr
+from xdsl.ir import Operation, SSAValue
+
+from treadle.compiler.cost.fed import Fed, Limit, Places
+from treadle.compiler.cost.plan import Pieces
+from treadle.dialects.hierarchy import PieceOp, StreamOp
+from treadle.passes._ranges import Corner, End, Extreme, Gate, Quotient, Range
+from treadle.passes._visits import Visits
+
+ARITHMETIC: Mapping[type[Operation], Callable[[int, int], int]] = {
+    arith.AddiOp: lambda a, b: a + b,
+    arith.SubiOp: lambda a, b: a - b,
+    arith.MuliOp: lambda a, b: a * b,
+    arith.FloorDivSIOp: lambda a, b: a // b,
+    arith.CeilDivSIOp: lambda a, b: -(-a // b),
+    arith.MaxSIOp: max,
+    arith.MinSIOp: min,
+    arith.CmpiOp: lambda a, b: int(a >= b),
+}
+
+
+# -- of a decorated kernel -------------------------------------------------------------------------
+
+
+def fed_of_visits(visits: Visits, stream: Pieces, groups: tuple[Pieces, ...]) -> Fed | None:
+    """None if the stream is fed all of its axis, and tests nothing or everything."""
+    if visits.are_all:
+        return None
+    ranges = [visits.some, *([visits.every] if visits.every is not None else [])]
+    axes = {axis for range in ranges for end in (range.low, range.high) if end is not None for axis in _axes_of(end)}
+    around = tuple(pieces for pieces in groups if pieces.axis in axes)
+    every = None if visits.every is None else _limits_of(visits.every, stream.axis)
+    by_data = any(_is_by_data(end) for range in ranges for end in (range.low, range.high) if end is not None)
+    return Fed(stream, around, _limits_of(visits.some, stream.axis), every, by_data)
+
+
+def _limits_of(range: Range, axis: str) -> tuple[Limit, Limit]:
+    def low(places: Places) -> int | None:
+        return 0 if range.low is None else _value(range.low, axis, places)
+
+    def high(places: Places) -> int | None:
+        return places[axis][1] if range.high is None else _value(range.high, axis, places)
+
+    return low, high
+
+
+def _axes_of(end: End) -> Iterator[str]:
+    if isinstance(end, Extreme):
+        for part in end.ends:
+            yield from _axes_of(part)
+        return
+    yield from (term for term in end.corner.form.terms if isinstance(term, str))
+
+
+def _is_by_data(end: End) -> bool:
+    if isinstance(end, Extreme):
+        return any(_is_by_data(part) for part in end.ends)
+    return any(isinstance(term, SSAValue) for term in end.corner.form.terms)
+
+
+def _value(end: End, axis: str, places: Places) -> int | None:
+    match end:
+        case Quotient(corner, divisor, up, added):
+            value = _corner(corner, places)
+            return None if value is None else (-(-value // divisor) if up else value // divisor) + added
+        case Gate(corner):
+            value = _corner(corner, places)
+            return None if value is None else places[axis][1] if value >= 0 else 0
+        case Extreme(largest, ends):
+            values = [_value(part, axis, places) for part in ends]
+            return None if None in values else (max if largest else min)(v for v in values if v is not None)
+
+
+def _corner(corner: Corner, places: Places) -> int | None:
+    total = corner.form.constant
+    for term, factor in corner.form.terms.items():
+        if not isinstance(term, str):
+            return None
+        first, end = places[term]
+        total += factor * (end - 1 if factor * corner.sign > 0 else first)
+    return total
+
+
+# -- of an explicit kernel -------------------------------------------------------------------------
+
+
+def fed_of_stream(op: StreamOp, groups: tuple[Pieces, ...]) -> Fed | None:
+    if op.fed is None:
+        return None
+    pieces = [value.owner for limit in op.limits for value in _behind(limit)]
+    axes = {owner.axis.data for owner in pieces if isinstance(owner, PieceOp)}
+    around = tuple(pieces for pieces in groups if pieces.axis in axes)
+    low, high = (_limit_of(limit) for limit in op.fed)
+    every = None if op.whole is None else (_limit_of(op.whole[0]), _limit_of(op.whole[1]))
+    by_data = any(_is_data(value) for limit in op.limits for value in _behind(limit))
+    return Fed(Pieces(op.axis, op.size), around, (low, high), every, by_data)
+
+
+def _behind(value: SSAValue) -> Iterator[SSAValue]:
+    """What a limit is computed from, before any arithmetic."""
+    owner = value.owner
+    if isinstance(owner, Operation) and owner.dialect_name() == "arith" and owner.operands:
+        for operand in owner.operands:
+            yield from _behind(operand)
+        return
+    yield value
+
+
+def _is_data(value: SSAValue) -> bool:
+    return not isinstance(value.owner, PieceOp | arith.ConstantOp)
+
+
+def _limit_of(value: SSAValue) -> Limit:
+    return lambda places: _evaluate(value, places)
+
+
+def _evaluate(value: SSAValue, places: Places) -> int | None:
+    match value.owner:
+        case PieceOp() as op:
+            return places[op.axis.data][value is op.end]
+        case arith.ConstantOp(value=IntegerAttr() as number):
+            return number.value.data
+        case arith.SelectOp() as op:
+            test, yes, no = (_evaluate(operand, places) for operand in op.operands)
+            return None if test is None else yes if test else no
+        case Operation() as op if type(op) in ARITHMETIC:
+            left, right = (_evaluate(operand, places) for operand in op.operands)
+            return None if left is None or right is None else ARITHMETIC[type(op)](left, right)
+        case _:
+            return None

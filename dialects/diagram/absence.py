@@ -1,0 +1,33 @@
+"""Which conditions leave elements of an array absent (`diagram.where`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from xdsl.ir import SSAValue
+
+from treadle.dialects.diagram.ops import CastOp, MapOp, WhereOp
+
+
+def absences(value: SSAValue) -> frozenset[WhereOp]:
+    """The conditions by which elements of an array may be absent: its own, and those of what it is made of element by
+    element. The result of a reduction has all its elements."""
+    return absences_of([value])
+
+
+def absences_of(values: Iterable[SSAValue]) -> frozenset[WhereOp]:
+    """Of any of some arrays."""
+    found: set[WhereOp] = set()
+    seen: set[SSAValue] = set()
+    left = list(values)
+    while left:
+        value = left.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        if isinstance(value.owner, WhereOp):
+            found.add(value.owner)
+            left.append(value.owner.operand)
+        elif isinstance(value.owner, MapOp | CastOp):
+            left.extend(value.owner.operands)
+    return frozenset(found)

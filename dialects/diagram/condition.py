@@ -1,0 +1,246 @@
+"""Conditions on positions: which elements of an array there are.
+
+A condition is written over the names of axes, which stand for positions along them, and of integer inputs, which are
+indexed by their axes: `x <= q`, `x < len[b]`, `seg_x[x] == seg_q[q] and x <= q + shift`. It joins comparisons with
+`and`, `or` and `not`; what is compared is linear: sums, differences, and products with constants."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue
+from xdsl.irdl import irdl_attr_definition, param_def
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+# -- what a condition says -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Read:
+    """An integer input, at the positions along its axes; a scalar has none."""
+
+    name: str
+    axes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}[{', '.join(self.axes)}]" if self.axes else self.name
+
+
+Term: TypeAlias = "str | Read | SSAValue"
+"""What a linear form sums up: the position along an axis (its name), or an input, by name or as the value it is."""
+
+
+@dataclass(frozen=True)
+class Linear:
+    """`sum(factor * term) + constant`, over the integers."""
+
+    terms: Mapping[Term, int] = field(default_factory=dict[Term, int])
+    constant: int = 0
+
+    def plus(self, other: Linear, factor: int = 1) -> Linear:
+        terms = dict(self.terms)
+        for term, size in other.terms.items():
+            terms[term] = terms.get(term, 0) + factor * size
+        kept = {term: size for term, size in terms.items() if size}
+        return Linear(kept, self.constant + factor * other.constant)
+
+    def times(self, factor: int) -> Linear:
+        return Linear().plus(self, factor)
+
+    def evaluate(self, value: Callable[[Term], Any]) -> Any:
+        total: Any = self.constant
+        for term, factor in self.terms.items():
+            total = total + factor * value(term)
+        return total
+
+    def __hash__(self) -> int:
+        return hash((frozenset(self.terms.items()), self.constant))
+
+
+@dataclass(frozen=True)
+class AtLeastZero:
+    """`form >= 0`."""
+
+    form: Linear
+
+
+@dataclass(frozen=True)
+class Both:
+    """All of some conditions; of none: always."""
+
+    parts: tuple[Condition, ...]
+
+
+@dataclass(frozen=True)
+class Either:
+    """One of some conditions; of none: never."""
+
+    parts: tuple[Condition, ...]
+
+
+Condition: TypeAlias = AtLeastZero | Both | Either
+
+
+def terms_of(condition: Condition) -> Iterator[Term]:
+    if isinstance(condition, AtLeastZero):
+        yield from condition.form.terms
+        return
+    for part in condition.parts:
+        yield from terms_of(part)
+
+
+def resolved(condition: Condition, value: Callable[[Term], SSAValue | None]) -> Condition:
+    """The same condition over the values of its inputs; None stands for a position."""
+    if isinstance(condition, AtLeastZero):
+        terms = {value(term) or term: factor for term, factor in condition.form.terms.items()}
+        return AtLeastZero(Linear(terms, condition.form.constant))
+    parts = tuple(resolved(part, value) for part in condition.parts)
+    return Both(parts) if isinstance(condition, Both) else Either(parts)
+
+
+# -- reading one -----------------------------------------------------------------------------------
+
+
+class _Unreadable(Exception):
+    """Why a text is no condition."""
+
+
+_ORDER: dict[type[ast.cmpop], tuple[int, int]] = {ast.LtE: (1, 0), ast.Lt: (1, -1), ast.GtE: (-1, 0), ast.Gt: (-1, -1)}
+"""`left op right` as `sign * (right - left) + added >= 0`."""
+
+
+def read_condition(text: str) -> Condition:
+    """The condition that a text says (VerifyException). Its expressions have Python's grammar."""
+    try:
+        return _condition(ast.parse(text.strip(), mode="eval").body, negated=False)
+    except (SyntaxError, ValueError) as error:
+        raise VerifyException(f"condition '{text}' cannot be read: write it as in 'x <= q and x < len[b]'") from error
+    except _Unreadable as error:
+        raise VerifyException(f"condition '{text}': {error}") from error
+
+
+def _condition(node: ast.expr, negated: bool) -> Condition:
+    match node:
+        case ast.BoolOp(op=join, values=values):
+            parts = tuple(_condition(value, negated) for value in values)
+            return Both(parts) if isinstance(join, ast.And) != negated else Either(parts)
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return _condition(operand, not negated)
+        case ast.Compare(left=left, ops=ops, comparators=others):
+            sides = [_linear(side) for side in (left, *others)]
+            pairs = zip(sides, ops, sides[1:], strict=False)
+            parts = tuple(_comparison(one, op, other, negated) for one, op, other in pairs)
+            return parts[0] if len(parts) == 1 else Either(parts) if negated else Both(parts)
+        case _:
+            raise _Unreadable(f"'{ast.unparse(node)}' is no comparison")
+
+
+def _comparison(left: Linear, op: ast.cmpop, right: Linear, negated: bool) -> Condition:
+    if isinstance(op, ast.Eq | ast.NotEq):
+        apart = left.plus(right, -1)
+        if isinstance(op, ast.Eq) != negated:
+            return Both((AtLeastZero(apart), AtLeastZero(apart.times(-1))))
+        return Either((AtLeastZero(apart.plus(Linear({}, -1))), AtLeastZero(apart.times(-1).plus(Linear({}, -1)))))
+    if type(op) not in _ORDER:
+        raise _Unreadable("compare with <, <=, >, >=, == or !=")
+    sign, added = _ORDER[type(op)]
+    form = right.plus(left, -1).times(sign).plus(Linear({}, added))
+    return AtLeastZero(form.times(-1).plus(Linear({}, -1)) if negated else form)
+
+
+def _linear(node: ast.expr) -> Linear:
+    match node:
+        case ast.Constant(value=int() as number) if not isinstance(number, bool):
+            return Linear({}, number)
+        case ast.Name(id=name):
+            return Linear({name: 1})
+        case ast.Subscript(value=ast.Name(id=name), slice=place):
+            return Linear({Read(name, _axes(place)): 1})
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return _linear(operand).times(-1)
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return _linear(left).plus(_linear(right))
+        case ast.BinOp(left=left, op=ast.Sub(), right=right):
+            return _linear(left).plus(_linear(right), -1)
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            return _product(_linear(left), _linear(right), node)
+        case _:
+            raise _Unreadable(f"'{ast.unparse(node)}' is no sum of positions, integer inputs and whole numbers")
+
+
+def _product(left: Linear, right: Linear, node: ast.expr) -> Linear:
+    if left.terms and right.terms:
+        raise _Unreadable(f"'{ast.unparse(node)}' multiplies two things that vary: one of them must be a number")
+    return left.times(right.constant) if left.terms else right.times(left.constant)
+
+
+def _axes(place: ast.expr) -> tuple[str, ...]:
+    entries: Sequence[ast.expr] = place.elts if isinstance(place, ast.Tuple) else (place,)
+    names = tuple(entry.id for entry in entries if isinstance(entry, ast.Name))
+    if len(names) != len(entries):
+        raise _Unreadable(f"an input is indexed by the names of its axes, not by '{ast.unparse(place)}'")
+    return names
+
+
+# -- the attribute ---------------------------------------------------------------------------------
+
+
+@irdl_attr_definition
+class ConditionAttr(ParametrizedAttribute):
+    """`#diagram.condition<"x <= q">`: a condition on positions. It can evaluate itself."""
+
+    name = "diagram.condition"
+
+    text: StringAttr = param_def()
+
+    def __init__(self, text: str):
+        super().__init__(StringAttr(text))
+
+    @property
+    def condition(self) -> Condition:
+        return read_condition(self.text.data)
+
+    @property
+    def inputs(self) -> dict[str, tuple[str, ...]]:
+        """The axes by which each input is indexed. A bare name is that of an axis, if the array has it; else a
+        scalar: `WhereOp` knows."""
+        return {term.name: term.axes for term in terms_of(self.condition) if isinstance(term, Read)}
+
+    def verify(self) -> None:
+        condition = self.condition
+        seen: dict[str, Read] = {}
+        for term in terms_of(condition):
+            if isinstance(term, Read) and seen.setdefault(term.name, term) != term:
+                raise VerifyException(f"condition '{self.text.data}' indexes '{term.name}' in two ways")
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            return (StringAttr(parser.parse_str_literal()),)
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string_literal(self.text.data)
+
+
+def evaluate(condition: Condition, value: Callable[[Term], Any]) -> Any:
+    """A condition, given what its terms are: numbers, or numpy arrays that broadcast."""
+    match condition:
+        case AtLeastZero(form):
+            return form.evaluate(value) >= 0
+        case Both(parts):
+            result: Any = True
+            for part in parts:
+                result = result & evaluate(part, value)
+            return result
+        case Either(parts):
+            result = False
+            for part in parts:
+                result = result | evaluate(part, value)
+            return result
