@@ -152,6 +152,9 @@ def _add_draw(commands: _Commands) -> None:
     what.add_argument(
         "--derivation", action="store_true", help="draw every rewrite, one below the other, down to loops"
     )
+    what.add_argument(
+        "--pipeline", action="store_true", help="draw which warp uses which unit when, in the main loop of each kernel"
+    )
     parser.add_argument(
         "-o", "--output", metavar="OUT.svg|OUT.html", help="write the picture there (default: SVG to standard output)"
     )
@@ -248,6 +251,7 @@ _DRAW_EXAMPLES = """examples:
   treadle draw examples/attention.mlir --after hierarchy-choose-sizes -o schedule.svg
   treadle draw examples/attention.mlir --rewrite hierarchy-expand-streams -o loop.html
   treadle draw examples/attention.mlir --derivation --machine h100 -o derivation.html
+  treadle draw examples/attention.mlir --pipeline --machine h100 -o pipeline.svg
 
 Pictures are laid out from the IR; they need no network, follow a light or dark page, and print.
 """

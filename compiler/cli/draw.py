@@ -6,10 +6,13 @@ from argparse import Namespace
 from dataclasses import replace
 
 from treadle.compiler.cli.program import Program, check_output, compile_options, known_passes, load_program, write_whole
+from treadle.compiler.draw.costs import timelines_of
 from treadle.compiler.draw.page.single import page_of
 from treadle.compiler.draw.program import draw_module
 from treadle.compiler.draw.sequence import Frames, before_after, derivation_strip, steps_of
-from treadle.compiler.draw.svg import Picture
+from treadle.compiler.draw.svg import Picture, stacked
+from treadle.compiler.draw.timeline import Labels, draw_timeline
+from treadle.compiler.errors import TreadleError
 from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Options, pipeline, run_passes, run_pipeline
 from treadle.compiler.sizes import set_default_sizes
 
@@ -34,6 +37,8 @@ def _picture(arguments: Namespace, program: Program, options: Options) -> Pictur
     known_passes([name for name in (arguments.after, arguments.rewrite) if name], names)
     if arguments.rewrite is not None:
         return _rewrite(program, options, arguments.rewrite)
+    if arguments.pipeline:
+        return _pipeline(program, options)
     if arguments.derivation:
         return _derivation(program, options, arguments.after)
     if arguments.after is not None:
@@ -50,6 +55,15 @@ def _rewrite(program: Program, options: Options, name: str) -> Picture:
     run_passes(program.module, [specs[place]])
     after = draw_module(program.module, program.sizes)
     return before_after(before, after, name, steps_of(program.module)[told:])
+
+
+def _pipeline(program: Program, options: Options) -> Picture:
+    """The main loop of every kernel that has one, as the model sees it."""
+    run_pipeline(program.module, options, last=LAST_HIERARCHY_PASS)
+    pictures = [draw_timeline(timeline, Labels(title)) for title, timeline in timelines_of(program.module)]
+    if not pictures:
+        raise TreadleError("no kernel streams anything, so no pipeline repeats itself", program.function.sym_name.data)
+    return stacked(pictures, f"pipelines of {program.function.sym_name.data}")
 
 
 def _derivation(program: Program, options: Options, last: str | None) -> Picture:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 
+from treadle.compiler.cost import estimate, plan_of, sizes_of_kernel
+from treadle.compiler.cost.overlap import overlap
 from treadle.compiler.cost.roles import alignment_of, contractions_of
+from treadle.compiler.cost.schedule import Timeline
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.explain import Explanation, KernelCost, explain
 from treadle.compiler.machines import machine_of
@@ -33,6 +37,22 @@ def explain_kernels(module: ModuleOp, sizes: Mapping[str, int]) -> Explanation |
     if not kernels or not decided or "machine" not in module.attributes:
         return None
     return explain(module, machine_of(module), sizes)
+
+
+def timelines_of(module: ModuleOp) -> Iterator[tuple[str, Timeline]]:
+    """Of every kernel that streams, explicit, and fits the machine: which of its warps uses which unit when."""
+    machine = machine_of(module)
+    for kernel in (op for op in module.walk() if isinstance(op, KernelOp)):
+        plan = plan_of(kernel)
+        time = estimate(plan, machine, sizes_of_kernel(kernel, parent_function(kernel), {}))
+        if time is not None and (found := overlap(plan, machine, time.blocks_per_sm)) is not None:
+            yield f"@{plan.name} on {machine.name}, {found.warps} warps on a quarter of an SM", found.timeline
+
+
+def parent_function(kernel: KernelOp) -> FuncOp:
+    parent = kernel.parent_op()
+    assert isinstance(parent, FuncOp)
+    return parent
 
 
 @dataclass(frozen=True)

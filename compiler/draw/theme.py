@@ -45,6 +45,7 @@ LIGHT = Palette(
         "copies": "#e69f00",
         "tensor": "#56b4e9",
         "special": "#cc79a7",
+        "scalar": "#e69f00",
         "float": "#009e73",
         "shared": "#f0e442",
         "other": "#b6bec8",
@@ -100,6 +101,8 @@ def _fixed_rules() -> str:
         ".td .phase { stroke-width: 1.2; fill: none; }",
         ".td .barrier { stroke-width: 3; stroke-dasharray: 2 4; fill: none; }",
         ".td .rule { stroke-width: 0.8; fill: none; }",
+        ".td .odd { fill-opacity: 0.65; }",
+        ".td text.on-unit { fill: #111; }",
         ".td .equals { stroke-width: 2; fill: none; }",
     ]
     return "\n".join([*rules, *(f".td .w-{level} {{ stroke-width: {w}; }}" for level, w in WIDTHS.items())])
