@@ -138,8 +138,22 @@ def _add_explain(commands: _Commands) -> None:
         commands, "explain", "tell transfers and memory at each level, and why these sizes", _EXPLAIN_EXAMPLES
     )
     _add_machine(parser)
-    _add_sizes(parser, "the size of an axis (default: what the program says)")
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    _add_sizes(parser, "the size of an axis (default: what the program says), or several: x=1024:8192:2x, x=64:512:+64")
+    parser.add_argument(
+        "--against",
+        action="append",
+        default=[],
+        choices=("unfused", "f8"),
+        help="compare with the program without fusion, or with its 16-bit numbers in f8 (what the model says, no code)",
+    )
+    parser.add_argument(
+        "--plot",
+        action="append",
+        default=[],
+        metavar="KIND=OUT.svg",
+        help="draw roofline, time (over the size that varies) or transfers (over memory, with its slope)",
+    )
+    parser.add_argument("--json", action="store_true", help="as JSON; docs/model.md documents it")
 
 
 def _add_draw(commands: _Commands) -> None:
@@ -244,6 +258,8 @@ is derived. Sizes, numbers, pieces and the order of merging are random; a counte
 _EXPLAIN_EXAMPLES = """examples:
   treadle explain examples/attention.mlir --machine h100 --size q=4096 --size x=4096
   treadle explain examples/attention.mlir --json
+  treadle explain examples/attention.mlir --machine a100,h100 --size x=1024:131072:2x --plot time=time.svg
+  treadle explain examples/attention.mlir --machine h100 --against unfused --against f8
 """
 
 _DRAW_EXAMPLES = """examples:

@@ -36,6 +36,8 @@ class Options:
     """`sm_80`, `sm_90a`: code for that architecture, which the machine must be able to run."""
     sizes: Mapping[str, int] = field(default_factory=dict[str, int])
     """Sizes of axes, made static."""
+    fusion: bool = True
+    """Whether operations may share a kernel; without, each is one of its own."""
 
 
 def pipeline(options: Options) -> tuple[ArgSpec, ...]:
@@ -46,7 +48,7 @@ def pipeline(options: Options) -> tuple[ArgSpec, ...]:
         _step("diagram-expand-laws"),  # so that no later pass knows a law by name
         _step("diagram-hoist-factors"),  # before maps are composed, while factors still stand alone
         _step("diagram-compose-maps"),
-        _step("fusion"),  # decides what is one kernel: everything below looks at one at a time
+        _fusion(options),  # decides what is one kernel: everything below looks at one at a time
         _step("streaming"),
         _step("tiling"),  # after streaming: what is not fed in pieces can be cut into groups
         _step("hierarchy-choose-sizes"),  # all sizes together: they compete for the same memory
@@ -184,12 +186,16 @@ def _set_machine(options: Options) -> ArgSpec:
     return _step("set-machine", **{"file" if is_file else "name": machine}, arch=options.arch)
 
 
+def _fusion(options: Options) -> ArgSpec:
+    return _step("fusion", together=None if options.fusion else False)
+
+
 def _set_sizes(options: Options) -> ArgSpec:
     texts = tuple(f"{axis}={size}" for axis, size in options.sizes.items())
     return ArgSpec("diagram-set-sizes", {"sizes": texts} if texts else {})
 
 
-def _step(pass_name: str, /, **options: str | None) -> ArgSpec:
+def _step(pass_name: str, /, **options: str | bool | None) -> ArgSpec:
     return ArgSpec(pass_name, {key: (value,) for key, value in options.items() if value is not None})
 
 

@@ -47,9 +47,10 @@ def _split_reduction(function: func.FuncOp, op: ReduceOp) -> None:
 class Clusters:
     """Sets of diagram operations of one block, grown greedily in program order."""
 
-    def __init__(self, function: func.FuncOp, block: Block, limit: int):
+    def __init__(self, function: func.FuncOp, block: Block, limit: int, together: bool = True):
         self.function = function
         self.limit = limit
+        self.together = together
         self.ops = list(block.ops)
         self.members: dict[Operation, frozenset[Operation]] = {}
         """The cluster of each operation that is in one."""
@@ -73,7 +74,7 @@ class Clusters:
         if isinstance(alone := roles_of(part_of(cluster), self.limit), Refusal):
             note(self.function, "keep apart", f"{_names(cluster)} from all", "no kernel", alone.reason)
             return
-        producers = self._producers(op)
+        producers = self._producers(op) if self.together else []
         together = cluster.union(*producers)
         if self._why_not(together) is None:
             self._join(together)

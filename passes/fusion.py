@@ -69,6 +69,8 @@ class FusionPass(ModulePass):
     name = PASS
 
     whole_limit: int = WHOLE_LIMIT
+    together: bool = True
+    """False keeps every operation a kernel of its own: to compare with."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         names = _Names(op)
@@ -76,7 +78,7 @@ class FusionPass(ModulePass):
             for block in function.body.blocks:
                 _reduce_alone(block)
                 split_reductions(function, block, self.whole_limit)
-                _outline(function, block, Clusters(function, block, self.whole_limit), names)
+                _outline(function, block, Clusters(function, block, self.whole_limit, self.together), names)
 
 
 def _reduce_alone(block: Block) -> None:

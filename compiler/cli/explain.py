@@ -1,19 +1,36 @@
-"""`treadle explain`: transfers and memory at each level, the chosen sizes, and why."""
+"""`treadle explain`: transfers and memory at each level, the chosen sizes, and why; side by side; as plots."""
 
 from __future__ import annotations
 
+import json
+import sys
 from argparse import Namespace
 
 from xdsl.dialects.builtin import ModuleOp
 
-from treadle.compiler.cli.program import compile_options, load_program
+from treadle.compiler.cli.program import Program, check_output, compile_options, load_program, progress, write_whole
 from treadle.compiler.cost import Sketch, sketch_of
+from treadle.compiler.errors import TreadleError
 from treadle.compiler.explain import explain
-from treadle.compiler.explain.text import explanation_text
-from treadle.compiler.machines import machine_of
-from treadle.compiler.pipeline import LAST_DECORATING_PASS, LAST_HIERARCHY_PASS, Observer, PassRun, run_pipeline
-from treadle.compiler.sizes import set_default_sizes
+from treadle.compiler.explain.cases import Row, cases, parse_ranges, row, under_one_limit
+from treadle.compiler.explain.symbols import symbols_of
+from treadle.compiler.explain.table import table_text
+from treadle.compiler.explain.text import explanation_text, symbols_text
+from treadle.compiler.machines import DEFAULT_MACHINE, load_machine, machine_of
+from treadle.compiler.pipeline import (
+    LAST_DECORATING_PASS,
+    LAST_HIERARCHY_PASS,
+    MACHINE_OF_ARCH,
+    Observer,
+    Options,
+    PassRun,
+    run_pipeline,
+)
+from treadle.compiler.sizes import axes_of_function, default_sizes, set_default_sizes
+from treadle.dialects.diagram.array import DYNAMIC
 from treadle.dialects.hierarchy import KernelOp
+
+PLOTS = ("roofline", "time", "transfers")
 
 
 class Sketches(Observer):
@@ -29,11 +46,97 @@ class Sketches(Observer):
 
 
 def command(arguments: Namespace) -> int:
+    plots = _plots(arguments.plot)
+    given = parse_ranges(arguments.size)
+    arguments.size = [f"{axis}={size}" for axis, size in given[0].items()]
     program = load_program(arguments)
+    machines = _machines(arguments)
+    if unbound := _unbound(program):
+        return _in_symbols(program, arguments, machines[0], unbound)
+    compared = cases(machines, given, arguments.against)
+    rows: list[Row] = []
+    if len(compared) > 1 or plots:
+        with progress(f"working out {len(compared)} cases"):
+            rows = under_one_limit([row(program.module, case, arguments.arch) for case in compared])
+    for kind, path in plots.items():
+        _draw(kind, path, program, rows)
+    if len(compared) > 1:
+        data = {"cases": [each.as_dict() for each in rows]}
+        print(json.dumps(data, indent=2) if arguments.json else table_text(rows))
+        return 0
+    arguments.machine = machines[0]
+    _one(program, arguments)
+    return 0
+
+
+def _one(program: Program, arguments: Namespace) -> None:
     set_default_sizes(program.function, program.sizes)
     sketches = Sketches()
     run_pipeline(program.module, compile_options(arguments), sketches, last=LAST_HIERARCHY_PASS)
     machine = machine_of(program.module)
     explanation = explain(program.module, machine, program.sizes, sketches.found, expressions=True)
     print(explanation.to_json() if arguments.json else explanation_text(explanation))
-    return 0
+
+
+def _machines(arguments: Namespace) -> list[str]:
+    """The machines to explain for, each known (TreadleError)."""
+    if arguments.machine is None:
+        return [MACHINE_OF_ARCH.get(arguments.arch or "", DEFAULT_MACHINE)]
+    names = [name.strip() for name in arguments.machine.split(",")]
+    if not all(names):
+        raise TreadleError(f"--machine {arguments.machine}: a name is missing between the commas")
+    for name in names:
+        load_machine(name)
+    return names
+
+
+def _unbound(program: Program) -> list[str]:
+    """Symbolic axes whose size nobody says."""
+    known = default_sizes(program.function) | program.sizes
+    return [a for a, size in axes_of_function(program.function).items() if size == DYNAMIC and a not in known]
+
+
+def _in_symbols(program: Program, arguments: Namespace, machine: str, unbound: list[str]) -> int:
+    """Costs stay symbolic where sizes are not known; the time asks for them."""
+    arguments.machine = machine
+    run_pipeline(program.module, compile_options(arguments), last=LAST_HIERARCHY_PASS)
+    kernels = symbols_of(program.module)
+    if arguments.json:
+        data = {"machine": machine, "needs": unbound, "time_us": None, "kernels": [each.as_dict() for each in kernels]}
+        print(json.dumps(data, indent=2))
+    else:
+        print(symbols_text(kernels))
+    sys.stdout.flush()
+    wanted = " ".join(f"--size {axis}=1000" for axis in unbound)
+    raise TreadleError(
+        f"the sizes of {', '.join(unbound)} are not known, so there is no time to tell: give them, as in {wanted}, or "
+        "state defaults in the attribute 'sizes' of the program",
+        arguments.file,
+    )
+
+
+def _plots(texts: list[str]) -> dict[str, str]:
+    """`roofline=OUT.svg` by kind (TreadleError)."""
+    plots: dict[str, str] = {}
+    for text in texts:
+        kind, _, path = text.partition("=")
+        if kind not in PLOTS or not path:
+            raise TreadleError(
+                f"--plot {text}: write {', '.join(f'{each}=OUT.svg' for each in PLOTS[:-1])} or {PLOTS[-1]}=OUT.svg"
+            )
+        check_output(path)
+        plots[kind] = path
+    return plots
+
+
+def _draw(kind: str, path: str, program: Program, rows: list[Row]) -> None:
+    from treadle.compiler.explain import plots
+
+    if kind == "transfers":
+        module = program.module.clone()
+        run_pipeline(module, Options(rows[0].case.machine), last=LAST_HIERARCHY_PASS)
+        sizes = axes_of_function(program.function) | default_sizes(program.function) | dict(rows[0].case.sizes)
+        drawn = plots.transfers(module, sizes)
+    else:
+        drawn = plots.roofline(rows) if kind == "roofline" else plots.time_over_size(rows)
+    write_whole(path, drawn)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+
+from xdsl.dialects.builtin import ModuleOp
 
 from treadle.dialects.hierarchy import KernelOp
 
@@ -42,3 +44,31 @@ def expressions_of(kernel: KernelOp) -> Expressions:
         leading=str(least),
         exponent=str(least.beta),
     )
+
+
+@dataclass(frozen=True)
+class Symbols:
+    """The costs of one kernel, none of its sizes known."""
+
+    name: str
+    expressions: Expressions
+
+    def as_dict(self) -> dict[str, object]:
+        found = self.expressions
+        levels = [
+            {
+                "name": level,
+                "transfer_values": None,
+                "transfer_expr": found.transfer_values[level],
+                "memory_bytes": None,
+                "memory_expr": found.memory_values[level],
+            }
+            for level in found.transfer_values
+        ]
+        return {"name": self.name, "levels": levels, "expressions": asdict(found)}
+
+
+def symbols_of(module: ModuleOp) -> list[Symbols]:
+    """Of every explicit kernel."""
+    kernels = (op for op in module.walk() if isinstance(op, KernelOp))
+    return [Symbols(kernel.kernel_name.data, expressions_of(kernel)) for kernel in kernels]

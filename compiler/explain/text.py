@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from textwrap import fill
 
 from treadle.compiler.explain.costs import Explanation, KernelCost, LevelCost, StepCost
+from treadle.compiler.explain.symbols import Expressions, Symbols
 
 WIDTH = 118
 
@@ -17,6 +18,23 @@ def explanation_text(explanation: Explanation) -> str:
     if len(parts) > 1:
         parts.append(_together(explanation))
     return "\n\n".join([f"on {explanation.machine}", *parts])
+
+
+def symbols_text(kernels: Sequence[Symbols]) -> str:
+    """Costs of kernels whose sizes are not known."""
+    parts: list[str] = []
+    for kernel in kernels:
+        found = kernel.expressions
+        rows = [("level", "H in values", "M in values"), *_symbol_rows(found)]
+        lines = [f"kernel @{kernel.name}", *(f"  {line}" for line in aligned(rows, left={0, 1, 2}))]
+        lines.append(_hanging("  ", f"at least, as the memory M of a group grows: {found.leading}"))
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)
+
+
+def _symbol_rows(found: Expressions) -> Iterator[tuple[str, str, str]]:
+    for level, transfer in found.transfer_values.items():
+        yield level, transfer, found.memory_values[level]
 
 
 def _together(explanation: Explanation) -> str:

@@ -1,0 +1,143 @@
+"""A program side by side: on several machines, at several sizes, as it is written, without fusion and in f8."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+
+from treadle.compiler.cost import Sketch, choose, sizes_of_kernel, sketch_of
+from treadle.compiler.cost.formats import as_f8
+from treadle.compiler.errors import TreadleError
+from treadle.compiler.explain.costs import Explanation, explain, kernel_cost
+from treadle.compiler.machines import Machine, load_machine
+from treadle.compiler.pipeline import LAST_DECORATING_PASS, LAST_HIERARCHY_PASS, Options, run_pipeline
+from treadle.compiler.sizes import check_sizes, parse_sizes, set_default_sizes
+from treadle.dialects.diagram.array import LARGEST_SIZE
+from treadle.dialects.hierarchy import KernelOp
+
+AS_WRITTEN, UNFUSED, F8 = "as written", "unfused", "f8"
+VARIANTS = (UNFUSED, F8)
+MOST_CASES = 200
+
+
+@dataclass(frozen=True)
+class Case:
+    """What to explain; `sizes` are those that were given."""
+
+    machine: str
+    sizes: Mapping[str, int]
+    variant: str = AS_WRITTEN
+
+
+@dataclass(frozen=True)
+class Row:
+    case: Case
+    explanation: Explanation
+    limit_us: float = 0.0
+    """Of the program as it is written: what is split into kernels can do no better than what is one."""
+
+    @property
+    def share_of_limit(self) -> float | None:
+        time = self.explanation.time_us
+        return (self.limit_us or self.explanation.limit_us) / time if time else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """One entry of `cases` in the JSON."""
+        given = {"variant": self.case.variant, "given": dict(self.case.sizes)}
+        return given | self.explanation.as_dict() | {"share_of_limit": self.share_of_limit}
+
+
+def cases(machines: Sequence[str], sizes: Sequence[Mapping[str, int]], against: Sequence[str]) -> list[Case]:
+    """Every machine at every set of sizes in every variant (TreadleError if there are too many)."""
+    variants = (AS_WRITTEN, *dict.fromkeys(against))
+    found = [Case(*each) for each in product(dict.fromkeys(machines), sizes, variants)]
+    if len(found) > MOST_CASES:
+        raise TreadleError(f"{len(found)} cases to compare: at most {MOST_CASES}; ask for fewer sizes")
+    return found
+
+
+def parse_ranges(texts: Sequence[str]) -> list[dict[str, int]]:
+    """`["q=200", "x=1024:4096:2x"]` as every combination of sizes (TreadleError). `2x` multiplies, `+512` adds."""
+    options = [_range(text) if ":" in text else [text] for text in texts]
+    return [parse_sizes(each) for each in product(*options)]
+
+
+def _range(text: str) -> list[str]:
+    axis, _, spread = text.partition("=")
+    first, *rest = spread.split(":")
+    if len(rest) != 2:
+        raise TreadleError(f"--size {text}: write a range as axis=first:last:step, for example x=1024:131072:2x")
+    last, step = rest
+    factor, addend = step.removesuffix("x"), step.removeprefix("+")
+    if not (first.isdigit() and last.isdigit() and first.isascii() and last.isascii()):
+        raise TreadleError(f"--size {text}: '{first}' and '{last}' must be whole numbers")
+    start, end = int(first), int(last)
+    if not 0 < start <= end <= LARGEST_SIZE:
+        raise TreadleError(f"--size {text}: a range goes up from a size above 0, to {LARGEST_SIZE} at most")
+    if step.endswith("x") and factor.isdigit() and int(factor) > 1:
+        return [f"{axis}={size}" for size in _multiplied(start, end, int(factor))]
+    if addend.isdigit() and int(addend) > 0 and (end - start) // int(addend) < MOST_CASES:
+        return [f"{axis}={size}" for size in range(start, end + 1, int(addend))]
+    raise TreadleError(
+        f"--size {text}: '{step}' is not a step: write 2x to double, +512 to add 512 (at most {MOST_CASES} sizes)"
+    )
+
+
+def _multiplied(start: int, end: int, factor: int) -> Iterator[int]:
+    size = start
+    while size <= end:
+        yield size
+        size *= factor
+
+
+def row(algorithm: ModuleOp, case: Case, arch: str | None = None) -> Row:
+    """Compile a copy of the program for one case, as far as its costs need it (TreadleError)."""
+    module = algorithm.clone()
+    function = next(op for op in module.walk() if isinstance(op, FuncOp) and op.body.blocks)
+    check_sizes(function, case.sizes)
+    set_default_sizes(function, case.sizes)
+    options = Options(case.machine, arch, fusion=case.variant != UNFUSED)
+    if case.variant == F8:
+        run_pipeline(module, options, last=LAST_DECORATING_PASS)
+        return Row(case, _in_f8(module, load_machine(case.machine), case.sizes))
+    run_pipeline(module, options, last=LAST_HIERARCHY_PASS)
+    return Row(case, explain(module, load_machine(case.machine), case.sizes))
+
+
+def under_one_limit(rows: Sequence[Row]) -> list[Row]:
+    """Rows without fusion are held against the limit of the program with it."""
+    written = {
+        (each.case.machine, tuple(each.case.sizes.items())): each.explanation.limit_us
+        for each in rows
+        if each.case.variant == AS_WRITTEN
+    }
+    return [
+        replace(each, limit_us=written.get((each.case.machine, tuple(each.case.sizes.items())), 0.0))
+        if each.case.variant == UNFUSED
+        else each
+        for each in rows
+    ]
+
+
+def _in_f8(module: ModuleOp, machine: Machine, given: Mapping[str, int]) -> Explanation:
+    """Every kernel with its 16-bit numbers in f8, with sizes of its own: what the model says, no code."""
+    if "f8" not in machine.rates.tensor:
+        raise TreadleError(f"{machine.name} multiplies no f8: compare on a machine that does, as --machine h100")
+    kernels = [op for op in module.walk() if isinstance(op, KernelOp)]
+    return Explanation(machine.name, [_kernel_in_f8(kernel, machine, given) for kernel in kernels])
+
+
+def _kernel_in_f8(kernel: KernelOp, machine: Machine, given: Mapping[str, int]) -> Any:
+    assert kernel.schedule is not None
+    sketch: Sketch = sketch_of(kernel, kernel.schedule)
+    narrow = as_f8(sketch) or sketch
+    function = kernel.parent_op()
+    sizes = sizes_of_kernel(kernel, function if isinstance(function, FuncOp) else None, given)
+    choice = choose(narrow, machine, {axis: max(size, 1) for axis, size in sizes.items()}, {})
+    plan = narrow.plan(choice.candidate.tiles, choice.candidate.warps)
+    return kernel_cost(plan, machine, sizes, why=choice.reason)

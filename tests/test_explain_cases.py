@@ -1,0 +1,152 @@
+"""`treadle explain` side by side, in symbols, as plots; and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from treadle.compiler.errors import TreadleError
+from treadle.compiler.explain.cases import Case, parse_ranges, row, under_one_limit
+from treadle.compiler.main import main
+from treadle.compiler.source import load_module
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+ATTENTION = str(EXAMPLES / "attention.mlir")
+
+
+def compared(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, object]]:
+    assert main(["explain", *arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)["cases"]
+
+
+def test_ranges():
+    assert parse_ranges(["q=7", "x=1:8:2x"]) == [{"q": 7, "x": size} for size in (1, 2, 4, 8)]
+    assert parse_ranges(["x=64:200:+64"]) == [{"x": 64}, {"x": 128}, {"x": 192}]
+    assert parse_ranges(["x=64:200:64"]) == parse_ranges(["x=64:200:+64"])
+    assert parse_ranges([]) == [{}]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x=1:2", "write a range as axis=first:last:step"),
+        ("x=0:8:2x", "goes up from a size above 0"),
+        ("x=8:4:2x", "goes up from a size above 0"),
+        ("x=a:8:2x", "must be whole numbers"),
+        ("x=1:8:1x", "'1x' is not a step"),
+        ("x=1:8:x", "'x' is not a step"),
+        ("x=1:8:0", "'0' is not a step"),
+        ("x=1:1000000:1", "at most 200 sizes"),
+        ("x=1:99999999999:2x", "to 2147483647 at most"),
+    ],
+)
+def test_wrong_ranges(text: str, message: str):
+    with pytest.raises(TreadleError, match=message):
+        parse_ranges([text])
+
+
+def test_machines_and_sizes_side_by_side(capsys: pytest.CaptureFixture[str]):
+    found = compared(capsys, ATTENTION, "--machine", "a100,h100", "--size", "x=1024:4096:2x", "--size", "q=1024")
+    assert [(each["machine"], each["given"]) for each in found] == [
+        (machine, {"x": size, "q": 1024}) for machine in ("a100", "h100") for size in (1024, 2048, 4096)
+    ]
+    times = [each["time_us"] for each in found]
+    assert times[0] < times[1] < times[2]  # type: ignore[operator]
+    assert times[3] < times[0]  # type: ignore[operator]
+
+
+def test_the_table_says_what_differs(capsys: pytest.CaptureFixture[str]):
+    assert main(["explain", ATTENTION, "--machine", "h100", "--against", "unfused", "--against", "f8"]) == 0
+    title, head, *lines = capsys.readouterr().out.splitlines()
+    assert title.startswith("on h100; H and M in bytes, time in us (estimates")
+    assert head.split()[:2] == ["variant", "kernels"]
+    assert [line.split("  ")[0] for line in lines] == ["as written", "unfused", "f8"]
+
+
+def test_fusion_saves_transfers_and_time():
+    module = load_module(ATTENTION)
+    cases = [Case("a100", {"q": 2048, "x": 2048}, variant) for variant in ("as written", "unfused")]
+    fused, unfused = under_one_limit([row(module, case) for case in cases])
+    assert len(unfused.explanation.kernels) > len(fused.explanation.kernels) == 1
+    # Scores are 4 bytes and 2048 of them a row; one pass writes and one reads.
+    assert unfused.explanation.levels[0].transfer_bytes > 2 * 4 * 2 * 3 * 2048 * 2048
+    assert fused.explanation.time_us is not None
+    assert unfused.explanation.time_us is not None
+    assert unfused.explanation.time_us > 2 * fused.explanation.time_us
+    assert unfused.limit_us == fused.explanation.limit_us
+    assert fused.share_of_limit is not None
+    assert unfused.share_of_limit is not None
+    assert unfused.share_of_limit < fused.share_of_limit
+
+
+def test_f8_halves_bytes_at_least_where_pieces_are_as_large():
+    module = load_module(EXAMPLES / "matmul.mlir")
+    sizes = dict.fromkeys("mnk", 4096)
+    half, eighth = (row(module, Case("h100", sizes, variant)).explanation for variant in ("as written", "f8"))
+    by_group = {kernel.name: kernel.group for kernel in half.kernels}
+    same = all(by_group[kernel.name] == kernel.group for kernel in eighth.kernels)
+    ratio = half.levels[1].transfer_bytes / eighth.levels[1].transfer_bytes
+    assert ratio == 2 if same else ratio > 1
+    assert half.time_us is not None
+    assert eighth.time_us is not None
+    assert eighth.time_us < half.time_us
+
+
+def test_costs_stay_symbolic_and_times_ask_for_sizes(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    text = (EXAMPLES / "softmax.mlir").read_text()
+    start, end = text.index("attributes {sizes"), text.index("} {", text.index("attributes {sizes")) + 2
+    path = tmp_path / "unbound.mlir"
+    path.write_text(text[:start] + text[end:])
+    assert main(["explain", str(path)]) == 2
+    out, error = capsys.readouterr()
+    assert "3*row*x" in out
+    assert "the sizes of row, x are not known, so there is no time to tell: give them, as in --size row=1000" in error
+    assert main(["explain", str(path), "--json"]) == 2
+    data = json.loads(capsys.readouterr().out)
+    assert (data["needs"], data["time_us"]) == (["row", "x"], None)
+    assert data["kernels"][0]["levels"][0]["transfer_expr"] == "3*row*x"
+    assert main(["explain", str(path), "--size", "row=8", "--size", "x=100"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--machine", "a100,"], "a name is missing between the commas"),
+        (["--machine", "a100,v100"], "unknown machine 'v100'"),
+        (["--machine", "a100", "--against", "f8"], "a100 multiplies no f8"),
+        (["--plot", "pie=x.svg"], "write roofline=OUT.svg, time=OUT.svg or transfers=OUT.svg"),
+        (["--plot", "time=/nowhere/x.svg"], "there is no folder /nowhere"),
+        (["--size", "z=1:8:2x"], "there is no axis 'z'"),
+        (["--size", "q=1:128:1", "--size", "x=1:128:1"], "cases to compare: at most 200"),
+        (["--size", "d=1:8:2x"], "axis 'd' has size 64 in the program and cannot be 1"),
+    ],
+)
+def test_what_is_refused(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]):
+    assert main(["explain", ATTENTION, *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["roofline", "time", "transfers"])
+def test_plots(kind: str, tmp_path: Path):
+    pytest.importorskip("matplotlib")
+    out = tmp_path / "plot.svg"
+    asked = ["--machine", "a100,h100", "--size", "x=512:2048:2x", "--plot", f"{kind}={out}"]
+    assert main(["explain", ATTENTION, *asked]) == 0
+    first = out.read_text()
+    assert ElementTree.fromstring(first).tag.endswith("svg")
+    shown = {"roofline": "h100: f16, device memory", "time": "h100, as written", "transfers": "slope -1"}
+    assert shown[kind] in first
+    assert main(["explain", ATTENTION, *asked]) == 0
+    assert out.read_text() == first
+
+
+def test_a_plot_that_has_nothing_to_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    pytest.importorskip("matplotlib")
+    assert main(["explain", ATTENTION, "--plot", f"time={tmp_path}/x.svg"]) == 2
+    assert "time is plotted over one size" in capsys.readouterr().err
+    assert main(["explain", str(EXAMPLES / "softmax.mlir"), "--plot", f"roofline={tmp_path}/x.svg"]) == 2
+    assert "a roofline needs products" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
