@@ -1,5 +1,6 @@
 // RUN: xdsl-opt -p 'fusion' %s | filecheck %s
 // RUN: xdsl-opt -p 'fusion{whole-limit=32}' %s | filecheck %s --check-prefix LIMIT
+// RUN: xdsl-opt -p 'fusion{together=false}' %s | filecheck %s --check-prefix ALONE
 
 !X = tensor<?x?xf16, #diagram.array<[t, i]>>
 !W = tensor<?x48xf16, #diagram.array<[i, j]>>
@@ -22,6 +23,11 @@
 // LIMIT-SAME:  #hierarchy.step<"keep apart", "%Y from %Z, %H", "no role for an axis", "axis 'j' is reduced by %Y; a group would hold all of it, but it has 48 (at most 32)">
 // LIMIT:       %H = hierarchy.kernel @layers_1
 // LIMIT:       %Y = hierarchy.kernel @layers_2 (%{{.*}} = %H : {{.*}}, %{{.*}} = %U : {{.*}})
+
+// ALONE-LABEL: func.func @layers
+// ALONE:       %Z = hierarchy.kernel @layers_1 (%{{.*}} = %X : {{.*}}, %{{.*}} = %W : {{.*}})
+// ALONE:       %H = hierarchy.kernel @layers_2 (%{{.*}} = %Z : {{.*}})
+// ALONE:       %Y = hierarchy.kernel @layers_3 (%{{.*}} = %H : {{.*}}, %{{.*}} = %U : {{.*}})
 func.func @layers(%X: !X, %W: !W, %U: !U) -> !Y {
   %Z = diagram.contract %X, %W over [i] accumulate f32 : !X, !W -> !Z
   %H = diagram.cast %Z : !Z -> !H
