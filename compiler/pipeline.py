@@ -55,8 +55,8 @@ def pipeline(options: Options) -> tuple[ArgSpec, ...]:
         _step("hierarchy-expand-streams"),
         _step("diagram-exp-to-exp2"),  # after the streams, whose laws are stated for exp
         _step("convert-hierarchy-to-cuda"),
+        _step("warp-specialization"),  # before pipelining, which makes copies asynchronous another way
         _step("pipelining"),  # on the loops of the streams, while their copies still stand in them
-        _step("warp-specialization"),  # before coalescing, whose layouts depend on who copies
         _step("coalescing"),
     )
 

@@ -79,7 +79,7 @@ class CoalescingPass(ModulePass):
         bytes = format_bytes(access.buffer_type)
         widths = ladder(widest(access, self.max_bytes), bytes)
         access.properties["widths"] = ArrayAttr(IntAttr(width) for width in widths)
-        moved = traffic_of(access, kernel.threads.data)
+        moved = traffic_of(access, cuda.working_threads(kernel))
         return StepAttr(
             "coalescing",
             f"{subject(access)} in @{kernel.sym_name.data}",

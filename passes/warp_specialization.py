@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects import scf
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
+from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
 
-from treadle.compiler.machines import machine_of
+from treadle.compiler.machines import Machine, machine_of
 from treadle.dialects import cuda
 from treadle.dialects.hierarchy.schedule import StepAttr, record
+from treadle.passes._specialise import Reason, Specialised, specialise, why_not
 
 FIRST_ARCH = 90
 """Registers can be moved between warps (`setmaxnreg`) and copies signal barriers from sm_90 on (PTX ISA 9.7.19.5)."""
+
+SUFFIX = "_specialised"
 
 
 @dataclass(frozen=True)
@@ -23,11 +29,14 @@ class WarpSpecializationPass(ModulePass):
     """Split the warps of a streamed kernel into a producer, which issues the copies of the next pieces, and consumers,
     which compute.
 
-    Legal if every copy of the stream's step is asynchronous and completes on a barrier that the consumers wait for: the
-    order of copies and uses is then kept by the barriers. The pass declines, and says why in the derivation, below
-    sm_90, where a producer could not hand its registers to the consumers; for a kernel without a stream, in which
-    there is nothing to overlap; and for one whose copies are not asynchronous, which is all of them until `pipelining`
-    exists.
+    Legal if the copies depend on nothing that the consumers compute, and every use of a piece waits for it: each tile
+    gets a ring of stages, in which the producer acquires a turn, and a consumer awaits and releases it, so that the
+    order of copies and uses is kept. The copies become tensor copies and the products those of warpgroups.
+
+    A new kernel is made beside the old one, since tensor maps take no array whose address or strides are not multiples
+    of 16 bytes: the launch asks, and takes the old kernel for those. The pass declines, and says why in the derivation,
+    below sm_90, where a producer could not hand its registers to the consumers; for a kernel without a loop that
+    copies, in which there is nothing to overlap; and where no tensor copy or product of a warpgroup fits.
 
     Before:
     ```
@@ -65,32 +74,66 @@ class WarpSpecializationPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         machine = machine_of(op)
         kernels = {kernel.sym_name.data: kernel for kernel in op.body.block.ops if isinstance(kernel, cuda.KernelOp)}
-        for function in op.body.block.ops:
-            if not isinstance(function, FuncOp):
-                continue
+        made = {name: _try(kernel, machine) for name, kernel in kernels.items()}
+        for function in [inner for inner in op.body.block.ops if isinstance(inner, FuncOp)]:
             launches = [launch for launch in function.walk() if isinstance(launch, cuda.LaunchOp)]
             names = dict.fromkeys(launch.kernel.root_reference.data for launch in launches)
-            record(
-                function.attributes,
-                [
-                    StepAttr("decline warp-specialization", f"@{name}", *reason)
-                    for name in names
-                    if (reason := why_not(kernels[name], machine.name, machine.arch)) is not None
-                ],
-            )
+            for launch in launches:
+                found = made[launch.kernel.root_reference.data]
+                if isinstance(found, Specialised):
+                    _launch_either(launch, found)
+            record(function.attributes, [_step(name, made[name]) for name in names])
+        for name, found in made.items():
+            if isinstance(found, Specialised):
+                Rewriter.insert_op(found.kernel, InsertPoint.before(kernels[name]))
 
 
-def why_not(kernel: cuda.KernelOp, machine: str, arch: str) -> tuple[str, str] | None:
-    """The law that is missing and the fact that shows it; None if the kernel can be specialised."""
-    if int(arch.removeprefix("sm_").rstrip("af")) < FIRST_ARCH:
-        return "registers move between warps only from sm_90 on", f"the machine {machine} is {arch}"
-    streams = [op for op in kernel.walk() if isinstance(op, scf.ForOp)]
-    if not streams:
-        return "a producer overlaps copies with computation", "the kernel has no stream, so nothing to overlap"
-    copies = [op for stream in streams for op in stream.walk() if isinstance(op, cuda.CopyOp | cuda.LoadOp)]
-    if copies:
-        return (
-            "a producer's copies must be asynchronous",
-            f"the {len(copies)} copies of the stream's step are not",
-        )
-    return "a producer overlaps copies with computation", "the stream's step copies nothing"
+def _try(kernel: cuda.KernelOp, machine: Machine) -> Specialised | Reason:
+    if int(machine.arch.removeprefix("sm_").rstrip("af")) < FIRST_ARCH:
+        law = "registers move between warps only from sm_90 on"
+        return Reason(law, f"the machine {machine.name} is {machine.arch}")
+    reason = why_not(kernel)
+    if reason is not None:
+        return reason
+    return specialise(kernel, f"{kernel.sym_name.data}{SUFFIX}", machine.limits.shared_per_block)
+
+
+def _step(name: str, found: Specialised | Reason) -> StepAttr:
+    if isinstance(found, Reason):
+        return StepAttr("decline warp-specialization", f"@{name}", found.law, found.fact)
+    reason = (
+        f"{found.summary}; where an array has an address or a stride that is no multiple of 16 bytes, @{name} runs "
+        "instead, and copies by cp.async"
+    )
+    return StepAttr(
+        "warp-specialization", f"@{name}", "a ring for each tile keeps the order of copies and uses", reason
+    )
+
+
+def _launch_either(launch: cuda.LaunchOp, found: Specialised) -> None:
+    """Launch the kernel with roles if its arrays have tensor maps, else the one without."""
+    arguments = list(launch.arguments)
+    buffers = list(dict.fromkeys(arguments[i] for i, _ in found.maps))
+    mappable = cuda.MappableOp(buffers)
+    mappable.result.name_hint = "mappable"
+    branch = scf.IfOp(
+        mappable.result,
+        [],
+        Region(Block([*_launch_with_maps(launch, found, arguments), scf.YieldOp()])),
+        Region(Block([launch.clone(), scf.YieldOp()])),
+    )
+    branch.location = launch.location
+    Rewriter.replace_op(launch, [mappable, branch], [])
+
+
+def _launch_with_maps(launch: cuda.LaunchOp, found: Specialised, arguments: list[SSAValue]) -> Iterator[Operation]:
+    maps: list[SSAValue] = []
+    for i, type in found.maps:
+        made = cuda.TensorMapOp(arguments[i], type)
+        made.result.name_hint = f"{arguments[i].name_hint}_map"
+        maps.append(made.result)
+        yield made
+    given = [*(arguments[i] for i in found.kept), *maps]
+    new = cuda.LaunchOp(found.kernel.sym_name.data, launch.grid, launch.alignment, given)
+    new.location = launch.location
+    yield new

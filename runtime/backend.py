@@ -32,6 +32,11 @@ class Backend(Protocol):
         """The contents of a device array, after all kernels before it."""
         ...
 
+    def tensor_map(self, array: Any, box: Sequence[int], swizzle: int) -> Any:
+        """What a kernel's tensor map parameter takes: the array in boxes of so many elements along each axis, swizzled
+        by so many bytes (NoTensorMap if there is no such map)."""
+        ...
+
     def launch(
         self,
         kernel: str,

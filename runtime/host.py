@@ -13,7 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects import arith, func, memref
+from xdsl.dialects import arith, func, memref, scf
 from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, MemRefType, ModuleOp
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.utils.exceptions import InterpretationError
@@ -21,6 +21,7 @@ from xdsl.utils.exceptions import InterpretationError
 from treadle.dialects import cuda
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, shape_of
 from treadle.runtime.backend import Backend
+from treadle.runtime.tensor_maps import UNIT, why_no_map
 
 DTYPES: dict[str, np.dtype[Any]] = {
     "f16": np.dtype(np.float16),
@@ -31,6 +32,8 @@ DTYPES: dict[str, np.dtype[Any]] = {
 
 MAX_GRID = 2**31 - 1
 """Blocks that a launch may have along x."""
+
+MAX_COORDINATE = 2**31 - 1
 
 ARITHMETIC: dict[str, Callable[[int, int], int]] = {
     "arith.addi": lambda a, b: a + b,
@@ -147,6 +150,15 @@ class HostExecution:
                 self.values[op.result] = min(alignment(self.values[buffer]) for buffer in op.buffers)
             case cuda.LaunchOp():
                 self._launch(op)
+            case cuda.MappableOp():
+                self.values[op.result] = all(why_not_mappable(self.values[buffer]) is None for buffer in op.buffers)
+            case cuda.TensorMapOp():
+                self.values[op.result] = self._tensor_map(op)
+            case scf.IfOp():
+                taken = op.true_region if self.values[op.cond] else op.false_region
+                for inner in taken.block.ops if taken.blocks else ():
+                    if not isinstance(inner, scf.YieldOp):
+                        self._execute(inner)
             case _:
                 raise InterpretationError(f"'{op.name}' in a host function cannot be executed")
 
@@ -154,6 +166,11 @@ class HostExecution:
         sizes = iter(self.values[size] for size in op.dynamic_sizes)
         shape = [next(sizes) if size < 0 else size for size in shape_of(op.memref.type)]
         return self.backend.allocate(shape, DTYPES[str(format_of(op.memref.type))])
+
+    def _tensor_map(self, op: cuda.TensorMapOp) -> Any:
+        type = op.result.type
+        assert isinstance(type, cuda.TensorMapType)
+        return self.backend.tensor_map(self.values[op.buffer], type.shape, type.swizzle_bytes)
 
     def _launch(self, op: cuda.LaunchOp) -> None:
         name = op.kernel.root_reference.data
@@ -196,9 +213,20 @@ def _scalar(arg: SSAValue, argument: Any) -> Any:
     return number
 
 
+def why_not_mappable(array: Any) -> str | None:
+    """Why no tensor map takes an array, whatever its boxes; None if one does. `array` has `pointer`, `shape`,
+    `strides`, `dtype`."""
+    shape, itemsize = array.shape, array.dtype.itemsize
+    if any(size > MAX_COORDINATE for size in shape):
+        return f"coordinates of a tensor copy are 32-bit, the array's sizes {list(shape)}"
+    return why_no_map(shape, array.strides, itemsize, array.pointer, (*(1 for _ in shape[1:]), UNIT // itemsize), 0)
+
+
 def pack(value: Any, type: Attribute) -> list[Any]:
     """One argument of a launch as the printed kernel's parameters: a buffer is its address, then its strides in
     elements but for the last axis."""
+    if isinstance(type, cuda.TensorMapType):
+        return [value]
     if isinstance(type, MemRefType):
         itemsize = value.dtype.itemsize
         return [value, *(ctypes.c_int64(stride // itemsize) for stride in value.strides[:-1])]

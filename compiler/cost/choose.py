@@ -20,6 +20,12 @@ SAME = 0.02
 
 USUAL_WARPS = 4
 
+WARPGROUP_CAPABILITY = 90
+WARPGROUP_DEPTH = 16
+WARPGROUP_WARPS = (4, 8, 12)
+"""Warps of one, two or three warpgroups. Only their products (`wgmma`) reach the whole rate of the tensor cores, so
+that where they can work, only sizes for them are compared."""
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -41,8 +47,23 @@ def choose(sketch: Sketch, machine: Machine, sizes: Mapping[str, int], fixed: Ma
     fitting = [(one, one.estimate) for one in tried if one.estimate is not None]
     if not fitting:
         raise TreadleError(_nothing_fits(sketch, machine, tried, fixed))
-    best, best_estimate = min(fitting, key=lambda pair: _rank(pair[0], pair[1]))
+    warpgroups = machine.capability >= WARPGROUP_CAPABILITY
+    best, best_estimate = min(
+        fitting,
+        key=lambda pair: (warpgroups and not suits_warpgroups(sketch, pair[0].candidate), *_rank(pair[0], pair[1])),
+    )
     return Choice(best.candidate, best_estimate, _reason(sketch, machine, best, best_estimate, tried))
+
+
+def suits_warpgroups(sketch: Sketch, candidate: Candidate) -> bool:
+    """Whether warpgroups can multiply: each has 64 rows of 16-bit operands, and pieces are as wide as tensor copies
+    and their swizzles take them."""
+    row = sketch.roles.row
+    if row is None or sketch.alignment != WARPGROUP_DEPTH:
+        return False
+    warps = candidate.warps.get(row, 0)
+    alone = len([axis for axis, count in candidate.warps.items() if count > 1]) <= 1
+    return alone and warps in WARPGROUP_WARPS and candidate.tiles[row] == WARPGROUP_DEPTH * warps
 
 
 def _try(sketch: Sketch, candidate: Candidate, machine: Machine, sizes: Mapping[str, int]) -> _Tried:

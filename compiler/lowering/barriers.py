@@ -53,15 +53,16 @@ def accesses(op: Operation) -> tuple[set[SSAValue], set[SSAValue]]:
             return {base_of(op.destination)}, set()
         case cuda.ReadOp():
             return set(), {base_of(op.source)}
-        case cuda.ProductOp():
+        case cuda.ProductOp() | cuda.WarpgroupProductOp():
             return set(), {base_of(tile) for tile in (op.lhs, op.rhs) if is_shared(tile.type)}
         case _:
             return set(), set()
 
 
-def insert_barriers(block: Block) -> None:
-    """Put a barrier wherever one is needed in the body of a kernel."""
-    _Walk(_neighbours(block)).visit(block, _State(), set(), insert=True)
+def insert_barriers(block: Block, role: Block | None = None) -> None:
+    """Put a barrier wherever one is needed in the body of a kernel, or in that of one of its roles, whose warps meet
+    among themselves."""
+    _Walk(_neighbours(block)).visit(role or block, _State(), set(), insert=True)
 
 
 def _neighbours(block: Block) -> dict[SSAValue, set[SSAValue]]:

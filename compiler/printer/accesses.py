@@ -33,6 +33,7 @@ class Writer(Protocol):
     names: Names
     values: dict[SSAValue, str]
     strides: dict[SSAValue, dict[str, str]]
+    threads: int
 
     def call(self, primitive: str) -> str: ...
     def loops(self, layout: LayoutAttr) -> list[Loop]: ...
@@ -75,14 +76,14 @@ class AccessPrinter:
 
     def _span(self, op: cuda.CopyOp) -> int | None:
         bytes = FORMAT_BYTES[str(format_of(op.tile.type))]
-        return line_span(dict(_wide(op)), op.width_list, self.kernel.kernel.threads.data, bytes)
+        return line_span(dict(_wide(op)), op.width_list, self.kernel.threads, bytes)
 
     def _copy_rows(self, op: cuda.CopyOp, wide: Sequence[tuple[str, int]], span: int) -> None:
         """Some rows at a time: a thread keeps its place in the line, goes along the row line by line, and then down
         by as many rows as the block copies at once."""
         kernel, text = self.kernel, self.kernel.text
         (row, count), (column, length) = wide
-        threads = kernel.kernel.threads.data
+        threads = kernel.threads
         step, down, along = (kernel.names.fresh(name) for name in (f"{row}_step", f"{row}_down", f"{column}_along"))
         text.line(f"constexpr int {step} = {threads} * width / {span};  // rows that the block copies at once")
         indices = self._own_place(wide, span)
@@ -131,7 +132,7 @@ class AccessPrinter:
     def _copy_linear(self, op: cuda.CopyOp, wide: Sequence[tuple[str, int]]) -> None:
         """Vector by vector, in the order of the tile."""
         kernel = self.kernel
-        total, threads = prod(extent for _, extent in wide), kernel.kernel.threads.data
+        total, threads = prod(extent for _, extent in wide), kernel.threads
         with kernel.text.block(f"UNROLL_8 for (int i = thread * width; i < {total}; i += {threads} * width)"):
             indices = self._split_index(wide)
             far = f"{kernel.call('vec')}<width>({self._where(op, indices)})"

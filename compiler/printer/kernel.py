@@ -28,14 +28,17 @@ from treadle.compiler.printer.names import RESERVED, Names
 from treadle.compiler.printer.products import ProductPrinter
 from treadle.compiler.printer.scalars import SIXTEEN_BIT, ScalarPrinter, bare, c_type, literal
 from treadle.compiler.printer.text import Text
+from treadle.compiler.printer.warpgroups import WarpgroupPrinter
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LANES, LayoutAttr, Mode
-from treadle.dialects.cuda.ops import PARTIAL, is_fragment, lane_masks, layout_of, rows_of
+from treadle.dialects.cuda.ops import PARTIAL, boxes_of, is_boxed, is_fragment, lane_masks, layout_of, rows_of
 from treadle.dialects.diagram import CastOp, FillOp, MapOp, ReduceOp
 from treadle.dialects.diagram.array import axes_of, format_of, is_array
 
 CHUNK_BYTES = 16
 """What a swizzle moves together."""
+
+TENSOR_MAP = "const TensorMap&"
 
 INDEX_OPERATORS = {
     "arith.addi": "+",
@@ -73,6 +76,10 @@ class KernelPrinter:
         """Of the outermost loop that is being printed: its first line, and the scope around it."""
         self.constants: dict[str, str] = {}
         """Names of what was computed before that loop, by its text."""
+        self.warpgroups = WarpgroupPrinter(self)
+        self.roles = cuda.roles_of(kernel)
+        self.threads = cuda.working_threads(kernel)
+        """Threads that copy and compute."""
 
     # -- the function ------------------------------------------------------------------------------
 
@@ -89,8 +96,11 @@ class KernelPrinter:
         self.text.line(f"__device__ __forceinline__ void {name}(")
         self._signature(parameters)
         self.text.depth = 1
-        self._threads()
-        self._block(self.kernel.body.block)
+        if self.roles is None:
+            self._threads()
+        else:
+            self.warpgroups.threads()
+        self.block(self.kernel.body.block)
         self.text.depth = 0
         self.text.line("}")
         for alignment in variants:
@@ -107,8 +117,10 @@ class KernelPrinter:
     def _entry(self, alignment: int, body: str, parameters: Sequence[Sequence[tuple[str, str]]]) -> None:
         name = cuda.variant_name(self.kernel, alignment)
         self.text.line()
-        self.text.line(f'extern "C" __global__ void __launch_bounds__({self.kernel.threads.data}) {name}(')
-        self._signature(parameters)
+        # Registers move between roles only where the least number of blocks on a multiprocessor is stated.
+        bounds = f"{self.kernel.threads.data}{'' if self.roles is None else ', 1'}"
+        self.text.line(f'extern "C" __global__ void __launch_bounds__({bounds}) {name}(')
+        self._signature([[(_of_entry(type), name) for type, name in group] for group in parameters])
         arguments = ", ".join(name for group in parameters for _, name in group)
         self.text.line(f"  {body}<{alignment}>({arguments});")
         self.text.line("}")
@@ -122,6 +134,8 @@ class KernelPrinter:
         but for the last axis."""
         name = self.names.fresh(arg.name_hint, "array" if is_array(arg.type) else "size")
         self.values[arg] = name
+        if isinstance(arg.type, cuda.TensorMapType):
+            return [(TENSOR_MAP, name)]
         if not is_array(arg.type):
             return [(c_type(arg.type), name)]
         axes = axes_of(arg.type)
@@ -131,7 +145,7 @@ class KernelPrinter:
         pointer = f"{'' if stored else 'const '}{c_type(arg.type)}* __restrict__"
         return [(pointer, name), *(("int64_t", stride) for stride in strides.values())]
 
-    def _block(self, block: Block) -> None:
+    def block(self, block: Block) -> None:
         for op in block.ops:
             self._operation(op)
 
@@ -217,12 +231,16 @@ class KernelPrinter:
 
     @_operation.register
     def _(self, op: cuda.BarrierOp) -> None:
+        if self.roles is not None and self.roles.is_ancestor(op):
+            return self.warpgroups.barrier(op)
         self.text.line(f"{self.call('barrier_block')}();")
 
     @_operation.register
     def _(self, op: cuda.SharedOp) -> None:
         type = c_type(op.result.type)
         name = self.names.fresh(op.result.name_hint, "tile")
+        if is_boxed(op.result.type):
+            return self._boxed(op)
         rows = rows_of(op.result.type)
         shape = " x ".join(str(extent) for extent in rows.shape if extent != 1) or "1"
         stages = f"{op.stages.data} stages of " if op.stages.data != 1 else ""
@@ -233,6 +251,18 @@ class KernelPrinter:
         self.text.line(
             f"{type}* const {name} = reinterpret_cast<{type}*>({base});"
             f"  // [{', '.join(axes_of(op.result.type))}]: {stages}{shape}{order}"
+        )
+        self.values[op.result] = name
+
+    def _boxed(self, op: cuda.SharedOp) -> None:
+        type, boxes = c_type(op.result.type), boxes_of(op.result.type)
+        name = self.names.fresh(op.result.name_hint, "tile")
+        shape = " x ".join(str(extent) for extent in boxes.shape if extent != 1)
+        count = f"{op.stages.data} stage{'s' * (op.stages.data > 1)}"
+        self.text.line(
+            f"{type}* const {name} = reinterpret_cast<{type}*>({self.call('shared_memory')}() + {op.offset.data});"
+            f"  // [{', '.join(axes_of(op.result.type))}]: {count} of {shape} in "
+            f" boxes of {boxes.span.data}, swizzled"
         )
         self.values[op.result] = name
 
@@ -532,6 +562,48 @@ class KernelPrinter:
     def _(self, op: cuda.ProductOp) -> None:
         ProductPrinter(self).print(op)
 
+    # -- roles ---------------------------------------------------------------------------------------
+
+    @_operation.register
+    def _(self, op: cuda.RolesOp) -> None:
+        self.warpgroups.roles(op)
+
+    @_operation.register
+    def _(self, op: cuda.RingOp) -> None:
+        self.warpgroups.ring(op)
+
+    @_operation.register
+    def _(self, op: cuda.ReadyOp) -> None:
+        self.warpgroups.ready(op)
+
+    @_operation.register
+    def _(self, op: cuda.AcquireOp) -> None:
+        self.warpgroups.acquire(op)
+
+    @_operation.register
+    def _(self, op: cuda.ExpectOp) -> None:
+        self.warpgroups.expect(op)
+
+    @_operation.register
+    def _(self, op: cuda.AwaitOp) -> None:
+        self.warpgroups.wait(op)
+
+    @_operation.register
+    def _(self, op: cuda.ReleaseOp) -> None:
+        self.warpgroups.release(op)
+
+    @_operation.register
+    def _(self, op: cuda.TensorLoadOp) -> None:
+        self.warpgroups.tensor_load(op)
+
+    @_operation.register
+    def _(self, op: cuda.WarpgroupProductOp) -> None:
+        self.warpgroups.product(op)
+
+    @_operation.register
+    def _(self, op: cuda.WarpgroupWaitOp) -> None:
+        self.warpgroups.product_wait(op)
+
     # -- loops and branches ------------------------------------------------------------------------
 
     @_operation.register
@@ -545,7 +617,7 @@ class KernelPrinter:
             self.values[op.body.block.args[0]] = index
             low, high, step = (bare(self.values[value]) for value in (op.lb, op.ub, op.step))
             with self.text.block(f"for (int64_t {index} = {low}; {index} < {high}; {index} += {step})"):
-                self._block(op.body.block)
+                self.block(op.body.block)
 
     @contextmanager
     def _outermost(self) -> Generator[None]:
@@ -604,10 +676,10 @@ class KernelPrinter:
             else:
                 self.declare(result)
         with self.names.scope(), self.text.block(f"if ({bare(self.values[op.cond])})"):
-            self._block(op.true_region.block)
+            self.block(op.true_region.block)
         if otherwise is not None and not self._does_nothing(op, otherwise):
             with self.names.scope(), self.text.block("else"):
-                self._block(otherwise)
+                self.block(otherwise)
 
     def _dies_in(self, value: SSAValue, op: scf.IfOp) -> bool:
         """Whether nothing after the branch needs the value, and the branch runs once for each time it is made."""
@@ -625,6 +697,11 @@ class KernelPrinter:
         comment = op.attributes.get("comment")
         if isinstance(comment, StringAttr):
             self.text.comment(comment.data)
+
+
+def _of_entry(type: str) -> str:
+    """The type of a parameter where the launch gives it: a tensor map must lie in the kernel's own parameters."""
+    return "const __grid_constant__ TensorMap" if type == TENSOR_MAP else type
 
 
 def _stores_to(op: Operation, buffer: SSAValue) -> bool:

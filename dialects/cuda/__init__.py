@@ -12,10 +12,15 @@ A `cuda.kernel` is what one block runs. Its values are tiles of the algorithm's 
 tensor cores or by fused multiply-adds; `diagram.map`, `reduce`, `cast` and `fill` work on fragments, element by
 element, reductions across the lanes that share a row. Loops and branches are `scf`, index arithmetic is `arith`. The
 host function allocates results and holds one `cuda.launch` a kernel.
+
+From sm_90 on a kernel may part its warps into `cuda.roles`: a producer, whose tensor copies (`tensor_load`, described
+by a `tensor_map` that the host makes) bring tiles in `#cuda.boxes` to shared memory, and consumers, whose warpgroups
+multiply them (`warpgroup_product`). They hand stages to each other by the barriers of a `ring`.
 """
 
 from xdsl.ir import Dialect
 
+from treadle.dialects.cuda.boxes import BoxesAttr
 from treadle.dialects.cuda.layout import LayoutAttr, ModeAttr, ModesAttr, RowsAttr
 from treadle.dialects.cuda.ops import (
     AlignmentOp,
@@ -39,56 +44,94 @@ from treadle.dialects.cuda.ops import (
     alignments,
     variant_name,
 )
+from treadle.dialects.cuda.rings import AcquireOp, AwaitOp, ExpectOp, ReadyOp, ReleaseOp, RingOp, RingType
+from treadle.dialects.cuda.tensor_maps import MappableOp, TensorLoadOp, TensorMapOp, TensorMapType
+from treadle.dialects.cuda.warpgroups import (
+    RolesOp,
+    WarpgroupProductOp,
+    WarpgroupWaitOp,
+    roles_of,
+    working_threads,
+)
 
 Cuda = Dialect(
     "cuda",
     [
+        AcquireOp,
         AlignmentOp,
+        AwaitOp,
         BarrierOp,
         BlockIndexOp,
         CombineOp,
         CommitOp,
         CopyOp,
+        ExpectOp,
         IndexOp,
         KernelOp,
         LaunchOp,
         LoadOp,
+        MappableOp,
         MaskOp,
         ProductOp,
         ReadOp,
+        ReadyOp,
+        ReleaseOp,
+        RingOp,
+        RolesOp,
         SharedOp,
         StageOp,
         StoreOp,
+        TensorLoadOp,
+        TensorMapOp,
         WaitOp,
+        WarpgroupProductOp,
+        WarpgroupWaitOp,
         WriteOp,
     ],
-    [LayoutAttr, ModeAttr, ModesAttr, RowsAttr],
+    [BoxesAttr, LayoutAttr, ModeAttr, ModesAttr, RingType, RowsAttr, TensorMapType],
 )
 
 __all__ = [
+    "AcquireOp",
     "AlignmentOp",
+    "AwaitOp",
     "BarrierOp",
     "BlockIndexOp",
+    "BoxesAttr",
     "CombineOp",
     "CommitOp",
     "CopyOp",
     "Cuda",
+    "ExpectOp",
     "IndexOp",
     "KernelOp",
     "LaunchOp",
     "LayoutAttr",
     "LoadOp",
+    "MappableOp",
     "MaskOp",
     "ModeAttr",
     "ModesAttr",
     "ProductOp",
     "ReadOp",
+    "ReadyOp",
+    "ReleaseOp",
+    "RingOp",
+    "RingType",
+    "RolesOp",
     "RowsAttr",
     "SharedOp",
     "StageOp",
     "StoreOp",
+    "TensorLoadOp",
+    "TensorMapOp",
+    "TensorMapType",
     "WaitOp",
+    "WarpgroupProductOp",
+    "WarpgroupWaitOp",
     "WriteOp",
     "alignments",
+    "roles_of",
     "variant_name",
+    "working_threads",
 ]

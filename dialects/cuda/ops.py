@@ -36,6 +36,7 @@ from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, NoTerminator, Pure, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
+from treadle.dialects.cuda.boxes import SPANS, BoxesAttr
 from treadle.dialects.cuda.layout import LayoutAttr, RowsAttr
 from treadle.dialects.diagram.array import (
     Number,
@@ -74,6 +75,19 @@ def rows_of(type: Attribute) -> RowsAttr:
     return layout
 
 
+def boxes_of(type: Attribute) -> BoxesAttr:
+    """The layout of a tile for tensor copies (VerifyException if it has none)."""
+    layout = encoding_of(type).layout
+    if not isinstance(layout, BoxesAttr):
+        raise VerifyException(f"{type} is not a tile for tensor copies: it has no #cuda.boxes")
+    return layout
+
+
+def is_boxed(type: Attribute) -> bool:
+    """Whether a tile lies in shared memory as tensor copies bring it."""
+    return is_shared(type) and isinstance(encoding_of(type).layout, BoxesAttr)
+
+
 def is_fragment(type: Attribute) -> bool:
     return isinstance(encoding_of(type).layout, LayoutAttr)
 
@@ -103,6 +117,8 @@ def _check_fragment(type: Attribute, what: str) -> None:
 def _check_tile(type: Attribute, what: str) -> None:
     if not is_shared(type):
         raise VerifyException(f"{what} is {type}: expected a tile in shared memory")
+    if isinstance(encoding_of(type).layout, BoxesAttr):
+        return _check_boxes(type, what)
     rows, sizes = rows_of(type), sizes_of(type)
     if len(rows.shape) != len(sizes):
         raise VerifyException(f"{what} has {len(sizes)} axes, its #cuda.rows {len(rows.shape)}")
@@ -115,6 +131,16 @@ def _check_tile(type: Attribute, what: str) -> None:
         raise VerifyException(
             f"{what} is swizzled by {rows.swizzle_bits} bits, but a row of {rows.pitch.data} elements is no multiple "
             f"of {1 << rows.swizzle_bits} chunks of 16 bytes: its chunks would leave it"
+        )
+
+
+def _check_boxes(type: Attribute, what: str) -> None:
+    boxes = boxes_of(type)
+    if boxes.shape != tuple(sizes_of(type).values()):
+        raise VerifyException(f"{what} has {tuple(sizes_of(type).values())} elements, its #cuda.boxes {boxes.shape}")
+    if boxes.span.data * format_bytes(type) not in SPANS:
+        raise VerifyException(
+            f"{what} has rows of {boxes.span.data * format_bytes(type)} bytes in its boxes: 32, 64 or 128"
         )
 
 
@@ -281,13 +307,14 @@ class SharedOp(IRDLOperation):
 
     @property
     def stage_bytes(self) -> int:
-        """Bytes of one stage, a multiple of 128."""
+        """Bytes of one stage, a multiple of 128, or of 1024 where the tile lies in boxes."""
         return tile_bytes(self.result.type)
 
     def verify_(self) -> None:
         _check_tile(self.result.type, "the tile")
-        if self.offset.data % 16:
-            raise VerifyException(f"a tile at byte {self.offset.data}: tiles are aligned to 16 bytes")
+        unit = 1024 if is_boxed(self.result.type) else 16
+        if self.offset.data % unit:
+            raise VerifyException(f"a tile at byte {self.offset.data}: it is aligned to {unit} bytes")
         if self.stages.data < 1:
             raise VerifyException(f"a tile with {self.stages.data} stages: it has 1 or more")
 
@@ -332,9 +359,11 @@ def format_bytes(type: Attribute) -> int:
 
 
 def tile_bytes(type: Attribute) -> int:
-    """Bytes that a tile takes in shared memory, a multiple of 128."""
-    bytes = rows_of(type).elements * format_bytes(type)
-    return -(-bytes // 128) * 128
+    """Bytes that a tile takes in shared memory, a multiple of 128, or of 1024 where it lies in boxes."""
+    boxed = is_boxed(type)
+    elements = boxes_of(type).elements if boxed else rows_of(type).elements
+    unit = 1024 if boxed else 128
+    return -(-elements * format_bytes(type) // unit) * unit
 
 
 @irdl_op_definition

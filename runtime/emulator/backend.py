@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.runtime.emulator.arrays import Array
+from treadle.runtime.emulator.arrays import Array, MappedArray
 from treadle.runtime.emulator.module import LaunchReport, compile_source
 
 
@@ -55,6 +55,9 @@ class EmulatorBackend:
 
     def download(self, array: HostArray) -> NDArray[Any]:
         return array.data
+
+    def tensor_map(self, array: HostArray, box: Sequence[int], swizzle: int) -> MappedArray:
+        return MappedArray(Array(array.data, array.writable), tuple(box), swizzle)
 
     def launch(
         self,

@@ -1,0 +1,235 @@
+"""Print what parts a block into roles: rings of barriers, tensor copies, and products of warpgroups."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from xdsl.dialects.builtin import MemRefType
+from xdsl.ir import Block, SSAValue
+
+from treadle.compiler.printer.indices import add, scaled
+from treadle.compiler.printer.names import Names
+from treadle.compiler.printer.scalars import bare, c_type
+from treadle.compiler.printer.text import Text
+from treadle.dialects import cuda
+from treadle.dialects.cuda.layout import LANES, LayoutAttr
+from treadle.dialects.cuda.ops import boxes_of, format_bytes, is_shared, layout_of
+from treadle.dialects.cuda.rings import stages_of
+from treadle.dialects.cuda.warpgroups import DEPTH, ROWS, WARPGROUP, result_axes
+from treadle.dialects.diagram.array import axes_of, sizes_of
+
+CONSUMER_BARRIER = 1
+"""The named barrier at which all consumers meet."""
+
+
+class Writer(Protocol):
+    """What printing these operations needs of the printer of their kernel."""
+
+    text: Text
+    names: Names
+    values: dict[SSAValue, str]
+    kernel: cuda.KernelOp
+
+    def call(self, primitive: str) -> str: ...
+    def declare(self, value: SSAValue, initial: str = "") -> str: ...
+    def copy(self, target: str, source: str, layout: LayoutAttr) -> None: ...
+    def is_last_use(self, value: SSAValue, op: cuda.WarpgroupProductOp) -> bool: ...
+    def block(self, block: Block) -> None: ...
+
+
+class WarpgroupPrinter:
+    """Prints the operations of one kernel's roles."""
+
+    def __init__(self, writer: Writer):
+        self.writer = writer
+
+    # -- roles -------------------------------------------------------------------------------------
+
+    def threads(self) -> None:
+        """Numbers of a consumer's thread; those of the producer are negative, and not used."""
+        uniform = self.writer.call("uniform")
+        text = self.writer.text
+        text.line(f"const int warpgroup = {uniform}(threadIdx.x / {WARPGROUP}) - 1;  // -1 is the producer's")
+        text.line(f"const int thread = int(threadIdx.x) - {WARPGROUP}, lane = threadIdx.x % {LANES};")
+        text.line(f"const int warp = {uniform}(threadIdx.x / {LANES}) - {WARPGROUP // LANES};")
+        text.line("(void)lane, (void)warp;")
+
+    def roles(self, op: cuda.RolesOp) -> None:
+        writer, (given, taken) = self.writer, op.registers
+        with writer.names.scope(), writer.text.block("if (warpgroup < 0)"):
+            if given:
+                writer.text.line(f"{writer.call('registers_give')}<{given}>();")
+            with writer.text.block("if (threadIdx.x == 0)"):
+                for arg in writer.kernel.body.block.args:
+                    if isinstance(arg.type, cuda.TensorMapType):
+                        writer.text.line(f"{writer.call('tensor_map_prefetch')}({writer.values[arg]});")
+                writer.block(op.producer.block)
+        with writer.names.scope(), writer.text.block("else"):
+            if taken:
+                writer.text.line(f"{writer.call('registers_take')}<{taken}>();")
+            writer.block(op.consumers.block)
+
+    def barrier(self, op: cuda.BarrierOp) -> None:
+        """All consumers meet."""
+        threads = cuda.working_threads(self.writer.kernel)
+        self.writer.text.line(f"{self.writer.call('barrier_named')}<{CONSUMER_BARRIER}>({threads});")
+
+    # -- rings -------------------------------------------------------------------------------------
+
+    def ring(self, op: cuda.RingOp) -> None:
+        writer, stages = self.writer, stages_of(op.result)
+        name = writer.names.fresh(op.result.name_hint, "ring")
+        base = f"{writer.call('shared_memory')}() + {op.offset.data}"
+        writer.text.line(
+            f"uint64_t* const {name} = reinterpret_cast<uint64_t*>({base});"
+            f"  // barriers of {stages} stage{'s' * (stages > 1)}: full, then empty"
+        )
+        writer.values[op.result] = name
+
+    def ready(self, op: cuda.ReadyOp) -> None:
+        writer = self.writer
+        init = writer.call("mbarrier_init")
+        with writer.text.block("if (threadIdx.x == 0)"):
+            for ring in op.rings:
+                name, stages, owner = writer.values[ring], stages_of(ring), ring.owner
+                assert isinstance(owner, cuda.RingOp)
+                with writer.text.block(f"for (int stage = 0; stage < {stages}; ++stage)"):
+                    writer.text.line(f"{init}(&{name}[stage], 1);")
+                    writer.text.line(f"{init}(&{name}[{stages} + stage], {owner.consumers.data});")
+            writer.text.line(f"{writer.call('mbarrier_init_fence')}();")
+        writer.text.line(f"{writer.call('barrier_block')}();")
+
+    def acquire(self, op: cuda.AcquireOp) -> None:
+        stage, use = self._place(op.ring, op.turn)
+        empty = add([str(stages_of(op.ring)), stage])
+        wait = self.writer.call("mbarrier_wait")
+        self.writer.text.line(f"{wait}(&{self.writer.values[op.ring]}[{empty}], ({add([use, '1'])}) % 2);")
+
+    def expect(self, op: cuda.ExpectOp) -> None:
+        stage, _ = self._place(op.ring, op.turn)
+        arrive = self.writer.call("mbarrier_arrive_expect")
+        self.writer.text.line(f"{arrive}(&{self.writer.values[op.ring]}[{stage}], {op.bytes.data});")
+
+    def wait(self, op: cuda.AwaitOp) -> None:
+        stage, use = self._place(op.ring, op.turn)
+        wait = self.writer.call("mbarrier_wait")
+        self.writer.text.line(f"{wait}(&{self.writer.values[op.ring]}[{stage}], {use} % 2);")
+
+    def release(self, op: cuda.ReleaseOp) -> None:
+        stage, _ = self._place(op.ring, op.turn)
+        empty = add([str(stages_of(op.ring)), stage])
+        arrive = self.writer.call("mbarrier_arrive")
+        self.writer.text.line(f"if (thread % {WARPGROUP} == 0) {arrive}(&{self.writer.values[op.ring]}[{empty}]);")
+
+    def _place(self, ring: SSAValue, turn: SSAValue) -> tuple[str, str]:
+        """The stage of a turn, and how often the stage was used before."""
+        stages, text = stages_of(ring), bare(self.writer.values[turn])
+        if text.isdigit():
+            return str(int(text) % stages), str(int(text) // stages)
+        number = f"uint32_t({text})"
+        return ("0", number) if stages == 1 else (f"{number} % {stages}", f"{number} / {stages}")
+
+    # -- tensor copies -----------------------------------------------------------------------------
+
+    def tensor_load(self, op: cuda.TensorLoadOp) -> None:
+        writer, boxes = self.writer, op.boxes
+        stage, _ = self._place(op.ring, op.turn)
+        at = [f"int({bare(writer.values[offset])})" for offset in op.offsets]
+        at = [text.removeprefix("int(").removesuffix(")") if text[4:-1].isdigit() else text for text in at]
+        tile, barrier = writer.values[op.tile], f"&{writer.values[op.ring]}[{stage}]"
+        with writer.names.scope():
+            box = writer.names.fresh("box")
+            if boxes.count > 1:
+                writer.text.line(f"UNROLL for (int {box} = 0; {box} < {boxes.count}; ++{box})")
+                writer.text.depth += 1
+                tile = f"{tile} + {box} * {boxes.elements // boxes.count}"
+                at[boxes.row_axis] = add([at[boxes.row_axis], f"{box} * {boxes.span.data}"])
+            here = ", ".join(reversed(at))
+            writer.text.line(f"{writer.call('tensor_load')}({tile}, {writer.values[op.map]}, {barrier}, {{{here}}});")
+            writer.text.depth -= 1 if boxes.count > 1 else 0
+
+    # -- products ----------------------------------------------------------------------------------
+
+    def product(self, op: cuda.WarpgroupProductOp) -> None:
+        writer = self.writer
+        if op.accumulator is None:
+            name = writer.declare(op.result)
+        else:
+            name = writer.values[op.accumulator]
+            if not writer.is_last_use(op.accumulator, op):
+                name = writer.declare(op.result)
+                writer.copy(name, writer.values[op.accumulator], layout_of(op.result.type))
+            writer.values[op.result] = name
+        axes = result_axes(layout_of(op.result.type))
+        assert axes is not None
+        rows, columns = axes
+        width, steps = sizes_of(op.result.type)[columns], sizes_of(op.rhs.type)[op.axis] // DEPTH
+        multiply = writer.call(f"wgmma_m64n{width}k16")
+        with writer.text.block("", f"}}  // {name} = {writer.values[op.lhs]} {writer.values[op.rhs]} over {op.axis}"):
+            left = self._operand(op.lhs, rows, op.axis, "a", True) if is_shared(op.lhs.type) else None
+            right = self._operand(op.rhs, columns, op.axis, "b", False)
+            writer.text.line(f"{writer.call('wgmma_fence')}();")
+            with writer.text.block(f"UNROLL for (int k16 = 0; k16 < {steps}; ++k16)"):
+                more = "true" if op.accumulator is not None else "k16 > 0"
+                flags = f"{int(right.transposed)}"
+                if left is None:
+                    first = f"{writer.values[op.lhs]}[k16]" if steps > 1 else writer.values[op.lhs]
+                else:
+                    flags, first = f"{int(left.transposed)}, {flags}", left.at
+                element = c_type(op.rhs.type)
+                writer.text.line(f"{multiply}<{element}, {flags}>({name}, {first}, {right.at}, {more});")
+            writer.text.line(f"{writer.call('wgmma_commit')}();")
+
+    def product_wait(self, op: cuda.WarpgroupWaitOp) -> None:
+        writer = self.writer
+        name = writer.values[op.result] = writer.values[op.value]
+        writer.text.line(f"{writer.call('wgmma_wait')}<{op.pending.data}>();")
+        writer.text.line(f"{writer.call('keep')}({name});")
+
+    def _operand(self, tile: SSAValue, outer: str, depth: str, name: str, split: bool) -> _Operand:
+        """Declare the descriptor of an operand's tile; with `split`, of this warpgroup's rows of it."""
+        writer = self.writer
+        boxes, element = boxes_of(tile.type), format_bytes(tile.type)
+        row_bytes = boxes.span.data * element
+        box_bytes = boxes.rows * row_bytes
+        transposed = axes_of(tile.type)[boxes.row_axis] == outer
+        if transposed:
+            leading, step = box_bytes, str(DEPTH * row_bytes)
+            offset = ROWS * element * box_bytes // row_bytes
+            further = scaled("k16", DEPTH * row_bytes)
+        else:
+            leading, offset = 0, ROWS * row_bytes
+            inside = row_bytes // (DEPTH * element)  # steps along the depth within a box
+            further = scaled("k16", DEPTH * element)
+            if boxes.count > 1:
+                step = "" if inside == 1 else f" % {inside}"
+                part = "" if inside == 1 else f"k16{step} * {DEPTH * element}"
+                further = add([scaled("k16" if inside == 1 else f"k16 / {inside}", box_bytes), part])
+        base, stage = self._base(tile)
+        build = f"{writer.call('matrix_descriptor')}<{row_bytes}>({base}, {leading}, {8 * row_bytes})"
+        shift = add([scaled("warpgroup", offset) if split else "0", stage])
+        writer.call("further")
+        if shift != "0":
+            build = f"further({build}, {shift})"
+        writer.text.line(f"const uint64_t {name} = {build};")
+        return _Operand(f"further({name}, {further})", transposed)
+
+    def _base(self, tile: SSAValue) -> tuple[str, str]:
+        """The first stage of a tile, which is the same in every turn, and the bytes from there to this one."""
+        owner = tile.owner
+        if not isinstance(owner, cuda.StageOp):
+            return self.writer.values[tile], "0"
+        source = owner.tile.owner
+        assert isinstance(source, cuda.SharedOp)
+        assert isinstance(owner.tile.type, MemRefType)
+        index = bare(self.writer.values[owner.index])
+        shift = "0" if index == "0" else scaled(f"int({index})", source.stage_bytes)
+        return self.writer.values[owner.tile], shift
+
+
+class _Operand:
+    """A descriptor in the loop over the depth, and whether its rows run across the depth."""
+
+    def __init__(self, at: str, transposed: bool):
+        self.at = at
+        self.transposed = transposed

@@ -1,0 +1,229 @@
+"""Rings of barriers in shared memory: how a producer and its consumers hand the stages of a tile to each other
+(PTX ISA 9.7.13.15, mbarrier)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+from xdsl.dialects.builtin import IndexType, IntAttr
+from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue, TypeAttribute
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_attr_definition,
+    irdl_op_definition,
+    operand_def,
+    param_def,
+    prop_def,
+    result_def,
+    var_operand_def,
+)
+from xdsl.parser import AttrParser, Parser, UnresolvedOperand
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+BARRIER_BYTES = 8
+
+
+@irdl_attr_definition
+class RingType(ParametrizedAttribute, TypeAttribute):
+    """`!cuda.ring<3>`: for each of so many stages a barrier that says it is full and one that says it is empty."""
+
+    name = "cuda.ring"
+
+    stages: IntAttr = param_def()
+
+    def __init__(self, stages: int):
+        super().__init__(IntAttr(stages))
+
+    def verify(self) -> None:
+        if self.stages.data < 1:
+            raise VerifyException(f"a ring of {self.stages.data} stages: it has 1 or more")
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            return (IntAttr(parser.parse_integer()),)
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string(str(self.stages.data))
+
+
+def stages_of(ring: SSAValue) -> int:
+    assert isinstance(ring.type, RingType)
+    return ring.type.stages.data
+
+
+@irdl_op_definition
+class RingOp(IRDLOperation):
+    """A ring, its barriers at an offset in bytes of shared memory: the full ones, which one arrival and the bytes of
+    its copies complete, then the empty ones, which an arrival of each of the `consumers`, warpgroups, completes.
+
+    Turn t of the ring is use t / stages of stage t mod stages. The producer acquires a turn, says how many bytes will
+    come, and starts the copies; a consumer awaits the turn, reads the stage, and releases it.
+
+    ```
+    %A_ring = cuda.ring at 98304 consumers 2 : !cuda.ring<3>
+    ```
+    """
+
+    name = "cuda.ring"
+
+    offset = prop_def(IntAttr)
+    consumers = prop_def(IntAttr)
+    result = result_def(RingType)
+
+    def __init__(self, offset: int, consumers: int, stages: int | Attribute):
+        type = RingType(stages) if isinstance(stages, int) else stages
+        super().__init__(properties={"offset": IntAttr(offset), "consumers": IntAttr(consumers)}, result_types=[type])
+
+    @property
+    def bytes(self) -> int:
+        return 2 * BARRIER_BYTES * stages_of(self.result)
+
+    def verify_(self) -> None:
+        if self.offset.data % BARRIER_BYTES:
+            raise VerifyException(
+                f"a barrier at byte {self.offset.data}: barriers are aligned to {BARRIER_BYTES} bytes"
+            )
+        if self.consumers.data < 1:
+            raise VerifyException("a ring without consumers is never empty again")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        parser.parse_keyword("at")
+        offset = parser.parse_integer()
+        parser.parse_keyword("consumers")
+        consumers = parser.parse_integer()
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        op = cls(offset, consumers, parser.parse_type())
+        op.attributes |= attributes
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" at {self.offset.data} consumers {self.consumers.data}")
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.result.type)
+
+
+@irdl_op_definition
+class ReadyOp(IRDLOperation):
+    """One thread initialises the barriers of rings, fences, and all threads of the block meet; before any other use of
+    the rings (PTX ISA 9.7.13.15.9 and 9.7.13.4)."""
+
+    name = "cuda.ready"
+
+    rings = var_operand_def(RingType)
+
+    assembly_format = "$rings attr-dict `:` type($rings)"
+
+    def __init__(self, rings: Sequence[SSAValue]):
+        super().__init__(operands=[rings])
+
+
+class _OnRing(IRDLOperation):
+    """What is done to one turn of a ring."""
+
+    ring = operand_def(RingType)
+    turn = operand_def(IndexType())
+
+    def __init__(self, ring: SSAValue, turn: SSAValue):
+        super().__init__(operands=[ring, turn])
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        ring, turn = _parse_turn(parser)
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        op = cls(parser.resolve_operand(ring, parser.parse_type()), parser.resolve_operand(turn, IndexType()))
+        op.attributes |= attributes
+        return op
+
+    def print(self, printer: Printer) -> None:
+        _print_turn(printer, self.ring, self.turn)
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.ring.type)
+
+
+def _parse_turn(parser: Parser) -> tuple[UnresolvedOperand, UnresolvedOperand]:
+    """`%ring[%turn]`"""
+    ring = parser.parse_unresolved_operand()
+    parser.parse_punctuation("[")
+    turn = parser.parse_unresolved_operand()
+    parser.parse_punctuation("]")
+    return ring, turn
+
+
+def _print_turn(printer: Printer, ring: SSAValue, turn: SSAValue) -> None:
+    printer.print_string(" ")
+    printer.print_operand(ring)
+    printer.print_string("[")
+    printer.print_operand(turn)
+    printer.print_string("]")
+
+
+@irdl_op_definition
+class AcquireOp(_OnRing):
+    """The producer waits until all consumers have released the stage's turn before this one; the first turn of a stage
+    is free (PTX ISA 9.7.13.15.16)."""
+
+    name = "cuda.acquire"
+
+
+@irdl_op_definition
+class AwaitOp(_OnRing):
+    """A consumer waits until the bytes of this turn have come (PTX ISA 9.7.13.15.16)."""
+
+    name = "cuda.await"
+
+
+@irdl_op_definition
+class ReleaseOp(_OnRing):
+    """A warpgroup has read the stage and gives it back: one arrival (PTX ISA 9.7.13.15.13)."""
+
+    name = "cuda.release"
+
+
+@irdl_op_definition
+class ExpectOp(IRDLOperation):
+    """The producer says how many bytes the copies of this turn bring: one arrival (PTX ISA 9.7.13.15.13).
+
+    ```
+    cuda.expect %A_ring[%turn] bytes 16384 : !cuda.ring<3>
+    ```
+    """
+
+    name = "cuda.expect"
+
+    ring = operand_def(RingType)
+    turn = operand_def(IndexType())
+    bytes = prop_def(IntAttr)
+
+    def __init__(self, ring: SSAValue, turn: SSAValue, bytes: int):
+        super().__init__(operands=[ring, turn], properties={"bytes": IntAttr(bytes)})
+
+    def verify_(self) -> None:
+        if not 0 < self.bytes.data < 1 << 20:
+            raise VerifyException(f"a barrier expects 1 to 2^20 - 1 bytes, not {self.bytes.data}")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        ring, turn = _parse_turn(parser)
+        parser.parse_keyword("bytes")
+        bytes = parser.parse_integer()
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        op = cls(parser.resolve_operand(ring, parser.parse_type()), parser.resolve_operand(turn, IndexType()), bytes)
+        op.attributes |= attributes
+        return op
+
+    def print(self, printer: Printer) -> None:
+        _print_turn(printer, self.ring, self.turn)
+        printer.print_string(f" bytes {self.bytes.data}")
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.ring.type)

@@ -1,0 +1,240 @@
+"""Tensor maps and the copies that they describe (PTX ISA 5.5.8 and 9.7.9.27.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+from xdsl.dialects.builtin import ArrayAttr, IndexType, IntAttr, MemRefType, i1
+from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue, TypeAttribute
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_attr_definition,
+    irdl_op_definition,
+    operand_def,
+    param_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.parser import AttrParser, Parser
+from xdsl.printer import Printer
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from treadle.dialects.cuda.boxes import MOST_ROWS, SPANS, BoxesAttr
+from treadle.dialects.cuda.ops import format_bytes, is_shared
+from treadle.dialects.cuda.rings import RingType
+from treadle.dialects.diagram.array import axes_of, encoding_of, format_of, level_of
+
+MOST_AXES = 5
+"""Dimensions of a tensor map."""
+
+
+@irdl_attr_definition
+class TensorMapType(ParametrizedAttribute, TypeAttribute):
+    """`!cuda.tensor_map<[128, 64], memref<...>>`: how an array at device level is cut into boxes of so many elements
+    along each axis. The inner side of a box is also the span of its swizzle."""
+
+    name = "cuda.tensor_map"
+
+    box: ArrayAttr[IntAttr] = param_def()
+    buffer: MemRefType = param_def()
+
+    def __init__(self, box: Sequence[int], buffer: Attribute):
+        super().__init__(ArrayAttr(IntAttr(side) for side in box), buffer)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Elements of a box, the last axis the contiguous one."""
+        return tuple(side.data for side in self.box)
+
+    @property
+    def swizzle_bytes(self) -> int:
+        return self.shape[-1] * format_bytes(self.buffer)
+
+    def verify(self) -> None:
+        if level_of(self.buffer) != "device":
+            raise VerifyException(f"a tensor map of {self.buffer}: expected a buffer at device level")
+        if not 2 <= len(self.shape) <= MOST_AXES:
+            raise VerifyException(f"a tensor map has 2 to {MOST_AXES} dimensions, not {len(self.shape)}")
+        if len(self.shape) != len(axes_of(self.buffer)):
+            raise VerifyException(f"a box of {len(self.shape)} sides for axes [{', '.join(axes_of(self.buffer))}]")
+        if any(not 1 <= side <= MOST_ROWS for side in self.shape):
+            raise VerifyException(f"sides of a box are 1 to {MOST_ROWS} elements, not {list(self.shape)}")
+        if self.swizzle_bytes not in SPANS:
+            raise VerifyException(f"the inner side of a box is 32, 64 or 128 bytes, not {self.swizzle_bytes}")
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            box = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
+            parser.parse_punctuation(",")
+            buffer = parser.parse_type()
+        return (ArrayAttr(IntAttr(side) for side in box), buffer)
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string(f"[{', '.join(str(side) for side in self.shape)}], ")
+            printer.print_attribute(self.buffer)
+
+
+@irdl_op_definition
+class MappableOp(IRDLOperation):
+    """Whether tensor maps take all these buffers: addresses and strides are multiples of 16 bytes, none of them is
+    empty, and sizes and strides are within the limits of a tensor map. In the host function.
+
+    ```
+    %mappable = cuda.mappable %A, %B : memref<...>, memref<...>
+    ```
+    """
+
+    name = "cuda.mappable"
+
+    buffers = var_operand_def(MemRefType)
+    result = result_def(i1)
+
+    traits = traits_def(Pure())
+    assembly_format = "$buffers attr-dict `:` type($buffers)"
+
+    def __init__(self, buffers: Sequence[SSAValue]):
+        super().__init__(operands=[buffers], result_types=[i1])
+
+
+@irdl_op_definition
+class TensorMapOp(IRDLOperation):
+    """The tensor map of a buffer, an argument of a launch. In the host function.
+
+    ```
+    %A_map = cuda.tensor_map %A : !cuda.tensor_map<[128, 64], memref<...>>
+    ```
+    """
+
+    name = "cuda.tensor_map"
+
+    buffer = operand_def(MemRefType)
+    result = result_def(TensorMapType)
+
+    traits = traits_def(Pure())
+
+    def __init__(self, buffer: SSAValue, type: TensorMapType):
+        super().__init__(operands=[buffer], result_types=[type])
+
+    def verify_(self) -> None:
+        assert isinstance(self.result.type, TensorMapType)
+        if self.result.type.buffer != self.buffer.type:
+            raise VerifyException(f"a tensor map of {self.result.type.buffer} is made of {self.buffer.type}")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        buffer = parser.parse_unresolved_operand()
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        type = parser.parse_type()
+        if not isinstance(type, TensorMapType):
+            parser.raise_error("expected a !cuda.tensor_map")
+        op = cls(parser.resolve_operand(buffer, type.buffer), type)
+        op.attributes |= attributes
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_operand(self.buffer)
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.result.type)
+
+
+@irdl_op_definition
+class TensorLoadOp(IRDLOperation):
+    """One thread starts the copies of a tile, box by box, to shared memory; what lies outside of the array becomes
+    zeros. Their bytes complete on the ring's full barrier of this turn (PTX ISA 9.7.9.27.1.2).
+
+    ```
+    cuda.tensor_load %A_map[%m0, %k0] into %A_now signals %A_ring[%turn] : !A_map, !As, !cuda.ring<3>
+    ```
+    """
+
+    name = "cuda.tensor_load"
+
+    map = operand_def(TensorMapType)
+    tile = operand_def(MemRefType)
+    ring = operand_def(RingType)
+    turn = operand_def(IndexType())
+    offsets = var_operand_def(IndexType())
+
+    def __init__(self, map: SSAValue, offsets: Sequence[SSAValue], tile: SSAValue, ring: SSAValue, turn: SSAValue):
+        super().__init__(operands=[map, tile, ring, turn, offsets])
+
+    @property
+    def map_type(self) -> TensorMapType:
+        assert isinstance(self.map.type, TensorMapType)
+        return self.map.type
+
+    @property
+    def boxes(self) -> BoxesAttr:
+        layout = encoding_of(self.tile.type).layout
+        assert isinstance(layout, BoxesAttr)
+        return layout
+
+    @property
+    def bytes(self) -> int:
+        """What arrives, what lies outside of the array included."""
+        return self.boxes.elements * format_bytes(self.tile.type)
+
+    def verify_(self) -> None:
+        if not is_shared(self.tile.type) or not isinstance(encoding_of(self.tile.type).layout, BoxesAttr):
+            raise VerifyException(f"{self.tile.type} is not a tile in shared memory in #cuda.boxes")
+        if axes_of(self.tile.type) != axes_of(self.map_type.buffer):
+            raise VerifyException(
+                f"the tile has axes [{', '.join(axes_of(self.tile.type))}], "
+                f"its buffer [{', '.join(axes_of(self.map_type.buffer))}]"
+            )
+        if format_of(self.tile.type) != format_of(self.map_type.buffer):
+            raise VerifyException("a tile has the format of its buffer")
+        if self.map_type.shape != self.boxes.box:
+            raise VerifyException(f"boxes of {list(self.map_type.shape)} into boxes of {list(self.boxes.box)}")
+        if len(self.offsets) != len(self.map_type.shape):
+            raise VerifyException(f"{len(self.offsets)} offsets for {len(self.map_type.shape)} axes")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        map = parser.parse_unresolved_operand()
+        offsets = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_unresolved_operand)
+        parser.parse_keyword("into")
+        tile = parser.parse_unresolved_operand()
+        parser.parse_keyword("signals")
+        ring = parser.parse_unresolved_operand()
+        parser.parse_punctuation("[")
+        turn = parser.parse_unresolved_operand()
+        parser.parse_punctuation("]")
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        types: list[Attribute] = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
+        if len(types) != 3:
+            parser.raise_error("expected the types of the map, the tile and the ring")
+        op = cls(
+            parser.resolve_operand(map, types[0]),
+            [parser.resolve_operand(offset, IndexType()) for offset in offsets],
+            parser.resolve_operand(tile, types[1]),
+            parser.resolve_operand(ring, types[2]),
+            parser.resolve_operand(turn, IndexType()),
+        )
+        op.attributes |= attributes
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_operand(self.map)
+        printer.print_string("[")
+        printer.print_list(self.offsets, printer.print_operand)
+        printer.print_string("] into ")
+        printer.print_operand(self.tile)
+        printer.print_string(" signals ")
+        printer.print_operand(self.ring)
+        printer.print_string("[")
+        printer.print_operand(self.turn)
+        printer.print_string("]")
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_list((self.map.type, self.tile.type, self.ring.type), printer.print_attribute)
