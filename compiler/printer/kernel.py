@@ -262,7 +262,7 @@ class KernelPrinter:
         self.text.line(
             f"{type}* const {name} = reinterpret_cast<{type}*>({self.call('shared_memory')}() + {op.offset.data});"
             f"  // [{', '.join(axes_of(op.result.type))}]: {count} of {shape} in "
-            f" boxes of {boxes.span.data}, swizzled"
+            f"boxes of {boxes.span.data}, swizzled"
         )
         self.values[op.result] = name
 
