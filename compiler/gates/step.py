@@ -11,6 +11,7 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from treadle.dialects import cuda
 from treadle.dialects.cuda.ops import layout_of
+from treadle.dialects.cuda.warpgroups import DEPTH as WARPGROUP_DEPTH
 from treadle.dialects.diagram.array import format_of, sizes_of
 
 DEPTH = {"m16n8k16": 16, "m16n8k8_tf32": 8}
@@ -53,11 +54,11 @@ def step_of(kernel: cuda.KernelOp) -> Step | None:
 
 def _step(loop: scf.ForOp) -> Step | None:
     operations = list(_own(loop))
-    products = [op for op in operations if isinstance(op, cuda.ProductOp)]
+    products = [op for op in operations if isinstance(op, cuda.ProductOp | cuda.WarpgroupProductOp)]
     if not products:
         return None
     carried = set(loop.body.block.args[1:])
-    scores = [op for op in products if not _depends(op.accumulator, carried)]
+    scores = [op for op in products if op.accumulator is None or not _depends(op.accumulator, carried)]
     first = (scores or products)[0]
     tile = dict(sizes_of(products[-1].result.type)) | {products[-1].axis: _extent(products[-1])}
     return Step(
@@ -66,7 +67,7 @@ def _step(loop: scf.ForOp) -> Step | None:
         depth=_extent(first),
         format=str(format_of(first.lhs.type)),
         tile=tile,
-        copies=any(op.name.startswith("cuda.copy") for op in operations),
+        copies=any(isinstance(op, cuda.CopyOp | cuda.AwaitOp) for op in operations),
         masked=any(isinstance(op, cuda.MaskOp) for op in operations),
     )
 
@@ -97,12 +98,14 @@ def _depends(value: SSAValue, on: set[BlockArgument]) -> bool:
     return False
 
 
-def _extent(product: cuda.ProductOp) -> int:
+def _extent(product: cuda.ProductOp | cuda.WarpgroupProductOp) -> int:
     return sizes_of(product.rhs.type)[product.axis]
 
 
-def _instructions(product: cuda.ProductOp) -> int:
-    """Product instructions of one warp."""
+def _instructions(product: cuda.ProductOp | cuda.WarpgroupProductOp) -> int:
+    """Product instructions of one warp, or of its warpgroup."""
+    if isinstance(product, cuda.WarpgroupProductOp):
+        return _extent(product) // WARPGROUP_DEPTH
     depth = DEPTH.get(product.instruction.data)
     if depth is None:
         return 0

@@ -312,9 +312,10 @@ class SharedOp(IRDLOperation):
 
     def verify_(self) -> None:
         _check_tile(self.result.type, "the tile")
-        unit = 1024 if is_boxed(self.result.type) else 16
-        if self.offset.data % unit:
-            raise VerifyException(f"a tile at byte {self.offset.data}: it is aligned to {unit} bytes")
+        if self.offset.data % 16:
+            raise VerifyException(f"a tile at byte {self.offset.data}: tiles are aligned to 16 bytes")
+        if is_boxed(self.result.type) and self.offset.data % 1024:
+            raise VerifyException(f"a tile at byte {self.offset.data}: in boxes it is aligned to 1024 bytes")
         if self.stages.data < 1:
             raise VerifyException(f"a tile with {self.stages.data} stages: it has 1 or more")
 

@@ -35,7 +35,7 @@ cuda.kernel @whole (%X: !X, %n: index) threads 32 shared 0 {
 // AMPERE-NEXT: cuda.launch @whole grid %n aligned %aligned(%X, %n) :
 // HOPPER: func.func @host
 // HOPPER-SAME: #hierarchy.step<"decline warp-specialization", "@streamed",
-// HOPPER-SAME: #hierarchy.step<"decline warp-specialization", "@whole", "a producer overlaps copies with computation", "the kernel has no stream, so nothing to overlap">
+// HOPPER-SAME: #hierarchy.step<"decline warp-specialization", "@whole", "a producer overlaps copies with computation", "no loop of the kernel copies tiles">
 func.func @host(%X: !X, %n: index) {
   %aligned = cuda.alignment %X : !X
   cuda.launch @streamed grid %n aligned %aligned (%X, %n) : !X, index
