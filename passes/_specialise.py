@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import cast
 
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IndexType, IntAttr, MemRefType
@@ -14,15 +13,15 @@ from xdsl.rewriter import Rewriter
 from treadle.compiler.lowering.barriers import insert_barriers
 from treadle.dialects import cuda
 from treadle.dialects.cuda.boxes import MOST_ROWS, boxes_layout
-from treadle.dialects.cuda.ops import boxes_of, format_bytes, place_tiles, rows_of, tile_bytes
+from treadle.dialects.cuda.ops import boxes_of, format_bytes, is_buffer, place_tiles, rows_of, tile_bytes
 from treadle.dialects.cuda.rings import BARRIER_BYTES
 from treadle.dialects.cuda.tensor_maps import MOST_AXES
 from treadle.dialects.cuda.warpgroups import WARPGROUP, why_no_product
 from treadle.dialects.diagram import FillOp
 from treadle.dialects.diagram.array import ArrayEncoding, axes_of, format_of, sizes_of
 
-MOST_STAGES = 4
-"""Places of a streamed tile, where there is room."""
+STAGES = (4, 2, 1)
+"""Places of a streamed tile, the most for which there is room: powers of two, so that the stage of a turn is a mask."""
 
 REGISTERS = {1: (0, 0), 2: (24, 240), 3: (32, 160)}
 """Registers of a thread of the producer's warpgroup and of a consumer, by the number of consumer warpgroups: with one,
@@ -180,9 +179,9 @@ def _stages(kernel: cuda.KernelOp, tiles: Sequence[SSAValue], streamed: set[SSAV
     others = [op for op in kernel.body.block.ops if isinstance(op, cuda.SharedOp) and op.result not in tiles]
     own = sum(op.stage_bytes for op in others if op.alias is None)
     leaving = max((op.stage_bytes for op in others if op.alias is not None), default=0)
-    for stages in range(MOST_STAGES, 0, -1):
+    for stages in STAGES:
         boxed = sum(_boxed_bytes(tile) * (stages if tile in streamed else 1) for tile in tiles)
-        rings = 2 * BARRIER_BYTES * MOST_STAGES * len(tiles)
+        rings = 2 * BARRIER_BYTES * stages * len(tiles)
         if max(own + boxed, leaving) + rings <= limit:
             return stages
     return None
@@ -254,10 +253,10 @@ class _Builder:
         arguments = self.kernel.body.block.args
         kept: list[int] = []
         for i, arg in enumerate(arguments):
-            if isinstance(arg.type, MemRefType) and all(_is_inward(use.operation) for use in arg.uses):
+            if is_buffer(arg.type) and all(_is_inward(use.operation) for use in arg.uses):
                 continue
             kept.append(i)
-            self.common[arg] = self._argument(cast(Attribute, arg.type), arg.name_hint)
+            self.common[arg] = self._argument(arg.type, arg.name_hint)
         mapped: list[tuple[int, cuda.TensorMapType]] = []
         known: dict[tuple[SSAValue, cuda.TensorMapType], SSAValue] = {}
         for copy in inward_copies(self.kernel):

@@ -42,6 +42,8 @@ class Step:
     """Whether the loop brings tiles to shared memory."""
     masked: bool
     """Whether elements outside an array are put aside in every turn."""
+    warpgroups: bool = False
+    """Whether warpgroups multiply, rather than single warps."""
 
 
 def step_of(kernel: cuda.KernelOp) -> Step | None:
@@ -68,6 +70,7 @@ def _step(loop: scf.ForOp) -> Step | None:
         format=str(format_of(first.lhs.type)),
         tile=tile,
         copies=any(isinstance(op, cuda.CopyOp | cuda.AwaitOp) for op in operations),
+        warpgroups=isinstance(products[0], cuda.WarpgroupProductOp),
         masked=any(isinstance(op, cuda.MaskOp) for op in operations),
     )
 
