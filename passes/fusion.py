@@ -12,6 +12,8 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
+from treadle.compiler.errors import Refusal
+from treadle.dialects.diagram.absence import absences
 from treadle.dialects.diagram.array import is_array, with_level
 from treadle.dialects.diagram.ops import ContractOp, ReduceOp
 from treadle.dialects.hierarchy.ops import KernelOp, YieldOp
@@ -117,6 +119,9 @@ class _Names:
 def _outline(function: func.FuncOp, block: Block, clusters: Clusters, names: _Names) -> None:
     """Replace each cluster by a kernel, and put the operations of the block in an order that allows it."""
     parts = [part_of(unit) if unit in clusters.found else unit for unit in clusters.in_order()]
+    for part in parts:
+        if isinstance(part, Part):
+            _check_absent(part)
     for op in clusters.ops:
         op.detach()
     index = 0
@@ -133,6 +138,22 @@ def _outline(function: func.FuncOp, block: Block, clusters: Clusters, names: _Na
         for op in reversed(part.ops):
             op.erase()
     erase_dead(block)
+
+
+def _check_absent(part: Part) -> None:
+    """Absent elements are saved as zeros: whoever reads them again would take them for elements."""
+    for value in part.leaving:
+        readers = [use.operation for use in value.uses if use.operation not in part.ops]
+        reader = next((op for op in readers if not isinstance(op, func.ReturnOp)), None)
+        if reader is None or not (conditions := absences(value)):
+            continue
+        texts = " and ".join(sorted(f"'{op.condition.text.data}'" for op in conditions))
+        raise Refusal(
+            reader,
+            f"{label(value)} has elements only where {texts}, but it would be saved by one kernel and read by another, "
+            "which could not know that (`treadle explain` says why they are kept apart): select its elements with "
+            "`diagram.where` again, from an array that has them all",
+        )
 
 
 def _hand_over(part: Part, kernel: KernelOp) -> None:

@@ -1,0 +1,290 @@
+"""Conditions: absent elements at every level, and tiles that are visited only where a condition holds somewhere."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+from xdsl.utils.exceptions import PassFailedException
+
+from roads import Road, compiled
+from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Options, run_pipeline
+from treadle.compiler.source import load_module, parse_module
+from treadle.dialects.diagram.condition import Read, evaluate, read_condition
+from treadle.dialects.hierarchy import StreamOp
+from treadle.runtime.interpreter import run_function, run_with_bounds
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+PROGRAM = """
+!Q = tensor<?x?x64xf16, #diagram.array<[b, q, d]>>
+!K = tensor<?x?x64xf16, #diagram.array<[b, x, d]>>
+!V = tensor<?x?x64xf16, #diagram.array<[b, x, e]>>
+!S = tensor<?x?x?xf32, #diagram.array<[b, q, x]>>
+!P = tensor<?x?x?xf16, #diagram.array<[b, q, x]>>
+!A = tensor<?x?x64xf32, #diagram.array<[b, q, e]>>
+!len = tensor<?xi32, #diagram.array<[b]>>
+!first = tensor<?xi32, #diagram.array<[q]>>
+!seg = tensor<?xi32, #diagram.array<[x]>>
+func.func @f(%Q: !Q, %K: !K, %V: !V{arguments}) -> !A
+    attributes {{sizes = #diagram.sizes<b = 2, q = 150, x = 300>}} {{
+  %S = diagram.contract %Q, %K over [d] accumulate f32 : !Q, !K -> !S
+  %W = diagram.where %S if "{condition}"{inputs} : !S
+  %P = diagram.apply @softmax(%W) over [x] : (!S) -> !S
+  %P16 = diagram.cast %P : !S -> !P
+  %A = diagram.contract %P16, %V over [x] accumulate f32 : !P, !V -> !A
+  func.return %A : !A
+}}
+"""
+
+INPUTS = {
+    "len": '!len {diagram.up_to = "x"}',
+    "first": '!first {diagram.up_to = "x"}',
+    "seg": "!seg",
+    "n": 'i32 {diagram.up_to = "x"}',
+}
+
+
+def program(condition: str) -> str:
+    named = [name for name in INPUTS if re.search(rf"\b{name}\b", condition)]
+    arguments = "".join(f", %{name}: {INPUTS[name]}" for name in named)
+    types = {"len": "!len", "first": "!first", "seg": "!seg", "n": "i32"}
+    inputs = ", ".join(f"{name} = %{name} : {types[name]}" for name in named)
+    return PROGRAM.format(condition=condition, arguments=arguments, inputs=f" with ({inputs})" if inputs else "")
+
+
+@cache
+def road(condition: str) -> Road:
+    return compiled(program(condition))
+
+
+CONDITIONS = [
+    "x <= q",
+    "x < q",
+    "x == q",
+    "x != q",
+    "x >= q",
+    "2 * x <= q + 7",
+    "3 * q - 2 * x > 5",
+    "x <= q and q - x < 64",
+    "x <= q or x < 33",
+    "not (x <= q and q < 70)",
+    "x < len[b]",
+    "x < len[b] and x <= q",
+    "q < len[b]",
+    "first[q] <= x <= q",
+    "first[q] < x or x == n",
+    "seg[x] == 1",
+    "seg[x] == 1 and x <= q + n - 100",
+    "x < 0",
+    "b == 1",
+    "x + q + b < 200",
+]
+
+
+# -- reading ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", [c for c in CONDITIONS if "[" not in c and "n" not in c.split()])
+def test_a_condition_says_what_python_says(text: str):
+    values = {"x": np.arange(20)[None, :], "q": np.arange(15)[:, None], "b": np.asarray(1)}
+    mine = evaluate(read_condition(text), lambda term: values[str(term)])
+    theirs = [[eval(text, {}, {"x": x, "q": q, "b": 1}) for x in range(20)] for q in range(15)]  # noqa: S307
+    np.testing.assert_array_equal(np.broadcast_to(mine, (15, 20)), theirs)
+
+
+def test_inputs_are_read_by_their_axes():
+    condition = read_condition("x < len[b]")
+    value = {"x": np.arange(4), Read("len", ("b",)): np.asarray(2)}
+    np.testing.assert_array_equal(evaluate(condition, lambda term: value[term]), [True, True, False, False])
+
+
+# -- every level --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.sample(10)
+@pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.parametrize("sizes", [{"b": 2, "q": 70, "x": 150}, {"b": 1, "q": 129, "x": 65}, {"b": 3, "q": 1, "x": 1}])
+def test_every_level_agrees(condition: str, sizes: dict[str, int]):
+    made = road(condition)
+    for seed in range(2):
+        inputs = made.inputs(sizes, seed)
+        for verdict in made.verdicts(inputs, sizes):
+            assert verdict.ok and not verdict.unbounded, f"{condition} at {sizes}: {verdict}"
+
+
+def test_what_sees_nothing_is_zero():
+    """A row of which every element is absent: no NaN, at any level, however low the scores of others."""
+    made = road("first[q] <= x <= q")
+    sizes = {"b": 1, "q": 70, "x": 70}
+    q, k, v, first = (np.array(given) for given in made.inputs(sizes, 0))
+    first[:] = np.where(np.arange(70) % 3 == 0, 70, 0)
+    inputs = (q * np.float16(30), k * np.float16(30), v, first)
+    (reference,) = run_with_bounds(made.algorithm, inputs, sizes=sizes)
+    assert np.isfinite(reference.value).all() and np.isfinite(reference.error).all()
+    assert (reference.value[:, ::3] == 0).all() and (reference.error[:, ::3] == 0).all()
+    for verdict in made.verdicts(inputs, sizes):
+        assert verdict.ok, verdict
+
+
+def test_absent_elements_of_a_result_are_zero():
+    made = compiled(
+        """
+!S = tensor<?x?xf32, #diagram.array<[q, x]>>
+!r = tensor<?xf32, #diagram.array<[q]>>
+func.func @f(%S: !S) -> (!S, !r, !r) attributes {sizes = #diagram.sizes<q = 40, x = 70>} {
+  %W = diagram.where %S if "x < q - 3" : !S
+  %P = diagram.apply @softmax(%W) over [x] : (!S) -> !S
+  %lse = diagram.apply @log_sum_exp(%W) over [x] : (!S) -> !r
+  %sum = diagram.reduce add %W over [x] : !S -> !r
+  func.return %P, %lse, %sum : !S, !r, !r
+}
+"""
+    )
+    sizes = {"q": 40, "x": 70}
+    inputs = made.inputs(sizes, 0)
+    shares, log_sum, total = run_function(made.algorithm, inputs, sizes=sizes).results
+    kept = np.arange(70)[None] < np.arange(40)[:, None] - 3
+    assert (shares[~kept] == 0).all() and np.isneginf(log_sum[:4]).all() and (total[:4] == 0).all()
+    np.testing.assert_allclose(shares[4:].sum(-1), 1)
+    np.testing.assert_allclose(total, np.where(kept, np.asarray(inputs[0], np.float64), 0).sum(-1))
+    for verdict in made.verdicts(inputs, sizes):
+        assert verdict.ok, verdict
+
+
+# -- visits -------------------------------------------------------------------------------------------------------
+
+
+def visited(condition: str, sizes: dict[str, int], seed: int = 0) -> tuple[dict[str, int], np.ndarray, int, int]:
+    """How many pieces went through step and border; where the condition holds, by group and piece."""
+    module = parse_module(program(condition))
+    run_pipeline(module, Options(machine="a100"), last=LAST_HIERARCHY_PASS)
+    (stream,) = (op for op in module.walk() if isinstance(op, StreamOp))
+    group = stream.parent_op()
+    assert group is not None
+    rows = group.properties["partition"].as_dict()["q"]  # pyright: ignore
+    given = road(condition).inputs(sizes, seed)
+    counts = dict(run_function(module, given, sizes=sizes).transfers[0].steps)
+    named = [name for name in INPUTS if re.search(rf"\b{name}\b", condition)]
+    values = dict(zip(named, given[3:], strict=True))
+    at = {"b": np.arange(sizes["b"])[:, None, None], "q": np.arange(sizes["q"])[:, None], "x": np.arange(sizes["x"])}
+    shapes = {"len": (-1, 1, 1), "first": (-1, 1), "seg": (-1,), "n": ()}
+
+    def value(term: object):
+        name = term.name if isinstance(term, Read) else str(term)
+        return np.asarray(values[name], np.int64).reshape(shapes[name]) if name in values else at[name]
+
+    shape = (sizes["b"], sizes["q"], sizes["x"])
+    return counts, np.broadcast_to(evaluate(read_condition(condition), value), shape), rows, stream.size
+
+
+RANGES = [c for c in CONDITIONS if "seg" not in c and "!=" not in c and "not" not in c and " or " not in c]
+"""Conditions that select one range of keys for each query."""
+
+
+@pytest.mark.sample(8)
+@pytest.mark.parametrize("condition", RANGES)
+@pytest.mark.parametrize("sizes", [{"b": 2, "q": 300, "x": 600}, {"b": 1, "q": 65, "x": 1000}])
+def test_no_tile_is_wasted(condition: str, sizes: dict[str, int]):
+    """Counted: pieces between the first and the last key that some query of the group sees are visited, no other; and
+    pieces that all its queries see whole are not tested (but where a range is too short for a whole piece)."""
+    counts, holds, rows, step = visited(condition, sizes)
+    fed = whole = 0
+    for b in range(sizes["b"]):
+        for q in range(0, sizes["q"], rows):
+            group = holds[b, q : q + rows]
+            pieces = [group[:, x : x + step] for x in range(0, sizes["x"], step)]
+            some = [i for i, piece in enumerate(pieces) if piece.any()]
+            fed += some[-1] - some[0] + 1 if some else 0
+            whole += sum(piece.all() for piece in pieces)
+    assert sum(counts.values()) <= fed + sizes["b"] * -(-sizes["q"] // rows) * (condition in ("x == q",))
+    assert sum(counts.values()) >= fed
+    if counts.get("step", 0) and counts.get("border", 0):
+        assert counts["step"] == whole
+
+
+def test_the_printed_loops_begin_and_end_where_the_condition_says():
+    from treadle.compiler.pipeline import print_cuda  # noqa: PLC0415
+
+    module = load_module(EXAMPLES / "attention_causal.mlir")
+    run_pipeline(module, Options(machine="a100"))
+    text = print_cuda(module)
+    size = re.search(r"x in pieces of (\d+), the condition holds: no test", text)
+    assert size is not None
+    piece = size.group(1)
+    end = re.search(r"const int64_t x_stop = q_end < x \? q_end : x;", text)
+    assert end is not None, "the stream ends at the last query of the block"
+    loops = re.findall(r"for \(int64_t x0 = (\w+); x0 < (\w+); x0 \+= (\d+)\)", text)
+    assert loops == [("0", "x_whole", piece), ("x_whole", "x_stop", piece)]
+    whole, border = text.split("for (int64_t x0 = ")[1:]
+    assert "at_x" not in whole.split("copy_async_wait<0>();\n  copy")[0] and "at_x" in border
+
+
+def test_the_emulator_moves_what_is_visited():
+    """Half the tiles, half the bytes: keys and values of tiles behind the diagonal are never asked for."""
+    every, half = (road(condition) for condition in ("x >= 0", "x <= q"))
+    sizes = {"b": 1, "q": 512, "x": 512}
+    inputs = every.inputs(sizes, 0)
+    loaded = []
+    for made in (every, half):
+        (report,) = made.reports(inputs)
+        loaded.append(report)
+    assert loaded[1] < 0.7 * loaded[0]
+
+
+# -- random conditions --------------------------------------------------------------------------------------------
+
+
+def random_condition(dice: Random) -> str:
+    def comparison() -> str:
+        terms = [
+            f"{dice.choice(['', '2 * ', '-1 * ', '-3 * '])}{axis}" for axis in ("x", "q", "b") if dice.random() < 0.7
+        ]
+        left = " + ".join([*terms, str(dice.randint(-60, 60))])
+        return f"{left} {dice.choice(['<', '<=', '>', '>=', '==', '!='])} {dice.randint(-80, 80)}"
+
+    text = comparison()
+    for _ in range(dice.randint(0, 2)):
+        text = f"({text}) {dice.choice(['and', 'or', 'and not', 'or not'])} {comparison()}"
+    return text
+
+
+@pytest.mark.sample(12)
+@pytest.mark.parametrize("seed", range(200))
+def test_random_conditions(seed: int):
+    dice = Random(f"conditions {seed}")
+    condition = random_condition(dice)
+    sizes = {"b": dice.choice((1, 2)), "q": dice.choice((1, 17, 65, 100)), "x": dice.choice((1, 31, 130, 200))}
+    module = parse_module(program(condition))
+    plain = parse_module(program(condition))
+    run_pipeline(module, Options(machine="a100"), last=LAST_HIERARCHY_PASS)
+    dims = {"b": sizes["b"], "q": sizes["q"], "x": sizes["x"]}
+    rng = np.random.default_rng(seed)
+    inputs = [rng.normal(size=(dims["b"], dims[axis], 64)) for axis in ("q", "x", "x")]
+    (expected,) = run_function(plain, inputs, sizes=sizes).results
+    (actual,) = run_function(module, inputs, sizes=sizes).results
+    np.testing.assert_allclose(actual, expected, atol=1e-9, err_msg=condition)
+
+
+# -- refusals -----------------------------------------------------------------------------------------------------
+
+
+def test_absent_elements_do_not_pass_between_kernels():
+    text = """
+!X = tensor<?x?xf32, #diagram.array<[i, j]>>
+!Y = tensor<?x?xf32, #diagram.array<[j, i]>>
+!r = tensor<?xf32, #diagram.array<[i]>>
+!s = tensor<?xf32, #diagram.array<[j]>>
+func.func @f(%X: !X) -> (!r, !s) {
+  %W = diagram.where %X if "j <= i" : !X
+  %a = diagram.reduce max %W over [j] : !X -> !r
+  %b = diagram.reduce max %W over [i] : !X -> !s
+  func.return %a, %b : !r, !s
+}
+"""
+    with pytest.raises(PassFailedException, match=r"%W has elements only where 'j <= i', but it would be saved"):
+        run_pipeline(parse_module(text), Options(machine="a100"))
