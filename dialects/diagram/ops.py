@@ -585,7 +585,8 @@ class WhereOp(DiagramOperation):
 
     An absent element does not exist: what a map makes of it is absent, too; a reduction passes over it, so a reduction
     of nothing is its neutral element; where one leaves the program it is saved as zero. The condition is over positions
-    along the array's axes (their names), integer scalars and integer arrays, which `with` names.
+    along the array's axes (their names), integer scalars and integer arrays, which `with` names. A result at another
+    level than the operand has its type after `->`.
 
     ```
     %W = diagram.where %S if "x <= q" : !S
@@ -632,8 +633,10 @@ class WhereOp(DiagramOperation):
     def verify_(self) -> None:
         self.check_arrays()
         axes = axes_of(self.operand.type)
-        if self.operand.type != self.result.type:
-            raise VerifyException(f"the elements that are kept change no type: {self.result.type}")
+        if axes != axes_of(self.result.type) or format_of(self.operand.type) != format_of(self.result.type):
+            raise VerifyException(
+                f"elements that are kept stay as they are: {self.operand.type} is not {self.result.type}"
+            )
         names = [name.data for name in self.names]
         if len(names) != len(self.inputs):
             raise VerifyException(f"{len(names)} names for {len(self.inputs)} inputs")
@@ -686,7 +689,8 @@ class WhereOp(DiagramOperation):
         attributes = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
         type = parser.parse_type()
-        op = cls(parser.resolve_operand(operand, type), condition, inputs)
+        result_type = parser.parse_type() if parser.parse_optional_punctuation("->") is not None else type
+        op = cls(parser.resolve_operand(operand, type), condition, inputs, result_type)
         op.attributes |= attributes
         return op
 
@@ -708,7 +712,10 @@ class WhereOp(DiagramOperation):
             printer.print_string(")")
         printer.print_op_attributes(self.attributes)
         printer.print_string(" : ")
-        printer.print_attribute(self.result.type)
+        printer.print_attribute(self.operand.type)
+        if self.operand.type != self.result.type:
+            printer.print_string(" -> ")
+            printer.print_attribute(self.result.type)
 
 
 @irdl_op_definition
