@@ -74,6 +74,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_run(commands)
     _add_explain(commands)
     _add_draw(commands)
+    _add_passes(commands)
     _add_cache(commands)
     _add_check(commands)
     return parser
@@ -84,6 +85,9 @@ def _add_compile(commands: _Commands) -> None:
     _add_machine(parser)
     _add_sizes(parser, "fix the size of an axis: the kernel then takes no other")
     parser.add_argument("-o", "--output", metavar="OUT.cu", help="write the CUDA C there (default: standard output)")
+    parser.add_argument(
+        "--stop-after", metavar="PASS", help="stop after this pass, and write the IR that it leaves in place of CUDA C"
+    )
     parser.add_argument(
         "--html", metavar="OUT.html", help="write a page to walk through the compilation, pass by pass, in a browser"
     )
@@ -154,6 +158,15 @@ def _add_explain(commands: _Commands) -> None:
         help="draw roofline, time (over the size that varies) or transfers (over memory, with its slope)",
     )
     parser.add_argument("--json", action="store_true", help="as JSON; docs/model.md documents it")
+
+
+def _add_passes(commands: _Commands) -> None:
+    parser = commands.add_parser(
+        "passes",
+        help="list the passes with their options, or tell all about one",
+        description="List the passes in the order in which they run, with their options; or tell all about one.",
+    )
+    parser.add_argument("name", metavar="PASS", nargs="?", help="tell what this pass does, its IR before and after")
 
 
 def _add_draw(commands: _Commands) -> None:
@@ -231,12 +244,21 @@ def _add_printing(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--print-after", action="append", default=[], metavar="PASS", help="print the IR after a pass (or 'all')"
     )
+    parser.add_argument(
+        "--print-diff",
+        action="append",
+        default=[],
+        metavar="PASS",
+        help="print what a pass changes (or 'all'), as a unified diff",
+    )
 
 
 _COMPILE_EXAMPLES = """examples:
   treadle compile examples/attention.mlir -o attention.cu
   treadle compile examples/attention.mlir --machine h100 --size d=64 --report -o attention.cu
   treadle compile examples/attention.mlir --print-after fusion -o attention.cu
+  treadle compile examples/attention.mlir --stop-after tiling --print-diff tiling
+  treadle compile examples/attention.mlir --html attention.html
 
 The kernel takes any size of an axis that is '?' in the program. The file compiles alone with nvcc.
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from inspect import getdoc
 from io import StringIO
 from time import perf_counter
 
@@ -131,6 +132,13 @@ def make_pass(spec: ArgSpec) -> ModulePass:
         return factory().from_spec(spec)
     except (ValueError, ImportError, AttributeError) as error:
         raise TreadleError(f"pass '{spec.name}': {error}") from error
+
+
+def pass_sentence(spec: ArgSpec) -> str:
+    """The first sentence of a pass's docstring, on one line."""
+    text = " ".join((getdoc(type(make_pass(spec))) or "").split("\n\n")[0].split())
+    end = text.find(". ")
+    return (text if end < 0 else text[:end]).rstrip(".:")
 
 
 def print_cuda(module: ModuleOp, context: Context | None = None) -> str:

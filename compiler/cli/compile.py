@@ -16,6 +16,7 @@ from treadle.compiler.cli.program import (
     Program,
     check_outputs,
     compile_options,
+    known_passes,
     load_program,
     progress,
     write_all_whole,
@@ -23,7 +24,7 @@ from treadle.compiler.cli.program import (
 from treadle.compiler.cli.story import Story, derivation_lines, pass_lines, schedule_lines
 from treadle.compiler.errors import InternalError, TreadleError
 from treadle.compiler.machines import machine_of
-from treadle.compiler.pipeline import Observer, PassRun, print_cuda, run_pipeline
+from treadle.compiler.pipeline import Observer, Options, PassRun, pipeline, print_cuda, run_pipeline
 
 if TYPE_CHECKING:
     from treadle.compiler.draw.page.record import Record
@@ -34,6 +35,8 @@ def command(arguments: Namespace) -> int:
     check_outputs(arguments, arguments.output, arguments.cubin, arguments.html)
     program = load_program(arguments)
     options = compile_options(arguments, program.sizes)
+    if arguments.stop_after is not None:
+        return _stop_after(program, options, arguments)
     story = Story(compares=arguments.report)
     module = program.module
     observers: list[Observer] = [Printing(arguments, options), story]
@@ -55,6 +58,21 @@ def command(arguments: Namespace) -> int:
     if arguments.report:
         stream = sys.stderr if arguments.output is None else sys.stdout
         print("\n".join(_report(runs, story, module, cubin)), file=stream)
+    return 0
+
+
+def _stop_after(program: Program, options: Options, arguments: Namespace) -> int:
+    """The IR that a pass leaves, in place of CUDA C (TreadleError)."""
+    for option, given in (("--cubin", arguments.cubin), ("--html", arguments.html), ("--report", arguments.report)):
+        if given:
+            raise TreadleError(f"{option} needs the whole pipeline: leave out --stop-after {arguments.stop_after}")
+    known_passes([arguments.stop_after], [spec.name for spec in pipeline(options)])
+    run_pipeline(program.module, options, Printing(arguments, options), last=arguments.stop_after)
+    text = f"{program.module!s}\n"
+    if arguments.output is None:
+        print(text, end="")
+    else:
+        write_all_whole({arguments.output: text})
     return 0
 
 

@@ -6,11 +6,13 @@ import os
 import sys
 import tempfile
 from argparse import Namespace
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from difflib import get_close_matches
+from difflib import get_close_matches, unified_diff
 from pathlib import Path
+from threading import Event, Thread
+from time import monotonic
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
@@ -64,9 +66,13 @@ class Printing(Observer):
         names = [spec.name for spec in pipeline(options)]
         self.before = known_passes(arguments.print_before, names)
         self.after = known_passes(arguments.print_after, names)
+        self.diffs = known_passes(arguments.print_diff, names)
         self.compares = bool(self.after)
+        self.text = ""
 
     def before_pass(self, spec: ArgSpec, module: ModuleOp) -> None:
+        if {"all", spec.name} & self.diffs:
+            self.text = str(module)
         if {"all", spec.name} & self.before:
             print(f"// -- before {spec} --\n{module!s}", file=sys.stderr)
 
@@ -74,6 +80,19 @@ class Printing(Observer):
         if {"all", run.name} & self.after:
             unchanged = "" if run.changed else " (unchanged)"
             print(f"// -- after {run.spec} --{unchanged}\n{module!s}", file=sys.stderr)
+        if {"all", run.name} & self.diffs:
+            print("\n".join(_diff(self.text, str(module), str(run.spec))), file=sys.stderr)
+
+
+def _diff(before: str, after: str, name: str) -> Iterator[str]:
+    """As `diff -u` says it, with colours on a terminal."""
+    lines = unified_diff(before.splitlines(), after.splitlines(), f"before {name}", f"after {name}", lineterm="")
+    if not sys.stderr.isatty():
+        return lines
+    return (f"\x1b[{_COLOURS[line[0]]}m{line}\x1b[0m" if line[0] in _COLOURS else line for line in lines)
+
+
+_COLOURS = {"+": "32", "-": "31", "@": "36"}
 
 
 class Observers(Observer):
@@ -103,15 +122,28 @@ def known_passes(wanted: Sequence[str], names: Sequence[str]) -> set[str]:
 
 @contextmanager
 def progress(what: str) -> Generator[None]:
-    """Say on a terminal what takes time, and take it back when done."""
-    shown = sys.stderr.isatty()
-    if shown:
-        print(f"{what} ...", end="", file=sys.stderr, flush=True)
+    """Say on a terminal what takes time and how long it has taken, and take it back when done."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    done = Event()
+    ticker = Thread(target=_tick, args=(what, done), daemon=True)
+    ticker.start()
     try:
         yield
     finally:
-        if shown:
-            print(f"\r{' ' * (len(what) + 4)}\r", end="", file=sys.stderr, flush=True)
+        done.set()
+        ticker.join()
+
+
+def _tick(what: str, done: Event) -> None:
+    start, text = monotonic(), f"{what} ..."
+    while True:
+        print(f"\r{text}", end="", file=sys.stderr, flush=True)
+        if done.wait(1.0):
+            break
+        text = f"{what} ... {monotonic() - start:.0f} s"
+    print(f"\r{' ' * len(text)}\r", end="", file=sys.stderr, flush=True)
 
 
 def check_outputs(arguments: Namespace, *paths: str | None) -> None:

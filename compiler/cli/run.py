@@ -50,7 +50,8 @@ class Execution:
     def run(self, module: ModuleOp, backend: str) -> Outputs:
         """The results of `module` where `backend` says (TreadleError)."""
         if backend == "interpreter":
-            return run_function(module, self.inputs, sizes=self.sizes).results
+            with progress("running (interpreter)"):
+                return run_function(module, self.inputs, sizes=self.sizes).results
         return self._run_cuda(module, backend)
 
     def judge(self, outputs: Outputs, backend: str) -> tuple[Verdict, ...]:
@@ -64,7 +65,8 @@ class Execution:
             numbers = [given if isinstance(given, np.ndarray) else given.item() for given in self.inputs]
             runner = self._backend(module, backend)
             self.reports = runner.reports if backend == "emulator" else None
-            return execute(module, numbers, runner)
+            with progress(f"running ({backend})"):
+                return execute(module, numbers, runner)
         except wrong_kernel() as error:
             raise WrongKernel(f"WRONG ({backend}): {error}") from error
         except refused_kernel() as error:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from inspect import getdoc
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.utils.arg_spec import ArgSpec
 
 from treadle.compiler.draw.costs import explain_kernels
 from treadle.compiler.draw.page.costs import Costs, costs_of
 from treadle.compiler.draw.page.lines import Line, lines_of, marked
 from treadle.compiler.draw.program import draw_module
 from treadle.compiler.draw.sequence import steps_of
-from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Observer, PassRun, make_pass
+from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Observer, PassRun, pass_sentence
 
 SOURCE = "the program"
 """What stands first in the list of passes."""
@@ -57,7 +55,7 @@ class Record(Observer):
         before, self.lines = self.lines, lines_of(module) if run.changed else self.lines
         lines = list(marked(before, self.lines)) if run.changed else [("=", line) for line in self.lines]
         options = str(run.spec).removeprefix(run.name)
-        self._note(module, run.name, sentence_of(run.spec), options, run.seconds * 1e3, run.changed, lines)
+        self._note(module, run.name, pass_sentence(run.spec), options, run.seconds * 1e3, run.changed, lines)
         if run.name == LAST_HIERARCHY_PASS:
             self.explanation = str(explain_kernels(module, self.sizes) or "")
 
@@ -88,10 +86,3 @@ class Record(Observer):
     def as_data(self) -> dict[str, object]:
         """What the page's script reads."""
         return {"moments": [asdict(moment) for moment in self.moments], "pictures": self.pictures}
-
-
-def sentence_of(spec: ArgSpec) -> str:
-    """The first sentence of a pass's docstring, on one line."""
-    text = " ".join((getdoc(type(make_pass(spec))) or "").split("\n\n")[0].split())
-    end = text.find(". ")
-    return (text if end < 0 else text[: end + 1]).rstrip(".:")
