@@ -77,6 +77,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_passes(commands)
     _add_cache(commands)
     _add_check(commands)
+    _add_bench(commands)
     return parser
 
 
@@ -210,6 +211,18 @@ def _count(text: str) -> int:
     if not (text.isascii() and text.isdigit()) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"'{text}' is not a number of cases: use a whole number from 1 on")
     return int(text)
+
+
+def _add_bench(commands: _Commands) -> None:
+    summary = "hold the model's predictions against what a GPU does"
+    parser = commands.add_parser("bench", help=summary, description=f"{summary[:1].upper()}{summary[1:]}.")
+    parser.add_argument(
+        "suite", choices=("predict",), metavar="SUITE", help="predict: times and bytes, kernel by kernel"
+    )
+    parser.add_argument("files", nargs="*", metavar="FILE", help="programs (default: some of the examples)")
+    parser.add_argument("--machine", metavar="NAME|FILE", help="the machine that this GPU is (default: by its name)")
+    parser.add_argument("-o", "--output", metavar="OUT.json", help="where to write (default: benchmarks/results)")
+    parser.add_argument("--json", action="store_true", help="print the JSON, too")
 
 
 def _subcommand(commands: _Commands, name: str, summary: str, examples: str) -> argparse.ArgumentParser:

@@ -1,0 +1,105 @@
+"""The GPU of this machine, as `predict.py` wants one."""
+
+from __future__ import annotations
+
+import ctypes
+import statistics
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from treadle.compiler.bench.counters import profile
+from treadle.compiler.bench.rates import COPIED_BYTES, KERNELS, SOURCE, THREADS, TURNS, Rates, measured_rates
+from treadle.compiler.cli.program import only_function
+from treadle.compiler.cli.run import kernel_names
+from treadle.compiler.machines import Machine
+from treadle.compiler.pipeline import Options, print_cuda, run_pipeline
+from treadle.compiler.sizes import set_default_sizes
+from treadle.compiler.source import load_module
+from treadle.runtime.gpu import GpuBackend
+from treadle.runtime.host import execute
+from treadle.runtime.inputs import axis_sizes, make_inputs
+
+SAMPLES, LEAST_SECONDS = 15, 0.02
+
+
+class Recorder(GpuBackend):
+    """Remembers launches, so that they can be repeated without the host's part."""
+
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        self.launches: list[Callable[[], None]] = []
+
+    def launch(
+        self,
+        kernel: str,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        shared_bytes: int,
+        arguments: Sequence[Any],
+    ) -> None:
+        def start() -> None:
+            super(Recorder, self).launch(kernel, grid, block, shared_bytes, arguments)
+
+        start()
+        self.launches.append(start)
+
+
+class Gpu:
+    """Measures between CUDA events; medians of repeated runs."""
+
+    def __init__(self) -> None:
+        driver: Any = import_module("pycuda.driver")
+        import_module("pycuda.autoprimaryctx")
+        self._driver = driver
+        self.name: str = driver.Context.get_device().name()
+
+    def rates(self, machine: Machine) -> Rates:
+        backend = GpuBackend(SOURCE.read_text(encoding="utf-8"), KERNELS, machine.arch)
+        floats = np.dtype(np.float32)
+        source, target = (backend.allocate((COPIED_BYTES // 4,), floats) for _ in range(2))
+        turns = ctypes.c_int64(TURNS)
+        arguments: dict[str, tuple[Any, ...]] = {
+            "copy": (source, target, ctypes.c_int64(COPIED_BYTES // 16)),
+            "product": (target, turns),
+            "exp2_rate": (target, turns),
+        }
+
+        def seconds(kernel: str, grid: tuple[int, int, int]) -> float:
+            return self._median(lambda: backend.launch(kernel, grid, (THREADS, 1, 1), 0, arguments[kernel]))
+
+        return measured_rates(machine, seconds)
+
+    def seconds(self, file: Path, sizes: Mapping[str, int], machine: Machine) -> float:
+        module = load_module(file)
+        function = only_function(module, str(file))
+        inputs = make_inputs(function, axis_sizes(function, sizes), 0)
+        set_default_sizes(function, sizes)
+        run_pipeline(module, Options(machine.name))
+        backend = Recorder(print_cuda(module), kernel_names(module), machine.arch)
+        execute(module, [each if isinstance(each, np.ndarray) else each.item() for each in inputs], backend)
+        return self._median(lambda: [launch() for launch in backend.launches])
+
+    def moved(self, file: Path, sizes: Mapping[str, int], machine: Machine) -> Mapping[str, float] | None:
+        given = [text for axis, size in sizes.items() for text in ("--size", f"{axis}={size}")]
+        run = ["run", str(file), "--backend", "gpu", "--machine", machine.name, *given]
+        return profile([sys.executable, "-m", "treadle.compiler.main", *run])
+
+    def _median(self, call: Callable[[], object]) -> float:
+        for _ in range(3):
+            call()
+        repeats = max(1, int(LEAST_SECONDS / max(self._timed(call, 3) / 3, 1e-9)))
+        return statistics.median(self._timed(call, repeats) / repeats for _ in range(SAMPLES))
+
+    def _timed(self, call: Callable[[], object], repeats: int) -> float:
+        begin, end = self._driver.Event(), self._driver.Event()
+        begin.record()
+        for _ in range(repeats):
+            call()
+        end.record()
+        end.synchronize()
+        return begin.time_till(end) / 1e3

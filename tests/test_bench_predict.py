@@ -1,0 +1,138 @@
+"""`treadle bench predict`: its logic, with a device that is made up; and what it says where there is no GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from treadle.compiler.bench.counters import read_counters
+from treadle.compiler.bench.predict import LENGTHS, Row, compare, sizes_of, summary
+from treadle.compiler.bench.rates import COPIED_BYTES, KERNELS, SOURCE, Rates, measured_rates
+from treadle.compiler.cli.bench import machine_called
+from treadle.compiler.errors import TreadleError
+from treadle.compiler.machines import Machine, load_machine
+from treadle.compiler.main import main
+from treadle.runtime.gpu import missing_for_gpu
+from treadle.runtime.nvcc import compile_cubin, find_nvcc
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+A100 = load_machine("a100")
+
+
+class MadeUp:
+    """A device that sustains half of the datasheet and takes a given time for everything."""
+
+    name = "made up"
+
+    def __init__(self, microseconds: float):
+        self.microseconds = microseconds
+
+    def rates(self, machine: Machine) -> Rates:
+        special = machine.rates.special * machine.sms * machine.clock
+        return Rates(machine.levels["device"].bandwidth / 2, machine.tensor_flops("f16") / 2, special / 2)
+
+    def seconds(self, file: Path, sizes: Mapping[str, int], machine: Machine) -> float:
+        return self.microseconds / 1e6
+
+    def moved(self, file: Path, sizes: Mapping[str, int], machine: Machine) -> Mapping[str, float] | None:
+        return {"device": 1e12}
+
+
+@pytest.mark.skipif(missing_for_gpu() is None, reason="a GPU is here")
+def test_without_a_gpu_nothing_is_claimed(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["bench", "predict", "-o", str(tmp_path / "out.json")]) == 2
+    assert "nothing was measured, and nothing is claimed" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["nowhere.mlir"], "no such file: nowhere.mlir"), (["--machine", "v100"], "unknown machine 'v100'")],
+)
+def test_what_is_refused(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]):
+    assert main(["bench", "predict", *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_predictions_rest_on_what_was_measured():
+    rates, rows = compare([EXAMPLES / "softmax.mlir"], A100, MadeUp(100.0))
+    assert rates.device == A100.levels["device"].bandwidth / 2
+    assert [row.sizes["x"] for row in rows] == list(LENGTHS)
+    large = rows[-1]
+    # Read twice, written once; what fits L2 is read from device memory once.
+    least = 2 * 4 * large.sizes["row"] * large.sizes["x"] / rates.device * 1e6
+    assert least <= large.predicted_us
+    assert large.measured_us == pytest.approx(100)
+    assert large.error == pytest.approx(large.predicted_us / 100 - 1)
+
+
+def test_batches_stay_and_lengths_grow():
+    found = list(sizes_of(EXAMPLES / "attention.mlir"))
+    assert [each["q"] for each in found] == list(LENGTHS)
+    assert all((each["b"], each["h"]) == (2, 3) for each in found)
+
+
+def row(predicted: float, measured: float, moved: float | None = None) -> Row:
+    bytes_moved = None if moved is None else {"device": moved}
+    return Row("p", {"q": 1}, predicted, measured, "shared", {"device": 100}, bytes_moved)
+
+
+def test_hits_and_hypotheses():
+    assert row(100, 100).is_hit
+    assert row(115, 100).is_hit
+    assert not row(116, 100).is_hit
+    assert row(50, 100).why == "slower than shared explains: waits that the model lacks"
+    assert row(150, 100).why.startswith("faster than predicted")
+    assert row(50, 100, moved=130).why.startswith("device memory moves more than predicted")
+    assert row(50, 100).as_dict()["hypothesis"]
+    assert not row(100, 100).as_dict()["hypothesis"]
+
+
+def test_the_goal():
+    hits, miss = [row(100, 100)] * 9, row(50, 100)
+    assert "9 of 10 predictions within 15%; the goal, 90% of them, is met" in summary([*hits, miss])
+    assert "not met" in summary([*hits, miss, miss])
+    assert "not met" in summary([])
+
+
+def test_rates_from_times():
+    rates = measured_rates(A100, lambda kernel, grid: 1e-3 if kernel == "copy" else 2e-3)
+    assert rates.device == 2 * COPIED_BYTES / 1e-3
+    assert rates.tensor_f16 == 108 * 4 * 8 * 4096 * 8 * 4096 / 2e-3
+    assert rates.special == 108 * 4 * 256 * 4096 * 8 / 2e-3
+
+
+def test_counters_of_the_profiler():
+    head = '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"\n'
+    lines = '"0","k","dram__bytes.sum","byte","1,024"\n"0","k","lts__t_bytes.sum","byte","2048"\n'
+    assert read_counters(f"==PROF== Connected\n{head}{lines}") == {"device": 1024, "l2": 2048}
+    assert read_counters(head + lines + lines.replace('"0"', '"1"')) == {"device": 2048, "l2": 4096}
+    assert read_counters("==ERROR== no permission") == {}
+
+
+@pytest.mark.parametrize(
+    ("device", "machine"),
+    [
+        ("NVIDIA A100-SXM4-80GB", "a100"),
+        ("NVIDIA A100-SXM4-40GB", "a100-40gb"),
+        ("NVIDIA H100 80GB HBM3", "h100"),
+        ("NVIDIA H100 PCIe", "h100-pcie"),
+        ("NVIDIA H200", "h200"),
+    ],
+)
+def test_which_machine_a_device_is(device: str, machine: str):
+    assert machine_called(device).name == machine
+
+
+def test_a_device_that_no_file_describes():
+    with pytest.raises(TreadleError, match="no machine file describes 'NVIDIA L4': name one"):
+        machine_called("NVIDIA L4")
+
+
+@pytest.mark.skipif(find_nvcc() is None, reason="no nvcc")
+def test_the_kernels_that_measure_rates_compile():
+    cubin = compile_cubin(SOURCE.read_text(encoding="utf-8"), "sm_80")
+    assert {each.kernel for each in cubin.resources} == set(KERNELS)
+    assert all(each.spilled_bytes == 0 for each in cubin.resources)
