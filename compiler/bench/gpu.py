@@ -80,7 +80,7 @@ class Gpu:
         inputs = make_inputs(function, axis_sizes(function, sizes), 0)
         set_default_sizes(function, sizes)
         run_pipeline(module, Options(machine.name))
-        backend = Recorder(print_cuda(module), kernel_names(module), machine.arch)
+        backend: Any = Recorder(print_cuda(module), kernel_names(module), machine.arch)
         execute(module, [each if isinstance(each, np.ndarray) else each.item() for each in inputs], backend)
         return self._median(lambda: [launch() for launch in backend.launches])
 
