@@ -91,8 +91,8 @@ def predicted_instructions(path: Path, given: Mapping[str, int]) -> Iterator[Cou
         at = sizes_of_kernel(kernel, function, known)
         issued = Counter[str]()
         for issue in plan.issues:
-            times = plan.blocks(at) * plan.warp_count * prod(pieces.count(at) for pieces in issue.streams)
-            issued[issue.kind.split()[0]] += times * round(issue.count)
+            times = plan.blocks(at) * plan.warp_count * prod(pieces.mean(at) for pieces in issue.streams)
+            issued[issue.kind.split()[0]] += round(times * round(issue.count))
         yield issued
 
 
@@ -117,8 +117,12 @@ def test_interpreter_counts_what_is_predicted(path: Path, kind: str):
         }
         for each in execution.transfers
     ]
-    assert counted == list(predictions(path, given))
     assert counted
+    for found, plan, wanted in zip(counted, plans(path), predictions(path, given), strict=True):
+        if plan.is_at_most:
+            assert all(found[what][level] <= wanted[what][level] for what in wanted for level in wanted[what])
+        else:
+            assert found == wanted
 
 
 @pytest.mark.skipif(not COMPILER, reason="no C++ compiler is installed")
@@ -134,7 +138,7 @@ def test_emulator_counts_what_is_predicted(path: Path, kind: str):
     made.run(made.inputs(given))
     wanted = list(predictions(path, given, [copies_of_arrays(kernel) for kernel in made.kernels]))
     assert len(backend.reports) == len(wanted)
-    for report, prediction in zip(backend.reports, wanted, strict=True):
+    for report, prediction, plan in zip(backend.reports, wanted, plans(path), strict=True):
         loaded, saved = Counter[str](), Counter[str]()
         for each in traffic_of(made.text, [report]):
             if each.kind in ("load_global", "copy_async"):
@@ -142,10 +146,15 @@ def test_emulator_counts_what_is_predicted(path: Path, kind: str):
                 loaded[near] += each.bytes
             elif each.kind == "store_global":
                 saved["register"] += each.bytes
-        assert with_device(loaded) == prediction["loaded bytes"]
+        if plan.is_at_most:  # by how much, only the data know
+            assert loaded["shared"] <= prediction["loaded bytes"]["shared"]
+        else:
+            assert with_device(loaded) == prediction["loaded bytes"]
         assert with_device(saved) == prediction["saved bytes"]
         assert (report.bytes_loaded, report.bytes_stored) == (sum(loaded.values()), sum(saved.values()))
-    for report, issued in zip(backend.reports, predicted_instructions(path, given), strict=True):
+    for report, issued, plan in zip(backend.reports, predicted_instructions(path, given), plans(path), strict=True):
+        if plan.is_at_most:
+            continue
         read = sum(each.bytes for each in report.operations if each.kind == "load_matrix")
         products = sum(each.requests for each in report.operations if each.kind == "mma")
         assert read == issued["ldmatrix"] * SHARED_BYTES["ldmatrix"]

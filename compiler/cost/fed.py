@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
+from math import ceil
 from typing import TypeAlias
 
 from treadle.compiler.cost.plan import Pieces
@@ -104,5 +105,8 @@ class FedPieces(Pieces):
     fed: Fed
 
     def count(self, sizes: Mapping[str, int]) -> int:
+        return ceil(self.mean(sizes))
+
+    def mean(self, sizes: Mapping[str, int]) -> float:
         shares = self.fed.shares(sizes)
-        return -(-sum(share.steps for share in shares) // max(len(shares), 1))
+        return sum(share.steps for share in shares) / max(len(shares), 1)

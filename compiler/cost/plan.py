@@ -22,6 +22,10 @@ class Pieces:
     def count(self, sizes: Mapping[str, int]) -> int:
         return -(-sizes[self.axis] // self.size)
 
+    def mean(self, sizes: Mapping[str, int]) -> float:
+        """How many a group has, on average: all, but of a stream that conditions limit."""
+        return self.count(sizes)
+
     def __str__(self) -> str:
         return self.axis if self.size == 1 else f"ceil({self.axis}/{self.size})"
 

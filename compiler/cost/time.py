@@ -132,7 +132,7 @@ def _block_clocks(plan: Plan, machine: Machine, sizes: Mapping[str, int], blocks
     """How long one block keeps each unit of its SM busy. `issue products` is what the products take of `issue`."""
     clocks: dict[str, float] = defaultdict(float)
     for issue in plan.issues:
-        count = issue.count * plan.warp_count * prod(pieces.count(sizes) for pieces in issue.streams)
+        count = issue.count * plan.warp_count * prod(pieces.mean(sizes) for pieces in issue.streams)
         kind = issue.kind.split()[0]
         clocks["issue products" if kind in OF_PRODUCTS else "issue others"] += count / SUB_PARTITIONS
         if kind in SHARED_BYTES:
