@@ -198,7 +198,7 @@ FAULTS: Mapping[str, Mapping[str, Fault]] = {
         "a shuffle that stays in pairs": Fault(r"shuffle_xor\((\w+)\[q8\], 2\)", r"shuffle_xor(\1[q8], 1)"),
         "a shuffle across rows": Fault(r"shuffle_xor\((l\w*)\[q8\], 1\)", r"shuffle_xor(\1[q8], 4)"),
         "the maximum of one lane": Fault(
-            r"S_max_new\[q8\] = fmaxf\(S_max_new\[q8\], shuffle\w+\(.*?\)\);", "", at_once=True
+            r"S_max_new\[q8\] = maximum\(S_max_new\[q8\], shuffle\w+\(.*?\)\);", "", at_once=True
         ),
     },
     "matmul": {

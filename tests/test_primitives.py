@@ -64,6 +64,8 @@ USES = {
     "exp2_approx": "f2[t] = exp2_approx(f[t]);",
     "log2_approx": "f2[t] = log2_approx(f[t]);",
     "rcp_approx": "f2[t] = rcp_approx(f[t]);",
+    "maximum": "f2[t] = maximum(f[t], f[t + 1]);",
+    "minimum": "f2[t] = minimum(f[t], f[t + 1]);",
     "reciprocal": "f2[t] = reciprocal(f[t]);",
     "to_float": "f2[t] = to_float(h[t]) + to_float(b[t]) + to_float(f[t]) + to_float(t);",
     "from_float": (
@@ -260,6 +262,8 @@ def instructions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]
         ("exp2_approx", "MUFU.EX2"),
         ("log2_approx", "MUFU.LG2"),
         ("rcp_approx", "MUFU.RCP"),
+        ("maximum", "FMNMX.NAN"),
+        ("minimum", "FMNMX.NAN"),
         ("store_pair", "F2FP.PACK_AB"),
         ("store_pair", "F2FP.BF16.PACK_AB"),
     ],

@@ -56,6 +56,30 @@ __device__ __forceinline__ float divide(float x, float y) {
 #endif
 }
 
+// primitive: maximum
+// The larger of two; NaN if either is, unlike fmaxf. PTX ISA 9.7.3, max.NaN.
+__device__ __forceinline__ float maximum(float x, float y) {
+#ifndef TREADLE_EMULATOR
+  float z;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+  return z;
+#else
+  return x > y || x != x ? x : y;
+#endif
+}
+
+// primitive: minimum
+// The smaller of two; NaN if either is, unlike fminf. PTX ISA 9.7.3, min.NaN.
+__device__ __forceinline__ float minimum(float x, float y) {
+#ifndef TREADLE_EMULATOR
+  float z;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+  return z;
+#else
+  return x < y || x != x ? x : y;
+#endif
+}
+
 // primitive: to_float
 // An element as a float: exact for 16-bit types.
 template <class T>

@@ -50,7 +50,7 @@ INDEX_OPERATORS = {
 }
 PREDICATES = ("==", "!=", "<", "<=", ">", ">=", "<", "<=", ">", ">=")
 
-COMBINE = {"add": "{0} + {1}", "mul": "{0} * {1}", "max": "fmaxf({0}, {1})", "min": "fminf({0}, {1})"}
+COMBINE = {"add": "{0} + {1}", "mul": "{0} * {1}", "max": "maximum({0}, {1})", "min": "minimum({0}, {1})"}
 COMBINE_INTEGERS = {"max": "max({0}, {1})", "min": "min({0}, {1})"}
 NEUTRAL = {"add": "0.0f", "mul": "1.0f", "max": "-INFINITY", "min": "INFINITY"}
 NEUTRAL_INTEGERS = {"add": "0", "mul": "1", "max": "(-2147483647 - 1)", "min": "2147483647"}
@@ -501,7 +501,7 @@ class KernelPrinter:
     @_operation.register
     def _(self, op: ReduceOp) -> None:
         kind, integer = op.kind.data, str(format_of(op.result.type)) == "i32"
-        combine = COMBINE_INTEGERS.get(kind, COMBINE[kind]) if integer else COMBINE[kind]
+        combine = self._combination(kind, op.result)
         neutral = (NEUTRAL_INTEGERS if integer else NEUTRAL)[kind]
         if str(format_of(op.result.type)) in SIXTEEN_BIT:
             raise Refusal(op, f"'{kind}' reduces in {format_of(op.result.type)}: reduce in f32 and cast the result")
@@ -543,8 +543,11 @@ class KernelPrinter:
         self.text.nest(loops, statements)
 
     def _combination(self, kind: str, value: SSAValue) -> str:
-        integer = str(format_of(value.type)) == "i32"
-        return COMBINE_INTEGERS.get(kind, COMBINE[kind]) if integer else COMBINE[kind]
+        if str(format_of(value.type)) == "i32":
+            return COMBINE_INTEGERS.get(kind, COMBINE[kind])
+        if kind in ("max", "min"):
+            self.call({"max": "maximum", "min": "minimum"}[kind])
+        return COMBINE[kind]
 
     @_operation.register
     def _(self, op: cuda.MaskOp) -> None:

@@ -63,7 +63,7 @@ CALLS = {
     "math.fma": "fmaf",
 }
 
-NAMES_OPERANDS = (arith.MaximumfOp, arith.MinimumfOp, arith.MaxSIOp, arith.MinSIOp)
+NAMES_OPERANDS = (arith.MaxSIOp, arith.MinSIOp)
 """Operations whose operands C has to write more than once."""
 TWICE = (6, 7, 8, 14)
 """Predicates of `arith.cmpf` whose operands C has to write more than once."""
@@ -187,10 +187,9 @@ class ScalarPrinter:
             case arith.NegfOp():
                 return f"(-{operands[0]})"
             case arith.MaximumfOp() | arith.MinimumfOp():
-                # Unlike fmaxf, these give NaN when either is NaN.
-                sign = ">" if isinstance(op, arith.MaximumfOp) else "<"
-                left, right = operands
-                return f"({left} {sign} {right} || {left} != {left} ? {left} : {right})"
+                name = "maximum" if isinstance(op, arith.MaximumfOp) else "minimum"
+                self.uses.add(name)
+                return f"{name}({_bare(operands[0])}, {_bare(operands[1])})"
             case arith.MaxSIOp() | arith.MinSIOp():
                 sign = ">" if isinstance(op, arith.MaxSIOp) else "<"
                 return f"({operands[0]} {sign} {operands[1]} ? {operands[0]} : {operands[1]})"

@@ -23,6 +23,8 @@ What the units are, and why they are not smaller:
 - A comparison of intervals that overlap may go either way; `select` then allows either choice.
 - An interval that touches the border of a function's domain has no bound. The sign of a zero is not known, so
   neither is that of what is divided by it.
+- Of -inf less itself nothing is said: a row of scores that are all -inf has no shares in the formula, and in a kernel
+  the sum of their powers is 0.
 - A value that leaves its format's range has an infinite bound: nothing can be said about it, nor about
   what is computed from it.
 
@@ -201,6 +203,9 @@ def reduce_error(
             case "mul":
                 most = np.prod(reach, axis=dimensions)
                 bound = most - np.prod(size, axis=dimensions)
+                least = np.prod(np.where(np.isfinite(data.value), np.minimum(size, 1), 1), axis=dimensions)
+                vanishes = (least < SMALLEST.get(str(format), 0.0)) & ~np.isfinite(value)  # zero times infinity
+                bound = np.where(vanishes, np.inf, bound)
             case _:
                 return _settled(value, np.max(error, axis=dimensions, initial=0.0))
         bound = np.where(most > LARGEST.get(str(format), np.inf), np.inf, bound + gamma * most)
@@ -304,10 +309,19 @@ def _sum(op: Operation, operands: tuple[Numbers, ...], value: AnyArray) -> Float
     return _error(operands[0]) + _error(operands[1])
 
 
+def _difference(op: Operation, operands: tuple[Numbers, ...], value: AnyArray) -> FloatArray:
+    """As a sum. Nothing is said of -inf less itself, a row's distance from a maximum that is -inf: the formula has no
+    number for it, and a stream, which begins with such a maximum and must go on, takes the limit."""
+    bottom = (operands[0].value == -np.inf) & (operands[1].value == -np.inf)
+    return np.where(bottom, np.inf, _sum(op, operands, value))
+
+
 def _product(op: Operation, operands: tuple[Numbers, ...], value: AnyArray) -> FloatArray:
     a, b = operands
     ea, eb = _error(a), _error(b)
-    return _times(np.abs(a.value), eb) + _times(np.abs(b.value), ea) + _times(ea, eb)
+    bound = _times(np.abs(a.value), eb) + _times(np.abs(b.value), ea) + _times(ea, eb)
+    signed = np.isinf(value) & (np.abs(a.value) > ea) & (np.abs(b.value) > eb)  # infinite, whatever the other is
+    return np.where(signed & (np.isinf(a.value) | np.isinf(b.value)), 0.0, bound)
 
 
 def _quotient(op: Operation, operands: tuple[Numbers, ...], value: AnyArray) -> FloatArray:
@@ -316,7 +330,8 @@ def _quotient(op: Operation, operands: tuple[Numbers, ...], value: AnyArray) -> 
     a, b = operands
     ea, eb = _error(a), _error(b)
     least = np.abs(b.value) - eb
-    bound = np.where((ea == 0) & (eb == 0), 0.0, (ea + _times(np.abs(value), eb)) / least)
+    exact = ((ea == 0) & (eb == 0)) | np.isinf(a.value)
+    bound = np.where(exact, 0.0, (ea + _times(np.abs(value), eb)) / least)
     return np.where(least > 0, bound, np.where(np.isnan(value) & (ea == 0) & (eb == 0), 0.0, np.inf))
 
 
@@ -445,7 +460,7 @@ SPREAD: dict[type[Operation], Spread] = {
     math.FPowIOp: _power,
     math.FmaOp: _fused,
     arith.AddfOp: _sum,
-    arith.SubfOp: _sum,
+    arith.SubfOp: _difference,
     arith.MulfOp: _product,
     arith.DivfOp: _quotient,
     arith.NegfOp: _first,

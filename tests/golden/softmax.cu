@@ -131,6 +131,17 @@ __device__ __forceinline__ float divide(float x, float y) {
 #endif
 }
 
+// The larger of two; NaN if either is, unlike fmaxf. PTX ISA 9.7.3, max.NaN.
+__device__ __forceinline__ float maximum(float x, float y) {
+#ifndef TREADLE_EMULATOR
+  float z;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+  return z;
+#else
+  return x > y || x != x ? x : y;
+#endif
+}
+
 // Launch: ceil(row / 4) blocks along x, each of 128 threads; no dynamic shared memory.
 // The entry depends on the bytes of which the addresses, the strides and the rows of all arrays are multiples: softmax_rows_kernel (16), softmax_rows_kernel_aligned_4 (4).
 // The rows of all arrays are aligned to so many bytes.
@@ -161,13 +172,13 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
     m_new = m;
     UNROLL for (int x128 = 0; x128 < 8; ++x128)
       UNROLL for (int x1 = 0; x1 < 4; ++x1)
-        m_new = fmaxf(m_new, A_piece[x128][x1]);
+        m_new = maximum(m_new, A_piece[x128][x1]);
     {
-      m_new = fmaxf(m_new, shuffle_xor(m_new, 1));
-      m_new = fmaxf(m_new, shuffle_xor(m_new, 2));
-      m_new = fmaxf(m_new, shuffle_xor(m_new, 4));
-      m_new = fmaxf(m_new, shuffle_xor(m_new, 8));
-      m_new = fmaxf(m_new, shuffle_xor(m_new, 16));
+      m_new = maximum(m_new, shuffle_xor(m_new, 1));
+      m_new = maximum(m_new, shuffle_xor(m_new, 2));
+      m_new = maximum(m_new, shuffle_xor(m_new, 4));
+      m_new = maximum(m_new, shuffle_xor(m_new, 8));
+      m_new = maximum(m_new, shuffle_xor(m_new, 16));
     }
     float m_safe;
     m_safe = (m_new == -INFINITY) ? 0.0f : m_new;
@@ -203,13 +214,13 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
     m_new = m;
     UNROLL for (int x128 = 0; x128 < 8; ++x128)
       UNROLL for (int x1 = 0; x1 < 4; ++x1)
-        m_new = fmaxf(m_new, A_piece_2[x128][x1]);
+        m_new = maximum(m_new, A_piece_2[x128][x1]);
     {
-      m_new = fmaxf(m_new, shuffle_xor(m_new, 1));
-      m_new = fmaxf(m_new, shuffle_xor(m_new, 2));
-      m_new = fmaxf(m_new, shuffle_xor(m_new, 4));
-      m_new = fmaxf(m_new, shuffle_xor(m_new, 8));
-      m_new = fmaxf(m_new, shuffle_xor(m_new, 16));
+      m_new = maximum(m_new, shuffle_xor(m_new, 1));
+      m_new = maximum(m_new, shuffle_xor(m_new, 2));
+      m_new = maximum(m_new, shuffle_xor(m_new, 4));
+      m_new = maximum(m_new, shuffle_xor(m_new, 8));
+      m_new = maximum(m_new, shuffle_xor(m_new, 16));
     }
     float m_safe;
     m_safe = (m_new == -INFINITY) ? 0.0f : m_new;

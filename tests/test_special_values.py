@@ -1,0 +1,87 @@
+"""Infinities, NaN, zeros of both signs and subnormals go through reductions and laws as they do in the formula, in short
+rows and in streams of several pieces."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from roads import Road, array, compiled
+
+WIDE, NARROW = array("f32", i=None, x=None), array("f32", i=None)
+PLAIN_SUM = f"""
+  %m = diagram.reduce max %X over [x] : {WIDE} -> {NARROW}
+  %e = diagram.map (%a = %X : {WIDE}, %b = %m : {NARROW}) -> {WIDE} {{
+    %d = arith.subf %a, %b : f32
+    %p = math.exp %d : f32
+    diagram.yield %p : f32
+  }}
+  %y = diagram.reduce add %e over [x] : {WIDE} -> {NARROW}
+"""
+LAWS = ("softmax", "log_softmax", "log_sum_exp", "mean", "mean_square", "variance")
+KINDS = ("max", "min", "add", "mul")
+
+
+@cache
+def road_of(what: str) -> Road:
+    wide = what in ("softmax", "log_softmax")
+    result = WIDE if wide else NARROW
+    if what in KINDS:
+        body = f"%y = diagram.reduce {what} %X over [x] : {WIDE} -> {NARROW}"
+    elif what == "sum of powers":
+        body = PLAIN_SUM
+    else:
+        body = f"%y = diagram.apply @{what}(%X) over [x] : ({WIDE}) -> {result}"
+    return compiled(f"func.func @rows(%X: {WIDE}) -> {result} {{\n{body}\nfunc.return %y : {result}\n}}")
+
+
+def rows(length: int) -> np.ndarray:
+    """Each row has something special."""
+    data = np.random.default_rng(length).standard_normal((14, length)).astype(np.float32)
+    data[0, :-1] = -np.inf
+    data[1, length // 2] = np.inf
+    data[2, length // 3] = np.nan
+    data[3, length // 2 :] = np.nan
+    data[4] = np.inf
+    data[5, : length // 2] = -np.inf
+    data[6], data[7] = 0.0, -0.0
+    data[8] *= np.float32(1e-40)
+    data[9] *= np.float32(1e15)
+    data[10, ::2] = -np.inf
+    data[11, 0], data[11, -1] = np.inf, -np.inf
+    data[12, 0], data[12, -1] = np.nan, -np.inf
+    data[13, -1] = -np.inf
+    return data
+
+
+@pytest.mark.parametrize("length", [3, 300, 3000])
+@pytest.mark.parametrize("what", [*LAWS, *KINDS, "sum of powers"])
+def test_special_values(what: str, length: int) -> None:
+    """Each row is compared, a NaN with a NaN, and few elements are left open; only long products leave the range."""
+    road, data = road_of(what), rows(length)
+    for verdict in road.verdicts((data,)):
+        assert not verdict.wrong, verdict
+        assert what == "mul" or verdict.unchecked <= 0.3 * verdict.elements, verdict
+
+
+@pytest.mark.parametrize("length", [3, 300, 3000])
+def test_rows_of_minus_infinity_are_sums_of_nothing(length: int) -> None:
+    data = np.full((2, length), -np.inf, np.float32)
+    data[1] = 1.0
+    (sums,), (logarithms,) = road_of("sum of powers").run((data,)), road_of("log_sum_exp").run((data,))
+    if length > 3:
+        assert sums[0] == 0
+    assert not np.isnan(logarithms[1])
+    for what in ("sum of powers", "log_sum_exp", "softmax"):
+        for verdict in road_of(what).verdicts((data,)):
+            assert not verdict.wrong, verdict
+
+
+@pytest.mark.parametrize("kind", ["max", "min"])
+def test_an_extremum_with_nan_is_nan_wherever_it_stands(kind: str) -> None:
+    data = np.zeros((300, 300), np.float32)
+    np.fill_diagonal(data, np.nan)
+    (found,) = road_of(kind).run((data,))
+    assert np.isnan(found).all()
