@@ -1,5 +1,5 @@
-"""Infinities, NaN, zeros of both signs and subnormals go through reductions and laws as they do in the formula, in short
-rows and in streams of several pieces."""
+"""Infinities, NaN, zeros of both signs and subnormals go through reductions and laws as they do in the formula, in
+short rows and in streams of several pieces."""
 
 from __future__ import annotations
 

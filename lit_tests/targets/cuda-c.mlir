@@ -11,7 +11,8 @@
 !X = memref<?x?xf32, strided<[?, 1], offset: ?>, #diagram.array<[m, n], level = device>>
 !x = tensor<1x256xf32, #diagram.array<[m, n], level = register, layout = #layout>>
 
-// CHECK: // CUDA C printed by treadle. How it was derived:
+// CHECK: // CUDA C printed by treadle, for nvcc -std=c++17 -fmad=false: where a product and a sum are one operation, it
+// CHECK-NEXT: // says fmaf. How it was derived:
 // CHECK-NEXT: //   fusion %Y into @scale: recolour; convex
 // CHECK: template <int ALIGNED>
 // CHECK-NEXT: __device__ __forceinline__ void scale_kernel_body(
