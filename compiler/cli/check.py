@@ -14,7 +14,7 @@ from treadle.compiler.check.cases import Tree
 from treadle.compiler.check.claims import Mismatch
 from treadle.compiler.check.derive import Derived, derive_laws, derive_stream, laws_in
 from treadle.compiler.check.verdict import Trial, Verdict
-from treadle.compiler.cli.program import progress
+from treadle.compiler.cli.progress import progress
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.source import load_module
 from treadle.dialects.diagram.array import axes_of

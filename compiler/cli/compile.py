@@ -18,9 +18,9 @@ from treadle.compiler.cli.program import (
     compile_options,
     known_passes,
     load_program,
-    progress,
     write_all_whole,
 )
+from treadle.compiler.cli.progress import progress
 from treadle.compiler.cli.story import Story, derivation_lines, pass_lines, schedule_lines
 from treadle.compiler.errors import InternalError, TreadleError
 from treadle.compiler.machines import machine_of
@@ -41,8 +41,9 @@ def command(arguments: Namespace) -> int:
     module = program.module
     observers: list[Observer] = [Printing(arguments, options), story]
     record = _record(program, arguments)
-    runs = run_pipeline(module, options, Observers(*observers, *([record] if record else [])))
-    text = print_cuda(module)
+    with progress("deriving the kernels"):
+        runs = run_pipeline(module, options, Observers(*observers, *([record] if record else [])))
+        text = print_cuda(module)
     cubin = _machine_code(text, module, arguments)
     # Everything has succeeded: only now do files appear, all of them or none.
     files: dict[str, str | bytes] = {}
@@ -51,7 +52,8 @@ def command(arguments: Namespace) -> int:
     if arguments.output is not None:
         files[arguments.output] = text
     if record is not None:
-        files[arguments.html] = _page(record, program, text, cubin, arguments)
+        with progress("drawing"):
+            files[arguments.html] = _page(record, program, text, cubin, arguments)
     write_all_whole(files)
     if arguments.output is None and arguments.html is None:
         print(text, end="")
@@ -91,7 +93,7 @@ def _page(record: Record, program: Program, text: str, cubin: Cubin | None, argu
     title = f"@{program.function.sym_name.data} for {machine_of(program.module).name}"
     measured = cubin is not None or arguments.report
     code = code_lines(program.module, cubin) if measured else [_NOT_MEASURED]
-    source = Path(arguments.file).read_text()
+    source = Path(arguments.file).read_text(encoding="utf-8")
     return compilation_page(record, Ending(title, Path(arguments.file).name, source, text, [*code]))
 
 

@@ -6,6 +6,7 @@ from argparse import Namespace
 from dataclasses import replace
 
 from treadle.compiler.cli.program import Program, check_output, compile_options, known_passes, load_program, write_whole
+from treadle.compiler.cli.progress import progress
 from treadle.compiler.draw.costs import timelines_of
 from treadle.compiler.draw.page.single import page_of
 from treadle.compiler.draw.program import draw_module
@@ -42,7 +43,8 @@ def _picture(arguments: Namespace, program: Program, options: Options) -> Pictur
     if arguments.derivation:
         return _derivation(program, options, arguments.after)
     if arguments.after is not None:
-        run_pipeline(program.module, options, last=arguments.after)
+        with progress("deriving the kernels"):
+            run_pipeline(program.module, options, last=arguments.after)
     return draw_module(program.module, program.sizes)
 
 
@@ -69,7 +71,8 @@ def _pipeline(program: Program, options: Options) -> Picture:
 def _derivation(program: Program, options: Options, last: str | None) -> Picture:
     """Down to where the streams are loops, unless another pass is named."""
     frames = Frames(program.module, program.sizes)
-    run_pipeline(program.module, options, frames, last=last or LAST_HIERARCHY_PASS)
+    with progress("deriving the kernels"):
+        run_pipeline(program.module, options, frames, last=last or LAST_HIERARCHY_PASS)
     *earlier, final = frames.frames
     final = replace(final, picture=draw_module(program.module, program.sizes))
     return derivation_strip([*earlier, final], f"derivation of {program.function.sym_name.data}")

@@ -8,7 +8,8 @@ from argparse import Namespace
 
 from xdsl.dialects.builtin import ModuleOp
 
-from treadle.compiler.cli.program import Program, check_output, compile_options, load_program, progress, write_whole
+from treadle.compiler.cli.program import Program, check_output, compile_options, load_program, write_whole
+from treadle.compiler.cli.progress import progress
 from treadle.compiler.cost import Sketch, sketch_of
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.explain import explain
@@ -72,9 +73,11 @@ def command(arguments: Namespace) -> int:
 def _one(program: Program, arguments: Namespace) -> None:
     set_default_sizes(program.function, program.sizes)
     sketches = Sketches()
-    run_pipeline(program.module, compile_options(arguments), sketches, last=LAST_HIERARCHY_PASS)
+    with progress("deriving the kernels"):
+        run_pipeline(program.module, compile_options(arguments), sketches, last=LAST_HIERARCHY_PASS)
     machine = machine_of(program.module)
-    explanation = explain(program.module, machine, program.sizes, sketches.found, expressions=True)
+    with progress("reading costs off the kernels"):
+        explanation = explain(program.module, machine, program.sizes, sketches.found, expressions=True)
     print(explanation.to_json() if arguments.json else explanation_text(explanation))
 
 

@@ -6,18 +6,16 @@ import os
 import sys
 import tempfile
 from argparse import Namespace
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches, unified_diff
 from pathlib import Path
-from threading import Event, Thread
-from time import monotonic
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.utils.arg_spec import ArgSpec
 
+from treadle.compiler.cli.progress import clear, progress
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.pipeline import Observer, Options, PassRun, pipeline
 from treadle.compiler.sizes import check_axes, check_defaults, check_sizes, parse_sizes
@@ -36,7 +34,8 @@ class Program:
 def load_program(arguments: Namespace) -> Program:
     """Read and check the file and the sizes on the command line (TreadleError, Refusal)."""
     sizes = parse_sizes(arguments.size)
-    module = load_module(arguments.file)
+    with progress(f"reading {os.path.basename(arguments.file)}"):
+        module = load_module(arguments.file)
     function = only_function(module, arguments.file)
     check_axes(function)
     check_defaults(function)
@@ -74,13 +73,16 @@ class Printing(Observer):
         if {"all", spec.name} & self.diffs:
             self.text = str(module)
         if {"all", spec.name} & self.before:
+            clear()
             print(f"// -- before {spec} --\n{module!s}", file=sys.stderr)
 
     def after_pass(self, run: PassRun, module: ModuleOp) -> None:
         if {"all", run.name} & self.after:
             unchanged = "" if run.changed else " (unchanged)"
+            clear()
             print(f"// -- after {run.spec} --{unchanged}\n{module!s}", file=sys.stderr)
         if {"all", run.name} & self.diffs:
+            clear()
             print("\n".join(_diff(self.text, str(module), str(run.spec))), file=sys.stderr)
 
 
@@ -118,32 +120,6 @@ def known_passes(wanted: Sequence[str], names: Sequence[str]) -> set[str]:
             hint = f"did you mean '{close[0]}'?" if close else f"its passes are {', '.join(dict.fromkeys(names))}"
             raise TreadleError(f"the pipeline has no pass '{name}': {hint}")
     return set(wanted)
-
-
-@contextmanager
-def progress(what: str) -> Generator[None]:
-    """Say on a terminal what takes time and how long it has taken, and take it back when done."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    done = Event()
-    ticker = Thread(target=_tick, args=(what, done), daemon=True)
-    ticker.start()
-    try:
-        yield
-    finally:
-        done.set()
-        ticker.join()
-
-
-def _tick(what: str, done: Event) -> None:
-    start, text = monotonic(), f"{what} ..."
-    while True:
-        print(f"\r{text}", end="", file=sys.stderr, flush=True)
-        if done.wait(1.0):
-            break
-        text = f"{what} ... {monotonic() - start:.0f} s"
-    print(f"\r{' ' * len(text)}\r", end="", file=sys.stderr, flush=True)
 
 
 def check_outputs(arguments: Namespace, *paths: str | None) -> None:

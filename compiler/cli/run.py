@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
 from treadle.compiler.cli.inputs import inputs_of
-from treadle.compiler.cli.program import Observers, Printing, compile_options, load_program, progress
+from treadle.compiler.cli.program import Observers, Printing, compile_options, load_program
+from treadle.compiler.cli.progress import progress
 from treadle.compiler.cli.story import Story, derivation_lines, schedule_lines
 from treadle.compiler.errors import InternalError, TreadleError
 from treadle.compiler.machines import machine_of
@@ -144,7 +145,8 @@ class Prediction(Observer):
 def command(arguments: Namespace) -> int:
     program = load_program(arguments)
     choice = _choose(arguments)
-    inputs, sizes = inputs_of(program, arguments)
+    with progress("making the inputs" if arguments.inputs is None else "reading the inputs"):
+        inputs, sizes = inputs_of(program, arguments)
     options = compile_options(arguments)
     printing = Printing(arguments, options)
     execution = Execution(program.module.clone(), inputs, sizes, not arguments.no_checks, arguments.file)
@@ -155,7 +157,8 @@ def command(arguments: Namespace) -> int:
     watching = (printing, story, each, prediction)
     observers = Observers(*(observer for observer in watching if observer is not None))
     module = program.module
-    run_pipeline(module, options, observers, last=LAST_HIERARCHY_PASS if choice.backend == "interpreter" else None)
+    with progress("deriving the kernels"):
+        run_pipeline(module, options, observers, last=LAST_HIERARCHY_PASS if choice.backend == "interpreter" else None)
     if each is not None and (code := _tell_each(each)) is not None:
         return code
     if arguments.verbose:
