@@ -5,6 +5,7 @@
 #   make test-all  the same with full grids, long fuzzing and all seeds
 #   make lint      format, lint and strict types alone
 #   make gpu       on a GPU: tests, compute-sanitizer, speed beside PyTorch and cuBLAS (without one: says so)
+#   make gallery   docs/gallery: every example with its diagram, derivation, costs and kernel; and the pictures of docs
 #   make format    put the format right
 #   make clean     remove what was made here
 #
@@ -20,7 +21,7 @@ PIP := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check --no-inp
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo $$python; break; fi; done)
 
-.PHONY: demo test test-all gpu lint format clean
+.PHONY: demo test test-all gpu gallery lint format clean
 
 demo: $(VENV)/.demo
 	@$(BIN)/treadle run examples/attention.mlir --verbose
@@ -35,6 +36,9 @@ test-all: lint
 
 gpu: $(VENV)/.test $(VENV)/.demo
 	@$(BIN)/python benchmarks/gpu.py
+
+gallery: $(VENV)/.demo
+	@$(BIN)/python docs/make_gallery.py
 
 lint: $(VENV)/.test
 	@echo "format" && $(BIN)/ruff format --check --quiet .

@@ -15,6 +15,7 @@ from treadle.compiler.cost.schedule import Timeline
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.explain import Explanation, KernelCost, explain
 from treadle.compiler.machines import machine_of
+from treadle.compiler.sizes import default_sizes
 from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.hierarchy import KernelOp
 
@@ -83,6 +84,13 @@ def totals_of(module: ModuleOp, sizes: Mapping[str, int]) -> dict[tuple[str, str
         for kernel in explanation.kernels
         for level in kernel.levels
     }
+
+
+def sizes_text(module: ModuleOp, given: Mapping[str, int]) -> str:
+    """`q = 200, x = 333`: the sizes that numbers are for."""
+    functions = (op for op in module.walk() if isinstance(op, FuncOp))
+    known = {axis: size for function in functions for axis, size in default_sizes(function).items()}
+    return ", ".join(f"{axis} = {size}" for axis, size in (known | dict(given)).items())
 
 
 def capacities_of(module: ModuleOp) -> dict[str, str]:

@@ -14,9 +14,11 @@ LINE = 18.0
 SAMPLE = 26.0
 
 
-def notes(diagram: Diagram, top: float) -> Iterator[Text]:
-    """One line for each function that only has its name in its box."""
+def notes(diagram: Diagram, at: str, top: float) -> Iterator[Text]:
+    """One line for each function that only has its name in its box, and one for the sizes of the numbers."""
     texts = dict.fromkeys(node.glyph.note for node in diagram.nodes if node.glyph.note)
+    if at:
+        texts[f"bytes of H: at {at}"] = None
     for i, text in enumerate(texts):
         yield Text(0, top + (i + 1) * LINE, text, "small muted")
 

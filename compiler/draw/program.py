@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import ModuleOp
 
-from treadle.compiler.draw.columns import Columns, columns_of
-from treadle.compiler.draw.costs import Total, capacities_of, totals_of
+from treadle.compiler.draw.columns import columns_of
+from treadle.compiler.draw.costs import Total, capacities_of, sizes_text, totals_of
 from treadle.compiler.draw.diagram import Diagram, Wire
-from treadle.compiler.draw.layout import Layout, PlacedArrays, axes_shown, lay_out
-from treadle.compiler.draw.legend import legend, notes
+from treadle.compiler.draw.layout import PlacedArrays, axes_shown, lay_out
+from treadle.compiler.draw.legend import LINE, legend, notes
 from treadle.compiler.draw.paint import paint
 from treadle.compiler.draw.phases import paint_phases, phases_height
 from treadle.compiler.draw.read import read_program
@@ -28,6 +28,8 @@ class Surroundings:
 
     totals: Mapping[tuple[str, str], Total] = field(default_factory=dict[tuple[str, str], Total])
     capacities: Mapping[str, str] = field(default_factory=dict[str, str])
+    at: str = ""
+    """The sizes for which the totals are."""
     table: bool = True
     legend: bool = True
 
@@ -36,7 +38,9 @@ def draw_module(
     module: ModuleOp, sizes: Mapping[str, int] | None = None, *, table: bool = True, legend: bool = True
 ) -> Picture:
     """The program of a module, at whatever level it is; costs at the default sizes of its axes or those given."""
-    around = Surroundings(totals_of(module, sizes or {}), capacities_of(module), table, legend)
+    totals = totals_of(module, sizes or {})
+    at = sizes_text(module, sizes or {}) if totals and table else ""
+    around = Surroundings(totals, capacities_of(module), at, table, legend)
     return draw_diagram(read_program(module), around)
 
 
@@ -64,15 +68,15 @@ def draw_diagram(diagram: Diagram, around: Surroundings | None = None) -> Pictur
     picture.shapes += paint_phases(layout, top + min(heights) - 18, bottom)
     bottom += 22 if phases else 0
     below = [
-        *notes(diagram, bottom),
-        *(legend(columns, around.capacities, bottom + _notes_height(diagram)) if around.legend else ()),
+        *notes(diagram, around.at, bottom),
+        *(legend(columns, around.capacities, bottom + _notes_height(diagram, around.at)) if around.legend else ()),
     ]
     picture.shapes += below
     return _framed(picture, left, right + table.total_width + 8)
 
 
-def _notes_height(diagram: Diagram) -> float:
-    return sum(1 for _ in notes(diagram, 0.0)) * 18.0
+def _notes_height(diagram: Diagram, at: str) -> float:
+    return sum(1 for _ in notes(diagram, at, 0.0)) * LINE
 
 
 def _framed(picture: Picture, left: float, right: float) -> Picture:
@@ -105,6 +109,3 @@ def _name(column: PlacedArrays, wire: Wire, left: bool) -> Text:
     ys = [column.rows[wire, axis] for axis in axes_shown(wire)]
     y = (min(ys) + max(ys)) / 2 + 4
     return Text(column.x - 8, y, wire.name, "end muted") if left else Text(column.end + 8, y, wire.name, "muted")
-
-
-__all__ = ["Columns", "Iterator", "Layout", "Surroundings", "draw_diagram", "draw_module"]
