@@ -84,6 +84,7 @@ def make_parser() -> argparse.ArgumentParser:
 def _add_compile(commands: _Commands) -> None:
     parser = _subcommand(commands, "compile", "print the CUDA C of a program", _COMPILE_EXAMPLES)
     _add_machine(parser)
+    _add_replay(parser)
     _add_sizes(parser, "fix the size of an axis: the kernel then takes no other")
     parser.add_argument("-o", "--output", metavar="OUT.cu", help="write the CUDA C there (default: standard output)")
     parser.add_argument(
@@ -111,6 +112,7 @@ def _add_run(commands: _Commands) -> None:
         help="where to run (default: a GPU if there is one, else the emulator, else the interpreter)",
     )
     _add_machine(parser)
+    _add_replay(parser)
     _add_sizes(parser, "the size of an axis (default: what the program says)")
     data = parser.add_mutually_exclusive_group()
     data.add_argument("--seed", type=_seed, default=0, metavar="N", help="of the random inputs (default: 0)")
@@ -143,6 +145,7 @@ def _add_explain(commands: _Commands) -> None:
         commands, "explain", "tell transfers and memory at each level, and why these sizes", _EXPLAIN_EXAMPLES
     )
     _add_machine(parser)
+    _add_replay(parser)
     _add_sizes(parser, "the size of an axis (default: what the program says), or several: x=1024:8192:2x, x=64:512:+64")
     parser.add_argument(
         "--against",
@@ -158,7 +161,13 @@ def _add_explain(commands: _Commands) -> None:
         metavar="KIND=OUT.svg",
         help="draw roofline, time (over the size that varies) or transfers (over memory, with its slope)",
     )
-    parser.add_argument("--json", action="store_true", help="as JSON; docs/model.md documents it")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--json", action="store_true", help="as JSON; docs/model.md documents it")
+    what.add_argument(
+        "--derivation",
+        action="store_true",
+        help="tell the rewrites, the law that allowed each, and costs before and after: a file that --replay takes",
+    )
 
 
 def _add_passes(commands: _Commands) -> None:
@@ -246,6 +255,12 @@ def _add_machine(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--arch", metavar="ARCH", help="the architecture to make code for, as sm_80 or sm_90a")
 
 
+def _add_replay(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--replay", metavar="DERIVATION", help="apply these rewrites, as treadle explain --derivation tells them"
+    )
+
+
 def _add_sizes(parser: argparse.ArgumentParser, help: str) -> None:
     parser.add_argument("--size", action="append", default=[], metavar="AXIS=N", help=help)
 
@@ -295,6 +310,8 @@ _EXPLAIN_EXAMPLES = """examples:
   treadle explain examples/attention.mlir --json
   treadle explain examples/attention.mlir --machine a100,h100 --size x=1024:131072:2x --plot time=time.svg
   treadle explain examples/attention.mlir --machine h100 --against unfused --against f8
+  treadle explain examples/attention.mlir --derivation > attention.derivation
+  treadle compile examples/attention_bias.mlir --replay attention.derivation
 """
 
 _DRAW_EXAMPLES = """examples:

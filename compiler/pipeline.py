@@ -39,10 +39,14 @@ class Options:
     """Sizes of axes, made static."""
     fusion: bool = True
     """Whether operations may share a kernel; without, each is one of its own."""
+    passes: tuple[ArgSpec, ...] = ()
+    """The passes of a derivation to replay in place of the pipeline's own."""
 
 
 def pipeline(options: Options) -> tuple[ArgSpec, ...]:
     """Every pass, in order, and why there."""
+    if options.passes:
+        return _replayed(options)
     return (
         _set_machine(options),
         _set_sizes(options),
@@ -186,6 +190,15 @@ def _through(specs: Sequence[ArgSpec], last: str | None) -> Iterator[ArgSpec]:
         yield spec
         if spec.name == last and all(later.name != last for later in specs[i + 1 :]):
             return
+
+
+def _replayed(options: Options) -> tuple[ArgSpec, ...]:
+    """The passes of a derivation, for the machine and the sizes that are asked for now."""
+    asked = options.machine or options.arch
+    own = [spec for spec in options.passes if spec.name == "set-machine"]
+    rest = [spec for spec in options.passes if spec.name != "set-machine"]
+    first = [_set_machine(options)] if asked or not own else own
+    return (*first, *([_set_sizes(options)] if options.sizes else []), *rest)
 
 
 def _set_machine(options: Options) -> ArgSpec:

@@ -27,7 +27,7 @@ class HierarchyChooseSizesPass(ModulePass):
     """Fill in every `?` of the schedules, and the warps: of the candidates that fit the machine of the module,
     the one with the least estimated time at the default sizes. `group` and `stream` fix sizes beforehand,
     as in `hierarchy-choose-sizes{group="q=64" stream="x=32"}`; a size that the schedule states already is
-    kept. The derivation gets the reasons. Before:
+    kept. With `kernel` only that kernel is decided. The derivation gets the reasons. Before:
 
     ```
     !A = tensor<?x?xf16, #diagram.array<[m, k]>>
@@ -70,6 +70,7 @@ class HierarchyChooseSizesPass(ModulePass):
 
     group: str | None = None
     stream: str | None = None
+    kernel: str = ""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         try:
@@ -82,6 +83,10 @@ class HierarchyChooseSizesPass(ModulePass):
             for kernel in op.walk()
             if isinstance(kernel, KernelOp) and kernel.schedule is not None and not kernel.is_expanded
         ]
+        if self.kernel:
+            kernels = [kernel for kernel in kernels if kernel.kernel_name.data == self.kernel]
+            if not kernels:
+                raise Refusal(op, f"there is no kernel @{self.kernel} whose sizes are to be chosen")
         schedules = [kernel.schedule for kernel in kernels if kernel.schedule is not None]
         _check_known(op, "group", group, {axis for s in schedules for axis in s.group.as_dict()})
         _check_known(op, "stream", stream, {axis for s in schedules for axis in s.stream.as_dict()})

@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from treadle.compiler.cli.program import Program, check_output, compile_options, load_program, write_whole
 from treadle.compiler.cli.progress import progress
 from treadle.compiler.cost import Sketch, sketch_of
+from treadle.compiler.derivation.record import Recorder
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.explain import explain
 from treadle.compiler.explain.cases import Row, cases, parse_ranges, row, under_one_limit
@@ -65,13 +66,17 @@ def command(arguments: Namespace) -> int:
         data = {"cases": [each.as_dict() for each in rows]}
         print(json.dumps(data, indent=2) if arguments.json else table_text(rows))
         return 0
-    arguments.machine = machines[0]
+    # A derivation names its machine, unless the command line does.
+    arguments.machine = machines[0] if arguments.machine or not arguments.replay else None
     _one(program, arguments)
     return 0
 
 
 def _one(program: Program, arguments: Namespace) -> None:
     set_default_sizes(program.function, program.sizes)
+    if arguments.derivation:
+        print(_derivation(program, compile_options(arguments)), end="")
+        return
     sketches = Sketches()
     with progress("deriving the kernels"):
         run_pipeline(program.module, compile_options(arguments), sketches, last=LAST_HIERARCHY_PASS)
@@ -143,3 +148,10 @@ def _draw(kind: str, path: str, program: Program, rows: list[Row]) -> None:
     else:
         drawn = plots.roofline(rows) if kind == "roofline" else plots.time_over_size(rows)
     write_whole(path, drawn)
+
+
+def _derivation(program: Program, options: Options) -> str:
+    sizes = {**axes_of_function(program.function), **default_sizes(program.function), **program.sizes}
+    recorder = Recorder({axis: size for axis, size in sizes.items() if size != DYNAMIC})
+    run_pipeline(program.module, options, recorder)
+    return recorder.text(f"derivation of @{program.function.sym_name.data}")

@@ -16,6 +16,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.utils.arg_spec import ArgSpec
 
 from treadle.compiler.cli.progress import clear, progress
+from treadle.compiler.derivation.replay import read_derivation
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.pipeline import Observer, Options, PassRun, pipeline
 from treadle.compiler.sizes import check_axes, check_defaults, check_sizes, parse_sizes
@@ -55,7 +56,9 @@ def only_function(module: ModuleOp, file: str) -> FuncOp:
 
 
 def compile_options(arguments: Namespace, static_sizes: dict[str, int] | None = None) -> Options:
-    return Options(arguments.machine, arguments.arch, static_sizes or {})
+    path = getattr(arguments, "replay", None)
+    passes = () if path is None else read_derivation(path)
+    return Options(arguments.machine, arguments.arch, static_sizes or {}, passes=passes)
 
 
 class Printing(Observer):

@@ -1,0 +1,116 @@
+"""Writing the derivation of a program while passes run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from textwrap import fill
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.arg_spec import ArgSpec
+
+from treadle.compiler.derivation.costs import moved_bytes
+from treadle.compiler.pipeline import Observer, PassRun
+from treadle.dialects.hierarchy.ops import KernelOp
+from treadle.dialects.hierarchy.schedule import ScheduleAttr, StepAttr, derivation_of
+from treadle.passes._functions import functions
+
+WIDTH = 118
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of a derivation: a pass with its decisions, and what it did."""
+
+    spec: str
+    steps: tuple[StepAttr, ...]
+    before: int | None
+    after: int | None
+    """Bytes that cross the border of device memory; None where that is not known."""
+
+
+@dataclass
+class Recorder(Observer):
+    """Notes each pass with the decisions that it made, the laws that it used, and the cost before and after."""
+
+    sizes: Mapping[str, int]
+    compares: bool = True
+    entries: list[Entry] = field(default_factory=list[Entry])
+    _known: set[StepAttr] = field(default_factory=set[StepAttr])
+    _before: int | None = None
+
+    def before_pass(self, spec: ArgSpec, module: ModuleOp) -> None:
+        self._before = _cost(module, self.sizes)
+
+    def after_pass(self, run: PassRun, module: ModuleOp) -> None:
+        steps = [step for function in functions(module) for step in derivation_of(function.attributes)]
+        new = tuple(step for step in steps if step not in self._known)
+        self._known |= set(new)
+        after = _cost(module, self.sizes)
+        *first, last = _decided(run.spec, module)
+        self.entries += [Entry(spec, (), None, None) for spec in first]
+        self.entries.append(Entry(last, new, self._before, after))
+
+    def text(self, title: str) -> str:
+        """The derivation as a file, which `replay` reads."""
+        return "\n".join(_lines(title, self.sizes, self.entries)) + "\n"
+
+
+def _cost(module: ModuleOp, sizes: Mapping[str, int]) -> int | None:
+    lowered = any(op.dialect_name() == "cuda" for op in module.walk())
+    return None if lowered else moved_bytes(module, sizes)
+
+
+def _decided(spec: ArgSpec, module: ModuleOp) -> list[str]:
+    """The pass once for each kernel, with what it has decided there as options; the kernel is named only where
+    there are several, so that a derivation fits other programs with the same axes."""
+    kernels = [op for op in module.walk() if isinstance(op, KernelOp) and op.schedule is not None]
+    lines: list[str] = []
+    for kernel in kernels:
+        name = f"kernel={kernel.kernel_name.data} " if len(kernels) > 1 else ""
+        assert kernel.schedule is not None
+        options = _options(spec.name, kernel.schedule)
+        if options is not None:
+            lines.append(f"{spec.name}{{{name}{options}}}" if name or options else spec.name)
+    return lines or [str(spec)]
+
+
+def _options(name: str, schedule: ScheduleAttr) -> str | None:
+    """What a pass has decided for a kernel; None where it decides nothing that an option says."""
+    if name == "streaming":
+        return " ".join(f"axis={axis}" for axis in schedule.stream.as_dict()) or None
+    if name == "hierarchy-choose-sizes":
+        parts = (("group", schedule.group.as_dict()), ("stream", schedule.stream.as_dict()))
+        return " ".join(f'{key}="{_spell(sizes)}"' for key, sizes in parts if sizes)
+    return None
+
+
+def _spell(sizes: Mapping[str, int]) -> str:
+    return ",".join(f"{axis}={size}" for axis, size in sizes.items())
+
+
+def _lines(title: str, sizes: Mapping[str, int], entries: list[Entry]) -> Iterator[str]:
+    yield f"# {title}"
+    at = ", ".join(f"{axis} = {size}" for axis, size in sizes.items())
+    yield (
+        f"# costs: bytes over the border of device memory at {at}"
+        if at
+        else "# costs: bytes over device memory's border"
+    )
+    for entry in entries:
+        yield ""
+        yield entry.spec
+        for step in entry.steps:
+            _, subject, law, reason = step.texts()
+            said = f"{subject}: {law}" if law else subject
+            yield fill(
+                f"{said}; {reason}" if reason else said,
+                WIDTH,
+                initial_indent="#   ",
+                subsequent_indent="#     ",
+                break_on_hyphens=False,
+                break_long_words=False,
+            )
+        if entry.after is not None:
+            change = "" if entry.before == entry.after else f"{entry.before or 0:,} -> "
+            yield f"#   cost {change}{entry.after:,}"

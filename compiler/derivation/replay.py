@@ -1,0 +1,43 @@
+"""Reading a derivation: the passes of a file, in order, with their options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
+from xdsl.utils.exceptions import ArgSpecParseError
+
+from treadle.compiler.errors import TreadleError, excerpt
+from treadle.compiler.pipeline import make_pass
+
+
+def read_derivation(path: str) -> tuple[ArgSpec, ...]:
+    """The passes of a derivation (TreadleError): one a line; `#` begins a comment."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        raise TreadleError(f"cannot read the derivation {path}: {reason}") from error
+    specs: list[ArgSpec] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.split("#", 1)[0].strip():
+            specs.append(_read_line(path, number, line))
+    if not specs:
+        raise TreadleError("there is no pass in this derivation: write one a line, as treadle explain does", path)
+    return tuple(specs)
+
+
+def _read_line(path: str, number: int, line: str) -> ArgSpec:
+    """The pass of a line, once it is known that there is such a pass and that it takes these options."""
+    where, shown = f"{path}:{number}:1", excerpt(line, number, 1, len(line.rstrip()))
+    try:
+        specs = list(parse_pipeline(line.split("#", 1)[0].strip()))
+    except ArgSpecParseError as error:
+        raise TreadleError(f"a line of a derivation is pass{{option=value}}: {error}", where, shown) from error
+    if len(specs) != 1:
+        raise TreadleError(f"a line holds one pass, this one holds {len(specs)}", where, shown)
+    try:
+        make_pass(specs[0])
+    except TreadleError as error:
+        raise TreadleError(error.message, where, shown) from error
+    return specs[0]
