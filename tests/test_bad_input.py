@@ -272,7 +272,7 @@ def test_a_law_may_apply_laws(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("endless", "law @endless applies itself, so its meaning has no end"),
         ("own", "law @own has an axis 'q' of its own, and so has an array that it is applied to"),
-        ("none", "unknown law @none (known laws: centre, "),
+        ("none", "no law for 'none' on axis 'k': define @none"),
     ],
 )
 def test_laws_that_cannot_be_applied(command: str, name: str, why: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from treadle.compiler.cli.program import progress
 from treadle.compiler.main import main
 from treadle.compiler.pipeline import Options, pipeline
 from treadle.compiler.source import parse_module
@@ -65,17 +64,3 @@ def test_a_unified_diff_of_one_pass(capsys: pytest.CaptureFixture[str]):
     assert "schedule<stream = [k = ?]>" in gone
     assert "schedule<group = [m = ?, n = ?], stream = [k = ?]>" in new
     assert "\x1b" not in "".join(lines), "colours are for terminals"
-
-
-def test_what_takes_time_says_so_on_a_terminal_only(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    with progress("waiting"):
-        pass
-    assert capsys.readouterr().err == ""
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    with progress("waiting"):
-        pass
-    said = capsys.readouterr().err
-    assert said.startswith("\rwaiting ...")
-    assert said.endswith("\r")
