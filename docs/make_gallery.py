@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import takewhile
 from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
@@ -144,7 +145,7 @@ def entry_of(path: Path) -> Entry:
     ending = Ending(f"{path.stem} for {machine}", path.name, source, cuda, ["not measured here: see --report"])
     return Entry(
         path.stem,
-        next((line[2:].strip() for line in source.splitlines() if line.startswith("//")), ""),
+        sentence_of(source),
         source,
         diagram,
         moments.pictures[DECORATED],
@@ -154,6 +155,13 @@ def entry_of(path: Path) -> Entry:
         cuda,
         compilation_page(moments.record, ending),
     )
+
+
+def sentence_of(source: str) -> str:
+    """The first sentence of the comment that a program begins with."""
+    comment = takewhile(lambda line: line.startswith("//"), source.splitlines())
+    text = " ".join(line[2:].strip() for line in comment)
+    return text[: end + 1] if (end := text.find(". ")) >= 0 else text
 
 
 STYLE = """

@@ -19,6 +19,7 @@ def paint(layout: Layout, diagram: Diagram) -> list[Shape]:
     return [
         *_tints(layout),
         *(shape for step, before, after in _steps(layout) for shape in _step_wires(step, before, after)),
+        *(curve for column in layout.arrays for curve in _column_wires(column)),
         *(shape for column in layout.arrays for shape in _column(column)),
         *(shape for step in layout.steps for shape in _boxes(step)),
         *(shape for step in layout.steps for shape in _tags(step)),
@@ -45,22 +46,24 @@ def about_wire(wire: Wire, axis: str) -> str:
 # -- columns of arrays ------------------------------------------------------------------------------
 
 
-def _column(column: PlacedArrays) -> Iterator[Shape]:
-    """Labels break their wires; arrays are parted by dashed lines."""
+def _column_wires(column: PlacedArrays) -> Iterator[Curve]:
+    """Wires, broken where their labels stand."""
     for (wire, axis), y in column.rows.items():
-        text = Text(
-            column.middle,
-            y + BASELINE,
-            label_of(wire, axis),
-            f"m mid l-{wire.level}{_unit(wire, axis)}",
-            about_wire(wire, axis),
-        )
-        half = text.width / 2 + 2
-        kind = wire_kind(wire, axis)
+        half = _label(column, wire, axis).width / 2 + 2
         for x0, x1 in ((column.x, column.middle - half), (column.middle + half, column.end)):
             if x1 - x0 > 0.5:
-                yield Curve(((x0, y), (x1, y)), kind)
-        yield text
+                yield Curve(((x0, y), (x1, y)), wire_kind(wire, axis))
+
+
+def _label(column: PlacedArrays, wire: Wire, axis: str) -> Text:
+    kind = f"m mid l-{wire.level}{_unit(wire, axis)}"
+    y = column.rows[wire, axis] + BASELINE
+    return Text(column.middle, y, label_of(wire, axis), kind, about_wire(wire, axis))
+
+
+def _column(column: PlacedArrays) -> Iterator[Shape]:
+    """Labels; arrays are parted by dashed lines."""
+    yield from (_label(column, wire, axis) for wire, axis in column.rows)
     for upper, lower in zip(column.wires, column.wires[1:], strict=False):
         y = (column.rows[upper, axes_shown(upper)[-1]] + column.rows[lower, axes_shown(lower)[0]]) / 2
         yield Line(((column.x - 6, y), (column.end + 6, y)), "parting")

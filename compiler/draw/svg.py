@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
+from itertools import groupby
 from typing import TypeAlias
 
 from treadle.compiler.draw.mathtext import math_width, plain_text, text_width, tspans
@@ -52,7 +53,6 @@ class Wire:
 
     points: Sequence[Point]
     kind: str = ""
-    about: str = ""
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class Picture:
 
     def body(self) -> str:
         """Only the elements, for a page that has the rules and frames already."""
-        return "\n".join(_element(shape) for shape in self.shapes)
+        return "\n".join(_elements(self.shapes))
 
     def svg(self, styled: bool = True) -> str:
         """A whole SVG file, or with `styled=False` an element for a page with the rules."""
@@ -166,11 +166,24 @@ def _number(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
+def _elements(shapes: Sequence[Shape]) -> Iterator[str]:
+    """Neighbouring wires of one kind are one element: most of a picture is wires, and its text half as long."""
+    for wires, group in groupby(shapes, key=lambda shape: isinstance(shape, Wire)):
+        if not wires:
+            yield from (_element(shape) for shape in group)
+            continue
+        kinds: dict[str, list[str]] = {}
+        for wire in group:
+            assert isinstance(wire, Wire)
+            kinds.setdefault(wire.kind, []).append(_smooth(wire.points))
+        yield from (_path("".join(parts), f"wire {kind}") for kind, parts in kinds.items())
+
+
 def _element(shape: Shape) -> str:
     if isinstance(shape, Text):
         return _text(shape)
     if isinstance(shape, Wire):
-        return _path(_smooth(shape.points), f"wire {shape.kind}", shape.about)
+        return _path(_smooth(shape.points), f"wire {shape.kind}")
     if isinstance(shape, Line):
         return _path(_straight(shape.points), shape.kind)
     if isinstance(shape, Band):

@@ -95,7 +95,7 @@ def _fixed_rules() -> str:
         ".td .title { font-size: 14px; font-weight: 600; }",
         ".td .wire { fill: none; stroke-linecap: round; }",
         ".td .scalar { stroke-dasharray: 1 4; }",
-        ".td .unit { opacity: 0.45; }",
+        ".td .unit { opacity: 0.65; }",
         ".td .box { stroke-width: 1.2; stroke-linejoin: round; }",
         ".td .parting { stroke-width: 1; stroke-dasharray: 4 3; fill: none; }",
         ".td .phase { stroke-width: 1.2; fill: none; }",
