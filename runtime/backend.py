@@ -32,6 +32,11 @@ class Backend(Protocol):
         """The contents of a device array, after all kernels before it."""
         ...
 
+    @property
+    def has_tensor_maps(self) -> bool:
+        """Whether `tensor_map` can be asked; if not, kernels without them run."""
+        ...
+
     def tensor_map(self, array: Any, box: Sequence[int], swizzle: int) -> Any:
         """What a kernel's tensor map parameter takes: the array in boxes of so many elements along each axis, swizzled
         by so many bytes (NoTensorMap if there is no such map)."""

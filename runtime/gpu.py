@@ -17,7 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from treadle.runtime.cuda_driver import DriverFailure, EncodedMap, Functions, encode, is_installed
 from treadle.runtime.nvcc import compile_cubin, find_nvcc
+from treadle.runtime.tensor_maps import tensor_map
 
 Scalar = (
     ctypes.c_int32
@@ -158,6 +160,7 @@ class GpuBackend:
         cubin = compile_cubin(source, target)
         module = self._driver.module_from_buffer(cubin.image)
         self._module = module
+        self._with_maps = Functions(cubin.image)
         self._functions = {kernel: module.get_function(kernel) for kernel in kernels}
 
     def allocate(self, shape: Sequence[int], dtype: np.dtype[Any]) -> DeviceArray:
@@ -187,17 +190,30 @@ class GpuBackend:
             self._guard(lambda: self._driver.memcpy_dtoh(_bytes_at(extent), array.pointer - array.low))
         return result
 
+    @property
+    def has_tensor_maps(self) -> bool:
+        return is_installed()
+
+    def tensor_map(self, array: DeviceArray, box: Sequence[int], swizzle: int) -> EncodedMap:
+        made = tensor_map(array.shape, array.strides, array.dtype, array.pointer, box, swizzle)
+        try:
+            return encode(made, array.pointer, array)
+        except DriverFailure as error:
+            raise GpuFailure(f"no tensor map of an array of {list(array.shape)} elements: {error}") from error
+
     def launch(
         self,
         kernel: str,
         grid: tuple[int, int, int],
         block: tuple[int, int, int],
         shared_bytes: int,
-        arguments: Sequence[DeviceArray | Scalar],
+        arguments: Sequence[DeviceArray | Scalar | EncodedMap],
     ) -> None:
         """Start a kernel; an empty grid, which the driver would refuse, has nothing to do."""
         if 0 in grid:
             return
+        if any(isinstance(argument, EncodedMap) for argument in arguments):
+            return self._launch_with_maps(kernel, grid, block, shared_bytes, arguments)
         function = self._functions[kernel]
         if shared_bytes > DEFAULT_SHARED_BYTES:
             attribute = self._driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -205,6 +221,20 @@ class GpuBackend:
         # PyCUDA passes a structure by value as it is: the packed arguments are one.
         packed = np.void(pack_arguments(arguments))
         self._guard(lambda: function(packed, grid=grid, block=block, shared=shared_bytes))
+
+    def _launch_with_maps(
+        self,
+        kernel: str,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        shared_bytes: int,
+        arguments: Sequence[DeviceArray | Scalar | EncodedMap],
+    ) -> None:
+        given = [ctypes.c_uint64(each.pointer) if isinstance(each, DeviceArray) else each for each in arguments]
+        try:
+            self._with_maps.launch(kernel, grid, block, shared_bytes, given)
+        except DriverFailure as error:
+            raise GpuFailure(f"@{kernel} cannot be launched: {error}") from error
 
     def synchronise(self) -> None:
         self._guard(self._driver.Context.synchronize)

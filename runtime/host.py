@@ -151,7 +151,9 @@ class HostExecution:
             case cuda.LaunchOp():
                 self._launch(op)
             case cuda.MappableOp():
-                self.values[op.result] = all(why_not_mappable(self.values[buffer]) is None for buffer in op.buffers)
+                arrays = [self.values[buffer] for buffer in op.buffers]
+                fits = all(why_not_mappable(array) is None for array in arrays)
+                self.values[op.result] = fits and self.backend.has_tensor_maps
             case cuda.TensorMapOp():
                 self.values[op.result] = self._tensor_map(op)
             case scf.IfOp():

@@ -56,6 +56,10 @@ class EmulatorBackend:
     def download(self, array: HostArray) -> NDArray[Any]:
         return array.data
 
+    @property
+    def has_tensor_maps(self) -> bool:
+        return True
+
     def tensor_map(self, array: HostArray, box: Sequence[int], swizzle: int) -> MappedArray:
         return MappedArray(Array(array.data, array.writable), tuple(box), swizzle)
 

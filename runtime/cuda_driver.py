@@ -1,0 +1,146 @@
+"""What PyCUDA lacks, through NVIDIA's cuda-bindings: tensor maps, and launches of kernels that take them.
+
+A tensor map is a parameter of 128 bytes that must lie at a multiple of 64 in the kernel's parameters; PyCUDA packs
+arguments itself, so such a launch names each argument's address instead (CUDA driver API, cuLaunchKernel). Both
+libraries work in the primary context. cuda-bindings is imported when the first map is made."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from treadle.runtime.tensor_maps import BYTES, TensorMap
+
+ALIGNMENT = 64
+"""Bytes that the address of a tensor map is a multiple of."""
+
+FORMATS = {
+    "float16": "CU_TENSOR_MAP_DATA_TYPE_FLOAT16",
+    "bfloat16": "CU_TENSOR_MAP_DATA_TYPE_BFLOAT16",
+    "float32": "CU_TENSOR_MAP_DATA_TYPE_FLOAT32",
+}
+
+
+class DriverFailure(Exception):
+    """The driver refused what it was asked."""
+
+
+@dataclass(frozen=True)
+class EncodedMap:
+    """A tensor map as the driver encoded it; the array that it describes must live as long."""
+
+    image: bytes
+    array: object
+
+
+def is_installed() -> bool:
+    return find_spec("cuda") is not None and find_spec("cuda.bindings") is not None
+
+
+def arguments_of(map: TensorMap, address: int) -> dict[str, Any]:
+    """What `cuTensorMapEncodeTiled` is asked, as plain numbers, innermost dimension first; zeros outside, and lines of
+    128 bytes brought to L2."""
+    return {
+        "data_type": FORMATS[map.format],
+        "rank": map.rank,
+        "address": address,
+        "sizes": list(map.sizes),
+        "strides": list(map.strides),
+        "box": list(map.box),
+        "element_strides": [1] * map.rank,
+        "swizzle": f"CU_TENSOR_MAP_SWIZZLE_{f'{map.swizzle_bytes}B' if map.swizzle_bytes else 'NONE'}",
+    }
+
+
+def encode(map: TensorMap, address: int, array: object) -> EncodedMap:
+    """The map of an array at an address of the device (DriverFailure)."""
+    driver = _driver()
+    given = arguments_of(map, address)
+    wide, narrow = driver.cuuint64_t, driver.cuuint32_t
+    encoded = _checked(
+        driver.cuTensorMapEncodeTiled(
+            getattr(driver.CUtensorMapDataType, given["data_type"]),
+            given["rank"],
+            given["address"],
+            [wide(size) for size in given["sizes"]],
+            [wide(stride) for stride in given["strides"]],
+            [narrow(side) for side in given["box"]],
+            [narrow(stride) for stride in given["element_strides"]],
+            driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+            getattr(driver.CUtensorMapSwizzle, given["swizzle"]),
+            driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+            driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+        )
+    )
+    return EncodedMap(ctypes.string_at(encoded.getPtr(), BYTES), array)
+
+
+@dataclass
+class Parameters:
+    """The arguments of a launch, each in memory of its own, and the array of their addresses."""
+
+    holders: list[Any]
+    addresses: Any
+
+    @property
+    def pointer(self) -> int:
+        return ctypes.addressof(self.addresses)
+
+
+def parameters(arguments: Sequence[Any]) -> Parameters:
+    """Arguments for `kernelParams`: ctypes scalars, and encoded maps at aligned addresses."""
+    holders: list[Any] = []
+    places: list[int] = []
+    for argument in arguments:
+        if isinstance(argument, EncodedMap):
+            holder = (ctypes.c_ubyte * (BYTES + ALIGNMENT))()
+            start = -ctypes.addressof(holder) % ALIGNMENT
+            ctypes.memmove(ctypes.addressof(holder) + start, argument.image, BYTES)
+            places.append(ctypes.addressof(holder) + start)
+        else:
+            holder = argument
+            places.append(ctypes.addressof(holder))
+        holders.append(holder)
+    return Parameters(holders, (ctypes.c_void_p * len(places))(*places))
+
+
+class Functions:
+    """The kernels of one cubin, for launches that name the addresses of their arguments."""
+
+    def __init__(self, image: bytes):
+        self._image = image
+        self._module: Any = None
+
+    def launch(
+        self,
+        kernel: str,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        shared_bytes: int,
+        arguments: Sequence[Any],
+    ) -> None:
+        """Start a kernel in the default stream of the current context (DriverFailure)."""
+        driver = _driver()
+        if self._module is None:
+            self._module = _checked(driver.cuModuleLoadData(self._image))
+        function = _checked(driver.cuModuleGetFunction(self._module, kernel.encode()))
+        dynamic = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        _checked(driver.cuFuncSetAttribute(function, dynamic, shared_bytes))
+        given = parameters(arguments)
+        _checked(driver.cuLaunchKernel(function, *grid, *block, shared_bytes, 0, given.pointer, 0))
+
+
+def _driver() -> Any:
+    return import_module("cuda.bindings.driver")
+
+
+def _checked(answer: tuple[Any, ...]) -> Any:
+    """The result of a call to the driver, or None if it has none (DriverFailure)."""
+    status, *results = answer
+    if int(status) != 0:
+        raise DriverFailure(f"the driver reports {status.name}")
+    return results[0] if results else None

@@ -1,0 +1,195 @@
+"""Kernels with roles, as treadle makes them for sm_90a: right in the emulator at all shapes and in every order of
+completion, the other kernel where no tensor map can be, and every mistake in barriers or copies noticed."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+
+from benchmarking import benchmark
+from treadle.compiler.cli.run import kernel_names
+from treadle.compiler.pipeline import Options, print_cuda, run_pipeline
+from treadle.compiler.source import parse_module
+from treadle.runtime.backend import has_host_compiler
+from treadle.runtime.cuda_driver import ALIGNMENT, EncodedMap, arguments_of, parameters
+from treadle.runtime.emulator import EmulationError
+from treadle.runtime.emulator.backend import EmulatorBackend
+from treadle.runtime.host import HostExecution
+from treadle.runtime.inputs import axis_sizes, make_inputs
+from treadle.runtime.interpreter import entry_function
+from treadle.runtime.tensor_maps import tensor_map
+from treadle.runtime.verify import verify
+
+needs_compiler = pytest.mark.skipif(not has_host_compiler(), reason="no C++ compiler is installed")
+programs = benchmark("programs")
+EXAMPLES = programs.EXAMPLES
+
+
+@cache
+def made(text: str) -> tuple[ModuleOp, ModuleOp, str]:
+    """The algorithm, its module for sm_90a, and the printed file."""
+    module = parse_module(text)
+    algorithm = module.clone()
+    run_pipeline(module, Options(arch="sm_90a"))
+    return algorithm, module, print_cuda(module)
+
+
+def execute(text: str, sizes: Mapping[str, int], seed: int = 0, printed: str | None = None) -> tuple[list[str], bool]:
+    """The kernels that were launched, and whether all outputs are right (EmulationError)."""
+    algorithm, module, own = made(text)
+    function = entry_function(algorithm)
+    inputs = make_inputs(function, axis_sizes(function, sizes), seed)
+    return run(algorithm, module, printed or own, inputs, seed)
+
+
+def run(algorithm: ModuleOp, module: ModuleOp, printed: str, inputs: list[Any], seed: int) -> tuple[list[str], bool]:
+    backend = EmulatorBackend(printed, kernel_names(module), seed=seed)
+    execution = HostExecution(module, backend)
+    outputs = execution.run(entry_function(module), inputs)
+    verdicts = verify(algorithm, inputs, outputs, "emulator")
+    return [launch.kernel for launch in execution.launches], all(verdict.ok for verdict in verdicts)
+
+
+MATMULS = [f"matmul{kind}" for kind in ("", "_nt", "_tn", "_tt")]
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", MATMULS)
+@pytest.mark.parametrize(
+    ("m", "n", "k"), [(128, 256, 256), (200, 136, 336), (64, 64, 64), (8, 8, 8), (72, 264, 40), (128, 128, 1024)]
+)
+@pytest.mark.sample(8)
+def test_products_at_any_size_and_order(name: str, m: int, n: int, k: int) -> None:
+    launched, right = execute((EXAMPLES / f"{name}.mlir").read_text(), {"m": m, "n": n, "k": k})
+    assert right
+    assert launched == [f"{name}_kernel_specialised"]
+
+
+@needs_compiler
+@pytest.mark.parametrize("width", [16, 32, 64, 80, 96, 128])
+@pytest.mark.parametrize(("q", "x"), [(128, 128), (200, 333), (1, 1), (70, 1030), (64, 0)])
+@pytest.mark.sample(8)
+def test_attention_at_any_size(width: int, q: int, x: int) -> None:
+    text = programs.attention(width)
+    launched, right = execute(text, {"b": 1, "h": 2, "q": q, "x": x})
+    assert right
+    assert launched == ["attention_kernel_specialised" if x else "attention_kernel"]
+
+
+@needs_compiler
+def test_twenty_orders_of_completion_give_no_report() -> None:
+    for seed in range(20):
+        assert execute(programs.attention(64), {"b": 1, "h": 1, "q": 100, "x": 300}, seed)[1]
+
+
+@needs_compiler
+@pytest.mark.parametrize(("start", "pitch"), [(0, 72), (8, 64), (0, 65), (1, 64), (4, 68)])
+def test_strides_and_addresses(start: int, pitch: int) -> None:
+    """Where no tensor map can be made, the kernel without roles runs."""
+    algorithm, module, printed = made(programs.attention(64))
+    random = np.random.default_rng(0)
+
+    def piece() -> Any:
+        # One allocation is aligned to 16 bytes; the view begins `start` elements in, its rows `pitch` apart.
+        room = np.zeros(40 * pitch + start + 8, np.float16)
+        room[...] = random.standard_normal(room.size)
+        shift = start - room.ctypes.data % 16 // 2 if room.ctypes.data % 16 else start
+        return room[shift:][: 40 * pitch].reshape(1, 1, 40, pitch)[..., :64]
+
+    launched, right = run(algorithm, module, printed, [piece() for _ in "qkv"], 0)
+    assert right
+    fits = start % 8 == 0 and pitch % 8 == 0
+    assert launched[0].startswith("attention_kernel_specialised") == fits
+
+
+# What is replaced in the printed kernel with roles, and by what.
+FAULTS = {
+    "consumers do not wait for K": (r"mbarrier_wait\(&K_ring\[[^;]*?\], (uint32_t\(turn\w*\) / \d) % 2\);", ";"),
+    "consumers do not wait for V": (r"mbarrier_wait\(&V_ring\[[^;]*?\], (uint32_t\(turn\w*\) / \d) % 2\);", ";"),
+    "consumers do not wait for Q": (r"mbarrier_wait\(&Q_ring\[0\], 0 % 2\);", ";"),
+    "consumers wait for the wrong phase": (r"(mbarrier_wait\(&K_ring.*?)/ (\d) % 2\)", r"\1/ \2 % 2 ^ 1)"),
+    "the producer does not wait for empty stages": (r"mbarrier_wait\(&K_ring\[\d \+ [^;]*?;", ";"),
+    "the producer waits for the wrong phase": (r" \+ 1\) % 2\);", ") % 2);"),
+    "K is not released": (r"if \(thread % 128 == 0\) mbarrier_arrive\(&K_ring[^;]*;", ";"),
+    "V is not released": (r"if \(thread % 128 == 0\) mbarrier_arrive\(&V_ring[^;]*;", ";"),
+    "every thread releases": (r"if \(thread % 128 == 0\) (mbarrier_arrive\(&K_ring)", r"\1"),
+    "too few bytes": (r"(mbarrier_arrive_expect\(&K_ring\[.*?\], )(\d+)", r"\1 16"),
+    "too many bytes": (r"(mbarrier_arrive_expect\(&K_ring\[.*?\], )(\d+)", r"\1 16 + \2"),
+    "no bytes are expected": (r"mbarrier_arrive_expect\(&V_ring[^;]*;", ";"),
+    "K completes on V's barrier": (r"(tensor_load\(K_\w+, K_map, )&K_ring", r"\1&V_ring"),
+    "K lands in the first stage always": (r"stage_at\((K_\w+), [^;]*;", r"\1;"),
+    "K is read from the first stage always": (
+        r"(const uint64_t b = )further\((matrix_descriptor.*?\)), .*?\);",
+        r"\1\2;",
+    ),
+    "the other array is loaded": (r"tensor_load\((K_\w+), K_map", r"tensor_load(\1, V_map"),
+    "coordinates of another piece": (r"(tensor_load\(K_\w+, K_map.*?\{0, )int\((\w+)\)", r"\1int(\2) + 1"),
+    "products begin without a fence": (r"wgmma_fence\(\);", ";"),
+    "products are not committed": (r"wgmma_commit\(\);", ";"),
+    "scores are read before they are there": (r"wgmma_wait<0>\(\);", ";"),
+    "another stride in a descriptor": (r"(matrix_descriptor<\d+>\(\w+, \d+, )1024", r"\g<1>512"),
+    "another swizzle in a descriptor": (r"matrix_descriptor<128>", "matrix_descriptor<64>"),
+    "another step along the depth": (r"further\(b, k16 \* 32\)", "further(b, k16 * 64)"),
+    "barriers are not fenced": (r"mbarrier_init_fence\(\);", ";"),
+    "nobody waits for the barriers": (r"barrier_block\(\);", ";"),
+    "a ring for one consumer more": (r"(mbarrier_init\(&K_ring\[\d \+ stage\], )(\d)", r"\1 1 + \2"),
+    "the consumers do not meet": (r"(barrier_named<1>\(\d+\);.*?)barrier_named<1>\(\d+\);", r"\1;"),
+    "fewer than all meet": (r"barrier_named<1>\((\d+)\)", r"barrier_named<1>(\1 + 32)"),
+}
+
+
+def start_of_roles(printed: str) -> int:
+    return printed.index("attention_kernel_specialised_body")
+
+
+@needs_compiler
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.sample(28)
+def test_every_fault_is_caught(fault: str) -> None:
+    text, sizes = programs.attention(64, {"q": 128, "x": 8192}), {"b": 1, "h": 1, "q": 128, "x": 700}
+    _, _, printed = made(text)
+    pattern, replacement = FAULTS[fault]
+    at = start_of_roles(printed)
+    changed, count = re.subn(pattern, replacement, printed[at:], count=1, flags=re.S)
+    assert count == 1
+    for seed in (0, 1, 2):
+        try:
+            if not execute(text, sizes, seed, printed[:at] + changed)[1]:
+                return
+        except EmulationError:
+            return
+    raise AssertionError("nothing was noticed")
+
+
+# -- the way to a GPU ----------------------------------------------------------------------------------
+
+
+def test_what_the_driver_is_asked() -> None:
+    map = tensor_map((2, 100, 64), (100 * 72 * 2, 144, 2), np.dtype(np.float16), 4096, (1, 128, 64), 128)
+    assert arguments_of(map, 4096) == {
+        "data_type": "CU_TENSOR_MAP_DATA_TYPE_FLOAT16",
+        "rank": 3,
+        "address": 4096,
+        "sizes": [64, 100, 2],
+        "strides": [144, 14400],
+        "box": [64, 128, 1],
+        "element_strides": [1, 1, 1],
+        "swizzle": "CU_TENSOR_MAP_SWIZZLE_128B",
+    }
+
+
+def test_parameters_of_a_launch_lie_where_they_are_named() -> None:
+    image = bytes(range(128))
+    given = parameters([ctypes.c_uint64(7), EncodedMap(image, None), ctypes.c_int32(-3)])
+    first, second, third = given.addresses
+    assert ctypes.c_uint64.from_address(first).value == 7
+    assert second % ALIGNMENT == 0
+    assert ctypes.string_at(second, 128) == image
+    assert ctypes.c_int32.from_address(third).value == -3
