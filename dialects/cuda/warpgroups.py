@@ -108,10 +108,10 @@ class RolesOp(IRDLOperation):
         parser.parse_punctuation(",")
         taken = parser.parse_integer()
         parser.parse_keyword("producer")
-        producer = parser.parse_region()
+        producer = parser.parse_region([])  # with a block, even if it is empty
         parser.parse_keyword("consumers")
         groups = parser.parse_integer()
-        op = cls((given, taken), producer, groups, parser.parse_region())
+        op = cls((given, taken), producer, groups, parser.parse_region([]))
         op.attributes |= parser.parse_optional_attr_dict()
         return op
 

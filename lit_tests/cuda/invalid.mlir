@@ -275,3 +275,83 @@ func.func @f(%C: !C) {
   %D = cuda.combine add %C lanes [3] : !C
   func.return
 }
+
+// -----
+
+// CHECK: boxes of 48 elements do not divide a tile of [64, 64]
+func.func private @f() attributes {a = #cuda.boxes<extents = [64, 64], span = 48>}
+
+// -----
+
+// CHECK: the tile has rows of 16 bytes in its boxes: 32, 64 or 128
+cuda.kernel @k () threads 32 shared 0 {
+  %t = cuda.shared at 0 : memref<64x64xf16, #diagram.array<[m, k], level = shared, layout = #cuda.boxes<extents = [64, 64], span = 8>>>
+}
+
+// -----
+
+// CHECK: a tile at byte 512: in boxes it is aligned to 1024 bytes
+cuda.kernel @k () threads 32 shared 0 {
+  %t = cuda.shared at 512 : memref<64x64xf16, #diagram.array<[m, k], level = shared, layout = #cuda.boxes<extents = [64, 64], span = 64>>>
+}
+
+// -----
+
+// CHECK: sides of a box are 1 to 256 elements, not [512, 64]
+func.func private @f(!cuda.tensor_map<[512, 64], memref<?x?xf16, strided<[?, 1], offset: ?>, #diagram.array<[m, k], level = device>>>)
+
+// -----
+
+// CHECK: the inner side of a box is 32, 64 or 128 bytes, not 256
+func.func private @f(!cuda.tensor_map<[64, 128], memref<?x?xf16, strided<[?, 1], offset: ?>, #diagram.array<[m, k], level = device>>>)
+
+// -----
+
+// CHECK: a ring of 0 stages: it has 1 or more
+func.func private @f(!cuda.ring<0>)
+
+// -----
+
+// CHECK: a barrier at byte 12: barriers are aligned to 8 bytes
+cuda.kernel @k () threads 32 shared 0 {
+  %r = cuda.ring at 12 consumers 1 : !cuda.ring<2>
+}
+
+// -----
+
+// CHECK: a producer and 2 consumers are 384 threads, the kernel has 256
+cuda.kernel @k () threads 256 shared 0 {
+  cuda.roles registers 24, 240 producer {
+  } consumers 2 {
+  }
+}
+
+// -----
+
+// CHECK: registers 40 + 2 x 240 are more than the 3 x 168 that the block begins with: consumers would wait for ever
+cuda.kernel @k () threads 384 shared 0 {
+  cuda.roles registers 40, 240 producer {
+  } consumers 2 {
+  }
+}
+
+// -----
+
+// CHECK: 20 registers a thread: a multiple of 8 from 24 to 256
+cuda.kernel @k () threads 384 shared 0 {
+  cuda.roles registers 20, 240 producer {
+  } consumers 2 {
+  }
+}
+
+// -----
+
+// CHECK: the result is not spread over warpgroups of 64 rows each, side by side along the rows
+!A = memref<64x64xf16, #diagram.array<[m, k], level = shared, layout = #cuda.boxes<extents = [64, 64], span = 64>>>
+!B = memref<32x64xf16, #diagram.array<[n, k], level = shared, layout = #cuda.boxes<extents = [32, 64], span = 64>>>
+!C = tensor<64x32xf32, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [n:4:8, m:4:8, n:2:1], lane = [m:8:1, n:4:2], warp = [m:2:32]>>>
+cuda.kernel @k () threads 128 shared 0 {
+  %A = cuda.shared at 0 : !A
+  %B = cuda.shared at 8192 : !B
+  %C = cuda.warpgroup_product %A, %B over [k] : !A, !B -> !C
+}

@@ -42,3 +42,79 @@ func.func @host(%X: !X, %n: index) {
   cuda.launch @whole grid %n aligned %aligned (%X, %n) : !X, index
   func.return
 }
+
+// A loop that copies two tiles and multiplies them: the copies go to the producer, each tile has a ring, and the launch
+// takes the kernel with roles where its arrays have tensor maps.
+
+!A = memref<?x?xf16, strided<[?, 1], offset: ?>, #diagram.array<[m, k], level = device>>
+!B = memref<?x?xf16, strided<[?, 1], offset: ?>, #diagram.array<[k, n], level = device>>
+!C = memref<?x?xf32, strided<[?, 1], offset: ?>, #diagram.array<[m, n], level = device>>
+!As = memref<64x64xf16, #diagram.array<[m, k], level = shared, layout = #cuda.rows<extents = [64, 64], pitch = 64, swizzle = [3, 0]>>>
+!Bs = memref<64x32xf16, #diagram.array<[k, n], level = shared, layout = #cuda.rows<extents = [64, 32], pitch = 32, swizzle = [2, 1]>>>
+!c = tensor<64x32xf32, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [n:4:8, m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = [m:4:16]>>>
+
+// HOPPER: cuda.kernel @product_specialised (%C: memref<{{.*}}>, %k: index, %A_map: !cuda.tensor_map<[64, 64], {{.*}}>, %B_map: !cuda.tensor_map<[64, 32], {{.*}}>) threads 256 shared 49280 {
+// HOPPER-NEXT: %A_shared = cuda.shared at 0 stages 4 : memref<64x64xf16, {{.*}} layout = #cuda.boxes<extents = [64, 64], span = 64>>>
+// HOPPER-NEXT: %B_shared = cuda.shared at 32768 stages 4 : memref<64x32xf16, {{.*}} layout = #cuda.boxes<extents = [64, 32], span = 32>>>
+// HOPPER-NEXT: %A_ring = cuda.ring at 49152 consumers 1 : !cuda.ring<4>
+// HOPPER-NEXT: %B_ring = cuda.ring at 49216 consumers 1 : !cuda.ring<4>
+// HOPPER-NEXT: %zero = arith.constant 0 : index
+// HOPPER-NEXT: %piece = arith.constant 64 : index
+// HOPPER-NEXT: cuda.ready %A_ring, %B_ring :
+// HOPPER-NEXT: cuda.roles registers 0, 0 producer {
+// HOPPER-NEXT: scf.for %k0 = %zero to %k step %piece {
+// HOPPER-NEXT: %turn = arith.divui %k0, %piece : index
+// HOPPER-NEXT: %[[COUNT:.*]] = arith.constant 4 : index
+// HOPPER-NEXT: %stage = arith.remui %turn, %[[COUNT]] : index
+// HOPPER-NEXT: %A_to = cuda.stage %A_shared[%stage] :
+// HOPPER-NEXT: cuda.acquire %A_ring[%turn] :
+// HOPPER-NEXT: cuda.expect %A_ring[%turn] bytes 8192 :
+// HOPPER-NEXT: cuda.tensor_load %A_map[%zero, %k0] into %A_to signals %A_ring[%turn] :
+// HOPPER: cuda.expect %B_ring[%turn_1] bytes 4096 :
+// HOPPER-NEXT: cuda.tensor_load %B_map[%k0, %zero] into %B_to signals %B_ring[%turn_1] :
+// HOPPER: } consumers 1 {
+// HOPPER-NEXT: %c = diagram.fill
+// HOPPER-NEXT: %sum = scf.for %k0_1 = %zero to %k step %piece iter_args(%so_far = %c)
+// HOPPER-NEXT: %turn_2 = arith.divui %k0_1, %piece : index
+// HOPPER-NEXT: cuda.await %A_ring[%turn_2] :
+// HOPPER: %A_now = cuda.stage %A_shared[%stage_2] :
+// HOPPER: cuda.await %B_ring[%turn_3] :
+// HOPPER: %B_now = cuda.stage %B_shared[%stage_3] :
+// HOPPER-NEXT: %new = cuda.warpgroup_product %A_now, %B_now into %so_far over [k] :
+// HOPPER-NEXT: %new_1 = cuda.warpgroup_wait %new pending 0 :
+// HOPPER-NEXT: cuda.release %A_ring[%turn_2] :
+// HOPPER-NEXT: cuda.release %B_ring[%turn_3] :
+// HOPPER-NEXT: scf.yield %new_1 :
+// HOPPER: cuda.store %sum into %C[%zero, %zero] :
+// HOPPER: cuda.kernel @product (%A: {{.*}}, %B: {{.*}}, %C: {{.*}}, %k: index) threads 128 shared 12288 {
+cuda.kernel @product (%A: !A, %B: !B, %C: !C, %k: index) threads 128 shared 12288 {
+  %A_shared = cuda.shared at 0 : !As
+  %B_shared = cuda.shared at 8192 : !Bs
+  %zero = arith.constant 0 : index
+  %piece = arith.constant 64 : index
+  %c = diagram.fill 0.0 : f32 -> !c
+  %sum = scf.for %k0 = %zero to %k step %piece iter_args(%so_far = %c) -> (!c) {
+    cuda.barrier
+    cuda.copy %A[%zero, %k0] into %A_shared : !A, !As
+    cuda.copy %B[%k0, %zero] into %B_shared : !B, !Bs
+    cuda.barrier
+    %new = cuda.product %A_shared, %B_shared into %so_far over [k] using m16n8k16 : !As, !Bs -> !c
+    scf.yield %new : !c
+  }
+  cuda.store %sum into %C[%zero, %zero] : !c, !C
+}
+
+// HOPPER: func.func @multiply
+// HOPPER-SAME: #hierarchy.step<"warp-specialization", "@product", "a ring for each tile keeps the order of copies and uses", "1 producer and 1 consumer warpgroup; stages: 4 of %A_shared, 4 of %B_shared; where an array has an address or a stride that is no multiple of 16 bytes, @product runs instead, and copies by cp.async">
+// HOPPER: %mappable = cuda.mappable %A, %B :
+// HOPPER-NEXT: scf.if %mappable {
+// HOPPER-NEXT: %A_map = cuda.tensor_map %A :
+// HOPPER-NEXT: %B_map = cuda.tensor_map %B :
+// HOPPER-NEXT: cuda.launch @product_specialised grid %k aligned %aligned(%C, %k, %A_map, %B_map) :
+// HOPPER-NEXT: } else {
+// HOPPER-NEXT: cuda.launch @product grid %k aligned %aligned(%A, %B, %C, %k) :
+func.func @multiply(%A: !A, %B: !B, %C: !C, %k: index) {
+  %aligned = cuda.alignment %A, %B, %C : !A, !B, !C
+  cuda.launch @product grid %k aligned %aligned (%A, %B, %C, %k) : !A, !B, !C, index
+  func.return
+}

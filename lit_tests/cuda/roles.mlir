@@ -1,0 +1,65 @@
+// RUN: xdsl-opt %s | filecheck %s
+// RUN: xdsl-opt %s | xdsl-opt | filecheck %s
+// RUN: xdsl-opt --print-op-generic %s | xdsl-opt | filecheck %s
+
+!A = memref<?x?xf16, strided<[?, 1], offset: ?>, #diagram.array<[m, k], level = device>>
+!B = memref<?x?xf16, strided<[?, 1], offset: ?>, #diagram.array<[n, k], level = device>>
+!A_map = !cuda.tensor_map<[64, 64], !A>
+!B_map = !cuda.tensor_map<[32, 64], !B>
+!As = memref<64x128xf16, #diagram.array<[m, k], level = shared, layout = #cuda.boxes<extents = [64, 128], span = 64>>>
+!Bs = memref<32x128xf16, #diagram.array<[n, k], level = shared, layout = #cuda.boxes<extents = [32, 128], span = 64>>>
+!a = tensor<64x128xf16, #diagram.array<[m, k], level = register, layout = #cuda.layout<register = [k:8:16, k:2:8, m:2:8, k:2:1], lane = [m:8:1, k:4:2], warp = [m:4:16]>>>
+!C = tensor<64x32xf32, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [n:4:8, m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = [m:4:16]>>>
+
+// A producer acquires a turn, says what will come and starts the copy; a consumer awaits, multiplies and releases it.
+
+// CHECK-LABEL: cuda.kernel @product (%A_map: !cuda.tensor_map<[64, 64], memref<?x?xf16, {{.*}}>>, %B_map: !cuda.tensor_map<[32, 64], {{.*}}>, %k: index) threads 256 shared 49216 {
+// CHECK-NEXT: %A_shared = cuda.shared at 0 stages 2 : memref<64x128xf16, #diagram.array<[m, k], level = shared, layout = #cuda.boxes<extents = [64, 128], span = 64>>>
+// CHECK-NEXT: %B_shared = cuda.shared at 32768 stages 2 : memref<32x128xf16,
+// CHECK-NEXT: %A_ring = cuda.ring at 49152 consumers 1 : !cuda.ring<2>
+// CHECK-NEXT: %B_ring = cuda.ring at 49184 consumers 1 {note = 1 : i32} : !cuda.ring<2>
+// CHECK-NEXT: cuda.ready %A_ring, %B_ring : !cuda.ring<2>, !cuda.ring<2>
+// CHECK-NEXT: %zero = arith.constant 0 : index
+cuda.kernel @product (%A_map: !A_map, %B_map: !B_map, %k: index) threads 256 shared 49216 {
+  %A_shared = cuda.shared at 0 stages 2 : !As
+  %B_shared = cuda.shared at 32768 stages 2 : !Bs
+  %A_ring = cuda.ring at 49152 consumers 1 : !cuda.ring<2>
+  %B_ring = cuda.ring at 49184 consumers 1 {note = 1 : i32} : !cuda.ring<2>
+  cuda.ready %A_ring, %B_ring : !cuda.ring<2>, !cuda.ring<2>
+  %zero = arith.constant 0 : index
+  // CHECK-NEXT: cuda.roles registers 0, 0 producer {
+  cuda.roles registers 0, 0 producer {
+    %A_to = cuda.stage %A_shared[%zero] : !As
+    // CHECK: cuda.acquire %A_ring[%zero] : !cuda.ring<2>
+    // CHECK-NEXT: cuda.expect %A_ring[%zero] bytes 16384 : !cuda.ring<2>
+    // CHECK-NEXT: cuda.tensor_load %A_map[%zero, %k] into %A_to signals %A_ring[%zero] : !cuda.tensor_map<[64, 64], {{.*}}>, memref<64x128xf16, {{.*}}>, !cuda.ring<2>
+    cuda.acquire %A_ring[%zero] : !cuda.ring<2>
+    cuda.expect %A_ring[%zero] bytes 16384 : !cuda.ring<2>
+    cuda.tensor_load %A_map[%zero, %k] into %A_to signals %A_ring[%zero] : !A_map, !As, !cuda.ring<2>
+    // CHECK-NEXT: } consumers 1 {
+  } consumers 1 {
+    %A_now = cuda.stage %A_shared[%zero] : !As
+    %B_now = cuda.stage %B_shared[%zero] : !Bs
+    // CHECK: cuda.await %A_ring[%zero] : !cuda.ring<2>
+    // CHECK-NEXT: %C_started = cuda.warpgroup_product %A_now, %B_now over [k] : memref<64x128xf16, {{.*}}>, memref<32x128xf16, {{.*}}> -> tensor<64x32xf32,
+    // CHECK-NEXT: %C = cuda.warpgroup_wait %C_started pending 1 {note = 2 : i32} : tensor<64x32xf32,
+    // CHECK-NEXT: %a = diagram.fill
+    // CHECK-NEXT: %D_started = cuda.warpgroup_product %a, %B_now into %C over [k] : tensor<64x128xf16, {{.*}}>, memref<32x128xf16, {{.*}}> -> tensor<64x32xf32,
+    // CHECK-NEXT: cuda.release %A_ring[%zero] : !cuda.ring<2>
+    cuda.await %A_ring[%zero] : !cuda.ring<2>
+    %C_started = cuda.warpgroup_product %A_now, %B_now over [k] : !As, !Bs -> !C
+    %C = cuda.warpgroup_wait %C_started pending 1 {note = 2 : i32} : !C
+    %a = diagram.fill 0.0 : f16 -> !a
+    %D_started = cuda.warpgroup_product %a, %B_now into %C over [k] : !a, !Bs -> !C
+    cuda.release %A_ring[%zero] : !cuda.ring<2>
+  }
+}
+
+// CHECK-LABEL: func.func @host
+// CHECK-NEXT: %mappable = cuda.mappable %A, %B : memref<?x?xf16,
+// CHECK-NEXT: %A_map = cuda.tensor_map %A : !cuda.tensor_map<[64, 64], memref<?x?xf16,
+func.func @host(%A: !A, %B: !B) {
+  %mappable = cuda.mappable %A, %B : !A, !B
+  %A_map = cuda.tensor_map %A : !A_map
+  func.return
+}
