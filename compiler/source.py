@@ -187,6 +187,9 @@ class LocatingParser(Parser):
     def _raise_located(self, error: Exception, start: int) -> NoReturn:
         if isinstance(error, VerifyException | UnregisteredConstructException):
             self.raise_error(str(error), start, self._end_of_line(start))
+        if isinstance(error, OverflowError):  # in packing a float
+            message = "a number here is beyond the largest of its format: write 0x7F800000 for infinity in f32"
+            self.raise_error(message, start, self._end_of_line(start))
         if isinstance(error, ValueError | AssertionError | TypeError | KeyError | AttributeError):
             detail = f": {error}" if str(error) else ""
             self.raise_error(f"this cannot be parsed{detail}", start, self._end_of_line(start))

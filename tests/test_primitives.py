@@ -66,6 +66,9 @@ USES = {
     "rcp_approx": "f2[t] = rcp_approx(f[t]);",
     "maximum": "f2[t] = maximum(f[t], f[t + 1]);",
     "minimum": "f2[t] = minimum(f[t], f[t + 1]);",
+    "quotient": "f2[t] = quotient(int(f[t]), int(f[t + 1]));",
+    "remainder_of": "f2[t] = remainder_of(int(f[t]), int(f[t + 1]));",
+    "to_integer": "f2[t] = to_integer(f[t]);",
     "reciprocal": "f2[t] = reciprocal(f[t]);",
     "to_float": "f2[t] = to_float(h[t]) + to_float(b[t]) + to_float(f[t]) + to_float(t);",
     "from_float": (

@@ -400,8 +400,12 @@ class KernelLowering:
                 f"a product is added to {format_of(op.init.type)}, but accumulated in {op.accumulate}: "
                 "keep the state of a stream in the accumulator's format",
             )
-        if tensor_core and str(op.accumulate) != "f32":
-            raise Refusal(op, f"tensor cores accumulate in f32 here, not in {op.accumulate}")
+        if str(op.accumulate) in ("f16", "bf16"):
+            raise Refusal(
+                op,
+                f"kernels accumulate products in f32 or i32, not in {op.accumulate}: write 'accumulate f32', and cast the "
+                "result if it is to be narrow",
+            )
         init = (
             self._fill(type, neutral_of("add", format_of(type)), op.result)
             if op.init is None

@@ -80,6 +80,31 @@ __device__ __forceinline__ float minimum(float x, float y) {
 #endif
 }
 
+// primitive: quotient
+// x / y, dropping the fraction; 0 where y is 0, and the lowest number where it is divided by -1.
+__device__ __forceinline__ int32_t quotient(int32_t x, int32_t y) {
+  if (y == -1) return static_cast<int32_t>(0u - static_cast<uint32_t>(x));
+  return y == 0 ? 0 : x / y;
+}
+
+// primitive: remainder_of
+// What x / y leaves, with the sign of x; 0 where y is 0.
+__device__ __forceinline__ int32_t remainder_of(int32_t x, int32_t y) {
+  return y == 0 || y == -1 ? 0 : x % y;
+}
+
+// primitive: to_integer
+// x without its fraction; the nearest int32_t where x is beyond, 0 where it is NaN. PTX ISA 9.7.9, cvt.rzi.
+__device__ __forceinline__ int32_t to_integer(float x) {
+#ifndef TREADLE_EMULATOR
+  return __float2int_rz(x);
+#else
+  if (x != x) return 0;
+  if (x >= 2147483648.0f) return 2147483647;
+  return x < -2147483648.0f ? -2147483647 - 1 : static_cast<int32_t>(x);
+#endif
+}
+
 // primitive: to_float
 // An element as a float: exact for 16-bit types.
 template <class T>

@@ -35,8 +35,6 @@ BINARY = {
     "arith.addi": "+",
     "arith.subi": "-",
     "arith.muli": "*",
-    "arith.divsi": "/",
-    "arith.remsi": "%",
     "arith.andi": "&",
     "arith.ori": "|",
     "arith.xori": "^",
@@ -61,7 +59,13 @@ CALLS = {
     "math.round": "roundf",
     "math.powf": "powf",
     "math.fma": "fmaf",
+    "arith.divsi": "quotient",
+    "arith.remsi": "remainder_of",
+    "arith.fptosi": "to_integer",
 }
+
+PRIMITIVES = ("exp2_approx", "quotient", "remainder_of", "to_integer")
+"""Those of `CALLS` that are device primitives."""
 
 NAMES_OPERANDS = (arith.MaxSIOp, arith.MinSIOp)
 """Operations whose operands C has to write more than once."""
@@ -174,7 +178,7 @@ class ScalarPrinter:
             return f"({operands[0]} {BINARY[op.name]} {operands[1]})"
         if op.name in CALLS:
             name = CALLS[op.name]
-            if name == "exp2_approx":
+            if name in PRIMITIVES:
                 self.uses.add(name)
             return f"{name}({', '.join(_bare(operand) for operand in operands)})"
         match op:
@@ -185,7 +189,8 @@ class ScalarPrinter:
                 self.uses.add("exp2_approx")
                 return f"exp2_approx({operands[0]} * {float_literal(LOG2_E)})"
             case arith.NegfOp():
-                return f"(-{operands[0]})"
+                negative = operands[0].startswith("-")  # two signs would be a decrement
+                return f"(-({operands[0]}))" if negative else f"(-{operands[0]})"
             case arith.MaximumfOp() | arith.MinimumfOp():
                 name = "maximum" if isinstance(op, arith.MaximumfOp) else "minimum"
                 self.uses.add(name)
@@ -208,8 +213,6 @@ class ScalarPrinter:
                 return f"from_float<{c_type(op.result.type)}>({_bare(operands[0])})"
             case arith.SIToFPOp():
                 return f"float({_bare(operands[0])})"
-            case arith.FPToSIOp():
-                return f"int32_t({_bare(operands[0])})"
             case _:
                 pass
         raise Refusal(op, f"'{op.name}' in the body of a map has no CUDA C: use another operation, or add it")

@@ -64,9 +64,19 @@ def _on_unsigned(rule: Binary) -> Binary:
 
 
 def _divide(a: AnyArray, b: AnyArray) -> AnyArray:
-    """Integer division towards zero, as on the machine."""
-    quotient = np.abs(a) // np.abs(b)
+    """Integer division towards zero, as on the machine; by zero it is zero, and the remainder too."""
+    # In a wider format, since the lowest number has no opposite in its own.
+    quotient = np.abs(a.astype(np.int64)) // np.abs(b.astype(np.int64))
     return np.where((a < 0) == (b < 0), quotient, -quotient).astype(a.dtype)
+
+
+def to_integer(a: AnyArray, dtype: np.dtype[Any]) -> AnyArray:
+    """Without the fraction; the nearest integer of the format where `a` is beyond, zero where it is NaN."""
+    if dtype.kind == "b":
+        return a.astype(dtype)
+    limits = np.iinfo(dtype)
+    inside = np.clip(np.trunc(np.nan_to_num(a, nan=0.0, posinf=np.inf, neginf=-np.inf)), limits.min, limits.max)
+    return np.where(a >= limits.max, limits.max, np.where(a <= limits.min, limits.min, inside)).astype(dtype)
 
 
 def _signed(a: AnyArray) -> AnyArray:
@@ -171,7 +181,7 @@ TERNARY: dict[type[Operation], Callable[[AnyArray, AnyArray, AnyArray], AnyArray
 CONVERSIONS: dict[type[Operation], Callable[[AnyArray, np.dtype[Any]], AnyArray]] = {
     arith.SIToFPOp: lambda a, dtype: _signed(a).astype(dtype),
     arith.UIToFPOp: lambda a, dtype: unsigned(a).astype(dtype),
-    arith.FPToSIOp: lambda a, dtype: a.astype(dtype),
+    arith.FPToSIOp: lambda a, dtype: to_integer(a, dtype),
     arith.FPToUIOp: lambda a, dtype: a.astype(np.int64).astype(dtype),
     arith.IndexCastOp: lambda a, dtype: a.astype(dtype),
     arith.ExtSIOp: lambda a, dtype: _signed(a).astype(dtype),

@@ -1,0 +1,111 @@
+"""Scalar operations at the edges of their domains give the same at every level, and their C says what they mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from roads import array, compiled, matmul
+from treadle.compiler.errors import TreadleError
+from treadle.runtime.interpreter import run_function
+
+LOWEST, HIGHEST = -(2**31), 2**31 - 1
+FORMATS = {np.dtype(np.float32): "f32", np.dtype(np.int32): "i32"}
+
+
+def run(body: str, *inputs: NDArray[Any], result: str) -> tuple[NDArray[Any], NDArray[Any]]:
+    """A map over inputs %a, %b, ...: what the interpreter and the emulator make of it, once verified."""
+    types = [array(FORMATS[given.dtype], i=None) for given in inputs]
+    arguments = ", ".join(f"%in{i}: {type}" for i, type in enumerate(types))
+    taken = ", ".join(f"%{name} = %in{i} : {type}" for i, (name, type) in enumerate(zip("abc", types, strict=False)))
+    out = array(result, i=None)
+    road = compiled(
+        f"func.func @f({arguments}) -> {out} {{\n%r = diagram.map ({taken}) -> {out} {{\n{body}\n}}\n"
+        f"func.return %r : {out}\n}}"
+    )
+    for verdict in road.verdicts(inputs):
+        assert not verdict.wrong, verdict
+    return run_function(road.algorithm, inputs).results[0], road.run(inputs)[0]
+
+
+@pytest.mark.parametrize(
+    ("operation", "wanted"),
+    [("divsi", [3, -3, -3, 3, 0, 0, LOWEST, 0]), ("remsi", [1, -1, 1, -1, 0, 0, 0, 5])],
+)
+def test_integer_division(operation: str, wanted: list[int]) -> None:
+    """Towards zero; by zero it is zero, though C leaves it open and a host would stop."""
+    a = np.array([7, -7, 7, -7, 5, 0, LOWEST, 5], np.int32)
+    b = np.array([2, 2, -2, -2, 0, 0, -1, LOWEST], np.int32)
+    for found in run(f"%q = arith.{operation} %a, %b : i32\ndiagram.yield %q : i32", a, b, result="i32"):
+        assert found.tolist() == wanted
+
+
+def test_division_in_lanes_outside_the_array() -> None:
+    """Lanes past the end hold zeros."""
+    for length in (1, 5, 33, 1001):
+        a = np.arange(length, dtype=np.int32)
+        run("%q = arith.divsi %a, %a : i32\ndiagram.yield %q : i32", a, result="i32")
+
+
+def test_floats_as_integers() -> None:
+    given = np.array([1.9, -1.9, 0.5, -0.5, 3e9, -3e9, np.nan, np.inf, -np.inf, 2.0**31, -(2.0**31)], np.float32)
+    wanted = [1, -1, 0, 0, HIGHEST, LOWEST, 0, HIGHEST, LOWEST, HIGHEST, LOWEST]
+    for found in run("%q = arith.fptosi %a : f32 to i32\ndiagram.yield %q : i32", given, result="i32"):
+        assert found.tolist() == wanted
+
+
+def test_negative_and_special_constants() -> None:
+    body = """%c = arith.constant -0.25 : f32
+    %n = arith.negf %c : f32
+    %s = arith.addf %a, %n : f32
+    %t = arith.subf %s, %c : f32
+    %bottom = arith.constant 0xFF800000 : f32
+    %top = arith.negf %bottom : f32
+    %u = arith.minimumf %t, %top : f32
+    %v = arith.maximumf %u, %bottom : f32
+    %nan = arith.constant 0x7FC00000 : f32
+    %w = arith.minnumf %v, %nan : f32
+    diagram.yield %w : f32"""
+    for found in run(body, np.ones(5, np.float32), result="f32"):
+        assert (found == 1.5).all()
+
+
+def test_the_lowest_integer_as_a_constant() -> None:
+    body = f"%c = arith.constant {LOWEST} : i32\n%s = arith.addi %a, %c : i32\ndiagram.yield %s : i32"
+    for found in run(body, np.array([0, 1, -1], np.int32), result="i32"):
+        assert found.tolist() == [LOWEST, LOWEST + 1, HIGHEST]
+
+
+def test_extrema_of_two_with_nan() -> None:
+    a, b = np.array([np.nan, 1, 2, np.inf], np.float32), np.array([1, np.nan, 3, np.nan], np.float32)
+    for found in run("%q = arith.maximumf %a, %b : f32\ndiagram.yield %q : f32", a, b, result="f32"):
+        np.testing.assert_array_equal(found, np.array([np.nan, np.nan, 3, np.nan], np.float32))
+    for found in run("%q = arith.minnumf %a, %b : f32\ndiagram.yield %q : f32", a, b, result="f32"):
+        np.testing.assert_array_equal(found, np.array([1, 1, 2, np.inf], np.float32))
+
+
+@pytest.mark.parametrize("accumulator", ["f16", "bf16"])
+@pytest.mark.parametrize("format", ["f16", "f32"])
+def test_a_narrow_accumulator_is_refused(format: str, accumulator: str) -> None:
+    text = matmul("mk", "kn", format).replace("accumulate f32", f"accumulate {accumulator}")
+    with pytest.raises(TreadleError, match=f"in f32 or i32, not in {accumulator}: write 'accumulate f32', and cast"):
+        compiled(text)
+
+
+@pytest.mark.parametrize(("number", "format"), [("1.0e39", "f32"), ("-1.0e39", "f32"), ("7.0e4", "f16")])
+def test_a_constant_beyond_its_format_is_refused(number: str, format: str) -> None:
+    type = array(format, i=None)
+    text = f"""func.func @f(%X: {type}) -> {type} {{
+  %y = diagram.map (%a = %X : {type}) -> {type} {{
+    %c = arith.constant {number} : {format}
+    %s = arith.mulf %a, %c : {format}
+    diagram.yield %s : {format}
+  }}
+  func.return %y : {type}
+}}"""
+    with pytest.raises(TreadleError, match="a number here is beyond the largest of its format") as caught:
+        compiled(text)
+    assert ":3:" in str(caught.value)
