@@ -389,7 +389,6 @@ class KernelLowering:
         layout = self.layouts.of(op.result)
         depth = depth_of(self.plan, op)
         rows, columns = operands_of(self.plan, op)
-        tensor_core = instruction != "fma"
         left = self._product_operand(op, rows, depth, in_registers=instruction == "m16n8k16")
         same = columns is rows and is_shared(left.type)
         right = left if same else self._product_operand(op, columns, depth, in_registers=False)
@@ -403,8 +402,8 @@ class KernelLowering:
         if str(op.accumulate) in ("f16", "bf16"):
             raise Refusal(
                 op,
-                f"kernels accumulate products in f32 or i32, not in {op.accumulate}: write 'accumulate f32', and cast the "
-                "result if it is to be narrow",
+                f"kernels accumulate products in f32 or i32, not in {op.accumulate}: write 'accumulate f32', and cast "
+                "the result if it is to be narrow",
             )
         init = (
             self._fill(type, neutral_of("add", format_of(type)), op.result)
