@@ -45,6 +45,17 @@ def widest(op: GlobalAccess, most_bytes: int = 16) -> int:
     return min(most, widest_fragment(fragment(layout_of(type)), axes[-1]))
 
 
+def widest_in_tile(layout: LayoutAttr, tile: Attribute) -> int:
+    """The most elements, at most 16 bytes, that every thread of a fragment moves at once from or to a tile in shared
+    memory: neighbours in its registers and in the tile's rows, all of them in the tile or none."""
+    rows = rows_of(tile)
+    if rows.row_axis is None:
+        return 1
+    axis, extent = axes_of(tile)[rows.row_axis], rows.shape[rows.row_axis]
+    most = widest_in_memory([rows.pitch.data, extent if layout.extent(axis) > extent else 0], format_bytes(tile))
+    return min(most, widest_fragment(fragment(layout), axis))
+
+
 def access_of(op: GlobalAccess, threads: int, width: int | None = None) -> Access:
     """What each lane moves, at a vector width of the access (its widest, unless given)."""
     type = piece_type(op)

@@ -23,6 +23,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from treadle.compiler.errors import Refusal
 from treadle.compiler.lowering.absent import INTEGER_NEUTRAL, NEUTRAL, filler_of, kept_if, neutral_number
 from treadle.compiler.lowering.barriers import insert_barriers
+from treadle.compiler.lowering.conversions import renumbered, staging_rows, stays_in_threads
 from treadle.compiler.lowering.layouts import Layouts, columns_of, depth_of, operands_of
 from treadle.compiler.lowering.plan import FORMAT_BYTES, KernelPlan
 from treadle.compiler.lowering.runs import Run, RunWriter, twins
@@ -577,9 +578,10 @@ class KernelLowering:
 
     # -- shared memory -----------------------------------------------------------------------------
 
-    def _tile(self, key: object, value: SSAValue) -> SSAValue:
-        """The tile in shared memory for one operand, the same wherever the operation is lowered again."""
-        rows = self._rows_of(value)
+    def _tile(self, key: object, value: SSAValue, rows: RowsAttr | None = None) -> SSAValue:
+        """The tile in shared memory for one operand, the same wherever the operation is lowered again; it lies as
+        copies and products like it, unless told."""
+        rows = rows or self._rows_of(value)
         place = (key, rows)
         if place not in self.tiles:
             self.tiles[place] = self._allocate(value, rows).result
@@ -673,8 +675,11 @@ class KernelLowering:
         return _hinted(read.result, source)
 
     def _convert(self, value: SSAValue, lowered: SSAValue, type: Attribute) -> SSAValue:
-        """Through shared memory, to other threads."""
-        tile = self._tile((value, "convert"), value)
+        """The same elements in another layout: in other registers of the same threads, or through shared memory."""
+        source, target = layout_of(lowered.type), layout_of(type)
+        if stays_in_threads(source, target):
+            return _hinted(self._emit(renumbered(lowered, type)).result, value)
+        tile = self._tile((value, "convert"), value, staging_rows(source, target, type))
         self._emit(cuda.WriteOp(lowered, tile))
         return self._read(tile, type, value)
 

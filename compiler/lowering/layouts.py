@@ -82,6 +82,10 @@ class Layouts:
         self.found: dict[SSAValue, LayoutAttr] = {}
         self.instructions = {op: instruction_of(plan, op) for op in plan.contractions}
         self.anchor = blocked(plan, _kernel_axes(plan)) if not plan.contractions else None
+        self.settled = False
+        while self._sweep():
+            pass
+        self.settled = True
         while self._sweep():
             pass
 
@@ -108,10 +112,10 @@ class Layouts:
             case ReduceOp():
                 self._reduce(op)
             case MapOp():
-                self._set(op.result, self._left_operand(op.result) or self._elementwise(op))
-            case CastOp() | WhereOp():
+                self._set(op.result, self._unless_moved(self._left_operand(op.result), self._elementwise(op)))
+            case CastOp() | WhereOp() if self.settled or not self._is_open(op.operand):
                 operand = self.found.get(op.operand) or self._demanded(op.operand)
-                self._set(op.result, self._left_operand(op.result) or operand)
+                self._set(op.result, self._unless_moved(self._left_operand(op.result), operand))
             case StreamOp():
                 self._stream(op)
             case _:
@@ -134,6 +138,14 @@ class Layouts:
             column_tiles += column_tiles % 2  # it becomes the depth of another product, which takes 16 at a time
         layout = accumulator(rows, columns, row_tiles, column_tiles, (row_warps, column_warps))
         return layout.slice(axis for axis in (rows, columns) if axis)
+
+    def _unless_moved(self, wanted: LayoutAttr | None, found: LayoutAttr | None) -> LayoutAttr | None:
+        """The layout of a left operand, if what it is made of is there already. Elements that lie in other threads go
+        through shared memory in any case: then as the product's own tile, in its narrow format, and back by
+        `ldmatrix`."""
+        if wanted is None or found is None or found.spread() == wanted.spread():
+            return wanted or found
+        return found
 
     def _left_operand(self, value: SSAValue) -> LayoutAttr | None:
         """The layout of a left operand, for a value that has no other use."""

@@ -18,7 +18,6 @@ from treadle.compiler.printer.indices import (
     Loop,
     add,
     coordinate,
-    replicas,
     scaled,
     subscripts,
     tile_offset,
@@ -28,6 +27,7 @@ from treadle.compiler.printer.names import RESERVED, Names
 from treadle.compiler.printer.products import ProductPrinter
 from treadle.compiler.printer.scalars import SIXTEEN_BIT, ScalarPrinter, bare, c_type, literal
 from treadle.compiler.printer.text import Text
+from treadle.compiler.printer.tiles import TilePrinter
 from treadle.compiler.printer.warpgroups import WarpgroupPrinter
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LANES, LayoutAttr, Mode
@@ -305,48 +305,13 @@ class KernelPrinter:
 
     @_operation.register
     def _(self, op: cuda.ReadOp) -> None:
-        layout = layout_of(op.result.type)
         name = self.declare(op.result)
-        if ProductPrinter(self).read_left_operand(op, name):
-            return
-        loops = self.loops(layout)
-        place, fits = self.tile_place(op.source, layout, loops)
-        value = f"{self.call('load_shared')}(&{place})"
-        if fits is not None:
-            value = f"{fits} ? {value} : {c_type(op.result.type)}(0)"
-        self.text.nest(loops, [f"{name}{subscripts(layout, loops)} = {value};"])
+        if not ProductPrinter(self).read_left_operand(op, name):
+            TilePrinter(self).read(op, name)
 
     @_operation.register
     def _(self, op: cuda.WriteOp) -> None:
-        layout = layout_of(op.value.type)
-        loops = self.loops(layout)
-        place, fits = self.tile_place(op.destination, layout, loops)
-        for axis, extent in zip(axes_of(op.destination.type), rows_of(op.destination.type).shape, strict=True):
-            if layout.extent(axis) < extent:
-                raise Refusal(
-                    op,
-                    f"fragments reach {layout.extent(axis)} along '{axis}', the tile {extent}: its padding would "
-                    "not be zero",
-                )
-        tests = [test for test in (replicas(layout), fits) if test is not None]
-        value = self.values[op.value]
-        if _is_pair(layout.register) and self._pairs_along_rows(op.destination, layout):
-            outer = loops[:-1]
-            place, _ = self.tile_place(op.destination, layout, outer)
-            pair = f"{self.call('pack')}<2>({value}{subscripts(layout, outer, len(outer))})"
-            store = f"{self.call('store_shared')}({self.call('vec')}<2>(&{place}), {pair});"
-            loops = outer
-        else:
-            store = f"{self.call('store_shared')}(&{place}, {value}{subscripts(layout, loops)});"
-        self.text.nest(loops, [f"if ({' && '.join(tests)}) {store}" if tests else store])
-
-    def _pairs_along_rows(self, tile: SSAValue, layout: LayoutAttr) -> bool:
-        """Whether the last register mode runs along the tile's rows, and no pair can be cut at its end."""
-        rows = rows_of(tile.type)
-        axis = tuple(layout.register)[-1].axis
-        if rows.row_axis is None or axes_of(tile.type)[rows.row_axis] != axis:
-            return False
-        return layout.extent(axis) <= rows.shape[rows.row_axis]
+        TilePrinter(self).write(op)
 
     def tile_place(self, tile: SSAValue, layout: LayoutAttr, loops: Sequence[Loop]) -> tuple[str, str | None]:
         """Where the element that the loops have reached lies in a tile, and the test that it does."""

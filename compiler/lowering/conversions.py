@@ -1,0 +1,46 @@
+"""How a value that is needed in another layout gets there: in registers of the same threads, or by shared memory."""
+
+from __future__ import annotations
+
+from xdsl.ir import Attribute, Block, Region, SSAValue
+
+from treadle.compiler.layouts.accesses import Access, copies, fragment_access
+from treadle.compiler.layouts.fragments import fragment, same_elements
+from treadle.compiler.layouts.swizzle import choose_rows
+from treadle.compiler.layouts.vectors import widest_fragment, widest_in_memory
+from treadle.compiler.lowering.plan import FORMAT_BYTES
+from treadle.dialects.cuda.layout import LayoutAttr, RowsAttr
+from treadle.dialects.diagram import MapOp
+from treadle.dialects.diagram import YieldOp as MapYieldOp
+from treadle.dialects.diagram.array import format_of, sizes_of
+
+
+def stays_in_threads(source: LayoutAttr, target: LayoutAttr) -> bool:
+    """Whether every thread has what it needs already, under whatever numbers of registers."""
+    return same_elements(source, target)
+
+
+def renumbered(value: SSAValue, type: Attribute) -> MapOp:
+    """The value with its elements in the registers of another layout: a map that changes nothing."""
+    body = Block(arg_types=[format_of(type)])
+    body.add_op(MapYieldOp(body.args[0]))
+    return MapOp([value], type, Region(body))
+
+
+def staging_rows(source: LayoutAttr, target: LayoutAttr, type: Attribute) -> RowsAttr:
+    """The tile in shared memory through which a value goes from one layout to the other, with the fewest bank conflicts
+    of the vectors that are written and read."""
+    sizes, bytes = sizes_of(type), FORMAT_BYTES[str(format_of(type))]
+    wide = {axis: size for axis, size in sizes.items() if size != 1}
+    row = next(reversed(wide), None)
+    accesses = [_vectors(source, row, bytes, wide), _vectors(target, row, bytes, wide)]
+    chosen = choose_rows(tuple(wide), tuple(wide.values()), bytes, *accesses).rows
+    return RowsAttr(tuple(sizes.values()), chosen.pitch.data, (bits.data for bits in chosen.swizzle))
+
+
+def _vectors(layout: LayoutAttr, row: str | None, element_bytes: int, sizes: dict[str, int]) -> Access:
+    """What one side of the way moves: as `cuda.write` and `cuda.read` are printed."""
+    places = fragment(layout).slice(sizes)
+    cut = sizes.get(row or "", 0) if layout.extent(row or "") > sizes.get(row or "", 0) else 0
+    width = min(widest_fragment(places, row), widest_in_memory([cut], element_bytes))
+    return fragment_access(layout.slice(sizes), row, width, once=copies(places) > 1)
