@@ -128,5 +128,18 @@ def _report(runs: Sequence[PassRun], story: Story, module: ModuleOp, cubin: Cubi
     yield from schedule_lines(story.schedules)
     yield "passes"
     yield from pass_lines(runs)
+    if lines := list(_alignments(module)):
+        yield "accesses to device memory, each made once by a block, by how the rows of all arrays are aligned"
+        yield from lines
     yield "machine code (nvcc)"
     yield from code_lines(module, cubin)
+
+
+def _alignments(module: ModuleOp) -> Iterator[str]:
+    """What accesses cost for arrays that are not aligned."""
+    from treadle.compiler.gates.alignment import alignment_lines
+    from treadle.dialects.cuda import KernelOp
+
+    for kernel in module.body.block.ops:
+        if isinstance(kernel, KernelOp):
+            yield from (f"  {line}" for line in alignment_lines(kernel))

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from treadle.compiler.gates.traffic import traffic_lines, traffic_of
 from treadle.runtime.emulator import LaunchReport
 
+_NARROW = re.compile(r"(\w+)_aligned_(\d+)")
 
-def memory_lines(text: str | None, reports: Sequence[LaunchReport] | None) -> Iterator[str]:
-    """The table of operations; only the emulator counts them, and only with its checks."""
+
+def memory_lines(
+    text: str | None, reports: Sequence[LaunchReport] | None, launched: Sequence[str] = ()
+) -> Iterator[str]:
+    """The table of operations, and which kernels ran in a variant for arrays that are less aligned than could be; only
+    the emulator counts them, and only with its checks."""
     if text is None or reports is None:
         yield "memory: not known; the emulator counts it ('--backend emulator')"
         return
@@ -19,3 +25,9 @@ def memory_lines(text: str | None, reports: Sequence[LaunchReport] | None) -> It
         return
     yield "memory, by line of the printed file ('treadle compile' prints it), as the emulator counted it"
     yield from (f"  {line}" for line in lines)
+    for name in dict.fromkeys(launched):
+        if narrow := _NARROW.fullmatch(name):
+            yield (
+                f"  @{narrow[1]} ran as @{name}: addresses, strides and rows of its arrays divide by {narrow[2]} "
+                "bytes only, so that accesses are narrower"
+            )

@@ -47,6 +47,8 @@ class Execution:
         """The CUDA C of the last run."""
         self.reports: Sequence[LaunchReport] | None = None
         """What the emulator counted in the last run; None where something else ran."""
+        self.launched: Sequence[str] = ()
+        """The kernels that it launched."""
 
     def run(self, module: ModuleOp, backend: str) -> Outputs:
         """The results of `module` where `backend` says (TreadleError)."""
@@ -66,6 +68,7 @@ class Execution:
             numbers = [given if isinstance(given, np.ndarray) else given.item() for given in self.inputs]
             runner = self._backend(module, backend)
             self.reports = runner.reports if backend == "emulator" else None
+            self.launched = runner.variants if backend == "emulator" else ()
             with progress(f"running ({backend})"):
                 return execute(module, numbers, runner)
         except wrong_kernel() as error:
@@ -171,7 +174,7 @@ def command(arguments: Namespace) -> int:
     if arguments.report:
         from treadle.compiler.cli.report_traffic import memory_lines
 
-        print("\n".join(memory_lines(execution.printed, execution.reports)))
+        print("\n".join(memory_lines(execution.printed, execution.reports, execution.launched)))
     for verdict in verdicts:
         print(verdict)
     return exit_code(verdicts)

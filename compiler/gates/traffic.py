@@ -12,6 +12,9 @@ from treadle.runtime.emulator import LaunchReport
 SECTOR = 32
 """Bytes of device memory that move together."""
 
+WIDEST_REQUEST = 512
+"""Bytes that a warp moves at most in one instruction."""
+
 SHARED = ("load_shared", "store_shared", "load_matrix", "copy_async")
 """Operations that touch shared memory."""
 
@@ -112,7 +115,9 @@ def _totals(operations: Sequence[Traffic]) -> Iterator[str]:
         chosen = [each for each in operations if each.kind in kinds]
         sectors, fewest = sum(each.sectors for each in chosen), sum(each.fewest_sectors for each in chosen)
         moved = sum(each.bytes for each in chosen)
+        requests, widest = sum(each.requests for each in chosen), -(-moved // WIDEST_REQUEST)
         yield f"{what}: {moved:,} bytes in {sectors:,} sectors of {SECTOR} bytes; the fewest are {fewest:,}"
+        yield f"  by {requests:,} requests of a warp; at 16 bytes a thread {widest:,} would do"
     shared = [each for each in operations if each.kind in SHARED]
     conflicts = sum(each.conflicts for each in shared)
     yield f"shared memory: {sum(each.requests for each in shared):,} requests, {conflicts:,} bank conflicts"
