@@ -6,11 +6,18 @@ import re
 
 import pytest
 from xdsl.dialects import scf
+from xdsl.dialects.builtin import FloatAttr, f32
 
+from benchmarking import benchmark
 from roads import array, attention, compiled, matmul
 from treadle.compiler.errors import InternalError, TreadleError
+from treadle.compiler.layouts import Tile, fragment_access, is_conflict_free
+from treadle.compiler.lowering.conversions import renumbered, staging_rows, stays_in_threads
 from treadle.dialects import cuda
+from treadle.dialects.cuda.layout import LayoutAttr, Mode, accumulator
 from treadle.dialects.cuda.ops import GlobalAccess
+from treadle.dialects.diagram import FillOp
+from treadle.dialects.diagram.array import array_type, format_of, sizes_of
 
 LONG = {
     "attention": (attention(64, 64, "f16"), "x"),
@@ -136,3 +143,44 @@ def test_a_refusal_says_why(text: str, reason: str) -> None:
         compiled(text)
     assert not isinstance(caught.value, InternalError)
     assert re.search(r"<string>|%|@|'", str(caught.value))
+
+
+# -- layouts that differ ---------------------------------------------------------------------------------
+
+EXAMPLES = benchmark("programs").EXAMPLES
+
+
+@pytest.mark.parametrize("name", ["quantised_matmul", "softmax_matmul", "linear_attention"])
+def test_a_computed_left_operand_goes_through_shared_memory_once(name: str) -> None:
+    """In the narrow format that the product takes, to be read by `ldmatrix`: what is written in f32 is a value for each
+    row at most, or the operand of a product in f32."""
+    for kernel in compiled((EXAMPLES / f"{name}.mlir").read_text(encoding="utf-8")).kernels:
+        operands = {op.lhs for op in kernel.walk() if isinstance(op, cuda.ProductOp)}
+        operands |= {op.rhs for op in kernel.walk() if isinstance(op, cuda.ProductOp)}
+        written = [op for op in kernel.walk() if isinstance(op, cuda.WriteOp) and op.destination not in operands]
+        wide = [op for op in written if len([size for size in sizes_of(op.value.type).values() if size != 1]) > 1]
+        assert all(str(format_of(op.value.type)) != "f32" for op in wide)
+
+
+ROWS = LayoutAttr([Mode("q", 4, 8), Mode("x", 4, 1)], [Mode("q", 2, 1), Mode("x", 16, 4)], [Mode("q", 4, 2)])
+
+
+def test_a_value_moves_to_other_threads_without_bank_conflicts() -> None:
+    source, target = accumulator("q", "x", 1, 8, (2, 1)), ROWS
+    source = LayoutAttr(source.register, source.lane, [Mode("q", 2, 16), Mode("", 2, 0)])
+    type = array_type(f32, {"q": 32, "x": 64}, "register", target)
+    assert not stays_in_threads(source, target)
+    tile = Tile(("q", "x"), staging_rows(source, target, type), 4)
+    assert is_conflict_free(fragment_access(source, "x", 2, once=True), tile)
+    assert is_conflict_free(fragment_access(target, "x", 4), tile)
+
+
+def test_other_registers_of_the_same_threads_need_no_memory() -> None:
+    source = accumulator("q", "x", 1, 8, (2, 1))
+    target = LayoutAttr(reversed(tuple(source.register)), source.lane, source.warp)
+    assert stays_in_threads(source, target)
+    zero = FloatAttr(0.0, f32)
+    value = FillOp(zero, array_type(f32, {"q": 32, "x": 64}, "register", source))
+    moved = renumbered(value.result, array_type(f32, {"q": 32, "x": 64}, "register", target))
+    moved.verify()
+    assert moved.yielded is moved.body.block.args[0]

@@ -13,10 +13,12 @@ from treadle.compiler import main as cli
 from treadle.compiler.cli import report_code
 from treadle.compiler.cli.report_traffic import memory_lines
 from treadle.compiler.cli.run import kernel_names
+from treadle.compiler.gates.alignment import alignment_lines, variants
 from treadle.compiler.gates.traffic import Traffic, check_traffic, traffic_lines, traffic_of
 from treadle.compiler.pipeline import Options, print_cuda, run_pipeline
 from treadle.compiler.sass import DisassemblerUnavailable, find_disassembler
 from treadle.compiler.source import parse_module
+from treadle.dialects.cuda import KernelOp
 from treadle.runtime.backend import has_host_compiler
 from treadle.runtime.emulator import LaunchReport, OperationCount
 from treadle.runtime.emulator.backend import EmulatorBackend
@@ -131,6 +133,51 @@ def test_no_bank_conflict_and_the_fewest_sectors(name: str, arch: str) -> None:
     assert {each.kind for each in operations} >= means | {"store_global"}
     for gate in check_traffic(operations):
         assert gate.ok, "\n".join(traffic_lines(operations))
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["l2_norm_matmul", "rms_norm_matmul", "quantised_matmul", "softmax_matmul"])
+def test_computed_operands_meet_no_bank_conflict(name: str) -> None:
+    """Operands that other threads computed, and values for each row that change threads, go through shared memory."""
+    module = parse_module((programs.EXAMPLES / f"{name}.mlir").read_text(encoding="utf-8"))
+    function = entry_function(module.clone())
+    inputs = make_inputs(function, axis_sizes(function, {}), 0)
+    run_pipeline(module, Options())
+    printed = print_cuda(module)
+    backend = EmulatorBackend(printed, kernel_names(module))
+    execute(module, inputs, backend)
+    conflicts, _ = check_traffic(traffic_of(printed, backend.reports))
+    assert conflicts.ok, str(conflicts)
+
+
+@needs_compiler
+def test_narrow_accesses_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """Rows of 65 elements of 2 bytes are aligned to 2 bytes; rows of 66 to 4."""
+    file = str(programs.EXAMPLES / "matmul.mlir")
+    for columns, aligned in ((65, 2), (66, 4)):
+        size = ["--size", "m=40", "--size", f"n={columns}", "--size", "k=130"]
+        assert cli.main(["run", file, "--backend", "emulator", "--report", *size]) == 0
+        said = capsys.readouterr().out
+        assert f"@matmul_kernel ran as @matmul_kernel_aligned_{aligned}" in said
+        assert f"divide by {aligned} bytes only" in said
+        found = re.search(r"stored .*\n +by (\d+) requests of a warp; at 16 bytes a thread (\d+) would do", said)
+        assert found is not None
+        assert int(found[1]) * aligned >= 16 * int(found[2]) - 16
+
+
+def test_what_alignment_costs() -> None:
+    module = parse_module(programs.matmul())
+    run_pipeline(module, Options())
+    (kernel,) = (op for op in module.body.block.ops if isinstance(op, KernelOp))
+    wide, middle, narrow = variants(kernel)
+    assert [each.bytes_a_thread for each in (wide, middle, narrow)] == [16, 4, 2]
+    assert 4 * wide.traffic.requests == middle.traffic.requests == narrow.traffic.requests / 2
+    assert wide.traffic.sectors == wide.traffic.fewest_sectors < middle.traffic.sectors < narrow.traffic.sectors
+    assert wide.traffic.bytes == middle.traffic.bytes == narrow.traffic.bytes
+    assert [each.waits for each in (wide, middle, narrow)] == [False, False, True]
+    lines = list(alignment_lines(kernel))
+    assert lines[0].startswith("@matmul_kernel, to 16 bytes: 16 bytes a thread at most")
+    assert lines[2].endswith("too narrow for asynchronous copies")
 
 
 # -- machine code --------------------------------------------------------------------------------------

@@ -46,8 +46,8 @@ class EmulatorBackend:
         self.module = compile_source(source, kernels, checks=checks)
         self.seed = seed
         self.reports: list[LaunchReport] = []
-        self.launched: list[str] = []
-        """The kernels, by the names that the printed file gives their variants."""
+        self.variants: list[str] = []
+        """What was launched, by the names that the printed file gives the variants of its kernels."""
 
     def allocate(self, shape: Sequence[int], dtype: np.dtype[Any]) -> HostArray:
         return HostArray(np.zeros(tuple(shape), dtype), writable=True)
@@ -76,5 +76,5 @@ class EmulatorBackend:
         given = [Array(each.data, each.writable) if isinstance(each, HostArray) else each for each in arguments]
         report = self.module.launch(kernel, grid, block, shared_bytes, given, seed=self.seed)
         self.reports.append(report)
-        self.launched.append(kernel)
+        self.variants.append(kernel)
         return report
