@@ -11,7 +11,7 @@ from xdsl.ir import Block, Operation
 from xdsl.traits import is_side_effect_free
 
 from treadle.dialects.diagram.array import DYNAMIC, array_type, format_of, sizes_of
-from treadle.dialects.diagram.ops import ApplyOp, DiagramOperation, ExtentOp, FillOp, IndexOp, ReduceOp
+from treadle.dialects.diagram.ops import ApplyOp, DiagramOperation, ExtentOp, FillOp, IndexOp, ReadOp, ReduceOp
 from treadle.passes._functions import fresh_hint, label, note, replace
 from treadle.passes._parts import part_of
 from treadle.passes._roles import Refusal, roles_of
@@ -106,7 +106,7 @@ class Clusters:
 
 
 def _may_join(op: Operation) -> bool:
-    if not isinstance(op, DiagramOperation) or isinstance(op, ApplyOp | ExtentOp):
+    if not isinstance(op, DiagramOperation) or isinstance(op, ApplyOp | ExtentOp | ReadOp):
         return False
     return not isinstance(op, FillOp | IndexOp) or any(not _may_join(use.operation) for use in op.result.uses)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, size_text
 from treadle.dialects.diagram.ops import ContractOp
 from treadle.passes._functions import label
-from treadle.passes._parts import Part, part_of_kernel
+from treadle.passes._parts import Part, Reducing, part_of_kernel
 from treadle.passes._scalars import weave
 from treadle.passes._stages import StreamPlan
 
@@ -94,7 +94,7 @@ def _stream_candidates(part: Part, sizes: dict[str, int], whole_limit: int) -> S
     """Axes that may be streamed, best first: a symbolic one, which nothing can hold whole; else those
     reduced last, whose earlier ones end up inside the step, the largest first. None of them where the best
     one would be fed more than once and can be held whole instead."""
-    last_first = [axis for op in reversed(part.reducing) for axis in _largest_first(op.over_axes, sizes)]
+    last_first = [axis for op in reversed(part.reducing) for axis in _over_axes(op, sizes, whole_limit)]
     reduced = tuple(dict.fromkeys(last_first))
     if symbolic := [axis for axis in reduced if sizes[axis] == DYNAMIC]:
         return symbolic[:1]
@@ -109,6 +109,16 @@ def _too_often(part: Part, axis: str | None) -> str | None:
     if rounds <= ROUNDS_LIMIT:
         return None
     return f"axis '{axis}' would be fed {rounds} times, to make the same pieces again (at most {ROUNDS_LIMIT})"
+
+
+def _over_axes(op: Reducing, sizes: dict[str, int], whole_limit: int) -> list[str]:
+    """The axes of a reduction, the best to stream first. A product takes one axis at a time as its depth: the largest,
+    if a group can hold it whole, and the others index by index."""
+    largest, *others = _largest_first(op.over_axes, sizes)
+    held = 1 < sizes[largest] <= whole_limit
+    if isinstance(op, ContractOp) and others and held:
+        return [*reversed(others), largest]
+    return [largest, *others]
 
 
 def _largest_first(axes: Iterable[str], sizes: dict[str, int]) -> list[str]:

@@ -15,6 +15,7 @@ from treadle.compiler.errors import Refusal, TreadleError
 from treadle.compiler.machines import Machine, machine_of
 from treadle.compiler.sizes import default_sizes
 from treadle.dialects.diagram.array import DYNAMIC
+from treadle.dialects.diagram.ops import with_fitting
 from treadle.dialects.hierarchy import KernelOp, ScheduleAttr, StepAttr
 from treadle.dialects.hierarchy.schedule import UNDECIDED, record
 
@@ -167,7 +168,7 @@ def _check_whole(sketch: Sketch) -> None:
 
 def _sizes(sketch: Sketch, function: FuncOp | None) -> dict[str, int]:
     """The size to choose for, of every axis: an empty one is no reason to prefer anything."""
-    defaults = {} if function is None else default_sizes(function)
+    defaults = {} if function is None else with_fitting(function.body.block, default_sizes(function))
     return {
         axis: max(1, defaults.get(axis, UNKNOWN_SIZE) if size == DYNAMIC else size)
         for axis, size in sketch.sizes.items()

@@ -37,6 +37,10 @@ class Backend(Protocol):
         """Whether `tensor_map` can be asked; if not, kernels without them run."""
         ...
 
+    def view(self, array: Any, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+        """The memory of an array, from so many bytes after its first element on, with other sizes and strides."""
+        ...
+
     def tensor_map(self, array: Any, box: Sequence[int], swizzle: int) -> Any:
         """What a kernel's tensor map parameter takes: the array in boxes of so many elements along each axis, swizzled
         by so many bytes (NoTensorMap if there is no such map)."""

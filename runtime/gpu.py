@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -172,6 +172,10 @@ class GpuBackend:
             step *= max(size, 1)
         allocation = self._driver.mem_alloc(max(1, prod(shape) * dtype.itemsize))
         return DeviceArray(int(allocation), tuple(shape), tuple(strides), dtype, allocation)
+
+    def view(self, array: DeviceArray, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> DeviceArray:
+        """The same memory, begun elsewhere."""
+        return replace(array, pointer=array.pointer + offset, shape=shape, strides=strides, low=array.low + offset)
 
     def upload(self, array: NDArray[Any]) -> DeviceArray:
         """A copy on the device with the same strides and the same misalignment."""

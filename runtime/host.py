@@ -19,7 +19,9 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.utils.exceptions import InterpretationError
 
 from treadle.dialects import cuda
+from treadle.dialects.diagram import ReadOp
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, shape_of
+from treadle.dialects.diagram.place import reach
 from treadle.runtime.backend import Backend
 from treadle.runtime.tensor_maps import UNIT, why_no_map
 
@@ -41,6 +43,9 @@ ARITHMETIC: dict[str, Callable[[int, int], int]] = {
     "arith.muli": lambda a, b: a * b,
     "arith.divui": lambda a, b: a // b,
     "arith.remui": lambda a, b: a % b,
+    "arith.floordivsi": lambda a, b: a // b,
+    "arith.maxsi": max,
+    "arith.minsi": min,
     "arith.ceildivui": lambda a, b: -(-a // b),
 }
 
@@ -65,6 +70,8 @@ class HostExecution:
     module: ModuleOp
     backend: Backend
     values: dict[SSAValue, Any] = field(default_factory=dict[SSAValue, Any])
+    fitted: dict[str, int] = field(default_factory=dict[str, int])
+    """Sizes of axes that only reads have."""
     launches: list[Launched] = field(default_factory=list[Launched])
     sizes: dict[str, tuple[int, str | None]] = field(default_factory=dict[str, tuple[int, str | None]])
     """The size of each axis, and the first argument that has it."""
@@ -146,6 +153,8 @@ class HostExecution:
                 self.values[op.result] = int(self.values[op.source].shape[self.values[op.index]])
             case memref.AllocOp():
                 self.values[op.memref] = self._allocate(op)
+            case ReadOp():
+                self.values[op.result] = self._read(op)
             case cuda.AlignmentOp():
                 self.values[op.result] = min(alignment(self.values[buffer]) for buffer in op.buffers)
             case cuda.LaunchOp():
@@ -163,6 +172,21 @@ class HostExecution:
                         self._execute(inner)
             case _:
                 raise InterpretationError(f"'{op.name}' in a host function cannot be executed")
+
+    def _read(self, op: ReadOp) -> Any:
+        """The operand's memory with other strides (HostError where it would reach past it)."""
+        array = self.values[op.operand]
+        known = {axis: size for axis, (size, _) in self.sizes.items()} | self.fitted
+        known |= dict(zip(op.forms, array.shape, strict=True))
+        self.fitted |= op.fitting(known)
+        sizes = {axis: {**known, **self.fitted}[axis] for axis in axes_of(op.result.type)}
+        for (along, form), length in zip(op.forms.items(), array.shape, strict=True):
+            if all(sizes.values()) and reach(form, sizes) > length:
+                raise HostError(f"a read reaches {reach(form, sizes)} elements along '{along}', which has {length}")
+        steps = list(zip(op.forms.values(), array.strides, strict=True))
+        strides = [sum(form.terms.get(axis, 0) * stride for form, stride in steps) for axis in sizes]
+        offset = sum(form.constant * stride for form, stride in steps) if all(sizes.values()) else 0
+        return self.backend.view(array, offset, tuple(sizes.values()), tuple(strides))
 
     def _allocate(self, op: memref.AllocOp) -> Any:
         sizes = iter(self.values[size] for size in op.dynamic_sizes)

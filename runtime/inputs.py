@@ -14,6 +14,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from treadle.compiler.errors import at
 from treadle.dialects.diagram.array import DYNAMIC, SizesAttr, axes_of, format_of, is_array, sizes_of
+from treadle.dialects.diagram.ops import with_fitting
 
 Input: TypeAlias = "NDArray[Any] | np.generic"
 """An array, or a scalar, in its format."""
@@ -43,7 +44,9 @@ def axis_sizes(function: func.FuncOp, given: Mapping[str, int]) -> dict[str, int
     declared = _declared_sizes(function)
     for axis, size in given.items():
         _check_given(function, declared, axis, size)
-    known = {**_defaults(function, declared), **given}
+    static = {axis: size for axis, size in declared.items() if size != DYNAMIC}
+    known = {**_defaults(function, declared), **given, **static}
+    known = with_fitting(function.body.block, known) if function.body.blocks else known
     sizes: dict[str, int] = {}
     for axis, static in declared.items():
         if static == DYNAMIC and axis not in known:

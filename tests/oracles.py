@@ -64,6 +64,18 @@ def attention_alibi(q: Tensor, k: Tensor, v: Tensor, slope: Tensor) -> tuple[Ten
     return selected(q, k, v, j <= i, slope[:, None, None] * (j - i))
 
 
+def convolution(x: Tensor, f: Tensor, stride: int = 1, dilation: int = 1) -> tuple[Tensor, ...]:
+    """Of samples by channels; nothing, where the window is longer than the samples."""
+    count = max((x.shape[1] - 1 - dilation * (f.shape[0] - 1)) // stride + 1, 0)
+    if not count:
+        return (x.new_zeros(x.shape[0], 0, f.shape[2]),)
+    return (F.conv1d(x.mT, f.permute(2, 1, 0), stride=stride, dilation=dilation).mT,)
+
+
+def moving_average(x: Tensor) -> tuple[Tensor, ...]:
+    return (x.unfold(0, 8, 1).mean(-1) if x.shape[0] >= 8 else x[:0],)
+
+
 def attention_lse(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
     scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
     return *attention(q, k, v), torch.logsumexp(scores, -1)
@@ -149,6 +161,9 @@ ORACLES: dict[str, Oracle] = {
     "attention_window": attention_window,
     "attention_widths": attention,
     "batched_matmul": lambda a, b: (torch.bmm(a, b),),
+    "block_diagonal": lambda x, w: (torch.diagonal(x).T @ w,),
+    "conv1d": convolution,
+    "conv1d_dilated": lambda x, f: convolution(x, f, stride=2, dilation=3),
     "cross_attention": cross_attention,
     "cross_entropy": cross_entropy,
     "l2_norm_matmul": lambda x, w: (F.normalize(x, dim=-1, eps=0) @ w,),
@@ -165,6 +180,7 @@ ORACLES: dict[str, Oracle] = {
     "matmul_transposed": lambda a, b: ((a @ b).T,),
     "matmul_tt": lambda a, b: (a.T @ b.T,),
     "mlp": mlp,
+    "moving_average": moving_average,
     "quantised_matmul": lambda x, w: (x @ w,),
     "rms_norm": rms_norm,
     "rms_norm_matmul": lambda x, w: (F.rms_norm(x, x.shape[-1:], eps=1e-5) @ w,),

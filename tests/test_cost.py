@@ -32,6 +32,7 @@ from treadle.compiler.sizes import default_sizes
 from treadle.compiler.source import load_module, parse_module
 from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.hierarchy import KernelOp
+from treadle.runtime.inputs import axis_sizes
 from treadle.runtime.interpreter import run_function
 
 HERE = Path(__file__).parent
@@ -334,7 +335,8 @@ def test_examples_move_what_is_predicted(path: Path, size: int | None):
     given = {axis: default if size is None else min(size, default) for axis, default in defaults.items()}
     kernels = [op for op in module.walk() if isinstance(op, KernelOp)]
     axes = {axis: size for kernel in kernels for axis, size in sizes_of_kernel(kernel, function, given).items()}
-    arguments = [np.ones([axes[axis] for axis in axes_of(value.type)]) for value in function.body.block.args]
+    whole = axis_sizes(function, given)
+    arguments = [np.ones([whole[axis] for axis in axes_of(value.type)]) for value in function.body.block.args]
     counts = run_function(module, arguments).transfers
     assert [count.kernel for count in counts] == [plan.name for plan in plans]
     for decorated_plan, kernel, count in zip(plans, kernels, counts, strict=True):

@@ -107,6 +107,8 @@ def _of_products(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str, i
     stream = sketch.stream
     streams = _options(PRODUCT_STREAMS, stream, sizes, fixed, sketch.alignment) if stream else (1,)
     streams = tuple(step for step in streams if step >= LEAST_STEPS * sketch.alignment) or streams
+    if sketch.steps_singly:
+        streams = (1,)
     columns = _options(COLUMNS, column, sizes, fixed, LEAST_COLUMNS) if column else (1,)
     for (rows, warps), wide, step in product(_rows(sketch, sizes, fixed), columns, streams):
         tiles = {axis: size for axis, size in ((row, rows), (column, wide), (stream, step)) if axis}

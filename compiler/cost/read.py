@@ -12,6 +12,7 @@ from treadle.compiler.cost.sketch import sketch_of
 from treadle.compiler.errors import TreadleError, at
 from treadle.compiler.sizes import axes_of_function, default_sizes
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, sizes_of
+from treadle.dialects.diagram.ops import with_fitting
 from treadle.dialects.hierarchy import KernelOp
 
 
@@ -31,6 +32,9 @@ def sizes_of_kernel(
     """The size of every axis that a kernel needs: as its types say, else as `given`, else
     the default of the function (TreadleError where none of them knows)."""
     known = {**({} if function is None else default_sizes(function)), **(given or {})}
+    if function is not None:
+        static = {axis: size for axis, size in axes_of_function(function).items() if size != DYNAMIC}
+        known = with_fitting(function.body.block, {**known, **static})
     sizes: dict[str, int] = {}
     for value in (*kernel.inputs, *kernel.outputs):
         for axis, size in sizes_of(value.type).items():

@@ -28,7 +28,7 @@ from treadle.compiler.cost.roles import ProductAxes, alignment_of, product_axes,
 from treadle.compiler.cost.spread import Spread
 from treadle.compiler.cost.work import Labour, axes_touched, keeps_left_operand, labours_of, width_of
 from treadle.dialects.diagram import ContractOp, ReduceOp, WhereOp
-from treadle.dialects.diagram.array import axes_of, shape_of
+from treadle.dialects.diagram.array import axes_of, shape_of, sizes_of
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import ScheduleAttr
 from treadle.passes._stages import StreamPlan
@@ -107,6 +107,8 @@ class Sketch:
     crossings: tuple[Crossing, ...]
     tasks: tuple[Task, ...]
     holdings: tuple[Holding, ...]
+    steps_singly: bool
+    """Whether a product sums over the streamed axis and another one: it takes one index of the streamed one a step."""
     conditional: StreamPlan | None
     """How the streamed axis runs, if there are conditions."""
 
@@ -231,8 +233,15 @@ class _Reader:
             crossings=(*self._loads(), *self._saves()),
             tasks=tuple(self._tasks()),
             holdings=tuple(self._holdings()),
+            steps_singly=any(self._sums_beside_stream(op) for op in self.operations),
             conditional=self.use.plan if any(isinstance(op, WhereOp) for op in self.operations) else None,
         )
+
+    def _sums_beside_stream(self, op: Operation) -> bool:
+        if not isinstance(op, ContractOp) or self.stream not in op.over_axes:
+            return False
+        sizes = sizes_of(op.lhs.type) | sizes_of(op.rhs.type)
+        return any(axis != self.stream and sizes[axis] != 1 for axis in op.over_axes)
 
     def _feeds_product(self, value: SSAValue) -> bool:
         return any(isinstance(use.operation, ContractOp) and use.index < 2 for use in value.uses)

@@ -31,7 +31,7 @@ from treadle.dialects.diagram.array import (
     shape_of,
     sizes_of,
 )
-from treadle.dialects.diagram.ops import DiagramOperation, ExtentOp
+from treadle.dialects.diagram.ops import DiagramOperation, ExtentOp, ReadOp
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import derivation_of
 
@@ -64,6 +64,8 @@ class HostLowering:
                 self._launch(op)
             elif isinstance(op, ExtentOp):
                 self._extent(op)
+            elif isinstance(op, ReadOp):
+                self._read(op)
             elif any(isinstance(value.type, TensorType) for value in (*op.operands, *op.results)):
                 raise Refusal(op, f"it is in no kernel: {self._why_apart(op)}")
         self._retype(block)
@@ -113,6 +115,55 @@ class HostLowering:
         else:
             new = [arith.ConstantOp.from_int_and_width(static[axis], i32)]
         Rewriter.replace_op(op, new)
+
+    def _read(self, op: ReadOp) -> None:
+        """A view of a buffer: no data moves. Its axes get the largest sizes that fit."""
+        last = axes_of(op.result.type)[-1:]
+        forms = list(op.forms.values())
+        if last and (forms[-1].terms.get(last[0]) != 1 or any(last[0] in form.terms for form in forms[:-1])):
+            raise Refusal(
+                op,
+                f"elements along '{last[0]}', the last axis of the result, are no neighbours in the operand: let the "
+                "last axis run along the operand's last axis with factor 1",
+            )
+        new: list[Operation] = []
+        for axis, size in sizes_of(op.result.type).items():
+            if size == DYNAMIC and axis not in self.sizes:
+                self.sizes[axis] = self._fitting(op, axis, new)
+        Rewriter.insert_op(new, InsertPoint.before(op))
+        Rewriter.replace_value_with_new_type(op.result, buffer_type(op.result.type))
+
+    def _fitting(self, op: ReadOp, axis: str, new: list[Operation]) -> SSAValue:
+        """How far an axis may reach: `max((length - reach of the others) / factor + 1, 0)`, the least of all."""
+
+        def emit(operation: Operation) -> SSAValue:
+            new.append(operation)
+            return operation.results[0]
+
+        def constant(number: int) -> SSAValue:
+            return emit(arith.ConstantOp.from_int_and_width(number, IndexType()))
+
+        def size_of(name: str, known: int) -> SSAValue:
+            return self._size(name) if known == DYNAMIC else constant(known)
+
+        sizes, found = sizes_of(op.result.type), list[SSAValue]()
+        for (along, form), length in zip(op.forms.items(), sizes_of(op.operand.type).values(), strict=True):
+            if axis not in form.terms:
+                continue
+            rest = size_of(along, length)
+            others = sum(factor for term, factor in form.terms.items() if term != axis)
+            rest = emit(arith.SubiOp(rest, constant(form.constant + 1 - others)))
+            for term, factor in form.terms.items():
+                if term != axis:
+                    size = size_of(str(term), sizes[str(term)])
+                    rest = emit(arith.SubiOp(rest, emit(arith.MuliOp(size, constant(factor)))))
+            count = emit(arith.AddiOp(emit(arith.FloorDivSIOp(rest, constant(form.terms[axis]))), constant(1)))
+            found.append(emit(arith.MaxSIOp(count, constant(0))))
+        result = found[0]
+        for other in found[1:]:
+            result = emit(arith.MinSIOp(result, other))
+        result.name_hint = axis
+        return result
 
     # -- one kernel --------------------------------------------------------------------------------
 

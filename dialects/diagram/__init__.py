@@ -16,9 +16,9 @@ is the same diagram.
 ```
 
 Operations: `contract`, `reduce`, `map`, `cast`, `fill`, `extent`, `index` (positions along an axis), `where` (the
-elements at which a condition holds), and `apply`, which applies a `law` (softmax, say) by name. Number formats, the
-accumulator's included, are part of the algorithm. Over the real numbers a cast is the identity; the interpreter
-computes in float64 and is the reference for everything below.
+elements at which a condition holds), `read` (an affine window or diagonal of an array), and `apply`, which applies a
+`law` (softmax, say) by name. Number formats, the accumulator's included, are part of the algorithm. Over the real
+numbers a cast is the identity; the interpreter computes in float64 and is the reference for everything below.
 
 Theory: arXiv 2412.03317, sections 2 and 3.
 """
@@ -36,13 +36,15 @@ from treadle.dialects.diagram.ops import (
     IndexOp,
     LawOp,
     MapOp,
+    ReadOp,
     ReduceOp,
     WhereOp,
     YieldOp,
 )
+from treadle.dialects.diagram.place import PlaceAttr
 
 Diagram = Dialect(
     "diagram",
-    [ApplyOp, CastOp, ContractOp, ExtentOp, FillOp, IndexOp, LawOp, MapOp, ReduceOp, WhereOp, YieldOp],
-    [ArrayEncoding, ConditionAttr, SizesAttr],
+    [ApplyOp, CastOp, ContractOp, ExtentOp, FillOp, IndexOp, LawOp, MapOp, ReadOp, ReduceOp, WhereOp, YieldOp],
+    [ArrayEncoding, ConditionAttr, PlaceAttr, SizesAttr],
 )

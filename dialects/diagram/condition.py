@@ -107,8 +107,8 @@ def resolved(condition: Condition, value: Callable[[Term], SSAValue | None]) -> 
 # -- reading one -----------------------------------------------------------------------------------
 
 
-class _Unreadable(Exception):
-    """Why a text is no condition."""
+class Unreadable(Exception):
+    """Why a text is no condition, or no place."""
 
 
 _ORDER: dict[type[ast.cmpop], tuple[int, int]] = {ast.LtE: (1, 0), ast.Lt: (1, -1), ast.GtE: (-1, 0), ast.Gt: (-1, -1)}
@@ -121,7 +121,7 @@ def read_condition(text: str) -> Condition:
         return _condition(ast.parse(text.strip(), mode="eval").body, negated=False)
     except (SyntaxError, ValueError) as error:
         raise VerifyException(f"condition '{text}' cannot be read: write it as in 'x <= q and x < len[b]'") from error
-    except _Unreadable as error:
+    except Unreadable as error:
         raise VerifyException(f"condition '{text}': {error}") from error
 
 
@@ -133,12 +133,12 @@ def _condition(node: ast.expr, negated: bool) -> Condition:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             return _condition(operand, not negated)
         case ast.Compare(left=left, ops=ops, comparators=others):
-            sides = [_linear(side) for side in (left, *others)]
+            sides = [read_linear(side) for side in (left, *others)]
             pairs = zip(sides, ops, sides[1:], strict=False)
             parts = tuple(_comparison(one, op, other, negated) for one, op, other in pairs)
             return parts[0] if len(parts) == 1 else Either(parts) if negated else Both(parts)
         case _:
-            raise _Unreadable(f"'{ast.unparse(node)}' is no comparison")
+            raise Unreadable(f"'{ast.unparse(node)}' is no comparison")
 
 
 def _comparison(left: Linear, op: ast.cmpop, right: Linear, negated: bool) -> Condition:
@@ -148,13 +148,14 @@ def _comparison(left: Linear, op: ast.cmpop, right: Linear, negated: bool) -> Co
             return Both((AtLeastZero(apart), AtLeastZero(apart.times(-1))))
         return Either((AtLeastZero(apart.plus(Linear({}, -1))), AtLeastZero(apart.times(-1).plus(Linear({}, -1)))))
     if type(op) not in _ORDER:
-        raise _Unreadable("compare with <, <=, >, >=, == or !=")
+        raise Unreadable("compare with <, <=, >, >=, == or !=")
     sign, added = _ORDER[type(op)]
     form = right.plus(left, -1).times(sign).plus(Linear({}, added))
     return AtLeastZero(form.times(-1).plus(Linear({}, -1)) if negated else form)
 
 
-def _linear(node: ast.expr) -> Linear:
+def read_linear(node: ast.expr) -> Linear:
+    """What an expression sums up (Unreadable)."""
     match node:
         case ast.Constant(value=int() as number) if not isinstance(number, bool):
             return Linear({}, number)
@@ -163,20 +164,20 @@ def _linear(node: ast.expr) -> Linear:
         case ast.Subscript(value=ast.Name(id=name), slice=place):
             return Linear({Read(name, _axes(place)): 1})
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return _linear(operand).times(-1)
+            return read_linear(operand).times(-1)
         case ast.BinOp(left=left, op=ast.Add(), right=right):
-            return _linear(left).plus(_linear(right))
+            return read_linear(left).plus(read_linear(right))
         case ast.BinOp(left=left, op=ast.Sub(), right=right):
-            return _linear(left).plus(_linear(right), -1)
+            return read_linear(left).plus(read_linear(right), -1)
         case ast.BinOp(left=left, op=ast.Mult(), right=right):
-            return _product(_linear(left), _linear(right), node)
+            return _product(read_linear(left), read_linear(right), node)
         case _:
-            raise _Unreadable(f"'{ast.unparse(node)}' is no sum of positions, integer inputs and whole numbers")
+            raise Unreadable(f"'{ast.unparse(node)}' is no sum of positions, integer inputs and whole numbers")
 
 
 def _product(left: Linear, right: Linear, node: ast.expr) -> Linear:
     if left.terms and right.terms:
-        raise _Unreadable(f"'{ast.unparse(node)}' multiplies two things that vary: one of them must be a number")
+        raise Unreadable(f"'{ast.unparse(node)}' multiplies two things that vary: one of them must be a number")
     return left.times(right.constant) if left.terms else right.times(left.constant)
 
 
@@ -184,7 +185,7 @@ def _axes(place: ast.expr) -> tuple[str, ...]:
     entries: Sequence[ast.expr] = place.elts if isinstance(place, ast.Tuple) else (place,)
     names = tuple(entry.id for entry in entries if isinstance(entry, ast.Name))
     if len(names) != len(entries):
-        raise _Unreadable(f"an input is indexed by the names of its axes, not by '{ast.unparse(place)}'")
+        raise Unreadable(f"an input is indexed by the names of its axes, not by '{ast.unparse(place)}'")
     return names
 
 

@@ -486,3 +486,83 @@ func.func @f(%S: tensor<?x?xf32, #diagram.array<[q, x]>>, %n: tensor<?xi32, #dia
   %W = diagram.where %S if "n[q] < n[x]" with (n = %n : tensor<?xi32, #diagram.array<[q]>>) : tensor<?x?xf32, #diagram.array<[q, x]>>
   func.return
 }
+
+// -----
+
+// CHECK: place 't +' cannot be read: write it as in 'b, 2 * t + r, c'
+func.func @f(%X: tensor<?x?xf32, #diagram.array<[l, c]>>) {
+  %W = diagram.read %X at "t +" : tensor<?x?xf32, #diagram.array<[l, c]>> -> tensor<?x8x?xf32, #diagram.array<[t, r, c]>>
+  func.return
+}
+
+// -----
+
+// CHECK: place 't * r, c': 't * r' multiplies two things that vary: one of them must be a number
+func.func @f(%X: tensor<?x?xf32, #diagram.array<[l, c]>>) {
+  %W = diagram.read %X at "t * r, c" : tensor<?x?xf32, #diagram.array<[l, c]>> -> tensor<?x8x?xf32, #diagram.array<[t, r, c]>>
+  func.return
+}
+
+// -----
+
+// CHECK: place 't - r, c': 'r' runs backwards
+func.func @f(%X: tensor<?x?xf32, #diagram.array<[l, c]>>) {
+  %W = diagram.read %X at "t - r, c" : tensor<?x?xf32, #diagram.array<[l, c]>> -> tensor<?x8x?xf32, #diagram.array<[t, r, c]>>
+  func.return
+}
+
+// -----
+
+// CHECK: place 't + r - 1, c' begins before the array
+func.func @f(%X: tensor<?x?xf32, #diagram.array<[l, c]>>) {
+  %W = diagram.read %X at "t + r - 1, c" : tensor<?x?xf32, #diagram.array<[l, c]>> -> tensor<?x8x?xf32, #diagram.array<[t, r, c]>>
+  func.return
+}
+
+// -----
+
+// CHECK: place 't + n[r], c': 'n[r]' is no axis
+func.func @f(%X: tensor<?x?xf32, #diagram.array<[l, c]>>) {
+  %W = diagram.read %X at "t + n[r], c" : tensor<?x?xf32, #diagram.array<[l, c]>> -> tensor<?x8x?xf32, #diagram.array<[t, r, c]>>
+  func.return
+}
+
+// -----
+
+// CHECK: 1 positions for the 2 axes of the operand ('l', 'c')
+func.func @f(%X: tensor<?x?xf32, #diagram.array<[l, c]>>) {
+  %W = diagram.read %X at "t + r + c" : tensor<?x?xf32, #diagram.array<[l, c]>> -> tensor<?x8x?xf32, #diagram.array<[t, r, c]>>
+  func.return
+}
+
+// -----
+
+// CHECK: 's' is no axis of the result ('t', 'r', 'c')
+func.func @f(%X: tensor<?x?xf32, #diagram.array<[l, c]>>) {
+  %W = diagram.read %X at "t + r + s, c" : tensor<?x?xf32, #diagram.array<[l, c]>> -> tensor<?x8x?xf32, #diagram.array<[t, r, c]>>
+  func.return
+}
+
+// -----
+
+// CHECK: axis 'r' of the result reads nothing: a map broadcasts along it
+func.func @f(%X: tensor<?x?xf32, #diagram.array<[l, c]>>) {
+  %W = diagram.read %X at "t, c" : tensor<?x?xf32, #diagram.array<[l, c]>> -> tensor<?x8x?xf32, #diagram.array<[t, r, c]>>
+  func.return
+}
+
+// -----
+
+// CHECK: a read keeps the format: f32
+func.func @f(%X: tensor<?x?xf32, #diagram.array<[l, c]>>) {
+  %W = diagram.read %X at "t + r, c" : tensor<?x?xf32, #diagram.array<[l, c]>> -> tensor<?x8x?xf16, #diagram.array<[t, r, c]>>
+  func.return
+}
+
+// -----
+
+// CHECK: it reads up to 12 along 'l', which has 12
+func.func @f(%X: tensor<12x?xf32, #diagram.array<[l, c]>>) {
+  %W = diagram.read %X at "t + r, c" : tensor<12x?xf32, #diagram.array<[l, c]>> -> tensor<6x8x?xf32, #diagram.array<[t, r, c]>>
+  func.return
+}

@@ -88,6 +88,14 @@ func.func @where(%S: tensor<?x?xf32, #diagram.array<[q, x]>>, %first: tensor<?xi
   func.return
 }
 
+// CHECK-LABEL: func.func @read
+// CHECK-NEXT: %W = diagram.read %X at "2 * t + r, c" {note = "kept"} : tensor<?x?xf32, #diagram.array<[l, c]>> -> tensor<?x8x?xf32, #diagram.array<[t, r, c]>>
+// GENERIC: %W = "diagram.read"(%X) <{place = #diagram.place<"2 * t + r, c">}> {note = "kept"} : (tensor<?x?xf32, #diagram.array<[l, c]>>) -> tensor<?x8x?xf32, #diagram.array<[t, r, c]>>
+func.func @read(%X: tensor<?x?xf32, #diagram.array<[l, c]>>) -> tensor<?x8x?xf32, #diagram.array<[t, r, c]>> {
+  %W = diagram.read %X at "2 * t + r, c" {note = "kept"} : tensor<?x?xf32, #diagram.array<[l, c]>> -> tensor<?x8x?xf32, #diagram.array<[t, r, c]>>
+  func.return %W : tensor<?x8x?xf32, #diagram.array<[t, r, c]>>
+}
+
 // CHECK-LABEL: func.func @fill
 // CHECK-NEXT: %zero = diagram.fill 0.000000e+00 : f32 -> tensor<?xf32, #diagram.array<[q]>>
 // CHECK-NEXT: %one = diagram.fill 1 : i32 -> tensor<4xi32, #diagram.array<[i]>>

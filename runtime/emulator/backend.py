@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from treadle.runtime.emulator.arrays import Array, MappedArray
@@ -61,6 +62,11 @@ class EmulatorBackend:
     @property
     def has_tensor_maps(self) -> bool:
         return True
+
+    def view(self, array: HostArray, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> HostArray:
+        start = offset // array.dtype.itemsize
+        line = as_strided(array.data, (start + 1,), (array.dtype.itemsize,), writeable=False)[start:]
+        return HostArray(as_strided(line, shape, strides, writeable=False), writable=False)
 
     def tensor_map(self, array: HostArray, box: Sequence[int], swizzle: int) -> MappedArray:
         return MappedArray(Array(array.data, array.writable), tuple(box), swizzle)

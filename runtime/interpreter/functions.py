@@ -184,6 +184,22 @@ class DiagramFunctions(SessionFunctions):
         kept = operand.spread(axes, merged_sizes((operand, *inputs)))
         return self._result(op, Array(axes, kept.numbers.without(~np.broadcast_to(holds, kept.numbers.value.shape))))
 
+    @impl(diagram.ReadOp)
+    def run_read(self, interpreter: Interpreter, op: diagram.ReadOp, args: PythonValues) -> PythonValues:
+        source, axes = array_of(args[0]), axes_of(op.result.type)
+        whole = self.session.scope.whole
+        for axis, size in op.fitting({**whole, **source.sizes}).items():
+            whole.setdefault(axis, size)
+        sizes = [whole[axis] for axis in axes]
+        places = np.indices(sizes, dtype=np.int64, sparse=True)
+        at = dict(zip(axes, places, strict=True))
+        position = [np.asarray(form.evaluate(lambda term: at[str(term)])) for form in op.forms.values()]
+        for along, place in zip(op.forms, position, strict=True):
+            if all(sizes) and place.max() >= source.sizes[along]:
+                raise AxisMismatch(f"it reads at {place.max()} along axis '{along}', which has {source.sizes[along]}")
+        numbers = source.aligned(axes_of(op.operand.type))
+        return self._result(op, Array(axes, numbers.reshaped(lambda data: data[tuple(position)])))
+
     @impl(diagram.IndexOp)
     def run_index(self, interpreter: Interpreter, op: diagram.IndexOp, args: PythonValues) -> PythonValues:
         piece = self.session.scope.piece(op.axis)

@@ -1,0 +1,70 @@
+"""Affine places: where an element of a read lies in the array that is read."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Attribute, ParametrizedAttribute
+from xdsl.irdl import irdl_attr_definition, param_def
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+from treadle.dialects.diagram.condition import Linear, Unreadable, read_linear
+
+
+@irdl_attr_definition
+class PlaceAttr(ParametrizedAttribute):
+    """`#diagram.place<"b, 2 * t + r, c">`: for each axis of an array a position that is affine in other axes."""
+
+    name = "diagram.place"
+
+    text: StringAttr = param_def()
+
+    def __init__(self, text: str):
+        super().__init__(StringAttr(text))
+
+    @property
+    def forms(self) -> tuple[Linear, ...]:
+        """One for each axis of the array (VerifyException)."""
+        text = self.text.data
+        try:
+            tree = ast.parse(text.strip(), mode="eval").body
+            entries: Sequence[ast.expr] = tree.elts if isinstance(tree, ast.Tuple) else (tree,)
+            return tuple(read_linear(entry) for entry in entries)
+        except (SyntaxError, ValueError) as error:
+            raise VerifyException(f"place '{text}' cannot be read: write it as in 'b, 2 * t + r, c'") from error
+        except Unreadable as error:
+            raise VerifyException(f"place '{text}': {error}") from error
+
+    def verify(self) -> None:
+        for form in self.forms:
+            for term, factor in form.terms.items():
+                if not isinstance(term, str):
+                    raise VerifyException(f"place '{self.text.data}': '{term}' is no axis")
+                if factor < 0:
+                    raise VerifyException(f"place '{self.text.data}': '{term}' runs backwards")
+            if form.constant < 0:
+                raise VerifyException(f"place '{self.text.data}' begins before the array")
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            return (StringAttr(parser.parse_str_literal()),)
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string_literal(self.text.data)
+
+
+def reach(form: Linear, sizes: Mapping[str, int]) -> int:
+    """One past the last position that a form takes over axes of these sizes, none of them empty."""
+    return form.constant + 1 + sum(factor * (sizes[str(axis)] - 1) for axis, factor in form.terms.items())
+
+
+def largest_fit(form: Linear, axis: str, length: int, others: Mapping[str, int]) -> int:
+    """The largest size of an axis at which a form stays below `length`; the other axes have these sizes."""
+    rest = Linear({term: factor for term, factor in form.terms.items() if term != axis}, form.constant)
+    return max((length - reach(rest, others)) // form.terms[axis] + 1, 0)
