@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from math import prod
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -13,12 +15,16 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from treadle.compiler.draw.columns import Columns, columns_of
+from treadle.compiler.draw.costs import bytes_text
 from treadle.compiler.draw.layout import Layout, axes_shown, lay_out
 from treadle.compiler.draw.legend import SAMPLE
 from treadle.compiler.draw.program import draw_module
 from treadle.compiler.draw.read import read_program
 from treadle.compiler.draw.spacing import spaced
 from treadle.compiler.draw.svg import Box, Line, Picture, Text, Wire
+from treadle.compiler.draw.table import table_of
+from treadle.compiler.explain import explain
+from treadle.compiler.machines import machine_of
 from treadle.compiler.pipeline import Observer, Options, PassRun, run_pipeline
 from treadle.compiler.source import load_module
 
@@ -232,10 +238,6 @@ def test_the_table_counts_what_the_theory_counts():
 
 def test_totals_are_those_of_the_model():
     module = lowered("matmul", EXPLICIT)
-    from treadle.compiler.draw.costs import bytes_text
-    from treadle.compiler.explain import explain
-    from treadle.compiler.machines import machine_of
-
     (kernel,) = explain(module, machine_of(module)).kernels
     texts = [text.text for text in draw_module(module).texts()]
     by_name = {level.name: level for level in kernel.levels}
@@ -302,3 +304,34 @@ def test_the_checks_of_this_file_can_fail():
         check_ends(
             Picture(99, 99, "", [Wire(((0, 0), (50, 0))), Wire(((60, 0), (99, 0))), Line(((0, 0), (1, 1)), "rule")])
         )
+
+
+# -- the table and the model -----------------------------------------------------------------------
+
+
+def amount(term: str, sizes: Mapping[str, int], pieces: Mapping[str, int]) -> int:
+    """A term of the table in numbers: `2 k n ⌈m/g_{m}⌉`."""
+    repeats = re.findall(r"⌈(\w+)/g_\{\w+\}⌉", term)
+    factors = re.sub(r"⌈[^⌉]*⌉", "", term).split()
+    whole = prod(int(factor) if factor.isdigit() else sizes[factor] for factor in factors)
+    return whole * prod(-(-sizes[axis] // pieces[axis]) for axis in repeats)
+
+
+@pytest.mark.parametrize("last", [DECORATED, EXPLICIT])
+@pytest.mark.parametrize("name", ["attention", "layer_norm", "mlp", "softmax", "two_kernels", "variance"])
+def test_the_terms_of_h_come_to_what_the_model_counts(name: str, last: str):
+    """Also where one array is read by several streams."""
+    module = lowered(name, last)
+    kernels = explain(module, machine_of(module)).kernels
+    sizes = {axis: size for kernel in kernels for axis, size in kernel.sizes.items()}
+    pieces = {axis: size for kernel in kernels for axis, size in kernel.group.items()}
+    (row,) = [row for row in table_of(columns_of(read_program(module)), {}).rows if row.is_transfer]
+    drawn = sum(amount(term, sizes, pieces) for term in row.total)
+    assert drawn == sum(
+        level.transfer_values for kernel in kernels for level in kernel.levels if level.name == "device"
+    )
+
+
+def test_pieces_that_a_condition_leaves_out_are_not_counted():
+    module = lowered("attention_causal", DECORATED)
+    assert "+ b h d \\rm{visited}(x, q)" in mathematics(draw_module(module))

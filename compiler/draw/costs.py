@@ -40,6 +40,29 @@ def explain_kernels(module: ModuleOp, sizes: Mapping[str, int]) -> Explanation |
     return explain(module, machine_of(module), sizes)
 
 
+@dataclass(frozen=True)
+class Crossing:
+    """How an array comes near or leaves, as the model has it."""
+
+    times: int
+    """How often, in one launch: once for each stream that reads it."""
+    visited: tuple[str, ...] = ()
+    """Axes of which only some pairs of pieces are visited, the stream's first; empty: all."""
+
+
+def crossings_of(kernel: KernelOp) -> dict[tuple[str, bool], Crossing]:
+    """By the name of the array and whether it is saved; empty before sizes are chosen."""
+    if not kernel.is_expanded and not (kernel.schedule and kernel.schedule.is_decided):
+        return {}
+    found: dict[tuple[str, bool], Crossing] = {}
+    for transfer in plan_of(kernel).transfers:
+        key = (transfer.array, transfer.saves)
+        fed = transfer.fed
+        visited = () if fed is None else (fed.stream.axis, *(pieces.axis for pieces in fed.around))
+        found[key] = Crossing(found[key].times + 1 if key in found else 1, visited)
+    return found
+
+
 def timelines_of(module: ModuleOp) -> Iterator[tuple[str, Timeline]]:
     """Of every kernel that streams, explicit, and fits the machine: which of its warps uses which unit when."""
     machine = machine_of(module)

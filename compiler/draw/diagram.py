@@ -50,6 +50,8 @@ class Node:
     """On a level change: `g_{q}` on the axis that is cut there."""
     transfer: tuple[str, ...] = ()
     """On a level change: the factors of H, for the whole launch."""
+    times: int = 1
+    """On a level change: how often it happens, once for each stream that reads the array."""
 
 
 @dataclass

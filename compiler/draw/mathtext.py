@@ -86,5 +86,6 @@ def plain_text(source: str) -> str:
 
 
 def joined(factors: Sequence[str]) -> str:
-    """A product: thin spaces between its factors."""
-    return " ".join(factors) if factors else "1"
+    """A product; numbers are parted by dots."""
+    sign = " · " if any(factor.isdigit() for factor in factors) else " "
+    return sign.join(factors) if factors else "1"

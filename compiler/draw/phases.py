@@ -38,6 +38,7 @@ def paint_phases(layout: Layout, top: float, bottom: float) -> Iterator[Shape]:
             turns = Text(0, 0, phase.turns, "m cell")
             name = Text(middle - turns.width / 2 - 6, top - 12, phase.name, "bold mid")
             yield Text(name.bounds[2] + 8, top - 12, f"{phase.turns} \\rm{{×}}", "m cell")
+        if phase.name.startswith("loop"):
             yield from _back(x0, x1, bottom)
         yield name
         yield Line(((x0 + 3, top), (x0 + 3, top - 6), (x1 - 3, top - 6), (x1 - 3, top)), "phase")

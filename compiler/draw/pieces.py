@@ -87,6 +87,13 @@ class Pieces:
             return f"s_{{{axis}}}"
         return None
 
+    def crossing(self, axes: Sequence[str], visited: Sequence[str] = ()) -> tuple[str, ...]:
+        """The factors of H of an array far away. `visited` are axes of which a condition leaves out pairs of pieces:
+        in their place stands how many positions the visited pieces hold."""
+        own = [axis for axis in axes if axis not in visited]
+        again = self.repeats([*axes, *visited])
+        return (*own, *again, *([f"\\rm{{visited}}({', '.join(visited)})"] if visited else []))
+
     def repeats(self, axes: Iterable[str]) -> tuple[str, ...]:
         """Why a whole crossing happens again: the groups of every axis that the array does not have."""
         own = set(axes)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
+from treadle.compiler.draw.costs import Crossing, crossings_of
 from treadle.compiler.draw.diagram import Diagram, KernelLevel, Node, Phase, Wire
 from treadle.compiler.draw.glyphs import Glyph, glyph_of
 from treadle.compiler.draw.pieces import Pieces
 from treadle.dialects.diagram.array import axes_of, format_of, is_array, level_of, sizes_of
 from treadle.dialects.hierarchy import GroupOp, KernelOp, LoadOp, SaveOp, StreamOp, YieldOp
+
+ONCE = Crossing(1)
 
 
 def read_program(module: ModuleOp) -> Diagram:
@@ -34,6 +37,7 @@ class Reader:
         self.phases: list[Phase] = []
         self.kernels: dict[str, KernelLevel] = {}
         self.pieces = Pieces()
+        self.crossings: Mapping[tuple[str, bool], Crossing] = {}
         self.kernel: str | None = None
         self.outputs: list[Wire] = []
         self.inputs: list[Wire] = []
@@ -126,28 +130,31 @@ class Reader:
         before = self.wires[source]
         after = self.new_wire(result, level, name=before.name)
         node = self.add(Glyph("", about=f"load {before.name}"), (before,), (after,), op, "load")
-        self.mark_transfer(node, before, after)
+        self.mark_transfer(node, before, after, source)
 
     def save(self, value: SSAValue, destination: SSAValue, op: Operation) -> None:
         near = self.wires[value]
         far = self.new_wire(
             destination, "device", name=self.wires[destination].name if destination in self.wires else None
         )
-        self.leave(near, far, op)
+        self.leave(near, far, destination, op)
 
-    def leave(self, near: Wire, far: Wire, op: Operation) -> None:
+    def leave(self, near: Wire, far: Wire, array: SSAValue, op: Operation) -> None:
         node = self.add(Glyph("", about=f"save {far.name}"), (near,), (far,), op, "save")
-        self.mark_transfer(node, far, near)
+        self.mark_transfer(node, far, near, array)
 
-    def mark_transfer(self, node: Node, far: Wire, near: Wire) -> None:
+    def mark_transfer(self, node: Node, far: Wire, near: Wire, array: SSAValue) -> None:
         node.tags = {axis: tag for axis in near.axes if (tag := self.pieces.tag(axis, near.sizes.get(axis)))}
-        node.transfer = (*(far.pieces.get(axis, axis) for axis in far.axes), *self.pieces.repeats(far.axes))
+        crossing = self.crossings.get((array.name_hint or "", node.kind == "save"), ONCE)
+        # In an explicit kernel every stream has its own load.
+        node.times = 1 if self.pieces.expanded else crossing.times
+        node.transfer = self.pieces.crossing(far.axes, crossing.visited)
 
     # -- kernels ----------------------------------------------------------------------------------
 
     def read_kernel(self, op: KernelOp) -> None:
         self.kernel = op.kernel_name.data
-        self.pieces = Pieces.of_kernel(op)
+        self.pieces, self.crossings = Pieces.of_kernel(op), crossings_of(op)
         self.kernels[self.kernel] = KernelLevel(self.kernel, self.pieces.caption())
         read = self.read_expanded if op.is_expanded else self.read_decorated
         read(op)
@@ -166,7 +173,7 @@ class Reader:
         terminator = op.body.block.last_op
         assert terminator is not None
         for value, output in zip(terminator.operands, op.outputs, strict=True):
-            self.leave(self.wires[value], self.far_wire(output), op)
+            self.leave(self.wires[value], self.far_wire(output), output, op)
 
     def far_wire(self, output: SSAValue) -> Wire:
         return self.new_wire(output, "device")

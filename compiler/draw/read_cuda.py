@@ -106,7 +106,7 @@ class CudaReader(Reader):
     def read_for(self, op: scf.ForOp) -> None:
         for arg, start in zip(op.body.block.args[1:], op.iter_args, strict=True):
             self.same(arg, self.root(start))
-        self.phase(f"loop {op.body.block.args[0].name_hint or ''}".strip(), turns="\\rm{every turn}")
+        self.phase(f"loop {op.body.block.args[0].name_hint or ''}".strip())
         self.read_block(op.body.block)
         self.give(op.results, op.body.block)
         self.phase("")

@@ -114,7 +114,12 @@ def table_of(columns: Columns, totals: Mapping[tuple[str, str], Total]) -> Table
 def _transfers(columns: Columns, kernel: str) -> Row:
     row = Row("H", kernel, "device", True)
     for i, step in enumerate(columns.steps):
-        terms = [joined(slot.node.transfer) for slot in step.slots if slot.node is not None and slot.node.transfer]
+        terms = [
+            joined(slot.node.transfer)
+            for slot in step.slots
+            if slot.node is not None and slot.node.transfer
+            for _ in range(slot.node.times)
+        ]
         if terms:
             row.cells[i] = summed(terms)
             row.crossings += terms
