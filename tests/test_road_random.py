@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import random
 from math import prod
+from typing import Any
 
+import numpy as np
 import pytest
 
 from random_diagrams import SYMBOLIC, random_program
@@ -53,3 +55,61 @@ def test_many_random_programs(block: int) -> None:
     """Most of them run."""
     ran = [check(seed) for seed in range(block, block + 50)]
     assert sum(ran) > len(ran) / 2
+
+
+# -- values that are rare ---------------------------------------------------------------------------
+
+SIZES_OF_VALUES = {"huge": (1e4, 1e30), "tiny": (1e-6, 1e-39)}
+"""What inputs are multiplied by: of 16 bits, then of f32."""
+MODES = ("special", "equal", *SIZES_OF_VALUES)
+
+
+def changed(given: Any, mode: str, dice: np.random.Generator) -> Any:
+    """An input with infinities, NaN, zeros of both signs and subnormals among its elements; or all equal; or far
+    from 1."""
+    given = np.asarray(given)
+    if given.dtype.kind == "i":
+        return given
+    wide = given.astype(np.float32)
+    if mode == "special":
+        chance = dice.random(wide.shape)
+        for share, value in ((0.06, 1e-40), (0.05, -0.0), (0.012, np.nan), (0.008, -np.inf), (0.004, np.inf)):
+            wide = np.where(chance < share, np.float32(value), wide)
+    elif mode == "equal":
+        wide = np.full_like(wide, 0.75)
+    else:
+        wide = wide * np.float32(SIZES_OF_VALUES[mode][given.dtype == np.float32])
+    with np.errstate(over="ignore"):
+        return np.asarray(wide).astype(given.dtype)
+
+
+def check_values(seed: int) -> None:
+    text = random_program(seed)
+    try:
+        road = None if text is None else compiled(text)
+    except InternalError:
+        raise
+    except TreadleError:
+        return
+    if road is None:
+        return
+    dice = random.Random(seed)
+    for mode in MODES:
+        chosen = sizes(road, dice)
+        if prod(max(size, 1) for size in chosen.values()) > MOST_ELEMENTS // 4:
+            continue
+        inputs = [changed(given, mode, np.random.default_rng(seed)) for given in road.inputs(chosen, seed)]
+        for verdict in road.verdicts(inputs, chosen):
+            assert not verdict.wrong, f"seed {seed}, {mode}, {chosen}: {verdict}\n{text}"
+
+
+@pytest.mark.parametrize("seed", range(2000, 2008))
+def test_a_random_program_on_rare_values(seed: int) -> None:
+    check_values(seed)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("block", range(2008, 2408, 50))
+def test_many_random_programs_on_rare_values(block: int) -> None:
+    for seed in range(block, block + 50):
+        check_values(seed)
