@@ -197,12 +197,12 @@ LARGE = {"m": 4096, "n": 4096}
 SCORE, PRODUCT = "other instructions a score", "other instructions a product"
 SPILLS, LOCAL = "bytes spilled", "instructions that touch local memory"
 KERNELS = {
-    ("attention", 64, "sm_80"): Today(7.65),
-    ("attention", 128, "sm_80"): Today(8.86),
+    ("attention", 64, "sm_80"): Today(7.84),
+    ("attention", 128, "sm_80"): Today(8.97),
     ("attention", 64, "sm_90a"): Today(7.0),
     ("attention", 128, "sm_90a"): Today(7.7, not_met=(SCORE,)),
     ("matmul", 64, "sm_80"): Today(1.94, not_met=(PRODUCT,)),
-    ("matmul", 128, "sm_80"): Today(1.18),
+    ("matmul", 128, "sm_80"): Today(1.17),
     ("matmul", 4096, "sm_80"): Today(0.89),
     ("matmul", 4096, "sm_90a"): Today(9.2),
 }
