@@ -13,7 +13,9 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from treadle.compiler.errors import InternalError
 from treadle.compiler.machines import Machine, machine_of
+from treadle.compiler.rings import ring_problems
 from treadle.dialects import cuda
 from treadle.dialects.hierarchy.schedule import StepAttr, record
 from treadle.passes._specialise import Reason, Specialised, specialise, why_not
@@ -95,7 +97,10 @@ def _try(kernel: cuda.KernelOp, machine: Machine) -> Specialised | Reason:
     reason = why_not(kernel)
     if reason is not None:
         return reason
-    return specialise(kernel, f"{kernel.sym_name.data}{SUFFIX}", machine.limits.shared_per_block)
+    made = specialise(kernel, f"{kernel.sym_name.data}{SUFFIX}", machine.limits.shared_per_block)
+    if isinstance(made, Specialised) and (problems := ring_problems(made.kernel)):
+        raise InternalError(f"@{made.kernel.sym_name.data}: {problems[0]}")
+    return made
 
 
 def _step(name: str, found: Specialised | Reason) -> StepAttr:

@@ -1,0 +1,197 @@
+"""A static check of the barriers of a kernel with roles: each wait has its arrival, phases agree, no one waits for ever.
+
+The roles are walked as they would run, with numbers for the sizes, and only what they do to rings is looked at. A role
+is one sequence, and a ring has one producer and consumers that all do the same, so that what one order of execution
+shows holds for every order. That barriers can be checked on the straight-line sequences of roles is the idea of WEFT
+(Sharma, Bauer, Aiken, PLDI 2015); here the turns of a ring repeat, so a few numbers of turns stand for all."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import IndexType, IntegerAttr
+from xdsl.ir import Block, Operation, SSAValue
+
+from treadle.dialects import cuda
+from treadle.dialects.cuda.rings import stages_of
+
+SIZES = (0, 1, 16, 100, 300, 1030, 2048)
+"""What all sizes are taken to be: no turn, one, as many as stages, more; with and without a rest."""
+
+ARITHMETIC: dict[str, Callable[[int, int], int]] = {
+    "arith.addi": operator.add,
+    "arith.subi": operator.sub,
+    "arith.muli": operator.mul,
+    "arith.divui": lambda a, b: a // b,
+    "arith.remui": operator.mod,
+    "arith.ceildivui": lambda a, b: -(-a // b),
+}
+
+ORDERED: tuple[Callable[[int, int], bool], ...] = (operator.lt, operator.le, operator.gt, operator.ge)
+COMPARISONS: tuple[Callable[[int, int], bool], ...] = (operator.eq, operator.ne, *ORDERED, *ORDERED)
+"""By the number of the predicate; sizes and positions are never negative."""
+
+ON_RING = cuda.AcquireOp | cuda.AwaitOp | cuda.ReleaseOp | cuda.ExpectOp | cuda.TensorLoadOp
+
+
+@dataclass(frozen=True)
+class Event:
+    """What a role does to one turn of a ring."""
+
+    op: Operation
+    ring: SSAValue
+    turn: int
+
+    @property
+    def stage(self) -> tuple[SSAValue, int]:
+        return self.ring, self.turn % stages_of(self.ring)
+
+    @property
+    def use(self) -> int:
+        """How often the stage was used before."""
+        return self.turn // stages_of(self.ring)
+
+    def __str__(self) -> str:
+        return f"'{self.op.name}' of turn {self.turn} of %{self.ring.name_hint}"
+
+
+def ring_problems(kernel: cuda.KernelOp) -> list[str]:
+    """What is wrong with the barriers of a kernel, at the first size that shows it; none for one without roles."""
+    roles = cuda.roles_of(kernel)
+    if roles is None:
+        return []
+    for size in SIZES:
+        if problems := _problems_at(kernel, roles, size):
+            return [f"{problem} (sizes of {size})" for problem in problems]
+    return []
+
+
+def _problems_at(kernel: cuda.KernelOp, roles: cuda.RolesOp, size: int) -> list[str]:
+    known: dict[SSAValue, int] = {arg: size for arg in kernel.body.block.args if isinstance(arg.type, IndexType)}
+    list(_events(kernel.body.block, known))
+    producer = list(_events(roles.producer.block, dict(known)))
+    consumers = list(_events(roles.consumers.block, dict(known)))
+    return _Run().run(producer, consumers)
+
+
+def _events(block: Block, known: dict[SSAValue, int]) -> Iterator[Event]:
+    """What a role does, in order; `known` gathers the numbers that it computes."""
+    for op in block.ops:
+        if isinstance(op, ON_RING):
+            yield Event(op, op.ring, known[op.turn])
+        elif isinstance(op, scf.ForOp):
+            for position in range(known[op.lb], known[op.ub], max(known[op.step], 1)):
+                known[op.body.block.args[0]] = position
+                yield from _events(op.body.block, known)
+        elif isinstance(op, scf.IfOp):
+            taken = op.true_region if known[op.cond] else op.false_region
+            if taken.blocks:
+                yield from _events(taken.block, known)
+        else:
+            _compute(op, known)
+
+
+def _compute(op: Operation, known: dict[SSAValue, int]) -> None:
+    if isinstance(op, arith.ConstantOp) and isinstance(op.value, IntegerAttr):
+        known[op.result] = op.value.value.data
+    elif isinstance(op, cuda.BlockIndexOp):
+        known[op.result] = 0
+    elif any(operand not in known for operand in op.operands):
+        return
+    elif op.name in ARITHMETIC:
+        left, right = (known[operand] for operand in op.operands)
+        if right or not op.name.endswith("ui"):  # the place in an empty grid is of no account
+            known[op.results[0]] = ARITHMETIC[op.name](left, right)
+        else:
+            known[op.results[0]] = 0
+    elif isinstance(op, arith.CmpiOp):
+        known[op.result] = int(COMPARISONS[op.predicate.value.data](known[op.lhs], known[op.rhs]))
+    elif isinstance(op, arith.IndexCastOp):
+        known[op.result] = known[op.input]
+
+
+Stage = tuple[SSAValue, int]
+
+
+@dataclass
+class _Run:
+    """The barriers while both roles run: completed phases of each stage's full and empty barrier, and its bytes."""
+
+    full: dict[Stage, int] = field(default_factory=dict[Stage, int])
+    empty: dict[Stage, int] = field(default_factory=dict[Stage, int])
+    missing: dict[Stage, int] = field(default_factory=dict[Stage, int])
+    """Bytes of the phase that is open; a stage is not there before they are expected."""
+    acquired: set[tuple[SSAValue, int]] = field(default_factory=set[tuple[SSAValue, int]])
+    awaited: set[tuple[SSAValue, int]] = field(default_factory=set[tuple[SSAValue, int]])
+    problems: list[str] = field(default_factory=list[str])
+
+    def run(self, *roles: Sequence[Event]) -> list[str]:
+        at = [0] * len(roles)
+        moved = True
+        while moved and not self.problems:
+            moved = False
+            for i, role in enumerate(roles):
+                while at[i] < len(role) and not self.problems and self._may(role[at[i]]):
+                    self._do(role[at[i]])
+                    at[i] += 1
+                    moved = True
+        waiting = [str(role[i]) for role, i in zip(roles, at, strict=True) if i < len(role)]
+        if waiting and not self.problems:
+            self.problems.append(f"{' and '.join(waiting)} wait for ever")
+        if not self.problems:
+            self._end()
+        return self.problems
+
+    def _may(self, event: Event) -> bool:
+        """Whether a wait lets through: it sees no more of a barrier than the parity of its phase."""
+        match event.op:
+            case cuda.AcquireOp():
+                phases, wanted = self.empty.get(event.stage, 0), event.use
+            case cuda.AwaitOp():
+                phases, wanted = self.full.get(event.stage, 0), event.use + 1
+            case _:
+                return True
+        if phases % 2 != wanted % 2:
+            return False
+        if phases != wanted:
+            self.problems.append(f"{event} takes phase {phases} of its barrier for phase {wanted}")
+        return True
+
+    def _do(self, event: Event) -> None:
+        stage, turn = event.stage, (event.ring, event.turn)
+        match event.op:
+            case cuda.AcquireOp():
+                self.acquired.add(turn)
+            case cuda.AwaitOp():
+                self.awaited.add(turn)
+            case cuda.ExpectOp(bytes=bytes):
+                if turn not in self.acquired:
+                    self.problems.append(f"{event} without 'cuda.acquire'")
+                self.missing[stage] = self.missing.get(stage, 0) + bytes.data
+            case cuda.TensorLoadOp() as load:
+                self._arrive(event, load.bytes)
+            case _:
+                if turn not in self.awaited:
+                    self.problems.append(f"{event} without 'cuda.await'")
+                self.empty[stage] = self.empty.get(stage, 0) + 1
+
+    def _arrive(self, event: Event, bytes: int) -> None:
+        stage = event.stage
+        if (event.ring, event.turn) not in self.acquired:
+            self.problems.append(f"{event} overwrites a stage without 'cuda.acquire'")
+        if bytes > self.missing.get(stage, 0):
+            self.problems.append(f"{event} brings {bytes} bytes, {self.missing.get(stage, 0)} are expected")
+            return
+        self.missing[stage] -= bytes
+        if self.missing[stage] == 0:
+            self.full[stage] = self.full.get(stage, 0) + 1
+            del self.missing[stage]
+
+    def _end(self) -> None:
+        for (ring, stage), bytes in self.missing.items():
+            self.problems.append(f"{bytes} bytes of stage {stage} of %{ring.name_hint} never come")
+        for ring, turn in self.acquired - self.awaited:
+            self.problems.append(f"nobody awaits turn {turn} of %{ring.name_hint}: its copy may outlive the block")
