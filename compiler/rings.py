@@ -1,4 +1,4 @@
-"""A static check of the barriers of a kernel with roles: each wait has its arrival, phases agree, no one waits for ever.
+"""A static check of the barriers of a kernel with roles: waits have arrivals, phases agree, no one waits for ever.
 
 The roles are walked as they would run, with numbers for the sizes, and only what they do to rings is looked at. A role
 is one sequence, and a ring has one producer and consumers that all do the same, so that what one order of execution
