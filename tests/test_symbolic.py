@@ -199,7 +199,7 @@ def least_transfer(costs: SymbolicCosts, sizes: Mapping[str, int], memory: int) 
     """H at the best pieces of powers of two whose groups fit, found by trying all."""
     transfer, held = (
         expression.subs({axis_symbol(axis): size for axis, size in sizes.items()})
-        for expression in (closed(costs.transfer("device")), costs.peak("chip"))
+        for expression in (leading_terms(costs).transfer, costs.peak("chip"))
     )
     pieces = [*costs.groups.values(), *costs.streams.values()]
     free = [piece for piece in pieces if transfer.has(piece)]

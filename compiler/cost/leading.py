@@ -46,7 +46,7 @@ class LeadingTerms:
 
     terms: tuple[Term, ...]
     transfer: Expr
-    """H where sizes divide, pieces still free."""
+    """H where sizes divide, pieces still free, without terms that are an axis smaller than others."""
     memory: Expr
     """What of M grows with the pieces."""
 
@@ -62,17 +62,37 @@ class LeadingTerms:
 def leading_terms(costs: SymbolicCosts) -> LeadingTerms:
     """H* of a kernel, with `chip` as the one near level."""
     transfer = closed(costs.transfer("device"))
-    helping = {symbol for symbol in _pieces(costs) if transfer.has(symbol)}
+    large = _without_small(transfer, _pieces(costs))
+    helping = {symbol for symbol in _pieces(costs) if large.has(symbol)}
     idle = {symbol: 1 for symbol in _pieces(costs) if symbol not in helping}
     columns = [_leading(column.subs(idle), helping) for column in costs.memory[CHIP]]
     variables = sorted(helping, key=str)
-    constant, moving = _split(transfer, variables)
+    constant, moving = _split(large, variables)
     # Each column must fit: the one under which the transfers fall slowest binds.
     solved = [term for column in columns if (term := _minimum(moving, column, variables))] if moving else []
     terms = [Term(sympy.factor(constant), sympy.Integer(0))] if constant != 0 else []
     if solved:
-        terms.insert(0, min(solved, key=lambda term: term.beta))
-    return LeadingTerms(tuple(terms), transfer, sympy.Max(*columns) if columns else sympy.Integer(0))
+        terms.insert(0, min(solved, key=_binds_first))
+    return LeadingTerms(tuple(terms), large, sympy.Max(*columns) if columns else sympy.Integer(0))
+
+
+def _without_small(transfer: Expr, variables: Sequence[Expr]) -> Expr:
+    """Without those terms that are an axis smaller than a term without pieces, however small pieces are: a number for
+    each row beside the rows themselves."""
+    terms = sympy.Add.make_args(sympy.expand(transfer))
+    still = [term for term in terms if not term.has(*variables)] if variables else []
+    return sympy.Add(*(term for term in terms if not any(_is_small(term, each, variables) for each in still)))
+
+
+def _is_small(term: Expr, beside: Expr, variables: Sequence[Expr]) -> bool:
+    axes = (beside / term).free_symbols - set(variables)
+    return term.has(*variables) and bool(axes) and _divides(term, beside)
+
+
+def _binds_first(term: Term) -> tuple[Expr, Expr]:
+    """The slowest fall; of equal ones the one from higher up, where every axis is as long."""
+    size = sympy.Integer(0) if term.alpha is None else term.alpha.subs(dict.fromkeys(term.alpha.free_symbols, 64))
+    return term.beta, -size
 
 
 def _pieces(costs: SymbolicCosts) -> list[Expr]:

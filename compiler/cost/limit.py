@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import ceil, prod
 
-from treadle.compiler.cost.plan import Pieces, Plan
+from treadle.compiler.cost.plan import Pieces, Plan, Work
 from treadle.compiler.machines import Machine
 
 LAUNCH_US = 0.9
@@ -23,13 +23,21 @@ def limits_us(plan: Plan, machine: Machine, sizes: Mapping[str, int]) -> dict[st
         # A lane of the CUDA cores multiplies and adds at once.
         rate = machine.tensor_flops(work.format) if is_tensor else 2 * machine.rates.float * machine.sms * machine.clock
         unit = f"tensor {work.format}" if is_tensor else "float"
-        limits[unit] = limits.get(unit, 0.0) + work.flop(sizes) / rate * 1e6
+        limits[unit] = limits.get(unit, 0.0) + _visited(plan, work, sizes) * work.flop(sizes) / rate * 1e6
     return limits
 
 
 def flop(plan: Plan, sizes: Mapping[str, int]) -> int:
-    """FLOP of the products, edges aside."""
-    return sum(work.flop(sizes) for work in plan.work)
+    """FLOP of the products, edges aside; of a stream that conditions limit, those of the pieces it is fed."""
+    return round(sum(_visited(plan, work, sizes) * work.flop(sizes) for work in plan.work))
+
+
+def _visited(plan: Plan, work: Work, sizes: Mapping[str, int]) -> float:
+    """The part of a product that is in pieces which conditions do not leave out."""
+    for each in plan.transfers:
+        if each.fed is not None and each.part == "all" and each.fed.stream.axis in work.axes:
+            return each.values(sizes) / max(each.unlimited(sizes), 1)
+    return 1.0
 
 
 def compulsory_bytes(plan: Plan, sizes: Mapping[str, int]) -> int:
@@ -40,7 +48,7 @@ def compulsory_bytes(plan: Plan, sizes: Mapping[str, int]) -> int:
 
 def tile_use(plan: Plan, sizes: Mapping[str, int]) -> float:
     """The part of all tiles that lies within the axes: what tile quantisation leaves."""
-    return prod(sizes[p.axis] / (p.size * p.count(sizes)) for p in _cut(plan) if sizes[p.axis])
+    return prod(sizes[p.axis] / (p.size * -(-sizes[p.axis] // p.size)) for p in _cut(plan) if sizes[p.axis])
 
 
 def wave_use(waves: float) -> float:
@@ -49,4 +57,4 @@ def wave_use(waves: float) -> float:
 
 
 def _cut(plan: Plan) -> tuple[Pieces, ...]:
-    return tuple(dict.fromkeys((*plan.groups, *plan.streams)))
+    return tuple(Pieces(*each) for each in dict.fromkeys((p.axis, p.size) for p in (*plan.groups, *plan.streams)))
