@@ -23,7 +23,7 @@ CHECKSUM = ".sha256"
 """Suffix of the file beside a kept one that says what it must hold."""
 
 
-class CacheUnavailable(Exception):
+class CacheUnavailable(TreadleError):
     """The folder that `$TREADLE_CACHE` names cannot be used."""
 
 

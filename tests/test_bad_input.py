@@ -50,6 +50,17 @@ def test_arrays_that_memory_cannot_hold(capsys: pytest.CaptureFixture[str]) -> N
     assert "--size" in said
 
 
+def test_an_axis_without_elements_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    for sizes in (["m=0"], ["n=0"], ["m=0", "n=0"]):
+        assert cli.main(["explain", program(), *(f"--size={size}" for size in sizes)]) == 0, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_sum_of_floats_becomes_no_integer(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    said = refused(capsys, command, program(**{"xf32": "xi32"}))
+    assert "p.mlir:5:3: 'diagram.contract' %C: what accumulates in f32 cannot become i32" in said
+
+
 # -- programs ---------------------------------------------------------------------------------------
 
 
@@ -303,6 +314,18 @@ def test_a_law_captures_nothing(capsys: pytest.CaptureFixture[str]) -> None:
 )
 def test_outputs_that_cannot_be(arguments: list[str], why: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert why in refused(capsys, "compile", program(), *arguments)
+
+
+@pytest.mark.parametrize("command", [["compile"], ["draw"], ["explain", "--plot"]])
+def test_no_command_writes_over_what_it_reads(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    Path("m.toml").write_text('base = "a100"\n')
+    Path("link").symlink_to("p.mlir")
+    for target in ("p.mlir", "link", "./p.mlir", "m.toml"):
+        option = ["--plot", f"time={target}"] if command[0] == "explain" else ["-o", target]
+        given = [] if command[0] == "draw" else ["--machine", "m.toml"]
+        if target == "m.toml" and not given:
+            continue
+        assert "too; give each file a name" in refused(capsys, command[0], program(), *given, *option)
 
 
 def test_of_two_files_none_appears_if_one_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:

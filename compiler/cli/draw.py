@@ -5,7 +5,14 @@ from __future__ import annotations
 from argparse import Namespace
 from dataclasses import replace
 
-from treadle.compiler.cli.program import Program, check_output, compile_options, known_passes, load_program, write_whole
+from treadle.compiler.cli.program import (
+    Program,
+    check_outputs,
+    compile_options,
+    known_passes,
+    load_program,
+    write_whole,
+)
 from treadle.compiler.cli.progress import progress
 from treadle.compiler.draw.costs import timelines_of
 from treadle.compiler.draw.page.single import page_of
@@ -19,7 +26,7 @@ from treadle.compiler.sizes import set_default_sizes
 
 
 def command(arguments: Namespace) -> int:
-    check_output(arguments.output)
+    check_outputs(arguments, arguments.output)
     program = load_program(arguments)
     options = compile_options(arguments)
     set_default_sizes(program.function, program.sizes)

@@ -8,7 +8,7 @@ from argparse import Namespace
 
 from xdsl.dialects.builtin import ModuleOp
 
-from treadle.compiler.cli.program import Program, check_output, compile_options, load_program, write_whole
+from treadle.compiler.cli.program import Program, check_outputs, compile_options, load_program, write_whole
 from treadle.compiler.cli.progress import progress
 from treadle.compiler.cost import Sketch, sketch_of
 from treadle.compiler.derivation.record import Recorder
@@ -49,6 +49,7 @@ class Sketches(Observer):
 
 def command(arguments: Namespace) -> int:
     plots = _plots(arguments.plot)
+    check_outputs(arguments, *plots.values())
     given = parse_ranges(arguments.size)
     arguments.size = [f"{axis}={size}" for axis, size in given[0].items()]
     program = load_program(arguments)
@@ -132,7 +133,6 @@ def _plots(texts: list[str]) -> dict[str, str]:
             raise TreadleError(
                 f"--plot {text}: write {', '.join(f'{each}=OUT.svg' for each in PLOTS[:-1])} or {PLOTS[-1]}=OUT.svg"
             )
-        check_output(path)
         plots[kind] = path
     return plots
 

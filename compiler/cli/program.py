@@ -128,6 +128,7 @@ def known_passes(wanted: Sequence[str], names: Sequence[str]) -> set[str]:
 def check_outputs(arguments: Namespace, *paths: str | None) -> None:
     """Refuse files that cannot be written, or that are one file, before any work is done for them (TreadleError)."""
     taken = {os.path.realpath(arguments.file): "the program itself"}
+    taken |= {os.path.realpath(name): "the machine file" for name in (arguments.machine or "").split(",") if name}
     for path in paths:
         if path is None:
             continue

@@ -256,7 +256,7 @@ def kernel_cost(
         time_us=None if time is None else time.time_us,
         limits_us=limits,
         limit_us=limit,
-        share_of_limit=None if time is None else limit / time.time_us,
+        share_of_limit=None if time is None or not time.time_us else limit / time.time_us,
         bottleneck="does not fit" if time is None else time.bottleneck,
         why=why,
         step=_step(plan, machine, time.blocks_per_sm) if in_order and time is not None else None,

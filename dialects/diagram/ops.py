@@ -177,6 +177,8 @@ class ContractOp(DiagramOperation):
             raise VerifyException(f"cannot accumulate in {self.accumulate}")
         if (str(left) == "i32") != (str(self.accumulate) == "i32"):
             raise VerifyException(f"products of {left} cannot be accumulated in {self.accumulate}")
+        if (str(self.accumulate) == "i32") != (str(format_of(self.result.type)) == "i32"):
+            raise VerifyException(f"what accumulates in {self.accumulate} cannot become {format_of(self.result.type)}")
         if self.multiply is not None and (self.multiply.data, str(left)) != ("tf32", "f32"):
             raise VerifyException(f"'as {self.multiply.data}' on {left} operands: only f32 may multiply as tf32")
         if self.init is not None and self.init.type != self.result.type:
