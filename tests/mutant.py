@@ -1,0 +1,108 @@
+"""Runs programs through the passes with one mistake in them, in a process of its own: `python mutant.py NAME`.
+
+Exits with 1 at the first program that comes out wrong or not at all, with 0 if none does."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder, SourceLoader
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_loader
+from pathlib import Path
+from types import ModuleType
+
+ROOT = Path(__file__).parents[1]
+
+PROGRAMS: dict[str, tuple[dict[str, int], ...]] = {
+    "tests/programs/mutants.mlir": ({},),
+    "tests/programs/cascades.mlir": ({},),
+    "tests/programs/negative_scale.mlir": ({},),
+    "tests/programs/rms_gain_product.mlir": ({},),
+    "tests/programs/runtime_scale.mlir": ({},),
+    "tests/programs/weights_too.mlir": ({},),
+    "tests/programs/narrow_result.mlir": ({},),
+    "examples/attention_lse.mlir": ({"b": 1, "h": 2, "q": 9, "x": 37}, {"b": 1, "h": 1, "q": 3, "x": 0}),
+    "examples/attention_sink.mlir": ({"b": 1, "h": 2, "q": 5, "x": 21},),
+    "examples/attention_lengths.mlir": ({},),
+    "examples/attention_window.mlir": ({},),
+    "examples/attention_segments.mlir": ({},),
+    "examples/layer_norm.mlir": ({},),
+    "examples/matmul_residual.mlir": ({},),
+    "examples/softmax.mlir": ({},),
+    "examples/swiglu.mlir": ({},),
+}
+LARGEST = 24
+"""Of the symbolic axes, where nothing is said: small, yet several pieces."""
+
+
+class Mutator(MetaPathFinder, SourceLoader):
+    """Imports one pass with a mistake in it."""
+
+    def __init__(self, module: str, old: str, new: str):
+        self.file = ROOT / "passes" / f"{module}.py"
+        self.module, self.old, self.new = f"treadle.passes.{module}", old, new
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        return spec_from_loader(fullname, self) if fullname == self.module else None
+
+    def get_filename(self, fullname: str) -> str:
+        return str(self.file)
+
+    def get_data(self, path: str | bytes) -> bytes:
+        text = self.file.read_text(encoding="utf-8")
+        assert self.old in text, f"{self.file} no longer says: {self.old}"
+        return text.replace(self.old, self.new).encode()
+
+
+def decide(module: object) -> None:
+    """Small pieces, that divide nothing: every state moves several times, and every axis has an edge."""
+    from treadle.dialects.hierarchy import KernelOp
+    from treadle.dialects.hierarchy.schedule import ScheduleAttr
+
+    for kernel in [op for op in module.walk() if isinstance(op, KernelOp)]:  # pyright: ignore
+        schedule = kernel.schedule
+        assert schedule is not None
+        group, stream = dict.fromkeys(schedule.group.as_dict(), 4), dict.fromkeys(schedule.stream.as_dict(), 5)
+        kernel.properties["schedule"] = ScheduleAttr(group, stream, schedule.whole.as_dict(), {})
+
+
+def survives() -> bool:
+    import numpy as np
+    from xdsl.utils.arg_spec import ArgSpec
+
+    from treadle.compiler.pipeline import Options, run_passes, run_pipeline
+    from treadle.compiler.sizes import default_sizes
+    from treadle.compiler.source import load_module
+    from treadle.runtime.inputs import make_inputs
+    from treadle.runtime.interpreter import entry_function, run_function
+
+    for path, cases in PROGRAMS.items():
+        algorithm = load_module(ROOT / path)
+        lowered = algorithm.clone()
+        run_pipeline(lowered, Options(), last="tiling")
+        decide(lowered)
+        run_passes(lowered, [ArgSpec(name, {}) for name in ("hierarchy-expand-streams", "diagram-exp-to-exp2")])
+        function = entry_function(algorithm)
+        defaults = {axis: min(size, LARGEST) for axis, size in default_sizes(function).items()}
+        for given in cases:
+            sizes = {**defaults, **given}
+            inputs = make_inputs(function, sizes, 0)
+            wanted, got = (run_function(module, inputs, sizes=sizes).results for module in (algorithm, lowered))
+            for one, other in zip(wanted, got, strict=True):
+                scale = np.abs(np.where(np.isfinite(one), one, 0)).max(initial=1e-3)
+                if not np.allclose(one, other, rtol=0, atol=1e-5 * scale, equal_nan=True):
+                    print(f"{path}: differs")
+                    return False
+    return True
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parent))
+    from mutations import MUTATIONS
+
+    if len(sys.argv) > 1:
+        sys.meta_path.insert(0, Mutator(*MUTATIONS[sys.argv[1]]))
+    sys.exit(0 if survives() else 1)

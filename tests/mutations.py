@@ -1,0 +1,216 @@
+"""Deliberate mistakes in passes: a file, what stands in it, and what a mistake puts there.
+
+Each is of a kind that a person makes: a rescale dropped, two operands swapped, a guard forgotten, an edge off by one."""
+
+# ruff: noqa: E501
+
+from __future__ import annotations
+
+MUTATIONS: dict[str, tuple[str, str, str]] = {
+    # Laws put in the place of their names.
+    "expand: weaves nothing": (
+        "diagram_expand_laws",
+        "axes = self._order({*self._names(old.type), *weaved}",
+        "axes = self._order({*self._names(old.type)}",
+    ),
+    "expand: reduces another axis": (
+        "diagram_expand_laws",
+        "self.axis.get(axis, axis)) for axis in new.over_axes",
+        "axis) for axis in new.over_axes",
+    ),
+    "hoist: swaps the sides of a maximum": (
+        "diagram_hoist_factors",
+        "outer = substitute(expression, lambda leaf: Leaf(inner.result))",
+        "outer = Leaf(inner.result)",
+    ),
+    # Factors moved past sums and maxima.
+    "hoist: multiplies by the divisor": (
+        "diagram_hoist_factors",
+        "scaled = quotient(scaled, divisor)",
+        "scaled = product(scaled, divisor)",
+    ),
+    "hoist: drops the factor": (
+        "diagram_hoist_factors",
+        "        scaled = product(scaled, factor)\n",
+        "        pass\n",
+    ),
+    "hoist: drops the divisor": (
+        "diagram_hoist_factors",
+        "        scaled = quotient(scaled, divisor)\n",
+        "        pass\n",
+    ),
+    "hoist: forgets that an axis may be empty": (
+        "diagram_hoist_factors",
+        "for axis in sum.over_axes if _may_be_empty(axis, operands)",
+        "for axis in sum.over_axes if False",
+    ),
+    "hoist: negative scales past a maximum": (
+        "diagram_hoist_factors",
+        "if positive_constant(right) is not None:",
+        "if True:",
+    ),
+    "hoist: swaps numerator and divisor of a quotient": (
+        "diagram_hoist_factors",
+        "[*left.above, *right.below], [*left.below, *right.above]",
+        "[*left.above, *right.above], [*left.below, *right.below]",
+    ),
+    "common: takes unlike bodies for equal": (
+        "_functions",
+        "lines.append((op.name, operands, frozenset((op.properties | op.attributes).items())))",
+        "lines.append((op.name, operands))",
+    ),
+    "common: forgets the operands": (
+        "_functions",
+        "return (op.name, tuple(op.operands), properties, tuple(op.result_types), inner)",
+        "return (op.name, properties, tuple(op.result_types), inner)",
+    ),
+    "common: sorts operands of a body": (
+        "_functions",
+        "operands = tuple(number[operand] for operand in op.operands)",
+        "operands = tuple(sorted(number[operand] for operand in op.operands))",
+    ),
+    # Cascades.
+    "cascade: no repair": ("_stages", "return Verdict(last, repair)", "return Verdict(last, None)"),
+    "cascade: the repair upside down": (
+        "_cascades",
+        "above, below = product(above, change.above), product(below, change.below)",
+        "above, below = product(above, change.below), product(below, change.above)",
+    ),
+    "cascade: a subtrahend as a summand": (
+        "_cascades",
+        "return _sum(left, Change(right.below, right.above, right.fragile))",
+        "return _sum(left, right)",
+    ),
+    "cascade: keeps the sign of what is negated": (
+        "_cascades",
+        "return Change(shift.below, shift.above, shift.fragile)",
+        "return shift",
+    ),
+    "cascade: adds where it should multiply": (
+        "_cascades",
+        "return (product if self.scales else total)(accumulator, change)",
+        "return total(accumulator, change)",
+    ),
+    "cascade: forgets a fixed scale": (
+        "_cascades",
+        "return Change(scale(shift.above, by), scale(shift.below, by), shift.fragile)",
+        "return shift",
+    ),
+    "cascade: before and after alike": (
+        "_cascades",
+        "return Leaf(leaf.value, BEFORE) if leaf.value in self.running else leaf",
+        "return leaf",
+    ),
+    "cascade: nothing is fragile": (
+        "_stages",
+        "guarded = frozenset(r for r in moved if r in repair.fragile or (r in self.guarded and r in repair.vanishing))",
+        "guarded = frozenset[SSAValue]()",
+    ),
+    "stages: a piece before its state is finished": (
+        "_stages",
+        "self.stage[result] = finished + 1 if self.is_piece(result) else finished",
+        "self.stage[result] = max(finished, 0) if self.is_piece(result) else finished",
+    ),
+    "stages: a refused reduction in the same stream": (
+        "_stages",
+        "return Verdict(last + 1, None, repair.reason)",
+        "return Verdict(last, None, repair.reason)",
+    ),
+    # Streams.
+    "streams: starts a maximum at zero": (
+        "_reductions",
+        '"max": -float("inf"), "min": float("inf")}',
+        '"max": 0.0, "min": float("inf")}',
+    ),
+    "streams: starts a sum at one": ("_reductions", '_OF_FLOATS = {"add": 0.0', '_OF_FLOATS = {"add": 1.0'),
+    "streams: forgets what was so far": (
+        "_streams",
+        "new = rebuilt(op, operands, self.before[state].type, into)",
+        "new = rebuilt(op, operands, self.before[state].type, None)",
+    ),
+    "streams: repairs nothing": (
+        "_streams",
+        "into = self.before[state] if repair is None else self.repaired(state, repair, self.before)",
+        "into = self.before[state]",
+    ),
+    "streams: the state after for the one before": (
+        "_streams",
+        "old = Leaf(before[leaf.value])",
+        "old = Leaf(self.scope.values[leaf.value])",
+    ),
+    "streams: yields the states in another order": (
+        "_streams",
+        "self.end(block, [step.after[state] for state in states])",
+        "self.end(block, [step.after[state] for state in reversed(states)])",
+    ),
+    "streams: no finite number for a neutral state": (
+        "_streams",
+        "if state not in self.plan.guarded:\n            return\n        leaf",
+        "if True:\n            return\n        leaf",
+    ),
+    "streams: a guard on what was not neutral": (
+        "_streams",
+        "finite = select(is_neutral(state, leaf), number(stand_in_of(state), leaf.type), leaf)",
+        "finite = select(is_neutral(state, leaf), leaf, number(stand_in_of(state), leaf.type))",
+    ),
+    "streams: what a sum was added to is lost": (
+        "_reductions",
+        "combined = combine(kind_of(op.result), convert(Leaf(op.init), format), Leaf(alone))",
+        "combined = Leaf(alone)",
+    ),
+    "streams: all are sums": (
+        "_reductions",
+        'return owner.kind.data if isinstance(owner, ReduceOp) else "add"',
+        'return "add"',
+    ),
+    "expand: saves in the place of another result": (
+        "hierarchy_expand_streams",
+        "zip(terminator.operands, block.args[len(given) :], strict=True)",
+        "zip(terminator.operands, reversed(block.args[len(given) :]), strict=True)",
+    ),
+    "expand: does not save what is late": (
+        "hierarchy_expand_streams",
+        "            if not self.plan.is_piece(value):\n                self.leave(scope, value)",
+        "            if False:\n                self.leave(scope, value)",
+    ),
+    # Conditions.
+    "visits: stops one early": (
+        "_limits",
+        "value, constant = self._piece(term).end, constant - factor",
+        "value, constant = self._piece(term).end, constant - 2 * factor",
+    ),
+    "visits: every piece without its test": (
+        "_visits",
+        "        return Visits(some)\n    return Visits(some, every,",
+        "        return Visits(some)\n    return Visits(some, some,",
+    ),
+    "visits: least for most": (
+        "_limits",
+        'ReduceOp("max" if largest else "min", value',
+        'ReduceOp("min" if largest else "max", value',
+    ),
+    # exp as exp2.
+    "exp2: without log2 e": ("diagram_exp_to_exp2", "_constant(LOG2_E, op)", "_constant(1.0, op)"),
+    "exp2: without log2 e after a scale": ("diagram_exp_to_exp2", "_constant(c * LOG2_E, op)", "_constant(c, op)"),
+    "streams: starts a minimum below everything": ("_reductions", '"min": float("inf")}', '"min": -float("inf")}'),
+    "cascade: a ratio as a difference": (
+        "_cascades",
+        "(quotient if scales else difference)(change.above",
+        "(difference if scales else quotient)(change.above",
+    ),
+    "cascade: the power of the opposite": (
+        "_cascades",
+        "difference(shift.above, shift.below))\n                return Change(power",
+        "difference(shift.below, shift.above))\n                return Change(power",
+    ),
+    "hoist: the guard upside down": (
+        "diagram_hoist_factors",
+        'compare(size, ">", number(0, size.type)), scaled, number(0, scaled.type))',
+        'compare(size, ">", number(0, size.type)), number(0, scaled.type), scaled)',
+    ),
+    "visits: begins at the end of a group": (
+        "_limits",
+        "value = self._piece(term).first",
+        "value = self._piece(term).end",
+    ),
+}
