@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from treadle.compiled import Argument, Kernel, Step, compile, load
     from treadle.compiler.errors import TreadleError
     from treadle.language.function import kernel
+    from treadle.torch.explain import explain
 
 _HOMES = {
     "Argument": "treadle.compiled",
@@ -25,11 +26,12 @@ _HOMES = {
     "Step": "treadle.compiled",
     "TreadleError": "treadle.compiler.errors",
     "compile": "treadle.compiled",
+    "explain": "treadle.torch.explain",
     "kernel": "treadle.language.function",
     "load": "treadle.compiled",
 }
 
-__all__ = ["Argument", "Kernel", "Step", "TreadleError", "__version__", "compile", "kernel", "load"]
+__all__ = ["Argument", "Kernel", "Step", "TreadleError", "__version__", "compile", "explain", "kernel", "load"]
 
 
 def __getattr__(name: str) -> Any:

@@ -60,6 +60,15 @@ def mean(array: Array, over: str | Iterable[str]) -> Array:
     return array.mean(over)
 
 
+def index(axis: str, of: Array) -> Array:
+    """Positions along an axis of a traced array, in i32: `where(index("x", S) <= index("q", S), S, -inf)` is causal.
+
+    TreadleError for an axis that the traced function does not have."""
+    if axis not in of.graph.sizes:
+        raise TreadleError(f"there is no axis '{axis}' (axes are {', '.join(of.graph.sizes)})")
+    return Array(of.graph, of.graph.index(axis))
+
+
 def maximum(left: Any, right: Any) -> Array:
     return combine("maximum", arith.MaximumfOp, arith.MaxSIOp, left, right)
 

@@ -15,7 +15,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from treadle.compiler.errors import TreadleError
-from treadle.dialects.diagram import ApplyOp, CastOp, ContractOp, FillOp, MapOp, ReduceOp, YieldOp
+from treadle.dialects.diagram import ApplyOp, CastOp, ContractOp, FillOp, IndexOp, MapOp, ReduceOp, YieldOp
 from treadle.dialects.diagram.array import DYNAMIC, SizesAttr, array_type, axes_of, check_axis_name, format_of
 
 FORMATS: dict[str, Attribute] = {"f16": f16, "bf16": bf16, "f32": f32, "i32": i32}
@@ -67,6 +67,10 @@ class Graph:
 
     def fill(self, number: float, axes: Sequence[str]) -> SSAValue:
         return self._add(FillOp(FloatAttr(number, f32), self._type(axes, f32)))
+
+    def index(self, axis: str) -> SSAValue:
+        """Positions along an axis."""
+        return self._add(IndexOp(self._type([axis], i32)))
 
     def cast(self, value: SSAValue, format: Attribute, axes: Sequence[str] | None = None) -> SSAValue:
         """The value in that format, and with its axes in that order of memory."""

@@ -1,0 +1,372 @@
+# pyright: standard
+"""PyTorch's door, with modules that nobody here wrote: results as eager PyTorch's, and kernels for what they do."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import treadle
+import treadle.language as tl
+from treadle.compiler.errors import TreadleError
+from treadle.torch import Report, backend, explain, operator
+
+torch.manual_seed(0)
+
+TOLERANCES = {torch.float32: 2e-5, torch.float16: 2.0**-7, torch.bfloat16: 2.0**-4}
+"""Of the largest element: rounding of the format, once for each layer that eager PyTorch rounds in between."""
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def compare(model: Callable[..., Any], inputs: tuple[Any, ...], options: dict[str, Any] | None = None) -> Report:
+    """Run both ways; the report of what became kernels."""
+    with torch.no_grad():
+        report = explain(model, inputs, options=options)
+        torch._dynamo.reset()
+        want = model(*inputs)
+        got = torch.compile(model, backend=backend, options=options or {})(*inputs)
+    want, got = (first_of(each) for each in (want, got))
+    assert got.dtype == want.dtype
+    assert got.shape == want.shape
+    bound = TOLERANCES[want.dtype] * want.float().abs().max().item()
+    torch.testing.assert_close(got.float(), want.float(), atol=bound, rtol=0.0)
+    return report
+
+
+def first_of(result: Any) -> torch.Tensor:
+    return result if isinstance(result, torch.Tensor) else result[0]
+
+
+def operations(report: Report) -> set[str]:
+    return {name.split(".")[0] for taken in report.taken for name in taken.operations}
+
+
+# -- functions as people write them ----------------------------------------------------------------
+
+
+def explicit(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    return torch.softmax(q @ k.transpose(-1, -2) / q.size(-1) ** 0.5, -1) @ v
+
+
+def heads(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(*shape, dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_explicit_attention_is_one_kernel(dtype: torch.dtype) -> None:
+    q, k, v = heads(2, 3, 19, 16, dtype=dtype), heads(2, 3, 33, 16, dtype=dtype), heads(2, 3, 33, 16, dtype=dtype)
+    report = compare(explicit, (q, k, v))
+    (taken,) = report.taken
+    assert taken.kernel.cuda.count("__global__") == 1
+    assert not report.left
+
+
+def test_self_attention_reads_one_tensor_thrice() -> None:
+    x = heads(2, 19, 16)
+    report = compare(lambda x: explicit(x, x, x), (x,))
+    assert len(report.taken) == 1
+
+
+@pytest.mark.parametrize("options", [{"is_causal": True}, {"scale": -0.3}, {"scale": 0.0}])
+def test_scaled_dot_product_attention(options: dict[str, Any]) -> None:
+    q, k, v = heads(2, 3, 19, 16), heads(2, 3, 19, 16), heads(2, 3, 19, 24)
+    report = compare(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, **options), (q, k, v))
+    assert len(report.taken) == 1
+
+
+@pytest.mark.parametrize("mask", [heads(7, 9), heads(7, 9) > 0, heads(2, 1, 1, 9) > -1])
+def test_masks(mask: torch.Tensor) -> None:
+    q, k, v = heads(2, 3, 7, 16), heads(2, 3, 9, 16), heads(2, 3, 9, 16)
+    compare(lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v, mask), (q, k, v, mask))
+
+
+def test_a_row_that_sees_nothing_is_zero() -> None:
+    q, k, v = heads(1, 1, 5, 16), heads(1, 1, 9, 16), heads(1, 1, 9, 16)
+    mask = torch.arange(5)[:, None] > torch.zeros(9)
+    compiled = torch.compile(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, mask), backend=backend)
+    with torch.no_grad():
+        result = compiled(q, k, v)
+    assert (result[0, 0, 0] == 0).all()
+    assert result.isfinite().all()
+
+
+def test_grouped_heads_are_not_repeated_in_memory() -> None:
+    q, k, v = heads(2, 4, 9, 16), heads(2, 2, 9, 16), heads(2, 2, 9, 16)
+    report = compare(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, enable_gqa=True), (q, k, v))
+    (taken,) = report.taken
+    sizes = [list(argument.axes.values()) for argument in taken.kernel.arguments]
+    assert sorted(map(sorted, sizes)) == [[2, 2, 2, 9, 16], [2, 2, 9, 16], [2, 2, 9, 16]] or len(sizes) == 3
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: F.layer_norm(x, (24,)),
+        lambda x: F.rms_norm(x, (24,)),
+        lambda x: F.log_softmax(x, -1),
+        lambda x: torch.logsumexp(x, 0),
+        lambda x: x.var(-1) + x.mean(-1),
+        lambda x: F.normalize(x, dim=-1),
+        lambda x: (x - x.amax(-1, keepdim=True)).exp().sum(-1).log(),
+        lambda x: F.silu(x) * F.gelu(x, approximate="tanh") + x.clamp(-1, 1) ** 2,
+        lambda x: torch.where(x > 0, x, 0.1 * x).sum(0),
+        lambda x: (x.t() @ x).softmax(0),
+        lambda x: torch.addmm(x.new_ones(24), x.reshape(24, 5).t(), x.new_ones(24, 24), beta=2.0),
+    ],
+)
+def test_functions(function: Callable[..., Any]) -> None:
+    report = compare(function, (heads(5, 24),))
+    assert report.taken, report
+
+
+# -- modules -----------------------------------------------------------------------------------------
+
+
+def encoder_layer() -> tuple[nn.Module, tuple[Any, ...]]:
+    return nn.TransformerEncoderLayer(32, 2, 48, dropout=0.0, batch_first=True), (heads(2, 9, 32),)
+
+
+def multihead() -> tuple[nn.Module, tuple[Any, ...]]:
+    x = heads(2, 9, 32)
+    return nn.MultiheadAttention(32, 2, batch_first=True), (x, x, x)
+
+
+def perceptron() -> tuple[nn.Module, tuple[Any, ...]]:
+    return nn.Sequential(nn.Linear(24, 40), nn.GELU(), nn.LayerNorm(40), nn.Linear(40, 8)), (heads(7, 24),)
+
+
+def llama_config() -> Any:
+    from transformers import LlamaConfig
+
+    return LlamaConfig(
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        vocab_size=50,
+    )
+
+
+def llama_norm() -> tuple[nn.Module, tuple[Any, ...]]:
+    from transformers.models.llama.modeling_llama import LlamaRMSNorm
+
+    return LlamaRMSNorm(32), (heads(2, 9, 32),)
+
+
+def llama_mlp() -> tuple[nn.Module, tuple[Any, ...]]:
+    from transformers.models.llama.modeling_llama import LlamaMLP
+
+    return LlamaMLP(llama_config()), (heads(2, 9, 32),)
+
+
+def llama() -> tuple[nn.Module, tuple[Any, ...]]:
+    from transformers.models.llama.modeling_llama import LlamaModel
+
+    return LlamaModel(llama_config()), (torch.randint(0, 50, (2, 9)),)
+
+
+def bert_layer() -> tuple[nn.Module, tuple[Any, ...]]:
+    from transformers import BertConfig
+    from transformers.models.bert.modeling_bert import BertLayer
+
+    config = BertConfig(hidden_size=32, intermediate_size=48, num_attention_heads=2)
+    config._attn_implementation = "sdpa"
+    return BertLayer(config), (heads(2, 9, 32),)
+
+
+def gpt2_block() -> tuple[nn.Module, tuple[Any, ...]]:
+    from transformers import GPT2Config
+    from transformers.models.gpt2.modeling_gpt2 import GPT2Block
+
+    config = GPT2Config(n_embd=32, n_head=2)
+    config._attn_implementation = "eager"
+    return GPT2Block(config), (heads(2, 9, 32),)
+
+
+def vit_layer() -> tuple[nn.Module, tuple[Any, ...]]:
+    from transformers import ViTConfig
+    from transformers.models.vit.modeling_vit import ViTLayer
+
+    config = ViTConfig(hidden_size=32, intermediate_size=48, num_attention_heads=2)
+    config._attn_implementation = "sdpa"
+    return ViTLayer(config), (heads(2, 9, 32),)
+
+
+def t5_attention() -> tuple[nn.Module, tuple[Any, ...]]:
+    from transformers import T5Config
+    from transformers.models.t5.modeling_t5 import T5LayerFF
+
+    return T5LayerFF(T5Config(d_model=32, d_ff=48, dropout_rate=0.0)), (heads(2, 9, 32),)
+
+
+MODULES = [
+    *(encoder_layer, multihead, perceptron, llama_norm, llama_mlp, llama, bert_layer, gpt2_block, vit_layer),
+    t5_attention,
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("make", MODULES, ids=lambda make: make.__name__)
+def test_modules(make: Callable[[], tuple[nn.Module, tuple[Any, ...]]], dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    module, inputs = make()
+    given = tuple(each.to(dtype) if each.is_floating_point() else each for each in inputs)
+    report = compare(module.eval().to(dtype), given)
+    assert report.taken, report
+    assert not report.breaks
+
+
+# -- training, sizes that change ---------------------------------------------------------------------
+
+
+def test_gradients_are_pytorchs() -> None:
+    module, (x,) = perceptron()
+    x.requires_grad_()
+    torch.compile(module, backend=backend)(x).square().sum().backward()
+    got = [each.grad.clone() for each in (x, *module.parameters()) if each.grad is not None]
+    for each in (x, *module.parameters()):
+        each.grad = None
+    module(x).square().sum().backward()
+    want = [each.grad for each in (x, *module.parameters())]
+    for a, b in zip(got, want, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)
+
+
+def test_sizes_that_change() -> None:
+    compiled = torch.compile(explicit, backend=backend)
+    with torch.no_grad():
+        for n in (5, 9, 12, 1):
+            q, k, v = heads(2, n, 16), heads(2, n, 16), heads(2, n, 16)
+            torch.testing.assert_close(compiled(q, k, v), explicit(q, k, v), atol=1e-5, rtol=1e-5)
+
+
+def test_an_argument_that_is_changed_in_place() -> None:
+    def function(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        y = torch.softmax(x @ w, -1)
+        x.mul_(2.0)
+        return y + (x @ w).sum(-1, keepdim=True)
+
+    a, b, w = heads(5, 16), None, heads(16, 16)
+    b = a.clone()
+    with torch.no_grad():
+        want, got = function(a, w), torch.compile(function, backend=backend)(b, w)
+    torch.testing.assert_close(got, want, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(a, b)
+
+
+# -- what stays with PyTorch -------------------------------------------------------------------------
+
+
+def test_what_is_not_known_stays_with_its_reason() -> None:
+    report = compare(lambda x: torch.fft.rfft(x).abs() @ x[:, :13].t().contiguous(), (heads(5, 24),))
+    assert any("not known to the calculus" in left.reason for left in report.left)
+    assert "left to PyTorch" in str(report)
+
+
+def test_a_graph_break_ends_a_program() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = torch.softmax(x, -1)
+        print("", end="")
+        return torch.softmax(y @ y.t(), -1)
+
+    report = compare(function, (heads(5, 24),))
+    assert len(report.graphs) == 2
+    assert report.breaks
+    assert "graph breaks" in str(report)
+
+
+def test_control_flow_on_values() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x, -1) if x.sum() > 0 else torch.softmax(-x, -1)
+
+    compare(function, (heads(5, 24).abs(),))
+
+
+def test_double_precision_and_empty_tensors_stay() -> None:
+    with torch.no_grad():
+        for x in (torch.randn(5, 8, dtype=torch.float64), torch.randn(0, 8), torch.randn(5, 0)):
+            report = explain(lambda x: x @ x.t(), (x,))
+            assert not report.taken
+            torch.testing.assert_close(torch.compile(lambda x: x @ x.t(), backend=backend)(x), x @ x.t())
+
+
+def test_too_much_for_the_emulator_stays() -> None:
+    report = compare(explicit, (heads(2, 9, 16),) * 3, {"cpu_work": 10})
+    assert not report.taken
+    assert "too many for the emulator" in report.left[0].reason
+
+
+def test_the_interpreter_serves_too() -> None:
+    assert compare(explicit, (heads(2, 9, 16),) * 3, {"backend": "interpreter"}).taken
+
+
+def test_an_option_that_is_not_known() -> None:
+    with pytest.raises(TreadleError, match="unknown option 'mashine'"):
+        explain(explicit, (heads(2, 9, 16),) * 3, options={"mashine": "a100"})
+
+
+@pytest.mark.parametrize("view", [lambda x: x.t(), lambda x: x[:, ::2], lambda x: x[1:, 3:], lambda x: x.flip(0)])
+def test_strides(view: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    x = view(heads(12, 24))
+    compare(lambda x: torch.softmax(x, -1) @ x.t(), (x,))
+
+
+def test_the_name_is_registered() -> None:
+    text = (Path(__file__).parents[1] / "pyproject.toml").read_text()
+    entry = tomllib.loads(text)["project"]["entry-points"]["torch_dynamo_backends"]["treadle"]
+    assert entry == "treadle.torch.backend:backend"
+
+
+# -- operators ---------------------------------------------------------------------------------------
+
+
+@treadle.kernel("b q d, b x d, b x e -> b q e")
+def attention(Q: Any, K: Any, V: Any) -> Any:
+    return tl.contract(tl.softmax(tl.contract(Q, K, over="d") * 0.25, over="x"), V, over="x")
+
+
+def formula(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    return torch.softmax(q @ k.transpose(-1, -2) * 0.25, -1) @ v
+
+
+OPERATOR = operator("treadle_tests::attention", attention, formula)
+
+
+def test_an_operator() -> None:
+    q, k, v = (heads(2, n, 16).requires_grad_() for n in (5, 9, 9))
+    torch.testing.assert_close(OPERATOR(q, k, v), formula(q, k, v), atol=1e-5, rtol=1e-5)
+    torch.library.opcheck(torch.ops.treadle_tests.attention.default, (q, k, v))
+    exported = torch.export.export(Calls(), (q, k, v))
+    assert "treadle_tests.attention" in str(exported.graph)
+    torch.testing.assert_close(exported.module()(q, k, v), formula(q, k, v), atol=1e-5, rtol=1e-5)
+
+
+class Calls(nn.Module):
+    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return torch.ops.treadle_tests.attention(q, k, v)
+
+
+def test_an_operator_without_a_formula_has_no_gradient() -> None:
+    plain = operator("treadle_tests::plain", attention)
+    q, k, v = (heads(2, n, 16).requires_grad_() for n in (5, 9, 9))
+    with pytest.raises(TreadleError, match="has no gradient: register it with formula="):
+        plain(q, k, v).sum().backward()
+
+
+def test_a_name_without_a_namespace() -> None:
+    with pytest.raises(TreadleError, match="namespace::name"):
+        operator("attention", attention)

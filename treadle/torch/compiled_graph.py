@@ -1,0 +1,140 @@
+"""A PyTorch graph with treadle's kernels in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
+from operator import getitem
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+from treadle.compiler.errors import TreadleError
+from treadle.torch.groups import grouped
+from treadle.torch.options import Options
+from treadle.torch.outputs import outputs_of
+from treadle.torch.pieces import LEFT, Piece, best_pieces
+from treadle.torch.program import Input, Output, Program, translate
+from treadle.torch.report import GraphReport, Left, Taken
+from treadle.torch.tensors import Unsupported
+
+if TYPE_CHECKING:
+    from treadle.compiled import Kernel
+
+
+class Launch(torch.nn.Module):
+    """A kernel in a PyTorch graph."""
+
+    def __init__(self, kernel: Kernel, inputs: Sequence[Input], outputs: Sequence[Output], backend: str):
+        super().__init__()
+        self.kernel = kernel
+        self.inputs = tuple(inputs)
+        self.outputs = tuple(outputs)
+        self.backend = backend
+
+    def forward(self, *tensors: torch.Tensor) -> Any:
+        given = [each.of(tensor) for each, tensor in zip(self.inputs, tensors, strict=True)]
+        results = self.kernel.run(*given, backend=self.backend)
+        several: Any = results if isinstance(results, tuple) else (results,)
+        made = [each.of(result) for each, result in zip(self.outputs, several, strict=True)]
+        return made[0] if len(made) == 1 else tuple(made)
+
+
+def with_kernels(module: GraphModule, options: Options, report: GraphReport) -> GraphModule:
+    """The same graph, its groups replaced by kernels; what happened is written into the report."""
+    graph = module.graph
+    groups = grouped(graph)
+    for node, reason in groups.left.items():
+        report.left.append(Left(_said(node), _source(node), reason))
+    launches: list[tuple[Program, Launch, list[Node]]] = []
+    for nodes in groups.taken:
+        for piece in best_pieces(nodes, lambda inside: _attempt(inside, options)):
+            if piece.made is None:
+                report.left.extend(Left(_said(node), _source(node), piece.reason) for node in piece.nodes)
+                continue
+            program, launch = piece.made
+            launches.append((program, launch, list(piece.nodes)))
+            report.taken.append(Taken(launch.kernel, tuple(map(_said, piece.nodes)), _sources(piece.nodes)))
+    return _put_in(module, launches) if launches else module
+
+
+def _attempt(nodes: Sequence[Node], options: Options) -> Piece[tuple[Program, Launch]]:
+    try:
+        made = _compiled(nodes, options)
+    except (Unsupported, TreadleError) as error:
+        return Piece(nodes, None, LEFT * len(nodes), str(error))
+    return Piece(nodes, made, made[1].kernel.cost().time_us or 0.0)
+
+
+def _compiled(nodes: Sequence[Node], options: Options) -> tuple[Program, Launch]:
+    """(Unsupported, TreadleError)"""
+    from treadle.compiled import compile
+
+    outputs = outputs_of(nodes)
+    program = translate(nodes, outputs, "program")
+    device = outputs[0].meta["val"].device
+    if any(node.meta["val"].device != device for node in (*outputs, *(each.node for each in program.inputs))):
+        raise Unsupported("its tensors lie on several devices")
+    options.check_work(nodes, device)
+    kernel = compile(program.module, machine=options.machine_for(device), arch=options.arch)
+    return program, Launch(kernel, program.inputs, program.outputs, options.backend)
+
+
+def _put_in(module: GraphModule, launches: Sequence[tuple[Program, Launch, list[Node]]]) -> GraphModule:
+    """Every group becomes one node; the rest keeps its order where it can."""
+    graph = module.graph
+    made: dict[Node, Node] = {}
+    for i, (program, launch, nodes) in enumerate(launches):
+        module.add_submodule(f"kernel{i}", launch)
+        with graph.inserting_after(nodes[-1]):
+            result = graph.call_module(f"kernel{i}", tuple(made.get(each.node, each.node) for each in program.inputs))
+        for k, output in enumerate(program.outputs):
+            made[output.node] = result
+            if len(program.outputs) > 1:
+                with graph.inserting_after(result):
+                    made[output.node] = graph.call_function(getitem, (result, k))
+            made[output.node].meta.update(output.node.meta)
+            output.node.replace_all_uses_with(made[output.node])
+    _sort(graph)
+    graph.eliminate_dead_code()
+    module.recompile()
+    return module
+
+
+def _sort(graph: Graph) -> None:
+    """Every node after those that it reads; of several, the first stays first. An assignment to an argument, which
+    PyTorch writes at the end, thus stays behind whatever reads the argument."""
+    nodes = list(graph.nodes)
+    place = {node: i for i, node in enumerate(nodes)}
+    waiting = {node: len(node.all_input_nodes) for node in nodes}
+    ready = [place[node] for node in nodes if not waiting[node]]
+    heapify(ready)
+    last = graph._root  # pyright: ignore[reportPrivateUsage]  # before the first node; the list is a ring
+    while ready:
+        node = nodes[heappop(ready)]
+        last.append(node)
+        last = node
+        for user in node.users:
+            waiting[user] -= 1
+            if not waiting[user]:
+                heappush(ready, place[user])
+
+
+def _said(node: Node) -> str:
+    return str(node.target).removeprefix("aten.")
+
+
+def _source(node: Node) -> str:
+    """The line of the user's program that the node comes from."""
+    for line in reversed(str(node.meta.get("stack_trace") or "").strip().splitlines()):
+        if (text := line.strip(" ^~\t")) and not text.startswith("File"):
+            return text
+    return ""
+
+
+def _sources(nodes: Sequence[Node]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(filter(None, map(_source, nodes))))
+
+
+__all__ = ["Launch", "with_kernels"]

@@ -1,0 +1,93 @@
+# pyright: standard
+"""How PyTorch's larger operations are written with small ones, which the calculus then puts together as it likes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._decomp import core_aten_decompositions
+from torch.fx import GraphModule
+
+aten: Any = torch.ops.aten
+
+KEPT = (aten._softmax, aten._safe_softmax, aten._log_softmax, aten.gelu, aten.silu, aten.addmm, aten.baddbmm)
+"""What the calculus has a word for."""
+
+
+def decompositions() -> dict[Any, Callable[..., Any]]:
+    table: dict[Any, Callable[..., Any]] = dict(core_aten_decompositions())
+    for packet in KEPT:
+        for overload in packet.overloads():
+            table.pop(getattr(packet, overload), None)
+    table[aten.native_layer_norm.default] = layer_norm
+    table[aten.var_mean.correction] = var_mean
+    table[aten.var.correction] = lambda x, *a, **k: var_mean(x, *a, **k)[0]
+    return table
+
+
+def layer_norm(x: Any, shape: Sequence[int], weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any]:
+    dims = list(range(x.dim() - len(shape), x.dim()))
+    wide = x.float()
+    mean = wide.mean(dims, keepdim=True)
+    centred = wide - mean
+    rstd = torch.rsqrt((centred * centred).mean(dims, keepdim=True) + eps)
+    result = centred * rstd
+    result = result if weight is None else result * weight
+    result = result if bias is None else result + bias
+    return result.to(x.dtype), mean, rstd
+
+
+def var_mean(
+    x: Any, dim: Sequence[int] | None = None, *, correction: float | None = None, keepdim: bool = False
+) -> tuple[Any, Any]:
+    dims = list(range(x.dim())) if not dim else list(dim)
+    count = 1
+    for each in dims:
+        count *= x.shape[each]
+    mean = x.float().mean(dims, keepdim=True)
+    centred = x - mean
+    var = (centred * centred).sum(dims, keepdim=keepdim) / max(count - (1 if correction is None else correction), 0)
+    return var.to(x.dtype), (mean if keepdim else mean.squeeze(dims)).to(x.dtype)
+
+
+def plain_attention(module: GraphModule) -> GraphModule:
+    """`scaled_dot_product_attention` without dropout, spelled out before PyTorch chooses one of its own kernels."""
+    for node in module.graph.find_nodes(op="call_function", target=torch.nn.functional.scaled_dot_product_attention):
+        if _dropout(node.args, node.kwargs) == 0:
+            node.target = attention
+    module.recompile()
+    return module
+
+
+def attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """What PyTorch's documentation says of `scaled_dot_product_attention`; rows that see no key give zeros."""
+    if enable_gqa and key.size(-3) != query.size(-3):
+        groups = query.size(-3) // key.size(-3)
+        key, value = (
+            each.unsqueeze(-3).expand(*each.shape[:-2], groups, *each.shape[-2:]).flatten(-4, -3)
+            for each in (key, value)
+        )
+    scores = query @ key.transpose(-2, -1) * (query.size(-1) ** -0.5 if scale is None else scale)
+    if is_causal:
+        rows, columns = (torch.arange(scores.size(i), device=scores.device) for i in (-2, -1))
+        scores = torch.where(columns <= rows[:, None], scores, float("-inf"))
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        scores = torch.where(attn_mask, scores, float("-inf"))
+    elif attn_mask is not None:
+        scores = scores + attn_mask
+    return aten._safe_softmax(scores, -1).to(value.dtype) @ value
+
+
+def _dropout(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    return args[4] if len(args) > 4 else kwargs.get("dropout_p", 0)

@@ -1,0 +1,120 @@
+# pyright: standard
+"""Which nodes of a PyTorch graph become which program.
+
+Every node that is known starts a program of its own, and joins those of its operands as long as the whole can be
+written down and no value would leave the program and come back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import torch
+from torch.fx import Graph, Node
+
+from treadle.torch.operations import COMPUTED, REDUCTIONS
+from treadle.torch.program import is_free, is_number, translatable
+
+
+@dataclass
+class Groups:
+    """Nodes that go together, in order, and why the others stay with PyTorch."""
+
+    taken: list[list[Node]] = field(default_factory=list[list[Node]])
+    left: dict[Node, str] = field(default_factory=dict[Node, str])
+
+
+def grouped(graph: Graph) -> Groups:
+    """Every computed node of the graph is in a group or left, with a reason."""
+    order = {node: i for i, node in enumerate(graph.nodes)}
+    home: dict[Node, int] = {}
+    members: dict[int, list[Node]] = {}
+    found = Groups()
+    for node in graph.nodes:
+        if node.op != "call_function" or is_free(node) or is_number(node):
+            continue
+        if (reason := _refused(node)) is not None:
+            found.left[node] = reason
+            continue
+        joined = _joined(node, home, members, order)
+        key = order[node]
+        members[key] = [*(each for old in joined for each in members.pop(old)), node]
+        members[key].sort(key=order.__getitem__)
+        home.update((each, key) for each in members[key])
+    for key in sorted(members):
+        if _is_worth_it(members[key]):
+            found.taken.append(members[key])
+        else:
+            found.left.update((node, "one operation alone gains nothing") for node in members[key])
+    return found
+
+
+def _refused(node: Node) -> str | None:
+    if node.target not in COMPUTED:
+        return f"{node.target} is not known to the calculus"
+    if not isinstance(node.meta.get("val"), torch.Tensor):
+        return "it gives no tensor"
+    return translatable([node])
+
+
+def _is_worth_it(nodes: list[Node]) -> bool:
+    return len(nodes) > 1 or nodes[0].target in REDUCTIONS
+
+
+def _joined(node: Node, home: dict[Node, int], members: dict[int, list[Node]], order: dict[Node, int]) -> list[int]:
+    """The groups that the node joins: all of its operands', or the latest that it can."""
+    near = sorted({home[each] for each in _operands(node) if each in home}, reverse=True)
+    for chosen in (near, *([key] for key in near)) if len(near) > 1 else (near,):
+        nodes = sorted([*(each for key in chosen for each in members[key]), node], key=order.__getitem__)
+        if not chosen or (not _comes_back(nodes, home, members) and translatable(nodes) is None):
+            return list(chosen)
+    return []
+
+
+def _operands(node: Node) -> Iterable[Node]:
+    """Computed nodes that it reads, through free ones."""
+    todo = list(node.all_input_nodes)
+    while todo:
+        each = todo.pop()
+        if is_free(each):
+            todo.extend(each.all_input_nodes)
+        else:
+            yield each
+
+
+def _comes_back(nodes: list[Node], home: dict[Node, int], members: dict[int, list[Node]]) -> bool:
+    """Whether a value would leave these nodes and come back to them through others, whole groups at a time."""
+    inside = set(nodes)
+    keys = {home[node] for node in nodes if node in home}
+    seen: set[Node] = set()
+    todo = [user for node in nodes for user in node.users if user not in inside]
+    while todo:
+        node = todo.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        group = home.get(node)
+        whole = members[group] if group is not None and group not in keys else [node]
+        for each in whole:
+            seen.add(each)
+            for user in each.users:
+                if user in inside and not _reaches_freely(node, user, inside):
+                    return True
+                if user not in inside:
+                    todo.append(user)
+    return False
+
+
+def _reaches_freely(node: Node, user: Node, inside: set[Node]) -> bool:
+    """A free operation between two members is done inside: nothing leaves."""
+    if not is_free(node):
+        return False
+    todo = list(node.all_input_nodes)
+    while todo:
+        each = todo.pop()
+        if each in inside or each.op == "placeholder":
+            continue
+        if not is_free(each):
+            return False
+        todo.extend(each.all_input_nodes)
+    return True

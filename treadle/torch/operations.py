@@ -1,0 +1,368 @@
+# pyright: standard
+"""PyTorch's operations in the language of diagrams, one function each.
+
+Each takes the `Body` and the arguments of the node, with a `Tensor` in place of every tensor; Unsupported says why one
+stays with PyTorch. The list is ATen as `torch.compile` gives it after decomposition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import torch
+
+from treadle.language import functions as tl
+from treadle.language.array import Array, Condition
+from treadle.torch.axes import Axis, Dims, leaves
+from treadle.torch.tensors import Body, Tensor, Unsupported
+
+aten: Any = torch.ops.aten
+
+Handler: TypeAlias = Callable[..., Tensor]
+
+FREE: dict[Any, Handler] = {}
+"""The same elements under other dimensions: each user does them again, so that they join nothing."""
+
+SOURCES: dict[Any, Handler] = {}
+"""Tensors made of nothing."""
+
+COMPUTED: dict[Any, Handler] = {}
+"""Everything else."""
+
+FORMATS = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32"}
+"""What programs call the number formats."""
+
+
+def handler_of(target: Any) -> Handler | None:
+    return FREE.get(target) or SOURCES.get(target) or COMPUTED.get(target)
+
+
+# -- one element at a time -----------------------------------------------------------------------
+
+
+def _map(*targets: Any, function: Callable[..., Any]) -> None:
+    for target in targets:
+        COMPUTED[target] = lambda body, *operands, _function=function, **_: body.map(_function, *operands)
+
+
+_map(aten.neg.default, function=lambda a: -a)
+_map(aten.abs.default, function=lambda a: abs(a))
+_map(aten.exp.default, function=tl.exp)
+_map(aten.exp2.default, function=tl.exp2)
+_map(aten.log.default, function=tl.log)
+_map(aten.log2.default, function=tl.log2)
+_map(aten.sqrt.default, function=tl.sqrt)
+_map(aten.rsqrt.default, function=tl.rsqrt)
+_map(aten.reciprocal.default, function=lambda a: 1.0 / a)
+_map(aten.sin.default, function=tl.sin)
+_map(aten.cos.default, function=tl.cos)
+_map(aten.tanh.default, function=tl.tanh)
+_map(aten.erf.default, function=tl.erf)
+_map(aten.sigmoid.default, function=tl.sigmoid)
+_map(aten.relu.default, function=tl.relu)
+_map(aten.silu.default, function=tl.silu)
+_map(aten.mul.Tensor, aten.mul.Scalar, function=lambda a, b: a * b)
+_map(aten.maximum.default, function=tl.maximum)
+_map(aten.minimum.default, function=tl.minimum)
+_map(aten.clamp_min.default, aten.clamp_min.Tensor, function=tl.maximum)
+_map(aten.clamp_max.default, aten.clamp_max.Tensor, function=tl.minimum)
+_map(aten.lt.Scalar, aten.lt.Tensor, function=lambda a, b: Condition("olt", "slt", a, b))
+_map(aten.le.Scalar, aten.le.Tensor, function=lambda a, b: Condition("ole", "sle", a, b))
+_map(aten.gt.Scalar, aten.gt.Tensor, function=lambda a, b: Condition("ogt", "sgt", a, b))
+_map(aten.ge.Scalar, aten.ge.Tensor, function=lambda a, b: Condition("oge", "sge", a, b))
+_map(aten.eq.Scalar, aten.eq.Tensor, function=lambda a, b: Condition("oeq", "eq", a, b))
+_map(aten.ne.Scalar, aten.ne.Tensor, function=lambda a, b: Condition("une", "ne", a, b))
+_map(
+    aten.where.self,
+    aten.where.ScalarOther,
+    aten.where.ScalarSelf,
+    aten.where.Scalar,
+    function=lambda c, a, b: tl.where(c > 0, a, b),
+)
+_map(aten.masked_fill.Scalar, function=lambda a, c, b: tl.where(c > 0, b, a))
+# truth values are 1 and 0
+_map(aten.logical_and.default, aten.bitwise_and.Tensor, function=lambda a, b: a * b)
+_map(aten.logical_or.default, aten.bitwise_or.Tensor, function=tl.maximum)
+_map(aten.logical_not.default, aten.bitwise_not.default, function=lambda a: 1 - a)
+
+
+def _with(*targets: Any) -> Callable[[Handler], Handler]:
+    def register(handler: Handler) -> Handler:
+        for target in targets:
+            COMPUTED[target] = handler
+        return handler
+
+    return register
+
+
+@_with(aten.add.Tensor, aten.add.Scalar)
+def add(body: Body, left: Any, right: Any, alpha: Any = 1) -> Tensor:
+    return body.map(lambda a, b: a + (b if alpha == 1 else b * alpha), left, right)
+
+
+@_with(aten.sub.Tensor, aten.sub.Scalar)
+def sub(body: Body, left: Any, right: Any, alpha: Any = 1) -> Tensor:
+    return body.map(lambda a, b: a - (b if alpha == 1 else b * alpha), left, right)
+
+
+@_with(aten.rsub.Scalar, aten.rsub.Tensor)
+def rsub(body: Body, left: Any, right: Any, alpha: Any = 1) -> Tensor:
+    return sub(body, right, left, alpha)
+
+
+@_with(aten.div.Tensor, aten.div.Scalar)
+def div(body: Body, left: Any, right: Any) -> Tensor:
+    return body.map(lambda a, b: a / b, left, right)
+
+
+@_with(aten.pow.Tensor_Scalar, aten.pow.Tensor_Tensor)
+def power(body: Body, base: Tensor, exponent: Any) -> Tensor:
+    known: dict[Any, Callable[[Any], Any]] = {0.5: tl.sqrt, -0.5: tl.rsqrt, -1: lambda a: 1.0 / a}
+    if isinstance(exponent, int | float) and exponent in known:
+        return body.map(known[exponent], base)
+    if isinstance(exponent, float) and exponent.is_integer():
+        exponent = int(exponent)
+    return body.map(lambda a, b: a**b, base, exponent)
+
+
+@_with(aten.gelu.default)
+def gelu(body: Body, tensor: Tensor, approximate: str = "none") -> Tensor:
+    return body.map(lambda a: tl.gelu(a, approximate), tensor)
+
+
+@_with(aten.clamp.default)
+def clamp(body: Body, tensor: Tensor, low: Any = None, high: Any = None) -> Tensor:
+    def function(a: Any) -> Any:
+        a = a if low is None else tl.maximum(a, low)
+        return a if high is None else tl.minimum(a, high)
+
+    return body.map(function, tensor)
+
+
+@_with(aten._to_copy.default)
+def to_copy(body: Body, tensor: Tensor, dtype: Any = None, **_: Any) -> Tensor:
+    if dtype is None or (dtype not in FORMATS and dtype.is_floating_point):
+        raise Unsupported(f"a conversion to {dtype}")
+    if not dtype.is_floating_point:
+        raise Unsupported("a conversion to integers")
+    return body.map(lambda a: a.to(FORMATS[dtype]), tensor)
+
+
+# -- over axes -----------------------------------------------------------------------------------
+
+
+@_with(aten.sum.dim_IntList)
+def sum_over(body: Body, tensor: Tensor, dims: Any = None, keep: bool = False, dtype: Any = None) -> Tensor:
+    return body.reduce(tensor, dims, keep, lambda a, over: a.sum(over))
+
+
+@_with(aten.sum.default)
+def sum_all(body: Body, tensor: Tensor, dtype: Any = None) -> Tensor:
+    return sum_over(body, tensor)
+
+
+@_with(aten.amax.default)
+def amax(body: Body, tensor: Tensor, dims: Any = (), keep: bool = False) -> Tensor:
+    return body.reduce(tensor, dims, keep, lambda a, over: a.max(over))
+
+
+@_with(aten.amin.default)
+def amin(body: Body, tensor: Tensor, dims: Any = (), keep: bool = False) -> Tensor:
+    return body.reduce(tensor, dims, keep, lambda a, over: a.min(over))
+
+
+@_with(aten.mean.dim)
+def mean(body: Body, tensor: Tensor, dims: Any = None, keep: bool = False, dtype: Any = None) -> Tensor:
+    return body.reduce(tensor, dims, keep, lambda a, over: a.mean(over))
+
+
+@_with(aten.mean.default)
+def mean_all(body: Body, tensor: Tensor, dtype: Any = None) -> Tensor:
+    return mean(body, tensor)
+
+
+@_with(aten._softmax.default, aten._safe_softmax.default)
+def softmax(body: Body, tensor: Tensor, dim: int, *_: Any, **__: Any) -> Tensor:
+    """Of one element, it is 1: there is no axis to go along."""
+    if not leaves(tensor.dims[dim]):
+        raise Unsupported("softmax over an axis of size 1")
+    return body.along(tensor, dim, lambda a, over: _apply("softmax", a, over))
+
+
+@_with(aten._log_softmax.default)
+def log_softmax(body: Body, tensor: Tensor, dim: int, *_: Any) -> Tensor:
+    if not leaves(tensor.dims[dim]):
+        raise Unsupported("log_softmax over an axis of size 1")
+    return body.along(tensor, dim, lambda a, over: _apply("log_softmax", a, over))
+
+
+def _apply(law: str, array: Array, over: Sequence[str]) -> Array:
+    if len(over) != 1:
+        raise Unsupported(f"{law} over a dimension that other operations split into {len(over)} axes")
+    return Array(array.graph, array.graph.apply(law, [array.value], over, array.axes))
+
+
+# -- products ------------------------------------------------------------------------------------
+
+
+@_with(aten.mm.default, aten.bmm.default)
+def product(body: Body, left: Tensor, right: Tensor, *, format: str | None = None) -> Tensor:
+    """[.., m, k] x [.., k, n], in the format of the operands."""
+    *batch, m, k = left.dims
+    *same, other, n = right.dims
+    body.unify(_flat(batch), _flat(same))
+    body.unify(k, other)
+    return body.contract(left, right, (*batch, m, n), k, format)
+
+
+@_with(aten.addmm.default)
+def addmm(
+    body: Body, bias: Tensor, left: Tensor, right: Tensor, *, beta: Any = 1, alpha: Any = 1, format: Any = None
+) -> Tensor:
+    def function(a: Any, b: Any) -> Any:
+        return (a if alpha == 1 else a * alpha) + (b if beta == 1 else b * beta)
+
+    return body.map(function, product(body, left, right, format=format), bias)
+
+
+@_with(aten.baddbmm.default)
+def baddbmm(
+    body: Body, bias: Tensor, left: Tensor, right: Tensor, *, beta: Any = 1, alpha: Any = 1, format: Any = None
+) -> Tensor:
+    return addmm(body, bias, left, right, beta=beta, alpha=alpha, format=format)
+
+
+PRODUCTS = {aten.mm.default, aten.bmm.default, aten.addmm.default, aten.baddbmm.default}
+"""These take `format`, that of their operands."""
+
+REDUCTIONS = {
+    *PRODUCTS,
+    *(aten.sum.dim_IntList, aten.sum.default, aten.amax.default, aten.amin.default, aten.mean.dim, aten.mean.default),
+    *(aten._softmax.default, aten._safe_softmax.default, aten._log_softmax.default),
+}
+"""Worth a kernel even alone."""
+
+
+def _flat(dims: Sequence[tuple[Axis, ...]]) -> tuple[Axis, ...]:
+    return tuple(axis for axes in dims for axis in axes)
+
+
+# -- the same elements ---------------------------------------------------------------------------
+
+
+def _free(*targets: Any) -> Callable[[Handler], Handler]:
+    def register(handler: Handler) -> Handler:
+        for target in targets:
+            FREE[target] = handler
+        return handler
+
+    return register
+
+
+@_free(aten.view.default, aten._unsafe_view.default, aten.reshape.default)
+def view(body: Body, tensor: Tensor, shape: Sequence[int]) -> Tensor:
+    total = _size(tensor.shape)
+    known = _size([size for size in shape if size != -1])
+    return body.view(tensor, [total // known if size == -1 else size for size in shape])
+
+
+@_free(aten.permute.default)
+def permute(body: Body, tensor: Tensor, order: Sequence[int]) -> Tensor:
+    return body.rearranged(tensor, [tensor.dims[i] for i in order])
+
+
+@_free(aten.transpose.int)
+def transpose(body: Body, tensor: Tensor, first: int, second: int) -> Tensor:
+    dims = list(tensor.dims)
+    dims[first], dims[second] = dims[second], dims[first]
+    return body.rearranged(tensor, dims)
+
+
+@_free(aten.t.default)
+def t(body: Body, tensor: Tensor) -> Tensor:
+    return body.rearranged(tensor, tensor.dims[::-1])
+
+
+@_free(aten.unsqueeze.default)
+def unsqueeze(body: Body, tensor: Tensor, dim: int) -> Tensor:
+    dims = list(tensor.dims)
+    dims.insert(dim % (len(dims) + 1), ())
+    return body.rearranged(tensor, dims)
+
+
+@_free(aten.squeeze.dim, aten.squeeze.dims, aten.squeeze.default)
+def squeeze(body: Body, tensor: Tensor, dims: Any = None) -> Tensor:
+    rank = len(tensor.dims)
+    chosen = range(rank) if dims is None else [dims] if isinstance(dims, int) else dims
+    gone = {i % rank for i in chosen if not leaves(tensor.dims[i])}
+    return body.rearranged(tensor, [axes for i, axes in enumerate(tensor.dims) if i not in gone])
+
+
+@_free(aten.expand.default)
+def expand(body: Body, tensor: Tensor, shape: Sequence[int], **_: Any) -> Tensor:
+    known: Dims = ((),) * (len(shape) - len(tensor.dims)) + tensor.dims
+    pairs = list(zip(known, shape, strict=True))
+    grown = iter(body.new_dims([size for axes, size in pairs if not leaves(axes) and size > 1]))
+    return body.rearranged(tensor, [next(grown) if not leaves(axes) and size > 1 else axes for axes, size in pairs])
+
+
+@_free(aten.clone.default, aten.alias.default, aten.detach.default, aten.lift_fresh_copy.default)
+def same(body: Body, tensor: Tensor, **_: Any) -> Tensor:
+    return tensor
+
+
+@_free(aten.slice.Tensor)
+def slice_whole(body: Body, tensor: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Tensor:
+    size = tensor.shape[dim]
+    if start not in (None, 0) or (end is not None and end < size) or step != 1:
+        raise Unsupported("a slice is a part of an axis")
+    return tensor
+
+
+# -- of nothing ----------------------------------------------------------------------------------
+
+
+def _source(*targets: Any) -> Callable[[Handler], Handler]:
+    def register(handler: Handler) -> Handler:
+        for target in targets:
+            SOURCES[target] = handler
+        return handler
+
+    return register
+
+
+@_source(aten.full.default)
+def full(body: Body, shape: Sequence[int], number: Any, **_: Any) -> Tensor:
+    return body.tensor(body.new_dims(shape), _number(number))
+
+
+@_source(aten.full_like.default)
+def full_like(body: Body, tensor: Tensor, number: Any, **_: Any) -> Tensor:
+    return body.tensor(tensor.dims, _number(number))
+
+
+@_source(aten.scalar_tensor.default)
+def scalar_tensor(body: Body, number: Any, **_: Any) -> Tensor:
+    return body.tensor((), _number(number))
+
+
+@_source(aten.arange.start_step)
+def arange(body: Body, start: Any, end: Any, step: Any = 1, **_: Any) -> Tensor:
+    if not all(isinstance(each, int) for each in (start, end, step)):
+        raise Unsupported("arange of fractions")
+    positions = body.positions(len(range(start, end, step)))
+    return positions if (start, step) == (0, 1) else body.map(lambda a: a * step + start, positions)
+
+
+def _number(number: Any) -> float:
+    return int(number) if isinstance(number, bool) else number
+
+
+def _size(shape: Sequence[int]) -> int:
+    total = 1
+    for size in shape:
+        total *= size
+    return total
+
+
+__all__ = ["COMPUTED", "FORMATS", "FREE", "PRODUCTS", "REDUCTIONS", "SOURCES", "handler_of"]

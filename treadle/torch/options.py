@@ -1,0 +1,58 @@
+# pyright: standard
+"""What a user may say of `torch.compile(model, backend="treadle", options={...})`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from treadle.compiler.errors import TreadleError
+from treadle.torch.operations import PRODUCTS
+from treadle.torch.tensors import Unsupported
+
+CPU_WORK = 2**31
+"""Multiplications that one program may ask of the emulator: about a minute of it."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """`machine` and `arch` as `treadle.compile` knows them; `backend` as `Kernel.run` does; `cpu_work`, how many
+    multiplications a program may have where no GPU does them (the emulator is exact, and slow)."""
+
+    machine: str | None = None
+    arch: str | None = None
+    backend: str = "auto"
+    cpu_work: int = CPU_WORK
+
+    @staticmethod
+    def of(given: Mapping[str, Any] | None) -> Options:
+        """(TreadleError for an option that is not known)"""
+        known = [field.name for field in fields(Options)]
+        if unknown := [name for name in given or {} if name not in known]:
+            raise TreadleError(f"unknown option {', '.join(map(repr, unknown))} (options are {', '.join(known)})")
+        return Options(**(given or {}))
+
+    def machine_for(self, device: torch.device) -> str | None:
+        return self.machine
+
+    def check_work(self, nodes: Sequence[Node], device: torch.device) -> None:
+        """(Unsupported)"""
+        if device.type != "cpu" or self.backend == "interpreter":
+            return
+        work = sum(_work(node) for node in nodes)
+        if work > self.cpu_work:
+            raise Unsupported(
+                f"{work:.1e} multiplications are too many for the emulator; on a GPU, or with the option "
+                f"cpu_work={work:.0e}, it would be a kernel"
+            )
+
+
+def _work(node: Node) -> int:
+    value = node.meta["val"]
+    if node.target not in PRODUCTS:
+        return value.numel()
+    return value.numel() * node.args[-1].meta["val"].shape[-2]  # type: ignore[union-attr]

@@ -1,0 +1,58 @@
+# pyright: standard
+"""What leaves a program: the members that others read, or, where PyTorch would copy one first, the copy.
+
+`attention(...).transpose(1, 2).reshape(...)` copies the result into another order. The program stores it in that order
+at once instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from torch.fx import Node
+
+from treadle.torch.operations import aten
+from treadle.torch.program import is_free
+
+
+def outputs_of(members: Sequence[Node]) -> list[Node]:
+    """Members, and free operations on them, in order."""
+    inside = set(members)
+    found = (end for node in members for end in _ends(node, inside))
+    return list(dict.fromkeys(found))
+
+
+def _ends(node: Node, inside: set[Node]) -> Iterator[Node]:
+    for user in node.users:
+        if user in inside or (is_free(user) and not _is_read(user, inside)):
+            continue
+        copy = _copy_below(user)
+        yield node if copy is None else _last_of(copy)
+
+
+def _is_read(node: Node, inside: set[Node]) -> bool:
+    """Whether somebody outside reads a free operation, at last."""
+    return any(user not in inside and (not is_free(user) or _is_read(user, inside)) for user in node.users)
+
+
+def _copy_below(node: Node) -> Node | None:
+    """The copy at the end of a chain of free operations that each have one user."""
+    while is_free(node) and node.target is not aten.expand.default:
+        if node.target is aten.clone.default:
+            return node
+        if len(node.users) != 1:
+            return None
+        (node,) = node.users
+    return None
+
+
+def _last_of(node: Node) -> Node:
+    """The end of a chain of views."""
+    while len(node.users) == 1:
+        (user,) = node.users
+        if not is_free(user) or user.target is aten.expand.default:
+            break
+        node = user
+    return node
+
+
+__all__ = ["outputs_of"]

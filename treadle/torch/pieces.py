@@ -1,0 +1,82 @@
+# pyright: standard
+"""Into which programs a group is cut: those whose predicted times add up to the least.
+
+Everything that can be one program need not be one: its kernels may fit no machine, or be slower than two. A group is
+cut before products and reductions, a piece has a few of them at most, and the cost model says which cuts are best."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Generic, TypeVar
+
+from torch.fx import Node
+
+from treadle.torch.operations import PRODUCTS, REDUCTIONS
+from treadle.torch.program import is_free
+
+T = TypeVar("T")
+
+MOST_PRODUCTS = 3
+"""Products in one piece: with more, there is little left to gain, and every piece that is tried costs a compilation."""
+
+LEFT = 1e9
+"""Microseconds charged for a piece that stays with PyTorch: more than any kernel takes."""
+
+
+@dataclass(frozen=True)
+class Piece(Generic[T]):
+    """Nodes that go together; what was made of them, or why nothing was."""
+
+    nodes: Sequence[Node]
+    made: T | None
+    time_us: float
+    reason: str = ""
+
+
+def best_pieces(nodes: Sequence[Node], attempt: Callable[[Sequence[Node]], Piece[T]]) -> list[Piece[T]]:
+    """Cut the nodes, which are in order; `attempt` makes a piece and says what it costs."""
+    starts = _starts(nodes)
+    ends = [*starts[1:], len(nodes)]
+    best: list[tuple[float, list[Piece[T]]]] = [(0.0, [])]
+    for last, end in enumerate(ends):
+        found: tuple[float, list[Piece[T]]] = (inf, [])
+        for first in range(last, -1, -1):
+            inside = nodes[starts[first] : end]
+            if first < last and sum(node.target in PRODUCTS for node in inside) > MOST_PRODUCTS:
+                break
+            piece = attempt(inside)
+            total = best[first][0] + piece.time_us
+            if total < found[0]:
+                found = total, [*best[first][1], piece]
+        best.append(found)
+    return best[-1][1]
+
+
+def _starts(nodes: Sequence[Node]) -> list[int]:
+    """Where a piece may begin: before a product, or the first reduction after one, at the place of the elementwise
+    operations before it where the fewest bytes go from one piece to the next."""
+    starts, last = [0], 0
+    after_product = False
+    for i, node in enumerate(nodes):
+        if node.target not in REDUCTIONS:
+            continue
+        product = node.target in PRODUCTS
+        if last < i and (product or after_product):
+            starts.append(min(range(last + 1, i + 1), key=lambda at: (_crossing(nodes, at), at)))
+        last, after_product = i, product
+    return sorted({*starts} - {len(nodes)})
+
+
+def _crossing(nodes: Sequence[Node], at: int) -> int:
+    """Bytes that are computed before a place and read after it."""
+    after = set(nodes[at:])
+    return sum(node.meta["val"].nbytes for node in nodes[:at] if any(_reaches(user, after) for user in node.users))
+
+
+def _reaches(user: Node, after: set[Node]) -> bool:
+    return user in after or (is_free(user) and any(_reaches(each, after) for each in user.users))
+
+
+__all__ = ["LEFT", "Piece", "best_pieces"]

@@ -1,0 +1,223 @@
+# pyright: standard
+"""Some nodes of a PyTorch graph, as a program of the `diagram` dialect, and how tensors go in and come out."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.fx import Node
+
+from treadle.language.array import Array
+from treadle.language.graph import FORMATS, Graph
+from treadle.torch.axes import Axis, Dims, leaves
+from treadle.torch.operations import FORMATS as FLOATS
+from treadle.torch.operations import FREE, PRODUCTS, SOURCES, aten, handler_of
+from treadle.torch.tensors import Body, Tensor, Unsupported
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
+ARGUMENTS = {**FLOATS, torch.int32: "i32", torch.bool: "i32"}
+"""What a tensor is to a program; truth values become 1 and 0 on the way in."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """A tensor that a program takes: seen as `shape`, its axes in the order of memory."""
+
+    node: Node
+    shape: tuple[int, ...]
+    order: tuple[int, ...]
+
+    def of(self, tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.dtype == torch.bool:
+            tensor = tensor.to(torch.int32)
+        return tensor.detach().reshape(self.shape).permute(self.order)  # a view: reshape only splits dimensions
+
+
+@dataclass(frozen=True)
+class Output:
+    """A tensor that a program gives."""
+
+    node: Node
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+    def of(self, result: torch.Tensor) -> torch.Tensor:
+        return result.reshape(self.shape).to(self.dtype)
+
+
+@dataclass(frozen=True)
+class Program:
+    """A module with its arguments and results."""
+
+    module: ModuleOp
+    inputs: tuple[Input, ...]
+    outputs: tuple[Output, ...]
+
+
+@dataclass
+class Translation:
+    """The values of some nodes while they are translated.
+
+    Free operations on members, and sources, belong to nobody: they are done again for each user. Each reading of an
+    input has axes of its own, too: that is how one tensor can be the queries and the keys of an attention."""
+
+    members: frozenset[Node]
+    body: Body
+    outputs: Sequence[Node] = ()
+    results: list[Tensor] = field(default_factory=list[Tensor])
+    values: dict[Node, Tensor] = field(default_factory=dict[Node, Tensor])
+    reads: list[tuple[Node, Tensor]] = field(default_factory=list[tuple[Node, Tensor]])
+    known: Iterator[Array] | None = None
+
+    def run(self) -> None:
+        """All members in order (Unsupported)."""
+        for node in sorted(self.members):
+            self.values[node] = self.computed(node)
+        self.results = [self.argument(node) for node in self.outputs]
+
+    def computed(self, node: Node) -> Tensor:
+        handler = handler_of(node.target)
+        if handler is None:
+            raise Unsupported(f"{node.target} is not known")
+        options = dict(node.kwargs)
+        if node.target in PRODUCTS:
+            options["format"] = FLOATS.get(meta(node.args[-1]).dtype)
+        return handler(
+            self.body, *(self.argument(each) for each in node.args), **{k: self.argument(v) for k, v in options.items()}
+        )
+
+    def argument(self, argument: Any) -> Any:
+        if not isinstance(argument, Node):
+            return argument
+        if argument in self.members:
+            return self.values[argument]
+        if is_number(argument):
+            return argument.meta["val"]
+        return self.computed(argument) if self.is_done_again(argument) else self.read(argument)
+
+    def is_done_again(self, node: Node) -> bool:
+        """Whether a free operation is done inside: on a member, on what is made of nothing, and where the tensor
+        outside would be a larger one, as keys that are repeated for each head. Others are views, which cost nothing."""
+        repeats = False
+        while node not in self.members and is_free(node):
+            repeats = repeats or node.target is aten.expand.default
+            if not node.all_input_nodes:
+                return True
+            (node,) = node.all_input_nodes
+        return repeats or node in self.members
+
+    def read(self, node: Node) -> Tensor:
+        value = meta(node)
+        if value.dtype not in ARGUMENTS:
+            raise Unsupported(f"it reads elements of {value.dtype}, which programs do not have")
+        dims = self.body.new_dims(value.shape)
+        array = None if self.known is None else next(self.known)
+        tensor = self.body.tensor(dims, array)
+        self.reads.append((node, tensor))
+        return tensor
+
+
+def translatable(members: Sequence[Node]) -> str | None:
+    """Why these nodes are no program; None if they are."""
+    try:
+        _axes_known(members)
+    except Unsupported as reason:
+        return str(reason)
+    return None
+
+
+def translate(members: Sequence[Node], outputs: Sequence[Node], name: str) -> Program:
+    """The program of these nodes; results are these of them, or free operations on them (Unsupported)."""
+    first = _axes_known(members, outputs)
+    names = _names(first)
+    graph = Graph({name: axis.size for axis, name in names.items()})
+    arguments, of_reads = _arguments(first, graph, names)
+    second = Translation(first.members, Body(graph, names, first.body.axes), outputs, known=iter(of_reads))
+    second.run()
+    results = [_result(second.body, *pair, names) for pair in zip(outputs, second.results, strict=True)]
+    module = graph.module(name, results, {})
+    given = tuple(Output(node, tuple(meta(node).shape), meta(node).dtype) for node in outputs)
+    return Program(module, tuple(arguments), given)
+
+
+def meta(node: Any) -> Any:
+    """The fake tensor that a node stands for."""
+    return node.meta["val"]
+
+
+def is_free(node: Node) -> bool:
+    """Whether it is the same elements under other dimensions, or made of nothing."""
+    return node.op == "call_function" and (node.target in FREE or node.target in SOURCES)
+
+
+def is_number(node: Node) -> bool:
+    return isinstance(node.meta.get("val"), int | float | bool)
+
+
+def _axes_known(members: Sequence[Node], outputs: Sequence[Node] = ()) -> Translation:
+    """A first run, after which it is known which axes are the same (Unsupported)."""
+    translation = Translation(frozenset(members), Body(), outputs)
+    translation.run()
+    for tensor in translation.body.tensors:
+        axes = tensor.axes
+        if len(set(axes)) != len(axes):
+            raise Unsupported("an axis would stand in one array twice")
+        if any(not axis.size for axis in axes):
+            raise Unsupported("it has no elements")
+    return translation
+
+
+def _names(translation: Translation) -> dict[Axis, str]:
+    names: dict[Axis, str] = {}
+    letters = (f"{letter}{i or ''}" for i in count() for letter in string.ascii_lowercase[8:])
+    for axis in leaves(translation.body.axes):
+        if axis not in names:
+            names[axis] = next(letters)
+    return names
+
+
+def _arguments(first: Translation, graph: Graph, names: dict[Axis, str]) -> tuple[list[Input], list[Array]]:
+    """The arguments of the program, and the one of each read: tensors that are read along the same axes are one."""
+    inputs: list[Input] = []
+    known: dict[tuple[Node, tuple[Axis, ...]], Array] = {}
+    of_reads: list[Array] = []
+    for node, tensor in first.reads:
+        key = node, tensor.axes
+        if key not in known:
+            made = _input(node, tensor.dims)
+            axes = [names[tensor.axes[i]] for i in made.order]
+            value = graph.argument(f"a{len(inputs)}", axes, ARGUMENTS[meta(node).dtype])
+            known[key] = Array(graph, value)
+            inputs.append(made)
+        of_reads.append(known[key])
+    return inputs, of_reads
+
+
+def _input(node: Node, dims: Dims) -> Input:
+    """How to look at the tensor: dimensions split into axes, the axis with the smallest stride last."""
+    shape: list[int] = []
+    strides: list[int] = []
+    for axes, stride in zip(dims, meta(node).stride(), strict=True):
+        inner = 1
+        split: list[tuple[int, int]] = []
+        for axis in reversed(leaves(axes)):
+            split.append((axis.size, int(stride) * inner))
+            inner *= axis.size
+        shape.extend(size for size, _ in reversed(split))
+        strides.extend(stride for _, stride in reversed(split))
+    order = sorted(range(len(shape)), key=lambda i: -strides[i])
+    return Input(node, tuple(shape), tuple(order))
+
+
+def _result(body: Body, node: Node, tensor: Tensor, names: dict[Axis, str]) -> Any:
+    format = ARGUMENTS.get(meta(node).dtype)
+    if format is None:
+        raise Unsupported(f"its result has elements of {meta(node).dtype}")
+    return body.finished(body.whole(tensor), FORMATS[format], [names[axis] for axis in tensor.axes])

@@ -1,0 +1,77 @@
+# pyright: standard
+"""What became of a PyTorch module: see `treadle.explain`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from treadle.compiled import Kernel
+
+
+@dataclass(frozen=True)
+class Taken:
+    """One program: its kernels, the operations that it stands for, and the lines they were written in."""
+
+    kernel: Kernel
+    operations: tuple[str, ...]
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Left:
+    """An operation that stays with PyTorch."""
+
+    operation: str
+    line: str
+    reason: str
+
+
+@dataclass
+class GraphReport:
+    """One graph that `torch.compile` made of the module."""
+
+    taken: list[Taken] = field(default_factory=list[Taken])
+    left: list[Left] = field(default_factory=list[Left])
+
+
+@dataclass
+class Report:
+    """All graphs of a module, and why it is not one."""
+
+    graphs: list[GraphReport] = field(default_factory=list[GraphReport])
+    breaks: list[str] = field(default_factory=list[str])
+
+    @property
+    def taken(self) -> list[Taken]:
+        return [each for graph in self.graphs for each in graph.taken]
+
+    @property
+    def left(self) -> list[Left]:
+        return [each for graph in self.graphs for each in graph.left]
+
+    def __str__(self) -> str:
+        lines = [f"{len(self.taken)} program(s) in {len(self.graphs)} graph(s)"]
+        for number, each in enumerate(self.taken):
+            lines += ["", f"program {number}: {_counted(each.operations)}"]
+            lines += [f"    {line}" for line in each.lines]
+        if self.left:
+            lines += ["", "left to PyTorch:"]
+            reasons = Counter((each.operation, each.reason) for each in self.left)
+            lines += [f"    {operation}{_times(n)}: {reason}" for (operation, reason), n in reasons.items()]
+        if self.breaks:
+            lines += ["", "graph breaks (each ends a program):", *(f"    {reason}" for reason in self.breaks)]
+        return "\n".join(lines)
+
+
+def _counted(operations: tuple[str, ...]) -> str:
+    return ", ".join(f"{name}{_times(n)}" for name, n in Counter(operations).items())
+
+
+def _times(n: int) -> str:
+    return f" x {n}" if n > 1 else ""
+
+
+__all__ = ["GraphReport", "Left", "Report", "Taken"]

@@ -1,0 +1,191 @@
+# pyright: standard
+"""Values of a PyTorch graph while a program is made of them, and what programs do to them.
+
+The same functions run twice: first only axes are known and are unified as they meet (`Body.graph` is None), then, when
+all is known of them, operations are written down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from xdsl.ir import Attribute, SSAValue
+
+from treadle.language.array import Array, Condition
+from treadle.language.functions import contract, where
+from treadle.language.graph import Graph
+from treadle.torch.axes import Axis, Dims, Mismatch, leaves, unify
+
+
+class Unsupported(Exception):
+    """Why an operation stays with PyTorch."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A value: the axes of its dimensions, and what it is in the program (None while only axes are known).
+
+    The array may lack axes of the dimensions: it is broadcast along them. A number stands for itself."""
+
+    dims: Dims
+    array: Array | float | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(_product(axes) for axes in self.dims)
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        return leaves(axis for axes in self.dims for axis in axes)
+
+
+class Body:
+    """A program under construction."""
+
+    def __init__(self, graph: Graph | None = None, names: Mapping[Axis, str] | None = None, axes: Sequence[Axis] = ()):
+        self.graph = graph
+        self.names = names or {}
+        self.tensors: list[Tensor] = []
+        self.axes: list[Axis] = []
+        """Every axis that was made, in order; the second run takes those of the first."""
+        self._known = iter(axes)
+
+    def new_dims(self, shape: Sequence[int]) -> Dims:
+        """An axis for every dimension that is not of size 1."""
+        return tuple(() if size == 1 else (self._new_axis(size),) for size in shape)
+
+    def _new_axis(self, size: int) -> Axis:
+        axis = Axis(size) if self.graph is None else next(self._known)
+        self.axes.append(axis)
+        return axis
+
+    def tensor(self, dims: Dims, array: Array | float | None = None) -> Tensor:
+        made = Tensor(dims, array)
+        self.tensors.append(made)
+        return made
+
+    # -- one element at a time -------------------------------------------------------------------
+
+    def map(self, function: Callable[..., Any], *operands: Any) -> Tensor:
+        """`function` of tensors and numbers, which broadcast as PyTorch's do."""
+        dims = self.broadcast([each for each in operands if isinstance(each, Tensor)])
+        if self.graph is None:
+            return self.tensor(dims)
+        arrays = [self._operand(each) for each in operands]
+        if not any(isinstance(each, Array) for each in arrays):
+            arrays[0] = self.fill(float(arrays[0]), ())
+        made = function(*arrays)
+        return self.tensor(dims, self._truth(made) if isinstance(made, Condition) else made)
+
+    def broadcast(self, tensors: Sequence[Tensor]) -> Dims:
+        """The dimensions of the result (Unsupported)."""
+        rank = max((len(each.dims) for each in tensors), default=0)
+        dims: list[tuple[Axis, ...]] = [()] * rank
+        for each in tensors:
+            for i, axes in enumerate(each.dims, rank - len(each.dims)):
+                if not leaves(axes):
+                    continue
+                if leaves(dims[i]):
+                    self.unify(dims[i], axes)
+                else:
+                    dims[i] = axes
+        return tuple(dims)
+
+    def _operand(self, operand: Any) -> Any:
+        return operand.array if isinstance(operand, Tensor) else operand
+
+    def _truth(self, condition: Condition) -> Array:
+        """A tensor of truth values is 1 where they hold, else 0."""
+        return where(condition, 1, 0)
+
+    # -- over axes -------------------------------------------------------------------------------
+
+    def reduce(self, tensor: Tensor, dims: Sequence[int] | None, keep: bool, function: Callable[..., Any]) -> Tensor:
+        """`function(array, names of axes)` over some dimensions."""
+        rank = len(tensor.dims)
+        over = {dim % rank for dim in dims} if dims else set(range(rank))
+        left = tuple(() if i in over else axes for i, axes in enumerate(tensor.dims) if keep or i not in over)
+        if self.graph is None:
+            return self.tensor(left)
+        gone = [self.names[leaf] for i in sorted(over) for leaf in leaves(tensor.dims[i])]
+        return self.tensor(left, function(self.whole(tensor), gone))
+
+    def along(self, tensor: Tensor, dim: int, function: Callable[..., Any]) -> Tensor:
+        """`function(array, names of axes)` along a dimension, which stays."""
+        if self.graph is None:
+            return self.tensor(tensor.dims)
+        axes = leaves(tensor.dims[dim % len(tensor.dims)])
+        return self.tensor(tensor.dims, function(self.whole(tensor), [self.names[axis] for axis in axes]))
+
+    def contract(self, left: Tensor, right: Tensor, dims: Dims, over: tuple[Axis, ...], format: str | None) -> Tensor:
+        """Products, summed over `over`; operands are rounded to `format` first."""
+        if not leaves(over):
+            raise Unsupported("a product over an axis of size 1 sums over nothing")
+        if self.graph is None:
+            return self.tensor(dims)
+        arrays = [self.whole(each, within=over) for each in (left, right)]
+        if format is not None:
+            arrays = [each.to(format) for each in arrays]
+        return self.tensor(dims, contract(arrays[0], arrays[1], [self.names[leaf] for leaf in leaves(over)]))
+
+    def whole(self, tensor: Tensor, within: Sequence[Axis] | None = None) -> Array:
+        """The array with all axes of the tensor (or those `within`), also the ones it is broadcast along."""
+        graph = self._graph
+        wanted = [self.names[axis] for axis in (tensor.axes if within is None else leaves(within))]
+        array = tensor.array
+        if not isinstance(array, Array):
+            return self.fill(float(array or 0.0), wanted)
+        missing = [name for name in wanted if name not in array.axes]
+        if missing:
+            zeros = Array(graph, graph.fill(0.0, missing))
+            array = array + (zeros.to("i32") if array.format == "i32" else zeros)
+        return array
+
+    def finished(self, array: Array, format: Attribute, axes: Sequence[str]) -> SSAValue:
+        """What the program returns: in that format, its axes in that order."""
+        return self._graph.cast(array.value, format, axes)
+
+    def fill(self, number: float, axes: Sequence[str]) -> Array:
+        return Array(self._graph, self._graph.fill(number, axes))
+
+    # -- the same elements -----------------------------------------------------------------------
+
+    def view(self, tensor: Tensor, shape: Sequence[int]) -> Tensor:
+        """Other dimensions for the same elements in the same order (Unsupported where axes do not nest)."""
+        dims = self.new_dims(shape)
+        self.unify(tensor.axes, (axis for axes in dims for axis in axes))
+        return self.tensor(dims, tensor.array)
+
+    def rearranged(self, tensor: Tensor, dims: Sequence[Sequence[Axis]]) -> Tensor:
+        return self.tensor(tuple(map(tuple, dims)), tensor.array)
+
+    def positions(self, size: int) -> Tensor:
+        """0, 1, 2, ... along a new axis."""
+        dims = self.new_dims((size,))
+        if self.graph is None:
+            return self.tensor(dims)
+        position: Array | int = 0
+        for axis in leaves(dims[0]):
+            position = Array(self.graph, self.graph.index(self.names[axis])) + position * axis.size
+        return self.tensor(dims, position)
+
+    # -- help ------------------------------------------------------------------------------------
+
+    def unify(self, left: Any, right: Any) -> None:
+        try:
+            unify(left, right)
+        except Mismatch as error:
+            raise Unsupported(f"its dimensions do not nest: {error}") from error
+
+    @property
+    def _graph(self) -> Graph:
+        assert self.graph is not None
+        return self.graph
+
+
+def _product(axes: Sequence[Axis]) -> int:
+    product = 1
+    for axis in axes:
+        product *= axis.size
+    return product
