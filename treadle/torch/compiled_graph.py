@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from treadle.compiled import Kernel
 
 
+LAUNCH_US = 3.0
+"""What starting one kernel more costs, in microseconds, about as much as CUDA needs between two small ones."""
+
+
 class Launch(torch.nn.Module):
     """A kernel in a PyTorch graph."""
 
@@ -64,7 +68,8 @@ def _attempt(nodes: Sequence[Node], options: Options) -> Piece[tuple[Program, La
         made = _compiled(nodes, options)
     except (Unsupported, TreadleError) as error:
         return Piece(nodes, None, LEFT * len(nodes), str(error))
-    return Piece(nodes, made, made[1].kernel.cost().time_us or 0.0)
+    cost = made[1].kernel.cost()
+    return Piece(nodes, made, (cost.time_us or 0.0) + LAUNCH_US * len(cost.kernels))
 
 
 def _compiled(nodes: Sequence[Node], options: Options) -> tuple[Program, Launch]:
