@@ -69,6 +69,15 @@ def index(axis: str, of: Array) -> Array:
     return Array(of.graph, of.graph.index(axis))
 
 
+def keep(array: Array, condition: str, **inputs: Array) -> Array:
+    """The elements at which a condition on positions holds, `keep(S, "x <= q")`; the others are absent: a reduction
+    passes over them, and what they touch is not computed. Arguments in i32 may be named: `keep(S, "x < n[b]", n=n)`.
+
+    TreadleError for what is no condition, and for axes that the array does not have."""
+    named = {name: given.value for name, given in inputs.items()}
+    return Array(array.graph, array.graph.keep(array.value, condition, named))
+
+
 def maximum(left: Any, right: Any) -> Array:
     return combine("maximum", arith.MaximumfOp, arith.MaxSIOp, left, right)
 

@@ -15,7 +15,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from treadle.compiler.errors import TreadleError
-from treadle.dialects.diagram import ApplyOp, CastOp, ContractOp, FillOp, IndexOp, MapOp, ReduceOp, YieldOp
+from treadle.dialects.diagram import ApplyOp, CastOp, ContractOp, FillOp, IndexOp, MapOp, ReduceOp, WhereOp, YieldOp
 from treadle.dialects.diagram.array import DYNAMIC, SizesAttr, array_type, axes_of, check_axis_name, format_of
 
 FORMATS: dict[str, Attribute] = {"f16": f16, "bf16": bf16, "f32": f32, "i32": i32}
@@ -72,6 +72,17 @@ class Graph:
         """Positions along an axis."""
         return self._add(IndexOp(self._type([axis], i32)))
 
+    def keep(self, value: SSAValue, condition: str, inputs: Mapping[str, SSAValue]) -> SSAValue:
+        """The elements at which a condition on positions holds; the others are absent (TreadleError)."""
+        from xdsl.utils.exceptions import VerifyException
+
+        try:
+            op = WhereOp(self.computed(value), condition, inputs)
+            op.verify()
+        except VerifyException as error:
+            raise TreadleError(f"condition '{condition}': {error}") from error
+        return self._add(op)
+
     def cast(self, value: SSAValue, format: Attribute, axes: Sequence[str] | None = None) -> SSAValue:
         """The value in that format, and with its axes in that order of memory."""
         axes = axes_of(value.type) if axes is None else axes
@@ -97,6 +108,10 @@ class Graph:
     def module(self, name: str, results: Sequence[SSAValue], defaults: Mapping[str, int]) -> ModuleOp:
         """The program; `defaults` are sizes to optimise for."""
         self.block.add_op(ReturnOp(*results))
+        for op in reversed(list(self.block.ops)):
+            if op.results and not any(result.uses for result in op.results):
+                op.detach()
+                op.erase()
         inputs = [argument.type for argument in self.block.args]
         function = FuncOp(name, FunctionType.from_lists(inputs, [value.type for value in results]), Region(self.block))
         symbolic = {axis: size for axis, size in defaults.items() if self.sizes.get(axis) == DYNAMIC}

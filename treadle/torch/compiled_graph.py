@@ -40,7 +40,7 @@ class Launch(torch.nn.Module):
     def forward(self, *tensors: torch.Tensor) -> Any:
         given = [each.of(tensor) for each, tensor in zip(self.inputs, tensors, strict=True)]
         results = self.kernel.run(*given, backend=self.backend)
-        several: Any = results if isinstance(results, tuple) else (results,)
+        several: list[Any] = [*results] if isinstance(results, tuple) else [results]
         made = [each.of(result) for each, result in zip(self.outputs, several, strict=True)]
         return made[0] if len(made) == 1 else tuple(made)
 

@@ -10,6 +10,8 @@ import torch
 from torch._decomp import core_aten_decompositions
 from torch.fx import GraphModule
 
+from treadle.torch.masked import masked_softmax
+
 aten: Any = torch.ops.aten
 
 KEPT = (aten._softmax, aten._safe_softmax, aten._log_softmax, aten.gelu, aten.silu, aten.addmm, aten.baddbmm)
@@ -79,14 +81,14 @@ def attention(
             for each in (key, value)
         )
     scores = query @ key.transpose(-2, -1) * (query.size(-1) ** -0.5 if scale is None else scale)
+    mask = attn_mask if attn_mask is not None and attn_mask.dtype == torch.bool else None
     if is_causal:
         rows, columns = (torch.arange(scores.size(i), device=scores.device) for i in (-2, -1))
-        scores = torch.where(columns <= rows[:, None], scores, float("-inf"))
-    if attn_mask is not None and attn_mask.dtype == torch.bool:
-        scores = torch.where(attn_mask, scores, float("-inf"))
-    elif attn_mask is not None:
+        mask = columns <= rows[:, None]
+    elif mask is None and attn_mask is not None:
         scores = scores + attn_mask
-    return aten._safe_softmax(scores, -1).to(value.dtype) @ value
+    shares = aten._safe_softmax(scores, -1) if mask is None else masked_softmax(scores, mask)
+    return shares.to(value.dtype) @ value
 
 
 def _dropout(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

@@ -50,8 +50,8 @@ def _result_dtype(kernel: NamedKernel, tensors: tuple[torch.Tensor, ...]) -> tor
     return next((each.dtype for each in tensors if each.dtype.is_floating_point), torch.int32)
 
 
-def _keep(context: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    context.save_for_backward(*inputs)
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    ctx.save_for_backward(*inputs)
 
 
 def _backward(name: str, formula: Callable[..., Any] | None, context: Any, gradients: tuple[Any, ...]) -> Any:

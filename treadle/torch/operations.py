@@ -13,6 +13,7 @@ import torch
 
 from treadle.language import functions as tl
 from treadle.language.array import Array, Condition
+from treadle.torch import masked  # noqa: F401  # pyright: ignore[reportUnusedImport]  # it registers the operation
 from treadle.torch.axes import Axis, Dims, leaves
 from treadle.torch.tensors import Body, Tensor, Unsupported
 
@@ -66,12 +67,6 @@ _map(aten.maximum.default, function=tl.maximum)
 _map(aten.minimum.default, function=tl.minimum)
 _map(aten.clamp_min.default, aten.clamp_min.Tensor, function=tl.maximum)
 _map(aten.clamp_max.default, aten.clamp_max.Tensor, function=tl.minimum)
-_map(aten.lt.Scalar, aten.lt.Tensor, function=lambda a, b: Condition("olt", "slt", a, b))
-_map(aten.le.Scalar, aten.le.Tensor, function=lambda a, b: Condition("ole", "sle", a, b))
-_map(aten.gt.Scalar, aten.gt.Tensor, function=lambda a, b: Condition("ogt", "sgt", a, b))
-_map(aten.ge.Scalar, aten.ge.Tensor, function=lambda a, b: Condition("oge", "sge", a, b))
-_map(aten.eq.Scalar, aten.eq.Tensor, function=lambda a, b: Condition("oeq", "eq", a, b))
-_map(aten.ne.Scalar, aten.ne.Tensor, function=lambda a, b: Condition("une", "ne", a, b))
 _map(
     aten.where.self,
     aten.where.ScalarOther,
@@ -80,10 +75,27 @@ _map(
     function=lambda c, a, b: tl.where(c > 0, a, b),
 )
 _map(aten.masked_fill.Scalar, function=lambda a, c, b: tl.where(c > 0, b, a))
-# truth values are 1 and 0
-_map(aten.logical_and.default, aten.bitwise_and.Tensor, function=lambda a, b: a * b)
-_map(aten.logical_or.default, aten.bitwise_or.Tensor, function=tl.maximum)
-_map(aten.logical_not.default, aten.bitwise_not.default, function=lambda a: 1 - a)
+
+
+def _say(*targets: Any, symbol: str, function: Callable[..., Any]) -> None:
+    """Integers and truth values, of which conditions can speak; truth values are 1 and 0."""
+
+    def handler(body: Body, *operands: Any) -> Tensor:
+        return body.said(body.map(function, *operands), symbol, *operands)
+
+    for target in targets:
+        COMPUTED[target] = handler
+
+
+_say(aten.lt.Scalar, aten.lt.Tensor, symbol="<", function=lambda a, b: Condition("olt", "slt", a, b))
+_say(aten.le.Scalar, aten.le.Tensor, symbol="<=", function=lambda a, b: Condition("ole", "sle", a, b))
+_say(aten.gt.Scalar, aten.gt.Tensor, symbol=">", function=lambda a, b: Condition("ogt", "sgt", a, b))
+_say(aten.ge.Scalar, aten.ge.Tensor, symbol=">=", function=lambda a, b: Condition("oge", "sge", a, b))
+_say(aten.eq.Scalar, aten.eq.Tensor, symbol="==", function=lambda a, b: Condition("oeq", "eq", a, b))
+_say(aten.ne.Scalar, aten.ne.Tensor, symbol="!=", function=lambda a, b: Condition("une", "ne", a, b))
+_say(aten.logical_and.default, aten.bitwise_and.Tensor, symbol="and", function=lambda a, b: a * b)
+_say(aten.logical_or.default, aten.bitwise_or.Tensor, symbol="or", function=tl.maximum)
+_say(aten.logical_not.default, aten.bitwise_not.default, symbol="not", function=lambda a: 1 - a)
 
 
 def _with(*targets: Any) -> Callable[[Handler], Handler]:
@@ -97,12 +109,14 @@ def _with(*targets: Any) -> Callable[[Handler], Handler]:
 
 @_with(aten.add.Tensor, aten.add.Scalar)
 def add(body: Body, left: Any, right: Any, alpha: Any = 1) -> Tensor:
-    return body.map(lambda a, b: a + (b if alpha == 1 else b * alpha), left, right)
+    made = body.map(lambda a, b: a + (b if alpha == 1 else b * alpha), left, right)
+    return body.said(made, "+", left, right) if alpha == 1 else made
 
 
 @_with(aten.sub.Tensor, aten.sub.Scalar)
 def sub(body: Body, left: Any, right: Any, alpha: Any = 1) -> Tensor:
-    return body.map(lambda a, b: a - (b if alpha == 1 else b * alpha), left, right)
+    made = body.map(lambda a, b: a - (b if alpha == 1 else b * alpha), left, right)
+    return body.said(made, "-", left, right) if alpha == 1 else made
 
 
 @_with(aten.rsub.Scalar, aten.rsub.Tensor)
@@ -196,6 +210,22 @@ def log_softmax(body: Body, tensor: Tensor, dim: int, *_: Any) -> Tensor:
     return body.along(tensor, dim, lambda a, over: _apply("log_softmax", a, over))
 
 
+@_with(torch.ops.treadle.masked_softmax.default)
+def masked_softmax(body: Body, scores: Tensor, mask: Tensor) -> Tensor:
+    dims = body.broadcast([scores, mask])
+    if not leaves(dims[-1]):
+        raise Unsupported("softmax over an axis of size 1")
+    if body.graph is None:
+        return body.tensor(dims)
+    if mask.text is None:
+        raise Unsupported(
+            "the mask is computed from numbers: conditions speak of positions and of masks that are given"
+        )
+    whole = body.whole(body.tensor(dims, scores.array))
+    kept = tl.keep(whole, mask.text, **mask.named)
+    return body.along(body.tensor(dims, kept), -1, lambda a, over: _apply("softmax", a, over))
+
+
 def _apply(law: str, array: Array, over: Sequence[str]) -> Array:
     if len(over) != 1:
         raise Unsupported(f"{law} over a dimension that other operations split into {len(over)} axes")
@@ -238,6 +268,7 @@ PRODUCTS = {aten.mm.default, aten.bmm.default, aten.addmm.default, aten.baddbmm.
 REDUCTIONS = {
     *PRODUCTS,
     *(aten.sum.dim_IntList, aten.sum.default, aten.amax.default, aten.amin.default, aten.mean.dim, aten.mean.default),
+    torch.ops.treadle.masked_softmax.default,
     *(aten._softmax.default, aten._safe_softmax.default, aten._log_softmax.default),
 }
 """Worth a kernel even alone."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import string
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -120,6 +120,8 @@ class Translation:
         dims = self.body.new_dims(value.shape)
         array = None if self.known is None else next(self.known)
         tensor = self.body.tensor(dims, array)
+        if array is not None and value.dtype in (torch.bool, torch.int32):
+            tensor = replace(tensor, **_said(array, value.dtype))
         self.reads.append((node, tensor))
         return tensor
 
@@ -214,6 +216,13 @@ def _input(node: Node, dims: Dims) -> Input:
         strides.extend(stride for _, stride in reversed(split))
     order = sorted(range(len(shape)), key=lambda i: -strides[i])
     return Input(node, tuple(shape), tuple(order))
+
+
+def _said(array: Array, dtype: torch.dtype) -> dict[str, Any]:
+    """An argument as conditions speak of it."""
+    name = array.value.name_hint or ""
+    text = f"{name}[{', '.join(array.axes)}]" if array.axes else name
+    return {"text": f"({text} == 1)" if dtype == torch.bool else text, "named": {name: array}}
 
 
 def _result(body: Body, node: Node, tensor: Tensor, names: dict[Axis, str]) -> Any:

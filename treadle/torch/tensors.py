@@ -7,7 +7,7 @@ all is known of them, operations are written down."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from xdsl.ir import Attribute, SSAValue
@@ -30,6 +30,10 @@ class Tensor:
 
     dims: Dims
     array: Array | float | None = None
+    text: str | None = None
+    """Positions, integers of an argument, and truth values about them, as conditions of the language say them."""
+    named: Mapping[str, Array] = field(default_factory=dict[str, Array])
+    """The arguments that the text names."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -99,6 +103,17 @@ class Body:
         """A tensor of truth values is 1 where they hold, else 0."""
         return where(condition, 1, 0)
 
+    def said(self, tensor: Tensor, symbol: str, *operands: Any) -> Tensor:
+        """The tensor, with what it says of positions if all operands say something."""
+        if any(isinstance(each, Tensor) and each.text is None for each in operands):
+            return tensor
+        if any(isinstance(each, float) for each in operands):
+            return tensor
+        texts = [each.text if isinstance(each, Tensor) else str(each) for each in operands]
+        text = f"({symbol} {texts[0]})" if len(texts) == 1 else f"({texts[0]} {symbol} {texts[1]})"
+        named = {name: array for each in operands if isinstance(each, Tensor) for name, array in each.named.items()}
+        return replace(tensor, text=text, named=named)
+
     # -- over axes -------------------------------------------------------------------------------
 
     def reduce(self, tensor: Tensor, dims: Sequence[int] | None, keep: bool, function: Callable[..., Any]) -> Tensor:
@@ -155,10 +170,10 @@ class Body:
         """Other dimensions for the same elements in the same order (Unsupported where axes do not nest)."""
         dims = self.new_dims(shape)
         self.unify(tensor.axes, (axis for axes in dims for axis in axes))
-        return self.tensor(dims, tensor.array)
+        return self.rearranged(tensor, dims)
 
     def rearranged(self, tensor: Tensor, dims: Sequence[Sequence[Axis]]) -> Tensor:
-        return self.tensor(tuple(map(tuple, dims)), tensor.array)
+        return replace(tensor, dims=self.tensor(tuple(map(tuple, dims))).dims)
 
     def positions(self, size: int) -> Tensor:
         """0, 1, 2, ... along a new axis."""
@@ -166,9 +181,12 @@ class Body:
         if self.graph is None:
             return self.tensor(dims)
         position: Array | int = 0
+        text = "0"
         for axis in leaves(dims[0]):
-            position = Array(self.graph, self.graph.index(self.names[axis])) + position * axis.size
-        return self.tensor(dims, position)
+            name = self.names[axis]
+            position = Array(self.graph, self.graph.index(name)) + position * axis.size
+            text = f"({text} * {axis.size} + {name})"
+        return replace(self.tensor(dims, position), text=text)
 
     # -- help ------------------------------------------------------------------------------------
 
