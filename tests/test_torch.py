@@ -225,9 +225,17 @@ MODULES = [
 ]
 
 
+@pytest.fixture
+def plain_layers() -> Iterator[None]:
+    """Without PyTorch's own fused encoder layer."""
+    torch.backends.mha.set_fastpath_enabled(False)
+    yield
+    torch.backends.mha.set_fastpath_enabled(True)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("make", MODULES, ids=lambda make: make.__name__)
-def test_modules(make: Callable[[], tuple[nn.Module, tuple[Any, ...]]], dtype: torch.dtype) -> None:
+def test_modules(make: Callable[[], tuple[nn.Module, tuple[Any, ...]]], dtype: torch.dtype, plain_layers: None) -> None:
     torch.manual_seed(0)
     module, inputs = make()
     given = tuple(each.to(dtype) if each.is_floating_point() else each for each in inputs)
@@ -281,6 +289,13 @@ def test_what_is_not_known_stays_with_its_reason() -> None:
     report = compare(lambda x: torch.fft.rfft(x).abs() @ x[:, :13].t().contiguous(), (heads(5, 24),))
     assert any("not known to the calculus" in left.reason for left in report.left)
     assert "left to PyTorch" in str(report)
+
+
+def test_a_fast_path_of_pytorch_stays_and_the_reason_says_what_to_do() -> None:
+    module, inputs = encoder_layer()
+    with torch.no_grad():
+        report = explain(module.eval(), inputs)
+    assert "set_fastpath_enabled" in report.left[0].reason
 
 
 def test_a_graph_break_ends_a_program() -> None:

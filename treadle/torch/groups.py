@@ -15,6 +15,12 @@ from torch.fx import Graph, Node
 from treadle.torch.operations import COMPUTED, REDUCTIONS
 from treadle.torch.program import is_free, is_number, translatable
 
+HINTS = {
+    "aten._transformer_encoder_layer_fwd.default": ": it is PyTorch's fast path for inference; "
+    "torch.backends.mha.set_fastpath_enabled(False) has it spelled out"
+}
+"""What a user may do about operations that are only another way to say known ones."""
+
 
 @dataclass
 class Groups:
@@ -51,7 +57,8 @@ def grouped(graph: Graph) -> Groups:
 
 def _refused(node: Node) -> str | None:
     if node.target not in COMPUTED:
-        return f"{node.target} is not known to the calculus"
+        hint = HINTS.get(str(node.target), "")
+        return f"{node.target} is not known to the calculus{hint}"
     if not isinstance(node.meta.get("val"), torch.Tensor):
         return "it gives no tensor"
     return translatable([node])
