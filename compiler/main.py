@@ -78,6 +78,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_cache(commands)
     _add_check(commands)
     _add_bench(commands)
+    _add_doctor(commands)
     return parser
 
 
@@ -232,6 +233,11 @@ def _add_bench(commands: _Commands) -> None:
     parser.add_argument("--machine", metavar="NAME|FILE", help="the machine that this GPU is (default: by its name)")
     parser.add_argument("-o", "--output", metavar="OUT.json", help="where to write (default: benchmarks/results)")
     parser.add_argument("--json", action="store_true", help="print the JSON, too")
+
+
+def _add_doctor(commands: _Commands) -> None:
+    summary = "tell what of nvcc, GPU, PyCUDA, C++ compiler and PyTorch is here, and what each absence means"
+    commands.add_parser("doctor", help=summary, description=f"{summary[:1].upper()}{summary[1:]}.")
 
 
 def _subcommand(commands: _Commands, name: str, summary: str, examples: str) -> argparse.ArgumentParser:

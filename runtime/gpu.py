@@ -78,7 +78,7 @@ def missing_for_gpu() -> str | None:
     if find_spec("pycuda") is None:
         return "a GPU is here, but PyCUDA is not: pip install 'treadle[gpu]'"
     if find_nvcc() is None:
-        return "a GPU is here, but nvcc is not: install the CUDA toolkit"
+        return "a GPU is here, but nvcc is not: pip install 'treadle[nvcc]', or install the CUDA toolkit"
     return None
 
 

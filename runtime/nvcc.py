@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from treadle.runtime.cache import cache_directory, cached_file
+from treadle.runtime.nvidia_packages import program_of_package
 from treadle.runtime.processes import run_process, trouble_around
 
 OPTIONS = ("-std=c++17", "-O3", "-fmad=false", "-cubin", "-Xptxas", "-v", "-lineinfo")
@@ -64,7 +65,7 @@ class Cubin:
 
 
 def find_nvcc() -> str | None:
-    """`$CUDACXX`, else nvcc on the path, else where NVIDIA's installers put it."""
+    """`$CUDACXX`, else nvcc on the path, else where NVIDIA's installers put it, else that of the extra `[nvcc]`."""
     if chosen := os.environ.get("CUDACXX"):
         return shutil.which(chosen)
     if found := shutil.which("nvcc"):
@@ -72,7 +73,7 @@ def find_nvcc() -> str | None:
     for root in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"):
         if root and (found := shutil.which(str(Path(root) / "bin" / "nvcc"))):
             return found
-    return None
+    return program_of_package("nvcc")
 
 
 def compile_cubin(source: str, arch: str, options: Sequence[str] = ()) -> Cubin:
@@ -83,8 +84,8 @@ def compile_cubin(source: str, arch: str, options: Sequence[str] = ()) -> Cubin:
     nvcc = find_nvcc()
     if nvcc is None:
         raise NvccUnavailable(
-            "nvcc was not found: install the CUDA toolkit and put its bin folder on the path, or set "
-            "CUDACXX to nvcc; without it, leave --cubin away, or run with '--backend emulator'"
+            "nvcc was not found: pip install 'treadle[nvcc]', or install the CUDA toolkit and put its bin folder on "
+            "the path, or set CUDACXX to nvcc; without it, leave --cubin away, or run with '--backend emulator'"
         )
     command = [nvcc, *OPTIONS, f"-arch={arch}", *options]
     key = cache_key(source, command[1:], _version(nvcc))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sysconfig
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 
 from treadle.compiler.sass.listing import Function, parse_listing
+from treadle.runtime.nvidia_packages import program_of_package
 
 _PROGRAMS = {"cuobjdump": ("-sass",), "nvdisasm": ("-c",)}
 
@@ -22,19 +21,12 @@ class DisassemblerUnavailable(Exception):
 def find_disassembler() -> tuple[str, ...] | None:
     """The command that lists a cubin: from the path, the CUDA toolkit, or NVIDIA's packages from PyPI."""
     for program, options in _PROGRAMS.items():
-        if found := shutil.which(program) or shutil.which(f"/usr/local/cuda/bin/{program}") or _from_pypi(program):
+        if (
+            found := shutil.which(program)
+            or shutil.which(f"/usr/local/cuda/bin/{program}")
+            or program_of_package(program)
+        ):
             return found, *options
-    return None
-
-
-def _from_pypi(program: str) -> str | None:
-    """`nvidia-cuda-cuobjdump` and `nvidia-cuda-nvdisasm` hold the programs."""
-    nvidia = find_spec("nvidia")
-    folders = [Path(each) for each in (nvidia.submodule_search_locations or ())] if nvidia else []
-    for folder in (*folders, Path(sysconfig.get_path("purelib")) / "nvidia"):
-        for found in sorted(folder.glob(f"*/bin/{program}")):
-            if found.is_file():
-                return str(found)
     return None
 
 
