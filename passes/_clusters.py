@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
+from typing import TypeAlias
 
 from xdsl.dialects import func
 from xdsl.ir import Block, Operation
 from xdsl.traits import is_side_effect_free
 
 from treadle.dialects.diagram.array import DYNAMIC, array_type, format_of, sizes_of
-from treadle.dialects.diagram.ops import ApplyOp, DiagramOperation, ExtentOp, FillOp, IndexOp, ReadOp, ReduceOp
+from treadle.dialects.diagram.ops import (
+    ApplyOp,
+    ContractOp,
+    DiagramOperation,
+    ExtentOp,
+    FillOp,
+    IndexOp,
+    ReadOp,
+    ReduceOp,
+)
 from treadle.passes._functions import fresh_hint, label, note, replace
 from treadle.passes._parts import part_of
 from treadle.passes._roles import Refusal, roles_of
@@ -44,13 +54,20 @@ def _split_reduction(function: func.FuncOp, op: ReduceOp) -> None:
     replace(op, new, value)
 
 
+Unfit: TypeAlias = Callable[[frozenset[Operation]], str | None]
+"""Why operations that could be one kernel fit no machine as one; None if they fit."""
+
+
 class Clusters:
     """Sets of diagram operations of one block, grown greedily in program order."""
 
-    def __init__(self, function: func.FuncOp, block: Block, limit: int, together: bool = True):
+    def __init__(
+        self, function: func.FuncOp, block: Block, limit: int, together: bool = True, unfit: Unfit = lambda ops: None
+    ):
         self.function = function
         self.limit = limit
         self.together = together
+        self.unfit = unfit
         self.ops = list(block.ops)
         self.members: dict[Operation, frozenset[Operation]] = {}
         """The cluster of each operation that is in one."""
@@ -76,11 +93,11 @@ class Clusters:
             return
         producers = self._producers(op) if self.together else []
         together = cluster.union(*producers)
-        if self._why_not(together) is None:
+        if self._why_not(together) is None and self._why_unfit(op, together, producers) is None:
             self._join(together)
             return
         for producer in producers:
-            refusal = self._why_not(cluster | producer)
+            refusal = self._why_not(cluster | producer) or self._why_unfit(op, cluster | producer, [producer])
             if refusal is None:
                 cluster |= producer
             else:
@@ -99,6 +116,16 @@ class Clusters:
             return "not convex", f"a value would leave for {through.name} and come back"
         roles = roles_of(part_of(ops), self.limit)
         return ("no role for an axis", roles.reason) if isinstance(roles, Refusal) else None
+
+    def _why_unfit(
+        self, op: Operation, ops: frozenset[Operation], joined: list[frozenset[Operation]]
+    ) -> tuple[str, str] | None:
+        """Asked where several products come together: only they need so much memory, and asking takes time."""
+        products = sum(isinstance(each, ContractOp) for each in ops)
+        if products < 2 or not (isinstance(op, ContractOp | ReduceOp) or len(joined) > 1):
+            return None
+        reason = self.unfit(ops)
+        return None if reason is None else ("no memory for one kernel", reason)
 
     def _join(self, ops: frozenset[Operation]) -> None:
         for op in ops:

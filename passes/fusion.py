@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import partial
 
 from xdsl.context import Context
 from xdsl.dialects import func
@@ -64,7 +65,8 @@ class FusionPass(ModulePass):
     Legal if the set is convex in the dataflow (no value leaves it and comes back), for then its
     operations can run at one moment. A set is made one kernel only if every axis has a role in it (see
     `_roles.roles_of`): at most one axis streamed, no other but axes of at most `whole-limit` elements held
-    whole, no product computed again by another group. What is kept apart is recorded with the reason.
+    whole, no product computed again by another group. Several products become one kernel only if there are sizes with
+    which it fits the machine, which is tried. What is kept apart is recorded with the reason.
     Operations of other dialects are boundaries and stay as they are.
     """
 
@@ -80,7 +82,8 @@ class FusionPass(ModulePass):
             for block in function.body.blocks:
                 _reduce_alone(block)
                 split_reductions(function, block, self.whole_limit)
-                _outline(function, block, Clusters(function, block, self.whole_limit, self.together), names)
+                unfit = partial(_why_unfit, op, function)
+                _outline(function, block, Clusters(function, block, self.whole_limit, self.together, unfit), names)
 
 
 def _reduce_alone(block: Block) -> None:
@@ -138,6 +141,34 @@ def _outline(function: func.FuncOp, block: Block, clusters: Clusters, names: _Na
         for op in reversed(part.ops):
             op.erase()
     erase_dead(block)
+
+
+def _why_unfit(module: ModuleOp, function: func.FuncOp, ops: frozenset[Operation]) -> str | None:
+    """Why a kernel of these operations could not be made for the machine of the module; found by trying, on a copy."""
+    part = part_of(ops)
+    inputs = _inputs(part)
+    trial = func.FuncOp("trial", ([value.type for value in inputs], [value.type for value in part.leaving]))
+    kernel = _kernel("trial", part)
+    kernel.operands = trial.body.block.args
+    trial.body.block.add_ops([kernel, func.ReturnOp(*kernel.outputs)])
+    if "sizes" in function.attributes:
+        trial.attributes["sizes"] = function.attributes["sizes"]
+    copy = ModuleOp([trial], dict(module.attributes))
+    try:
+        for each in _trial_passes():
+            each.apply(Context(), copy)
+    except Refusal as refusal:
+        return str(refusal).split(";")[0].replace("kernel @trial", "it")
+    return None
+
+
+def _trial_passes() -> list[ModulePass]:
+    # imported here, for they come later in the pipeline
+    from treadle.passes.hierarchy_choose_sizes import HierarchyChooseSizesPass
+    from treadle.passes.streaming import StreamingPass
+    from treadle.passes.tiling import TilingPass
+
+    return [StreamingPass(), TilingPass(), HierarchyChooseSizesPass()]
 
 
 def _check_absent(part: Part) -> None:
