@@ -35,6 +35,7 @@ UPSTREAM_DIALECTS = {
     "scf": "xdsl.dialects.scf:Scf",
     "memref": "xdsl.dialects.memref:MemRef",
     "tensor": "xdsl.dialects.tensor:Tensor",
+    "linalg": "xdsl.dialects.linalg:Linalg",
 }
 """What a program may use besides treadle's own dialects."""
 

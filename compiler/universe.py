@@ -19,6 +19,7 @@ DIALECTS = {
 
 PASSES: dict[str, str] = {
     "convert-hierarchy-to-cuda": "treadle.passes.convert_hierarchy_to_cuda:ConvertHierarchyToCudaPass",
+    "convert-linalg-to-diagram": "treadle.passes.convert_linalg_to_diagram:ConvertLinalgToDiagramPass",
     "coalescing": "treadle.passes.coalescing:CoalescingPass",
     "pipelining": "treadle.passes.pipelining:PipeliningPass",
     "warp-specialization": "treadle.passes.warp_specialization:WarpSpecializationPass",

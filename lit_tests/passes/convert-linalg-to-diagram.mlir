@@ -1,0 +1,96 @@
+// RUN: xdsl-opt -p 'convert-linalg-to-diagram' %s | filecheck %s
+
+#id = affine_map<(i, j) -> (i, j)>
+#row = affine_map<(i, j) -> (i)>
+#kept = affine_map<(i, j) -> (i, 0)>
+
+// CHECK-LABEL: func.func @matmul
+// CHECK-SAME:    (%A: tensor<4x8xf32, #diagram.array<[d0, d1]>>, %B: tensor<8x6xf32, #diagram.array<[d1, d2]>>)
+// CHECK-NEXT:    %C = diagram.contract %A, %B over [d1] accumulate f32 : {{.*}} -> tensor<4x6xf32, #diagram.array<[d0, d2]>>
+// CHECK-NEXT:    func.return %C
+func.func @matmul(%A: tensor<4x8xf32>, %B: tensor<8x6xf32>) -> tensor<4x6xf32> {
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : tensor<4x6xf32>
+  %start = linalg.fill ins(%zero : f32) outs(%empty : tensor<4x6xf32>) -> tensor<4x6xf32>
+  %C = linalg.matmul ins(%A, %B : tensor<4x8xf32>, tensor<8x6xf32>) outs(%start : tensor<4x6xf32>) -> tensor<4x6xf32>
+  func.return %C : tensor<4x6xf32>
+}
+
+// A start that is not neutral is added; a transposition is the order of memory.
+// CHECK-LABEL: func.func @into
+// CHECK-SAME:    %T: tensor<6x8xf32, #diagram.array<[d0, d1]>>, %A: tensor<4x8xf32, #diagram.array<[d2, d1]>>
+// CHECK-NEXT:    %B = diagram.cast %T : {{.*}} -> tensor<8x6xf32, #diagram.array<[d1, d0]>>
+// CHECK-NEXT:    %C = diagram.contract %A, %B over [d1] accumulate f32 into %D :
+func.func @into(%T: tensor<6x8xf32>, %A: tensor<4x8xf32>, %D: tensor<4x6xf32>) -> tensor<4x6xf32> {
+  %empty = tensor.empty() : tensor<8x6xf32>
+  %B = linalg.transpose ins(%T : tensor<6x8xf32>) outs(%empty : tensor<8x6xf32>) permutation = [1, 0]
+  %C = linalg.matmul ins(%A, %B : tensor<4x8xf32>, tensor<8x6xf32>) outs(%D : tensor<4x6xf32>) -> tensor<4x6xf32>
+  func.return %C : tensor<4x6xf32>
+}
+
+// A row of size 1 that is read at 0 has no axis, but where it leaves the function; positions are i32.
+// CHECK-LABEL: func.func @kept
+// CHECK-NEXT:    %m = diagram.reduce max %X over [d1] : {{.*}} -> tensor<?xf32, #diagram.array<[d0]>>
+// CHECK-NEXT:    %at_d1 = diagram.index -> tensor<?xi32, #diagram.array<[d1]>>
+// CHECK-NEXT:    %Y = diagram.map (%[[x:.*]] = %X : {{.*}}, %[[m:.*]] = %m : {{.*}}, %[[j:.*]] = %at_d1 : {{.*}}) -> {{.*}} {
+// CHECK-NEXT:      %[[f:.*]] = arith.sitofp %[[j]] : i32 to f32
+// CHECK-NEXT:      %[[d:.*]] = arith.subf %[[x]], %[[m]] : f32
+// CHECK-NEXT:      %[[p:.*]] = arith.mulf %[[d]], %[[f]] : f32
+// CHECK-NEXT:      diagram.yield %[[p]] : f32
+// CHECK:         %{{.*}} = diagram.map (%{{.*}} = %m : {{.*}}) -> tensor<?x1xf32, #diagram.array<[d0, one1]>>
+func.func @kept(%X: tensor<?x?xf32>, %e: tensor<?x1xf32>) -> (tensor<?x?xf32>, tensor<?x1xf32>) {
+  %low = arith.constant 0xFF800000 : f32
+  %start = linalg.fill ins(%low : f32) outs(%e : tensor<?x1xf32>) -> tensor<?x1xf32>
+  %m = linalg.generic {indexing_maps = [#id, #kept], iterator_types = ["parallel", "reduction"]}
+      ins(%X : tensor<?x?xf32>) outs(%start : tensor<?x1xf32>) {
+  ^bb0(%x: f32, %sofar: f32):
+    %next = arith.maximumf %x, %sofar : f32
+    linalg.yield %next : f32
+  } -> tensor<?x1xf32>
+  %Y = linalg.generic {indexing_maps = [#id, #kept, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%X, %m : tensor<?x?xf32>, tensor<?x1xf32>) outs(%X : tensor<?x?xf32>) {
+  ^bb0(%x: f32, %top: f32, %unused: f32):
+    %j = linalg.index 1 : index
+    %i32 = arith.index_cast %j : index to i32
+    %f = arith.sitofp %i32 : i32 to f32
+    %d = arith.subf %x, %top : f32
+    %p = arith.mulf %d, %f : f32
+    linalg.yield %p : f32
+  } -> tensor<?x?xf32>
+  func.return %Y, %m : tensor<?x?xf32>, tensor<?x1xf32>
+}
+
+// X X^T would have one axis twice, and a window is a sum of two: both are read.
+// CHECK-LABEL: func.func @gram
+// CHECK-NEXT:    %[[Y:.*]] = diagram.read %X at "d2, d1" : tensor<4x8xf32, #diagram.array<[d0, d1]>> -> tensor<4x8xf32, #diagram.array<[d2, d1]>>
+// CHECK-NEXT:    %G = diagram.contract %X, %[[Y]] over [d1] accumulate f32
+func.func @gram(%X: tensor<4x8xf32>) -> tensor<4x4xf32> {
+  %zero = arith.constant dense<0.0> : tensor<4x4xf32>
+  %G = linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, k)>, affine_map<(i, j, k) -> (j, k)>,
+                                        affine_map<(i, j, k) -> (i, j)>],
+                       iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%X, %X : tensor<4x8xf32>, tensor<4x8xf32>) outs(%zero : tensor<4x4xf32>) {
+  ^bb0(%a: f32, %b: f32, %sum: f32):
+    %p = arith.mulf %a, %b : f32
+    %next = arith.addf %sum, %p : f32
+    linalg.yield %next : f32
+  } -> tensor<4x4xf32>
+  func.return %G : tensor<4x4xf32>
+}
+
+// What cannot be raised stays, and the derivation says why; the rest is raised around it.
+// CHECK-LABEL: func.func @stays
+// CHECK-SAME:    #hierarchy.step<"convert-linalg-to-diagram", "%top", "linalg.generic stays", "elements are combined by arith.maxnumf, which is no reduction
+// CHECK:         %[[plain:.*]] = builtin.unrealized_conversion_cast %E : tensor<4x8xf32, #diagram.array<[d0, d1]>> to tensor<4x8xf32>
+// CHECK-NEXT:    %top = linalg.generic
+// CHECK-SAME:      ins(%[[plain]] : tensor<4x8xf32>)
+func.func @stays(%X: tensor<4x8xf32>, %start: tensor<4xf32>) -> tensor<4xf32> {
+  %E = linalg.exp ins(%X : tensor<4x8xf32>) outs(%X : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %top = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%E : tensor<4x8xf32>) outs(%start : tensor<4xf32>) {
+  ^bb0(%x: f32, %sofar: f32):
+    %next = arith.maxnumf %x, %sofar : f32
+    linalg.yield %next : f32
+  } -> tensor<4xf32>
+  func.return %top : tensor<4xf32>
+}

@@ -1,0 +1,228 @@
+"""`linalg` raised to diagrams: what the diagram computes is what NumPy computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp
+
+from treadle.compiler.source import make_context, parse_module
+from treadle.passes.convert_linalg_to_diagram import ConvertLinalgToDiagramPass
+from treadle.runtime.interpreter import run_function
+
+Numbers = NDArray[np.float64]
+
+
+def raised(text: str, *, whole: bool = True) -> ModuleOp:
+    module = parse_module(text, "foreign.mlir")
+    ConvertLinalgToDiagramPass().apply(make_context(), module)
+    module.verify()
+    if whole:
+        assert not [op.name for op in module.walk() if op.name.startswith(("linalg.", "tensor.", "builtin.unrealized"))]
+    return module
+
+
+def generic(name: str, maps: str, loops: str, inputs: str, types: str, out: str, type: str, body: str) -> str:
+    """A `linalg.generic` in the syntax of MLIR. `maps` are separated by blanks, `loops` are p (parallel) and r."""
+    dims = ", ".join(f"d{i}" for i in range(len(loops)))
+    listed = ", ".join(f"affine_map<({dims}) -> ({each})>" for each in maps.split())
+    kinds = ", ".join('"parallel"' if loop == "p" else '"reduction"' for loop in loops)
+    arguments = ", ".join(f"%v{i}: f32" for i in range(len(maps.split())))
+    return f"""  %{name} = linalg.generic {{indexing_maps = [{listed}], iterator_types = [{kinds}]}}
+      ins({inputs} : {types}) outs({out} : {type}) {{
+    ^bb0({arguments}):
+      {body}
+      linalg.yield %y : f32
+    }} -> {type}
+"""
+
+
+PRODUCT = "%p = arith.mulf %v0, %v1 : f32\n %y = arith.addf %v2, %p : f32"
+
+
+def numbers(seed: int, *shape: int) -> Numbers:
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+def result(module: ModuleOp, *arguments: Numbers) -> Numbers:
+    return np.asarray(run_function(module, arguments).results[0])
+
+
+def softmax(s: Numbers) -> Numbers:
+    e = np.exp(s - s.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def attention(keep: str) -> str:
+    """Attention as front ends spell it; `keep` is how they write the row of a maximum: kept with size 1, or not."""
+    row, last = ("2x5x1", "d0,d1,0") if keep == "kept" else ("2x5", "d0,d1")
+    S, R, Y = (f"tensor<{shape}xf32>" for shape in ("2x5x7", row, "2x5x4"))
+    fill = "  %{0} = linalg.fill ins({1} : f32) outs(%{2} : {3}) -> {3}\n"
+    rows = "d0,d1,d2"
+    return f"""func.func @attention(%Q: tensor<2x5x8xf32>, %K: tensor<2x7x8xf32>, %V: tensor<2x7x4xf32>) -> {Y} {{
+  %zero = arith.constant 0.0 : f32
+  %low = arith.constant 0xFF800000 : f32
+  %scale = arith.constant 0.25 : f32
+  %eS = tensor.empty() : {S}
+  %eR = tensor.empty() : {R}
+  %eO = tensor.empty() : {Y}
+""" + (
+        fill.format("zS", "%zero", "eS", S)
+        + fill.format("zR", "%zero", "eR", R)
+        + fill.format("lR", "%low", "eR", R)
+        + fill.format("zO", "%zero", "eO", Y)
+        + generic(
+            "S",
+            "d0,d1,d3 d0,d2,d3 d0,d1,d2",
+            "pppr",
+            "%Q, %K",
+            "tensor<2x5x8xf32>, tensor<2x7x8xf32>",
+            "%zS",
+            S,
+            PRODUCT,
+        )
+        + generic("T", f"{rows} {rows}", "ppp", "%S", S, "%eS", S, "%y = arith.mulf %v0, %scale : f32")
+        + generic("m", f"{rows} {last}", "ppr", "%T", S, "%lR", R, "%y = arith.maximumf %v0, %v1 : f32")
+        + generic(
+            "d", f"{rows} {last} {rows}", "ppp", "%T, %m", f"{S}, {R}", "%eS", S, "%y = arith.subf %v0, %v1 : f32"
+        )
+        + f"  %e = linalg.exp ins(%d : {S}) outs(%eS : {S}) -> {S}\n"
+        + generic("l", f"{rows} {last}", "ppr", "%e", S, "%zR", R, "%y = arith.addf %v0, %v1 : f32")
+        + generic(
+            "P", f"{rows} {last} {rows}", "ppp", "%e, %l", f"{S}, {R}", "%eS", S, "%y = arith.divf %v0, %v1 : f32"
+        )
+        + generic("O", "d0,d1,d3 d0,d3,d2 d0,d1,d2", "pppr", "%P, %V", f"{S}, tensor<2x7x4xf32>", "%zO", Y, PRODUCT)
+        + f"  func.return %O : {Y}\n}}"
+    )
+
+
+@pytest.mark.parametrize("keep", ["kept", "gone"])
+def test_attention(keep: str) -> None:
+    q, k, v = numbers(1, 2, 5, 8), numbers(2, 2, 7, 8), numbers(3, 2, 7, 4)
+    wanted = softmax(q @ k.swapaxes(1, 2) / 4) @ v
+    np.testing.assert_allclose(result(raised(attention(keep)), q, k, v), wanted, rtol=1e-12)
+
+
+def function(arguments: str, type: str, body: str) -> str:
+    return f"""func.func @f({arguments}) -> {type} {{
+  %zero = arith.constant 0.0 : f32
+  %two = arith.constant 2.0 : f32
+{body}
+  func.return %r : {type}
+}}"""
+
+
+A, B, C = "tensor<4x8xf32>", "tensor<8x6xf32>", "tensor<4x6xf32>"
+
+
+def test_matmul_into() -> None:
+    product = f"  %r = linalg.matmul ins(%A, %B : {A}, {B}) outs(%C : {C}) -> {C}"
+    module = raised(function(f"%A: {A}, %B: {B}, %C: {C}", C, product))
+    a, b, c = numbers(1, 4, 8), numbers(2, 8, 6), numbers(3, 4, 6)
+    np.testing.assert_allclose(result(module, a, b, c), c + a @ b, rtol=1e-12)
+
+
+def test_an_array_with_itself() -> None:
+    """X X^T and X + X^T: the same axis may not stand twice in one array."""
+    S = "tensor<4x4xf32>"
+    gram = generic("g", "d0,d2 d1,d2 d0,d1", "ppr", "%X, %X", f"{A}, {A}", "%Z", S, PRODUCT)
+    twice = generic("r", "d0,d1 d1,d0 d0,d1", "pp", "%g, %Y", f"{S}, {S}", "%Z", S, "%y = arith.subf %v0, %v1 : f32")
+    module = raised(function(f"%X: {A}, %Y: {S}, %Z: {S}", S, gram + twice))
+    x, y, z = numbers(1, 4, 8), numbers(2, 4, 4), numbers(3, 4, 4)
+    np.testing.assert_allclose(result(module, x, y, z), z + x @ x.T - y.T, rtol=1e-12)
+    own = generic("r", "d0,d1 d1,d0 d0,d1", "pp", "%Y, %Y", f"{S}, {S}", "%Y", S, "%y = arith.subf %v0, %v1 : f32")
+    np.testing.assert_allclose(result(raised(function(f"%Y: {S}", S, own)), y), y - y.T, rtol=1e-12)
+
+
+def test_windows() -> None:
+    X, W, Y = "tensor<2x10xf32>", "tensor<3xf32>", "tensor<2x4xf32>"
+    body = generic("r", "d0,2*d1+d2 d2 d0,d1", "ppr", "%X, %W", f"{X}, {W}", "%Y", Y, PRODUCT)
+    module = raised(function(f"%X: {X}, %W: {W}, %Y: {Y}", Y, body))
+    x, w, y = numbers(1, 2, 10), numbers(2, 3), numbers(3, 2, 4)
+    wanted = y + np.stack([x[:, 2 * t : 2 * t + 3] @ w for t in range(4)], axis=1)
+    np.testing.assert_allclose(result(module, x, w, y), wanted, rtol=1e-12)
+
+
+REDUCTIONS: dict[str, Callable[[Numbers], Numbers]] = {
+    "%y = arith.addf %v0, %v1 : f32": lambda x: x.sum(1),
+    "%y = arith.mulf %v1, %v0 : f32": lambda x: x.prod(1),
+    "%y = arith.maximumf %v1, %v0 : f32": lambda x: x.max(1),
+    "%y = arith.minimumf %v1, %v0 : f32": lambda x: x.min(1),
+    "%s = arith.mulf %v0, %v0 : f32\n %y = arith.addf %s, %v1 : f32": lambda x: (x * x).sum(1),
+    "%s = math.absf %v0 : f32\n %y = arith.maximumf %s, %v1 : f32": lambda x: np.abs(x).max(1),
+    "%s = arith.divf %v0, %two : f32\n %y = arith.addf %s, %v1 : f32": lambda x: x.sum(1) / 2,
+}
+
+
+@pytest.mark.parametrize("start", [0.0, 1.0, 2.0, float("inf"), float("-inf")])
+@pytest.mark.parametrize("body", REDUCTIONS)
+def test_reductions(body: str, start: float) -> None:
+    """From a start that is neutral, and from others, which count."""
+    number = {float("inf"): "0x7F800000", float("-inf"): "0xFF800000"}.get(start, str(start))
+    text = f"  %start = arith.constant {number} : f32\n  %E = tensor.empty() : tensor<4xf32>\n"
+    text += "  %Z = linalg.fill ins(%start : f32) outs(%E : tensor<4xf32>) -> tensor<4xf32>\n"
+    text += generic("r", "d0,d1 d0", "pr", "%X", A, "%Z", "tensor<4xf32>", body)
+    x = numbers(1, 4, 8)
+    combine = next(rule for name, rule in COMBINE.items() if name in body.splitlines()[-1])
+    wanted = combine(np.full(4, start), REDUCTIONS[body](x))
+    np.testing.assert_allclose(result(raised(function(f"%X: {A}", "tensor<4xf32>", text)), x), wanted, rtol=1e-12)
+
+
+COMBINE = {"addf": np.add, "mulf": np.multiply, "maximumf": np.maximum, "minimumf": np.minimum}
+
+
+STAYS = {
+    "%y = arith.maxnumf %v0, %v1 : f32": "combined by arith.maxnumf",
+    "%y = arith.subf %v1, %v0 : f32": "combined by arith.subf",
+    "%s = arith.mulf %v0, %v1 : f32\n %y = arith.addf %s, %v1 : f32": "depends on what was combined before",
+    "%y = arith.addf %v0, %v0 : f32": "does not combine an element with what was combined before",
+}
+
+
+@pytest.mark.parametrize("body", STAYS)
+def test_what_stays_says_why(body: str) -> None:
+    text = generic("r", "d0,d1 d0", "pr", "%X", A, "%Y", "tensor<4xf32>", body)
+    module = raised(function(f"%X: {A}, %Y: tensor<4xf32>", "tensor<4xf32>", text), whole=False)
+    assert STAYS[body] in str(module)
+    assert "diagram.reduce" not in str(module)
+
+
+def test_the_type_of_a_called_function_stays() -> None:
+    text = f"""func.func @inner(%X: {A}) -> {A} {{
+  %Y = linalg.exp ins(%X : {A}) outs(%X : {A}) -> {A}
+  func.return %Y : {A}
+}}
+func.func @outer(%X: {A}) -> {A} {{
+  %Y = func.call @inner(%X) : ({A}) -> {A}
+  func.return %Y : {A}
+}}"""
+    module = raised(text, whole=False)
+    assert f"@inner(%X: {A}) -> {A}" in str(module)
+    assert "diagram.map" in str(module)
+
+
+def test_a_constant_that_xdsl_misreads_stays() -> None:
+    """In MLIR `dense<0xFF800000>` is -inf; xDSL 0.74 reads 4286578688. Never a silent wrong number."""
+    text = "  %Z = arith.constant dense<0xFF800000> : tensor<4xf32>\n"
+    text += generic("r", "d0,d1 d0", "pr", "%X", A, "%Z", "tensor<4xf32>", "%y = arith.maximumf %v0, %v1 : f32")
+    module = raised(function(f"%X: {A}", "tensor<4xf32>", text), whole=False)
+    assert "xDSL reads dense<0xFF800000> as a number" in str(module)
+    assert "diagram.reduce" not in str(module)
+
+
+def test_a_dense_constant_is_a_fill() -> None:
+    text = "  %Z = arith.constant dense<3.0> : tensor<4xf32>\n"
+    text += generic("r", "d0,d1 d0", "pr", "%X", A, "%Z", "tensor<4xf32>", "%y = arith.addf %v0, %v1 : f32")
+    x = numbers(1, 4, 8)
+    module = raised(function(f"%X: {A}", "tensor<4xf32>", text))
+    np.testing.assert_allclose(result(module, x), 3 + x.sum(1), rtol=1e-12)
+
+
+def test_other_formats_stay() -> None:
+    text = "func.func @f(%X: tensor<4xf64>) -> tensor<4xf64> {\n"
+    text += "  %Y = linalg.exp ins(%X : tensor<4xf64>) outs(%X : tensor<4xf64>) -> tensor<4xf64>\n"
+    module = raised(text + "  func.return %Y : tensor<4xf64>\n}", whole=False)
+    assert "elements are f64" in str(module)
