@@ -157,6 +157,8 @@ def test_what_is_installed_works_from_anywhere(built: Distributions, version: st
     assert "hierarchy.kernel" in run([programs / "xdsl-opt", attention, "-p", "fusion"], away)
     assert run([programs / "treadle-opt", attention, "-p", "fusion"], away)
     assert f"treadle {__version__}\n" in run([programs / "treadle", "doctor"], away, **cache)
+    door = "from importlib.metadata import entry_points as e; print(e(group='torch_dynamo_backends')['treadle'].load)"
+    assert "treadle.torch.backend" in run([programs / "python", "-c", door], away)
     where = run([programs / "python", "-c", "import treadle.compiler as c; print(c.__file__)"], away).strip()
     assert Path(where).is_relative_to(tmp_path / "venv")
     assert (Path(where).parents[1] / "py.typed").is_file()

@@ -47,9 +47,11 @@ def test_the_commands_that_are_shown_are_understood() -> None:
 
 def test_the_python_that_is_shown_runs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    (snippet,) = re.findall(r"```python\n(.*?)```", README, re.S)
-    exec(snippet, {})
-    assert "__global__" in capsys.readouterr().out
+    snippets = re.findall(r"```python\n(.*?)```", README, re.S)
+    assert len(snippets) == 2
+    for snippet in snippets:
+        exec(snippet, {})
+        assert "__global__" in capsys.readouterr().out
 
 
 def test_every_link_leads_somewhere() -> None:

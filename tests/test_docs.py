@@ -1,0 +1,161 @@
+"""Every code block of the pages for newcomers is executed, in order, and prints what the page shows.
+
+A page's blocks share a folder, in which `examples` lies, and its Python shares its names. By the language of a block:
+
+- `python` runs, and what it prints is the `text` block that follows, if one does;
+- `console` runs each line that begins with `$ treadle`, and what follows it is what the command prints;
+- `mlir` and `toml` are files, named at the end of the paragraph before: "... `first.mlir`:";
+- `sh` installs: only what it names is checked, for tests/test_install.py installs.
+
+In what is shown, `...` stands for any text, and alone on a line for any lines; numbers may be others."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from treadle.compiler import main as cli
+
+ROOT = Path(__file__).parents[1]
+PAGES = ("start", "attention", "pytorch", "machines")
+NUMBER = re.compile(r"(?<![\w@])-?\d[\d,]*(\.\d+)?(e[+-]?\d+)?")
+
+
+@dataclass(frozen=True)
+class Block:
+    language: str
+    text: str
+    line: int
+    before: str
+    """The paragraph before it."""
+
+
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text(encoding="utf-8")
+    found = re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.M | re.S)
+    made = [
+        Block(match[1], match[2], text[: match.start()].count("\n") + 1, text[: match.start()].rstrip())
+        for match in found
+    ]
+    assert 2 * len(made) == len(re.findall(r"^```", text, re.M)), "a block is not closed"
+    return made
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def registered() -> Iterator[None]:
+    """PyTorch finds the backend by treadle's entry point where treadle is installed, and not where it is only on the
+    path; tests/test_install.py looks at the entry point."""
+    torch = pytest.importorskip("torch")
+    from treadle.torch import backend
+
+    torch._dynamo.reset()
+    if "treadle" not in torch._dynamo.list_backends():
+        torch._dynamo.register_backend(backend, "treadle")
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_block_runs(
+    page: str, folder: Path, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
+) -> None:
+    if page == "pytorch":
+        request.getfixturevalue("registered")
+    names: dict[str, Any] = {}
+    printed = ""
+    for block in blocks(ROOT / "docs" / f"{page}.md"):
+        where = f"docs/{page}.md:{block.line}"
+        if block.language == "python":
+            exec(compile("\n" * block.line + block.text, str(ROOT / "docs" / f"{page}.md"), "exec"), names)
+            printed = capsys.readouterr().out
+        elif block.language == "text":
+            assert_shown(block.text, printed, where)
+        elif block.language == "console":
+            run_console(block.text, capsys, where)
+        elif block.language == "sh":
+            assert_installs(block.text)
+        else:
+            write_file(block, folder)
+
+
+def run_console(text: str, capsys: pytest.CaptureFixture[str], where: str) -> None:
+    commands = re.split(r"^\$ ", text, flags=re.M)[1:]
+    assert commands, where
+    for command in commands:
+        line, _, shown = command.partition("\n")
+        program, *arguments = shlex.split(line)
+        assert program == "treadle", f"{where}: {line}"
+        code = cli.main(arguments)
+        said = capsys.readouterr()
+        refused = shown.startswith("treadle: ")
+        assert code == (2 if refused else 0), f"{where}: {line}\n{said.err}"
+        assert_shown(shown, said.err if refused else said.out, where)
+
+
+def assert_shown(shown: str, printed: str, where: str) -> None:
+    """Both without numbers, blanks at the end, and differences in how many blanks there are."""
+    lines = [re.escape(plain(line)).replace(r"\.\.\.", ".*") for line in shown.splitlines()]
+    pattern = "".join("(?:.*\n)*" if line == ".*" else f"{line}\n" for line in lines)
+    said = "".join(f"{plain(line)}\n" for line in printed.splitlines())
+    assert re.fullmatch(pattern, said), f"{where} shows\n{shown}\nbut it is\n{printed}"
+
+
+def plain(line: str) -> str:
+    return re.sub(r"\s+", " ", NUMBER.sub("0", line)).rstrip()
+
+
+def write_file(block: Block, folder: Path) -> None:
+    named = re.search(r"`([\w-]+\.(?:mlir|toml))`:$", block.before)
+    assert named, f"line {block.line}: a block of {block.language or 'no language'} that is neither run nor named"
+    assert named[1].endswith(f".{block.language}")
+    (folder / named[1]).write_text(block.text, encoding="utf-8")
+
+
+def assert_installs(text: str) -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for line in text.splitlines():
+        assert line.startswith("pip install "), line
+        assert set(re.findall(r"\[(\w+)\]", line)) <= set(extras)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_and_extra_is_there(page: str) -> None:
+    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    for link in re.findall(r"\]\(([^)#]+)\)", text):
+        assert link.startswith("https://") or (ROOT / "docs" / link).exists(), link
+    for extra in re.findall(r"`'\.\[(\w+)\]'`", text):
+        assert_installs(f"pip install '.[{extra}]'")
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "fits"),
+    [
+        ("a 1.5 b\n", "a  27 b\n", True),
+        ("a ... b\n", "a x y b\n", True),
+        ("a\n...\nb\n", "a\nx\ny\nb\n", True),
+        ("a\n...\nb\n", "a\nx\ny\n", False),
+        ("a\n", "a\nb\n", False),
+        ("f16\n", "f32\n", False),
+        ("", "a\n", False),
+    ],
+)
+def test_what_fits_what_is_shown(shown: str, printed: str, fits: bool) -> None:
+    if fits:
+        assert_shown(shown, printed, "here")
+        return
+    with pytest.raises(AssertionError):
+        assert_shown(shown, printed, "here")
