@@ -54,6 +54,7 @@ def pipeline(options: Options) -> tuple[ArgSpec, ...]:
         _step("diagram-hoist-factors"),  # before maps are composed, while factors still stand alone
         _step("diagram-compose-maps"),
         _fusion(options),  # decides what is one kernel: everything below looks at one at a time
+        _step("hierarchy-split-streams"),  # before streaming, which then sees the parts as one more axis
         _step("streaming"),
         _step("tiling"),  # after streaming: what is not fed in pieces can be cut into groups
         _step("hierarchy-choose-sizes"),  # all sizes together: they compete for the same memory

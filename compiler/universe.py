@@ -31,6 +31,7 @@ PASSES: dict[str, str] = {
     "set-machine": "treadle.passes.set_machine:SetMachinePass",
     "hierarchy-choose-sizes": "treadle.passes.hierarchy_choose_sizes:HierarchyChooseSizesPass",
     "fusion": "treadle.passes.fusion:FusionPass",
+    "hierarchy-split-streams": "treadle.passes.hierarchy_split_streams:HierarchySplitStreamsPass",
     "streaming": "treadle.passes.streaming:StreamingPass",
     "tiling": "treadle.passes.tiling:TilingPass",
     "hierarchy-expand-streams": "treadle.passes.hierarchy_expand_streams:HierarchyExpandStreamsPass",
