@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import IntegerAttr, i32
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.rewriter import Rewriter
 
-from treadle.dialects.diagram.array import array_type, axes_of, format_of, level_of, sizes_of, with_level
+from treadle.dialects.diagram.array import array_type, axes_of, format_of, is_array, level_of, sizes_of, with_level
 from treadle.dialects.diagram.ops import ContractOp, ExtentOp, IndexOp, MapOp, ReadOp, ReduceOp, WhereOp
 from treadle.dialects.hierarchy.ops import KernelOp, YieldOp
 from treadle.passes._cascades import BEFORE
@@ -35,6 +35,7 @@ from treadle.passes._scalars import (
     substitute,
 )
 from treadle.passes._stages import StreamPlan
+from treadle.passes._streams import hint_of, location_of
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,9 @@ class Split:
         return [self.inner if axis == self.axis else axis for axis in axes]
 
     def type(self, type: Attribute, has_part: bool) -> Attribute:
-        """The type of an array where the axis is cut, for each part or for all alike."""
+        """The type of an array where the axis is cut, for each part or for all alike; a scalar is alike for all."""
+        if not is_array(type):
+            return type
         sizes = {self.part: self.count} if has_part else {}
         for axis, size in sizes_of(type).items():
             sizes |= {self.inner: self.last} if axis == self.axis else {axis: size}
@@ -94,13 +97,14 @@ class _Positions(ast.NodeTransformer):
         return ast.parse(f"{ast.unparse(node.value)}[{', '.join(names)}]", mode="eval").body
 
 
-def split_kernel(kernel: KernelOp, plan: StreamPlan, split: Split) -> tuple[KernelOp, KernelOp]:
-    """Put two kernels in the place of one that streams `split.axis` once and saves no piece of it."""
+def split_kernel(kernel: KernelOp, plan: StreamPlan, split: Split, name: str) -> tuple[KernelOp, KernelOp]:
+    """Put two kernels in the place of one that streams `split.axis` once and saves no piece of it: one called `name`,
+    for the parts, and one called as it was, which merges them."""
     merge = _Merge(kernel, plan, split)
     merge.write()
-    parts = _Parts(kernel, plan, split)
+    parts = _Parts(kernel, plan, split, name)
     parts.write(list(merge.states))
-    merging = merge.kernel(parts.kernel_name, list(parts.made.outputs))
+    merging = merge.kernel(list(parts.made.outputs))
     replace(kernel, [*parts.reads, parts.made, merging], *merging.outputs)
     return parts.made, merging
 
@@ -127,6 +131,7 @@ class _Parts:
     old: KernelOp
     plan: StreamPlan
     split: Split
+    name: str
     block: Block = field(default_factory=Block)
     inputs: list[SSAValue] = field(default_factory=list[SSAValue])
     reads: list[ReadOp] = field(default_factory=list[ReadOp])
@@ -134,20 +139,16 @@ class _Parts:
     cut: set[SSAValue] = field(default_factory=set[SSAValue])
     """Values of the old kernel of which what is beyond the end of a part is absent."""
 
-    @property
-    def kernel_name(self) -> str:
-        return self.old.kernel_name.data
-
     def write(self, states: Sequence[SSAValue]) -> None:
         for op in self.plan.step_of(0):
             self._copy(op)
         made = [self.values[state] for state in states]
         self.block.add_op(YieldOp(*made))
         types = [with_level(value.type, None) for value in made]
-        self.made = KernelOp(f"{self.kernel_name}_parts", self.inputs, types, Region(self.block))
+        self.made = KernelOp(self.name, self.inputs, types, Region(self.block))
         self.made.location = self.old.location
         for state, result in zip(states, self.made.outputs, strict=True):
-            result.name_hint = f"{state.name_hint}_parts" if state.name_hint else None
+            result.name_hint = hint_of(state, "parts")
 
     def _copy(self, op: Operation) -> None:
         for operand in op.operands:
@@ -172,7 +173,7 @@ class _Parts:
             return
         if isinstance(value, BlockArgument):
             self._take(value)
-        else:
+        elif isinstance(value.owner, Operation):
             self._copy(value.owner)
 
     def _take(self, argument: BlockArgument) -> None:
@@ -181,7 +182,7 @@ class _Parts:
             place = ", ".join(self.split.position if axis == self.split.axis else axis for axis in axes_of(source.type))
             read = ReadOp(source, place, self.split.type(source.type, has_part=True))
             read.location = self.old.location
-            read.result.name_hint = f"{source.name_hint}_parts" if source.name_hint else None
+            read.result.name_hint = hint_of(source, "parts")
             self.reads.append(read)
             source = read.result
         self.inputs.append(source)
@@ -261,13 +262,13 @@ class _Merge:
         given = [self._find(value) for value in terminator.operands]
         self.block.add_op(YieldOp(*given))
 
-    def kernel(self, name: str, states: Sequence[SSAValue]) -> KernelOp:
+    def kernel(self, states: Sequence[SSAValue]) -> KernelOp:
         """The kernel, given the states of the parts."""
         types = [output.type for output in self.old.outputs]
         inputs: Mapping[SSAValue, SSAValue] = dict(zip(self.states.values(), states, strict=True))
         rest = iter(self.others)
         operands = [inputs[argument] if argument in inputs else next(rest) for argument in self.block.args]
-        kernel = KernelOp(name, operands, types, Region(self.block))
+        kernel = KernelOp(self.old.kernel_name.data, operands, types, Region(self.block))
         kernel.location = self.old.location
         return kernel
 
@@ -284,6 +285,7 @@ class _Merge:
             return self.block.insert_arg(value.type, len(self.block.args))
         if self.plan.is_state(value):
             return self._merged(value)
+        assert isinstance(value.owner, Operation)
         for operand in value.owner.operands:
             self._find(operand)
         new = value.owner.clone(self.values)
@@ -299,13 +301,14 @@ class _Merge:
             for guard in dict.fromkeys(value for value in moved if value in self.plan.guarded):
                 expression = self._guarded(guard, state, expression)
             type = with_level(parts.type, "register")
-            map = build_map(expression, type, None, state.owner.location if isinstance(state.owner, Operation) else None)
-            map.result.name_hint = f"{state.name_hint}_repaired" if state.name_hint else None
+            map = build_map(
+                expression, type, None, state.owner.location if isinstance(state.owner, Operation) else None
+            )
+            map.result.name_hint = hint_of(state, "repaired")
             self.block.add_op(map)
             parts = map.result
         merged = ReduceOp(kind_of(state), parts, [self.split.part], state.type)
-        if isinstance(state.owner, Operation):
-            merged.location = state.owner.location
+        merged.location = location_of(state)
         self.block.add_op(merged)
         return merged.result
 
@@ -313,7 +316,7 @@ class _Merge:
         if state not in self.states:
             type = with_level(self.split.type(state.type, has_part=True), "device")
             argument = self.block.insert_arg(type, len(self.block.args))
-            argument.name_hint = f"{state.name_hint}_parts" if state.name_hint else None
+            argument.name_hint = hint_of(state, "parts")
             self.states[state] = argument
         return self.states[state]
 

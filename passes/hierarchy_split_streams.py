@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
-from treadle.compiler.errors import Refusal
+from treadle.compiler.errors import Refusal, TreadleError
 from treadle.compiler.machines import machine_of
 from treadle.compiler.sizes import default_sizes
 from treadle.dialects.diagram.array import DYNAMIC, sizes_of
@@ -33,6 +33,8 @@ PASS = "hierarchy-split-streams"
 
 SHORTEST = 256
 """A part is at least so long, unless a number of parts is asked for: each costs a state that is saved and read."""
+
+_SCHEDULING = (StreamingPass(), TilingPass(), HierarchyChooseSizesPass())
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,26 @@ class HierarchySplitStreamsPass(ModulePass):
     After `hierarchy-split-streams{parts=2}`:
 
     ```
-    AFTER
+    !x = tensor<4x512xf32, #diagram.array<[i, x]>>
+    !p = tensor<2x4x256xf32, #diagram.array<[x_part, i, x_in]>>
+    !pd = tensor<2x4x256xf32, #diagram.array<[x_part, i, x_in], level = device>>
+    !m = tensor<2x4xf32, #diagram.array<[x_part, i]>>
+    !md = tensor<2x4xf32, #diagram.array<[x_part, i], level = device>>
+    !mr = tensor<2x4xf32, #diagram.array<[x_part, i], level = register>>
+    !s = tensor<4xf32, #diagram.array<[i]>>
+    !sr = tensor<4xf32, #diagram.array<[i], level = register>>
+    func.func @f(%x: !x) -> !s {
+      %x_parts = diagram.read %x at "i, (256 * x_part + x_in)" : !x -> !p
+      %m_parts = hierarchy.kernel @f_parts (%a = %x_parts : !p as !pd) -> (!m) {
+        %m = diagram.reduce max %a over [x_in] : !pd -> !mr
+        hierarchy.yield %m : !mr
+      }
+      %s = hierarchy.kernel @f (%b = %m_parts : !m as !md) -> (!s) {
+        %m = diagram.reduce max %b over [x_part] : !md -> !sr
+        hierarchy.yield %m : !sr
+      }
+      func.return %s : !s
+    }
     ```
 
     Legal: a reduction is associative, so the reductions of the parts, combined, are that of the whole; where its
@@ -90,13 +111,30 @@ class HierarchySplitStreamsPass(ModulePass):
             return
         groups = {} if self.parts else _groups(ctx, op)
         for function, kernel, plan in possible:
-            size, count = _size(plan), self.parts
-            if not count:
-                count = min(machine_of(op).sms // groups.get(kernel.kernel_name.data, size), size // SHORTEST)
-            elif not 1 <= count <= size:
-                raise Refusal(kernel, f"axis '{plan.axis}' has {size} positions, which are not cut into {count} parts")
-            if count > 1:
-                _split(function, kernel, plan, count if self.parts else _dividing(size, count), groups)
+            size, name = _size(plan), kernel.kernel_name.data
+            if self.parts:
+                if not 1 <= self.parts <= size:
+                    raise Refusal(kernel, f"'{plan.axis}' has {size} positions, which cannot be {self.parts} parts")
+                _split(function, kernel, plan, self.parts, "asked for")
+                continue
+            count = _dividing(size, min(machine_of(op).sms // groups[name], size // SHORTEST))
+            if count < 2:
+                continue
+            if (problem := _fails(ctx, op, name, count)) is not None:
+                note(function, PASS, f"{plan.axis} of @{name}", "not cut into parts", problem)
+            else:
+                _split(function, kernel, plan, count, f"{groups[name]} groups would not fill the machine")
+
+
+def _fails(ctx: Context, module: ModuleOp, name: str, count: int) -> str | None:
+    """Why a kernel cannot be cut into parts without being asked to: the parts would not fit the machine."""
+    trial = module.clone()
+    try:
+        for step in (HierarchySplitStreamsPass(count, kernel=name), *_SCHEDULING):
+            step.apply(ctx, trial)
+    except (PassFailedException, TreadleError) as error:
+        return str(error)
+    return None
 
 
 def _plan(kernel: KernelOp, axis: str) -> StreamPlan | str:
@@ -143,7 +181,7 @@ def _size(plan: StreamPlan) -> int:
 def _groups(ctx: Context, module: ModuleOp) -> dict[str, int]:
     """How many groups each kernel would have, were no axis cut: as the cost model chooses their sizes."""
     trial = module.clone()
-    for step in (StreamingPass(), TilingPass(), HierarchyChooseSizesPass()):
+    for step in _SCHEDULING:
         step.apply(ctx, trial)
     found: dict[str, int] = {}
     for function in functions(trial):
@@ -161,20 +199,18 @@ def _dividing(size: int, count: int) -> int:
     return next((fewer for fewer in range(count, count // 2, -1) if size % fewer == 0), count)
 
 
-def _split(
-    function: func.FuncOp, kernel: KernelOp, plan: StreamPlan, count: int, groups: Mapping[str, int]
-) -> None:
-    axis, size = plan.axis, _size(plan)
+def _split(function: func.FuncOp, kernel: KernelOp, plan: StreamPlan, count: int, why: str) -> None:
+    axis, size, name = plan.axis, _size(plan), kernel.kernel_name.data
     inline_extent(kernel, axis, size)
     plan = StreamPlan(part_of_kernel(kernel), axis)
-    taken = {axis for op in function.walk() for value in (*op.operands, *op.results) for axis in sizes_of(value.type)}
+    values = [value for op in function.walk() for value in (*op.operands, *op.results)]
+    taken = {name for value in values for name in sizes_of(value.type)}
     length = size // count
     last = size - (count - 1) * length
     split = Split(axis, count, length, last, _fresh(f"{axis}_part", taken), _fresh(f"{axis}_in", taken))
-    name = kernel.kernel_name.data
     states = ", ".join(label(state) for state in plan.verdicts)
-    parts, merge = split_kernel(kernel, plan, split)
-    why = f"{groups[name]} groups would not fill the machine" if name in groups else "asked for"
+    names = {other.kernel_name.data for other in kernels(function)}
+    parts, merge = split_kernel(kernel, plan, split, _fresh(f"{name}_parts", names))
     lengths = f"{count} parts of {length}" + (f", the last of {last}" if last != length else "")
     subject = f"{axis} of @{name} into @{parts.kernel_name.data} and @{merge.kernel_name.data}"
     note(function, PASS, subject, f"merge of {states}", f"{lengths}: {why}")

@@ -23,7 +23,11 @@ NAMES = (
     "tiling",
     "hierarchy-expand-streams",
     "diagram-exp-to-exp2",
+    "hierarchy-split-streams",
 )
+
+OPTIONS = {"hierarchy-split-streams": {"parts": (2,)}}
+"""What the docstring's example is made with."""
 
 
 def blocks(name: str) -> list[str]:
@@ -41,7 +45,7 @@ def without_derivation(module: ModuleOp) -> ModuleOp:
 @pytest.mark.parametrize("name", NAMES)
 def test_before_becomes_after(name: str) -> None:
     before, after = (parse_module(dedent(block), f"{name}.mlir") for block in blocks(name))
-    make_pass(ArgSpec(name, {})).apply(make_context(), before)
+    make_pass(ArgSpec(name, OPTIONS.get(name, {}))).apply(make_context(), before)
     before.verify()
     assert without_derivation(before).is_structurally_equivalent(after), str(before)
 

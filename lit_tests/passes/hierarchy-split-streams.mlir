@@ -1,0 +1,55 @@
+// RUN: xdsl-opt -p 'fusion,hierarchy-split-streams{parts=3}' %s | filecheck %s
+// RUN: xdsl-opt -p 'set-machine{name=a100},fusion,hierarchy-split-streams' %s | filecheck %s --check-prefix AUTO
+
+!A = tensor<?x1001xf16, #diagram.array<[m, k]>>
+!B = tensor<1001x?xf16, #diagram.array<[k, n]>>
+!C = tensor<?x?xf32, #diagram.array<[m, n]>>
+
+// 1001 is no multiple of 3: the last part is the longer one, and in the others its length is excluded.
+// CHECK-LABEL: func.func @product
+// CHECK-SAME:  #hierarchy.step<"hierarchy-split-streams", "k of @product into @product_parts and @product", "merge of %C", "3 parts of 333, the last of 335: asked for">
+// CHECK:       %A_parts = diagram.read %A at "m, (333 * k_part + k_in)" : {{.*}} -> tensor<3x?x335xf16, #diagram.array<[k_part, m, k_in]>>
+// CHECK:       %B_parts = diagram.read %B at "(333 * k_part + k_in), n" : {{.*}} -> tensor<3x335x?xf16, #diagram.array<[k_part, k_in, n]>>
+// CHECK:       %C_parts = hierarchy.kernel @product_parts (%[[A:.*]] = %A_parts : {{.*}}, %[[B:.*]] = %B_parts : {{.*}}
+// CHECK:         %[[THERE:.*]] = diagram.where %[[A]] if "k_in < 333 or 2 <= k_part"
+// CHECK:         %[[C:.*]] = diagram.contract %[[THERE]], %[[B]] over [k_in] accumulate f32
+// CHECK:         hierarchy.yield %[[C]] : tensor<3x?x?xf32, #diagram.array<[k_part, m, n], level = register>>
+// CHECK:       %{{.*}} = hierarchy.kernel @product (%[[PARTS:.*]] = %C_parts :
+// CHECK:         diagram.reduce add %[[PARTS]] over [k_part]
+// Unasked, no part is shorter than 256.
+// AUTO-LABEL: func.func @product
+// AUTO-SAME:  "3 parts of 333, the last of 335: 4 groups would not fill the machine"
+func.func @product(%A: !A, %B: !B) -> !C attributes {sizes = #diagram.sizes<m = 64, n = 64>} {
+  %C = diagram.contract %A, %B over [k] accumulate f32 : !A, !B -> !C
+  func.return %C : !C
+}
+
+!X = tensor<?x900xf32, #diagram.array<[i, x]>>
+!r = tensor<?xf32, #diagram.array<[i]>>
+
+// What a part has added up is repaired to the maximum of all parts. A part with nothing in it adds nothing.
+// CHECK-LABEL: func.func @sum_exp
+// CHECK:       hierarchy.kernel @sum_exp_parts
+// CHECK:         %[[LOCAL:.*]] = diagram.reduce max %{{.*}} over [x_in]
+// CHECK:         %[[SUM:.*]] = diagram.reduce add %{{.*}} over [x_in]
+// CHECK:       hierarchy.kernel @sum_exp (
+// CHECK:         %m = diagram.reduce max %[[M:m_parts.*]] over [x_part]
+// CHECK:         %l_repaired = diagram.map (%[[MP:.*]] = %[[M]] : {{.*}}, %[[LP:.*]] = %{{l_parts.*}} : {{.*}}, %[[NEW:.*]] = %m :
+// CHECK:           %[[NONE:.*]] = arith.constant 0xff800000 : f32
+// CHECK:           %[[IS:.*]] = arith.cmpf oeq, %[[MP]], %[[NONE]]
+// CHECK:           %[[ZERO:.*]] = arith.constant 0.000000e+00 : f32
+// CHECK:           %[[MOVED:.*]] = arith.subf %[[MP]], %[[NEW]]
+// CHECK:           %[[FACTOR:.*]] = math.exp %[[MOVED]]
+// CHECK:           %[[REPAIRED:.*]] = arith.mulf %[[LP]], %[[FACTOR]]
+// CHECK:           arith.select %[[IS]], %[[ZERO]], %[[REPAIRED]]
+// CHECK:         diagram.reduce add %l_repaired over [x_part]
+func.func @sum_exp(%X: !X) -> !r attributes {sizes = #diagram.sizes<i = 8>} {
+  %m = diagram.reduce max %X over [x] : !X -> !r
+  %e = diagram.map (%a = %X : !X, %b = %m : !r) -> !X {
+    %t = arith.subf %a, %b : f32
+    %y = math.exp %t : f32
+    diagram.yield %y : f32
+  }
+  %l = diagram.reduce add %e over [x] : !X -> !r
+  func.return %l : !r
+}

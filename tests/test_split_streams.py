@@ -1,0 +1,145 @@
+"""Streams cut into parts: what the two kernels compute is what one computed, and what cannot be cut is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.arg_spec import ArgSpec
+
+from roads import Road
+from treadle.compiler.errors import TreadleError
+from treadle.compiler.pipeline import Options, pipeline, print_cuda, run_passes
+from treadle.compiler.sizes import default_sizes
+from treadle.compiler.source import load_module, parse_module
+from treadle.dialects import cuda
+from treadle.dialects.hierarchy.ops import KernelOp
+from treadle.runtime.inputs import axis_sizes, make_inputs
+from treadle.runtime.interpreter import entry_function, run_function
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+PASS = "hierarchy-split-streams"
+
+REFUSED = {
+    "cross_entropy": "no law that merges parts of 'c': %share does not split",
+    "variance": "no law that merges parts of 'x': %distance does not split",
+    "layer_norm": "a result has axis 'i'",
+    "rms_norm": "a result has axis 'i'",
+    "log_softmax": "a result has axis 'x'",
+    "softmax": "a result has axis 'x'",
+    "softmax_bounded": "a result has axis 'x'",
+    "quantised_matmul": "no axis of it is streamed",
+    "sin2cos2": "no axis of it is streamed",
+}
+SPLIT = sorted(path.stem for path in EXAMPLES.glob("*.mlir") if path.stem not in REFUSED)
+TOO_LARGE = ("linear_attention",)
+"""With all sizes static the other axes are held whole, and do not fit."""
+
+
+def cut(name: str, parts: int) -> tuple[ModuleOp, ModuleOp, Sequence[ArgSpec], dict[str, int]]:
+    """An example as it is, and with every size static and an axis cut; the passes that are left; the sizes."""
+    algorithm = load_module(EXAMPLES / f"{name}.mlir")
+    defaults = default_sizes(entry_function(algorithm))
+    sizes = {axis: size if size <= 20 else size // 2 - 3 for axis, size in defaults.items()}
+    options = {"diagram-set-sizes": {"sizes": tuple(f"{a}={s}" for a, s in sizes.items())}, PASS: {"parts": (parts,)}}
+    specs = [ArgSpec(s.name, options[s.name]) if s.name in options else s for s in pipeline(Options())]
+    first = [spec.name for spec in specs].index(PASS) + 1
+    module = algorithm.clone()
+    run_passes(module, specs[:first])
+    return algorithm, module, specs[first:], sizes
+
+
+@pytest.mark.sample(8)
+@pytest.mark.parametrize("parts", [2, 3, 5])
+@pytest.mark.parametrize("name", SPLIT)
+def test_parts_give_what_the_whole_gives(name: str, parts: int) -> None:
+    algorithm, module, _, sizes = cut(name, parts)
+    assert any(op.kernel_name.data.endswith("_parts") for op in module.walk() if isinstance(op, KernelOp))
+    inputs = make_inputs(entry_function(algorithm), axis_sizes(entry_function(algorithm), sizes), parts)
+    whole = run_function(algorithm, inputs, sizes=sizes).results
+    for ours, theirs in zip(run_function(module, inputs).results, whole, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-6 * float(np.abs(theirs).max(initial=0)))
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("name", [name for name in SPLIT if name not in TOO_LARGE])
+def test_the_kernels_of_the_parts_are_verified(name: str) -> None:
+    algorithm, module, rest, sizes = cut(name, 3)
+    run_passes(module, rest)
+    Road(algorithm, module, print_cuda(module)).check(sizes)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_cut_is_refused(name: str) -> None:
+    with pytest.raises(TreadleError, match="no axis can be cut into parts") as refusal:
+        cut(name, 3)
+    assert REFUSED[name] in str(refusal.value)
+
+
+MASKED = """
+!S = tensor<{q}x600xf32, #diagram.array<[q, x]>>
+!V = tensor<600x16xf32, #diagram.array<[x, e]>>
+!O = tensor<{q}x16xf32, #diagram.array<[q, e]>>
+!len = tensor<{q}xi32, #diagram.array<[q]>>
+func.func @f(%S: !S, %V: !V, %len: !len) -> !O {{
+  %W = diagram.where %S if "x < len[q]" with (len = %len : !len) : !S
+  %P = diagram.apply @softmax(%W) over [x] : (!S) -> !S
+  %O = diagram.contract %P, %V over [x] accumulate f32 : !S, !V -> !O
+  func.return %O : !O
+}}
+"""
+
+
+@pytest.mark.parametrize("parts", [2, 7])
+def test_parts_without_elements_and_rows_without_any_are_zero_and_never_nan(parts: int) -> None:
+    lengths = np.array([0, 1, 85, 86, 299, 300, 301, 600], np.int32)
+    algorithm = parse_module(MASKED.format(q=len(lengths)))
+    module = algorithm.clone()
+    specs = [ArgSpec(PASS, {"parts": (parts,)}) if spec.name == PASS else spec for spec in pipeline(Options())]
+    run_passes(module, specs)
+    assert sum(isinstance(op, cuda.KernelOp) for op in module.body.block.ops) >= 2
+    road = Road(algorithm, module, print_cuda(module))
+    dice = np.random.default_rng(parts)
+    scores = dice.normal(size=(len(lengths), 600)).astype(np.float32)
+    inputs = (scores, dice.normal(size=(600, 16)).astype(np.float32), lengths)
+    assert not road.run(inputs)[0][0].any()
+    assert all(verdict.ok for verdict in road.verdicts(inputs))
+
+
+def kernels_of(m: int, k: int) -> list[str]:
+    a = f"tensor<{m}x{k}xf16, #diagram.array<[m, k]>>"
+    b = f"tensor<{k}x64xf16, #diagram.array<[k, n]>>"
+    c = f"tensor<{m}x64xf32, #diagram.array<[m, n]>>"
+    module = parse_module(
+        f"func.func @f(%A: {a}, %B: {b}) -> {c} {{\n"
+        f"%C = diagram.contract %A, %B over [k] accumulate f32 : {a}, {b} -> {c}\nfunc.return %C : {c}\n}}"
+    )
+    specs = list(pipeline(Options()))
+    run_passes(module, specs[: [spec.name for spec in specs].index(PASS) + 1])
+    return [op.kernel_name.data for op in module.walk() if isinstance(op, KernelOp)]
+
+
+def test_an_axis_is_cut_unasked_only_where_too_few_groups_would_fill_the_machine() -> None:
+    assert kernels_of(64, 4096) == ["f_parts", "f"]
+    assert kernels_of(16384, 4096) == ["f"]
+    assert kernels_of(64, 511) == ["f"]
+
+
+@pytest.mark.parametrize("options", [{"parts": (9999,)}, {"parts": (2,), "kernel": ("g",)}, {"axis": ("m",)}])
+def test_what_is_asked_for_in_vain_is_refused(options: dict[str, tuple[int | str]]) -> None:
+    module = load_module(EXAMPLES / "split_k.mlir")
+    specs = list(pipeline(Options()))
+    before = specs[: [spec.name for spec in specs].index(PASS)]
+    with pytest.raises(TreadleError, match="cannot be 9999 parts|no axis can be cut"):
+        run_passes(module, [*before, ArgSpec(PASS, options)])
+
+
+def test_a_size_known_only_at_launch_is_refused() -> None:
+    module = load_module(EXAMPLES / "matmul.mlir")
+    specs = list(pipeline(Options()))
+    before = specs[: [spec.name for spec in specs].index(PASS)]
+    with pytest.raises(TreadleError, match="'k' is known only at launch"):
+        run_passes(module, [*before, ArgSpec(PASS, {"parts": (2,)})])
