@@ -213,7 +213,9 @@ class _Parts:
         elif isinstance(op, WhereOp):
             names = [name.data for name in op.names]
             inputs = dict(zip(names, operands[1:], strict=True))
-            new = WhereOp(operands[0], self.split.in_condition(op.condition.text.data), inputs, type)
+            text = op.condition.text.data
+            cut = self.split.in_condition(text) if self.plan.is_piece(op.operand) else text
+            new = WhereOp(operands[0], cut, inputs, type)
         else:
             new = op.clone(self.values)
             if type != op.results[0].type:
