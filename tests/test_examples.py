@@ -36,7 +36,7 @@ def odd_sizes(name: str, seed: int) -> dict[str, int]:
     """A size for each symbolic axis, none of which is any tile's; small enough for the emulator."""
     dice = Random(f"{name} {seed}")
     function = entry_function(road(name).algorithm)
-    most = max(MOST_ELEMENTS, 4 * largest_array(name, {axis: 1 for axis in default_sizes(function)}))
+    most = max(MOST_ELEMENTS, 4 * largest_array(name, dict.fromkeys(default_sizes(function), 1)))
     while True:
         sizes = {axis: dice.choice(ODD) for axis in default_sizes(function)}
         if largest_array(name, sizes) <= most:

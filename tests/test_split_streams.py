@@ -133,7 +133,7 @@ def test_what_is_asked_for_in_vain_is_refused(options: dict[str, tuple[int | str
     module = load_module(EXAMPLES / "split_k.mlir")
     specs = list(pipeline(Options()))
     before = specs[: [spec.name for spec in specs].index(PASS)]
-    with pytest.raises(TreadleError, match="cannot be 9999 parts|no axis can be cut"):
+    with pytest.raises(TreadleError, match=r"cannot be 9999 parts|no axis can be cut"):
         run_passes(module, [*before, ArgSpec(PASS, options)])
 
 
