@@ -14,12 +14,14 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import PassFailedException
 
-from treadle.compiler.errors import Refusal
+from treadle.compiler.errors import InternalError, Refusal
 from treadle.compiler.lowering.barriers import PIPELINED, accesses, base_of, insert_barriers
 from treadle.compiler.machines import machine_of
+from treadle.compiler.rings import ring_problems
 from treadle.dialects import cuda
 from treadle.dialects.cuda.ops import place_tiles
 from treadle.dialects.hierarchy.schedule import StepAttr, record
+from treadle.passes._delay import delay_products
 
 FIRST_ARCH = 80
 """`cp.async` exists from sm_80 on (PTX ISA 9.7.9.25.3.1)."""
@@ -120,6 +122,10 @@ class PipeliningPass(ModulePass):
             if not isinstance(kernel, cuda.KernelOp) or self.stages == 1:
                 continue
             name = f"@{kernel.sym_name.data}"
+            if cuda.roles_of(kernel) is not None:
+                if (step := _delay(kernel)) is not None:
+                    steps[name] = step
+                continue
             if arch < FIRST_ARCH:
                 reason = f"the machine {machine.name} is {machine.arch}"
                 steps[name] = StepAttr("decline pipelining", name, "copies are asynchronous from sm_80 on", reason)
@@ -131,6 +137,18 @@ class PipeliningPass(ModulePass):
             if isinstance(function, FuncOp):
                 launched = {f"@{launch.kernel.root_reference.data}" for launch in _launches(function)}
                 record(function.attributes, [step for name, step in steps.items() if name in launched])
+
+
+def _delay(kernel: cuda.KernelOp) -> StepAttr | None:
+    """Delay products of a kernel with roles; the step of the derivation, None if there is none to delay."""
+    sums = delay_products(kernel)
+    if not sums:
+        return None
+    name = f"@{kernel.sym_name.data}"
+    if problems := ring_problems(kernel):
+        raise InternalError(f"{name}: {problems[0]}")
+    reason = f"{', '.join(sums)} of a turn during the next turn"
+    return StepAttr("pipelining", name, "a turn needs the sum of the turn before only where it repairs it", reason)
 
 
 def _launches(function: FuncOp) -> list[cuda.LaunchOp]:

@@ -168,6 +168,8 @@ class WarpgroupPrinter:
         with writer.text.block("", f"}}  // {name} = {writer.values[op.lhs]} {writer.values[op.rhs]} over {op.axis}"):
             left = self._operand(op.lhs, rows, op.axis, "a", True) if is_shared(op.lhs.type) else None
             right = self._operand(op.rhs, columns, op.axis, "b", False)
+            if left is None:  # whose registers are made before the fence: ptxas would fence each step again (C7519)
+                writer.text.line(f"{writer.call('keep')}({writer.values[op.lhs]});")
             writer.text.line(f"{writer.call('wgmma_fence')}();")
             with writer.text.block(f"UNROLL for (int k16 = 0; k16 < {steps}; ++k16)"):
                 more = "true" if op.accumulator is not None else "k16 > 0"
