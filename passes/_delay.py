@@ -61,9 +61,10 @@ def delayable(loop: scf.ForOp, tiles: Mapping) -> Delayed | None:
     ring = tiles.get(_tile(product.rhs))
     if ring is None or any(tiles.get(_tile(other.rhs)) is ring for other in products[:-1]):
         return None
-    if not _is_made_in(product.lhs, body) or not _is_made_in(product.accumulator, body):
-        return None
     position = list(state.operands).index(wait.result)
+    sum = product.accumulator
+    if not _is_made_in(product.lhs, body) or not (_is_made_in(sum, body) or sum is body.args[1 + position]):
+        return None
     on_ring = [op for op in body.ops if isinstance(op, cuda.AwaitOp | cuda.ReleaseOp) and op.ring is ring]
     waits = [op for op in on_ring if isinstance(op, cuda.AwaitOp)]
     needed = [value for op in waits for value in op.operands] + [product.rhs]
@@ -76,9 +77,7 @@ def delayable(loop: scf.ForOp, tiles: Mapping) -> Delayed | None:
     first = next(op for op in body.ops if isinstance(op, cuda.WarpgroupWaitOp))
     if first is wait or first in late:
         return None
-    return Delayed(
-        loop, product, wait, product.accumulator, position, ring, (*begin, product), release, tuple(late)
-    )
+    return Delayed(loop, product, wait, sum, position, ring, (*begin, product), release, tuple(late))
 
 
 def _only_use(value: SSAValue) -> Operation | None:
@@ -139,7 +138,7 @@ class _Delay:
         some = Block()
         states, left = self._first_turn(some)
         main = self._loop(some, states, left)
-        states = list(main.results[:-1])
+        states: list[SSAValue] = list(main.results[:-1])
         states[what.position] = self._last(some, main)
         some.add_op(scf.YieldOp(*states))
         none = Block([scf.YieldOp(*loop.iter_args)])
@@ -237,8 +236,9 @@ class _Delay:
         """Start the product of the turn at that position."""
         what = self.what
         turn: Mapping = {what.loop.body.block.args[0]: position, what.carried: left, what.accumulator: state}
-        clones = [self._clone(op, target, turn) for op in what.begin]
-        product = clones[-1]
+        for op in what.begin[:-1]:
+            self._clone(op, target, turn)
+        product = self._clone(what.product, target, turn)
         assert isinstance(product, cuda.WarpgroupProductOp)
         return product, turn
 

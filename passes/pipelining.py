@@ -41,6 +41,10 @@ class PipeliningPass(ModulePass):
 
     The pass declines below sm_80, and where the stages would not fit into a block's shared memory.
 
+    In a kernel with roles copies are ahead already. There a product that only feeds the state of the stream is delayed
+    by one turn (`_delay.py`): a turn starts its own first product and the product of the turn before, waits for its own
+    alone, and has the other's sum where it repairs the state; the last product stands after the loop.
+
     Before:
     ```
     #rows = #cuda.rows<extents = [64, 64], pitch = 64, swizzle = [3, 0]>

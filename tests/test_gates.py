@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import dataclass, replace
 from functools import cache
@@ -199,8 +200,8 @@ SPILLS, LOCAL = "bytes spilled", "instructions that touch local memory"
 KERNELS = {
     ("attention", 64, "sm_80"): Today(7.84),
     ("attention", 128, "sm_80"): Today(8.97),
-    ("attention", 64, "sm_90a"): Today(7.0),
-    ("attention", 128, "sm_90a"): Today(7.7, not_met=(SCORE,)),
+    ("attention", 64, "sm_90a"): Today(6.84, not_met=(SCORE,)),
+    ("attention", 128, "sm_90a"): Today(7.56, not_met=(SCORE,)),
     ("matmul", 64, "sm_80"): Today(1.94, not_met=(PRODUCT,)),
     ("matmul", 128, "sm_80"): Today(1.17),
     ("matmul", 4096, "sm_80"): Today(0.89),
@@ -220,6 +221,7 @@ def test_gates_of_today(name: str, width: int, arch: str) -> None:
     module = parse_module(program(name, width))
     run_pipeline(module, Options(arch=arch))
     cubin = compile_cubin(print_cuda(module), arch)
+    assert not re.search(r"C75\d\d", cubin.log), cubin.log  # ptxas serialises no products, and injects no fences
     made, *_ = report_kernels(module, cubin.resources, disassemble(cubin.path))  # with roles, where it can have them
     today = KERNELS[name, width, arch]
     said = "\n".join([*report_lines(made), *gate_lines(made)])
