@@ -13,7 +13,7 @@ from xdsl.rewriter import Rewriter
 from treadle.compiler.lowering.barriers import insert_barriers
 from treadle.dialects import cuda
 from treadle.dialects.cuda.boxes import MOST_ROWS, boxes_layout
-from treadle.dialects.cuda.ops import boxes_of, format_bytes, is_buffer, place_tiles, rows_of, tile_bytes
+from treadle.dialects.cuda.ops import boxes_of, format_bytes, is_buffer, is_shared, place_tiles, rows_of, tile_bytes
 from treadle.dialects.cuda.rings import BARRIER_BYTES
 from treadle.dialects.cuda.tensor_maps import MOST_AXES
 from treadle.dialects.cuda.warpgroups import WARPGROUP, why_no_product
@@ -101,6 +101,10 @@ def _product_problem(op: cuda.ProductOp) -> Reason | None:
     law = "warpgroups multiply"
     if op.instruction.data != "m16n8k16":
         return Reason(law, f"the product over '{op.axis}' runs on {op.instruction.data}")
+    for tile in (_left(op), op.rhs):
+        if is_shared(tile.type) and not _is_copied(tile):
+            fact = f"%{tile.name_hint} is written by the consumers"
+            return Reason("what warpgroups multiply comes by tensor copies", fact)
     problem = why_no_product(_left(op).type, op.rhs.type, op.result.type, op.axis)
     return None if problem is None else Reason(law, f"over '{op.axis}': {problem}")
 
@@ -120,11 +124,6 @@ def _use_problem(tile: SSAValue) -> Reason | None:
             if not isinstance(user, cuda.ProductOp | cuda.CopyOp) or not as_left:
                 fact = f"%{tile.name_hint} is also used by '{user.name}'"
                 return Reason("what a producer brings is read by products alone", fact)
-    for user in (use.operation for use in tile.uses if isinstance(use.operation, cuda.ProductOp)):
-        assert isinstance(user, cuda.ProductOp)
-        if isinstance(user.rhs.owner, cuda.SharedOp) and not _is_copied(user.rhs):
-            fact = f"%{user.rhs.name_hint} is written by the consumers"
-            return Reason("what warpgroups multiply comes by tensor copies", fact)
     return None
 
 

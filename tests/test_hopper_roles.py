@@ -84,9 +84,17 @@ def test_attention_at_any_size(width: int, q: int, x: int) -> None:
 
 
 @needs_compiler
-def test_twenty_orders_of_completion_give_no_report() -> None:
+@pytest.mark.parametrize("x", [300, 700])
+def test_twenty_orders_of_completion_give_no_report(x: int) -> None:
     for seed in range(20):
-        assert execute(programs.attention(64), {"b": 1, "h": 1, "q": 100, "x": 300}, seed)[1]
+        assert execute(programs.attention(64), {"b": 1, "h": 1, "q": 100, "x": x}, seed)[1]
+
+
+@needs_compiler
+def test_a_product_of_what_consumers_write_keeps_one_role() -> None:
+    launched, right = execute((EXAMPLES / "linear_attention.mlir").read_text(), {"b": 1, "h": 2, "q": 100, "x": 300})
+    assert right
+    assert not any("specialised" in name for name in launched)
 
 
 @needs_compiler
