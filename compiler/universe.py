@@ -19,6 +19,7 @@ DIALECTS = {
 
 PASSES: dict[str, str] = {
     "convert-hierarchy-to-cuda": "treadle.passes.convert_hierarchy_to_cuda:ConvertHierarchyToCudaPass",
+    "convert-diagram-to-linalg": "treadle.passes.convert_diagram_to_linalg:ConvertDiagramToLinalgPass",
     "convert-linalg-to-diagram": "treadle.passes.convert_linalg_to_diagram:ConvertLinalgToDiagramPass",
     "coalescing": "treadle.passes.coalescing:CoalescingPass",
     "pipelining": "treadle.passes.pipelining:PipeliningPass",

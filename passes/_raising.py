@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
+from typing import cast
 
 from xdsl.dialects import arith, func, linalg, tensor
-from xdsl.dialects.builtin import FunctionType, ShapedType, UnrealizedConversionCastOp, i32
+from xdsl.dialects.builtin import FunctionType, IntegerAttr, ShapedType, UnrealizedConversionCastOp, i32
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.rewriter import Rewriter
 
-from treadle.dialects.diagram import CastOp, ContractOp, FillOp, IndexOp, MapOp, ReadOp, ReduceOp, YieldOp
+from treadle.dialects.diagram import CastOp, ContractOp, ExtentOp, FillOp, IndexOp, MapOp, ReadOp, ReduceOp, YieldOp
 from treadle.dialects.diagram.array import (
     DYNAMIC,
     FORMAT_NAMES,
@@ -141,6 +142,7 @@ class Raising:
             for result, value in zip(op.results, values, strict=True):
                 self.arrays[result] = value
         self._leave()
+        self._extents()
         for op in reversed(list(self.plans)):
             if op.parent is not None:  # a fill goes with the last operation that starts from it
                 _erase_with_operands(op)
@@ -148,6 +150,24 @@ class Raising:
             if isinstance(op, UnrealizedConversionCastOp) and not any(result.uses for result in op.results):
                 op.detach()
                 op.erase()
+
+    def _extents(self) -> None:
+        """Sizes that are asked of a tensor as i32 are those of axes."""
+        for op in [op for op in self.block.ops if isinstance(op, arith.IndexCastOp) and op.result.type == i32]:
+            dim = op.operands[0].owner
+            if not isinstance(dim, tensor.DimOp) or not isinstance(number := constant_of(dim.index), IntegerAttr):
+                continue
+            source = dim.source
+            if isinstance(source.owner, UnrealizedConversionCastOp):
+                source = source.owner.inputs[0]
+            axes = self.dimensions.get(source, ())
+            at = cast("Number", number).value.data
+            name = axes[int(at)].root.name if 0 <= at < len(axes) else None
+            if name is None:
+                continue
+            extent = _Builder(self, op).add(ExtentOp(name), op.result.name_hint)
+            op.result.replace_all_uses_with(extent)
+            _erase_with_operands(op)
 
     def _met(self) -> list[Axis]:
         arguments = [axis for value in self.block.args for axis in self.dimensions.get(value, ())]

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 
 NAMES = sorted(PASSES)
 MISSION = ("fusion", "streaming", "tiling", "coalescing", "warp-specialization")
-DOORS = ("convert-linalg-to-diagram",)
+DOORS = ("convert-diagram-to-linalg", "convert-linalg-to-diagram")
 """To and from the dialects of others: no part of the road from a diagram to a kernel."""
 
 
