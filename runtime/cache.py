@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
@@ -69,9 +70,10 @@ def cached_file(path: Path, make: Callable[[Path], None]) -> Path:
 
 
 def mark_used(path: Path) -> None:
-    """What was used longest ago goes first when the folder grows too large."""
+    """What was used longest ago goes first when the folder grows too large: the time of access says when, even where
+    the file system does not keep it."""
     with suppress(OSError):
-        os.utime(path)
+        os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
 
 
 def entries() -> list[tuple[Path, int, float]]:
@@ -118,7 +120,7 @@ def _files(folder: Path) -> Iterator[tuple[Path, int, float]]:
                 status = path.stat()
             except OSError:  # another process removed it
                 continue
-            yield path, status.st_size, status.st_mtime
+            yield path, status.st_size, status.st_atime
 
 
 def _is_whole(path: Path) -> bool:

@@ -30,6 +30,7 @@ from treadle.compiler.pipeline import (
 )
 from treadle.compiler.sizes import axes_of_function, default_sizes, set_default_sizes
 from treadle.dialects.diagram.array import DYNAMIC
+from treadle.dialects.diagram.ops import with_fitting
 from treadle.dialects.hierarchy import KernelOp
 
 PLOTS = ("roofline", "time", "transfers")
@@ -101,8 +102,10 @@ def _machines(arguments: Namespace) -> list[str]:
 
 def _unbound(program: Program) -> list[str]:
     """Symbolic axes whose size nobody says."""
-    known = default_sizes(program.function) | program.sizes
-    return [a for a, size in axes_of_function(program.function).items() if size == DYNAMIC and a not in known]
+    axes = axes_of_function(program.function)
+    static = {axis: size for axis, size in axes.items() if size != DYNAMIC}
+    known = with_fitting(program.function.body.block, default_sizes(program.function) | program.sizes | static)
+    return [axis for axis in axes if axis not in known]
 
 
 def _in_symbols(program: Program, arguments: Namespace, machine: str, unbound: list[str]) -> int:

@@ -73,6 +73,8 @@ def _refusal(sketch: Sketch, axis: str, size: int) -> str | None:
     """Why a size given from outside cannot be."""
     if not sketch.has_products:
         return None if size == covering(size) else "without products, pieces are powers of two"
+    if axis == sketch.stream and sketch.steps_singly:
+        return None if size == 1 else "a product over several axes takes one index of it at a time"
     if axis == sketch.stream:
         step = sketch.alignment
         return None if size % step == 0 else f"products take {step} values at once, use a multiple of {step}"

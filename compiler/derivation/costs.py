@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from treadle.compiler.cost import plan_of, sizes_of_kernel, transfer_bytes
 from treadle.compiler.sizes import axes_of_function
 from treadle.dialects.diagram.array import DYNAMIC, format_of, is_array, sizes_of
-from treadle.dialects.diagram.ops import DiagramOperation, ExtentOp, FillOp, IndexOp
+from treadle.dialects.diagram.ops import DiagramOperation, ExtentOp, FillOp, IndexOp, with_fitting
 from treadle.dialects.hierarchy.ops import KernelOp
 from treadle.passes._functions import functions
 
@@ -24,7 +24,8 @@ def moved_bytes(module: ModuleOp, given: Mapping[str, int]) -> int | None:
     are not chosen, which is the least that it can move; from then on groups read again what they share."""
     moved = 0
     for function in functions(module):
-        sizes = {**axes_of_function(function), **given}
+        static = {axis: size for axis, size in axes_of_function(function).items() if size != DYNAMIC}
+        sizes = with_fitting(function.body.block, {**given, **static})
         for op in function.body.block.ops:
             if isinstance(op, KernelOp) and (op.is_expanded or (op.schedule is not None and op.schedule.is_decided)):
                 moved += transfer_bytes(plan_of(op), "device", sizes_of_kernel(op, function, given))
