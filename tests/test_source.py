@@ -63,7 +63,7 @@ def test_arguments_have_places() -> None:
     [
         ("diagram.map", "diagram.mapp", "3:8", "did you mean 'diagram.map'?"),
         ("diagram.map", "digram.map", "3:8", "did you mean 'diagram'?"),
-        ("diagram.map", "linalg.generic", "3:8", "a program may use the dialects"),
+        ("diagram.map", "tosa.matmul", "3:8", "a program may use the dialects"),
         ("arith.negf", "arith.foo", "4:10", "dialect 'arith' has no operation 'arith.foo'"),
         ("(%a = %x : !x)", "(%a = %x !x)", "3:29", "expected"),
         ("[n]>>", "[n, n]>>", "1:1", "axis 'n' appears 2 times"),
