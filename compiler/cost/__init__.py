@@ -2,11 +2,13 @@
 
 `plan_of(kernel)` reads a kernel, decorated with all sizes chosen or explicit; everything else asks the plan:
 `transfer_values`, `transfer_bytes`, `transfer_expression` (H of a level), `footprint` and `peak_memory` (M),
-`estimate` (time on a machine). `choose` tries the candidates of a decorated kernel. `symbolic.py` and `leading.py`
-(not imported here: they need sympy) say H and M as expressions, and how H falls with memory."""
+`estimate` (time on a machine). `choose` tries the candidates of a decorated kernel and takes the one with
+the best `merit`. `symbolic.py` and `leading.py` (not imported here: they need sympy) say H and M as expressions, and
+how H falls with memory."""
 
 from treadle.compiler.cost.choose import Choice, choose
 from treadle.compiler.cost.memory import Footprint, footprint
+from treadle.compiler.cost.merit import Merit, merit, suits_warpgroups
 from treadle.compiler.cost.peak import Memory, peak_memory
 from treadle.compiler.cost.plan import Issue, Pieces, Plan, Tile, Transfer
 from treadle.compiler.cost.read import plan_of, sizes_of_kernel
@@ -29,6 +31,7 @@ __all__ = [
     "Footprint",
     "Issue",
     "Memory",
+    "Merit",
     "Pieces",
     "Plan",
     "ProductAxes",
@@ -38,11 +41,13 @@ __all__ = [
     "choose",
     "estimate",
     "footprint",
+    "merit",
     "peak_memory",
     "plan_of",
     "product_axes",
     "sizes_of_kernel",
     "sketch_of",
+    "suits_warpgroups",
     "sum_text",
     "transfer_bytes",
     "transfer_expression",

@@ -1,5 +1,5 @@
-"""Choosing the sizes of one kernel: of the candidates that fit the machine, the one with the least estimated
-time; and saying why."""
+"""Choosing the sizes of one kernel: of the candidates that fit the machine, the one with the best merit,
+which is the least estimated time unless the machine has warpgroups; and saying why."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from math import log
 
 from treadle.compiler.cost.candidates import Candidate, candidates
 from treadle.compiler.cost.memory import Footprint, footprint
+from treadle.compiler.cost.merit import Merit, merit
 from treadle.compiler.cost.plan import Plan
 from treadle.compiler.cost.sketch import Sketch
 from treadle.compiler.cost.time import Estimate, estimate
@@ -19,15 +20,6 @@ SAME = 0.02
 """Estimates this near to each other say nothing; then the rules of `_rank` decide."""
 
 USUAL_WARPS = 4
-
-NEAR = 1.1
-"""Estimates for warpgroups this near to each other are not told apart."""
-
-WARPGROUP_CAPABILITY = 90
-WARPGROUP_DEPTH = 16
-WARPGROUP_WARPS = (4, 8, 12)
-"""Warps of one, two or three warpgroups. Only their products (`wgmma`) reach the whole rate of the tensor cores, so
-that where they can work, only sizes for them are compared."""
 
 
 @dataclass(frozen=True)
@@ -50,39 +42,13 @@ def choose(sketch: Sketch, machine: Machine, sizes: Mapping[str, int], fixed: Ma
     fitting = [(one, one.estimate) for one in tried if one.estimate is not None]
     if not fitting:
         raise TreadleError(_nothing_fits(sketch, machine, tried, fixed))
-    best, best_estimate = _for_warpgroups(sketch, machine, fitting) or min(
-        fitting, key=lambda pair: _rank(pair[0], pair[1])
+    merits = [merit(sketch, one.plan, machine, found) for one, found in fitting]
+    (best, best_estimate), its_merit = min(
+        zip(fitting, merits, strict=True), key=lambda ranked: _rank(*ranked[0], ranked[1])
     )
-    return Choice(best.candidate, best_estimate, _reason(sketch, machine, best, best_estimate, tried))
-
-
-def suits_warpgroups(sketch: Sketch, candidate: Candidate) -> bool:
-    """Whether warpgroups can multiply: each has 64 rows of 16-bit operands, and pieces are as wide as tensor copies
-    and their swizzles take them."""
-    row = sketch.roles.row
-    if row is None or sketch.alignment != WARPGROUP_DEPTH:
-        return False
-    warps = candidate.warps.get(row, 0)
-    alone = len([axis for axis, count in candidate.warps.items() if count > 1]) <= 1
-    return alone and warps in WARPGROUP_WARPS and candidate.tiles[row] == WARPGROUP_DEPTH * warps
-
-
-def _for_warpgroups(
-    sketch: Sketch, machine: Machine, fitting: Sequence[tuple[_Tried, Estimate]]
-) -> tuple[_Tried, Estimate] | None:
-    """The best of the candidates for warpgroups, if there are any. Where a step works on scores, what it does once a
-    step and row weighs less in larger pieces, which the estimate, made for products of single warps, does not see: of
-    those that are near the fastest the one with the largest pieces is taken."""
-    if machine.capability < WARPGROUP_CAPABILITY:
-        return None
-    suited = [pair for pair in fitting if suits_warpgroups(sketch, pair[0].candidate)]
-    if not suited:
-        return None
-    fastest = min(found.time_us for _, found in suited)
-    near = [pair for pair in suited if pair[1].time_us <= NEAR * fastest]
-    if any(tile.role == "passing" for tile in suited[0][0].plan.tiles):
-        return min(near, key=lambda pair: (-sum(pieces.size for pieces in pair[0].plan.streams), *_rank(*pair)))
-    return min(suited, key=lambda pair: _rank(*pair))
+    alike = sum(each.single_warps == its_merit.single_warps for each in merits)
+    among = _best_of(best_estimate, its_merit, alike, len(fitting))
+    return Choice(best.candidate, best_estimate, _reason(sketch, machine, best, best_estimate, tried, among))
 
 
 def _try(sketch: Sketch, candidate: Candidate, machine: Machine, sizes: Mapping[str, int]) -> _Tried:
@@ -90,12 +56,13 @@ def _try(sketch: Sketch, candidate: Candidate, machine: Machine, sizes: Mapping[
     return _Tried(candidate, plan, estimate(plan, machine, sizes))
 
 
-def _rank(tried: _Tried, found: Estimate) -> tuple[float, ...]:
-    """Least time; among equals wide vectors, a usual number of warps, few steps and little memory."""
+def _rank(tried: _Tried, found: Estimate, its: Merit) -> tuple[float, ...]:
+    """The best merit; among equals wide vectors, a usual number of warps, few steps and little memory."""
     needs = found.footprint
     return (
-        needs.spilled > 0,
-        round(log(found.time_us) / SAME),
+        its.single_warps,
+        its.spills,
+        round(log(its.time_us) / SAME),
         -tried.candidate.vector,
         abs(log(needs.warps / USUAL_WARPS)),
         -sum(pieces.size for pieces in tried.plan.streams),
@@ -112,14 +79,15 @@ def _cut_sizes(sketch: Sketch, candidate: Candidate) -> dict[str, int]:
     return {axis: size for axis, size in candidate.tiles.items() if axis not in sketch.whole}
 
 
-def _reason(sketch: Sketch, machine: Machine, best: _Tried, found: Estimate, tried: Sequence[_Tried]) -> str:
+def _reason(
+    sketch: Sketch, machine: Machine, best: _Tried, found: Estimate, tried: Sequence[_Tried], among: str
+) -> str:
     needs = found.footprint
-    fitting = sum(one.estimate is not None for one in tried)
     cut = _cut_sizes(sketch, best.candidate)
     parts = [
         f"{sizes_text(cut) or 'nothing to cut'} in {needs.warps} warp{'s' * (needs.warps > 1)}: estimated "
-        f"{found.time_us:.3g} us on {machine.name}, bound by {found.bottleneck}; the least of "
-        f"{fitting} candidates that fit, of {len(tried)}",
+        f"{found.time_us:.3g} us on {machine.name}, bound by {found.bottleneck}; the {among}, "
+        f"of {len(tried)}",
         f"about {needs.registers_per_thread} of {machine.limits.registers_per_thread} registers a thread"
         f"{_spilled(needs)}, {_kib(needs.shared_bytes)} of {_kib(machine.limits.shared_per_block)} KiB shared "
         f"memory{_stages(best.plan, needs)}",
@@ -128,6 +96,13 @@ def _reason(sketch: Sketch, machine: Machine, best: _Tried, found: Estimate, tri
         *_larger(sketch, machine, best, tried),
     ]
     return "; ".join(parts)
+
+
+def _best_of(found: Estimate, its: Merit, alike: int, fitting: int) -> str:
+    """Among which candidates it is the best: where a machine has warpgroups, only those for them count, if any fit."""
+    word = "least" if its.time_us == found.time_us else "best"
+    few = f"{alike} candidates for warpgroups, of {fitting} that fit"
+    return f"{word} of {few if alike < fitting else f'{fitting} candidates that fit'}"
 
 
 def _spilled(needs: Footprint) -> str:
