@@ -14,16 +14,16 @@ from treadle.compiler.cost.issue import (
     issued_by_product,
     issued_by_reduction,
     issued_by_turn,
-    left_operand,
     product_of,
     read_before,
 )
 from treadle.compiler.cost.limits import fed_of_stream
 from treadle.compiler.cost.names import name_of
+from treadle.compiler.cost.operands import left_operand, stays_in_registers, written
 from treadle.compiler.cost.plan import Issue, Pieces, Plan, Tile, Transfer, Work
 from treadle.compiler.cost.roles import alignment_of, contractions_of, product_axes
 from treadle.compiler.cost.spread import Spread
-from treadle.compiler.cost.work import keeps_left_operand, labours_of, width_of
+from treadle.compiler.cost.work import Labour, labours_of, width_of
 from treadle.dialects.diagram import ContractOp, ReduceOp
 from treadle.dialects.diagram.array import axes_of, is_array, level_of, sizes_of
 from treadle.dialects.hierarchy import GroupOp, KernelOp, LoadOp, SaveOp, StreamOp
@@ -130,7 +130,7 @@ class Walk:
 
     def compute(self, op: Operation) -> None:
         spread = self.spread(*op.operands, *op.results)
-        self.issue((labour.kind, labour.factor * spread.of_lane(labour.axes)) for labour in labours_of(op))
+        self.labour(labours_of(op), spread)
         if isinstance(op, ContractOp):
             self.product(op, spread)
         elif isinstance(op, ReduceOp):
@@ -148,16 +148,22 @@ class Walk:
         for operand in (op.lhs, op.rhs):
             if level_of(operand.type) == "shared":
                 continue
-            in_registers = keeps_left_operand(op) and self.row in axes_of(operand.type)
-            self.hold("passing" if in_registers else "shared", operand)
+            if stays_in_registers(op, operand, self.row):
+                self.hold("passing", operand)
+            else:
+                self.hold("shared", operand)
+                self.labour([written(operand)], spread)
 
     def left(self, op: ContractOp) -> str:
         """Where the left operand is, as `Product` says it."""
         operand = left_operand(op, self.row)
         if level_of(operand.type) != "shared":
-            return "registers" if keeps_left_operand(op) else "shared"
+            return "registers" if stays_in_registers(op, operand, self.row) else "shared"
         changes = {pieces.axis for pieces in self.inside} & set(axes_of(operand.type))
         return "shared" if changes or not self.inside else "lasting"
+
+    def labour(self, labours: Iterable[Labour], spread: Spread) -> None:
+        self.issue((labour.kind, labour.factor * spread.of_lane(labour.axes)) for labour in labours)
 
     def issue(self, instructions: Iterable[tuple[str, float]]) -> None:
         self.issues += [Issue(kind, count, self.inside) for kind, count in instructions if count]

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
-from xdsl.ir import SSAValue
-
 from treadle.compiler.cost.spread import FRAGMENT_ROWS, Spread
 from treadle.compiler.cost.work import is_tensor_product, multiply_format
 from treadle.compiler.lowering.kernel import MOST_SHARED_FRAGMENTS
@@ -67,11 +65,6 @@ class Product:
 def product_of(op: ContractOp, left: str) -> Product:
     format = multiply_format(op) if is_tensor_product(op) else "f32"
     return Product(format, axes_of(op.result.type), tuple(op.over_axes), left)
-
-
-def left_operand(op: ContractOp, row: str | None) -> SSAValue:
-    """The operand that has the rows."""
-    return op.rhs if row is not None and row not in axes_of(op.lhs.type) else op.lhs
 
 
 def issued_by_product(product: Product, spread: Spread) -> Iterator[tuple[str, float]]:

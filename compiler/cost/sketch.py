@@ -17,16 +17,16 @@ from treadle.compiler.cost.issue import (
     issued_by_product,
     issued_by_reduction,
     issued_by_turn,
-    left_operand,
     product_of,
     read_before,
 )
 from treadle.compiler.cost.limits import fed_of_visits
 from treadle.compiler.cost.names import name_of
+from treadle.compiler.cost.operands import left_operand, stays_in_registers, written
 from treadle.compiler.cost.plan import Issue, Pieces, Plan, Tile, Transfer, Work
 from treadle.compiler.cost.roles import ProductAxes, alignment_of, product_axes, stream_use
 from treadle.compiler.cost.spread import Spread
-from treadle.compiler.cost.work import Labour, axes_touched, keeps_left_operand, labours_of, width_of
+from treadle.compiler.cost.work import Labour, axes_touched, labours_of, width_of
 from treadle.dialects.diagram import ContractOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import axes_of, shape_of, sizes_of
 from treadle.dialects.hierarchy import KernelOp
@@ -292,6 +292,9 @@ class _Reader:
             yield from (Task(labour, times, streamed) for labour in labours_of(op))
             if isinstance(op, ContractOp):
                 yield Task(product_of(op, self._left(op)), times, streamed)
+                for operand in (op.lhs, op.rhs):
+                    if isinstance(operand.owner, Operation) and self._in_shared(op, operand):
+                        yield Task(written(operand), times, streamed)
             if isinstance(op, ReduceOp):
                 yield Task(op, times, streamed)
             if isinstance(op, ContractOp | ReduceOp) and self.stream in op.over_axes:
@@ -319,10 +322,8 @@ class _Reader:
         return "shared" if changes or isinstance(operand.owner, Operation) else "lasting"
 
     def _in_shared(self, product: ContractOp, operand: SSAValue) -> bool:
-        """Inputs always; a computed operand unless it is the rows' one and a fragment of 16-bit numbers."""
-        if not isinstance(operand.owner, Operation):
-            return True
-        return not keeps_left_operand(product) or self.roles.row not in axes_of(operand.type)
+        """Inputs always, what is computed unless it is there already."""
+        return not isinstance(operand.owner, Operation) or not stays_in_registers(product, operand, self.roles.row)
 
     def _holdings(self) -> list[Holding]:
         return [*self._held_inputs(), *self._held_products(), *self._held_rows(), *self._held_results()]
