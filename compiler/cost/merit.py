@@ -19,8 +19,8 @@ WARPGROUP_WARPS = (4, 8, 12)
 
 ONCE_A_ROW = 8
 """What a warpgroup does once in each step and row (maxima, repairs, waits for products and rings), in scores of that
-row: it weighs less in larger pieces. Not measured: with it, attention gets pieces of 128 keys on an H100, for which
-nvcc's code has the fewest instructions a score (`tests/test_gates.py`)."""
+row: it weighs less in larger pieces. Not measured, but set so that attention keeps its pieces of 128 keys on an H100,
+for which the gates of `tests/test_gates.py` are stated."""
 
 
 class Merit(NamedTuple):
