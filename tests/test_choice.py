@@ -8,7 +8,6 @@ by itself."""
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -32,7 +31,6 @@ EXAMPLES = sorted((Path(__file__).resolve().parents[1] / "examples").glob("*.mli
 WARPS = (1, 2, 4, 8)
 POWERS = tuple(1 << i for i in range(11))
 WITHIN = 1.02
-SECONDS = 0.2
 LARGE = 4096
 
 Tried = tuple[Mapping[str, int], Mapping[str, int]]
@@ -142,16 +140,12 @@ def test_the_choice_is_the_best_there_is(path: Path, machine: str, scale: str):
     of_machine = load_machine(machine)
     for sketch, defaults in sketches(path):
         sizes = sizes_at(scale, sketch, defaults)
-        start = time.process_time()
         choice = choose(sketch, of_machine, sizes, {})
-        seconds = time.process_time() - start
         plan = sketch.plan(choice.candidate.tiles, choice.candidate.warps)
         chosen = merit(sketch, plan, of_machine, choice.estimate)
         best, where = best_of(sketch, of_machine, sizes)
         assert chosen[:2] <= best[:2], f"{choice.candidate} but {where}"
         assert chosen.time_us <= WITHIN * best.time_us, f"{choice.candidate} but {where}"
-        # Of the processor's time, which other processes do not stretch; twenty times what it takes.
-        assert seconds <= SECONDS
 
 
 # -- what merit says -------------------------------------------------------------------------------
