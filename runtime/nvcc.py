@@ -40,6 +40,8 @@ class Resources:
     spilled_bytes: int
     shared_bytes: int
     """Static only; what a launch adds is not known to ptxas."""
+    product_notes: int = 0
+    """Lines C75xx: products of warpgroups that ptxas serialises, or fences and waits that it injects."""
 
     def __str__(self) -> str:
         return (
@@ -126,7 +128,8 @@ def parse_resources(log: str) -> tuple[Resources, ...]:
             continue
         spilled = sum(int(number) for number in re.findall(r"(\d+) bytes spill", part))
         shared = re.search(r"(\d+) bytes smem", part)
-        found.append(Resources(kernel[1], int(registers[1]), spilled, int(shared[1]) if shared else 0))
+        notes = len(re.findall(rf"\(C75\d\d\)[^\n]*'{re.escape(kernel[1])}'", log))
+        found.append(Resources(kernel[1], int(registers[1]), spilled, int(shared[1]) if shared else 0, notes))
     return tuple(found)
 
 

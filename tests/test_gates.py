@@ -19,7 +19,7 @@ from treadle.compiler.pipeline import Options, pipeline, print_cuda, run_passes,
 from treadle.compiler.sass import LoopTable, disassemble, find_disassembler
 from treadle.compiler.source import parse_module
 from treadle.dialects import cuda
-from treadle.runtime.nvcc import Resources, compile_cubin
+from treadle.runtime.nvcc import Resources, compile_cubin, parse_resources
 
 programs = benchmark("programs")
 A100, H100 = load_machine("a100"), load_machine("h100")
@@ -121,6 +121,18 @@ def test_gates_that_are_not_met(name: str, changes: dict[str, object]) -> None:
     assert not failing.ok
     assert "not met" in str(failing)
     assert any(line.startswith("  >> ") and name in line for line in gate_lines(report(**changes)))
+
+
+def test_notes_of_ptxas_on_products_are_counted_for_their_kernel() -> None:
+    log = (
+        "ptxas info    : (C7519) warpgroup.arrive is injected in around line 7 in function 'a'\n"
+        "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async is serialized in the function 'a'\n"
+        "ptxas info    : Compiling entry function 'a' for 'sm_90a'\nptxas info    : Used 168 registers\n"
+        "ptxas info    : Compiling entry function 'ab' for 'sm_90a'\nptxas info    : Used 168 registers\n"
+    )
+    assert [each.product_notes for each in parse_resources(log)] == [2, 0]
+    made = report(replace(STEP, warpgroups=True), resources=parse_resources(log)[0])
+    assert not gate(made, "notes of ptxas on products (C75xx)").ok
 
 
 def test_bounds_apply_to_what_they_were_stated_for() -> None:

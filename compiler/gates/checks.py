@@ -54,6 +54,8 @@ def check(report: KernelReport) -> list[Gate]:
 def _resources(report: KernelReport) -> Iterator[Gate]:
     if report.resources is not None:
         yield Gate("bytes spilled", report.resources.spilled_bytes, "<=", 0)
+        if report.step is not None and report.step.warpgroups:
+            yield Gate("notes of ptxas on products (C75xx)", report.resources.product_notes, "<=", 0)
     if report.code is not None:
         yield Gate("instructions that touch local memory", report.code.local, "<=", 0)
     if report.warps_on_sm is not None and on_tensor_cores(report):
