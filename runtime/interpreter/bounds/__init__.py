@@ -1,0 +1,57 @@
+"""How far a computed element may be from the float64 reference: a running error analysis.
+
+Beside each value stands a bound `e`, so that whatever a correct kernel computes lies in `[v - e, v + e]`.
+Arguments are exact: they are already in their formats. Every operation passes its operands' bounds on,
+worst case, and adds its own rounding, by the format that the IR states.
+
+What the units are, and why they are not smaller:
+
+- A rounding to nearest: `u |v|` with u = 2^-11 (f16), 2^-8 (bf16), 2^-24 (f32), plus half the smallest
+  subnormal; for f32 and bf16 the smallest *normal* number, because `.ftz` instructions flush.
+- A product on tensor cores: 2^-23 for each term in f32. They align the products of a step to the largest
+  (with a bit to spare since sm_80) and truncate: for a step of 8, (9 2^-24 + 2^-23) / 8 a term. f32 operands
+  multiply on the ordinary cores (2^-24), unless the IR says tf32, which rounds each operand to 2^-11 first.
+- A sum of n elements, in any order: n roundings of a partial sum, which is at most the sum of the positive
+  elements or of the negative ones. No order is assumed, so that splitting, streaming and shuffling need no
+  bound of their own; it grows with n, where a lucky order would grow with its square root.
+- Division, square root and reciprocal square root: 2^-22, for the approximate instructions.
+- A sum or difference of two: a rounding of each term besides that of the result, if it was rounded already, because
+  a factor may be moved over it: exp(a - b) becomes exp2(c a - c b) where a is a sum of products.
+- exp: 2^-21 for ex2.approx, plus 2^-22 |v| because the argument is multiplied by log2 e first. log the
+  like. Other functions: 2^-20, relative, or absolute where the function crosses zero (sin, cos, tan).
+- A function passes a bound on by the worst it does on the interval, not by its slope in the middle.
+- A comparison of intervals that overlap may go either way; `select` then allows either choice.
+- An interval that touches the border of a function's domain has no bound. The sign of a zero is not known, so
+  neither is that of what is divided by it.
+- Of -inf less itself nothing is said: a row of scores that are all -inf has no shares in the formula, and in a kernel
+  the sum of their powers is 0.
+- A value that leaves its format's range has an infinite bound: nothing can be said about it, nor about
+  what is computed from it.
+
+Streaming rewrites a softmax as products of rescales, which round where the formula does not. `SLACK` pays
+for that, once, when the bound is used as a tolerance (`run_with_bounds`)."""
+
+from treadle.runtime.interpreter.bounds.arrays import (
+    combine_error,
+    contract_error,
+    contract_gamma,
+    reduce_error,
+    reduce_gamma,
+)
+from treadle.runtime.interpreter.bounds.numbers import cast_error
+from treadle.runtime.interpreter.bounds.scalars import scalar_error
+from treadle.runtime.interpreter.bounds.tables import EXACT, SPREAD
+from treadle.runtime.interpreter.bounds.units import SLACK
+
+__all__ = [
+    "EXACT",
+    "SLACK",
+    "SPREAD",
+    "cast_error",
+    "combine_error",
+    "contract_error",
+    "contract_gamma",
+    "reduce_error",
+    "reduce_gamma",
+    "scalar_error",
+]

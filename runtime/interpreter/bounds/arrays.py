@@ -1,0 +1,123 @@
+"""Bounds of contractions and reductions: every step of a sum, in any order, rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+from xdsl.dialects import arith
+from xdsl.ir import Attribute
+
+from treadle.dialects import diagram
+from treadle.dialects.diagram.array import format_of
+from treadle.runtime.interpreter.arrays import AnyArray, Array, FloatArray, Numbers, contract, is_float
+from treadle.runtime.interpreter.bounds.numbers import error_of, finite_size, rounded, settled
+from treadle.runtime.interpreter.bounds.spreads import NO_OPERATION
+from treadle.runtime.interpreter.bounds.tables import SPREAD
+from treadle.runtime.interpreter.bounds.units import LARGEST, SMALLEST, TENSOR_CORE_F16, TENSOR_CORE_F32, TF32, UNIT
+
+
+def _gamma(count: int, unit: float) -> float:
+    """Relative error of `count` roundings one after another."""
+    return float(np.expm1(count * np.log1p(unit)))
+
+
+def _largest_partial(reach: FloatArray, value: AnyArray, error: FloatArray) -> FloatArray:
+    """The largest partial sum in any order: all the positive elements, or all the negative ones. Their
+    difference is the sum, and `reach` bounds their total."""
+    return np.minimum(reach, (reach + finite_size(value) + error) / 2)
+
+
+def _unit_of_product(op: diagram.ContractOp) -> float:
+    """Rounding of one step of a sum of products."""
+    accumulate, operand = str(op.accumulate), str(format_of(op.lhs.type))
+    if accumulate == "f32":
+        return UNIT["f32"] if operand == "f32" and not op.is_tf32 else TENSOR_CORE_F32
+    return {"f16": TENSOR_CORE_F16, "bf16": 2 * UNIT["bf16"]}.get(accumulate, 0.0)
+
+
+def _length(op: diagram.ContractOp, left: Array, right: Array) -> int:
+    return prod({**left.sizes, **right.sizes}[axis] for axis in op.over_axes)
+
+
+def contract_error(
+    op: diagram.ContractOp, left: Array, right: Array, value: AnyArray, axes: Sequence[str]
+) -> FloatArray:
+    """|a| eb + |b| ea + ea eb, summed; a unit of the accumulator for each term; the result's rounding."""
+    accumulate, length = str(op.accumulate), _length(op, left, right)
+    operand_unit = TF32 if op.is_tf32 else 0.0
+    a, b = _size_and_reach(left, operand_unit), _size_and_reach(right, operand_unit)
+    with np.errstate(all="ignore"):
+        reach = contract(a[1], b[1], op.over_axes, axes)
+        error = reach - contract(a[0], b[0], op.over_axes, axes)
+        partial = _largest_partial(reach, value, error)
+        error = error + _gamma(length, _unit_of_product(op)) * partial + length * SMALLEST.get(accumulate, 0.0)
+        error = np.where(partial > LARGEST.get(accumulate, np.inf), np.inf, error)
+        if op.accumulate == format_of(op.result.type):
+            return settled(value, error)
+        return rounded(value, error, format_of(op.result.type))
+
+
+def contract_gamma(op: diagram.ContractOp, left: Array, right: Array) -> float:
+    """What the steps of a sum of products may add to whatever the accumulator starts from."""
+    return _gamma(_length(op, left, right), _unit_of_product(op))
+
+
+def reduce_gamma(count: int, format: Attribute) -> float:
+    """As `contract_gamma`, for a reduction of `count` elements."""
+    return _gamma(count, UNIT[str(format)]) if is_float(format) else 0.0
+
+
+def _size_and_reach(array: Array, unit: float) -> tuple[Array, Array]:
+    """|a|, and the most that |a| may be; infinite elements count as none, since their products are
+    compared by kind."""
+    numbers = array.numbers
+    size = finite_size(numbers.value)
+    reach = (1 + unit) * (size + error_of(numbers))
+    return Array(array.axes, Numbers(size)), Array(array.axes, Numbers(reach))
+
+
+def reduce_error(
+    kind: str, data: Numbers, value: AnyArray, dimensions: tuple[int, ...], format: Attribute
+) -> FloatArray:
+    """A sum or product adds a rounding for each element; max and min pass on the largest bound."""
+    error = error_of(data)
+    count = prod(data.value.shape[i] for i in dimensions)
+    size = finite_size(data.value)
+    reach, gamma = size + error, reduce_gamma(count, format)
+    with np.errstate(all="ignore"):
+        match kind:
+            case "add":
+                bound = np.sum(reach - size, axis=dimensions)
+                most = _largest_partial(np.sum(reach, axis=dimensions), value, bound)
+            case "mul":
+                most = np.prod(reach, axis=dimensions)
+                bound = most - np.prod(size, axis=dimensions)
+                least = np.prod(np.where(np.isfinite(data.value), np.minimum(size, 1), 1), axis=dimensions)
+                vanishes = (least < SMALLEST.get(str(format), 0.0)) & ~np.isfinite(value)  # zero times infinity
+                bound = np.where(vanishes, np.inf, bound)
+            case _:
+                return settled(value, np.max(error, axis=dimensions, initial=0.0))
+        bound = np.where(most > LARGEST.get(str(format), np.inf), np.inf, bound + gamma * most)
+        return settled(value, bound + count * SMALLEST.get(str(format), 0.0))
+
+
+def combine_error(
+    kind: str, init: Numbers, result: Numbers, value: AnyArray, format: Attribute, gamma: float
+) -> FloatArray:
+    """A reduction or contraction that starts from `init`: each of its steps (`gamma`, together) rounds a
+    partial result that `init` is a part of."""
+    operation = {
+        "add": arith.AddfOp,
+        "mul": arith.MulfOp,
+        "max": arith.MaximumfOp,
+        "min": arith.MinimumfOp,
+    }[kind]
+    with np.errstate(all="ignore"):
+        error = SPREAD[operation](NO_OPERATION, (init, result), value)
+        if kind in ("max", "min"):
+            return settled(value, error)
+        start = np.abs(init.value if kind == "add" else value) + error_of(init)
+        error = error + gamma * np.where(np.isfinite(start), start, 0.0)
+        return rounded(value, error, format)

@@ -1,0 +1,64 @@
+"""Bounds of numbers, and what rounding them adds."""
+
+from __future__ import annotations
+
+import numpy as np
+from xdsl.ir import Attribute
+
+from treadle.runtime.interpreter.arrays import AnyArray, FloatArray, Numbers, is_float
+from treadle.runtime.interpreter.bounds.units import LARGEST, SMALLEST, UNIT
+
+
+def error_of(numbers: Numbers) -> FloatArray:
+    assert numbers.error is not None, "a value without a bound in a run with bounds"
+    return numbers.error
+
+
+def times(a: FloatArray, b: FloatArray) -> FloatArray:
+    """A product in which nothing times infinity is nothing."""
+    with np.errstate(all="ignore"):
+        return np.where((a == 0) | (b == 0), 0.0, a * b)
+
+
+def finite_size(value: AnyArray) -> FloatArray:
+    """|v|, and nothing for what is infinite or NaN."""
+    return np.where(np.isfinite(value), np.abs(value.astype(np.float64)), 0.0)
+
+
+def settled(value: AnyArray, error: FloatArray) -> FloatArray:
+    """A bound that is a number: unknown becomes infinite; an element that is itself infinite or NaN has no
+    distance, and is compared by its kind, unless it may be anything."""
+    if value.dtype.kind != "f":
+        return np.broadcast_to(np.nan_to_num(error, nan=np.inf, posinf=np.inf), value.shape)
+    wild = np.where(np.isinf(error), np.inf, 0.0)
+    known = np.where(np.isnan(error), np.inf, error)
+    return np.broadcast_to(np.where(np.isfinite(value), known, wild), value.shape)
+
+
+def rounding(value: AnyArray, error: FloatArray, format: Attribute) -> FloatArray:
+    """What rounding a value to a format adds to its bound; infinite where it may leave the range."""
+    if not is_float(format):
+        return np.zeros(())
+    name = str(format)
+    size = np.abs(value) + error
+    added = UNIT[name] * size + SMALLEST[name]
+    added = np.where(size > LARGEST.get(name, np.inf), np.inf, added)
+    return np.where(np.isfinite(value), added, 0.0)
+
+
+def rounded(value: AnyArray, error: FloatArray, format: Attribute) -> FloatArray:
+    with np.errstate(all="ignore"):
+        return settled(value, error + rounding(value, error, format))
+
+
+def cast_error(numbers: Numbers, given: Attribute, wanted: Attribute) -> FloatArray:
+    """A cast to a wider format is exact; integers are exact up to the unit of the float format."""
+    error = error_of(numbers)
+    if not is_float(wanted) or (is_float(given) and _holds(wanted, given)):
+        return error
+    return rounded(numbers.value, error, wanted)
+
+
+def _holds(wide: Attribute, narrow: Attribute) -> bool:
+    """Whether every number of one float format is one of another."""
+    return wide == narrow or str(wide) == "f64" or (str(wide) == "f32" and str(narrow) in ("f16", "bf16"))
