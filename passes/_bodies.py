@@ -9,8 +9,8 @@ from xdsl.dialects import arith, linalg
 from xdsl.dialects.builtin import IndexType, IntegerAttr, i1, i32
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
+from treadle.dialects.diagram import YieldOp
 from treadle.dialects.diagram.array import FORMAT_NAMES, FORMATS, Number
-from treadle.dialects.diagram.ops import YieldOp
 from treadle.passes._structured import Stays, Structured, argument_of, needed
 
 KINDS: dict[type[Operation], str] = {

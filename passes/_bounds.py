@@ -12,8 +12,8 @@ from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import BFloat16Type, Float16Type
 from xdsl.ir import Attribute, Operation, SSAValue
 
+from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import format_of
-from treadle.dialects.diagram.ops import CastOp, ContractOp, MapOp, ReduceOp, WhereOp
 from treadle.passes._scalars import (
     Constant,
     Expression,

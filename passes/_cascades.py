@@ -25,8 +25,8 @@ from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import Float16Type, Float32Type, i32
 from xdsl.ir import SSAValue
 
+from treadle.dialects.diagram import CastOp, ContractOp, ReduceOp
 from treadle.dialects.diagram.array import axes_of, format_of
-from treadle.dialects.diagram.ops import CastOp, ContractOp, ReduceOp
 from treadle.passes._bounds import (
     LARGEST,
     Atom,

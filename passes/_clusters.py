@@ -11,17 +11,9 @@ from xdsl.dialects import func
 from xdsl.ir import Block, Operation
 from xdsl.traits import is_side_effect_free
 
+from treadle.dialects.diagram import ApplyOp, ContractOp, ExtentOp, FillOp, IndexOp, ReadOp, ReduceOp
 from treadle.dialects.diagram.array import DYNAMIC, array_type, format_of, sizes_of
-from treadle.dialects.diagram.ops import (
-    ApplyOp,
-    ContractOp,
-    DiagramOperation,
-    ExtentOp,
-    FillOp,
-    IndexOp,
-    ReadOp,
-    ReduceOp,
-)
+from treadle.dialects.diagram.operation import DiagramOperation
 from treadle.passes._functions import fresh_hint, label, note, replace
 from treadle.passes._parts import part_of
 from treadle.passes._roles import Refusal, roles_of

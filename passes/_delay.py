@@ -11,7 +11,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.rewriter import Rewriter
 
 from treadle.dialects import cuda
-from treadle.dialects.cuda.ops import is_shared
+from treadle.dialects.cuda.tiles import is_shared
 
 Mapping = dict[SSAValue, SSAValue]
 

@@ -10,8 +10,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.traits import Pure
 
-from treadle.dialects.diagram.ops import DiagramOperation
-from treadle.dialects.hierarchy.ops import KernelOp
+from treadle.dialects.diagram.operation import DiagramOperation
+from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import StepAttr, derivation_of, record
 
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
+from treadle.dialects.diagram import LawOp, YieldOp
 from treadle.dialects.diagram.array import DYNAMIC, array_type, axes_of, format_of, is_array
-from treadle.dialects.diagram.ops import LawOp, YieldOp
-from treadle.dialects.hierarchy.ops import KernelOp
+from treadle.dialects.hierarchy import KernelOp
 from treadle.passes._parts import is_free, part_of_kernel
 from treadle.passes._scalars import leaves
 from treadle.passes._stages import StreamPlan

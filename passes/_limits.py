@@ -8,10 +8,10 @@ from xdsl.dialects import arith, tensor
 from xdsl.dialects.builtin import IndexType, i32
 from xdsl.ir import Operation, SSAValue
 
+from treadle.dialects.diagram import ReduceOp
 from treadle.dialects.diagram.array import array_type, axes_of, format_of, is_array, sizes_of
 from treadle.dialects.diagram.condition import Linear, Read
-from treadle.dialects.diagram.ops import ReduceOp
-from treadle.dialects.hierarchy.ops import PieceOp
+from treadle.dialects.hierarchy import PieceOp
 from treadle.passes._functions import label
 from treadle.passes._ranges import Corner, End, Extreme, Gate, Quotient, Range
 

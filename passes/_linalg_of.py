@@ -26,7 +26,7 @@ from xdsl.rewriter import Rewriter
 from treadle.compiler.errors import Refusal
 from treadle.dialects.diagram import CastOp, ContractOp, ExtentOp, FillOp, IndexOp, MapOp, ReadOp, ReduceOp
 from treadle.dialects.diagram.array import DYNAMIC, Number, axes_of, format_of, is_array, shape_of, sizes_of
-from treadle.dialects.diagram.ops import DiagramOperation
+from treadle.dialects.diagram.operation import DiagramOperation
 
 Scalars: TypeAlias = Sequence[SSAValue]
 

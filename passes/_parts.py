@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
 
+from treadle.dialects.diagram import ContractOp, ExtentOp, FillOp, IndexOp, ReduceOp
 from treadle.dialects.diagram.array import sizes_of
-from treadle.dialects.diagram.ops import ContractOp, DiagramOperation, ExtentOp, FillOp, IndexOp, ReduceOp
-from treadle.dialects.hierarchy.ops import KernelOp
+from treadle.dialects.diagram.operation import DiagramOperation
+from treadle.dialects.hierarchy import KernelOp
 
 Reducing = ContractOp | ReduceOp
 

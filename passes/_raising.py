@@ -23,7 +23,7 @@ from treadle.dialects.diagram.array import (
     format_of,
     is_array,
 )
-from treadle.dialects.diagram.ops import DiagramOperation
+from treadle.dialects.diagram.operation import DiagramOperation
 from treadle.passes._anonymous_axes import Axes, Axis, Differ, give_names
 from treadle.passes._bodies import Combined, body_of_map, check_scalars, combined, factors, neutral, widened
 from treadle.passes._structured import (

@@ -8,8 +8,8 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, i32
 from xdsl.ir import Attribute, Operation, SSAValue
 
+from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp
 from treadle.dialects.diagram.array import format_of, with_format
-from treadle.dialects.diagram.ops import CastOp, ContractOp, MapOp, ReduceOp
 from treadle.passes._functions import fresh_hint, replace
 from treadle.passes._scalars import Expression, Leaf, Node, build_map, compare, convert, number
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, size_text
-from treadle.dialects.diagram.ops import ContractOp
 from treadle.passes._functions import label
 from treadle.passes._parts import Part, Reducing, part_of_kernel
 from treadle.passes._scalars import weave

@@ -29,8 +29,8 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.irdl import IRDLOperation
 
+from treadle.dialects.diagram import MapOp, YieldOp
 from treadle.dialects.diagram.array import axes_of, format_of
-from treadle.dialects.diagram.ops import MapOp, YieldOp
 
 
 @dataclass(frozen=True)

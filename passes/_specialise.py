@@ -13,10 +13,12 @@ from xdsl.rewriter import Rewriter
 from treadle.compiler.lowering.barriers import insert_barriers
 from treadle.dialects import cuda
 from treadle.dialects.cuda.boxes import MOST_ROWS, boxes_layout
-from treadle.dialects.cuda.ops import boxes_of, format_bytes, is_buffer, is_shared, place_tiles, rows_of, tile_bytes
 from treadle.dialects.cuda.rings import BARRIER_BYTES
+from treadle.dialects.cuda.roles import WARPGROUP
+from treadle.dialects.cuda.shared import place_tiles
 from treadle.dialects.cuda.tensor_maps import MOST_AXES
-from treadle.dialects.cuda.warpgroups import WARPGROUP, why_no_product
+from treadle.dialects.cuda.tiles import boxes_of, format_bytes, is_buffer, is_shared, rows_of, tile_bytes
+from treadle.dialects.cuda.warpgroups import why_no_product
 from treadle.dialects.diagram import FillOp
 from treadle.dialects.diagram.array import ArrayEncoding, axes_of, format_of, sizes_of
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import Operation, SSAValue
 
+from treadle.dialects.diagram import ContractOp, ReduceOp
 from treadle.dialects.diagram.array import axes_of
-from treadle.dialects.diagram.ops import ContractOp, ReduceOp
 from treadle.passes._cascades import Cascade, NoLaw, Repair
 from treadle.passes._parts import Part
 

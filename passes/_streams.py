@@ -12,8 +12,8 @@ from xdsl.dialects.builtin import LocationAttr, UnknownLoc
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
+from treadle.dialects.diagram import ContractOp, FillOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import array_type, format_of, level_of, sizes_of
-from treadle.dialects.diagram.ops import ContractOp, FillOp, ReduceOp, WhereOp
 from treadle.passes._cascades import BEFORE, Repair
 from treadle.passes._functions import unite_equal
 from treadle.passes._reductions import combine, is_neutral, kind_of, neutral_of, operands_of, rebuilt, stand_in_of

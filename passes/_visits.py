@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
+from treadle.dialects.diagram import ContractOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import axes_of, is_array
-from treadle.dialects.diagram.ops import ContractOp, ReduceOp, WhereOp
 from treadle.passes._limits import may_hold_a_piece
 from treadle.passes._ranges import WHOLE, Range, every_of, hull, intersection, some_of
 from treadle.passes._reductions import operands_of

@@ -14,7 +14,8 @@ from treadle.compiler.layouts.operations import traffic_of, widest
 from treadle.compiler.layouts.sectors import Traffic
 from treadle.compiler.layouts.vectors import ladder
 from treadle.dialects import cuda
-from treadle.dialects.cuda.ops import GlobalAccess, format_bytes
+from treadle.dialects.cuda.accesses import GlobalAccess
+from treadle.dialects.cuda.tiles import format_bytes
 from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.hierarchy.schedule import StepAttr, record
 

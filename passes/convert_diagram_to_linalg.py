@@ -9,8 +9,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from treadle.compiler.errors import Refusal
+from treadle.dialects.diagram import LawOp
 from treadle.dialects.diagram.array import is_array
-from treadle.dialects.diagram.ops import LawOp
 from treadle.passes._functions import functions
 from treadle.passes._linalg_of import Lowering
 from treadle.passes.diagram_expand_laws import DiagramExpandLawsPass

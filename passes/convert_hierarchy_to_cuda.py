@@ -12,7 +12,7 @@ from xdsl.passes import ModulePass
 from treadle.compiler.lowering.host import HostLowering
 from treadle.compiler.machines import machine_of
 from treadle.dialects.diagram import LawOp
-from treadle.dialects.diagram.ops import DiagramOperation
+from treadle.dialects.diagram.operation import DiagramOperation
 from treadle.dialects.hierarchy import KernelOp
 
 

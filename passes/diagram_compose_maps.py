@@ -11,9 +11,9 @@ from xdsl.dialects.builtin import BFloat16Type, Float16Type, Float32Type, Module
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 
+from treadle.dialects.diagram import CastOp, MapOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import axes_of, format_of
-from treadle.dialects.diagram.ops import CastOp, MapOp
 from treadle.passes._functions import diagram_blocks, erase_dead, functions, label, note, replace, unite_equal
 from treadle.passes._scalars import (
     Expression,

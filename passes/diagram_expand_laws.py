@@ -16,9 +16,8 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from treadle.compiler.errors import Refusal
-from treadle.dialects.diagram import Diagram
+from treadle.dialects.diagram import ApplyOp, CastOp, ContractOp, Diagram, ExtentOp, LawOp, ReduceOp, YieldOp
 from treadle.dialects.diagram.array import array_type, axes_of, format_of, is_array, sizes_of
-from treadle.dialects.diagram.ops import ApplyOp, CastOp, ContractOp, ExtentOp, LawOp, ReduceOp, YieldOp
 from treadle.passes._functions import fresh_hint, functions, label, note, replace
 from treadle.passes._scalars import weave
 

@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import Float16Type, Float32Type, ModuleOp
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.passes import ModulePass
 
+from treadle.dialects.diagram import CastOp, ContractOp, ExtentOp, MapOp, ReduceOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import (
     array_type,
@@ -19,7 +20,6 @@ from treadle.dialects.diagram.array import (
     sizes_of,
     with_format,
 )
-from treadle.dialects.diagram.ops import CastOp, ContractOp, ExtentOp, MapOp, ReduceOp
 from treadle.passes._bounds import inner_expression, is_exact_in, is_nonnegative, misfit
 from treadle.passes._functions import diagram_blocks, erase_dead, fresh_hint, functions, label, note, replace
 from treadle.passes._reductions import operands_of, rebuilt

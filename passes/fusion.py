@@ -14,10 +14,10 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from treadle.compiler.errors import Refusal
+from treadle.dialects.diagram import ContractOp, ReduceOp
 from treadle.dialects.diagram.absence import absences
 from treadle.dialects.diagram.array import is_array, with_level
-from treadle.dialects.diagram.ops import ContractOp, ReduceOp
-from treadle.dialects.hierarchy.ops import KernelOp, YieldOp
+from treadle.dialects.hierarchy import KernelOp, YieldOp
 from treadle.passes._clusters import Clusters, split_reductions
 from treadle.passes._functions import erase_dead, functions, kernels, label, note
 from treadle.passes._parts import Part, is_free, part_of

@@ -15,7 +15,7 @@ from treadle.compiler.errors import Refusal, TreadleError
 from treadle.compiler.machines import Machine, machine_of
 from treadle.compiler.sizes import default_sizes
 from treadle.dialects.diagram.array import DYNAMIC
-from treadle.dialects.diagram.ops import with_fitting
+from treadle.dialects.diagram.read import with_fitting
 from treadle.dialects.hierarchy import KernelOp, ScheduleAttr, StepAttr
 from treadle.dialects.hierarchy.schedule import UNDECIDED, record
 

@@ -12,6 +12,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
+from treadle.dialects.diagram import ContractOp, ReduceOp
 from treadle.dialects.diagram.array import (
     DYNAMIC,
     array_type,
@@ -23,8 +24,7 @@ from treadle.dialects.diagram.array import (
     sizes_of,
     with_level,
 )
-from treadle.dialects.diagram.ops import ContractOp, ReduceOp
-from treadle.dialects.hierarchy.ops import GroupOp, KernelOp, LoadOp, SaveOp, StreamOp, YieldOp
+from treadle.dialects.hierarchy import GroupOp, KernelOp, LoadOp, SaveOp, StreamOp, YieldOp
 from treadle.dialects.hierarchy.schedule import ScheduleAttr
 from treadle.passes._functions import functions, kernels, label, note
 from treadle.passes._limits import LimitWriter, spell_range

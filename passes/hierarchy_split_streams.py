@@ -15,9 +15,10 @@ from xdsl.utils.exceptions import PassFailedException
 from treadle.compiler.errors import Refusal, TreadleError
 from treadle.compiler.machines import machine_of
 from treadle.compiler.sizes import default_sizes
+from treadle.dialects.diagram import ContractOp, MapOp
 from treadle.dialects.diagram.array import DYNAMIC, sizes_of
-from treadle.dialects.diagram.ops import ContractOp, MapOp, with_fitting
-from treadle.dialects.hierarchy.ops import KernelOp
+from treadle.dialects.diagram.read import with_fitting
+from treadle.dialects.hierarchy import KernelOp
 from treadle.passes._functions import functions, kernels, label, note
 from treadle.passes._parts import part_of_kernel
 from treadle.passes._roles import Refusal as NoRoles

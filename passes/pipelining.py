@@ -19,7 +19,7 @@ from treadle.compiler.lowering.barriers import PIPELINED, accesses, base_of, ins
 from treadle.compiler.machines import machine_of
 from treadle.compiler.rings import ring_problems
 from treadle.dialects import cuda
-from treadle.dialects.cuda.ops import place_tiles
+from treadle.dialects.cuda.shared import place_tiles
 from treadle.dialects.hierarchy.schedule import StepAttr, record
 from treadle.passes._delay import delay_products
 

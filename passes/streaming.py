@@ -11,8 +11,8 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
-from treadle.dialects.diagram.ops import ContractOp, ReduceOp
-from treadle.dialects.hierarchy.ops import KernelOp
+from treadle.dialects.diagram import ContractOp, ReduceOp
+from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import UNDECIDED, ScheduleAttr
 from treadle.passes._functions import functions, kernels, label, note
 from treadle.passes._parts import Part, part_of_kernel

@@ -11,7 +11,7 @@ from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
 from treadle.dialects.diagram.array import DYNAMIC, axes_of
-from treadle.dialects.hierarchy.ops import KernelOp
+from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import UNDECIDED, ScheduleAttr
 from treadle.passes._functions import functions, kernels, note
 from treadle.passes._parts import Part, part_of_kernel

@@ -14,7 +14,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from treadle.compiler.errors import at
 from treadle.dialects.diagram.array import DYNAMIC, SizesAttr, axes_of, format_of, is_array, sizes_of
-from treadle.dialects.diagram.ops import with_fitting
+from treadle.dialects.diagram.read import with_fitting
 
 Input: TypeAlias = "NDArray[Any] | np.generic"
 """An array, or a scalar, in its format."""

@@ -11,7 +11,8 @@ from treadle.compiler import main as cli
 from treadle.compiler.check.derive import derive_laws, derive_stream, laws_in
 from treadle.compiler.check.verdict import Trial, Verdict
 from treadle.compiler.source import load_module, parse_module
-from treadle.dialects.diagram.ops import STREAM_PARTS, LawOp
+from treadle.dialects.diagram import LawOp
+from treadle.dialects.diagram.law import STREAM_PARTS
 from treadle.runtime.interpreter import entry_function
 
 ROOT = Path(__file__).parents[1]

@@ -21,8 +21,10 @@ from treadle.compiler.layouts.operations import traffic_of, widest
 from treadle.compiler.pipeline import Options, print_cuda, run_pipeline
 from treadle.compiler.source import load_module, parse_module
 from treadle.dialects import cuda
+from treadle.dialects.cuda.accesses import GlobalAccess
+from treadle.dialects.cuda.kernel import variant_name
 from treadle.dialects.cuda.layout import accumulator
-from treadle.dialects.cuda.ops import GlobalAccess, format_bytes, variant_name
+from treadle.dialects.cuda.tiles import format_bytes
 from treadle.dialects.diagram.array import axes_of, is_array
 from treadle.runtime.emulator import LaunchReport
 from treadle.runtime.emulator.backend import EmulatorBackend

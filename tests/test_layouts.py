@@ -25,7 +25,7 @@ from treadle.dialects.cuda.layout import (
     row_operand,
     rows_layout,
 )
-from treadle.dialects.cuda.ops import is_fragment, is_shared, layout_of, rows_of
+from treadle.dialects.cuda.tiles import is_fragment, is_shared, layout_of, rows_of
 from treadle.dialects.diagram.array import axes_of, format_of, shape_of
 
 ACCUMULATORS = [

@@ -16,8 +16,8 @@ from treadle.compiler.errors import InternalError, TreadleError
 from treadle.compiler.layouts import Tile, fragment_access, is_conflict_free
 from treadle.compiler.lowering.conversions import renumbered, staging_rows, stays_in_threads
 from treadle.dialects import cuda
+from treadle.dialects.cuda.accesses import GlobalAccess
 from treadle.dialects.cuda.layout import LayoutAttr, Mode, accumulator
-from treadle.dialects.cuda.ops import GlobalAccess
 from treadle.dialects.diagram import FillOp
 from treadle.dialects.diagram.array import array_type, format_of, sizes_of
 

@@ -14,7 +14,7 @@ from xdsl.utils.exceptions import PassFailedException
 from treadle.compiler.pipeline import make_pass
 from treadle.compiler.source import load_module, make_context, parse_module
 from treadle.dialects.diagram.array import is_array, sizes_of
-from treadle.dialects.hierarchy.ops import KernelOp, StreamOp
+from treadle.dialects.hierarchy import KernelOp, StreamOp
 from treadle.dialects.hierarchy.schedule import UNDECIDED, ScheduleAttr, derivation_of
 from treadle.runtime.interpreter import run_function
 from treadle.runtime.interpreter.run import entry_function

@@ -12,7 +12,7 @@ from xdsl.utils.arg_spec import ArgSpec
 
 from treadle.compiler.pipeline import make_pass
 from treadle.compiler.source import make_context, parse_module
-from treadle.dialects.hierarchy.ops import KernelOp
+from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import ScheduleAttr
 from treadle.runtime.interpreter import run_function
 

@@ -16,7 +16,7 @@ from treadle.compiler.pipeline import Options, pipeline, print_cuda, run_passes
 from treadle.compiler.sizes import default_sizes
 from treadle.compiler.source import load_module, parse_module
 from treadle.dialects import cuda
-from treadle.dialects.hierarchy.ops import KernelOp
+from treadle.dialects.hierarchy import KernelOp
 from treadle.runtime.inputs import axis_sizes, make_inputs
 from treadle.runtime.interpreter import entry_function, run_function
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import Attribute
 
+from treadle.dialects.diagram import LawOp
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, sizes_of
-from treadle.dialects.diagram.ops import LawOp
 from treadle.runtime.interpreter.arrays import AnyArray, dtype_of
 
 LONGEST = 7

@@ -13,8 +13,8 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from treadle.compiler.check.cases import Case, Tree
+from treadle.dialects.diagram import LawOp
 from treadle.dialects.diagram.array import axes_of
-from treadle.dialects.diagram.ops import LawOp
 from treadle.runtime.interpreter.arrays import AnyArray
 from treadle.runtime.interpreter.law_run import LawRun, State
 

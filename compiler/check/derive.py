@@ -9,8 +9,8 @@ from xdsl.dialects.func import FuncOp
 
 from treadle.compiler.errors import TreadleError, at
 from treadle.compiler.pipeline import Options, pipeline, run_passes
-from treadle.dialects.diagram.ops import LawOp
-from treadle.dialects.hierarchy.ops import KernelOp
+from treadle.dialects.diagram import LawOp
+from treadle.dialects.hierarchy import KernelOp
 from treadle.passes._laws import function_of, laws_of_kernel
 from treadle.passes.hierarchy_expand_streams import keep_states_apart
 

@@ -14,7 +14,8 @@ from xdsl.ir import Region
 
 from treadle.compiler.check.cases import Case, cases
 from treadle.compiler.check.claims import Claim, Mismatch, in_pieces, merged, mismatch, one_piece
-from treadle.dialects.diagram.ops import STREAM_PARTS, LawOp
+from treadle.dialects.diagram import LawOp
+from treadle.dialects.diagram.law import STREAM_PARTS
 from treadle.runtime.interpreter.exact import NotRational
 
 

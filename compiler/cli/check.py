@@ -17,8 +17,8 @@ from treadle.compiler.check.verdict import Trial, Verdict
 from treadle.compiler.cli.progress import progress
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.source import load_module
+from treadle.dialects.diagram import LawOp
 from treadle.dialects.diagram.array import axes_of
-from treadle.dialects.diagram.ops import LawOp
 
 
 def command(arguments: Namespace) -> int:

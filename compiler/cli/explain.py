@@ -30,7 +30,7 @@ from treadle.compiler.pipeline import (
 )
 from treadle.compiler.sizes import axes_of_function, default_sizes, set_default_sizes
 from treadle.dialects.diagram.array import DYNAMIC
-from treadle.dialects.diagram.ops import with_fitting
+from treadle.dialects.diagram.read import with_fitting
 from treadle.dialects.hierarchy import KernelOp
 
 PLOTS = ("roofline", "time", "transfers")

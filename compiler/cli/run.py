@@ -195,7 +195,7 @@ def printable(module: ModuleOp) -> ModuleOp:
     """A copy in which every access to device memory that coalescing has not seen yet takes one element."""
     from xdsl.dialects.builtin import ArrayAttr, IntAttr
 
-    from treadle.dialects.cuda.ops import GlobalAccess
+    from treadle.dialects.cuda.accesses import GlobalAccess
 
     copy = module.clone()
     for op in copy.walk():

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
 from treadle.compiler.pipeline import LAST_DECORATING_PASS, Observer, PassRun
-from treadle.dialects.hierarchy.ops import KernelOp
+from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import StepAttr, derivation_of
 
 WIDTH = 110

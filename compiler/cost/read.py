@@ -12,7 +12,7 @@ from treadle.compiler.cost.sketch import sketch_of
 from treadle.compiler.errors import TreadleError, at
 from treadle.compiler.sizes import axes_of_function, default_sizes
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, sizes_of
-from treadle.dialects.diagram.ops import with_fitting
+from treadle.dialects.diagram.read import with_fitting
 from treadle.dialects.hierarchy import KernelOp
 
 

@@ -10,9 +10,11 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from treadle.compiler.cost import plan_of, sizes_of_kernel, transfer_bytes
 from treadle.compiler.sizes import axes_of_function
+from treadle.dialects.diagram import ExtentOp, FillOp, IndexOp
 from treadle.dialects.diagram.array import DYNAMIC, format_of, is_array, sizes_of
-from treadle.dialects.diagram.ops import DiagramOperation, ExtentOp, FillOp, IndexOp, with_fitting
-from treadle.dialects.hierarchy.ops import KernelOp
+from treadle.dialects.diagram.operation import DiagramOperation
+from treadle.dialects.diagram.read import with_fitting
+from treadle.dialects.hierarchy import KernelOp
 from treadle.passes._functions import functions
 
 

@@ -11,7 +11,7 @@ from xdsl.utils.arg_spec import ArgSpec
 
 from treadle.compiler.derivation.costs import moved_bytes
 from treadle.compiler.pipeline import Observer, PassRun
-from treadle.dialects.hierarchy.ops import KernelOp
+from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import ScheduleAttr, StepAttr, derivation_of
 from treadle.passes._functions import functions
 

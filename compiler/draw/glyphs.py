@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute, Operation
 
 from treadle.compiler.draw.expressions import expression_of, number_text
-from treadle.dialects.cuda.ops import CopyOp, ProductOp, ReadOp, WriteOp
+from treadle.dialects.cuda import CopyOp, ProductOp, ReadOp, WriteOp
 from treadle.dialects.diagram import ApplyOp, CastOp, ContractOp, FillOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import axes_of, format_of
 

@@ -15,7 +15,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from treadle.compiler.draw.diagram import KernelLevel, Wire
 from treadle.compiler.draw.glyphs import Glyph, glyph_of
 from treadle.compiler.draw.read import Reader
-from treadle.dialects.cuda.ops import KernelOp, LaunchOp, SharedOp, StageOp
+from treadle.dialects.cuda import KernelOp, LaunchOp, SharedOp, StageOp
 from treadle.dialects.diagram.array import is_array
 
 LEVEL_CHANGES = ("cuda.copy", "cuda.load", "cuda.store")

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from treadle.compiler.layouts.operations import assumed_strides, traffic_of
 from treadle.compiler.layouts.sectors import Traffic
 from treadle.dialects import cuda
-from treadle.dialects.cuda.ops import GlobalAccess, format_bytes
+from treadle.dialects.cuda.accesses import GlobalAccess
+from treadle.dialects.cuda.tiles import format_bytes
 
 LEAST_ASYNCHRONOUS = 4
 """Bytes that `cp.async` moves at least (PTX ISA 9.7.9.25.3.1); narrower copies go through registers."""

@@ -10,7 +10,7 @@ from xdsl.dialects import scf
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from treadle.dialects import cuda
-from treadle.dialects.cuda.ops import layout_of
+from treadle.dialects.cuda.tiles import layout_of
 from treadle.dialects.cuda.warpgroups import DEPTH as WARPGROUP_DEPTH
 from treadle.dialects.diagram.array import format_of, sizes_of
 

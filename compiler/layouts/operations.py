@@ -12,8 +12,9 @@ from treadle.compiler.layouts.fragments import fragment
 from treadle.compiler.layouts.sectors import Traffic, dense_strides, traffic
 from treadle.compiler.layouts.vectors import widest_copy, widest_fragment, widest_in_memory
 from treadle.dialects import cuda
+from treadle.dialects.cuda.accesses import GlobalAccess
 from treadle.dialects.cuda.layout import LayoutAttr
-from treadle.dialects.cuda.ops import GlobalAccess, format_bytes, layout_of, rows_of
+from treadle.dialects.cuda.tiles import format_bytes, layout_of, rows_of
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, shape_of, sizes_of
 
 ASSUMED_SIZE = 4096

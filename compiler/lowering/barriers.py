@@ -14,7 +14,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.dialects import cuda
-from treadle.dialects.cuda.ops import is_shared
+from treadle.dialects.cuda.tiles import is_shared
 
 PIPELINED = "pipelined"
 """Attribute of a loop whose stages `pipelining` synchronises."""

@@ -21,6 +21,7 @@ from treadle.compiler.lowering.kernel import KernelLowering, plain_name
 from treadle.compiler.lowering.layouts import Layouts
 from treadle.compiler.lowering.plan import KernelPlan, plan_kernel
 from treadle.dialects import cuda
+from treadle.dialects.diagram import ExtentOp, ReadOp
 from treadle.dialects.diagram.array import (
     DYNAMIC,
     ArrayEncoding,
@@ -31,7 +32,7 @@ from treadle.dialects.diagram.array import (
     shape_of,
     sizes_of,
 )
-from treadle.dialects.diagram.ops import DiagramOperation, ExtentOp, ReadOp
+from treadle.dialects.diagram.operation import DiagramOperation
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import derivation_of
 

@@ -28,8 +28,10 @@ from treadle.compiler.lowering.layouts import Layouts, columns_of, depth_of, ope
 from treadle.compiler.lowering.plan import FORMAT_BYTES, KernelPlan
 from treadle.compiler.lowering.runs import Run, RunWriter, twins
 from treadle.dialects import cuda
+from treadle.dialects.cuda.fragments import PARTIAL, lane_masks
 from treadle.dialects.cuda.layout import LayoutAttr, Mode, RowsAttr, row_operand, rows_layout
-from treadle.dialects.cuda.ops import PARTIAL, is_shared, lane_masks, layout_of, place_tiles
+from treadle.dialects.cuda.shared import place_tiles
+from treadle.dialects.cuda.tiles import is_shared, layout_of
 from treadle.dialects.diagram import CastOp, ContractOp, ExtentOp, FillOp, IndexOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.absence import absences
 from treadle.dialects.diagram.array import (

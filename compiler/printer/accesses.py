@@ -20,8 +20,9 @@ from treadle.compiler.printer.names import Names
 from treadle.compiler.printer.scalars import bare, c_type
 from treadle.compiler.printer.text import Text
 from treadle.dialects import cuda
+from treadle.dialects.cuda.accesses import GlobalAccess
 from treadle.dialects.cuda.layout import LayoutAttr
-from treadle.dialects.cuda.ops import GlobalAccess, layout_of, rows_of
+from treadle.dialects.cuda.tiles import layout_of, rows_of
 from treadle.dialects.diagram.array import axes_of, format_of, shape_of
 
 

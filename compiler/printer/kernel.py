@@ -30,8 +30,9 @@ from treadle.compiler.printer.text import Text
 from treadle.compiler.printer.tiles import TilePrinter
 from treadle.compiler.printer.warpgroups import WarpgroupPrinter
 from treadle.dialects import cuda
+from treadle.dialects.cuda.fragments import PARTIAL, lane_masks
 from treadle.dialects.cuda.layout import LANES, LayoutAttr, Mode
-from treadle.dialects.cuda.ops import PARTIAL, boxes_of, is_boxed, is_fragment, lane_masks, layout_of, rows_of
+from treadle.dialects.cuda.tiles import boxes_of, is_boxed, is_fragment, layout_of, rows_of
 from treadle.dialects.diagram import CastOp, FillOp, MapOp, ReduceOp
 from treadle.dialects.diagram.array import axes_of, format_of, is_array
 

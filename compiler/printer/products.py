@@ -14,7 +14,7 @@ from treadle.compiler.printer.scalars import SIXTEEN_BIT, c_type
 from treadle.compiler.printer.text import Text
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LayoutAttr, Mode
-from treadle.dialects.cuda.ops import is_fragment, layout_of, rows_of
+from treadle.dialects.cuda.tiles import is_fragment, layout_of, rows_of
 from treadle.dialects.diagram.array import axes_of, format_of, sizes_of
 
 

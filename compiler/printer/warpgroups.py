@@ -13,9 +13,10 @@ from treadle.compiler.printer.scalars import bare, c_type
 from treadle.compiler.printer.text import Text
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LANES, LayoutAttr
-from treadle.dialects.cuda.ops import boxes_of, format_bytes, is_shared, layout_of
 from treadle.dialects.cuda.rings import stages_of
-from treadle.dialects.cuda.warpgroups import DEPTH, ROWS, WARPGROUP, result_axes
+from treadle.dialects.cuda.roles import WARPGROUP
+from treadle.dialects.cuda.tiles import boxes_of, format_bytes, is_shared, layout_of
+from treadle.dialects.cuda.warpgroups import DEPTH, ROWS, result_axes
 from treadle.dialects.diagram.array import axes_of, sizes_of
 
 CONSUMER_BARRIER = 1

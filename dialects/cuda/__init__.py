@@ -21,38 +21,17 @@ multiply them (`warpgroup_product`). They hand stages to each other by the barri
 from xdsl.ir import Dialect
 
 from treadle.dialects.cuda.boxes import BoxesAttr
+from treadle.dialects.cuda.fragments import CombineOp, IndexOp, MaskOp
+from treadle.dialects.cuda.kernel import AlignmentOp, BlockIndexOp, KernelOp, LaunchOp, alignments, variant_name
 from treadle.dialects.cuda.layout import LayoutAttr, ModeAttr, ModesAttr, RowsAttr
-from treadle.dialects.cuda.ops import (
-    AlignmentOp,
-    BarrierOp,
-    BlockIndexOp,
-    CombineOp,
-    CommitOp,
-    CopyOp,
-    IndexOp,
-    KernelOp,
-    LaunchOp,
-    LoadOp,
-    MaskOp,
-    ProductOp,
-    ReadOp,
-    SharedOp,
-    StageOp,
-    StoreOp,
-    WaitOp,
-    WriteOp,
-    alignments,
-    variant_name,
-)
+from treadle.dialects.cuda.products import ProductOp
 from treadle.dialects.cuda.rings import AcquireOp, AwaitOp, ExpectOp, ReadyOp, ReleaseOp, RingOp, RingType
+from treadle.dialects.cuda.roles import RolesOp, roles_of, working_threads
+from treadle.dialects.cuda.shared import ReadOp, SharedOp, StageOp, WriteOp
 from treadle.dialects.cuda.tensor_maps import MappableOp, TensorLoadOp, TensorMapOp, TensorMapType
-from treadle.dialects.cuda.warpgroups import (
-    RolesOp,
-    WarpgroupProductOp,
-    WarpgroupWaitOp,
-    roles_of,
-    working_threads,
-)
+from treadle.dialects.cuda.transfers import CopyOp, LoadOp, StoreOp
+from treadle.dialects.cuda.waits import BarrierOp, CommitOp, WaitOp
+from treadle.dialects.cuda.warpgroups import WarpgroupProductOp, WarpgroupWaitOp
 
 Cuda = Dialect(
     "cuda",

@@ -23,8 +23,8 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from treadle.dialects.cuda.boxes import MOST_ROWS, SPANS, BoxesAttr
-from treadle.dialects.cuda.ops import format_bytes, is_shared
 from treadle.dialects.cuda.rings import RingType
+from treadle.dialects.cuda.tiles import format_bytes, is_shared
 from treadle.dialects.diagram.array import axes_of, encoding_of, format_of, level_of
 
 MOST_AXES = 5

@@ -27,21 +27,15 @@ from xdsl.ir import Dialect
 
 from treadle.dialects.diagram.array import ArrayEncoding, SizesAttr
 from treadle.dialects.diagram.condition import ConditionAttr
-from treadle.dialects.diagram.ops import (
-    ApplyOp,
-    CastOp,
-    ContractOp,
-    ExtentOp,
-    FillOp,
-    IndexOp,
-    LawOp,
-    MapOp,
-    ReadOp,
-    ReduceOp,
-    WhereOp,
-    YieldOp,
-)
+from treadle.dialects.diagram.contract import ContractOp
+from treadle.dialects.diagram.elements import CastOp, ExtentOp, FillOp, IndexOp
+from treadle.dialects.diagram.law import ApplyOp, LawOp
+from treadle.dialects.diagram.map import MapOp
 from treadle.dialects.diagram.place import PlaceAttr
+from treadle.dialects.diagram.read import ReadOp
+from treadle.dialects.diagram.reduce import ReduceOp
+from treadle.dialects.diagram.where import WhereOp
+from treadle.dialects.diagram.yields import YieldOp
 
 Diagram = Dialect(
     "diagram",

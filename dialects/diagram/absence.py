@@ -6,7 +6,9 @@ from collections.abc import Iterable
 
 from xdsl.ir import SSAValue
 
-from treadle.dialects.diagram.ops import CastOp, MapOp, WhereOp
+from treadle.dialects.diagram.elements import CastOp
+from treadle.dialects.diagram.map import MapOp
+from treadle.dialects.diagram.where import WhereOp
 
 
 def absences(value: SSAValue) -> frozenset[WhereOp]:

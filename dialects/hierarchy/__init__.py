@@ -26,16 +26,11 @@ Theory: arXiv 2412.03317, sections 3 and 4.
 
 from xdsl.ir import Dialect
 
-from treadle.dialects.hierarchy.ops import (
-    GroupOp,
-    KernelOp,
-    LoadOp,
-    PieceOp,
-    SaveOp,
-    StreamOp,
-    YieldOp,
-)
+from treadle.dialects.hierarchy.kernel import KernelOp
+from treadle.dialects.hierarchy.pieces import LoadOp, PieceOp, SaveOp
 from treadle.dialects.hierarchy.schedule import PartitionAttr, ScheduleAttr, StepAttr
+from treadle.dialects.hierarchy.stream import GroupOp, StreamOp
+from treadle.dialects.hierarchy.yields import YieldOp
 
 Hierarchy = Dialect(
     "hierarchy",

@@ -13,8 +13,8 @@ from xdsl.interpreter import Interpreter
 from xdsl.ir import Region
 
 from treadle.compiler.errors import TreadleError
+from treadle.dialects.diagram import LawOp
 from treadle.dialects.diagram.array import axes_of, is_array
-from treadle.dialects.diagram.ops import LawOp
 from treadle.runtime.interpreter.arrays import AnyArray, Array, Numbers, array_of
 from treadle.runtime.interpreter.exact import NotRational
 from treadle.runtime.interpreter.run import Trace, explained, make_interpreter

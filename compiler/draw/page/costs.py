@@ -13,7 +13,7 @@ from treadle.compiler.draw.mathtext import plain_text
 from treadle.compiler.draw.read import read_program
 from treadle.compiler.draw.table import table_of
 from treadle.compiler.errors import TreadleError
-from treadle.dialects.cuda.ops import KernelOp as CudaKernelOp
+from treadle.dialects.cuda import KernelOp as CudaKernelOp
 
 Costs: TypeAlias = dict[str, str]
 """What is counted, and how much that is, in words."""

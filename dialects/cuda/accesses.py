@@ -1,0 +1,149 @@
+"""What accesses to device memory share, and how they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    IndexType,
+    IntAttr,
+    StringAttr,
+    UnitAttr,
+)
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    IRDLOperation,
+    opt_prop_def,
+    prop_def,
+    var_operand_def,
+)
+from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+from treadle.dialects.cuda.tiles import is_buffer
+from treadle.dialects.diagram.array import (
+    axes_of,
+    format_of,
+    level_of,
+)
+
+
+class GlobalAccess(IRDLOperation):
+    """What accesses to device memory share: a buffer, the offset of the tile along each axis, the axes along which
+    the tile may reach past the end with the sizes to test against, and what is known of alignment.
+
+    `widths` are the vector widths, in elements, among which the alignment chooses at run time; `coalescing` sets
+    them. `partial` says that the tile surely reaches past the end. Elements outside are read as zero and not
+    written."""
+
+    offsets = var_operand_def(IndexType())
+    limits = var_operand_def(IndexType())
+    bounds = prop_def(ArrayAttr[StringAttr])
+    widths = opt_prop_def(ArrayAttr[IntAttr])
+    partial = opt_prop_def(UnitAttr)
+
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+
+    @property
+    def buffer_type(self) -> Attribute:
+        """The type of the array at device level."""
+        return next(value.type for value in (*self.operands, *self.results) if level_of(value.type) == "device")
+
+    @property
+    def bound_axes(self) -> tuple[str, ...]:
+        return tuple(axis.data for axis in self.bounds)
+
+    @property
+    def width_list(self) -> tuple[int, ...]:
+        return () if self.widths is None else tuple(width.data for width in self.widths)
+
+    def check_access(self, buffer: Attribute, tile: Attribute) -> None:
+        if not is_buffer(buffer) or level_of(buffer) != "device":
+            raise VerifyException(f"{buffer} is not a buffer at device level")
+        if axes_of(buffer) != axes_of(tile):
+            raise VerifyException(
+                f"the tile has axes [{', '.join(axes_of(tile))}], its buffer [{', '.join(axes_of(buffer))}]"
+            )
+        if format_of(buffer) != format_of(tile):
+            raise VerifyException(f"a tile of {format_of(tile)} of a buffer of {format_of(buffer)}")
+        if len(self.offsets) != len(axes_of(buffer)):
+            raise VerifyException(f"{len(self.offsets)} offsets for {len(axes_of(buffer))} axes")
+        if len(self.limits) != len(self.bounds):
+            raise VerifyException(f"{len(self.limits)} limits for {len(self.bounds)} bounded axes")
+        for axis in self.bound_axes:
+            if axis not in axes_of(buffer):
+                raise VerifyException(f"bounded axis '{axis}' is not an axis of the buffer")
+
+    def print_access(self, printer: Printer, buffer: SSAValue) -> None:
+        printer.print_operand(buffer)
+        printer.print_string("[")
+        printer.print_list(self.offsets, printer.print_operand)
+        printer.print_string("]")
+
+    def print_tail(self, printer: Printer) -> None:
+        if self.bound_axes:
+            printer.print_string(" bounds [")
+
+            def entry(bound: tuple[str, SSAValue]) -> None:
+                printer.print_string(f"{bound[0]} < ")
+                printer.print_operand(bound[1])
+
+            printer.print_list(list(zip(self.bound_axes, self.limits, strict=True)), entry)
+            printer.print_string("]")
+        if self.partial is not None:
+            printer.print_string(" partial")
+        if self.widths is not None:
+            printer.print_string(f" widths [{', '.join(str(width) for width in self.width_list)}]")
+        printer.print_op_attributes(self.attributes)
+
+
+class ParsedAccess:
+    """The parsed parts of a global access."""
+
+    def __init__(self, parser: Parser, may_be_bare: bool = False):
+        self.buffer = parser.parse_unresolved_operand()
+        offsets = parser.parse_optional_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_unresolved_operand)
+        if offsets is None and not may_be_bare:
+            parser.raise_error("expected the offsets of the tile in its buffer")
+        self.has_offsets = offsets is not None
+        self.offsets: list[UnresolvedOperand] = offsets or []
+        self.bounds: list[tuple[str, UnresolvedOperand]] = []
+        self.widths: list[int] | None = None
+
+    def parse_destination(self, parser: Parser) -> UnresolvedOperand:
+        """The other side of a copy, with offsets if the source had none."""
+        destination = parser.parse_unresolved_operand()
+        if not self.has_offsets:
+            self.offsets = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_unresolved_operand)
+        return destination
+
+    def parse_tail(self, parser: Parser) -> None:
+        def bound() -> tuple[str, UnresolvedOperand]:
+            axis = parser.parse_identifier()
+            parser.parse_punctuation("<")
+            return axis, parser.parse_unresolved_operand()
+
+        if parser.parse_optional_keyword("bounds"):
+            self.bounds = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, bound)
+        self.partial = parser.parse_optional_keyword("partial") is not None
+        if parser.parse_optional_keyword("widths"):
+            self.widths = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
+        self.attributes = parser.parse_optional_attr_dict()
+
+    def operands(self, parser: Parser) -> tuple[list[SSAValue], list[SSAValue]]:
+        def index(operand: UnresolvedOperand) -> SSAValue:
+            return parser.resolve_operand(operand, IndexType())
+
+        offsets = [index(operand) for operand in self.offsets]
+        limits = [index(operand) for _, operand in self.bounds]
+        return offsets, limits
+
+
+def access_properties(bounds: Iterable[str], widths: Iterable[int] | None) -> dict[str, Attribute | None]:
+    return {
+        "bounds": ArrayAttr(StringAttr(axis) for axis in bounds),
+        "widths": None if widths is None else ArrayAttr(IntAttr(width) for width in widths),
+    }

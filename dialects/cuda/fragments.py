@@ -1,0 +1,224 @@
+"""What works on fragments beside the operations of `diagram`: masks, positions, exchanges between lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Self, cast
+
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    FloatAttr,
+    IndexType,
+    IntAttr,
+    IntegerAttr,
+    StringAttr,
+    TensorType,
+)
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    result_def,
+    traits_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from treadle.dialects.cuda.layout import LayoutAttr
+from treadle.dialects.cuda.tiles import check_fragment
+from treadle.dialects.diagram.array import (
+    Number,
+    axes_of,
+    format_of,
+)
+from treadle.dialects.diagram.operation import REDUCTIONS
+
+
+@irdl_op_definition
+class MaskOp(IRDLOperation):
+    """Elements at or past the end of an axis become `other`, the neutral element of what follows: an element outside
+    does not exist.
+
+    ```
+    %M = cuda.mask %S where x from %x0 < %x else 0xFF800000 : f32 : !S
+    ```
+    """
+
+    name = "cuda.mask"
+
+    value = operand_def(TensorType)
+    offset = operand_def(IndexType())
+    limit = operand_def(IndexType())
+    axis = prop_def(StringAttr)
+    other = prop_def(FloatAttr | IntegerAttr)
+    result = result_def(TensorType)
+
+    traits = traits_def(Pure())
+
+    def __init__(
+        self,
+        value: SSAValue,
+        axis: str,
+        offset: SSAValue,
+        limit: SSAValue,
+        other: Number,
+    ):
+        super().__init__(
+            operands=[value, offset, limit],
+            properties={"axis": StringAttr(axis), "other": other},
+            result_types=[value.type],
+        )
+
+    def verify_(self) -> None:
+        check_fragment(self.value.type, "the value")
+        if self.axis.data not in axes_of(self.value.type):
+            raise VerifyException(f"axis '{self.axis.data}' is not in the value")
+        if self.other.type != format_of(self.value.type):
+            raise VerifyException(f"{self.other} is not an element of {format_of(self.value.type)}")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        value = parser.parse_unresolved_operand()
+        parser.parse_keyword("where")
+        axis = parser.parse_identifier()
+        parser.parse_keyword("from")
+        offset = parser.parse_unresolved_operand()
+        parser.parse_punctuation("<")
+        limit = parser.parse_unresolved_operand()
+        parser.parse_keyword("else")
+        attribute = parser.parse_attribute()
+        if not isinstance(attribute, FloatAttr | IntegerAttr):
+            parser.raise_error("expected a number with its format")
+        other = cast(Number, attribute)
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        index = IndexType()
+        bounds = parser.resolve_operand(offset, index), parser.resolve_operand(limit, index)
+        op = cls(parser.resolve_operand(value, parser.parse_type()), axis, *bounds, other)
+        op.attributes |= attributes
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_operand(self.value)
+        printer.print_string(f" where {self.axis.data} from ")
+        printer.print_operand(self.offset)
+        printer.print_string(" < ")
+        printer.print_operand(self.limit)
+        printer.print_string(" else ")
+        printer.print_attribute(self.other)
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.value.type)
+
+
+@irdl_op_definition
+class IndexOp(IRDLOperation):
+    """Each thread's positions along one axis, of a piece that starts at an offset.
+
+    ```
+    %at_x = cuda.index %x0 -> !at_x
+    ```
+    """
+
+    name = "cuda.index"
+
+    offset = operand_def(IndexType())
+    result = result_def(TensorType)
+
+    traits = traits_def(Pure())
+    assembly_format = "$offset attr-dict `->` type($result)"
+
+    def __init__(self, offset: SSAValue, result_type: Attribute):
+        super().__init__(operands=[offset], result_types=[result_type])
+
+    @property
+    def axis(self) -> str:
+        return axes_of(self.result.type)[0]
+
+    def verify_(self) -> None:
+        check_fragment(self.result.type, "the result")
+        if len(axes_of(self.result.type)) != 1 or str(format_of(self.result.type)) != "i32":
+            raise VerifyException(f"positions are i32 along one axis, the result is {self.result.type}")
+
+
+@irdl_op_definition
+class CombineOp(IRDLOperation):
+    """Combine what the lanes hold as parts of one result, by exchanges with the lanes whose numbers differ in these
+    bits: the end of reductions that were marked `partial`, each lane of which kept to its own elements.
+
+    ```
+    %l = cuda.combine add %l_parts lanes [1, 2] : !l
+    ```
+    """
+
+    name = "cuda.combine"
+
+    value = operand_def(TensorType)
+    kind = prop_def(StringAttr)
+    lanes = prop_def(ArrayAttr[IntAttr])
+    result = result_def(TensorType)
+
+    traits = traits_def(Pure())
+
+    def __init__(self, kind: str, value: SSAValue, lanes: Iterable[int]):
+        super().__init__(
+            operands=[value],
+            properties={"kind": StringAttr(kind), "lanes": ArrayAttr(IntAttr(lane) for lane in lanes)},
+            result_types=[value.type],
+        )
+
+    @property
+    def masks(self) -> tuple[int, ...]:
+        return tuple(lane.data for lane in self.lanes)
+
+    def verify_(self) -> None:
+        check_fragment(self.value.type, "the value")
+        if self.kind.data not in REDUCTIONS:
+            raise VerifyException(f"unknown reduction '{self.kind.data}' (known: {', '.join(REDUCTIONS)})")
+        if any(mask not in (1, 2, 4, 8, 16) for mask in self.masks):
+            raise VerifyException(f"lanes differ in one bit of five, not in {list(self.masks)}")
+        if self.result.type != self.value.type:
+            raise VerifyException("the result has the type of the value")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        kind = parser.parse_identifier(" for the reduction")
+        value = parser.parse_unresolved_operand()
+        parser.parse_keyword("lanes")
+        lanes = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        op = cls(kind, parser.resolve_operand(value, parser.parse_type()), lanes)
+        op.attributes |= attributes
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" {self.kind.data} ")
+        printer.print_operand(self.value)
+        printer.print_string(f" lanes [{', '.join(str(mask) for mask in self.masks)}]")
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.value.type)
+
+
+PARTIAL = "partial"
+"""Attribute of a `diagram.reduce` on fragments whose lanes keep to their own elements; a `cuda.combine` must follow."""
+
+
+def lane_masks(layout: LayoutAttr, axes: Sequence[str]) -> list[int]:
+    """The exchanges, as bits in which the numbers of two lanes differ, that combine all lanes along some axes."""
+    masks: list[int] = []
+    below = 1
+    for mode in reversed(tuple(layout.lane)):
+        if mode.axis in axes:
+            step = 1
+            while step < mode.size:
+                masks.append(below * step)
+                step *= 2
+        below *= mode.size
+    return masks

@@ -1,0 +1,189 @@
+"""`cuda.kernel` and its launch from the host function."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+from xdsl.dialects.builtin import (
+    IndexType,
+    IntAttr,
+    MemRefType,
+    StringAttr,
+    SymbolNameConstraint,
+    SymbolRefAttr,
+)
+from xdsl.ir import Operation, Region, SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    region_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import IsolatedFromAbove, NoTerminator, Pure, SymbolOpInterface
+from xdsl.utils.exceptions import VerifyException
+
+from treadle.dialects.cuda.accesses import GlobalAccess
+from treadle.dialects.cuda.tiles import format_bytes, is_buffer
+from treadle.dialects.diagram.array import (
+    check_axis_name,
+    level_of,
+)
+
+
+@irdl_op_definition
+class KernelOp(IRDLOperation):
+    """A kernel: its arguments are buffers at device level, scalars, sizes of symbolic axes and what is known
+    of alignments (`index`). The body is what every block runs.
+
+    ```
+    cuda.kernel @attention (%Q: memref<...>, %O: memref<...>, %q: index) threads 128 shared 27648 { ... }
+    ```
+    """
+
+    name = "cuda.kernel"
+
+    sym_name = prop_def(SymbolNameConstraint())
+    threads = prop_def(IntAttr)
+    shared_bytes = prop_def(IntAttr)
+    body = region_def("single_block")
+
+    traits = traits_def(SymbolOpInterface(), IsolatedFromAbove(), NoTerminator())
+
+    def __init__(self, name: str, threads: int, shared_bytes: int, body: Region):
+        super().__init__(
+            properties={
+                "sym_name": StringAttr(name),
+                "threads": IntAttr(threads),
+                "shared_bytes": IntAttr(shared_bytes),
+            },
+            regions=[body],
+        )
+
+    def verify_(self) -> None:
+        check_axis_name(self.sym_name.data)
+        threads = self.threads.data
+        if threads % 32 or not 32 <= threads <= 1024:
+            raise VerifyException(f"a block of {threads} threads: use a multiple of 32 up to 1024")
+        for i, arg in enumerate(self.body.block.args):
+            if is_buffer(arg.type) and level_of(arg.type) != "device":
+                raise VerifyException(f"argument {i} is a buffer at level {level_of(arg.type)}, not 'device'")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        name = parser.parse_symbol_name().data
+        arguments = parser.parse_comma_separated_list(
+            parser.Delimiter.PAREN, lambda: parser.parse_argument(expect_type=True)
+        )
+        parser.parse_keyword("threads")
+        threads = parser.parse_integer()
+        parser.parse_keyword("shared")
+        shared = parser.parse_integer()
+        attributes = parser.parse_optional_attr_dict_with_keyword()
+        op = cls(name, threads, shared, parser.parse_region(arguments))
+        if attributes is not None:
+            op.attributes |= attributes.data
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.enter_scope()
+        printer.print_string(" ")
+        printer.print_symbol_name(self.sym_name.data)
+        printer.print_string(" (")
+        printer.print_list(self.body.block.args, printer.print_block_argument)
+        printer.print_string(f") threads {self.threads.data} shared {self.shared_bytes.data}")
+        if self.attributes:
+            printer.print_op_attributes(self.attributes, print_keyword=True)
+        printer.print_string(" ")
+        printer.print_region(self.body, print_entry_block_args=False)
+        printer.exit_scope()
+
+
+@irdl_op_definition
+class LaunchOp(IRDLOperation):
+    """Run a kernel over a grid of blocks, in the variant for rows that are aligned to so many bytes; in the host
+    function.
+
+    ```
+    cuda.launch @attention grid %blocks aligned %bytes (%Q, %O, %q) : memref<...>, memref<...>, index
+    ```
+    """
+
+    name = "cuda.launch"
+
+    kernel = prop_def(SymbolRefAttr)
+    grid = operand_def(IndexType())
+    alignment = operand_def(IndexType())
+    arguments = var_operand_def()
+
+    assembly_format = "$kernel `grid` $grid `aligned` $alignment `(` $arguments `)` attr-dict `:` type($arguments)"
+
+    def __init__(
+        self,
+        kernel: str,
+        grid: SSAValue | Operation,
+        alignment: SSAValue | Operation,
+        arguments: Sequence[SSAValue | Operation],
+    ):
+        super().__init__(operands=[grid, alignment, arguments], properties={"kernel": SymbolRefAttr(kernel)})
+
+
+@irdl_op_definition
+class AlignmentOp(IRDLOperation):
+    """The bytes, a power of two and at most 16, that the rows of all these buffers are aligned to: their addresses,
+    their strides and the sizes of their last axes are multiples of it. In the host function.
+
+    ```
+    %aligned = cuda.alignment %Q, %K : memref<...>, memref<...>
+    ```
+    """
+
+    name = "cuda.alignment"
+
+    buffers = var_operand_def(MemRefType)
+    result = result_def(IndexType())
+
+    traits = traits_def(Pure())
+    assembly_format = "$buffers attr-dict `:` type($buffers)"
+
+    def __init__(self, buffers: Sequence[SSAValue]):
+        super().__init__(operands=[buffers], result_types=[IndexType()])
+
+
+@irdl_op_definition
+class BlockIndexOp(IRDLOperation):
+    """The index of this block in the grid (`blockIdx.x`)."""
+
+    name = "cuda.block_index"
+
+    result = result_def(IndexType())
+
+    traits = traits_def(Pure())
+    assembly_format = "attr-dict"
+
+    def __init__(self) -> None:
+        super().__init__(result_types=[IndexType()])
+
+
+def alignments(kernel: KernelOp) -> tuple[int, ...]:
+    """The alignments, in bytes, for which a kernel has a variant, the widest first: one for each vector width that an
+    access may take."""
+    found = {
+        width * format_bytes(access.buffer_type)
+        for access in kernel.walk()
+        if isinstance(access, GlobalAccess)
+        for width in (access.width_list or (1,))
+    }
+    return tuple(sorted(found, reverse=True)) or (1,)
+
+
+def variant_name(kernel: KernelOp, alignment: int) -> str:
+    """The C function of a kernel's variant for rows aligned to so many bytes; the widest has the kernel's own name."""
+    name = kernel.sym_name.data
+    return name if alignment == alignments(kernel)[0] else f"{name}_aligned_{alignment}"

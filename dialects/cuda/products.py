@@ -1,0 +1,142 @@
+"""`cuda.product`: a tile's contraction by every warp."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from xdsl.dialects.builtin import (
+    MemRefType,
+    StringAttr,
+    TensorType,
+)
+from xdsl.ir import SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    result_def,
+    traits_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from treadle.dialects.cuda.tiles import check_fragment, check_tile, is_shared
+from treadle.dialects.diagram.array import (
+    axes_of,
+    format_of,
+    parse_axis_list,
+    print_axis_list,
+)
+
+PRODUCTS = {
+    "m16n8k16": ("f16", "bf16"),
+    "m16n8k8_tf32": ("f32",),
+    "fma": ("f16", "bf16", "f32", "i32"),
+}
+"""Instructions of `cuda.product`, with the operand formats they take."""
+
+
+@irdl_op_definition
+class ProductOp(IRDLOperation):
+    """Sum of products over one axis, added to the accumulator's fragments by every warp: `using m16n8k16` or
+    `m16n8k8_tf32` on tensor cores (PTX ISA 9.7.14.5), `fma` on the others. An operand is a tile in shared memory or the
+    fragments of the left operand in registers; the left operand has the rows.
+
+    ```
+    %S = cuda.product %Qs, %Ks into %zero over [d] using m16n8k16 : !Qs, !Ks -> !S
+    ```
+    """
+
+    name = "cuda.product"
+
+    lhs = operand_def()
+    rhs = operand_def(MemRefType)
+    accumulator = operand_def(TensorType)
+    over = prop_def(StringAttr)
+    instruction = prop_def(StringAttr)
+    result = result_def(TensorType)
+
+    traits = traits_def(Pure())
+
+    def __init__(
+        self,
+        lhs: SSAValue,
+        rhs: SSAValue,
+        accumulator: SSAValue,
+        over: str,
+        instruction: str,
+    ):
+        super().__init__(
+            operands=[lhs, rhs, accumulator],
+            properties={"over": StringAttr(over), "instruction": StringAttr(instruction)},
+            result_types=[accumulator.type],
+        )
+
+    @property
+    def axis(self) -> str:
+        return self.over.data
+
+    def verify_(self) -> None:
+        formats = PRODUCTS.get(self.instruction.data)
+        if formats is None:
+            raise VerifyException(f"unknown instruction '{self.instruction.data}' (known: {', '.join(PRODUCTS)})")
+        if str(format_of(self.rhs.type)) not in formats:
+            raise VerifyException(f"'{self.instruction.data}' does not take {format_of(self.rhs.type)}")
+        if format_of(self.lhs.type) != format_of(self.rhs.type):
+            raise VerifyException(f"operands are {format_of(self.lhs.type)} and {format_of(self.rhs.type)}")
+        check_tile(self.rhs.type, "the right operand")
+        if not is_shared(self.lhs.type):
+            check_fragment(self.lhs.type, "the left operand")
+        check_fragment(self.accumulator.type, "the accumulator")
+        if self.result.type != self.accumulator.type:
+            raise VerifyException("the result has the type of the accumulator")
+        for type, what in ((self.lhs.type, "left"), (self.rhs.type, "right")):
+            if self.axis not in axes_of(type):
+                raise VerifyException(f"axis '{self.axis}' is not in the {what} operand")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        lhs = parser.parse_unresolved_operand()
+        parser.parse_punctuation(",")
+        rhs = parser.parse_unresolved_operand()
+        parser.parse_keyword("into")
+        accumulator = parser.parse_unresolved_operand()
+        parser.parse_keyword("over")
+        over = parse_axis_list(parser)
+        parser.parse_keyword("using")
+        instruction = parser.parse_identifier()
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        lhs_type = parser.parse_type()
+        parser.parse_punctuation(",")
+        rhs_type = parser.parse_type()
+        parser.parse_punctuation("->")
+        type = parser.parse_type()
+        if len(over) != 1:
+            parser.raise_error("a product sums over one axis")
+        op = cls(
+            parser.resolve_operand(lhs, lhs_type),
+            parser.resolve_operand(rhs, rhs_type),
+            parser.resolve_operand(accumulator, type),
+            over[0],
+            instruction,
+        )
+        op.attributes |= attributes
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_list((self.lhs, self.rhs), printer.print_operand)
+        printer.print_string(" into ")
+        printer.print_operand(self.accumulator)
+        printer.print_string(" over ")
+        print_axis_list(printer, (self.axis,))
+        printer.print_string(f" using {self.instruction.data}")
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_list((self.lhs.type, self.rhs.type), printer.print_attribute)
+        printer.print_string(" -> ")
+        printer.print_attribute(self.result.type)

@@ -1,0 +1,124 @@
+"""Roles of warpgroups (PTX ISA 9.7.19.5)."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from xdsl.dialects.builtin import IntAttr
+from xdsl.ir import Region
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    prop_def,
+    region_def,
+    traits_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import NoTerminator
+from xdsl.utils.exceptions import VerifyException
+
+from treadle.dialects.cuda.kernel import KernelOp
+
+WARPGROUP = 128
+"""Threads of a warpgroup."""
+
+
+@irdl_op_definition
+class RolesOp(IRDLOperation):
+    """The warps of a block part: one thread of the first warpgroup is the producer, which starts copies; `consumers`
+    further warpgroups compute. `registers` are those that a thread of each role has after it has given or taken some
+    (PTX ISA 9.7.19.5); with 0 and 0 none move. In `consumers`, warps and threads count from the first consumer's.
+
+    ```
+    cuda.roles registers 24, 240 producer { ... } consumers 2 { ... }
+    ```
+    """
+
+    name = "cuda.roles"
+
+    producer_registers = prop_def(IntAttr)
+    consumer_registers = prop_def(IntAttr)
+    consumer_groups = prop_def(IntAttr)
+    producer = region_def("single_block")
+    consumers = region_def("single_block")
+
+    traits = traits_def(NoTerminator())
+
+    def __init__(self, registers: tuple[int, int], producer: Region, groups: int, consumers: Region):
+        super().__init__(
+            properties={
+                "producer_registers": IntAttr(registers[0]),
+                "consumer_registers": IntAttr(registers[1]),
+                "consumer_groups": IntAttr(groups),
+            },
+            regions=[producer, consumers],
+        )
+
+    @property
+    def registers(self) -> tuple[int, int]:
+        """Registers of a thread of the producer's warpgroup and of a consumer."""
+        return self.producer_registers.data, self.consumer_registers.data
+
+    def verify_(self) -> None:
+        groups = self.consumer_groups.data
+        kernel = self.parent_op()
+        if not isinstance(kernel, KernelOp):
+            raise VerifyException("roles part the warps of a whole kernel: expected in the body of cuda.kernel")
+        if kernel.threads.data != WARPGROUP * (1 + groups):
+            raise VerifyException(
+                f"a producer and {groups} consumers are {WARPGROUP * (1 + groups)} threads, "
+                f"the kernel has {kernel.threads.data}"
+            )
+        if self.registers == (0, 0):
+            return
+        cap = register_cap(kernel.threads.data)
+        for registers in self.registers:
+            if registers % 8 or not 24 <= registers <= 256:
+                raise VerifyException(f"{registers} registers a thread: a multiple of 8 from 24 to 256")
+        if self.registers[0] > cap or self.registers[1] < cap:
+            raise VerifyException(
+                f"the producer gives and consumers take registers: of {cap} each, not {self.registers}"
+            )
+        if self.registers[0] + groups * self.registers[1] > cap * (1 + groups):
+            raise VerifyException(
+                f"registers {self.registers[0]} + {groups} x {self.registers[1]} are more than the {1 + groups} x "
+                f"{cap} that the block begins with: consumers would wait for ever"
+            )
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        parser.parse_keyword("registers")
+        given = parser.parse_integer()
+        parser.parse_punctuation(",")
+        taken = parser.parse_integer()
+        parser.parse_keyword("producer")
+        producer = parser.parse_region([])  # with a block, even if it is empty
+        parser.parse_keyword("consumers")
+        groups = parser.parse_integer()
+        op = cls((given, taken), producer, groups, parser.parse_region([]))
+        op.attributes |= parser.parse_optional_attr_dict()
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" registers {self.registers[0]}, {self.registers[1]} producer ")
+        printer.print_region(self.producer)
+        printer.print_string(f" consumers {self.consumer_groups.data} ")
+        printer.print_region(self.consumers)
+        printer.print_op_attributes(self.attributes)
+
+
+def register_cap(threads: int) -> int:
+    """Registers of a thread of a block that has a multiprocessor to itself, before any move."""
+    return min(65536 // threads // 8 * 8, 248)
+
+
+def roles_of(kernel: KernelOp) -> RolesOp | None:
+    """The roles of a kernel, if it has any."""
+    return next((op for op in kernel.body.block.ops if isinstance(op, RolesOp)), None)
+
+
+def working_threads(kernel: KernelOp) -> int:
+    """Threads that compute: all, or those of the consumers."""
+    roles = roles_of(kernel)
+    return kernel.threads.data if roles is None else WARPGROUP * roles.consumer_groups.data

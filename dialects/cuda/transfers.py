@@ -1,0 +1,255 @@
+"""What threads move between device memory, shared memory and registers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Self
+
+from xdsl.dialects.builtin import (
+    MemRefType,
+    TensorType,
+    UnitAttr,
+)
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import (
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    result_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+from treadle.dialects.cuda.accesses import GlobalAccess, ParsedAccess, access_properties
+from treadle.dialects.cuda.tiles import check_fragment, check_tile, is_shared
+
+
+@irdl_op_definition
+class CopyOp(GlobalAccess):
+    """The block's threads copy a tile from device to shared memory, where what lies outside the bounds, and padding,
+    becomes zero; or from shared to device memory, where it is not written. The offsets are those of the buffer at
+    device level. `async`, which is for copies to shared memory, only starts the copy (PTX ISA 9.7.9.25.3.1). A barrier
+    must follow before another thread reads the tile.
+
+    ```
+    cuda.copy %Q[%b, %h, %q0, %zero] into %Qs bounds [q < %q] widths [8, 2, 1] : !Q, !Qs
+    ```
+    """
+
+    name = "cuda.copy"
+
+    source = operand_def(MemRefType)
+    destination = operand_def(MemRefType)
+    asynchronous = opt_prop_def(UnitAttr)
+
+    def __init__(
+        self,
+        source: SSAValue,
+        offsets: Sequence[SSAValue],
+        destination: SSAValue,
+        bounds: Sequence[tuple[str, SSAValue]] = (),
+        widths: Iterable[int] | None = None,
+        asynchronous: bool = False,
+    ):
+        super().__init__(
+            operands=[
+                source,
+                destination,
+                offsets,
+                [limit for _, limit in bounds],
+            ],
+            properties={
+                **access_properties((axis for axis, _ in bounds), widths),
+                "asynchronous": UnitAttr() if asynchronous else None,
+            },
+        )
+
+    @property
+    def is_outward(self) -> bool:
+        """Whether the copy goes from shared to device memory."""
+        return is_shared(self.source.type)
+
+    @property
+    def buffer(self) -> SSAValue:
+        """The array at device level."""
+        return self.destination if self.is_outward else self.source
+
+    @property
+    def tile(self) -> SSAValue:
+        """The tile in shared memory."""
+        return self.source if self.is_outward else self.destination
+
+    def verify_(self) -> None:
+        check_tile(self.tile.type, "the source" if self.is_outward else "the destination")
+        self.check_access(self.buffer.type, self.tile.type)
+        if self.asynchronous is not None and self.is_outward:
+            raise VerifyException("only a copy to shared memory can be asynchronous")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        asynchronous = parser.parse_optional_keyword("async") is not None
+        access = ParsedAccess(parser, may_be_bare=True)
+        parser.parse_keyword("into")
+        destination = access.parse_destination(parser)
+        access.parse_tail(parser)
+        parser.parse_punctuation(":")
+        source_type = parser.parse_type()
+        parser.parse_punctuation(",")
+        destination_type = parser.parse_type()
+        offsets, limits = access.operands(parser)
+        op = cls(
+            parser.resolve_operand(access.buffer, source_type),
+            offsets,
+            parser.resolve_operand(destination, destination_type),
+            list(zip((axis for axis, _ in access.bounds), limits, strict=True)),
+            access.widths,
+            asynchronous,
+        )
+        op.attributes |= access.attributes
+        op.partial = UnitAttr() if access.partial else None
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" async " if self.asynchronous is not None else " ")
+        if self.is_outward:
+            printer.print_operand(self.source)
+            printer.print_string(" into ")
+            self.print_access(printer, self.destination)
+        else:
+            self.print_access(printer, self.source)
+            printer.print_string(" into ")
+            printer.print_operand(self.destination)
+        self.print_tail(printer)
+        printer.print_string(" : ")
+        printer.print_list((self.source.type, self.destination.type), printer.print_attribute)
+
+
+@irdl_op_definition
+class LoadOp(GlobalAccess):
+    """Each thread loads its elements of a tile from device memory; what lies outside the bounds becomes zero.
+
+    ```
+    %f = cuda.load %X[%n0] bounds [n < %n] widths [4, 1] : !X -> !f
+    ```
+    """
+
+    name = "cuda.load"
+
+    source = operand_def(MemRefType)
+    result = result_def(TensorType)
+
+    def __init__(
+        self,
+        source: SSAValue,
+        offsets: Sequence[SSAValue],
+        result_type: Attribute,
+        bounds: Sequence[tuple[str, SSAValue]] = (),
+        widths: Iterable[int] | None = None,
+    ):
+        super().__init__(
+            operands=[source, offsets, [limit for _, limit in bounds]],
+            properties=access_properties((axis for axis, _ in bounds), widths),
+            result_types=[result_type],
+        )
+
+    def verify_(self) -> None:
+        check_fragment(self.result.type, "the result")
+        self.check_access(self.source.type, self.result.type)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        access = ParsedAccess(parser)
+        access.parse_tail(parser)
+        parser.parse_punctuation(":")
+        source_type = parser.parse_type()
+        parser.parse_punctuation("->")
+        result_type = parser.parse_type()
+        offsets, limits = access.operands(parser)
+        op = cls(
+            parser.resolve_operand(access.buffer, source_type),
+            offsets,
+            result_type,
+            list(zip((axis for axis, _ in access.bounds), limits, strict=True)),
+            access.widths,
+        )
+        op.attributes |= access.attributes
+        op.partial = UnitAttr() if access.partial else None
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        self.print_access(printer, self.source)
+        self.print_tail(printer)
+        printer.print_string(" : ")
+        printer.print_attribute(self.source.type)
+        printer.print_string(" -> ")
+        printer.print_attribute(self.result.type)
+
+
+@irdl_op_definition
+class StoreOp(GlobalAccess):
+    """Each thread stores its elements of a tile to device memory; copies and what lies outside are not written.
+
+    ```
+    cuda.store %o into %O[%q0, %zero] bounds [q < %q] widths [2, 1] : !o, !O
+    ```
+    """
+
+    name = "cuda.store"
+
+    value = operand_def(TensorType)
+    destination = operand_def(MemRefType)
+
+    def __init__(
+        self,
+        value: SSAValue,
+        destination: SSAValue,
+        offsets: Sequence[SSAValue],
+        bounds: Sequence[tuple[str, SSAValue]] = (),
+        widths: Iterable[int] | None = None,
+    ):
+        super().__init__(
+            operands=[
+                value,
+                destination,
+                offsets,
+                [limit for _, limit in bounds],
+            ],
+            properties=access_properties((axis for axis, _ in bounds), widths),
+        )
+
+    def verify_(self) -> None:
+        check_fragment(self.value.type, "the value")
+        self.check_access(self.destination.type, self.value.type)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        value = parser.parse_unresolved_operand()
+        parser.parse_keyword("into")
+        access = ParsedAccess(parser)
+        access.parse_tail(parser)
+        parser.parse_punctuation(":")
+        value_type = parser.parse_type()
+        parser.parse_punctuation(",")
+        destination_type = parser.parse_type()
+        offsets, limits = access.operands(parser)
+        op = cls(
+            parser.resolve_operand(value, value_type),
+            parser.resolve_operand(access.buffer, destination_type),
+            offsets,
+            list(zip((axis for axis, _ in access.bounds), limits, strict=True)),
+            access.widths,
+        )
+        op.attributes |= access.attributes
+        op.partial = UnitAttr() if access.partial else None
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_operand(self.value)
+        printer.print_string(" into ")
+        self.print_access(printer, self.destination)
+        self.print_tail(printer)
+        printer.print_string(" : ")
+        printer.print_list((self.value.type, self.destination.type), printer.print_attribute)

@@ -1,0 +1,162 @@
+"""`diagram.map`: a scalar function of every element."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Self
+
+from xdsl.dialects.builtin import (
+    ShapedType,
+)
+from xdsl.ir import Attribute, Operation, Region, SSAValue
+from xdsl.irdl import (
+    irdl_op_definition,
+    lazy_traits_def,
+    region_def,
+    result_def,
+    var_operand_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import (
+    Pure,
+    SingleBlockImplicitTerminator,
+)
+from xdsl.utils.exceptions import VerifyException
+
+from treadle.dialects.diagram.array import (
+    axes_of,
+    format_of,
+    is_array,
+)
+from treadle.dialects.diagram.operation import DiagramOperation
+from treadle.dialects.diagram.yields import YieldOp
+
+
+@irdl_op_definition
+class MapOp(DiagramOperation):
+    """Apply a scalar function to every element; an operand without an axis of the result is broadcast
+    along it. The body is straight-line `arith` and `math` over scalars of the operands' formats.
+
+    ```
+    %P = diagram.map (%s = %S : !S, %r = %m : !m) -> !S {
+      %shifted = arith.subf %s, %r : f32
+      %p = math.exp %shifted : f32
+      diagram.yield %p : f32
+    }
+    ```
+    """
+
+    name = "diagram.map"
+
+    inputs = var_operand_def()
+    result = result_def()
+    body = region_def("single_block")
+
+    traits = lazy_traits_def(lambda: (Pure(), SingleBlockImplicitTerminator(YieldOp)))
+
+    BODY_DIALECTS: ClassVar = ("arith", "math")
+
+    def __init__(
+        self,
+        inputs: Sequence[SSAValue | Operation],
+        result_type: Attribute,
+        body: Region,
+    ):
+        super().__init__(operands=[inputs], result_types=[result_type], regions=[body])
+
+    @property
+    def yielded(self) -> SSAValue:
+        """The scalar that becomes an element of the result."""
+        terminator = self.body.block.last_op
+        assert isinstance(terminator, YieldOp)
+        return terminator.operands[0]
+
+    def verify_(self) -> None:
+        self.check_arrays()
+        if not is_array(self.result.type):
+            raise VerifyException("the result of a map must be an array")
+        axes = axes_of(self.result.type)
+        for i, operand in enumerate(self.inputs):
+            for axis in axes_of(operand.type):
+                if axis not in axes:
+                    raise VerifyException(
+                        f"axis '{axis}' of operand {i} is not in the result: a map keeps every "
+                        "axis (reduce it first, or add it to the result)"
+                    )
+        self._verify_body()
+
+    def _verify_body(self) -> None:
+        args = self.body.block.args
+        if len(args) != len(self.inputs):
+            raise VerifyException(f"the body takes {len(args)} scalars, the map has {len(self.inputs)} operands")
+        for i, (arg, operand) in enumerate(zip(args, self.inputs, strict=True)):
+            if arg.type != format_of(operand.type):
+                raise VerifyException(
+                    f"scalar {i} of the body is {arg.type}, elements of operand {i} are {format_of(operand.type)}"
+                )
+        *ops, terminator = self.body.block.ops
+        for op in ops:
+            if op.dialect_name() not in self.BODY_DIALECTS:
+                raise VerifyException(
+                    f"'{op.name}' in the body of a map: only arith and math operations may stand there"
+                )
+            for result in op.results:
+                if isinstance(result.type, ShapedType):
+                    raise VerifyException(
+                        f"'{op.name}' in the body of a map gives {result.type}: the body computes one element, so "
+                        "everything in it is a scalar"
+                    )
+            for operand in op.operands:
+                if operand.owner is not self.body.block and (
+                    not isinstance(operand.owner, Operation) or operand.owner.parent is not self.body.block
+                ):
+                    raise VerifyException("the body uses a value from outside: make it an operand of the map")
+        if len(terminator.operands) != 1 or terminator.operands[0].type != format_of(self.result.type):
+            given = ", ".join(str(operand.type) for operand in terminator.operands)
+            raise VerifyException(
+                f"the body yields ({given}), elements of the result are {format_of(self.result.type)}"
+            )
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        inputs: list[SSAValue] = []
+
+        def entry() -> Parser.Argument:
+            argument = parser.parse_argument(expect_type=False)
+            parser.parse_punctuation("=")
+            operand = parser.parse_unresolved_operand()
+            parser.parse_punctuation(":")
+            type = parser.parse_type()
+            inputs.append(parser.resolve_operand(operand, type))
+            return argument.resolve(format_of(type))
+
+        arguments = parser.parse_comma_separated_list(parser.Delimiter.PAREN, entry)
+        parser.parse_punctuation("->")
+        type = parser.parse_type()
+        attributes = parser.parse_optional_attr_dict_with_keyword()
+        body = parser.parse_region(arguments)
+        op = cls(inputs, type, body)
+        if attributes is not None:
+            op.attributes |= attributes.data
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.enter_scope()
+
+        def entry(pair: tuple[SSAValue, SSAValue]) -> None:
+            printer.print_ssa_value(pair[0])
+            printer.print_string(" = ")
+            printer.print_operand(pair[1])
+            printer.print_string(" : ")
+            printer.print_attribute(pair[1].type)
+
+        printer.print_string(" (")
+        printer.print_list(zip(self.body.block.args, self.inputs, strict=True), entry)
+        printer.print_string(") -> ")
+        printer.print_attribute(self.result.type)
+        if self.attributes:
+            printer.print_op_attributes(self.attributes, print_keyword=True)
+        printer.print_string(" ")
+        printer.print_region(self.body, print_entry_block_args=False, print_empty_block=False)
+        printer.exit_scope()

@@ -1,0 +1,132 @@
+"""`diagram.read`: an array at affine positions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Self
+
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.irdl import (
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    result_def,
+    traits_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import (
+    Pure,
+)
+from xdsl.utils.exceptions import VerifyException
+
+from treadle.dialects.diagram.array import (
+    axes_of,
+    check_array,
+    format_of,
+    sizes_of,
+)
+from treadle.dialects.diagram.condition import Linear
+from treadle.dialects.diagram.operation import DiagramOperation, quote
+from treadle.dialects.diagram.place import PlaceAttr, largest_fit, reach
+
+
+@irdl_op_definition
+class ReadOp(DiagramOperation):
+    """Read an array at an affine function of the result's positions: `at` says for each axis of the operand where,
+    over the axes of the result. Windows, strides, dilations, diagonals and transposes are of this kind. Nothing is
+    copied: the result is the operand's memory with other strides.
+
+    A symbolic axis of the result that no argument has takes the largest size at which all reads stay inside the
+    operand; one that has a size must fit.
+
+    ```
+    %windows = diagram.read %X at "b, t + r, c" : !X -> !windows
+    ```
+    """
+
+    name = "diagram.read"
+
+    operand = operand_def()
+    place = prop_def(PlaceAttr)
+    result = result_def()
+
+    traits = traits_def(Pure())
+
+    def __init__(self, operand: SSAValue | Operation, place: PlaceAttr | str, result_type: Attribute):
+        place = PlaceAttr(place) if isinstance(place, str) else place
+        super().__init__(operands=[operand], properties={"place": place}, result_types=[result_type])
+
+    @property
+    def forms(self) -> dict[str, Linear]:
+        """The position along each axis of the operand."""
+        return dict(zip(axes_of(self.operand.type), self.place.forms, strict=True))
+
+    def fitting(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """Sizes that `sizes` lacks: static ones, and of the result's axes the largest that fit."""
+        types = (self.operand.type, self.result.type)
+        found = {axis: size for type in types for axis, size in sizes_of(type).items() if size >= 0} | dict(sizes)
+        for axis in axes_of(self.result.type):
+            limits = [
+                largest_fit(form, axis, found[along], found)
+                for along, form in self.forms.items()
+                if axis in form.terms and along in found and set(form.terms) - {axis} <= found.keys()
+            ]
+            if axis not in found and limits:
+                found[axis] = min(limits)
+        return {axis: size for axis, size in found.items() if axis not in sizes}
+
+    def verify_(self) -> None:
+        for what, value in (("operand 0", self.operand), ("result 0", self.result)):
+            check_array(value.type, what)
+        source, target = axes_of(self.operand.type), axes_of(self.result.type)
+        forms = self.place.forms
+        if len(forms) != len(source):
+            raise VerifyException(f"{len(forms)} positions for the {len(source)} axes of the operand ({quote(source)})")
+        used = {term for form in forms for term in form.terms}
+        if unknown := [term for term in used if term not in target]:
+            raise VerifyException(f"'{unknown[0]}' is no axis of the result ({quote(target)})")
+        if unused := [axis for axis in target if axis not in used]:
+            raise VerifyException(f"axis '{unused[0]}' of the result reads nothing: a map broadcasts along it")
+        if format_of(self.operand.type) != format_of(self.result.type):
+            raise VerifyException(f"a read keeps the format: {format_of(self.operand.type)}")
+        sizes, lengths = sizes_of(self.result.type), sizes_of(self.operand.type)
+        for along, form in self.forms.items():
+            whole = lengths[along] >= 0 and all(sizes[str(term)] > 0 for term in form.terms)
+            if whole and reach(form, sizes) > lengths[along]:
+                raise VerifyException(
+                    f"it reads up to {reach(form, sizes) - 1} along '{along}', which has {lengths[along]}"
+                )
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        operand = parser.parse_unresolved_operand()
+        parser.parse_keyword("at")
+        place = parser.parse_str_literal()
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        type = parser.parse_type()
+        parser.parse_punctuation("->")
+        op = cls(parser.resolve_operand(operand, type), place, parser.parse_type())
+        op.attributes |= attributes
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_operand(self.operand)
+        printer.print_string(" at ")
+        printer.print_string_literal(self.place.text.data)
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.operand.type)
+        printer.print_string(" -> ")
+        printer.print_attribute(self.result.type)
+
+
+def with_fitting(block: Block, sizes: Mapping[str, int]) -> dict[str, int]:
+    """Sizes of axes, with those that the reads of a function give to axes of their own."""
+    known = dict(sizes)
+    for op in block.ops:
+        if isinstance(op, ReadOp):
+            known |= op.fitting(known)
+    return known

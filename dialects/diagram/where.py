@@ -1,0 +1,172 @@
+"""`diagram.where`: the elements at which a condition holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Self
+
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    StringAttr,
+)
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.irdl import (
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import (
+    Pure,
+)
+from xdsl.utils.exceptions import VerifyException
+
+from treadle.dialects.diagram.array import (
+    axes_of,
+    format_of,
+)
+from treadle.dialects.diagram.condition import Condition, ConditionAttr, Read, Term, resolved, terms_of
+from treadle.dialects.diagram.operation import DiagramOperation, quote
+
+
+@irdl_op_definition
+class WhereOp(DiagramOperation):
+    """The elements of an array at which a condition holds; the others are absent.
+
+    An absent element does not exist: what a map makes of it is absent, too; a reduction passes over it, so a reduction
+    of nothing is its neutral element; where one leaves the program it is saved as zero. The condition is over positions
+    along the array's axes (their names), integer scalars and integer arrays, which `with` names. A result at another
+    level than the operand has its type after `->`.
+
+    ```
+    %W = diagram.where %S if "x <= q" : !S
+    %W = diagram.where %S if "x < len[b]" with (len = %len : !len) : !S
+    ```
+    """
+
+    name = "diagram.where"
+
+    operand = operand_def()
+    inputs = var_operand_def()
+    condition = prop_def(ConditionAttr)
+    names = prop_def(ArrayAttr[StringAttr])
+    result = result_def()
+
+    traits = traits_def(Pure())
+
+    def __init__(
+        self,
+        operand: SSAValue | Operation,
+        condition: ConditionAttr | str,
+        inputs: Mapping[str, SSAValue] | None = None,
+        result_type: Attribute | None = None,
+    ):
+        if isinstance(condition, str):
+            condition = ConditionAttr(condition)
+        inputs = inputs or {}
+        super().__init__(
+            operands=[operand, list(inputs.values())],
+            properties={"condition": condition, "names": ArrayAttr(StringAttr(name) for name in inputs)},
+            result_types=[SSAValue.get(operand).type if result_type is None else result_type],
+        )
+
+    @property
+    def holds(self) -> Condition:
+        """The condition over positions and the values of its inputs."""
+        named = {name.data: value for name, value in zip(self.names, self.inputs, strict=True)}
+
+        def value(term: Term) -> SSAValue | None:
+            return None if isinstance(term, SSAValue) else named.get(term if isinstance(term, str) else term.name)
+
+        return resolved(self.condition.condition, value)
+
+    def verify_(self) -> None:
+        self.check_arrays()
+        axes = axes_of(self.operand.type)
+        if axes != axes_of(self.result.type) or format_of(self.operand.type) != format_of(self.result.type):
+            raise VerifyException(
+                f"elements that are kept stay as they are: {self.operand.type} is not {self.result.type}"
+            )
+        names = [name.data for name in self.names]
+        if len(names) != len(self.inputs):
+            raise VerifyException(f"{len(names)} names for {len(self.inputs)} inputs")
+        for name, value in zip(names, self.inputs, strict=True):
+            if names.count(name) > 1 or name in axes:
+                raise VerifyException(f"input '{name}' has the name of another input, or of an axis")
+            if str(format_of(value.type)) != "i32":
+                raise VerifyException(f"input '{name}' of a condition has elements {format_of(value.type)}, not i32")
+            if missing := [axis for axis in axes_of(value.type) if axis not in axes]:
+                raise VerifyException(f"input '{name}' has axis '{missing[0]}', which the array has not")
+        read = dict.fromkeys(terms_of(self.condition.condition))
+        for term in read:
+            self._check_term(term, names, axes)
+        used = {term.name if isinstance(term, Read) else term for term in read}
+        if unused := [name for name in names if name not in used]:
+            raise VerifyException(f"input '{unused[0]}' does not appear in the condition")
+
+    def _check_term(self, term: Term, names: Sequence[str], axes: Sequence[str]) -> None:
+        assert not isinstance(term, SSAValue)
+        name = term if isinstance(term, str) else term.name
+        if name in names:
+            value = self.inputs[names.index(name)]
+            given = () if isinstance(term, str) else term.axes
+            if given != axes_of(value.type):
+                wanted = f"{name}[{', '.join(axes_of(value.type))}]" if axes_of(value.type) else name
+                raise VerifyException(f"input '{name}' is read as '{term}': write '{wanted}'")
+        elif isinstance(term, Read):
+            raise VerifyException(f"'{term}' reads no input: name it after 'with'")
+        elif term not in axes:
+            raise VerifyException(f"'{term}' is neither an axis of the array ({quote(axes)}) nor an input")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        operand = parser.parse_unresolved_operand()
+        parser.parse_keyword("if")
+        condition = parser.parse_str_literal()
+        inputs: dict[str, SSAValue] = {}
+
+        def entry() -> None:
+            name = parser.parse_identifier(" for an input")
+            if name in inputs:
+                parser.raise_error(f"input '{name}' is named twice")
+            parser.parse_punctuation("=")
+            value = parser.parse_unresolved_operand()
+            parser.parse_punctuation(":")
+            inputs[name] = parser.resolve_operand(value, parser.parse_type())
+
+        if parser.parse_optional_keyword("with") is not None:
+            parser.parse_comma_separated_list(parser.Delimiter.PAREN, entry)
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        type = parser.parse_type()
+        result_type = parser.parse_type() if parser.parse_optional_punctuation("->") is not None else type
+        op = cls(parser.resolve_operand(operand, type), condition, inputs, result_type)
+        op.attributes |= attributes
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_operand(self.operand)
+        printer.print_string(" if ")
+        printer.print_string_literal(self.condition.text.data)
+
+        def entry(pair: tuple[StringAttr, SSAValue]) -> None:
+            printer.print_string(f"{pair[0].data} = ")
+            printer.print_operand(pair[1])
+            printer.print_string(" : ")
+            printer.print_attribute(pair[1].type)
+
+        if self.inputs:
+            printer.print_string(" with (")
+            printer.print_list(zip(self.names, self.inputs, strict=True), entry)
+            printer.print_string(")")
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.operand.type)
+        if self.operand.type != self.result.type:
+            printer.print_string(" -> ")
+            printer.print_attribute(self.result.type)
