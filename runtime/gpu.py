@@ -19,18 +19,8 @@ from numpy.typing import NDArray
 
 from treadle.runtime.cuda_driver import DriverFailure, EncodedMap, Functions, encode, is_installed
 from treadle.runtime.nvcc import compile_cubin, find_nvcc
+from treadle.runtime.parameters import Scalar
 from treadle.runtime.tensor_maps import tensor_map
-
-Scalar = (
-    ctypes.c_int32
-    | ctypes.c_int64
-    | ctypes.c_uint16
-    | ctypes.c_uint32
-    | ctypes.c_uint64
-    | ctypes.c_float
-    | ctypes.c_double
-    | ctypes.c_bool
-)
 
 ALIGNMENT = 256
 """Bytes to which the driver aligns an allocation."""

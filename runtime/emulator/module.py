@@ -13,22 +13,12 @@ from treadle.runtime.emulator.arrays import Arena, Array, MappedArray
 from treadle.runtime.emulator.build import compile_kernels
 from treadle.runtime.emulator.errors import EmulationError, Fault
 from treadle.runtime.emulator.native import FaultRecord, Launch, OperationRecord, Region
+from treadle.runtime.parameters import Scalar
 from treadle.runtime.tensor_maps import BYTES as TENSOR_MAP_BYTES
 
 MAX_THREADS = 1024
 MAX_SHARED_BYTES = 227 * 1024
 _MAX_GRID = (2**31 - 1, 2**16 - 1, 2**16 - 1)
-
-Scalar = (
-    ctypes.c_int32
-    | ctypes.c_int64
-    | ctypes.c_uint16
-    | ctypes.c_uint32
-    | ctypes.c_uint64
-    | ctypes.c_float
-    | ctypes.c_double
-    | ctypes.c_bool
-)
 
 Value = ctypes.c_void_p | ctypes.Array[ctypes.c_ubyte] | Scalar
 """What a parameter's address points to."""
