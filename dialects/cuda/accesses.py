@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeVar
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
@@ -100,6 +101,9 @@ class GlobalAccess(IRDLOperation):
         printer.print_op_attributes(self.attributes)
 
 
+_Built = TypeVar("_Built", bound=GlobalAccess)
+
+
 class ParsedAccess:
     """The parsed parts of a global access."""
 
@@ -133,13 +137,19 @@ class ParsedAccess:
             self.widths = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
         self.attributes = parser.parse_optional_attr_dict()
 
-    def operands(self, parser: Parser) -> tuple[list[SSAValue], list[SSAValue]]:
+    def operands(self, parser: Parser) -> tuple[list[SSAValue], list[tuple[str, SSAValue]]]:
+        """The offsets, and the bounded axes with their limits."""
+
         def index(operand: UnresolvedOperand) -> SSAValue:
             return parser.resolve_operand(operand, IndexType())
 
-        offsets = [index(operand) for operand in self.offsets]
-        limits = [index(operand) for _, operand in self.bounds]
-        return offsets, limits
+        return [index(operand) for operand in self.offsets], [(axis, index(limit)) for axis, limit in self.bounds]
+
+    def marked(self, op: _Built) -> _Built:
+        """The operation, with what stood after its operands."""
+        op.attributes |= self.attributes
+        op.partial = UnitAttr() if self.partial else None
+        return op
 
 
 def access_properties(bounds: Iterable[str], widths: Iterable[int] | None) -> dict[str, Attribute | None]:

@@ -36,6 +36,7 @@ from treadle.dialects.diagram.array import (
     format_of,
 )
 from treadle.dialects.diagram.operation import REDUCTIONS
+from treadle.dialects.syntax import parse_attributes, print_types
 
 
 @irdl_op_definition
@@ -94,8 +95,7 @@ class MaskOp(IRDLOperation):
         if not isinstance(attribute, FloatAttr | IntegerAttr):
             parser.raise_error("expected a number with its format")
         other = cast(Number, attribute)
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
+        attributes = parse_attributes(parser)
         index = IndexType()
         bounds = parser.resolve_operand(offset, index), parser.resolve_operand(limit, index)
         op = cls(parser.resolve_operand(value, parser.parse_type()), axis, *bounds, other)
@@ -111,9 +111,7 @@ class MaskOp(IRDLOperation):
         printer.print_operand(self.limit)
         printer.print_string(" else ")
         printer.print_attribute(self.other)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.value.type)
+        print_types(printer, self, (self.value.type,))
 
 
 @irdl_op_definition
@@ -191,8 +189,7 @@ class CombineOp(IRDLOperation):
         value = parser.parse_unresolved_operand()
         parser.parse_keyword("lanes")
         lanes = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
+        attributes = parse_attributes(parser)
         op = cls(kind, parser.resolve_operand(value, parser.parse_type()), lanes)
         op.attributes |= attributes
         return op
@@ -201,9 +198,7 @@ class CombineOp(IRDLOperation):
         printer.print_string(f" {self.kind.data} ")
         printer.print_operand(self.value)
         printer.print_string(f" lanes [{', '.join(str(mask) for mask in self.masks)}]")
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.value.type)
+        print_types(printer, self, (self.value.type,))
 
 
 PARTIAL = "partial"

@@ -35,6 +35,7 @@ from treadle.dialects.diagram.array import (
     check_axis_name,
     level_of,
 )
+from treadle.dialects.syntax import parse_region_attributes, print_region_attributes
 
 
 @irdl_op_definition
@@ -85,10 +86,9 @@ class KernelOp(IRDLOperation):
         threads = parser.parse_integer()
         parser.parse_keyword("shared")
         shared = parser.parse_integer()
-        attributes = parser.parse_optional_attr_dict_with_keyword()
+        attributes = parse_region_attributes(parser)
         op = cls(name, threads, shared, parser.parse_region(arguments))
-        if attributes is not None:
-            op.attributes |= attributes.data
+        op.attributes |= attributes
         return op
 
     def print(self, printer: Printer) -> None:
@@ -98,9 +98,7 @@ class KernelOp(IRDLOperation):
         printer.print_string(" (")
         printer.print_list(self.body.block.args, printer.print_block_argument)
         printer.print_string(f") threads {self.threads.data} shared {self.shared_bytes.data}")
-        if self.attributes:
-            printer.print_op_attributes(self.attributes, print_keyword=True)
-        printer.print_string(" ")
+        print_region_attributes(printer, self)
         printer.print_region(self.body, print_entry_block_args=False)
         printer.exit_scope()
 

@@ -30,6 +30,7 @@ from treadle.dialects.diagram.array import (
     parse_axis_list,
     print_axis_list,
 )
+from treadle.dialects.syntax import parse_attributes, parse_pair, parse_pair_types, print_types
 
 PRODUCTS = {
     "m16n8k16": ("f16", "bf16"),
@@ -99,22 +100,15 @@ class ProductOp(IRDLOperation):
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
-        lhs = parser.parse_unresolved_operand()
-        parser.parse_punctuation(",")
-        rhs = parser.parse_unresolved_operand()
+        lhs, rhs = parse_pair(parser)
         parser.parse_keyword("into")
         accumulator = parser.parse_unresolved_operand()
         parser.parse_keyword("over")
         over = parse_axis_list(parser)
         parser.parse_keyword("using")
         instruction = parser.parse_identifier()
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        lhs_type = parser.parse_type()
-        parser.parse_punctuation(",")
-        rhs_type = parser.parse_type()
-        parser.parse_punctuation("->")
-        type = parser.parse_type()
+        attributes = parse_attributes(parser)
+        lhs_type, rhs_type, type = parse_pair_types(parser)
         if len(over) != 1:
             parser.raise_error("a product sums over one axis")
         op = cls(
@@ -135,8 +129,4 @@ class ProductOp(IRDLOperation):
         printer.print_string(" over ")
         print_axis_list(printer, (self.axis,))
         printer.print_string(f" using {self.instruction.data}")
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_list((self.lhs.type, self.rhs.type), printer.print_attribute)
-        printer.print_string(" -> ")
-        printer.print_attribute(self.result.type)
+        print_types(printer, self, (self.lhs.type, self.rhs.type), self.result.type)

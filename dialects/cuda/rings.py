@@ -18,9 +18,11 @@ from xdsl.irdl import (
     result_def,
     var_operand_def,
 )
-from xdsl.parser import AttrParser, Parser, UnresolvedOperand
+from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
+
+from treadle.dialects.syntax import parse_attributes, parse_element, print_element, print_types
 
 BARRIER_BYTES = 8
 
@@ -96,17 +98,14 @@ class RingOp(IRDLOperation):
         offset = parser.parse_integer()
         parser.parse_keyword("consumers")
         consumers = parser.parse_integer()
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
+        attributes = parse_attributes(parser)
         op = cls(offset, consumers, parser.parse_type())
         op.attributes |= attributes
         return op
 
     def print(self, printer: Printer) -> None:
         printer.print_string(f" at {self.offset.data} consumers {self.consumers.data}")
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.result.type)
+        print_types(printer, self, (self.result.type,))
 
 
 @irdl_op_definition
@@ -135,35 +134,16 @@ class _OnRing(IRDLOperation):
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
-        ring, turn = _parse_turn(parser)
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
+        ring, turn = parse_element(parser)
+        attributes = parse_attributes(parser)
         op = cls(parser.resolve_operand(ring, parser.parse_type()), parser.resolve_operand(turn, IndexType()))
         op.attributes |= attributes
         return op
 
     def print(self, printer: Printer) -> None:
-        _print_turn(printer, self.ring, self.turn)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.ring.type)
-
-
-def _parse_turn(parser: Parser) -> tuple[UnresolvedOperand, UnresolvedOperand]:
-    """`%ring[%turn]`"""
-    ring = parser.parse_unresolved_operand()
-    parser.parse_punctuation("[")
-    turn = parser.parse_unresolved_operand()
-    parser.parse_punctuation("]")
-    return ring, turn
-
-
-def _print_turn(printer: Printer, ring: SSAValue, turn: SSAValue) -> None:
-    printer.print_string(" ")
-    printer.print_operand(ring)
-    printer.print_string("[")
-    printer.print_operand(turn)
-    printer.print_string("]")
+        printer.print_string(" ")
+        print_element(printer, self.ring, self.turn)
+        print_types(printer, self, (self.ring.type,))
 
 
 @irdl_op_definition
@@ -212,18 +192,16 @@ class ExpectOp(IRDLOperation):
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
-        ring, turn = _parse_turn(parser)
+        ring, turn = parse_element(parser)
         parser.parse_keyword("bytes")
         bytes = parser.parse_integer()
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
+        attributes = parse_attributes(parser)
         op = cls(parser.resolve_operand(ring, parser.parse_type()), parser.resolve_operand(turn, IndexType()), bytes)
         op.attributes |= attributes
         return op
 
     def print(self, printer: Printer) -> None:
-        _print_turn(printer, self.ring, self.turn)
+        printer.print_string(" ")
+        print_element(printer, self.ring, self.turn)
         printer.print_string(f" bytes {self.bytes.data}")
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.ring.type)
+        print_types(printer, self, (self.ring.type,))

@@ -31,6 +31,7 @@ from treadle.dialects.cuda.tiles import check_fragment, check_tile, is_boxed, ti
 from treadle.dialects.diagram.array import (
     sizes_of,
 )
+from treadle.dialects.syntax import parse_attributes, parse_element, print_element, print_types
 
 
 @irdl_op_definition
@@ -80,8 +81,7 @@ class SharedOp(IRDLOperation):
         offset = parser.parse_integer()
         stages = parser.parse_integer() if parser.parse_optional_keyword("stages") else 1
         alias = parser.parse_optional_keyword("alias") is not None
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
+        attributes = parse_attributes(parser)
         op = cls(offset, parser.parse_type(), stages, alias)
         op.attributes |= attributes
         return op
@@ -90,9 +90,7 @@ class SharedOp(IRDLOperation):
         stages = f" stages {self.stages.data}" if self.stages.data != 1 else ""
         stages += " alias" if self.alias is not None else ""
         printer.print_string(f" at {self.offset.data}{stages}")
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.result.type)
+        print_types(printer, self, (self.result.type,))
 
 
 def place_tiles(tiles: Iterable[SharedOp]) -> int:
@@ -137,25 +135,16 @@ class StageOp(IRDLOperation):
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
-        tile = parser.parse_unresolved_operand()
-        parser.parse_punctuation("[")
-        index = parser.parse_unresolved_operand()
-        parser.parse_punctuation("]")
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
+        tile, index = parse_element(parser)
+        attributes = parse_attributes(parser)
         op = cls(parser.resolve_operand(tile, parser.parse_type()), parser.resolve_operand(index, IndexType()))
         op.attributes |= attributes
         return op
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
-        printer.print_operand(self.tile)
-        printer.print_string("[")
-        printer.print_operand(self.index)
-        printer.print_string("]")
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.tile.type)
+        print_element(printer, self.tile, self.index)
+        print_types(printer, self, (self.tile.type,))
 
 
 @irdl_op_definition

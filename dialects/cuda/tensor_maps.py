@@ -26,6 +26,7 @@ from treadle.dialects.cuda.boxes import MOST_ROWS, SPANS, BoxesAttr
 from treadle.dialects.cuda.rings import RingType
 from treadle.dialects.cuda.tiles import format_bytes, is_shared
 from treadle.dialects.diagram.array import axes_of, encoding_of, format_of, level_of
+from treadle.dialects.syntax import parse_attributes, parse_element, print_element, print_types
 
 MOST_AXES = 5
 """Dimensions of a tensor map."""
@@ -128,8 +129,7 @@ class TensorMapOp(IRDLOperation):
     @classmethod
     def parse(cls, parser: Parser) -> Self:
         buffer = parser.parse_unresolved_operand()
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
+        attributes = parse_attributes(parser)
         type = parser.parse_type()
         if not isinstance(type, TensorMapType):
             parser.raise_error("expected a !cuda.tensor_map")
@@ -140,9 +140,7 @@ class TensorMapOp(IRDLOperation):
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
         printer.print_operand(self.buffer)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.result.type)
+        print_types(printer, self, (self.result.type,))
 
 
 @irdl_op_definition
@@ -204,12 +202,8 @@ class TensorLoadOp(IRDLOperation):
         parser.parse_keyword("into")
         tile = parser.parse_unresolved_operand()
         parser.parse_keyword("signals")
-        ring = parser.parse_unresolved_operand()
-        parser.parse_punctuation("[")
-        turn = parser.parse_unresolved_operand()
-        parser.parse_punctuation("]")
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
+        ring, turn = parse_element(parser)
+        attributes = parse_attributes(parser)
         types: list[Attribute] = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
         if len(types) != 3:
             parser.raise_error("expected the types of the map, the tile and the ring")
@@ -231,10 +225,5 @@ class TensorLoadOp(IRDLOperation):
         printer.print_string("] into ")
         printer.print_operand(self.tile)
         printer.print_string(" signals ")
-        printer.print_operand(self.ring)
-        printer.print_string("[")
-        printer.print_operand(self.turn)
-        printer.print_string("]")
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_list((self.map.type, self.tile.type, self.ring.type), printer.print_attribute)
+        print_element(printer, self.ring, self.turn)
+        print_types(printer, self, (self.map.type, self.tile.type, self.ring.type))

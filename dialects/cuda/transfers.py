@@ -23,6 +23,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from treadle.dialects.cuda.accesses import GlobalAccess, ParsedAccess, access_properties
 from treadle.dialects.cuda.tiles import check_fragment, check_tile, is_shared
+from treadle.dialects.syntax import parse_conversion_types
 
 
 @irdl_op_definition
@@ -97,18 +98,16 @@ class CopyOp(GlobalAccess):
         source_type = parser.parse_type()
         parser.parse_punctuation(",")
         destination_type = parser.parse_type()
-        offsets, limits = access.operands(parser)
+        offsets, bounds = access.operands(parser)
         op = cls(
             parser.resolve_operand(access.buffer, source_type),
             offsets,
             parser.resolve_operand(destination, destination_type),
-            list(zip((axis for axis, _ in access.bounds), limits, strict=True)),
+            bounds,
             access.widths,
             asynchronous,
         )
-        op.attributes |= access.attributes
-        op.partial = UnitAttr() if access.partial else None
-        return op
+        return access.marked(op)
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" async " if self.asynchronous is not None else " ")
@@ -162,20 +161,16 @@ class LoadOp(GlobalAccess):
         access = ParsedAccess(parser)
         access.parse_tail(parser)
         parser.parse_punctuation(":")
-        source_type = parser.parse_type()
-        parser.parse_punctuation("->")
-        result_type = parser.parse_type()
-        offsets, limits = access.operands(parser)
+        source_type, result_type = parse_conversion_types(parser)
+        offsets, bounds = access.operands(parser)
         op = cls(
             parser.resolve_operand(access.buffer, source_type),
             offsets,
             result_type,
-            list(zip((axis for axis, _ in access.bounds), limits, strict=True)),
+            bounds,
             access.widths,
         )
-        op.attributes |= access.attributes
-        op.partial = UnitAttr() if access.partial else None
-        return op
+        return access.marked(op)
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
@@ -233,17 +228,15 @@ class StoreOp(GlobalAccess):
         value_type = parser.parse_type()
         parser.parse_punctuation(",")
         destination_type = parser.parse_type()
-        offsets, limits = access.operands(parser)
+        offsets, bounds = access.operands(parser)
         op = cls(
             parser.resolve_operand(value, value_type),
             parser.resolve_operand(access.buffer, destination_type),
             offsets,
-            list(zip((axis for axis, _ in access.bounds), limits, strict=True)),
+            bounds,
             access.widths,
         )
-        op.attributes |= access.attributes
-        op.partial = UnitAttr() if access.partial else None
-        return op
+        return access.marked(op)
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")

@@ -23,6 +23,7 @@ from treadle.dialects.cuda.boxes import BoxesAttr
 from treadle.dialects.cuda.layout import LayoutAttr, Mode, accumulator, row_operand
 from treadle.dialects.cuda.tiles import is_shared, layout_of
 from treadle.dialects.diagram.array import encoding_of, format_of, parse_axis_list, print_axis_list, sizes_of
+from treadle.dialects.syntax import parse_attributes, parse_pair, parse_pair_types, print_types
 
 ROWS = 64
 """Rows of a product of a warpgroup."""
@@ -78,19 +79,12 @@ class WarpgroupProductOp(IRDLOperation):
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
-        lhs = parser.parse_unresolved_operand()
-        parser.parse_punctuation(",")
-        rhs = parser.parse_unresolved_operand()
+        lhs, rhs = parse_pair(parser)
         accumulator = parser.parse_unresolved_operand() if parser.parse_optional_keyword("into") else None
         parser.parse_keyword("over")
         over = parse_axis_list(parser)
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        lhs_type = parser.parse_type()
-        parser.parse_punctuation(",")
-        rhs_type = parser.parse_type()
-        parser.parse_punctuation("->")
-        type = parser.parse_type()
+        attributes = parse_attributes(parser)
+        lhs_type, rhs_type, type = parse_pair_types(parser)
         if len(over) != 1:
             parser.raise_error("a product sums over one axis")
         op = cls(
@@ -111,11 +105,7 @@ class WarpgroupProductOp(IRDLOperation):
             printer.print_operand(self.accumulator)
         printer.print_string(" over ")
         print_axis_list(printer, (self.axis,))
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_list((self.lhs.type, self.rhs.type), printer.print_attribute)
-        printer.print_string(" -> ")
-        printer.print_attribute(self.result.type)
+        print_types(printer, self, (self.lhs.type, self.rhs.type), self.result.type)
 
 
 @irdl_op_definition
@@ -146,8 +136,7 @@ class WarpgroupWaitOp(IRDLOperation):
         value = parser.parse_unresolved_operand()
         parser.parse_keyword("pending")
         pending = parser.parse_integer()
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
+        attributes = parse_attributes(parser)
         op = cls(parser.resolve_operand(value, parser.parse_type()), pending)
         op.attributes |= attributes
         return op
@@ -156,9 +145,7 @@ class WarpgroupWaitOp(IRDLOperation):
         printer.print_string(" ")
         printer.print_operand(self.value)
         printer.print_string(f" pending {self.pending.data}")
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.result.type)
+        print_types(printer, self, (self.result.type,))
 
 
 def result_axes(layout: LayoutAttr) -> tuple[str, str] | None:

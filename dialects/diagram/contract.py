@@ -34,6 +34,7 @@ from treadle.dialects.diagram.array import (
     print_axis_list,
 )
 from treadle.dialects.diagram.operation import DiagramOperation, check_over, union
+from treadle.dialects.syntax import parse_attributes, parse_pair, parse_pair_types, print_types
 
 
 @irdl_op_definition
@@ -113,22 +114,15 @@ class ContractOp(DiagramOperation):
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
-        lhs = parser.parse_unresolved_operand()
-        parser.parse_punctuation(",")
-        rhs = parser.parse_unresolved_operand()
+        lhs, rhs = parse_pair(parser)
         parser.parse_keyword("over")
         over = parse_axis_list(parser)
         parser.parse_keyword("accumulate")
         accumulate = parser.parse_type()
         multiply = parser.parse_identifier() if parser.parse_optional_keyword("as") else None
         init = parser.parse_unresolved_operand() if parser.parse_optional_keyword("into") else None
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        lhs_type = parser.parse_type()
-        parser.parse_punctuation(",")
-        rhs_type = parser.parse_type()
-        parser.parse_punctuation("->")
-        type = parser.parse_type()
+        attributes = parse_attributes(parser)
+        lhs_type, rhs_type, type = parse_pair_types(parser)
         op = cls(
             parser.resolve_operand(lhs, lhs_type),
             parser.resolve_operand(rhs, rhs_type),
@@ -153,8 +147,4 @@ class ContractOp(DiagramOperation):
         if self.init is not None:
             printer.print_string(" into ")
             printer.print_operand(self.init)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_list((self.lhs.type, self.rhs.type), printer.print_attribute)
-        printer.print_string(" -> ")
-        printer.print_attribute(self.result.type)
+        print_types(printer, self, (self.lhs.type, self.rhs.type), self.result.type)

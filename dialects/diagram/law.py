@@ -40,6 +40,7 @@ from treadle.dialects.diagram.array import (
 )
 from treadle.dialects.diagram.operation import DiagramOperation
 from treadle.dialects.diagram.yields import YieldOp
+from treadle.dialects.syntax import parse_attributes
 
 
 @irdl_op_definition
@@ -100,8 +101,7 @@ class ApplyOp(DiagramOperation):
         operands = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_unresolved_operand)
         parser.parse_keyword("over")
         over = parse_axis_list(parser)
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
+        attributes = parse_attributes(parser)
         position = parser.pos
         function = parser.parse_function_type()
         inputs = parser.resolve_operands(operands, function.inputs.data, position)

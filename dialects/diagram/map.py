@@ -31,6 +31,7 @@ from treadle.dialects.diagram.array import (
 )
 from treadle.dialects.diagram.operation import DiagramOperation
 from treadle.dialects.diagram.yields import YieldOp
+from treadle.dialects.syntax import parse_region_attributes, print_binding, print_region_attributes
 
 
 @irdl_op_definition
@@ -134,29 +135,22 @@ class MapOp(DiagramOperation):
         arguments = parser.parse_comma_separated_list(parser.Delimiter.PAREN, entry)
         parser.parse_punctuation("->")
         type = parser.parse_type()
-        attributes = parser.parse_optional_attr_dict_with_keyword()
+        attributes = parse_region_attributes(parser)
         body = parser.parse_region(arguments)
         op = cls(inputs, type, body)
-        if attributes is not None:
-            op.attributes |= attributes.data
+        op.attributes |= attributes
         return op
 
     def print(self, printer: Printer) -> None:
         printer.enter_scope()
 
         def entry(pair: tuple[SSAValue, SSAValue]) -> None:
-            printer.print_ssa_value(pair[0])
-            printer.print_string(" = ")
-            printer.print_operand(pair[1])
-            printer.print_string(" : ")
-            printer.print_attribute(pair[1].type)
+            print_binding(printer, *pair)
 
         printer.print_string(" (")
         printer.print_list(zip(self.body.block.args, self.inputs, strict=True), entry)
         printer.print_string(") -> ")
         printer.print_attribute(self.result.type)
-        if self.attributes:
-            printer.print_op_attributes(self.attributes, print_keyword=True)
-        printer.print_string(" ")
+        print_region_attributes(printer, self)
         printer.print_region(self.body, print_entry_block_args=False, print_empty_block=False)
         printer.exit_scope()

@@ -29,6 +29,7 @@ from treadle.dialects.diagram.array import (
 from treadle.dialects.diagram.condition import Linear
 from treadle.dialects.diagram.operation import DiagramOperation, quote
 from treadle.dialects.diagram.place import PlaceAttr, largest_fit, reach
+from treadle.dialects.syntax import parse_attributes, print_types
 
 
 @irdl_op_definition
@@ -103,8 +104,7 @@ class ReadOp(DiagramOperation):
         operand = parser.parse_unresolved_operand()
         parser.parse_keyword("at")
         place = parser.parse_str_literal()
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
+        attributes = parse_attributes(parser)
         type = parser.parse_type()
         parser.parse_punctuation("->")
         op = cls(parser.resolve_operand(operand, type), place, parser.parse_type())
@@ -116,11 +116,7 @@ class ReadOp(DiagramOperation):
         printer.print_operand(self.operand)
         printer.print_string(" at ")
         printer.print_string_literal(self.place.text.data)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.operand.type)
-        printer.print_string(" -> ")
-        printer.print_attribute(self.result.type)
+        print_types(printer, self, (self.operand.type,), self.result.type)
 
 
 def with_fitting(block: Block, sizes: Mapping[str, int]) -> dict[str, int]:

@@ -32,6 +32,7 @@ from treadle.dialects.diagram.array import (
     print_axis_list,
 )
 from treadle.dialects.diagram.operation import REDUCTIONS, DiagramOperation, check_over
+from treadle.dialects.syntax import parse_attributes, parse_conversion_types, print_types
 
 
 @irdl_op_definition
@@ -94,11 +95,8 @@ class ReduceOp(DiagramOperation):
         parser.parse_keyword("over")
         over = parse_axis_list(parser)
         init = parser.parse_unresolved_operand() if parser.parse_optional_keyword("into") else None
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        operand_type = parser.parse_type()
-        parser.parse_punctuation("->")
-        type = parser.parse_type()
+        attributes = parse_attributes(parser)
+        operand_type, type = parse_conversion_types(parser)
         op = cls(
             kind,
             parser.resolve_operand(operand, operand_type),
@@ -117,8 +115,4 @@ class ReduceOp(DiagramOperation):
         if self.init is not None:
             printer.print_string(" into ")
             printer.print_operand(self.init)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.operand.type)
-        printer.print_string(" -> ")
-        printer.print_attribute(self.result.type)
+        print_types(printer, self, (self.operand.type,), self.result.type)

@@ -31,6 +31,7 @@ from treadle.dialects.diagram.array import (
 )
 from treadle.dialects.diagram.condition import Condition, ConditionAttr, Read, Term, resolved, terms_of
 from treadle.dialects.diagram.operation import DiagramOperation, quote
+from treadle.dialects.syntax import parse_attributes, print_types
 
 
 @irdl_op_definition
@@ -140,8 +141,7 @@ class WhereOp(DiagramOperation):
 
         if parser.parse_optional_keyword("with") is not None:
             parser.parse_comma_separated_list(parser.Delimiter.PAREN, entry)
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
+        attributes = parse_attributes(parser)
         type = parser.parse_type()
         result_type = parser.parse_type() if parser.parse_optional_punctuation("->") is not None else type
         op = cls(parser.resolve_operand(operand, type), condition, inputs, result_type)
@@ -164,9 +164,7 @@ class WhereOp(DiagramOperation):
             printer.print_string(" with (")
             printer.print_list(zip(self.names, self.inputs, strict=True), entry)
             printer.print_string(")")
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.operand.type)
+        print_types(printer, self, (self.operand.type,))
         if self.operand.type != self.result.type:
             printer.print_string(" -> ")
             printer.print_attribute(self.result.type)

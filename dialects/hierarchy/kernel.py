@@ -35,6 +35,7 @@ from treadle.dialects.hierarchy.schedule import (
     ScheduleAttr,
 )
 from treadle.dialects.hierarchy.yields import YieldOp
+from treadle.dialects.syntax import parse_region_attributes, print_binding, print_region_attributes
 
 
 @irdl_op_definition
@@ -157,10 +158,9 @@ class KernelOp(IRDLOperation):
             if not isinstance(attribute, ScheduleAttr):
                 parser.raise_error("expected #hierarchy.schedule<...>")
             schedule = attribute
-        attributes = parser.parse_optional_attr_dict_with_keyword()
+        attributes = parse_region_attributes(parser)
         op = cls(name, inputs, types, parser.parse_region(arguments), schedule)
-        if attributes is not None:
-            op.attributes |= attributes.data
+        op.attributes |= attributes
         return op
 
     def print(self, printer: Printer) -> None:
@@ -168,11 +168,7 @@ class KernelOp(IRDLOperation):
         args = self.body.block.args
 
         def entry(pair: tuple[SSAValue, SSAValue]) -> None:
-            printer.print_ssa_value(pair[0])
-            printer.print_string(" = ")
-            printer.print_operand(pair[1])
-            printer.print_string(" : ")
-            printer.print_attribute(pair[1].type)
+            print_binding(printer, *pair)
             if pair[0].type != pair[1].type:
                 printer.print_string(" as ")
                 printer.print_attribute(pair[0].type)
@@ -192,9 +188,7 @@ class KernelOp(IRDLOperation):
         if self.schedule is not None:
             printer.print_string(" schedule ")
             printer.print_attribute(self.schedule)
-        if self.attributes:
-            printer.print_op_attributes(self.attributes, print_keyword=True)
-        printer.print_string(" ")
+        print_region_attributes(printer, self)
         printer.print_region(self.body, print_entry_block_args=False)
         printer.exit_scope()
 

@@ -30,6 +30,7 @@ from treadle.dialects.hierarchy.schedule import (
     print_partition,
 )
 from treadle.dialects.hierarchy.yields import YieldOp
+from treadle.dialects.syntax import parse_region_attributes, print_region_attributes
 
 
 @irdl_op_definition
@@ -60,18 +61,15 @@ class GroupOp(IRDLOperation):
     @classmethod
     def parse(cls, parser: Parser) -> Self:
         partition = parse_partition(parser)
-        attributes = parser.parse_optional_attr_dict_with_keyword()
+        attributes = parse_region_attributes(parser)
         op = cls(partition, parser.parse_region())
-        if attributes is not None:
-            op.attributes |= attributes.data
+        op.attributes |= attributes
         return op
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
         print_partition(printer, self.partition)
-        if self.attributes:
-            printer.print_op_attributes(self.attributes, print_keyword=True)
-        printer.print_string(" ")
+        print_region_attributes(printer, self)
         printer.print_region(self.body)
 
 
@@ -193,7 +191,7 @@ class StreamOp(IRDLOperation):
         types: list[Attribute] = []
         if parser.parse_optional_punctuation("->") is not None:
             types = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_type)
-        attributes = parser.parse_optional_attr_dict_with_keyword()
+        attributes = parse_region_attributes(parser)
 
         def region(keyword: str) -> Region:
             parser.parse_keyword(keyword)
@@ -210,8 +208,7 @@ class StreamOp(IRDLOperation):
         step = region("step")
         border = body() if parser.parse_optional_keyword("border") is not None else None
         op = cls(partition, types, initialise, step, region("finish"), limits, border)
-        if attributes is not None:
-            op.attributes |= attributes.data
+        op.attributes |= attributes
         return op
 
     def print(self, printer: Printer) -> None:
