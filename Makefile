@@ -4,7 +4,8 @@
 #   make test      format, lint, strict types, FileCheck tests, pytest: a sample of every grid
 #   make test-all  the same with full grids, long fuzzing and all seeds
 #   make lint      format, lint and strict types alone
-#   make gpu       on a GPU: tests, compute-sanitizer, speed beside PyTorch and cuBLAS (without one: says so)
+#   make gpu       on a GPU: tests, compute-sanitizer, speed beside PyTorch and cuBLAS (without one: says so);
+#                  PYCUDA=pycuda-....whl installs that one, else PyCUDA is built
 #   make gallery   docs/gallery: every example with its diagram, derivation, costs and kernel; and the pictures of docs
 #   make format    put the format right
 #   make clean     remove what was made here
@@ -35,6 +36,7 @@ test-all: lint
 	@echo "pytest, everything" && $(BIN)/pytest -n 2 --all
 
 gpu: $(VENV)/.test $(VENV)/.demo
+	@if test -n "$(PYCUDA)"; then echo "installing $(PYCUDA)" && $(PIP) install "$(PYCUDA)" --editable '.[gpu]'; fi
 	@$(BIN)/python benchmarks/gpu.py
 
 gallery: $(VENV)/.demo
@@ -62,7 +64,7 @@ $(BIN)/python:
 $(VENV)/.demo: pyproject.toml | $(BIN)/python
 	@echo "installing treadle"
 	@$(PIP) install --editable .
-	@if nvidia-smi --list-gpus >/dev/null 2>&1 && command -v nvcc >/dev/null; then \
+	@if test -z "$(PYCUDA)" && nvidia-smi --list-gpus >/dev/null 2>&1 && command -v nvcc >/dev/null; then \
 		echo "installing PyCUDA"; \
 		$(PIP) install --editable '.[gpu]' || echo "PyCUDA could not be installed: running without the GPU"; \
 	fi

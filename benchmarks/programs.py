@@ -9,9 +9,17 @@ from pathlib import Path
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
 
-def attention(width: int = 64, sizes: Mapping[str, int] | None = None, format: str = "f16") -> str:
-    """Attention with heads of that width, made for these sizes (`b`, `h`, `q`, `x`)."""
-    text = (EXAMPLES / "attention.mlir").read_text(encoding="utf-8")
+def example(name: str, sizes: Mapping[str, int] | None = None, format: str = "f16") -> str:
+    """The program `examples/NAME.mlir`, made for these sizes."""
+    return _with_sizes(_in_format((EXAMPLES / f"{name}.mlir").read_text(encoding="utf-8"), format), sizes)
+
+
+def attention(
+    width: int = 64, sizes: Mapping[str, int] | None = None, format: str = "f16", example: str = "attention"
+) -> str:
+    """Attention with heads of that width, made for these sizes (`b`, `h`, `q`, `x`); `example` is one whose heads are
+    64 wide."""
+    text = (EXAMPLES / f"{example}.mlir").read_text(encoding="utf-8")
     text = re.sub(r"x64x", f"x{width}x", text)
     text = re.sub(r"constant 0\.125", f"constant {width**-0.5!r}", text)
     return _with_sizes(_in_format(text, format), sizes)
@@ -19,8 +27,7 @@ def attention(width: int = 64, sizes: Mapping[str, int] | None = None, format: s
 
 def matmul(sizes: Mapping[str, int] | None = None, format: str = "f16") -> str:
     """A matrix product made for these sizes (`m`, `n`, `k`)."""
-    text = (EXAMPLES / "matmul.mlir").read_text(encoding="utf-8")
-    return _with_sizes(_in_format(text, format), sizes)
+    return example("matmul", sizes, format)
 
 
 def _in_format(text: str, format: str) -> str:

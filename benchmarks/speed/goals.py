@@ -1,0 +1,65 @@
+"""What is to be reached beside the others, and where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from speed.cases import Case
+from speed.kernels import COPY, UNFUSED
+from speed.measured import Found
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Of some cases: treadle's rate is at least so many times that of the best of some others (none: of all)."""
+
+    what: str
+    least: float
+    holds_for: Callable[[Case], bool]
+    beside: tuple[str, ...] = ()
+
+    def judge(self, found: Sequence[Found]) -> Judged:
+        mine = [each for each in found if self.holds_for(each.case)]
+        ratios = {str(each.case): ratio for each in mine if (ratio := each.ratio(self.beside)) is not None}
+        return Judged(self, ratios, len(mine))
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A goal, and the ratios that were measured of it."""
+
+    goal: Goal
+    ratios: dict[str, float]
+    cases: int
+
+    @property
+    def met(self) -> int:
+        return sum(ratio >= self.goal.least for ratio in self.ratios.values())
+
+    def __str__(self) -> str:
+        head = f"{self.goal.what}: at least {self.goal.least:g}"
+        if not self.ratios:
+            return f"{head}: not measured"
+        worst = min(self.ratios, key=lambda case: self.ratios[case])
+        missing = self.cases - len(self.ratios)
+        told = f"{head}: met at {self.met} of {self.cases}, least {self.ratios[worst]:.2f} ({worst})"
+        return told + (f"; {missing} not measured" if missing else "")
+
+    def as_json(self) -> dict[str, Any]:
+        rounded = {case: round(ratio, 3) for case, ratio in self.ratios.items()}
+        return {"goal": self.goal.what, "least": self.goal.least, "met": self.met, "of": self.cases, "ratios": rounded}
+
+
+GOALS = (
+    Goal("attention beside the best of the others", 1.0, lambda case: case.kind.endswith("attention")),
+    Goal(
+        "products beside cuBLAS at 4096 and 8192",
+        1.0,
+        lambda case: case.kind == "product" and case.sizes["m"] in (4096, 8192),
+        ("cuBLAS",),
+    ),
+    Goal("a fused epilogue beside the unfused pair", 1.3, lambda case: case.kind == "layer", (UNFUSED,)),
+    Goal("rows beside the copy of as many bytes", 0.95, lambda case: bool(case.bytes), (COPY,)),
+)

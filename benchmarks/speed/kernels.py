@@ -1,0 +1,196 @@
+"""Who is measured: treadle, and what PyTorch offers for the same numbers."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from speed.cases import Case
+from speed.clock import Call
+
+
+class NotHere(Exception):
+    """What one would compare with is not installed, or does not do this."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A kernel ready to run on a case, and what it computed once."""
+
+    call: Call
+    result: Callable[[], Any]
+    """A numpy array."""
+
+
+# -- treadle -------------------------------------------------------------------------------------------
+
+
+def inputs_of(case: Case) -> Sequence[Any]:
+    """Random numbers in the formats of the program's arguments."""
+    from treadle.compiler.source import parse_module
+    from treadle.runtime.inputs import axis_sizes, make_inputs
+    from treadle.runtime.interpreter import entry_function
+
+    function = entry_function(parse_module(case.program))
+    return make_inputs(function, axis_sizes(function, case.sizes), seed=0)
+
+
+def prepare_treadle(case: Case, inputs: Sequence[Any], device: str) -> Prepared:
+    """The whole road once, as `treadle run` takes it; then its launches again and again."""
+    from treadle.compiler.bench.gpu import Recorder
+    from treadle.compiler.cli.bench import machine_called
+    from treadle.compiler.cli.run import kernel_names
+    from treadle.compiler.pipeline import Options, print_cuda, run_pipeline
+    from treadle.compiler.source import parse_module
+    from treadle.runtime.host import execute
+
+    machine = machine_called(device)
+    module = parse_module(case.program)
+    run_pipeline(module, Options(machine.name))
+    backend: Any = Recorder(print_cuda(module), kernel_names(module), machine.arch)
+    (result,) = execute(module, inputs, backend)
+    return Prepared(lambda: [launch() for launch in backend.launches], lambda: result)
+
+
+# -- PyTorch -------------------------------------------------------------------------------------------
+
+Maker = Callable[[Any, Case, Sequence[Any]], Call]
+"""Of PyTorch itself, a case and its inputs on the device: one use (NotHere)."""
+
+
+def prepare_torch(case: Case, inputs: Sequence[Any], who: str) -> Prepared:
+    """PyTorch on the same numbers (NotHere)."""
+    torch = _torch()
+    arrays = [torch.from_numpy(each).cuda() for each in inputs]
+    call = PEERS[case.kind][who](torch, case, arrays)
+    return Prepared(call, lambda: call().cpu().numpy())
+
+
+def _torch() -> Any:
+    try:
+        import torch
+    except ImportError as error:
+        raise NotHere("PyTorch is not installed") from error
+    if not torch.cuda.is_available():
+        raise NotHere("this PyTorch has no CUDA")
+    return torch
+
+
+def _sdpa(backend: str) -> Maker:
+    def make(torch: Any, case: Case, arrays: Sequence[Any]) -> Call:
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        causal = case.kind.startswith("causal")
+        attention = torch.nn.functional.scaled_dot_product_attention
+
+        def call() -> Any:
+            with sdpa_kernel([getattr(SDPBackend, backend)]):
+                return attention(*arrays, is_causal=causal)
+
+        return call
+
+    return make
+
+
+def _flex(torch: Any, case: Case, arrays: Sequence[Any]) -> Call:
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    compiled = torch.compile(flex_attention)
+    if not case.kind.startswith("causal"):
+        return lambda: compiled(*arrays)
+    mask = create_block_mask(lambda b, h, q, x: q >= x, None, None, case.sizes["q"], case.sizes["x"])
+    return lambda: compiled(*arrays, block_mask=mask)
+
+
+TUTORIAL: list[Path] = []
+"""Where the fused attention of Triton's tutorials lies, if one was named: its package does not hold it."""
+
+
+def _triton(torch: Any, case: Case, arrays: Sequence[Any]) -> Call:
+    if not TUTORIAL:
+        raise NotHere("Triton's attention is in its repository only: name python/tutorials/06-fused-attention.py")
+    name = "triton_fused_attention"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, TUTORIAL[0])
+        if spec is None or spec.loader is None:
+            raise NotHere(f"{TUTORIAL[0].name} is no Python file")
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    attention, causal = sys.modules[name].attention, case.kind.startswith("causal")
+    return lambda: attention(*arrays, causal, case.sizes["d"] ** -0.5)
+
+
+def _eager(function: Callable[..., Any]) -> Maker:
+    def make(torch: Any, case: Case, arrays: Sequence[Any]) -> Call:
+        given = _in_one_format(torch, arrays)
+        return lambda: function(torch, *given)
+
+    return make
+
+
+def _compiled(function: Callable[..., Any], **options: Any) -> Maker:
+    def make(torch: Any, case: Case, arrays: Sequence[Any]) -> Call:
+        torch._dynamo.reset()
+        given = _in_one_format(torch, arrays)
+        compiled = torch.compile(lambda *each: function(torch, *each), **options)
+        return lambda: compiled(*given)
+
+    return make
+
+
+def _in_one_format(torch: Any, arrays: Sequence[Any]) -> list[Any]:
+    """A bias or a scale in f32, as the program has it, would send PyTorch through slower kernels."""
+    return [each.to(arrays[0].dtype) for each in arrays]
+
+
+def _triton_product(torch: Any, case: Case, arrays: Sequence[Any]) -> Call:
+    with torch._inductor.config.patch(max_autotune_gemm_backends="TRITON"):
+        call = _compiled(lambda torch, a, b: torch.matmul(a, b), mode="max-autotune-no-cudagraphs")(torch, case, arrays)
+        call()
+    return call
+
+
+def _copy(torch: Any, case: Case, arrays: Sequence[Any]) -> Call:
+    target = torch.empty_like(arrays[0])
+    return lambda: target.copy_(arrays[0])
+
+
+def _layer(torch: Any, x: Any, weights: Any, bias: Any) -> Any:
+    return torch.nn.functional.silu(torch.nn.functional.linear(x, weights, bias))
+
+
+def _swiglu(torch: Any, x: Any, gate: Any, value: Any) -> Any:
+    return torch.nn.functional.silu(x @ gate) * (x @ value)
+
+
+def _softmax(torch: Any, a: Any) -> Any:
+    return torch.softmax(a, -1)
+
+
+def _rms_norm(torch: Any, x: Any, gamma: Any) -> Any:
+    return torch.nn.functional.rms_norm(x, x.shape[-1:], gamma, 1e-5)
+
+
+ATTENTION: Mapping[str, Maker] = {
+    "SDPA flash": _sdpa("FLASH_ATTENTION"),
+    "SDPA cuDNN": _sdpa("CUDNN_ATTENTION"),
+    "FlexAttention": _flex,
+    "Triton": _triton,
+}
+
+UNFUSED, COPY = "PyTorch eager", "copy"
+
+PEERS: Mapping[str, Mapping[str, Maker]] = {
+    "attention": ATTENTION,
+    "causal attention": ATTENTION,
+    "product": {"cuBLAS": _eager(lambda torch, a, b: torch.matmul(a, b)), "Triton": _triton_product},
+    "layer": {UNFUSED: _eager(_layer), "torch.compile": _compiled(_layer)},
+    "swiglu": {UNFUSED: _eager(_swiglu), "torch.compile": _compiled(_swiglu)},
+    "softmax": {UNFUSED: _eager(_softmax), "torch.compile": _compiled(_softmax), COPY: _copy},
+    "rms norm": {UNFUSED: _eager(_rms_norm), "torch.compile": _compiled(_rms_norm), COPY: _copy},
+}
+"""Beside treadle, by kind. The copy says what the memory does; it computes nothing."""
