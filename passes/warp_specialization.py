@@ -18,7 +18,8 @@ from treadle.compiler.machines import Machine, machine_of
 from treadle.compiler.rings import ring_problems
 from treadle.dialects import cuda
 from treadle.dialects.hierarchy.schedule import StepAttr, record
-from treadle.passes._specialise import Reason, Specialised, specialise, why_not
+from treadle.passes._specialise import Specialised, specialise
+from treadle.passes._specialise_laws import Reason, why_not
 
 FIRST_ARCH = 90
 """Registers can be moved between warps (`setmaxnreg`) and copies signal barriers from sm_90 on (PTX ISA 9.7.19.5)."""

@@ -1,0 +1,141 @@
+"""Whether the warps of a kernel can have roles: the laws that must hold, and the fact that shows where one does not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects import arith, scf
+from xdsl.ir import Operation, SSAValue
+
+from treadle.dialects import cuda
+from treadle.dialects.cuda.boxes import MOST_ROWS, boxes_layout
+from treadle.dialects.cuda.ops import format_bytes, is_shared, rows_of
+from treadle.dialects.cuda.tensor_maps import MOST_AXES
+from treadle.dialects.cuda.warpgroups import WARPGROUP, why_no_product
+from treadle.dialects.diagram.array import axes_of, format_of, sizes_of
+
+REGISTERS = {1: (0, 0), 2: (24, 240), 3: (32, 160)}
+"""Registers of a thread of the producer's warpgroup and of a consumer, by the number of consumer warpgroups: with one,
+every thread has as many as there can be."""
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a kernel keeps one role: the law that is missing, and the fact that shows it."""
+
+    law: str
+    fact: str
+
+
+def inward_copies(kernel: cuda.KernelOp) -> list[cuda.CopyOp]:
+    return [op for op in kernel.walk() if isinstance(op, cuda.CopyOp) and not op.is_outward]
+
+
+def is_inward(op: Operation) -> bool:
+    return isinstance(op, cuda.CopyOp) and not op.is_outward
+
+
+def why_not(kernel: cuda.KernelOp) -> Reason | None:
+    """Why the warps of a kernel cannot have roles; None if they can."""
+    loops = [op for op in kernel.body.block.ops if isinstance(op, scf.ForOp)]
+    copies = inward_copies(kernel)
+    if not any(loop.is_ancestor(copy) for loop in loops for copy in copies):
+        return Reason("a producer overlaps copies with computation", "no loop of the kernel copies tiles")
+    for reason in (
+        *(_copy_problem(copy) for copy in copies),
+        *(_product_problem(op) for op in kernel.walk() if isinstance(op, cuda.ProductOp)),
+        *(_use_problem(tile) for tile in dict.fromkeys(copy.tile for copy in copies)),
+        _turns_problem(kernel, copies),
+    ):
+        if reason is not None:
+            return reason
+    groups = kernel.threads.data // WARPGROUP
+    if kernel.threads.data % WARPGROUP or groups not in REGISTERS:
+        fact = f"{kernel.threads.data} threads are not one, two or three warpgroups"
+        return Reason("consumers are whole warpgroups", fact)
+    return None
+
+
+def _copy_problem(copy: cuda.CopyOp) -> Reason | None:
+    law = "a producer's copies are described by tensor maps"
+    name, type = f"%{copy.buffer.name_hint}", copy.tile.type
+    sizes = sizes_of(type)
+    wide = [axis for axis, size in sizes.items() if size != 1]
+    if not 2 <= len(sizes) <= MOST_AXES:
+        return Reason(law, f"{name} has {len(sizes)} axes: a tensor map has 2 to {MOST_AXES}")
+    if format_bytes(type) != 2:
+        return Reason("warpgroups multiply values of 16 bits", f"{name} holds {format_of(type)}")
+    if len(wide) != 2 or wide[-1] != axes_of(type)[-1]:
+        return Reason(law, f"pieces of {name} are no rows of neighbours: they have elements along {wide}")
+    if rows_of(type).shape != tuple(sizes.values()):
+        return Reason(law, f"the tile of {name} is padded, from {list(sizes.values())} to {list(rows_of(type).shape)}")
+    if boxes_layout(tuple(sizes.values()), 2) is None:
+        return Reason(law, f"rows of {2 * sizes[wide[-1]]} bytes of {name} are no multiple of 32")
+    if sizes[wide[0]] > MOST_ROWS:
+        return Reason(law, f"a box has at most {MOST_ROWS} rows, pieces of {name} {sizes[wide[0]]}")
+    return None
+
+
+def _product_problem(op: cuda.ProductOp) -> Reason | None:
+    law = "warpgroups multiply"
+    if op.instruction.data != "m16n8k16":
+        return Reason(law, f"the product over '{op.axis}' runs on {op.instruction.data}")
+    for tile in (left_of(op), op.rhs):
+        if is_shared(tile.type) and not _is_copied(tile):
+            fact = f"%{tile.name_hint} is written by the consumers"
+            return Reason("what warpgroups multiply comes by tensor copies", fact)
+    problem = why_no_product(left_of(op).type, op.rhs.type, op.result.type, op.axis)
+    return None if problem is None else Reason(law, f"over '{op.axis}': {problem}")
+
+
+def left_of(op: cuda.ProductOp) -> SSAValue:
+    """The left operand of a product: the tile, if it is read only for products."""
+    owner = op.lhs.owner
+    return owner.source if isinstance(owner, cuda.ReadOp) else op.lhs
+
+
+def _use_problem(tile: SSAValue) -> Reason | None:
+    for use in tile.uses:
+        op = use.operation
+        users = [each.operation for each in op.results[0].uses] if isinstance(op, cuda.ReadOp) else [op]
+        for user in users:
+            as_left = not isinstance(op, cuda.ReadOp) or (isinstance(user, cuda.ProductOp) and user.lhs is op.result)
+            if not isinstance(user, cuda.ProductOp | cuda.CopyOp) or not as_left:
+                fact = f"%{tile.name_hint} is also used by '{user.name}'"
+                return Reason("what a producer brings is read by products alone", fact)
+    return None
+
+
+def _is_copied(tile: SSAValue) -> bool:
+    return any(is_inward(use.operation) for use in tile.uses)
+
+
+def _turns_problem(kernel: cuda.KernelOp, copies: Sequence[cuda.CopyOp]) -> Reason | None:
+    """Turns of a ring are counted: a copy in a branch must be the last of its tile, loops begin at 0."""
+    law = "the turns of a ring can be counted"
+    block, branched = kernel.body.block, set[SSAValue]()
+    for copy in copies:
+        if copy.tile in branched:
+            return Reason(law, f"%{copy.tile.name_hint} is copied again after a copy that may not happen")
+        parent = copy.parent_op()
+        if parent is kernel:
+            continue
+        if not isinstance(parent, scf.ForOp | scf.IfOp) or parent.parent is not block:
+            return Reason(law, f"%{copy.tile.name_hint} is copied in a loop in a loop")
+        if isinstance(parent, scf.IfOp):
+            branched.add(copy.tile)
+        elif constant_of(parent.lb) != 0 or constant_of(parent.step) is None:
+            return Reason(law, "a loop that copies begins elsewhere than at 0")
+    for tile in dict.fromkeys(copy.tile for copy in copies):
+        places = [copy.parent for copy in copies if copy.tile is tile]
+        if len(places) != len(set(places)):
+            return Reason(law, f"%{tile.name_hint} is copied twice in a turn")
+    return None
+
+
+def constant_of(value: SSAValue) -> int | None:
+    owner = value.owner
+    if isinstance(owner, arith.ConstantOp):
+        return getattr(getattr(owner.value, "value", None), "data", None)
+    return None

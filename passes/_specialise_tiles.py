@@ -1,0 +1,76 @@
+"""The tiles that tensor copies bring: their types, how many places each has, and the place of a turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import IndexType, MemRefType
+from xdsl.ir import Block, SSAValue
+
+from treadle.dialects import cuda
+from treadle.dialects.cuda.boxes import boxes_layout
+from treadle.dialects.cuda.ops import format_bytes, tile_bytes
+from treadle.dialects.cuda.rings import BARRIER_BYTES
+from treadle.dialects.diagram.array import ArrayEncoding, axes_of, format_of, sizes_of
+
+STAGES = (4, 2, 1)
+"""Places of a streamed tile, the most for which there is room: powers of two, so that the stage of a turn is a mask."""
+
+
+class Turns(Protocol):
+    """What filling the bodies of the roles needs to know of a kernel's tiles and their turns."""
+
+    stages: dict[SSAValue, int]
+    shared: dict[SSAValue, SSAValue]
+    rings: dict[SSAValue, SSAValue]
+    maps: dict[SSAValue, SSAValue]
+    """Each by the tile of the source kernel."""
+
+    def turn(self, copy: cuda.CopyOp, block: Block, mapping: dict[SSAValue, SSAValue]) -> SSAValue:
+        """The turn of a copy, where a role has reached it."""
+        ...
+
+
+def stages_for(kernel: cuda.KernelOp, tiles: Sequence[SSAValue], streamed: set[SSAValue], limit: int) -> int | None:
+    """The most places of a streamed tile for which there is room; None if there is none for one."""
+    others = [op for op in kernel.body.block.ops if isinstance(op, cuda.SharedOp) and op.result not in tiles]
+    own = sum(op.stage_bytes for op in others if op.alias is None)
+    leaving = max((op.stage_bytes for op in others if op.alias is not None), default=0)
+    for stages in STAGES:
+        boxed = sum(_boxed_bytes(tile) * (stages if tile in streamed else 1) for tile in tiles)
+        rings = 2 * BARRIER_BYTES * stages * len(tiles)
+        if max(own + boxed, leaving) + rings <= limit:
+            return stages
+    return None
+
+
+def _boxed_bytes(tile: SSAValue) -> int:
+    return tile_bytes(boxed_type(tile))
+
+
+def boxed_type(tile: SSAValue) -> MemRefType:
+    """The type of a tile when tensor copies bring it."""
+    extents = tuple(sizes_of(tile.type).values())
+    layout = boxes_layout(extents, format_bytes(tile.type))
+    assert layout is not None
+    return MemRefType(format_of(tile.type), extents, memory_space=ArrayEncoding(axes_of(tile.type), "shared", layout))
+
+
+def stage_of(turns: Turns, tile: SSAValue, turn: SSAValue, block: Block, suffix: str) -> SSAValue:
+    """The place of a tile in a turn."""
+    stages, shared = turns.stages[tile], turns.shared[tile]
+    if stages == 1:
+        return shared
+    count = arith.ConstantOp.from_int_and_width(stages, IndexType())
+    index = arith.RemUIOp(turn, count.result)
+    index.result.name_hint = "stage"
+    stage = cuda.StageOp(shared, index.result)
+    stage.result.name_hint = f"{plain(tile)}_{suffix}"
+    block.add_ops([count, index, stage])
+    return stage.result
+
+
+def plain(tile: SSAValue) -> str:
+    return (tile.name_hint or "tile").removesuffix("_shared")
