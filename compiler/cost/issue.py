@@ -10,7 +10,7 @@ from math import prod
 
 from treadle.compiler.cost.spread import FRAGMENT_ROWS, Spread
 from treadle.compiler.cost.work import is_tensor_product, multiply_format
-from treadle.compiler.lowering.kernel import MOST_SHARED_FRAGMENTS
+from treadle.compiler.lowering.products import MOST_SHARED_FRAGMENTS
 from treadle.compiler.machines.machine import WARP
 from treadle.dialects.diagram import ContractOp, ReduceOp
 from treadle.dialects.diagram.array import axes_of

@@ -5,21 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from xdsl.dialects import arith, func, memref
-from xdsl.dialects.builtin import (
-    FunctionType,
-    IndexType,
-    MemRefType,
-    StridedLayoutAttr,
-    TensorType,
-    i32,
-)
+from xdsl.dialects.builtin import FunctionType, IndexType, MemRefType, StridedLayoutAttr, TensorType, i32
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.compiler.errors import Refusal
-from treadle.compiler.lowering.kernel import KernelLowering, plain_name
+from treadle.compiler.lowering.kernel import lower_body
 from treadle.compiler.lowering.layouts import Layouts
+from treadle.compiler.lowering.names import plain_name
 from treadle.compiler.lowering.plan import KernelPlan, plan_kernel
+from treadle.compiler.lowering.state import KernelLowering
 from treadle.dialects import cuda
 from treadle.dialects.diagram import ExtentOp, ReadOp
 from treadle.dialects.diagram.array import (
@@ -241,10 +236,9 @@ def lower_kernel(plan: KernelPlan, limit: int) -> cuda.KernelOp:
     for axis, arg in sizes.items():
         arg.name_hint = axis
     by_array: dict[SSAValue, SSAValue] = dict(zip(old, block.args, strict=False))
-    lowering = KernelLowering(plan, Layouts(plan), by_array, sizes)
-    lowering.lower(block)
-    _check_shared(plan, lowering.shared_bytes, limit)
-    op = cuda.KernelOp(f"{source.kernel_name.data}_kernel", 32 * plan.warp_count, lowering.shared_bytes, Region(block))
+    shared_bytes = lower_body(KernelLowering(plan, Layouts(plan), by_array, sizes), block)
+    _check_shared(plan, shared_bytes, limit)
+    op = cuda.KernelOp(f"{source.kernel_name.data}_kernel", 32 * plan.warp_count, shared_bytes, Region(block))
     op.location = source.location
     return op
 

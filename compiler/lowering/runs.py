@@ -13,7 +13,13 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import IndexType, IntegerAttr
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from treadle.dialects.hierarchy import StreamOp
+from treadle.dialects.hierarchy import StreamOp, YieldOp
+
+
+def yielded(region: Region) -> tuple[SSAValue, ...]:
+    terminator = region.block.last_op
+    assert isinstance(terminator, YieldOp)
+    return tuple(terminator.operands)
 
 
 @dataclass(frozen=True)

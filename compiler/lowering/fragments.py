@@ -1,0 +1,93 @@
+"""Values as fragments in a layout."""
+
+from __future__ import annotations
+
+from xdsl.ir import Attribute, SSAValue
+
+from treadle.compiler.lowering.conversions import renumbered, staging_rows, stays_in_threads
+from treadle.compiler.lowering.names import hinted, placed
+from treadle.compiler.lowering.pending import PendingFill, PendingIndex, PendingLoad
+from treadle.compiler.lowering.state import KernelLowering
+from treadle.compiler.lowering.tiles import tile_of
+from treadle.dialects import cuda
+from treadle.dialects.cuda.layout import LayoutAttr
+from treadle.dialects.cuda.ops import is_shared, layout_of
+from treadle.dialects.diagram import FillOp
+from treadle.dialects.diagram.array import Number, array_type, axes_of, format_of, is_array, sizes_of
+
+
+def fragment_type(lowering: KernelLowering, value: SSAValue, layout: LayoutAttr) -> Attribute:
+    return array_type(format_of(value.type), sizes_of(value.type), "register", layout)
+
+
+def operand_of(lowering: KernelLowering, value: SSAValue, layout: LayoutAttr) -> SSAValue:
+    """An operand of a map or cast, spread over the threads as `layout` is."""
+    if not is_array(value.type):
+        return lowering.scalar(value)
+    wanted = layout.slice(axes_of(value.type))
+    lowered = lowering.values[value]
+    if isinstance(lowered, SSAValue) and not is_shared(lowered.type):
+        found = layout_of(lowered.type)
+        if found.spread() == wanted.spread():
+            return lowered
+    return fragment_of(lowering, value, wanted)
+
+
+def fragment_of(lowering: KernelLowering, value: SSAValue, layout: LayoutAttr) -> SSAValue:
+    """The value as fragments in exactly this layout."""
+    lowered = lowering.values[value]
+    type = fragment_type(lowering, value, layout)
+    if isinstance(lowered, PendingFill):
+        return fill(lowering, type, lowered.op.value, value)
+    if isinstance(lowered, PendingIndex):
+        return hinted(lowering.emit(cuda.IndexOp(lowered.offset, type)).result, value)
+    if isinstance(lowered, PendingLoad):
+        if type not in lowered.loaded:
+            lowered.loaded[type] = _load_fragment(lowering, lowered, type, value)
+        return lowered.loaded[type]
+    if is_shared(lowered.type):
+        return _read(lowering, lowered, type, value)
+    if lowered.type == type:
+        return lowered
+    return _convert(lowering, value, lowered, type)
+
+
+def _load_fragment(lowering: KernelLowering, pending: PendingLoad, type: Attribute, source: SSAValue) -> SSAValue:
+    with lowering.inside(pending.block):
+        load = lowering.emit(cuda.LoadOp(pending.buffer, pending.offsets, type, pending.bounds))
+    load.partial = lowering.partial_mark(pending.bounds)
+    return placed(load, pending.op, load.result, source)
+
+
+def _read(lowering: KernelLowering, tile: SSAValue, type: Attribute, source: SSAValue) -> SSAValue:
+    read = lowering.emit(cuda.ReadOp(tile, type))
+    return hinted(read.result, source)
+
+
+def _convert(lowering: KernelLowering, value: SSAValue, lowered: SSAValue, type: Attribute) -> SSAValue:
+    """The same elements in another layout: in other registers of the same threads, or through shared memory."""
+    source, target = layout_of(lowered.type), layout_of(type)
+    if stays_in_threads(source, target):
+        return hinted(lowering.emit(renumbered(lowered, type)).result, value)
+    tile = tile_of(lowering, (value, "convert"), value, staging_rows(source, target, type))
+    lowering.emit(cuda.WriteOp(lowered, tile))
+    return _read(lowering, tile, type, value)
+
+
+def fill(lowering: KernelLowering, type: Attribute, number: Number, source: SSAValue | None = None) -> SSAValue:
+    fill = lowering.emit(FillOp(number, type))
+    return fill.result if source is None else hinted(fill.result, source)
+
+
+def masked(lowering: KernelLowering, value: SSAValue, axis: str, other: Number, layout: LayoutAttr) -> SSAValue:
+    """Elements outside the axis replaced, where there may be any."""
+    piece = lowering.plan.pieces[axis]
+    if axis not in axes_of(value.type):
+        return value
+    if axis in lowering.bounded:
+        mask = lowering.emit(cuda.MaskOp(value, axis, lowering.offset(axis), lowering.size(axis), other))
+    elif layout.extent(axis) > piece:
+        mask = lowering.emit(cuda.MaskOp(value, axis, lowering.index(0), lowering.index(piece), other))
+    else:
+        return value
+    return hinted(mask.result, value)

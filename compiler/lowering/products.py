@@ -1,0 +1,110 @@
+"""Contractions: products on tensor cores, and where their operands lie."""
+
+from __future__ import annotations
+
+from xdsl.ir import SSAValue
+
+from treadle.compiler.errors import Refusal
+from treadle.compiler.lowering.conditions import present
+from treadle.compiler.lowering.fragments import fill, fragment_of, fragment_type, masked
+from treadle.compiler.lowering.layouts import depth_of, operands_of
+from treadle.compiler.lowering.names import named, placed
+from treadle.compiler.lowering.numbers import neutral_of
+from treadle.compiler.lowering.plan import KernelPlan
+from treadle.compiler.lowering.state import KernelLowering
+from treadle.compiler.lowering.tiles import tile_of
+from treadle.dialects import cuda
+from treadle.dialects.cuda.layout import LayoutAttr, Mode, row_operand
+from treadle.dialects.cuda.ops import is_shared
+from treadle.dialects.diagram import CastOp, ContractOp
+from treadle.dialects.diagram.array import array_type, axes_of, format_of, sizes_of
+
+MOST_SHARED_FRAGMENTS = 32
+"""Registers that a left operand may take for the whole of a stream."""
+
+
+def lower_contract(lowering: KernelLowering, op: ContractOp) -> SSAValue:
+    _check_formats(op)
+    instruction = lowering.layouts.instructions[op]
+    layout = lowering.layouts.of(op.result)
+    depth = depth_of(lowering.plan, op)
+    rows, columns = operands_of(lowering.plan, op)
+    left = _product_operand(lowering, op, rows, depth, in_registers=instruction == "m16n8k16")
+    same = columns is rows and is_shared(left.type)
+    right = left if same else _product_operand(lowering, op, columns, depth, in_registers=False)
+    type = array_type(op.accumulate, sizes_of(op.result.type), "register", layout)
+    init = (
+        fill(lowering, type, neutral_of("add", format_of(type)), op.result)
+        if op.init is None
+        else fragment_of(lowering, op.init, layout)
+    )
+    product = lowering.emit(cuda.ProductOp(left, right, init, depth, instruction))
+    result = placed(product, op, product.result, op.result)
+    if format_of(op.result.type) == op.accumulate:
+        return result
+    cast = lowering.emit(CastOp(result, fragment_type(lowering, op.result, layout)))
+    return placed(cast, op, cast.result, op.result)
+
+
+def _check_formats(op: ContractOp) -> None:
+    if op.init is not None and format_of(op.init.type) != op.accumulate:
+        raise Refusal(
+            op,
+            f"a product is added to {format_of(op.init.type)}, but accumulated in {op.accumulate}: "
+            "keep the state of a stream in the accumulator's format",
+        )
+    if str(op.accumulate) in ("f16", "bf16"):
+        raise Refusal(
+            op,
+            f"kernels accumulate products in f32 or i32, not in {op.accumulate}: write 'accumulate f32', and cast "
+            "the result if it is to be narrow",
+        )
+
+
+def _product_operand(
+    lowering: KernelLowering, op: ContractOp, operand: SSAValue, depth: str, in_registers: bool
+) -> SSAValue:
+    """A tile in shared memory, or fragments in the layout of a left operand."""
+    lowered = lowering.values[operand]
+    if isinstance(lowered, SSAValue) and is_shared(lowered.type):
+        return _left_fragments(lowering, lowered, depth) if in_registers else lowered
+    layout = lowering.layouts.of(operand)
+    value = fragment_of(lowering, operand, layout)
+    zero = neutral_of("add", format_of(value.type))
+    value = present(lowering, operand, value, layout, 0)
+    value = masked(lowering, value, depth, zero, layout)
+    if in_registers and _is_left_operand(layout, lowering.plan, depth):
+        return value
+    tile = tile_of(lowering, (lowering.twin(op), 0 if operand is op.lhs else 1), operand)
+    lowering.emit(cuda.WriteOp(value, tile))
+    return tile
+
+
+def _left_fragments(lowering: KernelLowering, tile: SSAValue, depth: str) -> SSAValue:
+    """A left operand that all steps of a stream share is read into registers once, if it takes few of them."""
+    if (
+        lowering.block is lowering.top
+        or lowering.offsets.keys() & set(axes_of(tile.type)) - lowering.plan.group_axes.keys()
+    ):
+        return tile
+    rows, warps = lowering.plan.rows, lowering.plan.warps.get(lowering.plan.rows or "", 1)
+    if rows is None:
+        return tile
+    row_tiles = -(-lowering.plan.pieces[rows] // (16 * warps))
+    depth_tiles = -(-lowering.plan.pieces[depth] // 16)
+    if 4 * row_tiles * depth_tiles > MOST_SHARED_FRAGMENTS:
+        return tile
+    if tile not in lowering.left_fragments:
+        along = (Mode(rows, warps, 16 * row_tiles), Mode("", lowering.plan.warp_count // warps, 0))
+        layout = row_operand(rows, depth, row_tiles, depth_tiles, along)
+        type = array_type(format_of(tile.type), sizes_of(tile.type), "register", layout)
+        with lowering.inside(lowering.top):
+            read = lowering.emit(cuda.ReadOp(tile, type))
+        lowering.left_fragments[tile] = named(read.result, (tile.name_hint or "").removesuffix("_shared") or None)
+    return lowering.left_fragments[tile]
+
+
+def _is_left_operand(layout: LayoutAttr, plan: KernelPlan, depth: str) -> bool:
+    modes = [(mode.axis, mode.size, mode.stride) for mode in layout.register]
+    tail = [(depth, 2, 8), (plan.rows, 2, 8), (depth, 2, 1)]
+    return modes[-3:] == tail

@@ -1,0 +1,76 @@
+"""Reductions: of a thread's own elements, then of the lanes that hold a row's."""
+
+from __future__ import annotations
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import UnitAttr
+from xdsl.ir import Region, SSAValue
+
+from treadle.compiler.lowering.absent import neutral_number
+from treadle.compiler.lowering.conditions import present
+from treadle.compiler.lowering.fragments import fragment_of, fragment_type, masked
+from treadle.compiler.lowering.names import named, placed, plain_name
+from treadle.compiler.lowering.numbers import neutral_of
+from treadle.compiler.lowering.runs import yielded
+from treadle.compiler.lowering.state import KernelLowering
+from treadle.dialects import cuda
+from treadle.dialects.cuda.ops import PARTIAL, lane_masks
+from treadle.dialects.diagram import FillOp, MapOp, ReduceOp
+from treadle.dialects.diagram.array import axes_of, format_of
+from treadle.dialects.hierarchy import StreamOp
+
+
+def lower_reduce(lowering: KernelLowering, op: ReduceOp) -> SSAValue:
+    source = lowering.layouts.reduced(op) or lowering.layouts.of(op.operand)
+    layout = source.slice(axes_of(op.result.type))
+    value = fragment_of(lowering, op.operand, source)
+    value = present(lowering, op.operand, value, source, neutral_number(op.kind.data, value))
+    for axis in op.over_axes:
+        value = masked(lowering, value, axis, neutral_of(op.kind.data, format_of(value.type)), source)
+    init = None if op.init is None else fragment_of(lowering, op.init, layout)
+    result = lowering.emit(
+        ReduceOp(op.kind.data, value, op.over_axes, fragment_type(lowering, op.result, layout), init)
+    )
+    if op in lowering.apart:
+        result.attributes[PARTIAL] = UnitAttr()
+    return placed(result, op, result.result, op.result)
+
+
+def combined(lowering: KernelLowering, reduce: ReduceOp, value: SSAValue, arg: SSAValue) -> SSAValue:
+    """The whole of a sum whose lanes kept to their own elements during a stream."""
+    masks = lane_masks(lowering.layouts.of(reduce.operand), reduce.over_axes)
+    if not masks:
+        return value
+    combine = lowering.emit(cuda.CombineOp(reduce.kind.data, value, masks))
+    return named(combine.result, plain_name(arg))
+
+
+def sums_of_own_elements(stream: StreamOp, index: int) -> list[ReduceOp]:
+    """The reductions that make one state of a stream, in its step and at its border, if the lanes may each sum their
+    own elements and meet only at the end: a sum that starts from zero, and whose state before the step goes nowhere
+    but into it, at most multiplied by something that all lanes along the axis agree on. Addition is associative and
+    commutative, and multiplication distributes over it. None otherwise."""
+    start = yielded(stream.initialise)[index].owner
+    if not isinstance(start, FillOp) or start.number != 0:
+        return []
+    found = [_sum_of_own_elements(step, index) for step in stream.steps]
+    return [reduce for reduce in found if reduce is not None] if None not in found else []
+
+
+def _sum_of_own_elements(step: Region, index: int) -> ReduceOp | None:
+    state = step.block.args[index]
+    reduce = yielded(step)[index].owner
+    if not isinstance(reduce, ReduceOp) or reduce.kind.data != "add" or len(list(reduce.result.uses)) != 1:
+        return None
+    if reduce.init is None or len(list(state.uses)) != 1:
+        return None
+    if reduce.init is state:
+        return reduce
+    scale = reduce.init.owner
+    if not isinstance(scale, MapOp) or len(list(scale.result.uses)) != 1 or state not in scale.inputs:
+        return None
+    factor = scale.yielded.owner
+    own = scale.body.block.args[list(scale.inputs).index(state)]
+    if not isinstance(factor, arith.MulfOp) or not {factor.lhs, factor.rhs} <= set(scale.body.block.args):
+        return None
+    return reduce if own in factor.operands and len(list(own.uses)) == 1 else None

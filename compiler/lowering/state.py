@@ -1,0 +1,101 @@
+"""What lowering one kernel knows: what became of each value, where pieces start, what shared memory holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import IndexType, UnitAttr
+from xdsl.ir import Block, Operation, SSAValue
+
+from treadle.compiler.lowering.layouts import Layouts
+from treadle.compiler.lowering.pending import Lowered
+from treadle.compiler.lowering.plan import KernelPlan
+from treadle.dialects import cuda
+from treadle.dialects.diagram import ReduceOp, WhereOp
+from treadle.dialects.diagram.array import DYNAMIC
+
+OperationT = TypeVar("OperationT", bound=Operation)
+
+
+def _nothing(op: Operation) -> None:
+    raise NotImplementedError("`lower_body` says how operations are lowered")
+
+
+@dataclass
+class KernelLowering:
+    """The state of lowering one kernel: what became of each value, where pieces start, what shared memory holds."""
+
+    plan: KernelPlan
+    layouts: Layouts
+    arguments: dict[SSAValue, SSAValue]
+    """Buffers and scalars of the source kernel, in the new one."""
+    size_arguments: dict[str, SSAValue]
+    """Sizes of symbolic axes."""
+    values: dict[SSAValue, Lowered] = field(default_factory=dict[Any, Any])
+    offsets: dict[str, SSAValue] = field(default_factory=dict[Any, Any])
+    partial: str | None = None
+    """The streamed axis, in the last piece."""
+    bounded: set[str] = field(default_factory=set[Any])
+    """Axes whose piece may reach past the end here."""
+    tiles: dict[object, SSAValue] = field(default_factory=dict[Any, Any])
+    allocated: list[cuda.SharedOp] = field(default_factory=list[cuda.SharedOp])
+    left_fragments: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    """Left operands that the steps of a stream share, by tile: read once, before the loop."""
+    unfilled: set[WhereOp] = field(default_factory=set[WhereOp])
+    """Conditions that are tested before each reduction, because no one number serves for what they exclude."""
+    twins: dict[Operation, Operation] = field(default_factory=dict[Operation, Operation])
+    """For operations of a border, the operation of the step that does the same."""
+    apart: set[ReduceOp] = field(default_factory=set[ReduceOp])
+    """Sums of a stream whose lanes keep to their own elements until it ends."""
+    block: Block = field(default_factory=Block)
+    """Where operations are appended."""
+    top: Block = field(default_factory=Block)
+    """The body of the kernel, at whose beginning tiles are declared."""
+    lower: Callable[[Operation], None] = _nothing
+    """Lowers an operation here: what a region holds is lowered as its surroundings are."""
+
+    # -- emitting ----------------------------------------------------------------------------------
+
+    def emit(self, op: OperationT) -> OperationT:
+        self.block.add_op(op)
+        return op
+
+    def index(self, number: int) -> SSAValue:
+        return self.emit(arith.ConstantOp.from_int_and_width(number, IndexType())).result
+
+    @contextmanager
+    def inside(self, block: Block) -> Generator[None]:
+        """Append to another block for a while."""
+        outside, self.block = self.block, block
+        yield
+        self.block = outside
+
+    # -- axes --------------------------------------------------------------------------------------
+
+    def size(self, axis: str) -> SSAValue:
+        size = self.plan.sizes[axis]
+        return self.size_arguments[axis] if size == DYNAMIC else self.index(size)
+
+    def offset(self, axis: str) -> SSAValue:
+        return self.offsets[axis] if axis in self.offsets else self.index(0)
+
+    def bounds(self, axes: Sequence[str]) -> tuple[tuple[str, SSAValue], ...]:
+        return tuple((axis, self.size(axis)) for axis in axes if axis in self.bounded)
+
+    def partial_mark(self, bounds: Sequence[tuple[str, SSAValue]]) -> UnitAttr | None:
+        return UnitAttr() if any(axis == self.partial for axis, _ in bounds) else None
+
+    # -- values ------------------------------------------------------------------------------------
+
+    def scalar(self, value: SSAValue) -> SSAValue:
+        lowered = self.values[value]
+        assert isinstance(lowered, SSAValue)
+        return lowered
+
+    def twin(self, op: Operation) -> Operation:
+        """The operation whose tiles an operation of a border takes over."""
+        return self.twins.get(op, op)

@@ -1,0 +1,138 @@
+"""Streams: loops over pieces of an axis, and a turn for a last, smaller one."""
+
+from __future__ import annotations
+
+from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import IndexType, StringAttr
+from xdsl.ir import Block, Operation, Region, SSAValue
+
+from treadle.compiler.lowering.fragments import fragment_of
+from treadle.compiler.lowering.names import hinted, named, plain_name
+from treadle.compiler.lowering.reductions import combined, sums_of_own_elements
+from treadle.compiler.lowering.runs import Run, RunWriter, twins, yielded
+from treadle.compiler.lowering.state import KernelLowering
+from treadle.dialects.diagram.array import DYNAMIC
+from treadle.dialects.hierarchy import StreamOp, YieldOp
+
+
+def lower_stream(lowering: KernelLowering, op: StreamOp) -> None:
+    for inner in op.initialise.block.ops:
+        if not isinstance(inner, YieldOp):
+            lowering.lower(inner)
+    states = op.step.block.args
+    state = [
+        named(fragment_of(lowering, value, lowering.layouts.of(arg)), plain_name(arg))
+        for value, arg in zip(yielded(op.initialise), states, strict=True)
+    ]
+    apart = [sums_of_own_elements(op, i) for i in range(len(states))]
+    lowering.apart |= {reduce for reduces in apart for reduce in reduces}
+    lowering.twins |= twins(op)
+    state = _full_axis(lowering, op, state) if op.fed is None else _selected(lowering, op, state)
+    for arg, value, reduces in zip(op.finish.block.args, state, apart, strict=True):
+        lowering.values[arg] = combined(lowering, reduces[0], value, arg) if reduces else value
+    for inner in op.finish.block.ops:
+        if not isinstance(inner, YieldOp):
+            lowering.lower(inner)
+    for output, value in zip(op.outputs, yielded(op.finish), strict=True):
+        lowering.values[output] = lowering.values[value]
+
+
+def _full_axis(lowering: KernelLowering, op: StreamOp, state: list[SSAValue]) -> list[SSAValue]:
+    """All pieces of the axis."""
+    axis, piece, size = op.axis, op.size, lowering.plan.sizes[op.axis]
+    zero = lowering.index(0)
+    if size == DYNAMIC:
+        rest = lowering.emit(arith.RemUIOp(lowering.size(axis), lowering.index(piece))).result
+        full = named(lowering.emit(arith.SubiOp(lowering.size(axis), rest)).result, f"{axis}_full")
+    else:
+        full = lowering.index(size // piece * piece)
+    if size == DYNAMIC or size >= piece:
+        state = _pieces_of(lowering, op, Run(op.step, zero, full, True), state)
+    if size == DYNAMIC or size % piece:
+        end = lowering.size(axis) if size == DYNAMIC else None
+        state = _last_piece(lowering, op, full, end, state)
+    return state
+
+
+def _selected(lowering: KernelLowering, op: StreamOp, state: list[SSAValue]) -> list[SSAValue]:
+    """The pieces that conditions leave."""
+
+    def emit(new: Operation) -> SSAValue:
+        return lowering.emit(new).results[0]
+
+    for run in RunWriter(op, emit, lowering.size(op.axis), lowering.scalar).runs():
+        if run.is_full or op.border is not None:
+            state = _pieces_of(lowering, op, run, state)
+        elif _has_part(lowering, op):
+            state = _last_piece(lowering, op, run.start, run.end, state)
+    return state
+
+
+def _has_part(lowering: KernelLowering, op: StreamOp) -> bool:
+    """Whether the last piece of a streamed axis may be smaller."""
+    size = lowering.plan.sizes[op.axis]
+    return size == DYNAMIC or size % op.size != 0
+
+
+def _pieces_of(lowering: KernelLowering, op: StreamOp, run: Run, state: list[SSAValue]) -> list[SSAValue]:
+    """A loop over the pieces of a run."""
+    body = Block(arg_types=[IndexType(), *(value.type for value in state)])
+    named(body.args[0], f"{op.axis}0")
+    for arg, source in zip(body.args[1:], op.step.block.args, strict=True):
+        hinted(arg, source)
+    step = lowering.index(op.size)
+    is_bounded = not run.is_full and _has_part(lowering, op)
+    lowering.bounded |= {op.axis} if is_bounded else set()
+    with lowering.inside(body):
+        lowering.emit(scf.YieldOp(*_step(lowering, op, run.region, body.args[0], list(body.args[1:]))))
+    lowering.bounded -= {op.axis}
+    loop = lowering.emit(scf.ForOp(run.start, run.end, step, state, body))
+    loop.location = op.location
+    which = f", {run.where}" if run.where else ""
+    loop.attributes["comment"] = StringAttr(f"streaming: {op.axis} in pieces of {op.size}{which}")
+    for result, source in zip(loop.results, op.step.block.args, strict=True):
+        hinted(result, source)
+    return list(loop.results)
+
+
+def _last_piece(
+    lowering: KernelLowering, op: StreamOp, start: SSAValue, end: SSAValue | None, state: list[SSAValue]
+) -> list[SSAValue]:
+    """The piece that is smaller, if it begins before `end`; None if it surely does."""
+    lowering.bounded.add(op.axis)
+    lowering.partial = op.axis
+    try:
+        if end is None:
+            return _step(lowering, op, op.step, start, state)
+        condition = lowering.emit(arith.CmpiOp(start, end, "ult")).result
+        some = Block()
+        with lowering.inside(some):
+            lowering.emit(scf.YieldOp(*_step(lowering, op, op.step, start, state)))
+        none = Block()
+        with lowering.inside(none):
+            lowering.emit(scf.YieldOp(*state))
+        branch = lowering.emit(scf.IfOp(condition, [value.type for value in state], Region(some), Region(none)))
+    finally:
+        lowering.bounded.discard(op.axis)
+        lowering.partial = None
+    branch.location = op.location
+    branch.attributes["comment"] = StringAttr(f"streaming: the last piece of {op.axis}, which is smaller")
+    for result, source in zip(branch.results, op.step.block.args, strict=True):
+        hinted(result, source)
+    return list(branch.results)
+
+
+def _step(
+    lowering: KernelLowering, op: StreamOp, region: Region, position: SSAValue, state: list[SSAValue]
+) -> list[SSAValue]:
+    lowering.offsets[op.axis] = position
+    for arg, value in zip(region.block.args, state, strict=True):
+        lowering.values[arg] = value
+    for inner in region.block.ops:
+        if not isinstance(inner, YieldOp):
+            lowering.lower(inner)
+    del lowering.offsets[op.axis]
+    return [
+        fragment_of(lowering, value, lowering.layouts.of(arg))
+        for value, arg in zip(yielded(region), region.block.args, strict=True)
+    ]

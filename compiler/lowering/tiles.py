@@ -1,0 +1,66 @@
+"""Tiles in shared memory."""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import MemRefType
+from xdsl.ir import SSAValue
+
+from treadle.compiler.lowering.layouts import columns_of, depth_of
+from treadle.compiler.lowering.names import named, plain_name
+from treadle.compiler.lowering.plan import FORMAT_BYTES
+from treadle.compiler.lowering.state import KernelLowering
+from treadle.dialects import cuda
+from treadle.dialects.cuda.layout import RowsAttr, rows_layout
+from treadle.dialects.diagram import ContractOp
+from treadle.dialects.diagram.array import ArrayEncoding, axes_of, format_of, sizes_of
+
+
+def tile_of(lowering: KernelLowering, key: object, value: SSAValue, rows: RowsAttr | None = None) -> SSAValue:
+    """The tile in shared memory for one operand, the same wherever the operation is lowered again; it lies as
+    copies and products like it, unless told."""
+    rows = rows or _rows_of(lowering, value)
+    place = (key, rows)
+    if place not in lowering.tiles:
+        lowering.tiles[place] = allocate(lowering, value, rows).result
+    return lowering.tiles[place]
+
+
+def allocate(lowering: KernelLowering, value: SSAValue, rows: RowsAttr, alias: bool = False) -> cuda.SharedOp:
+    type = MemRefType(
+        format_of(value.type),
+        tuple(sizes_of(value.type).values()),
+        memory_space=ArrayEncoding(axes_of(value.type), "shared", rows),
+    )
+    op = cuda.SharedOp(0, type, alias=alias)
+    named(op.result, f"{plain_name(value) or 'tile'}_shared")
+    if lowering.allocated:
+        lowering.top.insert_op_after(op, lowering.allocated[-1])
+    elif (first := lowering.top.first_op) is None:
+        lowering.top.add_op(op)
+    else:
+        lowering.top.insert_op_before(op, first)
+    lowering.allocated.append(op)
+    return op
+
+
+def _rows_of(lowering: KernelLowering, value: SSAValue) -> RowsAttr:
+    """Padding: as deep as products take at a time, as wide as they take, and rows an odd number of 16 bytes
+    apart."""
+    extents = [_padded(lowering, axis, size, value) for axis, size in sizes_of(value.type).items()]
+    return rows_layout(extents, 16 // FORMAT_BYTES[str(format_of(value.type))])
+
+
+def _padded(lowering: KernelLowering, axis: str, size: int, value: SSAValue) -> int:
+    """How far a tile reaches along an axis, so that every product that uses it stays inside."""
+    extents = [size]
+    for use in value.uses:
+        op = use.operation
+        if not isinstance(op, ContractOp) or lowering.layouts.instructions[op] == "fma":
+            continue
+        if axis in op.over_axes:
+            if axis == depth_of(lowering.plan, op):
+                step = 16 if lowering.layouts.instructions[op] == "m16n8k16" else 8
+                extents.append(-(-size // step) * step)
+        elif axis in (lowering.plan.rows, columns_of(lowering.plan, op)):
+            extents.append(lowering.layouts.of(op.result).extent(axis))
+    return max(extents)

@@ -1,0 +1,80 @@
+"""Loads and saves: what moves between device memory and a group."""
+
+from __future__ import annotations
+
+from xdsl.ir import SSAValue
+
+from treadle.compiler.lowering.conditions import present
+from treadle.compiler.lowering.fragments import fragment_of
+from treadle.compiler.lowering.pending import PendingLoad
+from treadle.compiler.lowering.plan import FORMAT_BYTES
+from treadle.compiler.lowering.state import KernelLowering
+from treadle.compiler.lowering.tiles import allocate, tile_of
+from treadle.dialects import cuda
+from treadle.dialects.cuda.layout import LayoutAttr, Mode, rows_layout
+from treadle.dialects.cuda.ops import is_shared, layout_of
+from treadle.dialects.diagram import ContractOp
+from treadle.dialects.diagram.array import axes_of, format_of, sizes_of
+from treadle.dialects.hierarchy import LoadOp, SaveOp
+
+
+def lower_load(lowering: KernelLowering, op: LoadOp) -> None:
+    axes = axes_of(op.result.type)
+    source = lowering.scalar(op.source)
+    offsets = tuple(lowering.offset(axis) for axis in axes)
+    bounds = lowering.bounds(axes)
+    pending = PendingLoad(op, source, offsets, bounds, lowering.block, {})
+    if not _feeds_product(op.result):
+        lowering.values[op.result] = pending
+        return
+    tile = tile_of(lowering, lowering.twin(op), op.result)
+    copy = lowering.emit(cuda.CopyOp(source, offsets, tile, bounds))
+    copy.location = op.location
+    copy.partial = lowering.partial_mark(bounds)
+    lowering.values[op.result] = tile
+
+
+def _feeds_product(value: SSAValue) -> bool:
+    return any(isinstance(use.operation, ContractOp) for use in value.uses)
+
+
+def lower_save(lowering: KernelLowering, op: SaveOp) -> None:
+    axes = axes_of(op.value.type)
+    destination = lowering.scalar(op.destination)
+    value = fragment_of(lowering, op.value, lowering.layouts.of(op.value))
+    value = present(lowering, op.value, value, lowering.layouts.of(op.value), 0)
+    offsets = [lowering.offset(axis) for axis in axes]
+    bounds = lowering.bounds(axes)
+    if _is_scattered(lowering, op.value, layout_of(value.type)):
+        value = _gather(lowering, op.value, value)
+    if is_shared(value.type):
+        store = lowering.emit(cuda.CopyOp(value, offsets, destination, bounds))
+    else:
+        store = lowering.emit(cuda.StoreOp(value, destination, offsets, bounds))
+    store.location = op.location
+    store.partial = lowering.partial_mark(bounds)
+
+
+def _is_scattered(lowering: KernelLowering, value: SSAValue, layout: LayoutAttr) -> bool:
+    """Whether the fragments of a result hold too few neighbours to fill the sectors they would write: pairs of
+    16-bit elements, of which four lanes make half a sector. A result of the last step only, since its tile takes
+    the place of all others."""
+    if (
+        lowering.block is not lowering.top
+        or not lowering.plan.contractions
+        or str(format_of(value.type)) not in ("f16", "bf16")
+    ):
+        return False
+    modes = tuple(layout.register)
+    wide = lowering.plan.wide_axes(value)
+    return bool(modes and wide) and modes[-1] == Mode(wide[-1], 2, 1) and layout.extent(wide[-1]) >= 16
+
+
+def _gather(lowering: KernelLowering, value: SSAValue, fragments: SSAValue) -> SSAValue:
+    """The fragments of a result in shared memory, whence they leave in full rows."""
+    layout = layout_of(fragments.type)
+    extents = [max(size, layout.extent(axis)) for axis, size in sizes_of(value.type).items()]
+    rows = rows_layout(extents, 16 // FORMAT_BYTES[str(format_of(value.type))])
+    tile = allocate(lowering, value, rows, alias=True)
+    lowering.emit(cuda.WriteOp(fragments, tile.result))
+    return tile.result
