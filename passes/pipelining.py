@@ -166,7 +166,7 @@ def pipeline_kernel(kernel: cuda.KernelOp, stages: int, limit: int) -> StepAttr 
     if not loops:
         return None
     name = f"@{kernel.sym_name.data}"
-    tiles = {copy.tile.owner for loop in loops for copy in movable_copies(loop)}
+    tiles = dict.fromkeys(copy.tile.owner for loop in loops for copy in movable_copies(loop))
     staged = [tile for tile in tiles if isinstance(tile, cuda.SharedOp)]
     needed = kernel.shared_bytes.data + (stages - 1) * sum(tile.stage_bytes for tile in staged)
     if needed > limit:
