@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from xdsl.dialects.builtin import MemRefType
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from treadle.compiler.printer.indices import add, scaled
 from treadle.compiler.printer.names import Names
@@ -43,6 +43,33 @@ class WarpgroupPrinter:
 
     def __init__(self, writer: Writer):
         self.writer = writer
+
+    def print(self, op: Operation) -> bool:
+        """Print an operation, if it is one of these."""
+        match op:
+            case cuda.RolesOp():
+                self.roles(op)
+            case cuda.RingOp():
+                self.ring(op)
+            case cuda.ReadyOp():
+                self.ready(op)
+            case cuda.AcquireOp():
+                self.acquire(op)
+            case cuda.ExpectOp():
+                self.expect(op)
+            case cuda.AwaitOp():
+                self.wait(op)
+            case cuda.ReleaseOp():
+                self.release(op)
+            case cuda.TensorLoadOp():
+                self.tensor_load(op)
+            case cuda.WarpgroupProductOp():
+                self.product(op)
+            case cuda.WarpgroupWaitOp():
+                self.product_wait(op)
+            case _:
+                return False
+        return True
 
     # -- roles -------------------------------------------------------------------------------------
 

@@ -1,0 +1,88 @@
+"""Print index arithmetic: constants of their own where they have a name or several uses."""
+
+from __future__ import annotations
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import IntegerAttr
+from xdsl.ir import Operation, SSAValue
+
+from treadle.compiler.printer.scalars import bare, c_type, literal
+from treadle.compiler.printer.writer import KernelWriter
+
+INDEX_OPERATORS = {
+    "arith.addi": "+",
+    "arith.subi": "-",
+    "arith.muli": "*",
+    "arith.divui": "/",
+    "arith.divsi": "/",
+    "arith.remui": "%",
+}
+PREDICATES = ("==", "!=", "<", "<=", ">", ">=", "<", "<=", ">", ">=")
+
+
+def print_binary(writer: KernelWriter, op: Operation) -> None:
+    left, right = (writer.values[operand] for operand in op.operands)
+    define_index(writer, op, f"({left} {INDEX_OPERATORS[op.name]} {right})")
+
+
+def define_index(writer: KernelWriter, op: Operation, text: str) -> None:
+    """Named or shared index arithmetic gets a constant of its own."""
+    result = op.results[0]
+    if result.name_hint is None and len(list(result.uses)) <= 1:
+        writer.values[result] = text
+        return
+    name = writer.names.fresh(result.name_hint, "index")
+    writer.text.line(f"const {c_type(result.type)} {name} = {bare(text)};")
+    writer.values[result] = name
+
+
+def print_constant(writer: KernelWriter, op: arith.ConstantOp) -> None:
+    assert isinstance(op.value, IntegerAttr)
+    writer.values[op.result] = literal(op.value)
+
+
+def print_ceiling_division(writer: KernelWriter, op: arith.CeilDivUIOp) -> None:
+    left, right = (writer.values[operand] for operand in op.operands)
+    above = str(int(right) - 1) if right.isdigit() else f"{right} - 1"
+    define_index(writer, op, f"(({left} + {above}) / {right})")
+
+
+def print_signed_division(writer: KernelWriter, op: arith.FloorDivSIOp | arith.CeilDivSIOp) -> None:
+    """C rounds a quotient towards zero; divisors are positive here."""
+    left, right = _short(writer, op.lhs), _short(writer, op.rhs)
+    if isinstance(op, arith.FloorDivSIOp):
+        text = f"{left} >= 0 ? {left} / {right} : -(({right} - 1 - {left}) / {right})"
+    else:
+        text = f"{left} > 0 ? ({left} + {right} - 1) / {right} : -(-{left} / {right})"
+    define_index(writer, op, f"({text})")
+
+
+def print_larger_or_smaller(writer: KernelWriter, op: arith.MaxSIOp | arith.MinSIOp) -> None:
+    left, right = _short(writer, op.lhs), _short(writer, op.rhs)
+    sign = ">" if isinstance(op, arith.MaxSIOp) else "<"
+    define_index(writer, op, f"({left} {sign} {right} ? {left} : {right})")
+
+
+def print_select(writer: KernelWriter, op: arith.SelectOp) -> None:
+    condition, yes, no = (writer.values[operand] for operand in op.operands)
+    define_index(writer, op, f"({condition} ? {yes} : {no})")
+
+
+def print_comparison(writer: KernelWriter, op: arith.CmpiOp) -> None:
+    left, right = (writer.values[operand] for operand in op.operands)
+    define_index(writer, op, f"({bare(left)} {PREDICATES[op.predicate.value.data]} {bare(right)})")
+
+
+def print_index_cast(writer: KernelWriter, op: arith.IndexCastOp) -> None:
+    define_index(writer, op, f"{c_type(op.result.type)}({bare(writer.values[op.input])})")
+
+
+def _short(writer: KernelWriter, value: SSAValue) -> str:
+    """A name or a number for a value that is written more than once."""
+    text = writer.values[value]
+    if text.isidentifier() or text.isdigit():
+        return text
+    name = writer.names.fresh(value.name_hint, "index")
+    writer.text.line(f"const {c_type(value.type)} {name} = {bare(text)};")
+    writer.values[value] = name
+    return name

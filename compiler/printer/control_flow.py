@@ -1,0 +1,104 @@
+"""Print loops and branches, whose results are arrays that every turn or either side writes."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from xdsl.dialects import scf
+from xdsl.ir import Block, Operation, SSAValue
+
+from treadle.compiler.printer.scalars import bare, c_type
+from treadle.compiler.printer.writer import KernelWriter
+from treadle.dialects.cuda.ops import layout_of
+
+
+def print_loop(writer: KernelWriter, op: scf.ForOp) -> None:
+    writer.comment_of(op)
+    for arg, init, result in zip(op.body.block.args[1:], op.iter_args, op.results, strict=True):
+        writer.values[arg] = writer.values[result] = _owned(writer, init, arg, op)
+    writer.before_loop(op)
+    with (
+        _outermost(
+            writer,
+        ),
+        writer.names.scope(),
+    ):
+        index = writer.names.fresh(op.body.block.args[0].name_hint, "index")
+        writer.values[op.body.block.args[0]] = index
+        low, high, step = (bare(writer.values[value]) for value in (op.lb, op.ub, op.step))
+        with writer.text.block(f"for (int64_t {index} = {low}; {index} < {high}; {index} += {step})"):
+            writer.block(op.body.block)
+
+
+@contextmanager
+def _outermost(writer: KernelWriter) -> Generator[None]:
+    """The scope of a loop; if no other is around it, constants go before the next line."""
+    if writer.loop is not None:
+        yield
+        return
+    writer.loop = len(writer.text.lines), len(writer.names.scopes) - 1
+    yield
+    writer.loop = None
+    writer.constants.clear()
+
+
+def _owned(writer: KernelWriter, value: SSAValue, into: SSAValue, op: Operation) -> str:
+    """The array that a loop may change, which starts as a value: its own, or a copy if others still need it."""
+    if writer.is_last_use(value, op):
+        return writer.values[value]
+    into.name_hint = into.name_hint or value.name_hint
+    name = writer.declare(into)
+    writer.copy(name, writer.values[value], layout_of(into.type))
+    return name
+
+
+def print_yield(writer: KernelWriter, op: scf.YieldOp) -> None:
+    parent = op.parent_op()
+    assert isinstance(parent, scf.ForOp | scf.IfOp)
+    moves = [
+        (writer.values[result], writer.values[value], layout_of(value.type))
+        for result, value in zip(parent.results, op.operands, strict=True)
+        if writer.values[result] != writer.values[value]
+    ]
+    targets = {target for target, _, _ in moves}
+    for i, (target, source, layout) in enumerate(moves):
+        if source in targets:  # it would be overwritten before it is read
+            shape = "".join(f"[{size}]" for size in layout.register_shape)
+            name = writer.names.fresh(f"{source}_old")
+            writer.text.line(f"{c_type(op.operands[0].type)} {name}{shape};")
+            writer.copy(name, source, layout)
+            moves[i] = (target, name, layout)
+    for target, source, layout in moves:
+        writer.copy(target, source, layout)
+
+
+def print_branch(writer: KernelWriter, op: scf.IfOp) -> None:
+    writer.comment_of(op)
+    otherwise = op.false_region.block if op.false_region.blocks else None
+    kept = list(otherwise.last_op.operands) if otherwise is not None and otherwise.last_op is not None else []
+    for result, value in zip(op.results, kept, strict=True):
+        if _dies_in(writer, value, op):
+            writer.overwritten_by_if[value] = op
+            writer.values[result] = writer.values[value]
+        else:
+            writer.declare(result)
+    with writer.names.scope(), writer.text.block(f"if ({bare(writer.values[op.cond])})"):
+        writer.block(op.true_region.block)
+    if otherwise is not None and not _does_nothing(writer, op, otherwise):
+        with writer.names.scope(), writer.text.block("else"):
+            writer.block(otherwise)
+
+
+def _dies_in(writer: KernelWriter, value: SSAValue, op: scf.IfOp) -> bool:
+    """Whether nothing after the branch needs the value, and the branch runs once for each time it is made."""
+    home = value.owner if isinstance(value.owner, Block) else value.owner.parent
+    return home is op.parent and all(op.is_ancestor(use.operation) for use in value.uses)
+
+
+def _does_nothing(writer: KernelWriter, op: scf.IfOp, block: Block) -> bool:
+    terminator = block.last_op
+    return block.first_op is terminator and all(
+        writer.values[result] == writer.values.get(value)
+        for result, value in zip(op.results, terminator.operands if terminator else (), strict=True)
+    )

@@ -1,0 +1,96 @@
+"""Print what each thread does with its own elements: constants, positions, maps, casts, masks."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+from xdsl.ir import SSAValue
+
+from treadle.compiler.printer.indices import Loop, add, coordinate, subscripts
+from treadle.compiler.printer.scalars import SIXTEEN_BIT, ScalarPrinter, bare, c_type, literal
+from treadle.compiler.printer.writer import KernelWriter
+from treadle.dialects import cuda
+from treadle.dialects.cuda.layout import Mode
+from treadle.dialects.cuda.ops import layout_of
+from treadle.dialects.diagram import CastOp, FillOp, MapOp
+from treadle.dialects.diagram.array import format_of
+
+
+def print_fill(writer: KernelWriter, op: FillOp) -> None:
+    number = literal(op.value)
+    layout = layout_of(op.result.type)
+    if not layout.register_shape:
+        writer.declare(op.result, f" = {number}")
+        return
+    if op.number == 0:
+        writer.declare(op.result, " = {}")
+        return
+    name = writer.declare(op.result)
+    loops = writer.loops(layout)
+    writer.text.nest(loops, [f"{name}{subscripts(layout, loops)} = {number};"])
+
+
+def print_index(writer: KernelWriter, op: cuda.IndexOp) -> None:
+    layout = layout_of(op.result.type)
+    name = writer.declare(op.result)
+    loops = writer.loops(layout)
+    start = f"int32_t({bare(writer.values[op.offset])})"
+    place = add([start, coordinate(layout, op.axis, loops)])
+    writer.text.nest(loops, [f"{name}{subscripts(layout, loops)} = {place};"])
+
+
+def print_map(writer: KernelWriter, op: MapOp) -> None:
+    layout = layout_of(op.result.type)
+    name = writer.over(op.result, op.inputs, op)
+    with writer.names.scope() if layout.register_shape else nullcontext():
+        loops = [Loop(mode, writer.names.fresh(f"{mode.axis}{mode.stride}")) for mode in layout.register]
+        statements: list[str] = []
+
+        def declare(type: str, hint: str | None, text: str) -> str:
+            constant = writer.names.fresh(hint)
+            statements.append(f"const {type} {constant} = {bare(text)};")
+            return constant
+
+        arguments: dict[SSAValue, str] = {
+            arg: writer.element(operand, loops) for arg, operand in zip(op.body.block.args, op.inputs, strict=True)
+        }
+        text = ScalarPrinter(writer.uses, declare).body(op.body.block, arguments)
+        statements.append(f"{name}{subscripts(layout, loops)} = {bare(text)};")
+        writer.text.nest(loops, statements)
+
+
+def print_cast(writer: KernelWriter, op: CastOp) -> None:
+    layout = layout_of(op.result.type)
+    source, target = str(format_of(op.operand.type)), str(format_of(op.result.type))
+    name = writer.declare(op.result)
+    loops = writer.loops(layout)
+    if source == "f32" and target in SIXTEEN_BIT and _is_pair(layout.register):
+        outer, pair = loops[:-1], loops[-1]
+        low, high = (writer.element(op.operand, [*outer, Loop(pair.mode, digit)]) for digit in "01")
+        statement = f"{writer.call('store_pair')}({name}{subscripts(layout, outer, len(outer))}, {low}, {high});"
+        writer.text.nest(outer, [statement])
+        return
+    element = writer.element(op.operand, loops)
+    if source in SIXTEEN_BIT:
+        element = f"{writer.call('to_float')}({element})"
+    if target in SIXTEEN_BIT:
+        element = f"{writer.call('from_float')}<{c_type(op.result.type)}>({element})"
+    writer.text.nest(loops, [f"{name}{subscripts(layout, loops)} = {element};"])
+
+
+def print_mask(writer: KernelWriter, op: cuda.MaskOp) -> None:
+    layout = layout_of(op.result.type)
+    name = writer.over(op.result, [op.value], op)
+    loops = writer.loops(layout)
+    place = add([writer.values[op.offset], coordinate(layout, op.axis.data, loops)])
+    element = writer.element(op.value, loops)
+    text = f"{place} < {bare(writer.values[op.limit])} ? {element} : {literal(op.other)}"
+    if str(format_of(op.value.type)) in SIXTEEN_BIT:
+        writer.call("from_float")
+    writer.text.nest(loops, [f"{name}{subscripts(layout, loops)} = {text};"])
+
+
+def _is_pair(modes: cuda.ModesAttr) -> bool:
+    """Whether the registers of a fragment come in pairs of neighbours."""
+    last = next(reversed(tuple(modes)), Mode("", 1, 0))
+    return last.size == 2 and last.stride == 1
