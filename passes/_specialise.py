@@ -12,8 +12,9 @@ from xdsl.rewriter import Rewriter
 
 from treadle.compiler.lowering.barriers import insert_barriers
 from treadle.dialects import cuda
-from treadle.dialects.cuda.ops import boxes_of, is_buffer, place_tiles
-from treadle.dialects.cuda.warpgroups import WARPGROUP
+from treadle.dialects.cuda.roles import WARPGROUP
+from treadle.dialects.cuda.shared import place_tiles
+from treadle.dialects.cuda.tiles import boxes_of, is_buffer
 from treadle.dialects.diagram import FillOp
 from treadle.passes._specialise_consumers import Consumers
 from treadle.passes._specialise_laws import REGISTERS, Reason, constant_of, inward_copies, is_inward

@@ -10,9 +10,10 @@ from xdsl.ir import Operation, SSAValue
 
 from treadle.dialects import cuda
 from treadle.dialects.cuda.boxes import MOST_ROWS, boxes_layout
-from treadle.dialects.cuda.ops import format_bytes, is_shared, rows_of
+from treadle.dialects.cuda.roles import WARPGROUP
 from treadle.dialects.cuda.tensor_maps import MOST_AXES
-from treadle.dialects.cuda.warpgroups import WARPGROUP, why_no_product
+from treadle.dialects.cuda.tiles import format_bytes, is_shared, rows_of
+from treadle.dialects.cuda.warpgroups import why_no_product
 from treadle.dialects.diagram.array import axes_of, format_of, sizes_of
 
 REGISTERS = {1: (0, 0), 2: (24, 240), 3: (32, 160)}

@@ -11,8 +11,8 @@ from xdsl.ir import Block, SSAValue
 
 from treadle.dialects import cuda
 from treadle.dialects.cuda.boxes import boxes_layout
-from treadle.dialects.cuda.ops import format_bytes, tile_bytes
 from treadle.dialects.cuda.rings import BARRIER_BYTES
+from treadle.dialects.cuda.tiles import format_bytes, tile_bytes
 from treadle.dialects.diagram.array import ArrayEncoding, axes_of, format_of, sizes_of
 
 STAGES = (4, 2, 1)

@@ -11,7 +11,7 @@ from treadle.compiler.lowering.state import KernelLowering
 from treadle.compiler.lowering.tiles import tile_of
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LayoutAttr
-from treadle.dialects.cuda.ops import is_shared, layout_of
+from treadle.dialects.cuda.tiles import is_shared, layout_of
 from treadle.dialects.diagram import FillOp
 from treadle.dialects.diagram.array import Number, array_type, axes_of, format_of, is_array, sizes_of
 

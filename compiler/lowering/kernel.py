@@ -19,7 +19,7 @@ from treadle.compiler.lowering.reductions import lower_reduce
 from treadle.compiler.lowering.state import KernelLowering
 from treadle.compiler.lowering.streams import lower_stream
 from treadle.compiler.lowering.transfers import lower_load, lower_save
-from treadle.dialects.cuda.ops import place_tiles
+from treadle.dialects.cuda.shared import place_tiles
 from treadle.dialects.diagram import CastOp, ContractOp, ExtentOp, FillOp, IndexOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.hierarchy import LoadOp, PieceOp, SaveOp, StreamOp
 

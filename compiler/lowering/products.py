@@ -15,7 +15,7 @@ from treadle.compiler.lowering.state import KernelLowering
 from treadle.compiler.lowering.tiles import tile_of
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LayoutAttr, Mode, row_operand
-from treadle.dialects.cuda.ops import is_shared
+from treadle.dialects.cuda.tiles import is_shared
 from treadle.dialects.diagram import CastOp, ContractOp
 from treadle.dialects.diagram.array import array_type, axes_of, format_of, sizes_of
 

@@ -14,7 +14,7 @@ from treadle.compiler.lowering.numbers import neutral_of
 from treadle.compiler.lowering.runs import yielded
 from treadle.compiler.lowering.state import KernelLowering
 from treadle.dialects import cuda
-from treadle.dialects.cuda.ops import PARTIAL, lane_masks
+from treadle.dialects.cuda.fragments import PARTIAL, lane_masks
 from treadle.dialects.diagram import FillOp, MapOp, ReduceOp
 from treadle.dialects.diagram.array import axes_of, format_of
 from treadle.dialects.hierarchy import StreamOp

@@ -12,7 +12,7 @@ from treadle.compiler.lowering.state import KernelLowering
 from treadle.compiler.lowering.tiles import allocate, tile_of
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LayoutAttr, Mode, rows_layout
-from treadle.dialects.cuda.ops import is_shared, layout_of
+from treadle.dialects.cuda.tiles import is_shared, layout_of
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import axes_of, format_of, sizes_of
 from treadle.dialects.hierarchy import LoadOp, SaveOp

@@ -10,7 +10,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from treadle.compiler.printer.scalars import bare, c_type
 from treadle.compiler.printer.writer import KernelWriter
-from treadle.dialects.cuda.ops import layout_of
+from treadle.dialects.cuda.tiles import layout_of
 
 
 def print_loop(writer: KernelWriter, op: scf.ForOp) -> None:

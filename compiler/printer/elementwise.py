@@ -11,7 +11,7 @@ from treadle.compiler.printer.scalars import SIXTEEN_BIT, ScalarPrinter, bare, c
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import Mode
-from treadle.dialects.cuda.ops import layout_of
+from treadle.dialects.cuda.tiles import layout_of
 from treadle.dialects.diagram import CastOp, FillOp, MapOp
 from treadle.dialects.diagram.array import format_of
 

@@ -9,7 +9,8 @@ from treadle.compiler.printer.indices import subscripts
 from treadle.compiler.printer.scalars import SIXTEEN_BIT
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects import cuda
-from treadle.dialects.cuda.ops import PARTIAL, lane_masks, layout_of
+from treadle.dialects.cuda.fragments import PARTIAL, lane_masks
+from treadle.dialects.cuda.tiles import layout_of
 from treadle.dialects.diagram import ReduceOp
 from treadle.dialects.diagram.array import format_of
 

@@ -6,7 +6,7 @@ from treadle.compiler.printer.indices import scaled
 from treadle.compiler.printer.scalars import bare, c_type
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects import cuda
-from treadle.dialects.cuda.ops import boxes_of, is_boxed, rows_of
+from treadle.dialects.cuda.tiles import boxes_of, is_boxed, rows_of
 from treadle.dialects.diagram.array import axes_of
 
 

@@ -17,7 +17,7 @@ from treadle.compiler.printer.scalars import c_type
 from treadle.compiler.printer.text import Text
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LayoutAttr
-from treadle.dialects.cuda.ops import is_fragment, layout_of, rows_of
+from treadle.dialects.cuda.tiles import is_fragment, layout_of, rows_of
 from treadle.dialects.diagram.array import axes_of, format_of
 
 CHUNK_BYTES = 16
