@@ -6,7 +6,12 @@ emulator, so that the file nvcc compiles is the very file that the emulator runs
 
     // primitive: load_global; needs: word
 
-A block that says `; from: sm_90` is for that architecture and later ones.
+A block that says `; from: sm_90` is for that architecture and later ones. Primitives that differ in a few words are one
+block, with a line for each: its `$WORD`s are filled in.
+
+    // primitive: ${NAME}_approx
+    // each: NAME = exp2 | OP = ex2
+    // each: NAME = log2 | OP = lg2
 
 `source` gathers the blocks a kernel uses, with what they need, to stand at the head of its file.
 """
@@ -15,10 +20,11 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from string import Template
 
 from treadle.compiler.primitives import wgmma
 
@@ -37,8 +43,9 @@ _FILES = (
     "wgmma.cuh",
 )
 _MARKER = re.compile(
-    r"^// primitive: (?P<name>\w+)(?:; needs: (?P<needs>\w+(?:, \w+)*))?(?:; from: sm_(?P<arch>\d+))?\n", re.M
+    r"^// primitive: (?P<name>[\w${}]+)(?:; needs: (?P<needs>\w+(?:, \w+)*))?(?:; from: sm_(?P<arch>\d+))?\n", re.M
 )
+_EACH = re.compile(r"^// each: (?P<words>.*\n(?://       .*\n)*)", re.M)
 _PRELUDE = "prelude"
 # Blocks that serve other blocks and are no business of a kernel.
 _HELPERS = frozenset({_PRELUDE, "word", "shared_address", "as_register", "as_tf32", "tensor_map", "same_type"})
@@ -67,10 +74,22 @@ def _blocks() -> dict[str, _Block]:
             if unknown := [need for need in needs if need not in blocks]:
                 raise ValueError(f"{file}: {marker['name']} needs {unknown}, not defined before it")
             arch = int(marker["arch"] or _FIRST_ARCH)
-            blocks[marker["name"]] = _Block(text[marker.end() : end].strip() + "\n", tuple(needs), arch)
+            for name, block in _variants(marker["name"], text[marker.end() : end].strip() + "\n"):
+                blocks[name] = _Block(block, tuple(needs), arch)
     for name, text in wgmma.blocks():
         blocks[name] = _Block(text, ("as_register", "same_type"), 90)
     return blocks
+
+
+def _variants(name: str, text: str) -> Iterator[tuple[str, str]]:
+    """A block as it stands; or once for each line of words, filled in."""
+    lines = [each["words"].replace("\n//", " ") for each in _EACH.finditer(text)]
+    if not lines:
+        yield name, text
+    for line in lines:
+        pairs = (part.split(" =", 1) for part in line.split("|"))
+        words = {word.strip(): value.strip() for word, value in pairs}
+        yield Template(name).substitute(words), Template(_EACH.sub("", text)).substitute(words)
 
 
 def primitive_names(arch: str = "sm_90a") -> tuple[str, ...]:

@@ -1,36 +1,15 @@
-// primitive: exp2_approx
-// 2^x in one instruction; subnormals count as zero. PTX ISA 9.7.3, ex2.approx.ftz.
-__device__ __forceinline__ float exp2_approx(float x) {
+// primitive: ${NAME}_approx
+// each: NAME = exp2 | OP = ex2 | WHAT = 2^x in one instruction
+// each: NAME = log2 | OP = lg2 | WHAT = log2 x in one instruction
+// each: NAME = rcp | OP = rcp | WHAT = 1 / x in one instruction, to 1 ulp
+// $WHAT; subnormals count as zero. PTX ISA 9.7.3, $OP.approx.ftz.
+__device__ __forceinline__ float ${NAME}_approx(float x) {
 #ifndef TREADLE_EMULATOR
   float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  asm("$OP.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 #else
-  return emu::exp2_approx(x);
-#endif
-}
-
-// primitive: log2_approx
-// log2 x in one instruction; subnormals count as zero. PTX ISA 9.7.3, lg2.approx.ftz.
-__device__ __forceinline__ float log2_approx(float x) {
-#ifndef TREADLE_EMULATOR
-  float y;
-  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-#else
-  return emu::log2_approx(x);
-#endif
-}
-
-// primitive: rcp_approx
-// 1 / x in one instruction, to 1 ulp; subnormals count as zero. PTX ISA 9.7.3, rcp.approx.ftz.
-__device__ __forceinline__ float rcp_approx(float x) {
-#ifndef TREADLE_EMULATOR
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-#else
-  return emu::rcp_approx(x);
+  return emu::${NAME}_approx(x);
 #endif
 }
 
@@ -56,27 +35,17 @@ __device__ __forceinline__ float divide(float x, float y) {
 #endif
 }
 
-// primitive: maximum
-// The larger of two; NaN if either is, unlike fmaxf. PTX ISA 9.7.3, max.NaN.
-__device__ __forceinline__ float maximum(float x, float y) {
+// primitive: $NAME
+// each: NAME = maximum | WHICH = larger | OTHER = fmaxf | OP = max | SIGN = >
+// each: NAME = minimum | WHICH = smaller | OTHER = fminf | OP = min | SIGN = <
+// The $WHICH of two; NaN if either is, unlike $OTHER. PTX ISA 9.7.3, $OP.NaN.
+__device__ __forceinline__ float $NAME(float x, float y) {
 #ifndef TREADLE_EMULATOR
   float z;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+  asm("$OP.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
   return z;
 #else
-  return x > y || x != x ? x : y;
-#endif
-}
-
-// primitive: minimum
-// The smaller of two; NaN if either is, unlike fminf. PTX ISA 9.7.3, min.NaN.
-__device__ __forceinline__ float minimum(float x, float y) {
-#ifndef TREADLE_EMULATOR
-  float z;
-  asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
-  return z;
-#else
-  return x < y || x != x ? x : y;
+  return x $SIGN y || x != x ? x : y;
 #endif
 }
 

@@ -6,111 +6,38 @@ __device__ __forceinline__ uint32_t shared_address(const void* p) {
 }
 #endif
 
-// primitive: load_matrix_x4; needs: shared_address
-// Four 8x8 matrices of 16-bit elements from shared memory: lane l gives row l % 8 of matrix l / 8;
-// each lane gets elements [l / 4][2 (l % 4) + 0, 1] of each. PTX ISA 9.7.14.5.15, ldmatrix.
+// primitive: load_matrix_x$COUNT$TRANS; needs: shared_address
+// each: COUNT = 4 | TRANS =  | DOTTED =  | IS_TRANS = false | MATRICES = Four 8x8 matrices |
+//       ROWS = lane l gives row l % 8 of matrix l / 8 | ELEMENTS = [l / 4][2 (l % 4) + 0, 1] | BYTES = 16 |
+//       PLACES = %0, %1, %2, %3 | WORDS = "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+// each: COUNT = 2 | TRANS =  | DOTTED =  | IS_TRANS = false | MATRICES = Two 8x8 matrices |
+//       ROWS = lane l < 16 gives row l % 8 of matrix l / 8 | ELEMENTS = [l / 4][2 (l % 4) + 0, 1] | BYTES = 8 |
+//       PLACES = %0, %1 | WORDS = "=r"(words[0]), "=r"(words[1])
+// each: COUNT = 1 | TRANS =  | DOTTED =  | IS_TRANS = false | MATRICES = One 8x8 matrix | ROWS = lane l < 8 gives row l |
+//       ELEMENTS = [l / 4][2 (l % 4) + 0, 1] | BYTES = 4 | PLACES = %0 | WORDS = "=r"(words[0])
+// each: COUNT = 4 | TRANS = _trans | DOTTED = .trans | IS_TRANS = true | MATRICES = Four 8x8 matrices |
+//       ROWS = lane l gives row l % 8 of matrix l / 8 | ELEMENTS = [2 (l % 4) + 0, 1][l / 4] | BYTES = 16 |
+//       PLACES = %0, %1, %2, %3 | WORDS = "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+// each: COUNT = 2 | TRANS = _trans | DOTTED = .trans | IS_TRANS = true | MATRICES = Two 8x8 matrices |
+//       ROWS = lane l < 16 gives row l % 8 of matrix l / 8 | ELEMENTS = [2 (l % 4) + 0, 1][l / 4] | BYTES = 8 |
+//       PLACES = %0, %1 | WORDS = "=r"(words[0]), "=r"(words[1])
+// each: COUNT = 1 | TRANS = _trans | DOTTED = .trans | IS_TRANS = true | MATRICES = One 8x8 matrix |
+//       ROWS = lane l < 8 gives row l | ELEMENTS = [2 (l % 4) + 0, 1][l / 4] | BYTES = 4 | PLACES = %0 |
+//       WORDS = "=r"(words[0])
+// $MATRICES of 16-bit elements from shared memory: $ROWS;
+// each lane gets elements $ELEMENTS of each. PTX ISA 9.7.14.5.15, ldmatrix$DOTTED.
 template <class R, class T>
-__device__ __forceinline__ void load_matrix_x4(R& registers, const T* row AND_LINE) {
-  static_assert(sizeof(R) == 16 && sizeof(T) == 2);
+__device__ __forceinline__ void load_matrix_x$COUNT$TRANS(R& registers, const T* row AND_LINE) {
+  static_assert(sizeof(R) == $BYTES && sizeof(T) == 2);
 #ifndef TREADLE_EMULATOR
-  uint32_t words[4];
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+  uint32_t words[$COUNT];
+  asm volatile("ldmatrix.sync.aligned.m8n8.x$COUNT$DOTTED.shared.b16 {$PLACES}, [%$COUNT];"
+               : $WORDS
                : "r"(shared_address(row))
                : "memory");
   memcpy(&registers, words, sizeof(words));
 #else
-  emu::load_matrix<4, false>(&registers, row, line);
-#endif
-}
-
-// primitive: load_matrix_x2; needs: shared_address
-// Two 8x8 matrices of 16-bit elements from shared memory: lane l < 16 gives row l % 8 of matrix l / 8;
-// each lane gets elements [l / 4][2 (l % 4) + 0, 1] of each. PTX ISA 9.7.14.5.15, ldmatrix.
-template <class R, class T>
-__device__ __forceinline__ void load_matrix_x2(R& registers, const T* row AND_LINE) {
-  static_assert(sizeof(R) == 8 && sizeof(T) == 2);
-#ifndef TREADLE_EMULATOR
-  uint32_t words[2];
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
-               : "=r"(words[0]), "=r"(words[1])
-               : "r"(shared_address(row))
-               : "memory");
-  memcpy(&registers, words, sizeof(words));
-#else
-  emu::load_matrix<2, false>(&registers, row, line);
-#endif
-}
-
-// primitive: load_matrix_x1; needs: shared_address
-// One 8x8 matrix of 16-bit elements from shared memory: lane l < 8 gives row l;
-// each lane gets elements [l / 4][2 (l % 4) + 0, 1] of each. PTX ISA 9.7.14.5.15, ldmatrix.
-template <class R, class T>
-__device__ __forceinline__ void load_matrix_x1(R& registers, const T* row AND_LINE) {
-  static_assert(sizeof(R) == 4 && sizeof(T) == 2);
-#ifndef TREADLE_EMULATOR
-  uint32_t words[1];
-  asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];"
-               : "=r"(words[0])
-               : "r"(shared_address(row))
-               : "memory");
-  memcpy(&registers, words, sizeof(words));
-#else
-  emu::load_matrix<1, false>(&registers, row, line);
-#endif
-}
-
-// primitive: load_matrix_x4_trans; needs: shared_address
-// Four 8x8 matrices of 16-bit elements from shared memory: lane l gives row l % 8 of matrix l / 8;
-// each lane gets elements [2 (l % 4) + 0, 1][l / 4] of each. PTX ISA 9.7.14.5.15, ldmatrix.trans.
-template <class R, class T>
-__device__ __forceinline__ void load_matrix_x4_trans(R& registers, const T* row AND_LINE) {
-  static_assert(sizeof(R) == 16 && sizeof(T) == 2);
-#ifndef TREADLE_EMULATOR
-  uint32_t words[4];
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
-               : "r"(shared_address(row))
-               : "memory");
-  memcpy(&registers, words, sizeof(words));
-#else
-  emu::load_matrix<4, true>(&registers, row, line);
-#endif
-}
-
-// primitive: load_matrix_x2_trans; needs: shared_address
-// Two 8x8 matrices of 16-bit elements from shared memory: lane l < 16 gives row l % 8 of matrix l / 8;
-// each lane gets elements [2 (l % 4) + 0, 1][l / 4] of each. PTX ISA 9.7.14.5.15, ldmatrix.trans.
-template <class R, class T>
-__device__ __forceinline__ void load_matrix_x2_trans(R& registers, const T* row AND_LINE) {
-  static_assert(sizeof(R) == 8 && sizeof(T) == 2);
-#ifndef TREADLE_EMULATOR
-  uint32_t words[2];
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
-               : "=r"(words[0]), "=r"(words[1])
-               : "r"(shared_address(row))
-               : "memory");
-  memcpy(&registers, words, sizeof(words));
-#else
-  emu::load_matrix<2, true>(&registers, row, line);
-#endif
-}
-
-// primitive: load_matrix_x1_trans; needs: shared_address
-// One 8x8 matrix of 16-bit elements from shared memory: lane l < 8 gives row l;
-// each lane gets elements [2 (l % 4) + 0, 1][l / 4] of each. PTX ISA 9.7.14.5.15, ldmatrix.trans.
-template <class R, class T>
-__device__ __forceinline__ void load_matrix_x1_trans(R& registers, const T* row AND_LINE) {
-  static_assert(sizeof(R) == 4 && sizeof(T) == 2);
-#ifndef TREADLE_EMULATOR
-  uint32_t words[1];
-  asm volatile("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%0}, [%1];"
-               : "=r"(words[0])
-               : "r"(shared_address(row))
-               : "memory");
-  memcpy(&registers, words, sizeof(words));
-#else
-  emu::load_matrix<1, true>(&registers, row, line);
+  emu::load_matrix<$COUNT, $IS_TRANS>(&registers, row, line);
 #endif
 }
 

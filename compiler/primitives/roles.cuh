@@ -8,27 +8,19 @@ __device__ __forceinline__ int uniform(int number) {
 #endif
 }
 
-// primitive: barrier_named; from: sm_90
-// So many threads of the block, whole warps, meet at barrier ID (1 to 15; 0 is barrier_block's). PTX ISA 9.7.13.1, bar.sync.
+// primitive: barrier_named$SUFFIX; from: sm_90
+// each: SUFFIX =  | MODE = sync | HOST = barrier_named |
+//       WHAT = So many threads of the block, whole warps, meet at barrier ID (1 to 15; 0 is barrier_block's)
+// each: SUFFIX = _arrive | MODE = arrive | HOST = arrive_named |
+//       WHAT = Counts as having come to barrier ID, and does not wait
+// $WHAT. PTX ISA 9.7.13.1, bar.$MODE.
 template <int ID>
-__device__ __forceinline__ void barrier_named(int threads AND_LINE) {
+__device__ __forceinline__ void barrier_named$SUFFIX(int threads AND_LINE) {
   static_assert(1 <= ID && ID < 16);
 #ifndef TREADLE_EMULATOR
-  asm volatile("bar.sync %0, %1;" ::"n"(ID), "r"(threads) : "memory");
+  asm volatile("bar.$MODE %0, %1;" ::"n"(ID), "r"(threads) : "memory");
 #else
-  emu::barrier_named(ID, threads, line);
-#endif
-}
-
-// primitive: barrier_named_arrive; from: sm_90
-// Counts as having come to barrier ID, and does not wait. PTX ISA 9.7.13.1, bar.arrive.
-template <int ID>
-__device__ __forceinline__ void barrier_named_arrive(int threads AND_LINE) {
-  static_assert(1 <= ID && ID < 16);
-#ifndef TREADLE_EMULATOR
-  asm volatile("bar.arrive %0, %1;" ::"n"(ID), "r"(threads) : "memory");
-#else
-  emu::arrive_named(ID, threads, line);
+  emu::$HOST(ID, threads, line);
 #endif
 }
 
@@ -50,58 +42,35 @@ __device__ __forceinline__ bool elect_one(LINE) {
 #endif
 }
 
-// primitive: registers_give; from: sm_90
-// The warpgroup keeps COUNT registers a thread and gives back the rest. PTX ISA 9.7.19.5, setmaxnreg.dec.
+// primitive: registers_$VERB; from: sm_90
+// each: VERB = give | CHANGE = dec | WHAT = keeps COUNT registers a thread and gives back the rest
+// each: VERB = take | CHANGE = inc | WHAT = waits until it has COUNT registers a thread
+// The warpgroup $WHAT. PTX ISA 9.7.19.5, setmaxnreg.$CHANGE.
 template <int COUNT>
-__device__ __forceinline__ void registers_give(LINE) {
+__device__ __forceinline__ void registers_$VERB(LINE) {
   static_assert(COUNT % 8 == 0 && 24 <= COUNT && COUNT <= 256);
 #ifndef TREADLE_EMULATOR
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
+  asm volatile("setmaxnreg.$CHANGE.sync.aligned.u32 %0;" ::"n"(COUNT));
 #else
   emu::registers_change(COUNT, line);
 #endif
 }
 
-// primitive: registers_take; from: sm_90
-// The warpgroup waits until it has COUNT registers a thread. PTX ISA 9.7.19.5, setmaxnreg.inc.
-template <int COUNT>
-__device__ __forceinline__ void registers_take(LINE) {
-  static_assert(COUNT % 8 == 0 && 24 <= COUNT && COUNT <= 256);
-#ifndef TREADLE_EMULATOR
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
-#else
-  emu::registers_change(COUNT, line);
-#endif
-}
-
-// primitive: store_matrix_x4; needs: shared_address, as_register; from: sm_90
+// primitive: store_matrix_x4$TRANS; needs: shared_address, as_register; from: sm_90
+// each: TRANS =  | DOTTED =  | IS_TRANS = false | ELEMENTS = [l / 4][2 (l % 4) + 0, 1]
+// each: TRANS = _trans | DOTTED = .trans | IS_TRANS = true | ELEMENTS = [2 (l % 4) + 0, 1][l / 4]
 // Four 8x8 matrices of 16-bit elements to shared memory: lane l gives row l % 8 of matrix l / 8; each lane holds
-// elements [l / 4][2 (l % 4) + 0, 1] of each. PTX ISA 9.7.14.5.16, stmatrix.
+// elements $ELEMENTS of each. PTX ISA 9.7.14.5.16, stmatrix$DOTTED.
 template <class T>
-__device__ __forceinline__ void store_matrix_x4(T* row, const T (&registers)[4][2] AND_LINE) {
+__device__ __forceinline__ void store_matrix_x4$TRANS(T* row, const T (&registers)[4][2] AND_LINE) {
   static_assert(sizeof(T) == 2);
 #ifndef TREADLE_EMULATOR
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)),
+  asm volatile("stmatrix.sync.aligned.m8n8.x4$DOTTED.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)),
                "r"(as_register(registers[0])), "r"(as_register(registers[1])), "r"(as_register(registers[2])),
                "r"(as_register(registers[3]))
                : "memory");
 #else
-  emu::store_matrix<4, false>(row, registers, line);
+  emu::store_matrix<4, $IS_TRANS>(row, registers, line);
 #endif
 }
 
-// primitive: store_matrix_x4_trans; needs: shared_address, as_register; from: sm_90
-// Four 8x8 matrices of 16-bit elements to shared memory: lane l gives row l % 8 of matrix l / 8; each lane holds
-// elements [2 (l % 4) + 0, 1][l / 4] of each. PTX ISA 9.7.14.5.16, stmatrix.trans.
-template <class T>
-__device__ __forceinline__ void store_matrix_x4_trans(T* row, const T (&registers)[4][2] AND_LINE) {
-  static_assert(sizeof(T) == 2);
-#ifndef TREADLE_EMULATOR
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)),
-               "r"(as_register(registers[0])), "r"(as_register(registers[1])), "r"(as_register(registers[2])),
-               "r"(as_register(registers[3]))
-               : "memory");
-#else
-  emu::store_matrix<4, true>(row, registers, line);
-#endif
-}
