@@ -7,6 +7,7 @@
 #   make gpu       on a GPU: tests, compute-sanitizer, speed beside PyTorch and cuBLAS (without one: says so);
 #                  PYCUDA=pycuda-....whl installs that one, else PyCUDA is built
 #   make gallery   docs/gallery: every example with its diagram, derivation, costs and kernel; and the pictures of docs
+#   make reference docs/reference: dialects and passes, from their docstrings
 #   make format    put the format right
 #   make clean     remove what was made here
 #
@@ -22,7 +23,7 @@ PIP := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check --no-inp
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo $$python; break; fi; done)
 
-.PHONY: demo test test-all gpu gallery lint format clean
+.PHONY: demo test test-all gpu gallery reference lint format clean
 
 demo: $(VENV)/.demo
 	@$(BIN)/treadle run examples/attention.mlir --verbose
@@ -41,6 +42,9 @@ gpu: $(VENV)/.test $(VENV)/.demo
 
 gallery: $(VENV)/.demo
 	@$(BIN)/python docs/make_gallery.py
+
+reference: $(VENV)/.demo
+	@$(BIN)/python docs/make_reference.py
 
 lint: $(VENV)/.test
 	@echo "format" && $(BIN)/ruff format --check --quiet .

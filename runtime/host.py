@@ -14,15 +14,23 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects import arith, func, memref, scf
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, MemRefType, ModuleOp
+from xdsl.dialects.builtin import (
+    AnyFloat,
+    FloatAttr,
+    IntegerAttr,
+    MemRefType,
+    ModuleOp,
+    TensorType,
+    UnrealizedConversionCastOp,
+)
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.utils.exceptions import InterpretationError
 
 from treadle.dialects import cuda
 from treadle.dialects.diagram import ReadOp
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, shape_of
 from treadle.dialects.diagram.place import reach
 from treadle.runtime.backend import Backend
+from treadle.runtime.foreign import Foreign, compute
 from treadle.runtime.tensor_maps import UNIT, why_no_map
 
 DTYPES: dict[str, np.dtype[Any]] = {
@@ -75,6 +83,8 @@ class HostExecution:
     launches: list[Launched] = field(default_factory=list[Launched])
     sizes: dict[str, tuple[int, str | None]] = field(default_factory=dict[str, tuple[int, str | None]])
     """The size of each axis, and the first argument that has it."""
+    foreign: Foreign = field(default_factory=dict[type[Operation], Callable[..., Any]])
+    """What operations of other dialects compute, of arrays in the memory of the host."""
 
     def run(self, function: func.FuncOp, arguments: Sequence[NDArray[Any] | float | int]) -> tuple[Any, ...]:
         """Results of the function, downloaded. Arrays must have a contiguous last axis (HostError)."""
@@ -91,6 +101,8 @@ class HostExecution:
 
     def _argument(self, arg: SSAValue, argument: NDArray[Any] | float | int) -> Any:
         type: Attribute = arg.type
+        if isinstance(arg.type, TensorType):
+            return self._tensor(arg, np.asarray(argument))
         if not isinstance(arg.type, MemRefType):
             return _scalar(arg, argument)
         # What a backend put on its device already goes on as it is, checked like any other.
@@ -116,6 +128,15 @@ class HostExecution:
                 f"argument '{arg.name_hint}' begins in the middle of an element, or a row of it does: pass a copy"
             )
         return self.backend.upload(array)
+
+    def _tensor(self, arg: SSAValue, array: NDArray[Any]) -> NDArray[Any]:
+        """An argument that only operations of other dialects use, which stays in the memory of the host."""
+        wanted, shape = DTYPES.get(str(format_of(arg.type))), shape_of(arg.type)
+        if wanted not in (None, array.dtype):
+            raise HostError(f"argument '{arg.name_hint}' has elements {array.dtype}, expected {wanted}")
+        if len(shape) != array.ndim or any(a not in (DYNAMIC, b) for a, b in zip(shape, array.shape, strict=True)):
+            raise HostError(f"argument '{arg.name_hint}' has the shape {list(array.shape)}, its type is {arg.type}")
+        return array
 
     def _check_shape(self, arg: SSAValue, shape: Sequence[int]) -> None:
         """An axis has one size: the static one, or that of the first argument that has the axis."""
@@ -170,8 +191,29 @@ class HostExecution:
                 for inner in taken.block.ops if taken.blocks else ():
                     if not isinstance(inner, scf.YieldOp):
                         self._execute(inner)
+            case UnrealizedConversionCastOp():
+                self._convert(op)
             case _:
-                raise InterpretationError(f"'{op.name}' in a host function cannot be executed")
+                self._compute(op)
+
+    def _convert(self, op: UnrealizedConversionCastOp) -> None:
+        """Between buffers of the backend and tensors, which are arrays in the memory of the host."""
+        operand, result = op.operands[0], op.results[0]
+        value = self.values[operand]
+        if isinstance(operand.type, MemRefType):
+            value = self.backend.download(value)
+        if isinstance(result.type, MemRefType):
+            value = self._argument(result, value)
+        self.values[result] = value
+
+    def _compute(self, op: Operation) -> None:
+        if type(op) not in self.foreign:
+            raise HostError(f"{op.name} stands between kernels: 'foreign' must say what it computes")
+        try:
+            results = compute(op, [self.values[operand] for operand in op.operands], self.foreign)
+        except ValueError as error:
+            raise HostError(str(error)) from error
+        self.values |= zip(op.results, results, strict=True)
 
     def _read(self, op: ReadOp) -> Any:
         """The operand's memory with other strides (HostError where it would reach past it)."""
@@ -284,17 +326,19 @@ def execute(
     arguments: Sequence[NDArray[Any] | float | int],
     backend: Backend,
     function: str | None = None,
+    foreign: Foreign | None = None,
 ) -> tuple[NDArray[Any], ...]:
-    """Run a module at `cuda` level; see `HostExecution.run`."""
-    return start(module, backend, function)(arguments)
+    """Run a module at `cuda` level; see `HostExecution.run`. `foreign` says what operations of other dialects between
+    kernels compute, of arrays in the memory of the host."""
+    return start(module, backend, function, foreign)(arguments)
 
 
 def start(
-    module: ModuleOp, backend: Backend, function: str | None = None
+    module: ModuleOp, backend: Backend, function: str | None = None, foreign: Foreign | None = None
 ) -> Callable[[Sequence[NDArray[Any] | float | int]], tuple[NDArray[Any], ...]]:
     """The module's function as a Python function on a backend."""
     functions = [op for op in module.body.block.ops if isinstance(op, func.FuncOp)]
     chosen = next((op for op in functions if function in (None, op.sym_name.data)), None)
     if chosen is None:
         raise HostError(f"the module has no function '{function}'")
-    return lambda arguments: HostExecution(module, backend).run(chosen, arguments)
+    return lambda arguments: HostExecution(module, backend, foreign=foreign or {}).run(chosen, arguments)

@@ -3,7 +3,7 @@
 A page's blocks share a folder, in which `examples` lies, and its Python shares its names. By the language of a block:
 
 - `python` runs, and what it prints is the `text` block that follows, if one does;
-- `console` runs each line that begins with `$ treadle`, and what follows it is what the command prints;
+- `console` runs each line that begins with `$ treadle` or `$ xdsl-opt`, and what follows it is what the command prints;
 - `mlir` and `toml` are files, named at the end of the paragraph before: "... `first.mlir`:";
 - `sh` installs: only what it names is checked, for tests/test_install.py installs.
 
@@ -16,15 +16,19 @@ import shlex
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 import pytest
+from xdsl.xdsl_opt_main import xDSLOptMain
 
+from foreign_package import install
 from treadle.compiler import main as cli
+from treadle.compiler import opt_main
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("start", "attention", "pytorch", "machines")
+PAGES = ("start", "attention", "pytorch", "machines", "xdsl")
 NUMBER = re.compile(r"(?<![\w@])-?\d[\d,]*(\.\d+)?(e[+-]?\d+)?")
 
 
@@ -69,12 +73,24 @@ def registered() -> Iterator[None]:
     torch._dynamo.reset()
 
 
+@pytest.fixture
+def installed(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the page about xDSL installs; the stock driver finds both compilers by their entry points."""
+    if "treadle" not in entry_points(group="xdsl.universe").names:
+        pytest.skip("treadle is only on the path here, not installed")
+    monkeypatch.syspath_prepend(install(tmp_path_factory.mktemp("net")))
+
+
+NEEDS = {"pytorch": "registered", "xdsl": "installed"}
+"""What a page needs, as the name of a fixture."""
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_every_block_runs(
     page: str, folder: Path, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
 ) -> None:
-    if page == "pytorch":
-        request.getfixturevalue("registered")
+    if page in NEEDS:
+        request.getfixturevalue(NEEDS[page])
     names: dict[str, Any] = {}
     printed = ""
     for block in blocks(ROOT / "docs" / f"{page}.md"):
@@ -98,19 +114,30 @@ def run_console(text: str, capsys: pytest.CaptureFixture[str], where: str) -> No
     for command in commands:
         line, _, shown = command.partition("\n")
         program, *arguments = shlex.split(line)
-        assert program == "treadle", f"{where}: {line}"
-        code = cli.main(arguments)
+        assert program in PROGRAMS, f"{where}: {line}"
+        code = PROGRAMS[program](arguments)
         said = capsys.readouterr()
         refused = shown.startswith("treadle: ")
         assert code == (2 if refused else 0), f"{where}: {line}\n{said.err}"
         assert_shown(shown, said.err if refused else said.out, where)
 
 
+def stock_driver(arguments: list[str]) -> int:
+    xDSLOptMain("", arguments).run()
+    return 0
+
+
+PROGRAMS = {"treadle": cli.main, "treadle-opt": opt_main.main, "xdsl-opt": stock_driver}
+
+
 def assert_shown(shown: str, printed: str, where: str) -> None:
     """Both without numbers, blanks at the end, and differences in how many blanks there are."""
-    lines = [re.escape(plain(line)).replace(r"\.\.\.", ".*") for line in shown.splitlines()]
-    pattern = "".join("(?:.*\n)*" if line == ".*" else f"{line}\n" for line in lines)
-    said = "".join(f"{plain(line)}\n" for line in printed.splitlines())
+    lines = [plain(line) for line in shown.splitlines()]
+    texts = [re.escape(line).replace(r"\.\.\.", ".*") for line in lines]
+    pattern = "".join(
+        "(?:.*\n)*" if line.strip() == "..." else f"{text}\n" for line, text in zip(lines, texts, strict=True)
+    )
+    said = "".join(f"{plain(line)}\n" for line in printed.rstrip().splitlines())
     assert re.fullmatch(pattern, said), f"{where} shows\n{shown}\nbut it is\n{printed}"
 
 
@@ -130,6 +157,8 @@ def assert_installs(text: str) -> None:
     for line in text.splitlines():
         assert line.startswith("pip install "), line
         assert set(re.findall(r"\[(\w+)\]", line)) <= set(extras)
+        folder = line.split()[-1].split("[")[0].strip("'")
+        assert (ROOT / folder / "pyproject.toml").exists(), line
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -55,9 +55,15 @@ def test_the_python_that_is_shown_runs(capsys: pytest.CaptureFixture[str], monke
 
 
 def test_every_link_leads_somewhere() -> None:
-    for page in ("README.md", "CONTRIBUTING.md", "docs/architecture.md"):
+    for page in ("README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/README.md"):
         for link in re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text(encoding="utf-8")):
             assert link.startswith("https://") or (ROOT / page).parent.joinpath(link).exists(), f"{page}: {link}"
+
+
+def test_every_page_is_in_the_index() -> None:
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    linked = set(re.findall(r"\]\(([^)#]+\.md)\)", (ROOT / "docs" / "README.md").read_text(encoding="utf-8")))
+    assert pages - {"README.md"} == linked
 
 
 def test_every_folder_is_in_the_table() -> None:

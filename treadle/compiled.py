@@ -298,14 +298,15 @@ def _module_of(program: str | os.PathLike[str] | ModuleOp) -> ModuleOp:
     """A copy of the program that may be rewritten, checked."""
     from xdsl.dialects.builtin import ModuleOp
 
+    from treadle.compiler.raised import raised
     from treadle.compiler.source import load_module, parse_module, verify_module
 
     if isinstance(program, ModuleOp):
         verify_module(program)
-        return program.clone()
+        return raised(program.clone())
     if isinstance(program, str) and "\n" in program:
-        return parse_module(program)
-    return load_module(Path(program))
+        return raised(parse_module(program))
+    return raised(load_module(Path(program)))
 
 
 def _derived(module: ModuleOp, text: str, options: Options) -> Texts:

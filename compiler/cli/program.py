@@ -19,6 +19,7 @@ from treadle.compiler.cli.progress import clear, progress
 from treadle.compiler.derivation.replay import read_derivation
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.pipeline import Observer, Options, PassRun, pipeline
+from treadle.compiler.raised import raised
 from treadle.compiler.sizes import check_axes, check_defaults, check_sizes, parse_sizes
 from treadle.compiler.source import load_module
 
@@ -36,7 +37,7 @@ def load_program(arguments: Namespace) -> Program:
     """Read and check the file and the sizes on the command line (TreadleError, Refusal)."""
     sizes = parse_sizes(arguments.size)
     with progress(f"reading {os.path.basename(arguments.file)}"):
-        module = load_module(arguments.file)
+        module = raised(load_module(arguments.file))
     function = only_function(module, arguments.file)
     check_axes(function)
     check_defaults(function)

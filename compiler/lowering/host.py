@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from xdsl.dialects import arith, func, memref
-from xdsl.dialects.builtin import FunctionType, IndexType, MemRefType, StridedLayoutAttr, TensorType, i32
+from xdsl.dialects.builtin import (
+    FunctionType,
+    IndexType,
+    MemRefType,
+    StridedLayoutAttr,
+    UnrealizedConversionCastOp,
+    i32,
+)
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -48,23 +56,69 @@ class HostLowering:
     """Bytes of shared memory that a block may have on the machine."""
     sizes: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])
     """Sizes of symbolic axes, as soon as a buffer tells them."""
+    arrays: dict[SSAValue, Attribute] = field(default_factory=dict[SSAValue, Attribute])
+    """For each buffer the type of the array that it was."""
 
     def lower(self) -> None:
         block = self.function.body.block
+        ops = list(block.ops)
         for arg in block.args:
             if is_array(arg.type):
-                Rewriter.replace_value_with_new_type(arg, buffer_type(arg.type))
-        self._read_sizes(block)
-        for op in list(block.ops):
+                self._buffer(arg)
+        self._read_sizes(block.args, InsertPoint.before(ops[0]))
+        for op in ops:
             if isinstance(op, KernelOp):
                 self._launch(op)
             elif isinstance(op, ExtentOp):
                 self._extent(op)
             elif isinstance(op, ReadOp):
                 self._read(op)
-            elif any(isinstance(value.type, TensorType) for value in (*op.operands, *op.results)):
-                raise Refusal(op, f"it is in no kernel: {self._why_apart(op)}")
+            elif not isinstance(op, func.ReturnOp):
+                self._stay(op)
         self._retype(block)
+
+    def _buffer(self, value: SSAValue) -> None:
+        """The value is a buffer from now on."""
+        type = value.type
+        self.arrays[Rewriter.replace_value_with_new_type(value, buffer_type(type))] = type
+
+    # -- what is in no kernel ------------------------------------------------------------------------
+
+    def _stay(self, op: Operation) -> None:
+        """An operation of another dialect stays on the arrays that it had, between conversions from and to buffers."""
+        diagrams = [inner for inner in op.walk() if isinstance(inner, DiagramOperation)]
+        if diagrams:
+            raise Refusal(diagrams[0], f"it is in no kernel: {self._why_apart(diagrams[0])}")
+        if isinstance(op, func.CallOp) and any(map(is_array, (*op.operand_types, *op.result_types))):
+            raise Refusal(op, "it passes arrays to a function, whose buffers would be others: inline it first")
+        if isinstance(op, UnrealizedConversionCastOp):
+            return self._convert(op)
+        for inner in op.walk():
+            for i, operand in enumerate(inner.operands):
+                if operand in self.arrays:
+                    inner.operands[i] = self._converted(operand, self.arrays[operand], InsertPoint.before(op))
+        after = InsertPoint.after(op)
+        for result in op.results:
+            if is_array(result.type):
+                uses = list(result.uses)
+                buffer = self._converted(result, buffer_type(result.type), after)
+                for use in uses:
+                    use.operation.operands[use.index] = buffer
+                self.arrays[buffer] = result.type
+                self._read_sizes([buffer], after)
+
+    def _convert(self, op: UnrealizedConversionCastOp) -> None:
+        """A conversion from or to an array is one from or to its buffer."""
+        for result in op.results:
+            if is_array(result.type):
+                self._buffer(result)
+        self._read_sizes(op.results, InsertPoint.after(op))
+
+    def _converted(self, value: SSAValue, type: Attribute, place: InsertPoint) -> SSAValue:
+        cast = UnrealizedConversionCastOp.get([value], [type])
+        cast.results[0].name_hint = value.name_hint
+        Rewriter.insert_op(cast, place)
+        return cast.results[0]
 
     def _why_apart(self, op: Operation) -> str:
         """Why `fusion` left an operation alone, as far as the derivation tells."""
@@ -73,9 +127,9 @@ class HostLowering:
             rewrite, subject, _, reason = step.texts()
             if rewrite == "keep apart" and subject in names:
                 return reason
-        if isinstance(op, DiagramOperation):
-            return "run fusion first"
-        return f"treadle makes kernels of diagram operations only, and lowers no '{op.dialect_name()}' between them"
+        if op.parent is not self.function.body.block:
+            return "treadle makes kernels of what stands in a function itself, not inside another operation"
+        return "run fusion first"
 
     def _retype(self, block: Block) -> None:
         terminator = block.last_op
@@ -84,18 +138,16 @@ class HostLowering:
             [arg.type for arg in block.args], [operand.type for operand in terminator.operands]
         )
 
-    def _read_sizes(self, block: Block) -> None:
-        ops: list[Operation] = []
-        for arg in block.args:
-            for i, (axis, size) in enumerate(sizes_of(arg.type).items()):
+    def _read_sizes(self, buffers: Iterable[SSAValue], place: InsertPoint) -> None:
+        """Symbolic axes that are met for the first time have the sizes that these buffers have."""
+        for buffer in (each for each in buffers if each in self.arrays):
+            for i, (axis, size) in enumerate(sizes_of(buffer.type).items()):
                 if size == DYNAMIC and axis not in self.sizes:
                     index = arith.ConstantOp.from_int_and_width(i, IndexType())
-                    dim = memref.DimOp(arg, index)
+                    dim = memref.DimOp(buffer, index)
                     dim.result.name_hint = axis
-                    ops += [index, dim]
+                    Rewriter.insert_op([index, dim], place)
                     self.sizes[axis] = dim.result
-        if ops and block.first_op is not None:
-            block.insert_ops_before(ops, block.first_op)
 
     def _size(self, axis: str) -> SSAValue:
         if axis not in self.sizes:
@@ -127,7 +179,7 @@ class HostLowering:
             if size == DYNAMIC and axis not in self.sizes:
                 self.sizes[axis] = self._fitting(op, axis, new)
         Rewriter.insert_op(new, InsertPoint.before(op))
-        Rewriter.replace_value_with_new_type(op.result, buffer_type(op.result.type))
+        self._buffer(op.result)
 
     def _fitting(self, op: ReadOp, axis: str, new: list[Operation]) -> SSAValue:
         """How far an axis may reach: `max((length - reach of the others) / factor + 1, 0)`, the least of all."""
@@ -183,6 +235,7 @@ class HostLowering:
         Rewriter.insert_op([*ops, launch], InsertPoint.before(op))
         for old, new in zip(op.outputs, results, strict=True):
             new.name_hint = old.name_hint
+            self.arrays[new] = old.type
             old.replace_all_uses_with(new)
         Rewriter.erase_op(op)
 

@@ -238,8 +238,8 @@ def shape_of(type: Attribute) -> tuple[int, ...]:
 
 
 def sizes_of(type: Attribute) -> dict[str, int]:
-    """Size of each axis (`DYNAMIC` where symbolic), in order of memory."""
-    return dict(zip(axes_of(type), shape_of(type), strict=True))
+    """Size of each axis (`DYNAMIC` where symbolic), in order of memory; a plain tensor has no axes."""
+    return dict(zip(axes_of(type), shape_of(type), strict=True)) if is_array(type) else {}
 
 
 def format_of(type: Attribute) -> Format:

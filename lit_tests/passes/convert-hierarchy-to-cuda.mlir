@@ -1,4 +1,4 @@
-// RUN: xdsl-opt -p 'set-machine{name=a100},convert-hierarchy-to-cuda' --split-input-file %s | filecheck %s
+// RUN: xdsl-opt -p 'set-machine{name=a100},convert-hierarchy-to-cuda' --allow-unregistered-dialect --split-input-file %s | filecheck %s
 
 // A product: tiles in shared memory, as deep as the instruction takes and rows without bank conflicts; blocks along the
 // grouped axes, the last fastest; a loop over full pieces without a test for their end, and a last piece.
@@ -121,4 +121,40 @@ diagram.law @same over [x] (%v: tensor<?xf32, #diagram.array<[x]>>) -> tensor<?x
 }
 func.func @scalar(%x: f32) -> f32 {
   func.return %x : f32
+}
+
+// -----
+
+// An operation of another dialect stays between kernels, on the tensors that it had; an axis that only its result has gets its
+// size from there.
+
+!X = tensor<?xf32, #diagram.array<[n]>>
+!Xd = tensor<?xf32, #diagram.array<[n], level = device>>
+!Yd = memref<?xf32, #diagram.array<[n], level = device>>
+!t = tensor<4xf32, #diagram.array<[n], level = register>>
+
+// CHECK: cuda.kernel @double_kernel
+// CHECK: func.func @between(%X: memref<?xf32, {{.*}}>, %plain: tensor<3xi32>) -> memref<?xf32,
+// CHECK: %[[X:.*]] = builtin.unrealized_conversion_cast %X : memref<?xf32, {{.*}}> to tensor<?xf32, #diagram.array<[m]>>
+// CHECK-NEXT: %A = "other.compress"(%[[X]], %plain) : (tensor<?xf32, #diagram.array<[m]>>, tensor<3xi32>) -> tensor<?xf32, #diagram.array<[n]>>
+// CHECK-NEXT: %[[A:.*]] = builtin.unrealized_conversion_cast %A : tensor<?xf32, #diagram.array<[n]>> to memref<?xf32,
+// CHECK: %n = memref.dim %[[A]], %{{.*}}
+// CHECK-NEXT: %Y = memref.alloc(%n)
+// CHECK: cuda.launch @double_kernel grid %blocks aligned %aligned(%[[A]], %Y, %n) :
+// CHECK-NEXT: func.return %Y
+func.func @between(%X: tensor<?xf32, #diagram.array<[m]>>, %plain: tensor<3xi32>) -> !X {
+  %A = "other.compress"(%X, %plain) : (tensor<?xf32, #diagram.array<[m]>>, tensor<3xi32>) -> !X
+  %Y = hierarchy.kernel @double (%x = %A : !X as !Xd) saves (%y: !Yd) -> (!X)
+      schedule #hierarchy.schedule<group = [n = 4], warps = [n = 1]> {
+    hierarchy.group [n = 4] {
+      %a = hierarchy.load %x : !Xd -> !t
+      %b = diagram.map (%v = %a : !t) -> !t {
+        %w = arith.addf %v, %v : f32
+        diagram.yield %w : f32
+      }
+      hierarchy.save %b into %y : !t, !Yd
+    }
+    hierarchy.yield
+  }
+  func.return %Y : !X
 }

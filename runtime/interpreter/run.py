@@ -15,9 +15,11 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from treadle.compiler.errors import TreadleError, at
 from treadle.dialects import diagram
-from treadle.dialects.diagram.array import axes_of, format_of, is_array, shape_of
+from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, is_array, shape_of
+from treadle.runtime.foreign import Foreign
 from treadle.runtime.interpreter.arrays import AnyArray, Array, AxisMismatch, FloatArray, Numbers, array_of, dtype_of
 from treadle.runtime.interpreter.bounds import SLACK
+from treadle.runtime.interpreter.foreign import foreign_functions
 from treadle.runtime.interpreter.functions import DiagramFunctions, FuncFunctions, scalar_functions
 from treadle.runtime.interpreter.hierarchy import HierarchyFunctions
 from treadle.runtime.interpreter.scope import Scope
@@ -50,9 +52,11 @@ def run_function(
     *,
     function: str | None = None,
     sizes: Mapping[str, int] | None = None,
+    foreign: Foreign | None = None,
 ) -> Execution:
-    """Run a function (see `entry_function`) in float64. `sizes` gives axes that no argument has."""
-    session = Session()
+    """Run a function (see `entry_function`) in float64. `sizes` gives axes that no argument has; `foreign` says what
+    operations of other dialects compute, of arrays in float64."""
+    session = Session(foreign=foreign or {})
     results = _run(module, arguments, function, sizes, session)
     return Execution(tuple(result.value for result in results), tuple(session.transfers))
 
@@ -124,6 +128,7 @@ def make_interpreter(module: ModuleOp, session: Session) -> tuple[Interpreter, T
         FuncFunctions(session),
         DiagramFunctions(session),
         HierarchyFunctions(session),
+        foreign_functions(session),
     ):
         interpreter.register_implementations(functions)
     return interpreter, trace
@@ -140,9 +145,12 @@ def _values_of(function: func.FuncOp, arguments: Sequence[Argument], bounded: bo
         what = f"argument %{argument.name_hint or argument.index}"
         data = np.asarray(given).astype(dtype_of(format_of(argument.type)))
         axes = axes_of(argument.type)
-        if data.ndim != len(axes):
-            raise at(function, f"{what} has {data.ndim} dimensions: expected axes [{', '.join(axes)}]")
-        for axis, static, size in zip(axes, shape_of(argument.type), data.shape, strict=True):
+        if data.ndim != len(shape_of(argument.type)):
+            wanted = f"axes [{', '.join(axes)}]" if axes or not shape_of(argument.type) else str(argument.type)
+            raise at(function, f"{what} has {data.ndim} dimensions: expected {wanted}")
+        if not axes and any(a not in (DYNAMIC, b) for a, b in zip(shape_of(argument.type), data.shape, strict=True)):
+            raise at(function, f"{what} has the shape {list(data.shape)}: expected {argument.type}")
+        for axis, static, size in zip(axes, shape_of(argument.type), data.shape, strict=bool(axes)):
             wanted = sizes.setdefault(axis, size if static < 0 else static)
             if size != wanted:
                 raise at(function, f"{what} has {size} elements along axis '{axis}': expected {wanted}")

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
+from xdsl.ir import Operation
+
+from treadle.runtime.foreign import Foreign
 from treadle.runtime.interpreter.scope import Scope
 
 
@@ -66,6 +70,7 @@ class Session:
     scope: Scope = field(default_factory=Scope)
     transfers: list[TransferCounts] = field(default_factory=list[TransferCounts])
     tally: Tally = field(default_factory=lambda: Tally(""))
+    foreign: Foreign = field(default_factory=dict[type[Operation], Callable[..., Any]])
 
     @contextmanager
     def in_scope(self, scope: Scope) -> Generator[None]:

@@ -1,0 +1,56 @@
+"""docs/reference is what the docstrings say, and says it of everything that is registered."""
+
+from __future__ import annotations
+
+import re
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from treadle.compiler.universe import DIALECTS, PASSES, TARGETS, loader
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+@pytest.fixture(scope="module")
+def reference() -> ModuleType:
+    spec = spec_from_file_location("make_reference", DOCS / "make_reference.py")
+    assert spec
+    assert spec.loader
+    module = module_from_spec(spec)
+    sys.modules["make_reference"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_pages_are_up_to_date(reference: ModuleType) -> None:
+    made = reference.pages()
+    kept = {path.name: path.read_text(encoding="utf-8") for path in (DOCS / "reference").iterdir()}
+    stale = [name for name in {*made, *kept} if made.get(name) != kept.get(name)]
+    assert not stale, f"{', '.join(sorted(stale))} in docs/reference: run 'make reference'"
+
+
+def test_all_that_is_registered_is_described(reference: ModuleType) -> None:
+    pages = reference.pages()
+    heads = {name: re.findall(r"^## `[#!]?(.+)`$", text, re.M) for name, text in pages.items()}
+    assert sorted(heads["passes.md"]) == sorted([*PASSES, *TARGETS])
+    for name, path in DIALECTS.items():
+        dialect = loader(path)()
+        wanted = [each.name for each in (*dialect.operations, *dialect.attributes)]
+        assert sorted(heads[f"{name}.md"]) == sorted(wanted)
+
+
+def test_the_pages_are_well_made(reference: ModuleType) -> None:
+    """Blocks are closed, options of tables stand in the classes, and no path of a machine is in them."""
+    for name, text in reference.pages().items():
+        fences = re.findall(r"^```\w*$", text, re.M)
+        assert len(fences) % 2 == 0, name
+        assert all(fence == "```" for fence in fences[1::2]), name
+        assert str(DOCS.parent) not in text
+        assert not re.search(r"(?<![\w.)\]])/(?:home|root|tmp|work|usr)/", text), name
+        assert "object at 0x" not in text
+    rows = re.findall(r"^\| (?:\[`([\w-]+)`\])?.*?\| `(\w+)` \|", reference.pages()["passes.md"], re.M)
+    assert ("streaming", "axis") in rows or any(option for _, option in rows)
