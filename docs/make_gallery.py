@@ -14,6 +14,7 @@ from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
+from treadle.compiler.cli.report_code import code_lines, machine_code
 from treadle.compiler.cost.schedule import Stage, schedule
 from treadle.compiler.draw.page.compilation import Ending, compilation_page
 from treadle.compiler.draw.page.record import Record
@@ -113,6 +114,8 @@ class Entry:
     derivation: Picture
     costs: str
     cuda: str
+    code: str
+    """What nvcc made of the kernels."""
     walk: str
 
 
@@ -141,8 +144,9 @@ def entry_of(path: Path) -> Entry:
     diagram = draw_module(module)
     run_pipeline(module, Options(), moments)
     cuda = print_cuda(module)
-    machine = machine_of(module).name
-    ending = Ending(f"{path.stem} for {machine}", path.name, source, cuda, ["not measured here: see --report"])
+    machine = machine_of(module)
+    code = [*code_lines(module, machine_code(cuda, machine.arch))]
+    ending = Ending(f"{path.stem} for {machine.name}", path.name, source, cuda, code)
     return Entry(
         path.stem,
         sentence_of(source),
@@ -153,6 +157,7 @@ def entry_of(path: Path) -> Entry:
         derivation_strip(moments.frames.frames, f"derivation of {path.stem}"),
         moments.record.explanation,
         cuda,
+        "\n".join(code),
         compilation_page(moments.record, ending),
     )
 
@@ -210,6 +215,7 @@ def entry_page(entry: Entry) -> str:
         picture("Derivation", "derivation"),
         text("Program", entry.source),
         text("Kernel", entry.cuda),
+        text("Registers, shared memory, main loop", entry.code),
     ]
     return page(entry.name, "\n".join(parts))
 

@@ -87,7 +87,7 @@ def compile_cubin(source: str, arch: str, options: Sequence[str] = ()) -> Cubin:
     if nvcc is None:
         raise NvccUnavailable(
             "nvcc was not found: pip install 'treadle[nvcc]', or install the CUDA toolkit and put its bin folder on "
-            "the path, or set CUDACXX to nvcc; without it, leave --cubin away, or run with '--backend emulator'"
+            "the path, or set CUDACXX to nvcc"
         )
     command = [nvcc, *OPTIONS, f"-arch={arch}", *options]
     key = cache_key(source, command[1:], _version(nvcc))

@@ -15,6 +15,7 @@ from treadle.compiler.draw.page.lines import Line, lines_of, marked
 from treadle.compiler.main import main
 from treadle.compiler.pipeline import Options, pipeline
 from treadle.compiler.source import load_module
+from treadle.runtime.nvcc import find_nvcc
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -89,6 +90,22 @@ def test_the_page_is_one_small_file_that_fetches_nothing(page: Path):
     assert not re.search(r'(src|href)="(?!#)', outside)
     assert "https://" not in outside
     assert "@import" not in outside
+
+
+@pytest.mark.skipif(find_nvcc() is None, reason="there is no nvcc")
+def test_what_nvcc_makes_of_it_stands_on_the_page_unasked(page: Path):
+    text = page.read_text().split('<section id="code">')[1]
+    assert re.search(r"\d+ registers, 0 bytes spilled a thread; [\d,]+ bytes of shared memory", text)
+    assert "not known" not in text or "the instructions are not known" in text  # for want of a disassembler
+    if "the instructions are not known" not in text:
+        assert re.search(r"main loop at 0x[0-9a-f]+.*\n +products +\d+", text)
+
+
+def test_without_nvcc_the_page_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("treadle.runtime.nvcc.find_nvcc", lambda: None)
+    assert main(["compile", str(EXAMPLES / "sin2cos2.mlir"), "--html", str(tmp_path / "page.html")]) == 0
+    text = (tmp_path / "page.html").read_text().split('<section id="code">')[1]
+    assert "not known (registers, spills, warps on an SM, the main loop and every gate): nvcc was not found" in text
 
 
 def test_text_of_a_program_cannot_end_the_script(tmp_path: Path):

@@ -213,4 +213,6 @@ def test_without_a_disassembler(
 
 def test_without_nvcc() -> None:
     module = parse_module(programs.matmul())
-    assert "not known: nvcc was not found" in "".join(report_code.code_lines(module, None))
+    (said,) = report_code.code_lines(module, "nvcc was not found")
+    assert said.startswith("  not known (registers")
+    assert said.endswith("nvcc was not found")

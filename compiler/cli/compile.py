@@ -22,13 +22,13 @@ from treadle.compiler.cli.program import (
 )
 from treadle.compiler.cli.progress import progress
 from treadle.compiler.cli.story import Story, derivation_lines, pass_lines, schedule_lines
-from treadle.compiler.errors import InternalError, TreadleError
+from treadle.compiler.errors import TreadleError
 from treadle.compiler.machines import machine_of
 from treadle.compiler.pipeline import Observer, Options, PassRun, pipeline, print_cuda, run_pipeline
+from treadle.runtime.nvcc import Cubin
 
 if TYPE_CHECKING:
     from treadle.compiler.draw.page.record import Record
-    from treadle.runtime.nvcc import Cubin
 
 
 def command(arguments: Namespace) -> int:
@@ -44,22 +44,22 @@ def command(arguments: Namespace) -> int:
     with progress("deriving the kernels"):
         runs = run_pipeline(module, options, Observers(*observers, *([record] if record else [])))
         text = print_cuda(module)
-    cubin = _machine_code(text, module, arguments)
+    found = _machine_code(text, module, arguments)
     # Everything has succeeded: only now do files appear, all of them or none.
     files: dict[str, str | bytes] = {}
-    if arguments.cubin is not None and cubin is not None:
-        files[arguments.cubin] = cubin.image
+    if arguments.cubin is not None and isinstance(found, Cubin):
+        files[arguments.cubin] = found.image
     if arguments.output is not None:
         files[arguments.output] = text
     if record is not None:
         with progress("drawing"):
-            files[arguments.html] = _page(record, program, text, cubin, arguments)
+            files[arguments.html] = _page(record, program, text, found, arguments)
     write_all_whole(files)
     if arguments.output is None and arguments.html is None:
         print(text, end="")
     if arguments.report:
         stream = sys.stderr if arguments.output is None else sys.stdout
-        print("\n".join(_report(runs, story, module, cubin)), file=stream)
+        print("\n".join(_report(runs, story, module, found)), file=stream)
     return 0
 
 
@@ -86,40 +86,31 @@ def _record(program: Program, arguments: Namespace) -> Record | None:
     return Record(program.module, program.sizes)
 
 
-def _page(record: Record, program: Program, text: str, cubin: Cubin | None, arguments: Namespace) -> str:
+def _page(record: Record, program: Program, text: str, found: Cubin | str, arguments: Namespace) -> str:
     from treadle.compiler.cli.report_code import code_lines
     from treadle.compiler.draw.page.compilation import Ending, compilation_page
 
     title = f"@{program.function.sym_name.data} for {machine_of(program.module).name}"
-    measured = cubin is not None or arguments.report
-    code = code_lines(program.module, cubin) if measured else [_NOT_MEASURED]
+    code = [*code_lines(program.module, found)]
     source = Path(arguments.file).read_text(encoding="utf-8")
-    return compilation_page(record, Ending(title, Path(arguments.file).name, source, text, [*code]))
+    return compilation_page(record, Ending(title, Path(arguments.file).name, source, text, code))
 
 
-_NOT_MEASURED = "not measured: compile with --report or --cubin, which call nvcc; the model's estimates stand below"
+def _machine_code(text: str, module: ModuleOp, arguments: Namespace) -> Cubin | str:
+    """What nvcc makes of it, or why that is not known: only who asks for the code itself needs it (TreadleError)."""
+    if arguments.cubin is None and arguments.html is None and not arguments.report:
+        return "nobody asked for it"
+    from treadle.compiler.cli.report_code import machine_code
 
-
-def _machine_code(text: str, module: ModuleOp, arguments: Namespace) -> Cubin | None:
-    """What nvcc makes of it, where that is asked for and can be had (TreadleError)."""
-    if arguments.cubin is None and not arguments.report:
-        return None
-    from treadle.runtime.cache import CacheUnavailable
-    from treadle.runtime.nvcc import NvccFailure, NvccUnavailable, compile_cubin, find_nvcc
-
-    if arguments.cubin is None and find_nvcc() is None:
-        return None
     arch = machine_of(module).arch
-    try:
-        with progress(f"nvcc {arch}"):
-            return compile_cubin(text, arch)
-    except (CacheUnavailable, NvccUnavailable) as error:
-        raise TreadleError(str(error), arguments.file) from error
-    except NvccFailure as error:
-        raise InternalError(f"nvcc refuses what treadle printed: {error}", arguments.file) from error
+    with progress(f"nvcc {arch}"):
+        found = machine_code(text, arch, arguments.file)
+    if isinstance(found, str) and arguments.cubin is not None:
+        raise TreadleError(f"{found}; without it, leave --cubin away", arguments.file)
+    return found
 
 
-def _report(runs: Sequence[PassRun], story: Story, module: ModuleOp, cubin: Cubin | None) -> Iterator[str]:
+def _report(runs: Sequence[PassRun], story: Story, module: ModuleOp, found: Cubin | str) -> Iterator[str]:
     from treadle.compiler.cli.report_code import code_lines
 
     yield "derivation"
@@ -132,7 +123,7 @@ def _report(runs: Sequence[PassRun], story: Story, module: ModuleOp, cubin: Cubi
         yield "accesses to device memory, each made once by a block, by how the rows of all arrays are aligned"
         yield from lines
     yield "machine code (nvcc)"
-    yield from code_lines(module, cubin)
+    yield from code_lines(module, found)
 
 
 def _alignments(module: ModuleOp) -> Iterator[str]:

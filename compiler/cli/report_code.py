@@ -1,4 +1,4 @@
-"""`treadle compile --report`: what nvcc makes of the kernels, and whether that passes the gates."""
+"""What nvcc makes of the kernels, and whether that passes the gates: for reports and pages."""
 
 from __future__ import annotations
 
@@ -6,18 +6,30 @@ from collections.abc import Iterator, Sequence
 
 from xdsl.dialects.builtin import ModuleOp
 
+from treadle.compiler.errors import InternalError
 from treadle.compiler.gates import KernelReport, gate_lines, report_kernels, report_lines
 from treadle.compiler.sass import DisassemblerUnavailable, Function, disassemble
-from treadle.runtime.nvcc import Cubin
+from treadle.runtime.cache import CacheUnavailable
+from treadle.runtime.nvcc import Cubin, NvccFailure, NvccUnavailable, compile_cubin
 
 
-def code_lines(module: ModuleOp, cubin: Cubin | None) -> Iterator[str]:
-    """Machine code and gates of each kernel; what cannot be known here is said."""
-    if cubin is None:
-        yield "  not known: nvcc was not found (registers, spills, warps on an SM, the main loop and every gate)"
+def machine_code(cuda: str, arch: str, file: str | None = None) -> Cubin | str:
+    """What nvcc makes of printed CUDA C, or why there is nothing of it here (InternalError if nvcc refuses it)."""
+    try:
+        return compile_cubin(cuda, arch)
+    except NvccFailure as error:
+        raise InternalError(f"nvcc refuses what treadle printed: {error}", file) from error
+    except (CacheUnavailable, NvccUnavailable) as error:
+        return str(error)
+
+
+def code_lines(module: ModuleOp, found: Cubin | str) -> Iterator[str]:
+    """Machine code and gates of each kernel, or why they cannot be known here."""
+    if isinstance(found, str):
+        yield f"  not known (registers, spills, warps on an SM, the main loop and every gate): {found}"
         return
-    functions, missing = _functions(cubin)
-    for report in report_kernels(module, cubin.resources, functions):
+    functions, missing = _functions(found)
+    for report in report_kernels(module, found.resources, functions):
         yield from (f"  {line}" for line in report_lines(report))
         yield from _gates(report)
     if missing:
