@@ -186,7 +186,11 @@ def _add_draw(commands: _Commands) -> None:
     _add_sizes(parser, "the size of an axis, for the numbers (default: what the program says)")
     parser.add_argument("--after", metavar="PASS", help="draw what this pass leaves (default: the program as written)")
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--rewrite", metavar="PASS", help="draw what this pass does: before = after, and by which laws")
+    what.add_argument(
+        "--rewrite",
+        metavar="PASS|N",
+        help="draw what this pass does, or rewrite N of the derivation: before = after, and by which laws",
+    )
     what.add_argument(
         "--derivation", action="store_true", help="draw every rewrite, one below the other, down to loops"
     )

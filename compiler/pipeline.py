@@ -10,6 +10,7 @@ from time import perf_counter
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 from xdsl.utils.arg_spec import ArgSpec
 from xdsl.utils.exceptions import DiagnosticException, VerifyException
@@ -18,6 +19,8 @@ from treadle.compiler.errors import InternalError, TreadleError, describe, faili
 from treadle.compiler.machines import DEFAULT_MACHINE
 from treadle.compiler.source import make_context
 from treadle.compiler.universe import PASSES, TARGETS, loader
+from treadle.dialects.hierarchy.schedule import StepAttr
+from treadle.passes._functions import watching
 
 MACHINE_OF_ARCH = {"sm_80": "a100", "sm_90": "h100", "sm_90a": "h100"}
 """The machine to optimise for where only an architecture is named."""
@@ -76,6 +79,9 @@ class Observer:
     def before_pass(self, spec: ArgSpec, module: ModuleOp) -> None:
         """`module` is about to be rewritten by the pass `spec`."""
 
+    def after_rewrite(self, module: ModuleOp) -> None:
+        """A step more stands in the derivation of `module`, which is whole; the pass that made it goes on."""
+
     def after_pass(self, run: PassRun, module: ModuleOp) -> None:
         """`module` was rewritten, and verifies."""
 
@@ -119,10 +125,16 @@ def run_passes(
     passes = [(spec, make_pass(spec)) for spec in specs]
     runs: list[PassRun] = []
     text = str(module) if observer.compares else ""
+
+    def rewritten(function: FuncOp, _: StepAttr) -> None:
+        if function.get_toplevel_object() is module:  # what a pass tries on a copy is no rewrite
+            observer.after_rewrite(module)
+
     for spec, instance in passes:
         observer.before_pass(spec, module)
         start = perf_counter()
-        _apply(instance, context, module)
+        with watching(rewritten):
+            _apply(instance, context, module)
         seconds = perf_counter() - start
         previous, text = text, str(module) if observer.compares else ""
         runs.append(PassRun(spec, seconds, previous != text or not observer.compares))

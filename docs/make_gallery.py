@@ -13,6 +13,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.arg_spec import ArgSpec
 
 from treadle.compiler.cli.report_code import code_lines, machine_code
 from treadle.compiler.cost.schedule import Stage, schedule
@@ -127,6 +128,13 @@ class Moments(Observer):
         self.compares = True
         self.pictures: dict[str, Picture] = {}
         self.done = False
+
+    def before_pass(self, spec: ArgSpec, module: ModuleOp) -> None:
+        self.frames.before_pass(spec, module)
+
+    def after_rewrite(self, module: ModuleOp) -> None:
+        if not self.done:
+            self.frames.after_rewrite(module)
 
     def after_pass(self, run: PassRun, module: ModuleOp) -> None:
         self.record.after_pass(run, module)

@@ -42,8 +42,10 @@ def _split_reduction(function: func.FuncOp, op: ReduceOp) -> None:
         step.result.name_hint = hint if last else fresh_hint(op.result, f"{hint}_{axis}")
         new.append(step)
         value = step.result
-    note(function, PASS, f"{label(op.result)} one axis after another", f"associativity of {op.kind.data}")
+    subject = f"{label(op.result)} one axis after another"
+    kind = op.kind.data
     replace(op, new, value)
+    note(function, PASS, subject, f"associativity of {kind}")
 
 
 Unfit: TypeAlias = Callable[[frozenset[Operation]], str | None]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from string import ascii_lowercase
+from typing import TypeAlias
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
@@ -33,11 +36,32 @@ def diagram_blocks(function: func.FuncOp) -> Iterator[Block]:
         yield kernel.body.block
 
 
+Watcher: TypeAlias = Callable[[func.FuncOp, StepAttr], None]
+"""Called with a function and the step that its derivation has just got."""
+
+_WATCHERS: ContextVar[tuple[Watcher, ...]] = ContextVar("watchers", default=())
+
+
+@contextmanager
+def watching(watcher: Watcher) -> Generator[None]:
+    """Let `watcher` see each rewrite that is noted meanwhile, also those that passes try on a copy."""
+    token = _WATCHERS.set((*_WATCHERS.get(), watcher))
+    try:
+        yield
+    finally:
+        _WATCHERS.reset(token)
+
+
 def note(function: func.FuncOp, rewrite: str, subject: str, law: str, reason: str = "") -> None:
-    """Append a step to the derivation of a function, unless it is there already."""
+    """Append a step to the derivation of a function, unless it is there already.
+
+    Called when the rewrite has been made, with the function whole: a watcher may draw it or run it."""
     step = StepAttr(rewrite, subject, law, reason)
-    if step not in derivation_of(function.attributes):
-        record(function.attributes, [step])
+    if step in derivation_of(function.attributes):
+        return
+    record(function.attributes, [step])
+    for watcher in _WATCHERS.get():
+        watcher(function, step)
 
 
 def label(value: SSAValue) -> str:
@@ -85,6 +109,20 @@ def erase_dead(block: Block) -> None:
         if not any(result.uses for result in op.results):
             op.detach()
             op.erase()
+
+
+def erase_unused(values: Iterable[SSAValue]) -> None:
+    """Erase the diagram operations that give these values, where nobody uses them, and what only they used."""
+    stack = list(values)
+    while stack:
+        op = stack.pop().owner
+        if not isinstance(op, DiagramOperation) or not op.has_trait(Pure) or op.parent is None:
+            continue
+        if any(result.uses for result in op.results):
+            continue
+        stack += op.operands
+        op.detach()
+        op.erase()
 
 
 def replace(op: Operation, new: list[Operation], *values: SSAValue) -> None:

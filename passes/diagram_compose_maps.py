@@ -14,7 +14,16 @@ from xdsl.passes import ModulePass
 from treadle.dialects.diagram import CastOp, MapOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import axes_of, format_of
-from treadle.passes._functions import diagram_blocks, erase_dead, functions, label, note, replace, unite_equal
+from treadle.passes._functions import (
+    diagram_blocks,
+    erase_dead,
+    erase_unused,
+    functions,
+    label,
+    note,
+    replace,
+    unite_equal,
+)
 from treadle.passes._scalars import (
     Expression,
     Leaf,
@@ -101,33 +110,47 @@ def _compose_all(function: func.FuncOp, block: Block) -> None:
     """Producers come first in a block, so one walk sees every map with its operands composed already. A map is
     written once, when all that it absorbs is known: long chains take no time for what lies between."""
     composed: dict[SSAValue, Expression] = {}
-    absorbed: list[SSAValue] = []
+    absorptions: dict[SSAValue, list[_Absorption]] = {}
     for op in list(block.ops):
         if isinstance(op, MapOp) and is_plain(op):
-            absorbed += _compose(function, op, composed)
-    gone = set(absorbed)
+            _compose(op, composed, absorptions)
     written: dict[SSAValue, SSAValue] = {}
-    for value, expression in composed.items():
-        if value not in gone:
-            written[value] = _write(value, expression, written)
-    for op in reversed(list(block.ops)):
-        if not gone.isdisjoint(op.results):
-            _erase_unused(op)
+    for value, done in absorptions.items():
+        written[value] = _write(value, composed[value], written)
+        erase_unused(value for each in reversed(done) for value in each.values)
+        for each in done:
+            if each.names:
+                note(function, "diagram-compose-maps", f"{each.names} into %{each.into}", "maps compose")
 
 
-def _compose(function: func.FuncOp, outer: MapOp, composed: dict[SSAValue, Expression]) -> list[SSAValue]:
-    """Note in `composed` what a map computes that absorbs some of its operands, which are returned."""
+@dataclass(frozen=True)
+class _Absorption:
+    """A map takes over what gives some of its operands."""
+
+    values: tuple[SSAValue, ...]
+    names: str
+    """Of the maps among them."""
+    into: str | None
+
+
+def _compose(
+    outer: MapOp, composed: dict[SSAValue, Expression], absorptions: dict[SSAValue, list[_Absorption]]
+) -> None:
+    """Say in `composed` what a map computes that absorbs some of its operands, and take over their absorptions."""
     expression = expression_of(outer)
     if _would_forget(outer, expression):
-        return []
+        return
     absorbed = [value for value in dict.fromkeys(outer.inputs) if _is_absorbed(value, outer, composed)]
     if not absorbed and len(set(outer.inputs)) == len(outer.inputs) == len(leaves(expression)):
-        return []
+        return
     inner = {value: _inner(value, composed) for value in absorbed}
     composed[outer.result] = substitute(expression, lambda leaf: inner.get(leaf.value, leaf))
-    if names := [label(value) for value in absorbed if isinstance(value.owner, MapOp)]:
-        note(function, "diagram-compose-maps", f"{', '.join(names)} into %{outer.result.name_hint}", "maps compose")
-    return absorbed
+    names = ", ".join(label(value) for value in absorbed if isinstance(value.owner, MapOp))
+    first, *others = [absorptions.pop(value) for value in absorbed if value in absorptions] or [[]]
+    for other in others:
+        first += other
+    first.append(_Absorption(tuple(absorbed), names, outer.result.name_hint))
+    absorptions[outer.result] = first
 
 
 def _write(value: SSAValue, expression: Expression, written: Mapping[SSAValue, SSAValue]) -> SSAValue:
@@ -179,9 +202,3 @@ def is_widening(cast: CastOp) -> bool:
 
 def _is_cheap(expression: Expression) -> bool:
     return all(part.kind in CHEAP for part in walk(expression) if isinstance(part, Node))
-
-
-def _erase_unused(op: Operation) -> None:
-    if not any(result.uses for result in op.results):
-        op.detach()
-        op.erase()

@@ -110,8 +110,9 @@ def _expand(
     subject = f"{label(apply.result)} = @{name} over [{', '.join(apply.over_axes)}]"
     weaving = _Weaving(apply, law)
     new, values = weaving.meaning()
-    note(function, "diagram-expand-laws", subject, f"definition of @{name}", weaving.summary(new))
+    summary = weaving.summary(new)
     replace(apply, new, *values)
+    note(function, "diagram-expand-laws", subject, f"definition of @{name}", summary)
     return name, new
 
 

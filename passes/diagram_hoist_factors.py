@@ -21,7 +21,16 @@ from treadle.dialects.diagram.array import (
     with_format,
 )
 from treadle.passes._bounds import inner_expression, is_exact_in, is_nonnegative, misfit
-from treadle.passes._functions import diagram_blocks, erase_dead, fresh_hint, functions, label, note, replace
+from treadle.passes._functions import (
+    diagram_blocks,
+    erase_dead,
+    erase_unused,
+    fresh_hint,
+    functions,
+    label,
+    note,
+    replace,
+)
 from treadle.passes._reductions import operands_of, rebuilt
 from treadle.passes._scalars import (
     CASTS,
@@ -102,7 +111,8 @@ class DiagramHoistFactorsPass(ModulePass):
         for function in functions(op):
             for block in diagram_blocks(function):
                 for item in list(block.ops):
-                    _rewrite(function, item)
+                    if item.parent is not None:
+                        _rewrite(function, item)
                 erase_dead(block)
 
 
@@ -237,8 +247,10 @@ def _hoist_from_sum(function: func.FuncOp, sum: ContractOp | ReduceOp) -> None:
     scaled = _scale(Leaf(new_sum.results[0]), above, below, guards, guarded)
     hint = sum.result.name_hint
     new = build_map(scaled, sum.result.type, hint, sum.location)
-    _note_sum(function, sum, [*above, *below], splits, guards, guarded and bool(below))
+    noted = _noted_of_sum(sum, [*above, *below], splits, guards, guarded and bool(below))
     replace(sum, [*(op for rest in rests for op in rest.ops), new_sum, *guards, new], new.result)
+    erase_unused(operands)
+    note(function, PASS, *noted)
 
 
 def _sum_format(sum: ContractOp | ReduceOp) -> Attribute:
@@ -336,20 +348,20 @@ def _scale(
     return scaled
 
 
-def _note_sum(
-    function: func.FuncOp,
+def _noted_of_sum(
     sum: ContractOp | ReduceOp,
     moved: Sequence[Expression],
     splits: Sequence[_Split],
     guards: Sequence[ExtentOp],
     guarded: bool,
-) -> None:
+) -> tuple[str, str, str]:
+    """What moved, by which law, and what that does to numbers."""
     names = dict.fromkeys(label(leaf.value) for factor in moved for leaf in leaves(factor))
     subject = f"{', '.join(names)} past the sum {label(sum.result)} over [{', '.join(sum.over_axes)}]"
     reasons = [text for split in splits for text in split.rounded]
     reasons += [f"where axis '{extent.axis.data}' is empty the result stays 0" for extent in guards]
     reasons += ["where every element is absent the result stays 0"] if guarded else []
-    note(function, PASS, subject, "linearity of the sum", "; ".join(reasons))
+    return subject, "linearity of the sum", "; ".join(reasons)
 
 
 # -- maxima ---------------------------------------------------------------------------------------
@@ -369,9 +381,11 @@ def _hoist_from_maximum(function: func.FuncOp, maximum: ReduceOp) -> None:
     outer = substitute(expression, lambda leaf: Leaf(inner.result))
     new = build_map(outer, maximum.result.type, maximum.result.name_hint, maximum.location)
     kind = maximum.kind.data
+    before = maximum.operand
     subject = f"the positive scale of {label(scaled.result)} past the {kind} {label(maximum.result)}"
-    note(function, PASS, subject, f"monotonicity of {kind}", "exact: rounding is monotone")
     replace(maximum, [inner, new], new.result)
+    erase_unused([before])
+    note(function, PASS, subject, f"monotonicity of {kind}", "exact: rounding is monotone")
 
 
 def _scaled_leaf(expression: Expression) -> Leaf | None:

@@ -19,7 +19,7 @@ from treadle.dialects.diagram.absence import absences
 from treadle.dialects.diagram.array import is_array, with_level
 from treadle.dialects.hierarchy import KernelOp, YieldOp
 from treadle.passes._clusters import Clusters, split_reductions
-from treadle.passes._functions import erase_dead, functions, kernels, label, note
+from treadle.passes._functions import erase_dead, erase_unused, functions, kernels, label, note
 from treadle.passes._parts import Part, is_free, part_of
 from treadle.passes._reductions import reduce_alone
 from treadle.passes._roles import WHOLE_LIMIT
@@ -121,25 +121,24 @@ class _Names:
 
 def _outline(function: func.FuncOp, block: Block, clusters: Clusters, names: _Names) -> None:
     """Replace each cluster by a kernel, and put the operations of the block in an order that allows it."""
-    parts = [part_of(unit) if unit in clusters.found else unit for unit in clusters.in_order()]
+    units = [part_of(unit) if unit in clusters.found else unit for unit in clusters.in_order()]
+    parts = [unit for unit in units if isinstance(unit, Part)]
     for part in parts:
-        if isinstance(part, Part):
-            _check_absent(part)
+        _check_absent(part)
     for op in clusters.ops:
         op.detach()
-    index = 0
-    for part in parts:
-        if not isinstance(part, Part):
-            block.add_ops(part)
-            continue
-        index += 1
-        kernel = _kernel(names.fresh(function, index, len(clusters.found)), part)
-        block.add_op(kernel)
+    for unit in units:
+        block.add_ops(unit.ops if isinstance(unit, Part) else unit)
+    for index, part in enumerate(parts, start=1):
+        kernel = _kernel(names.fresh(function, index, len(parts)), part)
+        block.insert_op_before(kernel, part.ops[0])
         _hand_over(part, kernel)
-        _note_kernel(function, part, kernel)
-    for part in reversed([part for part in parts if isinstance(part, Part)]):
+        noted, free = _noted_of_kernel(part, kernel), _free_operands(part)
         for op in reversed(part.ops):
+            op.detach()
             op.erase()
+        erase_unused(result for op in free for result in op.results)
+        note(function, PASS, *noted)
     erase_dead(block)
 
 
@@ -195,14 +194,14 @@ def _hand_over(part: Part, kernel: KernelOp) -> None:
         old.replace_uses_with_if(new, lambda use: use.operation not in members)
 
 
-def _note_kernel(function: func.FuncOp, part: Part, kernel: KernelOp) -> None:
+def _noted_of_kernel(part: Part, kernel: KernelOp) -> tuple[str, str, str]:
+    """What became the kernel, by which law, and what that saves."""
     names = ", ".join(label(op.results[0]) for op in part.ops)
     subject = f"{names} into @{kernel.kernel_name.data}"
     if len(part.ops) == 1:
-        note(function, PASS, subject, "recolour")
-        return
+        return subject, "recolour", ""
     kept = [label(op.results[0]) for op in part.ops if op.results[0] not in part.leaving]
-    note(function, PASS, subject, "recolour of a convex set", f"kept at the near level: {', '.join(kept)}")
+    return subject, "recolour of a convex set", f"kept at the near level: {', '.join(kept)}"
 
 
 def _kernel(name: str, part: Part) -> KernelOp:

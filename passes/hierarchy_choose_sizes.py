@@ -16,8 +16,9 @@ from treadle.compiler.machines import Machine, machine_of
 from treadle.compiler.sizes import default_sizes
 from treadle.dialects.diagram.array import DYNAMIC
 from treadle.dialects.diagram.read import with_fitting
-from treadle.dialects.hierarchy import KernelOp, ScheduleAttr, StepAttr
-from treadle.dialects.hierarchy.schedule import UNDECIDED, record
+from treadle.dialects.hierarchy import KernelOp, ScheduleAttr
+from treadle.dialects.hierarchy.schedule import UNDECIDED
+from treadle.passes._functions import note
 
 UNKNOWN_SIZE = 1024
 """The size to choose for where an axis is symbolic and the function states no default."""
@@ -141,8 +142,7 @@ def _decide(
         raise Refusal(kernel, error.message) from error
     kernel.schedule = _schedule(sketch, choice)
     if function is not None:
-        step = StepAttr("choose sizes", f"@{sketch.name}", "cost model", choice.reason)
-        record(function.attributes, [step])
+        note(function, "choose sizes", f"@{sketch.name}", "cost model", choice.reason)
 
 
 def _stated(schedule: ScheduleAttr) -> dict[str, int]:

@@ -116,7 +116,6 @@ def _expand(function: func.FuncOp, kernel: KernelOp) -> None:
     plan = StreamPlan(part_of_kernel(kernel), axis)
     expansion = _Expansion(kernel, schedule, plan)
     new = expansion.kernel()
-    _note(function, kernel, plan, expansion.visits)
     for old, output in zip(kernel.outputs, new.outputs, strict=True):
         output.name_hint = old.name_hint
         old.replace_all_uses_with(output)
@@ -124,6 +123,7 @@ def _expand(function: func.FuncOp, kernel: KernelOp) -> None:
     assert block is not None
     block.insert_op_before(new, kernel)
     kernel.detach()
+    _note(function, kernel, plan, expansion.visits)
     kernel.erase()
 
 

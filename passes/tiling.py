@@ -107,11 +107,14 @@ def _decorate(function: func.FuncOp, kernel: KernelOp, axis: str) -> None:
         for axis, size in part.sizes.items()
         if axis in refused and axis not in streamed and size not in (DYNAMIC, 0)
     }
-    kernel.properties["schedule"] = ScheduleAttr(group, streamed, whole, old.warps.as_dict())
+    at, cut = f"@{kernel.kernel_name.data}", dict(old.group.as_dict())
     for name in group:
-        note(function, PASS, f"{name} of @{kernel.kernel_name.data}", "group partition: weaved over it")
+        cut = {each: size for each, size in group.items() if each in cut or each == name}
+        kernel.properties["schedule"] = ScheduleAttr(cut, streamed, old.whole.as_dict(), old.warps.as_dict())
+        note(function, PASS, f"{name} of {at}", "group partition: weaved over it")
+    kernel.properties["schedule"] = ScheduleAttr(group, streamed, whole, old.warps.as_dict())
     for name in whole:
-        note(function, PASS, f"{name} of @{kernel.kernel_name.data}", "held whole", refused[name])
+        note(function, PASS, f"{name} of {at}", "held whole", refused[name])
 
 
 def _in_order(part: Part) -> tuple[str, ...]:

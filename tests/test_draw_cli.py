@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -35,10 +36,33 @@ def test_one_rewrite_is_before_equals_after_with_its_law(tmp_path: Path):
     assert any(text.startswith("group partition: weaved over it: m of @matmul") for text in words(svg))
 
 
-def test_a_derivation_names_every_pass_that_changes_the_picture_in_order(tmp_path: Path):
-    passes = ["fusion", "streaming", "tiling", "hierarchy-choose-sizes", "hierarchy-expand-streams"]
-    shown = [text for text in words(draw(tmp_path, "--derivation")) if text in passes]
-    assert shown == passes
+def test_a_derivation_has_a_picture_for_every_rewrite_with_its_law_in_order(tmp_path: Path):
+    said = words(draw(tmp_path, "--derivation"))
+    numbered = [i for i, text in enumerate(said) if re.match(r"\d+  [a-z]", text)]
+    assert [(said[i], said[i + 1]) for i in numbered[:5]] == [
+        ("1  fusion", "recolour of a convex set: %C, %C16 into @matmul"),
+        ("2  streaming", "linearity of the contraction: %C of @matmul along k"),
+        ("3  tiling", "group partition: weaved over it: m of @matmul"),
+        ("4  tiling", "group partition: weaved over it: n of @matmul"),
+        ("5  hierarchy-choose-sizes", "cost model: @matmul"),
+    ]
+    assert [said[i] for i in numbered[5:]] == ["6  hierarchy-expand-streams"]
+
+
+def test_one_rewrite_by_its_number(tmp_path: Path):
+    svg = draw(tmp_path, "--rewrite", "3")
+    assert svg.count('class="equals"') == 2
+    said = words(svg)
+    assert "group partition: weaved over it: m of @matmul" in said
+    assert not any("n of @matmul" in text for text in said)
+
+
+@pytest.mark.parametrize("number", ["0", "7"])
+def test_a_number_that_no_rewrite_has(number: str, capsys: pytest.CaptureFixture[str]):
+    assert main(["draw", MATMUL, "--rewrite", number]) == 2
+    assert (
+        f"there is no rewrite {number} that changes the picture: the derivation has 1 to 6" in capsys.readouterr().err
+    )
 
 
 def test_numbers_follow_the_sizes_and_the_machine(tmp_path: Path):

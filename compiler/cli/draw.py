@@ -17,7 +17,7 @@ from treadle.compiler.cli.progress import progress
 from treadle.compiler.draw.costs import timelines_of
 from treadle.compiler.draw.page.single import page_of
 from treadle.compiler.draw.program import draw_module
-from treadle.compiler.draw.sequence import Frames, before_after, derivation_strip, steps_of
+from treadle.compiler.draw.sequence import Frame, Frames, before_after, derivation_strip, steps_of
 from treadle.compiler.draw.svg import Picture, stacked
 from treadle.compiler.draw.timeline import Labels, draw_timeline
 from treadle.compiler.errors import TreadleError
@@ -42,7 +42,10 @@ def command(arguments: Namespace) -> int:
 
 def _picture(arguments: Namespace, program: Program, options: Options) -> Picture:
     names = [spec.name for spec in pipeline(options)]
-    known_passes([name for name in (arguments.after, arguments.rewrite) if name], names)
+    numbered = arguments.rewrite is not None and arguments.rewrite.isdecimal()
+    known_passes([name for name in (arguments.after, None if numbered else arguments.rewrite) if name], names)
+    if numbered:
+        return _numbered(program, options, int(arguments.rewrite))
     if arguments.rewrite is not None:
         return _rewrite(program, options, arguments.rewrite)
     if arguments.pipeline:
@@ -66,6 +69,24 @@ def _rewrite(program: Program, options: Options, name: str) -> Picture:
     return before_after(before, after, name, steps_of(program.module)[told:])
 
 
+def _numbered(program: Program, options: Options, number: int) -> Picture:
+    """The program before and after one rewrite, by its number in the derivation (TreadleError)."""
+    frames = _frames(program, options)
+    if not 0 < number < len(frames):
+        raise TreadleError(
+            f"there is no rewrite {number} that changes the picture: the derivation has 1 to {len(frames) - 1}"
+        )
+    frame = frames[number]
+    return before_after(frames[number - 1].picture, frame.picture, f"{number}  {frame.name}", frame.steps)
+
+
+def _frames(program: Program, options: Options, last: str | None = None) -> list[Frame]:
+    frames = Frames(program.module, program.sizes)
+    with progress("deriving the kernels"):
+        run_pipeline(program.module, options, frames, last=last or LAST_HIERARCHY_PASS)
+    return frames.frames
+
+
 def _pipeline(program: Program, options: Options) -> Picture:
     """The main loop of every kernel that has one, as the model sees it."""
     run_pipeline(program.module, options, last=LAST_HIERARCHY_PASS)
@@ -77,9 +98,6 @@ def _pipeline(program: Program, options: Options) -> Picture:
 
 def _derivation(program: Program, options: Options, last: str | None) -> Picture:
     """Down to where the streams are loops, unless another pass is named."""
-    frames = Frames(program.module, program.sizes)
-    with progress("deriving the kernels"):
-        run_pipeline(program.module, options, frames, last=last or LAST_HIERARCHY_PASS)
-    *earlier, final = frames.frames
+    *earlier, final = _frames(program, options, last)
     final = replace(final, picture=draw_module(program.module, program.sizes))
     return derivation_strip([*earlier, final], f"derivation of {program.function.sym_name.data}")

@@ -112,6 +112,10 @@ class Observers(Observer):
         for observer in self.observers:
             observer.before_pass(spec, module)
 
+    def after_rewrite(self, module: ModuleOp) -> None:
+        for observer in self.observers:
+            observer.after_rewrite(module)
+
     def after_pass(self, run: PassRun, module: ModuleOp) -> None:
         for observer in self.observers:
             observer.after_pass(run, module)

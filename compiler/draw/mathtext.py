@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from html import escape
 
 _PART = re.compile(r"([_^])\{([^}]*)\}|\\rm\{([^}]*)\}|([^_^\\]+)")
@@ -24,6 +25,7 @@ class Span:
     """`it` (a variable), `rm` (upright), `sub` or `sup`."""
 
 
+@lru_cache(maxsize=4096)  # a picture repeats few labels often
 def parse_math(source: str) -> tuple[Span, ...]:
     """`g_{q}`, `d^{16}` and `\\rm{exp}` as spans; letters are italic, digits and signs are upright."""
     spans: list[Span] = []

@@ -38,8 +38,8 @@ def draw_module(
     module: ModuleOp, sizes: Mapping[str, int] | None = None, *, table: bool = True, legend: bool = True
 ) -> Picture:
     """The program of a module, at whatever level it is; costs at the default sizes of its axes or those given."""
-    totals = totals_of(module, sizes or {})
-    at = sizes_text(module, sizes or {}) if totals and table else ""
+    totals = totals_of(module, sizes or {}) if table else {}
+    at = sizes_text(module, sizes or {}) if totals else ""
     around = Surroundings(totals, capacities_of(module), at, table, legend)
     return draw_diagram(read_program(module), around)
 

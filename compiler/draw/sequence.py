@@ -1,12 +1,13 @@
-"""Pictures of one program at several moments: `before = after` of one pass, and a derivation as a strip."""
+"""Pictures of one program at several moments: `before = after`, and a derivation as a strip, rewrite by rewrite."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
+from xdsl.utils.arg_spec import ArgSpec
 
 from treadle.compiler.draw.program import MARGIN, draw_module
 from treadle.compiler.draw.svg import Line, Picture, Text
@@ -21,7 +22,8 @@ WIDEST = 1700.0
 
 @dataclass(frozen=True)
 class Frame:
-    """A program after a pass, with what the pass says that it did; the first frame is the program as written."""
+    """A program after a rewrite of a pass, with the steps of the derivation that say what was done; the first frame
+    is the program as written."""
 
     name: str
     steps: Sequence[StepAttr]
@@ -29,23 +31,49 @@ class Frame:
 
 
 class Frames(Observer):
-    """Keeps a picture of the program as written and after every pass that changes the picture."""
+    """Keeps a picture of the program as written and after every rewrite that changes the picture. Steps that leave
+    the picture as it is, a second law of one rewrite or a refusal, stand with the rewrite that they belong to."""
 
     def __init__(self, module: ModuleOp, sizes: Mapping[str, int], table: bool = False):
         self.sizes = sizes
         self.table = table
-        self.told = 0
+        self.running = ""
+        self.told = steps_of(module)
+        self.drawn = _text_of(module)
+        self.waiting: list[StepAttr] = []
         self.frames = [Frame("", (), self.draw(module))]
 
     def draw(self, module: ModuleOp) -> Picture:
         return draw_module(module, self.sizes, table=self.table, legend=self.table)
 
+    def before_pass(self, spec: ArgSpec, module: ModuleOp) -> None:
+        self.running = spec.name
+
+    def after_rewrite(self, module: ModuleOp) -> None:
+        self._look(module)
+
     def after_pass(self, run: PassRun, module: ModuleOp) -> None:
+        self._look(module)
+
+    def _look(self, module: ModuleOp) -> None:
         steps = steps_of(module)
-        picture = self.draw(module)
-        if picture.body() != self.frames[-1].picture.body():
-            self.frames.append(Frame(run.name, steps[self.told :], picture))
-            self.told = len(steps)
+        new = [*self.waiting, *(step for step in steps if step not in self.told)]
+        self.told, self.waiting = steps, []
+        last, text = self.frames[-1], _text_of(module)
+        picture = last.picture if text == self.drawn else self.draw(module)
+        self.drawn = text
+        if picture.shapes != last.picture.shapes:
+            self.frames.append(Frame(self.running, new, picture))
+        elif last.name == self.running:
+            self.frames[-1] = replace(last, steps=(*last.steps, *new))
+        else:
+            self.waiting = new
+
+
+def _text_of(module: ModuleOp) -> str:
+    """All that is drawn of a module: its operations without what the function says of itself."""
+    parts = (op.body.ops if isinstance(op, FuncOp) else (op,) for op in module.ops)
+    return "\n".join(str(op) for part in parts for op in part)
 
 
 def steps_of(module: ModuleOp) -> list[StepAttr]:
@@ -66,12 +94,12 @@ def before_after(before: Picture, after: Picture, name: str, steps: Sequence[Ste
 
 
 def derivation_strip(frames: Sequence[Frame], title: str) -> Picture:
-    """All frames from top to bottom; an equals sign, the pass and its laws stand between them."""
+    """All frames from top to bottom; between them an equals sign, the number of the rewrite, its pass and its laws."""
     picture = Picture(0, MARGIN, title)
     for i, frame in enumerate(frames):
         lines = reasons(frame.steps)
         if i:
-            picture.shapes += _heading(frame.name, lines, picture.height)
+            picture.shapes += _heading(f"{i}  {frame.name}", lines, picture.height)
             picture.height += LINE * (1 + len(lines)) + 14
         picture.put(frame.picture, MARGIN, picture.height)
         picture.height += frame.picture.height

@@ -141,10 +141,12 @@ class Picture:
 
 
 def moved(shape: Shape, x: float, y: float) -> Shape:
-    if isinstance(shape, Wire | Line):
-        return replace(shape, points=_moved(shape.points, x, y))
+    if isinstance(shape, Wire | Line):  # most of what a picture holds, and `replace` takes its time
+        return type(shape)(_moved(shape.points, x, y), shape.kind)
     if isinstance(shape, Band):
         return replace(shape, upper=_moved(shape.upper, x, y), lower=_moved(shape.lower, x, y))
+    if isinstance(shape, Text):
+        return Text(shape.x + x, shape.y + y, shape.text, shape.kind, shape.about)
     return replace(shape, x=shape.x + x, y=shape.y + y)
 
 
