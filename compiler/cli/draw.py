@@ -42,12 +42,12 @@ def command(arguments: Namespace) -> int:
 
 def _picture(arguments: Namespace, program: Program, options: Options) -> Picture:
     names = [spec.name for spec in pipeline(options)]
-    numbered = arguments.rewrite is not None and arguments.rewrite.isdecimal()
-    known_passes([name for name in (arguments.after, None if numbered else arguments.rewrite) if name], names)
-    if numbered:
-        return _numbered(program, options, int(arguments.rewrite))
-    if arguments.rewrite is not None:
-        return _rewrite(program, options, arguments.rewrite)
+    rewrite: str | None = arguments.rewrite
+    if rewrite is not None and rewrite.isdecimal():
+        return _numbered(program, options, int(rewrite))
+    known_passes([name for name in (arguments.after, rewrite) if name], names)
+    if rewrite is not None:
+        return _rewrite(program, options, rewrite)
     if arguments.pipeline:
         return _pipeline(program, options)
     if arguments.derivation:
