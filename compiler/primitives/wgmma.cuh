@@ -15,18 +15,8 @@ __device__ __forceinline__ uint64_t matrix_descriptor(const void* tile, int lead
 }
 
 // primitive: further; from: sm_90
-// The descriptor of an operand that begins so many bytes, a multiple of 16, further on.
-// In halves: of one sum of 64 bits the compiler makes three instructions, of which a loop has one set a product.
-__device__ __forceinline__ uint64_t further(uint64_t descriptor, int bytes) {
-#ifndef TREADLE_EMULATOR
-  uint32_t low, high;
-  asm("mov.b64 {%0, %1}, %2;" : "=r"(low), "=r"(high) : "l"(descriptor));
-  asm("mov.b64 %0, {%1, %2};" : "=l"(descriptor) : "r"(low + uint32_t(bytes) / 16), "r"(high));
-  return descriptor;
-#else
-  return (descriptor & 0xffffffff00000000ull) | (uint32_t(descriptor) + uint32_t(bytes) / 16);
-#endif
-}
+// The descriptor of an operand that begins so many bytes, a multiple of 16, further on; an address is in its lowest bits.
+__device__ __forceinline__ uint64_t further(uint64_t descriptor, uint32_t bytes) { return descriptor + bytes / 16; }
 
 // primitive: wgmma_fence; from: sm_90
 // Before the first product of a group: what other instructions wrote to its registers is there.
