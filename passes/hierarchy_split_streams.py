@@ -16,7 +16,7 @@ from treadle.compiler.errors import Refusal, TreadleError
 from treadle.compiler.machines import machine_of
 from treadle.compiler.sizes import default_sizes
 from treadle.dialects.diagram import ContractOp, MapOp
-from treadle.dialects.diagram.array import DYNAMIC, sizes_of
+from treadle.dialects.diagram.array import DYNAMIC, axes_of, sizes_of
 from treadle.dialects.diagram.read import with_fitting
 from treadle.dialects.hierarchy import KernelOp
 from treadle.passes._functions import functions, kernels, label, note
@@ -151,13 +151,15 @@ def _plan(kernel: KernelOp, axis: str) -> StreamPlan | str:
     if roles.stream is None:
         return "no axis of it is streamed"
     plan = StreamPlan(part, roles.stream)
-    return _why_not(plan) or plan
+    return _why_not(kernel, plan) or plan
 
 
-def _why_not(plan: StreamPlan) -> str | None:
+def _why_not(kernel: KernelOp, plan: StreamPlan) -> str | None:
     axis = plan.axis
     if _size(plan) == DYNAMIC:
         return f"the size of axis '{axis}' is known only at launch: give it a static size (`compile --size {axis}=N`)"
+    if all(axis not in axes_of(argument.type) for argument in kernel.body.block.args):
+        return f"no array that it reads has axis '{axis}': there is nothing to share out"
     if any(plan.is_piece(value) for value in plan.part.leaving):
         return f"a result has axis '{axis}', so no part of it is done before all are merged"
     if refused := [verdict.refused for verdict in plan.verdicts.values() if verdict.refused]:

@@ -1,21 +1,21 @@
-"""Small random programs: products, maps, reductions, casts and softmax over odd sizes, axes in any order, values used
-more than once, several results. They compute nothing useful, and everything that they compute is checked."""
+"""Small random programs: products, maps, reductions, cascades of reductions, laws, casts, affine reads, conditions and
+positions, over axes of size one and odd sizes in any order, values used more than once, several results. They compute
+nothing useful, and everything that they compute is checked."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+import random_bodies as bodies
 
 from roads import array
 
 STATIC = (1, 3, 7, 8, 16, 24, 40, 64)
 SYMBOLIC = (1, 2, 5, 7, 17, 33, 65, 100, 130)
-BINARY = {
-    "f32": ("arith.addf", "arith.mulf", "arith.subf", "arith.maximumf", "arith.minnumf"),
-    "i32": ("arith.addi", "arith.muli", "arith.subi", "arith.maxsi"),
-}
-UNARY = ("math.tanh", "math.sin", "math.absf", "arith.negf", "scale", "exp of tanh", "square of tanh")
+KEEPING = ("softmax", "log_softmax")
+REDUCING = ("log_sum_exp", "mean", "mean_square", "variance")
 MOST_AXES = 3
 
 
@@ -38,120 +38,220 @@ class Program:
     format: str
     """The format of most inputs."""
     arguments: list[Value] = field(default_factory=list[Value])
+    counts: dict[str, str] = field(default_factory=dict[str, str])
+    """Attributes of arguments: those that count positions along an axis."""
     values: list[Value] = field(default_factory=list[Value])
     lines: list[str] = field(default_factory=list[str])
     used: set[str] = field(default_factory=set[str])
 
-    def type(self, axes: tuple[str, ...], format: str) -> str:
+    def type(self, axes: Sequence[str], format: str) -> str:
         return array(format, **{axis: self.axes[axis] for axis in axes})
 
     def type_of(self, value: Value) -> str:
         return self.type(value.axes, value.format) if value.is_array else value.format
 
-    def add(self, axes: tuple[str, ...], format: str, line: str, *operands: Value) -> None:
-        value = Value(f"%v{len(self.lines)}", axes, format)
+    def add(self, axes: Sequence[str], format: str, line: str, *operands: Value) -> Value:
+        value = Value(f"%v{len(self.lines)}", tuple(axes), format)
         self.lines.append(f"  {value.name} = {line}")
         self.values.append(value)
         self.used |= {operand.name for operand in operands}
+        return value
 
     def maybe_shuffled(self, axes: list[str], chance: float) -> tuple[str, ...]:
         if self.random.random() < chance:
             self.random.shuffle(axes)
         return tuple(axes)
 
+    def chosen(self, *formats: str, axes: int = 1) -> Value | None:
+        """A value of one of some formats, with at least so many axes."""
+        found = [value for value in self.values if value.format in formats and len(value.axes) >= axes]
+        return self.random.choice(found) if found else None
+
+    def argument(self, axes: Sequence[str], format: str, attributes: str = "", is_array: bool = True) -> Value:
+        value = Value(f"%in{len(self.arguments)}", tuple(axes), format, is_array)
+        self.arguments.append(value)
+        self.counts[value.name] = attributes
+        return value
+
     # -- operations --------------------------------------------------------------------------------
 
     def contract(self) -> None:
         pairs = [(x, y) for x in self.values for y in self.values if x.format == y.format and set(x.axes) & set(y.axes)]
-        if not pairs:
-            return
-        x, y = self.random.choice(pairs)
+        if pairs:
+            self.product(*self.random.choice(pairs))
+
+    def product(self, x: Value, y: Value, over: Sequence[str] = ()) -> Value | None:
         shared = [axis for axis in x.axes if axis in y.axes]
-        over = self.random.sample(shared, self.random.choice([1, 1, 1, len(shared)]))
+        over = over or self.random.sample(shared, self.random.choice([1, 1, 1, len(shared)]))
+        if self.random.random() < 0.1:
+            over = [*over, *(axis for axis in (*x.axes, *y.axes) if axis not in shared)][:2]
         rest = [axis for axis in dict.fromkeys((*x.axes, *y.axes)) if axis not in over]
         if len(rest) > MOST_AXES:
-            return
+            return None
         axes, format = self.maybe_shuffled(rest, 0.4), "i32" if x.format == "i32" else "f32"
         tf32 = " as tf32" if x.format == "f32" and self.random.random() < 0.4 else ""
         line = f"diagram.contract {x.name}, {y.name} over [{', '.join(over)}] accumulate {format}{tf32}"
-        self.add(axes, format, f"{line} : {self.type_of(x)}, {self.type_of(y)} -> {self.type(axes, format)}", x, y)
+        return self.add(
+            axes, format, f"{line} : {self.type_of(x)}, {self.type_of(y)} -> {self.type(axes, format)}", x, y
+        )
 
     def reduce(self) -> None:
-        found = [value for value in self.values if value.axes and value.format in BINARY]
-        if not found:
-            return
-        x = self.random.choice(found)
-        over = self.random.sample(x.axes, self.random.choice([1, 1, len(x.axes)]))
+        if (x := self.chosen("f32", "i32")) is not None:
+            over = self.random.sample(x.axes, self.random.choice([1, 1, len(x.axes)]))
+            self.reduced(x, over, self.random.choice(["add", "add", "max", "min"]))
+
+    def reduced(self, x: Value, over: Sequence[str], kind: str) -> Value:
         axes = self.maybe_shuffled([axis for axis in x.axes if axis not in over], 0.2)
-        kind = self.random.choice(["add", "add", "max", "min"])
         types = f"{self.type_of(x)} -> {self.type(axes, x.format)}"
-        self.add(axes, x.format, f"diagram.reduce {kind} {x.name} over [{', '.join(over)}] : {types}", x)
+        return self.add(axes, x.format, f"diagram.reduce {kind} {x.name} over [{', '.join(over)}] : {types}", x)
 
     def cast(self) -> None:
-        found = [value for value in self.values if value.format != "i32"]
-        if not found:
-            return
-        x = self.random.choice(found)
-        narrow = self.format if self.format in ("f16", "bf16") else self.random.choice(["f16", "bf16"])
-        format = narrow if x.format == "f32" else "f32"
-        self.add(x.axes, format, f"diagram.cast {x.name} : {self.type_of(x)} -> {self.type(x.axes, format)}", x)
+        if (x := self.chosen("f16", "bf16", "f32", axes=0)) is not None:
+            narrow = self.format if self.format in ("f16", "bf16") else self.random.choice(["f16", "bf16"])
+            self.converted(x, narrow if x.format == "f32" else "f32")
 
-    def softmax(self) -> None:
-        found = [value for value in self.values if value.axes and value.format == "f32"]
-        if not found:
+    def converted(self, x: Value, format: str) -> Value:
+        types = f"{self.type_of(x)} -> {self.type(x.axes, format)}"
+        return self.add(x.axes, format, f"diagram.cast {x.name} : {types}", x)
+
+    def law(self) -> None:
+        if (x := self.chosen("f32")) is None:
             return
-        x = self.random.choice(found)
-        type, over = self.type_of(x), self.random.choice(x.axes)
-        self.add(x.axes, "f32", f"diagram.apply @softmax({x.name}) over [{over}] : ({type}) -> {type}", x)
+        over, name = self.random.choice(x.axes), self.random.choice([*KEEPING, *KEEPING, *REDUCING])
+        axes = x.axes if name in KEEPING else [axis for axis in x.axes if axis != over]
+        types = f"({self.type_of(x)}) -> {self.type(axes, 'f32')}"
+        self.add(axes, "f32", f"diagram.apply @{name}({x.name}) over [{over}] : {types}", x)
 
     def map(self) -> None:
         taken = [self.random.choice(self.values) for _ in range(self.random.choice([1, 1, 2, 2, 3]))]
         integers = [value for value in taken if value.format == "i32"]
-        taken = integers or taken
+        taken = integers if integers and self.random.random() < 0.7 else taken
         axes = self.maybe_shuffled(list(dict.fromkeys(axis for value in taken for axis in value.axes)), 0.3)
         if len(axes) > MOST_AXES:
             return
-        format = "i32" if integers else "f32"
-        scalars = [value for value in self.arguments if not value.is_array]
-        if scalars and not integers and self.random.random() < 0.5:
+        format = "i32" if taken == integers else "f32"
+        scalars = [value for value in self.arguments if not value.is_array and value.format == "f32"]
+        if scalars and format == "f32" and self.random.random() < 0.5:
             taken.append(scalars[0])
-        body = self.body(taken, format)
-        inputs = ", ".join(f"%a{i} = {value.name} : {self.type_of(value)}" for i, value in enumerate(taken))
+        body = bodies.of_arguments(self.random, [value.format for value in taken], format)
+        self.mapped(axes, format, {f"%a{i}": value for i, value in enumerate(taken)}, body)
+
+    def mapped(self, axes: Sequence[str], format: str, taken: dict[str, Value], body: list[str]) -> Value:
+        inputs = ", ".join(f"{name} = {value.name} : {self.type_of(value)}" for name, value in taken.items())
         text = "".join(f"    {line}\n" for line in body)
-        self.add(axes, format, f"diagram.map ({inputs}) -> {self.type(axes, format)} {{\n{text}  }}", *taken)
+        result = f"{self.type(axes, format)} {{\n{text}  }}"
+        return self.add(axes, format, f"diagram.map ({inputs}) -> {result}", *taken.values())
 
-    def body(self, taken: list[Value], format: str) -> list[str]:
-        lines: list[str] = []
-
-        def name(line: str) -> str:
-            lines.append(f"%s{len(lines)} = {line}")
-            return f"%s{len(lines) - 1}"
-
-        scalars = [
-            name(f"arith.extf %a{i} : {value.format} to f32") if value.format in ("f16", "bf16") else f"%a{i}"
-            for i, value in enumerate(taken)
-        ]
-        result, *others = scalars
+    def cascade(self) -> None:
+        """Reductions along one axis, each of what was made of the one before."""
+        x = self.chosen("f32", "f16", "bf16", axes=self.random.choice([1, 2, 2]))
+        if x is None:
+            return
+        x = x if x.format == "f32" else self.converted(x, "f32")
+        over, piece = self.random.choice(x.axes), x
+        for _ in range(self.random.choice([1, 1, 2, 2, 3])):
+            kind = self.random.choice(["add", "add", "max", "max", "min"])
+            reduction = self.reduced(piece, [over], kind)
+            if kind != "add" and self.random.random() < 0.7:
+                body = bodies.exponential(self.random, kind)
+            else:
+                body, piece = bodies.of_reduction(self.random), self.random.choice([x, piece])
+            piece = self.mapped(piece.axes, "f32", {"%a": piece, "%r": reduction}, body)
         if self.random.random() < 0.3:
-            others.append(result)
-        for other in others:
-            result = name(f"{self.random.choice(BINARY[format])} {result}, {other} : {format}")
-        if format == "f32" and self.random.random() < 0.7:
-            result = self.unary(result, name)
-        return [*lines, f"diagram.yield {result} : {format}"]
+            return
+        fitting = [value for value in self.values if over in value.axes and value.format == self.format]
+        if not fitting or self.random.random() < 0.4:
+            self.reduced(piece, [over], self.random.choice(["add", "add", "max", "min"]))
+            return
+        other = self.random.choice(fitting)
+        self.product(piece if other.format == "f32" else self.converted(piece, other.format), other, [over])
 
-    def unary(self, value: str, name: Callable[[str], str]) -> str:
-        match self.random.choice(UNARY):
-            case "scale":
-                constant = name(f"arith.constant {self.random.choice(['0.125', '-0.5', '0.3'])} : f32")
-                return name(f"arith.mulf {value}, {constant} : f32")
-            case "exp of tanh":
-                return name(f"math.exp {name(f'math.tanh {value} : f32')} : f32")
-            case "square of tanh":
-                small = name(f"math.tanh {value} : f32")
-                return name(f"arith.mulf {small}, {small} : f32")
-            case operation:
-                return name(f"{operation} {value} : f32")
+    def where(self) -> None:
+        """Some elements of an array, by a condition on positions, counts or segments."""
+        if (x := self.chosen("f32", "i32")) is None:
+            return
+        inputs: dict[str, Value] = {}
+        text = self.condition(x, inputs)
+        for _ in range(self.random.choice([0, 0, 0, 1])):
+            text = f"({text}) {self.random.choice(['and', 'or'])} {self.condition(x, inputs)}"
+        given = ", ".join(f"{name} = {value.name} : {self.type_of(value)}" for name, value in inputs.items())
+        taken = f" with ({given})" if given else ""
+        self.add(
+            x.axes, x.format, f'diagram.where {x.name} if "{text}"{taken} : {self.type_of(x)}', x, *inputs.values()
+        )
+
+    def condition(self, x: Value, inputs: dict[str, Value]) -> str:
+        one, *rest = self.random.sample(x.axes, len(x.axes))
+        other, shift = (rest or [""])[0], self.random.choice([0, 1, 3])
+        kinds = ["fixed", "count", "each"] if not rest else ["causal", "window", "length", "segments", "count"]
+        match self.random.choice(kinds):
+            case "causal":
+                return f"{one} {self.random.choice(['<=', '<', '>='])} {other} + {shift}"
+            case "window":
+                return f"{other} - 4 <= {one} <= {other} + {shift}"
+            case "length":
+                return f"{one} < {self.counted(inputs, (other,), one)}"
+            case "segments":
+                left = self.counted(inputs, (one,), one, ascending=self.random.random() < 0.5)
+                return f"{left} == {self.counted(inputs, (other,), one, ascending=True)}"
+            case "count":
+                scalar = self.counted(inputs, (), one)
+                return f"{one} {self.random.choice(['<', '>=', '!='])} {scalar}"
+            case "each":
+                return f"{self.counted(inputs, (one,), one)} > {shift}"
+            case _:
+                return f"{one} >= {shift}"
+
+    def counted(self, inputs: dict[str, Value], axes: tuple[str, ...], up_to: str, ascending: bool = False) -> str:
+        """A new argument that counts positions along an axis, as a condition names it."""
+        order = ", diagram.ascending" if ascending and axes else ""
+        value = self.argument(axes, "i32", f' {{diagram.up_to = "{up_to}"{order}}}', is_array=bool(axes))
+        name = f"n{len(self.arguments)}"
+        inputs[name] = value
+        return f"{name}[{', '.join(axes)}]" if axes else name
+
+    def read(self) -> None:
+        """An argument read through a window, a stride, a diagonal or in another order."""
+        found = [value for value in self.arguments if value.is_array and value.axes and not self.counts.get(value.name)]
+        if not found:
+            return
+        x = self.random.choice(found)
+        *outer, last = x.axes
+        kinds = ["window"] + ["transpose", "diagonal"] * (len(outer) > 1) + ["stride"] * (len(outer) > 0)
+        match self.random.choice(kinds):
+            case "transpose":
+                places, axes = x.axes, [*reversed(outer), last]
+            case "diagonal" if self.axes[outer[0]] == self.axes[outer[1]]:
+                t = self.new_axis("t", self.axes[outer[0]])
+                places, axes = [t, t, *outer[2:], last], [t, *outer[2:], last]
+            case "stride":
+                t = self.new_axis("t", None if self.axes[outer[0]] is None else -(-(self.axes[outer[0]] or 0) // 2))
+                places, axes = [f"2 * {t}", *outer[1:], last], [t, *outer[1:], last]
+            case _:
+                at = self.random.randrange(len(x.axes))
+                size, step = self.axes[x.axes[at]], self.random.choice([1, 2])
+                if at == len(x.axes) - 1:
+                    step = 1
+                w = self.new_axis("w", min(self.random.choice([2, 3, 5]), size or 2))
+                width = step * ((self.axes[w] or 1) - 1) + 1
+                if size is not None and size < width:
+                    return
+                t = self.new_axis("t", None if size is None else size - width + 1)
+                places = [f"{t} + {step} * {w}" if i == at else axis for i, axis in enumerate(x.axes)]
+                axes = [each for i, axis in enumerate(x.axes) for each in ([w, t] if i == at else [axis])]
+        line = f'diagram.read {x.name} at "{", ".join(places)}" : {self.type_of(x)} -> {self.type(axes, x.format)}'
+        self.add(axes, x.format, line, x)
+
+    def new_axis(self, letter: str, size: int | None) -> str:
+        name = f"{letter}{len(self.lines)}"
+        self.axes[name] = size
+        return name
+
+    def index(self) -> None:
+        axes = [axis for value in self.arguments if value.is_array for axis in value.axes]
+        if axes:
+            axis = self.random.choice(axes)
+            self.add([axis], "i32", f"diagram.index -> {self.type([axis], 'i32')}")
 
     # -- the whole ---------------------------------------------------------------------------------
 
@@ -159,11 +259,24 @@ class Program:
         made = [value for value in self.values if value.name.startswith("%v")]
         results = [value for value in made if value.name not in self.used or self.random.random() < 0.15][-4:]
         self.random.shuffle(results)
-        arguments = ", ".join(f"{value.name}: {self.type_of(value)}" for value in self.arguments)
+        arguments = ", ".join(f"{v.name}: {self.type_of(v)}{self.counts.get(v.name, '')}" for v in self.arguments)
         types = ", ".join(self.type_of(value) for value in results)
         names = ", ".join(value.name for value in results)
         lines = "\n".join(self.lines)
         return f"func.func @f({arguments}) -> ({types}) {{\n{lines}\n  func.return {names} : {types}\n}}\n"
+
+
+WEIGHTS = {
+    "contract": 4,
+    "map": 4,
+    "reduce": 2,
+    "cast": 2,
+    "law": 2,
+    "cascade": 3,
+    "where": 2,
+    "read": 1.5,
+    "index": 0.5,
+}
 
 
 def random_program(seed: int) -> str | None:
@@ -172,14 +285,14 @@ def random_program(seed: int) -> str | None:
     names = dice.sample("abcde", dice.choice([2, 3, 3, 4, 4, 5]))
     axes = {name: dice.choice(STATIC) if dice.random() < 0.4 else None for name in names}
     program = Program(dice, axes, dice.choice(["f16", "f16", "f16", "bf16", "f32", "f32", "i32"]))
-    for i in range(dice.choice([1, 2, 2, 3])):
+    for _ in range(dice.choice([1, 2, 2, 3])):
         rank = min(len(names), dice.choice([0, 1, 2, 2, 2, 3, 3]))
-        format = program.format if dice.random() < 0.8 else dice.choice(["f16", "f32"])
-        program.arguments.append(Value(f"%in{i}", tuple(dice.sample(names, rank)), format))
+        program.argument(
+            dice.sample(names, rank), program.format if dice.random() < 0.8 else dice.choice(["f16", "f32"])
+        )
     program.values = list(program.arguments)
     if dice.random() < 0.15:
         program.arguments.append(Value("%scalar", (), "f32", is_array=False))
-    operations = (program.contract, program.map, program.reduce, program.cast, program.softmax)
-    for operation in dice.choices(operations, [3, 4, 2, 2, 1], k=dice.randint(1, 7)):
-        operation()
+    for operation in dice.choices(list(WEIGHTS), list(WEIGHTS.values()), k=dice.randint(1, 7)):
+        getattr(program, operation)()
     return program.text() if program.lines else None

@@ -7,10 +7,10 @@ from math import prod
 
 from xdsl.dialects.builtin import MemRefType
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.errors import Refusal
-from treadle.dialects.diagram import ContractOp, ReduceOp
+from treadle.dialects.diagram import ContractOp, ExtentOp, ReduceOp
 from treadle.dialects.diagram.array import axes_of, format_of, is_array, sizes_of
 from treadle.dialects.hierarchy import GroupOp, KernelOp, LoadOp, SaveOp, StreamOp
 
@@ -66,7 +66,9 @@ def plan_kernel(kernel: KernelOp) -> KernelPlan:
     for op in kernel.walk():
         if isinstance(op, GroupOp | StreamOp):
             pieces |= op.partition.as_dict()
-            sizes = {axis: _size_elsewhere(kernel, axis) for axis in pieces if axis not in sizes} | sizes
+            sizes = {axis: _size_elsewhere(kernel, op, axis) for axis in pieces if axis not in sizes} | sizes
+        elif isinstance(op, ExtentOp) and op.axis.data not in sizes:
+            sizes[op.axis.data] = _size_elsewhere(kernel, op, op.axis.data)
     warps = kernel.schedule.warps.as_dict() if kernel.schedule is not None else {}
     contractions = [op for op in kernel.walk() if isinstance(op, ContractOp)]
     plan = KernelPlan(kernel, group, sizes, pieces, contractions, warps)
@@ -74,17 +76,19 @@ def plan_kernel(kernel: KernelOp) -> KernelPlan:
     return plan
 
 
-def _size_elsewhere(kernel: KernelOp, axis: str) -> int:
-    """The whole size of an axis that no buffer of the kernel has: what it makes along it, it makes of constants."""
+def _size_elsewhere(kernel: KernelOp, op: Operation, axis: str) -> int:
+    """The whole size of an axis that no buffer of the kernel has: `op` makes something of constants along it, or asks
+    for its size alone."""
     function = kernel.parent_op()
-    arguments = function.body.block.args if isinstance(function, FuncOp) else ()
-    for arg in arguments:
-        if axis in axes_of(arg.type):
-            return sizes_of(arg.type)[axis]
+    if isinstance(function, FuncOp):
+        results = (result for other in function.body.block.ops for result in other.results)
+        for value in (*function.body.block.args, *results):
+            if axis in axes_of(value.type):
+                return sizes_of(value.type)[axis]
     raise Refusal(
         kernel,
-        f"@{kernel.kernel_name.data} reduces constants along '{axis}', and no argument of the program has that axis: "
-        "write down the result in place of the reduction",
+        f"@{kernel.kernel_name.data} {'needs the size of' if isinstance(op, ExtentOp) else 'reduces constants along'} "
+        f"'{axis}', and no array of the program has that axis: write down the result in its place",
     )
 
 

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Protocol, runtime_checkable
 
 from xdsl.ir import SSAValue
 
 from treadle.dialects.diagram.elements import CastOp
 from treadle.dialects.diagram.map import MapOp
 from treadle.dialects.diagram.where import WhereOp
+
+
+@runtime_checkable
+class Finishing(Protocol):
+    """An operation whose results are values of a region of its own."""
+
+    def finished(self, result: SSAValue) -> SSAValue:
+        """What one of its results is, inside."""
+        ...
 
 
 def absences(value: SSAValue) -> frozenset[WhereOp]:
@@ -32,4 +42,6 @@ def absences_of(values: Iterable[SSAValue]) -> frozenset[WhereOp]:
             left.append(value.owner.operand)
         elif isinstance(value.owner, MapOp | CastOp):
             left.extend(value.owner.operands)
+        elif isinstance(value.owner, Finishing):
+            left.append(value.owner.finished(value))
     return frozenset(found)

@@ -150,6 +150,12 @@ class StreamOp(IRDLOperation):
         """`step`, and `border` if there is one."""
         return (self.step,) if self.border is None else (self.step, self.border)
 
+    def finished(self, result: SSAValue) -> SSAValue:
+        """The value in `finish` that a result is."""
+        terminator = self.finish.block.last_op
+        assert terminator is not None
+        return next(value for value, own in zip(terminator.operands, self.outputs, strict=True) if own is result)
+
     def verify_(self) -> None:
         _check_decided(self.partition)
         if len(self.partition.axes) != 1:

@@ -25,6 +25,8 @@ _FLAGS = (
 )
 _RUNTIME_FLAGS = ("-O2",)
 _KERNEL_FLAGS = ("-O1", "-shared", "-DTREADLE_EMULATOR", "-w")
+_FIRST = "first.h"
+"""The header that every translation unit begins with."""
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -38,9 +40,10 @@ def compile_kernels(source: str, kernels: Sequence[str], *, checks: bool, name: 
     runtime = _runtime(command)
 
     def make(target: Path) -> None:
-        unit = target.with_suffix(".cpp")
+        unit, ready = target.with_suffix(".cpp"), _precompiled(command, flags, cache_directory() / "emulator")
         unit.write_text(text, encoding="utf-8")
-        run_compiler([*command, *flags, f"-I{_HERE}", str(unit), str(runtime), "-o", str(target)])
+        where = [f"-I{ready}", f"-I{_HERE}", "-include", _FIRST]
+        run_compiler([*command, *flags, *where, str(unit), str(runtime), "-o", str(target)])
 
     return cached_file(cache_directory() / "emulator" / f"{key}.so", make)
 
@@ -70,6 +73,19 @@ def _runtime(command: tuple[str, ...]) -> Path:
             raise EmulatorUnavailable(f"{shlex.join(command)} compiles nothing: is it a C++ compiler?")
 
     return cached_file(cache_directory() / "emulator" / f"runtime-{key}.o", make)
+
+
+@cache
+def _precompiled(command: tuple[str, ...], flags: tuple[str, ...], folder: Path) -> Path:
+    """The folder of what the compiler made of first.h, which it takes in the place of that wherever it finds both:
+    reading emulator.h again would be a third of what a kernel takes to compile. Once a process, for finding out whether
+    so large a file is whole takes its time, too; if it is gone when it is needed, the header itself is read."""
+    place = folder / f"first-{_digest(*command, version_of(command), *flags, _runtime_digest())}"
+
+    def make(target: Path) -> None:
+        run_compiler([*command, *flags, "-x", "c++-header", str(_HERE / _FIRST), "-o", str(target)])
+
+    return cached_file(place / f"{_FIRST}.gch", make).parent
 
 
 @cache

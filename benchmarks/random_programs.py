@@ -1,0 +1,94 @@
+"""Ten thousand random programs through every prefix of the pipeline, each run at every level after every pass that
+changed it (tests/random_prefixes.py). Failures are made small and kept as files.
+
+python benchmarks/random_programs.py [--first N] [--count N] [--workers N] [--failures FOLDER]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import results
+
+ROOT = Path(__file__).resolve().parent.parent
+BLOCK = 50
+"""Seeds a process: long enough for what it imports, short enough for the kernels that it loads."""
+
+
+def block(first: int, count: int, cache: Path) -> dict[str, Any]:
+    """What became of the programs of some seeds; a process that dies is a failure of its own."""
+    environment = {**os.environ, "TREADLE_CACHE": str(cache), "TREADLE_CACHE_LIMIT": str(2**27)}
+    environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), environment.get("PYTHONPATH", "")])
+    command = [sys.executable, str(ROOT / "tests" / "random_prefixes.py"), str(first), str(count)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    try:
+        return json.loads(done.stdout)
+    except json.JSONDecodeError:
+        said = done.stderr.strip()[-2000:]
+        trouble = f"one of {count} from here on: the process ended with {done.returncode}: {said}"
+        return {"tally": {}, "failed": [{"seed": first, "trouble": trouble, "small": ""}]}
+
+
+def keep(found: dict[str, Any], folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"seed_{found['seed']}.mlir"
+    told = "".join(f"// {line}\n" for line in found["trouble"].splitlines())
+    file.write_text(f"// seed {found['seed']}\n{told}{found['small']}\n", encoding="utf-8")
+    print(f"seed {found['seed']}: {found['trouble'][:300]}\n  {file}", flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--first", type=int, default=24, help="the first seed (24: those before are the daily sample)")
+    parser.add_argument("--count", type=int, default=10_000, help="how many seeds")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--failures", type=Path, default=Path("random-failures"), help="where small programs go")
+    given = parser.parse_args()
+    tally: Counter[str] = Counter()
+    failed: list[dict[str, Any]] = []
+    start, worked = perf_counter(), os.times()
+    starts = range(given.first, given.first + given.count, BLOCK)
+    with tempfile.TemporaryDirectory() as cache, ThreadPoolExecutor(given.workers) as pool:
+        blocks = [
+            pool.submit(
+                block, first, min(BLOCK, given.first + given.count - first), Path(cache) / str(i % given.workers)
+            )
+            for i, first in enumerate(starts)
+        ]
+        for done, future in enumerate(as_completed(blocks), 1):
+            outcome = future.result()
+            tally.update(outcome["tally"])
+            failed += outcome["failed"]
+            for found in outcome["failed"]:
+                keep(found, given.failures)
+            if done % 10 == 0:
+                print(
+                    f"{done * BLOCK} of {given.count}, {len(failed)} failed, {perf_counter() - start:.0f} s", flush=True
+                )
+    processor = sum(os.times()[2:4]) - sum(worked[2:4])
+    data = {
+        "first": given.first,
+        "seeds": given.count,
+        "failed": sorted(found["seed"] for found in failed),
+        "seconds": round(perf_counter() - start),
+        "worked": round(processor),
+        "ran": dict(sorted(tally.items())),
+    }
+    print(results.write("random-programs", data))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

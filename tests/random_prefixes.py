@@ -1,0 +1,285 @@
+"""A random program through every prefix of the pipeline: after each pass that changed it, it runs (in the interpreter
+while it is a diagram or a hierarchy, its printed CUDA C in the emulator from then on) and is compared with what it
+computed before any.
+
+Everything that is decided for a program follows from its seed: the machine, sizes, how small pieces are, whether
+kernels are shared or split. So `python tests/random_prefixes.py SEED` shows a failure again, and makes it small;
+`benchmarks/random_programs.py` does so for ten thousand of them."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+from shrinking import shrunk
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.arg_spec import ArgSpec
+
+from random_diagrams import SYMBOLIC, random_program
+from roads import Road
+from treadle.compiler.errors import InternalError, TreadleError
+from treadle.compiler.pipeline import Options, pipeline, print_cuda, run_passes
+from treadle.compiler.source import parse_module
+from treadle.dialects.diagram.array import DYNAMIC, axes_of, sizes_of
+from treadle.dialects.hierarchy import KernelOp
+from treadle.dialects.hierarchy.schedule import ScheduleAttr
+from treadle.runtime.inputs import Input, axis_sizes, make_inputs
+from treadle.runtime.interpreter import Bounded, entry_function, run_function, run_with_bounds
+from treadle.runtime.verify import compare
+
+MOST_ELEMENTS = 20_000
+MOST_PIECES = 4
+"""Of an axis that is cut by hand."""
+FLOAT64 = 2.0**-24
+"""How much smaller than those of the formats the roundings of the interpreter are: it computes in float64 (2^-53), and
+no format of a program is finer than f32 (2^-24)."""
+FINENESS = {"diagram-exp-to-exp2": 1.0}
+"""It writes constants in f32."""
+LEFT_OUT = "diagram-hoist-factors"
+"""A pass that others may not need: now and then it is left out."""
+CHOICE = "hierarchy-choose-sizes"
+LOWERING = "convert-hierarchy-to-cuda"
+COALESCING = "coalescing"
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What went wrong with a program, after which pass."""
+
+    prefix: str
+    kind: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"after {self.prefix}: {self.kind}: {self.message}"
+
+
+class Wrong(Exception):
+    """A result is not what the program computes."""
+
+
+class Refused(Exception):
+    """A pass says that it cannot do this program."""
+
+
+@dataclass
+class Journey:
+    """One program on its way down."""
+
+    text: str
+    seed: int
+    tally: Counter[str] = field(default_factory=Counter[str])
+    """Runs after each pass, refusals by pass, results that could not be verified."""
+    prefix: str = "parsing"
+    refusal: str = ""
+
+    def trouble(self) -> Trouble | None:
+        try:
+            self._travel()
+        except Wrong as wrong:
+            return Trouble(self.prefix, "wrong", str(wrong))
+        except Refused as refusal:
+            self.tally[f"refused by {self.prefix}"] += 1
+            self.refusal = str(refusal)
+        except Exception as error:
+            return Trouble(self.prefix, type(error).__name__, str(error))
+        return None
+
+    def dice(self, what: str) -> random.Random:
+        """Decisions of one kind: a program that is made smaller keeps the others."""
+        return random.Random(f"{self.seed} {what}")
+
+    def _travel(self) -> None:
+        self.algorithm = parse_module(self.text)
+        self.function = entry_function(self.algorithm)
+        self.sizes = self._sizes()
+        whole = axis_sizes(self.function, self.sizes)
+        self.inputs = make_inputs(self.function, whole, self.seed)
+        self.prefix = "nothing"
+        with np.errstate(all="ignore"):
+            self.wanted = run_with_bounds(self.algorithm, self.inputs, sizes=self.sizes)
+            self.exact = run_function(self.algorithm, self.inputs, sizes=self.sizes).results
+        module, text, lowered = self.algorithm.clone(), plain(self.algorithm), False
+        leaves_out = LEFT_OUT if self.dice("passes").random() < 0.15 else ""
+        for spec in pipeline(self._options()):
+            if spec.name == leaves_out:
+                continue
+            self.prefix = spec.name
+            if spec.name == CHOICE:
+                self._small_pieces(module.clone(), whole)
+            module = self._step(spec, module)
+            lowered |= spec.name == LOWERING
+            previous, text = text, plain(module)
+            if text == previous or spec.name in ("set-machine", CHOICE, COALESCING):
+                continue
+            self._emulate(module.clone()) if lowered else self._interpret(module, FINENESS.get(spec.name, FLOAT64))
+        self.tally["whole"] += 1
+
+    # -- decisions ---------------------------------------------------------------------------------
+
+    def _sizes(self) -> dict[str, int]:
+        dice, axes = self.dice("sizes"), Road(self.algorithm, self.algorithm, "").symbolic
+        static = prod(size for size in axis_sizes(self.function, dict.fromkeys(axes, 1)).values())
+        chosen = {axis: dice.choice(SYMBOLIC) for axis in axes}
+        while static * prod(chosen.values()) > MOST_ELEMENTS and any(size > 3 for size in chosen.values()):
+            largest = max(chosen, key=lambda axis: chosen[axis])
+            chosen[largest] = dice.choice([size for size in SYMBOLIC if size < chosen[largest]])
+        if chosen and dice.random() < 0.06:
+            chosen[dice.choice(list(chosen))] = 0
+        return chosen
+
+    def _options(self) -> Options:
+        dice = self.dice("options")
+        return Options(machine=dice.choice(["a100", "a100", "h100"]), fusion=dice.random() < 0.85)
+
+    def _step(self, spec: ArgSpec, module: ModuleOp) -> ModuleOp:
+        """One pass; where a choice of ours is refused, as the pipeline asks for it."""
+        for asked in self._asked(spec.name, module):
+            trial = module.clone()
+            try:
+                self._pass(ArgSpec(spec.name, asked), trial)
+            except Refused:
+                continue
+            self.tally[f"{spec.name} as asked"] += 1
+            return trial
+        self._pass(spec, module)
+        return module
+
+    @staticmethod
+    def _pass(spec: ArgSpec, module: ModuleOp) -> None:
+        try:
+            run_passes(module, [spec])
+        except InternalError:
+            raise
+        except TreadleError as error:
+            raise Refused(str(error)) from error
+
+    def _asked(self, name: str, module: ModuleOp) -> Sequence[dict[str, tuple[Any, ...]]]:
+        """What may be asked of a pass, so that more of it is tried."""
+        dice = self.dice(name)
+        if name == "hierarchy-split-streams" and dice.random() < 0.15:
+            return [{"parts": (dice.choice([2, 3]),)}]
+        if name != CHOICE or dice.random() < 0.3:
+            return []
+        schedules = [op.schedule for op in module.walk() if isinstance(op, KernelOp) and op.schedule is not None]
+        streamed = {axis for schedule in schedules for axis in schedule.stream.as_dict()}
+        grouped = {axis for schedule in schedules for axis in schedule.group.as_dict()} - streamed
+        stream = ",".join(f"{axis}=16" for axis in sorted(streamed))
+        group = ",".join(f"{axis}=16" for axis in sorted(grouped))
+        asked = [{"stream": (stream,)}] if stream else []
+        return [{"stream": (stream,), "group": (group,)}, *asked] if stream and group else asked
+
+    # -- running -----------------------------------------------------------------------------------
+
+    def _small_pieces(self, module: ModuleOp, sizes: dict[str, int]) -> None:
+        """Streams of a few uneven pieces, which no machine would choose."""
+        dice, self.prefix = self.dice("pieces"), "hierarchy-expand-streams, in small pieces"
+        for kernel in [op for op in module.walk() if isinstance(op, KernelOp)]:
+            if (old := kernel.schedule) is None:
+                continue
+            known = {axis: size for value in kernel.inputs for axis, size in sizes_of(value.type).items()} | sizes
+            group, stream = (
+                {axis: self._small_piece(known.get(axis, DYNAMIC), dice) for axis in part.as_dict()}
+                for part in (old.group, old.stream)
+            )
+            kernel.schedule = ScheduleAttr(group, stream, old.whole.as_dict(), {})
+        self._pass(ArgSpec("hierarchy-expand-streams", {}), module)
+        self._interpret(module)
+        before = str(module)
+        self._pass(ArgSpec("diagram-exp-to-exp2", {}), module)
+        if str(module) != before:
+            self.prefix = "diagram-exp-to-exp2, in small pieces"
+            self._interpret(module, 1.0)
+        self.prefix = CHOICE
+
+    @staticmethod
+    def _small_piece(size: int, dice: random.Random) -> int:
+        return max(dice.choice([2, 3, 5]), -(-(size if size > 0 else 8) // MOST_PIECES))
+
+    def _interpret(self, module: ModuleOp, fineness: float = FLOAT64) -> None:
+        with np.errstate(all="ignore"):
+            results = run_function(module, self.inputs, sizes=self.sizes).results
+        self.tally[self.prefix] += 1
+        for i, (got, exact, bounded) in enumerate(zip(results, self.exact, self.wanted, strict=True)):
+            if (place := differs(got, exact, bounded, fineness)) is not None:
+                at = tuple(map(int, np.unravel_index(place, exact.shape)))
+                raise Wrong(f"result {i} is {got.flat[place]} at {at}, expected {exact.flat[place]}")
+
+    def _emulate(self, module: ModuleOp) -> None:
+        """What is not coalesced cannot be printed."""
+        self._pass(ArgSpec(COALESCING, {}), module)
+        if not Road(self.algorithm, module, "").kernels:  # it only reads, or only hands on
+            return
+        road = Road(self.algorithm, module, print_cuda(module))
+        given: list[Input] = list(self.inputs)
+        with np.errstate(all="ignore"):
+            outputs = road.run(given)
+        self.tally[self.prefix] += 1
+        types = self.function.function_type.outputs.data
+        for i, (type, output, wanted) in enumerate(zip(types, outputs, self.wanted, strict=True)):
+            verdict = compare(f"result {i}", type, np.asarray(output), wanted, "emulator")
+            if verdict.wrong or verdict.note:
+                raise Wrong(f"{verdict} (axes {', '.join(axes_of(type))}, sizes {self.sizes})")
+            self.tally[f"{self.prefix}: unverifiable"] += verdict.unverifiable
+
+
+def differs(got: Any, exact: Any, bounded: Bounded, fineness: float) -> int | None:
+    """The place of an element that is another than it was, if there is one: by more than its bound allows, were every
+    rounding so much finer."""
+    if got.shape != exact.shape:
+        raise Wrong(f"has shape {got.shape}, expected {exact.shape}")
+    tolerance = bounded.error * fineness + 1e-290
+    known = np.isfinite(bounded.error) & (np.abs(exact.astype(np.float64)) < 1e150)
+    with np.errstate(all="ignore"):
+        same = (got == exact) | (np.abs(got.astype(np.float64) - exact) <= tolerance)
+    wrong = np.flatnonzero(known & ~same)
+    return int(wrong[0]) if wrong.size else None
+
+
+def plain(module: ModuleOp) -> str:
+    """A module without the account of how it was made."""
+    copy = module.clone()
+    for op in copy.walk():
+        op.attributes.pop("derivation", None)
+    return str(copy)
+
+
+def trouble_of(text: str, seed: int, tally: Counter[str] | None = None) -> Trouble | None:
+    """What goes wrong with a program under the decisions of a seed, if anything does."""
+    return Journey(text, seed, Counter() if tally is None else tally).trouble()
+
+
+def check(seed: int, tally: Counter[str]) -> dict[str, Any] | None:
+    """What is wrong with the program of a seed, and a small program of which the same is true; None if all is well."""
+    text = random_program(seed)
+    if text is None:
+        return None
+    tally["programs"] += 1
+    trouble = trouble_of(text, seed, tally)
+    if trouble is None:
+        return None
+
+    def fails(smaller: str) -> bool:
+        other = trouble_of(smaller, seed)
+        return other is not None and (other.prefix, other.kind) == (trouble.prefix, trouble.kind)
+
+    return {"seed": seed, "trouble": str(trouble), "small": shrunk(text, fails)}
+
+
+def main(first: int, count: int) -> int:
+    """Prints as JSON how often each pass ran a program of `count` seeds, and what failed."""
+    tally: Counter[str] = Counter()
+    failed = [found for seed in range(first, first + count) if (found := check(seed, tally)) is not None]
+    print(json.dumps({"tally": dict(sorted(tally.items())), "failed": failed}))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1))
