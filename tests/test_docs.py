@@ -4,7 +4,8 @@ A page's blocks share a folder, in which `examples` lies, and its Python shares 
 
 - `python` runs, and what it prints is the `text` block that follows, if one does;
 - `console` runs each line that begins with `$ treadle` or `$ xdsl-opt`, and what follows it is what the command prints;
-- `mlir` and `toml` are files, named at the end of the paragraph before: "... `first.mlir`:";
+- `mlir`, `toml` and `derivation` are files, named at the end of the paragraph before: "... `first.mlir`:";
+- no language: nothing runs;
 - `sh` installs: only what it names is checked, for tests/test_install.py installs.
 
 In what is shown, `...` stands for any text, and alone on a line for any lines; numbers may be others."""
@@ -28,7 +29,7 @@ from treadle.compiler import main as cli
 from treadle.compiler import opt_main
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("start", "attention", "pytorch", "machines", "xdsl")
+PAGES = ("start", "attention", "pytorch", "machines", "xdsl", "laws", "derivations", "debugging")
 NUMBER = re.compile(r"(?<![\w@])-?\d[\d,]*(\.\d+)?(e[+-]?\d+)?")
 
 
@@ -104,7 +105,7 @@ def test_every_block_runs(
             run_console(block.text, capsys, where)
         elif block.language == "sh":
             assert_installs(block.text)
-        else:
+        elif block.language:
             write_file(block, folder)
 
 
@@ -115,10 +116,14 @@ def run_console(text: str, capsys: pytest.CaptureFixture[str], where: str) -> No
         line, _, shown = command.partition("\n")
         program, *arguments = shlex.split(line)
         assert program in PROGRAMS, f"{where}: {line}"
-        code = PROGRAMS[program](arguments)
+        try:
+            code = PROGRAMS[program](arguments)
+        except SystemExit as stop:
+            code = stop.code or 0
         said = capsys.readouterr()
-        refused = shown.startswith("treadle: ")
-        assert code == (2 if refused else 0), f"{where}: {line}\n{said.err}"
+        refused = shown.startswith(f"{program}: ")
+        wanted = 2 if refused else 1 if shown.startswith("WRONG") else 0
+        assert code == wanted, f"{where}: {line}\n{said.err}"
         assert_shown(shown, said.err if refused else said.out, where)
 
 
@@ -146,7 +151,7 @@ def plain(line: str) -> str:
 
 
 def write_file(block: Block, folder: Path) -> None:
-    named = re.search(r"`([\w-]+\.(?:mlir|toml))`:$", block.before)
+    named = re.search(r"`([\w-]+\.(?:mlir|toml|derivation))`:$", block.before)
     assert named, f"line {block.line}: a block of {block.language or 'no language'} that is neither run nor named"
     assert named[1].endswith(f".{block.language}")
     (folder / named[1]).write_text(block.text, encoding="utf-8")
