@@ -11,6 +11,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from treadle.dialects.diagram import YieldOp
 from treadle.dialects.diagram.array import FORMAT_NAMES, FORMATS, Number
+from treadle.dialects.diagram.formats import EIGHT_BIT
 from treadle.passes._structured import Stays, Structured, argument_of, needed
 
 KINDS: dict[type[Operation], str] = {
@@ -90,6 +91,8 @@ def check_scalars(structured: Structured, value: SSAValue) -> None:
         if op.dialect_name() not in ("arith", "math"):
             raise Stays(f"its body holds {op.name}: only arith and math can be raised")
         types = [*op.operand_types, *op.result_types]
+        if isinstance(op, arith.TruncFOp) and str(op.result.type) in EIGHT_BIT:
+            raise Stays(f"{op.name} to {op.result.type} does not saturate, and a cast of a diagram does")
         if any(isinstance(type, IndexType) for type in types) and not isinstance(op, (*POSITIONS, arith.IndexCastOp)):
             raise Stays(f"{op.name} on positions could leave 32 bits")
         for type in types:

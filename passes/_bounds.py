@@ -9,23 +9,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import BFloat16Type, Float16Type
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import format_of
+from treadle.dialects.diagram.formats import NUMBER_FORMATS, holds, number_format
 from treadle.passes._scalars import (
+    CASTS,
     Constant,
     Expression,
     Leaf,
     Node,
     expression_of,
     is_plain,
+    positive_constant,
     strip_casts,
 )
-
-LARGEST = {"f16": 65504.0, "bf16": 3.38e38, "f32": 3.40e38}
-"""The largest finite number of a format."""
 
 Atom = SSAValue | Leaf | int | None
 """A summand of a linear form: an array, an array at another moment, another expression (by identity), or
@@ -42,6 +41,19 @@ def inner_expression(value: SSAValue) -> Expression | None:
     return None
 
 
+def is_saturating(expression: Expression) -> bool:
+    """Whether an expression is a cast to a format that saturates: where it does, it is not the identity."""
+    if isinstance(expression, Leaf):
+        owner = expression.value.owner
+        source = format_of(owner.operand.type) if isinstance(owner, CastOp) else expression.type
+    elif isinstance(expression, Node) and expression.kind is arith.TruncFOp:
+        source = expression.operands[0].type
+    else:
+        return False
+    known = NUMBER_FORMATS.get(str(expression.type))
+    return known is not None and known.saturates and not holds(expression.type, source)
+
+
 # -- linear forms ---------------------------------------------------------------------------------
 
 
@@ -55,7 +67,12 @@ def linear_form(expression: Expression) -> dict[Atom, float]:
 
 
 def _add_form(expression: Expression, scale: float, form: dict[Atom, float]) -> None:
-    expression = strip_casts(expression)
+    if is_saturating(expression):
+        plain = isinstance(expression, Leaf) and not expression.version
+        atom = expression.value if plain else expression if isinstance(expression, Leaf) else id(expression)
+        return _count(form, atom, scale)
+    if isinstance(expression, Node) and expression.kind in CASTS:
+        return _add_form(expression.operands[0], scale, form)
     match expression:
         case Constant():
             _count(form, None, scale * expression.number)
@@ -204,7 +221,8 @@ def magnitude(expression: Expression) -> float:
     expression = strip_casts(expression)
     if isinstance(expression, Leaf):
         inner = inner_expression(expression.value)
-        own = LARGEST[str(expression.type)] if str(expression.type) == "f16" else numbers.inf
+        known = NUMBER_FORMATS.get(str(expression.type))
+        own = known.largest if known is not None and known.has_few_exponents else numbers.inf
         return own if inner is None else min(own, magnitude(inner))
     if isinstance(expression, Constant):
         return abs(expression.number)
@@ -265,32 +283,45 @@ def misfit(expression: Expression, format: Attribute, over: Iterable[str]) -> st
     """Why an expression may not be rounded to a narrower format before it is summed over `over` (and
     scaled afterwards), or None if it may.
 
-    It must not overflow. In f16, whose exponents have five bits, it must not vanish either: a row that is
-    tiny throughout would lose what the scale afterwards was to bring back. So it must come from f16, or
-    reach 1 somewhere along the sum, beside which tiny summands do not count."""
+    It must not overflow, nor saturate. In a format of few exponents it must not vanish either: a row that is tiny
+    throughout would lose what the scale afterwards was to bring back. So it must come from that format, or reach 1
+    somewhere along the sum: then the scale afterwards, a share of that sum, shrinks what rounding loses."""
     if is_exact_in(expression, format):
         return None
-    if (bound := magnitude(expression)) > LARGEST[str(format)]:
-        known = "no bound is known" if bound == numbers.inf else f"it may reach {bound:.3g}"
-        return f"it may overflow {format} ({known})"
-    if isinstance(format, BFloat16Type):
+    known = number_format(format)
+    if (bound := magnitude(expression)) > known.largest:
+        most = "no bound is known" if bound == numbers.inf else f"it may reach {bound:.3g}"
+        return f"it may overflow {format} ({most})"
+    if not known.has_few_exponents:
         return None
-    distance = distance_of(expression)
-    if distance is None or not set(distance.maximum.over_axes) <= set(over):
+    scale, distance = _scaled_distance(expression)
+    if scale < 1 or distance is None or not set(distance.maximum.over_axes) <= set(over):
         return f"all of a sum may be too small for {format}: nothing keeps its largest element near 1"
     return None
 
 
+def _scaled_distance(expression: Expression) -> tuple[float, Distance | None]:
+    """An expression as a positive constant times an exponential distance."""
+    expression = look_through(expression)
+    if not isinstance(expression, Node) or expression.kind is not arith.MulfOp:
+        return 1.0, distance_of(expression)
+    for factor, other in (expression.operands, expression.operands[::-1]):
+        if (constant := positive_constant(factor)) is not None:
+            scale, distance = _scaled_distance(other)
+            return constant * scale, distance
+    return 1.0, None
+
+
 def is_exact_in(expression: Expression, format: Attribute) -> bool:
-    """Whether an expression is an array of that format, widened."""
+    """Whether an expression is an array of that format, or of one that it holds, widened."""
     while True:
-        if expression.type == format and isinstance(expression, Leaf):
+        if isinstance(expression, Leaf) and holds(format, expression.type):
             return True
         if isinstance(expression, Node) and expression.kind is arith.ExtFOp:
             expression = expression.operands[0]
         elif isinstance(expression, Leaf) and isinstance(expression.value.owner, CastOp):
             narrow = expression.value.owner.operand
-            if not isinstance(format_of(narrow.type), Float16Type | BFloat16Type):
+            if not holds(expression.type, format_of(narrow.type)):
                 return False
             expression = Leaf(narrow)
         else:

@@ -22,17 +22,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import Float16Type, Float32Type, i32
+from xdsl.dialects.builtin import Float32Type, i32
 from xdsl.ir import SSAValue
 
 from treadle.dialects.diagram import CastOp, ContractOp, ReduceOp
 from treadle.dialects.diagram.array import axes_of, format_of
+from treadle.dialects.diagram.formats import number_format
 from treadle.passes._bounds import (
-    LARGEST,
     Atom,
     inner_expression,
     is_nonnegative,
     is_positive,
+    is_saturating,
     linear_form,
     magnitude,
     same_form,
@@ -187,14 +188,14 @@ class Cascade:
         raise _Dependent(leaf)
 
     def _rounded(self, inner: Expression, outer: Expression) -> Change:
-        """A repair passes a rounding if what is rounded fits at every moment, not only at the last; in f16,
-        whose exponents have five bits, it must also only ever shrink what was rounded already."""
+        """A repair passes a rounding if what is rounded fits at every moment, not only at the last; in a format of
+        few exponents it must also only ever shrink what was rounded already."""
         change = self.ratio(inner)
         if isinstance(outer.type, Float32Type):
             return change
-        if magnitude(inner) > LARGEST[str(outer.type)]:
+        if magnitude(inner) > number_format(outer.type).largest:
             raise _Dependent(outer, f"{_spell(outer)} may overflow {outer.type} before the last piece")
-        if isinstance(outer.type, Float16Type) and not shrinks(change):
+        if number_format(outer.type).has_few_exponents and not shrinks(change):
             raise _Dependent(outer, f"{_spell(outer)} may be too small for {outer.type} before the last piece")
         return change
 
@@ -234,6 +235,7 @@ class Cascade:
                 shift = self.shift(operands[0])
                 return Change(shift.below, shift.above, shift.fragile)
             case arith.ExtFOp | arith.TruncFOp:
+                self._check_unsaturated(expression)
                 return self.shift(operands[0])
             case arith.MulfOp if self._is_fixed(operands[1]):
                 return self._scaled(operands[0], operands[1], product)
@@ -259,11 +261,17 @@ class Cascade:
             return self._plain_shift(leaf)
         inner = inner_expression(leaf.value)
         if inner is not None:
+            self._check_unsaturated(leaf)
             return self.shift(inner)
         owner = leaf.value.owner
         if isinstance(owner, ReduceOp) and owner.kind.data in ORDERED:
             return self._across(owner, self.shift(Leaf(owner.operand)), leaf)
         raise _Dependent(leaf)
+
+    def _check_unsaturated(self, expression: Expression) -> None:
+        """A difference does not pass a cast that saturates, for it is no longer that of what was cast."""
+        if is_saturating(expression):
+            raise _Dependent(expression, f"{_spell(expression)} is a difference that saturates in {expression.type}")
 
     def _plain_shift(self, expression: Expression) -> Change:
         after, before = self._two_moments(expression)

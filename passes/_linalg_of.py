@@ -26,6 +26,7 @@ from xdsl.rewriter import Rewriter
 from treadle.compiler.errors import Refusal
 from treadle.dialects.diagram import CastOp, ContractOp, ExtentOp, FillOp, IndexOp, MapOp, ReadOp, ReduceOp
 from treadle.dialects.diagram.array import DYNAMIC, Number, axes_of, format_of, is_array, shape_of, sizes_of
+from treadle.dialects.diagram.formats import number_format
 from treadle.dialects.diagram.operation import DiagramOperation
 
 Scalars: TypeAlias = Sequence[SSAValue]
@@ -39,8 +40,6 @@ COMBINE: dict[str, tuple[Combine, Combine, float, int]] = {
     "min": (arith.MinimumfOp, arith.MinSIOp, float("inf"), 2**31 - 1),
 }
 """By the kind of a reduction: what combines floats and integers, and their neutral elements."""
-
-WIDTH = {"f16": 16, "bf16": 16, "f32": 32}
 
 
 class Lowering:
@@ -295,11 +294,15 @@ def converted(value: SSAValue, format: Attribute) -> SSAValue:
         return value
     if value.type == i32:
         return arith.SIToFPOp(value, format).results[0]  # pyright: ignore
-    narrow, wide = WIDTH[str(value.type)], WIDTH[str(format)]
-    if narrow == wide:  # f16 and bf16: neither holds the other
+    narrow, wide = number_format(value.type), number_format(format)
+    if narrow.bytes == wide.bytes:  # f16 and bf16: neither holds the other
         return converted(converted(value, f32), format)
-    op = arith.ExtFOp if narrow < wide else arith.TruncFOp
-    return op(value, format).results[0]  # pyright: ignore
+    if narrow.bytes < wide.bytes:
+        return arith.ExtFOp(value, format).results[0]  # pyright: ignore
+    if wide.saturates:  # arith.truncf does not
+        low, high = (arith.ConstantOp(FloatAttr(sign * wide.largest, value.type)).result for sign in (-1, 1))
+        value = arith.MinimumfOp(arith.MaximumfOp(value, low).result, high).result
+    return arith.TruncFOp(value, format).results[0]  # pyright: ignore
 
 
 def _position() -> SSAValue:

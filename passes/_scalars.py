@@ -14,8 +14,6 @@ from typing import TypeAlias, cast
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import (
-    BFloat16Type,
-    Float16Type,
     Float32Type,
     FloatAttr,
     IntegerAttr,
@@ -31,6 +29,7 @@ from xdsl.irdl import IRDLOperation
 
 from treadle.dialects.diagram import MapOp, YieldOp
 from treadle.dialects.diagram.array import axes_of, format_of
+from treadle.dialects.diagram.formats import SIXTEEN_BIT, number_format
 
 
 @dataclass(frozen=True)
@@ -272,13 +271,13 @@ def convert(expression: Expression, format: Attribute) -> Expression:
 
 
 def _width(format: Attribute) -> int:
-    return 32 if isinstance(format, Float32Type) else 16
+    return 8 * number_format(format).bytes
 
 
 def _common(left: Attribute, right: Attribute) -> Attribute:
     if left == right:
         return left
-    if isinstance(left, Float16Type | BFloat16Type) and isinstance(right, IntegerType):
+    if isinstance(right, IntegerType) and str(left) in SIXTEEN_BIT:
         return left
     return f32
 

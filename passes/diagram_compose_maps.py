@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects import arith, func
-from xdsl.dialects.builtin import BFloat16Type, Float16Type, Float32Type, ModuleOp
+from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from treadle.dialects.diagram import CastOp, MapOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import axes_of, format_of
+from treadle.dialects.diagram.formats import holds
 from treadle.passes._functions import (
     diagram_blocks,
     erase_dead,
@@ -195,9 +196,9 @@ def _is_absorbed(value: SSAValue, outer: MapOp, composed: Mapping[SSAValue, Expr
 
 
 def is_widening(cast: CastOp) -> bool:
-    """Whether a cast is exact: from a format of 16 bits to f32."""
+    """Whether a cast is exact: from a narrower format to f32."""
     source, target = format_of(cast.operand.type), format_of(cast.result.type)
-    return isinstance(source, Float16Type | BFloat16Type) and isinstance(target, Float32Type)
+    return target == f32 != source and holds(target, source)
 
 
 def _is_cheap(expression: Expression) -> bool:

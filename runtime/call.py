@@ -8,16 +8,17 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any, Protocol, cast
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute
 
 from treadle.compiler.errors import InternalError, TreadleError
-from treadle.dialects.diagram.array import is_array, sizes_of
+from treadle.dialects.diagram.array import format_of, is_array, sizes_of
+from treadle.dialects.diagram.formats import EIGHT_BIT
 from treadle.runtime.backend import BackendUnavailable, choose_backend
-from treadle.runtime.inputs import check_inputs, numpy_dtype
+from treadle.runtime.formats import DTYPES, rounded
+from treadle.runtime.inputs import check_inputs
 from treadle.runtime.interpreter import entry_function, run_function
 from treadle.runtime.verify import Verdict, verify
 
@@ -80,7 +81,7 @@ def _interpret(kernel: Compiled, arrays: Sequence[Any]) -> tuple[Any, ...]:
     function = entry_function(kernel.program)
     results = run_function(kernel.program, arrays).results
     types = function.function_type.outputs
-    return tuple(result.astype(numpy_dtype(type)) for result, type in zip(results, types, strict=True))
+    return tuple(rounded(result, format_of(type)) for result, type in zip(results, types, strict=True))
 
 
 def _place(backend: str) -> str:
@@ -124,7 +125,7 @@ def _arrays(kernel: Compiled, arguments: Sequence[Any]) -> list[Any]:
 def _with_format(array: Any, type: Attribute) -> Any:
     if not isinstance(array, bool | int | float) or not is_array(type) or sizes_of(type):
         return array
-    return np.asarray(array, numpy_dtype(type))
+    return rounded(np.asarray(array), format_of(type))
 
 
 def _array(argument: Any) -> Any:
@@ -147,21 +148,28 @@ def _is_aligned(array: NDArray[Any]) -> bool:
     return not array.size or not any(number % array.itemsize for number in (array.ctypes.data, *strides))
 
 
+_BITS = {"bf16": "int16", **dict.fromkeys(EIGHT_BIT, "uint8")}
+"""Formats that only one of numpy and torch knows, or each by another name, and integers of their size."""
+
+
 def _numpy_of(tensor: Any) -> NDArray[Any]:
-    """The memory of a tensor on the CPU, bf16 too, which numpy does not know."""
+    """The memory of a tensor on the CPU, its formats that numpy does not know too."""
     import torch
 
     if tensor.device.type != "cpu":
         raise TreadleError(f"an argument lies on the device '{tensor.device}': use a CPU or a CUDA tensor")
     plain = tensor.detach().resolve_conj().resolve_neg()
-    if plain.dtype == torch.bfloat16:
-        return plain.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    for name, bits in _BITS.items():
+        dtype = DTYPES[name]
+        if plain.dtype == getattr(torch, dtype.name, None):
+            return plain.view(getattr(torch, bits)).numpy().view(dtype)
     return plain.numpy()
 
 
 def _tensor(array: Any) -> Any:
     torch: Any = import_module("torch")
     plain = np.asarray(array)
-    if plain.dtype == ml_dtypes.bfloat16:
-        return torch.from_numpy(plain.view(np.int16)).view(torch.bfloat16)
+    for name, bits in _BITS.items():
+        if plain.dtype == DTYPES[name]:
+            return torch.from_numpy(plain.view(bits)).view(getattr(torch, plain.dtype.name))
     return torch.from_numpy(plain)

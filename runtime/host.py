@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from math import gcd, prod
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects import arith, func, memref, scf
@@ -28,17 +27,12 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from treadle.dialects import cuda
 from treadle.dialects.diagram import ReadOp
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, shape_of
+from treadle.dialects.diagram.formats import NARROW
 from treadle.dialects.diagram.place import reach
 from treadle.runtime.backend import Backend
 from treadle.runtime.foreign import Foreign, compute
+from treadle.runtime.formats import DTYPES, FLOATS, rounded
 from treadle.runtime.tensor_maps import UNIT, why_no_map
-
-DTYPES: dict[str, np.dtype[Any]] = {
-    "f16": np.dtype(np.float16),
-    "bf16": np.dtype(ml_dtypes.bfloat16),
-    "f32": np.dtype(np.float32),
-    "i32": np.dtype(np.int32),
-}
 
 MAX_GRID = 2**31 - 1
 """Blocks that a launch may have along x."""
@@ -265,7 +259,7 @@ class HostExecution:
 
 
 def _is_number(dtype: np.dtype[Any], integer: bool) -> bool:
-    return dtype.kind in "iu" or (not integer and (dtype.kind == "f" or dtype == DTYPES["bf16"]))
+    return dtype.kind in "iu" or (not integer and (dtype.kind == "f" or dtype in FLOATS))
 
 
 def _scalar(arg: SSAValue, argument: Any) -> Any:
@@ -290,6 +284,9 @@ def why_not_mappable(array: Any) -> str | None:
     return why_no_map(shape, array.strides, itemsize, array.pointer, (*(1 for _ in shape[1:]), UNIT // itemsize), 0)
 
 
+_BITS = {1: ctypes.c_uint8, 2: ctypes.c_uint16}
+
+
 def pack(value: Any, type: Attribute) -> list[Any]:
     """One argument of a launch as the printed kernel's parameters: a buffer is its address, then its strides in
     elements but for the last axis."""
@@ -301,8 +298,9 @@ def pack(value: Any, type: Attribute) -> list[Any]:
     match str(type):
         case "f32":
             return [ctypes.c_float(value)]
-        case "f16" | "bf16":  # ctypes has no such number: its bits
-            return [ctypes.c_uint16(int(np.asarray(value).astype(DTYPES[str(type)]).view(np.uint16)))]
+        case name if name in NARROW:  # ctypes has no such number: its bits
+            number = rounded(np.asarray(value), type)
+            return [_BITS[number.itemsize](int(number.view(f"u{number.itemsize}")))]
         case "i32":
             return [ctypes.c_int32(value)]
         case "index":

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects import func
@@ -15,25 +14,13 @@ from xdsl.ir import Attribute, SSAValue
 from treadle.compiler.errors import at
 from treadle.dialects.diagram.array import DYNAMIC, SizesAttr, axes_of, format_of, is_array, sizes_of
 from treadle.dialects.diagram.read import with_fitting
+from treadle.runtime.formats import DTYPES, numpy_dtype, rounded
 
 Input: TypeAlias = "NDArray[Any] | np.generic"
 """An array, or a scalar, in its format."""
 
-DTYPES: dict[str, np.dtype[Any]] = {
-    "f16": np.dtype(np.float16),
-    "bf16": np.dtype(ml_dtypes.bfloat16),
-    "f32": np.dtype(np.float32),
-    "i32": np.dtype(np.int32),
-}
-"""What numpy calls each number format."""
-
 SMALL_INTEGERS = (-8, 9)
 """From which integers are drawn: products of a few of them stay exact."""
-
-
-def numpy_dtype(type: Attribute) -> np.dtype[Any]:
-    """What numpy calls the format of an array or scalar."""
-    return DTYPES[str(format_of(type))]
 
 
 def axis_sizes(function: func.FuncOp, given: Mapping[str, int]) -> dict[str, int]:
@@ -112,7 +99,7 @@ def make_inputs(function: func.FuncOp, sizes: Mapping[str, int], seed: int) -> t
         drawn = random.integers(*limits, shape) if dtype.kind == "i" else random.standard_normal(shape)
         if shape and "diagram.ascending" in _attributes_of(function, i):
             drawn = np.sort(drawn)
-        array = np.asarray(drawn).astype(dtype)
+        array = rounded(np.asarray(drawn), format_of(type))
         inputs.append(array if is_array(type) else array[()])
     return tuple(inputs)
 
@@ -193,7 +180,7 @@ def _in_format(function: func.FuncOp, name: str, type: Attribute, given: Input |
 
 
 def _spelled(dtype: np.dtype[Any]) -> str:
-    return f"ml_dtypes.{dtype.name}" if dtype.kind == "V" else f"numpy.{dtype.name}"
+    return f"numpy.{dtype.name}" if hasattr(np, dtype.name) else f"ml_dtypes.{dtype.name}"
 
 
 def argument_name(function: func.FuncOp, index: int) -> str:

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from treadle.compiler.errors import TreadleError
+from treadle.dialects.diagram.formats import NUMBER_FORMATS
+from treadle.runtime.formats import DTYPES
 from treadle.runtime.gpu import DeviceArray
-from treadle.runtime.inputs import DTYPES
 
-NAMES = {"torch.float16": "f16", "torch.bfloat16": "bf16", "torch.float32": "f32", "torch.int32": "i32"}
+NAMES = {f"torch.{each.dtype}": name for name, each in NUMBER_FORMATS.items()}
 
 
 class TorchBackend:

@@ -30,7 +30,7 @@ FILE_FORMAT = "treadle kernel 1"
 @dataclass(frozen=True)
 class Argument:
     """An argument or a result of a program: its axes in order of memory, the size of each (None where it is chosen
-    at each call), and its number format (`f16`, `bf16`, `f32`, `i32`)."""
+    at each call), and its number format (`f8E4M3FN`, `f8E5M2`, `f16`, `bf16`, `f32`, `i32`)."""
 
     name: str
     axes: Mapping[str, int | None]

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.func import FuncOp
@@ -15,7 +14,8 @@ from xdsl.ir import Attribute
 
 from treadle.compiler.cli.program import Program
 from treadle.compiler.errors import TreadleError
-from treadle.dialects.diagram.array import format_of, is_array
+from treadle.dialects.diagram.array import is_array
+from treadle.runtime.formats import named_bytes
 from treadle.runtime.inputs import Input, argument_name, axis_sizes, check_inputs, make_inputs, numpy_dtype
 
 
@@ -45,8 +45,7 @@ def _arguments_from(path: str, function: FuncOp) -> tuple[Input, ...]:
 
 def _argument(array: NDArray[Any], type: Attribute) -> Input:
     """An array as it is but for a last axis that is not contiguous, which kernels do not take."""
-    if str(format_of(type)) == "bf16" and array.dtype == np.dtype("V2"):
-        array = array.view(ml_dtypes.bfloat16)  # numpy saves bf16, which it does not know, as bytes
+    array = named_bytes(array, type)
     if not is_array(type):
         return _scalar(array, numpy_dtype(type))
     return np.ascontiguousarray(array) if array.ndim else array  # numpy would give the array without axes one
@@ -77,6 +76,8 @@ def read_arrays(path: str) -> Mapping[str, NDArray[Any]]:
         raise TreadleError(error.message, path) from None
     except Exception as error:  # numpy and zipfile raise a dozen kinds for a damaged file
         reason = "it holds Python objects" if "pickle" in str(error).lower() else str(error)
+        if "<f1" in reason:  # what numpy writes for f8E5M2, and cannot read
+            reason = "numpy cannot read 8-bit floats back: save their bytes (array.view(numpy.uint8))"
         raise TreadleError(f"cannot be read as an .npz of numbers: {reason}", path) from error
 
 

@@ -10,21 +10,13 @@ from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
     AnyFloat,
     ArrayAttr,
-    BFloat16Type,
-    Float16Type,
-    Float32Type,
     FloatAttr,
     IntAttr,
     IntegerAttr,
-    IntegerType,
     MemRefType,
     NoneAttr,
     StringAttr,
     TensorType,
-    bf16,
-    f16,
-    f32,
-    i32,
 )
 from xdsl.ir import Attribute, ParametrizedAttribute
 from xdsl.irdl import irdl_attr_definition, param_def
@@ -32,19 +24,18 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from treadle.dialects.diagram.formats import NUMBER_FORMATS, Format
+
 DYNAMIC = DYNAMIC_INDEX
 """The size of an axis that is known only at launch (`?` in a type)."""
 
 LARGEST_SIZE = 2**31 - 1
 """Of an axis: sizes are 32-bit numbers in kernels (offsets, which are products of them, have 64 bits)."""
 
-Format: TypeAlias = Float16Type | BFloat16Type | Float32Type | IntegerType
-"""A number format that an array may have."""
-
 Number: TypeAlias = FloatAttr[AnyFloat] | IntegerAttr
 """A constant with its format."""
 
-FORMATS: tuple[Format, ...] = (f16, bf16, f32, i32)
+FORMATS: tuple[Format, ...] = tuple(each.type for each in NUMBER_FORMATS.values())
 FORMAT_NAMES = ", ".join(str(format) for format in FORMATS)
 
 LEVELS = ("device", "shared", "register")

@@ -26,6 +26,7 @@ from treadle.compiler.errors import at
 from treadle.dialects import diagram
 from treadle.dialects.diagram.array import axes_of, format_of, shape_of
 from treadle.dialects.diagram.condition import Term, evaluate
+from treadle.runtime.formats import saturated
 from treadle.runtime.interpreter import bounds
 from treadle.runtime.interpreter.arrays import (
     COMBINE,
@@ -114,8 +115,10 @@ class DiagramFunctions(SessionFunctions):
         axes = with_weaved(axes_of(op.result.type), (left, right), op.over_axes)
         with np.errstate(all="ignore"):
             value = self._held(contract(left, right, op.over_axes, axes), format_of(op.result.type))
-        error = bounds.contract_error(op, left, right, value, axes) if self.session.bounded else None
-        gamma = bounds.contract_gamma(op, left, right)
+        error = (
+            bounds.contract_error(op, left, right, value, axes, self.session.coarse) if self.session.bounded else None
+        )
+        gamma = bounds.contract_gamma(op, left, right, self.session.coarse)
         result = self._into(op.result.type, "add", args[2:], Array(axes, Numbers(value, error)), gamma)
         return self._result(op, result)
 
@@ -261,6 +264,7 @@ class DiagramFunctions(SessionFunctions):
         if given == wanted:
             return numbers
         value = self._held(numbers.value, wanted) if is_float(wanted) != is_float(given) else numbers.value
+        value = saturated(value, wanted)
         error = None if numbers.error is None else bounds.cast_error(numbers, given, wanted)
         return Numbers(value, error, numbers.absent)
 

@@ -13,6 +13,7 @@ from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import Operation
 
+from treadle.runtime.formats import saturated
 from treadle.runtime.interpreter.arrays import AnyArray, dtype_of
 
 Unary: TypeAlias = Callable[[AnyArray], AnyArray]
@@ -216,6 +217,8 @@ def _value_of(op: Operation, values: tuple[AnyArray, ...]) -> AnyArray:
             return COMPARE_FLOATS[op.predicate.value.data](*values)
         case arith.CmpiOp():
             return COMPARE_INTEGERS[op.predicate.value.data](*values)
+        case arith.TruncFOp():
+            return saturated(values[0], op.result.type)
         case _ if kind in UNARY:
             return UNARY[kind](*values)
         case _ if kind in BINARY:

@@ -63,10 +63,12 @@ class Tally:
 
 @dataclass
 class Session:
-    """`bounded` asks for error bounds beside the values, `exact` for fractions in place of floats."""
+    """`bounded` asks for error bounds beside the values, `exact` for fractions in place of floats; `coarse` says that
+    the bounds are for a GPU, whose tensor cores keep few bits of the sums of 8-bit operands."""
 
     bounded: bool = False
     exact: bool = False
+    coarse: bool = False
     scope: Scope = field(default_factory=Scope)
     transfers: list[TransferCounts] = field(default_factory=list[TransferCounts])
     tally: Tally = field(default_factory=lambda: Tally(""))

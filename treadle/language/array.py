@@ -19,7 +19,7 @@ Binary = Callable[[SSAValue, SSAValue], Operation]
 
 class Array:
     """A value of a traced function. Arithmetic aligns axes by name: an operand without an axis is broadcast along
-    it. Arithmetic on f16 and bf16 is done in f32; what the function returns is rounded once, at the end."""
+    it. Arithmetic on narrower formats is done in f32; what the function returns is rounded once, at the end."""
 
     __slots__ = ("graph", "value")
     __array_ufunc__ = None  # so that numpy leaves `number * array` to us
@@ -46,7 +46,8 @@ class Array:
         return size
 
     def to(self, format: str) -> Array:
-        """Rounded to another number format: `f16`, `bf16`, `f32`, `i32` (toward zero)."""
+        """Rounded to another number format: `f8E4M3FN` and `f8E5M2` (saturating), `f16`, `bf16`, `f32`, `i32` (toward
+        zero)."""
         if format not in FORMATS:
             raise TreadleError(f"unknown number format '{format}' (formats are {', '.join(FORMATS)})")
         return Array(self.graph, self.graph.cast(self.value, FORMATS[format]))

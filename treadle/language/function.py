@@ -12,6 +12,7 @@ import numpy as np
 
 from treadle.compiler.errors import TreadleError
 from treadle.dialects.diagram.array import DYNAMIC
+from treadle.dialects.diagram.formats import NUMBER_FORMATS
 from treadle.language.array import Array, names_of
 from treadle.language.graph import FORMATS, Graph
 from treadle.language.signature import Signature, parse_signature
@@ -21,16 +22,7 @@ if TYPE_CHECKING:
 
     from treadle.compiled import Kernel
 
-_DTYPES = {
-    "float16": "f16",
-    "bfloat16": "bf16",
-    "float32": "f32",
-    "int32": "i32",
-    "torch.float16": "f16",
-    "torch.bfloat16": "bf16",
-    "torch.float32": "f32",
-    "torch.int32": "i32",
-}
+_DTYPES = {prefix + each.dtype: name for prefix in ("", "torch.") for name, each in NUMBER_FORMATS.items()}
 
 
 class NamedKernel:
@@ -188,8 +180,9 @@ def _format_of(name: str, array: Any) -> str:
         return "f32"
     if isinstance(array, int):
         return "i32"
+    known = ", ".join(each.dtype for each in NUMBER_FORMATS.values())
     said = f"elements of {dtype}" if hasattr(array, "dtype") else f"the type {type(array).__name__}"
-    raise TreadleError(f"argument '{name}' has {said}: kernels take float16, bfloat16, float32 and int32 arrays")
+    raise TreadleError(f"argument '{name}' has {said}: kernels take arrays of {known}")
 
 
 def _shape_of(array: Any) -> tuple[int, ...]:

@@ -10,15 +10,16 @@ from typing import Any, TypeAlias
 
 from xdsl.builder import ImplicitBuilder
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import FloatAttr, FunctionType, IntegerAttr, ModuleOp, bf16, f16, f32, i32
+from xdsl.dialects.builtin import FloatAttr, FunctionType, IntegerAttr, ModuleOp, f16, f32, i32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from treadle.compiler.errors import TreadleError
 from treadle.dialects.diagram import ApplyOp, CastOp, ContractOp, FillOp, IndexOp, MapOp, ReduceOp, WhereOp, YieldOp
 from treadle.dialects.diagram.array import DYNAMIC, SizesAttr, array_type, axes_of, check_axis_name, format_of
+from treadle.dialects.diagram.formats import NUMBER_FORMATS, number_format
 
-FORMATS: dict[str, Attribute] = {"f16": f16, "bf16": bf16, "f32": f32, "i32": i32}
+FORMATS: dict[str, Attribute] = {name: each.type for name, each in NUMBER_FORMATS.items()}
 
 Scalars: TypeAlias = Sequence[SSAValue]
 
@@ -45,13 +46,13 @@ class Graph:
         return self._add(MapOp(list(inputs), self._type(union(inputs), format), region))
 
     def contract(self, left: SSAValue, right: SSAValue, over: Sequence[str]) -> SSAValue:
-        """The sum of products over these axes, in f32 (i32 between integers). Where one operand is narrower than
-        the other, the other is rounded to it: that is what tensor cores multiply."""
+        """The sum of products over these axes, in f32 (i32 between integers). Where one operand has 16 bits and
+        the other more, that is rounded to it: that is what tensor cores multiply. 8-bit numbers widen, exactly."""
         formats = [format_of(left.type), format_of(right.type)]
         if i32 in formats and formats[0] != formats[1]:
             left, right = self.wide(left, f32), self.wide(right, f32)
         elif formats[0] != formats[1]:
-            narrow = next(format for format in formats if format != f32)
+            narrow = next((each for each in formats if each != f32 and number_format(each).bytes > 1), f16)
             left, right = self.cast(left, narrow), self.cast(right, narrow)
         accumulate = i32 if format_of(left.type) == i32 else f32
         axes = [axis for axis in union([left, right]) if axis not in over]

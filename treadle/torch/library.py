@@ -9,9 +9,10 @@ from typing import Any
 import torch
 
 from treadle.compiler.errors import TreadleError
+from treadle.dialects.diagram.formats import NUMBER_FORMATS
 from treadle.language.function import NamedKernel
 
-DTYPES = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "i32": torch.int32}
+DTYPES = {name: getattr(torch, each.dtype) for name, each in NUMBER_FORMATS.items()}
 
 
 def operator(name: str, kernel: NamedKernel, formula: Callable[..., Any] | None = None) -> Any:

@@ -6,11 +6,12 @@ worst case, and adds its own rounding, by the format that the IR states.
 
 What the units are, and why they are not smaller:
 
-- A rounding to nearest: `u |v|` with u = 2^-11 (f16), 2^-8 (bf16), 2^-24 (f32), plus half the smallest
-  subnormal; for f32 and bf16 the smallest *normal* number, because `.ftz` instructions flush.
+- A rounding to nearest: `u |v|` with u = 2^-4 (f8E4M3FN), 2^-3 (f8E5M2), 2^-11 (f16), 2^-8 (bf16), 2^-24 (f32), plus
+  half the smallest subnormal; for f32 and bf16 the smallest *normal* number, because `.ftz` instructions flush.
 - A product on tensor cores: 2^-23 for each term in f32. They align the products of a step to the largest
   (with a bit to spare since sm_80) and truncate: for a step of 8, (9 2^-24 + 2^-23) / 8 a term. f32 operands
   multiply on the ordinary cores (2^-24), unless the IR says tf32, which rounds each operand to 2^-11 first.
+  Of 8-bit operands they keep about 14 bits of a sum, so 2^-13 a term, on a GPU; the emulator adds those up like others.
 - A sum of n elements, in any order: n roundings of a partial sum, which is at most the sum of the positive
   elements or of the negative ones. No order is assumed, so that splitting, streaming and shuffling need no
   bound of their own; it grows with n, where a lucky order would grow with its square root.
@@ -26,7 +27,8 @@ What the units are, and why they are not smaller:
 - Of -inf less itself nothing is said: a row of scores that are all -inf has no shares in the formula, and in a kernel
   the sum of their powers is 0.
 - A value that leaves its format's range has an infinite bound: nothing can be said about it, nor about
-  what is computed from it.
+  what is computed from it. A cast to 8 bits
+  saturates instead, in the reference too, and has its usual bound.
 
 Streaming rewrites a softmax as products of rescales, which round where the formula does not. `SLACK` pays
 for that, once, when the bound is used as a tolerance (`run_with_bounds`)."""

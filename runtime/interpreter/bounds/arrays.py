@@ -11,11 +11,20 @@ from xdsl.ir import Attribute
 
 from treadle.dialects import diagram
 from treadle.dialects.diagram.array import format_of
+from treadle.dialects.diagram.formats import EIGHT_BIT
 from treadle.runtime.interpreter.arrays import AnyArray, Array, FloatArray, Numbers, contract, is_float
 from treadle.runtime.interpreter.bounds.numbers import error_of, finite_size, rounded, settled
 from treadle.runtime.interpreter.bounds.spreads import NO_OPERATION
 from treadle.runtime.interpreter.bounds.tables import SPREAD
-from treadle.runtime.interpreter.bounds.units import LARGEST, SMALLEST, TENSOR_CORE_F16, TENSOR_CORE_F32, TF32, UNIT
+from treadle.runtime.interpreter.bounds.units import (
+    LARGEST,
+    SMALLEST,
+    TENSOR_CORE_F8,
+    TENSOR_CORE_F16,
+    TENSOR_CORE_F32,
+    TF32,
+    UNIT,
+)
 
 
 def _gamma(count: int, unit: float) -> float:
@@ -29,9 +38,11 @@ def _largest_partial(reach: FloatArray, value: AnyArray, error: FloatArray) -> F
     return np.minimum(reach, (reach + finite_size(value) + error) / 2)
 
 
-def _unit_of_product(op: diagram.ContractOp) -> float:
-    """Rounding of one step of a sum of products."""
+def _unit_of_product(op: diagram.ContractOp, coarse: bool) -> float:
+    """Rounding of one step of a sum of products; `coarse` where a GPU adds up those of 8-bit operands."""
     accumulate, operand = str(op.accumulate), str(format_of(op.lhs.type))
+    if coarse and accumulate == "f32" and operand in EIGHT_BIT:
+        return TENSOR_CORE_F8
     if accumulate == "f32":
         return UNIT["f32"] if operand == "f32" and not op.is_tf32 else TENSOR_CORE_F32
     return {"f16": TENSOR_CORE_F16, "bf16": 2 * UNIT["bf16"]}.get(accumulate, 0.0)
@@ -42,7 +53,7 @@ def _length(op: diagram.ContractOp, left: Array, right: Array) -> int:
 
 
 def contract_error(
-    op: diagram.ContractOp, left: Array, right: Array, value: AnyArray, axes: Sequence[str]
+    op: diagram.ContractOp, left: Array, right: Array, value: AnyArray, axes: Sequence[str], coarse: bool = False
 ) -> FloatArray:
     """|a| eb + |b| ea + ea eb, summed; a unit of the accumulator for each term; the result's rounding."""
     accumulate, length = str(op.accumulate), _length(op, left, right)
@@ -52,16 +63,16 @@ def contract_error(
         reach = contract(a[1], b[1], op.over_axes, axes)
         error = reach - contract(a[0], b[0], op.over_axes, axes)
         partial = _largest_partial(reach, value, error)
-        error = error + _gamma(length, _unit_of_product(op)) * partial + length * SMALLEST.get(accumulate, 0.0)
+        error = error + _gamma(length, _unit_of_product(op, coarse)) * partial + length * SMALLEST.get(accumulate, 0.0)
         error = np.where(partial > LARGEST.get(accumulate, np.inf), np.inf, error)
         if op.accumulate == format_of(op.result.type):
             return settled(value, error)
         return rounded(value, error, format_of(op.result.type))
 
 
-def contract_gamma(op: diagram.ContractOp, left: Array, right: Array) -> float:
+def contract_gamma(op: diagram.ContractOp, left: Array, right: Array, coarse: bool = False) -> float:
     """What the steps of a sum of products may add to whatever the accumulator starts from."""
-    return _gamma(_length(op, left, right), _unit_of_product(op))
+    return _gamma(_length(op, left, right), _unit_of_product(op, coarse))
 
 
 def reduce_gamma(count: int, format: Attribute) -> float:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from xdsl.ir import Attribute
 
+from treadle.dialects.diagram.formats import holds
 from treadle.runtime.interpreter.arrays import AnyArray, FloatArray, Numbers, is_float
-from treadle.runtime.interpreter.bounds.units import LARGEST, SMALLEST, UNIT
+from treadle.runtime.interpreter.bounds.units import LARGEST, SATURATING, SMALLEST, UNIT
 
 
 def error_of(numbers: Numbers) -> FloatArray:
@@ -40,9 +41,11 @@ def rounding(value: AnyArray, error: FloatArray, format: Attribute) -> FloatArra
     if not is_float(format):
         return np.zeros(())
     name = str(format)
-    size = np.abs(value) + error
+    size, largest = np.abs(value) + error, LARGEST.get(name, np.inf)
+    if name in SATURATING:
+        return np.where(np.isnan(value), 0.0, UNIT[name] * np.minimum(size, largest) + SMALLEST[name])
     added = UNIT[name] * size + SMALLEST[name]
-    added = np.where(size > LARGEST.get(name, np.inf), np.inf, added)
+    added = np.where(size > largest, np.inf, added)
     return np.where(np.isfinite(value), added, 0.0)
 
 
@@ -61,4 +64,4 @@ def cast_error(numbers: Numbers, given: Attribute, wanted: Attribute) -> FloatAr
 
 def _holds(wide: Attribute, narrow: Attribute) -> bool:
     """Whether every number of one float format is one of another."""
-    return wide == narrow or str(wide) == "f64" or (str(wide) == "f32" and str(narrow) in ("f16", "bf16"))
+    return str(wide) == "f64" or holds(wide, narrow)

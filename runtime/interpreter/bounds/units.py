@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from treadle.dialects.diagram.formats import NUMBER_FORMATS
+
 SLACK = 2.0
 """What reassociation may multiply the roundings by."""
 
-UNIT = {"f16": 2.0**-11, "bf16": 2.0**-8, "f32": 2.0**-24, "f64": 2.0**-53}
+UNIT = {**{name: each.unit for name, each in NUMBER_FORMATS.items() if each.is_float}, "f64": 2.0**-53}
 """Relative error of rounding to nearest."""
 
-SMALLEST = {"f16": 2.0**-25, "bf16": 2.0**-126, "f32": 2.0**-126, "f64": 2.0**-1022}
+SMALLEST = {
+    **{name: NUMBER_FORMATS[name].tiny / 2 for name in ("f8E4M3FN", "f8E5M2", "f16")},
+    **{"bf16": 2.0**-126, "f32": 2.0**-126, "f64": 2.0**-1022},
+}
 """Absolute error of rounding near zero."""
 
-LARGEST = {"f16": 65504.0, "bf16": 3.3895313892515355e38, "f32": 3.4028234663852886e38}
+LARGEST = {name: each.largest for name, each in NUMBER_FORMATS.items() if each.is_float}
 """The largest finite number."""
+
+SATURATING = frozenset(name for name, each in NUMBER_FORMATS.items() if each.saturates)
+"""Formats that no number is beyond: two numbers that are clipped are no further apart than before."""
 
 TF32 = 2.0**-11
 TENSOR_CORE_F32 = 2.0**-23
 TENSOR_CORE_F16 = 2.0**-9
+TENSOR_CORE_F8 = 2.0**-13
 APPROXIMATE = 2.0**-22
 EXPONENTIAL = 2.0**-21
 FUNCTION = 2.0**-20

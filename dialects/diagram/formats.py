@@ -1,0 +1,103 @@
+"""Number formats: the one place that knows how many bytes a value takes, what numpy and CUDA C call it, and how it
+rounds.
+
+A cast to a format rounds to nearest, ties to even. What is beyond the largest number of a format becomes infinite, but
+for the 8-bit formats: they *saturate*, as the device's `cvt.rn.satfinite` does, which is the only conversion to them
+that it has (PTX ISA 9.7.9, cvt): infinities and whatever is beyond the largest number become the largest number, with
+its sign, and NaN stays NaN. `f8E5M2` has infinities all the same: they come with arguments, and widen to infinities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from xdsl.dialects.builtin import (
+    BFloat16Type,
+    Float8E4M3FNType,
+    Float8E5M2Type,
+    Float16Type,
+    Float32Type,
+    IntegerType,
+    bf16,
+    f16,
+    f32,
+    i32,
+)
+from xdsl.ir import Attribute
+
+Format: TypeAlias = Float8E4M3FNType | Float8E5M2Type | Float16Type | BFloat16Type | Float32Type | IntegerType
+"""A number format that an array may have."""
+
+f8E4M3FN = Float8E4M3FNType()
+f8E5M2 = Float8E5M2Type()
+
+
+@dataclass(frozen=True)
+class NumberFormat:
+    """What is known of one format."""
+
+    type: Format
+    bytes: int
+    """Of a value in memory."""
+    dtype: str
+    """What numpy calls it, with `ml_dtypes`."""
+    c_type: str
+    unit: float = 0.0
+    """Relative error of rounding to nearest."""
+    tiny: float = 0.0
+    """The smallest number above zero."""
+    largest: float = 0.0
+    """The largest finite number."""
+    saturates: bool = False
+    """Whether what is beyond the largest number becomes it."""
+
+    @property
+    def name(self) -> str:
+        return str(self.type)
+
+    @property
+    def is_float(self) -> bool:
+        return self.unit > 0
+
+    @property
+    def has_few_exponents(self) -> bool:
+        """Whether numbers that are small beside 1 vanish: what is rounded to it should be near 1."""
+        return self.tiny > 2.0**-64
+
+    def holds(self, other: NumberFormat) -> bool:
+        """Whether every finite number of another float format is one of this."""
+        narrow = other.unit >= self.unit and other.tiny >= self.tiny and other.largest <= self.largest
+        return self.is_float and other.is_float and narrow
+
+
+NUMBER_FORMATS: dict[str, NumberFormat] = {
+    each.name: each
+    for each in (
+        NumberFormat(f8E4M3FN, 1, "float8_e4m3fn", "__nv_fp8_e4m3", 2.0**-4, 2.0**-9, 448.0, saturates=True),
+        NumberFormat(f8E5M2, 1, "float8_e5m2", "__nv_fp8_e5m2", 2.0**-3, 2.0**-16, 57344.0, saturates=True),
+        NumberFormat(f16, 2, "float16", "__half", 2.0**-11, 2.0**-24, 65504.0),
+        NumberFormat(bf16, 2, "bfloat16", "__nv_bfloat16", 2.0**-8, 2.0**-133, 3.3895313892515355e38),
+        NumberFormat(f32, 4, "float32", "float", 2.0**-24, 2.0**-149, 3.4028234663852886e38),
+        NumberFormat(i32, 4, "int32", "int32_t"),
+    )
+}
+"""By name, as it is spelled in the IR."""
+
+NARROW = tuple(name for name, each in NUMBER_FORMATS.items() if each.is_float and each.bytes < 4)
+"""Float formats that are stored and multiplied; sums and other arithmetic on them are done in f32."""
+
+EIGHT_BIT = tuple(name for name, each in NUMBER_FORMATS.items() if each.bytes == 1)
+SIXTEEN_BIT = tuple(name for name, each in NUMBER_FORMATS.items() if each.bytes == 2)
+
+
+def number_format(type: Attribute) -> NumberFormat:
+    """What is known of the format of a scalar (KeyError for one that no array has)."""
+    return NUMBER_FORMATS[str(type)]
+
+
+def holds(wide: Attribute, narrow: Attribute) -> bool:
+    """Whether every finite number of one format is one of another; false where either is no float of ours."""
+    if wide == narrow:
+        return True
+    known = NUMBER_FORMATS.get(str(wide)), NUMBER_FORMATS.get(str(narrow))
+    return known[0] is not None and known[1] is not None and known[0].holds(known[1])
