@@ -56,6 +56,7 @@ def pipeline(options: Options) -> tuple[ArgSpec, ...]:
         _step("diagram-expand-laws"),  # so that no later pass knows a law by name
         _step("diagram-hoist-factors"),  # before maps are composed, while factors still stand alone
         _step("diagram-compose-maps"),
+        _step("diagram-widen-operands"),  # before fusion, so that what is widened is widened where it is used
         _fusion(options),  # decides what is one kernel: everything below looks at one at a time
         _step("hierarchy-split-streams"),  # before streaming, which then sees the parts as one more axis
         _step("streaming"),

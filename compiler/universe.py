@@ -28,6 +28,7 @@ PASSES: dict[str, str] = {
     "diagram-exp-to-exp2": "treadle.passes.diagram_exp_to_exp2:DiagramExpToExp2Pass",
     "diagram-hoist-factors": "treadle.passes.diagram_hoist_factors:DiagramHoistFactorsPass",
     "diagram-compose-maps": "treadle.passes.diagram_compose_maps:DiagramComposeMapsPass",
+    "diagram-widen-operands": "treadle.passes.diagram_widen_operands:DiagramWidenOperandsPass",
     "diagram-set-sizes": "treadle.passes.diagram_set_sizes:DiagramSetSizesPass",
     "set-machine": "treadle.passes.set_machine:SetMachinePass",
     "hierarchy-choose-sizes": "treadle.passes.hierarchy_choose_sizes:HierarchyChooseSizesPass",

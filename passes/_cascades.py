@@ -180,6 +180,7 @@ class Cascade:
             return self._plain_ratio(leaf)
         inner = inner_expression(leaf.value)
         if inner is not None:
+            self._check_movable(leaf)
             return self._rounded(inner, leaf) if isinstance(leaf.value.owner, CastOp) else self.ratio(inner)
         owner = leaf.value.owner
         if isinstance(owner, ContractOp) or (isinstance(owner, ReduceOp) and owner.kind.data == "add"):
@@ -261,12 +262,18 @@ class Cascade:
             return self._plain_shift(leaf)
         inner = inner_expression(leaf.value)
         if inner is not None:
+            self._check_movable(leaf)
             self._check_unsaturated(leaf)
             return self.shift(inner)
         owner = leaf.value.owner
         if isinstance(owner, ReduceOp) and owner.kind.data in ORDERED:
             return self._across(owner, self.shift(Leaf(owner.operand)), leaf)
         raise _Dependent(leaf)
+
+    def _check_movable(self, leaf: Leaf) -> None:
+        cast = leaf.value.owner
+        if isinstance(cast, CastOp) and cast.fixed is not None:
+            raise _Dependent(leaf, f"the program fixes how {_spell(leaf)} is rounded")
 
     def _check_unsaturated(self, expression: Expression) -> None:
         """A difference does not pass a cast that saturates, for it is no longer that of what was cast."""

@@ -167,8 +167,8 @@ class _Splitter:
         inner = inner_expression(leaf.value)
         if inner is None:
             return _Split(leaf)
-        if isinstance(leaf.value.owner, CastOp):
-            return self._past_cast(inner, leaf, label(leaf.value))
+        if isinstance(cast := leaf.value.owner, CastOp):
+            return self._past_cast(inner, leaf, label(leaf.value), cast.fixed is not None)
         split = self.split(inner)
         return split if split.moves else _Split(leaf)
 
@@ -183,18 +183,20 @@ class _Splitter:
         rest = quotient(left.rest, right.rest)
         return _Split(rest, [*left.above, *right.below], [*left.below, *right.above], rounded)
 
-    def _past_cast(self, operand: Expression, whole: Expression, name: str) -> _Split:
+    def _past_cast(self, operand: Expression, whole: Expression, name: str, fixed: bool = False) -> _Split:
         """A cast is the identity over the reals; rounding what stays behind must do no harm."""
         split = self.split(operand)
         if not split.moves:
+            return _Split(whole)
+        if fixed:
+            self._refuse(_names(split), f"the program fixes how {name} is rounded")
             return _Split(whole)
         split.rest = convert(split.rest, whole.type)
         if isinstance(whole.type, Float32Type):
             return split
         inner = strip_casts(split.rest)
         if (reason := misfit(inner, whole.type, self.over)) is not None:
-            moved = ", ".join(label(leaf.value) for e in (*split.above, *split.below) for leaf in leaves(e))
-            self._refuse(moved, f"{name} would be rounded to {whole.type} without it, and {reason}")
+            self._refuse(_names(split), f"{name} would be rounded to {whole.type} without it, and {reason}")
             return _Split(whole)
         exact = is_exact_in(inner, whole.type)
         split.rounded.append(f"{name} {'needs no rounding' if exact else 'is rounded'} before it is scaled")
@@ -203,6 +205,10 @@ class _Splitter:
     def _refuse(self, factor: str, reason: str) -> None:
         subject = f"{factor} stays in the sum {label(self.sum.result)}"
         note(self.function, PASS, subject, "refused", reason)
+
+
+def _names(split: _Split) -> str:
+    return ", ".join(label(leaf.value) for e in (*split.above, *split.below) for leaf in leaves(e))
 
 
 def depends_on_reduction(value: SSAValue, over: Sequence[str]) -> bool:

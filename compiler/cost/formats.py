@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from treadle.compiler.cost.issue import DEPTH, Product
 from treadle.compiler.cost.sketch import Crossing, Sketch, Task
+from treadle.dialects.diagram.formats import SIXTEEN_BIT
 
-HALVES = ("f16", "bf16")
 F8_DEPTH = DEPTH["f8"]
 
 
@@ -22,14 +22,14 @@ def as_f8(sketch: Sketch) -> Sketch | None:
 
     def of_task(task: Task) -> Task:
         match task.work:
-            case Product(format=format) if format in HALVES:
+            case Product(format=format) if format in SIXTEEN_BIT:
                 return replace(task, work=replace(task.work, format="f8"))
             case Crossing(width=width):
                 return replace(task, work=replace(task.work, width=narrow(width)))
             case _:
                 return task
 
-    multiplies = any(each.format in HALVES for each in sketch.products)
+    multiplies = any(each.format in SIXTEEN_BIT for each in sketch.products)
     return replace(
         sketch,
         alignment=F8_DEPTH if multiplies else sketch.alignment,

@@ -14,6 +14,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp
 from treadle.dialects.diagram.array import axes_of, format_of, is_array
+from treadle.dialects.diagram.formats import EIGHT_BIT, SIXTEEN_BIT
 
 SLOW_FUNCTIONS = {"math.sin": 20, "math.cos": 20, "math.tan": 30, "math.erf": 20, "math.powf": 12}
 """f32 operations that a function takes which no special-function unit computes to full accuracy."""
@@ -46,16 +47,17 @@ def axes_touched(op: Operation) -> tuple[str, ...]:
 
 def multiply_format(op: ContractOp) -> str:
     """The format that a product multiplies in; `f32` is for the CUDA cores."""
-    return "tf32" if op.is_tf32 else str(format_of(op.lhs.type))
+    format = str(format_of(op.lhs.type))
+    return "tf32" if op.is_tf32 else "f8" if format in EIGHT_BIT else format
 
 
 def is_tensor_product(op: ContractOp) -> bool:
-    return multiply_format(op) in ("f16", "bf16", "tf32")
+    return multiply_format(op) in ("f8", *SIXTEEN_BIT, "tf32")
 
 
 def keeps_left_operand(op: ContractOp) -> bool:
     """Whether what is computed becomes a left operand in registers; other operands go through shared memory."""
-    return multiply_format(op) in ("f16", "bf16")
+    return multiply_format(op) in SIXTEEN_BIT
 
 
 def labours_of(op: Operation) -> list[Labour]:
@@ -65,8 +67,8 @@ def labours_of(op: Operation) -> list[Labour]:
     if isinstance(op, ReduceOp):
         return [Labour("float", 1, axes_touched(op))]
     if isinstance(op, CastOp):
-        # F2FP makes a pair of 16-bit numbers.
-        pairs = 2 if width_of(op.result.type) == 2 else 1
+        # One conversion makes a pair of narrow numbers.
+        pairs = 2 if width_of(op.result.type) <= 2 else 1
         return [Labour("convert", 1 / pairs, axes_of(op.result.type))]
     return []
 

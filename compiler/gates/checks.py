@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from treadle.compiler.gates.report import KernelReport
+from treadle.dialects.diagram.formats import SIXTEEN_BIT
 
 WARPS_ON_SM = 8
 """Two for each part of an SM: while one waits, the other issues."""
@@ -23,8 +24,6 @@ OTHERS_PER_SCORE_OF_WARPGROUPS = {64: 6.6, 128: 7.1, 256: 11.1}
 
 OTHERS_PER_PRODUCT_OF_WARPGROUPS = 18
 """What the best hand-written product for sm_90a has, of 128 x 256 x 64 a block."""
-
-SIXTEEN_BIT = ("f16", "bf16")
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,8 @@ from treadle.compiler.lowering.plan import KernelPlan, contiguous_axis, widest_v
 from treadle.dialects.cuda.layout import LANES, LayoutAttr, Mode, accumulator, row_operand
 from treadle.dialects.diagram import CastOp, ContractOp, FillOp, IndexOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import axes_of, format_of, is_array
+from treadle.dialects.diagram.formats import SIXTEEN_BIT
 from treadle.dialects.hierarchy import LoadOp, StreamOp, YieldOp
-
-SIXTEEN_BIT = ("f16", "bf16")
 
 
 def instruction_of(plan: KernelPlan, op: ContractOp) -> str:

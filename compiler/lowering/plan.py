@@ -12,9 +12,10 @@ from xdsl.ir import Operation, SSAValue
 from treadle.compiler.errors import Refusal
 from treadle.dialects.diagram import ContractOp, ExtentOp, ReduceOp
 from treadle.dialects.diagram.array import axes_of, format_of, is_array, sizes_of
+from treadle.dialects.diagram.formats import NUMBER_FORMATS
 from treadle.dialects.hierarchy import GroupOp, KernelOp, LoadOp, SaveOp, StreamOp
 
-FORMAT_BYTES = {"f16": 2, "bf16": 2, "f32": 4, "i32": 4}
+FORMAT_BYTES = {name: each.bytes for name, each in NUMBER_FORMATS.items()}
 
 
 @dataclass

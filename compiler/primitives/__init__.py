@@ -31,6 +31,7 @@ from treadle.compiler.primitives import wgmma
 # In the order of printing: a block needs only blocks that come before it.
 _FILES = (
     "prelude.cuh",
+    "eight_bit.cuh",
     "memory.cuh",
     "collectives.cuh",
     "matrix.cuh",
@@ -48,7 +49,9 @@ _MARKER = re.compile(
 _EACH = re.compile(r"^// each: (?P<words>.*\n(?://       .*\n)*)", re.M)
 _PRELUDE = "prelude"
 # Blocks that serve other blocks and are no business of a kernel.
-_HELPERS = frozenset({_PRELUDE, "word", "shared_address", "as_register", "as_tf32", "tensor_map", "same_type"})
+_HELPERS = frozenset(
+    {_PRELUDE, "eight_bit", "word", "shared_address", "as_register", "as_tf32", "tensor_map", "same_type"}
+)
 _FIRST_ARCH = 80
 
 

@@ -16,6 +16,7 @@ from treadle.dialects.diagram.array import (
     level_of,
     sizes_of,
 )
+from treadle.dialects.diagram.formats import number_format
 
 
 def layout_of(type: Attribute) -> LayoutAttr:
@@ -105,7 +106,7 @@ def _check_boxes(type: Attribute, what: str) -> None:
 
 def format_bytes(type: Attribute) -> int:
     """Bytes of an element."""
-    return 2 if str(format_of(type)) in ("f16", "bf16") else 4
+    return number_format(format_of(type)).bytes
 
 
 def tile_bytes(type: Attribute) -> int:

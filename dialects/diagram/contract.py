@@ -33,6 +33,7 @@ from treadle.dialects.diagram.array import (
     parse_axis_list,
     print_axis_list,
 )
+from treadle.dialects.diagram.formats import EIGHT_BIT
 from treadle.dialects.diagram.operation import DiagramOperation, check_over, union
 from treadle.dialects.syntax import parse_attributes, parse_pair, parse_pair_types, print_types
 
@@ -44,7 +45,8 @@ class ContractOp(DiagramOperation):
 
     Products are summed in the format `accumulate`; the result is rounded to its own format once, at
     the end. With `into`, the sum is added to that array. f32 operands multiply in f32 unless `as
-    tf32` says that they may be rounded to 10 bits of mantissa first. An axis of size zero gives zero.
+    tf32` says that they may be rounded to 10 bits of mantissa first. 8-bit operands, which may be of two formats,
+    accumulate in f32. An axis of size zero gives zero.
 
     ```
     %S = diagram.contract %Q, %K over [d] accumulate f32 : !Q, !K -> !S
@@ -99,10 +101,12 @@ class ContractOp(DiagramOperation):
             axes_of(self.result.type),
         )
         left, right = format_of(self.lhs.type), format_of(self.rhs.type)
-        if left != right:
+        if left != right and not {str(left), str(right)} <= set(EIGHT_BIT):
             raise VerifyException(f"operands of a contraction have formats {left} and {right}: cast one of them")
-        if self.accumulate not in FORMATS:
+        if self.accumulate not in FORMATS or str(self.accumulate) in EIGHT_BIT:
             raise VerifyException(f"cannot accumulate in {self.accumulate}")
+        if str(left) in EIGHT_BIT and str(self.accumulate) != "f32":
+            raise VerifyException(f"products of {left} are accumulated in f32, not in {self.accumulate}")
         if (str(left) == "i32") != (str(self.accumulate) == "i32"):
             raise VerifyException(f"products of {left} cannot be accumulated in {self.accumulate}")
         if (str(self.accumulate) == "i32") != (str(format_of(self.result.type)) == "i32"):

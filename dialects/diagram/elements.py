@@ -6,12 +6,14 @@ from xdsl.dialects.builtin import (
     FloatAttr,
     IntegerAttr,
     StringAttr,
+    UnitAttr,
     i32,
 )
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     irdl_op_definition,
     operand_def,
+    opt_prop_def,
     prop_def,
     result_def,
     traits_def,
@@ -32,23 +34,30 @@ from treadle.dialects.diagram.operation import DiagramOperation, quote
 
 @irdl_op_definition
 class CastOp(DiagramOperation):
-    """Round to another number format, to nearest even. Over the real numbers it is the identity.
+    """Round to another number format, to nearest even. Over the real numbers it is the identity, as long as the format
+    reaches that far: to an 8-bit format a cast saturates (`treadle.dialects.diagram.formats`). A rewrite may move it:
+    round before a scaling instead of after it, say. With `fixed` it may not, for the rounding is part of what is
+    computed, as in a quantisation.
 
     ```
     %P16 = diagram.cast %P : !P -> !P16
+    %X8 = diagram.cast %X fixed : !X -> !X8
     ```
     """
 
     name = "diagram.cast"
 
     operand = operand_def()
+    fixed = opt_prop_def(UnitAttr)
     result = result_def()
 
     traits = traits_def(Pure())
-    assembly_format = "$operand attr-dict `:` type($operand) `->` type($result)"
+    assembly_format = "$operand (`fixed` $fixed^)? attr-dict `:` type($operand) `->` type($result)"
 
-    def __init__(self, operand: SSAValue | Operation, result_type: Attribute):
-        super().__init__(operands=[operand], result_types=[result_type])
+    def __init__(self, operand: SSAValue | Operation, result_type: Attribute, fixed: bool = False):
+        super().__init__(
+            operands=[operand], properties={"fixed": UnitAttr() if fixed else None}, result_types=[result_type]
+        )
 
     def verify_(self) -> None:
         self.check_arrays()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Self
 
+from xdsl.dialects import arith
 from xdsl.dialects.builtin import (
     ShapedType,
 )
@@ -29,9 +30,13 @@ from treadle.dialects.diagram.array import (
     format_of,
     is_array,
 )
+from treadle.dialects.diagram.formats import EIGHT_BIT
 from treadle.dialects.diagram.operation import DiagramOperation
 from treadle.dialects.diagram.yields import YieldOp
 from treadle.dialects.syntax import parse_region_attributes, print_binding, print_region_attributes
+
+MOVES = (arith.ConstantOp, arith.ExtFOp, arith.TruncFOp, arith.SelectOp)
+"""What may be done with a number of 8 bits; `arith.truncf` to 8 bits saturates, as `diagram.cast` does."""
 
 
 @irdl_op_definition
@@ -98,6 +103,10 @@ class MapOp(DiagramOperation):
                 )
         *ops, terminator = self.body.block.ops
         for op in ops:
+            if op.dialect_name() in self.BODY_DIALECTS and not isinstance(op, MOVES):
+                for type in (*op.operand_types, *op.result_types):
+                    if str(type) in EIGHT_BIT:
+                        raise VerifyException(f"'{op.name}' computes in {type}: widen to f32, compute, and cast")
             if op.dialect_name() not in self.BODY_DIALECTS:
                 raise VerifyException(
                     f"'{op.name}' in the body of a map: only arith and math operations may stand there"

@@ -1,8 +1,9 @@
-// The 16-bit floating point types of CUDA as plain structs: conversions round to nearest, ties to
+// The 16-bit and 8-bit floating point types of CUDA as plain structs: conversions to 16 bits round to nearest, ties to
 // even, and keep subnormals, infinities and NaN; arithmetic is done in float and rounded once, which
 // for + - * / of these types is what the device's correctly rounded instructions give.
 #pragma once
 
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -45,6 +46,33 @@ inline uint16_t float_to_bfloat16(float x) {
   return uint16_t((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
+// An 8-bit number, exactly; `infinities` where the largest exponent is kept for them and for NaN, else for one NaN.
+inline float eight_bit_to_float(uint8_t x, int mantissa, int bias, bool infinities) {
+  const uint32_t sign = uint32_t(x & 0x80u) << 24, rest = x & 0x7fu;
+  if (rest == 0x7fu || (infinities && rest > 0x7cu)) return same_bits<float>(0x7fffffffu);
+  if (infinities && rest == 0x7cu) return same_bits<float>(sign | 0x7f800000u);
+  // As a float the exponent field is 127 - bias too small; a product repairs subnormals as well.
+  const float magnitude = same_bits<float>(rest << (23 - mantissa)) * ldexpf(1.0f, 127 - bias);
+  return same_bits<float>(sign | same_bits<uint32_t>(magnitude));
+}
+
+// To nearest, ties to even; what is beyond the largest number, whose bits are `most`, becomes it. PTX ISA 9.7.9,
+// cvt.rn.satfinite.
+inline uint8_t float_to_eight_bit(float x, int mantissa, int bias, uint8_t most) {
+  const uint32_t bits = same_bits<uint32_t>(x), rest = bits & 0x7fffffffu;
+  const uint8_t sign = uint8_t((bits >> 24) & 0x80u);
+  if (rest > 0x7f800000u) return 0x7f;
+  if (rest >= same_bits<uint32_t>(eight_bit_to_float(most, mantissa, bias, false))) return uint8_t(sign | most);
+  if (rest < uint32_t(127 + 1 - bias) << 23) {  // below the smallest normal number: rounds at the last subnormal bit
+    const float unit = ldexpf(1.0f, 23 + 1 - bias - mantissa);
+    const float shifted = same_bits<float>(rest) + unit;
+    return uint8_t(sign | (same_bits<uint32_t>(shifted) - same_bits<uint32_t>(unit)));
+  }
+  const int dropped = 23 - mantissa;
+  const uint32_t rounded = rest + (1u << (dropped - 1)) - 1 + ((rest >> dropped) & 1u);
+  return uint8_t(sign | ((rounded - (uint32_t(127 - bias) << 23)) >> dropped));
+}
+
 // To the 10 mantissa bits of tf32: to nearest, ties away from zero.
 inline float round_to_tf32(float x) {
   const uint32_t bits = same_bits<uint32_t>(x);
@@ -70,6 +98,22 @@ struct __nv_bfloat16 {
   __nv_bfloat16(double x) : __nv_bfloat16(float(x)) {}
   __nv_bfloat16(int x) : __nv_bfloat16(float(x)) {}
   operator float() const { return emu::bfloat16_to_float(bits); }
+};
+
+struct __nv_fp8_e4m3 {
+  uint8_t __x;
+  __nv_fp8_e4m3() = default;
+  explicit __nv_fp8_e4m3(float x) : __x(emu::float_to_eight_bit(x, 3, 7, 0x7e)) {}
+  explicit __nv_fp8_e4m3(int x) : __nv_fp8_e4m3(float(x)) {}
+  explicit operator float() const { return emu::eight_bit_to_float(__x, 3, 7, false); }
+};
+
+struct __nv_fp8_e5m2 {
+  uint8_t __x;
+  __nv_fp8_e5m2() = default;
+  explicit __nv_fp8_e5m2(float x) : __x(emu::float_to_eight_bit(x, 2, 15, 0x7b)) {}
+  explicit __nv_fp8_e5m2(int x) : __nv_fp8_e5m2(float(x)) {}
+  explicit operator float() const { return emu::eight_bit_to_float(__x, 2, 15, true); }
 };
 
 typedef __half half;

@@ -26,7 +26,7 @@ from treadle.compiler.errors import at
 from treadle.dialects import diagram
 from treadle.dialects.diagram.array import axes_of, format_of, shape_of
 from treadle.dialects.diagram.condition import Term, evaluate
-from treadle.runtime.formats import saturated
+from treadle.runtime.formats import rounded, saturated
 from treadle.runtime.interpreter import bounds
 from treadle.runtime.interpreter.arrays import (
     COMBINE,
@@ -46,6 +46,7 @@ from treadle.runtime.interpreter.arrays import (
 )
 from treadle.runtime.interpreter.exact import exact, exact_value_of
 from treadle.runtime.interpreter.laws import find_law
+from treadle.runtime.interpreter.rounding import is_rounded
 from treadle.runtime.interpreter.scalars import SCALAR_OPERATIONS, value_of
 from treadle.runtime.interpreter.scope import Scope
 from treadle.runtime.interpreter.session import Session
@@ -154,7 +155,12 @@ class DiagramFunctions(SessionFunctions):
     def run_cast(self, interpreter: Interpreter, op: diagram.CastOp, args: PythonValues) -> PythonValues:
         (operand,) = self._operands((op.operand,), args)
         axes = with_weaved(axes_of(op.result.type), (operand,))
-        numbers = self._converted(operand.aligned(axes), format_of(op.operand.type), format_of(op.result.type))
+        aligned, format = operand.aligned(axes), format_of(op.result.type)
+        if is_float(format) and not self.session.exact and is_rounded(op):
+            error = None if aligned.error is None else bounds.fixed_cast_error(aligned, format)
+            numbers = Numbers(rounded(aligned.value, format).astype(np.float64), error, aligned.absent)
+        else:
+            numbers = self._converted(aligned, format_of(op.operand.type), format)
         return self._result(op, Array(axes, numbers))
 
     @impl(diagram.FillOp)

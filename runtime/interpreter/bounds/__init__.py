@@ -27,8 +27,9 @@ What the units are, and why they are not smaller:
 - Of -inf less itself nothing is said: a row of scores that are all -inf has no shares in the formula, and in a kernel
   the sum of their powers is 0.
 - A value that leaves its format's range has an infinite bound: nothing can be said about it, nor about
-  what is computed from it. A cast to 8 bits
-  saturates instead, in the reference too, and has its usual bound.
+  what is computed from it. A cast to 8 bits saturates instead, in the reference too.
+- A cast that no rewrite moves is rounded in the reference too (`runtime.interpreter.rounding`), and its bound is how far
+  apart the ends of an interval are rounded: mostly nothing.
 
 Streaming rewrites a softmax as products of rescales, which round where the formula does not. `SLACK` pays
 for that, once, when the bound is used as a tolerance (`run_with_bounds`)."""
@@ -40,7 +41,7 @@ from treadle.runtime.interpreter.bounds.arrays import (
     reduce_error,
     reduce_gamma,
 )
-from treadle.runtime.interpreter.bounds.numbers import cast_error
+from treadle.runtime.interpreter.bounds.numbers import cast_error, fixed_cast_error
 from treadle.runtime.interpreter.bounds.scalars import scalar_error
 from treadle.runtime.interpreter.bounds.tables import EXACT, SPREAD
 from treadle.runtime.interpreter.bounds.units import SLACK
@@ -53,6 +54,7 @@ __all__ = [
     "combine_error",
     "contract_error",
     "contract_gamma",
+    "fixed_cast_error",
     "reduce_error",
     "reduce_gamma",
     "scalar_error",

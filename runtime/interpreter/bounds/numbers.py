@@ -6,8 +6,9 @@ import numpy as np
 from xdsl.ir import Attribute
 
 from treadle.dialects.diagram.formats import holds
+from treadle.runtime.formats import rounded as to_format
 from treadle.runtime.interpreter.arrays import AnyArray, FloatArray, Numbers, is_float
-from treadle.runtime.interpreter.bounds.units import LARGEST, SATURATING, SMALLEST, UNIT
+from treadle.runtime.interpreter.bounds.units import LARGEST, SATURATING, SLACK, SMALLEST, UNIT
 
 
 def error_of(numbers: Numbers) -> FloatArray:
@@ -60,6 +61,20 @@ def cast_error(numbers: Numbers, given: Attribute, wanted: Attribute) -> FloatAr
     if not is_float(wanted) or (is_float(given) and _holds(wanted, given)):
         return error
     return rounded(numbers.value, error, wanted)
+
+
+def fixed_cast_error(numbers: Numbers, format: Attribute) -> FloatArray:
+    """Of a value that is rounded in the reference too: rounding is monotone, so it lies where the ends of its interval
+    are rounded to, which may be an interval of what reassociation makes of it."""
+    value, error = numbers.value, error_of(numbers)
+    if value.dtype.kind != "f":
+        value = value.astype(np.float64)
+    with np.errstate(all="ignore"):
+        here, *ends = (
+            to_format(each, format).astype(np.float64) for each in (value, value - SLACK * error, value + SLACK * error)
+        )
+        apart = np.maximum(*(np.where(end == here, 0.0, np.abs(end - here)) for end in ends))
+        return settled(here, np.where(np.isinf(error), np.inf, np.where(np.isnan(value), 0.0, apart)))
 
 
 def _holds(wide: Attribute, narrow: Attribute) -> bool:

@@ -1,0 +1,104 @@
+"""`diagram-widen-operands`: 8-bit operands of products as f16, where the machine does not multiply them as they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp, f16
+from xdsl.ir import Block, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from treadle.compiler.machines import Machine, machine_of
+from treadle.dialects.diagram import CastOp, ContractOp
+from treadle.dialects.diagram.array import axes_of, format_of, with_format
+from treadle.dialects.diagram.formats import EIGHT_BIT
+from treadle.passes._functions import diagram_blocks, fresh_hint, functions, label, note
+
+PASS = "diagram-widen-operands"
+
+FIRST_WITH_F8 = 89
+"""The first compute capability whose tensor cores multiply 8-bit floats (PTX ISA 9.7.14.5, mma)."""
+
+
+@dataclass(frozen=True)
+class DiagramWidenOperandsPass(ModulePass):
+    """Give products that the machine's tensor cores do not take in 8 bits their operands in f16. They take 8 bits from
+    sm_89 on, and along rows of memory only: the axis that is summed over must be the last one of both operands.
+
+    Before, for sm_80:
+
+    ```
+    !X = tensor<?x64xf8E4M3FN, #diagram.array<[t, i]>>
+    !W = tensor<32x64xf8E4M3FN, #diagram.array<[o, i]>>
+    !Y = tensor<?x32xf32, #diagram.array<[t, o]>>
+    func.func @f(%X: !X, %W: !W) -> !Y {
+      %Y = diagram.contract %X, %W over [i] accumulate f32 : !X, !W -> !Y
+      func.return %Y : !Y
+    }
+    ```
+
+    After:
+
+    ```
+    !X = tensor<?x64xf8E4M3FN, #diagram.array<[t, i]>>
+    !X16 = tensor<?x64xf16, #diagram.array<[t, i]>>
+    !W = tensor<32x64xf8E4M3FN, #diagram.array<[o, i]>>
+    !W16 = tensor<32x64xf16, #diagram.array<[o, i]>>
+    !Y = tensor<?x32xf32, #diagram.array<[t, o]>>
+    func.func @f(%X: !X, %W: !W) -> !Y {
+      %X_wide = diagram.cast %X : !X -> !X16
+      %W_wide = diagram.cast %W : !W -> !W16
+      %Y = diagram.contract %X_wide, %W_wide over [i] accumulate f32 : !X16, !W16 -> !Y
+      func.return %Y : !Y
+    }
+    ```
+
+    Legal exactly, not only over the reals: every number of either 8-bit format is one of f16, infinities and NaN
+    included, and products of two are exact in f32 in either case. Arrays stay 8 bits wide in memory."""
+
+    name = PASS
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        machine = machine_of(op)
+        for function in functions(op):
+            for block in diagram_blocks(function):
+                _widen(function, block, machine)
+
+
+def _widen(function: func.FuncOp, block: Block, machine: Machine) -> None:
+    wide: dict[SSAValue, SSAValue] = {}
+    for op in list(block.ops):
+        if not isinstance(op, ContractOp) or (reason := why_not_multiplied(op, machine)) is None:
+            continue
+        for i, operand in enumerate((op.lhs, op.rhs)):
+            if operand not in wide:
+                wide[operand] = _widened(op, operand)
+                law = f"every {format_of(operand.type)} is an f16"
+                note(function, PASS, f"{label(operand)} is multiplied as f16", law, reason)
+            op.operands[i] = wide[operand]
+
+
+def _widened(op: ContractOp, operand: SSAValue) -> SSAValue:
+    cast = CastOp(operand, with_format(operand.type, f16))
+    cast.location = op.location
+    cast.result.name_hint = fresh_hint(operand, f"{operand.name_hint}_wide" if operand.name_hint else None)
+    Rewriter.insert_op(cast, InsertPoint.before(op))
+    return cast.result
+
+
+def why_not_multiplied(op: ContractOp, machine: Machine) -> str | None:
+    """Why the machine does not multiply these operands in 8 bits; None where it does, or where they have more."""
+    if not {str(format_of(op.lhs.type)), str(format_of(op.rhs.type))} <= set(EIGHT_BIT):
+        return None
+    if machine.capability < FIRST_WITH_F8:
+        return f"the tensor cores of {machine.arch} multiply no 8-bit floats"
+    for operand in (op.lhs, op.rhs):
+        if axes_of(operand.type)[-1:] != op.over_axes[-1:]:
+            return (
+                f"8-bit operands are multiplied along rows of memory, and {label(operand)}"
+                f"[{', '.join(axes_of(operand.type))}] has another last axis than {op.over_axes[-1]}"
+            )
+    return "products of 8-bit floats are lowered by way of f16 so far"
