@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from treadle.dialects.diagram import CastOp, ContractOp, ReduceOp
+from treadle.dialects.diagram import ApplyOp, CastOp, ContractOp, ReduceOp
 from treadle.dialects.diagram.array import axes_of, format_of
 from treadle.dialects.diagram.formats import EIGHT_BIT
 from treadle.dialects.hierarchy import StreamOp
@@ -34,7 +34,7 @@ def _depends_on_reduction(op: CastOp) -> bool:
         if isinstance(owner, StreamOp) and owner.axis in axes:
             return True
         if isinstance(value.owner, Operation):
-            if isinstance(owner, ContractOp | ReduceOp) and set(owner.over_axes) & axes:
+            if isinstance(owner, ApplyOp | ContractOp | ReduceOp) and set(owner.over_axes) & axes:
                 return True
             stack.extend(value.owner.operands)
     return False

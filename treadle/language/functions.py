@@ -18,7 +18,8 @@ from treadle.language.graph import computing_format, constant, is_number
 
 def contract(left: Array, right: Array, over: str | Iterable[str]) -> Array:
     """The sum of products over the axes `over`; every other axis stays. f16 and bf16 multiply on tensor cores and add
-    up in f32; of two formats, the wider is rounded to the narrower, but 8 bits widen to 16. Axes in several arrays are the same axis:
+    up in f32; of two formats, the wider is rounded to the narrower, but 8 bits widen to 16. Axes in several arrays are
+    the same axis:
 
     `contract(Q, K, over="d")` of axes (b, q, d) and (b, x, d) has axes (b, q, x).
 

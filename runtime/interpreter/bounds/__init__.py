@@ -28,8 +28,8 @@ What the units are, and why they are not smaller:
   the sum of their powers is 0.
 - A value that leaves its format's range has an infinite bound: nothing can be said about it, nor about
   what is computed from it. A cast to 8 bits saturates instead, in the reference too.
-- A cast that no rewrite moves is rounded in the reference too (`runtime.interpreter.rounding`), and its bound is how far
-  apart the ends of an interval are rounded: mostly nothing.
+- A cast that no rewrite moves is rounded in the reference too (`runtime.interpreter.rounding`), and its bound is how
+  far apart the ends of an interval are rounded: mostly nothing.
 
 Streaming rewrites a softmax as products of rescales, which round where the formula does not. `SLACK` pays
 for that, once, when the bound is used as a tolerance (`run_with_bounds`)."""
