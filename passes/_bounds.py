@@ -68,9 +68,7 @@ def linear_form(expression: Expression) -> dict[Atom, float]:
 
 def _add_form(expression: Expression, scale: float, form: dict[Atom, float]) -> None:
     if is_saturating(expression):
-        plain = isinstance(expression, Leaf) and not expression.version
-        atom = expression.value if plain else expression if isinstance(expression, Leaf) else id(expression)
-        return _count(form, atom, scale)
+        return _count(form, _atom(expression), scale)
     if isinstance(expression, Node) and expression.kind in CASTS:
         return _add_form(expression.operands[0], scale, form)
     match expression:
@@ -94,6 +92,13 @@ def _add_form(expression: Expression, scale: float, form: dict[Atom, float]) -> 
             _add_form(other, scale / divisor.number, form)
         case _:
             _count(form, id(expression), scale)
+
+
+def _atom(expression: Expression) -> Atom:
+    """A part that is not taken apart."""
+    if not isinstance(expression, Leaf):
+        return id(expression)
+    return expression if expression.version else expression.value
 
 
 def _add_leaf(leaf: Leaf, scale: float, form: dict[Atom, float]) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from xdsl.builder import ImplicitBuilder
 from xdsl.dialects import arith, func, linalg, tensor
 from xdsl.dialects.builtin import (
     AffineMapAttr,
+    AnyFloat,
     FloatAttr,
     FunctionType,
     IndexType,
@@ -300,7 +301,9 @@ def converted(value: SSAValue, format: Attribute) -> SSAValue:
     if narrow.bytes < wide.bytes:
         return arith.ExtFOp(value, format).results[0]  # pyright: ignore
     if wide.saturates:  # arith.truncf does not
-        low, high = (arith.ConstantOp(FloatAttr(sign * wide.largest, value.type)).result for sign in (-1, 1))
+        low, high = (
+            arith.ConstantOp(FloatAttr(sign * wide.largest, cast(AnyFloat, value.type))).result for sign in (-1, 1)
+        )
         value = arith.MinimumfOp(arith.MaximumfOp(value, low).result, high).result
     return arith.TruncFOp(value, format).results[0]  # pyright: ignore
 

@@ -41,7 +41,8 @@ def saturated(value: NDArray[Any], format: Attribute) -> NDArray[Any]:
 
 def rounded(value: NDArray[Any], format: Attribute) -> NDArray[Any]:
     """In a format, to nearest even, as a cast of the program would make it of these numbers."""
-    return saturated(np.asarray(value), format).astype(numpy_dtype(format))
+    with np.errstate(all="ignore"):
+        return saturated(np.asarray(value), format).astype(numpy_dtype(format))
 
 
 def named_bytes(array: NDArray[Any], type: Attribute) -> NDArray[Any]:

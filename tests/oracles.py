@@ -111,6 +111,21 @@ def attention_spherical(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
     return (F.normalize(q @ k.transpose(-1, -2), dim=-1, eps=0) @ v,)
 
 
+def attention_f8(q: Tensor, k: Tensor, v: Tensor, *scales: Tensor) -> tuple[Tensor, ...]:
+    """Shares are not rounded: when that is done is up to the kernel."""
+    q_scale, k_scale, v_scale = (scale[..., None, None] for scale in scales)
+    return attention(q * q_scale, k * k_scale, v.mT * v_scale)
+
+
+def quantised_matmul(x: Tensor, w: Tensor, w_scale: Tensor) -> tuple[Tensor, ...]:
+    """With PyTorch's own f8, which does not saturate: here nothing is beyond its largest number."""
+    if not x.numel():
+        return (x.new_zeros(x.shape[0], w.shape[0]),)
+    scale = x.abs().amax(-1, keepdim=True).clamp(min=1e-6) / 448
+    x8 = (x / scale).clamp(-448, 448).to(torch.float8_e4m3fn).to(torch.float64)
+    return (x8 @ w.T * scale * w_scale,)
+
+
 def cross_attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
     (o,) = attention(*(t.transpose(1, 2) for t in (q, k, v)))
     return (o.transpose(1, 2),)
@@ -149,9 +164,11 @@ ORACLES: dict[str, Oracle] = {
     "attention_alibi": attention_alibi,
     "attention_causal": attention_causal,
     "attention_decode": attention,
+    "attention_f8": attention_f8,
     "attention_gqa": attention_gqa,
     "attention_lengths": attention_lengths,
     "attention_lse": attention_lse,
+    "attention_mixed": attention,
     "attention_mqa": attention_mqa,
     "attention_prefix": attention_prefix,
     "attention_segments": attention_segments,
@@ -183,7 +200,7 @@ ORACLES: dict[str, Oracle] = {
     "matmul_tt": lambda a, b: (a.T @ b.T,),
     "mlp": mlp,
     "moving_average": moving_average,
-    "quantised_matmul": lambda x, w: (x @ w,),
+    "quantised_matmul": quantised_matmul,
     "rms_norm": rms_norm,
     "rms_norm_matmul": lambda x, w: (F.rms_norm(x, x.shape[-1:], eps=1e-5) @ w,),
     "sin2cos2": sum_of_squares,

@@ -16,6 +16,7 @@ from oracles import ORACLES
 from roads import Road, compiled
 from treadle.compiler.sizes import default_sizes
 from treadle.dialects import cuda, diagram
+from treadle.dialects.diagram.formats import NARROW
 from treadle.runtime.inputs import axis_sizes
 from treadle.runtime.interpreter import entry_function, run_function
 
@@ -101,9 +102,9 @@ def test_an_axis_of_size_zero(name: str):
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_products_run_on_tensor_cores(name: str):
-    """One tensor-core product for each contraction of 16-bit operands, at least."""
+    """One tensor-core product for each contraction of narrow operands, at least."""
     contractions = [op for op in road(name).algorithm.walk() if isinstance(op, diagram.ContractOp)]
-    narrow = [op for op in contractions if str(diagram.array.format_of(op.lhs.type)) in ("f16", "bf16")]
+    narrow = [op for op in contractions if str(diagram.array.format_of(op.lhs.type)) in NARROW]
     products = [op for op in road(name).module.walk() if isinstance(op, cuda.ProductOp)]
     on_tensor_cores = [op for op in products if op.instruction.data.startswith("m16n8k16")]
     assert len(on_tensor_cores) >= len(narrow)

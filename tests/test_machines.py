@@ -25,7 +25,7 @@ def empty_module() -> ModuleOp:
 
 
 def test_machines_that_ship():
-    variants = ("a100", "a100-40gb", "a100-pcie", "h100", "h100-nvl", "h100-pcie", "h200", "h200-nvl")
+    variants = ("a100", "a100-40gb", "a100-pcie", "h100", "h100-nvl", "h100-pcie", "h200", "h200-nvl", "l40s")
     assert machine_names() == variants
     for name in machine_names():
         assert load_machine(name).name == name
@@ -80,7 +80,9 @@ def test_blocks_on_sm_are_limited_by_everything():
 
 
 def test_unknown_machine_lists_the_known():
-    with pytest.raises(TreadleError, match=r"unknown machine 'v100': known are a100, a100-40gb, .* h200-nvl, or give"):
+    with pytest.raises(
+        TreadleError, match=r"unknown machine 'v100': known are a100, a100-40gb, .* h200-nvl, l40s, or give"
+    ):
         load_machine("v100")
 
 

@@ -29,6 +29,7 @@ PASSES = (
     "diagram-expand-laws",
     "diagram-hoist-factors",
     "diagram-compose-maps",
+    "diagram-widen-operands",
     "fusion",
     "streaming",
     "tiling",

@@ -18,6 +18,7 @@ NAMES = (
     "diagram-expand-laws",
     "diagram-hoist-factors",
     "diagram-compose-maps",
+    "diagram-widen-operands",
     "fusion",
     "streaming",
     "tiling",

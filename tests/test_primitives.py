@@ -60,6 +60,14 @@ USES = {
     "copy_async_or_now": (
         "copy_async_or_now(vec<8>(s + 8 * t), vec<8>(h), t < 3); copy_async_or_now(vec<1>(s), vec<1>(h), true);"
     ),
+    "widen_pair": (
+        "__nv_fp8_e4m3 x[2] = {__nv_fp8_e4m3(f[0]), __nv_fp8_e4m3(f[1])}; __nv_fp8_e5m2 y[2]; memcpy(y, x, 2);"
+        "widen_pair(h2, x); widen_pair(h2 + 2, y);"
+    ),
+    "narrow_pair": (
+        "__nv_fp8_e4m3 x[2]; __nv_fp8_e5m2 y[2]; narrow_pair(x, f[0], f[1]); narrow_pair(y, f[2], f[3]);"
+        "f2[0] = to_float(x[0]) + to_float(x[1]) + to_float(y[0]) + to_float(y[1]);"
+    ),
     "divide": "f2[t] = divide(f[t], f[t + 1]);",
     "exp2_approx": "f2[t] = exp2_approx(f[t]);",
     "log2_approx": "f2[t] = log2_approx(f[t]);",

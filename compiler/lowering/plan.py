@@ -111,11 +111,13 @@ def _row_axis(plan: KernelPlan) -> str | None:
 
 
 def widest_vector(plan: KernelPlan) -> int:
-    """Elements that 16 bytes hold, for the narrowest format that the kernel loads or saves."""
+    """Elements that 16 bytes hold, for the narrowest format that the kernel loads or saves; for operands of products,
+    which go on to a tile, at most of what they are multiplied as: threads with more would meet in the tile's banks."""
     types = [op.result.type for op in plan.kernel.walk() if isinstance(op, LoadOp)]
     types += [op.value.type for op in plan.kernel.walk() if isinstance(op, SaveOp)]
     sizes = [FORMAT_BYTES[str(format_of(type))] for type in types]
-    return 16 // min(sizes, default=4)
+    operands = [FORMAT_BYTES[str(format_of(op.lhs.type))] for op in plan.contractions]
+    return 16 // max(min(sizes, default=4), min(operands, default=0))
 
 
 def contiguous_axis(plan: KernelPlan) -> str | None:

@@ -18,6 +18,7 @@ from treadle.dialects.cuda.layout import LayoutAttr, Mode, row_operand
 from treadle.dialects.cuda.tiles import is_shared
 from treadle.dialects.diagram import CastOp, ContractOp
 from treadle.dialects.diagram.array import array_type, axes_of, format_of, sizes_of
+from treadle.dialects.diagram.formats import SIXTEEN_BIT
 
 MOST_SHARED_FRAGMENTS = 32
 """Registers that a left operand may take for the whole of a stream."""
@@ -53,7 +54,7 @@ def _check_formats(op: ContractOp) -> None:
             f"a product is added to {format_of(op.init.type)}, but accumulated in {op.accumulate}: "
             "keep the state of a stream in the accumulator's format",
         )
-    if str(op.accumulate) in ("f16", "bf16"):
+    if str(op.accumulate) in SIXTEEN_BIT:
         raise Refusal(
             op,
             f"kernels accumulate products in f32 or i32, not in {op.accumulate}: write 'accumulate f32', and cast "

@@ -31,13 +31,13 @@ from treadle.compiler.primitives import wgmma
 # In the order of printing: a block needs only blocks that come before it.
 _FILES = (
     "prelude.cuh",
-    "eight_bit.cuh",
     "memory.cuh",
     "collectives.cuh",
     "matrix.cuh",
     "copy_async.cuh",
     "control.cuh",
     "arithmetic.cuh",
+    "eight_bit.cuh",
     "mbarrier.cuh",
     "roles.cuh",
     "tensor_copy.cuh",

@@ -1,13 +1,7 @@
-// primitive: eight_bit
-// The 8-bit formats. Conversions to them round to nearest, ties to even, and saturate; all numbers of both are f16 numbers.
-#ifndef TREADLE_EMULATOR
-#include <cuda_fp8.h>
-#endif
-
 // primitive: widen_pair; needs: eight_bit
 // Two 8-bit numbers as f16, exactly: one conversion from sm_89 on (PTX ISA 9.7.9, cvt). Before, f8E5M2 is the upper half
 // of an f16; f8E4M3FN moved to the fields of an f16 is 2^8 too small, subnormals too, and its one NaN is put right.
-__device__ __forceinline__ void widen_pair(__half (&pair)[2], const __nv_fp8_e4m3 (&from)[2]) {
+__device__ __forceinline__ void widen_pair(__half* pair, const __nv_fp8_e4m3* from) {
 #ifndef TREADLE_EMULATOR
   uint16_t both;
   memcpy(&both, from, sizeof(both));
@@ -23,17 +17,17 @@ __device__ __forceinline__ void widen_pair(__half (&pair)[2], const __nv_fp8_e4m
   memcpy(&word, &numbers, sizeof(word));
   word |= (((size + 0x01000100u) >> 15) & 0x00010001u) * 0x7fffu;
 #endif
-  memcpy(pair, &word, sizeof(pair));
+  memcpy(pair, &word, sizeof(word));
 #else
   for (int i = 0; i < 2; ++i) pair[i] = static_cast<__half>(static_cast<float>(from[i]));
 #endif
 }
-__device__ __forceinline__ void widen_pair(__half (&pair)[2], const __nv_fp8_e5m2 (&from)[2]) {
+__device__ __forceinline__ void widen_pair(__half* pair, const __nv_fp8_e5m2* from) {
 #ifndef TREADLE_EMULATOR
   uint16_t both;
   memcpy(&both, from, sizeof(both));
   const uint32_t word = __byte_perm(both, 0, 0x1404);
-  memcpy(pair, &word, sizeof(pair));
+  memcpy(pair, &word, sizeof(word));
 #else
   for (int i = 0; i < 2; ++i) pair[i] = static_cast<__half>(static_cast<float>(from[i]));
 #endif
@@ -41,21 +35,21 @@ __device__ __forceinline__ void widen_pair(__half (&pair)[2], const __nv_fp8_e5m
 
 // primitive: narrow_pair; needs: eight_bit
 // Rounds two floats into a pair of 8-bit numbers: one conversion from sm_89 on (PTX ISA 9.7.9, cvt.rn.satfinite).
-__device__ __forceinline__ void narrow_pair(__nv_fp8_e4m3 (&pair)[2], float lo, float hi) {
+__device__ __forceinline__ void narrow_pair(__nv_fp8_e4m3* pair, float lo, float hi) {
 #if !defined(TREADLE_EMULATOR) && __CUDA_ARCH__ >= 890
   uint16_t both;
   asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(both) : "f"(hi), "f"(lo));
-  memcpy(pair, &both, sizeof(pair));
+  memcpy(pair, &both, sizeof(both));
 #else
   pair[0] = static_cast<__nv_fp8_e4m3>(lo);
   pair[1] = static_cast<__nv_fp8_e4m3>(hi);
 #endif
 }
-__device__ __forceinline__ void narrow_pair(__nv_fp8_e5m2 (&pair)[2], float lo, float hi) {
+__device__ __forceinline__ void narrow_pair(__nv_fp8_e5m2* pair, float lo, float hi) {
 #if !defined(TREADLE_EMULATOR) && __CUDA_ARCH__ >= 890
   uint16_t both;
   asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(both) : "f"(hi), "f"(lo));
-  memcpy(pair, &both, sizeof(pair));
+  memcpy(pair, &both, sizeof(both));
 #else
   pair[0] = static_cast<__nv_fp8_e5m2>(lo);
   pair[1] = static_cast<__nv_fp8_e5m2>(hi);

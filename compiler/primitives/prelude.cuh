@@ -25,3 +25,9 @@ template <class T, int N>
 struct alignas(sizeof(T) * N) Vec {
   T at[N];
 };
+
+// primitive: eight_bit
+// The 8-bit formats. Conversions to them round to nearest, ties to even, and saturate; all numbers of both are f16 numbers.
+#ifndef TREADLE_EMULATOR
+#include <cuda_fp8.h>
+#endif

@@ -17,6 +17,7 @@ from treadle.compiler.printer.kernel import KernelPrinter
 from treadle.compiler.printer.launches import launches_of
 from treadle.compiler.printer.text import Text
 from treadle.dialects import cuda
+from treadle.dialects.diagram.formats import EIGHT_BIT, NUMBER_FORMATS
 from treadle.dialects.hierarchy.schedule import derivation_of
 
 
@@ -31,6 +32,8 @@ def print_cuda_c(module: ModuleOp) -> str:
     printers = [KernelPrinter(kernel, launches.get(kernel.sym_name.data)) for kernel in kernels]
     bodies = [printer.print() for printer in printers]
     uses = {name for printer in printers for name in printer.uses}
+    if any(NUMBER_FORMATS[name].c_type in body for name in EIGHT_BIT for body in bodies):
+        uses.add("eight_bit")
     return "\n".join([_title(module), primitives.source(uses), *bodies])
 
 

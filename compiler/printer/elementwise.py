@@ -7,13 +7,14 @@ from contextlib import nullcontext
 from xdsl.ir import SSAValue
 
 from treadle.compiler.printer.indices import Loop, add, coordinate, subscripts
-from treadle.compiler.printer.scalars import SIXTEEN_BIT, ScalarPrinter, bare, c_type, literal
+from treadle.compiler.printer.scalars import ScalarPrinter, bare, c_type, literal
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import Mode
 from treadle.dialects.cuda.tiles import layout_of
 from treadle.dialects.diagram import CastOp, FillOp, MapOp
 from treadle.dialects.diagram.array import format_of
+from treadle.dialects.diagram.formats import EIGHT_BIT, NARROW, SIXTEEN_BIT
 
 
 def print_fill(writer: KernelWriter, op: FillOp) -> None:
@@ -70,12 +71,31 @@ def print_cast(writer: KernelWriter, op: CastOp) -> None:
         statement = f"{writer.call('store_pair')}({name}{subscripts(layout, outer, len(outer))}, {low}, {high});"
         writer.text.nest(outer, [statement])
         return
+    if (target in EIGHT_BIT or (source in EIGHT_BIT and target == "f16")) and _in_pairs(layout.register):
+        return _cast_pairs(writer, op, name, loops)
     element = writer.element(op.operand, loops)
-    if source in SIXTEEN_BIT:
+    if source in NARROW:
         element = f"{writer.call('to_float')}({element})"
-    if target in SIXTEEN_BIT:
+    if target in NARROW:
         element = f"{writer.call('from_float')}<{c_type(op.result.type)}>({element})"
     writer.text.nest(loops, [f"{name}{subscripts(layout, loops)} = {element};"])
+
+
+def _cast_pairs(writer: KernelWriter, op: CastOp, name: str, loops: list[Loop]) -> None:
+    """Two neighbours at once: 8-bit numbers have conversions of pairs."""
+    layout, last = layout_of(op.result.type), loops[-1]
+    at = (last.variable, f"{last.variable} + 1") if last.mode.size > 2 else ("0", "1")
+    places = [[*loops[:-1], Loop(last.mode, digit)] for digit in at]
+    low, high = (writer.element(op.operand, place) for place in places)
+    to = f"&{name}{subscripts(layout, places[0])}"
+    if str(format_of(op.result.type)) == "f16":
+        statement = f"{writer.call('widen_pair')}({to}, &{low});"
+    else:
+        if str(format_of(op.operand.type)) in NARROW:
+            low, high = (f"{writer.call('to_float')}({element})" for element in (low, high))
+        statement = f"{writer.call('narrow_pair')}({to}, {low}, {high});"
+    head = f"UNROLL for (int {last.variable} = 0; {last.variable} < {last.mode.size}; {last.variable} += 2)"
+    writer.text.nest([*loops[:-1], head] if last.mode.size > 2 else loops[:-1], [statement])
 
 
 def print_mask(writer: KernelWriter, op: cuda.MaskOp) -> None:
@@ -85,9 +105,15 @@ def print_mask(writer: KernelWriter, op: cuda.MaskOp) -> None:
     place = add([writer.values[op.offset], coordinate(layout, op.axis.data, loops)])
     element = writer.element(op.value, loops)
     text = f"{place} < {bare(writer.values[op.limit])} ? {element} : {literal(op.other)}"
-    if str(format_of(op.value.type)) in SIXTEEN_BIT:
+    if str(format_of(op.value.type)) in NARROW:
         writer.call("from_float")
     writer.text.nest(loops, [f"{name}{subscripts(layout, loops)} = {text};"])
+
+
+def _in_pairs(modes: cuda.ModesAttr) -> bool:
+    """Whether every register of a fragment has a neighbour beside it."""
+    last = next(reversed(tuple(modes)), Mode("", 1, 0))
+    return last.size % 2 == 0 and last.stride == 1
 
 
 def _is_pair(modes: cuda.ModesAttr) -> bool:

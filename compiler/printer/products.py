@@ -10,12 +10,13 @@ from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.printer.indices import Loop, add, coordinate, subscripts, thread_terms, times
 from treadle.compiler.printer.names import Names
-from treadle.compiler.printer.scalars import SIXTEEN_BIT, c_type
+from treadle.compiler.printer.scalars import c_type
 from treadle.compiler.printer.text import Text
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LayoutAttr, Mode
 from treadle.dialects.cuda.tiles import is_fragment, layout_of, rows_of
 from treadle.dialects.diagram.array import axes_of, format_of, sizes_of
+from treadle.dialects.diagram.formats import NARROW, SIXTEEN_BIT
 
 
 class Writer(Protocol):
@@ -297,7 +298,7 @@ class ProductPrinter:
         ]
         place = f"{kernel.values[tile]}[{kernel.tile_offset(tile, positions)}]"
         load = f"{kernel.call('load_shared')}(&{place})"
-        if str(format_of(tile.type)) in SIXTEEN_BIT:
+        if str(format_of(tile.type)) in NARROW:
             load = f"{kernel.call('to_float')}({load})"
         if tests:
             load = f"{' && '.join(tests)} ? {load} : 0"

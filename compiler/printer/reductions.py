@@ -6,13 +6,13 @@ from xdsl.ir import SSAValue
 
 from treadle.compiler.errors import Refusal
 from treadle.compiler.printer.indices import subscripts
-from treadle.compiler.printer.scalars import SIXTEEN_BIT
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects import cuda
 from treadle.dialects.cuda.fragments import PARTIAL, lane_masks
 from treadle.dialects.cuda.tiles import layout_of
 from treadle.dialects.diagram import ReduceOp
 from treadle.dialects.diagram.array import format_of
+from treadle.dialects.diagram.formats import NARROW
 
 COMBINE = {"add": "{0} + {1}", "mul": "{0} * {1}", "max": "maximum({0}, {1})", "min": "minimum({0}, {1})"}
 COMBINE_INTEGERS = {"max": "max({0}, {1})", "min": "min({0}, {1})"}
@@ -24,7 +24,7 @@ def print_reduce(writer: KernelWriter, op: ReduceOp) -> None:
     kind, integer = op.kind.data, str(format_of(op.result.type)) == "i32"
     combine = _combination(writer, kind, op.result)
     neutral = (NEUTRAL_INTEGERS if integer else NEUTRAL)[kind]
-    if str(format_of(op.result.type)) in SIXTEEN_BIT:
+    if str(format_of(op.result.type)) in NARROW:
         raise Refusal(op, f"'{kind}' reduces in {format_of(op.result.type)}: reduce in f32 and cast the result")
     layout, source = layout_of(op.result.type), layout_of(op.operand.type)
     name = writer.declare(op.result)
@@ -38,7 +38,7 @@ def print_reduce(writer: KernelWriter, op: ReduceOp) -> None:
     writer.text.nest(loops, [f"{here} = {start};"])
     every = writer.loops(source)
     element = writer.element(op.operand, every)
-    if str(format_of(op.operand.type)) in SIXTEEN_BIT:
+    if str(format_of(op.operand.type)) in NARROW:
         element = f"{writer.call('to_float')}({element})"
     target = f"{name}{subscripts(layout, every)}"
     writer.text.nest(every, [f"{target} = {combine.format(target, element)};"])

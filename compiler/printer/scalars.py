@@ -15,16 +15,9 @@ from xdsl.utils.exceptions import DiagnosticException
 from treadle.compiler.errors import Refusal
 from treadle.dialects.diagram import YieldOp
 from treadle.dialects.diagram.array import Number, format_of
+from treadle.dialects.diagram.formats import NARROW, NUMBER_FORMATS
 
-C_TYPES = {
-    "f16": "__half",
-    "bf16": "__nv_bfloat16",
-    "f32": "float",
-    "i32": "int32_t",
-    "i1": "bool",
-    "index": "int64_t",
-}
-SIXTEEN_BIT = ("f16", "bf16")
+C_TYPES = {**{name: each.c_type for name, each in NUMBER_FORMATS.items()}, "i1": "bool", "index": "int64_t"}
 
 LOG2_E = 1.4426950408889634
 
@@ -91,7 +84,7 @@ def c_type(type: Attribute) -> str:
 
 
 def literal(value: Number) -> str:
-    """A constant, as the nearest C literal; 16-bit constants are converted where they stand."""
+    """A constant, as the nearest C literal; narrow constants are converted where they stand."""
     if isinstance(value, IntegerAttr):
         number = value.value.data
         if str(value.type) == "i1":
@@ -153,15 +146,15 @@ class ScalarPrinter:
             operands = [self._named(text, operand) for text, operand in zip(operands, op.operands, strict=True)]
         text = self._compute(op, operands)
         result = str(op.results[0].type)
-        if result in SIXTEEN_BIT and not isinstance(op, arith.TruncFOp):
+        if result in NARROW and not isinstance(op, arith.TruncFOp):
             self.uses.add("from_float")
             return f"from_float<{C_TYPES[result]}>({_bare(text)})"
         return text
 
     def _operand(self, value: SSAValue) -> str:
-        """An operand as arithmetic takes it: 16-bit numbers compute as float and round once, which is their own
+        """An operand as arithmetic takes it: narrow numbers compute as float and round once, which is their own
         arithmetic."""
-        if str(value.type) in SIXTEEN_BIT:
+        if str(value.type) in NARROW:
             self.uses.add("to_float")
             return f"to_float({_bare(self.texts[value])})"
         return self.texts[value]
@@ -170,7 +163,7 @@ class ScalarPrinter:
         """The name of an operand that is written more than once."""
         if _NAME_OR_NUMBER.fullmatch(text):
             return text
-        type = "float" if str(value.type) in SIXTEEN_BIT else c_type(value.type)
+        type = "float" if str(value.type) in NARROW else c_type(value.type)
         return self.declare(type, value.name_hint, text)
 
     def _compute(self, op: Operation, operands: list[str]) -> str:

@@ -144,7 +144,8 @@ def _values_of(function: func.FuncOp, arguments: Sequence[Argument], bounded: bo
     values: list[Array | Numbers] = []
     for argument, given in zip(inputs, arguments, strict=True):
         what = f"argument %{argument.name_hint or argument.index}"
-        data = np.asarray(given).astype(dtype_of(format_of(argument.type)))
+        with np.errstate(invalid="ignore"):  # a NaN of f32 that signals
+            data = np.asarray(given).astype(dtype_of(format_of(argument.type)))
         axes = axes_of(argument.type)
         if data.ndim != len(shape_of(argument.type)):
             wanted = f"axes [{', '.join(axes)}]" if axes or not shape_of(argument.type) else str(argument.type)

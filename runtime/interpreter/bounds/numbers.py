@@ -44,7 +44,10 @@ def rounding(value: AnyArray, error: FloatArray, format: Attribute) -> FloatArra
     name = str(format)
     size, largest = np.abs(value) + error, LARGEST.get(name, np.inf)
     if name in SATURATING:
-        return np.where(np.isnan(value), 0.0, UNIT[name] * np.minimum(size, largest) + SMALLEST[name])
+        # A value is rounded to 8 bits once, whatever is reassociated: SLACK must not count that again, but for what
+        # products of two such roundings leave.
+        once = (1 + 2 * UNIT[name]) / SLACK
+        return np.where(np.isnan(value), 0.0, once * (UNIT[name] * np.minimum(size, largest) + SMALLEST[name]))
     added = UNIT[name] * size + SMALLEST[name]
     added = np.where(size > largest, np.inf, added)
     return np.where(np.isfinite(value), added, 0.0)

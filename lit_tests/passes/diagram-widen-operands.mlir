@@ -1,0 +1,26 @@
+// RUN: xdsl-opt -p 'set-machine{name=a100},diagram-widen-operands' %s | filecheck %s
+// RUN: xdsl-opt -p 'set-machine{name=l40s},diagram-widen-operands' %s | filecheck %s --check-prefix=ADA
+
+!X = tensor<?x64xf8E4M3FN, #diagram.array<[t, i]>>
+!W = tensor<32x64xf8E5M2, #diagram.array<[o, i]>>
+!U = tensor<64x32xf8E4M3FN, #diagram.array<[i, o]>>
+!Y = tensor<?x32xf32, #diagram.array<[t, o]>>
+
+// Each operand is widened once, whatever uses it. Arrays keep their 8 bits.
+// CHECK-LABEL: func.func @two_products(%X: tensor<?x64xf8E4M3FN
+// CHECK-SAME:    #hierarchy.step<"diagram-widen-operands", "%X is multiplied as f16", "every f8E4M3FN is an f16",
+// CHECK-SAME:      "the tensor cores of sm_80 multiply no 8-bit floats">
+// CHECK-SAME:    #hierarchy.step<"diagram-widen-operands", "%W is multiplied as f16", "every f8E5M2 is an f16",
+// CHECK-NEXT:  %X_wide = diagram.cast %X : tensor<?x64xf8E4M3FN, {{.*}}> -> tensor<?x64xf16,
+// CHECK-NEXT:  %W_wide = diagram.cast %W : tensor<32x64xf8E5M2, {{.*}}> -> tensor<32x64xf16,
+// CHECK-NEXT:  %Y = diagram.contract %X_wide, %W_wide over [i] accumulate f32 :
+// CHECK-NEXT:  %U_wide = diagram.cast %U : tensor<64x32xf8E4M3FN, {{.*}}> -> tensor<64x32xf16,
+// CHECK-NEXT:  %Z = diagram.contract %X_wide, %U_wide over [i] accumulate f32 :
+// CHECK-NEXT:  func.return %Y, %Z
+// ADA-LABEL:   func.func @two_products(
+// ADA:         "%U is multiplied as f16"
+func.func @two_products(%X: !X, %W: !W, %U: !U) -> (!Y, !Y) {
+  %Y = diagram.contract %X, %W over [i] accumulate f32 : !X, !W -> !Y
+  %Z = diagram.contract %X, %U over [i] accumulate f32 : !X, !U -> !Y
+  func.return %Y, %Z : !Y, !Y
+}
