@@ -53,6 +53,8 @@ def accesses(op: Operation) -> tuple[set[SSAValue], set[SSAValue]]:
             return {base_of(op.destination)}, set()
         case cuda.ReadOp():
             return set(), {base_of(op.source)}
+        case cuda.TensorStoreOp():
+            return set(), {base_of(op.tile)}
         case cuda.ProductOp() | cuda.WarpgroupProductOp():
             return set(), {base_of(tile) for tile in (op.lhs, op.rhs) if is_shared(tile.type)}
         case _:

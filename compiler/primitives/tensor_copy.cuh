@@ -51,6 +51,15 @@ __device__ __forceinline__ void tensor_load(void* shared, const TensorMap& map, 
 #endif
 }
 
+// primitive: in_boxes; from: sm_90
+// Where an element lies in a tile that is cut into boxes, one after another: of SPAN elements a row and ROWS rows, with
+// the swizzle that spans a row. PTX ISA 5.5.7.
+template <int SPAN, int ROWS, int BYTES>
+__device__ __forceinline__ int in_boxes(int row, int column) {
+  const int at = ((column / SPAN * ROWS + row) * SPAN + column % SPAN) * BYTES;
+  return (at ^ (at >> 7 & (SPAN * BYTES / 16 - 1)) << 4) / BYTES;
+}
+
 // primitive: tensor_store; needs: tensor_map, shared_address; from: sm_90
 // Starts to copy a box from shared memory to these coordinates, innermost first; what lies outside of the tensor
 // is not written. One thread asks, closes its group and waits. PTX ISA 9.7.9.27.1.2, cp.async.bulk.tensor.

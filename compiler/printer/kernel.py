@@ -16,11 +16,13 @@ from treadle.compiler.printer.products import ProductPrinter
 from treadle.compiler.printer.reductions import print_combine, print_reduce
 from treadle.compiler.printer.scalars import c_type
 from treadle.compiler.printer.shared import print_shared, print_stage
+from treadle.compiler.printer.tensor_stores import print_boxed_write, print_on_the_way_out
 from treadle.compiler.printer.tiles import TilePrinter
 from treadle.compiler.printer.warpgroups import WarpgroupPrinter
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LANES
+from treadle.dialects.cuda.tiles import is_boxed
 from treadle.dialects.diagram import CastOp, FillOp, MapOp, ReduceOp
 from treadle.dialects.diagram.array import axes_of, is_array
 
@@ -158,6 +160,8 @@ class KernelPrinter(KernelWriter):
                 print_stage(self, op)
             case cuda.ReadOp():
                 self._read(op)
+            case cuda.WriteOp() if is_boxed(op.destination.type):
+                print_boxed_write(self, op)
             case cuda.WriteOp():
                 TilePrinter(self).write(op)
             case cuda.CopyOp():
@@ -174,7 +178,7 @@ class KernelPrinter(KernelWriter):
                 self.text.line(f"{self.call('copy_async_wait')}<{op.pending.data}>();")
             case _ if op.name in arithmetic.INDEX_OPERATORS:
                 arithmetic.print_binary(self, op)
-            case _ if not self.warpgroups.print(op):
+            case _ if not (self.warpgroups.print(op) or print_on_the_way_out(self, op)):
                 raise Refusal(op, f"'{op.name}' has no CUDA C: lower it before printing")
             case _:
                 pass

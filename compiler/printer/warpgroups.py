@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from xdsl.dialects.builtin import MemRefType
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.printer.indices import add, scaled
-from treadle.compiler.printer.names import Names
 from treadle.compiler.printer.scalars import bare, c_type
-from treadle.compiler.printer.text import Text
+from treadle.compiler.printer.tensor_stores import box_place, print_for_each_box
+from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects import cuda
-from treadle.dialects.cuda.layout import LANES, LayoutAttr
+from treadle.dialects.cuda.layout import LANES
 from treadle.dialects.cuda.rings import stages_of
 from treadle.dialects.cuda.roles import WARPGROUP
 from treadle.dialects.cuda.tiles import boxes_of, format_bytes, is_shared, layout_of
@@ -23,25 +21,10 @@ CONSUMER_BARRIER = 1
 """The named barrier at which all consumers meet."""
 
 
-class Writer(Protocol):
-    """What printing these operations needs of the printer of their kernel."""
-
-    text: Text
-    names: Names
-    values: dict[SSAValue, str]
-    kernel: cuda.KernelOp
-
-    def call(self, primitive: str) -> str: ...
-    def declare(self, value: SSAValue, initial: str = "") -> str: ...
-    def copy(self, target: str, source: str, layout: LayoutAttr) -> None: ...
-    def is_last_use(self, value: SSAValue, op: cuda.WarpgroupProductOp) -> bool: ...
-    def block(self, block: Block) -> None: ...
-
-
 class WarpgroupPrinter:
     """Prints the operations of one kernel's roles."""
 
-    def __init__(self, writer: Writer):
+    def __init__(self, writer: KernelWriter):
         self.writer = writer
 
     def print(self, op: Operation) -> bool:
@@ -160,21 +143,14 @@ class WarpgroupPrinter:
     # -- tensor copies -----------------------------------------------------------------------------
 
     def tensor_load(self, op: cuda.TensorLoadOp) -> None:
-        writer, boxes = self.writer, op.boxes
+        writer = self.writer
         stage, _ = self._place(op.ring, op.turn)
-        at = [f"int({bare(writer.values[offset])})" for offset in op.offsets]
-        at = [text.removeprefix("int(").removesuffix(")") if text[4:-1].isdigit() else text for text in at]
-        tile, barrier = writer.values[op.tile], f"&{writer.values[op.ring]}[{stage}]"
         with writer.names.scope():
             box = writer.names.fresh("box")
-            if boxes.count > 1:
-                writer.text.line(f"UNROLL for (int {box} = 0; {box} < {boxes.count}; ++{box})")
-                writer.text.depth += 1
-                tile = f"{tile} + {box} * {boxes.elements // boxes.count}"
-                at[boxes.row_axis] = add([at[boxes.row_axis], f"{box} * {boxes.span.data}"])
-            here = ", ".join(reversed(at))
-            writer.text.line(f"{writer.call('tensor_load')}({tile}, {writer.values[op.map]}, {barrier}, {{{here}}});")
-            writer.text.depth -= 1 if boxes.count > 1 else 0
+            tile, at = box_place(writer.values[op.tile], op.boxes, [writer.values[each] for each in op.offsets], box)
+            barrier = f"&{writer.values[op.ring]}[{stage}]"
+            load = f"{writer.call('tensor_load')}({tile}, {writer.values[op.map]}, {barrier}, {at});"
+            print_for_each_box(writer, op.boxes, box, load)
 
     # -- products ----------------------------------------------------------------------------------
 

@@ -15,7 +15,8 @@ host function allocates results and holds one `cuda.launch` a kernel.
 
 From sm_90 on a kernel may part its warps into `cuda.roles`: a producer, whose tensor copies (`tensor_load`, described
 by a `tensor_map` that the host makes) bring tiles in `#cuda.boxes` to shared memory, and consumers, whose warpgroups
-multiply them (`warpgroup_product`). They hand stages to each other by the barriers of a `ring`.
+multiply them (`warpgroup_product`). They hand stages to each other by the barriers of a `ring`. Results may leave
+through a tile in boxes, too (`tensor_store`).
 """
 
 from xdsl.ir import Dialect
@@ -29,6 +30,7 @@ from treadle.dialects.cuda.rings import AcquireOp, AwaitOp, ExpectOp, ReadyOp, R
 from treadle.dialects.cuda.roles import RolesOp, roles_of, working_threads
 from treadle.dialects.cuda.shared import ReadOp, SharedOp, StageOp, WriteOp
 from treadle.dialects.cuda.tensor_maps import MappableOp, TensorLoadOp, TensorMapOp, TensorMapType
+from treadle.dialects.cuda.tensor_stores import TensorFenceOp, TensorStoreOp, TensorWaitOp
 from treadle.dialects.cuda.transfers import CopyOp, LoadOp, StoreOp
 from treadle.dialects.cuda.waits import BarrierOp, CommitOp, WaitOp
 from treadle.dialects.cuda.warpgroups import WarpgroupProductOp, WarpgroupWaitOp
@@ -60,8 +62,11 @@ Cuda = Dialect(
         SharedOp,
         StageOp,
         StoreOp,
+        TensorFenceOp,
         TensorLoadOp,
         TensorMapOp,
+        TensorStoreOp,
+        TensorWaitOp,
         WaitOp,
         WarpgroupProductOp,
         WarpgroupWaitOp,
@@ -102,9 +107,12 @@ __all__ = [
     "SharedOp",
     "StageOp",
     "StoreOp",
+    "TensorFenceOp",
     "TensorLoadOp",
     "TensorMapOp",
     "TensorMapType",
+    "TensorStoreOp",
+    "TensorWaitOp",
     "WaitOp",
     "WarpgroupProductOp",
     "WarpgroupWaitOp",

@@ -24,8 +24,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from treadle.dialects.cuda.boxes import MOST_ROWS, SPANS, BoxesAttr
 from treadle.dialects.cuda.rings import RingType
-from treadle.dialects.cuda.tiles import format_bytes, is_shared
-from treadle.dialects.diagram.array import axes_of, encoding_of, format_of, level_of
+from treadle.dialects.cuda.tiles import boxes_of, format_bytes, is_boxed
+from treadle.dialects.diagram.array import axes_of, format_of, level_of
 from treadle.dialects.syntax import parse_attributes, parse_element, print_element, print_types
 
 MOST_AXES = 5
@@ -143,6 +143,22 @@ class TensorMapOp(IRDLOperation):
         print_types(printer, self, (self.result.type,))
 
 
+def check_mapped(tile: Attribute, map: TensorMapType, offsets: int) -> None:
+    """That a tensor map moves a tile in boxes, at so many offsets (VerifyException)."""
+    if not is_boxed(tile):
+        raise VerifyException(f"{tile} is not a tile in shared memory in #cuda.boxes")
+    if axes_of(tile) != axes_of(map.buffer):
+        raise VerifyException(
+            f"the tile has axes [{', '.join(axes_of(tile))}], its buffer [{', '.join(axes_of(map.buffer))}]"
+        )
+    if format_of(tile) != format_of(map.buffer):
+        raise VerifyException("a tile has the format of its buffer")
+    if map.shape != boxes_of(tile).box:
+        raise VerifyException(f"boxes of {list(map.shape)} into boxes of {list(boxes_of(tile).box)}")
+    if offsets != len(map.shape):
+        raise VerifyException(f"{offsets} offsets for {len(map.shape)} axes")
+
+
 @irdl_op_definition
 class TensorLoadOp(IRDLOperation):
     """One thread starts the copies of a tile, box by box, to shared memory; what lies outside of the array becomes
@@ -171,9 +187,7 @@ class TensorLoadOp(IRDLOperation):
 
     @property
     def boxes(self) -> BoxesAttr:
-        layout = encoding_of(self.tile.type).layout
-        assert isinstance(layout, BoxesAttr)
-        return layout
+        return boxes_of(self.tile.type)
 
     @property
     def bytes(self) -> int:
@@ -181,19 +195,7 @@ class TensorLoadOp(IRDLOperation):
         return self.boxes.elements * format_bytes(self.tile.type)
 
     def verify_(self) -> None:
-        if not is_shared(self.tile.type) or not isinstance(encoding_of(self.tile.type).layout, BoxesAttr):
-            raise VerifyException(f"{self.tile.type} is not a tile in shared memory in #cuda.boxes")
-        if axes_of(self.tile.type) != axes_of(self.map_type.buffer):
-            raise VerifyException(
-                f"the tile has axes [{', '.join(axes_of(self.tile.type))}], "
-                f"its buffer [{', '.join(axes_of(self.map_type.buffer))}]"
-            )
-        if format_of(self.tile.type) != format_of(self.map_type.buffer):
-            raise VerifyException("a tile has the format of its buffer")
-        if self.map_type.shape != self.boxes.box:
-            raise VerifyException(f"boxes of {list(self.map_type.shape)} into boxes of {list(self.boxes.box)}")
-        if len(self.offsets) != len(self.map_type.shape):
-            raise VerifyException(f"{len(self.offsets)} offsets for {len(self.map_type.shape)} axes")
+        check_mapped(self.tile.type, self.map_type, len(self.offsets))
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:

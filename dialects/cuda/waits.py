@@ -28,16 +28,12 @@ class CommitOp(IRDLOperation):
         super().__init__()
 
 
-@irdl_op_definition
-class WaitOp(IRDLOperation):
-    """Wait until at most `pending` of this thread's newest groups of copies are under way (PTX ISA 9.7.9.25.3.3); a
-    barrier must follow before another thread reads what they brought."""
-
-    name = "cuda.wait"
+class Pending(IRDLOperation):
+    """A wait for all but the newest of the groups of copies that this thread started."""
 
     pending = prop_def(IntAttr)
 
-    def __init__(self, pending: int):
+    def __init__(self, pending: int = 0):
         super().__init__(properties={"pending": IntAttr(pending)})
 
     def verify_(self) -> None:
@@ -54,6 +50,14 @@ class WaitOp(IRDLOperation):
     def print(self, printer: Printer) -> None:
         printer.print_string(f" pending {self.pending.data}")
         printer.print_op_attributes(self.attributes)
+
+
+@irdl_op_definition
+class WaitOp(Pending):
+    """Wait until at most `pending` of this thread's newest groups of copies are under way (PTX ISA 9.7.9.25.3.3); a
+    barrier must follow before another thread reads what they brought."""
+
+    name = "cuda.wait"
 
 
 @irdl_op_definition

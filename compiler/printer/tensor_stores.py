@@ -1,0 +1,78 @@
+"""Print how a tile leaves by tensor copies: fragments written to its boxes, the fence, the copies, the wait."""
+
+from __future__ import annotations
+
+from xdsl.ir import Operation
+
+from treadle.compiler.errors import Refusal
+from treadle.compiler.printer.indices import add
+from treadle.compiler.printer.scalars import bare, c_type
+from treadle.compiler.printer.writer import KernelWriter
+from treadle.dialects import cuda
+from treadle.dialects.cuda.boxes import BoxesAttr
+from treadle.dialects.cuda.tiles import boxes_of, format_bytes, layout_of
+from treadle.dialects.cuda.warpgroups import result_axes
+from treadle.dialects.diagram.array import axes_of
+
+MATRICES = 4
+"""8 x 8 matrices that a warp stores at once: 16 rows and 16 columns."""
+
+
+def print_on_the_way_out(writer: KernelWriter, op: Operation) -> bool:
+    """Print an operation, if it is one of these."""
+    match op:
+        case cuda.TensorFenceOp():
+            writer.text.line(f"{writer.call('fence_proxy_async')}();")
+        case cuda.TensorStoreOp():
+            _store(writer, op)
+        case cuda.TensorWaitOp():
+            writer.text.line(f"if (thread == 0) {writer.call('tensor_store_wait')}<{op.pending.data}>();")
+        case _:
+            return False
+    return True
+
+
+def print_boxed_write(writer: KernelWriter, op: cuda.WriteOp) -> None:
+    """Fragments of an accumulator to a tile in boxes, four matrices at a time (`stmatrix`)."""
+    layout, boxes = layout_of(op.value.type), boxes_of(op.destination.type)
+    axes, bytes = result_axes(layout), format_bytes(op.value.type)
+    count = next(iter(layout.register)).size
+    if axes is None or count % 2 or bytes != 2:
+        raise Refusal(op, "only 16-bit fragments of an accumulator of warpgroups are written to a tile in boxes")
+    turned = axes_of(op.destination.type)[boxes.row_axis] == axes[0]
+    store = writer.call("store_matrix_x4_trans" if turned else "store_matrix_x4")
+    in_boxes = f"{writer.call('in_boxes')}<{boxes.span.data}, {boxes.rows}, {bytes}>"
+    with writer.names.scope():
+        n = writer.names.fresh(f"{axes[1]}8")
+        row, column = "warp * 16 + lane % 16", f"{n} * 8 + lane / 16 * 8"
+        if turned:
+            row, column = f"{n} * 8 + lane / 16 * 8 + lane % 8", "warp * 16 + lane / 8 % 2 * 8"
+        place = f"&{writer.values[op.destination]}[{in_boxes}({row}, {column})]"
+        four = f"reinterpret_cast<const {c_type(op.value.type)}(&)[{MATRICES}][2]>({writer.values[op.value]}[{n}])"
+        writer.text.line(f"UNROLL for (int {n} = 0; {n} < {count}; {n} += 2)")
+        writer.text.line(f"  {store}({place}, {four});")
+
+
+def _store(writer: KernelWriter, op: cuda.TensorStoreOp) -> None:
+    with writer.names.scope(), writer.text.block("if (thread == 0)"):
+        box = writer.names.fresh("box")
+        tile, at = box_place(writer.values[op.tile], op.boxes, [writer.values[each] for each in op.offsets], box)
+        print_for_each_box(
+            writer, op.boxes, box, f"{writer.call('tensor_store')}({writer.values[op.map]}, {tile}, {at});"
+        )
+        writer.text.line(f"{writer.call('tensor_store_commit')}();")
+
+
+def print_for_each_box(writer: KernelWriter, boxes: BoxesAttr, box: str, statement: str) -> None:
+    if boxes.count > 1:
+        writer.text.line(f"UNROLL for (int {box} = 0; {box} < {boxes.count}; ++{box})")
+    writer.text.line(f"{'  ' * (boxes.count > 1)}{statement}")
+
+
+def box_place(tile: str, boxes: BoxesAttr, offsets: list[str], box: str) -> tuple[str, str]:
+    """Where box number `box` of a tile lies in shared memory, and its coordinates in the array, innermost first."""
+    at = [text if text.isdigit() else f"int({text})" for text in map(bare, offsets)]
+    if boxes.count > 1:
+        tile = f"{tile} + {box} * {boxes.elements // boxes.count}"
+        at[boxes.row_axis] = add([at[boxes.row_axis], f"{box} * {boxes.span.data}"])
+    return tile, f"{{{', '.join(reversed(at))}}}"
