@@ -67,6 +67,7 @@ def pipeline(options: Options) -> tuple[ArgSpec, ...]:
         _step("convert-hierarchy-to-cuda"),
         _step("warp-specialization"),  # before pipelining, which makes copies asynchronous another way
         _step("pipelining"),  # on the loops of the streams, while their copies still stand in them
+        _step("cuda-store-tensors"),  # before coalescing, which then has no such copy to make wide
         _step("coalescing"),
     )
 

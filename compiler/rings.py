@@ -15,6 +15,7 @@ from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IndexType, IntegerAttr
 from xdsl.ir import Block, Operation, SSAValue
 
+from treadle.compiler.stores import store_problems
 from treadle.dialects import cuda
 from treadle.dialects.cuda.rings import stages_of
 
@@ -71,27 +72,34 @@ def ring_problems(kernel: cuda.KernelOp) -> list[str]:
 
 def _problems_at(kernel: cuda.KernelOp, roles: cuda.RolesOp, size: int) -> list[str]:
     known: dict[SSAValue, int] = {arg: size for arg in kernel.body.block.args if isinstance(arg.type, IndexType)}
-    list(_events(kernel.body.block, known))
+    list(executed(kernel.body.block, known))
     producer = list(_events(roles.producer.block, dict(known)))
     consumers = list(_events(roles.consumers.block, dict(known)))
-    return _Run().run(producer, consumers)
+    return _Run().run(producer, consumers) or store_problems(kernel, executed(roles.consumers.block, dict(known)))
 
 
 def _events(block: Block, known: dict[SSAValue, int]) -> Iterator[Event]:
-    """What a role does, in order; `known` gathers the numbers that it computes."""
-    for op in block.ops:
+    """What a role does to rings, in order; `known` gathers the numbers that it computes."""
+    for op in executed(block, known):
         if isinstance(op, ON_RING):
             yield Event(op, op.ring, known[op.turn])
-        elif isinstance(op, scf.ForOp):
+
+
+def executed(block: Block, known: dict[SSAValue, int]) -> Iterator[Operation]:
+    """The operations that a role executes, in order, loops and branches aside; `known` gathers the numbers that it
+    computes."""
+    for op in block.ops:
+        if isinstance(op, scf.ForOp):
             for position in range(known[op.lb], known[op.ub], max(known[op.step], 1)):
                 known[op.body.block.args[0]] = position
-                yield from _events(op.body.block, known)
+                yield from executed(op.body.block, known)
         elif isinstance(op, scf.IfOp):
             taken = op.true_region if known[op.cond] else op.false_region
             if taken.blocks:
-                yield from _events(taken.block, known)
+                yield from executed(taken.block, known)
         else:
             _compute(op, known)
+            yield op
 
 
 def _compute(op: Operation, known: dict[SSAValue, int]) -> None:

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import IndexType, IntAttr
+from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.rewriter import Rewriter
 
 from treadle.compiler.lowering.barriers import insert_barriers
 from treadle.dialects import cuda
+from treadle.dialects.cuda.rings import place_shared
 from treadle.dialects.cuda.roles import WARPGROUP
-from treadle.dialects.cuda.shared import place_tiles
 from treadle.dialects.cuda.tiles import boxes_of, is_buffer
 from treadle.dialects.diagram import FillOp
 from treadle.passes._specialise_consumers import Consumers
@@ -81,7 +81,7 @@ class Builder:
         Consumers(self).fill(source, consumers, {**self.common, **others})
         roles = cuda.RolesOp(REGISTERS[self.groups], Region(producer), self.groups, Region(consumers))
         self.top.add_op(roles)
-        shared_bytes = self._place()
+        shared_bytes = place_shared(self.top)
         threads = WARPGROUP * (1 + self.groups)
         kernel = cuda.KernelOp(self.name, threads, shared_bytes, Region(self.top))
         kernel.location = self.kernel.location
@@ -141,14 +141,6 @@ class Builder:
         self.top.add_op(op)
         op.results[0].name_hint = name
         return op.results[0]
-
-    def _place(self) -> int:
-        end = place_tiles(op for op in self.top.ops if isinstance(op, cuda.SharedOp))
-        for op in self.top.ops:
-            if isinstance(op, cuda.RingOp):
-                op.offset = IntAttr(end)
-                end += op.bytes
-        return end
 
     # -- turns -------------------------------------------------------------------------------------
 

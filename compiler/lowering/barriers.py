@@ -64,10 +64,10 @@ def accesses(op: Operation) -> tuple[set[SSAValue], set[SSAValue]]:
 def insert_barriers(block: Block, role: Block | None = None) -> None:
     """Put a barrier wherever one is needed in the body of a kernel, or in that of one of its roles, whose warps meet
     among themselves."""
-    _Walk(_neighbours(block)).visit(role or block, _State(), set(), insert=True)
+    _Walk(neighbours_of(block)).visit(role or block, _State(), set(), insert=True)
 
 
-def _neighbours(block: Block) -> dict[SSAValue, set[SSAValue]]:
+def neighbours_of(block: Block) -> dict[SSAValue, set[SSAValue]]:
     """For every tile, the tiles that share memory with it, itself among them."""
     tiles = [op for op in block.ops if isinstance(op, cuda.SharedOp)]
 

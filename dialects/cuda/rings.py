@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Self
 
 from xdsl.dialects.builtin import IndexType, IntAttr
-from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue, TypeAttribute
+from xdsl.ir import Attribute, Block, ParametrizedAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import (
     IRDLOperation,
     irdl_attr_definition,
@@ -22,6 +22,7 @@ from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from treadle.dialects.cuda.shared import SharedOp, place_tiles
 from treadle.dialects.syntax import parse_attributes, parse_element, print_element, print_types
 
 BARRIER_BYTES = 8
@@ -106,6 +107,16 @@ class RingOp(IRDLOperation):
     def print(self, printer: Printer) -> None:
         printer.print_string(f" at {self.offset.data} consumers {self.consumers.data}")
         print_types(printer, self, (self.result.type,))
+
+
+def place_shared(block: Block) -> int:
+    """Give the tiles of a kernel with roles their offsets, and its rings behind them; gives the bytes that all take."""
+    end = place_tiles(op for op in block.ops if isinstance(op, SharedOp))
+    for op in block.ops:
+        if isinstance(op, RingOp):
+            op.offset = IntAttr(end)
+            end += op.bytes
+    return end
 
 
 @irdl_op_definition

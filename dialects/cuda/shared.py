@@ -33,6 +33,9 @@ from treadle.dialects.diagram.array import (
 )
 from treadle.dialects.syntax import parse_attributes, parse_element, print_element, print_types
 
+BOXES_UNIT = 1024
+"""Bytes that a tile in boxes is aligned to."""
+
 
 @irdl_op_definition
 class SharedOp(IRDLOperation):
@@ -70,8 +73,8 @@ class SharedOp(IRDLOperation):
         check_tile(self.result.type, "the tile")
         if self.offset.data % 16:
             raise VerifyException(f"a tile at byte {self.offset.data}: tiles are aligned to 16 bytes")
-        if is_boxed(self.result.type) and self.offset.data % 1024:
-            raise VerifyException(f"a tile at byte {self.offset.data}: in boxes it is aligned to 1024 bytes")
+        if is_boxed(self.result.type) and self.offset.data % BOXES_UNIT:
+            raise VerifyException(f"a tile at byte {self.offset.data}: in boxes it is aligned to {BOXES_UNIT} bytes")
         if self.stages.data < 1:
             raise VerifyException(f"a tile with {self.stages.data} stages: it has 1 or more")
 
@@ -102,6 +105,8 @@ def place_tiles(tiles: Iterable[SharedOp]) -> int:
             tile.offset = IntAttr(0)
             most = max(most, bytes)
             continue
+        unit = BOXES_UNIT if is_boxed(tile.result.type) else 1
+        end = -(-end // unit) * unit
         tile.offset = IntAttr(end)
         end += bytes
     return max(end, most)

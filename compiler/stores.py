@@ -1,0 +1,94 @@
+"""A static check of tiles that leave by tensor copies: they are written, fenced, met and then copied, and written again
+only when the copy has read them and all threads know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from xdsl.ir import Operation, SSAValue
+
+from treadle.compiler.lowering.barriers import accesses, base_of, neighbours_of
+from treadle.dialects import cuda
+
+WRITTEN, FENCED, SEEN = range(3)
+"""How far what threads wrote to a tile has come: nobody else sees it, tensor copies of the writer would, all would."""
+
+
+def store_problems(kernel: cuda.KernelOp, executed: Iterable[Operation]) -> list[str]:
+    """What is wrong with the tensor stores among the operations that the consumers execute, in order."""
+    run = _Run(neighbours_of(kernel.body.block))
+    for op in executed:
+        run.step(op)
+        if run.problems:
+            return run.problems
+    run.end()
+    return run.problems
+
+
+@dataclass
+class _Run:
+    """The tiles while the consumers run, all of whom do the same."""
+
+    neighbours: dict[SSAValue, set[SSAValue]]
+    """The tiles that share memory with a tile."""
+    state: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
+    """Of tiles that were written."""
+    reading: list[tuple[cuda.TensorStoreOp, set[SSAValue]]] = field(
+        default_factory=list[tuple[cuda.TensorStoreOp, set[SSAValue]]]
+    )
+    """Copies under way, the oldest first, and the memory that they read."""
+    waited: list[tuple[cuda.TensorStoreOp, set[SSAValue]]] = field(
+        default_factory=list[tuple[cuda.TensorStoreOp, set[SSAValue]]]
+    )
+    """Copies that only the thread which started them knows to have read."""
+    problems: list[str] = field(default_factory=list[str])
+
+    def step(self, op: Operation) -> None:
+        match op:
+            case cuda.TensorFenceOp():
+                self._advance(WRITTEN, FENCED)
+            case cuda.BarrierOp():
+                self._advance(FENCED, SEEN)
+                self.waited.clear()
+            case cuda.TensorWaitOp(pending=pending):
+                done = len(self.reading) - pending.data
+                self.waited += self.reading[: max(done, 0)]
+                self.reading = self.reading[max(done, 0) :]
+            case cuda.TensorStoreOp():
+                self._store(op)
+            case _:
+                written, _ = accesses(op)
+                for tile in written:
+                    self._write(op, tile)
+
+    def _advance(self, before: int, after: int) -> None:
+        self.state = {tile: after if state == before else state for tile, state in self.state.items()}
+
+    def _write(self, op: Operation, tile: SSAValue) -> None:
+        shared = self.neighbours[tile]
+        for store, memory in (*self.reading, *self.waited):
+            if memory & shared:
+                missing = "'cuda.tensor_wait' and a barrier" if (store, memory) in self.reading else "a barrier"
+                self.problems.append(f"'{op.name}' overwrites {_name(tile)}, which a tensor copy reads: no {missing}")
+        self.state[tile] = WRITTEN
+
+    def _store(self, op: cuda.TensorStoreOp) -> None:
+        tile = base_of(op.tile)
+        state = self.state.get(tile)
+        if state is None:
+            self.problems.append(f"'{op.name}' copies {_name(tile)}, which nobody has written")
+        elif state != SEEN:
+            missing = "'cuda.tensor_fence' and a barrier" if state == WRITTEN else "a barrier"
+            self.problems.append(f"'{op.name}' copies {_name(tile)} without {missing} after it was written")
+        self.reading.append((op, self.neighbours[tile]))
+
+    def end(self) -> None:
+        for store, _ in self.reading:
+            self.problems.append(
+                f"the block may end while {_name(base_of(store.tile))} is copied: no 'cuda.tensor_wait'"
+            )
+
+
+def _name(tile: SSAValue) -> str:
+    return f"%{tile.name_hint}"
