@@ -7,23 +7,22 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects import memref, scf
-from xdsl.dialects.builtin import IntAttr, ModuleOp
+from xdsl.dialects.builtin import IntAttr, MemRefType, ModuleOp
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.compiler.cost.leaving import saved_by_tensor_store
 from treadle.compiler.errors import InternalError
-from treadle.compiler.printer.launches import launches_of
 from treadle.compiler.rings import ring_problems
 from treadle.dialects import cuda
 from treadle.dialects.cuda.boxes import MOST_ROWS, boxes_layout
 from treadle.dialects.cuda.rings import place_shared
 from treadle.dialects.cuda.tensor_maps import MOST_AXES
-from treadle.dialects.cuda.tiles import boxes_of, format_bytes, layout_of, rows_of, tile_bytes
+from treadle.dialects.cuda.tiles import boxes_of, format_bytes, layout_of, tile_bytes
 from treadle.dialects.cuda.warpgroups import result_axes
-from treadle.dialects.diagram.array import DYNAMIC, sizes_of
+from treadle.dialects.diagram.array import DYNAMIC, format_of, sizes_of
 from treadle.dialects.hierarchy.schedule import StepAttr, record
 from treadle.passes._specialise_laws import Reason, constant_of
 from treadle.passes._specialise_tiles import boxed_type
@@ -38,7 +37,8 @@ class CudaStoreTensorsPass(ModulePass):
     boxes (`stmatrix`), a proxy fence and a barrier make that seen, and one thread starts the copies, which the block
     awaits only before it ends.
 
-    Legal if the fragments are those of an accumulator of warpgroups, nothing else uses the tile, and the array takes a
+    Legal if the fragments are those of an accumulator of warpgroups, nothing else uses the tile (fragments that leave
+    from registers, as those of a result that is turned, get one where other tiles are dead), and the array takes a
     tensor map, whose copies write nothing outside of it: so a bound of the copy must be the array's end. The launch
     then asks for the result, too, whether it has a map, and takes the kernel without roles if not. The pass declines,
     and says why in the derivation, where that does not hold, and where the tile is so small that the copy saves no
@@ -95,7 +95,7 @@ class CudaStoreTensorsPass(ModulePass):
       }
     }
     func.func @host() attributes {derivation = [
-        #hierarchy.step<"cuda-store-tensors", "%C_shared in @ones",
+        #hierarchy.step<"cuda-store-tensors", "%one in @ones",
           "a tensor copy writes nothing outside of its array, and reads what was written before a fence and a barrier",
           "8,192 bytes in 1 box; 6 instructions a thread fewer">]} {
       %blocks = arith.constant 1 : index
@@ -113,131 +113,187 @@ class CudaStoreTensorsPass(ModulePass):
     name = "cuda-store-tensors"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        launches = launches_of(op)
         for kernel in [inner for inner in op.body.block.ops if isinstance(inner, cuda.KernelOp)]:
-            roles, launch = cuda.roles_of(kernel), launches.get(kernel.sym_name.data)
-            if roles is None or launch is None:
+            roles, launches = cuda.roles_of(kernel), _launches(kernel)
+            if roles is None or not launches:
                 continue
-            copies = [each for each in roles.consumers.block.walk() if isinstance(each, cuda.CopyOp)]
-            steps = [_try(copy, kernel, launch) for copy in copies if copy.is_outward]
+            function = _function(launches[0])
+            found = [each for each in map(_leaving, roles.consumers.block.walk()) if each is not None]
+            record(function.attributes, [_try(each, kernel) for each in found])
             if problems := ring_problems(kernel):
                 raise InternalError(f"@{kernel.sym_name.data}: {problems[0]}")
-            function = launch.parent_op()
-            while function is not None and not isinstance(function, FuncOp):
-                function = function.parent_op()
-            if function is not None:
-                record(function.attributes, steps)
 
 
-def _try(copy: cuda.CopyOp, kernel: cuda.KernelOp, launch: cuda.LaunchOp) -> StepAttr:
-    subject = f"%{copy.tile.name_hint} in @{kernel.sym_name.data}"
-    reason = _why_not(copy, kernel, launch)
+def _function(op: Operation | None) -> FuncOp:
+    while not isinstance(op, FuncOp):
+        assert op is not None
+        op = op.parent_op()
+    return op
+
+
+@dataclass(frozen=True)
+class _Leaving:
+    """A piece of a result that leaves: from fragments, or from the tile that they were written to."""
+
+    op: cuda.CopyOp | cuda.StoreOp
+    value: SSAValue
+    """The fragments."""
+    write: cuda.WriteOp | None
+    buffer: BlockArgument
+
+    @property
+    def type(self) -> MemRefType:
+        """Of the tile that tensor copies take."""
+        return boxed_type(self.value)
+
+    @property
+    def bytes(self) -> int:
+        return tile_bytes(self.type)
+
+
+def _leaving(op: Operation) -> _Leaving | None:
+    match op:
+        case cuda.StoreOp() if isinstance(op.destination, BlockArgument):
+            return _Leaving(op, op.value, None, op.destination)
+        case cuda.CopyOp() if op.is_outward and isinstance(op.destination, BlockArgument):
+            users = [use.operation for use in op.tile.uses]
+            writes = [each for each in users if isinstance(each, cuda.WriteOp) and each.parent is op.parent]
+            return _Leaving(op, writes[0].value, writes[0], op.destination) if len(users) == 2 and writes else None
+        case _:
+            return None
+
+
+def _try(leaving: _Leaving, kernel: cuda.KernelOp) -> StepAttr:
+    subject = f"%{leaving.value.name_hint} in @{kernel.sym_name.data}"
+    reason = _why_not(leaving, kernel, _launches(kernel)[0])
     if reason is not None:
         return StepAttr("decline cuda-store-tensors", subject, reason.law, reason.fact)
-    boxes = boxes_of(boxed_type(copy.tile))
-    bytes = boxes.elements * format_bytes(copy.tile.type)
-    saved = saved_by_tensor_store(bytes, cuda.working_threads(kernel))
-    _Rewrite(copy, kernel).run()
+    boxes, saved = boxes_of(leaving.type), _saved(leaving, kernel)
+    told = f"{leaving.bytes:,} bytes in {boxes.count} box{'es' * (boxes.count > 1)}"
+    _rewrite(leaving, kernel)
     law = "a tensor copy writes nothing outside of its array, and reads what was written before a fence and a barrier"
-    count = f"{boxes.count} box{'es' * (boxes.count > 1)}"
-    return StepAttr(
-        "cuda-store-tensors", subject, law, f"{bytes:,} bytes in {count}; {saved} instructions a thread fewer"
-    )
+    return StepAttr("cuda-store-tensors", subject, law, f"{told}; {saved} instructions a thread fewer")
 
 
-def _why_not(copy: cuda.CopyOp, kernel: cuda.KernelOp, launch: cuda.LaunchOp) -> Reason | None:
-    """Why a tile cannot leave by tensor copies; None if it can."""
-    tile, users = copy.tile, [use.operation for use in copy.tile.uses]
-    writes = [op for op in users if isinstance(op, cuda.WriteOp)]
-    if len(writes) != 1 or len(users) != 2 or writes[0].parent is not copy.parent:
-        return Reason("what leaves is written once, by all consumers", f"%{tile.name_hint} is used {len(users)} times")
-    if not isinstance(branch := launch.parent_op(), scf.IfOp) or not isinstance(branch.cond.owner, cuda.MappableOp):
+def _why_not(leaving: _Leaving, kernel: cuda.KernelOp, launch: cuda.LaunchOp) -> Reason | None:
+    """Why a piece cannot leave by tensor copies; None if it can."""
+    branch = launch.parent_op()
+    if not isinstance(branch, scf.IfOp) or not isinstance(branch.cond.owner, cuda.MappableOp):
         return Reason("the launch asks whether arrays have tensor maps", "it does not ask")
-    return _layout_problem(copy, writes[0]) or _bound_problem(copy, launch) or _merit_problem(copy, kernel)
+    reason = _layout_problem(leaving) or _bound_problem(leaving, launch)
+    if reason is not None:
+        return reason
+    if _saved(leaving, kernel) < 1:
+        return Reason("a tensor copy pays for its fence and its wait", f"the tile has {leaving.bytes:,} bytes")
+    return _place_problem(leaving, kernel) if leaving.write is None else None
 
 
-def _layout_problem(copy: cuda.CopyOp, write: cuda.WriteOp) -> Reason | None:
-    law, sizes = "a tensor map describes what leaves", sizes_of(copy.tile.type)
-    name, bytes = f"%{copy.buffer.name_hint}", format_bytes(copy.tile.type)
-    layout = layout_of(write.value.type)
+def _layout_problem(leaving: _Leaving) -> Reason | None:
+    law, sizes = "a tensor map describes what leaves", sizes_of(leaving.value.type)
+    name, bytes = f"%{leaving.buffer.name_hint}", format_bytes(leaving.value.type)
+    layout = layout_of(leaving.value.type)
     if result_axes(layout) is None or bytes != 2 or next(iter(layout.register)).size % 2:
-        return Reason("stmatrix stores 16-bit fragments of an accumulator", f"{write.value.type} is none")
+        fact = f"{name} is stored from other fragments of {format_of(leaving.value.type)}"
+        return Reason("stmatrix stores 16-bit fragments of an accumulator", fact)
     if not 2 <= len(sizes) <= MOST_AXES or max(sizes.values()) > MOST_ROWS:
         return Reason(law, f"pieces of {name} have {list(sizes.values())} elements")
-    if rows_of(copy.tile.type).shape != tuple(sizes.values()) or boxes_layout(tuple(sizes.values()), bytes) is None:
-        return Reason(law, f"the tile of {name} is padded, or its rows are no multiple of 32 bytes")
-    width = list(sizes_of(copy.buffer.type).values())[-1]
+    extents = [layout.extent(axis) for axis in sizes]
+    if extents != list(sizes.values()) or boxes_layout(extents, bytes) is None:
+        return Reason(law, f"pieces of {name} are padded, or their rows are no multiple of 32 bytes")
+    width = list(sizes_of(leaving.buffer.type).values())[-1]
     if width != DYNAMIC and width * bytes % UNIT:
         return Reason(law, f"rows of {name} are {width * bytes} bytes, no multiple of {UNIT}")
     return None
 
 
-def _bound_problem(copy: cuda.CopyOp, launch: cuda.LaunchOp) -> Reason | None:
+def _bound_problem(leaving: _Leaving, launch: cuda.LaunchOp) -> Reason | None:
     """A tensor copy stops where the array does: a bound must be there."""
-    for axis, limit in zip(copy.bound_axes, copy.limits, strict=True):
-        size = sizes_of(copy.buffer.type)[axis]
-        if size != constant_of(limit) if size != DYNAMIC else not _is_end(copy, launch, axis, limit):
-            fact = f"%{copy.buffer.name_hint} is written only up to %{limit.name_hint} along '{axis}'"
+    for axis, limit in zip(leaving.op.bound_axes, leaving.op.limits, strict=True):
+        size = sizes_of(leaving.buffer.type)[axis]
+        if size != constant_of(limit) if size != DYNAMIC else not _is_end(leaving.buffer, launch, axis, limit):
+            fact = f"%{leaving.buffer.name_hint} is written only up to %{limit.name_hint} along '{axis}'"
             return Reason("a tensor copy stops where the array ends", fact)
     return None
 
 
-def _is_end(copy: cuda.CopyOp, launch: cuda.LaunchOp, axis: str, limit: SSAValue) -> bool:
+def _is_end(buffer: BlockArgument, launch: cuda.LaunchOp, axis: str, limit: SSAValue) -> bool:
     """Whether the launch gives for a bound what the array was allocated with."""
-    assert isinstance(copy.buffer, BlockArgument)
-    made = launch.arguments[copy.buffer.index].owner
+    made = launch.arguments[buffer.index].owner
     if not isinstance(made, memref.AllocOp) or not isinstance(limit, BlockArgument):
         return False
-    symbolic = [name for name, size in sizes_of(copy.buffer.type).items() if size == DYNAMIC]
+    symbolic = [name for name, size in sizes_of(buffer.type).items() if size == DYNAMIC]
     return made.dynamic_sizes[symbolic.index(axis)] is launch.arguments[limit.index]
 
 
-def _merit_problem(copy: cuda.CopyOp, kernel: cuda.KernelOp) -> Reason | None:
-    bytes = tile_bytes(boxed_type(copy.tile))
-    if saved_by_tensor_store(bytes, cuda.working_threads(kernel)) >= 1:
-        return None
-    return Reason("a tensor copy pays for its fence and its wait", f"the tile has {bytes:,} bytes")
+def _place_problem(leaving: _Leaving, kernel: cuda.KernelOp) -> Reason | None:
+    """Fragments that leave last can take the place of tiles that are dead by then."""
+    law = "the tile lies where others lay that nobody needs any more"
+    tiles = [op for op in kernel.body.block.ops if isinstance(op, cuda.SharedOp)]
+    if any(tile.alias is not None for tile in tiles):
+        return Reason(law, f"%{next(each for each in tiles if each.alias).result.name_hint} lies there")
+    later = leaving.op.next_op
+    while later is not None:
+        if any(isinstance(each, cuda.WarpgroupProductOp) or _leaving(each) for each in later.walk()):
+            return Reason(law, f"'{later.name}' follows")
+        later = later.next_op
+    if not isinstance(leaving.op.parent_op(), cuda.RolesOp):
+        return Reason(law, f"%{leaving.value.name_hint} is stored in a loop or a branch")
+    if leaving.bytes > kernel.shared_bytes.data:
+        return Reason(law, f"it has {leaving.bytes:,} bytes, they {kernel.shared_bytes.data:,}")
+    return None
 
 
-@dataclass
-class _Rewrite:
-    """The rewrite of one copy."""
+def _saved(leaving: _Leaving, kernel: cuda.KernelOp) -> int:
+    return saved_by_tensor_store(leaving.bytes, cuda.working_threads(kernel))
 
-    copy: cuda.CopyOp
-    kernel: cuda.KernelOp
 
-    def run(self) -> None:
-        copy, tile = self.copy, self.copy.tile
-        buffer = copy.buffer
-        assert isinstance(tile.owner, cuda.SharedOp)
-        assert isinstance(buffer, BlockArgument)
-        shared = cuda.SharedOp(0, boxed_type(tile), alias=tile.owner.alias is not None)
-        shared.result.name_hint = tile.name_hint
-        Rewriter.replace_op(tile.owner, shared)
-        type = cuda.TensorMapType(boxes_of(shared.result.type).box, buffer.type)
-        block = self.kernel.body.block
-        map = block.insert_arg(type, len(block.args))
-        map.name_hint = f"{buffer.name_hint}_map"
-        self._fence()
-        store = cuda.TensorStoreOp(shared.result, map, copy.offsets)
-        store.location = copy.location
-        Rewriter.replace_op(copy, [store, cuda.TensorWaitOp()], [])
-        number = buffer.index
-        unused = not list(buffer.uses)
-        if unused:
-            block.erase_arg(buffer)
-        self.kernel.shared_bytes = IntAttr(place_shared(block))
-        for launch in _launches(self.kernel):
-            _give_map(launch, number, type, unused)
+def _rewrite(leaving: _Leaving, kernel: cuda.KernelOp) -> None:
+    block, op, buffer = kernel.body.block, leaving.op, leaving.buffer
+    tile = _staged(leaving, block)
+    type = cuda.TensorMapType(boxes_of(tile.type).box, buffer.type)
+    map = block.insert_arg(type, len(block.args))
+    map.name_hint = f"{buffer.name_hint}_map"
+    store = cuda.TensorStoreOp(tile, map, op.offsets)
+    store.location = op.location
+    number = buffer.index
+    Rewriter.replace_op(op, [store, cuda.TensorWaitOp()], [])
+    unused = not list(buffer.uses)
+    if unused:
+        block.erase_arg(buffer)
+    kernel.shared_bytes = IntAttr(place_shared(block))
+    for launch in _launches(kernel):
+        _give_map(launch, number, type, unused)
 
-    def _fence(self) -> None:
-        """Before the last barrier that all consumers reach between their writes and the copy."""
-        op: Operation | None = self.copy.prev_op
-        while op is not None and not isinstance(op, cuda.BarrierOp | cuda.WriteOp):
-            op = op.prev_op
-        if not isinstance(op, cuda.BarrierOp):
-            Rewriter.insert_op(op := cuda.BarrierOp(), InsertPoint.before(self.copy))
-        Rewriter.insert_op(cuda.TensorFenceOp(), InsertPoint.before(op))
+
+def _staged(leaving: _Leaving, block: Block) -> SSAValue:
+    """The tile in boxes, written and fenced before the piece leaves."""
+    if leaving.write is not None:
+        old = leaving.write.destination.owner
+        assert isinstance(old, cuda.SharedOp)
+        shared = cuda.SharedOp(0, leaving.type, alias=old.alias is not None)
+        shared.result.name_hint = old.result.name_hint
+        Rewriter.replace_op(old, shared)
+        _fence(leaving.op)
+        return shared.result
+    shared = cuda.SharedOp(0, leaving.type, alias=True)
+    shared.result.name_hint = f"{leaving.buffer.name_hint}_shared"
+    last = next(op for op in reversed(list(block.ops)) if isinstance(op, cuda.SharedOp))
+    Rewriter.insert_op(shared, InsertPoint.after(last))
+    write = cuda.WriteOp(leaving.value, shared.result)
+    write.location = leaving.op.location
+    ops = [cuda.BarrierOp(), write, cuda.TensorFenceOp(), cuda.BarrierOp()]
+    Rewriter.insert_op(ops, InsertPoint.before(leaving.op))
+    return shared.result
+
+
+def _fence(copy: Operation) -> None:
+    """Before the last barrier that all consumers reach between their writes and the copy."""
+    op: Operation | None = copy.prev_op
+    while op is not None and not isinstance(op, cuda.BarrierOp | cuda.WriteOp):
+        op = op.prev_op
+    if not isinstance(op, cuda.BarrierOp):
+        Rewriter.insert_op(op := cuda.BarrierOp(), InsertPoint.before(copy))
+    Rewriter.insert_op(cuda.TensorFenceOp(), InsertPoint.before(op))
 
 
 def _launches(kernel: cuda.KernelOp) -> Sequence[cuda.LaunchOp]:

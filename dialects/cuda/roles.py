@@ -102,9 +102,9 @@ class RolesOp(IRDLOperation):
 
     def print(self, printer: Printer) -> None:
         printer.print_string(f" registers {self.registers[0]}, {self.registers[1]} producer ")
-        printer.print_region(self.producer)
+        printer.print_region(self.producer, print_empty_block=False)
         printer.print_string(f" consumers {self.consumer_groups.data} ")
-        printer.print_region(self.consumers)
+        printer.print_region(self.consumers, print_empty_block=False)
         printer.print_op_attributes(self.attributes)
 
 

@@ -355,3 +355,19 @@ cuda.kernel @k () threads 128 shared 0 {
   %B = cuda.shared at 8192 : !B
   %C = cuda.warpgroup_product %A, %B over [k] : !A, !B -> !C
 }
+
+// -----
+
+// CHECK: boxes of [64, 32] into boxes of [64, 64]
+!R = memref<?x?xf16, strided<[?, 1], offset: ?>, #diagram.array<[m, n], level = device>>
+cuda.kernel @k (%R_map: !cuda.tensor_map<[64, 32], !R>, %m0: index) threads 128 shared 8192 {
+  %R_staged = cuda.shared at 0 : memref<64x64xf16, #diagram.array<[m, n], level = shared, layout = #cuda.boxes<extents = [64, 64], span = 64>>>
+  cuda.tensor_store %R_staged into %R_map[%m0, %m0] : memref<64x64xf16, #diagram.array<[m, n], level = shared, layout = #cuda.boxes<extents = [64, 64], span = 64>>>, !cuda.tensor_map<[64, 32], !R>
+}
+
+// -----
+
+// CHECK: fewer than no groups cannot be pending
+cuda.kernel @k () threads 128 shared 0 {
+  cuda.tensor_wait pending -1
+}

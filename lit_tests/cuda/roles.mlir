@@ -63,3 +63,29 @@ func.func @host(%A: !A, %B: !B) {
   %A_map = cuda.tensor_map %A : !A_map
   func.return
 }
+
+// A tile that leaves by a tensor copy: written, fenced, met, copied, and awaited before it may be written again.
+
+!R = memref<?x?xf16, strided<[?, 1], offset: ?>, #diagram.array<[m, n], level = device>>
+!R_map = !cuda.tensor_map<[64, 32], !R>
+!Rs = memref<64x32xf16, #diagram.array<[m, n], level = shared, layout = #cuda.boxes<extents = [64, 32], span = 32>>>
+!r = tensor<64x32xf16, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [n:4:8, m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = [m:4:16]>>>
+
+// CHECK-LABEL: cuda.kernel @leaves (%R_map: !cuda.tensor_map<[64, 32], {{.*}}>, %m0: index) threads 256 shared 4096 {
+cuda.kernel @leaves (%R_map: !R_map, %m0: index) threads 256 shared 4096 {
+  %R_staged = cuda.shared at 0 : !Rs
+  cuda.roles registers 0, 0 producer {
+  } consumers 1 {
+    %r = diagram.fill 0.000000e+00 : f16 -> !r
+    // CHECK: cuda.write %r into %R_staged : tensor<64x32xf16, {{.*}}>, memref<64x32xf16, {{.*}}>
+    // CHECK-NEXT: cuda.tensor_fence {note = 3 : i32}
+    // CHECK-NEXT: cuda.barrier
+    // CHECK-NEXT: cuda.tensor_store %R_staged into %R_map[%m0, %m0] {note = 4 : i32} : memref<64x32xf16, {{.*}}>, !cuda.tensor_map<[64, 32], {{.*}}>
+    // CHECK-NEXT: cuda.tensor_wait pending 0 {note = 5 : i32}
+    cuda.write %r into %R_staged : !r, !Rs
+    cuda.tensor_fence {note = 3 : i32}
+    cuda.barrier
+    cuda.tensor_store %R_staged into %R_map[%m0, %m0] {note = 4 : i32} : !Rs, !R_map
+    cuda.tensor_wait pending 0 {note = 5 : i32}
+  }
+}
