@@ -115,6 +115,7 @@ USES |= {  # of sm_90a; `q` is a barrier, `map` a tensor map
         "tensor_load(s, map, q, {t, 1}); tensor_load(s, map, q, {t, 1, 2}); tensor_load(s, map, q, {t, 1, 2, 3});"
         "tensor_load(s, map, q, {t, 1, 2, 3, 4});"
     ),
+    "in_boxes": "f2[t] = s[in_boxes<64, 8, 2>(t / 64, t % 64)] + s[in_boxes<16, 4, 2>(t, 8)];",
     "tensor_store": (
         "tensor_store(map, s, {t, 1}); tensor_store(map, s, {t, 1, 2}); tensor_store(map, s, {t, 1, 2, 3});"
         "tensor_store(map, s, {t, 1, 2, 3, 4});"
