@@ -46,6 +46,7 @@ from treadle.runtime.interpreter.arrays import (
 )
 from treadle.runtime.interpreter.exact import exact, exact_value_of
 from treadle.runtime.interpreter.laws import find_law
+from treadle.runtime.interpreter.pieces import run_in_pieces
 from treadle.runtime.interpreter.rounding import is_rounded
 from treadle.runtime.interpreter.scalars import SCALAR_OPERATIONS, value_of
 from treadle.runtime.interpreter.scope import Scope
@@ -90,8 +91,12 @@ class FuncFunctions(SessionFunctions):
         if isinstance(sizes, diagram.SizesAttr):
             for axis, size in sizes.as_dict().items():
                 scope.whole.setdefault(axis, size)
+
+        def run(values: PythonValues) -> PythonValues:
+            return interpreter.run_ssacfg_region(op.body, values, op.sym_name.data)
+
         with self.session.in_scope(scope):
-            return interpreter.run_ssacfg_region(op.body, args, op.sym_name.data)
+            return run(args) if self.session.exact else run_in_pieces(op, scope, args, run)
 
     @impl(func.CallOp)
     def run_call(self, interpreter: Interpreter, op: func.CallOp, args: PythonValues) -> PythonValues:
