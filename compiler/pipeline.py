@@ -15,6 +15,7 @@ from xdsl.passes import ModulePass
 from xdsl.utils.arg_spec import ArgSpec
 from xdsl.utils.exceptions import DiagnosticException, VerifyException
 
+from treadle.compiler.counting import counted
 from treadle.compiler.errors import InternalError, TreadleError, describe, failing_operation, label_of
 from treadle.compiler.machines import DEFAULT_MACHINE
 from treadle.compiler.source import make_context
@@ -132,7 +133,7 @@ def run_passes(
         if function.get_toplevel_object() is module:  # what a pass tries on a copy is no rewrite
             observer.after_rewrite(module)
 
-    for spec, instance in passes:
+    for spec, instance in counted(passes, "passes"):
         observer.before_pass(spec, module)
         start = perf_counter()
         with watching(rewritten):

@@ -15,8 +15,10 @@ from pathlib import Path
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.arg_spec import ArgSpec
 
+from treadle.compiler.cli.progress import progress
 from treadle.compiler.cli.report_code import code_lines, machine_code
 from treadle.compiler.cost.schedule import Stage, schedule
+from treadle.compiler.counting import counted
 from treadle.compiler.draw.page.compilation import Ending, compilation_page
 from treadle.compiler.draw.page.record import Record
 from treadle.compiler.draw.program import draw_module
@@ -256,7 +258,7 @@ def make_gallery(paths: Sequence[Path], folder: Path = GALLERY) -> Iterator[str]
     """Write a page for each example and the index; gives the names as it goes."""
     folder.mkdir(parents=True, exist_ok=True)
     made: list[tuple[str, str]] = []
-    for path in paths:
+    for path in counted(paths, "examples"):
         yield path.stem
         entry = entry_of(path)
         write_entry(entry, folder)
@@ -270,9 +272,9 @@ def main(arguments: Sequence[str]) -> None:
     if "--shown" in arguments:
         return
     paths = [EXAMPLES / f"{name}.mlir" for name in names] or sorted(EXAMPLES.glob("*.mlir"))
-    for i, name in enumerate(make_gallery(paths)):
-        if sys.stderr.isatty():
-            print(f"\r{i + 1} of {len(paths)}: {name:30}", end="", file=sys.stderr, flush=True)
+    with progress("drawing"):
+        for _ in make_gallery(paths):
+            pass
     print(f"{GALLERY / 'index.html'}: {len(paths)} examples")
 
 

@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from treadle.compiler.bench.rates import Rates
 from treadle.compiler.cli.program import only_function
+from treadle.compiler.counting import counted
 from treadle.compiler.explain.costs import Explanation, explain
 from treadle.compiler.machines import Machine
 from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Options, run_pipeline
@@ -96,22 +97,22 @@ def compare(files: Sequence[Path], machine: Machine, device: Device) -> tuple[Ra
     rates = device.rates(machine)
     lasting = replace(machine, sustained=rates.as_sustained()).as_sustained()
     rows: list[Row] = []
-    for file in files:
-        for sizes in sizes_of(file):
-            found = predicted(file, sizes, lasting)
-            if found.time_us is None:
-                continue
-            rows.append(
-                Row(
-                    file.stem,
-                    sizes,
-                    found.time_us - found.launch_us,
-                    device.seconds(file, sizes, machine) * 1e6,
-                    found.bottleneck,
-                    {level.name: level.transfer_bytes for level in found.levels},
-                    device.moved(file, sizes, machine),
-                )
+    wanted = [(file, sizes) for file in files for sizes in sizes_of(file)]
+    for program, sizes in counted(wanted, "rows"):
+        found = predicted(program, sizes, lasting)
+        if found.time_us is None:
+            continue
+        rows.append(
+            Row(
+                program.stem,
+                sizes,
+                found.time_us - found.launch_us,
+                device.seconds(program, sizes, machine) * 1e6,
+                found.bottleneck,
+                {level.name: level.transfer_bytes for level in found.levels},
+                device.moved(program, sizes, machine),
             )
+        )
     return rates, rows
 
 

@@ -14,6 +14,7 @@ from xdsl.ir import Region
 
 from treadle.compiler.check.cases import Case, cases
 from treadle.compiler.check.claims import Claim, Mismatch, in_pieces, merged, mismatch, one_piece
+from treadle.compiler.counting import counting
 from treadle.dialects.diagram import LawOp
 from treadle.dialects.diagram.law import STREAM_PARTS
 from treadle.runtime.interpreter.exact import NotRational
@@ -66,13 +67,18 @@ class Trial:
 
     def counterexample(self, claim: Claim, exact: bool, shortest: int = 0) -> Mismatch | None:
         """The simplest case found in which a claim fails."""
+        tried = 0
+
+        def fails(case: Case) -> bool:
+            nonlocal tried
+            tried += 1
+            return self._fails(claim, case, exact)
+
         try:
-            case = find_case(
-                cases(self.law, shortest),
-                lambda case: self._fails(claim, case, exact),
-                settings=_quick(self.cases),
-                random=Random(self.seed),
-            )
+            with counting("cases", self.cases, lambda: tried):
+                case = find_case(
+                    cases(self.law, shortest), fails, settings=_quick(self.cases), random=Random(self.seed)
+                )
         except NoSuchExample:
             return None
         return mismatch(self.module, self.law, claim, case, exact)

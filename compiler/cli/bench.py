@@ -9,6 +9,7 @@ from pathlib import Path
 
 from treadle.compiler.bench.predict import Row, compare, summary
 from treadle.compiler.cli.program import check_output, write_whole
+from treadle.compiler.cli.progress import progress
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.explain.text import aligned, sizes_text
 from treadle.compiler.machines import Machine, load_machine
@@ -30,7 +31,8 @@ def command(arguments: Namespace) -> int:
 
     device = Gpu()
     machine = machine or machine_called(device.name)
-    rates, rows = compare(files, machine, device)
+    with progress("measuring"):
+        rates, rows = compare(files, machine, device)
     data = {"what": "predict", "machine": device.name, "model": machine.name, "date": date.today().isoformat()}
     data |= {"rates": rates.as_dict(), "summary": summary(rows), "rows": [row.as_dict() for row in rows]}
     text = json.dumps(data, indent=2) + "\n"

@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from treadle.compiler.cli.program import Program, check_outputs, compile_options, load_program, write_whole
 from treadle.compiler.cli.progress import progress
 from treadle.compiler.cost import Sketch, sketch_of
+from treadle.compiler.counting import counted
 from treadle.compiler.derivation.record import Recorder
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.explain import explain
@@ -60,8 +61,9 @@ def command(arguments: Namespace) -> int:
     compared = cases(machines, given, arguments.against)
     rows: list[Row] = []
     if len(compared) > 1 or plots:
-        with progress(f"working out {len(compared)} cases"):
-            rows = under_one_limit([row(program.module, case, arguments.arch) for case in compared])
+        with progress("working out"):
+            made = [row(program.module, case, arguments.arch) for case in counted(compared, "cases")]
+            rows = under_one_limit(made)
     for kind, path in plots.items():
         _draw(kind, path, program, rows)
     if len(compared) > 1:

@@ -1,4 +1,5 @@
-"""What is being done, on a terminal, while it takes long: one line of standard error, taken back afterwards."""
+"""What is being done, on a terminal, while it takes long, and how far it is: one line of standard error, taken back
+afterwards. nvcc and the C++ compiler say nothing until they are done, so of them only the seconds are told."""
 
 from __future__ import annotations
 
@@ -8,6 +9,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from time import monotonic
 
+from treadle.compiler.counting import Count, going_on
+
 PATIENCE = 0.5
 """Seconds that something may take before it is told."""
 TICK = 0.5
@@ -16,7 +19,8 @@ TICK = 0.5
 
 @contextmanager
 def progress(what: str) -> Generator[None]:
-    """Say on a terminal what goes on and for how long, once it has taken a moment; nothing elsewhere.
+    """Say on a terminal what goes on, how far it is where somebody counts, and for how long, once it has taken a
+    moment; nothing elsewhere.
 
     Within another, the inner one is told while it lasts."""
     if not sys.stderr.isatty():
@@ -38,14 +42,14 @@ class _Line:
     """The line, and the thread that writes it while anything goes on."""
 
     def __init__(self) -> None:
-        self._going_on: list[tuple[str, float]] = []
+        self._going_on: list[tuple[str, float, tuple[Count, ...]]] = []
         self._shown = 0
         self._lock = threading.Lock()
         self._changed = threading.Event()
 
     def begin(self, what: str) -> None:
         with self._lock:
-            self._going_on.append((what, monotonic()))
+            self._going_on.append((what, monotonic(), going_on()))
             first = len(self._going_on) == 1
         if first:
             self._changed.clear()
@@ -70,15 +74,21 @@ class _Line:
             with self._lock:
                 if over.is_set() or not self._going_on:
                     return
-                what, since = self._going_on[-1]
+                what, since, around = self._going_on[-1]
                 seconds = monotonic() - since
                 if seconds >= PATIENCE:
-                    text = f"{what} ... {seconds:.0f} s"
+                    text = f"{what}{_share(around)} ... {seconds:.0f} s"
                     self._write(f"\r{text:{self._shown}}")
                     self._shown = max(self._shown, len(text))
 
     def _write(self, text: str) -> None:
         print(text, end="", file=sys.stderr, flush=True)
+
+
+def _share(around: tuple[Count, ...]) -> str:
+    """How far it is: the outermost count that began within it, and the next one while that has nothing done yet."""
+    inside = [count for count in going_on() if count not in around]
+    return "".join(f", {count}" for count in inside[:2])
 
 
 _LINE = _Line()

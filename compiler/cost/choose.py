@@ -13,6 +13,7 @@ from treadle.compiler.cost.merit import Merit, merit
 from treadle.compiler.cost.plan import Plan
 from treadle.compiler.cost.sketch import Sketch
 from treadle.compiler.cost.time import Estimate, estimate
+from treadle.compiler.counting import counted
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.machines import Machine
 
@@ -38,7 +39,8 @@ class _Tried:
 
 def choose(sketch: Sketch, machine: Machine, sizes: Mapping[str, int], fixed: Mapping[str, int]) -> Choice:
     """The sizes for one kernel (TreadleError if nothing fits, or a fixed size cannot be)."""
-    tried = [_try(sketch, candidate, machine, sizes) for candidate in candidates(sketch, sizes, fixed)]
+    found = counted(tuple(candidates(sketch, sizes, fixed)), "candidates")
+    tried = [_try(sketch, candidate, machine, sizes) for candidate in found]
     fitting = [(one, one.estimate) for one in tried if one.estimate is not None]
     if not fitting:
         raise TreadleError(_nothing_fits(sketch, machine, tried, fixed))

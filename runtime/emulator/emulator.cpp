@@ -193,6 +193,7 @@ void run_grid() {
     blockIdx = {unsigned(current_block % gridDim.x), unsigned(current_block / gridDim.x % gridDim.y),
                 unsigned(current_block / gridDim.x / gridDim.y)};
     run_block(warps);
+    launch->blocks_done = current_block + 1;
   }
 }
 

@@ -27,6 +27,7 @@ struct Launch {
   double seconds;
   uint64_t faults;
   int32_t faults_kept, operations;
+  uint64_t blocks_done;  // read by another thread while the launch runs
 };
 
 namespace {

@@ -7,8 +7,10 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from math import prod
 from pathlib import Path
 
+from treadle.compiler.counting import counting
 from treadle.runtime.emulator.arrays import Arena, Array, MappedArray
 from treadle.runtime.emulator.build import compile_kernels
 from treadle.runtime.emulator.errors import EmulationError, Fault
@@ -159,7 +161,9 @@ class EmulatedModule:
         launch.regions = ctypes.addressof(regions)
         launch.region_count = len(regions)
         launch.checks = int(self._checks)
-        if self._library.treadle_launch(ctypes.byref(launch)) != 0:
+        with counting("blocks", prod(grid), lambda: launch.blocks_done):
+            failed = self._library.treadle_launch(ctypes.byref(launch))
+        if failed != 0:
             raise MemoryError(f"no room for the stacks of {block} threads")
         return launch
 

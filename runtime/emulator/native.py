@@ -79,6 +79,7 @@ class Launch(ctypes.Structure):
     faults: int
     faults_kept: int
     operations: int
+    blocks_done: int
     _fields_ = [
         ("kernel", ctypes.c_void_p),
         ("arguments", ctypes.c_void_p),
@@ -94,4 +95,5 @@ class Launch(ctypes.Structure):
         ("faults", ctypes.c_uint64),
         ("faults_kept", ctypes.c_int32),
         ("operations", ctypes.c_int32),
+        ("blocks_done", ctypes.c_uint64),
     ]

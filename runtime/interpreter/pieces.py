@@ -14,6 +14,7 @@ from xdsl.dialects import func
 from xdsl.interpreter import PythonValues
 from xdsl.ir import Attribute, Block, SSAValue
 
+from treadle.compiler.counting import counted
 from treadle.dialects import diagram
 from treadle.dialects.diagram.array import is_array, sizes_of
 from treadle.dialects.diagram.operation import DiagramOperation
@@ -36,7 +37,7 @@ def run_in_pieces(
     if not cuts:
         return run(values)
     results: list[Array] = []
-    for pieces in _pieces(cuts, scope):
+    for pieces in counted(list(_pieces(cuts, scope)), "pieces"):
         with scope.within(pieces):
             made = run(tuple(_cut(value, pieces) for value in values))
         arrays = [array_of(each) for each in made]
