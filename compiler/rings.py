@@ -8,11 +8,12 @@ shows holds for every order. That barriers can be checked on the straight-line s
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 
 from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import IndexType, IntegerAttr
+from xdsl.dialects.builtin import IndexType, IntegerAttr, IntegerType
 from xdsl.ir import Block, Operation, SSAValue
 
 from treadle.compiler.stores import store_problems
@@ -22,6 +23,9 @@ from treadle.dialects.cuda.rings import stages_of
 SIZES = (0, 1, 16, 100, 300, 1030, 2048)
 """What all sizes are taken to be: no turn, one, as many as stages, more; with and without a rest."""
 
+BLOCKS = (0, 3)
+"""Which blocks are looked at: the first, and one whose pieces begin further on."""
+
 ARITHMETIC: dict[str, Callable[[int, int], int]] = {
     "arith.addi": operator.add,
     "arith.subi": operator.sub,
@@ -29,6 +33,11 @@ ARITHMETIC: dict[str, Callable[[int, int], int]] = {
     "arith.divui": lambda a, b: a // b,
     "arith.remui": operator.mod,
     "arith.ceildivui": lambda a, b: -(-a // b),
+    "arith.divsi": lambda a, b: abs(a) // b * (1 if a >= 0 else -1),
+    "arith.floordivsi": lambda a, b: a // b,
+    "arith.ceildivsi": lambda a, b: -(-a // b),
+    "arith.maxsi": max,
+    "arith.minsi": min,
 }
 
 ORDERED: tuple[Callable[[int, int], bool], ...] = (operator.lt, operator.le, operator.gt, operator.ge)
@@ -64,14 +73,15 @@ def ring_problems(kernel: cuda.KernelOp) -> list[str]:
     roles = cuda.roles_of(kernel)
     if roles is None:
         return []
-    for size in SIZES:
-        if problems := _problems_at(kernel, roles, size):
-            return [f"{problem} (sizes of {size})" for problem in problems]
+    places = [op.result for op in kernel.body.block.ops if isinstance(op, cuda.BlockIndexOp)]
+    for size, block in product(SIZES, BLOCKS if places else BLOCKS[:1]):
+        if problems := _problems_at(kernel, roles, size, dict.fromkeys(places, block)):
+            return [f"{problem} (sizes of {size}, block {block})" for problem in problems]
     return []
 
 
-def _problems_at(kernel: cuda.KernelOp, roles: cuda.RolesOp, size: int) -> list[str]:
-    known: dict[SSAValue, int] = {arg: size for arg in kernel.body.block.args if isinstance(arg.type, IndexType)}
+def _problems_at(kernel: cuda.KernelOp, roles: cuda.RolesOp, size: int, known: Mapping[SSAValue, int]) -> list[str]:
+    known = {arg: size for arg in kernel.body.block.args if isinstance(arg.type, IndexType | IntegerType)} | dict(known)
     list(executed(kernel.body.block, known))
     producer = list(_events(roles.producer.block, dict(known)))
     consumers = list(_events(roles.consumers.block, dict(known)))
@@ -106,12 +116,12 @@ def _compute(op: Operation, known: dict[SSAValue, int]) -> None:
     if isinstance(op, arith.ConstantOp) and isinstance(op.value, IntegerAttr):
         known[op.result] = op.value.value.data
     elif isinstance(op, cuda.BlockIndexOp):
-        known[op.result] = 0
+        known.setdefault(op.result, 0)
     elif any(operand not in known for operand in op.operands):
         return
     elif op.name in ARITHMETIC:
         left, right = (known[operand] for operand in op.operands)
-        if right or not op.name.endswith("ui"):  # the place in an empty grid is of no account
+        if right or ("div" not in op.name and "rem" not in op.name):  # the place in an empty grid is of no account
             known[op.results[0]] = ARITHMETIC[op.name](left, right)
         else:
             known[op.results[0]] = 0
@@ -119,6 +129,8 @@ def _compute(op: Operation, known: dict[SSAValue, int]) -> None:
         known[op.result] = int(COMPARISONS[op.predicate.value.data](known[op.lhs], known[op.rhs]))
     elif isinstance(op, arith.IndexCastOp):
         known[op.result] = known[op.input]
+    elif isinstance(op, arith.SelectOp):
+        known[op.result] = known[op.lhs if known[op.cond] else op.rhs]
 
 
 Stage = tuple[SSAValue, int]

@@ -20,6 +20,7 @@ from treadle.passes._specialise_consumers import Consumers
 from treadle.passes._specialise_laws import REGISTERS, Reason, constant_of, inward_copies, is_inward
 from treadle.passes._specialise_producer import Producer
 from treadle.passes._specialise_tiles import boxed_type, plain, stages_for
+from treadle.passes._turns import count_turns, known_to_all
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,8 @@ class Specialised:
 
 def specialise(kernel: cuda.KernelOp, name: str, shared_limit: int) -> Specialised | Reason:
     """The kernel with roles, of that name. `why_not` must have found nothing."""
+    kernel = kernel.clone()
+    count_turns(dict.fromkeys(copy.parent_op() for copy in inward_copies(kernel)))
     copies = inward_copies(kernel)
     tiles = list(dict.fromkeys(copy.tile for copy in copies))
     streamed = {copy.tile for copy in copies if isinstance(copy.parent_op(), scf.ForOp)}
@@ -70,8 +73,9 @@ class Builder:
         self.groups = self.kernel.threads.data // WARPGROUP
         kept, mapped = self._arguments()
         others = self._declare(source)
+        known = known_to_all(source)
         for op in source.ops:  # sizes and places, which both roles need
-            if op.dialect_name() == "arith" or isinstance(op, cuda.BlockIndexOp):
+            if known.issuperset(op.results) and op.results:
                 self.top.add_op(clone := op.clone(value_mapper=self.common))
                 self._remember(op, clone)
         self._count_turns(source)
@@ -157,15 +161,9 @@ class Builder:
                 self.first_turns[copy] = base
             for copy in copies:
                 if isinstance(op, scf.ForOp):
-                    taken[copy.tile].append(self._trips(op))
+                    taken[copy.tile].append(self.common[op.ub])
                 else:
                     single[copy.tile] += 1
-
-    def _trips(self, loop: scf.ForOp) -> SSAValue:
-        count = arith.CeilDivUIOp(self.common[loop.ub], self.common[loop.step])
-        self.top.add_op(count)
-        count.result.name_hint = "turns"
-        return count.result
 
     def _constant(self, number: int) -> SSAValue:
         self.top.add_op(op := arith.ConstantOp.from_int_and_width(number, IndexType()))
@@ -182,13 +180,12 @@ class Builder:
         loop, first = copy.parent_op(), self.first_turns[copy]
         if not isinstance(loop, scf.ForOp):
             return first
-        turn: Operation = arith.DivUIOp(mapping[loop.body.block.args[0]], self.common[loop.step])
-        block.add_op(turn)
-        turn.results[0].name_hint = "turn"
-        if constant_of(first) != 0:
-            block.add_op(turn := arith.AddiOp(turn.results[0], first))
-            turn.results[0].name_hint = "turn"
-        return turn.results[0]
+        turn = mapping[loop.body.block.args[0]]
+        if constant_of(first) == 0:
+            return turn
+        block.add_op(later := arith.AddiOp(first, turn))
+        later.result.name_hint = "turn"
+        return later.result
 
     def _summary(self) -> str:
         rings = ", ".join(f"{self.stages[tile]} of %{tile.name_hint}" for tile in self.tiles)

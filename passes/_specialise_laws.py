@@ -15,6 +15,7 @@ from treadle.dialects.cuda.tensor_maps import MOST_AXES
 from treadle.dialects.cuda.tiles import format_bytes, is_shared, rows_of
 from treadle.dialects.cuda.warpgroups import why_no_product
 from treadle.dialects.diagram.array import axes_of, format_of, sizes_of
+from treadle.passes._turns import known_to_all
 
 REGISTERS = {1: (0, 0), 2: (24, 240), 3: (32, 160)}
 """Registers of a thread of the producer's warpgroup and of a consumer, by the number of consumer warpgroups: with one,
@@ -48,6 +49,7 @@ def why_not(kernel: cuda.KernelOp) -> Reason | None:
         *(_product_problem(op) for op in kernel.walk() if isinstance(op, cuda.ProductOp)),
         *(_use_problem(tile) for tile in dict.fromkeys(copy.tile for copy in copies)),
         _turns_problem(kernel, copies),
+        _ends_problem(kernel, copies),
     ):
         if reason is not None:
             return reason
@@ -112,8 +114,23 @@ def _is_copied(tile: SSAValue) -> bool:
     return any(is_inward(use.operation) for use in tile.uses)
 
 
+def _ends_problem(kernel: cuda.KernelOp, copies: Sequence[cuda.CopyOp]) -> Reason | None:
+    """Producer and consumers walk the same loops, so both must know where these begin and end."""
+    known = known_to_all(kernel.body.block)
+    for place in dict.fromkeys(copy.parent_op() for copy in copies):
+        if isinstance(place, scf.ForOp | scf.IfOp) and not known.issuperset(place.operands[: _ends(place)]):
+            fact = "where a loop that copies begins or ends depends on what the kernel loads"
+            return Reason("both roles walk the same loops", fact)
+    return None
+
+
+def _ends(op: scf.ForOp | scf.IfOp) -> int:
+    """How many operands say whether and how often its body runs."""
+    return 3 if isinstance(op, scf.ForOp) else 1
+
+
 def _turns_problem(kernel: cuda.KernelOp, copies: Sequence[cuda.CopyOp]) -> Reason | None:
-    """Turns of a ring are counted: a copy in a branch must be the last of its tile, loops begin at 0."""
+    """Turns of a ring are counted: a copy in a branch must be the last of its tile."""
     law = "the turns of a ring can be counted"
     block, branched = kernel.body.block, set[SSAValue]()
     for copy in copies:
@@ -126,8 +143,8 @@ def _turns_problem(kernel: cuda.KernelOp, copies: Sequence[cuda.CopyOp]) -> Reas
             return Reason(law, f"%{copy.tile.name_hint} is copied in a loop in a loop")
         if isinstance(parent, scf.IfOp):
             branched.add(copy.tile)
-        elif constant_of(parent.lb) != 0 or constant_of(parent.step) is None:
-            return Reason(law, "a loop that copies begins elsewhere than at 0")
+        elif constant_of(parent.step) is None:
+            return Reason(law, "the pieces of a loop that copies have no one size")
     for tile in dict.fromkeys(copy.tile for copy in copies):
         places = [copy.parent for copy in copies if copy.tile is tile]
         if len(places) != len(set(places)):

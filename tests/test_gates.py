@@ -212,8 +212,8 @@ SPILLS, LOCAL = "bytes spilled", "instructions that touch local memory"
 KERNELS = {
     ("attention", 64, "sm_80"): Today(7.84),
     ("attention", 128, "sm_80"): Today(8.97),
-    ("attention", 64, "sm_90a"): Today(6.47),
-    ("attention", 128, "sm_90a"): Today(7.02),
+    ("attention", 64, "sm_90a"): Today(6.38),
+    ("attention", 128, "sm_90a"): Today(6.91),
     ("matmul", 64, "sm_80"): Today(1.94, not_met=(PRODUCT,)),
     ("matmul", 128, "sm_80"): Today(1.17),
     ("matmul", 4096, "sm_80"): Today(0.89),

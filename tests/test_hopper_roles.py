@@ -134,7 +134,7 @@ FAULTS = {
     "K completes on V's barrier": (r"(tensor_load\(K_\w+, K_map, )&K_ring", r"\1&V_ring"),
     "K lands in the first stage always": (r"stage_at\((K_\w+), [^;]*;", r"\1;"),
     "K is read from the first stage always": (
-        r"(for \(int64_t x0 = second.*?const uint64_t b = )further\((matrix_descriptor.*?\)), .*?\);",
+        r"(for \(int \w+ = second.*?const uint64_t b = )further\((matrix_descriptor.*?\)), .*?\);",
         r"\1\2;",
     ),
     "the other array is loaded": (r"tensor_load\((K_\w+), K_map", r"tensor_load(\1, V_map"),

@@ -22,6 +22,8 @@ PREDICATES = ("==", "!=", "<", "<=", ">", ">=", "<", "<=", ">", ">=")
 
 def print_binary(writer: KernelWriter, op: Operation) -> None:
     left, right = (writer.values[operand] for operand in op.operands)
+    if op.name == "arith.remui" and right.isdigit() and int(right).bit_count() == 1 and int(right) <= 1 << 31:
+        left = f"uint32_t({bare(left)})"  # whose lowest bits are all that counts
     define_index(writer, op, f"({left} {INDEX_OPERATORS[op.name]} {right})")
 
 

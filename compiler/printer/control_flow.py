@@ -10,6 +10,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from treadle.compiler.printer.scalars import bare, c_type
 from treadle.compiler.printer.writer import KernelWriter
+from treadle.dialects.cuda.rings import COUNTED
 from treadle.dialects.cuda.tiles import layout_of
 
 
@@ -18,16 +19,16 @@ def print_loop(writer: KernelWriter, op: scf.ForOp) -> None:
     for arg, init, result in zip(op.body.block.args[1:], op.iter_args, op.results, strict=True):
         writer.values[arg] = writer.values[result] = _owned(writer, init, arg, op)
     writer.before_loop(op)
-    with (
-        _outermost(
-            writer,
-        ),
-        writer.names.scope(),
-    ):
+    with _outermost(writer), writer.names.scope():
         index = writer.names.fresh(op.body.block.args[0].name_hint, "index")
         writer.values[op.body.block.args[0]] = index
         low, high, step = (bare(writer.values[value]) for value in (op.lb, op.ub, op.step))
-        with writer.text.block(f"for (int64_t {index} = {low}; {index} < {high}; {index} += {step})"):
+        if COUNTED not in op.attributes:
+            with writer.text.block(f"for (int64_t {index} = {low}; {index} < {high}; {index} += {step})"):
+                return writer.block(op.body.block)
+        count = writer.names.fresh("count")
+        with writer.text.block(f"for (int {count} = {low}; {count} < int({high}); ++{count})"):
+            writer.text.line(f"const int64_t {index} = {count};")
             writer.block(op.body.block)
 
 

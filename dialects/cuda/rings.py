@@ -27,6 +27,10 @@ from treadle.dialects.syntax import parse_attributes, parse_element, print_eleme
 
 BARRIER_BYTES = 8
 
+COUNTED = "turns"
+"""Attribute of a loop that counts its turns from 0 on by 1. There are fewer than 2^31 of them: each moves a piece of
+512 bytes at the least, and no memory is that large; so the counter is printed as an `int`."""
+
 
 @irdl_attr_definition
 class RingType(ParametrizedAttribute, TypeAttribute):

@@ -60,31 +60,35 @@ func.func @host(%X: !X, %n: index) {
 // HOPPER-NEXT: %B_ring = cuda.ring at 49216 consumers 1 : !cuda.ring<4>
 // HOPPER-NEXT: %zero = arith.constant 0 : index
 // HOPPER-NEXT: %piece = arith.constant 64 : index
+// HOPPER-NEXT: %[[FIRST:.*]] = arith.constant 0 : index
+// HOPPER-NEXT: %[[ONE:.*]] = arith.constant 1 : index
+// HOPPER-NEXT: %turns = arith.ceildivui %k, %piece : index
 // HOPPER-NEXT: cuda.ready %A_ring, %B_ring :
 // HOPPER-NEXT: cuda.roles registers 0, 0 producer {
-// HOPPER-NEXT: scf.for %k0 = %zero to %k step %piece {
-// HOPPER-NEXT: %turn = arith.divui %k0, %piece : index
+// HOPPER-NEXT: scf.for %turn = %[[FIRST]] to %turns step %[[ONE]] {
+// HOPPER-NEXT: %k0 = arith.muli %turn, %piece : index
 // HOPPER-NEXT: %[[COUNT:.*]] = arith.constant 4 : index
 // HOPPER-NEXT: %stage = arith.remui %turn, %[[COUNT]] : index
 // HOPPER-NEXT: %A_to = cuda.stage %A_shared[%stage] :
 // HOPPER-NEXT: cuda.acquire %A_ring[%turn] :
 // HOPPER-NEXT: cuda.expect %A_ring[%turn] bytes 8192 :
 // HOPPER-NEXT: cuda.tensor_load %A_map[%zero, %k0] into %A_to signals %A_ring[%turn] :
-// HOPPER: cuda.expect %B_ring[%turn_1] bytes 4096 :
-// HOPPER-NEXT: cuda.tensor_load %B_map[%k0, %zero] into %B_to signals %B_ring[%turn_1] :
-// HOPPER: } consumers 1 {
+// HOPPER: cuda.expect %B_ring[%turn] bytes 4096 :
+// HOPPER-NEXT: cuda.tensor_load %B_map[%k0, %zero] into %B_to signals %B_ring[%turn] :
+// HOPPER-NEXT: } {turns}
+// HOPPER-NEXT: } consumers 1 {
 // HOPPER-NEXT: %c = diagram.fill
-// HOPPER-NEXT: %sum = scf.for %k0_1 = %zero to %k step %piece iter_args(%so_far = %c)
-// HOPPER-NEXT: %turn_2 = arith.divui %k0_1, %piece : index
-// HOPPER-NEXT: cuda.await %A_ring[%turn_2] :
+// HOPPER-NEXT: %sum = scf.for %turn_1 = %[[FIRST]] to %turns step %[[ONE]] iter_args(%so_far = %c)
+// HOPPER-NEXT: cuda.await %A_ring[%turn_1] :
 // HOPPER: %A_now = cuda.stage %A_shared[%stage_2] :
-// HOPPER: cuda.await %B_ring[%turn_3] :
+// HOPPER: cuda.await %B_ring[%turn_1] :
 // HOPPER: %B_now = cuda.stage %B_shared[%stage_3] :
 // HOPPER-NEXT: %new = cuda.warpgroup_product %A_now, %B_now into %so_far over [k] :
 // HOPPER-NEXT: %new_1 = cuda.warpgroup_wait %new pending 0 :
-// HOPPER-NEXT: cuda.release %A_ring[%turn_2] :
-// HOPPER-NEXT: cuda.release %B_ring[%turn_3] :
+// HOPPER-NEXT: cuda.release %A_ring[%turn_1] :
+// HOPPER-NEXT: cuda.release %B_ring[%turn_1] :
 // HOPPER-NEXT: scf.yield %new_1 :
+// HOPPER-NEXT: } {turns}
 // HOPPER: cuda.store %sum into %C[%zero, %zero] :
 // HOPPER: cuda.kernel @product (%A: {{.*}}, %B: {{.*}}, %C: {{.*}}, %k: index) threads 128 shared 12288 {
 cuda.kernel @product (%A: !A, %B: !B, %C: !C, %k: index) threads 128 shared 12288 {
@@ -116,5 +120,51 @@ cuda.kernel @product (%A: !A, %B: !B, %C: !C, %k: index) threads 128 shared 1228
 func.func @multiply(%A: !A, %B: !B, %C: !C, %k: index) {
   %aligned = cuda.alignment %A, %B, %C : !A, !B, !C
   cuda.launch @product grid %k aligned %aligned (%A, %B, %C, %k) : !A, !B, !C, index
+  func.return
+}
+
+// Loops that begin anywhere count their turns from 0 on; a second loop over the same ring counts on.
+
+// HOPPER: cuda.kernel @masked_kernel_specialised
+// HOPPER: %[[END:.*]] = arith.maxsi %until, %first : index
+// HOPPER-NEXT: %[[FAR:.*]] = arith.subi %[[END]], %first : index
+// HOPPER-NEXT: %turns = arith.ceildivui %[[FAR]], %piece : index
+// HOPPER: %turns_1 = arith.ceildivui %{{.*}}, %piece : index
+// HOPPER: scf.for %turn = %{{.*}} to %turns step
+// HOPPER-NEXT: %[[STEP:.*]] = arith.muli %turn, %piece : index
+// HOPPER-NEXT: %k0 = arith.addi %first, %[[STEP]] : index
+// HOPPER: cuda.tensor_load %A_map[%zero, %k0] into %A_to signals %A_ring[%turn] :
+// HOPPER: scf.for %turn_1 = %{{.*}} to %turns_1 step
+// HOPPER: %turn_2 = arith.addi %turns, %turn_1 : index
+// HOPPER: cuda.acquire %A_ring[%turn_2] :
+// HOPPER: } consumers 1 {
+cuda.kernel @masked_kernel (%A: !A, %B: !B, %C: !C, %first: index, %until: index, %k: index) threads 128 shared 12288 {
+  %A_shared = cuda.shared at 0 : !As
+  %B_shared = cuda.shared at 8192 : !Bs
+  %zero = arith.constant 0 : index
+  %piece = arith.constant 64 : index
+  %c = diagram.fill 0.0 : f32 -> !c
+  %some = scf.for %k0 = %first to %until step %piece iter_args(%so_far = %c) -> (!c) {
+    cuda.barrier
+    cuda.copy %A[%zero, %k0] into %A_shared : !A, !As
+    cuda.copy %B[%k0, %zero] into %B_shared : !B, !Bs
+    cuda.barrier
+    %new = cuda.product %A_shared, %B_shared into %so_far over [k] using m16n8k16 : !As, !Bs -> !c
+    scf.yield %new : !c
+  }
+  %sum = scf.for %k0 = %until to %k step %piece iter_args(%so_far = %some) -> (!c) {
+    cuda.barrier
+    cuda.copy %A[%zero, %k0] into %A_shared : !A, !As
+    cuda.copy %B[%k0, %zero] into %B_shared : !B, !Bs
+    cuda.barrier
+    %new = cuda.product %A_shared, %B_shared into %so_far over [k] using m16n8k16 : !As, !Bs -> !c
+    scf.yield %new : !c
+  }
+  cuda.store %sum into %C[%zero, %zero] : !c, !C
+}
+
+func.func @mask(%A: !A, %B: !B, %C: !C, %first: index, %until: index, %k: index) {
+  %aligned = cuda.alignment %A, %B, %C : !A, !B, !C
+  cuda.launch @masked_kernel grid %k aligned %aligned (%A, %B, %C, %first, %until, %k) : !A, !B, !C, index, index, index
   func.return
 }

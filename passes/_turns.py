@@ -1,0 +1,76 @@
+"""Loops over the pieces of an axis, counted in turns: the turn of a ring is then the number of the loop's turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import IndexType, UnitAttr
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from treadle.dialects import cuda
+from treadle.dialects.cuda.rings import COUNTED
+
+
+def known_to_all(block: Block) -> set[SSAValue]:
+    """Values that every role can compute before any loop: arguments, the number of the block, arithmetic on them."""
+    known: set[SSAValue] = set(block.args)
+    for op in block.ops:
+        if isinstance(op, cuda.BlockIndexOp) or (op.dialect_name() == "arith" and known.issuperset(op.operands)):
+            known |= set(op.results)
+    return known
+
+
+def count_turns(places: Iterable[Operation | None]) -> None:
+    """Let each loop among these operations count its turns; where its pieces begin is computed from that, if asked for.
+
+    ```
+    scf.for %x0 = %first to %end step %piece { ... }
+    ```
+    becomes
+    ```
+    %turns = ceildivui(maxsi(%end, %first) - %first, %piece)
+    scf.for %turn = 0 to %turns step 1 { %x0 = %first + %turn * %piece ... } {turns}
+    ```
+    """
+    for loop in places:
+        if isinstance(loop, scf.ForOp):
+            _count(loop)
+
+
+def _count(loop: scf.ForOp) -> None:
+    before: list[Operation] = [zero := _constant(0), one := _constant(1)]
+    distance = loop.ub if is_number(loop.lb, 0) else _distance(loop, before)
+    before.append(turns := arith.CeilDivUIOp(distance, loop.step))
+    turns.result.name_hint = "turns"
+    position, body = loop.body.block.args[0], loop.body.block
+    name = position.name_hint
+    place: list[Operation] = [offset := arith.MuliOp(position, loop.step)]
+    if not is_number(loop.lb, 0):
+        place.append(offset := arith.AddiOp(loop.lb, offset.result))
+    offset.result.name_hint = name
+    position.replace_uses_with_if(offset.result, lambda use: use.operation is not place[0])
+    position.name_hint = "turn"
+    assert body.first_op is not None
+    Rewriter.insert_op(place, InsertPoint.before(body.first_op))
+    Rewriter.insert_op(before, InsertPoint.before(loop))
+    loop.operands[0], loop.operands[1], loop.operands[2] = zero.result, turns.result, one.result
+    loop.attributes[COUNTED] = UnitAttr()
+
+
+def _distance(loop: scf.ForOp, before: list[Operation]) -> SSAValue:
+    """From the first piece to the end; nothing where the end lies before."""
+    end = arith.MaxSIOp(loop.ub, loop.lb)
+    distance = arith.SubiOp(end.result, loop.lb)
+    before += [end, distance]
+    return distance.result
+
+
+def _constant(number: int) -> arith.ConstantOp:
+    return arith.ConstantOp.from_int_and_width(number, IndexType())
+
+
+def is_number(value: SSAValue, number: int) -> bool:
+    owner = value.owner
+    return isinstance(owner, arith.ConstantOp) and getattr(getattr(owner.value, "value", None), "data", None) == number
