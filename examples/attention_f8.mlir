@@ -1,5 +1,5 @@
-// Attention in f8: O = softmax(Q K^T / sqrt(d)) V with queries, keys and values in f8E4M3FN, each with a scale for every
-// head. Shares of a softmax are at most 1, so they are scaled by 256 to fill the format; the scales of values and shares
+// Attention in f8: O = softmax(Q K^T / sqrt(d)) V with queries, keys and values in f8E4M3FN, each with a scale.
+// Shares of a softmax are at most 1, so they are scaled by 256 to fill the format; the scales of values and shares
 // leave the sum with its division. Values lie with the keys along rows, as 8-bit products read them.
 //
 //   treadle run examples/attention_f8.mlir --machine h100
@@ -7,16 +7,15 @@
 !Q = tensor<?x?x?x64xf8E4M3FN, #diagram.array<[b, h, q, d]>>
 !K = tensor<?x?x?x64xf8E4M3FN, #diagram.array<[b, h, x, d]>>
 !V = tensor<?x?x64x?xf8E4M3FN, #diagram.array<[b, h, e, x]>>
-!s = tensor<?x?xf32, #diagram.array<[b, h]>>
 !S = tensor<?x?x?x?xf32, #diagram.array<[b, h, q, x]>>
 !P = tensor<?x?x?x?xf8E4M3FN, #diagram.array<[b, h, q, x]>>
 !A = tensor<?x?x?x64xf32, #diagram.array<[b, h, q, e]>>
 !O = tensor<?x?x?x64xf16, #diagram.array<[b, h, q, e]>>
 
-func.func @attention_f8(%Q: !Q, %K: !K, %V: !V, %q_scale: !s, %k_scale: !s, %v_scale: !s) -> !O
+func.func @attention_f8(%Q: !Q, %K: !K, %V: !V, %q_scale: f32, %k_scale: f32, %v_scale: f32) -> !O
     attributes {sizes = #diagram.sizes<b = 2, h = 3, q = 120, x = 144>} {
   %S = diagram.contract %Q, %K over [d] accumulate f32 : !Q, !K -> !S
-  %T = diagram.map (%s = %S : !S, %a = %q_scale : !s, %b = %k_scale : !s) -> !S {
+  %T = diagram.map (%s = %S : !S, %a = %q_scale : f32, %b = %k_scale : f32) -> !S {
     %root = arith.constant 0.125 : f32
     %ab = arith.mulf %a, %b : f32
     %scale = arith.mulf %ab, %root : f32
@@ -31,7 +30,7 @@ func.func @attention_f8(%Q: !Q, %K: !K, %V: !V, %q_scale: !s, %k_scale: !s, %v_s
   }
   %P8 = diagram.cast %large : !S -> !P
   %A = diagram.contract %P8, %V over [x] accumulate f32 : !P, !V -> !A
-  %B = diagram.map (%a = %A : !A, %c = %v_scale : !s) -> !A {
+  %B = diagram.map (%a = %A : !A, %c = %v_scale : f32) -> !A {
     %least = arith.constant 0.00390625 : f32
     %scale = arith.mulf %c, %least : f32
     %y = arith.mulf %a, %scale : f32

@@ -113,7 +113,7 @@ def attention_spherical(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
 
 def attention_f8(q: Tensor, k: Tensor, v: Tensor, *scales: Tensor) -> tuple[Tensor, ...]:
     """Shares are not rounded: when that is done is up to the kernel."""
-    q_scale, k_scale, v_scale = (scale[..., None, None] for scale in scales)
+    q_scale, k_scale, v_scale = scales
     return attention(q * q_scale, k * k_scale, v.mT * v_scale)
 
 

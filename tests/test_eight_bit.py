@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from xdsl.dialects import scf
 from xdsl.utils.arg_spec import ArgSpec
 
 from roads import array, compiled, matmul
@@ -248,6 +249,17 @@ def test_infinities_and_nan_go_through_a_product():
     (c,) = road.run([a, b])
     assert c[0, 0] == np.inf
     assert np.isnan(c[1, 0])
+
+
+def test_shares_become_a_left_operand_without_moving():
+    """On sm_89: the columns of the scores are read in such an order that a lane holds four neighbours. No shuffle but
+    those of the maximum, and nothing written to shared memory in the loop."""
+    road = compiled((Path(__file__).parents[1] / "examples/attention_f8.mlir").read_text(), machine="l40s")
+    (kernel,) = road.kernels
+    products = [op for op in kernel.walk() if isinstance(op, cuda.ProductOp)]
+    assert {op.instruction.data for op in products} == {"m16n8k32"}
+    assert not any(isinstance(op, cuda.WriteOp) for op in kernel.walk() if isinstance(op.parent_op(), scf.ForOp))
+    road.check({"b": 1, "h": 2, "q": 33, "x": 100})
 
 
 def test_operands_are_widened_where_the_machine_does_not_multiply_them():

@@ -102,6 +102,7 @@ def test_fragments_of_a_kernel_hold_their_tiles(program: int) -> None:
 CUTE = """
 #include <cstdio>
 #include <cute/atom/mma_traits_sm80.hpp>
+#include <cute/atom/mma_traits_sm89.hpp>
 using namespace cute;
 template <class L> void show(const char* name, L layout) {
   for (int t = 0; t < size<0>(layout); ++t)
@@ -110,7 +111,9 @@ template <class L> void show(const char* name, L layout) {
 int main() {
   using Half = MMA_Traits<SM80_16x8x16_F32F16F16F32_TN>;
   using Single = MMA_Traits<SM80_16x8x8_F32TF32TF32F32_TN>;
+  using Byte = MMA_Traits<SM89_16x8x32_F32E4M3E4M3F32_TN>;
   show("operand", Half::ALayout{});
+  show("operand_of_bytes", Byte::ALayout{});
   show("accumulator", Half::CLayout{});
   show("accumulator_tf32", Single::CLayout{});
 }
@@ -136,9 +139,10 @@ def cute(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[tuple[int, 
     return found
 
 
-@pytest.mark.parametrize("name", ["accumulator", "accumulator_tf32", "operand"])
+@pytest.mark.parametrize("name", ["accumulator", "accumulator_tf32", "operand", "operand_of_bytes"])
 def test_fragments_are_cutes(cute: dict[str, dict[tuple[int, int], int]], name: str) -> None:
-    layout = row_operand("m", "k", 1, 1, ()) if name == "operand" else accumulator("m", "k", 1, 1, (1, 1))
+    pack = 4 if name == "operand_of_bytes" else 2
+    layout = row_operand("m", "k", 1, 1, (), pack) if "operand" in name else accumulator("m", "k", 1, 1, (1, 1))
     table = cute[name]
     strides = [prod(layout.register_shape[i + 1 :]) for i in range(len(layout.register_shape))]
     count = 0
@@ -199,10 +203,13 @@ def test_one_thread_is_picked_of_those_with_copies(layout: LayoutAttr) -> None:
     assert len(found) == prod(layout.extent(axis) for axis in layout.axes())
 
 
+@pytest.mark.parametrize("pack", [2, 4])
 @pytest.mark.parametrize(("rows", "depth"), [(1, 1), (2, 4), (1, 3)])
-def test_an_accumulator_is_found_in_a_left_operand(rows: int, depth: int) -> None:
-    """The digits that find, for the registers of the one, the same element in those of the other."""
-    one, other = accumulator("m", "k", rows, 2 * depth, (1, 1)), row_operand("m", "k", rows, depth, ())
+def test_an_accumulator_is_found_in_a_left_operand(rows: int, depth: int, pack: int) -> None:
+    """The digits that find, for the registers of the one, the same element in those of the other; of 8-bit numbers in
+    those of an accumulator whose columns are interleaved."""
+    one = accumulator("m", "k", rows, pack * depth, (1, 1), interleaved=pack == 4)
+    other = row_operand("m", "k", rows, depth, (), pack)
     for here, there in ((one, other), (other, one)):
         loops = loops_of(here)
         text = subscripts(there, loops)

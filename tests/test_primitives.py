@@ -39,6 +39,12 @@ USES = {
         "memcpy(a, h, 16); memcpy(c, h + 8, 8); memcpy(x, b, 16); memcpy(y, b + 8, 8);"
         "mma_m16n8k16(d, a, c); mma_m16n8k16(d, x, y); memcpy(f2, d, 16);"
     ),
+    "mma_m16n8k32": "".join(
+        f"{{ {left} a[2][2][4]; {right} c[2][4]; float d[2][2] = {{}}; memcpy(a, h, 16); memcpy(c, h + 8, 8);"
+        "mma_m16n8k32(d, a, c); memcpy(f2, d, 16); }"
+        for left in ("__nv_fp8_e4m3", "__nv_fp8_e5m2")
+        for right in ("__nv_fp8_e4m3", "__nv_fp8_e5m2")
+    ),
     "mma_m16n8k8_tf32": (
         "float a[2][2], c[2], d[2][2] = {}; memcpy(a, f, 16); memcpy(c, f + 4, 8);"
         "mma_m16n8k8_tf32(d, a, c); memcpy(f2, d, 16);"
@@ -349,6 +355,7 @@ LAYOUTS = """
 #include <cstdio>
 #include <cute/atom/copy_traits_sm75.hpp>
 #include <cute/atom/mma_traits_sm80.hpp>
+#include <cute/atom/mma_traits_sm89.hpp>
 using namespace cute;
 template <class L> void show(const char* name, L layout) {
   for (int t = 0; t < size<0>(layout); ++t)
@@ -364,6 +371,8 @@ int main() {
   show_mma<SM80_16x8x16_F32F16F16F32_TN>("__half.a", "__half.b", "__half.c");
   show_mma<SM80_16x8x16_F32BF16BF16F32_TN>("__nv_bfloat16.a", "__nv_bfloat16.b", "__nv_bfloat16.c");
   show_mma<SM80_16x8x8_F32TF32TF32F32_TN>("float.a", "float.b", "float.c");
+  show_mma<SM89_16x8x32_F32E4M3E4M3F32_TN>("__nv_fp8_e4m3.a", "__nv_fp8_e4m3.b", "__nv_fp8_e4m3.c");
+  show_mma<SM89_16x8x32_F32E5M2E5M2F32_TN>("__nv_fp8_e5m2.a", "__nv_fp8_e5m2.b", "__nv_fp8_e5m2.c");
   show("load_matrix_x1", Copy_Traits<SM75_U32x1_LDSM_N>::DstLayout{});
   show("load_matrix_x2", Copy_Traits<SM75_U32x2_LDSM_N>::DstLayout{});
   show("load_matrix_x4", Copy_Traits<SM75_U32x4_LDSM_N>::DstLayout{});
@@ -409,19 +418,25 @@ __global__ void product(const T* a, const T* b, float* d) {
 """
 
 
-@pytest.mark.parametrize("element", ["__half", "__nv_bfloat16", "float"])
+MULTIPLIED: dict[str, tuple[str, int, tuple[str, str], type]] = {
+    "__half": ("mma_m16n8k16", 16, ("[2][2][2]", "[2][2]"), np.float16),
+    "__nv_bfloat16": ("mma_m16n8k16", 16, ("[2][2][2]", "[2][2]"), ml_dtypes.bfloat16),
+    "float": ("mma_m16n8k8_tf32", 8, ("[2][2]", "[2]"), np.float32),
+    "__nv_fp8_e4m3": ("mma_m16n8k32", 32, ("[2][2][4]", "[2][4]"), ml_dtypes.float8_e4m3fn),
+    "__nv_fp8_e5m2": ("mma_m16n8k32", 32, ("[2][2][4]", "[2][4]"), ml_dtypes.float8_e5m2),
+}
+"""By C type: the primitive, its depth, the arrays of its operands, and what numpy calls the type."""
+
+
+@pytest.mark.parametrize("element", MULTIPLIED)
 def test_fragments_of_a_product_are_laid_out_as_in_cute(layouts: Layouts, element: str) -> None:
     """Fragments filled by CuTe's tables give the product of the matrices, in CuTe's place."""
-    tf32 = element == "float"
-    name = "mma_m16n8k8_tf32" if tf32 else "mma_m16n8k16"
-    shapes = ("[2][2]", "[2]") if tf32 else ("[2][2][2]", "[2][2]")
+    name, k, shapes, dtype = MULTIPLIED[element]
     text = PRODUCT.replace("A_SHAPE", shapes[0]).replace("B_SHAPE", shapes[1])
     text = re.sub(r"\bT\b", element, text).replace("MMA", name)
-    types = {"__half": np.float16, "__nv_bfloat16": ml_dtypes.bfloat16, "float": np.float32}
-    k = 8 if tf32 else 16
     rng = np.random.default_rng(1)
-    a = rng.integers(-8, 9, (16, k)).astype(types[element])
-    b = rng.integers(-8, 9, (8, k)).astype(types[element])
+    a = rng.integers(-8, 9, (16, k)).astype(dtype)
+    b = rng.integers(-8, 9, (8, k)).astype(dtype)
     # CuTe counts down the columns of (m, k), (n, k) and (m, n).
     fragment_a = a.T.ravel()[layouts[f"{element}.a"]]
     fragment_b = b.T.ravel()[layouts[f"{element}.b"]]

@@ -35,7 +35,7 @@ def alignment_of(products: Sequence[ContractOp]) -> int:
     """Tiles of products have sides that are multiples of this."""
     if not products:
         return 1
-    return 16 if any(format_of(op.lhs.type).size == 2 for op in products) else 8
+    return max({1: 32, 2: 16}.get(format_of(op.lhs.type).size, 8) for op in products)
 
 
 def product_axes(kernel: KernelOp, group_axes: Iterable[str]) -> ProductAxes:

@@ -57,7 +57,7 @@ def is_tensor_product(op: ContractOp) -> bool:
 
 def keeps_left_operand(op: ContractOp) -> bool:
     """Whether what is computed becomes a left operand in registers; other operands go through shared memory."""
-    return multiply_format(op) in SIXTEEN_BIT
+    return multiply_format(op) in ("f8", *SIXTEEN_BIT)
 
 
 def labours_of(op: Operation) -> list[Labour]:

@@ -10,12 +10,10 @@ from xdsl.dialects import scf
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from treadle.dialects import cuda
+from treadle.dialects.cuda.products import DEPTHS
 from treadle.dialects.cuda.tiles import layout_of
 from treadle.dialects.cuda.warpgroups import DEPTH as WARPGROUP_DEPTH
 from treadle.dialects.diagram.array import format_of, sizes_of
-
-DEPTH = {"m16n8k16": 16, "m16n8k8_tf32": 8}
-"""How many elements of the summed axis one product instruction takes."""
 
 ACCUMULATORS = 4
 """Elements of an m16n8 accumulator that one lane holds."""
@@ -109,11 +107,11 @@ def _instructions(product: cuda.ProductOp | cuda.WarpgroupProductOp) -> int:
     """Product instructions of one warp, or of its warpgroup."""
     if isinstance(product, cuda.WarpgroupProductOp):
         return _extent(product) // WARPGROUP_DEPTH
-    depth = DEPTH.get(product.instruction.data)
+    depth = DEPTHS.get(product.instruction.data)
     if depth is None:
         return 0
     accumulators = prod(layout_of(product.result.type).register_shape)
     return accumulators // ACCUMULATORS * -(-_extent(product) // depth)
 
 
-__all__ = ["ACCUMULATORS", "DEPTH", "Step", "step_of"]
+__all__ = ["ACCUMULATORS", "Step", "step_of"]

@@ -15,10 +15,14 @@ from xdsl.ir import Operation, SSAValue
 from treadle.compiler.errors import Refusal
 from treadle.compiler.lowering.plan import KernelPlan, contiguous_axis, widest_vector
 from treadle.dialects.cuda.layout import LANES, LayoutAttr, Mode, accumulator, row_operand
+from treadle.dialects.cuda.products import DEPTHS
 from treadle.dialects.diagram import CastOp, ContractOp, FillOp, IndexOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import axes_of, format_of, is_array
-from treadle.dialects.diagram.formats import SIXTEEN_BIT
+from treadle.dialects.diagram.formats import EIGHT_BIT, SIXTEEN_BIT
 from treadle.dialects.hierarchy import LoadOp, StreamOp, YieldOp
+
+FROM_REGISTERS = ("m16n8k16", "m16n8k32")
+"""Instructions whose left operand may be what threads hold already."""
 
 
 def instruction_of(plan: KernelPlan, op: ContractOp) -> str:
@@ -30,6 +34,9 @@ def instruction_of(plan: KernelPlan, op: ContractOp) -> str:
     has_columns = columns is not None and columns in axes_of(right.type) and columns not in axes_of(left.type)
     if plan.rows is None or not one_depth or not has_columns or str(op.accumulate) != "f32":
         return "fma"
+    if format in EIGHT_BIT:
+        along_rows = all(axes_of(operand.type)[-1:] == op.over_axes[-1:] for operand in (left, right))
+        return "m16n8k32" if along_rows else "fma"
     if format in SIXTEEN_BIT:
         return "m16n8k16"
     return "m16n8k8_tf32" if op.is_tf32 else "fma"
@@ -133,10 +140,31 @@ class Layouts:
             )
         row_tiles = _ceil(plan.pieces.get(rows, 1), 16 * row_warps)
         column_tiles = _ceil(plan.pieces.get(columns, 1), 8 * column_warps)
-        if plan.is_contracted(columns):
-            column_tiles += column_tiles % 2  # it becomes the depth of another product, which takes 16 at a time
-        layout = accumulator(rows, columns, row_tiles, column_tiles, (row_warps, column_warps))
+        if plan.is_contracted(columns):  # it becomes the depth of another product, which takes 16 or 32 at a time
+            column_tiles = _ceil(column_tiles, self._deepest(columns) // 8) * (self._deepest(columns) // 8)
+        interleaved = column_warps == 1 and self._becomes_eight_bit(op, columns)
+        layout = accumulator(rows, columns, row_tiles, column_tiles, (row_warps, column_warps), interleaved)
         return layout.slice(axis for axis in (rows, columns) if axis)
+
+    def _deepest(self, axis: str) -> int:
+        """The most elements along an axis that a product over it takes at a time, at least 16."""
+        over = [op for op in self.plan.contractions if axis in op.over_axes]
+        return max([16, *(DEPTHS.get(self.instructions[op], 16) for op in over)])
+
+    def _becomes_eight_bit(self, op: ContractOp, columns: str) -> bool:
+        """Whether what is computed from a product, rather than loaded, is the left operand of one of 8-bit numbers over
+        its columns."""
+        plan = self.plan
+        along_rows = axes_of(operands_of(plan, op)[1].type)[-1:] == op.over_axes[-1:]
+        if self.instructions[op] not in FROM_REGISTERS or not along_rows:
+            return False
+        for other in plan.contractions:
+            if self.instructions[other] != "m16n8k32" or columns not in other.over_axes:
+                continue
+            left = operands_of(plan, other)[0]
+            if self._is_left(left) and not isinstance(left.owner, LoadOp) and depth_of(plan, other) == columns:
+                return True
+        return False
 
     def _unless_moved(self, wanted: LayoutAttr | None, found: LayoutAttr | None) -> LayoutAttr | None:
         """The layout of a left operand, if what it is made of is there already. Elements that lie in other threads go
@@ -152,16 +180,25 @@ class Layouts:
         uses = [use.operation for use in value.uses]
         if not uses or plan.rows is None or plan.rows not in axes_of(value.type):
             return None
-        for use in uses:
-            if not isinstance(use, ContractOp) or self.instructions[use] != "m16n8k16":
-                return None
-            if operands_of(plan, use)[0] is not value or plan.warps.get(plan.rows, 1) != plan.warp_count:
-                return None
+        if not self._is_left(value):
+            return None
         depth = depth_of(plan, next(use for use in uses if isinstance(use, ContractOp)))
-        rows = plan.rows
+        rows, pack = plan.rows, 4 // format_of(value.type).size
         warps = (Mode(rows, plan.warp_count, 16 * _ceil(plan.pieces[rows], 16 * plan.warp_count)),)
         row_tiles = _ceil(plan.pieces[rows], 16 * plan.warp_count)
-        return row_operand(rows, depth, row_tiles, _ceil(plan.pieces[depth], 16), warps)
+        return row_operand(rows, depth, row_tiles, _ceil(plan.pieces[depth], 8 * pack), warps, pack)
+
+    def _is_left(self, value: SSAValue) -> bool:
+        """Whether a value is nothing but the left operand of products that take that from registers."""
+        plan = self.plan
+        if plan.warps.get(plan.rows or "", 1) != plan.warp_count:
+            return False
+        return all(
+            isinstance(use.operation, ContractOp)
+            and self.instructions[use.operation] in FROM_REGISTERS
+            and operands_of(plan, use.operation)[0] is value
+            for use in value.uses
+        )
 
     def reduced(self, op: ReduceOp) -> LayoutAttr | None:
         """The layout of what is reduced. A number that every thread needs is worked out by every warp."""

@@ -7,7 +7,7 @@ from xdsl.ir import SSAValue
 from treadle.compiler.errors import Refusal
 from treadle.compiler.lowering.conditions import present
 from treadle.compiler.lowering.fragments import fill, fragment_of, fragment_type, masked
-from treadle.compiler.lowering.layouts import depth_of, operands_of
+from treadle.compiler.lowering.layouts import FROM_REGISTERS, depth_of, operands_of
 from treadle.compiler.lowering.names import named, placed
 from treadle.compiler.lowering.numbers import neutral_of
 from treadle.compiler.lowering.plan import KernelPlan
@@ -30,7 +30,7 @@ def lower_contract(lowering: KernelLowering, op: ContractOp) -> SSAValue:
     layout = lowering.layouts.of(op.result)
     depth = depth_of(lowering.plan, op)
     rows, columns = operands_of(lowering.plan, op)
-    left = _product_operand(lowering, op, rows, depth, in_registers=instruction == "m16n8k16")
+    left = _product_operand(lowering, op, rows, depth, in_registers=instruction in FROM_REGISTERS)
     same = columns is rows and is_shared(left.type)
     right = left if same else _product_operand(lowering, op, columns, depth, in_registers=False)
     type = array_type(op.accumulate, sizes_of(op.result.type), "register", layout)
@@ -92,12 +92,13 @@ def _left_fragments(lowering: KernelLowering, tile: SSAValue, depth: str) -> SSA
     if rows is None:
         return tile
     row_tiles = -(-lowering.plan.pieces[rows] // (16 * warps))
-    depth_tiles = -(-lowering.plan.pieces[depth] // 16)
+    pack = 4 // format_of(tile.type).size
+    depth_tiles = -(-lowering.plan.pieces[depth] // (8 * pack))
     if 4 * row_tiles * depth_tiles > MOST_SHARED_FRAGMENTS:
         return tile
     if tile not in lowering.left_fragments:
         along = (Mode(rows, warps, 16 * row_tiles), Mode("", lowering.plan.warp_count // warps, 0))
-        layout = row_operand(rows, depth, row_tiles, depth_tiles, along)
+        layout = row_operand(rows, depth, row_tiles, depth_tiles, along, pack)
         type = array_type(format_of(tile.type), sizes_of(tile.type), "register", layout)
         with lowering.inside(lowering.top):
             read = lowering.emit(cuda.ReadOp(tile, type))
@@ -107,5 +108,5 @@ def _left_fragments(lowering: KernelLowering, tile: SSAValue, depth: str) -> SSA
 
 def _is_left_operand(layout: LayoutAttr, plan: KernelPlan, depth: str) -> bool:
     modes = [(mode.axis, mode.size, mode.stride) for mode in layout.register]
-    tail = [(depth, 2, 8), (plan.rows, 2, 8), (depth, 2, 1)]
-    return modes[-3:] == tail
+    tails = ([(depth, 2, 4 * pack), (plan.rows, 2, 8), (depth, pack, 1)] for pack in (2, 4))
+    return modes[-3:] in tails

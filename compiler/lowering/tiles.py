@@ -5,12 +5,13 @@ from __future__ import annotations
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import SSAValue
 
-from treadle.compiler.lowering.layouts import columns_of, depth_of
+from treadle.compiler.lowering.layouts import columns_of, depth_of, operands_of
 from treadle.compiler.lowering.names import named, plain_name
 from treadle.compiler.lowering.plan import FORMAT_BYTES
 from treadle.compiler.lowering.state import KernelLowering
 from treadle.dialects import cuda
-from treadle.dialects.cuda.layout import RowsAttr, rows_layout
+from treadle.dialects.cuda.layout import RowsAttr, is_interleaved, rows_layout
+from treadle.dialects.cuda.products import DEPTHS
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import ArrayEncoding, axes_of, format_of, sizes_of
 
@@ -47,7 +48,18 @@ def _rows_of(lowering: KernelLowering, value: SSAValue) -> RowsAttr:
     """Padding: as deep as products take at a time, as wide as they take, and rows an odd number of 16 bytes
     apart."""
     extents = [_padded(lowering, axis, size, value) for axis, size in sizes_of(value.type).items()]
-    return rows_layout(extents, 16 // FORMAT_BYTES[str(format_of(value.type))])
+    rows = rows_layout(extents, 16 // FORMAT_BYTES[str(format_of(value.type))])
+    if 0 < rows.swizzle_bits < 3 and _is_interleaved(lowering, value):
+        # Rows 0, 1, 4, 5, 8, 9, 12, 13 are read together: what tells 0 from 4, 8 and 12 lies one bit higher.
+        return RowsAttr(rows.shape, rows.pitch.data, (rows.swizzle_bits, rows.swizzle_shift + 1))
+    return rows
+
+
+def _is_interleaved(lowering: KernelLowering, value: SSAValue) -> bool:
+    """Whether products read the columns of a right operand in the order of an interleaved accumulator."""
+    products = [use.operation for use in value.uses if isinstance(use.operation, ContractOp)]
+    right = [op for op in products if operands_of(lowering.plan, op)[1] is value]
+    return any(is_interleaved(lowering.layouts.of(op.result)) for op in right)
 
 
 def _padded(lowering: KernelLowering, axis: str, size: int, value: SSAValue) -> int:
@@ -59,7 +71,7 @@ def _padded(lowering: KernelLowering, axis: str, size: int, value: SSAValue) -> 
             continue
         if axis in op.over_axes:
             if axis == depth_of(lowering.plan, op):
-                step = 16 if lowering.layouts.instructions[op] == "m16n8k16" else 8
+                step = DEPTHS[lowering.layouts.instructions[op]]
                 extents.append(-(-size // step) * step)
         elif axis in (lowering.plan.rows, columns_of(lowering.plan, op)):
             extents.append(lowering.layouts.of(op.result).extent(axis))

@@ -28,7 +28,7 @@ __device__ __forceinline__ uint32_t shared_address(const void* p) {
 // each lane gets elements $ELEMENTS of each. PTX ISA 9.7.14.5.15, ldmatrix$DOTTED.
 template <class R, class T>
 __device__ __forceinline__ void load_matrix_x$COUNT$TRANS(R& registers, const T* row AND_LINE) {
-  static_assert(sizeof(R) == $BYTES && sizeof(T) == 2);
+  static_assert(sizeof(R) == $BYTES && sizeof(T) <= 2);
 #ifndef TREADLE_EMULATOR
   uint32_t words[$COUNT];
   asm volatile("ldmatrix.sync.aligned.m8n8.x$COUNT$DOTTED.shared.b16 {$PLACES}, [%$COUNT];"
@@ -43,12 +43,12 @@ __device__ __forceinline__ void load_matrix_x$COUNT$TRANS(R& registers, const T*
 
 // primitive: as_register
 #ifndef TREADLE_EMULATOR
-// Two 16-bit elements as the 32-bit register that they share.
-template <class T>
-__device__ __forceinline__ uint32_t as_register(const T (&pair)[2]) {
-  static_assert(sizeof(T) == 2);
+// Two 16-bit or four 8-bit elements as the 32-bit register that they share.
+template <class T, int N>
+__device__ __forceinline__ uint32_t as_register(const T (&elements)[N]) {
+  static_assert(sizeof(elements) == 4);
   uint32_t word;
-  memcpy(&word, pair, sizeof(word));
+  memcpy(&word, elements, sizeof(word));
   return word;
 }
 #endif
@@ -81,6 +81,60 @@ __device__ __forceinline__ void mma_m16n8k16(float (&d)[2][2], const __nv_bfloat
         "r"(as_register(a[1][1])), "r"(as_register(b[0])), "r"(as_register(b[1])));
 #else
   emu::mma_m16n8k16(d, a, b, line);
+#endif
+}
+
+// primitive: mma_m16n8k32; needs: eight_bit, as_register; from: sm_89
+// d += a b on the warp's tensor core: 8-bit a (16 x 32) and b (32 x 8), f32 d (16 x 8). Lane l holds
+//   a[k16][m8][k1] at row 8 m8 + l / 4, column 16 k16 + 4 (l % 4) + k1,
+//   b[k16][k1]     at row 16 k16 + 4 (l % 4) + k1, column l / 4,
+//   d[m8][n1]      at row 8 m8 + l / 4, column 2 (l % 4) + n1. PTX ISA 9.7.14.5.10, mma.
+__device__ __forceinline__ void mma_m16n8k32(float (&d)[2][2], const __nv_fp8_e4m3 (&a)[2][2][4],
+                                             const __nv_fp8_e4m3 (&b)[2][4] AND_LINE) {
+#ifndef TREADLE_EMULATOR
+  asm volatile("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[1][0]), "+f"(d[1][1])
+      : "r"(as_register(a[0][0])), "r"(as_register(a[0][1])), "r"(as_register(a[1][0])),
+        "r"(as_register(a[1][1])), "r"(as_register(b[0])), "r"(as_register(b[1])));
+#else
+  emu::mma_m16n8k32(d, a, b, line);
+#endif
+}
+__device__ __forceinline__ void mma_m16n8k32(float (&d)[2][2], const __nv_fp8_e4m3 (&a)[2][2][4],
+                                             const __nv_fp8_e5m2 (&b)[2][4] AND_LINE) {
+#ifndef TREADLE_EMULATOR
+  asm volatile("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[1][0]), "+f"(d[1][1])
+      : "r"(as_register(a[0][0])), "r"(as_register(a[0][1])), "r"(as_register(a[1][0])),
+        "r"(as_register(a[1][1])), "r"(as_register(b[0])), "r"(as_register(b[1])));
+#else
+  emu::mma_m16n8k32(d, a, b, line);
+#endif
+}
+__device__ __forceinline__ void mma_m16n8k32(float (&d)[2][2], const __nv_fp8_e5m2 (&a)[2][2][4],
+                                             const __nv_fp8_e4m3 (&b)[2][4] AND_LINE) {
+#ifndef TREADLE_EMULATOR
+  asm volatile("mma.sync.aligned.m16n8k32.row.col.f32.e5m2.e4m3.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[1][0]), "+f"(d[1][1])
+      : "r"(as_register(a[0][0])), "r"(as_register(a[0][1])), "r"(as_register(a[1][0])),
+        "r"(as_register(a[1][1])), "r"(as_register(b[0])), "r"(as_register(b[1])));
+#else
+  emu::mma_m16n8k32(d, a, b, line);
+#endif
+}
+__device__ __forceinline__ void mma_m16n8k32(float (&d)[2][2], const __nv_fp8_e5m2 (&a)[2][2][4],
+                                             const __nv_fp8_e5m2 (&b)[2][4] AND_LINE) {
+#ifndef TREADLE_EMULATOR
+  asm volatile("mma.sync.aligned.m16n8k32.row.col.f32.e5m2.e5m2.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[1][0]), "+f"(d[1][1])
+      : "r"(as_register(a[0][0])), "r"(as_register(a[0][1])), "r"(as_register(a[1][0])),
+        "r"(as_register(a[1][1])), "r"(as_register(b[0])), "r"(as_register(b[1])));
+#else
+  emu::mma_m16n8k32(d, a, b, line);
 #endif
 }
 

@@ -16,6 +16,9 @@ from treadle.dialects.diagram import CastOp, FillOp, MapOp
 from treadle.dialects.diagram.array import format_of
 from treadle.dialects.diagram.formats import EIGHT_BIT, NARROW, SIXTEEN_BIT
 
+MOST_WRITTEN_OUT = 4
+"""Neighbours of which pairs are converted without a loop."""
+
 
 def print_fill(writer: KernelWriter, op: FillOp) -> None:
     number = literal(op.value)
@@ -83,19 +86,23 @@ def print_cast(writer: KernelWriter, op: CastOp) -> None:
 
 def _cast_pairs(writer: KernelWriter, op: CastOp, name: str, loops: list[Loop]) -> None:
     """Two neighbours at once: 8-bit numbers have conversions of pairs."""
-    layout, last = layout_of(op.result.type), loops[-1]
-    at = (last.variable, f"{last.variable} + 1") if last.mode.size > 2 else ("0", "1")
-    places = [[*loops[:-1], Loop(last.mode, digit)] for digit in at]
-    low, high = (writer.element(op.operand, place) for place in places)
-    to = f"&{name}{subscripts(layout, places[0])}"
-    if str(format_of(op.result.type)) == "f16":
-        statement = f"{writer.call('widen_pair')}({to}, &{low});"
-    else:
+    layout, outer, last = layout_of(op.result.type), loops[:-1], loops[-1]
+    few = last.mode.size <= MOST_WRITTEN_OUT
+    firsts = range(0, last.mode.size, 2) if few else (last.variable,)
+    statements: list[str] = []
+    for first in firsts:
+        second = first + 1 if isinstance(first, int) else f"({first} + 1)"
+        places = [[*outer, Loop(last.mode, str(digit))] for digit in (first, second)]
+        low, high = (writer.element(op.operand, place) for place in places)
+        to = f"&{name}{subscripts(layout, places[0])}"
+        if str(format_of(op.result.type)) == "f16":
+            statements.append(f"{writer.call('widen_pair')}({to}, &{low});")
+            continue
         if str(format_of(op.operand.type)) in NARROW:
             low, high = (f"{writer.call('to_float')}({element})" for element in (low, high))
-        statement = f"{writer.call('narrow_pair')}({to}, {low}, {high});"
+        statements.append(f"{writer.call('narrow_pair')}({to}, {low}, {high});")
     head = f"UNROLL for (int {last.variable} = 0; {last.variable} < {last.mode.size}; {last.variable} += 2)"
-    writer.text.nest([*loops[:-1], head] if last.mode.size > 2 else loops[:-1], [statement])
+    writer.text.nest(outer if few else [*outer, head], statements)
 
 
 def print_mask(writer: KernelWriter, op: cuda.MaskOp) -> None:

@@ -110,6 +110,9 @@ def _digit(mode: Mode, loops: Sequence[Loop]) -> str:
         low, high = own.stride, own.stride * own.size
         if high <= mode.stride or low >= span:
             continue
+        if loop.variable.isdigit():
+            terms.append(str(int(loop.variable) * low // mode.stride % mode.size))
+            continue
         if low >= mode.stride and high <= span and low % mode.stride == 0:
             terms.append(times(loop.variable, low // mode.stride))
         elif low >= mode.stride and low % mode.stride == 0:  # the loop reaches past this digit

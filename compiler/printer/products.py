@@ -13,10 +13,11 @@ from treadle.compiler.printer.names import Names
 from treadle.compiler.printer.scalars import c_type
 from treadle.compiler.printer.text import Text
 from treadle.dialects import cuda
-from treadle.dialects.cuda.layout import LayoutAttr, Mode
-from treadle.dialects.cuda.tiles import is_fragment, layout_of, rows_of
+from treadle.dialects.cuda.layout import LayoutAttr, Mode, is_interleaved
+from treadle.dialects.cuda.products import DEPTHS
+from treadle.dialects.cuda.tiles import format_bytes, is_fragment, layout_of, lies_along, rows_of
 from treadle.dialects.diagram.array import axes_of, format_of, sizes_of
-from treadle.dialects.diagram.formats import NARROW, SIXTEEN_BIT
+from treadle.dialects.diagram.formats import NARROW
 
 
 class Writer(Protocol):
@@ -35,8 +36,10 @@ class Writer(Protocol):
     def constant(self, hint: str, text: str) -> str: ...
 
 
-CHUNK = 8
-"""16-bit elements that a swizzle moves together."""
+CHUNK_BYTES = 16
+"""What a swizzle moves together, and a lane points to for `ldmatrix`."""
+
+PRIMITIVES = {"m16n8k32": "mma_m16n8k32", "m16n8k16": "mma_m16n8k16", "m16n8k8_tf32": "mma_m16n8k8_tf32"}
 
 
 @dataclass(frozen=True)
@@ -84,26 +87,27 @@ class ProductPrinter:
         kernel.values[op.result] = name
         self._comment(op, name)
         match op.instruction.data:
-            case "m16n8k16":
-                self._tensor_core(op, name, depth=16)
-            case "m16n8k8_tf32":
-                self._tensor_core(op, name, depth=8)
-            case _:
+            case "fma":
                 self._multiply_add(op, name)
+            case instruction:
+                self._tensor_core(op, name, DEPTHS[instruction])
 
     def read_left_operand(self, op: cuda.ReadOp, name: str) -> bool:
         """Read a tile into the fragments of a left operand by `ldmatrix`; False where the layout is another."""
         layout = layout_of(op.result.type)
         modes = tuple(layout.register)
-        if len(modes) < 3 or str(format_of(op.result.type)) not in SIXTEEN_BIT:
+        if len(modes) < 3 or str(format_of(op.result.type)) not in NARROW:
             return False
         rows, axis = modes[-2].axis, modes[-1].axis
-        tail = (Mode(axis, 2, 8), Mode(rows, 2, 8), Mode(axis, 2, 1))
-        if modes[-3:] != tail or tuple(layout.lane) != (Mode(rows, 8, 1), Mode(axis, 4, 2)):
+        pack = 4 // format_bytes(op.result.type)
+        tail = (Mode(axis, 2, 4 * pack), Mode(rows, 2, 8), Mode(axis, pack, 1))
+        if modes[-3:] != tail or tuple(layout.lane) != (Mode(rows, 8, 1), Mode(axis, 4, pack)):
+            return False
+        if pack == 4 and not lies_along(op.source.type, axis):
             return False
         loops = self.kernel.loops(layout)[:-3]
         row = next((loop for loop in loops if loop.mode.axis == rows), Loop(Mode(rows, 1, 16), "0"))
-        step = next((loop for loop in loops if loop.mode.axis == axis), Loop(Mode(axis, 1, 16), "0"))
+        step = next((loop for loop in loops if loop.mode.axis == axis), Loop(Mode(axis, 1, 8 * pack), "0"))
         with self.kernel.names.scope():
             load, place = self._left_matrix(op.source, layout, rows, row, axis, step)
         target = f"{name}{subscripts(layout, loops, len(loops))}"
@@ -113,11 +117,11 @@ class ProductPrinter:
     def _left_matrix(
         self, tile: SSAValue, layout: LayoutAttr, rows: str, row: Loop, axis: str, step: Loop
     ) -> tuple[str, str]:
-        """The primitive that loads a left fragment of 16-bit elements, and the place that a lane gives it."""
-        warp = _warp_terms(layout, rows)
-        loops = {rows: _turns(row, 16), axis: _turns(step, 16)}
-        if _is_row(tile, axis):
-            lanes = {rows: add([*warp, "lane % 16"]), axis: "lane / 16 * 8"}
+        """The primitive that loads a left fragment of narrow elements, and the place that a lane gives it."""
+        warp, chunk = _warp_terms(layout, rows), CHUNK_BYTES // format_bytes(tile.type)
+        loops = {rows: _turns(row, 16), axis: _turns(step, 2 * chunk)}
+        if lies_along(tile.type, axis):
+            lanes = {rows: add([*warp, "lane % 16"]), axis: f"lane / 16 * {chunk}"}
             return self.kernel.call("load_matrix_x4"), self._lane_place(tile, lanes, loops)
         lanes = {rows: add([*warp, "lane / 8 % 2 * 8"]), axis: add(["lane / 16 * 8", "lane % 8"])}
         return self.kernel.call("load_matrix_x4_trans"), self._lane_place(tile, lanes, loops)
@@ -137,7 +141,8 @@ class ProductPrinter:
         base = self.kernel.constant(f"{self.kernel.values[tile]}_lane", own)
         terms: list[str] = []
         if along.variable != "0":
-            within, beyond = along.split((1 << rows.swizzle_bits) * CHUNK) if rows.swizzle_bits else ("0", along.text)
+            reach = (CHUNK_BYTES // format_bytes(tile.type)) << rows.swizzle_bits
+            within, beyond = along.split(reach) if rows.swizzle_bits else ("0", along.text)
             base = f"({base} ^ {within})" if within != "0" else base
             terms.append(beyond)
         for axis, rows_apart in zip(axes, rows.row_strides, strict=True):
@@ -164,12 +169,14 @@ class ProductPrinter:
         layout = layout_of(op.result.type)
         rows, columns = _row_axis(layout), _column_axis(layout)
         row_tiles, column_tiles = _tiles(layout, rows, 16), _tiles(layout, columns, 8)
+        if is_interleaved(layout):
+            column_tiles = 2 * _tiles(layout, columns, 16)
         steps = -(-sizes_of(op.rhs.type)[op.axis] // depth)
         with kernel.names.scope():
             step = Loop(Mode(op.axis, steps, depth), kernel.names.fresh(f"{op.axis}{depth}"))
             row = Loop(Mode(rows, row_tiles, 16), kernel.names.fresh(f"{rows}16"))
             column = Loop(Mode(columns, column_tiles, 8), kernel.names.fresh(f"{columns}8"))
-            wide = depth == 16 and column_tiles % 2 == 0
+            wide = depth >= 16 and column_tiles % 2 == 0
             left_place = self._left_place(op, layout, rows, row, step, depth)
             right_place = self._right_place(op, layout, columns, column, step, depth, wide)
             with text.block(str(step)):
@@ -183,9 +190,8 @@ class ProductPrinter:
                     self._right(op, depth, wide, right_place)
                     for half in (0, 1) if wide else (None,):
                         right = "rhs" if half is None else f"rhs[{half}]"
-                        at = column.variable if not half else f"{column.variable} + {half}"
-                        accumulator = _accumulator(name, layout, rows, row, columns, at)
-                        mma = kernel.call("mma_m16n8k16" if depth == 16 else "mma_m16n8k8_tf32")
+                        accumulator = _accumulator(name, layout, rows, row, columns, column.variable, half or 0)
+                        mma = kernel.call(PRIMITIVES[op.instruction.data])
                         statement = f"{mma}({accumulator}, {left}, {right});"
                         text.nest([row] if row_tiles > 1 else [], [statement])
 
@@ -195,7 +201,7 @@ class ProductPrinter:
         """The primitive that loads the left fragments, and from where; of fragments that are in registers, nothing."""
         if is_fragment(op.lhs.type):
             return "", ""
-        if depth == 16:
+        if depth >= 16:
             return self._left_matrix(op.lhs, layout, rows, row, op.axis, step)
         first = add([times(row.variable, 16) if row.mode.size > 1 else "", *_warp_terms(layout, rows)])
         at_depth = times(step.variable, depth)
@@ -212,8 +218,9 @@ class ProductPrinter:
         load, place = source
         dimension = f"[{row.mode.size}]" if row.mode.size > 1 else ""
         loops = [row] if row.mode.size > 1 else []
-        text.line(f"{c_type(op.lhs.type)} lhs{dimension}{'[2]' if depth == 16 else ''}[2][2];")
-        if depth == 16:
+        pack = 4 // format_bytes(op.lhs.type)
+        text.line(f"{c_type(op.lhs.type)} lhs{dimension}{'[2]' if depth >= 16 else ''}[2][{max(pack, 2)}];")
+        if depth >= 16:
             text.nest(loops, [f"{load}(lhs{row_index}, &{place});"])
         else:
             inner = [Loop(Mode("", 2, 4), "k4"), Loop(Mode("", 2, 8), "m8")]
@@ -238,9 +245,13 @@ class ProductPrinter:
             at_depth = times(step.variable, depth)
             place = self._place(op.rhs, {columns: first, op.axis: f"{at_depth} + k4 * 4 + lane % 4"})
             return self.kernel.call("load_shared"), place
-        loops = {columns: _turns(column, 8), op.axis: _turns(step, 16)}
-        if _is_row(op.rhs, op.axis):
-            lanes = {columns: add([*warp, "lane / 16 * 8" if wide else "", "lane % 8"]), op.axis: "lane / 8 % 2 * 8"}
+        chunk = CHUNK_BYTES // format_bytes(op.rhs.type)
+        loops = {columns: _turns(column, 8), op.axis: _turns(step, 2 * chunk)}
+        if lies_along(op.rhs.type, op.axis):
+            own = [*warp, "lane / 16 * 8" if wide else "", "lane % 8"]
+            if is_interleaved(layout):
+                own = [*warp, "lane / 16 * 2", "lane % 8 / 2 * 4", "lane % 2"]
+            lanes = {columns: add(own), op.axis: f"lane / 8 % 2 * {chunk}"}
             load = "load_matrix_x4" if wide else "load_matrix_x2"
         else:
             lanes = {columns: add([*warp, "lane / 16 * 8" if wide else ""]), op.axis: "lane % 16"}
@@ -256,7 +267,7 @@ class ProductPrinter:
             text.line(f"{type} rhs[2];")
             text.nest([Loop(Mode("", 2, 4), "k4")], [f"rhs[k4] = {load}(&{place});"])
             return
-        text.line(f"{type} rhs{'[2]' if wide else ''}[2][2];")
+        text.line(f"{type} rhs{'[2]' if wide else ''}[2][{4 // format_bytes(op.rhs.type)}];")
         text.line(f"{load}(rhs, &{place});")
 
     def _place(self, tile: SSAValue, coordinates: dict[str, str]) -> str:
@@ -321,20 +332,16 @@ def _tiles(layout: LayoutAttr, axis: str, stride: int) -> int:
     return next((mode.size for mode in tuple(layout.register)[:-2] if (mode.axis, mode.stride) == (axis, stride)), 1)
 
 
-def _accumulator(name: str, layout: LayoutAttr, rows: str, row: Loop, columns: str, column: str) -> str:
-    """The accumulator's fragment of one row tile and one column tile."""
+def _accumulator(name: str, layout: LayoutAttr, rows: str, row: Loop, columns: str, column: str, half: int) -> str:
+    """The accumulator's fragment of one row tile and one column tile, `half` further than `column`."""
     index = ""
     if row.mode.size > 1:
         index += f"[{row.variable}]"
+    if is_interleaved(layout):
+        return f"{name}{index}[{column} / 2][{half}]"
     if _tiles(layout, columns, 8) > 1:
-        index += f"[{column}]"
+        index += f"[{column} + {half}]" if half else f"[{column}]"
     return name + index
-
-
-def _is_row(tile: SSAValue, axis: str) -> bool:
-    """Whether elements along the axis are neighbours in the tile."""
-    rows = rows_of(tile.type)
-    return rows.row_axis is not None and axes_of(tile.type)[rows.row_axis] == axis
 
 
 def _warp_terms(layout: LayoutAttr, axis: str) -> list[str]:

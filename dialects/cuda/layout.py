@@ -324,32 +324,47 @@ def rows_layout(extents: Sequence[int], chunk: int) -> RowsAttr:
 # -- the layouts of instructions ------------------------------------------------------------------
 
 
-def accumulator(rows: str, columns: str, row_tiles: int, column_tiles: int, warps: tuple[int, int]) -> LayoutAttr:
+def accumulator(
+    rows: str, columns: str, row_tiles: int, column_tiles: int, warps: tuple[int, int], interleaved: bool = False
+) -> LayoutAttr:
     """Fragments of an `mma.m16n8` accumulator (PTX ISA 9.7.14.5.8), `row_tiles x column_tiles` of them a warp,
-    `warps` of them along the rows and the columns."""
+    `warps` of them along the rows and the columns.
+
+    `interleaved` is the accumulator of a product whose right operand is read with its columns in another order: of 16
+    columns the first product takes 0, 1, 4, 5, 8, 9, 12, 13 and the second the others. Then every lane holds four
+    neighbours, which it holds as a left operand of 8-bit numbers too."""
+    fine = (Mode(columns, column_tiles // 2, 16), Mode(columns, 2, 2)) if interleaved else ()
     return LayoutAttr(
         register=(
             Mode(rows, row_tiles, 16),
-            Mode(columns, column_tiles, 8),
+            *(fine or (Mode(columns, column_tiles, 8),)),
             Mode(rows, 2, 8),
             Mode(columns, 2, 1),
         ),
-        lane=(Mode(rows, 8, 1), Mode(columns, 4, 2)),
+        lane=(Mode(rows, 8, 1), Mode(columns, 4, 4 if interleaved else 2)),
         warp=(Mode(rows, warps[0], 16 * row_tiles), Mode(columns, warps[1], 8 * column_tiles)),
     )
 
 
-def row_operand(rows: str, depth: str, row_tiles: int, depth_tiles: int, warps: Iterable[Mode]) -> LayoutAttr:
-    """Fragments of the left operand of `mma.m16n8k16` with 16-bit elements (PTX ISA 9.7.14.5.8). As a map from
-    registers to elements it equals the accumulator of a product whose columns are `depth`."""
+def is_interleaved(layout: LayoutAttr) -> bool:
+    """Whether an accumulator is that of a product whose columns are read in another order."""
+    return any(mode.size == 4 and mode.stride == 4 for mode in layout.lane)
+
+
+def row_operand(
+    rows: str, depth: str, row_tiles: int, depth_tiles: int, warps: Iterable[Mode], pack: int = 2
+) -> LayoutAttr:
+    """Fragments of the left operand of `mma.m16n8k16` with 16-bit elements (PTX ISA 9.7.14.5.8), two in a register, or
+    with `pack = 4` of `m16n8k32` with 8-bit elements (PTX ISA 9.7.14.5.10). As a map from registers to elements it
+    equals the accumulator of a product whose columns are `depth`, for 8-bit elements the interleaved one."""
     return LayoutAttr(
         register=(
             Mode(rows, row_tiles, 16),
-            Mode(depth, depth_tiles, 16),
-            Mode(depth, 2, 8),
+            Mode(depth, depth_tiles, 8 * pack),
+            Mode(depth, 2, 4 * pack),
             Mode(rows, 2, 8),
-            Mode(depth, 2, 1),
+            Mode(depth, pack, 1),
         ),
-        lane=(Mode(rows, 8, 1), Mode(depth, 4, 2)),
+        lane=(Mode(rows, 8, 1), Mode(depth, 4, pack)),
         warp=warps,
     )

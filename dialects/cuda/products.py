@@ -23,28 +23,34 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from treadle.dialects.cuda.tiles import check_fragment, check_tile, is_shared
+from treadle.dialects.cuda.tiles import check_fragment, check_tile, is_shared, lies_along
 from treadle.dialects.diagram.array import (
     axes_of,
     format_of,
     parse_axis_list,
     print_axis_list,
 )
+from treadle.dialects.diagram.formats import EIGHT_BIT
 from treadle.dialects.syntax import parse_attributes, parse_pair, parse_pair_types, print_types
 
 PRODUCTS = {
+    "m16n8k32": EIGHT_BIT,
     "m16n8k16": ("f16", "bf16"),
     "m16n8k8_tf32": ("f32",),
-    "fma": ("f16", "bf16", "f32", "i32"),
+    "fma": (*EIGHT_BIT, "f16", "bf16", "f32", "i32"),
 }
 """Instructions of `cuda.product`, with the operand formats they take."""
+
+DEPTHS = {"m16n8k32": 32, "m16n8k16": 16, "m16n8k8_tf32": 8}
+"""How many elements of the summed axis each instruction of a tensor core takes."""
 
 
 @irdl_op_definition
 class ProductOp(IRDLOperation):
-    """Sum of products over one axis, added to the accumulator's fragments by every warp: `using m16n8k16` or
-    `m16n8k8_tf32` on tensor cores (PTX ISA 9.7.14.5), `fma` on the others. An operand is a tile in shared memory or the
-    fragments of the left operand in registers; the left operand has the rows.
+    """Sum of products over one axis, added to the accumulator's fragments by every warp: `using m16n8k16`,
+    `m16n8k8_tf32` or, from sm_89 on, `m16n8k32` on tensor cores (PTX ISA 9.7.14.5), `fma` on the others. An operand is
+    a tile in shared memory or the fragments of the left operand in registers; the left operand has the rows. Operands
+    of 8 bits, which may be of two formats, lie along rows of their tiles.
 
     ```
     %S = cuda.product %Qs, %Ks into %zero over [d] using m16n8k16 : !Qs, !Ks -> !S
@@ -86,7 +92,10 @@ class ProductOp(IRDLOperation):
             raise VerifyException(f"unknown instruction '{self.instruction.data}' (known: {', '.join(PRODUCTS)})")
         if str(format_of(self.rhs.type)) not in formats:
             raise VerifyException(f"'{self.instruction.data}' does not take {format_of(self.rhs.type)}")
-        if format_of(self.lhs.type) != format_of(self.rhs.type):
+        if str(format_of(self.lhs.type)) not in formats:
+            raise VerifyException(f"'{self.instruction.data}' does not take {format_of(self.lhs.type)}")
+        mixed = format_of(self.lhs.type) != format_of(self.rhs.type)
+        if mixed and not {str(format_of(type)) for type in (self.lhs.type, self.rhs.type)} <= set(EIGHT_BIT):
             raise VerifyException(f"operands are {format_of(self.lhs.type)} and {format_of(self.rhs.type)}")
         check_tile(self.rhs.type, "the right operand")
         if not is_shared(self.lhs.type):
@@ -97,6 +106,8 @@ class ProductOp(IRDLOperation):
         for type, what in ((self.lhs.type, "left"), (self.rhs.type, "right")):
             if self.axis not in axes_of(type):
                 raise VerifyException(f"axis '{self.axis}' is not in the {what} operand")
+            if self.instruction.data == "m16n8k32" and is_shared(type) and not lies_along(type, self.axis):
+                raise VerifyException(f"the {what} operand does not lie along '{self.axis}', as 8-bit operands must")
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:

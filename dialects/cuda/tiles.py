@@ -11,6 +11,7 @@ from xdsl.utils.exceptions import VerifyException
 from treadle.dialects.cuda.boxes import SPANS, BoxesAttr
 from treadle.dialects.cuda.layout import LayoutAttr, RowsAttr
 from treadle.dialects.diagram.array import (
+    axes_of,
     encoding_of,
     format_of,
     level_of,
@@ -102,6 +103,14 @@ def _check_boxes(type: Attribute, what: str) -> None:
         raise VerifyException(
             f"{what} has rows of {boxes.span.data * format_bytes(type)} bytes in its boxes: 32, 64 or 128"
         )
+
+
+def lies_along(type: Attribute, axis: str) -> bool:
+    """Whether elements along the axis are neighbours in a tile."""
+    if is_boxed(type):
+        return axes_of(type)[-1:] == (axis,)
+    rows = rows_of(type)
+    return rows.row_axis is not None and axes_of(type)[rows.row_axis] == axis
 
 
 def format_bytes(type: Attribute) -> int:

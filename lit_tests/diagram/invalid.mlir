@@ -33,7 +33,7 @@ func.func @f(%Q: tensor<?x?xf32, #diagram.array<[q]>>) {
 
 // -----
 
-// CHECK: operand 0 has the unsupported number format f64 (supported: f16, bf16, f32, i32)
+// CHECK: operand 0 has the unsupported number format f64 (supported: f8E4M3FN, f8E5M2, f16, bf16, f32, i32)
 func.func @f(%Q: tensor<?xf64, #diagram.array<[q]>>) {
   %m = diagram.cast %Q : tensor<?xf64, #diagram.array<[q]>> -> tensor<?xf32, #diagram.array<[q]>>
   func.return
@@ -41,7 +41,7 @@ func.func @f(%Q: tensor<?xf64, #diagram.array<[q]>>) {
 
 // -----
 
-// CHECK: operand 0 has type tensor<4xf32>: expected an array with named axes, as in tensor<?x64xf16, #diagram.array<[q, d]>>, or a scalar of f16, bf16, f32, i32
+// CHECK: operand 0 has type tensor<4xf32>: expected an array with named axes, as in tensor<?x64xf16, #diagram.array<[q, d]>>, or a scalar of f8E4M3FN, f8E5M2, f16, bf16, f32, i32
 func.func @f(%Q: tensor<4xf32>) {
   %m = diagram.cast %Q : tensor<4xf32> -> tensor<4xf32, #diagram.array<[q]>>
   func.return

@@ -15,6 +15,6 @@
 // AGAIN:     name = "h200"
 // AGAIN-NOT: name = "h100"
 
-// UNKNOWN: unknown machine 'v100': known are a100, a100-40gb, a100-pcie, h100, h100-nvl, h100-pcie, h200, h200-nvl, or give the path of a .toml file
+// UNKNOWN: unknown machine 'v100': known are a100, a100-40gb, a100-pcie, h100, h100-nvl, h100-pcie, h200, h200-nvl, l40s, or give the path of a .toml file
 
 func.func private @nothing()

@@ -138,6 +138,15 @@ inline void mma_m16n8k16(void* d, const __nv_bfloat16 (&a)[2][2][2],
                          const __nv_bfloat16 (&b)[2][2], int line) {
   meet({MMA, line, d, a, b, BF16});
 }
+template <class T> constexpr Element eight_bit_element();
+template <> constexpr Element eight_bit_element<__nv_fp8_e4m3>() { return E4M3; }
+template <> constexpr Element eight_bit_element<__nv_fp8_e5m2>() { return E5M2; }
+constexpr int RIGHT_ELEMENT = 16;  // the right operand's type may differ: it stands in the upper bits of the option
+
+template <class A, class B>
+inline void mma_m16n8k32(void* d, const A (&a)[2][2][4], const B (&b)[2][4], int line) {
+  meet({MMA, line, d, a, b, eight_bit_element<A>() + RIGHT_ELEMENT * eight_bit_element<B>()});
+}
 inline void mma_m16n8k8_tf32(void* d, const float (&a)[2][2], const float (&b)[2], int line) {
   meet({MMA, line, d, a, b, TF32});
 }

@@ -58,11 +58,33 @@ inline void mma_tf32(const Request* const (&lanes)[32]) {
       [](int lane, int i) { return 4 * i + lane % 4; });
 }
 
+// a[k16][m8][k1], b[k16][k1]
+inline float eight_bit(uint8_t bits, int element) {
+  return element == E4M3 ? eight_bit_to_float(bits, 3, 7, false) : eight_bit_to_float(bits, 2, 15, true);
+}
+
+inline void mma_8_bit(const Request* const (&lanes)[32]) {
+  float wide_a[32][16], wide_b[32][8];
+  const float *a[32], *b[32];
+  const int left = lanes[0]->option % RIGHT_ELEMENT, right = lanes[0]->option / RIGHT_ELEMENT;
+  for (int lane = 0; lane < 32; ++lane) {
+    for (int i = 0; i < 16; ++i) wide_a[lane][i] = eight_bit(static_cast<const uint8_t*>(lanes[lane]->a)[i], left);
+    for (int i = 0; i < 8; ++i) wide_b[lane][i] = eight_bit(static_cast<const uint8_t*>(lanes[lane]->b)[i], right);
+    a[lane] = wide_a[lane];
+    b[lane] = wide_b[lane];
+  }
+  multiply_accumulate<float, 32>(
+      lanes, a, b, [](int lane, int i) { return 8 * (i / 4 % 2) + lane / 4; },
+      [](int lane, int i) { return 16 * (i / 8) + 4 * (lane % 4) + i % 4; },
+      [](int lane, int i) { return 16 * (i / 4) + 4 * (lane % 4) + i % 4; });
+}
+
 inline void mma(const Request* const (&lanes)[32]) {
   switch (lanes[0]->option) {
     case F16: return mma_16_bit<__half>(lanes);
     case BF16: return mma_16_bit<__nv_bfloat16>(lanes);
-    default: return mma_tf32(lanes);
+    case TF32: return mma_tf32(lanes);
+    default: return mma_8_bit(lanes);
   }
 }
 
