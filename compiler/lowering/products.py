@@ -107,6 +107,6 @@ def _left_fragments(lowering: KernelLowering, tile: SSAValue, depth: str) -> SSA
 
 
 def _is_left_operand(layout: LayoutAttr, plan: KernelPlan, depth: str) -> bool:
-    modes = [(mode.axis, mode.size, mode.stride) for mode in layout.register]
-    tails = ([(depth, 2, 4 * pack), (plan.rows, 2, 8), (depth, pack, 1)] for pack in (2, 4))
-    return modes[-3:] in tails
+    modes = tuple(layout.register)
+    rows = plan.rows or ""
+    return any(modes[-3:] == (Mode(depth, 2, 4 * pack), Mode(rows, 2, 8), Mode(depth, pack, 1)) for pack in (2, 4))
