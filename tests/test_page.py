@@ -76,6 +76,12 @@ def test_costs_are_those_of_the_model(data: dict[str, Any]):
     assert "@attention_kernel shared memory of a block" in moment(data, "coalescing")["costs"]
 
 
+def test_the_models_explanation_is_for_readers(page: Path):
+    text = page.read_text().split('<section id="explain">')[1].split("</section>")[0]
+    assert "\n  time (estimate): 5.58 us, bound by latency; busy, in us:" in text
+    assert "\n  level      H values" in text
+
+
 def test_the_reasons_of_the_derivation_are_told_once(data: dict[str, Any]):
     steps = [tuple(step) for moment in data["moments"] for step in moment["steps"]]
     assert len(steps) == len(set(steps))

@@ -12,6 +12,7 @@ from treadle.compiler.draw.page.costs import Costs, costs_of
 from treadle.compiler.draw.page.lines import Line, lines_of, marked
 from treadle.compiler.draw.program import draw_module
 from treadle.compiler.draw.sequence import steps_of
+from treadle.compiler.explain.text import explanation_text
 from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Observer, PassRun, pass_sentence
 
 SOURCE = "the program"
@@ -57,7 +58,8 @@ class Record(Observer):
         options = str(run.spec).removeprefix(run.name)
         self._note(module, run.name, pass_sentence(run.spec), options, run.seconds * 1e3, run.changed, lines)
         if run.name == LAST_HIERARCHY_PASS:
-            self.explanation = str(explain_kernels(module, self.sizes) or "")
+            explanation = explain_kernels(module, self.sizes)
+            self.explanation = "" if explanation is None else explanation_text(explanation)
 
     def _note(
         self,
