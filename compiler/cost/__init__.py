@@ -8,13 +8,14 @@ how H falls with memory."""
 
 from treadle.compiler.cost.choose import Choice, choose
 from treadle.compiler.cost.memory import Footprint, footprint
-from treadle.compiler.cost.merit import Merit, merit, suits_warpgroups
+from treadle.compiler.cost.merit import Merit, merit
 from treadle.compiler.cost.peak import Memory, peak_memory
 from treadle.compiler.cost.plan import Issue, Pieces, Plan, Tile, Transfer
 from treadle.compiler.cost.read import plan_of, sizes_of_kernel
 from treadle.compiler.cost.roles import ProductAxes, product_axes
 from treadle.compiler.cost.sketch import Sketch, sketch_of
-from treadle.compiler.cost.time import Estimate, estimate
+from treadle.compiler.cost.time import Estimate, Timing, estimate, timing
+from treadle.compiler.cost.warpgroups import are_of_warpgroups
 from treadle.compiler.cost.transfers import (
     LEVELS,
     sum_text,
@@ -37,7 +38,9 @@ __all__ = [
     "ProductAxes",
     "Sketch",
     "Tile",
+    "Timing",
     "Transfer",
+    "are_of_warpgroups",
     "choose",
     "estimate",
     "footprint",
@@ -47,8 +50,8 @@ __all__ = [
     "product_axes",
     "sizes_of_kernel",
     "sketch_of",
-    "suits_warpgroups",
     "sum_text",
+    "timing",
     "transfer_bytes",
     "transfer_expression",
     "transfer_values",

@@ -1,19 +1,28 @@
-"""The sizes that a kernel may have: every candidate here can be lowered, if it fits."""
+"""The sizes that a kernel may have: every candidate here can be lowered, if it fits.
+
+Pieces of products are multiples of what the hardware takes at once (rows of a warp, columns and depth of a product),
+and nothing else: which of them is best, the model says. Pieces without products are powers of two, so that rows fall
+into whole vectors and lanes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
+from typing import TypeAlias
 
+import numpy as np
+
+from treadle.compiler.amounts import Amount, is_many
 from treadle.compiler.cost.sketch import Sketch
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.machines.machine import WARP
 
-WARPS = (1, 2, 4, 8)
-"""Powers of two, as the pieces of streams and columns are: so the threads of a block share out every tile evenly, and
-its copies need no test. (Three warps can be asked for; six would save some of a short axis and lose that.)"""
+MOST_WARPS = 16
+"""Of a block with products: with more, a thread has fewer registers than a product of 16 x 16 is worth."""
+LANE_WARPS = (1, 2, 4, 8)
+"""Of a block without products."""
 ROW = 16
 """Rows of a tensor-core product."""
 ROW_TILES = (1, 2)
@@ -21,15 +30,17 @@ ROW_TILES = (1, 2)
 MORE_ROW_TILES = (1, 2, 4)
 """Where warps lie along the columns, too, so that a warp with more rows has fewer columns."""
 LEAST_COLUMNS = 16
-"""Columns of one warp."""
-COLUMNS = (16, 32, 64, 128, 256)
-PRODUCT_STREAMS = (8, 16, 32, 64, 128)
-LEAST_STEPS = 2
-"""Products along a piece of a stream: a turn costs more than one alone is worth, unless the axis is so short."""
+"""Columns of one warp: `ldmatrix` reads as many of a right operand at once."""
+MOST_COLUMNS = 256
+MOST_PRODUCT_STREAM = 256
 LANE_STREAMS = (32, 64, 128, 256, 512, 1024)
 THREAD_STREAMS = (1, 2, 4, 8, 16, 32)
 VECTOR = 16
 """Bytes that one lane moves at once."""
+
+
+Arrays: TypeAlias = tuple[Mapping[str, Amount], Mapping[str, Amount], Amount]
+"""Tiles and warps by axis, and vectors, as `Candidates` has them."""
 
 
 @dataclass(frozen=True)
@@ -40,18 +51,50 @@ class Candidate:
     """How many values a lane can move at once."""
 
 
-def candidates(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str, int]) -> list[Candidate]:
+@dataclass(frozen=True)
+class Candidates:
+    """All of them: arrays with one number of each, by axis; one number for axes that are held whole."""
+
+    tiles: Mapping[str, Amount]
+    warps: Mapping[str, Amount]
+    vector: Amount
+
+    def __len__(self) -> int:
+        return len(self.vector)
+
+    def __getitem__(self, i: int) -> Candidate:
+        warps = {axis: int(many[i]) for axis, many in self.warps.items()}
+        first = next(iter(warps), None)
+        return Candidate(
+            {axis: int(size[i] if is_many(size) else size) for axis, size in self.tiles.items()},
+            {axis: count for axis, count in warps.items() if count > 1 or axis == first},
+            int(self.vector[i]),
+        )
+
+
+def candidates(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str, int]) -> Candidates:
     """All candidates with the `fixed` sizes (TreadleError where a fixed size cannot be)."""
     _check_fixed(sketch, fixed)
-    make = _of_products if sketch.has_products else _of_lanes
+    if sketch.has_products:
+        tiles, warps, vector = _of_products(sketch, sizes, fixed)
+    else:
+        tiles, warps, vector = _as_arrays(list(_of_lanes(sketch, sizes, fixed)))
+    # Axes in the order of the schedule, whatever the order in which they were settled.
+    cut = {axis: tiles.get(axis, np.ones_like(vector)) for axis in _cut(sketch)}
     whole = {axis: sketch.sizes[axis] for axis in sketch.whole}
-    found: dict[tuple[tuple[int, ...], tuple[tuple[str, int], ...]], Candidate] = {}
-    for candidate in make(sketch, sizes, fixed):
-        # Axes in the order of the schedule, whatever the order in which they were settled.
-        tiles = {**dict.fromkeys(_cut(sketch), 1), **candidate.tiles, **whole}
-        key = (tuple(tiles.values()), tuple(candidate.warps.items()))
-        found.setdefault(key, Candidate(tiles, candidate.warps, candidate.vector))
-    return list(found.values())
+    return Candidates({**cut, **whole}, warps, vector)
+
+
+def _as_arrays(found: Sequence[Candidate]) -> Arrays:
+    """Each candidate once, the axes that it does not name with 1."""
+    each = list({(*one.tiles.items(), *one.warps.items()): one for one in reversed(found)}.values())[::-1]
+    axes = dict.fromkeys(axis for one in each for axis in one.tiles)
+    along = dict.fromkeys(axis for one in each for axis in one.warps)
+    return (
+        {axis: np.array([one.tiles.get(axis, 1) for one in each]) for axis in axes},
+        {axis: np.array([one.warps.get(axis, 1) for one in each]) for axis in along},
+        np.array([one.vector for one in each]),
+    )
 
 
 def covering(size: int) -> int:
@@ -82,7 +125,7 @@ def _refusal(sketch: Sketch, axis: str, size: int) -> str | None:
         if size % ROW == 0 and _splits(size // ROW, _row_tiles(sketch)):
             return None
         *few, most = (str(ROW * tiles) for tiles in _row_tiles(sketch))
-        return f"rows of products lie {', '.join(few)} or {most} to a warp, in at most {WARPS[-1]} warps"
+        return f"rows of products lie {', '.join(few)} or {most} to a warp, in at most {MOST_WARPS} warps"
     if axis == sketch.roles.column:
         return None if size % LEAST_COLUMNS == 0 else f"columns of products: use a multiple of {LEAST_COLUMNS}"
     if size == 1:
@@ -98,30 +141,26 @@ def _row_tiles(sketch: Sketch) -> tuple[int, ...]:
 
 def _splits(row_tiles: int, of_warp: tuple[int, ...]) -> list[int]:
     """Numbers of warps along a row axis that is that many products high."""
-    return [n for n in range(1, WARPS[-1] + 1) for tiles in of_warp if n * tiles == row_tiles]
+    return [n for n in range(1, MOST_WARPS + 1) for tiles in of_warp if n * tiles == row_tiles]
 
 
 # -- products ---------------------------------------------------------------------------------------
 
 
-def _of_products(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str, int]) -> Iterator[Candidate]:
-    row, column = sketch.roles.row, sketch.roles.column
-    stream = sketch.stream
-    streams = _options(PRODUCT_STREAMS, stream, sizes, fixed, sketch.alignment) if stream else (1,)
-    streams = tuple(step for step in streams if step >= LEAST_STEPS * sketch.alignment) or streams
+def _of_products(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str, int]) -> Arrays:
+    row, column, stream = sketch.roles.row, sketch.roles.column, sketch.stream
+    steps = np.array(_multiples(sketch.alignment, MOST_PRODUCT_STREAM, stream, sizes, fixed))
     if sketch.steps_singly:
-        streams = (1,)
-    columns = _options(COLUMNS, column, sizes, fixed, LEAST_COLUMNS) if column else (1,)
-    for (rows, warps), wide, step in product(_rows(sketch, sizes, fixed), columns, streams):
-        tiles = {axis: size for axis, size in ((row, rows), (column, wide), (stream, step)) if axis}
-        if row is None:
-            yield Candidate(tiles, {})
-            continue
-        yield Candidate(tiles, {row: warps})
-        for across in (2, 4):
-            fits = wide >= across * LEAST_COLUMNS and warps * across <= WARPS[-1]
-            if column and sketch.roles.splits_columns and fits:
-                yield Candidate(tiles, {row: warps, column: across})
+        steps = np.ones(1, int)
+    columns = np.array(_multiples(LEAST_COLUMNS, MOST_COLUMNS, column, sizes, fixed))
+    splits = np.arange(1, (MOST_WARPS if sketch.roles.splits_columns else 1) + 1)
+    rows, along = np.array(_rows(sketch, sizes, fixed)).T
+    i, j, k, step = (each.ravel() for each in np.indices((len(rows), len(columns), len(splits), len(steps))))
+    fits = (along[i] * splits[k] <= MOST_WARPS) & ((splits[k] == 1) | (columns[j] % (LEAST_COLUMNS * splits[k]) == 0))
+    i, j, k, step = i[fits], j[fits], k[fits], step[fits]
+    cut = {row: rows[i], column: columns[j], stream: steps[step]}
+    warps = {} if row is None else {row: along[i]} if column is None else {row: along[i], column: splits[k]}
+    return {axis: many for axis, many in cut.items() if axis is not None}, warps, np.ones_like(i)
 
 
 def _rows(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str, int]) -> list[tuple[int, int]]:
@@ -132,17 +171,18 @@ def _rows(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str, int]) ->
     if row in fixed:
         return [(fixed[row], warps) for warps in _splits(fixed[row] // ROW, of_warp)]
     most = max(ROW, covering(sizes[row]))
-    return [(ROW * n * tiles, n) for n in WARPS for tiles in of_warp if ROW * n * tiles <= most]
+    return [(ROW * n * tiles, n) for n in range(1, MOST_WARPS + 1) for tiles in of_warp if ROW * n * tiles <= most]
 
 
-def _options(
-    known: tuple[int, ...], axis: str, sizes: Mapping[str, int], fixed: Mapping[str, int], least: int
+def _multiples(
+    granule: int, most: int, axis: str | None, sizes: Mapping[str, int], fixed: Mapping[str, int]
 ) -> tuple[int, ...]:
-    """Sizes of the pieces of an axis: none much larger than the axis, none that is not a multiple."""
+    """Sizes of the pieces of an axis: multiples of the granule, none much larger than the axis."""
+    if axis is None:
+        return (1,)
     if axis in fixed:
         return (fixed[axis],)
-    most = max(least, covering(sizes[axis]))
-    return tuple(size for size in known if size % least == 0 and size <= most)
+    return tuple(range(granule, min(most, max(granule, covering(sizes[axis]))) + 1, granule))
 
 
 # -- no products --------------------------------------------------------------------------------------
@@ -177,7 +217,7 @@ def _along_lanes(
     """The contiguous axis is cut into groups: warps lie along it, or along rows where it is short."""
     most = fixed.get(lane, covering(sizes[lane]))
     streams = _thread_streams(sketch, sizes, fixed)
-    for warps, step in product(WARPS, streams):
+    for warps, step in product(LANE_WARPS, streams):
         stream = {sketch.stream: step} if sketch.stream else {}
         values = vector
         while values:
@@ -223,7 +263,7 @@ def _rows_of_lanes(
         steps = _lane_streams(sketch.stream, sizes, fixed)
     else:
         steps = _thread_streams(sketch, sizes, fixed)
-    for warps, rows, step in product(WARPS, (1, 2, 4), steps):
+    for warps, rows, step in product(LANE_WARPS, (1, 2, 4), steps):
         stream = {sketch.stream: step} if sketch.stream else {}
         values = vector if step % (WARP * vector) == 0 else 1
         if row is None:

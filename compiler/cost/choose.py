@@ -1,26 +1,33 @@
-"""Choosing the sizes of one kernel: of the candidates that fit the machine, the one with the best merit,
-which is the least estimated time unless the machine has warpgroups; and saying why."""
+"""Choosing the sizes of one kernel: of all candidates that fit the machine, the one with the best merit, which is the
+least estimated time; and saying why."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import log
 
-from treadle.compiler.cost.candidates import Candidate, candidates
+import numpy as np
+
+from treadle.compiler.amounts import Amount, is_many
+from treadle.compiler.cost.candidates import Candidate, Candidates, candidates
 from treadle.compiler.cost.memory import Footprint, footprint
 from treadle.compiler.cost.merit import Merit, merit
 from treadle.compiler.cost.plan import Plan
+from treadle.compiler.cost.shares import part_fed
 from treadle.compiler.cost.sketch import Sketch
-from treadle.compiler.cost.time import Estimate, estimate
-from treadle.compiler.counting import counted
+from treadle.compiler.cost.time import Estimate, Timing, estimate, timing
+from treadle.compiler.cost.warpgroups import WARPGROUP
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.machines import Machine
 
-SAME = 0.02
-"""Estimates this near to each other say nothing; then the rules of `_rank` decide."""
+SAME = 0.01
+"""Estimates this near to each other say nothing; then the rules of `_by_rank` decide."""
 
 USUAL_WARPS = 4
+
+EXACTLY = 12
+"""Of a stream that conditions limit, so many of the best candidates are estimated piece by piece, the others by the
+part of the stream that groups are fed on average."""
 
 
 @dataclass(frozen=True)
@@ -31,46 +38,71 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class _Tried:
-    candidate: Candidate
+class _Trial:
+    """All candidates of a kernel, estimated together."""
+
+    candidates: Candidates
     plan: Plan
-    estimate: Estimate | None
+    timing: Timing
+    merit: Merit
+
+    @property
+    def fitting(self) -> Amount:
+        return self.timing.blocks_per_sm > 0
 
 
 def choose(sketch: Sketch, machine: Machine, sizes: Mapping[str, int], fixed: Mapping[str, int]) -> Choice:
     """The sizes for one kernel (TreadleError if nothing fits, or a fixed size cannot be)."""
-    found = counted(tuple(candidates(sketch, sizes, fixed)), "candidates")
-    tried = [_try(sketch, candidate, machine, sizes) for candidate in found]
-    fitting = [(one, one.estimate) for one in tried if one.estimate is not None]
-    if not fitting:
-        raise TreadleError(_nothing_fits(sketch, machine, tried, fixed))
-    merits = [merit(sketch, one.plan, machine, found) for one, found in fitting]
-    (best, best_estimate), its_merit = min(
-        zip(fitting, merits, strict=True), key=lambda ranked: _rank(*ranked[0], ranked[1])
-    )
-    alike = sum(each.single_warps == its_merit.single_warps for each in merits)
-    among = _best_of(best_estimate, its_merit, alike, len(fitting))
-    return Choice(best.candidate, best_estimate, _reason(sketch, machine, best, best_estimate, tried, among))
+    trial = _try(sketch, candidates(sketch, sizes, fixed), machine, sizes)
+    if not np.any(trial.fitting):
+        raise TreadleError(_nothing_fits(sketch, machine, trial, fixed))
+    best, found = _best(sketch, machine, sizes, trial)
+    return Choice(best, found, _reason(sketch, machine, trial, best, found))
 
 
-def _try(sketch: Sketch, candidate: Candidate, machine: Machine, sizes: Mapping[str, int]) -> _Tried:
-    plan = sketch.plan(candidate.tiles, candidate.warps)
-    return _Tried(candidate, plan, estimate(plan, machine, sizes))
+def _try(sketch: Sketch, found: Candidates, machine: Machine, sizes: Mapping[str, int]) -> _Trial:
+    plan = sketch.plan(found.tiles, found.warps, limited=False)
+    times = timing(plan, machine, sizes)
+    times = times.scaled(part_fed(sketch, found.tiles, sizes))
+    return _Trial(found, plan, times, merit(times))
 
 
-def _rank(tried: _Tried, found: Estimate, its: Merit) -> tuple[float, ...]:
-    """The best merit; among equals wide vectors, a usual number of warps, few steps and little memory."""
-    needs = found.footprint
-    return (
-        its.single_warps,
-        its.spills,
-        round(log(its.time_us) / SAME),
-        -tried.candidate.vector,
-        abs(log(needs.warps / USUAL_WARPS)),
-        -sum(pieces.size for pieces in tried.plan.streams),
-        needs.shared_bytes,
-        needs.registers_per_thread,
-    )
+def _best(
+    sketch: Sketch, machine: Machine, sizes: Mapping[str, int], trial: _Trial
+) -> tuple[Candidate, Estimate]:
+    few = _by_rank(trial)[: EXACTLY if sketch.conditional is not None else 1]
+    ranked: list[tuple[Merit, int, Candidate, Estimate]] = []
+    for i, place in enumerate(int(place) for place in few if trial.fitting[place]):
+        candidate = trial.candidates[place]
+        found = estimate(sketch.plan(candidate.tiles, candidate.warps), machine, sizes)
+        if found is not None:
+            ranked.append((merit(found), i, candidate, found))
+    _, _, best, found = min(ranked, key=lambda each: each[:2])
+    return best, found
+
+
+def _by_rank(trial: _Trial) -> Sequence[int]:
+    """Candidates, the best first. Among equals: pieces that the threads of a block share out evenly, wide vectors, a
+    usual number of warps, few steps and little memory."""
+    its, needs, plan = trial.merit, trial.timing.footprint, trial.plan
+    with np.errstate(divide="ignore"):
+        keys = (
+            its.spills,
+            np.rint(np.log(its.time_us) / SAME),
+            _odd(trial.candidates),
+            -trial.candidates.vector,
+            np.abs(np.log(needs.warps / USUAL_WARPS)),
+            -sum(pieces.size for pieces in plan.streams),
+            needs.shared_bytes,
+            needs.registers_per_thread,
+        )
+    whole = np.zeros(len(trial.candidates))
+    return np.lexsort([key + whole for key in reversed(keys)])
+
+
+def _odd(found: Candidates) -> Amount:
+    """Of how many axes the pieces are no power of two."""
+    return sum(((size & (size - 1)) != 0) * 1 for size in found.tiles.values() if is_many(size))
 
 
 def sizes_text(tiles: Mapping[str, int]) -> str:
@@ -81,30 +113,32 @@ def _cut_sizes(sketch: Sketch, candidate: Candidate) -> dict[str, int]:
     return {axis: size for axis, size in candidate.tiles.items() if axis not in sketch.whole}
 
 
-def _reason(
-    sketch: Sketch, machine: Machine, best: _Tried, found: Estimate, tried: Sequence[_Tried], among: str
-) -> str:
+# -- why --------------------------------------------------------------------------------------------
+
+
+def _reason(sketch: Sketch, machine: Machine, trial: _Trial, best: Candidate, found: Estimate) -> str:
     needs = found.footprint
-    cut = _cut_sizes(sketch, best.candidate)
+    cut = _cut_sizes(sketch, best)
     parts = [
-        f"{sizes_text(cut) or 'nothing to cut'} in {needs.warps} warp{'s' * (needs.warps > 1)}: estimated "
-        f"{found.time_us:.3g} us on {machine.name}, bound by {found.bottleneck}; the {among}, "
-        f"of {len(tried)}",
-        f"about {needs.registers_per_thread} of {machine.limits.registers_per_thread} registers a thread"
+        f"{sizes_text(cut) or 'nothing to cut'} in {_warps(needs)}: estimated {found.time_us:.3g} us on "
+        f"{machine.name}, bound by {found.bottleneck}; the best of {int(np.sum(trial.fitting))} candidates that fit, "
+        f"of {len(trial.candidates)}",
+        f"about {needs.registers_per_thread} of {needs.most_registers} registers a thread"
         f"{_spilled(needs)}, {_kib(needs.shared_bytes)} of {_kib(machine.limits.shared_per_block)} KiB shared "
-        f"memory{_stages(best.plan, needs)}",
+        f"memory{_stages(trial.plan, needs)}",
         f"{found.blocks} blocks, {found.blocks_per_sm} on an SM (more do not fit: {found.limited_by}), "
         f"{found.waves:.2f} waves",
-        *_larger(sketch, machine, best, tried),
+        *_larger(cut, machine, trial),
     ]
     return "; ".join(parts)
 
 
-def _best_of(found: Estimate, its: Merit, alike: int, fitting: int) -> str:
-    """Among which candidates it is the best: where a machine has warpgroups, only those for them count, if any fit."""
-    word = "least" if its.time_us == found.time_us else "best"
-    few = f"{alike} candidates for warpgroups, of {fitting} that fit"
-    return f"{word} of {few if alike < fitting else f'{fitting} candidates that fit'}"
+def _warps(needs: Footprint) -> str:
+    warps = f"{needs.warps} warp{'s' * (needs.warps > 1)}"
+    if not needs.producers:
+        return warps
+    groups = needs.warps // WARPGROUP
+    return f"{warps}, {groups} warpgroup{'s' * (groups > 1)} beside one that copies"
 
 
 def _spilled(needs: Footprint) -> str:
@@ -118,27 +152,25 @@ def _stages(plan: Plan, needs: Footprint) -> str:
     return f" with {needs.stages} stages" if needs.stages > 1 else " with 1 stage: no room for 2"
 
 
-def _larger(sketch: Sketch, machine: Machine, best: _Tried, tried: Sequence[_Tried]) -> list[str]:
-    """What the next larger piece of each axis would have done."""
-    texts: list[str] = []
-    for axis, size in _cut_sizes(sketch, best.candidate).items():
-        sizes = sorted({one.candidate.tiles[axis] for one in tried if one.candidate.tiles[axis] > size})
-        if not sizes:
+def _larger(cut: Mapping[str, int], machine: Machine, trial: _Trial) -> Iterator[str]:
+    """What a piece twice as large would have done, of each axis, or the next larger one."""
+    for axis, size in cut.items():
+        sizes = np.broadcast_to(trial.candidates.tiles[axis], len(trial.candidates))
+        larger = sizes[sizes >= 2 * size]
+        larger = larger if len(larger) else sizes[sizes > size]
+        if not len(larger):
             continue
-        same = [one for one in tried if one.candidate.tiles[axis] == sizes[0]]
-        times = [one.estimate.time_us for one in same if one.estimate is not None]
-        if times:
-            texts.append(f"{axis} = {sizes[0]} at best {min(times):.3g} us")
+        same = np.flatnonzero(sizes == larger.min())
+        best = float(trial.timing.time_us[same].min())
+        if np.isfinite(best):
+            yield f"{axis} = {larger.min()} at best {best:.3g} us"
         else:
-            smallest = _smallest(same, machine)
-            texts.append(f"{axis} = {sizes[0]} needs {_excess(footprint(smallest.plan, machine), machine)}")
-    return texts
+            yield f"{axis} = {larger.min()} needs {_excess(_needs(trial, _smallest(trial, machine, same)), machine)}"
 
 
-def _nothing_fits(sketch: Sketch, machine: Machine, tried: Sequence[_Tried], fixed: Mapping[str, int]) -> str:
-    smallest = _smallest(tried, machine)
-    candidate = smallest.candidate
-    needs = footprint(smallest.plan, machine)
+def _nothing_fits(sketch: Sketch, machine: Machine, trial: _Trial, fixed: Mapping[str, int]) -> str:
+    smallest = _smallest(trial, machine, np.arange(len(trial.candidates)))
+    needs = _needs(trial, smallest)
     advice: list[str] = []
     if sketch.whole:
         axis = max(sketch.whole, key=lambda name: sketch.sizes[name])
@@ -151,22 +183,22 @@ def _nothing_fits(sketch: Sketch, machine: Machine, tried: Sequence[_Tried], fix
     advice.append(f"{'or ' if advice else ''}choose a machine with more memory")
     return (
         f"kernel @{sketch.name} does not fit {machine.name}: even its smallest candidate "
-        f"({sizes_text(candidate.tiles)}, {needs.warps} warps) needs {_excess(needs, machine)}; "
+        f"({sizes_text(trial.candidates[smallest].tiles)}, {_warps(needs)}) needs {_excess(needs, machine)}; "
         f"{', '.join(advice)}"
     )
 
 
-def _smallest(tried: Sequence[_Tried], machine: Machine) -> _Tried:
-    """The candidate that exceeds the machine least."""
+def _smallest(trial: _Trial, machine: Machine, places: Amount) -> int:
+    """Of some candidates the one that exceeds the machine least."""
+    needs, limits = trial.timing.footprint, machine.limits
+    excess = np.maximum(
+        needs.registers_per_thread / limits.registers_per_thread, needs.shared_bytes / limits.shared_per_block
+    )
+    return int(places[np.argmin(np.broadcast_to(excess, len(trial.candidates))[places])])
 
-    def excess(one: _Tried) -> float:
-        needs = footprint(one.plan, machine)
-        return max(
-            needs.registers_per_thread / machine.limits.registers_per_thread,
-            needs.shared_bytes / machine.limits.shared_per_block,
-        )
 
-    return min(tried, key=excess)
+def _needs(trial: _Trial, place: int) -> Footprint:
+    return trial.timing.footprint.of(place)
 
 
 def _excess(needs: Footprint, machine: Machine) -> str:
@@ -183,7 +215,7 @@ def _excess(needs: Footprint, machine: Machine) -> str:
         )
     if not parts:
         parts.append(
-            f"{needs.warps} warps of about {needs.registers_per_thread} registers a thread (level register: "
+            f"{_warps(needs)} of about {needs.registers_per_thread} registers a thread (level register: "
             f"{limits.registers_per_sm} registers an SM)"
         )
     return " and ".join(parts)

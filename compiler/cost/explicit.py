@@ -23,6 +23,7 @@ from treadle.compiler.cost.operands import left_operand, stays_in_registers, wri
 from treadle.compiler.cost.plan import Issue, Pieces, Plan, Tile, Transfer, Work
 from treadle.compiler.cost.roles import alignment_of, contractions_of, product_axes
 from treadle.compiler.cost.spread import Spread
+from treadle.compiler.cost.warpgroups import can_be_of_warpgroups
 from treadle.compiler.cost.work import Labour, labours_of, width_of
 from treadle.dialects.diagram import ContractOp, ReduceOp
 from treadle.dialects.diagram.array import axes_of, is_array, level_of, sizes_of
@@ -59,6 +60,8 @@ class Walk:
             tuple(self.issues),
             tuple(self.tiles),
             tuple(self.work),
+            self.row,
+            can_be_of_warpgroups(self.kernel, self.row),
         )
 
     @property

@@ -21,6 +21,10 @@ Limit: TypeAlias = Callable[[Places], int | None]
 """An end of a range of positions; None if only data gives it."""
 
 
+ASKED = 8
+"""Groups along each axis, where about is enough."""
+
+
 @dataclass(frozen=True)
 class Share:
     """What the stream is fed in groups that hold pieces of these lengths, in positions."""
@@ -49,6 +53,15 @@ class Fed:
         axes = {self.stream.axis, *(pieces.axis for pieces in self.around)}
         return _shares(self, tuple((axis, sizes[axis]) for axis in sorted(axes)))
 
+    def part(self, sizes: Mapping[str, int]) -> float:
+        """About how much of its pieces the stream is fed: some of the groups are asked."""
+        whole = dict(sizes)
+        cut = [_pieces(pieces, whole)[:: max(1, pieces.count(sizes) // ASKED)] for pieces in self.around]
+        axes = [pieces.axis for pieces in self.around]
+        size = whole[self.stream.axis]
+        steps = [_share(self, size, dict(zip(axes, places, strict=True))).steps for places in product(*cut)]
+        return sum(steps) / max(len(steps), 1) / max(self.stream.count(sizes), 1)
+
     def positions(self, sizes: Mapping[str, int], axes: tuple[str, ...], part: str) -> int:
         """The elements that an array with these axes has in the pieces of a part of the stream, added up over the
         groups that the limits tell apart: `all`, `whole` or `border`."""
@@ -64,10 +77,16 @@ class Fed:
         return f"visited({', '.join(str(pieces) for pieces in (self.stream, *self.around))})"
 
 
+def _pieces(pieces: Pieces, sizes: Mapping[str, int]) -> list[tuple[int, int]]:
+    """Where each of them begins and ends."""
+    end = sizes[pieces.axis]
+    return [(i, min(i + pieces.size, end)) for i in range(0, end, pieces.size)]
+
+
 @lru_cache(maxsize=256)
 def _shares(fed: Fed, sizes: tuple[tuple[str, int], ...]) -> tuple[Share, ...]:
     whole = dict(sizes)
-    cut = [[(i, min(i + p.size, whole[p.axis])) for i in range(0, whole[p.axis], p.size)] for p in fed.around]
+    cut = [_pieces(pieces, whole) for pieces in fed.around]
     axes = [pieces.axis for pieces in fed.around]
     return tuple(_share(fed, whole[fed.stream.axis], dict(zip(axes, places, strict=True))) for places in product(*cut))
 

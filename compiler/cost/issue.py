@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
+from treadle.compiler.amounts import Amount, ceil_div, choice, most
 from treadle.compiler.cost.spread import FRAGMENT_ROWS, Spread
 from treadle.compiler.cost.work import is_tensor_product, multiply_format
 from treadle.compiler.lowering.products import MOST_SHARED_FRAGMENTS
@@ -28,11 +29,12 @@ KINDS = {
     "shuffle": "SHFL",
     "copies": "LDGSTS of 16 bytes, with the step of its address",
     "global": "LDG and STG of 16 bytes",
-    "turn": "addresses, counters, waits and branches of one turn of a loop",
+    "operands": "no instructions: 512 bytes of operands in shared memory that a product of a warpgroup reads for a warp",
+    "turn": "addresses, counters, waits and branches of one turn of a loop; `turn copies`: of its copies",
 }
 """Every kind of instruction that the model knows."""
 
-SHARED_BYTES = {"ldmatrix": 4 * 128, "shared": WARP * 4, "shuffle": WARP * 4, "copies": WARP * VECTOR}
+SHARED_BYTES = {"ldmatrix": 4 * 128, "operands": 4 * 128, "shared": WARP * 4, "shuffle": WARP * 4, "copies": WARP * VECTOR}
 """Bytes that one instruction moves through shared memory."""
 
 DEPTH = {"f8": 32, "f16": 16, "bf16": 16, "tf32": 8}
@@ -67,46 +69,53 @@ def product_of(op: ContractOp, left: str) -> Product:
     return Product(format, axes_of(op.result.type), tuple(op.over_axes), left)
 
 
-def issued_by_product(product: Product, spread: Spread) -> Iterator[tuple[str, float]]:
+def issued_by_product(product: Product, spread: Spread) -> Iterator[tuple[str, Amount]]:
     """Instructions of one execution: each right operand is read once for all row tiles of a warp."""
-    depth = max((spread.tiles[axis] for axis in product.over), default=1)
+    depth = _depth(product, spread)
     if product.format not in PRODUCT_FLOP:
         yield "float", spread.of_lane(product.result) * depth
         yield "shared", 2 * spread.of_lane(product.result) * depth
         return
     rows, columns = _tiles(product, spread)
-    deep = -(-depth // DEPTH[product.format])
+    deep = ceil_div(depth, DEPTH[product.format])
     if product.format == "tf32":
         yield f"products {product.format}", rows * columns * deep
         yield "shared", (4 * rows * (product.left != "registers") + 2 * columns) * deep
         return
     yield f"products {product.format}", rows * columns * deep
-    yield "ldmatrix", -(-columns // 2) * deep + rows * deep * _is_read_again(product, rows, deep)
+    yield "ldmatrix", ceil_div(columns, 2) * deep + rows * deep * _is_read_again(product, rows, deep)
+    # The four warps of a warpgroup share what they read of the right operand; the left one is in registers or read.
+    yield "operands", columns * deep / 8 + rows * deep * (product.left != "registers")
 
 
-def read_before(product: Product, spread: Spread) -> float:
+def read_before(product: Product, spread: Spread) -> Amount:
     """`ldmatrix` before a stream, of a left operand that is then kept."""
+    if product.left != "lasting":
+        return 0
     rows, _ = _tiles(product, spread)
-    deep = -(-max((spread.tiles[axis] for axis in product.over), default=1) // DEPTH.get(product.format, 16))
-    return rows * deep if product.left == "lasting" and not _is_read_again(product, rows, deep) else 0
+    deep = ceil_div(_depth(product, spread), DEPTH.get(product.format, 16))
+    return choice(_is_read_again(product, rows, deep), 0, rows * deep)
 
 
-def _tiles(product: Product, spread: Spread) -> tuple[int, int]:
+def _depth(product: Product, spread: Spread) -> Amount:
+    """The largest of the axes that are summed over."""
+    return most(1, *(spread.tiles[axis] for axis in product.over))
+
+
+def _tiles(product: Product, spread: Spread) -> tuple[Amount, Amount]:
     """Products of one warp, 16 x 8 each, along rows and columns."""
     rows = spread.of_warp(spread.row) if spread.row else 1
-    columns = 1
-    for axis in product.result:
-        columns *= spread.of_warp(axis) if axis != spread.row else 1
-    return -(-rows // 16), -(-columns // 8)
+    columns = prod(spread.of_warp(axis) for axis in product.result if axis != spread.row)
+    return ceil_div(rows, 16), ceil_div(columns, 8)
 
 
-def _is_read_again(product: Product, rows: int, deep: int) -> bool:
+def _is_read_again(product: Product, rows: Amount, deep: Amount) -> Amount:
     if product.left == "lasting":
         return 4 * rows * deep > MOST_SHARED_FRAGMENTS
     return product.left == "shared"
 
 
-def issued_by_reduction(op: ReduceOp, spread: Spread) -> Iterator[tuple[str, float]]:
+def issued_by_reduction(op: ReduceOp, spread: Spread) -> Iterator[tuple[str, Amount]]:
     """The exchange among the lanes that share a row; four of them in a fragment. Sums are exchanged after the stream,
     once: that is not counted."""
     if not spread.has_products or spread.row in op.over_axes or op.kind.data == "add":
@@ -117,7 +126,7 @@ def issued_by_reduction(op: ReduceOp, spread: Spread) -> Iterator[tuple[str, flo
     yield "float", exchanges * rows
 
 
-def issued_by_copy(axes: tuple[str, ...], width: int, spread: Spread, shared: bool) -> Iterator[tuple[str, float]]:
+def issued_by_copy(axes: tuple[str, ...], width: int, spread: Spread, shared: bool) -> Iterator[tuple[str, Amount]]:
     """A tile from or to device memory."""
     warps = prod(spread.warps.values())
     moved = width * prod(spread.tiles[axis] for axis in axes) / (WARP * VECTOR * warps)
@@ -125,4 +134,6 @@ def issued_by_copy(axes: tuple[str, ...], width: int, spread: Spread, shared: bo
         yield "global", moved
         return
     yield "copies", moved
-    yield "turn", COPY_STEPS * moved
+    # Where the threads do not share it out evenly, the last turn is tested.
+    turns = ceil_div(moved, 1)
+    yield "turn copies", COPY_STEPS * (turns + (turns != moved))

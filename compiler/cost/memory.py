@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, fields
+from math import prod
 
+import numpy as np
+
+from treadle.compiler.amounts import Amount, ceil_div, choice, least, most, rounded
 from treadle.compiler.cost.plan import Plan, Tile
+from treadle.compiler.cost.warpgroups import WARPGROUP, are_of_warpgroups, granted_registers
 from treadle.compiler.machines import Machine
 from treadle.compiler.machines.machine import WARP
-from treadle.dialects.cuda.layout import rows_layout
+from treadle.dialects.cuda.rings import BARRIER_BYTES
+from treadle.passes._specialise import STAGES as RING_STAGES
 from treadle.passes.pipelining import FIRST_ARCH, PipeliningPass
 
 STAGES = PipeliningPass.stages
@@ -30,6 +35,11 @@ loaded ahead, of which there are more where there are more accumulators."""
 PASSING = 1.2
 """For each register of what a step makes and uses up."""
 
+WARPGROUP_BASE = 22
+WARPGROUP_CARRIED = 1.06
+WARPGROUP_PASSING = 1.27
+"""The same of consumers that are warpgroups: nothing is loaded ahead, and operands stay in shared memory."""
+
 FROM_SM_90 = 13
 """Registers that ptxas takes more for sm_90 and newer. With these numbers, what ptxas 13.0 takes is within about 10 %
 of the estimate for attention and matmul at the sizes in `benchmarks/results/model.md`."""
@@ -42,56 +52,103 @@ SPILL_MOST = 48
 class Footprint:
     """Estimated needs of one block."""
 
-    warps: int
-    stages: int
-    shared_bytes: int
-    registers_per_thread: int
-    spilled: int = 0
+    warps: Amount
+    """That compute."""
+    stages: Amount
+    shared_bytes: Amount
+    registers_per_thread: Amount
+    spilled: Amount = 0
     """Registers that a thread lacks: its values go to local memory."""
+    producers: Amount = 0
+    """Warps that bring tiles and do nothing else."""
+    registers_taken: Amount = 0
+    """Of each thread, when the block starts: roles may move them then."""
+    most_registers: Amount = 255
+    """That a thread which computes can have."""
+
+    @property
+    def fits(self) -> Amount:
+        return self.registers_per_thread <= self.most_registers
+
+    def blocks_on(self, machine: Machine) -> Amount:
+        """How many blocks an SM holds; 0 where not even one fits."""
+        warps = self.warps + self.producers
+        return self.fits * machine.blocks_on_sm(warps, self.registers_taken, self.shared_bytes)
+
+    def of(self, place: int) -> Footprint:
+        """Of one candidate, if this is of many."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return Footprint(**{name: int(np.ravel(many)[place if np.size(many) > 1 else 0]) for name, many in values.items()})
 
 
 def footprint(plan: Plan, machine: Machine) -> Footprint:
+    grouped = are_of_warpgroups(plan, machine)
     wanted = registers(plan, machine)
-    most = machine.limits.registers_per_thread
-    spilled = max(0, wanted - most) if wanted <= most + SPILL_MOST else 0
+    limit = choice(grouped, granted_registers(plan), machine.limits.registers_per_thread)
+    spilled = choice(wanted <= limit + SPILL_MOST, most(0, wanted - limit), 0)
+    needed = wanted - spilled
     stages = stages_on(plan, machine)
-    return Footprint(plan.warp_count, stages, shared_bytes(plan, stages), wanted - spilled, spilled)
+    producers = choice(grouped, WARPGROUP, 0)
+    # More than one warpgroup that computes: the block takes all registers there are, and its roles share them out.
+    share = machine.limits.registers_per_sm // (WARP * (plan.warp_count + producers)) // 8 * 8
+    taken = choice(grouped & (plan.warp_count > WARPGROUP), least(share, machine.limits.registers_per_thread), needed)
+    size = shared_bytes(plan, stages) + choice(grouped, ring_bytes(plan, stages), 0)
+    return Footprint(plan.warp_count, stages, size, needed, spilled, producers, taken, limit)
 
 
-def stages_on(plan: Plan, machine: Machine) -> int:
+def stages_on(plan: Plan, machine: Machine) -> Amount:
     """How many pieces of each streamed tile are in shared memory at once: as `pipelining` decides it."""
     if machine.capability < FIRST_ARCH or not any(tile.role == "staged" for tile in plan.tiles):
         return 1
-    return STAGES if shared_bytes(plan, STAGES) <= machine.limits.shared_per_block else 1
+    room = machine.limits.shared_per_block
+    alone = choice(shared_bytes(plan, STAGES) <= room, STAGES, 1)
+    of_roles = 1
+    for stages in sorted(RING_STAGES):
+        of_roles = choice(shared_bytes(plan, stages) + ring_bytes(plan, stages) <= room, stages, of_roles)
+    return choice(are_of_warpgroups(plan, machine), of_roles, alone)
 
 
-def shared_bytes(plan: Plan, stages: int) -> int:
+def ring_bytes(plan: Plan, stages: Amount) -> Amount:
+    """The barriers of roles: a pair for each place of each tile."""
+    return 2 * BARRIER_BYTES * stages * sum(tile.role in ("shared", "staged") for tile in plan.tiles)
+
+
+def shared_bytes(plan: Plan, stages: Amount) -> Amount:
     """Of a block: results on their way out lie where the tiles were."""
     places = {"shared": 1, "staged": stages}
     tiles = sum(places[tile.role] * tile_bytes(tile.shape, tile.width) for tile in plan.tiles if tile.role in places)
     leaving = (tile_bytes(tile.shape, tile.width) for tile in plan.tiles if tile.role == "leaving")
-    return max((tiles, *leaving))
+    return most(tiles, *leaving)
 
 
-@cache
-def tile_bytes(shape: tuple[int, ...], width: int) -> int:
-    """One place of a tile, in the layout that the lowering gives it."""
-    size = rows_layout(shape, 16 // width).elements * width
-    return -(-size // TILE_UNIT) * TILE_UNIT
+def tile_bytes(shape: tuple[Amount, ...], width: int) -> Amount:
+    """One place of a tile, in the layout that the lowering gives it (`cuda.layout.rows_layout`): rows are whole chunks
+    of 16 bytes."""
+    chunk = 16 // width
+    row = 1
+    for extent in reversed(shape):
+        row = choice(row == 1, extent, row)
+    size = prod(shape) // row * ceil_div(row, chunk) * chunk * width
+    return ceil_div(size, TILE_UNIT) * TILE_UNIT
 
 
-def registers(plan: Plan, machine: Machine) -> int:
+def registers(plan: Plan, machine: Machine) -> Amount:
     """32-bit registers of one thread, however many there are."""
     if not plan.has_products:
         return BASE_REGISTERS + sum(_words(tile, plan) for tile in plan.tiles if tile.role in ("value", "row"))
-    weights = {"carried": CARRIED, "passing": PASSING, "value": 1, "row": 1}
-    held = sum(weights[tile.role] * _words(tile, plan) for tile in plan.tiles if tile.role in weights)
-    return round(PRODUCT_BASE + (FROM_SM_90 if machine.capability >= 90 else 0) + held)
+    alone = PRODUCT_BASE + (FROM_SM_90 if machine.capability >= 90 else 0) + _held(plan, CARRIED, PASSING)
+    of_group = WARPGROUP_BASE + _held(plan, WARPGROUP_CARRIED, WARPGROUP_PASSING)
+    return rounded(choice(are_of_warpgroups(plan, machine), of_group, alone))
 
 
-def _words(tile: Tile, plan: Plan) -> int:
+def _held(plan: Plan, carried: float, passing: float) -> Amount:
+    weights = {"carried": carried, "passing": passing, "value": 1, "row": 1}
+    return sum(weights[tile.role] * _words(tile, plan) for tile in plan.tiles if tile.role in weights)
+
+
+def _words(tile: Tile, plan: Plan) -> Amount:
     """Registers that a lane needs for its part of a tile."""
-    words = -(-tile.elements * tile.width // 4)
+    words = ceil_div(tile.elements * tile.width, 4)
     # In a fragment four lanes share a row; without products all lanes of a warp do.
     lanes = (WARP // 4 if plan.has_products else 1) if tile.role == "row" else WARP
-    return -(-words // (lanes * plan.warp_count))
+    return ceil_div(words, lanes * plan.warp_count)

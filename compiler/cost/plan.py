@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 from typing import Protocol
+
+from treadle.compiler.amounts import Amount
 
 
 @dataclass(frozen=True)
@@ -17,12 +20,12 @@ class Pieces:
     """An axis cut into pieces of one size: as many as are needed to cover it, the last perhaps smaller."""
 
     axis: str
-    size: int
+    size: Amount
 
-    def count(self, sizes: Mapping[str, int]) -> int:
+    def count(self, sizes: Mapping[str, int]) -> Amount:
         return -(-sizes[self.axis] // self.size)
 
-    def mean(self, sizes: Mapping[str, int]) -> float:
+    def mean(self, sizes: Mapping[str, int]) -> Amount:
         """How many a group has, on average: all, but of a stream that conditions limit."""
         return self.count(sizes)
 
@@ -76,7 +79,7 @@ class Transfer:
         own = [axis for axis in self.axes if axis not in axes]
         return (*own, *(str(pieces) for pieces in self.again if pieces.axis not in axes), text)
 
-    def values(self, sizes: Mapping[str, int]) -> int:
+    def values(self, sizes: Mapping[str, int]) -> Amount:
         if self.fed is not None:
             axes = {self.fed.stream.axis, *(pieces.axis for pieces in self.fed.around)}
             others = prod(sizes[axis] for axis in self.axes if axis not in axes)
@@ -84,7 +87,7 @@ class Transfer:
             return others * self.fed.positions(sizes, self.axes, self.part)
         return self.unlimited(sizes)
 
-    def unlimited(self, sizes: Mapping[str, int]) -> int:
+    def unlimited(self, sizes: Mapping[str, int]) -> Amount:
         """The values if no condition left anything out."""
         return prod(sizes[axis] for axis in self.axes) * prod(pieces.count(sizes) for pieces in self.again)
 
@@ -95,7 +98,7 @@ class Issue:
     the keys of `issue.KINDS`."""
 
     kind: str
-    count: float
+    count: Amount
     streams: tuple[Pieces, ...]
     """The streams around the operation: it runs once in each step."""
 
@@ -108,11 +111,11 @@ class Tile:
     over all lanes); `row` (a copy in each lane that shares the row)."""
 
     role: str
-    shape: tuple[int, ...]
+    shape: tuple[Amount, ...]
     width: int
 
     @property
-    def elements(self) -> int:
+    def elements(self) -> Amount:
         return prod(self.shape)
 
 
@@ -132,23 +135,41 @@ class Plan:
     name: str
     groups: tuple[Pieces, ...]
     streams: tuple[Pieces, ...]
-    warps: Mapping[str, int]
+    warps: Mapping[str, Amount]
     transfers: tuple[Transfer, ...]
     issues: tuple[Issue, ...]
     tiles: tuple[Tile, ...]
     work: tuple[Work, ...]
-    """What multiplies matrices."""
+    """What multiplies matrices, in the order of the program."""
+    row: str | None = None
+    """The axis of the rows of products, along which warps lie."""
+    suits_warpgroups: bool = False
+    """Whether operands and formats are such that warpgroups can do the products (`warpgroups.py`)."""
 
     @property
     def has_products(self) -> bool:
         return bool(self.work)
 
-    @property
-    def warp_count(self) -> int:
+    @cached_property
+    def warp_count(self) -> Amount:
         return prod(self.warps.values())
 
-    def blocks(self, sizes: Mapping[str, int]) -> int:
+    def blocks(self, sizes: Mapping[str, int]) -> Amount:
         return prod(pieces.count(sizes) for pieces in self.groups)
+
+    @property
+    def has_scores(self) -> bool:
+        """Whether a step makes values and uses them up."""
+        return any(tile.role == "passing" for tile in self.tiles)
+
+    @property
+    def delays(self) -> bool:
+        """Whether warpgroups do the last product of a step in the step after it (`passes/_delay.py`)."""
+        return self.has_scores and len(self.work) > 1
+
+    def last_product(self, sizes: Mapping[str, int]) -> float:
+        """Its part of the FLOP of all."""
+        return self.work[-1].flop(sizes) / max(sum(work.flop(sizes) for work in self.work), 1)
 
     @property
     def is_at_most(self) -> bool:
@@ -168,5 +189,5 @@ class Plan:
             issues=tuple(replace(issue, streams=plain(issue.streams)) for issue in self.issues),
         )
 
-    def steps(self, sizes: Mapping[str, int]) -> int:
+    def steps(self, sizes: Mapping[str, int]) -> Amount:
         return sum(pieces.count(sizes) for pieces in self.streams)

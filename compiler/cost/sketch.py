@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from xdsl.ir import Operation, SSAValue
 
+from treadle.compiler.amounts import Amount, is_any
 from treadle.compiler.cost.fed import Fed, FedPieces
 from treadle.compiler.cost.issue import (
     Product,
@@ -26,6 +27,7 @@ from treadle.compiler.cost.operands import left_operand, stays_in_registers, wri
 from treadle.compiler.cost.plan import Issue, Pieces, Plan, Tile, Transfer, Work
 from treadle.compiler.cost.roles import ProductAxes, alignment_of, product_axes, stream_use
 from treadle.compiler.cost.spread import Spread
+from treadle.compiler.cost.warpgroups import can_be_of_warpgroups
 from treadle.compiler.cost.work import Labour, axes_touched, labours_of, width_of
 from treadle.dialects.diagram import ContractOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import axes_of, shape_of, sizes_of
@@ -64,7 +66,7 @@ class Task:
     """How many streams do it."""
     streamed: bool
 
-    def issued(self, spread: Spread) -> Iterator[tuple[str, float]]:
+    def issued(self, spread: Spread) -> Iterator[tuple[str, Amount]]:
         match self.work:
             case Labour(kind, factor, axes):
                 yield kind, factor * spread.of_lane(axes)
@@ -109,6 +111,8 @@ class Sketch:
     holdings: tuple[Holding, ...]
     steps_singly: bool
     """Whether a product sums over the streamed axis and another one: it takes one index of the streamed one a step."""
+    suits_warpgroups: bool
+    """Whether warpgroups can do its products, whatever its sizes."""
     conditional: StreamPlan | None
     """How the streamed axis runs, if there are conditions."""
 
@@ -120,10 +124,12 @@ class Sketch:
     def has_products(self) -> bool:
         return bool(self.products)
 
-    def plan(self, tiles: Mapping[str, int], warps: Mapping[str, int]) -> Plan:
+    def plan(self, tiles: Mapping[str, Amount], warps: Mapping[str, Amount], limited: bool = True) -> Plan:
+        """With arrays for sizes, of all these candidates together: `limited` must be false then, which counts the
+        pieces that conditions leave out as if they were there."""
         padded = {axis: self._padded(axis, size) for axis, size in tiles.items()}
         groups = tuple(Pieces(axis, tiles[axis]) for axis in self.group)
-        visits = self._visits(tiles)
+        visits = self._visits(tiles) if limited else [Visits()] * self.streams
         fed = self._fed(visits, tiles, groups)
         all_streams = tuple(self._pieces(each, tiles) for each in fed)
         streams = all_streams[:1]
@@ -139,11 +145,19 @@ class Sketch:
                 for holding in self.holdings
             ),
             tuple(Work(each.format, (*each.result, *each.over)) for each in self.products),
+            self.roles.row,
+            self.suits_warpgroups,
         )
 
+    def part_fed(self, tiles: Mapping[str, int], sizes: Mapping[str, int]) -> float:
+        """About how much of the streamed axis conditions leave, of all streams together."""
+        groups = tuple(Pieces(axis, tiles[axis]) for axis in self.group)
+        fed = self._fed(self._visits(tiles), tiles, groups)
+        return sum(1.0 if each is None else each.part(sizes) for each in fed) / max(len(fed), 1)
+
     def _issues(self, spread: Spread, streams: tuple[Pieces, ...]) -> Iterator[Issue]:
-        once: dict[str, float] = defaultdict(float)
-        each_step: dict[str, float] = defaultdict(float)
+        once: dict[str, Amount] = defaultdict(float)
+        each_step: dict[str, Amount] = defaultdict(float)
         if streams:
             each_step.update({kind: count * self.streams for kind, count in issued_by_turn(len(self.products))})
         for task in self.tasks:
@@ -152,10 +166,10 @@ class Sketch:
                 place[kind] += task.times * count
             if isinstance(task.work, Product):
                 once["ldmatrix"] += read_before(task.work, spread)
-        yield from (Issue(kind, count, ()) for kind, count in once.items() if count)
-        yield from (Issue(kind, count, streams) for kind, count in each_step.items() if count)
+        yield from (Issue(kind, count, ()) for kind, count in once.items() if is_any(count))
+        yield from (Issue(kind, count, streams) for kind, count in each_step.items() if is_any(count))
 
-    def _padded(self, axis: str, size: int) -> int:
+    def _padded(self, axis: str, size: Amount) -> Amount:
         if axis not in self.whole:
             return size
         return -(-max(size, 1) // self.alignment) * self.alignment
@@ -166,13 +180,13 @@ class Sketch:
             return [Visits()] * self.streams
         return [visits_of(self.conditional, stream, tiles) for stream in self.conditional.streams]
 
-    def _fed(self, visits: Sequence[Visits], tiles: Mapping[str, int], groups: tuple[Pieces, ...]) -> list[Fed | None]:
+    def _fed(self, visits: Sequence[Visits], tiles: Mapping[str, Amount], groups: tuple[Pieces, ...]) -> list[Fed | None]:
         if self.stream is None:
             return []
         pieces = Pieces(self.stream, tiles[self.stream])
         return [fed_of_visits(each, pieces, groups) for each in visits]
 
-    def _pieces(self, fed: Fed | None, tiles: Mapping[str, int]) -> Pieces:
+    def _pieces(self, fed: Fed | None, tiles: Mapping[str, Amount]) -> Pieces:
         assert self.stream is not None
         size = tiles[self.stream]
         return Pieces(self.stream, size) if fed is None else FedPieces(self.stream, size, fed)
@@ -234,6 +248,7 @@ class _Reader:
             tasks=tuple(self._tasks()),
             holdings=tuple(self._holdings()),
             steps_singly=any(self._sums_beside_stream(op) for op in self.operations),
+            suits_warpgroups=can_be_of_warpgroups(self.kernel, self.roles.row),
             conditional=self.use.plan if any(isinstance(op, WhereOp) for op in self.operations) else None,
         )
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
+from treadle.compiler.amounts import Amount, ceil_div, choice, most
 from treadle.compiler.machines.machine import WARP
 
 FRAGMENT_ROWS = 8
@@ -16,25 +17,25 @@ FRAGMENT_ROWS = 8
 class Spread:
     """The pieces of a kernel's axes, and the warps along them."""
 
-    tiles: Mapping[str, int]
-    warps: Mapping[str, int]
+    tiles: Mapping[str, Amount]
+    warps: Mapping[str, Amount]
     row: str | None
     """The axis of the rows of products, None where there are none."""
     has_products: bool
 
-    def of_warp(self, axis: str) -> int:
+    def of_warp(self, axis: str) -> Amount:
         """The part of an axis that one warp has."""
-        return -(-self.tiles[axis] // self.warps.get(axis, 1))
+        return ceil_div(self.tiles[axis], self.warps.get(axis, 1))
 
-    def of_lane(self, axes: tuple[str, ...]) -> float:
+    def of_lane(self, axes: tuple[str, ...]) -> Amount:
         """Elements that one lane has of an array with these axes."""
         if not self.has_products:
             return prod(self.tiles[axis] for axis in axes) / (WARP * prod(self.warps.values()))
         elements = prod(self.of_warp(axis) for axis in axes)
-        return max(1.0, elements / self._lanes(axes))
+        return most(1.0, elements / self._lanes(axes))
 
-    def _lanes(self, axes: tuple[str, ...]) -> int:
+    def _lanes(self, axes: tuple[str, ...]) -> Amount:
         """Lanes that share the elements of such an array."""
         rows = FRAGMENT_ROWS if self.row in axes else 1
-        has_columns = any(self.tiles[axis] > 1 for axis in axes if axis != self.row)
-        return rows * (WARP // FRAGMENT_ROWS if has_columns else 1)
+        columns = prod(self.tiles[axis] for axis in axes if axis != self.row)
+        return rows * choice(columns > 1, WARP // FRAGMENT_ROWS, 1)

@@ -10,12 +10,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
-from math import prod
+from dataclasses import dataclass, replace
+from math import inf, prod
 
+import numpy as np
+
+from treadle.compiler.amounts import Amount, ceil_div, choice, is_any, least, most
 from treadle.compiler.cost.issue import PRODUCT_FLOP, SHARED_BYTES
 from treadle.compiler.cost.memory import Footprint, footprint
 from treadle.compiler.cost.plan import Plan
+from treadle.compiler.cost.warpgroups import are_of_warpgroups
 from treadle.compiler.machines import Machine
 from treadle.compiler.machines.machine import WARP
 
@@ -31,6 +35,10 @@ LAUNCH_CLOCKS = 1000
 TURN_CLOCKS = 60
 """A turn of a pipelined loop: the wait, the barrier, and operands for the first product."""
 
+WARPGROUP_CLOCKS = 100
+"""The same where warpgroups have roles: the ring, the start of a product and its way through the tensor core. Not
+measured."""
+
 SPILL_CLOCKS = 4
 """For each register that is missing, in each turn: a store and a load of a thread's own memory."""
 
@@ -38,7 +46,7 @@ EXPOSED = 0.1
 """The part of the reads and the issue of products that does not hide behind the multiplication, or the other way
 round: no unit of three is busy all the time."""
 
-OF_PRODUCTS = ("products", "ldmatrix", "shared")
+OF_PRODUCTS = ("products", "ldmatrix", "operands", "shared")
 """Instructions that overlap with the products that they feed."""
 
 
@@ -61,62 +69,87 @@ class Estimate:
 class _Round:
     """What one warp does in all, in clocks of its quarter of an SM."""
 
-    stations: tuple[float, float]
-    busiest: float
+    stations: tuple[Amount, Amount]
+    busiest: Amount
     """Of all units."""
-    waits: float
+    waits: Amount
 
-    def clocks(self, warps: int) -> float:
+    def clocks(self, warps: Amount) -> Amount:
         """A round of so many warps on one quarter, by mean value analysis."""
         waiting = [0.0 for _ in self.stations]
         total = 0.0
-        for n in range(1, warps + 1):
+        for n in range(1, int(np.max(warps)) + 1):
             times = [demand * (1 + queue) for demand, queue in zip(self.stations, waiting, strict=True)]
-            total = self.waits + sum(times)
-            waiting = [n * time / total for time in times]
-        return max(total, warps * self.busiest)
+            found = self.waits + sum(times)
+            total = choice(n <= warps, found, total)
+            waiting = [n * time / found for time in times]
+        return most(total, warps * self.busiest)
 
 
-def estimate(plan: Plan, machine: Machine, sizes: Mapping[str, int]) -> Estimate | None:
-    """None where not one block fits on an SM."""
+@dataclass(frozen=True)
+class Timing:
+    """Of one plan, or of many."""
+
+    time_us: Amount
+    """Infinite where not one block fits on an SM."""
+    units_us: Mapping[str, Amount]
+    """How long each is busy, all SMs sharing the work."""
+    footprint: Footprint
+    blocks: Amount
+    blocks_per_sm: Amount
+
+    def scaled(self, part: Amount) -> Timing:
+        """If only a part of the work is done."""
+        units = {unit: used * part for unit, used in self.units_us.items()}
+        return replace(self, time_us=self.time_us * part, units_us=units)
+
+
+def timing(plan: Plan, machine: Machine, sizes: Mapping[str, int]) -> Timing:
     needs = footprint(plan, machine)
-    resident = machine.blocks_on_sm(needs.warps, needs.registers_per_thread, needs.shared_bytes)
-    if resident == 0:
-        return None
+    resident = needs.blocks_on(machine)
     blocks = plan.blocks(sizes)
     clocks = _block_clocks(plan, machine, sizes, blocks)
     round_ = _round(plan, machine, sizes, clocks, needs)
 
-    def together(count: int) -> float:
+    def together(count: Amount) -> Amount:
         """So many blocks on one SM."""
-        return round_.clocks(max(1, -(-count * needs.warps // SUB_PARTITIONS)))
+        return round_.clocks(most(1, ceil_div(count * needs.warps, SUB_PARTITIONS)))
 
-    slots = machine.sms * resident
-    full, rest = divmod(blocks, slots)
-    on_sms = (full * together(resident) if full else 0.0) + (together(-(-rest // machine.sms)) if rest else 0.0)
-
+    slots = machine.sms * most(resident, 1)
+    full, rest = blocks // slots, blocks % slots
+    last = choice(rest > 0, together(ceil_div(rest, machine.sms)), 0.0)
+    on_sms = full * together(resident) + last if np.any(full) else last
     traffic = _traffic_clocks(plan, machine, sizes, slots)
-    total = max(on_sms, *traffic.values())
-    unit_clocks = {unit: used * blocks / machine.sms for unit, used in _units(clocks).items()} | traffic
+    units = {unit: used * blocks / machine.sms for unit, used in _units(clocks).items()} | traffic
+    total = choice(resident > 0, most(on_sms, *traffic.values()), inf)
+    in_us = {unit: _microseconds(used, machine) for unit, used in units.items()}
+    return Timing(_microseconds(total, machine), in_us, needs, blocks, resident)
+
+
+def estimate(plan: Plan, machine: Machine, sizes: Mapping[str, int]) -> Estimate | None:
+    """None where not one block fits on an SM."""
+    found = timing(plan, machine, sizes)
+    if found.blocks_per_sm == 0:
+        return None
     return Estimate(
-        time_us=_microseconds(total, machine),
-        bottleneck=_bottleneck(unit_clocks, total),
-        units_us={unit: _microseconds(used, machine) for unit, used in unit_clocks.items()},
-        footprint=needs,
-        blocks=blocks,
-        blocks_per_sm=resident,
-        limited_by=_limit(machine, needs, resident),
-        waves=blocks / slots,
+        time_us=found.time_us,
+        bottleneck=_bottleneck(found.units_us, found.time_us),
+        units_us=found.units_us,
+        footprint=found.footprint,
+        blocks=found.blocks,
+        blocks_per_sm=found.blocks_per_sm,
+        limited_by=_limit(machine, found.footprint, found.blocks_per_sm),
+        waves=found.blocks / (machine.sms * found.blocks_per_sm),
     )
 
 
 def _limit(machine: Machine, needs: Footprint, resident: int) -> str:
-    if machine.blocks_on_sm(needs.warps, 1, needs.shared_bytes) > resident:
+    if replace(needs, registers_taken=1).blocks_on(machine) > resident:
         return "registers"
-    return "shared memory" if machine.blocks_on_sm(needs.warps, 1, 0) > resident else "threads"
+    return "shared memory" if replace(needs, registers_taken=1, shared_bytes=0).blocks_on(machine) > resident else "threads"
 
 
-def _microseconds(clocks: float, machine: Machine) -> float:
+def _microseconds(clocks: Amount, machine: Machine) -> Amount:
     return clocks / machine.clock * 1e6
 
 
@@ -128,64 +161,74 @@ def _bottleneck(units: Mapping[str, float], total: float) -> str:
     return unit if units[unit] >= total / 2 else "latency"
 
 
-def _block_clocks(plan: Plan, machine: Machine, sizes: Mapping[str, int], blocks: int) -> dict[str, float]:
+def _block_clocks(plan: Plan, machine: Machine, sizes: Mapping[str, int], blocks: Amount) -> dict[str, Amount]:
     """How long one block keeps each unit of its SM busy. `issue products` is what the products take of `issue`."""
-    clocks: dict[str, float] = defaultdict(float)
+    clocks: dict[str, Amount] = defaultdict(float)
+    grouped = are_of_warpgroups(plan, machine)
+    of_mma = choice(grouped, 1.0, machine.rates.single_warps)
     for issue in plan.issues:
         count = issue.count * plan.warp_count * prod(pieces.mean(sizes) for pieces in issue.streams)
-        kind = issue.kind.split()[0]
-        clocks["issue products" if kind in OF_PRODUCTS else "issue others"] += count / SUB_PARTITIONS
+        kind, _, format = issue.kind.partition(" ")
+        count = count * choice(grouped, issue.kind != "ldmatrix", kind != "operands")
+        clocks["issue products" if kind in OF_PRODUCTS else "issue others"] += _issued(issue.kind, count, grouped)
         if kind in SHARED_BYTES:
             clocks["shared"] += count * SHARED_BYTES[kind] / machine.bytes_per_clock("shared")
         elif kind == "products":
-            format = issue.kind.split()[1]
-            clocks[f"tensor {format}"] += count * PRODUCT_FLOP[format] / machine.rates.tensor[format]
+            clocks[f"tensor {format}"] += count * PRODUCT_FLOP[format] / machine.rates.tensor[format] / of_mma
         elif kind in ("float", "special"):
             clocks[kind] += count * WARP / (machine.rates.float if kind == "float" else machine.rates.special)
     loaded = sum(transfer.values(sizes) * transfer.width for transfer in plan.transfers)
-    clocks["loads"] = loaded / max(blocks, 1) / L2_PORT
+    clocks["loads"] = loaded / most(blocks, 1) / L2_PORT
     return clocks
 
 
-def _units(clocks: Mapping[str, float]) -> dict[str, float]:
-    units = {unit: used for unit, used in clocks.items() if used and not unit.startswith("issue ")}
+def _issued(kind: str, count: Amount, grouped: Amount) -> Amount:
+    """Clocks of the quarters of an SM. A warpgroup multiplies with a few large instructions, and a producer copies."""
+    by_others = kind.split()[0] in ("products", "operands", "copies") or kind == "turn copies"
+    return choice(grouped, 0 if by_others else count, 0 if kind == "operands" else count) / SUB_PARTITIONS
+
+
+def _units(clocks: Mapping[str, Amount]) -> dict[str, Amount]:
+    units = {unit: used for unit, used in clocks.items() if is_any(used) and not unit.startswith("issue ")}
     return units | {"issue": clocks["issue products"] + clocks["issue others"]}
 
 
 def _round(
-    plan: Plan, machine: Machine, sizes: Mapping[str, int], clocks: Mapping[str, float], needs: Footprint
+    plan: Plan, machine: Machine, sizes: Mapping[str, int], clocks: Mapping[str, Amount], needs: Footprint
 ) -> _Round:
     """A quarter of an SM has a quarter of each unit, and of the warps."""
     share = SUB_PARTITIONS / needs.warps
-    tensor = max((used for unit, used in clocks.items() if unit.startswith("tensor")), default=0.0)
+    tensor = most(0.0, *(used for unit, used in clocks.items() if unit.startswith("tensor")))
     feeding = (tensor, clocks["shared"] if plan.has_products else 0.0, clocks["issue products"])
-    products = share * (max(feeding) + EXPOSED * (sum(feeding) - max(feeding)))
-    scalars = share * max(clocks["float"], clocks["special"], clocks["issue others"])
+    longest = most(*feeding)
+    products = share * (longest + EXPOSED * (sum(feeding) - longest))
+    scalars = share * most(clocks["float"], clocks["special"], clocks["issue others"])
     steps = plan.steps(sizes)
     latency = machine.levels["device"].latency
-    waits_of_step = TURN_CLOCKS if needs.stages > 1 else latency + share * clocks["loads"] / max(steps, 1)
+    grouped = are_of_warpgroups(plan, machine)
+    # A delayed product runs while its warpgroup works on the scores of the next turn.
+    scalars = choice(grouped & plan.delays, most(scalars - tensor * share * plan.last_product(sizes), 0), scalars)
+    alone = latency + share * clocks["loads"] / most(steps, 1)
+    waits_of_step = choice(needs.stages > 1, choice(grouped, WARPGROUP_CLOCKS, TURN_CLOCKS), alone)
     waits = LAUNCH_CLOCKS + latency + steps * (waits_of_step + SPILL_CLOCKS * needs.spilled)
-    return _Round((products, scalars), share * max(_units(clocks).values()), waits)
+    return _Round((products, scalars), share * most(0.0, *_units(clocks).values()), waits)
 
 
-def _traffic_clocks(plan: Plan, machine: Machine, sizes: Mapping[str, int], slots: int) -> dict[str, float]:
+def _traffic_clocks(plan: Plan, machine: Machine, sizes: Mapping[str, int], slots: Amount) -> dict[str, Amount]:
     """Device memory and L2. Blocks of one wave that read the same piece fetch it from device memory once
     (the last group axis runs fastest), and an array that fits L2 is fetched once altogether."""
-    together: dict[str, int] = {}
+    together: dict[str, Amount] = {}
     left = slots
     for pieces in reversed(plan.groups):
-        together[pieces.axis] = min(max(left, 1), pieces.count(sizes))
-        left //= max(pieces.count(sizes), 1)
+        together[pieces.axis] = least(most(left, 1), pieces.count(sizes))
+        left = left // most(pieces.count(sizes), 1)
     device = l2 = 0.0
     for transfer in plan.transfers:
         l2 += transfer.values(sizes) * transfer.width
-        kept = transfer.values(sizes) / max(transfer.unlimited(sizes), 1)
+        kept = transfer.values(sizes) / most(transfer.unlimited(sizes), 1)
         once = kept * transfer.width * prod(sizes[axis] for axis in transfer.axes)
-        device += once * (
-            1
-            if once <= machine.levels["l2"].capacity
-            else prod(-(-pieces.count(sizes) // max(together[pieces.axis], 1)) for pieces in transfer.again)
-        )
+        again = prod(ceil_div(pieces.count(sizes), most(together[pieces.axis], 1)) for pieces in transfer.again)
+        device += once * choice(once <= machine.levels["l2"].capacity, 1, again)
     return {
         "device memory": device / machine.bytes_per_clock("device"),
         "L2": l2 / machine.bytes_per_clock("l2"),

@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, cast
 
+from treadle.compiler.amounts import Amount, ceil_div, choice, least
 from treadle.compiler.errors import TreadleError
 
 FOLDER = Path(__file__).parent
@@ -70,6 +71,8 @@ class Rates:
     """Results of exp2, reciprocals, square roots ..."""
     tensor: Mapping[str, float]
     """FLOP of dense products, by the format of the operands."""
+    single_warps: float = 1.0
+    """The part of those rates that products of single warps reach, where warpgroups reach all of it."""
 
 
 @dataclass(frozen=True)
@@ -124,23 +127,22 @@ class Machine:
             rates=replace(self.rates, special=special, tensor={**self.rates.tensor, **tensor}),
         )
 
-    def blocks_on_sm(self, warps: int, registers_per_thread: int, shared_bytes: int) -> int:
+    def blocks_on_sm(self, warps: Amount, registers_per_thread: Amount, shared_bytes: Amount) -> Amount:
         """How many blocks an SM holds at once; 0 where not even one fits."""
         limits = self.limits
         threads = warps * WARP
-        if (
-            threads > limits.threads_per_block
-            or registers_per_thread > limits.registers_per_thread
-            or shared_bytes > limits.shared_per_block
-        ):
-            return 0
+        fits = (
+            (threads <= limits.threads_per_block)
+            & (registers_per_thread <= limits.registers_per_thread)
+            & (shared_bytes <= limits.shared_per_block)
+        )
         unit = limits.register_granularity
-        warp_registers = -(-registers_per_thread * WARP // unit) * unit
+        warp_registers = ceil_div(registers_per_thread * WARP, unit) * unit
         # The register file is split, and a warp takes all of its registers from one part.
         warps_of_part = limits.registers_per_sm // limits.register_partitions // warp_registers
         by_registers = warps_of_part * limits.register_partitions // warps
         by_shared = self.levels["shared"].capacity // (shared_bytes + limits.shared_reserved)
-        return min(limits.blocks_per_sm, limits.threads_per_sm // threads, by_registers, by_shared)
+        return choice(fits, least(limits.blocks_per_sm, limits.threads_per_sm // threads, by_registers, by_shared), 0)
 
 
 def machine_names() -> tuple[str, ...]:
@@ -274,6 +276,9 @@ def _rates(table: _Table) -> Rates:
             for format in TENSOR_FORMATS
             if format in ("f16", "bf16", "tf32") or tensor.has(format)
         },
+        single_warps=table.number("single_warps", 0.01, 1, "a part of the rates of rates.tensor")
+        if table.has("single_warps")
+        else 1.0,
     )
     tensor.close()
     table.close()

@@ -1,0 +1,51 @@
+"""Arithmetic on an amount: a number of one candidate, or an array with a number of each of many.
+
+Choosing sizes tries thousands of candidates. The model is written once; with arrays for the sizes of the pieces it
+estimates all of them together. What the operators of Python do with both stands in the model as it is; the rest is
+here."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Amount: TypeAlias = Any
+"""An int, a float, or an array of them."""
+
+
+def is_many(amount: Amount) -> bool:
+    """Whether it is an array with a number of each candidate."""
+    return isinstance(amount, np.ndarray)
+
+
+def ceil_div(amount: Amount, divisor: Amount) -> Amount:
+    return -(-amount // divisor)
+
+
+def most(*amounts: Amount) -> Amount:
+    if any(map(is_many, amounts)):
+        return reduce(np.maximum, amounts)
+    return max(amounts)
+
+
+def least(*amounts: Amount) -> Amount:
+    if any(map(is_many, amounts)):
+        return reduce(np.minimum, amounts)
+    return min(amounts)
+
+
+def choice(condition: Amount, then: Amount, other: Amount) -> Amount:
+    """`then` where the condition holds, else `other`; both are computed."""
+    return np.where(condition, then, other) if is_many(condition) else then if condition else other
+
+
+def rounded(amount: Amount) -> Amount:
+    """To the nearest integer, halves to the even one."""
+    return np.rint(amount).astype(np.int64) if is_many(amount) else round(amount)
+
+
+def is_any(amount: Amount) -> bool:
+    """Whether it is not zero, of any candidate."""
+    return bool(np.any(amount))

@@ -1,0 +1,66 @@
+"""Whether a kernel's products can be those of warpgroups, which alone reach the whole rate of the tensor cores from
+sm_90 on: as `passes/warp_specialization.py` decides it from the lowered kernel."""
+
+from __future__ import annotations
+
+from math import prod
+
+from xdsl.ir import Operation, SSAValue
+
+from treadle.compiler.amounts import Amount
+from treadle.compiler.cost.operands import left_operand, stays_in_registers
+from treadle.compiler.cost.plan import Plan
+from treadle.compiler.cost.roles import contractions_of
+from treadle.compiler.cost.work import multiply_format
+from treadle.compiler.machines import Machine
+from treadle.dialects.diagram import ContractOp
+from treadle.dialects.hierarchy import KernelOp, LoadOp
+from treadle.passes._specialise import REGISTERS
+
+CAPABILITY = 90
+WARPGROUP = 4
+"""Warps."""
+MOST_GROUPS = 3
+"""Warpgroups of a block that compute; one more brings tiles."""
+MOST_REGISTERS = 255
+"""Of a thread, whatever its role."""
+ROWS = 16
+"""Of a warp of a warpgroup."""
+FORMATS = ("f16", "bf16")
+
+
+def can_be_of_warpgroups(kernel: KernelOp, row: str | None) -> bool:
+    """Whatever the sizes of the pieces: operands are 16-bit tiles that only products read, or left operands that are
+    in registers already."""
+    products = contractions_of(kernel)
+    return (
+        row is not None
+        and bool(products)
+        and all(_serves(op, operand, row) for op in products for operand in (op.lhs, op.rhs))
+    )
+
+
+def _serves(op: ContractOp, operand: SSAValue, row: str) -> bool:
+    if multiply_format(op) not in FORMATS:
+        return False
+    if isinstance(operand.owner, Operation) and not isinstance(operand.owner, LoadOp):
+        return left_operand(op, row) is operand and stays_in_registers(op, operand, row)
+    return all(isinstance(use.operation, ContractOp) for use in operand.uses)
+
+
+def are_of_warpgroups(plan: Plan, machine: Machine) -> Amount:
+    """Whether they are: a loop brings tiles, and one to three warpgroups have 64 rows each."""
+    if machine.capability < CAPABILITY or plan.row is None or not plan.suits_warpgroups:
+        return False
+    if not any(tile.role == "staged" for tile in plan.tiles):
+        return False
+    warps = plan.warps.get(plan.row, 1)
+    (rows,) = (pieces.size for pieces in plan.groups if pieces.axis == plan.row)
+    whole = (warps % WARPGROUP == 0) & (warps <= MOST_GROUPS * WARPGROUP)
+    return whole & (plan.warp_count == warps) & (rows == ROWS * warps)
+
+
+def granted_registers(plan: Plan) -> Amount:
+    """Registers that a thread of so many warpgroups may have."""
+    groups = plan.warp_count // WARPGROUP
+    return sum((groups == count) * (consumer or MOST_REGISTERS) for count, (_, consumer) in REGISTERS.items())
