@@ -6,8 +6,9 @@ here."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -26,19 +27,25 @@ def ceil_div(amount: Amount, divisor: Amount) -> Amount:
 
 def most(*amounts: Amount) -> Amount:
     if any(map(is_many, amounts)):
-        return reduce(np.maximum, amounts)
+        return _each(np.maximum, amounts)
     return max(amounts)
+
+
+def _each(of_two: Callable[[Amount, Amount], Amount], amounts: tuple[Amount, ...]) -> Amount:
+    return reduce(of_two, amounts)
 
 
 def least(*amounts: Amount) -> Amount:
     if any(map(is_many, amounts)):
-        return reduce(np.minimum, amounts)
+        return _each(np.minimum, amounts)
     return min(amounts)
 
 
 def choice(condition: Amount, then: Amount, other: Amount) -> Amount:
     """`then` where the condition holds, else `other`; both are computed."""
-    return np.where(condition, then, other) if is_many(condition) else then if condition else other
+    if is_many(condition):
+        return cast(Amount, np.where(condition, then, other))
+    return then if condition else other
 
 
 def rounded(amount: Amount) -> Amount:

@@ -88,8 +88,8 @@ def check_products(kernel: KernelOp, schedule: ScheduleAttr) -> None:
     assert group[roles.row] // warps[roles.row] in ((16, 32, 64) if roles.splits_columns else (16, 32))
     assert group[roles.row] % warps[roles.row] == 0
     if roles.column is not None:
-        assert group[roles.column] in (16, 32, 64, 128, 256)
-        assert group[roles.column] // warps.get(roles.column, 1) >= 16
+        assert group[roles.column] <= 256
+        assert group[roles.column] % (16 * warps.get(roles.column, 1)) == 0
     assert set(warps) <= {roles.row, roles.column}
     assert all(size == 1 for axis, size in group.items() if axis not in (roles.row, roles.column))
     half = any(str(format_of(op.lhs.type)) != "f32" for op in products)
@@ -111,11 +111,11 @@ def check(module: ModuleOp, machine: str) -> None:
     limits = load_machine(machine).limits
     plan = plan_of(kernel)
     needs = footprint(plan, load_machine(machine))
-    assert needs.registers_per_thread <= limits.registers_per_thread
+    assert needs.registers_per_thread <= needs.most_registers <= limits.registers_per_thread
     assert needs.shared_bytes <= limits.shared_per_block
-    assert 1 <= needs.warps <= 8
+    assert 1 <= needs.warps <= 16
     assert set(schedule.warps.as_dict()) <= set(schedule.group.as_dict())
-    assert load_machine(machine).blocks_on_sm(needs.warps, needs.registers_per_thread, needs.shared_bytes) >= 1
+    assert needs.blocks_on(load_machine(machine)) >= 1
     (check_products if plan.has_products else check_lanes)(kernel, schedule)
 
 
@@ -242,7 +242,7 @@ def test_stated_sizes_are_kept_and_decided_kernels_left_alone():
         ("attention", None, "q=64", r"option 'stream' names axis 'q'.* \(axes: 'x'\)"),
         ("many_columns", None, "k=64", r"option 'stream' names axis 'k'.* \(axes: none\)"),
         ("attention", "q=40", None, r"axis 'q' cannot have pieces of 40 in @attention: rows of products lie 16"),
-        ("attention", "q=512", None, r"in at most 8 warps"),
+        ("attention", "q=1024", None, r"in at most 16 warps"),
         ("attention", "b=2", None, r"both operands of a product have it"),
         ("many_columns", "i=2", None, r"lie along other axes: use 1"),
         ("matmul", "c=24", None, r"columns of products: use a multiple of 16"),

@@ -15,7 +15,6 @@ from treadle.compiler.cost.read import plan_of, sizes_of_kernel
 from treadle.compiler.cost.roles import ProductAxes, product_axes
 from treadle.compiler.cost.sketch import Sketch, sketch_of
 from treadle.compiler.cost.time import Estimate, Timing, estimate, timing
-from treadle.compiler.cost.warpgroups import are_of_warpgroups
 from treadle.compiler.cost.transfers import (
     LEVELS,
     sum_text,
@@ -24,6 +23,7 @@ from treadle.compiler.cost.transfers import (
     transfer_values,
     transfers_at,
 )
+from treadle.compiler.cost.warpgroups import are_of_warpgroups
 
 __all__ = [
     "LEVELS",

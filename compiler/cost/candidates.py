@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from math import prod
+from math import lcm, prod
 from typing import TypeAlias
 
 import numpy as np
@@ -32,9 +32,14 @@ MORE_ROW_TILES = (1, 2, 4)
 LEAST_COLUMNS = 16
 """Columns of one warp: `ldmatrix` reads as many of a right operand at once."""
 MOST_COLUMNS = 256
-MOST_PRODUCT_STREAM = 256
+MOST_SCORES = 256
+"""Of a piece of a stream along which products have results: those have columns."""
+MOST_DEPTH = 128
+"""Of one that products only sum over: twice as much saves nothing but turns."""
 LANE_STREAMS = (32, 64, 128, 256, 512, 1024)
 THREAD_STREAMS = (1, 2, 4, 8, 16, 32)
+LINE = 128
+"""Bytes of device memory and L2 that move together, and of a row that tensor copies swizzle as one."""
 VECTOR = 16
 """Bytes that one lane moves at once."""
 
@@ -149,10 +154,11 @@ def _splits(row_tiles: int, of_warp: tuple[int, ...]) -> list[int]:
 
 def _of_products(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str, int]) -> Arrays:
     row, column, stream = sketch.roles.row, sketch.roles.column, sketch.stream
-    steps = np.array(_multiples(sketch.alignment, MOST_PRODUCT_STREAM, stream, sizes, fixed))
+    longest = MOST_SCORES if any(stream in each.result for each in sketch.products) else MOST_DEPTH
+    steps = np.array(_multiples(sketch, sketch.alignment, longest, stream, sizes, fixed))
     if sketch.steps_singly:
         steps = np.ones(1, int)
-    columns = np.array(_multiples(LEAST_COLUMNS, MOST_COLUMNS, column, sizes, fixed))
+    columns = np.array(_multiples(sketch, LEAST_COLUMNS, MOST_COLUMNS, column, sizes, fixed))
     splits = np.arange(1, (MOST_WARPS if sketch.roles.splits_columns else 1) + 1)
     rows, along = np.array(_rows(sketch, sizes, fixed)).T
     i, j, k, step = (each.ravel() for each in np.indices((len(rows), len(columns), len(splits), len(steps))))
@@ -175,14 +181,22 @@ def _rows(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str, int]) ->
 
 
 def _multiples(
-    granule: int, most: int, axis: str | None, sizes: Mapping[str, int], fixed: Mapping[str, int]
+    sketch: Sketch, granule: int, most: int, axis: str | None, sizes: Mapping[str, int], fixed: Mapping[str, int]
 ) -> tuple[int, ...]:
-    """Sizes of the pieces of an axis: multiples of the granule, none much larger than the axis."""
+    """Sizes of the pieces of an axis: multiples of the granule, of whole lines or a whole part of one, and none much
+    larger than the axis."""
     if axis is None:
         return (1,)
     if axis in fixed:
         return (fixed[axis],)
-    return tuple(range(granule, min(most, max(granule, covering(sizes[axis]))) + 1, granule))
+    line = _line(sketch, axis)
+    most = min(most, max(granule, covering(sizes[axis])))
+    return tuple(size for size in range(granule, most + 1, granule) if size % line == 0 or line % size == 0)
+
+
+def _line(sketch: Sketch, axis: str) -> int:
+    """Elements along an axis that move together, at the most: those of a line, if an array has neighbours along it."""
+    return lcm(*(max(1, LINE // width) for axes, width in sketch.arrays if axes and axes[-1] == axis))
 
 
 # -- no products --------------------------------------------------------------------------------------

@@ -3,14 +3,14 @@ least estimated time; and saying why."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from treadle.compiler.amounts import Amount, is_many
 from treadle.compiler.cost.candidates import Candidate, Candidates, candidates
-from treadle.compiler.cost.memory import Footprint, footprint
+from treadle.compiler.cost.memory import Footprint
 from treadle.compiler.cost.merit import Merit, merit
 from treadle.compiler.cost.plan import Plan
 from treadle.compiler.cost.shares import part_fed
@@ -20,12 +20,12 @@ from treadle.compiler.cost.warpgroups import WARPGROUP
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.machines import Machine
 
-SAME = 0.01
+SAME = 0.019
 """Estimates this near to each other say nothing; then the rules of `_by_rank` decide."""
 
 USUAL_WARPS = 4
 
-EXACTLY = 12
+EXACTLY = 8
 """Of a stream that conditions limit, so many of the best candidates are estimated piece by piece, the others by the
 part of the stream that groups are fed on average."""
 
@@ -67,12 +67,10 @@ def _try(sketch: Sketch, found: Candidates, machine: Machine, sizes: Mapping[str
     return _Trial(found, plan, times, merit(times))
 
 
-def _best(
-    sketch: Sketch, machine: Machine, sizes: Mapping[str, int], trial: _Trial
-) -> tuple[Candidate, Estimate]:
+def _best(sketch: Sketch, machine: Machine, sizes: Mapping[str, int], trial: _Trial) -> tuple[Candidate, Estimate]:
     few = _by_rank(trial)[: EXACTLY if sketch.conditional is not None else 1]
     ranked: list[tuple[Merit, int, Candidate, Estimate]] = []
-    for i, place in enumerate(int(place) for place in few if trial.fitting[place]):
+    for i, place in enumerate(place for place in few if trial.fitting[place]):
         candidate = trial.candidates[place]
         found = estimate(sketch.plan(candidate.tiles, candidate.warps), machine, sizes)
         if found is not None:
@@ -81,7 +79,7 @@ def _best(
     return best, found
 
 
-def _by_rank(trial: _Trial) -> Sequence[int]:
+def _by_rank(trial: _Trial) -> list[int]:
     """Candidates, the best first. Among equals: pieces that the threads of a block share out evenly, wide vectors, a
     usual number of warps, few steps and little memory."""
     its, needs, plan = trial.merit, trial.timing.footprint, trial.plan
@@ -97,7 +95,7 @@ def _by_rank(trial: _Trial) -> Sequence[int]:
             needs.registers_per_thread,
         )
     whole = np.zeros(len(trial.candidates))
-    return np.lexsort([key + whole for key in reversed(keys)])
+    return np.lexsort([key + whole for key in reversed(keys)]).tolist()
 
 
 def _odd(found: Candidates) -> Amount:

@@ -29,12 +29,18 @@ KINDS = {
     "shuffle": "SHFL",
     "copies": "LDGSTS of 16 bytes, with the step of its address",
     "global": "LDG and STG of 16 bytes",
-    "operands": "no instructions: 512 bytes of operands in shared memory that a product of a warpgroup reads for a warp",
+    "operands": "512 bytes of shared memory that a warpgroup's product reads for each warp; no instructions",
     "turn": "addresses, counters, waits and branches of one turn of a loop; `turn copies`: of its copies",
 }
 """Every kind of instruction that the model knows."""
 
-SHARED_BYTES = {"ldmatrix": 4 * 128, "operands": 4 * 128, "shared": WARP * 4, "shuffle": WARP * 4, "copies": WARP * VECTOR}
+SHARED_BYTES = {
+    "ldmatrix": 4 * 128,
+    "operands": 4 * 128,
+    "shared": WARP * 4,
+    "shuffle": WARP * 4,
+    "copies": WARP * VECTOR,
+}
 """Bytes that one instruction moves through shared memory."""
 
 DEPTH = {"f8": 32, "f16": 16, "bf16": 16, "tf32": 8}

@@ -13,7 +13,7 @@ from treadle.compiler.cost.warpgroups import WARPGROUP, are_of_warpgroups, grant
 from treadle.compiler.machines import Machine
 from treadle.compiler.machines.machine import WARP
 from treadle.dialects.cuda.rings import BARRIER_BYTES
-from treadle.passes._specialise import STAGES as RING_STAGES
+from treadle.passes._specialise_tiles import STAGES as RING_STAGES
 from treadle.passes.pipelining import FIRST_ARCH, PipeliningPass
 
 STAGES = PipeliningPass.stages
@@ -78,7 +78,9 @@ class Footprint:
     def of(self, place: int) -> Footprint:
         """Of one candidate, if this is of many."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
-        return Footprint(**{name: int(np.ravel(many)[place if np.size(many) > 1 else 0]) for name, many in values.items()})
+        return Footprint(
+            **{name: int(np.ravel(many)[place if np.size(many) > 1 else 0]) for name, many in values.items()}
+        )
 
 
 def footprint(plan: Plan, machine: Machine) -> Footprint:

@@ -5,8 +5,9 @@ pieces, so here some of the groups are asked, for some sizes, and between those 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import product
+from typing import cast
 
 import numpy as np
 
@@ -31,19 +32,18 @@ def part_fed(sketch: Sketch, tiles: Mapping[str, Amount], sizes: Mapping[str, in
 
 def _some(values: Amount) -> Amount:
     """The ends and what lies between, in equal ratios."""
-    places = np.geomspace(values[0], values[-1], ASKED)
-    return np.unique(values[np.searchsorted(values, places - 0.5).clip(0, len(values) - 1)])
+    first, last = float(values[0]), float(values[-1])
+    wanted = [first * (last / first) ** (i / (ASKED - 1)) for i in range(ASKED)]
+    return np.unique([min(values, key=lambda value: abs(value - each)) for each in wanted])
 
 
-def _interpolated(grid: list[Amount], table: Amount, at: list[Amount]) -> Amount:
+def _interpolated(grid: Sequence[Amount], table: Amount, at: Sequence[Amount]) -> Amount:
     """Linear along each axis."""
     if not grid:
         return float(table)
     knots, rest = grid[0], [_interpolated(grid[1:], each, at[1:]) for each in table]
-    if len(knots) == 1:
-        return rest[0]
-    high = np.searchsorted(knots, at[0]).clip(1, len(knots) - 1)
-    weight = (at[0] - knots[high - 1]) / (knots[high] - knots[high - 1])
-    values = np.array([np.broadcast_to(each, np.shape(at[0])) for each in rest])
-    places = np.arange(values.shape[1])
-    return (1 - weight) * values[high - 1, places] + weight * values[high, places]
+    total: Amount = 0.0
+    for i in range(len(knots)):
+        # The hat function of the knot: 1 there, 0 from its neighbours on.
+        total = total + cast(Amount, np.interp(at[0], knots, np.eye(len(knots))[i])) * rest[i]
+    return total

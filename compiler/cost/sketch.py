@@ -180,7 +180,9 @@ class Sketch:
             return [Visits()] * self.streams
         return [visits_of(self.conditional, stream, tiles) for stream in self.conditional.streams]
 
-    def _fed(self, visits: Sequence[Visits], tiles: Mapping[str, Amount], groups: tuple[Pieces, ...]) -> list[Fed | None]:
+    def _fed(
+        self, visits: Sequence[Visits], tiles: Mapping[str, Amount], groups: tuple[Pieces, ...]
+    ) -> list[Fed | None]:
         if self.stream is None:
             return []
         pieces = Pieces(self.stream, tiles[self.stream])
@@ -367,8 +369,9 @@ class _Reader:
         return held
 
     def _held_rows(self) -> list[Holding]:
-        """The state of reductions."""
-        return [Holding("row", axes_of(op.result.type), 4) for op in self.operations if isinstance(op, ReduceOp)]
+        """The state of the stream's reductions; what is reduced at once, little is left of."""
+        reductions = [op for op in self.operations if isinstance(op, ReduceOp) and self.stream in op.over_axes]
+        return [Holding("row", axes_of(op.result.type), 4) for op in reductions]
 
     def _held_results(self) -> list[Holding]:
         """Results on their way out; where there are products the accumulators are counted already."""

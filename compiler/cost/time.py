@@ -146,7 +146,11 @@ def estimate(plan: Plan, machine: Machine, sizes: Mapping[str, int]) -> Estimate
 def _limit(machine: Machine, needs: Footprint, resident: int) -> str:
     if replace(needs, registers_taken=1).blocks_on(machine) > resident:
         return "registers"
-    return "shared memory" if replace(needs, registers_taken=1, shared_bytes=0).blocks_on(machine) > resident else "threads"
+    return (
+        "shared memory"
+        if replace(needs, registers_taken=1, shared_bytes=0).blocks_on(machine) > resident
+        else "threads"
+    )
 
 
 def _microseconds(clocks: Amount, machine: Machine) -> Amount:
@@ -207,7 +211,8 @@ def _round(
     latency = machine.levels["device"].latency
     grouped = are_of_warpgroups(plan, machine)
     # A delayed product runs while its warpgroup works on the scores of the next turn.
-    scalars = choice(grouped & plan.delays, most(scalars - tensor * share * plan.last_product(sizes), 0), scalars)
+    if plan.delays:
+        scalars = choice(grouped, most(scalars - tensor * share * plan.last_product(sizes), 0), scalars)
     alone = latency + share * clocks["loads"] / most(steps, 1)
     waits_of_step = choice(needs.stages > 1, choice(grouped, WARPGROUP_CLOCKS, TURN_CLOCKS), alone)
     waits = LAUNCH_CLOCKS + latency + steps * (waits_of_step + SPILL_CLOCKS * needs.spilled)

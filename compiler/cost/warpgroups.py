@@ -3,8 +3,6 @@ sm_90 on: as `passes/warp_specialization.py` decides it from the lowered kernel.
 
 from __future__ import annotations
 
-from math import prod
-
 from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.amounts import Amount
@@ -15,7 +13,7 @@ from treadle.compiler.cost.work import multiply_format
 from treadle.compiler.machines import Machine
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.hierarchy import KernelOp, LoadOp
-from treadle.passes._specialise import REGISTERS
+from treadle.passes._specialise_laws import REGISTERS
 
 CAPABILITY = 90
 WARPGROUP = 4
