@@ -85,7 +85,8 @@ def candidates(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str, int
     else:
         tiles, warps, vector = _as_arrays(list(_of_lanes(sketch, sizes, fixed)))
     # Axes in the order of the schedule, whatever the order in which they were settled.
-    cut = {axis: tiles.get(axis, np.ones_like(vector)) for axis in _cut(sketch)}
+    # As floats, because products of large axes are more than 64 bits hold.
+    cut = {axis: 1.0 * tiles.get(axis, np.ones_like(vector)) for axis in _cut(sketch)}
     whole = {axis: sketch.sizes[axis] for axis in sketch.whole}
     return Candidates({**cut, **whole}, warps, vector)
 

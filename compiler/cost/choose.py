@@ -100,7 +100,7 @@ def _by_rank(trial: _Trial) -> list[int]:
 
 def _odd(found: Candidates) -> Amount:
     """Of how many axes the pieces are no power of two."""
-    return sum(((size & (size - 1)) != 0) * 1 for size in found.tiles.values() if is_many(size))
+    return sum((np.log2(size) % 1 != 0) * 1 for size in found.tiles.values() if is_many(size))
 
 
 def sizes_text(tiles: Mapping[str, int]) -> str:
@@ -161,9 +161,9 @@ def _larger(cut: Mapping[str, int], machine: Machine, trial: _Trial) -> Iterator
         same = np.flatnonzero(sizes == larger.min())
         best = float(trial.timing.time_us[same].min())
         if np.isfinite(best):
-            yield f"{axis} = {larger.min()} at best {best:.3g} us"
+            yield f"{axis} = {int(larger.min())} at best {best:.3g} us"
         else:
-            yield f"{axis} = {larger.min()} needs {_excess(_needs(trial, _smallest(trial, machine, same)), machine)}"
+            yield f"{axis} = {int(larger.min())} needs {_excess(_needs(trial, _smallest(trial, machine, same)), machine)}"
 
 
 def _nothing_fits(sketch: Sketch, machine: Machine, trial: _Trial, fixed: Mapping[str, int]) -> str:

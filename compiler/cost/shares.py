@@ -25,7 +25,7 @@ def part_fed(sketch: Sketch, tiles: Mapping[str, Amount], sizes: Mapping[str, in
     axes = [axis for axis in (*sketch.group, sketch.stream) if len(np.unique(tiles[axis])) > 1]
     grid = [_some(np.unique(tiles[axis])) for axis in axes]
     first = {axis: int(np.ravel(many)[0]) for axis, many in tiles.items()}
-    asked = [sketch.part_fed({**first, **dict(zip(axes, point, strict=True))}, sizes) for point in product(*grid)]
+    asked = [sketch.part_fed({**first, **dict(zip(axes, map(int, point), strict=True))}, sizes) for point in product(*grid)]
     table = np.array(asked).reshape([len(each) for each in grid])
     return _interpolated(grid, table, [tiles[axis] for axis in axes])
 
@@ -34,7 +34,7 @@ def _some(values: Amount) -> Amount:
     """The ends and what lies between, in equal ratios."""
     first, last = float(values[0]), float(values[-1])
     wanted = [first * (last / first) ** (i / (ASKED - 1)) for i in range(ASKED)]
-    return np.unique([min(values, key=lambda value: abs(value - each)) for each in wanted])
+    return np.unique([int(min(values, key=lambda value: abs(value - each))) for each in wanted])
 
 
 def _interpolated(grid: Sequence[Amount], table: Amount, at: Sequence[Amount]) -> Amount:

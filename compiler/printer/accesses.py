@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from math import prod
 from typing import Protocol
@@ -134,11 +134,16 @@ class AccessPrinter:
         """Vector by vector, in the order of the tile."""
         kernel = self.kernel
         total, threads = prod(extent for _, extent in wide), kernel.threads
-        with kernel.text.block(f"UNROLL_8 for (int i = thread * width; i < {total}; i += {threads} * width)"):
-            indices = self._split_index(wide)
-            far = f"{kernel.call('vec')}<width>({self._where(op, indices)})"
-            offset = kernel.tile_offset(op.tile, [indices.get(axis, "0") for axis in axes_of(op.tile.type)])
-            self._copy_vector(op, indices, far, offset)
+        first = kernel.names.fresh("first")
+        # The loop counts what all threads copy, so the compiler knows its turns, and unrolls them without tests.
+        with kernel.text.block(f"UNROLL_4 for (int {first} = 0; {first} < {total}; {first} += {threads} * width)"):
+            kernel.text.line(f"const int i = {first} + thread * width;")
+            is_even = total % (threads * max(op.width_list)) == 0
+            with nullcontext() if is_even else kernel.text.block(f"if (i < {total})"):
+                indices = self._split_index(wide)
+                far = f"{kernel.call('vec')}<width>({self._where(op, indices)})"
+                offset = kernel.tile_offset(op.tile, [indices.get(axis, "0") for axis in axes_of(op.tile.type)])
+                self._copy_vector(op, indices, far, offset)
 
     def _copy_vector(self, op: cuda.CopyOp, indices: dict[str, str], far: str, offset: str) -> None:
         """Move one vector of a tile between `far` in device memory and its place, `offset` elements into the tile."""

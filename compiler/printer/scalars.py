@@ -144,6 +144,12 @@ class ScalarPrinter:
         operands = [self._operand(operand) for operand in op.operands]
         if isinstance(op, NAMES_OPERANDS) or (isinstance(op, arith.CmpfOp) and op.predicate.value.data in TWICE):
             operands = [self._named(text, operand) for text, operand in zip(operands, op.operands, strict=True)]
+        if isinstance(op, arith.SelectOp):
+            # A quotient is computed either way: behind a branch of `?:` all quotients would be alive twice.
+            parts = zip(operands, op.operands, strict=True)
+            operands = [
+                self._named(text, each) if isinstance(each.owner, arith.DivfOp) else text for text, each in parts
+            ]
         text = self._compute(op, operands)
         result = str(op.results[0].type)
         if result in NARROW and not isinstance(op, arith.TruncFOp):
