@@ -25,7 +25,9 @@ def part_fed(sketch: Sketch, tiles: Mapping[str, Amount], sizes: Mapping[str, in
     axes = [axis for axis in (*sketch.group, sketch.stream) if len(np.unique(tiles[axis])) > 1]
     grid = [_some(np.unique(tiles[axis])) for axis in axes]
     first = {axis: int(np.ravel(many)[0]) for axis, many in tiles.items()}
-    asked = [sketch.part_fed({**first, **dict(zip(axes, map(int, point), strict=True))}, sizes) for point in product(*grid)]
+    asked = [
+        sketch.part_fed({**first, **dict(zip(axes, map(int, point), strict=True))}, sizes) for point in product(*grid)
+    ]
     table = np.array(asked).reshape([len(each) for each in grid])
     return _interpolated(grid, table, [tiles[axis] for axis in axes])
 

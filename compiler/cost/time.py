@@ -77,9 +77,11 @@ class _Round:
     busiest: Amount
     """Of all units."""
     waits: Amount
+    in_turns: Amount = False
+    """Whether they are warpgroups: those take turns, so that a station has no queue."""
 
     def clocks(self, warps: Amount) -> Amount:
-        """A round of so many warps on one quarter, by mean value analysis."""
+        """A round of so many warps on one quarter: warps meet by chance, by mean value analysis."""
         waiting = [0.0 for _ in self.stations]
         total = 0.0
         for n in range(1, int(np.max(warps)) + 1):
@@ -87,7 +89,8 @@ class _Round:
             found = self.waits + sum(times)
             total = choice(n <= warps, found, total)
             waiting = [n * time / found for time in times]
-        return most(total, warps * self.busiest)
+        orderly = most(self.waits + sum(self.stations), warps * (sum(self.stations) * EXPOSED + self.busiest))
+        return choice(self.in_turns, orderly, most(total, warps * self.busiest))
 
 
 @dataclass(frozen=True)
@@ -221,7 +224,7 @@ def _round(
     alone = latency + share * clocks["loads"] / most(steps, 1)
     waits_of_step = choice(needs.stages > 1, choice(grouped, WARPGROUP_CLOCKS, TURN_CLOCKS), alone)
     waits = LAUNCH_CLOCKS + latency + steps * (waits_of_step + SPILL_CLOCKS * needs.spilled)
-    return _Round((products, scalars), share * most(0.0, *_units(clocks).values()), waits)
+    return _Round((products, scalars), share * most(0.0, *_units(clocks).values()), waits, grouped)
 
 
 def _traffic_clocks(plan: Plan, machine: Machine, sizes: Mapping[str, int], slots: Amount) -> dict[str, Amount]:

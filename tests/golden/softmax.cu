@@ -121,10 +121,11 @@ __device__ __forceinline__ float exp2_approx(float x) {
 }
 
 // x / y to 2 ulp over the full range, without the branch of the correctly rounded division. PTX ISA 9.7.3, div.full.
+// Volatile, so that it stays where it stands: behind a branch, what is divided and quotients take registers together.
 __device__ __forceinline__ float divide(float x, float y) {
 #ifndef TREADLE_EMULATOR
   float quotient;
-  asm("div.full.f32 %0, %1, %2;" : "=f"(quotient) : "f"(x), "f"(y));
+  asm volatile("div.full.f32 %0, %1, %2;" : "=f"(quotient) : "f"(x), "f"(y));
   return quotient;
 #else
   return x / y;
