@@ -163,7 +163,8 @@ def _larger(cut: Mapping[str, int], machine: Machine, trial: _Trial) -> Iterator
         if np.isfinite(best):
             yield f"{axis} = {int(larger.min())} at best {best:.3g} us"
         else:
-            yield f"{axis} = {int(larger.min())} needs {_excess(_needs(trial, _smallest(trial, machine, same)), machine)}"
+            needs = _needs(trial, _smallest(trial, machine, same))
+            yield f"{axis} = {int(larger.min())} needs {_excess(needs, machine)}"
 
 
 def _nothing_fits(sketch: Sketch, machine: Machine, trial: _Trial, fixed: Mapping[str, int]) -> str:
