@@ -164,6 +164,8 @@ def _reworded(message: str) -> str:
     """xDSL's parser says some things in a way that only its authors understand."""
     if message.startswith("Could not parse entire input"):
         return "expected an operation, or the end of the file"
+    if "{first_char}" in message:
+        return "after '#', '!', '^' or '%' a name must follow at once"
     if message.startswith(" "):
         return f"expected a name{message}"
     return message[:1].lower() + message[1:]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects import arith, func, tensor
+from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Operation
+from xdsl.transforms.dead_code_elimination import dce
 from xdsl.utils.arg_spec import ArgSpec
 
 from treadle.compiler.errors import at
@@ -13,6 +14,7 @@ from treadle.dialects.hierarchy.schedule import derivation_of
 
 DIALECTS = ("linalg", "tensor")
 
+DATA = "an array of numbers in the program is data: make it an argument of the function"
 UNKNOWN = "a diagram has no such operation (docs/xdsl.md: how a compiler keeps it between kernels)"
 
 
@@ -21,19 +23,24 @@ def raised(module: ModuleOp) -> ModuleOp:
     cannot be raised)."""
     if any(op.dialect_name() in DIALECTS for op in module.walk()):
         run_passes(module, [ArgSpec("convert-linalg-to-diagram", {})])
+        dce(module)
         for function in [op for op in module.body.ops if isinstance(op, func.FuncOp)]:
             _check(function)
     return module
 
 
 def _check(function: func.FuncOp) -> None:
-    """Refuse what stayed, for nothing below knows it."""
+    """Refuse what stayed, for nothing below knows it; first what the pass gave a reason for."""
     steps = [step.texts() for step in derivation_of(function.attributes)]
     reasons = {(subject, law): reason for _, subject, law, reason in steps}
-    for op in function.walk():
-        if op.dialect_name() in DIALECTS:
-            why = reasons.get((_subject(op), f"{op.name} stays"), UNKNOWN)
-            raise at(op, f"it cannot be raised to a diagram: {why}")
+    stayed = [op for op in function.walk() if op.dialect_name() in DIALECTS or _is_data(op)]
+    said = {op: reasons.get((_subject(op), f"{op.name} stays")) or (DATA if _is_data(op) else None) for op in stayed}
+    for op in sorted(stayed, key=lambda op: (said[op] is None, isinstance(op, tensor.EmptyOp | tensor.DimOp))):
+        raise at(op, f"it cannot be raised to a diagram: {said[op] or UNKNOWN}")
+
+
+def _is_data(op: Operation) -> bool:
+    return isinstance(op, arith.ConstantOp) and isinstance(op.result.type, TensorType)
 
 
 def _subject(op: Operation) -> str:

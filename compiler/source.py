@@ -12,19 +12,20 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr, UnknownLoc
+from xdsl.dialects.builtin import FileLineColLoc, IntAttr, LocationAttr, ModuleOp, StringAttr, UnknownLoc
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.parser import Parser
 from xdsl.parser.generic_parser import ParserState
 from xdsl.utils.exceptions import ParseError, UnregisteredConstructException, VerifyException
 from xdsl.utils.lexer import Input, Span
-from xdsl.utils.mlir_lexer import MLIRLexer
+from xdsl.utils.mlir_lexer import MLIRLexer, MLIRTokenKind
 
 from treadle.compiler.errors import TreadleError, at, describe
 from treadle.compiler.universe import DIALECTS, loader
+from treadle.compiler.upstream import FORMS
 from treadle.dialects.diagram.array import check_array, is_array
 
 UPSTREAM_DIALECTS = {
@@ -162,12 +163,23 @@ class LocatingParser(Parser):
                 value.location = self._location(span.start)
 
     def _get_op_by_name(self, name: str) -> type[Operation]:
+        # What is in quotes is in generic form, which knows no other syntax.
+        is_generic = self.lexer.input.content[: self.pos].rstrip().endswith('"')
+        if name in FORMS and not is_generic:
+            return cast("type[Operation]", FORMS[name])
         found = self.ctx.get_optional_op(name, dialect_stack=self._parser_state.dialect_stack)
         if found is not None:
             return found
         # The token of the name has been consumed: it is the last occurrence before the current one.
         start = max(0, self.lexer.input.content.rfind(name, 0, self.pos))
         self.raise_error(_unknown_operation(self.ctx, name), start, start + len(name))
+
+    def _parse_location(self) -> LocationAttr:
+        """Upstream's printer defines its aliases of places at the end of a file."""
+        if (alias := self._parse_optional_token(MLIRTokenKind.HASH_IDENT)) is None:
+            return super()._parse_location()
+        found = self.attribute_aliases.get(alias.text)
+        return found if isinstance(found, LocationAttr) else UnknownLoc()
 
     def _location(self, position: int) -> FileLineColLoc:
         line = bisect_right(self._line_starts, position)
@@ -209,6 +221,8 @@ def _unknown_operation(context: Context, name: str) -> str:
         return f"dialect '{dialect}' has no operation '{name}'{_did_you_mean(name, candidates)}"
     if "." in name and (close := get_close_matches(dialect, names, n=1, cutoff=0.6)):
         return f"unknown operation '{name}': there is no dialect '{dialect}'; did you mean '{close[0]}'?"
+    if "." not in name:
+        return f"expected an operation, and '{name}' is none: a program is MLIR, as in examples/matmul.mlir"
     return f"unknown operation '{name}': a program may use the dialects {', '.join(names)}"
 
 

@@ -55,11 +55,11 @@ class Axes:
         left, right = left.root, right.root
         if left is right:
             return True
-        sizes = {axis.size for axis in (left, right)} - {None}
+        sizes = {axis.size for axis in (left, right) if axis.size is not None}
         if len(sizes) > 1:
-            texts = " and ".join(sorted(size_text(size) for size in sizes if size is not None))
-            hint = ": tensor.cast one of them" if DYNAMIC in sizes else ""
-            raise Differ(f"an axis has the sizes {texts}{hint}")
+            sizes -= {DYNAMIC}  # known only at launch; in a program that means something it is the same
+        if len(sizes) > 1:
+            raise Differ(f"an axis has the sizes {' and '.join(sorted(size_text(size) for size in sizes))}")
         names = {axis.name for axis in (left, right)} - {None}
         if left.groups & right.groups or len(names) > 1:
             return False

@@ -11,6 +11,7 @@ from xdsl.passes import ModulePass
 
 from treadle.compiler.errors import Refusal
 from treadle.dialects.diagram.array import check_axis_name
+from treadle.passes._as_generic import as_generic
 from treadle.passes._functions import erase_dead, functions, note
 from treadle.passes._raising import Raising
 
@@ -89,6 +90,7 @@ class ConvertLinalgToDiagramPass(ModulePass):
                 "it has several blocks: raise before control flow is lowered",
             )
             return
+        as_generic(function)
         raising = Raising(function, may_retype)
         raising.read()
         for op, why in raising.stays.items():

@@ -88,7 +88,7 @@ def test_a_sum_of_constants_along_an_axis_of_an_argument(capsys: pytest.CaptureF
 @pytest.mark.parametrize("command", ["compile", "run"])
 def test_a_sum_of_constants_along_an_axis_of_nothing(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     said = refused(capsys, command, constants("%A: !A"))
-    assert "reduces constants along 'k', and no argument of the program has that axis" in said
+    assert "reduces constants along 'k', and no array of the program has that axis" in said
 
 
 def test_arrays_without_axes(capsys: pytest.CaptureFixture[str]) -> None:
