@@ -13,9 +13,11 @@ from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute, Operation
 
 from treadle.compiler.draw.expressions import expression_of, number_text
+from treadle.dialects import diagram
 from treadle.dialects.cuda import CopyOp, ProductOp, ReadOp, WriteOp
 from treadle.dialects.diagram import ApplyOp, CastOp, ContractOp, FillOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import axes_of, format_of
+from treadle.dialects.diagram.condition import Read, terms_of
 
 LONGEST = 16
 """Letters of an expression that still stands inside its box; a longer one gets a name and a line below the picture."""
@@ -105,11 +107,25 @@ def _(op: CastOp) -> Glyph:
 
 @_glyph.register
 def _(op: WhereOp) -> Glyph:
-    text = op.condition.text.data
-    axes = axes_of(op.result.type)[-1:]
+    """Weaved over the axes whose positions do not matter."""
+    text, own = op.condition.text.data, axes_of(op.result.type)
+    told = {axis for t in terms_of(op.condition.condition) for axis in (t.axes if isinstance(t, Read) else (t,))}
+    axes = tuple(axis for axis in own if axis in told) or own[-1:]
     if len(text) <= LONGEST:
         return Glyph(text, "map", axes, f"where {text}")
     return Glyph("where", "map", axes, f"where {text}", f"where {text}")
+
+
+@_glyph.register
+def _(op: diagram.ReadOp) -> Glyph:
+    """Axes that are read where they are pass over it; in the box stands where the others are read."""
+    texts = [text.strip() for text in op.place.text.data.split(",")]
+    moved = {axis: text for axis, text in zip(op.forms, texts, strict=True) if text != axis}
+    terms = dict.fromkeys(str(term) for axis in moved for term in op.forms[axis].terms)
+    about = f"read at {', '.join(f'{axis} = {text}' for axis, text in moved.items())}"
+    text = ", ".join(moved.values())
+    acts = tuple(dict.fromkeys((*moved, *terms)))
+    return Glyph(text, "box", acts, about) if len(text) <= LONGEST else Glyph("read", "box", acts, about, about)
 
 
 @_glyph.register

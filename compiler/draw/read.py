@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -12,6 +13,7 @@ from treadle.compiler.draw.costs import Crossing, crossings_of
 from treadle.compiler.draw.diagram import Diagram, KernelLevel, Node, Phase, Wire
 from treadle.compiler.draw.glyphs import Glyph, glyph_of
 from treadle.compiler.draw.pieces import Pieces
+from treadle.dialects.diagram import WhereOp
 from treadle.dialects.diagram.array import axes_of, format_of, is_array, level_of, sizes_of
 from treadle.dialects.hierarchy import GroupOp, KernelOp, LoadOp, SaveOp, StreamOp, YieldOp
 
@@ -41,6 +43,8 @@ class Reader:
         self.kernel: str | None = None
         self.outputs: list[Wire] = []
         self.inputs: list[Wire] = []
+        self.tests_some = False
+        """Whether a stream is read some pieces of which need no test."""
 
     def read(self) -> Diagram:
         self.phase("")
@@ -123,7 +127,10 @@ class Reader:
             return
         inputs = self.drawn(op.operands)
         outputs = [self.new_wire(result) for result in op.results if is_array(result.type)]
-        self.add(glyph_of(op), inputs, outputs, op)
+        glyph = glyph_of(op)
+        if self.tests_some and isinstance(op, WhereOp):
+            glyph = replace(glyph, note=f"{op.condition.text.data}: tested only in pieces in which it may fail")
+        self.add(glyph, inputs, outputs, op)
 
     def load(self, source: SSAValue, result: SSAValue, op: Operation, level: str | None = None) -> None:
         """An array comes nearer: its wires change colour, and what is cut there says so."""
@@ -193,7 +200,8 @@ class Reader:
         self.read_block(op.body.block)
 
     def read_stream(self, op: StreamOp) -> None:
-        """Initialise, loop and finish, one after another; the state goes from each to the next."""
+        """Initialise, loop and finish, one after another; the state goes from each to the next. Where some pieces are
+        tested and others need not be, a turn with the test is drawn."""
         before = self.phases[-1]
         # What a group does before its stream stands in one column group with the state's beginning.
         if before.name == "group" and before.kernel == self.kernel:
@@ -201,11 +209,15 @@ class Reader:
         elif op.initialise.block.first_op is not op.initialise.block.last_op:
             self.phase("initialise")
         self.read_block(op.initialise.block)
-        self.bind(op.step.block.args, op.initialise.block)
-        self.phase(f"loop {op.axis}", turns=self.pieces.turns(op.axis))
+        step = op.step.block if op.border is None else op.border.block
+        self.bind(step.args, op.initialise.block)
+        turns = self.pieces.turns(op.axis)
+        self.phase(f"loop {op.axis}", turns=turns if op.fed is None else f"\\rm{{at most}} {turns}")
         self.pieces = self.pieces.inside_stream(op.axis)
-        self.read_block(op.step.block)
-        self.bind(op.finish.block.args, op.step.block)
+        self.tests_some = op.border is not None
+        self.read_block(step)
+        self.tests_some = False
+        self.bind(op.finish.block.args, step)
         self.phase("finish")
         self.read_block(op.finish.block)
         self.bind(op.results, op.finish.block)
