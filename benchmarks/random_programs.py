@@ -49,6 +49,22 @@ def keep(found: dict[str, Any], folder: Path) -> None:
     print(f"seed {found['seed']}: {found['trouble'][:300]}\n  {file}", flush=True)
 
 
+def record(
+    given: argparse.Namespace, tried: int, tally: Counter[str], failed: list[dict[str, Any]], since: float
+) -> Path:
+    """Keep what is known so far; a run that is broken off leaves it."""
+    data = {
+        "first": given.first,
+        "seeds": given.count,
+        "tried": tried,
+        "failed": sorted(found["seed"] for found in failed),
+        "seconds": round(perf_counter() - since),
+        "worked": round(sum(os.times()[2:4])),
+        "ran": dict(sorted(tally.items())),
+    }
+    return results.write("random-programs", data)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--first", type=int, default=24, help="the first seed (24: those before are the daily sample)")
@@ -58,7 +74,7 @@ def main() -> int:
     given = parser.parse_args()
     tally: Counter[str] = Counter()
     failed: list[dict[str, Any]] = []
-    start, worked = perf_counter(), os.times()
+    start = perf_counter()
     starts = range(given.first, given.first + given.count, BLOCK)
     with tempfile.TemporaryDirectory() as cache, ThreadPoolExecutor(given.workers) as pool:
         blocks = [
@@ -74,19 +90,11 @@ def main() -> int:
             for found in outcome["failed"]:
                 keep(found, given.failures)
             if done % 10 == 0:
+                record(given, done * BLOCK, tally, failed, start)
                 print(
                     f"{done * BLOCK} of {given.count}, {len(failed)} failed, {perf_counter() - start:.0f} s", flush=True
                 )
-    processor = sum(os.times()[2:4]) - sum(worked[2:4])
-    data = {
-        "first": given.first,
-        "seeds": given.count,
-        "failed": sorted(found["seed"] for found in failed),
-        "seconds": round(perf_counter() - start),
-        "worked": round(processor),
-        "ran": dict(sorted(tally.items())),
-    }
-    print(results.write("random-programs", data))
+    print(record(given, given.count, tally, failed, start))
     return 1 if failed else 0
 
 

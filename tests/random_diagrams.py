@@ -159,7 +159,7 @@ class Program:
             piece = self.mapped(piece.axes, "f32", {"%a": piece, "%r": reduction}, body)
         if self.random.random() < 0.3:
             return
-        fitting = [value for value in self.values if over in value.axes and value.format == self.format]
+        fitting = [value for value in self.values if over in value.axes and value.format == self.format != "i32"]
         if not fitting or self.random.random() < 0.4:
             self.reduced(piece, [over], self.random.choice(["add", "add", "max", "min"]))
             return

@@ -15,13 +15,14 @@ from treadle.compiler.lowering.runs import yielded
 from treadle.compiler.lowering.state import KernelLowering
 from treadle.dialects import cuda
 from treadle.dialects.cuda.fragments import PARTIAL, lane_masks
+from treadle.dialects.cuda.layout import LayoutAttr
 from treadle.dialects.diagram import FillOp, MapOp, ReduceOp
 from treadle.dialects.diagram.array import axes_of, format_of
 from treadle.dialects.hierarchy import StreamOp
 
 
 def lower_reduce(lowering: KernelLowering, op: ReduceOp) -> SSAValue:
-    source = lowering.layouts.reduced(op) or lowering.layouts.of(op.operand)
+    source = _layout_of_operand(lowering, op)
     layout = source.slice(axes_of(op.result.type))
     value = fragment_of(lowering, op.operand, source)
     value = present(lowering, op.operand, value, source, neutral_number(op.kind.data, value))
@@ -36,9 +37,14 @@ def lower_reduce(lowering: KernelLowering, op: ReduceOp) -> SSAValue:
     return placed(result, op, result.result, op.result)
 
 
+def _layout_of_operand(lowering: KernelLowering, op: ReduceOp) -> LayoutAttr:
+    """How what is reduced lies in registers: whoever combines the sums of lanes must take the same."""
+    return lowering.layouts.reduced(op) or lowering.layouts.of(op.operand)
+
+
 def combined(lowering: KernelLowering, reduce: ReduceOp, value: SSAValue, arg: SSAValue) -> SSAValue:
     """The whole of a sum whose lanes kept to their own elements during a stream."""
-    masks = lane_masks(lowering.layouts.of(reduce.operand), reduce.over_axes)
+    masks = lane_masks(_layout_of_operand(lowering, reduce), reduce.over_axes)
     if not masks:
         return value
     combine = lowering.emit(cuda.CombineOp(reduce.kind.data, value, masks))
