@@ -11,6 +11,9 @@ follows the scalar expressions from `r1` to the summand and works out
 and there is a law exactly if the result no longer depends on x. Online softmax is the case
 `ratio(exp(s - m)) = exp(shift(s - m)) = exp(m - m')`.
 
+A sum whose summands are polynomials of what moves is repaired by a summand, too, which is made of the sums of their
+derivatives (`_polynomials`): a variance about a running mean, a distance from a running maximum.
+
 **The neutral element.** Before the first element `r1` is neutral, say -inf, where the ratio may be
 inf - inf. Such a reduction is *fragile* here. It is admitted only if nothing that counts can have been added
 while it is neutral (`vanishes`); then any finite stand-in serves, and no NaN arises.
@@ -26,6 +29,7 @@ from xdsl.dialects.builtin import Float32Type, i32
 from xdsl.ir import SSAValue
 
 from treadle.dialects.diagram import CastOp, ContractOp, ReduceOp
+from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import axes_of, format_of
 from treadle.dialects.diagram.formats import number_format
 from treadle.passes._bounds import (
@@ -39,7 +43,17 @@ from treadle.passes._bounds import (
     same_form,
 )
 from treadle.passes._functions import label
-from treadle.passes._reductions import operands_of
+from treadle.passes._polynomials import (
+    Key,
+    NoPolynomial,
+    atoms_of,
+    is_distance_from,
+    key_of,
+    taylor,
+    unfolded,
+    value_at_start,
+)
+from treadle.passes._reductions import neutral_of, operands_of
 from treadle.passes._scalars import (
     CASTS,
     Constant,
@@ -118,9 +132,14 @@ class Cascade:
 
     def repair(self, reduction: ContractOp | ReduceOp) -> Repair | NoLaw:
         """How the accumulator of a reduction over the axis follows the running ones."""
-        operands = operands_of(reduction)
         if format_of(reduction.result.type) == i32:
             return NoLaw("integers have no inverse of multiplication")
+        law = self._split(reduction)
+        return law if isinstance(law, Repair) else self._polynomial(reduction) or law
+
+    def _split(self, reduction: ContractOp | ReduceOp) -> Repair | NoLaw:
+        """The repair where the part that moves splits off."""
+        operands = operands_of(reduction)
         try:
             change, scales = self._change(reduction, operands)
         except _Dependent as problem:
@@ -143,6 +162,47 @@ class Cascade:
         if reduction.kind.data in ORDERED:
             return self.shift(Leaf(operands[0])), False
         raise _Dependent(Leaf(operands[0]))
+
+    # -- polynomials ------------------------------------------------------------------------------
+
+    def _polynomial(self, reduction: ContractOp | ReduceOp) -> Repair | None:
+        """The repair of a sum of polynomials in what moves, by Taylor's formula, if their derivatives are summed
+        beside it (`diagram-hoist-factors` sees to that)."""
+        if not isinstance(reduction, ReduceOp) or reduction.kind.data != "add" or reduction.init is not None:
+            return None
+        summand = unfolded(Leaf(reduction.operand), self.axis)
+        try:
+            law = taylor(summand, atoms_of(summand, self.axis, lambda part: bool(self._moves(part))))
+            beside = self._sums_beside(reduction)
+            change = law.change(self._shift_of_part, lambda term: Leaf(beside[key_of(term)], BEFORE))
+        except (NoPolynomial, KeyError, _Dependent):
+            return None
+        fragile = frozenset(r for atom, _ in law.first for r in self._moves(atom) if not self._is_finite_at_start(atom))
+        owners = [r.owner for r in fragile]
+        if not all(isinstance(owner, ReduceOp) and is_distance_from(summand, owner) for owner in owners):
+            return None
+        return Repair(change, scales=False, fragile=fragile, vanishing=fragile)
+
+    def _shift_of_part(self, atom: Expression) -> Expression:
+        after, before = self._two_moments(atom)
+        return difference(after, before)
+
+    def _sums_beside(self, reduction: ReduceOp) -> dict[Key, SSAValue]:
+        """What else is summed in this stream along the same axes, by what its summands are."""
+        found: dict[Key, SSAValue] = {}
+        for value in self.running:
+            owner = value.owner
+            if not isinstance(owner, ReduceOp) or owner.kind.data != "add" or owner.over != reduction.over:
+                continue
+            if absences_of([owner.operand]) == absences_of([reduction.operand]):
+                found[key_of(unfolded(Leaf(owner.operand), self.axis))] = value
+        return found
+
+    def _is_finite_at_start(self, atom: Expression) -> bool:
+        def start(value: SSAValue) -> float | None:
+            return float(neutral_of(value).value.data) if value in self.running else None
+
+        return value_at_start(atom, start) is not None
 
     # -- ratios -----------------------------------------------------------------------------------
 

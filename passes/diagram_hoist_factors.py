@@ -31,6 +31,7 @@ from treadle.passes._functions import (
     note,
     replace,
 )
+from treadle.passes._moments import without_late_parts
 from treadle.passes._reductions import operands_of, rebuilt
 from treadle.passes._scalars import (
     CASTS,
@@ -121,6 +122,14 @@ def _rewrite(function: func.FuncOp, op: Operation) -> None:
         _hoist_from_sum(function, op)
     elif isinstance(op, ReduceOp) and op.kind.data in ("max", "min"):
         _hoist_from_maximum(function, op)
+    if isinstance(op, ReduceOp) and op.parent is not None:
+        _move_late_parts(function, op)
+
+
+def _move_late_parts(function: func.FuncOp, sum: ReduceOp) -> None:
+    what = without_late_parts(sum, lambda value: depends_on_reduction(value, sum.over_axes))
+    if what is not None:
+        note(function, PASS, what, "Taylor's formula, exact for polynomials", "summed about what it is so far")
 
 
 # -- sums -----------------------------------------------------------------------------------------
