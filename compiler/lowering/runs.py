@@ -44,6 +44,8 @@ class RunWriter:
     emit: Callable[[Operation], SSAValue]
     size: SSAValue
     scalar: Callable[[SSAValue], SSAValue]
+    divides: bool = False
+    """Whether no piece reaches past the end of the axis."""
 
     def runs(self) -> list[Run]:
         fed, axis = self.stream.fed, self.stream.axis
@@ -66,6 +68,8 @@ class RunWriter:
         return [before, *self._after(since, until, end)]
 
     def _tested(self, first: SSAValue, end: SSAValue) -> list[Run]:
+        if self.divides:
+            return [Run(self.stream.step, first, end, True)]
         full = self._down(self._larger(end, first), f"{self.stream.axis}_full")
         return [
             Run(self.stream.step, first, full, True),

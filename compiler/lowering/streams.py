@@ -60,10 +60,11 @@ def _selected(lowering: KernelLowering, op: StreamOp, state: list[SSAValue]) -> 
     def emit(new: Operation) -> SSAValue:
         return lowering.emit(new).results[0]
 
-    for run in RunWriter(op, emit, lowering.size(op.axis), lowering.scalar).runs():
+    divides = not _has_part(lowering, op)
+    for run in RunWriter(op, emit, lowering.size(op.axis), lowering.scalar, divides).runs():
         if run.is_full or op.border is not None:
             state = _pieces_of(lowering, op, run, state)
-        elif _has_part(lowering, op):
+        else:
             state = _last_piece(lowering, op, run.start, run.end, state)
     return state
 
