@@ -2,7 +2,8 @@
 
 `sum u(x, m)` with `u` a polynomial of `m` becomes a sum about a *pivot* p in the place of m, the sums of the
 derivatives of u at p, and what the distance of m from p adds at the end (`_polynomials`). The pivot is what m would be
-of the elements so far: a mean by the number of elements so far. It stays as near to the data as m, so nothing cancels.
+of the elements so far: a mean by the number of elements so far. It stays as near to the data as m, so nothing cancels;
+a part of a sum would not, so where that is all there is, no pivot is taken and the pieces are made again.
 What a summand depends on linearly may be left out of it altogether (its pivot is 0), as the logarithm in a
 log-softmax."""
 
@@ -26,6 +27,7 @@ from treadle.passes._polynomials import (
     NoPolynomial,
     Taylor,
     atoms_of,
+    keeps_its_size,
     key_of,
     taylor,
     unfolded,
@@ -115,7 +117,7 @@ class Moments:
         if isinstance(atom, Leaf) and self._is_reduction(atom.value):
             return atom  # it moves with the stream itself
         running = self._so_far(atom)
-        if value_at_start(running, self._start) is not None:
+        if value_at_start(running, self._start) is not None and keeps_its_size(running, self._is_reduction):
             axes = [axis for axis in axes_of(self.sum.result.type) if axis in axes_in(running)]
             sizes = {axis: sizes_of(self.sum.result.type)[axis] for axis in axes}
             return Leaf(self._map(running, sizes, "pivot"))

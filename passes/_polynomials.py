@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, math
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from treadle.dialects.diagram import ReduceOp
 from treadle.passes._bounds import inner_expression, is_positive
@@ -209,6 +209,24 @@ def taylor(expression: Expression, atoms: list[Expression]) -> Taylor:
 # -- before the first element ----------------------------------------------------------------------
 
 
+_FUNCTIONS: dict[type[Operation], Callable[[float], float]] = {
+    math.SqrtOp: numbers.sqrt,
+    math.RsqrtOp: lambda x: 1 / numbers.sqrt(x),
+    math.LogOp: numbers.log,
+    math.ExpOp: lambda x: numbers.exp(min(x, 700.0)),
+    math.TanhOp: numbers.tanh,
+    math.AbsFOp: abs,
+}
+
+
+def keeps_its_size(expression: Expression, is_sum: Callable[[SSAValue], bool]) -> bool:
+    """Whether an expression in sums is the same of twice the elements, as a mean is and a sum is not."""
+    once, twice = (
+        value_at_start(expression, lambda value, size=size: size if is_sum(value) else None) for size in (7.0, 14.0)
+    )
+    return once is not None and twice is not None and numbers.isclose(once, twice)
+
+
 def value_at_start(expression: Expression, starts: Callable[[SSAValue], float | None]) -> float | None:
     """What an expression is before the first element, where `starts` says what reductions are; NaN for a finite number
     that is not known, None where it may be none, then or later."""
@@ -242,9 +260,12 @@ def _at_start(node: Node, operands: list[float | None]) -> float | None:
         case arith.DivfOp:
             return given[0] / given[1] if is_positive(node.operands[1]) and given[1] else None
         case math.SqrtOp | math.RsqrtOp | math.LogOp:
-            return numbers.nan if is_positive(node.operands[0]) else None
-        case math.ExpOp | math.TanhOp | math.AbsFOp | arith.ExtFOp | arith.SIToFPOp:
-            return numbers.nan
+            known = is_positive(node.operands[0]) and given[0] > 0
+            return _FUNCTIONS[node.kind](given[0]) if known else numbers.nan if is_positive(node.operands[0]) else None
+        case math.ExpOp | math.TanhOp | math.AbsFOp:
+            return _FUNCTIONS[node.kind](given[0])
+        case arith.ExtFOp | arith.SIToFPOp:
+            return given[0]
         case _:
             return None
 

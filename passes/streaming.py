@@ -122,7 +122,7 @@ def _note_laws(function: func.FuncOp, kernel: KernelOp, plan: StreamPlan) -> Non
     again = [value for value in plan.part.leaving if plan.is_piece(value) and plan.stage_of(value) > 0]
     for value in again:
         subject = f"{label(value)} of {_at(kernel)} along {plan.axis}"
-        waits = ", ".join(label(state) for state in plan.states_of(value))
+        waits = ", ".join(label(state) for state in plan.verdicts if state in plan.states_of(value))
         note(function, PASS, subject, "recomputation", f"a further stream, after {waits}")
 
 
