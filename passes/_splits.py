@@ -205,7 +205,8 @@ class _Parts:
 
     def _for_each_part(self, op: Operation) -> None:
         operands = [self.values[operand] for operand in op.operands]
-        has_part = any(self.split.part in axes_of(operand.type) for operand in operands)
+        made_of_constants = self.plan.is_piece(op.results[0])  # if no operand has the axis: it still ends with a part
+        has_part = made_of_constants or any(self.split.part in axes_of(operand.type) for operand in operands)
         type = self.split.type(op.results[0].type, has_part)
         if isinstance(op, ContractOp | ReduceOp):
             new: Operation = rebuilt(op, operands, type)

@@ -24,8 +24,6 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 PASS = "hierarchy-split-streams"
 
 REFUSED = {
-    "cross_entropy": "no law that merges parts of 'c': %share does not split",
-    "variance": "no law that merges parts of 'x': %distance does not split",
     "layer_norm": "a result has axis 'i'",
     "rms_norm": "a result has axis 'i'",
     "log_softmax": "a result has axis 'x'",
@@ -77,6 +75,29 @@ def test_what_cannot_be_cut_is_refused(name: str) -> None:
     with pytest.raises(TreadleError, match="no axis can be cut into parts") as refusal:
         cut(name, 3)
     assert REFUSED[name] in str(refusal.value)
+
+
+NO_LAW = """
+!X = tensor<4x600xf32, #diagram.array<[i, x]>>
+!r = tensor<4xf32, #diagram.array<[i]>>
+func.func @f(%X: !X) -> !r {
+  %m = diagram.reduce max %X over [x] : !X -> !r
+  %D = diagram.map (%x = %X : !X, %r = %m : !r) -> !X {
+    %distance = arith.subf %x, %r : f32
+    %d = math.sin %distance : f32
+    diagram.yield %d : f32
+  }
+  %s = diagram.reduce add %D over [x] : !X -> !r
+  func.return %s : !r
+}
+"""
+
+
+def test_without_a_law_nothing_merges() -> None:
+    module = parse_module(NO_LAW)
+    specs = [ArgSpec(s.name, {"parts": (2,)}) if s.name == PASS else s for s in pipeline(Options())]
+    with pytest.raises(TreadleError, match=r"no law that merges parts of 'x': sin does not split|%d does not split"):
+        run_passes(module, specs)
 
 
 MASKED = """
