@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, IntAttr, ModuleOp
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntAttr, ModuleOp, i64
 from xdsl.dialects.func import FuncOp
+from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
@@ -65,14 +67,15 @@ class CoalescingPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if self.max_bytes not in (2, 4, 8, 16):
             raise PassFailedException(f"max-bytes={self.max_bytes}: a vector has 2, 4, 8 or 16 bytes")
-        steps: dict[str, list[StepAttr]] = {}
-        for kernel in op.body.block.ops:
-            if isinstance(kernel, cuda.KernelOp):
-                steps[kernel.sym_name.data] = [self.coalesce(access, kernel) for access in accesses_of(kernel)]
+        symbols = {kernel.sym_name.data: kernel for kernel in op.body.block.ops if isinstance(kernel, cuda.KernelOp)}
+        steps = {
+            name: [self.coalesce(access, kernel) for access in accesses_of(kernel)] for name, kernel in symbols.items()
+        }
         for function in op.body.block.ops:
             if isinstance(function, FuncOp):
                 launches = [launch for launch in function.walk() if isinstance(launch, cuda.LaunchOp)]
                 kernels = dict.fromkeys(launch.kernel.root_reference.data for launch in launches)
+                mark_single(launches, symbols)
                 record(function.attributes, dict.fromkeys(step for name in kernels for step in steps[name]))
 
     def coalesce(self, access: GlobalAccess, kernel: cuda.KernelOp) -> StepAttr:
@@ -87,6 +90,22 @@ class CoalescingPass(ModulePass):
             "a vector that divides addresses, strides, sizes and pieces never leaves a row",
             f"{widths[0] * bytes} bytes a thread where aligned, {per_request(moved)}",
         )
+
+
+def mark_single(launches: Sequence[cuda.LaunchOp], kernels: Mapping[str, cuda.KernelOp]) -> None:
+    """Say which arrays launches access by single elements only, so that their alignment makes no other access narrower
+    (the sums of rows that attention leaves for its gradient begin anywhere)."""
+    vectors: dict[cuda.AlignmentOp, set[SSAValue]] = {}
+    for launch in launches:
+        if not isinstance(asked := launch.alignment.owner, cuda.AlignmentOp):
+            continue
+        kernel = kernels[launch.kernel.root_reference.data]
+        given: dict[SSAValue, SSAValue] = dict(zip(kernel.body.block.args, launch.arguments, strict=True))
+        wide = [each for each in accesses_of(kernel) if isinstance(each, cuda.CopyOp) or max(each.width_list) > 1]
+        vectors.setdefault(asked, set()).update(given[value] for op in wide for value in op.operands if value in given)
+    for asked, used in vectors.items():
+        single = [number for number, buffer in enumerate(asked.buffers) if buffer not in used]
+        asked.by_element = DenseArrayBase.from_list(i64, single) if single else None
 
 
 def accesses_of(kernel: cuda.KernelOp) -> list[GlobalAccess]:

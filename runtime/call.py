@@ -129,7 +129,7 @@ def _with_format(array: Any, type: Attribute) -> Any:
 
 
 def _array(argument: Any) -> Any:
-    """As numpy knows it, its last axis contiguous (TreadleError for what is no array)."""
+    """As numpy knows it, with any strides that are whole elements (TreadleError for what is no array)."""
     if _is_tensor(argument):
         argument = _numpy_of(argument)
     if isinstance(argument, bool | int | float | np.generic):
@@ -139,8 +139,7 @@ def _array(argument: Any) -> Any:
             f"an argument is a {type(argument).__name__}: pass a numpy array, a torch tensor or a number"
         )
     array = cast("NDArray[Any]", argument)
-    strided = array.size and array.ndim and array.shape[-1] > 1 and array.strides[-1] != array.itemsize
-    return np.ascontiguousarray(array) if strided or not _is_aligned(array) else array
+    return array if _is_aligned(array) else np.ascontiguousarray(array)
 
 
 def _is_aligned(array: NDArray[Any]) -> bool:

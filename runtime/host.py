@@ -25,6 +25,8 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from treadle.dialects import cuda
+from treadle.dialects.cuda import ANY_STRIDES, WHOLE_SECTORS
+from treadle.dialects.cuda.accesses import WIDEST_VECTOR
 from treadle.dialects.diagram import ReadOp
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, shape_of
 from treadle.dialects.diagram.formats import NARROW
@@ -81,7 +83,7 @@ class HostExecution:
     """What operations of other dialects compute, of arrays in the memory of the host."""
 
     def run(self, function: func.FuncOp, arguments: Sequence[NDArray[Any] | float | int]) -> tuple[Any, ...]:
-        """Results of the function, downloaded. Arrays must have a contiguous last axis (HostError)."""
+        """Results of the function, downloaded. Arrays may have any strides that are whole elements (HostError)."""
         block = function.body.block
         if len(arguments) != len(block.args):
             raise HostError(f"{len(arguments)} arguments for a function of {len(block.args)}")
@@ -109,12 +111,6 @@ class HostExecution:
             raise HostError(f"argument '{arg.name_hint}' has elements {array.dtype}, expected {wanted}")
         self._check_shape(arg, array.shape)
         size, itemsize = prod(array.shape), array.dtype.itemsize
-        if size and array.shape and array.shape[-1] > 1 and array.strides[-1] != itemsize:
-            axis = axes_of(type)[-1]
-            raise HostError(
-                f"argument '{arg.name_hint}' is not contiguous along its last axis '{axis}': "
-                "pass a copy made by numpy.ascontiguousarray"
-            )
         strides = [stride for stride, length in zip(array.strides, array.shape, strict=True) if length > 1]
         address = array.pointer if on_device else array.ctypes.data
         if size and any(number % itemsize for number in (address, *strides)):
@@ -171,7 +167,7 @@ class HostExecution:
             case ReadOp():
                 self.values[op.result] = self._read(op)
             case cuda.AlignmentOp():
-                self.values[op.result] = min(alignment(self.values[buffer]) for buffer in op.buffers)
+                self.values[op.result] = self._alignment(op)
             case cuda.LaunchOp():
                 self._launch(op)
             case cuda.MappableOp():
@@ -234,6 +230,12 @@ class HostExecution:
         assert isinstance(type, cuda.TensorMapType)
         return self.backend.tensor_map(self.values[op.buffer], type.shape, type.swizzle_bytes)
 
+    def _alignment(self, op: cuda.AlignmentOp) -> int:
+        found = [alignment(self.values[buffer]) for buffer in op.buffers]
+        for number in op.single:
+            found[number] = WHOLE_SECTORS if found[number] else ANY_STRIDES
+        return min(found, default=WHOLE_SECTORS)
+
     def _launch(self, op: cuda.LaunchOp) -> None:
         name = op.kernel.root_reference.data
         kernel = next(
@@ -246,12 +248,12 @@ class HostExecution:
             return
         if blocks > MAX_GRID:
             raise HostError(f"@{name} would take {blocks} blocks; a grid has at most {MAX_GRID}: use smaller sizes")
+        aligned = self.values[op.alignment]
+        variant = next(each for each in cuda.alignments(kernel) if each <= aligned)
         arguments: list[Any] = []
         for operand in op.arguments:
-            arguments += pack(self.values[operand], operand.type)
+            arguments += pack(self.values[operand], operand.type, variant == ANY_STRIDES)
         grid, block = (blocks, 1, 1), (kernel.threads.data, 1, 1)
-        aligned = self.values[op.alignment]
-        variant = next(each for each in (*cuda.alignments(kernel), 0) if each <= aligned)
         report = self.backend.launch(
             cuda.variant_name(kernel, variant), grid, block, kernel.shared_bytes.data, arguments
         )
@@ -287,14 +289,15 @@ def why_not_mappable(array: Any) -> str | None:
 _BITS = {1: ctypes.c_uint8, 2: ctypes.c_uint16}
 
 
-def pack(value: Any, type: Attribute) -> list[Any]:
+def pack(value: Any, type: Attribute, any_strides: bool = False) -> list[Any]:
     """One argument of a launch as the printed kernel's parameters: a buffer is its address, then its strides in
-    elements but for the last axis."""
+    elements, that of the last axis only for the variant that takes any strides."""
     if isinstance(type, cuda.TensorMapType):
         return [value]
     if isinstance(type, MemRefType):
         itemsize = value.dtype.itemsize
-        return [value, *(ctypes.c_int64(stride // itemsize) for stride in value.strides[:-1])]
+        strides = value.strides if any_strides else value.strides[:-1]
+        return [value, *(ctypes.c_int64(stride // itemsize) for stride in strides)]
     match str(type):
         case "f32":
             return [ctypes.c_float(value)]
@@ -310,13 +313,19 @@ def pack(value: Any, type: Attribute) -> list[Any]:
 
 
 def alignment(array: Any) -> int:
-    """The bytes, a power of two and at most 16, that divide an array's address, its strides and the size of its last
-    axis. `array` has `pointer`, `shape`, `strides`, `dtype`."""
+    """The bytes, a power of two and at most 32, that divide an array's address and its strides, and up to 16, of which
+    no vector has more, the size of its last axis; 0 if the elements along that are no neighbours. `array` has
+    `pointer`, `shape`, `strides`, `dtype`."""
     if not array.shape:
         return int(array.dtype.itemsize)
+    if 0 in array.shape:
+        return WHOLE_SECTORS
+    if array.shape[-1] > 1 and array.strides[-1] != array.dtype.itemsize:
+        return ANY_STRIDES
     rows = [abs(stride) for stride, size in zip(array.strides[:-1], array.shape[:-1], strict=True) if size > 1]
-    numbers = (16, array.pointer, array.shape[-1] * array.dtype.itemsize, *rows)
-    return gcd(*(int(number) for number in numbers))
+    found = gcd(*(int(number) for number in (WHOLE_SECTORS, array.pointer, *rows)))
+    length = gcd(array.shape[-1] * array.dtype.itemsize, WIDEST_VECTOR)
+    return found if length == WIDEST_VECTOR else min(found, length)
 
 
 def execute(

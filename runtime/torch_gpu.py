@@ -80,10 +80,5 @@ def call_on_gpu(kernel: Any, arguments: Sequence[Any], backend: str) -> tuple[An
         raise TreadleError(f"the tensors lie on several devices ({', '.join(sorted(map(str, devices)))}): use one")
     (device,) = devices
     runner: Any = TorchBackend(kernel.backend("gpu", False), device)
-    given: list[Any] = [device_array(_contiguous(each)) if hasattr(each, "device") else each for each in arguments]
+    given: list[Any] = [device_array(each) if hasattr(each, "device") else each for each in arguments]
     return execute(kernel.module, given, runner)
-
-
-def _contiguous(tensor: Any) -> Any:
-    """The tensor, or, where its last axis is strided, a copy."""
-    return tensor if not tensor.ndim or tensor.shape[-1] <= 1 or tensor.stride(-1) == 1 else tensor.contiguous()

@@ -61,7 +61,22 @@ def test_sectors_of_a_load(access: str, requests: int, sectors: int) -> None:
 
 def test_sectors_of_a_store() -> None:
     found = count("store_global(out + t, 1.0f);", "store_global", threads=128)
-    assert found == OperationCount(LINE, "store_global", 4, 512, 16, 0)
+    assert found == OperationCount(LINE, "store_global", 4, 512, 16, 0, 16)
+
+
+@pytest.mark.parametrize(
+    ("access", "sectors", "distinct"),
+    [
+        ("load_global(in + t);", 16, 16),
+        ("load_global(in + t / 8);", 4, 2),  # two warps share a sector
+        ("load_global(in + t + 1);", 20, 17),
+        ("for (int i = 0; i < 2; ++i) load_global(in + t);", 32, 16),
+        ("for (int i = 0; i < 2; ++i) { load_global(in + t); barrier_block(); }", 32, 32),
+    ],
+)
+def test_distinct_sectors_between_barriers(access: str, sectors: int, distinct: int) -> None:
+    found = count(access, "load_global", threads=128)
+    assert (found.sectors, found.distinct) == (sectors, distinct)
 
 
 STORE = "for (int i = 0; i < 128; ++i) store_shared(s + 32 * i + t, 0.0f); barrier_warp(); "
@@ -102,7 +117,7 @@ def test_an_asynchronous_copy_costs_on_both_sides() -> None:
     body = "copy_async<16>(s + 32 * t, in + 4 * t, t < 16); copy_async_commit();"
     report = run(body)
     (found,) = [each for each in report.operations if each.kind == "copy_async"]
-    assert found == OperationCount(LINE, "copy_async", 1, 256, 8, 28)
+    assert found == OperationCount(LINE, "copy_async", 1, 256, 8, 28, 8)
     assert (report.bytes_loaded, report.shared_bytes_stored) == (256, 512)
 
 

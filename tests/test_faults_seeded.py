@@ -40,10 +40,10 @@ SIZES: Mapping[str, Sequence[Mapping[str, int]]] = {
         {"b": 1, "h": 1, "q": 70, "x": 0},
     ),
     "matmul": (
-        {"m": 40, "n": 40, "k": 464},
-        {"m": 3, "n": 8, "k": 8},
-        {"m": 40, "n": 40, "k": 128},
-        {"m": 40, "n": 40, "k": 256},
+        {"m": 40, "n": 48, "k": 464},
+        {"m": 3, "n": 16, "k": 16},
+        {"m": 40, "n": 48, "k": 128},
+        {"m": 40, "n": 48, "k": 256},
     ),
 }
 
@@ -163,7 +163,11 @@ SHARED_FAULTS = {
     "one barrier for half of a warp": Fault(r"barrier_block\(\);", "if (lane < 16) barrier_block();"),
     "a tile begins too early": Fault(r"(K|B)(_shared = .*?shared_memory\(\) \+ )(\d+)", r"\1\2\3 - 64"),
     "a tile begins in the middle of a word": Fault(r"(K|B)(_shared = .*?shared_memory\(\) \+ )(\d+)", r"\1\2\3 + 2"),
-    "more alignment than there is": Fault(r"_body<2>\(", "_body<16>(", apart=True),
+    "more alignment than there is": Fault(r"_body<0>\(", "_body<16>(", apart=True),
+    "slots that nobody has": Fault(r"(slots\w*\.count; \w+ \+=) (\d+)", r"\1 2 * \2", apart=True),
+    "slots that everybody has": Fault(r"(copy_async_if\(.*), is_there\w*\)", r"\1, true)", apart=True),
+    "slots of rows that are not there": Fault(r"at_most\((\d+), \w+ - \w+\)", r"\1", apart=True),
+    "slots of the wrong rows": Fault(r"(there\w* \+ \w+_i \* )(\w+)", r"\1(\2 + 1)", apart=True),
     "another swizzle where a tile is filled": Fault(r"(copy_async_or_now\(.*?swizzled\w*)<(\d+), \d+", r"\1<\2, 1"),
     "another swizzle where a tile is read": Fault(
         r"(load_matrix\w*\(.*?|_lane = (?:kept\()?)swizzled<(\d+), \d+", r"\1swizzled<\2, 1"

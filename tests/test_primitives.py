@@ -74,6 +74,16 @@ USES = {
         "__nv_fp8_e4m3 x[2]; __nv_fp8_e5m2 y[2]; narrow_pair(x, f[0], f[1]); narrow_pair(y, f[2], f[3]);"
         "f2[0] = to_float(x[0]) + to_float(x[1]) + to_float(y[0]) + to_float(y[1]);"
     ),
+    "at_most": "f2[t] = float(at_most(7, int64_t(t)));",
+    "sector_order": (
+        "const sector_order<__half, 1> order(h + t, 8, 65, 65, 1); const auto [row, column, is_there] = order[t];"
+        "f2[t] = h[row * 65 + column + is_there + order.count];"
+    ),
+    "copy_async_if": (
+        "copy_async_if(vec<8>(s + 8 * t), vec<8>(h), t < 9); copy_async_if(vec<1>(s), vec<1>(h), t < 9);"
+    ),
+    "load_shared_if": "reinterpret_cast<V*>(h2)[t] = load_shared_if(reinterpret_cast<const V*>(s) + t, t < 3);",
+    "store_shared_if": ("V v; for (auto& x : v.at) x = h[t]; store_shared_if(reinterpret_cast<V*>(s) + t, v, t < 3);"),
     "divide": "f2[t] = divide(f[t], f[t + 1]);",
     "exp2_approx": "f2[t] = exp2_approx(f[t]);",
     "log2_approx": "f2[t] = log2_approx(f[t]);",
@@ -187,7 +197,9 @@ def test_a_primitive_names_all_that_it_needs(name: str) -> None:
     text = re.sub(r"//.*", "", source([name]))
     for other in ("shared_address", "as_register", "as_tf32", "same_bits", "Word", *primitive_names()):
         if re.search(rf"(?<!::)\b{other}[<(]", text):
-            assert re.search(rf"(?:__forceinline__|constexpr) [\w*<>, ]+ {other}\(|using {other} =", text), other
+            assert re.search(
+                rf"(?:__forceinline__|constexpr) [\w*<>, ]+ {other}\(|(?:using|struct) {other} [={{]", text
+            ), other
 
 
 def test_every_block_says_what_it_does() -> None:

@@ -58,20 +58,20 @@ def launch(*operations: OperationCount) -> LaunchReport:
 
 
 def test_operations_are_told_by_line_and_kernel() -> None:
-    load = OperationCount(5, "load_global", 4, 2048, 64, 0)
-    found = traffic_of(TEXT, [launch(load, OperationCount(15, "store_shared", 2, 256, 0, 3)), launch(load)])
+    load = OperationCount(5, "load_global", 4, 2048, 64, 0, 64)
+    found = traffic_of(TEXT, [launch(load, OperationCount(15, "store_shared", 2, 256, 0, 3, 0)), launch(load)])
     assert found == [
-        Traffic("first", 5, "use(a);", "load_global", 8, 4096, 128, 0),  # of both launches
-        Traffic("second", 15, "use(a), and_more(a);", "store_shared", 2, 256, 0, 3),
+        Traffic("first", 5, "use(a);", "load_global", 8, 4096, 128, 0, 128),  # of both launches
+        Traffic("second", 15, "use(a), and_more(a);", "store_shared", 2, 256, 0, 3, 0),
     ]
     assert found[0].fewest_sectors == 128
 
 
 def test_a_table_of_operations() -> None:
     operations = [
-        Traffic("first", 5, "use(a);", "load_global", 8, 1024, 40, 0),
-        Traffic("first", 5, "use(a);", "store_shared", 8, 1024, 0, 7),
-        Traffic("first", 6, "wait();", "barrier_block", 8, 0, 0, 0),
+        Traffic("first", 5, "use(a);", "load_global", 8, 1024, 40, 0, 32),
+        Traffic("first", 5, "use(a);", "store_shared", 8, 1024, 0, 7, 0),
+        Traffic("first", 6, "wait();", "barrier_block", 8, 0, 0, 0, 0),
     ]
     text = "\n".join(traffic_lines(operations))
     assert re.search(r"@first\n.*requests.*\n  5: use\(a\);\n +load_global +8 +1,024 +40 +5.00 +32 +0\n", text)
@@ -152,32 +152,37 @@ def test_computed_operands_meet_no_bank_conflict(name: str) -> None:
 
 @needs_compiler
 def test_narrow_accesses_are_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """Rows of 65 elements of 2 bytes are aligned to 2 bytes; rows of 66 to 4."""
+    """Rows of 65 elements of 2 bytes divide by no vector; rows of 66 by 4 bytes."""
     file = str(programs.EXAMPLES / "matmul.mlir")
-    for columns, aligned in ((65, 2), (66, 4)):
+    for columns, aligned in ((65, 0), (66, 4)):
         size = ["--size", "m=40", "--size", f"n={columns}", "--size", "k=130"]
         assert cli.main(["run", file, "--backend", "emulator", "--report", *size]) == 0
         said = capsys.readouterr().out
-        assert f"@matmul_kernel ran as @matmul_kernel_aligned_{aligned}" in said
-        assert f"divide by {aligned} bytes only" in said
+        name = f"aligned_{aligned}" if aligned else "strided"
+        assert f"@matmul_kernel ran as @matmul_kernel_{name}: " in said
+        assert (f"divide by {aligned} bytes only" if aligned else "rows that divide by no vector") in said
+        assert "sectors beyond the fewest: 0, at most 0: met" in said
+        assert re.search(r"sectors of 32 bytes; the fewest are [\d,]+, and [\d,]+ if rows were aligned", said)
         found = re.search(r"stored .*\n +by (\d+) requests of a warp; at 16 bytes a thread (\d+) would do", said)
         assert found is not None
-        assert int(found[1]) * aligned >= 16 * int(found[2]) - 16
+        assert int(found[1]) * max(aligned, 2) >= 16 * int(found[2]) - 16
 
 
 def test_what_alignment_costs() -> None:
     module = parse_module(programs.matmul())
     run_pipeline(module, Options())
     (kernel,) = (op for op in module.body.block.ops if isinstance(op, KernelOp))
-    wide, middle, narrow = variants(kernel)
-    assert [each.bytes_a_thread for each in (wide, middle, narrow)] == [16, 4, 2]
-    assert 4 * wide.traffic.requests == middle.traffic.requests == narrow.traffic.requests / 2
-    assert wide.traffic.sectors == wide.traffic.fewest_sectors < middle.traffic.sectors < narrow.traffic.sectors
-    assert wide.traffic.bytes == middle.traffic.bytes == narrow.traffic.bytes
-    assert [each.waits for each in (wide, middle, narrow)] == [False, False, True]
+    sectors, wide, middle, narrow = variants(kernel)
+    assert [each.bytes_a_thread for each in (sectors, wide, middle, narrow)] == [16, 16, 4, 2]
+    assert sectors.traffic.requests < wide.traffic.requests < middle.traffic.requests < narrow.traffic.requests
+    assert all(each.traffic.is_fewest for each in (sectors, wide, middle, narrow))
+    assert sectors.traffic.sectors < wide.traffic.sectors
+    assert sectors.traffic.bytes == wide.traffic.bytes == middle.traffic.bytes == narrow.traffic.bytes
+    assert [each.waits for each in (sectors, wide, middle, narrow)] == [False, False, False, True]
     lines = list(alignment_lines(kernel))
-    assert lines[0].startswith("@matmul_kernel, to 16 bytes: 16 bytes a thread at most")
-    assert lines[2].endswith("too narrow for asynchronous copies")
+    assert lines[0].startswith("@matmul_kernel, to 32 bytes: 16 bytes a thread at most")
+    assert lines[3].startswith("@matmul_kernel_strided, any strides: 2 bytes a thread")
+    assert lines[3].endswith("too narrow for asynchronous copies")
 
 
 # -- machine code --------------------------------------------------------------------------------------

@@ -161,9 +161,9 @@ class Kernel:
         """The result, or a tuple where the program has several.
 
         Arguments stand in the program's order or carry its names. A numpy array or torch tensor must have the format
-        and the number of axes that the program says; one whose last axis is not contiguous is copied. Tensors on a
-        GPU are used where they lie, in PyTorch's current stream. `checks` lets the emulator watch memory.
-        `backend` is one of `auto`, `gpu`, `emulator`, `interpreter`.
+        and the number of axes that the program says, and may have any strides; gaps along its last axis make accesses
+        narrow. Tensors on a GPU are used where they lie, in PyTorch's current stream. `checks` lets the emulator watch
+        memory. `backend` is one of `auto`, `gpu`, `emulator`, `interpreter`.
 
         TreadleError for arguments that do not fit, and where `backend` cannot be had."""
         from treadle.runtime.call import call

@@ -44,11 +44,11 @@ def _arguments_from(path: str, function: FuncOp) -> tuple[Input, ...]:
 
 
 def _argument(array: NDArray[Any], type: Attribute) -> Input:
-    """An array as it is but for a last axis that is not contiguous, which kernels do not take."""
+    """An array as the file has it, whatever its strides."""
     array = named_bytes(array, type)
     if not is_array(type):
         return _scalar(array, numpy_dtype(type))
-    return np.ascontiguousarray(array) if array.ndim else array  # numpy would give the array without axes one
+    return array
 
 
 def _scalar(array: NDArray[Any], dtype: np.dtype[Any]) -> Input:

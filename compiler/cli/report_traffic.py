@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from treadle.compiler.gates.traffic import traffic_lines, traffic_of
 from treadle.runtime.emulator import LaunchReport
 
-_NARROW = re.compile(r"(\w+)_aligned_(\d+)")
+_NARROW = re.compile(r"(?P<kernel>\w+?)_(?:aligned_(?P<bytes>\d+)|strided)")
 
 
 def memory_lines(
@@ -27,7 +27,10 @@ def memory_lines(
     yield from (f"  {line}" for line in lines)
     for name in dict.fromkeys(launched):
         if narrow := _NARROW.fullmatch(name):
-            yield (
-                f"  @{narrow[1]} ran as @{name}: addresses, strides and rows of its arrays divide by {narrow[2]} "
-                "bytes only, so that accesses are narrower"
-            )
+            yield f"  @{narrow['kernel']} ran as @{name}: {_why(narrow['bytes'])}, so that accesses are narrower"
+
+
+def _why(bytes: str | None) -> str:
+    if bytes is None:
+        return "an array has gaps between the elements of its rows, or rows that divide by no vector"
+    return f"addresses, strides and rows of its arrays divide by {bytes} bytes only"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from treadle.compiler.layouts.operations import assumed_strides, traffic_of
-from treadle.compiler.layouts.sectors import Traffic
+from treadle.compiler.layouts.operations import assumed_strides, traffic_of, width_at
+from treadle.compiler.layouts.sectors import SECTOR_BYTES, Traffic
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import GlobalAccess
 from treadle.dialects.cuda.tiles import format_bytes
@@ -24,6 +24,8 @@ class Variant:
     bytes_a_thread: int
     """Of the widest access."""
     traffic: Traffic
+    scattered_sectors: int
+    """Were every element in a sector of its own, which only the variant for any strides allows; else 0."""
     waits: bool
     """Whether copies that could be asynchronous are not."""
 
@@ -35,25 +37,23 @@ def variants(kernel: cuda.KernelOp) -> list[Variant]:
 
 
 def _variant(kernel: cuda.KernelOp, accesses: list[GlobalAccess], alignment: int) -> Variant:
-    widths = {op: width_at(op, alignment) for op in accesses}
-    total = Traffic(0, 0, 0, 0, 0, 0)
-    for op, width in widths.items():
-        total += traffic_of(op, kernel.threads.data, width, _strides(op, alignment), base=alignment % 16)
-    bytes = {op: width * format_bytes(op.buffer_type) for op, width in widths.items()}
+    bytes = {op: width_at(op, alignment) * format_bytes(op.buffer_type) for op in accesses}
+    total = scattered = Traffic(0, 0, 0, 0, 0, 0)
+    for op in accesses:
+        strides, base = _strides(op, alignment), (alignment or format_bytes(op.buffer_type)) % SECTOR_BYTES
+        total += traffic_of(op, kernel.threads.data, alignment, strides, base)
+        if alignment == cuda.ANY_STRIDES:
+            apart = {axis: stride * SECTOR_BYTES for axis, stride in strides.items()}
+            scattered += traffic_of(op, kernel.threads.data, alignment, apart, base)
     waits = any(_is_asynchronous(op) and bytes[op] < LEAST_ASYNCHRONOUS for op in accesses)
-    return Variant(cuda.variant_name(kernel, alignment), alignment, max(bytes.values()), total, waits)
-
-
-def width_at(op: GlobalAccess, alignment: int) -> int:
-    """Elements that an access moves at once where rows are aligned to so many bytes."""
-    fitting = [width for width in op.width_list if width * format_bytes(op.buffer_type) <= alignment]
-    return max(fitting, default=1)
+    name, widest = cuda.variant_name(kernel, alignment), max(bytes.values())
+    return Variant(name, alignment, widest, total, scattered.sectors, waits)
 
 
 def _strides(op: GlobalAccess, alignment: int) -> dict[str, int]:
-    """Strides of a dense array, or where rows are not aligned to 16 bytes, longer by what they are aligned to."""
+    """Strides of a dense array, or where rows do not begin with sectors, longer by what they are aligned to."""
     strides = assumed_strides(op.buffer_type)
-    more = 0 if alignment >= 16 else max(alignment // format_bytes(op.buffer_type), 1)
+    more = 0 if alignment >= SECTOR_BYTES else max(alignment // format_bytes(op.buffer_type), 1)
     return {axis: stride + more if stride > 1 else stride for axis, stride in strides.items()}
 
 
@@ -65,8 +65,11 @@ def alignment_lines(kernel: cuda.KernelOp) -> Iterator[str]:
     """One line for each variant."""
     for each in variants(kernel):
         moved = each.traffic
+        strided = each.alignment == cuda.ANY_STRIDES
+        what = "any strides" if strided else f"to {each.alignment} bytes"
+        apart = f" ({each.scattered_sectors:,} if every element lies apart)" if strided else ""
         waits = "; too narrow for asynchronous copies" if each.waits else ""
         yield (
-            f"@{each.name}, to {each.alignment} bytes: {each.bytes_a_thread} bytes a thread at most, "
-            f"{moved.requests:,} requests, {moved.sectors:,} sectors{waits}"
+            f"@{each.name}, {what}: {each.bytes_a_thread} bytes a thread{'' if strided else ' at most'}, "
+            f"{moved.requests:,} requests, {moved.sectors:,} sectors{apart}{waits}"
         )

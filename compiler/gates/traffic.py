@@ -36,11 +36,19 @@ class Traffic:
     bytes: int
     sectors: int
     conflicts: int
+    distinct: int
+    """Sectors, without those that one execution asks for twice."""
+
+    @property
+    def aligned_sectors(self) -> int:
+        """Of device memory: no fewer hold so many bytes, however they lie."""
+        return -(-self.bytes // SECTOR) if self.sectors else 0
 
     @property
     def fewest_sectors(self) -> int:
-        """Of device memory: no fewer hold so many bytes. (Rows that are not aligned may need more.)"""
-        return -(-self.bytes // SECTOR) if self.sectors else 0
+        """Of device memory: no way to share out the elements to threads asks for fewer, as they lie. (Between two
+        barriers an operation may well ask for the same elements again, hence the bytes.)"""
+        return min(self.sectors, max(self.distinct, self.aligned_sectors))
 
     @property
     def counts(self) -> bool:
@@ -54,8 +62,8 @@ def traffic_of(text: str, reports: Sequence[LaunchReport]) -> list[Traffic]:
     kernels = list(_kernels(lines))
     added: dict[tuple[int, str], list[int]] = {}
     for count in (count for report in reports for count in report.operations):
-        numbers = (count.requests, count.bytes, count.sectors, count.conflicts)
-        before = added.get((count.line, count.kind), [0, 0, 0, 0])
+        numbers = (count.requests, count.bytes, count.sectors, count.conflicts, count.distinct)
+        before = added.get((count.line, count.kind), [0] * len(numbers))
         added[count.line, count.kind] = [a + b for a, b in zip(before, numbers, strict=True)]
     return [
         Traffic(kernels[line - 1], line, lines[line - 1].strip(), kind, *numbers)
@@ -114,9 +122,10 @@ def _totals(operations: Sequence[Traffic]) -> Iterator[str]:
     ):
         chosen = [each for each in operations if each.kind in kinds]
         sectors, fewest = sum(each.sectors for each in chosen), sum(each.fewest_sectors for each in chosen)
-        moved = sum(each.bytes for each in chosen)
+        aligned, moved = sum(each.aligned_sectors for each in chosen), sum(each.bytes for each in chosen)
         requests, widest = sum(each.requests for each in chosen), -(-moved // WIDEST_REQUEST)
-        yield f"{what}: {moved:,} bytes in {sectors:,} sectors of {SECTOR} bytes; the fewest are {fewest:,}"
+        more = f", and {aligned:,} if rows were aligned" if aligned < fewest else ""
+        yield f"{what}: {moved:,} bytes in {sectors:,} sectors of {SECTOR} bytes; the fewest are {fewest:,}{more}"
         yield f"  by {requests:,} requests of a warp; at 16 bytes a thread {widest:,} would do"
     shared = [each for each in operations if each.kind in SHARED]
     conflicts = sum(each.conflicts for each in shared)

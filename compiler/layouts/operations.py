@@ -9,7 +9,8 @@ from xdsl.ir import Attribute
 from treadle.compiler.layouts.accesses import Access, fragment_access
 from treadle.compiler.layouts.copies import copy_access
 from treadle.compiler.layouts.fragments import fragment
-from treadle.compiler.layouts.sectors import Traffic, dense_strides, traffic
+from treadle.compiler.layouts.order import sector_requests
+from treadle.compiler.layouts.sectors import SECTOR_BYTES, Traffic, dense_strides, traffic, traffic_of_requests
 from treadle.compiler.layouts.vectors import widest_copy, widest_fragment, widest_in_memory
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import GlobalAccess
@@ -57,8 +58,15 @@ def widest_in_tile(layout: LayoutAttr, tile: Attribute) -> int:
     return min(most, widest_fragment(fragment(layout), axis))
 
 
+def width_at(op: GlobalAccess, aligned: int) -> int:
+    """Elements that an access moves at once where rows are aligned to so many bytes."""
+    bytes = format_bytes(op.buffer_type)
+    return max((width for width in op.width_list if width * bytes <= aligned), default=1)
+
+
 def access_of(op: GlobalAccess, threads: int, width: int | None = None) -> Access:
-    """What each lane moves, at a vector width of the access (its widest, unless given)."""
+    """What each lane moves, at a vector width of the access (its widest, unless given); of a copy, where its rows begin
+    with a sector."""
     type = piece_type(op)
     width = width or max(op.width_list, default=1)
     if isinstance(op, cuda.CopyOp):
@@ -72,24 +80,52 @@ def access_of(op: GlobalAccess, threads: int, width: int | None = None) -> Acces
 def traffic_of(
     op: GlobalAccess,
     threads: int,
-    width: int | None = None,
+    aligned: int = SECTOR_BYTES,
     strides: Mapping[str, int] | None = None,
     base: int = 0,
     limits: Mapping[str, int] | None = None,
 ) -> Traffic:
-    """The sectors and lines of one execution of an access by a block of so many threads.
+    """The sectors and lines of one execution of an access by a block of so many threads, in the variant of its kernel
+    for rows aligned to so many bytes.
 
     `strides` of the buffer in elements: unless given, those of a dense array, in which symbolic sizes are taken as a
     multiple of a line. `base` is the byte address of the piece's first element; elements at or past `limits` along an
     axis (counted from the beginning of the piece) are outside."""
-    inside = {axis: min(size, (limits or {}).get(axis, size)) for axis, size in sizes_of(piece_type(op)).items()}
-    return traffic(
-        access_of(op, threads, width),
-        strides if strides is not None else assumed_strides(op.buffer_type),
-        format_bytes(op.buffer_type),
-        base,
-        inside,
-    )
+    type, bytes = piece_type(op), format_bytes(op.buffer_type)
+    inside = {axis: min(size, (limits or {}).get(axis, size)) for axis, size in sizes_of(type).items()}
+    steps = strides if strides is not None else assumed_strides(op.buffer_type)
+    width = width_at(op, aligned)
+    if isinstance(op, cuda.CopyOp) and is_dealt_by_sectors(op, aligned):
+        counts = {axis: max(inside[axis], 0) for axis in dealt_axes(op)}
+        if not all(inside.values()):
+            return traffic_of_requests((), bytes)
+        requests = sector_requests(counts, steps, base // bytes, width, bytes)
+        return traffic_of_requests((tuple(at * bytes for at in request) for request in requests), width * bytes, base)
+    return traffic(access_of(op, threads, width), steps, bytes, base, inside)
+
+
+def is_dealt_by_sectors(op: cuda.CopyOp, aligned: int) -> bool:
+    """Whether a copy looks where in its sector each row begins: in variants for rows that begin anywhere, and where
+    rows of the tile are no whole sectors or take no vectors of 16 bytes."""
+    extents = rows_of(op.tile.type).shape
+    whole = bool(extents) and extents[-1] != 1 and extents[-1] * format_bytes(op.buffer_type) % SECTOR_BYTES == 0
+    return aligned < SECTOR_BYTES or not (whole and op.has_widest_vectors)
+
+
+def dealt_axes(op: cuda.CopyOp) -> list[str]:
+    """The axes along which a tile has several elements, those that only pad it included; rows and columns last."""
+    extents = rows_of(op.tile.type).shape
+    return [axis for axis, extent in zip(axes_of(op.tile.type), extents, strict=True) if extent != 1]
+
+
+def is_fewest(layout: LayoutAttr, buffer: Attribute, sizes: Mapping[str, int]) -> bool:
+    """Whether a fragment goes to a buffer in the fewest sectors, dense arrays assumed: by the widest vectors that its
+    registers have and rows of known size allow."""
+    strides, bytes = assumed_strides(buffer), format_bytes(buffer)
+    axis = axes_of(buffer)[-1]
+    lengths = [strides[each] for each in strides if each != axis] + [sizes[axis]]
+    width = min(widest_fragment(fragment(layout), axis), widest_in_memory(lengths, bytes))
+    return traffic(fragment_access(layout, axis, width, once=True), strides, bytes, limits=sizes).is_fewest
 
 
 def assumed_strides(buffer: Attribute) -> dict[str, int]:

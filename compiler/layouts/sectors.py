@@ -6,7 +6,7 @@ reached if and only if no sector is asked for twice."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from treadle.compiler.layouts.accesses import Access
@@ -67,20 +67,24 @@ def traffic(
     """The traffic of an access to an array with these strides, in elements; `base` is the byte address of the tile's
     first element, modulo 128 if you like, and elements at or past `limits` along an axis are not accessed."""
     steps = {axis: stride * element_bytes for axis, stride in strides.items()}
-    bytes = access.width * element_bytes
-    requests = sectors = lines = moved = 0
+    return traffic_of_requests(_active(access, steps, limits or {}), access.width * element_bytes, base)
+
+
+def traffic_of_requests(requests: Iterable[tuple[int, ...]], bytes: int, base: int = 0) -> Traffic:
+    """The traffic of requests, given as the byte offset of each active lane's vector of so many bytes."""
+    count = sectors = lines = moved = 0
     every: set[int] = set()
-    for addresses in _active(access, steps, limits or {}):
+    for addresses in requests:
         if not addresses:
             continue
         touched = _sectors(addresses, base, bytes)
         every |= touched
-        requests += 1
+        count += 1
         sectors += len(touched)
         lines += len({sector * SECTOR_BYTES // LINE_BYTES for sector in touched})
         moved += len(addresses) * bytes
     distinct_lines = {sector * SECTOR_BYTES // LINE_BYTES for sector in every}
-    return Traffic(requests, moved, sectors, len(every), lines, len(distinct_lines))
+    return Traffic(count, moved, sectors, len(every), lines, len(distinct_lines))
 
 
 def _sectors(addresses: tuple[int, ...], base: int, bytes: int) -> set[int]:

@@ -166,14 +166,6 @@ class HostLowering:
 
     def _read(self, op: ReadOp) -> None:
         """A view of a buffer: no data moves. Its axes get the largest sizes that fit."""
-        last = axes_of(op.result.type)[-1:]
-        forms = list(op.forms.values())
-        if last and (forms[-1].terms.get(last[0]) != 1 or any(last[0] in form.terms for form in forms[:-1])):
-            raise Refusal(
-                op,
-                f"elements along '{last[0]}', the last axis of the result, are no neighbours in the operand: let the "
-                "last axis run along the operand's last axis with factor 1",
-            )
         new: list[Operation] = []
         for axis, size in sizes_of(op.result.type).items():
             if size == DYNAMIC and axis not in self.sizes:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 
+from treadle.compiler.layouts.operations import is_fewest
 from treadle.compiler.lowering.conditions import present
 from treadle.compiler.lowering.fragments import fragment_of
 from treadle.compiler.lowering.pending import PendingLoad
@@ -11,7 +12,7 @@ from treadle.compiler.lowering.plan import FORMAT_BYTES
 from treadle.compiler.lowering.state import KernelLowering
 from treadle.compiler.lowering.tiles import allocate, tile_of
 from treadle.dialects import cuda
-from treadle.dialects.cuda.layout import LayoutAttr, Mode, rows_layout
+from treadle.dialects.cuda.layout import LayoutAttr, rows_layout
 from treadle.dialects.cuda.tiles import is_shared, layout_of
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import axes_of, format_of, sizes_of
@@ -45,7 +46,7 @@ def lower_save(lowering: KernelLowering, op: SaveOp) -> None:
     value = present(lowering, op.value, value, lowering.layouts.of(op.value), 0)
     offsets = [lowering.offset(axis) for axis in axes]
     bounds = lowering.bounds(axes)
-    if _is_scattered(lowering, op.value, layout_of(value.type)):
+    if _is_scattered(lowering, op.value, layout_of(value.type), destination.type):
         value = _gather(lowering, op.value, value)
     if is_shared(value.type):
         store = lowering.emit(cuda.CopyOp(value, offsets, destination, bounds))
@@ -55,19 +56,17 @@ def lower_save(lowering: KernelLowering, op: SaveOp) -> None:
     store.partial = lowering.partial_mark(bounds)
 
 
-def _is_scattered(lowering: KernelLowering, value: SSAValue, layout: LayoutAttr) -> bool:
+def _is_scattered(lowering: KernelLowering, value: SSAValue, layout: LayoutAttr, buffer: Attribute) -> bool:
     """Whether the fragments of a result hold too few neighbours to fill the sectors they would write: pairs of
-    16-bit elements, of which four lanes make half a sector. A result of the last step only, since its tile takes
-    the place of all others."""
+    elements of 16 bits or fewer, of which four lanes make at most half a sector. A result of the last step only, since
+    its tile takes the place of all others. (Pairs of 32 bits fill sectors, where rows begin with them.)"""
     if (
         lowering.block is not lowering.top
         or not lowering.plan.contractions
-        or str(format_of(value.type)) not in ("f16", "bf16")
+        or FORMAT_BYTES[str(format_of(value.type))] >= 4
     ):
         return False
-    modes = tuple(layout.register)
-    wide = lowering.plan.wide_axes(value)
-    return bool(modes and wide) and modes[-1] == Mode(wide[-1], 2, 1) and layout.extent(wide[-1]) >= 16
+    return bool(lowering.plan.wide_axes(value)) and not is_fewest(layout, buffer, sizes_of(value.type))
 
 
 def _gather(lowering: KernelLowering, value: SSAValue, fragments: SSAValue) -> SSAValue:

@@ -6,7 +6,6 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from math import prod
-from typing import Protocol
 
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IntegerAttr
@@ -14,32 +13,20 @@ from xdsl.ir import Attribute, Block, SSAValue
 
 from treadle.compiler.errors import Refusal
 from treadle.compiler.layouts.copies import line_span
+from treadle.compiler.layouts.operations import is_dealt_by_sectors
 from treadle.compiler.lowering.plan import FORMAT_BYTES
-from treadle.compiler.printer.indices import Loop, add, coordinate, replicas, scaled, subscripts
-from treadle.compiler.printer.names import Names
+from treadle.compiler.printer.dealt import DealtPrinter
+from treadle.compiler.printer.indices import Loop, add, coordinate, replicas, scaled, strided, subscripts
 from treadle.compiler.printer.scalars import bare, c_type
-from treadle.compiler.printer.text import Text
+from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import GlobalAccess
 from treadle.dialects.cuda.layout import LayoutAttr
 from treadle.dialects.cuda.tiles import layout_of, rows_of
 from treadle.dialects.diagram.array import axes_of, format_of, shape_of
 
-
-class Writer(Protocol):
-    """What printing an access needs of the printer of its kernel."""
-
-    kernel: cuda.KernelOp
-    text: Text
-    names: Names
-    values: dict[SSAValue, str]
-    strides: dict[SSAValue, dict[str, str]]
-    threads: int
-
-    def call(self, primitive: str) -> str: ...
-    def loops(self, layout: LayoutAttr) -> list[Loop]: ...
-    def declare(self, value: SSAValue, initial: str = "") -> str: ...
-    def tile_offset(self, tile: SSAValue, coordinates: Sequence[str]) -> str: ...
+WHOLE = f"ALIGNED >= {cuda.WHOLE_SECTORS}"
+"""In C: rows begin with a sector."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +44,9 @@ class Running:
 class AccessPrinter:
     """Prints the accesses of one kernel. Copies of a pipelined loop run along by a pointer that the loop carries."""
 
-    def __init__(self, kernel: Writer):
+    def __init__(self, kernel: KernelWriter):
         self.kernel = kernel
+        self.dealt = DealtPrinter(kernel, self)
         self.running: dict[cuda.CopyOp, Running] = {}
         """Copies whose loop carries their pointer."""
 
@@ -69,13 +57,29 @@ class AccessPrinter:
         way = "from" if op.is_outward else "to"
         name = f"{self.kernel.values[op.buffer]}[{', '.join(axes_of(op.tile.type))}]"
         with self._width(op, f"{name} {way} shared memory"):
-            span = self._span(op)
-            if span is None:
-                self._copy_linear(op, wide)
-            else:
-                self._copy_rows(op, wide, span)
+            if is_dealt_by_sectors(op, cuda.WHOLE_SECTORS):
+                self.dealt.copy(op)
+                return
+            with self.kernel.names.scope(), self.kernel.text.block(f"if constexpr ({WHOLE})", "} else {"):
+                self._copy_whole(op, wide)
+            self.kernel.text.depth += 1
+            self.dealt.copy(op)
+            self.kernel.text.depth -= 1
+            self.kernel.text.line("}")
+
+    def _copy_whole(self, op: cuda.CopyOp, wide: Sequence[tuple[str, int]]) -> None:
+        """A copy of rows that are whole sectors, at the widest vector."""
+        span = self._span(op)
+        if span is None:
+            self._copy_linear(op, wide)
+        else:
+            self._copy_rows(op, wide, span)
 
     def _span(self, op: cuda.CopyOp) -> int | None:
+        """Neighbours that neighbouring threads take before they go down, of a copy of whole sectors; None if it goes
+        in the order of the tile."""
+        if is_dealt_by_sectors(op, cuda.WHOLE_SECTORS):
+            return None
         bytes = FORMAT_BYTES[str(format_of(op.tile.type))]
         return line_span(dict(_wide(op)), op.width_list, self.kernel.threads, bytes)
 
@@ -91,21 +95,20 @@ class AccessPrinter:
         running = self.running.get(op)
         pointer = kernel.names.fresh("there") if running is None else running.pointer
         if running is None:
-            text.line(f"{_pointer(op)} {pointer} = {self._where(op, indices)};")
+            text.line(f"{_pointer(op)} {pointer} = {self.where(op, indices, together=True)};")
         here = {row: f"{indices[row]} + {down}", column: indices[column]}
         near, far = self._row_offset(op, indices, step, down), pointer
         with text.block(f"UNROLL_8 for (int {down} = 0; {down} < {count}; {down} += {step})"):
             if span < length:
                 here[column] = f"{indices[column]} + {along}"
                 near += f" + {along}"
-                neighbours = kernel.strides[op.buffer][column]
-                far = f"{pointer} + {along}{'' if neighbours == '1' else f' * {neighbours}'}"
+                far = f"{pointer} + {along}"
                 text.line(f"UNROLL for (int {along} = 0; {along} < {length}; {along} += {span})")
                 text.depth += 1
             self._copy_vector(op, here, f"{kernel.call('vec')}<width>({far})", near)
             text.depth -= 1 if span < length else 0
             if running is None:
-                text.line(f"{pointer} += {_strided(step, kernel.strides[op.buffer][row])};")
+                text.line(f"{pointer} += {strided(step, kernel.strides[op.buffer][row])};")
             else:
                 last = f"{down} + {step} < {count} ? {running.down} : {running.turn}"
                 bytes = running.down if running.turn == running.down else last
@@ -141,7 +144,7 @@ class AccessPrinter:
             is_even = total % (threads * max(op.width_list)) == 0
             with nullcontext() if is_even else kernel.text.block(f"if (i < {total})"):
                 indices = self._split_index(wide)
-                far = f"{kernel.call('vec')}<width>({self._where(op, indices)})"
+                far = f"{kernel.call('vec')}<width>({self.where(op, indices, together=True)})"
                 offset = kernel.tile_offset(op.tile, [indices.get(axis, "0") for axis in axes_of(op.tile.type)])
                 self._copy_vector(op, indices, far, offset)
 
@@ -149,7 +152,7 @@ class AccessPrinter:
         """Move one vector of a tile between `far` in device memory and its place, `offset` elements into the tile."""
         kernel, text = self.kernel, self.kernel.text
         axes = axes_of(op.tile.type)
-        valid = self._valid(op, axes, shape_of(op.tile.type), rows_of(op.tile.type).shape, indices)
+        valid = self.valid(op, axes, shape_of(op.tile.type), rows_of(op.tile.type).shape, indices)
         near = f"{kernel.call('vec')}<width>(&{kernel.values[op.tile]}[{offset}])"
         if op.is_outward:
             value = f"{kernel.call('load_shared')}({near})"
@@ -203,16 +206,17 @@ class AccessPrinter:
         position = add([bare(kernel.values[loop.lb]), str(ahead)])
         kernel.text.line(f"{_pointer(op)} {pointer};")
         kernel.text.line(f"int64_t {', '.join(dict.fromkeys([down, turn]))};  // bytes")
-        with self._width(op, f"where this thread copies from in the first turn: {axis} = {position}"):
+        what = f"where this thread copies from in the first turn: {axis} = {position}"
+        with self._width(op, what, f"if constexpr ({WHOLE})"):
             step = kernel.names.fresh(f"{row}_step")
             kernel.text.line(f"constexpr int {step} = {kernel.kernel.threads.data} * width / {span};")
             indices = self._own_place(wide, span)
-            kernel.text.line(f"{pointer} = {self._where(op, indices, {axis: position})};")
+            kernel.text.line(f"{pointer} = {self.where(op, indices, {axis: position}, together=True)};")
             bytes, kept = FORMAT_BYTES[str(format_of(op.buffer.type))], kernel.call("kept")
-            kernel.text.line(f"{down} = {kept}({_strided(step, strides[row])} * int64_t({bytes}));")
+            kernel.text.line(f"{down} = {kept}({strided(step, strides[row])} * int64_t({bytes}));")
             if not follows:
-                forth = _strided(bare(kernel.values[loop.step]), strides[axis])
-                back = _strided(f"({count} - {step})", strides[row])
+                forth = strided(bare(kernel.values[loop.step]), strides[axis])
+                back = strided(f"({count} - {step})", strides[row])
                 kernel.text.line(f"{turn} = {kept}(({forth} - {back}) * int64_t({bytes}));")
 
     # -- fragments -----------------------------------------------------------------------------------
@@ -225,7 +229,7 @@ class AccessPrinter:
             loops, step, fragment = self._vector_loops(layout, op, name)
             indices = self._indices(layout, loops, step, op.result.type)
             valid = self._valid_fragment(op, layout, op.result.type, indices)
-            value = self._load_global(f"{kernel.call('vec')}<width>({self._where(op, indices)})", valid)
+            value = self._load_global(f"{kernel.call('vec')}<width>({self.where(op, indices)})", valid)
             self._vector_nest(loops, step, f"{kernel.call('unpack')}({fragment}, {value});")
 
     def store(self, op: cuda.StoreOp) -> None:
@@ -238,7 +242,7 @@ class AccessPrinter:
             indices = self._indices(layout, loops, step, op.value.type)
             valid = self._valid_fragment(op, layout, op.value.type, indices)
             tests = [test for test in (replicas(layout), valid) if test is not None]
-            place = f"{kernel.call('vec')}<width>({self._where(op, indices)})"
+            place = f"{kernel.call('vec')}<width>({self.where(op, indices)})"
             value = f"{kernel.call('pack')}<width>({fragment})"
             if tests:
                 statement = f"{kernel.call('store_global_if')}({place}, {value}, {' && '.join(tests)});"
@@ -274,16 +278,16 @@ class AccessPrinter:
     ) -> str | None:
         axes = axes_of(type)
         extents = [layout.extent(axis) for axis in axes]
-        return self._valid(op, axes, shape_of(type), extents, indices)
+        return self.valid(op, axes, shape_of(type), extents, indices)
 
     # -- what all accesses share -----------------------------------------------------------------------
 
     @contextmanager
-    def _width(self, op: GlobalAccess, what: str) -> Generator[None]:
+    def _width(self, op: GlobalAccess, what: str, head: str = "") -> Generator[None]:
         """The scope of an access, in which `width` is how many elements move at once."""
         if not op.width_list:
             raise Refusal(op, "an access to device memory without widths: run coalescing before printing")
-        with self.kernel.names.scope(), self.kernel.text.block("", f"}}  // {what}"):
+        with self.kernel.names.scope(), self.kernel.text.block(head, f"}}  // {what}"):
             type = c_type(op.buffer_type)
             width = f"{self.kernel.call('width_of')}<{type}, {max(op.width_list)}>(ALIGNED)"
             self.kernel.text.line(f"constexpr int width = {width};")
@@ -294,7 +298,7 @@ class AccessPrinter:
             return f"{self.kernel.call('load_global')}({pointer})"
         return f"{self.kernel.call('load_global_if')}({pointer}, {bare(valid)})"
 
-    def _valid(
+    def valid(
         self,
         op: GlobalAccess,
         axes: Sequence[str],
@@ -321,11 +325,20 @@ class AccessPrinter:
         number = _constant(offset)
         return self.kernel.values[offset] if number is None else str(number)
 
-    def _where(self, op: GlobalAccess, indices: dict[str, str], offsets: dict[str, str] | None = None) -> str:
+    def where(
+        self,
+        op: GlobalAccess,
+        indices: dict[str, str],
+        offsets: dict[str, str] | None = None,
+        together: bool = False,
+    ) -> str:
         """`&Q[b0 * Q_b + row * Q_q + d + q0 * Q_q]`: what a loop changes comes last, so that the rest is computed
-        before the loop. `offsets` replaces offsets of the operation."""
+        before the loop. `offsets` replaces offsets of the operation; `together` says that elements of the last axis are
+        known to be neighbours."""
         buffer = _buffer(op)
         strides = self.kernel.strides[buffer]
+        if together:
+            strides = strides | dict.fromkeys(axes_of(buffer.type)[-1:], "1")
         fixed: list[str] = []
         moving: list[str] = []
         for axis, offset in zip(axes_of(buffer.type), op.offsets, strict=True):
@@ -334,7 +347,7 @@ class AccessPrinter:
             late = moving if given is None and _block_of(offset) is not self.kernel.kernel.body.block else fixed
             for text, terms in ((indices.get(axis, "0"), fixed), (start, late)):
                 if text != "0":
-                    terms.append(_strided(text, strides[axis]))
+                    terms.append(strided(text, strides[axis]))
         return f"&{self.kernel.values[buffer]}[{add([*fixed, *moving])}]"
 
 
@@ -343,12 +356,6 @@ def _constant(value: SSAValue) -> int | None:
     if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, IntegerAttr):
         return owner.value.value.data
     return None
-
-
-def _strided(text: str, stride: str) -> str:
-    if stride == "1":
-        return text
-    return f"{f'({text})' if ' + ' in text else text} * {stride}"
 
 
 def _wide(op: cuda.CopyOp) -> list[tuple[str, int]]:

@@ -38,6 +38,13 @@ def scaled(text: str, factor: int) -> str:
     return times(f"({text})" if " + " in text and factor != 1 else text, factor)
 
 
+def strided(text: str, stride: str) -> str:
+    """An index times the name of a stride."""
+    if stride == "1":
+        return text
+    return f"{f'({text})' if ' + ' in text else text} * {stride}"
+
+
 def tile_offset(rows: RowsAttr, chunk: int, coordinates: Sequence[str]) -> str:
     """Where an element of a tile in shared memory lies, in elements; `swizzled` is a primitive."""
     if rows.row_axis is None:

@@ -35,6 +35,8 @@ class KernelPrinter(KernelWriter):
     def __init__(self, kernel: cuda.KernelOp, launch: cuda.LaunchOp | None = None):
         super().__init__(kernel)
         self.launch = launch
+        self.last_strides: set[str] = set()
+        """Those of last axes, which are 1 in all variants but that for any strides."""
         self.accesses = AccessPrinter(self)
         self.warpgroups = WarpgroupPrinter(self)
 
@@ -48,7 +50,7 @@ class KernelPrinter(KernelWriter):
         parameters = [self._parameter(arg) for arg in self.kernel.body.block.args]
         for line in launch_lines(self.kernel, self.launch, self.values):
             self.text.comment(line)
-        self.text.comment("The rows of all arrays are aligned to so many bytes.")
+        self.text.comment("The rows of all arrays are aligned to so many bytes; 0: they have any strides.")
         self.text.line("template <int ALIGNED>")
         self.text.line(f"__device__ __forceinline__ void {name}(")
         self._signature(parameters)
@@ -77,8 +79,9 @@ class KernelPrinter(KernelWriter):
         # Registers move between roles only where the least number of blocks on a multiprocessor is stated.
         bounds = f"{self.kernel.threads.data}{'' if self.roles is None else ', 1'}"
         self.text.line(f'extern "C" __global__ void __launch_bounds__({bounds}) {name}(')
-        self._signature([[(_of_entry(type), name) for type, name in group] for group in parameters])
-        arguments = ", ".join(name for group in parameters for _, name in group)
+        one = set[str]() if alignment == cuda.ANY_STRIDES else self.last_strides
+        self._signature([[(_of_entry(type), name) for type, name in group if name not in one] for group in parameters])
+        arguments = ", ".join("1" if name in one else name for group in parameters for _, name in group)
         self.text.line(f"  {body}<{alignment}>({arguments});")
         self.text.line("}")
 
@@ -87,8 +90,8 @@ class KernelPrinter(KernelWriter):
         self.text.line("(void)lane, (void)warp;")
 
     def _parameter(self, arg: BlockArgument) -> list[tuple[str, str]]:
-        """The C parameters of one argument, with their types: of a buffer its address, then its strides in elements
-        but for the last axis."""
+        """The C parameters of one argument, with their types: of a buffer its address, then its strides in
+        elements."""
         name = self.names.fresh(arg.name_hint, "array" if is_array(arg.type) else "size")
         self.values[arg] = name
         if isinstance(arg.type, cuda.TensorMapType):
@@ -96,8 +99,9 @@ class KernelPrinter(KernelWriter):
         if not is_array(arg.type):
             return [(c_type(arg.type), name)]
         axes = axes_of(arg.type)
-        strides = {axis: self.names.fresh(f"{name}_{axis}") for axis in axes[:-1]}
-        self.strides[arg] = {**strides, **dict.fromkeys(axes[-1:], "1")}
+        strides = {axis: self.names.fresh(f"{name}_{axis}") for axis in axes}
+        self.strides[arg] = strides
+        self.last_strides.update(strides[axis] for axis in axes[-1:])
         stored = any(_stores_to(use.operation, arg) for use in arg.uses)
         pointer = f"{'' if stored else 'const '}{c_type(arg.type)}* __restrict__"
         return [(pointer, name), *(("int64_t", stride) for stride in strides.values())]

@@ -32,11 +32,12 @@ def launch_lines(kernel: cuda.KernelOp, launch: cuda.LaunchOp | None, names: Map
     asked = " (cudaFuncAttributeMaxDynamicSharedMemorySize allows that)" if shared > WITHOUT_ASKING else ""
     memory = f"{shared} bytes of dynamic shared memory{asked}" if shared else "no dynamic shared memory"
     yield f"Launch: {grid}{kernel.threads.data} threads; {memory}."
-    entries = [f"{cuda.variant_name(kernel, each)} ({each})" for each in cuda.alignments(kernel)]
-    if len(entries) > 1:
+    *aligned, strided = cuda.alignments(kernel)
+    entries = [f"{cuda.variant_name(kernel, each)} ({each})" for each in aligned]
+    if entries:
         yield (
             "The entry depends on the bytes of which the addresses, the strides and the rows of all arrays are "
-            f"multiples: {', '.join(entries)}."
+            f"multiples: {', '.join(entries)}; {cuda.variant_name(kernel, strided)} takes any strides."
         )
 
 

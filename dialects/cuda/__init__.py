@@ -23,7 +23,16 @@ from xdsl.ir import Dialect
 
 from treadle.dialects.cuda.boxes import BoxesAttr
 from treadle.dialects.cuda.fragments import CombineOp, IndexOp, MaskOp
-from treadle.dialects.cuda.kernel import AlignmentOp, BlockIndexOp, KernelOp, LaunchOp, alignments, variant_name
+from treadle.dialects.cuda.kernel import (
+    ANY_STRIDES,
+    WHOLE_SECTORS,
+    AlignmentOp,
+    BlockIndexOp,
+    KernelOp,
+    LaunchOp,
+    alignments,
+    variant_name,
+)
 from treadle.dialects.cuda.layout import LayoutAttr, ModeAttr, ModesAttr, RowsAttr
 from treadle.dialects.cuda.products import ProductOp
 from treadle.dialects.cuda.rings import AcquireOp, AwaitOp, ExpectOp, ReadyOp, ReleaseOp, RingOp, RingType
@@ -76,6 +85,8 @@ Cuda = Dialect(
 )
 
 __all__ = [
+    "ANY_STRIDES",
+    "WHOLE_SECTORS",
     "AcquireOp",
     "AlignmentOp",
     "AwaitOp",

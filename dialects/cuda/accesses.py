@@ -24,12 +24,15 @@ from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from treadle.dialects.cuda.tiles import is_buffer
+from treadle.dialects.cuda.tiles import format_bytes, is_buffer
 from treadle.dialects.diagram.array import (
     axes_of,
     format_of,
     level_of,
 )
+
+WIDEST_VECTOR = 16
+"""Bytes."""
 
 
 class GlobalAccess(IRDLOperation):
@@ -60,6 +63,11 @@ class GlobalAccess(IRDLOperation):
     @property
     def width_list(self) -> tuple[int, ...]:
         return () if self.widths is None else tuple(width.data for width in self.widths)
+
+    @property
+    def has_widest_vectors(self) -> bool:
+        """Whether it moves 16 bytes a thread where alignment allows: the widest vector there is."""
+        return max(self.width_list, default=1) * format_bytes(self.buffer_type) >= WIDEST_VECTOR
 
     def check_access(self, buffer: Attribute, tile: Attribute) -> None:
         if not is_buffer(buffer) or level_of(buffer) != "device":

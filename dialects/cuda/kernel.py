@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Self
 
 from xdsl.dialects.builtin import (
+    DenseArrayBase,
     IndexType,
     IntAttr,
+    IntegerType,
     MemRefType,
     StringAttr,
     SymbolNameConstraint,
@@ -16,8 +18,10 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Operation, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
+    ParsePropInAttrDict,
     irdl_op_definition,
     operand_def,
+    opt_prop_def,
     prop_def,
     region_def,
     result_def,
@@ -31,6 +35,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from treadle.dialects.cuda.accesses import GlobalAccess
 from treadle.dialects.cuda.tiles import format_bytes, is_buffer
+from treadle.dialects.cuda.transfers import CopyOp
 from treadle.dialects.diagram.array import (
     check_axis_name,
     level_of,
@@ -134,21 +139,35 @@ class LaunchOp(IRDLOperation):
 
 @irdl_op_definition
 class AlignmentOp(IRDLOperation):
-    """The bytes, a power of two and at most 16, that the rows of all these buffers are aligned to: their addresses,
-    their strides and the sizes of their last axes are multiples of it. In the host function.
+    """The bytes, a power of two and at most 32, that the rows of all these buffers are aligned to: their addresses and
+    their strides are multiples of it, and the sizes of their last axes, of it or of 16, the widest vector. 0 if the
+    elements along the last axis of one are no neighbours in memory. Buffers whose numbers `by_element` lists are
+    accessed by single elements, so that only the latter matters. In the host function.
 
     ```
-    %aligned = cuda.alignment %Q, %K : memref<...>, memref<...>
+    %aligned = cuda.alignment %Q, %K, %L {by_element = array<i64: 2>} : memref<...>, memref<...>, memref<...>
     ```
     """
 
     name = "cuda.alignment"
 
     buffers = var_operand_def(MemRefType)
+    by_element = opt_prop_def(DenseArrayBase[IntegerType])
     result = result_def(IndexType())
 
     traits = traits_def(Pure())
+    irdl_options = (ParsePropInAttrDict(),)
     assembly_format = "$buffers attr-dict `:` type($buffers)"
+
+    def verify_(self) -> None:
+        for number in self.single:
+            if not 0 <= number < len(self.buffers):
+                raise VerifyException(f"by_element names buffer {number}, there are {len(self.buffers)}")
+
+    @property
+    def single(self) -> tuple[int, ...]:
+        """The numbers of the buffers that are accessed by single elements."""
+        return () if self.by_element is None else tuple(self.by_element.get_values())
 
     def __init__(self, buffers: Sequence[SSAValue]):
         super().__init__(operands=[buffers], result_types=[IndexType()])
@@ -169,19 +188,27 @@ class BlockIndexOp(IRDLOperation):
         super().__init__(result_types=[IndexType()])
 
 
+WHOLE_SECTORS = 32
+"""Bytes that move together: rows that are aligned to them begin with them."""
+
+ANY_STRIDES = 0
+"""What stands for an alignment where elements along the last axis are no neighbours: the variant that takes any
+strides, element by element."""
+
+
 def alignments(kernel: KernelOp) -> tuple[int, ...]:
-    """The alignments, in bytes, for which a kernel has a variant, the widest first: one for each vector width that an
-    access may take."""
-    found = {
-        width * format_bytes(access.buffer_type)
-        for access in kernel.walk()
-        if isinstance(access, GlobalAccess)
-        for width in (access.width_list or (1,))
-    }
-    return tuple(sorted(found, reverse=True)) or (1,)
+    """The alignments, in bytes, for which a kernel has a variant, the widest first: one for each vector that an access
+    may take; for copies by the widest vectors, one where rows begin with a sector; and last `ANY_STRIDES`."""
+    accesses = [op for op in kernel.walk() if isinstance(op, GlobalAccess)]
+    found = {width * format_bytes(op.buffer_type) for op in accesses for width in op.width_list if width > 1}
+    if any(isinstance(op, CopyOp) and op.has_widest_vectors for op in accesses):
+        found.add(WHOLE_SECTORS)
+    return (*sorted(found, reverse=True), ANY_STRIDES)
 
 
 def variant_name(kernel: KernelOp, alignment: int) -> str:
     """The C function of a kernel's variant for rows aligned to so many bytes; the widest has the kernel's own name."""
     name = kernel.sym_name.data
-    return name if alignment == alignments(kernel)[0] else f"{name}_aligned_{alignment}"
+    if alignment == alignments(kernel)[0]:
+        return name
+    return f"{name}_strided" if alignment == ANY_STRIDES else f"{name}_aligned_{alignment}"

@@ -16,8 +16,8 @@
 // CHECK-NEXT: //   fusion %Y into @scale: recolour; convex
 // CHECK: template <int ALIGNED>
 // CHECK-NEXT: __device__ __forceinline__ void scale_kernel_body(
-// CHECK-NEXT: const float* __restrict__ X, int64_t X_m,
-// CHECK-NEXT: float* __restrict__ Y, int64_t Y_m,
+// CHECK-NEXT: const float* __restrict__ X, int64_t X_m, int64_t X_n,
+// CHECK-NEXT: float* __restrict__ Y, int64_t Y_m, int64_t Y_n,
 // CHECK-NEXT: float factor,
 // CHECK-NEXT: int64_t m,
 // CHECK-NEXT: int64_t n) {
@@ -33,9 +33,9 @@
 // CHECK-NEXT: x[n1] = x[n1] * factor;
 // CHECK: store_global_if({{.*}}Y[{{.*}}pack<width>(&x[n1])
 // CHECK: extern "C" __global__ void __launch_bounds__(64) scale_kernel(
-// CHECK: scale_kernel_body<16>(X, X_m, Y, Y_m, factor, m, n);
-// CHECK: extern "C" __global__ void __launch_bounds__(64) scale_kernel_aligned_4(
-// CHECK: scale_kernel_body<4>(X, X_m, Y, Y_m, factor, m, n);
+// CHECK: scale_kernel_body<16>(X, X_m, 1, Y, Y_m, 1, factor, m, n);
+// CHECK: extern "C" __global__ void __launch_bounds__(64) scale_kernel_strided(
+// CHECK: scale_kernel_body<0>(X, X_m, X_n, Y, Y_m, Y_n, factor, m, n);
 cuda.kernel @scale_kernel (%X: !X, %Y: !X, %factor: f32, %m: index, %n: index) threads 64 shared 0 {
   %m0 = cuda.block_index
   %zero = arith.constant 0 : index

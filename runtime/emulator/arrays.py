@@ -91,7 +91,7 @@ class Arena:
         self.placed: dict[int, PlacedArray] = {}
         at = self._memory.ctypes.data + _GAP // 2
         for low, high, members in allocations:
-            at += (_allocation_offset(arrays[members[0]].data, low) - at) % _ALIGNMENT
+            at += (allocation_offset(arrays[members[0]].data, low) - at) % _ALIGNMENT
             for index in members:
                 self.placed[index] = _place(arrays[index], at - low, owners)
             at += high - low + _GAP
@@ -130,12 +130,13 @@ def _extent(data: NDArray[Any]) -> tuple[int, int]:
     return int(low), int(high)
 
 
-def _allocation_offset(data: NDArray[Any], low: int) -> int:
-    """Where the extent begins within the array that owns the memory: a view's misalignment is real."""
+def allocation_offset(data: NDArray[Any], address: int) -> int:
+    """Where an address lies within the array that owns the memory: a view's misalignment is real. That array is placed
+    at a multiple of 256 bytes."""
     owner = data
     while isinstance(owner.base, np.ndarray):
         owner = owner.base
-    return low - _extent(owner)[0]
+    return address - _extent(owner)[0]
 
 
 def _place(array: Array, shift: int, owners: bool) -> PlacedArray:

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from treadle.runtime.emulator.arrays import Array, MappedArray
-from treadle.runtime.emulator.module import LaunchReport, compile_source
+from treadle.runtime.emulator.arrays import Array, MappedArray, allocation_offset
+from treadle.runtime.emulator.module import EmulatedModule, LaunchReport, compile_source
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,9 @@ class HostArray:
 
     @property
     def pointer(self) -> int:
-        return self.data.ctypes.data
+        """Its address as far as alignment goes: from the beginning of its allocation, for that is where the emulator
+        places it, and not where numpy happens to have it."""
+        return allocation_offset(self.data, self.data.ctypes.data)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -39,12 +41,16 @@ class HostArray:
 
 
 class EmulatorBackend:
-    """Compiles and runs the kernels of one printed file; keeps the report of every launch in `reports`."""
+    """Runs the kernels of one printed file, each compiled when it is first launched; keeps the report of every launch
+    in `reports`."""
 
     name = "emulator"
 
     def __init__(self, source: str, kernels: Sequence[str], *, checks: bool = True, seed: int = 0):
-        self.module = compile_source(source, kernels, checks=checks)
+        self.source = source
+        self.kernels = tuple(kernels)
+        self.checks = checks
+        self.modules: dict[str, EmulatedModule] = {}
         self.seed = seed
         self.reports: list[LaunchReport] = []
         self.variants: list[str] = []
@@ -80,7 +86,14 @@ class EmulatorBackend:
         arguments: Sequence[Any],
     ) -> LaunchReport:
         given = [Array(each.data, each.writable) if isinstance(each, HostArray) else each for each in arguments]
-        report = self.module.launch(kernel, grid, block, shared_bytes, given, seed=self.seed)
+        report = self._module(kernel).launch(kernel, grid, block, shared_bytes, given, seed=self.seed)
         self.reports.append(report)
         self.variants.append(kernel)
         return report
+
+    def _module(self, kernel: str) -> EmulatedModule:
+        if kernel not in self.kernels:
+            raise ValueError(f"no kernel {kernel!r} here; there are {sorted(self.kernels)}")
+        if kernel not in self.modules:
+            self.modules[kernel] = compile_source(self.source, [kernel], checks=self.checks)
+        return self.modules[kernel]

@@ -36,6 +36,12 @@ void start_copy(void* to, const void* from, unsigned bytes, bool valid, int line
   deliver_some(thread);
 }
 
+void take_no_part(unsigned bytes, bool asynchronous, int line) {
+  if (!launch->checks) return;
+  log_access(asynchronous ? COPY_ASYNC : LOAD_GLOBAL, line, nullptr, bytes, false);
+  log_access(asynchronous ? COPY_ASYNC_SHARED : STORE_SHARED, line, nullptr, bytes, false);
+}
+
 void copy_async_commit() { ++all_threads[current].groups; }
 
 void copy_async_wait(int pending) {

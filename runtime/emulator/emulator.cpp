@@ -125,6 +125,7 @@ bool resolve_block() {
   }
   clocks.join(groups[0].members);
   shadow.forget_old();
+  traffic.meet_block();
   unsigned last_warp = ~0u;
   for (const unsigned t : groups[0].members) {
     all_threads[t].state = State::READY;
@@ -177,6 +178,7 @@ void run_block(std::vector<unsigned>& warps) {
     }
     if (!ran && !abandoned && !resolve_block()) break;
   }
+  traffic.meet_block();
   if (!abandoned) check_left_over();
 }
 

@@ -62,8 +62,8 @@ inline unsigned char* shared_memory() { return shared_base; }
 // Each says where the access goes: to p if it is sound, else to bytes that harm nobody.
 const void* checked_global_read(const void* p, unsigned bytes, bool valid, int line);
 void* checked_global_write(void* p, unsigned bytes, bool valid, int line);
-const void* checked_shared_read(const void* p, unsigned bytes, int line);
-void* checked_shared_write(void* p, unsigned bytes, int line);
+const void* checked_shared_read(const void* p, unsigned bytes, bool valid, int line);
+void* checked_shared_write(void* p, unsigned bytes, bool valid, int line);
 
 #if TREADLE_CHECKS
 inline const void* global_read(const void* p, unsigned bytes, bool valid, int line) {
@@ -72,19 +72,21 @@ inline const void* global_read(const void* p, unsigned bytes, bool valid, int li
 inline void* global_write(void* p, unsigned bytes, bool valid, int line) {
   return checked_global_write(p, bytes, valid, line);
 }
-inline const void* shared_read(const void* p, unsigned bytes, int line) {
-  return checked_shared_read(p, bytes, line);
+inline const void* shared_read(const void* p, unsigned bytes, bool valid, int line) {
+  return checked_shared_read(p, bytes, valid, line);
 }
-inline void* shared_write(void* p, unsigned bytes, int line) {
-  return checked_shared_write(p, bytes, line);
+inline void* shared_write(void* p, unsigned bytes, bool valid, int line) {
+  return checked_shared_write(p, bytes, valid, line);
 }
 #else
 inline const void* global_read(const void* p, unsigned, bool valid, int) {
   return valid ? p : zeros;
 }
 inline void* global_write(void* p, unsigned, bool valid, int) { return valid ? p : sink; }
-inline const void* shared_read(const void* p, unsigned, int) { return p; }
-inline void* shared_write(void* p, unsigned, int) { return p; }
+inline const void* shared_read(const void* p, unsigned, bool valid, int) {
+  return valid ? p : zeros;
+}
+inline void* shared_write(void* p, unsigned, bool valid, int) { return valid ? p : sink; }
 #endif
 
 template <class T>
@@ -106,14 +108,22 @@ inline void store_global(T* p, const T& value, int line) {
   emu::store_global_if(p, value, true, line);
 }
 template <class T>
-inline T load_shared(const T* p, int line) {
+inline T load_shared_if(const T* p, bool valid, int line) {
   T value;
-  memcpy(&value, shared_read(p, sizeof(T), line), sizeof(T));
+  memcpy(&value, shared_read(p, sizeof(T), valid, line), sizeof(T));
   return value;
 }
 template <class T>
+inline T load_shared(const T* p, int line) {
+  return emu::load_shared_if(p, true, line);
+}
+template <class T>
+inline void store_shared_if(T* p, const T& value, bool valid, int line) {
+  memcpy(shared_write(p, sizeof(T), valid, line), &value, sizeof(T));
+}
+template <class T>
 inline void store_shared(T* p, const T& value, int line) {
-  memcpy(shared_write(p, sizeof(T), line), &value, sizeof(T));
+  emu::store_shared_if(p, value, true, line);
 }
 
 inline void barrier_block(int line) { meet({BARRIER_BLOCK, line, nullptr, nullptr, nullptr, 0}); }
@@ -156,6 +166,8 @@ template <int BYTES>
 inline void copy_async(void* shared, const void* global, bool valid, int line) {
   start_copy(shared, global, BYTES, valid, line);
 }
+// A lane that has nothing to copy where the others of its warp do, asynchronously or not.
+void take_no_part(unsigned bytes, bool asynchronous, int line);
 void copy_async_commit();
 void copy_async_wait(int pending);
 

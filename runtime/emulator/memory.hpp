@@ -184,14 +184,14 @@ void* checked_global_write(void* p, unsigned bytes, bool valid, int line) {
   return p;
 }
 
-const void* checked_shared_read(const void* p, unsigned bytes, int line) {
-  log_access(LOAD_SHARED, line, p, bytes, true);
-  return may_read_shared(LOAD_SHARED, current, p, bytes, line) ? p : zeros;
+const void* checked_shared_read(const void* p, unsigned bytes, bool valid, int line) {
+  log_access(LOAD_SHARED, line, p, bytes, valid);
+  return valid && may_read_shared(LOAD_SHARED, current, p, bytes, line) ? p : zeros;
 }
 
-void* checked_shared_write(void* p, unsigned bytes, int line) {
-  log_access(STORE_SHARED, line, p, bytes, true);
-  return may_write_shared(STORE_SHARED, p, bytes, line, false) ? p : sink;
+void* checked_shared_write(void* p, unsigned bytes, bool valid, int line) {
+  log_access(STORE_SHARED, line, p, bytes, valid);
+  return valid && may_write_shared(STORE_SHARED, p, bytes, line, false) ? p : sink;
 }
 
 }  // namespace emu

@@ -59,7 +59,8 @@ class OperationCount:
     """What one source line's operation cost over a launch.
 
     requests: instructions of a warp; bytes: over active lanes; sectors: of 32 bytes, of global
-    memory; conflicts: passes over shared memory beyond the fewest.
+    memory; conflicts: passes over shared memory beyond the fewest; distinct: of the sectors, those that
+    differ between two barriers of a block, which every way to access the same elements asks for.
     """
 
     line: int
@@ -68,6 +69,7 @@ class OperationCount:
     bytes: int
     sectors: int
     conflicts: int
+    distinct: int
 
 
 @dataclass(frozen=True)
@@ -269,5 +271,5 @@ def _operation_counts(records: Sequence[OperationRecord]) -> tuple[OperationCoun
             continue
         kind = _KINDS[r.operation]
         conflicts = shared.get(r.line, 0) if kind == "copy_async" else r.conflicts
-        rows.append(OperationCount(r.line, kind, r.requests, r.bytes, r.sectors, conflicts))
+        rows.append(OperationCount(r.line, kind, r.requests, r.bytes, r.sectors, conflicts, r.distinct))
     return tuple(sorted(rows, key=lambda row: (row.line, row.kind)))

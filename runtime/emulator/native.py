@@ -52,6 +52,7 @@ class OperationRecord(ctypes.Structure):
     bytes: int
     sectors: int
     conflicts: int
+    distinct: int
     _fields_ = [
         ("operation", ctypes.c_int32),
         ("line", ctypes.c_int32),
@@ -59,6 +60,7 @@ class OperationRecord(ctypes.Structure):
         ("bytes", ctypes.c_uint64),
         ("sectors", ctypes.c_uint64),
         ("conflicts", ctypes.c_uint64),
+        ("distinct", ctypes.c_uint64),
     ]
 
 

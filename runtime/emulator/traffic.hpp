@@ -6,6 +6,7 @@
 
 #include <stdint.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "emulator.h"
@@ -15,7 +16,7 @@ namespace emu {
 // Read by the driver through ctypes: keep it in step with native.py.
 struct OperationRecord {
   int32_t operation, line;
-  uint64_t requests, bytes, sectors, conflicts;
+  uint64_t requests, bytes, sectors, conflicts, distinct;
 };
 
 // One instruction of a warp: where its active lanes point.
@@ -26,9 +27,8 @@ struct WarpRequest {
 
 constexpr unsigned SECTOR = 32, BANKS = 32, BANK_BYTES = 4;
 
-// The distinct sectors of 32 bytes that the warp touches.
-inline unsigned sectors_of(const WarpRequest& request, unsigned bytes) {
-  uint64_t seen[64];
+// The distinct sectors of 32 bytes that the warp touches; `seen` has room for two a lane.
+inline unsigned sectors_of(const WarpRequest& request, unsigned bytes, uint64_t* seen) {
   unsigned count = 0;
   for (unsigned lane = 0; lane < 32; ++lane) {
     if (!(request.active >> lane & 1)) continue;
@@ -124,6 +124,17 @@ class Traffic {
     for (unsigned& count : since_meeting_) count = 0;
   }
 
+  // The block has met, or ended: of the sectors that each operation asked for since, no fewer than the distinct
+  // ones would have done.
+  void meet_block() {
+    for (Slot& slot : slots_) {
+      std::sort(slot.touched.begin(), slot.touched.end());
+      const auto end = std::unique(slot.touched.begin(), slot.touched.end());
+      slot.record.distinct += uint64_t(end - slot.touched.begin());
+      slot.touched.clear();
+    }
+  }
+
   std::vector<OperationRecord> records() const {
     std::vector<OperationRecord> result;
     for (const Slot& slot : slots_) result.push_back(slot.record);
@@ -136,6 +147,7 @@ class Traffic {
     unsigned bytes = 0;
     unsigned made[32] = {};
     std::vector<WarpRequest> requests;
+    std::vector<uint64_t> touched;
   };
 
   Slot& slot_at(Operation operation, int line) {
@@ -145,7 +157,7 @@ class Traffic {
     if (slots[index] < 0) {
       slots[index] = int(slots_.size());
       slots_.emplace_back();
-      slots_.back().record = {operation, line, 0, 0, 0, 0};
+      slots_.back().record = {operation, line, 0, 0, 0, 0, 0};
     }
     return slots_[slots[index]];
   }
@@ -154,10 +166,14 @@ class Traffic {
     if (!request.active) return;
     ++slot.record.requests;
     const int operation = slot.record.operation;
-    if (operation == LOAD_GLOBAL || operation == STORE_GLOBAL || operation == COPY_ASYNC)
-      slot.record.sectors += sectors_of(request, slot.bytes);
-    else
+    if (operation == LOAD_GLOBAL || operation == STORE_GLOBAL || operation == COPY_ASYNC) {
+      uint64_t seen[64];
+      const unsigned sectors = sectors_of(request, slot.bytes, seen);
+      slot.record.sectors += sectors;
+      slot.touched.insert(slot.touched.end(), seen, seen + sectors);
+    } else {
       slot.record.conflicts += conflicts_of(request, slot.bytes);
+    }
   }
 
   std::vector<Slot> slots_;

@@ -130,7 +130,7 @@ __device__ __forceinline__ uint32_t shared_address(const void* p) {
 // each lane gets elements [l / 4][2 (l % 4) + 0, 1] of each. PTX ISA 9.7.14.5.15, ldmatrix.
 template <class R, class T>
 __device__ __forceinline__ void load_matrix_x4(R& registers, const T* row AND_LINE) {
-  static_assert(sizeof(R) == 16 && sizeof(T) == 2);
+  static_assert(sizeof(R) == 16 && sizeof(T) <= 2);
 #ifndef TREADLE_EMULATOR
   uint32_t words[4];
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -147,7 +147,7 @@ __device__ __forceinline__ void load_matrix_x4(R& registers, const T* row AND_LI
 // each lane gets elements [2 (l % 4) + 0, 1][l / 4] of each. PTX ISA 9.7.14.5.15, ldmatrix.trans.
 template <class R, class T>
 __device__ __forceinline__ void load_matrix_x4_trans(R& registers, const T* row AND_LINE) {
-  static_assert(sizeof(R) == 16 && sizeof(T) == 2);
+  static_assert(sizeof(R) == 16 && sizeof(T) <= 2);
 #ifndef TREADLE_EMULATOR
   uint32_t words[4];
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -161,12 +161,12 @@ __device__ __forceinline__ void load_matrix_x4_trans(R& registers, const T* row 
 }
 
 #ifndef TREADLE_EMULATOR
-// Two 16-bit elements as the 32-bit register that they share.
-template <class T>
-__device__ __forceinline__ uint32_t as_register(const T (&pair)[2]) {
-  static_assert(sizeof(T) == 2);
+// Two 16-bit or four 8-bit elements as the 32-bit register that they share.
+template <class T, int N>
+__device__ __forceinline__ uint32_t as_register(const T (&elements)[N]) {
+  static_assert(sizeof(elements) == 4);
   uint32_t word;
-  memcpy(&word, pair, sizeof(word));
+  memcpy(&word, elements, sizeof(word));
   return word;
 }
 #endif
@@ -316,6 +316,90 @@ __device__ __forceinline__ T kept(T number) {
   return number;
 }
 
+// What is left, but at most so much.
+__device__ __forceinline__ int at_most(int most, int64_t left) {
+  return left < most ? int(left) : most;
+}
+
+// Deals a tile to the threads of a block, slot by slot of WIDTH neighbours, so that a warp asks for whole sectors of 32
+// bytes and no two warps for one: where lines begin inside a sector, the slots before and behind them are nobody's.
+// Lines are rows, or columns if those are what lies together. Elements that have no neighbours go in any order.
+template <class T, int WIDTH>
+struct sector_order {
+  struct Slot {
+    int row, column;
+    bool is_there;
+  };
+  static constexpr int SECTOR = 32 / int(sizeof(T));
+  bool turned;        // lines are columns
+  int lines, length;  // lines, and elements of one
+  int first, skew;    // elements of a sector before the tile; more of them with each line
+  int span;           // slots of a line, in elements
+  int pitch;          // from line to line, in elements, where a sector may have parts of two lines; else 0
+  int last;           // the line that comes first in memory then
+  int count;          // slots, whole warps of them
+
+  __device__ __forceinline__ sector_order(const T* tile, int rows, int columns, int64_t row_stride,
+                                          int64_t column_stride) {
+    const int64_t down = row_stride < 0 ? -row_stride : row_stride;
+    const int64_t along = column_stride < 0 ? -column_stride : column_stride;
+    turned = column_stride != 1 && (row_stride == 1 || down < along);
+    lines = turned ? columns : rows, length = turned ? rows : columns;
+    const int64_t stride = turned ? column_stride : row_stride, apart = turned ? along : down;
+    const bool together = column_stride == 1 || row_stride == 1;
+    skew = together ? int(stride & (SECTOR - 1)) : 0;
+    span = together ? (length + 2 * SECTOR - WIDTH - 1) / SECTOR * SECTOR : length;
+    pitch = together && apart >= length && apart < length + SECTOR ? int(apart) : 0;
+    last = pitch && stride < 0 ? lines - 1 : 0;
+    first = together ? int(reinterpret_cast<size_t>(tile + last * stride) / sizeof(T) % SECTOR) : 0;
+    const int elements = pitch ? first + (lines - 1) * pitch + length : lines * span;
+    count = length > 0 && lines > 0 ? ((elements + WIDTH - 1) / WIDTH + 31) / 32 * 32 : 0;
+  }
+
+  __device__ __forceinline__ Slot operator[](int slot) const {
+    const int at = slot * WIDTH - (pitch ? first : 0);
+    const int line = at / (pitch ? pitch : span);
+    const int before = pitch ? 0 : (first + line * skew) & (SECTOR - 1);
+    const int place = at - line * (pitch ? pitch : span) - before;
+    if (at < 0 || line >= lines || place < 0 || place >= length) return {0, 0, false};
+    const int from = last ? last - line : line;
+    return turned ? Slot{place, from, true} : Slot{from, place, true};
+  }
+};
+
+// What copy_async_or_now does, by the threads that take part. Every lane calls it.
+template <class V>
+__device__ __forceinline__ void copy_async_if(V* shared, const V* global, bool is_there AND_LINE) {
+#ifndef TREADLE_EMULATOR
+  if (is_there) copy_async_or_now(shared, global, true);
+#else
+  if (is_there) return copy_async_or_now(shared, global, true, line);
+  emu::take_no_part(sizeof(V), sizeof(V) >= 4, line);
+#endif
+}
+
+// One load from shared memory by the threads that take part, zeros elsewhere. Every lane calls it.
+template <class T>
+__device__ __forceinline__ T load_shared_if(const T* p, bool is_there AND_LINE) {
+#ifndef TREADLE_EMULATOR
+  T value{};
+  if (is_there) value = load_shared(p);
+  return value;
+#else
+  return emu::load_shared_if(p, is_there, line);
+#endif
+}
+
+// One store to shared memory by the threads that take part. Every lane calls it.
+template <class T>
+__device__ __forceinline__ void store_shared_if(T* p, T value, bool is_there AND_LINE) {
+#ifndef TREADLE_EMULATOR
+  if (is_there) store_shared(p, value);
+#else
+  emu::store_shared_if(p, value, is_there, line);
+#endif
+}
+
 // Rounds two floats into a pair of elements: one conversion for a 16-bit type. PTX ISA 9.7.9, cvt.rn.
 template <class T>
 __device__ __forceinline__ void store_pair(T (&pair)[2], float lo, float hi) {
@@ -334,13 +418,13 @@ __device__ __forceinline__ void store_pair(__nv_bfloat16 (&pair)[2], float lo, f
 #endif
 
 // Launch: ceil(m / 32) * ceil(n / 32) blocks along x, each of 128 threads; 32768 bytes of dynamic shared memory.
-// The entry depends on the bytes of which the addresses, the strides and the rows of all arrays are multiples: matmul_kernel (16), matmul_kernel_aligned_4 (4), matmul_kernel_aligned_2 (2).
-// The rows of all arrays are aligned to so many bytes.
+// The entry depends on the bytes of which the addresses, the strides and the rows of all arrays are multiples: matmul_kernel (32), matmul_kernel_aligned_16 (16), matmul_kernel_aligned_4 (4); matmul_kernel_strided takes any strides.
+// The rows of all arrays are aligned to so many bytes; 0: they have any strides.
 template <int ALIGNED>
 __device__ __forceinline__ void matmul_kernel_body(
-    const __half* __restrict__ A, int64_t A_m,
-    const __half* __restrict__ B, int64_t B_k,
-    __half* __restrict__ C16, int64_t C16_m,
+    const __half* __restrict__ A, int64_t A_m, int64_t A_k,
+    const __half* __restrict__ B, int64_t B_k, int64_t B_n,
+    __half* __restrict__ C16, int64_t C16_m, int64_t C16_n,
     int64_t m,
     int64_t k,
     int64_t n) {
@@ -356,7 +440,7 @@ __device__ __forceinline__ void matmul_kernel_body(
   const int64_t n0 = (block % n_pieces) * 32;
   const int64_t m0 = block_2 * 32;
   float C[2][2][2] = {};
-  const int64_t k_full = k - (k % 128);
+  const int64_t k_full = k - (uint32_t(k) % 128);
   copy_async_commit();
   const int64_t k0_ahead = 0 + 0;
   const bool is_there = k0_ahead < k_full;
@@ -364,24 +448,50 @@ __device__ __forceinline__ void matmul_kernel_body(
     __half* const A_ahead = A_shared;
     {
       constexpr int width = width_of<__half, 8>(ALIGNED);
-      constexpr int m_step = 128 * width / 64;  // rows that the block copies at once
-      const int m_i = thread * width / 64, k_i = thread * width % 64;
-      const __half* there = &A[m_i * A_m + m0 * A_m + k_i + k0_ahead];
-      UNROLL_8 for (int m_down = 0; m_down < 32; m_down += m_step) {
-        UNROLL for (int k_along = 0; k_along < 128; k_along += 64)
-          copy_async_or_now(vec<width>(&A_ahead[swizzled_down<128, 3, 0, 8, m_step>(m_i, k_i, m_down) + k_along]), vec<width>(there + k_along), m0 + m_i + m_down < m);
-        there += m_step * A_m;
+      if constexpr (ALIGNED >= 32) {
+        constexpr int m_step = 128 * width / 64;  // rows that the block copies at once
+        const int m_i = thread * width / 64, k_i = thread * width % 64;
+        const __half* there = &A[m_i * A_m + m0 * A_m + k_i + k0_ahead];
+        UNROLL_8 for (int m_down = 0; m_down < 32; m_down += m_step) {
+          UNROLL for (int k_along = 0; k_along < 128; k_along += 64)
+            copy_async_or_now(vec<width>(&A_ahead[swizzled_down<128, 3, 0, 8, m_step>(m_i, k_i, m_down) + k_along]), vec<width>(there + k_along), m0 + m_i + m_down < m);
+          there += m_step * A_m;
+        }
+      } else {
+        const int m_count = at_most(32, m - m0);
+        const __half* const there = &A[m0 * A_m + k0_ahead * A_k];
+        const sector_order<__half, width> slots(there, m_count, 128, A_m, A_k);
+        for (int i_2 = thread; i_2 < slots.count; i_2 += 128) {
+          const auto [m_i, k_i, is_there_2] = slots[i_2];
+          copy_async_if(vec<width>(&A_ahead[swizzled<128, 3, 0, 8>(m_i, k_i)]), vec<width>(there + m_i * A_m + k_i * A_k), is_there_2);
+        }
+        if (m_count < 32)
+          for (int i_3 = thread; i_3 < 4096; i_3 += 128)
+            store_shared_if(vec<1>(&A_ahead[swizzled<128, 3, 0, 8>(i_3 / 128, i_3 % 128)]), Vec<__half, 1>{}, i_3 / 128 >= m_count);
       }
     }  // A[m, k] to shared memory
     __half* const B_ahead = B_shared;
     {
       constexpr int width = width_of<__half, 8>(ALIGNED);
-      constexpr int k_step = 128 * width / 32;  // rows that the block copies at once
-      const int k_i = thread * width / 32, n_i = thread * width % 32;
-      const __half* there = &B[k_i * B_k + k0_ahead * B_k + n_i + n0];
-      UNROLL_8 for (int k_down = 0; k_down < 128; k_down += k_step) {
-        copy_async_or_now(vec<width>(&B_ahead[swizzled_down<32, 2, 1, 8, k_step>(k_i, n_i, k_down)]), vec<width>(there), n0 + n_i < n);
-        there += k_step * B_k;
+      if constexpr (ALIGNED >= 32) {
+        constexpr int k_step = 128 * width / 32;  // rows that the block copies at once
+        const int k_i = thread * width / 32, n_i = thread * width % 32;
+        const __half* there = &B[k_i * B_k + k0_ahead * B_k + n_i + n0];
+        UNROLL_8 for (int k_down = 0; k_down < 128; k_down += k_step) {
+          copy_async_or_now(vec<width>(&B_ahead[swizzled_down<32, 2, 1, 8, k_step>(k_i, n_i, k_down)]), vec<width>(there), n0 + n_i < n);
+          there += k_step * B_k;
+        }
+      } else {
+        const int n_count = at_most(32, n - n0);
+        const __half* const there = &B[k0_ahead * B_k + n0 * B_n];
+        const sector_order<__half, width> slots(there, 128, n_count, B_k, B_n);
+        for (int i_2 = thread; i_2 < slots.count; i_2 += 128) {
+          const auto [k_i, n_i, is_there_2] = slots[i_2];
+          copy_async_if(vec<width>(&B_ahead[swizzled<32, 2, 1, 8>(k_i, n_i)]), vec<width>(there + k_i * B_k + n_i * B_n), is_there_2);
+        }
+        if (n_count < 32)
+          for (int i_3 = thread; i_3 < 4096; i_3 += 128)
+            store_shared_if(vec<1>(&B_ahead[swizzled<32, 2, 1, 8>(i_3 / 32, i_3 % 32)]), Vec<__half, 1>{}, i_3 % 32 >= n_count);
       }
     }  // B[k, n] to shared memory
   }
@@ -389,17 +499,17 @@ __device__ __forceinline__ void matmul_kernel_body(
   // streaming: k in pieces of 128
   const __half* A_next;
   int64_t A_down, A_turn;  // bytes
-  {
+  if constexpr (ALIGNED >= 32) {
     constexpr int width = width_of<__half, 8>(ALIGNED);
     constexpr int m_step = 128 * width / 64;
     const int m_i = thread * width / 64, k_i = thread * width % 64;
     A_next = &A[m_i * A_m + m0 * A_m + k_i + 128];
     A_down = kept(m_step * A_m * int64_t(2));
-    A_turn = kept((128 - (32 - m_step) * A_m) * int64_t(2));
+    A_turn = kept((128 * A_k - (32 - m_step) * A_m) * int64_t(2));
   }  // where this thread copies from in the first turn: k = 128
   const __half* B_next;
   int64_t B_down;  // bytes
-  {
+  if constexpr (ALIGNED >= 32) {
     constexpr int width = width_of<__half, 8>(ALIGNED);
     constexpr int k_step = 128 * width / 32;
     const int k_i = thread * width / 32, n_i = thread * width % 32;
@@ -410,32 +520,58 @@ __device__ __forceinline__ void matmul_kernel_body(
   const int A_now_lane = kept(swizzled<128, 3, 0, 8>(warp / 2 * 16 + lane % 16, lane / 16 * 8));
   for (int64_t k0 = 0; k0 < k_full; k0 += 128) {
     const int64_t turn = k0 / 128;
-    const int64_t stage = turn % 2;
+    const int64_t stage = uint32_t(turn) % 2;
     copy_async_wait<0>();
     barrier_block();
     const int64_t k0_ahead_2 = k0 + 128;
     const bool is_there_2 = k0_ahead_2 < k_full;
     if (is_there_2) {
-      const int64_t place = (turn + 1) % 2;
+      const int64_t place = uint32_t(turn + 1) % 2;
       __half* const A_ahead = stage_at(A_shared, place * 8192);
       {
         constexpr int width = width_of<__half, 8>(ALIGNED);
-        constexpr int m_step = 128 * width / 64;  // rows that the block copies at once
-        const int m_i = thread * width / 64, k_i = thread * width % 64;
-        UNROLL_8 for (int m_down = 0; m_down < 32; m_down += m_step) {
-          UNROLL for (int k_along = 0; k_along < 128; k_along += 64)
-            copy_async_or_now(vec<width>(&A_ahead[swizzled_down<128, 3, 0, 8, m_step>(m_i, k_i, m_down) + k_along]), vec<width>(A_next + k_along), m0 + m_i + m_down < m);
-          advance(A_next, m_down + m_step < 32 ? A_down : A_turn);
+        if constexpr (ALIGNED >= 32) {
+          constexpr int m_step = 128 * width / 64;  // rows that the block copies at once
+          const int m_i = thread * width / 64, k_i = thread * width % 64;
+          UNROLL_8 for (int m_down = 0; m_down < 32; m_down += m_step) {
+            UNROLL for (int k_along = 0; k_along < 128; k_along += 64)
+              copy_async_or_now(vec<width>(&A_ahead[swizzled_down<128, 3, 0, 8, m_step>(m_i, k_i, m_down) + k_along]), vec<width>(A_next + k_along), m0 + m_i + m_down < m);
+            advance(A_next, m_down + m_step < 32 ? A_down : A_turn);
+          }
+        } else {
+          const int m_count = at_most(32, m - m0);
+          const __half* const there = &A[m0 * A_m + k0_ahead_2 * A_k];
+          const sector_order<__half, width> slots(there, m_count, 128, A_m, A_k);
+          for (int i_2 = thread; i_2 < slots.count; i_2 += 128) {
+            const auto [m_i, k_i, is_there_3] = slots[i_2];
+            copy_async_if(vec<width>(&A_ahead[swizzled<128, 3, 0, 8>(m_i, k_i)]), vec<width>(there + m_i * A_m + k_i * A_k), is_there_3);
+          }
+          if (m_count < 32)
+            for (int i_3 = thread; i_3 < 4096; i_3 += 128)
+              store_shared_if(vec<1>(&A_ahead[swizzled<128, 3, 0, 8>(i_3 / 128, i_3 % 128)]), Vec<__half, 1>{}, i_3 / 128 >= m_count);
         }
       }  // A[m, k] to shared memory
       __half* const B_ahead = stage_at(B_shared, place * 8192);
       {
         constexpr int width = width_of<__half, 8>(ALIGNED);
-        constexpr int k_step = 128 * width / 32;  // rows that the block copies at once
-        const int k_i = thread * width / 32, n_i = thread * width % 32;
-        UNROLL_8 for (int k_down = 0; k_down < 128; k_down += k_step) {
-          copy_async_or_now(vec<width>(&B_ahead[swizzled_down<32, 2, 1, 8, k_step>(k_i, n_i, k_down)]), vec<width>(B_next), n0 + n_i < n);
-          advance(B_next, B_down);
+        if constexpr (ALIGNED >= 32) {
+          constexpr int k_step = 128 * width / 32;  // rows that the block copies at once
+          const int k_i = thread * width / 32, n_i = thread * width % 32;
+          UNROLL_8 for (int k_down = 0; k_down < 128; k_down += k_step) {
+            copy_async_or_now(vec<width>(&B_ahead[swizzled_down<32, 2, 1, 8, k_step>(k_i, n_i, k_down)]), vec<width>(B_next), n0 + n_i < n);
+            advance(B_next, B_down);
+          }
+        } else {
+          const int n_count = at_most(32, n - n0);
+          const __half* const there = &B[n0 * B_n + k0_ahead_2 * B_k];
+          const sector_order<__half, width> slots(there, 128, n_count, B_k, B_n);
+          for (int i_2 = thread; i_2 < slots.count; i_2 += 128) {
+            const auto [k_i, n_i, is_there_3] = slots[i_2];
+            copy_async_if(vec<width>(&B_ahead[swizzled<32, 2, 1, 8>(k_i, n_i)]), vec<width>(there + k_i * B_k + n_i * B_n), is_there_3);
+          }
+          if (n_count < 32)
+            for (int i_3 = thread; i_3 < 4096; i_3 += 128)
+              store_shared_if(vec<1>(&B_ahead[swizzled<32, 2, 1, 8>(i_3 / 32, i_3 % 32)]), Vec<__half, 1>{}, i_3 % 32 >= n_count);
         }
       }  // B[k, n] to shared memory
     }
@@ -460,23 +596,51 @@ __device__ __forceinline__ void matmul_kernel_body(
     barrier_block();
     {
       constexpr int width = width_of<__half, 8>(ALIGNED);
-      constexpr int m_step = 128 * width / 64;  // rows that the block copies at once
-      const int m_i = thread * width / 64, k_i = thread * width % 64;
-      const __half* there = &A[m_i * A_m + m0 * A_m + k_i + k_full];
-      UNROLL_8 for (int m_down = 0; m_down < 32; m_down += m_step) {
-        UNROLL for (int k_along = 0; k_along < 128; k_along += 64)
-          store_shared(vec<width>(&A_shared[swizzled_down<128, 3, 0, 8, m_step>(m_i, k_i, m_down) + k_along]), load_global_if(vec<width>(there + k_along), m0 + m_i + m_down < m && k_full + k_i + k_along < k));
-        there += m_step * A_m;
+      if constexpr (ALIGNED >= 32) {
+        constexpr int m_step = 128 * width / 64;  // rows that the block copies at once
+        const int m_i = thread * width / 64, k_i = thread * width % 64;
+        const __half* there = &A[m_i * A_m + m0 * A_m + k_i + k_full];
+        UNROLL_8 for (int m_down = 0; m_down < 32; m_down += m_step) {
+          UNROLL for (int k_along = 0; k_along < 128; k_along += 64)
+            store_shared(vec<width>(&A_shared[swizzled_down<128, 3, 0, 8, m_step>(m_i, k_i, m_down) + k_along]), load_global_if(vec<width>(there + k_along), m0 + m_i + m_down < m && k_full + k_i + k_along < k));
+          there += m_step * A_m;
+        }
+      } else {
+        const int m_count = at_most(32, m - m0);
+        const int k_count = at_most(128, k - k_full);
+        const __half* const there = &A[m0 * A_m + k_full * A_k];
+        const sector_order<__half, width> slots(there, m_count, k_count, A_m, A_k);
+        for (int i_2 = thread; i_2 < slots.count; i_2 += 128) {
+          const auto [m_i, k_i, is_there_2] = slots[i_2];
+          store_shared_if(vec<width>(&A_shared[swizzled<128, 3, 0, 8>(m_i, k_i)]), load_global_if(vec<width>(there + m_i * A_m + k_i * A_k), is_there_2), is_there_2);
+        }
+        if (m_count < 32 || k_count < 128)
+          for (int i_3 = thread; i_3 < 4096; i_3 += 128)
+            store_shared_if(vec<1>(&A_shared[swizzled<128, 3, 0, 8>(i_3 / 128, i_3 % 128)]), Vec<__half, 1>{}, i_3 / 128 >= m_count || i_3 % 128 >= k_count);
       }
     }  // A[m, k] to shared memory
     {
       constexpr int width = width_of<__half, 8>(ALIGNED);
-      constexpr int k_step = 128 * width / 32;  // rows that the block copies at once
-      const int k_i = thread * width / 32, n_i = thread * width % 32;
-      const __half* there = &B[k_i * B_k + k_full * B_k + n_i + n0];
-      UNROLL_8 for (int k_down = 0; k_down < 128; k_down += k_step) {
-        store_shared(vec<width>(&B_shared[swizzled_down<32, 2, 1, 8, k_step>(k_i, n_i, k_down)]), load_global_if(vec<width>(there), k_full + k_i + k_down < k && n0 + n_i < n));
-        there += k_step * B_k;
+      if constexpr (ALIGNED >= 32) {
+        constexpr int k_step = 128 * width / 32;  // rows that the block copies at once
+        const int k_i = thread * width / 32, n_i = thread * width % 32;
+        const __half* there = &B[k_i * B_k + k_full * B_k + n_i + n0];
+        UNROLL_8 for (int k_down = 0; k_down < 128; k_down += k_step) {
+          store_shared(vec<width>(&B_shared[swizzled_down<32, 2, 1, 8, k_step>(k_i, n_i, k_down)]), load_global_if(vec<width>(there), k_full + k_i + k_down < k && n0 + n_i < n));
+          there += k_step * B_k;
+        }
+      } else {
+        const int k_count = at_most(128, k - k_full);
+        const int n_count = at_most(32, n - n0);
+        const __half* const there = &B[k_full * B_k + n0 * B_n];
+        const sector_order<__half, width> slots(there, k_count, n_count, B_k, B_n);
+        for (int i_2 = thread; i_2 < slots.count; i_2 += 128) {
+          const auto [k_i, n_i, is_there_2] = slots[i_2];
+          store_shared_if(vec<width>(&B_shared[swizzled<32, 2, 1, 8>(k_i, n_i)]), load_global_if(vec<width>(there + k_i * B_k + n_i * B_n), is_there_2), is_there_2);
+        }
+        if (k_count < 128 || n_count < 32)
+          for (int i_3 = thread; i_3 < 4096; i_3 += 128)
+            store_shared_if(vec<1>(&B_shared[swizzled<32, 2, 1, 8>(i_3 / 32, i_3 % 32)]), Vec<__half, 1>{}, i_3 / 32 >= k_count || i_3 % 32 >= n_count);
       }
     }  // B[k, n] to shared memory
     barrier_block();
@@ -505,12 +669,23 @@ __device__ __forceinline__ void matmul_kernel_body(
   barrier_block();
   {
     constexpr int width = width_of<__half, 8>(ALIGNED);
-    constexpr int m_step = 128 * width / 32;  // rows that the block copies at once
-    const int m_i = thread * width / 32, n_i = thread * width % 32;
-    __half* there = &C16[m_i * C16_m + m0 * C16_m + n_i + n0];
-    UNROLL_8 for (int m_down = 0; m_down < 32; m_down += m_step) {
-      store_global_if(vec<width>(there), load_shared(vec<width>(&C16_shared[swizzled_down<32, 2, 1, 8, m_step>(m_i, n_i, m_down)])), m0 + m_i + m_down < m && n0 + n_i < n);
-      there += m_step * C16_m;
+    if constexpr (ALIGNED >= 32) {
+      constexpr int m_step = 128 * width / 32;  // rows that the block copies at once
+      const int m_i = thread * width / 32, n_i = thread * width % 32;
+      __half* there = &C16[m_i * C16_m + m0 * C16_m + n_i + n0];
+      UNROLL_8 for (int m_down = 0; m_down < 32; m_down += m_step) {
+        store_global_if(vec<width>(there), load_shared(vec<width>(&C16_shared[swizzled_down<32, 2, 1, 8, m_step>(m_i, n_i, m_down)])), m0 + m_i + m_down < m && n0 + n_i < n);
+        there += m_step * C16_m;
+      }
+    } else {
+      const int m_count = at_most(32, m - m0);
+      const int n_count = at_most(32, n - n0);
+      __half* const there = &C16[m0 * C16_m + n0 * C16_n];
+      const sector_order<__half, width> slots(there, m_count, n_count, C16_m, C16_n);
+      for (int i_2 = thread; i_2 < slots.count; i_2 += 128) {
+        const auto [m_i, n_i, is_there_2] = slots[i_2];
+        store_global_if(vec<width>(there + m_i * C16_m + n_i * C16_n), load_shared_if(vec<width>(&C16_shared[swizzled<32, 2, 1, 8>(m_i, n_i)]), is_there_2), is_there_2);
+      }
     }
   }  // C16[m, n] from shared memory
 }
@@ -522,7 +697,17 @@ extern "C" __global__ void __launch_bounds__(128) matmul_kernel(
     int64_t m,
     int64_t k,
     int64_t n) {
-  matmul_kernel_body<16>(A, A_m, B, B_k, C16, C16_m, m, k, n);
+  matmul_kernel_body<32>(A, A_m, 1, B, B_k, 1, C16, C16_m, 1, m, k, n);
+}
+
+extern "C" __global__ void __launch_bounds__(128) matmul_kernel_aligned_16(
+    const __half* __restrict__ A, int64_t A_m,
+    const __half* __restrict__ B, int64_t B_k,
+    __half* __restrict__ C16, int64_t C16_m,
+    int64_t m,
+    int64_t k,
+    int64_t n) {
+  matmul_kernel_body<16>(A, A_m, 1, B, B_k, 1, C16, C16_m, 1, m, k, n);
 }
 
 extern "C" __global__ void __launch_bounds__(128) matmul_kernel_aligned_4(
@@ -532,15 +717,15 @@ extern "C" __global__ void __launch_bounds__(128) matmul_kernel_aligned_4(
     int64_t m,
     int64_t k,
     int64_t n) {
-  matmul_kernel_body<4>(A, A_m, B, B_k, C16, C16_m, m, k, n);
+  matmul_kernel_body<4>(A, A_m, 1, B, B_k, 1, C16, C16_m, 1, m, k, n);
 }
 
-extern "C" __global__ void __launch_bounds__(128) matmul_kernel_aligned_2(
-    const __half* __restrict__ A, int64_t A_m,
-    const __half* __restrict__ B, int64_t B_k,
-    __half* __restrict__ C16, int64_t C16_m,
+extern "C" __global__ void __launch_bounds__(128) matmul_kernel_strided(
+    const __half* __restrict__ A, int64_t A_m, int64_t A_k,
+    const __half* __restrict__ B, int64_t B_k, int64_t B_n,
+    __half* __restrict__ C16, int64_t C16_m, int64_t C16_n,
     int64_t m,
     int64_t k,
     int64_t n) {
-  matmul_kernel_body<2>(A, A_m, B, B_k, C16, C16_m, m, k, n);
+  matmul_kernel_body<0>(A, A_m, A_k, B, B_k, B_n, C16, C16_m, C16_n, m, k, n);
 }

@@ -99,12 +99,12 @@ __device__ constexpr int width_of(int aligned) {
 }
 
 // Launch: ceil(n / 128) blocks along x, each of 128 threads; no dynamic shared memory.
-// The entry depends on the bytes of which the addresses, the strides and the rows of all arrays are multiples: sin2cos2_kernel (16), sin2cos2_kernel_aligned_4 (4).
-// The rows of all arrays are aligned to so many bytes.
+// The entry depends on the bytes of which the addresses, the strides and the rows of all arrays are multiples: sin2cos2_kernel (16); sin2cos2_kernel_strided takes any strides.
+// The rows of all arrays are aligned to so many bytes; 0: they have any strides.
 template <int ALIGNED>
 __device__ __forceinline__ void sin2cos2_kernel_body(
-    const float* __restrict__ x,
-    float* __restrict__ one,
+    const float* __restrict__ x, int64_t x_n,
+    float* __restrict__ one, int64_t one_n,
     int64_t n) {
   const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
   (void)lane, (void)warp;
@@ -115,7 +115,7 @@ __device__ __forceinline__ void sin2cos2_kernel_body(
   {
     constexpr int width = width_of<float, 4>(ALIGNED);
     UNROLL for (int n1 = 0; n1 < 4; n1 += width)
-      unpack(&x_piece[n1], load_global_if(vec<width>(&x[n1 + lane * 4 + warp * 128 + n0]), n1 + lane * 4 + warp * 128 < 128 && n0 + n1 + lane * 4 + warp * 128 < n));
+      unpack(&x_piece[n1], load_global_if(vec<width>(&x[(n1 + lane * 4 + warp * 128) * x_n + n0 * x_n]), n1 + lane * 4 + warp * 128 < 128 && n0 + n1 + lane * 4 + warp * 128 < n));
   }  // x[n] to registers
   UNROLL for (int n1 = 0; n1 < 4; ++n1) {
     const float y = sinf(x_piece[n1]);
@@ -125,7 +125,7 @@ __device__ __forceinline__ void sin2cos2_kernel_body(
   {
     constexpr int width = width_of<float, 4>(ALIGNED);
     UNROLL for (int n1 = 0; n1 < 4; n1 += width)
-      store_global_if(vec<width>(&one[n1 + lane * 4 + warp * 128 + n0]), pack<width>(&x_piece[n1]), n1 + lane * 4 + warp * 128 < 128 && n0 + n1 + lane * 4 + warp * 128 < n);
+      store_global_if(vec<width>(&one[(n1 + lane * 4 + warp * 128) * one_n + n0 * one_n]), pack<width>(&x_piece[n1]), n1 + lane * 4 + warp * 128 < 128 && n0 + n1 + lane * 4 + warp * 128 < n);
   }  // one[n] from registers
 }
 
@@ -133,12 +133,12 @@ extern "C" __global__ void __launch_bounds__(128) sin2cos2_kernel(
     const float* __restrict__ x,
     float* __restrict__ one,
     int64_t n) {
-  sin2cos2_kernel_body<16>(x, one, n);
+  sin2cos2_kernel_body<16>(x, 1, one, 1, n);
 }
 
-extern "C" __global__ void __launch_bounds__(128) sin2cos2_kernel_aligned_4(
-    const float* __restrict__ x,
-    float* __restrict__ one,
+extern "C" __global__ void __launch_bounds__(128) sin2cos2_kernel_strided(
+    const float* __restrict__ x, int64_t x_n,
+    float* __restrict__ one, int64_t one_n,
     int64_t n) {
-  sin2cos2_kernel_body<4>(x, one, n);
+  sin2cos2_kernel_body<0>(x, x_n, one, one_n, n);
 }

@@ -144,12 +144,12 @@ __device__ __forceinline__ float maximum(float x, float y) {
 }
 
 // Launch: ceil(row / 4) blocks along x, each of 128 threads; no dynamic shared memory.
-// The entry depends on the bytes of which the addresses, the strides and the rows of all arrays are multiples: softmax_rows_kernel (16), softmax_rows_kernel_aligned_4 (4).
-// The rows of all arrays are aligned to so many bytes.
+// The entry depends on the bytes of which the addresses, the strides and the rows of all arrays are multiples: softmax_rows_kernel (16); softmax_rows_kernel_strided takes any strides.
+// The rows of all arrays are aligned to so many bytes; 0: they have any strides.
 template <int ALIGNED>
 __device__ __forceinline__ void softmax_rows_kernel_body(
-    const float* __restrict__ A, int64_t A_row,
-    float* __restrict__ P, int64_t P_row,
+    const float* __restrict__ A, int64_t A_row, int64_t A_x,
+    float* __restrict__ P, int64_t P_row, int64_t P_x,
     int64_t row,
     int64_t x) {
   const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
@@ -159,7 +159,7 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
   const int64_t row0 = block * 4;
   float m = -INFINITY;
   float l = 0.0f;
-  const int64_t x_full = x - (x % 1024);
+  const int64_t x_full = x - (uint32_t(x) % 1024);
   // streaming: x in pieces of 1024
   for (int64_t x0 = 0; x0 < x_full; x0 += 1024) {
     float A_piece[8][4];
@@ -167,7 +167,7 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
       constexpr int width = width_of<float, 4>(ALIGNED);
       UNROLL for (int x128 = 0; x128 < 8; ++x128)
         UNROLL for (int x1 = 0; x1 < 4; x1 += width)
-          unpack(&A_piece[x128][x1], load_global_if(vec<width>(&A[warp * A_row + row0 * A_row + x128 * 128 + x1 + lane * 4 + x0]), row0 + warp < row));
+          unpack(&A_piece[x128][x1], load_global_if(vec<width>(&A[warp * A_row + row0 * A_row + (x128 * 128 + x1 + lane * 4) * A_x + x0 * A_x]), row0 + warp < row));
     }  // A[row, x] to registers
     float m_new;
     m_new = m;
@@ -205,7 +205,7 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
       constexpr int width = width_of<float, 4>(ALIGNED);
       UNROLL for (int x128 = 0; x128 < 8; ++x128)
         UNROLL for (int x1 = 0; x1 < 4; x1 += width)
-          unpack(&A_piece[x128][x1], load_global_if(vec<width>(&A[warp * A_row + row0 * A_row + x128 * 128 + x1 + lane * 4 + x_full]), row0 + warp < row && x_full + x128 * 128 + x1 + lane * 4 < x));
+          unpack(&A_piece[x128][x1], load_global_if(vec<width>(&A[warp * A_row + row0 * A_row + (x128 * 128 + x1 + lane * 4) * A_x + x_full * A_x]), row0 + warp < row && x_full + x128 * 128 + x1 + lane * 4 < x));
     }  // A[row, x] to registers
     float A_piece_2[8][4];
     UNROLL for (int x128 = 0; x128 < 8; ++x128)
@@ -250,7 +250,7 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
     l = l + shuffle_xor(l, 8);
     l = l + shuffle_xor(l, 16);
   }
-  const int64_t x_full_2 = x - (x % 1024);
+  const int64_t x_full_2 = x - (uint32_t(x) % 1024);
   // streaming: x in pieces of 1024
   for (int64_t x0 = 0; x0 < x_full_2; x0 += 1024) {
     float A_piece[8][4];
@@ -258,7 +258,7 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
       constexpr int width = width_of<float, 4>(ALIGNED);
       UNROLL for (int x128 = 0; x128 < 8; ++x128)
         UNROLL for (int x1 = 0; x1 < 4; x1 += width)
-          unpack(&A_piece[x128][x1], load_global_if(vec<width>(&A[warp * A_row + row0 * A_row + x128 * 128 + x1 + lane * 4 + x0]), row0 + warp < row));
+          unpack(&A_piece[x128][x1], load_global_if(vec<width>(&A[warp * A_row + row0 * A_row + (x128 * 128 + x1 + lane * 4) * A_x + x0 * A_x]), row0 + warp < row));
     }  // A[row, x] to registers
     UNROLL for (int x128 = 0; x128 < 8; ++x128)
       UNROLL for (int x1 = 0; x1 < 4; ++x1)
@@ -270,7 +270,7 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
       constexpr int width = width_of<float, 4>(ALIGNED);
       UNROLL for (int x128 = 0; x128 < 8; ++x128)
         UNROLL for (int x1 = 0; x1 < 4; x1 += width)
-          store_global_if(vec<width>(&P[warp * P_row + row0 * P_row + x128 * 128 + x1 + lane * 4 + x0]), pack<width>(&A_piece[x128][x1]), row0 + warp < row);
+          store_global_if(vec<width>(&P[warp * P_row + row0 * P_row + (x128 * 128 + x1 + lane * 4) * P_x + x0 * P_x]), pack<width>(&A_piece[x128][x1]), row0 + warp < row);
     }  // P[row, x] from registers
   }
   // streaming: the last piece of x, which is smaller
@@ -280,7 +280,7 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
       constexpr int width = width_of<float, 4>(ALIGNED);
       UNROLL for (int x128 = 0; x128 < 8; ++x128)
         UNROLL for (int x1 = 0; x1 < 4; x1 += width)
-          unpack(&A_piece[x128][x1], load_global_if(vec<width>(&A[warp * A_row + row0 * A_row + x128 * 128 + x1 + lane * 4 + x_full_2]), row0 + warp < row && x_full_2 + x128 * 128 + x1 + lane * 4 < x));
+          unpack(&A_piece[x128][x1], load_global_if(vec<width>(&A[warp * A_row + row0 * A_row + (x128 * 128 + x1 + lane * 4) * A_x + x_full_2 * A_x]), row0 + warp < row && x_full_2 + x128 * 128 + x1 + lane * 4 < x));
     }  // A[row, x] to registers
     UNROLL for (int x128 = 0; x128 < 8; ++x128)
       UNROLL for (int x1 = 0; x1 < 4; ++x1)
@@ -292,7 +292,7 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
       constexpr int width = width_of<float, 4>(ALIGNED);
       UNROLL for (int x128 = 0; x128 < 8; ++x128)
         UNROLL for (int x1 = 0; x1 < 4; x1 += width)
-          store_global_if(vec<width>(&P[warp * P_row + row0 * P_row + x128 * 128 + x1 + lane * 4 + x_full_2]), pack<width>(&A_piece[x128][x1]), row0 + warp < row && x_full_2 + x128 * 128 + x1 + lane * 4 < x);
+          store_global_if(vec<width>(&P[warp * P_row + row0 * P_row + (x128 * 128 + x1 + lane * 4) * P_x + x_full_2 * P_x]), pack<width>(&A_piece[x128][x1]), row0 + warp < row && x_full_2 + x128 * 128 + x1 + lane * 4 < x);
     }  // P[row, x] from registers
   }
 }
@@ -302,13 +302,13 @@ extern "C" __global__ void __launch_bounds__(128) softmax_rows_kernel(
     float* __restrict__ P, int64_t P_row,
     int64_t row,
     int64_t x) {
-  softmax_rows_kernel_body<16>(A, A_row, P, P_row, row, x);
+  softmax_rows_kernel_body<16>(A, A_row, 1, P, P_row, 1, row, x);
 }
 
-extern "C" __global__ void __launch_bounds__(128) softmax_rows_kernel_aligned_4(
-    const float* __restrict__ A, int64_t A_row,
-    float* __restrict__ P, int64_t P_row,
+extern "C" __global__ void __launch_bounds__(128) softmax_rows_kernel_strided(
+    const float* __restrict__ A, int64_t A_row, int64_t A_x,
+    float* __restrict__ P, int64_t P_row, int64_t P_x,
     int64_t row,
     int64_t x) {
-  softmax_rows_kernel_body<4>(A, A_row, P, P_row, row, x);
+  softmax_rows_kernel_body<0>(A, A_row, A_x, P, P_row, P_x, row, x);
 }

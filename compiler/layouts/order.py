@@ -1,0 +1,89 @@
+"""Copies of tiles whose rows begin anywhere: dealt to the threads by whole sectors, so that none is asked for twice.
+
+Slots of `width` neighbours follow each other, 32 to a warp's request, and a request begins where a sector does. A line
+(a row of the tile, or a column if columns are what lies together) that begins inside a sector leaves the slots before
+it empty. Where lines are so close that a sector holds parts of two, slots run on through the gap between them.
+
+All elements of a sector then belong to one request: the sectors that are asked for are the distinct ones, and no way to
+deal the elements to lanes and requests has fewer. The primitive `sector_order` computes the same on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+
+from treadle.compiler.layouts.sectors import SECTOR_BYTES
+from treadle.dialects.cuda.layout import LANES
+
+Place = tuple[int, int]
+"""Row and column of the first element of a slot."""
+
+
+@dataclass(frozen=True)
+class SectorOrder:
+    """The slots of a tile of two axes. Strides are in elements; `start` is the address of its first element, in
+    elements, of which only the place in its sector counts."""
+
+    rows: int
+    columns: int
+    row_stride: int
+    column_stride: int
+    start: int
+    width: int
+    element_bytes: int
+
+    @property
+    def is_turned(self) -> bool:
+        """Whether the lines are columns: those lie together in memory, or nearer to each other than rows do."""
+        return self.column_stride != 1 and (self.row_stride == 1 or abs(self.row_stride) < abs(self.column_stride))
+
+    def slots(self) -> list[Place | None]:
+        """What each slot moves, the slots of one warp's request after another; None for one that is nobody's."""
+        lines, length = (self.columns, self.rows) if self.is_turned else (self.rows, self.columns)
+        stride = self.column_stride if self.is_turned else self.row_stride
+        found = self._in_lines(lines, length, stride)
+        return [place and (place[1], place[0]) for place in found] if self.is_turned else found
+
+    def _in_lines(self, lines: int, length: int, stride: int) -> list[Place | None]:
+        """Line and place in the line."""
+        sector = SECTOR_BYTES // self.element_bytes
+        if lines <= 0 or length <= 0:
+            return []
+        if 1 not in (self.row_stride, self.column_stride):  # nothing lies together
+            return [divmod(at, length) for at in range(lines * length)]
+        first, apart = self.start % sector, abs(stride)
+        if length <= apart < length + sector:
+            last = lines - 1 if stride < 0 else 0  # the line that comes first in memory
+            first = (self.start + last * stride) % sector
+            end = first + (lines - 1) * apart + length
+            every = [divmod(at - first, apart) for at in range(0, end, self.width)]
+            every = [(abs(last - line) if 0 <= line < lines else line, at) for line, at in every]
+        else:
+            span = -(-(length + sector - self.width) // sector) * sector
+            every = [
+                (line, at - (first + line * stride) % sector)
+                for line in range(lines)
+                for at in range(0, span, self.width)
+            ]
+        return [(line, at) if 0 <= line < lines and 0 <= at < length else None for line, at in every]
+
+
+def sector_requests(
+    counts: Mapping[str, int], strides: Mapping[str, int], start: int, width: int, element_bytes: int
+) -> Iterator[tuple[int, ...]]:
+    """For each request, where its lanes' vectors begin, in elements from the tile's first: of a tile with so many
+    elements along each axis, the slowest first, of which the last two are rows and columns. `start` is the address of
+    the tile's first element, in elements."""
+    *outer, row, column = ("", "", *counts)[-max(len(counts), 2) :]
+    down, along = strides.get(row, 0), strides.get(column, 1)
+    for at in product(*(range(counts[axis]) for axis in outer)):
+        offset = sum(place * strides[axis] for axis, place in zip(outer, at, strict=True))
+        order = SectorOrder(
+            counts.get(row, 1), counts.get(column, 1), down, along, start + offset, width, element_bytes
+        )
+        slots = order.slots()
+        for first in range(0, len(slots), LANES):
+            request = [place for place in slots[first : first + LANES] if place is not None]
+            if request:
+                yield tuple(offset + row * down + column * along for row, column in request)

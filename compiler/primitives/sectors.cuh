@@ -1,0 +1,88 @@
+// primitive: at_most
+// What is left, but at most so much.
+__device__ __forceinline__ int at_most(int most, int64_t left) {
+  return left < most ? int(left) : most;
+}
+
+// primitive: sector_order
+// Deals a tile to the threads of a block, slot by slot of WIDTH neighbours, so that a warp asks for whole sectors of 32
+// bytes and no two warps for one: where lines begin inside a sector, the slots before and behind them are nobody's.
+// Lines are rows, or columns if those are what lies together. Elements that have no neighbours go in any order.
+template <class T, int WIDTH>
+struct sector_order {
+  struct Slot {
+    int row, column;
+    bool is_there;
+  };
+  static constexpr int SECTOR = 32 / int(sizeof(T));
+  bool turned;        // lines are columns
+  int lines, length;  // lines, and elements of one
+  int first, skew;    // elements of a sector before the tile; more of them with each line
+  int span;           // slots of a line, in elements
+  int pitch;          // from line to line, in elements, where a sector may have parts of two lines; else 0
+  int last;           // the line that comes first in memory then
+  int count;          // slots, whole warps of them
+
+  __device__ __forceinline__ sector_order(const T* tile, int rows, int columns, int64_t row_stride,
+                                          int64_t column_stride) {
+    const int64_t down = row_stride < 0 ? -row_stride : row_stride;
+    const int64_t along = column_stride < 0 ? -column_stride : column_stride;
+    turned = column_stride != 1 && (row_stride == 1 || down < along);
+    lines = turned ? columns : rows, length = turned ? rows : columns;
+    const int64_t stride = turned ? column_stride : row_stride, apart = turned ? along : down;
+    const bool together = column_stride == 1 || row_stride == 1;
+    skew = together ? int(stride & (SECTOR - 1)) : 0;
+    span = together ? (length + 2 * SECTOR - WIDTH - 1) / SECTOR * SECTOR : length;
+    pitch = together && apart >= length && apart < length + SECTOR ? int(apart) : 0;
+    last = pitch && stride < 0 ? lines - 1 : 0;
+    first = together ? int(reinterpret_cast<size_t>(tile + last * stride) / sizeof(T) % SECTOR) : 0;
+    const int elements = pitch ? first + (lines - 1) * pitch + length : lines * span;
+    count = length > 0 && lines > 0 ? ((elements + WIDTH - 1) / WIDTH + 31) / 32 * 32 : 0;
+  }
+
+  __device__ __forceinline__ Slot operator[](int slot) const {
+    const int at = slot * WIDTH - (pitch ? first : 0);
+    const int line = at / (pitch ? pitch : span);
+    const int before = pitch ? 0 : (first + line * skew) & (SECTOR - 1);
+    const int place = at - line * (pitch ? pitch : span) - before;
+    if (at < 0 || line >= lines || place < 0 || place >= length) return {0, 0, false};
+    const int from = last ? last - line : line;
+    return turned ? Slot{place, from, true} : Slot{from, place, true};
+  }
+};
+
+// primitive: copy_async_if; needs: copy_async_or_now
+// What copy_async_or_now does, by the threads that take part. Every lane calls it.
+template <class V>
+__device__ __forceinline__ void copy_async_if(V* shared, const V* global, bool is_there AND_LINE) {
+#ifndef TREADLE_EMULATOR
+  if (is_there) copy_async_or_now(shared, global, true);
+#else
+  if (is_there) return copy_async_or_now(shared, global, true, line);
+  emu::take_no_part(sizeof(V), sizeof(V) >= 4, line);
+#endif
+}
+
+// primitive: load_shared_if; needs: load_shared
+// One load from shared memory by the threads that take part, zeros elsewhere. Every lane calls it.
+template <class T>
+__device__ __forceinline__ T load_shared_if(const T* p, bool is_there AND_LINE) {
+#ifndef TREADLE_EMULATOR
+  T value{};
+  if (is_there) value = load_shared(p);
+  return value;
+#else
+  return emu::load_shared_if(p, is_there, line);
+#endif
+}
+
+// primitive: store_shared_if; needs: store_shared
+// One store to shared memory by the threads that take part. Every lane calls it.
+template <class T>
+__device__ __forceinline__ void store_shared_if(T* p, T value, bool is_there AND_LINE) {
+#ifndef TREADLE_EMULATOR
+  if (is_there) store_shared(p, value);
+#else
+  emu::store_shared_if(p, value, is_there, line);
+#endif
+}

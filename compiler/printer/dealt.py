@@ -1,0 +1,119 @@
+"""Print copies of tiles whose rows begin anywhere: dealt by whole sectors (`compiler/layouts/order.py`)."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from treadle.compiler.layouts.operations import dealt_axes
+from treadle.compiler.printer.indices import add, strided
+from treadle.compiler.printer.scalars import bare, c_type
+from treadle.compiler.printer.writer import KernelWriter
+from treadle.dialects import cuda
+from treadle.dialects.cuda.accesses import GlobalAccess
+from treadle.dialects.cuda.tiles import rows_of
+from treadle.dialects.diagram.array import axes_of, sizes_of
+
+
+class Addresses(Protocol):
+    """What this needs of the printer of accesses."""
+
+    def where(self, op: GlobalAccess, indices: dict[str, str]) -> str: ...
+
+
+class DealtPrinter:
+    """Prints copies that look where in its sector each row begins. `width` is in scope."""
+
+    def __init__(self, kernel: KernelWriter, accesses: Addresses):
+        self.kernel = kernel
+        self.accesses = accesses
+
+    def copy(self, op: cuda.CopyOp) -> None:
+        """One matrix of the tile after another: what the array has, slot by slot, then zeros in the rest."""
+        text = self.kernel.text
+        *outer, row, column = ("", "", *(wide := dealt_axes(op)))[-max(len(wide), 2) :]
+        extents = dict(zip(axes_of(op.tile.type), rows_of(op.tile.type).shape, strict=True))
+        at = {axis: self.kernel.names.fresh(f"{axis}_i") for axis in outer}
+        counts = {axis: self._count(op, axis) for axis in (row, column)}
+        for axis, index in at.items():
+            text.line(f"for (int {index} = 0; {index} < {extents[axis]}; ++{index}) {{")
+            text.depth += 1
+            counts[row] = f"{index} < {self._count(op, axis)} ? {counts[row]} : 0"
+        rows, columns = (self._named(counts[axis], axis) for axis in (row, column))
+        self._matrix(op, at, (row, rows), (column, columns))
+        if not op.is_outward:
+            self._rest(op, at, (row, rows, extents.get(row, 1)), (column, columns, extents.get(column, 1)))
+        for _ in outer:
+            text.depth -= 1
+            text.line("}")
+
+    def _count(self, op: cuda.CopyOp, axis: str) -> str:
+        """Elements that the array has along an axis of the tile."""
+        if not axis:
+            return "1"
+        values, size = self.kernel.values, str(sizes_of(op.tile.type)[axis])
+        limits = dict(zip(op.bound_axes, op.limits, strict=True))
+        if axis not in limits:
+            return size
+        offset = dict(zip(axes_of(op.tile.type), op.offsets, strict=True))[axis]
+        return f"{self.kernel.call('at_most')}({size}, {bare(values[limits[axis]])} - {values[offset]})"
+
+    def _named(self, count: str, axis: str) -> str:
+        """A number as it is; else the name of a constant."""
+        if count.isdigit():
+            return count
+        name = self.kernel.names.fresh(f"{axis}_count")
+        self.kernel.text.line(f"const int {name} = {count};")
+        return name
+
+    def _matrix(self, op: cuda.CopyOp, at: dict[str, str], rows: tuple[str, str], columns: tuple[str, str]) -> None:
+        kernel, text, fresh = self.kernel, self.kernel.text, self.kernel.names.fresh
+        (row, row_count), (column, column_count) = rows, columns
+        strides, type = kernel.strides[op.buffer], c_type(op.buffer.type)
+        there, slots, slot, is_there = (fresh(name) for name in ("there", "slots", "i", "is_there"))
+        row_i, column_i = fresh(f"{row or 'row'}_i"), fresh(f"{column or 'column'}_i")
+        places = [(axis, name) for axis, name in ((row, row_i), (column, column_i)) if axis]
+        text.line(f"{'' if op.is_outward else 'const '}{type}* const {there} = {self.accesses.where(op, at)};")
+        given = f"{there}, {row_count}, {column_count}, {strides.get(row, '0')}, {strides.get(column, '1')}"
+        text.line(f"const {kernel.call('sector_order')}<{type}, width> {slots}({given});")
+        with text.block(f"for (int {slot} = thread; {slot} < {slots}.count; {slot} += {kernel.threads})"):
+            text.line(f"const auto [{row_i}, {column_i}, {is_there}] = {slots}[{slot}];")
+            far = add([there, *(strided(name, strides[axis]) for axis, name in places)])
+            self._vector(op, self._place(op, at | dict(places)), f"{kernel.call('vec')}<width>({far})", is_there)
+
+    def _vector(self, op: cuda.CopyOp, place: str, far: str, is_there: str) -> None:
+        """Move one vector, if the slot has one."""
+        text, call = self.kernel.text, self.kernel.call
+        near = f"{call('vec')}<width>({place})"
+        if op.is_outward:
+            text.line(f"{call('store_global_if')}({far}, {call('load_shared_if')}({near}, {is_there}), {is_there});")
+        elif op.asynchronous is not None:
+            text.line(f"{call('copy_async_if')}({near}, {far}, {is_there});")
+        else:
+            text.line(f"{call('store_shared_if')}({near}, {call('load_global_if')}({far}, {is_there}), {is_there});")
+
+    def _rest(
+        self, op: cuda.CopyOp, at: dict[str, str], rows: tuple[str, str, int], columns: tuple[str, str, int]
+    ) -> None:
+        """Zeros where the tile has elements that the array has not."""
+        kernel, text = self.kernel, self.kernel.text
+        (row, row_count, row_extent), (column, column_count, column_extent) = rows, columns
+        wanting = [
+            (name, count, extent)
+            for name, count, extent in (("row", row_count, row_extent), ("column", column_count, column_extent))
+            if count != str(extent)
+        ]
+        if not wanting:
+            return
+        slot, total = kernel.names.fresh("i"), row_extent * column_extent
+        index = {"row": f"{slot} / {column_extent}", "column": f"{slot} % {column_extent}"}
+        text.line(f"if ({' || '.join(f'{count} < {extent}' for _, count, extent in wanting)})")
+        text.line(f"  for (int {slot} = thread; {slot} < {total}; {slot} += {kernel.threads})")
+        tests = " || ".join(f"{index[name]} >= {count}" for name, count, _ in wanting)
+        places = {axis: text for axis, text in ((row, index["row"]), (column, index["column"])) if axis}
+        near = f"{kernel.call('vec')}<1>({self._place(op, at | places)})"
+        zero = f"Vec<{c_type(op.buffer.type)}, 1>{{}}"
+        text.line(f"    {kernel.call('store_shared_if')}({near}, {zero}, {tests});")
+
+    def _place(self, op: cuda.CopyOp, indices: dict[str, str]) -> str:
+        offset = self.kernel.tile_offset(op.tile, [indices.get(axis, "0") for axis in axes_of(op.tile.type)])
+        return f"&{self.kernel.values[op.tile]}[{offset}]"
