@@ -140,7 +140,7 @@ def _decide(
         choice = choose(sketch, machine, _sizes(sketch, function), fixed)
     except TreadleError as error:
         raise Refusal(kernel, error.message) from error
-    kernel.schedule = _schedule(sketch, choice)
+    kernel.schedule = _schedule(sketch, choice, schedule)
     if function is not None:
         note(function, "choose sizes", f"@{sketch.name}", "cost model", choice.reason)
 
@@ -175,11 +175,12 @@ def _sizes(sketch: Sketch, function: FuncOp | None) -> dict[str, int]:
     }
 
 
-def _schedule(sketch: Sketch, choice: Choice) -> ScheduleAttr:
+def _schedule(sketch: Sketch, choice: Choice, schedule: ScheduleAttr) -> ScheduleAttr:
     tiles = choice.candidate.tiles
     return ScheduleAttr(
         group={axis: tiles[axis] for axis in sketch.group},
         stream={} if sketch.stream is None else {sketch.stream: tiles[sketch.stream]},
         whole={axis: sketch.sizes[axis] for axis in sketch.whole},
         warps=choice.candidate.warps,
+        left="shared" if choice.candidate.rereads else schedule.left.data,
     )

@@ -99,7 +99,7 @@ class StreamingPass(ModulePass):
             return
         old = kernel.schedule or ScheduleAttr({}, {}, {})
         kernel.properties["schedule"] = ScheduleAttr(
-            old.group.as_dict(), {roles.stream: UNDECIDED}, old.whole.as_dict(), old.warps.as_dict()
+            old.group.as_dict(), {roles.stream: UNDECIDED}, old.whole.as_dict(), old.warps.as_dict(), old.left.data
         )
         _note_laws(function, kernel, StreamPlan(part, roles.stream))
 

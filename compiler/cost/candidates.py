@@ -54,6 +54,8 @@ class Candidate:
     warps: Mapping[str, int]
     vector: int = 1
     """How many values a lane can move at once."""
+    rereads: bool = False
+    """Whether left operands that all steps of a stream share stay in shared memory."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +65,19 @@ class Candidates:
     tiles: Mapping[str, Amount]
     warps: Mapping[str, Amount]
     vector: Amount
+    rereads: Amount
 
     def __len__(self) -> int:
         return len(self.vector)
+
+    def with_rereads(self) -> Candidates:
+        """Each of them twice: keeping left operands, and reading them again."""
+        again = np.repeat([False, True], len(self))
+
+        def twice(sizes: Mapping[str, Amount]) -> Mapping[str, Amount]:
+            return {axis: np.tile(size, 2) if is_many(size) else size for axis, size in sizes.items()}
+
+        return Candidates(twice(self.tiles), twice(self.warps), np.tile(self.vector, 2), again)
 
     def __getitem__(self, i: int) -> Candidate:
         warps = {axis: int(many[i]) for axis, many in self.warps.items()}
@@ -74,6 +86,7 @@ class Candidates:
             {axis: int(size[i] if is_many(size) else size) for axis, size in self.tiles.items()},
             {axis: count for axis, count in warps.items() if count > 1 or axis == first},
             int(self.vector[i]),
+            bool(self.rereads[i]),
         )
 
 
@@ -88,7 +101,8 @@ def candidates(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str, int
     # As floats, because products of large axes are more than 64 bits hold.
     cut = {axis: 1.0 * tiles.get(axis, np.ones_like(vector)) for axis in _cut(sketch)}
     whole = {axis: sketch.sizes[axis] for axis in sketch.whole}
-    return Candidates({**cut, **whole}, warps, vector)
+    found = Candidates({**cut, **whole}, warps, vector, np.zeros(len(vector), bool))
+    return found.with_rereads() if sketch.keeps_left else found
 
 
 def _as_arrays(found: Sequence[Candidate]) -> Arrays:

@@ -61,7 +61,7 @@ def choose(sketch: Sketch, machine: Machine, sizes: Mapping[str, int], fixed: Ma
 
 
 def _try(sketch: Sketch, found: Candidates, machine: Machine, sizes: Mapping[str, int]) -> _Trial:
-    plan = sketch.plan(found.tiles, found.warps, limited=False)
+    plan = sketch.plan(found.tiles, found.warps, limited=False, rereads=found.rereads)
     times = timing(plan, machine, sizes)
     times = times.scaled(part_fed(sketch, found.tiles, sizes))
     return _Trial(found, plan, times, merit(times))
@@ -72,7 +72,8 @@ def _best(sketch: Sketch, machine: Machine, sizes: Mapping[str, int], trial: _Tr
     ranked: list[tuple[Merit, int, Candidate, Estimate]] = []
     for i, place in enumerate(place for place in few if trial.fitting[place]):
         candidate = trial.candidates[place]
-        found = estimate(sketch.plan(candidate.tiles, candidate.warps), machine, sizes)
+        plan = sketch.plan(candidate.tiles, candidate.warps, rereads=candidate.rereads)
+        found = estimate(plan, machine, sizes)
         if found is not None:
             ranked.append((merit(found), i, candidate, found))
     _, _, best, found = min(ranked, key=lambda each: each[:2])
@@ -87,6 +88,7 @@ def _by_rank(trial: _Trial) -> list[int]:
         keys = (
             its.spills,
             np.rint(np.log(its.time_us) / SAME),
+            trial.candidates.rereads,
             _odd(trial.candidates),
             -trial.candidates.vector,
             np.abs(np.log(needs.warps / USUAL_WARPS)),
@@ -117,6 +119,7 @@ def _cut_sizes(sketch: Sketch, candidate: Candidate) -> dict[str, int]:
 def _reason(sketch: Sketch, machine: Machine, trial: _Trial, best: Candidate, found: Estimate) -> str:
     needs = found.footprint
     cut = _cut_sizes(sketch, best)
+    kept = ["left operands that all steps share stay in shared memory: registers are few"] if best.rereads else []
     parts = [
         f"{sizes_text(cut) or 'nothing to cut'} in {_warps(needs)}: estimated {found.time_us:.3g} us on "
         f"{machine.name}, bound by {found.bottleneck}; the best of {int(np.sum(trial.fitting))} candidates that fit, "
@@ -126,6 +129,7 @@ def _reason(sketch: Sketch, machine: Machine, trial: _Trial, best: Candidate, fo
         f"memory{_stages(trial.plan, needs)}",
         f"{found.blocks} blocks, {found.blocks_per_sm} on an SM (more do not fit: {found.limited_by}), "
         f"{found.waves:.2f} waves",
+        *kept,
         *_larger(cut, machine, trial),
     ]
     return "; ".join(parts)

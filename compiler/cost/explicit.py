@@ -14,6 +14,7 @@ from treadle.compiler.cost.issue import (
     issued_by_product,
     issued_by_reduction,
     issued_by_turn,
+    kept_registers,
     product_of,
     read_before,
 )
@@ -47,6 +48,8 @@ class Walk:
     issues: list[Issue] = field(default_factory=list[Issue])
     tiles: list[Tile] = field(default_factory=list[Tile])
     work: list[Work] = field(default_factory=list[Work])
+    kept: int = 0
+    """Registers of a thread for left operands that a stream does not change."""
     in_registers: set[SSAValue] = field(default_factory=set[SSAValue])
     """Arrays of which a piece is loaded to registers."""
 
@@ -62,6 +65,7 @@ class Walk:
             tuple(self.work),
             self.row,
             can_be_of_warpgroups(self.kernel, self.row),
+            self.kept,
         )
 
     @property
@@ -146,6 +150,7 @@ class Walk:
         self.work.append(Work(product.format, (*product.result, *product.over)))
         self.issue(issued_by_product(product, spread))
         self.issues.append(Issue("ldmatrix", read_before(product, spread), ()))
+        self.kept += kept_registers(product, spread)
         passing = self.inside and op.init is None
         self.hold("passing" if passing else "carried", op.result, width=4)
         for operand in (op.lhs, op.rhs):
@@ -188,7 +193,9 @@ class Walk:
 
     def spread(self, *values: SSAValue) -> Spread:
         sizes = {axis: size for value in values if is_array(value.type) for axis, size in self.padded(value).items()}
-        return Spread(sizes, self.warps, self.row, self.has_products)
+        schedule = self.kernel.schedule
+        rereads = schedule is not None and schedule.left.data == "shared"
+        return Spread(sizes, self.warps, self.row, self.has_products, rereads)
 
     def padded(self, value: SSAValue) -> dict[str, int]:
         """Sizes of a tile; products need axes that are held whole to be multiples of what they take at once."""

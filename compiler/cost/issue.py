@@ -89,7 +89,7 @@ def issued_by_product(product: Product, spread: Spread) -> Iterator[tuple[str, A
         yield "shared", (4 * rows * (product.left != "registers") + 2 * columns) * deep
         return
     yield f"products {product.format}", rows * columns * deep
-    yield "ldmatrix", ceil_div(columns, 2) * deep + rows * deep * _is_read_again(product, rows, deep)
+    yield "ldmatrix", ceil_div(columns, 2) * deep + rows * deep * _is_read_again(product, rows, deep, spread)
     # The four warps of a warpgroup share what they read of the right operand; the left one is in registers or read.
     yield "operands", columns * deep / 8 + rows * deep * (product.left != "registers")
 
@@ -100,7 +100,12 @@ def read_before(product: Product, spread: Spread) -> Amount:
         return 0
     rows, _ = _tiles(product, spread)
     deep = ceil_div(_depth(product, spread), DEPTH.get(product.format, 16))
-    return choice(_is_read_again(product, rows, deep), 0, rows * deep)
+    return choice(_is_read_again(product, rows, deep, spread), 0, rows * deep)
+
+
+def kept_registers(product: Product, spread: Spread) -> Amount:
+    """Of a thread, for a left operand that it keeps during a stream."""
+    return 4 * read_before(product, spread)
 
 
 def _depth(product: Product, spread: Spread) -> Amount:
@@ -115,9 +120,9 @@ def _tiles(product: Product, spread: Spread) -> tuple[Amount, Amount]:
     return ceil_div(rows, 16), ceil_div(columns, 8)
 
 
-def _is_read_again(product: Product, rows: Amount, deep: Amount) -> Amount:
+def _is_read_again(product: Product, rows: Amount, deep: Amount, spread: Spread) -> Amount:
     if product.left == "lasting":
-        return 4 * rows * deep > MOST_SHARED_FRAGMENTS
+        return spread.rereads | (4 * rows * deep > MOST_SHARED_FRAGMENTS)
     return product.left == "shared"
 
 

@@ -144,6 +144,8 @@ class Plan:
     row: str | None = None
     """The axis of the rows of products, along which warps lie."""
     suits_warpgroups: bool = False
+    kept_registers: Amount = 0
+    """Of a thread, for left operands that it keeps during a stream."""
     """Whether operands and formats are such that warpgroups can do the products (`warpgroups.py`)."""
 
     @property

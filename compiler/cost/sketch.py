@@ -18,6 +18,7 @@ from treadle.compiler.cost.issue import (
     issued_by_product,
     issued_by_reduction,
     issued_by_turn,
+    kept_registers,
     product_of,
     read_before,
 )
@@ -121,10 +122,21 @@ class Sketch:
         return tuple(task.work for task in self.tasks if isinstance(task.work, Product))
 
     @property
+    def keeps_left(self) -> bool:
+        """Whether there are left operands that all steps of the stream share."""
+        return any(product.left == "lasting" for product in self.products)
+
+    @property
     def has_products(self) -> bool:
         return bool(self.products)
 
-    def plan(self, tiles: Mapping[str, Amount], warps: Mapping[str, Amount], limited: bool = True) -> Plan:
+    def plan(
+        self,
+        tiles: Mapping[str, Amount],
+        warps: Mapping[str, Amount],
+        limited: bool = True,
+        rereads: Amount = False,
+    ) -> Plan:
         """With arrays for sizes, of all these candidates together: `limited` must be false then, which counts the
         pieces that conditions leave out as if they were there."""
         padded = {axis: self._padded(axis, size) for axis, size in tiles.items()}
@@ -133,13 +145,14 @@ class Sketch:
         fed = self._fed(visits, tiles, groups)
         all_streams = tuple(self._pieces(each, tiles) for each in fed)
         streams = all_streams[:1]
+        spread = Spread(padded, warps, self.roles.row, self.has_products, rereads)
         return Plan(
             self.name,
             groups,
             all_streams,
             warps,
             tuple(self._transfer(crossing, groups, visits, fed) for crossing in self.crossings),
-            tuple(self._issues(Spread(padded, warps, self.roles.row, self.has_products), streams)),
+            tuple(self._issues(spread, streams)),
             tuple(
                 Tile(holding.role, tuple(padded[axis] for axis in holding.axes), holding.width)
                 for holding in self.holdings
@@ -147,6 +160,7 @@ class Sketch:
             tuple(Work(each.format, (*each.result, *each.over)) for each in self.products),
             self.roles.row,
             self.suits_warpgroups,
+            sum(kept_registers(each, spread) for each in self.products),
         )
 
     def part_fed(self, tiles: Mapping[str, int], sizes: Mapping[str, int]) -> float:

@@ -22,6 +22,8 @@ class Spread:
     row: str | None
     """The axis of the rows of products, None where there are none."""
     has_products: bool
+    rereads: Amount = False
+    """Whether left operands that all steps share are read again in each."""
 
     def of_warp(self, axis: str) -> Amount:
         """The part of an axis that one warp has."""

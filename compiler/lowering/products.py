@@ -82,7 +82,8 @@ def _product_operand(
 
 
 def _left_fragments(lowering: KernelLowering, tile: SSAValue, depth: str) -> SSAValue:
-    """A left operand that all steps of a stream share is read into registers once, if it takes few of them."""
+    """A left operand that all steps of a stream share is read into registers once, if the schedule says so, or says
+    nothing and it takes few of them."""
     if (
         lowering.block is lowering.top
         or lowering.offsets.keys() & set(axes_of(tile.type)) - lowering.plan.group_axes.keys()
@@ -94,7 +95,10 @@ def _left_fragments(lowering: KernelLowering, tile: SSAValue, depth: str) -> SSA
     row_tiles = -(-lowering.plan.pieces[rows] // (16 * warps))
     pack = 4 // format_of(tile.type).size
     depth_tiles = -(-lowering.plan.pieces[depth] // (8 * pack))
-    if 4 * row_tiles * depth_tiles > MOST_SHARED_FRAGMENTS:
+    schedule = lowering.plan.kernel.schedule
+    stated = schedule.left.data if schedule is not None else ""
+    many = 4 * row_tiles * depth_tiles > MOST_SHARED_FRAGMENTS
+    if stated == "shared" or (many and not stated):
         return tile
     if tile not in lowering.left_fragments:
         along = (Mode(rows, warps, 16 * row_tiles), Mode("", lowering.plan.warp_count // warps, 0))

@@ -86,7 +86,9 @@ class KernelPrinter(KernelWriter):
         self.text.line("}")
 
     def _threads(self) -> None:
-        self.text.line(f"const int thread = threadIdx.x, lane = thread % {LANES}, warp = thread / {LANES};")
+        # The lane of the unsigned index, so that it is a mask, and what is taken of it shifts and masks.
+        parts = f"lane = threadIdx.x % {LANES}, warp = thread / {LANES}"
+        self.text.line(f"const int thread = threadIdx.x, {parts};")
         self.text.line("(void)lane, (void)warp;")
 
     def _parameter(self, arg: BlockArgument) -> list[tuple[str, str]]:

@@ -78,6 +78,10 @@ def print_partition(printer: Printer, partition: PartitionAttr) -> None:
     printer.print_string(f"[{', '.join(entries)}]")
 
 
+LEFT = ("", "registers", "shared")
+"""Where left operands that all steps of a stream share are."""
+
+
 @irdl_attr_definition
 class ScheduleAttr(ParametrizedAttribute):
     """How one kernel treats each of its axes: cut into independent groups, streamed in pieces, or held
@@ -85,7 +89,9 @@ class ScheduleAttr(ParametrizedAttribute):
 
     `#hierarchy.schedule<group = [q = 64], stream = [x = 64], whole = [d = 64], warps = [q = 4]>`
 
-    `whole` gives the size of the tile that holds the axis."""
+    `whole` gives the size of the tile that holds the axis. `left = shared` says that left operands which all steps of
+    a stream share stay in shared memory, and are read from there in every step; `left = registers`, that each thread
+    reads its part once and keeps it. Where neither is said, they are kept if they take few registers."""
 
     name = "hierarchy.schedule"
 
@@ -93,6 +99,7 @@ class ScheduleAttr(ParametrizedAttribute):
     stream: PartitionAttr = param_def()
     whole: PartitionAttr = param_def()
     warps: PartitionAttr = param_def()
+    left: StringAttr = param_def()
 
     def __init__(
         self,
@@ -100,8 +107,10 @@ class ScheduleAttr(ParametrizedAttribute):
         stream: Mapping[str, int],
         whole: Mapping[str, int],
         warps: Mapping[str, int] | None = None,
+        left: str = "",
     ):
-        super().__init__(PartitionAttr(group), PartitionAttr(stream), PartitionAttr(whole), PartitionAttr(warps or {}))
+        parts = (group, stream, whole, warps or {})
+        super().__init__(*(PartitionAttr(part) for part in parts), StringAttr(left))
 
     def tile_sizes(self) -> dict[str, int]:
         """Size of the piece of each axis that one group holds at one moment."""
@@ -119,6 +128,8 @@ class ScheduleAttr(ParametrizedAttribute):
                 if axis in roles:
                     raise VerifyException(f"axis '{axis}' is both in '{roles[axis]}' and in '{role}'")
                 roles[axis] = role
+        if self.left.data not in LEFT:
+            raise VerifyException(f"'left' is '{self.left.data}': expected {LEFT[1]} or {LEFT[2]}")
         for axis in self.warps.as_dict():
             if axis not in roles:
                 raise VerifyException(f"warps lie along axis '{axis}', which the schedule does not have")
@@ -127,24 +138,33 @@ class ScheduleAttr(ParametrizedAttribute):
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         parts: dict[str, PartitionAttr] = {}
         keys = ("group", "stream", "whole", "warps")
+        left = [""]
 
         def entry() -> None:
-            key = parser.parse_keyword_in(keys, " in hierarchy.schedule")
+            key = parser.parse_keyword_in((*keys, "left"), " in hierarchy.schedule")
             parser.parse_punctuation("=")
-            parts[key] = parse_partition(parser)
+            if key == "left":
+                left.append(parser.parse_keyword_in(LEFT[1:], " as 'left' of hierarchy.schedule"))
+            else:
+                parts[key] = parse_partition(parser)
 
         parser.parse_comma_separated_list(parser.Delimiter.ANGLE, entry)
-        return tuple(parts.get(key, PartitionAttr({})) for key in keys)
+        return (*(parts.get(key, PartitionAttr({})) for key in keys), StringAttr(left[-1]))
 
     def print_parameters(self, printer: Printer) -> None:
         parts = (("group", self.group), ("stream", self.stream), ("whole", self.whole), ("warps", self.warps))
 
-        def entry(part: tuple[str, PartitionAttr]) -> None:
+        def entry(part: tuple[str, PartitionAttr | StringAttr]) -> None:
             printer.print_string(f"{part[0]} = ")
-            print_partition(printer, part[1])
+            if isinstance(part[1], PartitionAttr):
+                print_partition(printer, part[1])
+            else:
+                printer.print_string(part[1].data)
 
+        stated = [part for part in parts if part[1].as_dict()]
+        left = [("left", self.left)] if self.left.data else []
         with printer.in_angle_brackets():
-            printer.print_list([part for part in parts if part[1].as_dict()], entry)
+            printer.print_list([*stated, *left], entry)
 
 
 @irdl_attr_definition

@@ -21,7 +21,7 @@
 // CHECK-NEXT: float factor,
 // CHECK-NEXT: int64_t m,
 // CHECK-NEXT: int64_t n) {
-// CHECK-NEXT: const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
+// CHECK-NEXT: const int thread = threadIdx.x, lane = threadIdx.x % 32, warp = thread / 32;
 // CHECK: const int64_t m0 = int64_t(blockIdx.x);
 // CHECK-NEXT: // streaming: n in pieces of 256
 // CHECK-NEXT: for (int64_t n0 = 0; n0 < n; n0 += 256) {

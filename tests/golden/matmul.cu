@@ -428,7 +428,7 @@ __device__ __forceinline__ void matmul_kernel_body(
     int64_t m,
     int64_t k,
     int64_t n) {
-  const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
+  const int thread = threadIdx.x, lane = threadIdx.x % 32, warp = thread / 32;
   (void)lane, (void)warp;
   __half* const A_shared = reinterpret_cast<__half*>(shared_memory() + 0);  // [m, k]: 2 stages of 32 x 128, swizzled by 8 rows
   __half* const B_shared = reinterpret_cast<__half*>(shared_memory() + 16384);  // [k, n]: 2 stages of 128 x 32, swizzled by 4 rows

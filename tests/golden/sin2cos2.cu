@@ -106,7 +106,7 @@ __device__ __forceinline__ void sin2cos2_kernel_body(
     const float* __restrict__ x, int64_t x_n,
     float* __restrict__ one, int64_t one_n,
     int64_t n) {
-  const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
+  const int thread = threadIdx.x, lane = threadIdx.x % 32, warp = thread / 32;
   (void)lane, (void)warp;
   // tiling: one block for each piece: n in pieces of 128
   const int64_t block = int64_t(blockIdx.x);

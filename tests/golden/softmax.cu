@@ -152,7 +152,7 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
     float* __restrict__ P, int64_t P_row, int64_t P_x,
     int64_t row,
     int64_t x) {
-  const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
+  const int thread = threadIdx.x, lane = threadIdx.x % 32, warp = thread / 32;
   (void)lane, (void)warp;
   // tiling: one block for each piece: row in pieces of 4
   const int64_t block = int64_t(blockIdx.x);
