@@ -15,6 +15,7 @@ from treadle.dialects.cuda.tensor_maps import MOST_AXES
 from treadle.dialects.cuda.tiles import format_bytes, is_shared, rows_of
 from treadle.dialects.cuda.warpgroups import why_no_product
 from treadle.dialects.diagram.array import axes_of, format_of, sizes_of
+from treadle.dialects.diagram.formats import NARROW
 from treadle.passes._turns import known_to_all
 
 REGISTERS = {1: (0, 0), 2: (24, 240), 3: (32, 160)}
@@ -67,14 +68,14 @@ def _copy_problem(copy: cuda.CopyOp) -> Reason | None:
     wide = [axis for axis, size in sizes.items() if size != 1]
     if not 2 <= len(sizes) <= MOST_AXES:
         return Reason(law, f"{name} has {len(sizes)} axes: a tensor map has 2 to {MOST_AXES}")
-    if format_bytes(type) != 2:
-        return Reason("warpgroups multiply values of 16 bits", f"{name} holds {format_of(type)}")
+    if str(format_of(type)) not in NARROW:
+        return Reason("warpgroups multiply values of 8 or 16 bits", f"{name} holds {format_of(type)}")
     if len(wide) != 2 or wide[-1] != axes_of(type)[-1]:
         return Reason(law, f"pieces of {name} are no rows of neighbours: they have elements along {wide}")
     if rows_of(type).shape != tuple(sizes.values()):
         return Reason(law, f"the tile of {name} is padded, from {list(sizes.values())} to {list(rows_of(type).shape)}")
-    if boxes_layout(tuple(sizes.values()), 2) is None:
-        return Reason(law, f"rows of {2 * sizes[wide[-1]]} bytes of {name} are no multiple of 32")
+    if boxes_layout(tuple(sizes.values()), format_bytes(type)) is None:
+        return Reason(law, f"rows of {format_bytes(type) * sizes[wide[-1]]} bytes of {name} are no multiple of 32")
     if sizes[wide[0]] > MOST_ROWS:
         return Reason(law, f"a box has at most {MOST_ROWS} rows, pieces of {name} {sizes[wide[0]]}")
     return None
@@ -82,7 +83,7 @@ def _copy_problem(copy: cuda.CopyOp) -> Reason | None:
 
 def _product_problem(op: cuda.ProductOp) -> Reason | None:
     law = "warpgroups multiply"
-    if op.instruction.data != "m16n8k16":
+    if op.instruction.data not in ("m16n8k16", "m16n8k32"):
         return Reason(law, f"the product over '{op.axis}' runs on {op.instruction.data}")
     for tile in (left_of(op), op.rhs):
         if is_shared(tile.type) and not _is_copied(tile):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from xdsl.dialects import scf
 from xdsl.utils.arg_spec import ArgSpec
 
-from roads import array, compiled, matmul
+from roads import Road, array, compiled, matmul
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.pipeline import run_passes
 from treadle.compiler.primitives import source
@@ -231,10 +231,13 @@ def test_products_in_every_transposition(lhs: str, rhs: str, arch: str):
 @pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_90a"])
 @pytest.mark.parametrize(("left", "right"), list(itertools.product(EIGHT_BIT, EIGHT_BIT)))
 def test_products_of_both_formats(left: str, right: str, arch: str):
-    text = matmul("mk", "nk", left).replace(f"%B: {array(left, n=None, k=None)}", f"%B: {array(right, n=None, k=None)}")
-    text = text.replace(f", {array(left, n=None, k=None)} ->", f", {array(right, n=None, k=None)} ->")
-    road = compiled(text, arch=arch, **machine(arch))
+    road = compiled(mixed_matmul(left, right), arch=arch, **machine(arch))
     road.check({"m": 40, "n": 36, "k": 80})
+
+
+def mixed_matmul(left: str, right: str) -> str:
+    text = matmul("mk", "nk", left).replace(f"%B: {array(left, n=None, k=None)}", f"%B: {array(right, n=None, k=None)}")
+    return text.replace(f", {array(left, n=None, k=None)} ->", f", {array(right, n=None, k=None)} ->")
 
 
 def machine(arch: str) -> dict[str, str]:
@@ -260,6 +263,28 @@ def test_shares_become_a_left_operand_without_moving():
     assert {op.instruction.data for op in products} == {"m16n8k32"}
     assert not any(isinstance(op, cuda.WriteOp) for op in kernel.walk() if isinstance(op.parent_op(), scf.ForOp))
     road.check({"b": 1, "h": 2, "q": 33, "x": 100})
+
+
+def warpgroup_products(road: Road) -> list[tuple[str, str]]:
+    products = [op for op in road.module.walk() if isinstance(op, cuda.WarpgroupProductOp)]
+    return [(str(format_of(op.lhs.type)), str(format_of(op.rhs.type))) for op in products]
+
+
+@pytest.mark.parametrize(("left", "right"), list(itertools.product(EIGHT_BIT, EIGHT_BIT)))
+def test_warpgroups_multiply_8_bits(left: str, right: str):
+    road = compiled(mixed_matmul(left, right), machine="h100")
+    assert (left, right) in warpgroup_products(road)
+    assert "wgmma_m64n" in road.text
+    for sizes in ({"m": 150, "n": 144, "k": 512}, {"m": 65, "n": 80, "k": 112}):
+        road.check(sizes)
+
+
+def test_scores_in_8_bits_and_values_in_16():
+    """On sm_90a both products are of warpgroups; the shares become the second one's operand as they lie."""
+    text = (Path(__file__).parents[1] / "examples/attention_mixed.mlir").read_text()
+    road = compiled(text, machine="h100")
+    assert {*warpgroup_products(road)} == {("f8E4M3FN", "f8E4M3FN"), ("f16", "f16")}
+    road.check({"b": 1, "h": 1, "q": 130, "x": 272})
 
 
 def test_operands_are_widened_where_the_machine_does_not_multiply_them():

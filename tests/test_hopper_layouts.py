@@ -19,13 +19,17 @@ from treadle.compiler.primitives import source
 from treadle.compiler.primitives.wgmma import name_of
 from treadle.dialects.cuda.boxes import BoxesAttr
 from treadle.dialects.cuda.layout import LayoutAttr, Mode, accumulator, row_operand
-from treadle.dialects.cuda.warpgroups import DEPTH, ROWS
+from treadle.dialects.cuda.warpgroups import ROWS
 from treadle.runtime.emulator import Array, MappedArray, compile_source
 
 Facts = dict[str, NDArray[np.int64]]
 SPANS = (0, 32, 64, 128)
-COLUMNS, SUM = 128, 128
+COLUMNS, SUM, DEPTH = 128, 128, 16
 TYPES = {"__half": np.dtype(np.float16), "__nv_bfloat16": np.dtype(ml_dtypes.bfloat16)}
+BYTES = {
+    "__nv_fp8_e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "__nv_fp8_e5m2": np.dtype(ml_dtypes.float8_e5m2),
+}
 LEADING = 0x3FFF << 16
 """The leading offset of a descriptor: not used by a swizzled K-major operand (PTX ISA 9.7.15.5.1.2.1) or one chunk."""
 FIELDS = ((2, np.uint64), (1, np.int32))
@@ -63,20 +67,20 @@ def places(cute: Facts, name: str, outer: int) -> NDArray[np.int64]:
 def scattered(matrix: NDArray[np.generic], at: NDArray[np.int64]) -> NDArray[np.generic]:
     """The tile as shared memory holds it: each element of a matrix (outer, k) where `at` says."""
     tile = np.zeros(matrix.size, matrix.dtype)
-    tile[at // 2] = matrix
+    tile[at // matrix.itemsize] = matrix
     return tile
 
 
 # -- fragments -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("element", TYPES)
+@pytest.mark.parametrize("element", [*TYPES, *BYTES])
 @pytest.mark.parametrize("operand", ["a", "c"])
 def test_fragments_are_cutes(cute: Facts, element: str, operand: str) -> None:
     """The layouts with which the compiler counts, of one warpgroup."""
-    of: LayoutAttr = (
-        row_operand("m", "k", 1, 1, (Mode("m", 4, 16),)) if operand == "a" else accumulator("m", "k", 1, 16, (4, 1))
-    )
+    warps, pack = (Mode("m", 4, 16),), 4 if element in BYTES else 2
+    left, sums = row_operand("m", "k", 1, 1, warps, pack), accumulator("m", "k", 1, 16, (4, 1))
+    of: LayoutAttr = left if operand == "a" else sums
     table = fragment(cute, f"{element}.{operand}")
     strides = [int(np.prod(of.register_shape[i + 1 :])) for i in range(len(of.register_shape))]
     count = 0
@@ -120,6 +124,15 @@ def test_boxes_are_cutes_tiles(cute: Facts, operand: str, span: int, transposed:
     at = at.T if transposed else at
     boxes = BoxesAttr(at.shape, span // 2)
     assert all(boxes.offset(place, 2) == byte for place, byte in np.ndenumerate(at))
+
+
+@pytest.mark.parametrize("span", SPANS[1:])
+@pytest.mark.parametrize("operand", ["A", "B"])
+def test_boxes_of_bytes_are_cutes_tiles(cute: Facts, operand: str, span: int) -> None:
+    at = places(cute, f"{operand}.8.{span}", ROWS if operand == "A" else COLUMNS)
+    boxes = BoxesAttr(at.shape, span)
+    assert all(boxes.offset(place, 1) == byte for place, byte in np.ndenumerate(at))
+    assert cute[f"map {operand}.8.{span}"][0, 2] == span
 
 
 COPY = """
@@ -249,5 +262,43 @@ def test_products_of_cutes_tiles_and_descriptors(cute: Facts, element: str, a_mn
             Array(e, True),
         ]
         module.launch("product", (1, 1, 1), (128, 1, 1), 2 * SUM * (ROWS + COLUMNS), arguments)
+        for result in (d, e):
+            assert np.array_equal(result, expected.T.ravel()[fragment(cute, f"{element}.c")]), span
+
+
+PRODUCT_OF_BYTES = (
+    PRODUCT.replace("T left[SUM / 16][2][2][2];", "T left[SUM / 32][2][2][4];")
+    .replace("left[i / 8][i / 4 % 2][i / 2 % 2][i % 2]", "left[i / 16][i / 8 % 2][i / 4 % 2][i % 4]")
+    .replace("SUM / 16", "SUM / 32")
+    .replace("WGMMA<T, A_MN, B_MN>", "WGMMA<T, T>")
+    .replace("WGMMA<T, B_MN>", "WGMMA<T, T>")
+)
+
+
+@pytest.mark.parametrize("element", BYTES)
+def test_products_of_bytes_of_cutes_tiles_and_descriptors(cute: Facts, element: str) -> None:
+    """As `test_products_of_cutes_tiles_and_descriptors`, of 8-bit operands, which are K-major."""
+    names = ["shared_memory", "load_global", "store_global", "store_shared", "fence_proxy_async", "barrier_block"]
+    names += ["matrix_descriptor", "further", "wgmma_fence", "wgmma_commit", "wgmma_wait", name_of(COLUMNS, 32)]
+    head = f"using T = {element};\nconstexpr int COLUMNS = {COLUMNS}, SUM = {SUM};\n"
+    text = re.sub(r"\bWGMMA\b", name_of(COLUMNS, 32), PRODUCT_OF_BYTES)
+    module = compile_source(source(names) + head + text, ["product"])
+    rng = np.random.default_rng(1)
+    a, b = (rng.integers(-8, 9, (outer, SUM)).astype(BYTES[element]) for outer in (ROWS, COLUMNS))
+    expected = a.astype(np.float32) @ b.astype(np.float32).T
+    chunks = a.reshape(ROWS, SUM // 32, 32).transpose(1, 2, 0).reshape(SUM // 32, -1)
+    fragments = np.ascontiguousarray(chunks[:, fragment(cute, f"{element}.a")].transpose(1, 0, 2))
+    for span in SPANS:
+        d, e = (np.zeros((128, COLUMNS // 2), np.float32) for _ in range(2))
+        steps = [cute[f"step A.8.{span}"], cute[f"step B.8.{span}"]]
+        arguments = [
+            Array(scattered(a, places(cute, f"A.8.{span}", ROWS)), False),
+            Array(scattered(b, places(cute, f"B.8.{span}", COLUMNS)), False),
+            Array(fragments, False),
+            *(Array(np.ascontiguousarray(each[:, i]).astype(type), False) for each in steps for i, type in FIELDS),
+            Array(d, True),
+            Array(e, True),
+        ]
+        module.launch("product", (1, 1, 1), (128, 1, 1), SUM * (ROWS + COLUMNS), arguments)
         for result in (d, e):
             assert np.array_equal(result, expected.T.ravel()[fragment(cute, f"{element}.c")]), span

@@ -154,6 +154,14 @@ for _width in wgmma.WIDTHS:
         f"wgmma_m64n{_width}k16<__half, 1>(d, a, m, true); wgmma_m64n{_width}k16<__nv_bfloat16, 0>(d, x, m, true);"
         f"wgmma_commit(); wgmma_wait<0>(); keep(d); memcpy(f2, d, sizeof(d));"
     )
+    USES[wgmma.name_of(_width, 32)] = (
+        f"float d[{_width // 8}][2][2] = {{}}; __nv_fp8_e4m3 a[2][2][4]; memcpy(a, h, 16); __nv_fp8_e5m2 x[2][2][4];"
+        f"memcpy(x, b, 16); const uint64_t m = reinterpret_cast<const uint64_t*>(f)[0]; wgmma_fence();"
+        f"wgmma_m64n{_width}k32<__nv_fp8_e4m3, __nv_fp8_e5m2>(d, m, m, t > 3);"
+        f"wgmma_m64n{_width}k32<__nv_fp8_e4m3, __nv_fp8_e4m3>(d, a, m, true);"
+        f"wgmma_m64n{_width}k32<__nv_fp8_e5m2, __nv_fp8_e5m2>(d, x, m, true);"
+        f"wgmma_commit(); wgmma_wait<0>(); keep(d); memcpy(f2, d, sizeof(d));"
+    )
 KERNEL = """
 __global__ void use_{name}(const __half* h, const __nv_bfloat16* b, const float* f,
                            __half* h2, __nv_bfloat16* b2, float* f2) {{

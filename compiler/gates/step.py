@@ -12,7 +12,7 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from treadle.dialects import cuda
 from treadle.dialects.cuda.products import DEPTHS
 from treadle.dialects.cuda.tiles import layout_of
-from treadle.dialects.cuda.warpgroups import DEPTH as WARPGROUP_DEPTH
+from treadle.dialects.cuda.warpgroups import depth_of
 from treadle.dialects.diagram.array import format_of, sizes_of
 
 ACCUMULATORS = 4
@@ -106,7 +106,7 @@ def _extent(product: cuda.ProductOp | cuda.WarpgroupProductOp) -> int:
 def _instructions(product: cuda.ProductOp | cuda.WarpgroupProductOp) -> int:
     """Product instructions of one warp, or of its warpgroup."""
     if isinstance(product, cuda.WarpgroupProductOp):
-        return _extent(product) // WARPGROUP_DEPTH
+        return _extent(product) // depth_of(product.rhs.type)
     depth = DEPTHS.get(product.instruction.data)
     if depth is None:
         return 0

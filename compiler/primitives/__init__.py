@@ -80,8 +80,8 @@ def _blocks() -> dict[str, _Block]:
             arch = int(marker["arch"] or _FIRST_ARCH)
             for name, block in _variants(marker["name"], text[marker.end() : end].strip() + "\n"):
                 blocks[name] = _Block(block, tuple(needs), arch)
-    for name, text in wgmma.blocks():
-        blocks[name] = _Block(text, ("as_register", "same_type"), 90)
+    for name, text, needs in wgmma.blocks():
+        blocks[name] = _Block(text, needs, 90)
     return blocks
 
 

@@ -59,7 +59,7 @@ __device__ __forceinline__ void keep(float& x) {
 }
 template <class T, int N>
 __device__ __forceinline__ void keep(T (&registers)[N]) {
-  if constexpr (sizeof(T) == 2 && N == 2) {
+  if constexpr (sizeof(T) * N == 4 && sizeof(T) < 4) {
 #ifndef TREADLE_EMULATOR
     uint32_t word;
     memcpy(&word, registers, sizeof(word));

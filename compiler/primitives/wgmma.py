@@ -1,24 +1,66 @@
-"""The text of `wgmma_m64nNk16`: one primitive for each width N, which differ in nothing but their registers."""
+"""The text of `wgmma_m64nNk16`, and of `wgmma_m64nNk32` for 8-bit operands: one primitive for each width N, which
+differ in nothing but their registers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 WIDTHS = range(8, 257, 8)
-"""Columns that a product of 16-bit operands may have (PTX ISA 9.7.15.2)."""
+"""Columns that a product of floats may have (PTX ISA 9.7.15.2)."""
 
 _ELEMENTS = (("__half", "f16"), ("__nv_bfloat16", "bf16"))
+_EIGHT_BIT = (("__nv_fp8_e4m3", "e4m3"), ("__nv_fp8_e5m2", "e5m2"))
 _LINE = 118
 
 
-def name_of(columns: int) -> str:
-    return f"wgmma_m64n{columns}k16"
+def name_of(columns: int, depth: int = 16) -> str:
+    return f"wgmma_m64n{columns}k{depth}"
 
 
-def blocks() -> Iterator[tuple[str, str]]:
-    """Name and text of each, narrowest first."""
+def blocks() -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Name and text of each, and what it needs, narrowest first."""
     for columns in WIDTHS:
-        yield name_of(columns), _block(columns)
+        yield name_of(columns), _block(columns), ("as_register", "same_type")
+        yield name_of(columns, 32), _eight_bit_block(columns), ("eight_bit", "as_register", "same_type")
+
+
+def _eight_bit_block(columns: int) -> str:
+    name, tiles = name_of(columns, 32), columns // 8
+    heads = {
+        False: f"void {name}(float (&d)[{tiles}][2][2], uint64_t a, uint64_t b, bool accumulate AND_LINE) {{",
+        True: f"void {name}(float (&d)[{tiles}][2][2], const A (&a)[2][2][4], uint64_t b,\n{' ' * 39}"
+        "bool accumulate AND_LINE) {",
+    }
+    functions = "".join(
+        f"""\
+template <class A, class B>
+__device__ __forceinline__ {head}
+#ifndef TREADLE_EMULATOR
+{_eight_bit_branches(columns, in_registers=in_registers)}
+#else
+  emu::wgmma({{&d[0][0][0], {"a, 0" if in_registers else "nullptr, a"}, b, {columns}, emu::element_of<A>(), false,
+              false, accumulate, emu::element_of<B>()}}, line);
+#endif
+}}
+"""
+        for in_registers, head in heads.items()
+    )
+    return f"""\
+// d (64 x {columns}) = a (64 x 32) b (32 x {columns}), added to d where accumulate, by the four warps of a warpgroup,
+// in their own time; 8-bit a and b lie in shared memory, K-major, or lane l of warp w holds
+//   a[k16][m8][k1] at row 16 w + 8 m8 + l / 4, column 16 k16 + 4 (l % 4) + k1. PTX ISA 9.7.15.5, wgmma.mma_async.
+{functions}"""
+
+
+def _eight_bit_branches(columns: int, *, in_registers: bool) -> str:
+    lines: list[str] = []
+    for left, left_format in _EIGHT_BIT:
+        for right, right_format in _EIGHT_BIT:
+            test = f"if constexpr (SameType<A, {left}>::value && SameType<B, {right}>::value) {{"
+            lines.append(f"  {'} else ' if lines else ''}{test}")
+            formats = f"{left_format}.{right_format}"
+            lines += _assembly(columns, formats, in_registers=in_registers, depth=32)
+    return "\n".join([*lines, "  }"])
 
 
 def _block(columns: int) -> str:
@@ -53,28 +95,30 @@ def _branches(columns: int, *, in_registers: bool) -> str:
     for i, (element, format) in enumerate(_ELEMENTS):
         test = f"  if constexpr (sizeof(T) == 2 && SameType<T, {element}>::value) {{"
         lines.append(test if i == 0 else test.replace("  if", "  } else if"))
-        lines += _assembly(columns, format, in_registers=in_registers)
+        lines += _assembly(columns, f"{format}.{format}", in_registers=in_registers)
     return "\n".join([*lines, "  }"])
 
 
-def _assembly(columns: int, format: str, *, in_registers: bool) -> list[str]:
-    """The inline assembly: registers of d, then a, b, accumulate and what is transposed."""
+def _assembly(columns: int, formats: str, *, in_registers: bool, depth: int = 16) -> list[str]:
+    """The inline assembly: registers of d, then a, b, accumulate and what is transposed, which 8 bits never are."""
     count = columns // 2
     left = ", ".join(f"%{count + i}" for i in range(4)) if in_registers else f"%{count}"
     at = count + (4 if in_registers else 1)
     a = f"{{{left}}}" if in_registers else left
-    flags = f"%{at + 2}" if in_registers else f"%{at + 2}, %{at + 3}"
+    flags = f", %{at + 2}" if in_registers else f", %{at + 2}, %{at + 3}"
+    flags = flags if depth == 16 else ""
     registers = [f"%{i}" for i in range(count)]
     outputs = [f'"+f"(d[{i // 4}][{i // 2 % 2}][{i % 2}])' for i in range(count)]
     words = [f'"r"(as_register(a[{i // 2}][{i % 2}]))' for i in range(4)]
     inputs = [*(words if in_registers else ['"l"(a)']), '"l"(b)', '"r"(int(accumulate))']
-    inputs += ['"n"(B_MN)'] if in_registers else ['"n"(A_MN)', '"n"(B_MN)']
+    if depth == 16:
+        inputs += ['"n"(B_MN)'] if in_registers else ['"n"(A_MN)', '"n"(B_MN)']
     text = [
         '    asm volatile("{\\n.reg .pred more;\\n"',
         f'      "setp.ne.b32 more, %{at + 1}, 0;\\n"',
-        f'      "wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{format}.{format} {{"',
+        f'      "wgmma.mma_async.sync.aligned.m64n{columns}k{depth}.f32.{formats} {{"',
         *(f'      "{line}"' for line in _wrapped(registers, 4)),
-        f'      "}}, {a}, %{at}, more, 1, 1, {flags};\\n}}"',
+        f'      "}}, {a}, %{at}, more, 1, 1{flags};\\n}}"',
     ]
     return [
         *text,

@@ -14,7 +14,7 @@ from treadle.dialects.cuda.layout import LANES
 from treadle.dialects.cuda.rings import stages_of
 from treadle.dialects.cuda.roles import WARPGROUP
 from treadle.dialects.cuda.tiles import boxes_of, format_bytes, is_shared, layout_of
-from treadle.dialects.cuda.warpgroups import DEPTH, ROWS, result_axes
+from treadle.dialects.cuda.warpgroups import DEPTH_BYTES, ROWS, depth_of, result_axes
 from treadle.dialects.diagram.array import axes_of, sizes_of
 
 CONSUMER_BARRIER = 1
@@ -167,23 +167,26 @@ class WarpgroupPrinter:
         axes = result_axes(layout_of(op.result.type))
         assert axes is not None
         rows, columns = axes
-        width, steps = sizes_of(op.result.type)[columns], sizes_of(op.rhs.type)[op.axis] // DEPTH
-        multiply = writer.call(f"wgmma_m64n{width}k16")
+        width, steps = sizes_of(op.result.type)[columns], sizes_of(op.rhs.type)[op.axis] // depth_of(op.rhs.type)
+        step = f"k{depth_of(op.rhs.type)}"
+        multiply = writer.call(f"wgmma_m64n{width}{step}")
+        eight_bit = format_bytes(op.rhs.type) == 1
         with writer.text.block("", f"}}  // {name} = {writer.values[op.lhs]} {writer.values[op.rhs]} over {op.axis}"):
             left = self._operand(op.lhs, rows, op.axis, "a", True) if is_shared(op.lhs.type) else None
             right = self._operand(op.rhs, columns, op.axis, "b", False)
             if left is None:  # whose registers are made before the fence: ptxas would fence each step again (C7519)
                 writer.text.line(f"{writer.call('keep')}({writer.values[op.lhs]});")
             writer.text.line(f"{writer.call('wgmma_fence')}();")
-            with writer.text.block(f"UNROLL for (int k16 = 0; k16 < {steps}; ++k16)"):
-                more = "true" if op.accumulator is not None else "k16 > 0"
+            with writer.text.block(f"UNROLL for (int {step} = 0; {step} < {steps}; ++{step})"):
+                more = "true" if op.accumulator is not None else f"{step} > 0"
                 flags = f"{int(right.transposed)}"
                 if left is None:
-                    first = f"{writer.values[op.lhs]}[k16]" if steps > 1 else writer.values[op.lhs]
+                    first = f"{writer.values[op.lhs]}[{step}]" if steps > 1 else writer.values[op.lhs]
                 else:
                     flags, first = f"{int(left.transposed)}, {flags}", left.at
                 element = c_type(op.rhs.type)
-                writer.text.line(f"{multiply}<{element}, {flags}>({name}, {first}, {right.at}, {more});")
+                types = (c_type(op.lhs.type), element) if eight_bit else (element, flags)
+                writer.text.line(f"{multiply}<{', '.join(types)}>({name}, {first}, {right.at}, {more});")
             writer.text.line(f"{writer.call('wgmma_commit')}();")
 
     def product_wait(self, op: cuda.WarpgroupWaitOp) -> None:
@@ -199,18 +202,19 @@ class WarpgroupPrinter:
         row_bytes = boxes.span.data * element
         box_bytes = boxes.rows * row_bytes
         transposed = axes_of(tile.type)[boxes.row_axis] == outer
+        turn = f"k{depth_of(tile.type)}"
         if transposed:
-            leading, step = box_bytes, str(DEPTH * row_bytes)
+            leading = box_bytes
             offset = ROWS * element * box_bytes // row_bytes
-            further = scaled("k16", DEPTH * row_bytes)
+            further = scaled(turn, depth_of(tile.type) * row_bytes)
         else:
             leading, offset = 0, ROWS * row_bytes
-            inside = row_bytes // (DEPTH * element)  # steps along the depth within a box
-            further = scaled("k16", DEPTH * element)
+            inside = row_bytes // DEPTH_BYTES  # steps along the depth within a box
+            further = scaled(turn, DEPTH_BYTES)
             if boxes.count > 1:
                 step = "" if inside == 1 else f" % {inside}"
-                part = "" if inside == 1 else f"k16{step} * {DEPTH * element}"
-                further = add([scaled("k16" if inside == 1 else f"k16 / {inside}", box_bytes), part])
+                part = "" if inside == 1 else f"{turn}{step} * {DEPTH_BYTES}"
+                further = add([scaled(turn if inside == 1 else f"{turn} / {inside}", box_bytes), part])
         base, stage = self._base(tile)
         build = f"{writer.call('matrix_descriptor')}<{row_bytes}>({base}, {leading}, {8 * row_bytes})"
         shift = add([scaled("warpgroup", offset) if split else "0", stage])

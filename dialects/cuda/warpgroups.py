@@ -21,19 +21,25 @@ from xdsl.utils.exceptions import VerifyException
 
 from treadle.dialects.cuda.boxes import BoxesAttr
 from treadle.dialects.cuda.layout import LayoutAttr, Mode, accumulator, row_operand
-from treadle.dialects.cuda.tiles import is_shared, layout_of
-from treadle.dialects.diagram.array import encoding_of, format_of, parse_axis_list, print_axis_list, sizes_of
+from treadle.dialects.cuda.tiles import format_bytes, is_shared, layout_of
+from treadle.dialects.diagram.array import axes_of, encoding_of, format_of, parse_axis_list, print_axis_list, sizes_of
+from treadle.dialects.diagram.formats import EIGHT_BIT, NARROW
 from treadle.dialects.syntax import parse_attributes, parse_pair, parse_pair_types, print_types
 
 ROWS = 64
 """Rows of a product of a warpgroup."""
 
 
-DEPTH = 16
-"""Values of 16 bits that a product sums over."""
+DEPTH_BYTES = 32
+"""Of each operand's rows, that a product sums over."""
 
 
 MOST_COLUMNS = 256
+
+
+def depth_of(operand: Attribute) -> int:
+    """Values that a product sums over: 16 of 16 bits, 32 of 8."""
+    return DEPTH_BYTES // format_bytes(operand)
 
 
 @irdl_op_definition
@@ -168,25 +174,28 @@ def why_no_product(lhs: Attribute, rhs: Attribute, result: Attribute, axis: str)
         return "the result is not spread over warpgroups of 64 rows each, side by side along the rows"
     rows, columns = found
     sizes, warps = sizes_of(result), layout_of(result).warps
-    if str(format_of(result)) != "f32" or str(format_of(rhs)) not in ("f16", "bf16"):
-        return f"{format_of(rhs)} is multiplied and {format_of(result)} accumulated: expected 16 bits and f32"
-    if format_of(lhs) != format_of(rhs):
+    formats = str(format_of(lhs)), str(format_of(rhs))
+    if str(format_of(result)) != "f32" or not set(formats) <= set(NARROW):
+        return f"{format_of(rhs)} is multiplied and {format_of(result)} accumulated: expected 8 or 16 bits and f32"
+    if formats[0] != formats[1] and not set(formats) <= set(EIGHT_BIT):
         return f"operands are {format_of(lhs)} and {format_of(rhs)}"
     if sizes[rows] != 16 * warps or sizes[columns] != layout_of(result).extent(columns):
         return f"a result of {sizes[rows]} x {sizes[columns]} does not fill its fragments"
     if sizes[columns] % 8 or sizes[columns] > MOST_COLUMNS:
         return f"a product has 8 to {MOST_COLUMNS} columns, a multiple of 8, not {sizes[columns]}"
-    depth = sizes_of(rhs).get(axis, 0)
-    if depth == 0 or depth % DEPTH:
-        return f"a product sums over a multiple of {DEPTH} values along '{axis}', not {depth}"
+    depth, step = sizes_of(rhs).get(axis, 0), depth_of(rhs)
+    if depth == 0 or depth % step:
+        return f"a product sums over a multiple of {step} values along '{axis}', not {depth}"
     for type, outer in ((lhs, rows), (rhs, columns)):
         if not is_shared(type):
             continue
+        if formats[1] in EIGHT_BIT and axes_of(type)[-1] != axis:
+            return f"operands of 8 bits lie along '{axis}', one along '{axes_of(type)[-1]}'"
         wide = {name: size for name, size in sizes_of(type).items() if size != 1}
         if wide != {outer: sizes[outer], axis: depth}:
             return f"an operand has elements along {wide}: expected {outer} = {sizes[outer]} and {axis} = {depth}"
     if is_shared(lhs):
         return None
-    if layout_of(lhs) != row_operand(rows, axis, 1, depth // DEPTH, (Mode(rows, warps, 16),)):
+    if layout_of(lhs) != row_operand(rows, axis, 1, depth // step, (Mode(rows, warps, 16),), step // 8):
         return "the left operand in registers is spread otherwise than warpgroups take it"
     return None

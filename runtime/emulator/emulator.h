@@ -42,6 +42,10 @@ enum Operation : int {
 
 enum Element : int { F16, BF16, TF32, E4M3, E5M2 };
 
+inline float eight_bit(uint8_t bits, int element) {
+  return element == E4M3 ? eight_bit_to_float(bits, 3, 7, false) : eight_bit_to_float(bits, 2, 15, true);
+}
+
 // One lane's part of a collective. It lies on the lane's stack while the lane waits.
 struct Request {
   Operation operation;

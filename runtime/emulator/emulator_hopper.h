@@ -61,6 +61,15 @@ struct Product {
   int columns;
   Element element;
   bool a_transposed, b_transposed, accumulate;
+  Element right;  // of b, where its type may differ: 8-bit operands
+
+  Product(float* d, const void* a, uint64_t a_matrix, uint64_t b_matrix, int columns, Element element,
+          bool a_transposed, bool b_transposed, bool accumulate, Element right)
+      : d(d), a(a), a_matrix(a_matrix), b_matrix(b_matrix), columns(columns), element(element),
+        a_transposed(a_transposed), b_transposed(b_transposed), accumulate(accumulate), right(right) {}
+  Product(float* d, const void* a, uint64_t a_matrix, uint64_t b_matrix, int columns, Element element,
+          bool a_transposed, bool b_transposed, bool accumulate)
+      : Product(d, a, a_matrix, b_matrix, columns, element, a_transposed, b_transposed, accumulate, element) {}
 };
 inline void wgmma(const Product& product, int line) {
   meet({WGMMA, line, nullptr, &product, nullptr, 0});
@@ -74,6 +83,8 @@ inline void wgmma_wait(int pending, int line) {
 template <class T> constexpr Element element_of();
 template <> constexpr Element element_of<__half>() { return F16; }
 template <> constexpr Element element_of<__nv_bfloat16>() { return BF16; }
+template <> constexpr Element element_of<__nv_fp8_e4m3>() { return E4M3; }
+template <> constexpr Element element_of<__nv_fp8_e5m2>() { return E5M2; }
 
 extern unsigned char* shared_base;
 // Shared memory is at address 0 of its window here, so descriptors hold offsets.

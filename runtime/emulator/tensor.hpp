@@ -59,10 +59,6 @@ inline void mma_tf32(const Request* const (&lanes)[32]) {
 }
 
 // a[k16][m8][k1], b[k16][k1]
-inline float eight_bit(uint8_t bits, int element) {
-  return element == E4M3 ? eight_bit_to_float(bits, 3, 7, false) : eight_bit_to_float(bits, 2, 15, true);
-}
-
 inline void mma_8_bit(const Request* const (&lanes)[32]) {
   float wide_a[32][16], wide_b[32][8];
   const float *a[32], *b[32];

@@ -61,29 +61,35 @@ void check_untouched(const Accumulator& accumulator, unsigned first, int line) {
     }
 }
 
+unsigned bytes_of(Element element) { return element == E4M3 || element == E5M2 ? 1 : 2; }
+
 float element_value(const unsigned char* at, Element element) {
+  if (bytes_of(element) == 1) return eight_bit(*at, element);
   uint16_t bits;
   memcpy(&bits, at, 2);
   return element == F16 ? half_to_float(bits) : bfloat16_to_float(bits);
 }
 
-// 64 or N rows of 16 elements, as floats.
+// 64 or N rows of 16 or 32 elements, as floats.
 void read_matrix(uint64_t descriptor, unsigned rows, bool transposed, Element element, float* out) {
   const Matrix matrix(descriptor);
+  const unsigned bytes = bytes_of(element), depth = DEPTH_BYTES / bytes;
   for (unsigned row = 0; row < rows; ++row)
-    for (unsigned k = 0; k < 16; ++k) {
-      const uint32_t at = transposed ? matrix.chunk(k, row * 2, true) + row * 2 % 16
-                                     : matrix.chunk(row, k * 2, false) + k * 2 % 16;
-      out[row * 16 + k] = at + 2 <= launch->shared_bytes ? element_value(shared_base + at, element) : 0.0f;
+    for (unsigned k = 0; k < depth; ++k) {
+      const uint32_t at = transposed ? matrix.chunk(k, row * bytes, true) + row * bytes % 16
+                                     : matrix.chunk(row, k * bytes, false) + k * bytes % 16;
+      out[row * depth + k] = at + bytes <= launch->shared_bytes ? element_value(shared_base + at, element) : 0.0f;
     }
 }
 
 void read_registers(const InFlight& work, float* out) {
+  const unsigned bytes = bytes_of(work.product.element), pack = 4 / bytes, depth = DEPTH_BYTES / bytes;
   for (unsigned t = 0; t < WARPGROUP; ++t)
-    for (unsigned i = 0; i < 8; ++i) {  // a[k8][m8][k1]
-      const unsigned row = t / 32 * 16 + i / 2 % 2 * 8 + t % 32 / 4, k = i / 4 * 8 + t % 4 * 2 + i % 2;
-      out[row * 16 + k] =
-          element_value(static_cast<const unsigned char*>(work.registers[t]) + 2 * i, work.product.element);
+    for (unsigned i = 0; i < 4 * pack; ++i) {  // a[k8][m8][k1], or of 8 bits a[k16][m8][k1]
+      const unsigned row = t / 32 * 16 + i / pack % 2 * 8 + t % 32 / 4;
+      const unsigned k = i / (2 * pack) * 4 * pack + t % 4 * pack + i % pack;
+      out[row * depth + k] =
+          element_value(static_cast<const unsigned char*>(work.registers[t]) + bytes * i, work.product.element);
     }
 }
 
@@ -94,33 +100,34 @@ void check_registers(const InFlight& work, unsigned first) {
                     "a register of the left operand was written while the product was in flight");
 }
 
-__attribute__((optimize("O3"))) void multiply(const float* a, const float* b, unsigned columns, float* d) {
-  static float across[16][256];
+__attribute__((optimize("O3"))) void multiply(const float* a, const float* b, unsigned depth, unsigned columns,
+                                          float* d) {
+  static float across[32][256];
   for (unsigned n = 0; n < columns; ++n)
-    for (unsigned k = 0; k < 16; ++k) across[k][n] = b[n * 16 + k];
+    for (unsigned k = 0; k < depth; ++k) across[k][n] = b[n * depth + k];
   for (unsigned m = 0; m < ROWS; ++m) {
     double sum[256];
     for (unsigned n = 0; n < columns; ++n) sum[n] = double(d[m * columns + n]);
-    for (unsigned k = 0; k < 16; ++k) {
-      const float left = a[m * 16 + k];
-      for (unsigned n = 0; n < columns; ++n) sum[n] += double(left * across[k][n]);  // exact for 16-bit operands
+    for (unsigned k = 0; k < depth; ++k) {
+      const float left = a[m * depth + k];
+      for (unsigned n = 0; n < columns; ++n) sum[n] += double(left * across[k][n]);  // exact for narrow operands
     }
     for (unsigned n = 0; n < columns; ++n) d[m * columns + n] = float(sum[n]);
   }
 }
 
 void execute_product(unsigned first, Warpgroup& group, InFlight& work) {
-  static float a[ROWS * 16], b[256 * 16];
+  static float a[ROWS * 32], b[256 * 32];
   const Product& product = work.product;
   check_registers(work, first);
   if (product.a)
     read_registers(work, a);
   else
     read_matrix(product.a_matrix, ROWS, product.a_transposed, product.element, a);
-  read_matrix(product.b_matrix, unsigned(product.columns), product.b_transposed, product.element, b);
+  read_matrix(product.b_matrix, unsigned(product.columns), product.b_transposed, product.right, b);
   Accumulator& accumulator = group.accumulators[work.accumulator];
   if (!product.accumulate) std::fill(accumulator.value.begin(), accumulator.value.end(), 0.0f);
-  multiply(a, b, unsigned(product.columns), accumulator.value.data());
+  multiply(a, b, DEPTH_BYTES / bytes_of(product.element), unsigned(product.columns), accumulator.value.data());
   --accumulator.products;
   work.executed = true;
 }
