@@ -28,6 +28,8 @@ PROGRAMS: dict[str, tuple[dict[str, int], ...]] = {
     "examples/attention_window.mlir": ({},),
     "examples/attention_segments.mlir": ({},),
     "examples/layer_norm.mlir": ({},),
+    "examples/cross_entropy.mlir": ({},),
+    "examples/variance.mlir": ({},),
     "examples/matmul_residual.mlir": ({},),
     "examples/softmax.mlir": ({},),
     "examples/swiglu.mlir": ({},),

@@ -213,4 +213,31 @@ MUTATIONS: dict[str, tuple[str, str, str]] = {
         "value = self._piece(term).first",
         "value = self._piece(term).end",
     ),
+    # Sums about late values.
+    "moments: the distance from the pivot reversed": (
+        "_moments",
+        "lambda atom: difference(atom, self.pivots[key_of(atom)]) if",
+        "lambda atom: difference(self.pivots[key_of(atom)], atom) if",
+    ),
+    "moments: the pivot in the place of the mean": (
+        "_moments",
+        "return total(about, select(self._has_elements(), change, number(0)))",
+        "return about",
+    ),
+    "moments: keeps the sign of what is subtracted": (
+        "_polynomials",
+        "_scaled(_derivative(operands[1], atom), -1.0)",
+        "_derivative(operands[1], atom)",
+    ),
+    "moments: one side of a product": (
+        "_polynomials",
+        "return [*_times(_derivative(left, atom), right), *_times(_derivative(right, atom), left)]",
+        "return _times(_derivative(left, atom), right)",
+    ),
+    "moments: forgets the half of the second": ("_polynomials", "0.5 if other is atom else 1.0", "1.0"),
+    "moments: repairs by what is, not by what was": (
+        "_cascades",
+        "lambda term: Leaf(beside[key_of(term)], BEFORE)",
+        "lambda term: Leaf(beside[key_of(term)])",
+    ),
 }
