@@ -350,17 +350,27 @@ def _scale(
     guards: Sequence[ExtentOp],
     guarded: bool,
 ) -> Expression:
+    """The sum with its factors; of an empty axis it is 0, and stays so. It is divided by 1 then: a choice for each row, of
+    which a choice for each element would be many, and a branch around all of them in registers."""
     scaled = sum
     for factor in above:
         scaled = product(scaled, factor)
     for divisor in below:
-        scaled = quotient(scaled, divisor)
+        scaled = quotient(scaled, divisor if above else _unless_empty(divisor, guards))
         if guarded:
             scaled = select(compare(divisor, ">", number(0, divisor.type)), scaled, number(0, scaled.type))
-    for extent in guards:
+    for extent in guards if above else ():
         size = Leaf(extent.result)
         scaled = select(compare(size, ">", number(0, size.type)), scaled, number(0, scaled.type))
     return scaled
+
+
+def _unless_empty(divisor: Expression, guards: Sequence[ExtentOp]) -> Expression:
+    """A divisor; 1 where an axis is empty."""
+    for extent in guards:
+        size = Leaf(extent.result)
+        divisor = select(compare(size, ">", number(0, size.type)), divisor, number(1, divisor.type))
+    return divisor
 
 
 def _noted_of_sum(

@@ -24,14 +24,14 @@ func.func @divisor(%E: !E, %V: !V) -> !O {
   func.return %O : !O
 }
 
-// A symbolic axis may be empty: the plain sum is 0 then, and so is the moved one.
+// A symbolic axis may be empty: the plain sum is 0 then, and so is the moved one, divided by 1.
 // CHECK-LABEL: func.func @guarded
 // CHECK:       %y_sum = diagram.reduce add %E over [k]
 // CHECK-NEXT:  %extent_k = diagram.extent "k" : i32
 // CHECK-NEXT:  %y = diagram.map (%[[n:.*]] = %extent_k : i32, %[[sum:.*]] = %y_sum : {{.*}}, %[[l:.*]] = %l : {{.*}})
 // CHECK:         %[[any:.*]] = arith.cmpi sgt, %[[n]]
-// CHECK:         %[[share:.*]] = arith.divf %[[sum]], %[[l]] : f32
-// CHECK:         arith.select %[[any]], %[[share]], %{{.*}} : f32
+// CHECK:         %[[divisor:.*]] = arith.select %[[any]], %[[l]], %{{.*}} : f32
+// CHECK:         arith.divf %[[sum]], %[[divisor]] : f32
 func.func @guarded(%E: !L) -> !l {
   %l = diagram.reduce add %E over [k] : !L -> !l
   %P = diagram.map (%a = %E : !L, %b = %l : !l) -> !L {
