@@ -28,7 +28,7 @@ func.func @divisor(%E: !E, %V: !V) -> !O {
 // CHECK-LABEL: func.func @guarded
 // CHECK:       %y_sum = diagram.reduce add %E over [k]
 // CHECK-NEXT:  %extent_k = diagram.extent "k" : i32
-// CHECK-NEXT:  %y = diagram.map (%[[n:.*]] = %extent_k : i32, %[[sum:.*]] = %y_sum : {{.*}}, %[[l:.*]] = %l : {{.*}})
+// CHECK-NEXT:  %y = diagram.map (%[[sum:.*]] = %y_sum : {{.*}}, %[[n:.*]] = %extent_k : i32, %[[l:.*]] = %l : {{.*}})
 // CHECK:         %[[any:.*]] = arith.cmpi sgt, %[[n]]
 // CHECK:         %[[divisor:.*]] = arith.select %[[any]], %[[l]], %{{.*}} : f32
 // CHECK:         arith.divf %[[sum]], %[[divisor]] : f32
