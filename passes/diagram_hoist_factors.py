@@ -350,8 +350,8 @@ def _scale(
     guards: Sequence[ExtentOp],
     guarded: bool,
 ) -> Expression:
-    """The sum with its factors; of an empty axis it is 0, and stays so. It is divided by 1 then: one choice for each row,
-    not one for each element, which becomes a branch around all of them with every result in registers twice."""
+    """The sum with its factors; of an empty axis it is 0, and stays so. It is divided by 1 then: one choice a row, not
+    one for each element, which becomes a branch around all of them with every result in registers twice."""
     scaled = sum
     for factor in above:
         scaled = product(scaled, factor)
