@@ -84,6 +84,23 @@ def test_attention_at_any_size(width: int, q: int, x: int) -> None:
 
 
 @needs_compiler
+@pytest.mark.parametrize("example", ["attention_causal", "attention_window", "attention_prefix", "attention_gqa"])
+@pytest.mark.parametrize("width", [64, 128, 256])
+@pytest.mark.sample(4)
+def test_attention_with_conditions_and_grouped_heads(example: str, width: int) -> None:
+    """The tiles that a condition cuts and those that it leaves whole are loops over the same rings."""
+    text = programs.attention(width, example=example)
+    assert execute(text, {"b": 1, "q": 200, "x": 333}) == ([f"{example}_kernel_specialised"], True)
+
+
+@needs_compiler
+@pytest.mark.parametrize(("q", "x"), [(128, 128), (70, 333)])
+@pytest.mark.sample(1)
+def test_attention_of_wide_heads(q: int, x: int) -> None:
+    assert execute(programs.attention(256), {"b": 1, "h": 1, "q": q, "x": x}) == (["attention_kernel_specialised"], True)
+
+
+@needs_compiler
 @pytest.mark.parametrize("x", [300, 700])
 def test_twenty_orders_of_completion_give_no_report(x: int) -> None:
     for seed in range(20):
