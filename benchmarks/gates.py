@@ -14,9 +14,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import programs
 import results
+from xdsl.utils.arg_spec import ArgSpec
 
 from treadle.compiler.gates import Gate, KernelReport, check, gate_lines, report_kernels, report_lines
-from treadle.compiler.pipeline import Options, print_cuda, run_pipeline
+from treadle.compiler.pipeline import Options, pipeline, print_cuda, run_passes
 from treadle.compiler.sass import disassemble, find_disassembler
 from treadle.compiler.source import parse_module
 from treadle.runtime.nvcc import compile_cubin, find_nvcc
@@ -25,21 +26,49 @@ LONG = {"b": 4, "h": 16, "q": 4096, "x": 4096}
 PROGRAMS: Mapping[str, str] = {
     "attention d 64": programs.attention(64, LONG),
     "attention d 128": programs.attention(128, LONG),
+    "attention d 256": programs.attention(256, LONG),
     "matmul k 64": programs.matmul({"m": 4096, "n": 4096, "k": 64}),
     "matmul k 128": programs.matmul({"m": 4096, "n": 4096, "k": 128}),
     "matmul k 4096": programs.matmul({"m": 4096, "n": 4096, "k": 4096}),
 }
-ARCHS = ("sm_80", "sm_90a")
+OTHER_SIZES: Mapping[str, Mapping[str, int]] = {
+    "attention_causal": LONG,
+    "attention_window": LONG,
+    "attention_gqa": {"b": 4, "h": 4, "g": 4, "q": 4096, "x": 4096},
+    "attention_decode": {"b": 4, "h": 16},
+}
+OTHERS: Mapping[str, str] = {
+    f"{name.removeprefix('attention_')} d {width}": programs.attention(width, sizes, example=name)
+    for name, sizes in OTHER_SIZES.items()
+    for width in (64, 128, 256)
+}
+"""Attention with conditions, grouped heads, one query: what has roles only from sm_90 on."""
+
+TILES: Mapping[str, tuple[str, str]] = {
+    "attention d 128, x 176": (programs.attention(128, LONG), "x=176"),
+    "attention d 256, x 80": (programs.attention(256, LONG), "x=80"),
+}
+"""Pieces of the stream that the model does not choose."""
 
 
 def reports() -> Iterator[tuple[str, KernelReport]]:
-    for arch in ARCHS:
-        for name, text in PROGRAMS.items():
-            module = parse_module(text)
-            run_pipeline(module, Options(arch=arch))
-            cubin = compile_cubin(print_cuda(module), arch)
-            for report in report_kernels(module, cubin.resources, disassemble(cubin.path)):
-                yield f"{name}, {arch}", report
+    for name, text in PROGRAMS.items():
+        yield from of_program(f"{name}, sm_80", text, Options(arch="sm_80"))
+    hopper = Options(arch="sm_90a")
+    for name, text in (PROGRAMS | OTHERS).items():
+        yield from of_program(f"{name}, sm_90a", text, hopper)
+    for name, (text, stream) in TILES.items():
+        yield from of_program(f"{name}, sm_90a", text, hopper, stream)
+
+
+def of_program(name: str, text: str, options: Options, stream: str | None = None) -> Iterator[tuple[str, KernelReport]]:
+    """Its kernels; with the pieces of the stream as they are given."""
+    fixed = ArgSpec("hierarchy-choose-sizes", {"stream": (stream,)} if stream else {})
+    module = parse_module(text)
+    run_passes(module, [fixed if spec.name == fixed.name else spec for spec in pipeline(options)])
+    cubin = compile_cubin(print_cuda(module), options.arch or "")
+    for report in report_kernels(module, cubin.resources, disassemble(cubin.path)):
+        yield name, report
 
 
 def row(name: str, report: KernelReport) -> list[str]:

@@ -97,7 +97,10 @@ def test_attention_with_conditions_and_grouped_heads(example: str, width: int) -
 @pytest.mark.parametrize(("q", "x"), [(128, 128), (70, 333)])
 @pytest.mark.sample(1)
 def test_attention_of_wide_heads(q: int, x: int) -> None:
-    assert execute(programs.attention(256), {"b": 1, "h": 1, "q": q, "x": x}) == (["attention_kernel_specialised"], True)
+    assert execute(programs.attention(256), {"b": 1, "h": 1, "q": q, "x": x}) == (
+        ["attention_kernel_specialised"],
+        True,
+    )
 
 
 @needs_compiler
