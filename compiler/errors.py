@@ -74,8 +74,10 @@ def describe(exception: BaseException, module: Operation | None = None) -> Tread
     if isinstance(exception, RecursionError):
         return TreadleError("the program is nested too deeply")
     if isinstance(exception, OSError):
-        where = "" if exception.filename is None else f"{exception.filename}: "
-        return TreadleError(f"cannot read or write {where}{exception.strerror or exception}")
+        where = "the output" if exception.filename is None else exception.filename
+        return TreadleError(f"cannot read or write {where}: {exception.strerror or exception}")
+    if isinstance(exception, UnicodeDecodeError):
+        return TreadleError(f"the file is not text: byte {exception.start} is not UTF-8. Save it as UTF-8")
     if isinstance(exception, MemoryError):
         return TreadleError(
             f"there is not enough memory ({exception or 'none left'}): use smaller sizes (--size AXIS=N)"

@@ -45,7 +45,7 @@ def _run(parsed: argparse.Namespace) -> int:
     try:
         # What a user catches with Ctrl-C may be cut off here, but every file is written whole or not at all.
         code = _command(parsed.command)(parsed)
-        sys.stdout.flush()
+        print(end="", flush=True)  # unlike sys.stdout.flush(), also where standard output is closed
         return code
     except (KeyboardInterrupt, BrokenPipeError):
         raise

@@ -135,7 +135,10 @@ def parse_resources(log: str) -> tuple[Resources, ...]:
 
 @cache
 def _version(nvcc: str) -> str:
-    return run_process([nvcc, "--version"]).stdout
+    result = run_process([nvcc, "--version"])
+    if result.returncode != 0 or "nvcc" not in result.stdout:
+        raise NvccUnavailable(f"{nvcc} is no nvcc, by what it answers to --version: set CUDACXX to nvcc, or unset it")
+    return result.stdout
 
 
 def _run(command: Sequence[str]) -> str:

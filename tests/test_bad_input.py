@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import shlex
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -11,6 +14,7 @@ import pytest
 from commands import program, refused, written
 
 from treadle.compiler import main as cli
+from treadle.compiler import opt_main
 
 COMMANDS = ["compile", "run", "explain"]
 TYPES = """!Z = tensor<f32, #diagram.array<[]>>
@@ -350,3 +354,22 @@ def test_a_link_stays_a_link() -> None:
     assert cli.main(["compile", program(), "-o", "link.cu"]) == 0
     assert Path("link.cu").is_symlink()
     assert "__global__" in Path("real.cu").read_text()
+
+
+def test_one_array_is_no_archive(capsys: pytest.CaptureFixture[str]) -> None:
+    np.save("one.npy", np.ones(3, np.float16))
+    assert "this is one array, not an .npz" in refused(capsys, "run", program(), "--inputs", "one.npy")
+
+
+def test_the_optimizer_refuses_what_is_not_text(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("p.mlir").write_bytes(bytes(range(256)))
+    assert opt_main.main(["p.mlir"]) == 2
+    assert "byte 128 is not UTF-8" in capsys.readouterr().err
+
+
+def test_closed_streams_and_a_full_disk_are_no_internal_errors() -> None:
+    command = [sys.executable, "-m", "treadle.compiler.main", "explain", program()]
+    for streams, code in (("<&- >&-", 0), ("<&- >&- 2>&-", 0), ("> /dev/full", 2)):
+        done = subprocess.run(["sh", "-c", f"{shlex.join(command)} {streams}"], capture_output=True, text=True)
+        assert done.returncode == code, done.stderr
+        assert "internal error" not in done.stderr

@@ -45,7 +45,7 @@ def _picture(arguments: Namespace, program: Program, options: Options) -> Pictur
     rewrite: str | None = arguments.rewrite
     if rewrite is not None and rewrite.isdecimal():
         return _numbered(program, options, int(rewrite))
-    known_passes([name for name in (arguments.after, rewrite) if name], names)
+    known_passes([name for name in (arguments.after, rewrite) if name is not None], names)
     if rewrite is not None:
         return _rewrite(program, options, rewrite)
     if arguments.pipeline:

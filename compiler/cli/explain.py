@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from argparse import Namespace
 
 from xdsl.dialects.builtin import ModuleOp
@@ -120,7 +119,7 @@ def _in_symbols(program: Program, arguments: Namespace, machine: str, unbound: l
         print(json.dumps(data, indent=2))
     else:
         print(symbols_text(kernels))
-    sys.stdout.flush()
+    print(end="", flush=True)
     wanted = " ".join(f"--size {axis}=1000" for axis in unbound)
     raise TreadleError(
         f"the sizes of {', '.join(unbound)} are not known, so there is no time to tell: give them, as in {wanted}, or "

@@ -68,9 +68,10 @@ def read_arrays(path: str) -> Mapping[str, NDArray[Any]]:
     if Path(path).is_dir():
         raise TreadleError("this is a directory: name an .npz file", path)
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            if not hasattr(archive, "files"):
-                raise TreadleError("this is one array, not an .npz: save it with numpy.savez, by name", path)
+        found = np.load(path, allow_pickle=False)
+        if not hasattr(found, "files"):
+            raise TreadleError("this is one array, not an .npz: save it with numpy.savez, by name", path)
+        with found as archive:
             return {name: _numbers(archive[name], name) for name in archive.files}
     except TreadleError as error:
         raise TreadleError(error.message, path) from None

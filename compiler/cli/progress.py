@@ -23,7 +23,7 @@ def progress(what: str) -> Generator[None]:
     moment; nothing elsewhere.
 
     Within another, the inner one is told while it lasts."""
-    if not sys.stderr.isatty():
+    if not getattr(sys.stderr, "isatty", bool)():  # None where standard error is closed
         yield
         return
     _LINE.begin(what)
