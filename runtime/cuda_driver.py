@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -58,7 +59,12 @@ def arguments_of(map: TensorMap, address: int) -> dict[str, Any]:
 
 
 def encode(map: TensorMap, address: int, array: object) -> EncodedMap:
-    """The map of an array at an address of the device (DriverFailure)."""
+    """The map of an array at an address of the device, encoded once for both (DriverFailure)."""
+    return EncodedMap(_image(map, address), array)
+
+
+@lru_cache(maxsize=1024)
+def _image(map: TensorMap, address: int) -> bytes:
     driver = _driver()
     given = arguments_of(map, address)
     wide, narrow = driver.cuuint64_t, driver.cuuint32_t
@@ -77,7 +83,7 @@ def encode(map: TensorMap, address: int, array: object) -> EncodedMap:
             driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
         )
     )
-    return EncodedMap(ctypes.string_at(encoded.getPtr(), BYTES), array)
+    return ctypes.string_at(encoded.getPtr(), BYTES)
 
 
 @dataclass
@@ -115,6 +121,8 @@ class Functions:
     def __init__(self, image: bytes):
         self._image = image
         self._module: Any = None
+        self._ready: dict[tuple[str, int], Any] = {}
+        # Functions, by name, that may use so much shared memory.
 
     def launch(
         self,
@@ -125,14 +133,19 @@ class Functions:
         arguments: Sequence[Any],
     ) -> None:
         """Start a kernel in the default stream of the current context (DriverFailure)."""
+        if (kernel, shared_bytes) not in self._ready:
+            self._ready[kernel, shared_bytes] = self._function(kernel, shared_bytes)
+        function, given = self._ready[kernel, shared_bytes], parameters(arguments)
+        _checked(_driver().cuLaunchKernel(function, *grid, *block, shared_bytes, 0, given.pointer, 0))
+
+    def _function(self, kernel: str, shared_bytes: int) -> Any:
         driver = _driver()
         if self._module is None:
             self._module = _checked(driver.cuModuleLoadData(self._image))
         function = _checked(driver.cuModuleGetFunction(self._module, kernel.encode()))
         dynamic = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         _checked(driver.cuFuncSetAttribute(function, dynamic, shared_bytes))
-        given = parameters(arguments)
-        _checked(driver.cuLaunchKernel(function, *grid, *block, shared_bytes, 0, given.pointer, 0))
+        return function
 
 
 def _driver() -> Any:

@@ -160,7 +160,7 @@ class GpuBackend:
         for size in reversed(shape):
             strides.insert(0, step)
             step *= max(size, 1)
-        allocation = self._driver.mem_alloc(max(1, prod(shape) * dtype.itemsize))
+        allocation = self._memory(prod(shape) * dtype.itemsize)
         return DeviceArray(int(allocation), tuple(shape), tuple(strides), dtype, allocation)
 
     def view(self, array: DeviceArray, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> DeviceArray:
@@ -170,7 +170,7 @@ class GpuBackend:
     def upload(self, array: NDArray[Any]) -> DeviceArray:
         """A copy on the device with the same strides and the same misalignment."""
         extent, shift = extent_of(array), misalignment_of(array)
-        allocation = self._driver.mem_alloc(max(1, extent.nbytes + shift))
+        allocation = self._memory(extent.nbytes + shift)
         base = int(allocation) + shift
         if extent.nbytes:
             self._driver.memcpy_htod(base, _bytes_at(extent))
@@ -232,6 +232,13 @@ class GpuBackend:
 
     def synchronise(self) -> None:
         self._guard(self._driver.Context.synchronize)
+
+    def _memory(self, nbytes: int) -> Any:
+        """So much memory of the device, but never none (GpuFailure where there is no more)."""
+        try:
+            return self._driver.mem_alloc(max(1, nbytes))
+        except self._driver.MemoryError as error:
+            raise GpuFailure(f"the GPU has no {nbytes:,} bytes left: use smaller sizes") from error
 
     def _guard(self, act: Any) -> None:
         try:

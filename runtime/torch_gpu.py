@@ -42,6 +42,16 @@ class TorchBackend:
     def download(self, array: DeviceArray) -> Any:
         return array.allocation
 
+    def view(self, array: DeviceArray, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> DeviceArray:
+        return self.kernels.view(array, offset, shape, strides)
+
+    @property
+    def has_tensor_maps(self) -> bool:
+        return self.kernels.has_tensor_maps
+
+    def tensor_map(self, array: DeviceArray, box: Sequence[int], swizzle: int) -> Any:
+        return self.kernels.tensor_map(array, box, swizzle)
+
     def launch(
         self,
         kernel: str,

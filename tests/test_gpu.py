@@ -208,3 +208,15 @@ def test_strided_arrays_there_and_back() -> None:
     base = np.arange(240, dtype=np.float32).reshape(4, 6, 10)
     for view in (base, base[1:, ::2, 3:7], base.transpose(1, 0, 2), base[:0]):
         assert np.array_equal(backend.download(backend.upload(view)), view)
+
+
+def test_every_place_to_run_offers_what_a_host_function_asks() -> None:
+    """The executor of host functions calls no other method; what a class lacks would show only on a device."""
+    from treadle.runtime.backend import Backend
+    from treadle.runtime.emulator.backend import EmulatorBackend
+    from treadle.runtime.torch_gpu import TorchBackend
+
+    wanted = {name for name in vars(Backend) if not name.startswith("_")} | {"name"}
+    assert {"tensor_map", "has_tensor_maps", "view", "launch"} <= wanted
+    for backend in (gpu.GpuBackend, EmulatorBackend, TorchBackend):
+        assert [name for name in sorted(wanted) if not hasattr(backend, name)] == [], backend

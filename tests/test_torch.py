@@ -131,6 +131,13 @@ def test_grouped_heads_are_not_repeated_in_memory() -> None:
         lambda x: torch.where(x > 0, x, 0.1 * x).sum(0),
         lambda x: (x.t() @ x).softmax(0),
         lambda x: torch.addmm(x.new_ones(24), x.reshape(24, 5).t(), x.new_ones(24, 24), beta=2.0),
+        lambda x: torch.addmm(
+            x.new_full((24,), torch.nan), x.reshape(24, 5).t(), x.new_ones(24, 24), beta=0, alpha=0.5
+        ),
+        lambda x: (x * x).mean() - x.sum(),
+        lambda x: torch.softmax(x + x[:, :1], -2) * x.amax(-1, keepdim=True),
+        lambda x: (x @ x.t()).add_(1).mul_(2),
+        lambda x: (x @ x.t()).var(-1) + x.std(-1),
     ],
 )
 def test_functions(function: Callable[..., Any]) -> None:
@@ -283,6 +290,30 @@ def test_an_argument_that_is_changed_in_place() -> None:
 
 
 # -- what stays with PyTorch -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("function", [torch.softmax, torch.log_softmax, torch.sum, torch.mean])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_a_format_that_is_asked_for(function: Callable[..., Any], dtype: torch.dtype) -> None:
+    """Of the result, and what is computed on the way."""
+    compare(lambda x: function(x * 2, -1, dtype=dtype), (heads(5, 24).half(),))
+
+
+@pytest.mark.parametrize(
+    "keep",
+    [
+        lambda n: torch.tril(torch.ones(n, n)) == 0,
+        lambda n: torch.arange(n)[:, None] < torch.arange(n)[None],
+        lambda n: (torch.arange(n)[:, None] - torch.arange(n)[None]).abs() > 2,
+        lambda n: (torch.arange(n)[:, None] // 3) != (torch.arange(n)[None] // 3),
+    ],
+)
+def test_masks_that_are_computed(keep: Callable[[int], torch.Tensor]) -> None:
+    """A condition where it is seen to be one; else an array that PyTorch computes, and a kernel still."""
+    report = compare(
+        lambda x: torch.softmax((x @ x.t()).masked_fill(keep(x.shape[0]), float("-inf")), -1) @ x, (heads(9, 16),)
+    )
+    assert report.taken, report
 
 
 def test_what_is_not_known_stays_with_its_reason() -> None:

@@ -249,10 +249,13 @@ def product(body: Body, left: Tensor, right: Tensor, *, format: str | None = Non
 def addmm(
     body: Body, bias: Tensor, left: Tensor, right: Tensor, *, beta: Any = 1, alpha: Any = 1, format: Any = None
 ) -> Tensor:
-    def function(a: Any, b: Any) -> Any:
-        return (a if alpha == 1 else a * alpha) + (b if beta == 1 else b * beta)
+    def scaled(a: Any, factor: Any) -> Any:
+        return a if factor == 1 else a * factor
 
-    return body.map(function, product(body, left, right, format=format), bias)
+    made = product(body, left, right, format=format)
+    if beta == 0:  # then nothing of the bias counts, not even what is no number
+        return body.map(lambda a: scaled(a, alpha), made)
+    return body.map(lambda a, b: scaled(a, alpha) + scaled(b, beta), made, bias)
 
 
 @_with(aten.baddbmm.default)
