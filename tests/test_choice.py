@@ -16,16 +16,19 @@ from random import Random
 
 import numpy as np
 import pytest
+from xdsl.context import Context
 from xdsl.dialects.func import FuncOp
 
-from treadle.compiler.cost import Merit, Sketch, choose, estimate, merit, sketch_of, timing
+from treadle.compiler.cost import Merit, Sketch, choose, estimate, merit, plan_of, sketch_of, timing
 from treadle.compiler.cost.candidates import ROW, candidates, covering
+from treadle.compiler.cost.overlap import overlap
 from treadle.compiler.machines import load_machine, machine_names
-from treadle.compiler.pipeline import LAST_DECORATING_PASS, Options, pipeline, run_passes
+from treadle.compiler.pipeline import LAST_DECORATING_PASS, LAST_HIERARCHY_PASS, Options, pipeline, run_passes
 from treadle.compiler.sizes import default_sizes
 from treadle.compiler.source import load_module
 from treadle.dialects.diagram.array import DYNAMIC
 from treadle.dialects.hierarchy import KernelOp
+from treadle.passes.hierarchy_choose_sizes import HierarchyChooseSizesPass
 
 EXAMPLES = sorted((Path(__file__).resolve().parents[1] / "examples").glob("*.mlir"))
 LANE_WARPS = (1, 2, 4, 8)
@@ -213,3 +216,20 @@ def test_warpgroups_have_the_registers_that_roles_give_them():
         assert found is not None
         assert found.footprint.most_registers == most
         assert (found.footprint.warps, found.footprint.producers) == (4 * groups, 4)
+
+
+def test_the_step_of_a_warpgroup_is_that_of_its_products():
+    """`m64nNk16` takes N / 2 clocks of the tensor cores; nobody issues `ldmatrix`."""
+    (path,) = (each for each in EXAMPLES if each.stem == "attention")
+    module = load_module(path)
+    passes = list(pipeline(Options(machine="h100")))
+    choosing = [spec.name for spec in passes].index(LAST_DECORATING_PASS)
+    run_passes(module, passes[:choosing])
+    HierarchyChooseSizesPass(group="q=128", stream="x=128").apply(Context(), module)
+    run_passes(module, passes[choosing + 1 : [spec.name for spec in passes].index(LAST_HIERARCHY_PASS) + 1])
+    (kernel,) = (op for op in module.walk() if isinstance(op, KernelOp))
+    step = overlap(plan_of(kernel), load_machine("h100"), 1)
+    assert step is not None
+    scores, _, output = (stage.clocks for stage in step.stages)
+    assert scores == 64 / 16 * 128 / 2
+    assert output == 128 / 16 * 64 / 2

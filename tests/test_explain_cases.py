@@ -143,6 +143,15 @@ def test_plots(kind: str, tmp_path: Path):
     assert out.read_text() == first
 
 
+def test_plots_are_written_together_or_not_at_all(tmp_path: Path):
+    pytest.importorskip("matplotlib")
+    asked = [f"--plot={kind}={tmp_path}/{kind}.svg" for kind in ("roofline", "time")]
+    assert main(["explain", ATTENTION, *asked]) == 2  # one size has no time over sizes
+    assert list(tmp_path.iterdir()) == []
+    assert main(["explain", ATTENTION, "--size", "x=512:1024:2x", *asked]) == 0
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["roofline.svg", "time.svg"]
+
+
 def test_a_plot_that_has_nothing_to_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     pytest.importorskip("matplotlib")
     assert main(["explain", ATTENTION, "--plot", f"time={tmp_path}/x.svg"]) == 2

@@ -7,7 +7,7 @@ from argparse import Namespace
 
 from xdsl.dialects.builtin import ModuleOp
 
-from treadle.compiler.cli.program import Program, check_outputs, compile_options, load_program, write_whole
+from treadle.compiler.cli.program import Program, check_outputs, compile_options, load_program, write_all_whole
 from treadle.compiler.cli.progress import progress
 from treadle.compiler.cost import Sketch, sketch_of
 from treadle.compiler.counting import counted
@@ -63,8 +63,7 @@ def command(arguments: Namespace) -> int:
         with progress("working out"):
             made = [row(program.module, case, arguments.arch) for case in counted(compared, "cases")]
             rows = under_one_limit(made)
-    for kind, path in plots.items():
-        _draw(kind, path, program, rows)
+    write_all_whole({path: _drawn(kind, program, rows) for kind, path in plots.items()})
     if len(compared) > 1:
         data = {"cases": [each.as_dict() for each in rows]}
         print(json.dumps(data, indent=2) if arguments.json else table_text(rows))
@@ -141,17 +140,15 @@ def _plots(texts: list[str]) -> dict[str, str]:
     return plots
 
 
-def _draw(kind: str, path: str, program: Program, rows: list[Row]) -> None:
+def _drawn(kind: str, program: Program, rows: list[Row]) -> str:
     from treadle.compiler.explain import plots
 
     if kind == "transfers":
         module = program.module.clone()
         run_pipeline(module, Options(rows[0].case.machine), last=LAST_HIERARCHY_PASS)
         sizes = axes_of_function(program.function) | default_sizes(program.function) | dict(rows[0].case.sizes)
-        drawn = plots.transfers(module, sizes)
-    else:
-        drawn = plots.roofline(rows) if kind == "roofline" else plots.time_over_size(rows)
-    write_whole(path, drawn)
+        return plots.transfers(module, sizes)
+    return plots.roofline(rows) if kind == "roofline" else plots.time_over_size(rows)
 
 
 def _derivation(program: Program, options: Options) -> str:

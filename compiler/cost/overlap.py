@@ -14,6 +14,7 @@ from treadle.compiler.cost.issue import PRODUCT_FLOP, SHARED_BYTES
 from treadle.compiler.cost.plan import Issue, Plan
 from treadle.compiler.cost.schedule import Stage, Timeline, schedule
 from treadle.compiler.cost.time import OF_PRODUCTS, SUB_PARTITIONS
+from treadle.compiler.cost.warpgroups import are_of_warpgroups
 from treadle.compiler.machines import Machine
 from treadle.compiler.machines.machine import WARP
 
@@ -41,7 +42,7 @@ def unit_clocks(issues: Sequence[Issue], machine: Machine) -> dict[str, float]:
     clocks: dict[str, float] = defaultdict(float)
     for issue in issues:
         kind, _, format = issue.kind.partition(" ")
-        clocks["issue"] += issue.count
+        clocks["issue"] += 0 if kind == "operands" else issue.count
         if kind in SHARED_BYTES:
             clocks["shared"] += SUB_PARTITIONS * issue.count * SHARED_BYTES[kind] / machine.bytes_per_clock("shared")
         elif kind == "products":
@@ -68,8 +69,10 @@ def overlap(plan: Plan, machine: Machine, blocks_per_sm: int) -> Overlap | None:
 
 def _stages(plan: Plan, machine: Machine) -> Iterator[Stage]:
     runs: list[tuple[str, list[Issue]]] = []
+    # A warpgroup's products read their operands themselves, and a producer copies.
+    others = ("ldmatrix", "copies") if are_of_warpgroups(plan, machine) else ("operands",)
     for issue in plan.issues:
-        if not issue.streams or issue.kind.split()[0] == "turn":
+        if not issue.streams or issue.kind.split()[0] in ("turn", *others):
             continue
         unit = "tensor" if issue.kind.split()[0] in OF_PRODUCTS else "scalar"
         if not runs or runs[-1][0] != unit:
