@@ -241,6 +241,17 @@ def test_matmul_at_any_size(m: int, n: int, k: int) -> None:
     assert stored.is_fewest
 
 
+def test_arrays_of_single_elements_make_no_other_access_narrow() -> None:
+    """The sums of 99 rows are aligned to 4 bytes; keys and values are copied by 16 a thread all the same."""
+    module = parse_module(program("attention_lse"))
+    run_pipeline(module, Options(arch="sm_80"))
+    (asked,) = [op for op in module.walk() if isinstance(op, cuda.AlignmentOp)]
+    assert [asked.buffers[i].name_hint for i in asked.single] == ["L"]
+    inputs = [half(1, 2, 99, 64), half(1, 2, 130, 64), half(1, 2, 130, 64)]
+    ((loaded, _),) = check(program("attention_lse"), inputs, arch="sm_80")
+    assert loaded.has_whole_lines
+
+
 @pytest.mark.parametrize("name", ["softmax", "batched_matmul", "matmul_epilogue", "two_kernels", "sin2cos2"])
 def test_other_examples(name: str) -> None:
     from treadle.runtime.inputs import axis_sizes, make_inputs

@@ -129,8 +129,10 @@ def test_no_bank_conflict_and_the_fewest_sectors(name: str, arch: str) -> None:
     backend = EmulatorBackend(printed, kernel_names(module))
     execute(module, inputs, backend)
     operations = traffic_of(printed, backend.reports)
-    means = {"load_matrix"} if arch == "sm_80" else {"tensor_load", "wgmma"}
-    assert {each.kind for each in operations} >= means | {"store_global"}
+    means = {"load_matrix", "copy_async"} if arch == "sm_80" else {"tensor_load", "wgmma"}
+    kinds = {each.kind for each in operations}
+    assert kinds >= means
+    assert kinds & {"store_global", "tensor_store"}
     for gate in check_traffic(operations):
         assert gate.ok, "\n".join(traffic_lines(operations))
 

@@ -111,12 +111,12 @@ cuda.kernel @rows (%A: !M, %q: index) threads 128 shared 0 {
 }
 
 // CHECK-LABEL: func.func @host(%A: memref<?xf16, strided<[1], offset: ?>, #diagram.array<[q], level = device>>, %n: index) {
-// CHECK-NEXT: %w = cuda.alignment %A, %A : memref<?xf16, strided<[1], offset: ?>, #diagram.array<[q], level = device>>, memref<?xf16,
+// CHECK-NEXT: %w = cuda.alignment %A, %A {by_element = array<i64: 1>} : memref<?xf16, strided<[1], offset: ?>, #diagram.array<[q], level = device>>, memref<?xf16,
 // CHECK-NEXT: cuda.launch @rows grid %n aligned %w(%A, %n) {note = 3 : i32} : memref<?xf16, strided<[1], offset: ?>, #diagram.array<[q], level = device>>, index
-// GENERIC: %w = "cuda.alignment"(%A, %A) : (memref<?xf16,
+// GENERIC: %w = "cuda.alignment"(%A, %A) <{by_element = array<i64: 1>}> : (memref<?xf16,
 // GENERIC-NEXT: "cuda.launch"(%n, %w, %A, %n) <{kernel = @rows}> {note = 3 : i32}
 func.func @host(%A: !M, %n: index) {
-  %w = cuda.alignment %A, %A : !M, !M
+  %w = cuda.alignment %A, %A {by_element = array<i64: 1>} : !M, !M
   cuda.launch @rows grid %n aligned %w(%A, %n) {note = 3 : i32} : !M, index
   func.return
 }

@@ -86,12 +86,13 @@ class EmulatorBackend:
         arguments: Sequence[Any],
     ) -> LaunchReport:
         given = [Array(each.data, each.writable) if isinstance(each, HostArray) else each for each in arguments]
-        report = self._module(kernel).launch(kernel, grid, block, shared_bytes, given, seed=self.seed)
+        report = self.module(kernel).launch(kernel, grid, block, shared_bytes, given, seed=self.seed)
         self.reports.append(report)
         self.variants.append(kernel)
         return report
 
-    def _module(self, kernel: str) -> EmulatedModule:
+    def module(self, kernel: str) -> EmulatedModule:
+        """The compiled kernel (CompileFailure, EmulatorUnavailable; ValueError for one that the file has not)."""
         if kernel not in self.kernels:
             raise ValueError(f"no kernel {kernel!r} here; there are {sorted(self.kernels)}")
         if kernel not in self.modules:
