@@ -109,3 +109,21 @@ def test_a_constant_beyond_its_format_is_refused(number: str, format: str) -> No
     with pytest.raises(TreadleError, match="a number here is beyond the largest of its format") as caught:
         compiled(text)
     assert ":3:" in str(caught.value)
+
+
+def test_a_program_without_axes() -> None:
+    """There is one candidate for its sizes, and nothing tells it from another."""
+    text = """
+    !x = tensor<f16, #diagram.array<[]>>
+    !y = tensor<f32, #diagram.array<[]>>
+    func.func @f(%x: !x) -> !y {
+      %y = diagram.map (%a = %x : !x) -> !y {
+        %b = arith.extf %a : f16 to f32
+        diagram.yield %b : f32
+      }
+      func.return %y : !y
+    }
+    """
+    for machine in ("a100", "h100"):
+        road = compiled(text, machine=machine)
+        assert all(verdict.ok for verdict in road.verdicts(road.inputs({}, 0), {}))

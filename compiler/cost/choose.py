@@ -48,7 +48,8 @@ class _Trial:
 
     @property
     def fitting(self) -> Amount:
-        return self.timing.blocks_per_sm > 0
+        """For each candidate, also where none has a size that another lacks (a program of scalars)."""
+        return np.broadcast_to(self.timing.blocks_per_sm > 0, len(self.candidates))
 
 
 def choose(sketch: Sketch, machine: Machine, sizes: Mapping[str, int], fixed: Mapping[str, int]) -> Choice:
