@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, linalg
-from xdsl.dialects.builtin import IndexType, IntegerAttr, i1, i32
+from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr, i1, i32
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from treadle.dialects.diagram import YieldOp
 from treadle.dialects.diagram.array import FORMAT_NAMES, FORMATS, Number
-from treadle.dialects.diagram.formats import EIGHT_BIT
+from treadle.dialects.diagram.formats import EIGHT_BIT, number_format
 from treadle.passes._structured import Stays, Structured, argument_of, needed
 
 KINDS: dict[type[Operation], str] = {
@@ -91,13 +91,31 @@ def check_scalars(structured: Structured, value: SSAValue) -> None:
         if op.dialect_name() not in ("arith", "math"):
             raise Stays(f"its body holds {op.name}: only arith and math can be raised")
         types = [*op.operand_types, *op.result_types]
-        if isinstance(op, arith.TruncFOp) and str(op.result.type) in EIGHT_BIT:
+        if isinstance(op, arith.TruncFOp) and str(op.result.type) in EIGHT_BIT and not _is_clipped(op):
             raise Stays(f"{op.name} to {op.result.type} does not saturate, and a cast of a diagram does")
         if any(isinstance(type, IndexType) for type in types) and not isinstance(op, (*POSITIONS, arith.IndexCastOp)):
             raise Stays(f"{op.name} on positions could leave 32 bits")
         for type in types:
             if type not in (*FORMATS, i1) and not isinstance(type, IndexType):
                 raise Stays(f"{op.name} computes in {type} (a diagram has {FORMAT_NAMES})")
+
+
+def _is_clipped(op: arith.TruncFOp) -> bool:
+    """Whether what is rounded was clipped to the range of the format, so that it makes no difference what is beyond."""
+    largest = number_format(op.result.type).largest
+    upper = op.input.owner
+    lower = upper.lhs.owner if isinstance(upper, arith.MinimumfOp) else None
+    if not isinstance(upper, arith.MinimumfOp) or not isinstance(lower, arith.MaximumfOp):
+        return False
+    low, high = (_float_of(bound.rhs) for bound in (lower, upper))
+    return low is not None and high is not None and -largest <= low <= high <= largest
+
+
+def _float_of(value: SSAValue) -> float | None:
+    owner = value.owner
+    if not isinstance(owner, arith.ConstantOp) or not isinstance(owner.value, FloatAttr):
+        return None
+    return owner.value.value.data
 
 
 def body_of_map(structured: Structured, value: SSAValue, inputs: Sequence[SSAValue]) -> Region:

@@ -16,7 +16,7 @@ from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.errors import Refusal
 from treadle.compiler.source import load_module, make_context, parse_module
-from treadle.dialects.diagram import ReadOp, WhereOp
+from treadle.dialects.diagram import CastOp, ReadOp, WhereOp
 from treadle.dialects.diagram.array import axes_of, format_of, sizes_of
 from treadle.passes._structured import STRUCTURED, structured
 from treadle.passes.convert_diagram_to_linalg import ConvertDiagramToLinalgPass
@@ -108,6 +108,9 @@ def test_examples(path: Path) -> None:
     if any(isinstance(op, ReadOp) for op in module.walk()):
         pytest.skip("the sizes of windows are symbolic: see test_windows")
     arguments = inputs_of(module)
+    for op in module.walk():
+        if isinstance(op, CastOp):
+            op.properties.pop("fixed", None)  # `arith.truncf` says no such thing: over the reals it is the identity
     wanted = run_function(module, arguments).results
     ConvertDiagramToLinalgPass().apply(make_context(), module)
     module = parse_module(str(module), "linalg.mlir")
