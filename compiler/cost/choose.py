@@ -69,14 +69,18 @@ def _try(sketch: Sketch, found: Candidates, machine: Machine, sizes: Mapping[str
 
 
 def _best(sketch: Sketch, machine: Machine, sizes: Mapping[str, int], trial: _Trial) -> tuple[Candidate, Estimate]:
-    few = _by_rank(trial)[: EXACTLY if sketch.conditional is not None else 1]
+    enough = EXACTLY if sketch.conditional is not None else 1
     ranked: list[tuple[Merit, int, Candidate, Estimate]] = []
-    for i, place in enumerate(place for place in few if trial.fitting[place]):
+    for i, place in enumerate(place for place in _by_rank(trial) if trial.fitting[place]):
+        if len(ranked) == enough:
+            break
         candidate = trial.candidates[place]
         plan = sketch.plan(candidate.tiles, candidate.warps, rereads=candidate.rereads)
         found = estimate(plan, machine, sizes)
         if found is not None:
             ranked.append((merit(found), i, candidate, found))
+    if not ranked:
+        raise TreadleError(_nothing_fits(sketch, machine, trial, {}))
     _, _, best, found = min(ranked, key=lambda each: each[:2])
     return best, found
 
