@@ -119,7 +119,8 @@ def _derivative(expression: Expression, atom: Key) -> list[Term]:
         return [Term(1.0, number(1))]
     if not _has(expression, atom):
         return []
-    assert isinstance(expression, Node)
+    if not isinstance(expression, Node):
+        raise NoPolynomial  # a late value that depends on another
     operands = expression.operands
     match expression.kind:
         case arith.AddfOp:

@@ -205,8 +205,9 @@ class _Parts:
 
     def _for_each_part(self, op: Operation) -> None:
         operands = [self.values[operand] for operand in op.operands]
-        made_of_constants = self.plan.is_piece(op.results[0])  # if no operand has the axis: it still ends with a part
-        has_part = made_of_constants or any(self.split.part in axes_of(operand.type) for operand in operands)
+        # A piece that is made of constants has no operand with parts, and still ends where its part does.
+        is_piece = self.plan.is_piece(op.results[0])
+        has_part = is_piece or any(self.split.part in axes_of(operand.type) for operand in operands)
         type = self.split.type(op.results[0].type, has_part)
         if isinstance(op, ContractOp | ReduceOp):
             new: Operation = rebuilt(op, operands, type)

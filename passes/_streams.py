@@ -5,6 +5,7 @@ say: explicit kernels (`hierarchy_expand_streams`), and laws for a person to rea
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -41,28 +42,28 @@ class Scope:
         return op.results[0]
 
 
-class StreamParts:
+class StreamParts(ABC):
     """Writes the parts of the streams of a plan. A user of it says what a tile is, where an operand comes from
     that no operation of the part makes, and what is done with a piece that leaves."""
 
     def __init__(self, plan: StreamPlan):
         self.plan = plan
 
+    @abstractmethod
     def tile(self, type: Attribute) -> Attribute:
         """The type of what a part holds of an array."""
-        raise NotImplementedError
 
+    @abstractmethod
     def fetch(self, scope: Scope, value: SSAValue) -> None:
         """Bring a value into scope."""
-        raise NotImplementedError
 
+    @abstractmethod
     def leave(self, scope: Scope, value: SSAValue) -> None:
         """A step has made a piece of a result."""
-        raise NotImplementedError
 
+    @abstractmethod
     def end(self, block: Block, values: Sequence[SSAValue]) -> None:
         """End a part with what it gives."""
-        raise NotImplementedError
 
     # -- the parts --------------------------------------------------------------------------------
 
