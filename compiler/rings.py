@@ -26,6 +26,10 @@ SIZES = (0, 1, 16, 100, 300, 1030, 2048)
 BLOCKS = (0, 3)
 """Which blocks are looked at: the first, and one whose pieces begin further on."""
 
+MOST_PIECES = 3
+"""What a block of a grid that is smaller than its work does one after another: enough for every state of the barriers
+that one piece can leave to the next."""
+
 ARITHMETIC: dict[str, Callable[[int, int], int]] = {
     "arith.addi": operator.add,
     "arith.subi": operator.sub,
@@ -100,9 +104,14 @@ def executed(block: Block, known: dict[SSAValue, int]) -> Iterator[Operation]:
     computes."""
     for op in block.ops:
         if isinstance(op, scf.ForOp):
+            carried = op.body.block.args[1:]
+            _move(known, op.iter_args, carried)
             for position in range(known[op.lb], known[op.ub], max(known[op.step], 1)):
                 known[op.body.block.args[0]] = position
                 yield from executed(op.body.block, known)
+                assert op.body.block.last_op is not None
+                _move(known, op.body.block.last_op.operands, carried)
+            _move(known, carried, op.results)
         elif isinstance(op, scf.IfOp):
             taken = op.true_region if known[op.cond] else op.false_region
             if taken.blocks:
@@ -112,11 +121,19 @@ def executed(block: Block, known: dict[SSAValue, int]) -> Iterator[Operation]:
             yield op
 
 
+def _move(known: dict[SSAValue, int], sources: Sequence[SSAValue], targets: Sequence[SSAValue]) -> None:
+    """Numbers that a loop carries."""
+    found = [(target, known[source]) for source, target in zip(sources, targets, strict=True) if source in known]
+    known.update(found)
+
+
 def _compute(op: Operation, known: dict[SSAValue, int]) -> None:
     if isinstance(op, arith.ConstantOp) and isinstance(op.value, IntegerAttr):
         known[op.result] = op.value.value.data
     elif isinstance(op, cuda.BlockIndexOp):
         known.setdefault(op.result, 0)
+    elif isinstance(op, cuda.GridSizeOp):
+        known[op.result] = max(1, -(-max(known.values(), default=1) // MOST_PIECES))
     elif any(operand not in known for operand in op.operands):
         return
     elif op.name in ARITHMETIC:

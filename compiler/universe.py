@@ -24,6 +24,7 @@ PASSES: dict[str, str] = {
     "coalescing": "treadle.passes.coalescing:CoalescingPass",
     "pipelining": "treadle.passes.pipelining:PipeliningPass",
     "warp-specialization": "treadle.passes.warp_specialization:WarpSpecializationPass",
+    "cuda-persist": "treadle.passes.cuda_persist:CudaPersistPass",
     "cuda-store-tensors": "treadle.passes.cuda_store_tensors:CudaStoreTensorsPass",
     "diagram-expand-laws": "treadle.passes.diagram_expand_laws:DiagramExpandLawsPass",
     "diagram-exp-to-exp2": "treadle.passes.diagram_exp_to_exp2:DiagramExpToExp2Pass",

@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.traits import Pure
 
+from treadle.dialects import cuda
 from treadle.dialects.diagram.operation import DiagramOperation
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import StepAttr, derivation_of, record
@@ -169,3 +170,18 @@ def _body_key(block: Block) -> object:
         for result in op.results:
             number[result] = len(number)
     return tuple(lines)
+
+
+def function_of(op: Operation | None) -> func.FuncOp:
+    """The function around an operation."""
+    while not isinstance(op, func.FuncOp):
+        assert op is not None
+        op = op.parent_op()
+    return op
+
+
+def launches_of_kernel(kernel: cuda.KernelOp) -> list[cuda.LaunchOp]:
+    """Every launch of a kernel."""
+    module, name = kernel.parent_op(), kernel.sym_name.data
+    assert module is not None
+    return [op for op in module.walk() if isinstance(op, cuda.LaunchOp) and op.kernel.root_reference.data == name]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects import memref, scf
 from xdsl.dialects.builtin import IntAttr, MemRefType, ModuleOp
-from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -24,6 +22,7 @@ from treadle.dialects.cuda.tiles import boxes_of, format_bytes, layout_of, tile_
 from treadle.dialects.cuda.warpgroups import result_axes
 from treadle.dialects.diagram.array import DYNAMIC, format_of, sizes_of
 from treadle.dialects.hierarchy.schedule import StepAttr, record
+from treadle.passes._functions import function_of, launches_of_kernel
 from treadle.passes._specialise_laws import Reason, constant_of
 from treadle.passes._specialise_tiles import boxed_type
 
@@ -114,21 +113,14 @@ class CudaStoreTensorsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for kernel in [inner for inner in op.body.block.ops if isinstance(inner, cuda.KernelOp)]:
-            roles, launches = cuda.roles_of(kernel), _launches(kernel)
+            roles, launches = cuda.roles_of(kernel), launches_of_kernel(kernel)
             if roles is None or not launches:
                 continue
-            function = _function(launches[0])
+            function = function_of(launches[0])
             found = [each for each in map(_leaving, roles.consumers.block.walk()) if each is not None]
             record(function.attributes, [_try(each, kernel) for each in found])
             if problems := ring_problems(kernel):
                 raise InternalError(f"@{kernel.sym_name.data}: {problems[0]}")
-
-
-def _function(op: Operation | None) -> FuncOp:
-    while not isinstance(op, FuncOp):
-        assert op is not None
-        op = op.parent_op()
-    return op
 
 
 @dataclass(frozen=True)
@@ -165,7 +157,7 @@ def _leaving(op: Operation) -> _Leaving | None:
 
 def _try(leaving: _Leaving, kernel: cuda.KernelOp) -> StepAttr:
     subject = f"%{leaving.value.name_hint} in @{kernel.sym_name.data}"
-    reason = _why_not(leaving, kernel, _launches(kernel)[0])
+    reason = _why_not(leaving, kernel, launches_of_kernel(kernel)[0])
     if reason is not None:
         return StepAttr("decline cuda-store-tensors", subject, reason.law, reason.fact)
     boxes, saved = boxes_of(leaving.type), _saved(leaving, kernel)
@@ -261,7 +253,7 @@ def _rewrite(leaving: _Leaving, kernel: cuda.KernelOp) -> None:
     if unused:
         block.erase_arg(buffer)
     kernel.shared_bytes = IntAttr(place_shared(block))
-    for launch in _launches(kernel):
+    for launch in launches_of_kernel(kernel):
         _give_map(launch, number, type, unused)
 
 
@@ -294,13 +286,6 @@ def _fence(copy: Operation) -> None:
     if not isinstance(op, cuda.BarrierOp):
         Rewriter.insert_op(op := cuda.BarrierOp(), InsertPoint.before(copy))
     Rewriter.insert_op(cuda.TensorFenceOp(), InsertPoint.before(op))
-
-
-def _launches(kernel: cuda.KernelOp) -> Sequence[cuda.LaunchOp]:
-    module = kernel.parent_op()
-    assert module is not None
-    name = kernel.sym_name.data
-    return [op for op in module.walk() if isinstance(op, cuda.LaunchOp) and op.kernel.root_reference.data == name]
 
 
 def _give_map(launch: cuda.LaunchOp, number: int, type: cuda.TensorMapType, instead: bool) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from xdsl.dialects import scf
+from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Block, Operation, SSAValue
 
 from treadle.compiler.printer.scalars import bare, c_type
@@ -46,6 +47,11 @@ def _outermost(writer: KernelWriter) -> Generator[None]:
 
 def _owned(writer: KernelWriter, value: SSAValue, into: SSAValue, op: Operation) -> str:
     """The array that a loop may change, which starts as a value: its own, or a copy if others still need it."""
+    if isinstance(value.type, IndexType):
+        name = writer.names.fresh(into.name_hint, "index")
+        # Only turns are carried; they count modulo powers of two, so that it is no matter if they pass 2^32.
+        writer.text.line(f"uint32_t {name} = {bare(writer.values[value])};")
+        return name
     if writer.is_last_use(value, op):
         return writer.values[value]
     into.name_hint = into.name_hint or value.name_hint
@@ -57,10 +63,13 @@ def _owned(writer: KernelWriter, value: SSAValue, into: SSAValue, op: Operation)
 def print_yield(writer: KernelWriter, op: scf.YieldOp) -> None:
     parent = op.parent_op()
     assert isinstance(parent, scf.ForOp | scf.IfOp)
+    for result, value in zip(parent.results, op.operands, strict=True):
+        if isinstance(value.type, IndexType):  # which only a loop carries, and nothing reads after its last use
+            writer.text.line(f"{writer.values[result]} = {bare(writer.values[value])};")
     moves = [
         (writer.values[result], writer.values[value], layout_of(value.type))
         for result, value in zip(parent.results, op.operands, strict=True)
-        if writer.values[result] != writer.values[value]
+        if writer.values[result] != writer.values[value] and not isinstance(value.type, IndexType)
     ]
     targets = {target for target, _, _ in moves}
     for i, (target, source, layout) in enumerate(moves):

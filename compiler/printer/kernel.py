@@ -138,6 +138,8 @@ class KernelPrinter(KernelWriter):
             case cuda.BlockIndexOp():
                 self.comment_of(op)
                 arithmetic.define_index(self, op, "int64_t(blockIdx.x)")
+            case cuda.GridSizeOp():
+                arithmetic.define_index(self, op, "int64_t(gridDim.x)")
             case scf.ForOp():
                 print_loop(self, op)
             case scf.IfOp():

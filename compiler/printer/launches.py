@@ -63,6 +63,8 @@ def _expression(value: SSAValue, known: Mapping[SSAValue, str]) -> str | None:
     left, right = operands
     if isinstance(owner, arith.CeilDivUIOp):
         return f"ceil({left} / {right})"
+    if isinstance(owner, arith.MinSIOp):
+        return f"min({left}, {right})"
     return f"{left} * {right}" if isinstance(owner, arith.MuliOp) else None
 
 

@@ -36,7 +36,8 @@ def print_boxed_write(writer: KernelWriter, op: cuda.WriteOp) -> None:
     """Fragments of an accumulator to a tile in boxes, four matrices at a time (`stmatrix`)."""
     layout, boxes = layout_of(op.value.type), boxes_of(op.destination.type)
     axes, bytes = result_axes(layout), format_bytes(op.value.type)
-    count = next(iter(layout.register)).size
+    part, parts = op.which
+    count = next(iter(layout.register)).size // parts
     if axes is None or count % 2 or bytes != 2:
         raise Refusal(op, "only 16-bit fragments of an accumulator of warpgroups are written to a tile in boxes")
     turned = axes_of(op.destination.type)[boxes.row_axis] == axes[0]
@@ -48,7 +49,8 @@ def print_boxed_write(writer: KernelWriter, op: cuda.WriteOp) -> None:
         if turned:
             row, column = f"{n} * 8 + lane / 16 * 8 + lane % 8", "warp * 16 + lane / 8 % 2 * 8"
         place = f"&{writer.values[op.destination]}[{in_boxes}({row}, {column})]"
-        four = f"reinterpret_cast<const {c_type(op.value.type)}(&)[{MATRICES}][2]>({writer.values[op.value]}[{n}])"
+        held = f"{writer.values[op.value]}[{add([str(part * count), n])}]"
+        four = f"reinterpret_cast<const {c_type(op.value.type)}(&)[{MATRICES}][2]>({held})"
         writer.text.line(f"UNROLL for (int {n} = 0; {n} < {count}; {n} += 2)")
         writer.text.line(f"  {store}({place}, {four});")
 

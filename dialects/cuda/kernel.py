@@ -196,6 +196,21 @@ ANY_STRIDES = 0
 strides, element by element."""
 
 
+@irdl_op_definition
+class GridSizeOp(IRDLOperation):
+    """How many blocks the grid has (`gridDim.x`)."""
+
+    name = "cuda.grid_size"
+
+    result = result_def(IndexType())
+
+    traits = traits_def(Pure())
+    assembly_format = "attr-dict"
+
+    def __init__(self) -> None:
+        super().__init__(result_types=[IndexType()])
+
+
 def alignments(kernel: KernelOp) -> tuple[int, ...]:
     """The alignments, in bytes, for which a kernel has a variant, the widest first: one for each vector that an access
     may take; for copies by the widest vectors, one where rows begin with a sector; and last `ANY_STRIDES`."""

@@ -27,7 +27,7 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from treadle.dialects.cuda.tiles import check_fragment, check_tile, is_boxed, tile_bytes
+from treadle.dialects.cuda.tiles import check_fragment, check_tile, is_boxed, layout_of, tile_bytes
 from treadle.dialects.diagram.array import (
     sizes_of,
 )
@@ -175,20 +175,65 @@ class ReadOp(IRDLOperation):
 
 @irdl_op_definition
 class WriteOp(IRDLOperation):
-    """Each thread writes its elements of a tile to shared memory; padding of the tile becomes zero."""
+    """Each thread writes its elements of a tile to shared memory; padding of the tile becomes zero. With `part`, those
+    of one of so many equal parts of the fragments, cut along the axis of their first register mode.
+
+    ```
+    cuda.write %C part 1 of 2 into %C_staged : !c, !Cs
+    ```
+    """
 
     name = "cuda.write"
 
     value = operand_def(TensorType)
     destination = operand_def(MemRefType)
+    part = opt_prop_def(IntAttr)
+    parts = opt_prop_def(IntAttr)
 
-    assembly_format = "$value `into` $destination attr-dict `:` type($value) `,` type($destination)"
+    def __init__(self, value: SSAValue, destination: SSAValue, part: tuple[int, int] | None = None):
+        properties = {} if part is None else {"part": IntAttr(part[0]), "parts": IntAttr(part[1])}
+        super().__init__(operands=[value, destination], properties=properties)
 
-    def __init__(self, value: SSAValue, destination: SSAValue):
-        super().__init__(operands=[value, destination])
+    @property
+    def which(self) -> tuple[int, int]:
+        """The part that is written, of how many."""
+        return (0, 1) if self.part is None or self.parts is None else (self.part.data, self.parts.data)
 
     def verify_(self) -> None:
         check_fragment(self.value.type, "the value")
         check_tile(self.destination.type, "the destination")
-        if sizes_of(self.value.type) != sizes_of(self.destination.type):
+        (part, parts), sizes = self.which, sizes_of(self.value.type)
+        if parts > 1:
+            mode = next(iter(layout_of(self.value.type).register), None)
+            if mode is None or not 0 <= part < parts or mode.size % parts or mode.axis not in sizes:
+                raise VerifyException(f"part {part} of {parts}: the fragments cannot be cut so")
+            sizes = sizes | {mode.axis: sizes[mode.axis] // parts}
+        if sizes != sizes_of(self.destination.type):
             raise VerifyException("a tile is written with the axes and sizes that it has")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        value, part = parser.parse_unresolved_operand(), None
+        if parser.parse_optional_keyword("part") is not None:
+            number = parser.parse_integer()
+            parser.parse_keyword("of")
+            part = number, parser.parse_integer()
+        parser.parse_keyword("into")
+        destination = parser.parse_unresolved_operand()
+        attributes = parse_attributes(parser)
+        value_type = parser.parse_type()
+        parser.parse_punctuation(",")
+        op = cls(
+            parser.resolve_operand(value, value_type), parser.resolve_operand(destination, parser.parse_type()), part
+        )
+        op.attributes |= attributes
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_operand(self.value)
+        if self.parts is not None:
+            printer.print_string(f" part {self.which[0]} of {self.which[1]}")
+        printer.print_string(" into ")
+        printer.print_operand(self.destination)
+        print_types(printer, self, (self.value.type, self.destination.type))

@@ -1,0 +1,205 @@
+"""Let a grid no larger than the machine take all pieces, one after another, so that one leaves while the next comes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import IndexType, ModuleOp
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import Rewriter
+
+from treadle.compiler.cost.tile_order import best_section, is_uneven
+from treadle.compiler.errors import InternalError
+from treadle.compiler.machines import Machine, machine_of
+from treadle.compiler.rings import ring_problems
+from treadle.dialects import cuda
+from treadle.dialects.hierarchy.schedule import StepAttr, record
+from treadle.passes._functions import function_of, launches_of_kernel
+from treadle.passes._grid_sharing import numbers_of_host, sharing
+from treadle.passes._persistent import Persistent, parts_for, why_not
+from treadle.passes._specialise_laws import Reason
+from treadle.passes._tile_order import TileOrder
+
+
+@dataclass(frozen=True)
+class CudaPersistPass(ModulePass):
+    """Launch no more blocks than the machine has processors: each role loops over the pieces of its block, and the
+    producer brings the next piece while the consumers finish this one and it leaves.
+
+    Legal if the turns of each ring that a piece takes can be counted before it, since turns then count on from piece to
+    piece, and if what a piece leaves from has room of its own beside the stages: where the whole has none, the result
+    leaves in 2, 4 or 8 parts through the room of one. Pieces are taken in any order (groups are independent): in
+    sections of rows that stay in the L2 cache, and the longest first where pieces differ, both by the cost model
+    (`compiler/cost/tile_order.py`) or by the options. The pass declines, with its reason in the derivation, where that
+    does not hold and where every block would have one piece.
+
+    Before:
+    ```
+    !A = memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[m, k], level = device>>
+    !A_map = !cuda.tensor_map<[64, 64], !A>
+    !As = memref<64x64xf16, #diagram.array<[m, k], level = shared, layout = #cuda.boxes<extents = [64, 64], span = 64>>>
+    cuda.kernel @read (%A_map: !A_map) threads 256 shared 8208 {
+      %A_shared = cuda.shared at 0 : !As
+      %A_ring = cuda.ring at 8192 consumers 1 : !cuda.ring<1>
+      %block = cuda.block_index
+      %rows = arith.constant 64 : index
+      %m0 = arith.muli %block, %rows : index
+      %zero = arith.constant 0 : index
+      cuda.ready %A_ring : !cuda.ring<1>
+      cuda.roles registers 0, 0 producer {
+        cuda.acquire %A_ring[%zero] : !cuda.ring<1>
+        cuda.expect %A_ring[%zero] bytes 8192 : !cuda.ring<1>
+        cuda.tensor_load %A_map[%m0, %zero] into %A_shared signals %A_ring[%zero] : !A_map, !As, !cuda.ring<1>
+      } consumers 1 {
+        cuda.await %A_ring[%zero] : !cuda.ring<1>
+        cuda.release %A_ring[%zero] : !cuda.ring<1>
+      }
+    }
+    func.func @host(%A: !A) attributes {sizes = #diagram.sizes<m = 64000>} {
+      %first = arith.constant 0 : index
+      %m = memref.dim %A, %first : !A
+      %piece = arith.constant 64 : index
+      %blocks = arith.ceildivui %m, %piece : index
+      %A_map = cuda.tensor_map %A : !A_map
+      cuda.launch @read grid %blocks aligned %blocks (%A_map) : !A_map
+      func.return
+    }
+    ```
+
+    After:
+    ```
+    !A = memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[m, k], level = device>>
+    !A_map = !cuda.tensor_map<[64, 64], !A>
+    !As = memref<64x64xf16, #diagram.array<[m, k], level = shared, layout = #cuda.boxes<extents = [64, 64], span = 64>>>
+    cuda.kernel @read (%A_map: !A_map, %pieces: index) threads 256 shared 8208 {
+      %A_shared = cuda.shared at 0 : !As
+      %A_ring = cuda.ring at 8192 consumers 1 : !cuda.ring<1>
+      %block = cuda.block_index
+      %blocks = cuda.grid_size
+      %rows = arith.constant 64 : index
+      %zero = arith.constant 0 : index
+      cuda.ready %A_ring : !cuda.ring<1>
+      %turns = arith.constant 1 : index
+      cuda.roles registers 0, 0 producer {
+        %none = arith.constant 0 : index
+        %all_of_it = scf.for %number = %block to %pieces step %blocks iter_args(%A_ring_done = %none) -> (index) {
+          %m0 = arith.muli %number, %rows : index
+          %turn = arith.addi %zero, %A_ring_done : index
+          cuda.acquire %A_ring[%turn] : !cuda.ring<1>
+          %turn_1 = arith.addi %zero, %A_ring_done : index
+          cuda.expect %A_ring[%turn_1] bytes 8192 : !cuda.ring<1>
+          %turn_2 = arith.addi %zero, %A_ring_done : index
+          cuda.tensor_load %A_map[%m0, %zero] into %A_shared signals %A_ring[%turn_2] : !A_map, !As, !cuda.ring<1>
+          %next = arith.addi %A_ring_done, %turns : index
+          scf.yield %next : index
+        }
+      } consumers 1 {
+        %none_1 = arith.constant 0 : index
+        %all = scf.for %number_1 = %block to %pieces step %blocks iter_args(%A_ring_done_1 = %none_1) -> (index) {
+          %m0_1 = arith.muli %number_1, %rows : index
+          %turn_3 = arith.addi %zero, %A_ring_done_1 : index
+          cuda.await %A_ring[%turn_3] : !cuda.ring<1>
+          %turn_4 = arith.addi %zero, %A_ring_done_1 : index
+          cuda.release %A_ring[%turn_4] : !cuda.ring<1>
+          %next_1 = arith.addi %A_ring_done_1, %turns : index
+          scf.yield %next_1 : index
+        }
+      }
+    }
+    func.func @host(%A: !A) attributes {sizes = #diagram.sizes<m = 64000>, derivation = [
+        #hierarchy.step<"cuda-persist", "@read",
+          "groups are independent, and the turns of a ring count on from piece to piece",
+          "132 blocks for 1,000 pieces">]} {
+      %first = arith.constant 0 : index
+      %m = memref.dim %A, %first : !A
+      %piece = arith.constant 64 : index
+      %blocks = arith.ceildivui %m, %piece : index
+      %A_map = cuda.tensor_map %A : !A_map
+      %processors = arith.constant 132 : index
+      %grid = arith.minsi %blocks, %processors : index
+      cuda.launch @read grid %grid aligned %blocks (%A_map, %blocks) : !A_map, index
+      func.return
+    }
+    ```
+    """
+
+    name = "cuda-persist"
+
+    section: int | None = None
+    """Rows of pieces that are taken together; by default what the cost model finds."""
+    longest_first: bool | None = None
+    """Whether the last pieces of all rows come first; by default where they are longer."""
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        machine = machine_of(op)
+        for kernel in [inner for inner in op.body.block.ops if isinstance(inner, cuda.KernelOp)]:
+            roles, launches = cuda.roles_of(kernel), launches_of_kernel(kernel)
+            if roles is None or len(launches) != 1:
+                continue
+            function = function_of(launches[0])
+            record(function.attributes, [self._try(kernel, roles, launches[0], machine)])
+
+    def _try(self, kernel: cuda.KernelOp, roles: cuda.RolesOp, launch: cuda.LaunchOp, machine: Machine) -> StepAttr:
+        subject = f"@{kernel.sym_name.data}"
+        found = numbers_of_host(function_of(launch))
+        pieces = found.get(launch.grid)
+        reason = why_not(kernel, roles, machine.limits.shared_per_block) or _too_few(pieces, machine)
+        if reason is not None:
+            return StepAttr("decline cuda-persist", subject, reason.law, reason.fact)
+        assert pieces is not None
+        arguments = zip(kernel.body.block.args, launch.arguments, strict=True)
+        order = self._order(
+            kernel, roles, {arg: found[given] for arg, given in arguments if given in found}, pieces, machine
+        )
+        stores = [op for op in roles.consumers.walk() if isinstance(op, cuda.TensorStoreOp)]
+        parts = parts_for(kernel, stores, machine.limits.shared_per_block)
+        assert parts is not None
+        Persistent(kernel, roles, order, parts).run()
+        if problems := ring_problems(kernel):
+            raise InternalError(f"{subject}: {problems[0]}")
+        _launch_fewer(launch, machine.sms)
+        law = "groups are independent, and the turns of a ring count on from piece to piece"
+        told = f"{machine.sms} blocks for {pieces:,} pieces{_told(order)}"
+        return StepAttr("cuda-persist", subject, law, told + (f"; results leave in {parts} parts" if parts > 1 else ""))
+
+    def _order(
+        self,
+        kernel: cuda.KernelOp,
+        roles: cuda.RolesOp,
+        arguments: dict[SSAValue, int],
+        pieces: int,
+        machine: Machine,
+    ) -> TileOrder:
+        shared = sharing(kernel, roles, arguments, pieces, machine.sms)
+        section, longest_first = self.section, self.longest_first
+        if shared is not None:
+            section = best_section(shared, machine.levels["l2"].capacity) if section is None else section
+            longest_first = is_uneven(shared) if longest_first is None else longest_first
+        return TileOrder(section or 1, bool(longest_first))
+
+
+def _too_few(pieces: int | None, machine: Machine) -> Reason | None:
+    law = "a block takes a second piece where there are more pieces than processors"
+    if pieces is None:
+        return Reason(law, "how many pieces there are is not known")
+    return Reason(law, f"{pieces} pieces, {machine.sms} processors") if pieces <= machine.sms else None
+
+
+def _told(order: TileOrder) -> str:
+    section = f", in sections of {order.section} rows" if order.section > 1 else ""
+    return section + (", the longest first" if order.longest_first else "")
+
+
+def _launch_fewer(launch: cuda.LaunchOp, processors: int) -> None:
+    """At most a block a processor; the kernel is told how many pieces there are."""
+    count = arith.ConstantOp.from_int_and_width(processors, IndexType())
+    grid = arith.MinSIOp(launch.grid, count.result)
+    grid.result.name_hint = "grid"
+    new = cuda.LaunchOp(
+        launch.kernel.root_reference.data, grid.result, launch.alignment, [*launch.arguments, launch.grid]
+    )
+    new.location = launch.location
+    Rewriter.replace_op(launch, [count, grid, new], [])

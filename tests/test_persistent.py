@@ -1,0 +1,208 @@
+"""Grids no larger than the machine: right at any number of pieces, in every order of pieces and of completion, and
+every mistake in turns, places and waits between pieces is noticed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache
+
+import pytest
+from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp
+from xdsl.ir import Operation
+from xdsl.rewriter import Rewriter
+from xdsl.utils.arg_spec import ArgSpec
+
+from benchmarking import benchmark
+from treadle.compiler.cli.run import kernel_names
+from treadle.compiler.cost.tile_order import Sharing, best_section, different_bytes, is_uneven
+from treadle.compiler.machines import machine_of
+from treadle.compiler.pipeline import Options, pipeline, print_cuda, run_passes
+from treadle.compiler.rings import ring_problems
+from treadle.compiler.source import parse_module
+from treadle.dialects import cuda
+from treadle.passes._tile_order import TileOrder
+from treadle.runtime.backend import has_host_compiler
+from treadle.runtime.emulator import EmulationError
+from treadle.runtime.emulator.backend import EmulatorBackend
+from treadle.runtime.host import HostExecution
+from treadle.runtime.inputs import axis_sizes, make_inputs
+from treadle.runtime.interpreter import entry_function
+from treadle.runtime.verify import verify
+
+needs_compiler = pytest.mark.skipif(not has_host_compiler(), reason="no C++ compiler is installed")
+programs = benchmark("programs")
+
+PRODUCT = programs.matmul({"m": 4096, "n": 4096, "k": 512})
+ATTENTION = programs.attention(64, {"b": 2, "h": 16, "q": 2048, "x": 1024})
+
+
+@cache
+def made(
+    text: str, processors: int = 2, section: int = 0, longest_first: bool = False
+) -> tuple[ModuleOp, ModuleOp, str]:
+    """The algorithm, its module for an H100, and the printed file for a grid of so many blocks."""
+    module = parse_module(text)
+    algorithm = module.clone()
+    specs = pipeline(Options(machine="h100"))
+    if section:
+        forced = ArgSpec("cuda-persist", {"section": (section,), "longest_first": (longest_first,)})
+        specs = tuple(forced if each.name == forced.name else each for each in specs)
+    run_passes(module, specs)
+    for op in module.walk():
+        if isinstance(op, arith.MinSIOp) and op.result.name_hint == "grid":
+            assert isinstance(op.rhs.owner, arith.ConstantOp)
+            assert isinstance(op.rhs.owner.value, IntegerAttr)
+            assert op.rhs.owner.value.value.data == machine_of(module).sms
+            op.rhs.owner.properties["value"] = IntegerAttr.from_index_int_value(processors)
+    return algorithm, module, print_cuda(module)
+
+
+def execute(
+    made: tuple[ModuleOp, ModuleOp, str], sizes: Mapping[str, int], seed: int = 0, printed: str = ""
+) -> tuple[int, bool]:
+    """Blocks of the launch, and whether all outputs are right (EmulationError)."""
+    algorithm, module, own = made
+    inputs = make_inputs(entry_function(algorithm), axis_sizes(entry_function(algorithm), sizes), seed)
+    execution = HostExecution(module, EmulatorBackend(printed or own, kernel_names(module), seed=seed))
+    outputs = execution.run(entry_function(module), inputs)
+    verdicts = verify(algorithm, inputs, outputs, "emulator")
+    (launch,) = execution.launches
+    assert launch.kernel.endswith("_specialised")
+    return launch.grid[0], all(verdict.ok for verdict in verdicts)
+
+
+def persistent(text: str) -> cuda.KernelOp:
+    """The kernel that loops over pieces."""
+    return next(
+        op
+        for op in made(text)[1].body.block.ops
+        if isinstance(op, cuda.KernelOp) and any(isinstance(each, cuda.GridSizeOp) for each in op.body.block.ops)
+    )
+
+
+@needs_compiler
+@pytest.mark.parametrize(("m", "n", "k"), [(300, 520, 200), (128, 256, 64), (8, 1032, 8), (600, 8, 264)])
+def test_products_in_any_number_of_pieces(m: int, n: int, k: int) -> None:
+    blocks, right = execute(made(PRODUCT), {"m": m, "n": n, "k": k})
+    assert right
+    assert blocks == min(2, -(-m // 128) * -(-n // 256))
+
+
+@needs_compiler
+@pytest.mark.parametrize(("q", "x"), [(100, 70), (300, 200), (1, 1)])
+def test_attention_in_any_number_of_pieces(q: int, x: int) -> None:
+    assert execute(made(ATTENTION), {"b": 1, "h": 3, "q": q, "x": x})[1]
+
+
+@needs_compiler
+@pytest.mark.parametrize("longest_first", [False, True])
+@pytest.mark.parametrize("section", [1, 2, 4])
+def test_any_order_of_pieces(section: int, longest_first: bool) -> None:
+    assert execute(made(PRODUCT, 3, section, longest_first), {"m": 300, "n": 520, "k": 72})[1]
+
+
+@needs_compiler
+def test_any_order_of_completion_gives_no_report() -> None:
+    for seed in range(1, 6):
+        assert execute(made(PRODUCT), {"m": 300, "n": 264, "k": 264}, seed)[1]
+
+
+@pytest.mark.parametrize("pieces_inner", [(12, 4), (12, 12), (7, 7), (10, 1), (35, 5)])
+@pytest.mark.parametrize("order", [TileOrder(rows, late) for rows in (1, 2, 3, 8) for late in (False, True)])
+def test_an_order_takes_every_piece_once(order: TileOrder, pieces_inner: tuple[int, int]) -> None:
+    pieces, inner = pieces_inner
+    taken = [order.place(number, pieces, inner) for number in range(pieces)]
+    assert sorted(taken) == list(range(pieces))
+    if order.is_plain:
+        assert taken == sorted(taken)
+    columns = [piece % inner for piece in taken[: min(order.section, pieces // inner) * inner]]
+    assert columns == sorted(columns, reverse=order.longest_first)
+
+
+def test_the_model_takes_rows_together_where_that_reads_less() -> None:
+    """Of a product of 4096: a row of pieces is 1 MiB of A, a column 2 MiB of B, and 132 pieces run at a time."""
+    square = Sharing(
+        rows=32, slots=132, row_bytes=1 << 20, column_bytes=2 << 20, first_bytes=3 << 20, last_bytes=3 << 20
+    )
+    section = best_section(square, 50 << 20)
+    assert not is_uneven(square)
+    assert all(different_bytes(square, section) <= different_bytes(square, rows) for rows in (1, 2, 4, 8, 16))
+    assert best_section(square, 1 << 20) == 1
+    causal = replace(square, last_bytes=6 << 20)
+    assert is_uneven(causal)
+    assert best_section(causal, 50 << 20) == 16
+
+
+FAULTS = {
+    "turns begin anew with each piece": (r"_ring_done = \w+_ring_done \+ ", r"_ring_done = 0 * "),
+    "turns of a piece too few": (r"(\w+_ring_done = \w+_ring_done \+ )(\w+)", r"\1\2 - 1"),
+    "only the producer counts turns": (r"(?s)(.*)(\w+_ring_done = \w+_ring_done \+ \w+);", r"\1;"),
+    "a piece twice": (r"number \+= blocks", "number += blocks - 1"),
+    "a piece is left out": (r"number = block;", "number = block + 1;"),
+    "one piece only": (r"number < pieces", "number < blocks"),
+    "the producer goes on too far": (r"(?s)number < pieces(.*number < pieces)", r"number <= pieces\1"),
+    "no wait before the next part": (r"if \(thread == 0\) tensor_store_wait<0>\(\);(\s*barrier)", r"\1"),
+    "no barrier after the wait": (r"(tensor_store_wait<0>\(\);)\s*barrier_named<1>\(\d+\);", r"\1"),
+    "no wait at the end": (r"(?s)(.*)if \(thread == 0\) tensor_store_wait<0>\(\);", r"\1"),
+    "the second part is the first": (r"C16\[16 \+ n8\]", "C16[n8]"),
+    "both parts go to one place": (r"\+ 128\) \+ box", ") + box"),
+    "results leave from under the next piece": (r"(C16_shared\w* = .*shared_memory\(\) \+ )\d+", r"\g<1>0"),
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_in_the_text_is_caught(fault: str) -> None:
+    pattern, replacement = FAULTS[fault]
+    head, begin, body = made(PRODUCT)[2].partition("template <int ALIGNED>")
+    changed, count = re.subn(pattern, replacement, body)
+    assert count, f"nothing in the kernel is like '{pattern}'"
+    with suppress(EmulationError):
+        assert not execute(made(PRODUCT), {"m": 300, "n": 520, "k": 264}, 3, head + begin + changed)[1]
+
+
+def erase(op: Operation) -> None:
+    Rewriter.erase_op(op)
+
+
+def begin_anew(op: Operation) -> None:
+    """The loop over pieces forgets the turns of the piece before."""
+    assert isinstance(op, scf.ForOp)
+    last = op.body.block.last_op
+    assert last is not None
+    last.operands[0] = op.iter_args[0]
+
+
+def first_stage(op: Operation) -> None:
+    turn = op.operands[1]
+    assert isinstance(turn.owner, arith.AddiOp)
+    op.operands[1] = turn.owner.lhs
+
+
+MISTAKES: list[tuple[type[Operation], Callable[[Operation], None]]] = [
+    (scf.ForOp, begin_anew),
+    (cuda.AcquireOp, first_stage),
+    (cuda.AwaitOp, first_stage),
+    (cuda.ReleaseOp, first_stage),
+    (cuda.ReleaseOp, erase),
+    (cuda.TensorWaitOp, erase),
+]
+
+
+@pytest.mark.parametrize(("kind", "change"), MISTAKES)
+def test_a_mistake_in_the_ir_is_found(kind: type[Operation], change: Callable[[Operation], None]) -> None:
+    kernel = persistent(PRODUCT).clone()
+    assert ring_problems(kernel) == []
+    change(next(op for op in kernel.walk() if isinstance(op, kind)))
+    assert ring_problems(kernel)
+
+
+def test_what_fits_at_once_is_left_alone() -> None:
+    text = programs.matmul({"m": 1024, "n": 1024, "k": 512})
+    module = made(text)[1]
+    assert not any(isinstance(op, cuda.GridSizeOp) for op in module.walk())
+    assert "16 pieces, 132 processors" in str(module) or "32 pieces, 132 processors" in str(module)
