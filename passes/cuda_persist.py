@@ -112,13 +112,13 @@ class CudaPersistPass(ModulePass):
     func.func @host(%A: !A) attributes {sizes = #diagram.sizes<m = 64000>, derivation = [
         #hierarchy.step<"cuda-persist", "@read",
           "groups are independent, and the turns of a ring count on from piece to piece",
-          "132 blocks for 1,000 pieces">]} {
+          "108 blocks for 1,000 pieces">]} {
       %first = arith.constant 0 : index
       %m = memref.dim %A, %first : !A
       %piece = arith.constant 64 : index
       %blocks = arith.ceildivui %m, %piece : index
       %A_map = cuda.tensor_map %A : !A_map
-      %processors = arith.constant 132 : index
+      %processors = arith.constant 108 : index
       %grid = arith.minsi %blocks, %processors : index
       cuda.launch @read grid %grid aligned %blocks (%A_map, %blocks) : !A_map, index
       func.return

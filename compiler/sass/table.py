@@ -70,10 +70,13 @@ def table_of(blocks: Mapping[int, Block], loop: Loop) -> LoopTable:
 
 
 def main_loop(function: Function) -> LoopTable | None:
-    """The loop that multiplies: of those with products of their own, the one with most; then the shorter. None
-    if no loop has any."""
+    """The loop that multiplies: of those with products of their own, the one with most; then the shorter. A loop around
+    one that multiplies and runs nobody knows how often (over the pieces of a block, say) is none. None if no loop has
+    any."""
     blocks = blocks_of(function)
-    tables = [table_of(blocks, loop) for loop in _walk(find_loops(blocks)) if _products(blocks, loop.own)]
+    found = [loop for loop in _walk(find_loops(blocks)) if _products(blocks, loop.own)]
+    around = [loop for loop in found for each in _walk(loop.inner) if each in found and each.trips is None]
+    tables = [table_of(blocks, loop) for loop in found if loop not in around]
     return max(tables, key=lambda table: (table.products, -table.total), default=None)
 
 

@@ -371,3 +371,12 @@ cuda.kernel @k (%R_map: !cuda.tensor_map<[64, 32], !R>, %m0: index) threads 128 
 cuda.kernel @k () threads 128 shared 0 {
   cuda.tensor_wait pending -1
 }
+
+// -----
+
+// CHECK: part 0 of 3: the fragments cannot be cut so
+cuda.kernel @k (%m0: index) threads 128 shared 4096 {
+  %R_staged = cuda.shared at 0 : memref<64x32xf16, #diagram.array<[m, n], level = shared, layout = #cuda.boxes<extents = [64, 32], span = 32>>>
+  %r = diagram.fill 0.000000e+00 : f16 -> tensor<64x64xf16, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [n:8:8, m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = [m:4:16]>>>
+  cuda.write %r part 0 of 3 into %R_staged : tensor<64x64xf16, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [n:8:8, m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = [m:4:16]>>>, memref<64x32xf16, #diagram.array<[m, n], level = shared, layout = #cuda.boxes<extents = [64, 32], span = 32>>>
+}

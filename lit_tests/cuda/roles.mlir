@@ -69,11 +69,15 @@ func.func @host(%A: !A, %B: !B) {
 !R = memref<?x?xf16, strided<[?, 1], offset: ?>, #diagram.array<[m, n], level = device>>
 !R_map = !cuda.tensor_map<[64, 32], !R>
 !Rs = memref<64x32xf16, #diagram.array<[m, n], level = shared, layout = #cuda.boxes<extents = [64, 32], span = 32>>>
+!Rh = memref<64x16xf16, #diagram.array<[m, n], level = shared, layout = #cuda.boxes<extents = [64, 16], span = 16>>>
 !r = tensor<64x32xf16, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [n:4:8, m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = [m:4:16]>>>
 
-// CHECK-LABEL: cuda.kernel @leaves (%R_map: !cuda.tensor_map<[64, 32], {{.*}}>, %m0: index) threads 256 shared 4096 {
-cuda.kernel @leaves (%R_map: !R_map, %m0: index) threads 256 shared 4096 {
+// CHECK-LABEL: cuda.kernel @leaves (%R_map: !cuda.tensor_map<[64, 32], {{.*}}>, %m0: index) threads 256 shared 6144 {
+cuda.kernel @leaves (%R_map: !R_map, %m0: index) threads 256 shared 6144 {
   %R_staged = cuda.shared at 0 : !Rs
+  %R_half = cuda.shared at 4096 : !Rh
+  // CHECK: %blocks = cuda.grid_size {note = 7 : i32}
+  %blocks = cuda.grid_size {note = 7 : i32}
   cuda.roles registers 0, 0 producer {
   } consumers 1 {
     %r = diagram.fill 0.000000e+00 : f16 -> !r
@@ -87,5 +91,7 @@ cuda.kernel @leaves (%R_map: !R_map, %m0: index) threads 256 shared 4096 {
     cuda.barrier
     cuda.tensor_store %R_staged into %R_map[%m0, %m0] {note = 4 : i32} : !Rs, !R_map
     cuda.tensor_wait pending 0 {note = 5 : i32}
+    // CHECK-NEXT: cuda.write %r part 1 of 2 into %R_half {note = 6 : i32} : tensor<64x32xf16, {{.*}}>, memref<64x16xf16, {{.*}}>
+    cuda.write %r part 1 of 2 into %R_half {note = 6 : i32} : !r, !Rh
   }
 }
