@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
 
 from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import IndexType, IntAttr, MemRefType
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.dialects.builtin import IndexType, IntAttr, MemRefType, UnitAttr
+from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.compiler.lowering.barriers import base_of
 from treadle.dialects import cuda
 from treadle.dialects.cuda.boxes import boxes_layout
+from treadle.dialects.cuda.kernel import NARROW
 from treadle.dialects.cuda.rings import place_shared
-from treadle.dialects.cuda.roles import register_cap
-from treadle.dialects.cuda.tiles import boxes_of, format_bytes, is_boxed, is_fragment, layout_of
-from treadle.dialects.diagram.array import ArrayEncoding, axes_of, format_of, is_array, sizes_of
+from treadle.dialects.cuda.tiles import boxes_of, format_bytes, is_boxed, layout_of
+from treadle.dialects.diagram.array import ArrayEncoding, axes_of, format_of, sizes_of
 from treadle.passes._specialise_laws import Reason, constant_of
 from treadle.passes._tile_order import TileOrder
 
@@ -27,17 +26,9 @@ PARTS = (1, 2, 4, 8)
 ON_RING = cuda.AcquireOp | cuda.AwaitOp | cuda.ReleaseOp | cuda.ExpectOp | cuda.TensorLoadOp
 
 
-ROOM = 24
-"""Registers of a thread that a loop over pieces and the addresses of its body need beside the fragments of a main loop:
-with fewer, ptxas 13.0 spills (attention of width 128, pieces of 128 x 128)."""
-
-
 def why_not(kernel: cuda.KernelOp, roles: cuda.RolesOp, limit: int) -> Reason | None:
     """Why blocks cannot take several pieces; None if they can."""
     stores = _stores(roles)
-    held, cap = fragment_registers(roles.consumers.block), register_cap(kernel.threads.data)
-    if held + ROOM > cap:
-        return Reason("a loop over pieces has registers of its own", f"fragments take {held} of {cap} registers")
     for tile in _tiles(kernel):
         staged = any(base_of(store.tile) is tile.result for store in stores)
         if tile.alias is not None and not staged:
@@ -58,34 +49,6 @@ def why_not(kernel: cuda.KernelOp, roles: cuda.RolesOp, limit: int) -> Reason | 
         if isinstance(op, scf.IfOp) and _is_inside(op.cond, roles):
             return Reason("the turns of a piece can be counted before it", "a branch has a condition of its own")
     return None
-
-
-def fragment_registers(block: Block) -> int:
-    """Registers of a thread for the fragments of the loop that holds most: what it carries, and what its products make
-    and take beside that."""
-    most = 0
-    for loop in block.walk():
-        if not isinstance(loop, scf.ForOp):
-            continue
-        held = {value for value in loop.body.block.args if is_array(value.type)}
-        last = loop.body.block.last_op
-        for op in loop.body.block.ops:
-            if isinstance(op, cuda.WarpgroupProductOp):
-                made = op.accumulator is None and not (last is not None and _reaches(op.result, last))
-                held |= {op.result} if made else set()
-                held |= {op.lhs} if is_fragment(op.lhs.type) else set()
-        most = max(most, sum(_registers(value.type) for value in held))
-    return most
-
-
-def _reaches(value: SSAValue, last: Operation) -> bool:
-    """Whether a product is handed on to the next turn, whose place it then has."""
-    waits = [use.operation for use in value.uses if isinstance(use.operation, cuda.WarpgroupWaitOp)]
-    return any(each in last.operands for each in (value, *(wait.result for wait in waits)))
-
-
-def _registers(type: Attribute) -> int:
-    return -(-prod(layout_of(type).register_shape) * format_bytes(type) // 4)
 
 
 def _tiles(kernel: cuda.KernelOp) -> list[cuda.SharedOp]:
@@ -234,6 +197,9 @@ class Persistent:
             for old, new in zip(op.results, clone.results, strict=True):
                 inside[old] = new
                 new.name_hint = old.name_hint
+        for op in body.ops:
+            if isinstance(op, arith.DivUIOp | arith.RemUIOp):
+                op.attributes[NARROW] = UnitAttr()
         for op in list(role.ops):
             op.detach()
             body.add_op(op)
@@ -244,6 +210,7 @@ class Persistent:
         body.add_ops([*sums, scf.YieldOp(*(each.result for each in sums))])
         zero = arith.ConstantOp.from_int_and_width(0, IndexType())
         loop = scf.ForOp(block, pieces, grid, [zero.result] * len(done), body)
+        loop.attributes[NARROW] = UnitAttr()
         role.add_ops([zero, loop])
 
     def _advance_turns(self, body: Block, done: Sequence[SSAValue]) -> None:

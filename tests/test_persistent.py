@@ -99,6 +99,16 @@ def test_attention_in_any_number_of_pieces(q: int, x: int) -> None:
 
 
 @needs_compiler
+def test_causal_pieces_are_taken_longest_first() -> None:
+    """Whose number of turns depends on the piece."""
+    text = (programs.EXAMPLES / "attention_causal.mlir").read_text()
+    text = re.sub(r"#diagram\.sizes<[^>]*>", "#diagram.sizes<b = 4, h = 16, q = 2048, x = 2048>", text)
+    assert "the longest first" in str(made(text)[1])
+    assert ring_problems(persistent(text)) == []
+    assert execute(made(text), {"b": 1, "h": 3, "q": 300, "x": 300})[1]
+
+
+@needs_compiler
 @pytest.mark.parametrize("longest_first", [False, True])
 @pytest.mark.parametrize("section", [1, 2, 4])
 def test_any_order_of_pieces(section: int, longest_first: bool) -> None:

@@ -8,6 +8,7 @@ from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.printer.scalars import bare, c_type, literal
 from treadle.compiler.printer.writer import KernelWriter
+from treadle.dialects.cuda.kernel import NARROW
 
 INDEX_OPERATORS = {
     "arith.addi": "+",
@@ -24,6 +25,8 @@ def print_binary(writer: KernelWriter, op: Operation) -> None:
     left, right = (writer.values[operand] for operand in op.operands)
     if op.name == "arith.remui" and right.isdigit() and int(right).bit_count() == 1 and int(right) <= 1 << 31:
         left = f"uint32_t({bare(left)})"  # whose lowest bits are all that counts
+    if NARROW in op.attributes:
+        left, right = (text if text.isdigit() else f"uint32_t({bare(text)})" for text in (left, right))
     define_index(writer, op, f"({left} {INDEX_OPERATORS[op.name]} {right})")
 
 

@@ -11,6 +11,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from treadle.compiler.printer.scalars import bare, c_type
 from treadle.compiler.printer.writer import KernelWriter
+from treadle.dialects.cuda.kernel import NARROW
 from treadle.dialects.cuda.rings import COUNTED
 from treadle.dialects.cuda.tiles import layout_of
 
@@ -24,13 +25,26 @@ def print_loop(writer: KernelWriter, op: scf.ForOp) -> None:
         index = writer.names.fresh(op.body.block.args[0].name_hint, "index")
         writer.values[op.body.block.args[0]] = index
         low, high, step = (bare(writer.values[value]) for value in (op.lb, op.ub, op.step))
+        if NARROW in op.attributes:
+            low, high, step = (f"uint32_t({each})" for each in (low, high, step))
+            with writer.text.block(f"for (uint32_t {index} = {low}; {index} < {high}; {index} += {step})"):
+                return writer.block(op.body.block)
+        # The few registers of a producer that takes piece after piece are not enough for turns side by side.
+        lean = writer.roles is not None and writer.roles.producer.block is _around(op)
+        unroll = "UNROLL_1 " if lean else ""
         if COUNTED not in op.attributes:
-            with writer.text.block(f"for (int64_t {index} = {low}; {index} < {high}; {index} += {step})"):
+            with writer.text.block(f"{unroll}for (int64_t {index} = {low}; {index} < {high}; {index} += {step})"):
                 return writer.block(op.body.block)
         count = writer.names.fresh("count")
-        with writer.text.block(f"for (int {count} = {low}; {count} < int({high}); ++{count})"):
+        with writer.text.block(f"{unroll}for (int {count} = {low}; {count} < int({high}); ++{count})"):
             writer.text.line(f"const int64_t {index} = {count};")
             writer.block(op.body.block)
+
+
+def _around(op: scf.ForOp) -> Block | None:
+    """The block of the loop over pieces that an operation stands in, if it does."""
+    parent = op.parent_op()
+    return parent.parent if isinstance(parent, scf.ForOp) and NARROW in parent.attributes else None
 
 
 @contextmanager

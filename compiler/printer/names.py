@@ -18,7 +18,8 @@ reinterpret_cast requires return short signed sizeof static static_assert static
 this thread_local throw true try typedef typeid typename union unsigned using virtual void volatile wchar_t
 while xor xor_eq threadIdx blockIdx blockDim gridDim warpSize half half2 int8_t int16_t int32_t int64_t uint8_t
 uint16_t uint32_t uint64_t size_t ptrdiff_t emu line lane warp thread main std memcpy LINE
-AND_LINE UNROLL UNROLL_4 UNROLL_8 ALIGNED from Vec Word WordOf Constant vec pack unpack width round lhs rhs k4 m8 i fmaf
+AND_LINE UNROLL UNROLL_1 UNROLL_4 UNROLL_8
+ALIGNED from Vec Word WordOf Constant vec pack unpack width round lhs rhs k4 m8 i fmaf
 fmaxf fminf sqrtf rsqrtf sinf cosf tanhf erff logf powf fabsf floorf ceilf roundf expf exp2f log2f
 log1pf abs min max sin cos tan exp log pow sqrt signed unix linux y0 y1 yn j0 j1 jn
 alloca assert assert_perror errno isascii math_errhandling offsetof stderr stdin stdout strdupa strndupa toascii

@@ -196,6 +196,12 @@ ANY_STRIDES = 0
 strides, element by element."""
 
 
+NARROW = "narrow"
+"""Attribute of a division of numbers, or of a loop over them, that are below 2^31, as those of pieces and of positions
+in arrays with tensor maps are: printed in 32 bits, since 64 take twice the registers, and a call for each division by a
+number known only at launch."""
+
+
 @irdl_op_definition
 class GridSizeOp(IRDLOperation):
     """How many blocks the grid has (`gridDim.x`)."""

@@ -22,8 +22,8 @@
 // CHECK-NEXT: cuda.roles registers 0, 0 producer {
 // CHECK-NEXT: %[[none:[0-9]+]] = arith.constant 0 : index
 // CHECK-NEXT: %{{[0-9]+}} = scf.for %number = %block to %pieces step %blocks iter_args(%A_ring_done = %[[none]]) -> (index) {
-// CHECK-NEXT: %column = arith.remui %number, %columns : index
-// CHECK-NEXT: %row = arith.divui %number, %columns : index
+// CHECK-NEXT: %column = arith.remui %number, %columns {narrow} : index
+// CHECK-NEXT: %row = arith.divui %number, %columns {narrow} : index
 // CHECK-NEXT: %m0 = arith.muli %row, %piece : index
 // CHECK-NEXT: scf.for %k0 = %zero to %length step %piece {
 // CHECK-NEXT: %turn = arith.divui %k0, %piece : index
@@ -56,11 +56,11 @@
 // ORDER: scf.for %number = %block to %pieces step %blocks
 // ORDER-NEXT: %[[rows:[0-9]+]] = arith.constant 8 : index
 // ORDER-NEXT: %[[all:[0-9]+]] = arith.muli %[[rows]], %columns : index
-// ORDER-NEXT: %[[which:[0-9]+]] = arith.divui %number, %[[all]] : index
+// ORDER-NEXT: %[[which:[0-9]+]] = arith.divui %number, %[[all]] {narrow} : index
 // ORDER-NEXT: %section = arith.muli %[[which]], %[[rows]] : index
 // ORDER: %piece_1 = arith.addi
-// ORDER-NEXT: %column = arith.remui %piece_1, %columns : index
-// ORDER-NEXT: %row = arith.divui %piece_1, %columns : index
+// ORDER-NEXT: %column = arith.remui %piece_1, %columns {narrow} : index
+// ORDER-NEXT: %row = arith.divui %piece_1, %columns {narrow} : index
 
 cuda.kernel @stream (%A_map: !A_map, %C_map: !A_map) threads 256 shared 16416 {
   %A_shared = cuda.shared at 0 stages 2 : !As
