@@ -95,7 +95,7 @@ class CudaPersistPass(ModulePass):
           cuda.tensor_load %A_map[%m0, %zero] into %A_shared signals %A_ring[%turn_2] : !A_map, !As, !cuda.ring<1>
           %next = arith.addi %A_ring_done, %turns : index
           scf.yield %next : index
-        }
+        } {narrow}
       } consumers 1 {
         %none_1 = arith.constant 0 : index
         %all = scf.for %number_1 = %block to %pieces step %blocks iter_args(%A_ring_done_1 = %none_1) -> (index) {
@@ -106,7 +106,7 @@ class CudaPersistPass(ModulePass):
           cuda.release %A_ring[%turn_4] : !cuda.ring<1>
           %next_1 = arith.addi %A_ring_done_1, %turns : index
           scf.yield %next_1 : index
-        }
+        } {narrow}
       }
     }
     func.func @host(%A: !A) attributes {sizes = #diagram.sizes<m = 64000>, derivation = [
