@@ -36,7 +36,7 @@ from treadle.runtime.verify import verify
 needs_compiler = pytest.mark.skipif(not has_host_compiler(), reason="no C++ compiler is installed")
 programs = benchmark("programs")
 
-PRODUCT = programs.matmul({"m": 4096, "n": 4096, "k": 512})
+PRODUCT = programs.matmul({"m": 4096, "n": 4096, "k": 4096})
 ATTENTION = programs.attention(64, {"b": 2, "h": 16, "q": 2048, "x": 1024})
 
 
