@@ -47,7 +47,7 @@ def unit_clocks(issues: Sequence[Issue], machine: Machine) -> dict[str, float]:
             clocks["shared"] += SUB_PARTITIONS * issue.count * SHARED_BYTES[kind] / machine.bytes_per_clock("shared")
         elif kind == "products":
             clocks[f"tensor {format}"] += (
-                SUB_PARTITIONS * issue.count * PRODUCT_FLOP[format] / machine.rates.tensor[format]
+                SUB_PARTITIONS * issue.count * PRODUCT_FLOP[format] / machine.rates.products(format)
             )
         elif kind in ("float", "special"):
             rate = machine.rates.float if kind == "float" else machine.rates.special

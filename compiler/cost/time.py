@@ -185,7 +185,7 @@ def _block_clocks(plan: Plan, machine: Machine, sizes: Mapping[str, int], blocks
         if kind in SHARED_BYTES:
             clocks["shared"] += count * SHARED_BYTES[kind] / machine.bytes_per_clock("shared")
         elif kind == "products":
-            clocks[f"tensor {format}"] += count * PRODUCT_FLOP[format] / machine.rates.tensor[format] / of_mma
+            clocks[f"tensor {format}"] += count * PRODUCT_FLOP[format] / machine.rates.products(format) / of_mma
         elif kind in ("float", "special"):
             clocks[kind] += count * WARP / (machine.rates.float if kind == "float" else machine.rates.special)
     loaded = sum(transfer.values(sizes) * transfer.width for transfer in plan.transfers)

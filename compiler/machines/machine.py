@@ -74,6 +74,11 @@ class Rates:
     single_warps: float = 1.0
     """The part of those rates that products of single warps reach, where warpgroups reach all of it."""
 
+    def products(self, format: str) -> float:
+        """FLOP of dense products of operands in a format. Tensor cores that lack 8-bit formats multiply such operands
+        as f16, which they become without a rounding (`diagram-widen-operands`)."""
+        return self.tensor["f16"] if format == "f8" and "f8" not in self.tensor else self.tensor[format]
+
 
 @dataclass(frozen=True)
 class Sustained:
@@ -112,7 +117,7 @@ class Machine:
 
     def tensor_flops(self, format: str) -> float:
         """FLOP a second of the datasheet."""
-        return self.sms * self.clock * self.rates.tensor[format]
+        return self.sms * self.clock * self.rates.products(format)
 
     def as_sustained(self) -> Machine:
         """The same machine with the rates that last, where they are known; the datasheet's elsewhere."""
