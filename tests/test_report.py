@@ -129,7 +129,9 @@ def test_no_bank_conflict_and_the_fewest_sectors(name: str, arch: str) -> None:
     backend = EmulatorBackend(printed, kernel_names(module))
     execute(module, inputs, backend)
     operations = traffic_of(printed, backend.reports)
-    means = {"load_matrix", "copy_async"} if arch == "sm_80" else {"tensor_load", "wgmma"}
+    # A product of one turn has nothing to copy ahead of: the model takes single warps for it.
+    has_roles = arch == "sm_90a" and name != "matmul k 64"
+    means = {"tensor_load", "wgmma"} if has_roles else {"load_matrix", "copy_async"}
     kinds = {each.kind for each in operations}
     assert kinds >= means
     assert kinds & {"store_global", "tensor_store"}
