@@ -7,6 +7,7 @@
 #define AND_LINE
 #define AND_THIS_LINE
 #define UNROLL _Pragma("unroll")
+#define UNROLL_1 _Pragma("unroll 1")
 #define UNROLL_4 _Pragma("unroll 4")
 #define UNROLL_8 _Pragma("unroll 8")
 #else  // The emulator: the same file on the host. Each primitive is told its caller's line.
@@ -15,6 +16,7 @@
 #define AND_LINE , LINE
 #define AND_THIS_LINE , line
 #define UNROLL
+#define UNROLL_1
 #define UNROLL_4
 #define UNROLL_8
 #endif
