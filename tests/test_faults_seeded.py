@@ -150,7 +150,7 @@ SHARED_FAULTS = {
         r"(?s)copy_async_wait<0>(.*)copy_async_wait<0>", r"copy_async_wait<1>\1copy_async_wait<0>"
     ),
     "reads the stage that is being filled": Fault(r"stage = uint32_t\(turn\) % 2", "stage = (turn + 1) % 2"),
-    "fills the stage that is being read": Fault(r"place = uint32_t\(turn \+ 1\) % 2", "place = uint32_t\(turn\) % 2"),
+    "fills the stage that is being read": Fault(r"place = uint32_t\(turn \+ 1\) % 2", "place = uint32_t(turn) % 2"),
     "always reads the first stage": Fault(r"stage_at\((\w+), stage \* \d+\)", r"\1"),
     "always fills the first stage": Fault(r"stage_at\((\w+), place \* \d+\)", r"\1"),
     "stages that overlap": Fault(r"(_now = stage_at\(\w+, stage \*) (\d+)", r"\1 (\2 - 128)"),

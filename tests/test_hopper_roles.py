@@ -69,7 +69,8 @@ MATMULS = [f"matmul{kind}" for kind in ("", "_nt", "_tn", "_tt")]
 def test_products_at_any_size_and_order(name: str, m: int, n: int, k: int) -> None:
     launched, right = execute((EXAMPLES / f"{name}.mlir").read_text(), {"m": m, "n": n, "k": k})
     assert right
-    assert launched == [f"{name}_kernel_specialised"]
+    # Rows of 8 columns are not aligned to sectors: another entry of the same kernel.
+    assert [entry.removesuffix("_aligned_16") for entry in launched] == [f"{name}_kernel_specialised"]
 
 
 @needs_compiler
