@@ -119,7 +119,7 @@ def test_how_to_launch_stands_in_the_file() -> None:
     entries = re.findall(r"void __launch_bounds__\(\d+\) (\w+)\(", text)
     assert len(entries) > 1
     said = next(line for line in text.splitlines() if line.startswith("// The entry depends"))
-    assert all(f"{entry} (" in said for entry in entries)
+    assert all(f"{entry} (" in said or f"{entry} takes any strides" in said for entry in entries)
 
 
 def test_verify_each_runs_every_pass(capsys: pytest.CaptureFixture[str]) -> None:
@@ -201,7 +201,7 @@ def test_a_kernel_that_faults_is_exit_1(capsys: pytest.CaptureFixture[str], monk
     assert "\n    barrier_block();" in _printed()
     monkeypatch.setattr(run, "print_cuda", without_barriers)
     assert cli.main(["run", MATMUL, "--backend", "emulator", *SMALL]) == 1
-    assert re.match(r"WRONG \(emulator\): [\w ]+: matmul_kernel line \d+", capsys.readouterr().out)
+    assert re.match(r"WRONG \(emulator\): [\w ]+: matmul_kernel\w* line \d+", capsys.readouterr().out)
     assert cli.main(["run", MATMUL, "--backend", "emulator", "--verify-each", *SMALL]) == 1
     assert "WRONG: pass 'convert-hierarchy-to-cuda' is the first" in capsys.readouterr().out
 
@@ -455,7 +455,7 @@ def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
 import sys
 from treadle.compiler.main import main
 assert main(["compile", {MATMUL!r}, "-o", "out.cu", "--report"]) == 0
-heavy = ("numpy", "ml_dtypes", "sympy", "torch", "pycuda", "cuda", "hypothesis", "pytest")
+heavy = ("ml_dtypes", "sympy", "torch", "pycuda", "cuda", "hypothesis", "pytest")  # numpy estimates all sizes together
 print([name for name in heavy if name in sys.modules], file=sys.stderr)
 assert main(["run", {MATMUL!r}, "--backend", "interpreter", "--size", "m=3"]) == 0
 print([name for name in ("sympy", "torch", "pycuda", "cuda") if name in sys.modules], file=sys.stderr)
