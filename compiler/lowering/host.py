@@ -18,7 +18,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.compiler.errors import Refusal
-from treadle.compiler.lowering.kernel import lower_body
+from treadle.compiler.lowering.kernel import lower_body, lower_op
 from treadle.compiler.lowering.layouts import Layouts
 from treadle.compiler.lowering.names import plain_name
 from treadle.compiler.lowering.plan import KernelPlan, plan_kernel
@@ -281,7 +281,7 @@ def lower_kernel(plan: KernelPlan, limit: int) -> cuda.KernelOp:
     for axis, arg in sizes.items():
         arg.name_hint = axis
     by_array: dict[SSAValue, SSAValue] = dict(zip(old, block.args, strict=False))
-    shared_bytes = lower_body(KernelLowering(plan, Layouts(plan), by_array, sizes), block)
+    shared_bytes = lower_body(KernelLowering(plan, Layouts(plan), by_array, sizes, lower_op), block)
     _check_shared(plan, shared_bytes, limit)
     op = cuda.KernelOp(f"{source.kernel_name.data}_kernel", 32 * plan.warp_count, shared_bytes, Region(block))
     op.location = source.location

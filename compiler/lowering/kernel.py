@@ -28,7 +28,6 @@ def lower_body(lowering: KernelLowering, block: Block) -> int:
     """Fill `block`, the body of the new kernel; gives the bytes of shared memory that it takes."""
     lowering.top = lowering.block = block
     lowering.values |= lowering.arguments
-    lowering.lower = lambda op: lower_op(lowering, op)
     locate_group(lowering)
     for op in lowering.plan.group.body.block.ops:
         lowering.lower(op)

@@ -21,10 +21,6 @@ from treadle.dialects.diagram.array import DYNAMIC
 OperationT = TypeVar("OperationT", bound=Operation)
 
 
-def _nothing(op: Operation) -> None:
-    raise NotImplementedError("`lower_body` says how operations are lowered")
-
-
 @dataclass
 class KernelLowering:
     """The state of lowering one kernel: what became of each value, where pieces start, what shared memory holds."""
@@ -35,6 +31,8 @@ class KernelLowering:
     """Buffers and scalars of the source kernel, in the new one."""
     size_arguments: dict[str, SSAValue]
     """Sizes of symbolic axes."""
+    lower_op: Callable[[KernelLowering, Operation], None]
+    """What each operation becomes."""
     values: dict[SSAValue, Lowered] = field(default_factory=dict[Any, Any])
     offsets: dict[str, SSAValue] = field(default_factory=dict[Any, Any])
     partial: str | None = None
@@ -55,8 +53,10 @@ class KernelLowering:
     """Where operations are appended."""
     top: Block = field(default_factory=Block)
     """The body of the kernel, at whose beginning tiles are declared."""
-    lower: Callable[[Operation], None] = _nothing
-    """Lowers an operation here: what a region holds is lowered as its surroundings are."""
+
+    def lower(self, op: Operation) -> None:
+        """Lower an operation here: what a region holds is lowered as its surroundings are."""
+        self.lower_op(self, op)
 
     # -- emitting ----------------------------------------------------------------------------------
 

@@ -23,8 +23,12 @@ NEUTRAL: dict[str, float] = {"add": 0.0, "mul": 1.0, "max": -np.inf, "min": np.i
 """The element that changes nothing, for each reduction of `diagram.reduce`."""
 
 
-class AxisMismatch(Exception):
-    """Two values disagree about an axis: the caller knows the operation, and says where."""
+class CannotRun(Exception):
+    """What an operation cannot do with what it was given: the caller knows the operation, and says where."""
+
+
+class AxisMismatch(CannotRun):
+    """Two values disagree about an axis."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, Operation
 
 from treadle.dialects.diagram.array import axes_of, format_of, is_array, shape_of
 from treadle.runtime.foreign import compute
-from treadle.runtime.interpreter.arrays import Array, Numbers, array_of, dtype_of
+from treadle.runtime.interpreter.arrays import Array, CannotRun, Numbers, array_of, dtype_of
 from treadle.runtime.interpreter.session import Session
 
 
@@ -26,7 +26,7 @@ def foreign_functions(session: Session) -> InterpreterFunctions:
     def convert(functions: Any, interpreter: Interpreter, op: Operation, args: PythonValues) -> PythonValues:
         (value,), operand, result = args, op.operands[0], op.results[0]
         if shape_of(operand.type) != shape_of(result.type):
-            raise NotImplementedError(f"a conversion from {operand.type} to {result.type} cannot be run")
+            raise CannotRun(f"a conversion from {operand.type} to {result.type} cannot be run")
         numbers = array_of(value).aligned(axes_of(operand.type)) if is_array(operand.type) else cast(Numbers, value)
         return (_named(session, numbers, result.type),)
 

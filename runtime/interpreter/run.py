@@ -17,7 +17,7 @@ from treadle.compiler.errors import TreadleError, at
 from treadle.dialects import diagram
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, is_array, shape_of
 from treadle.runtime.foreign import Foreign
-from treadle.runtime.interpreter.arrays import AnyArray, Array, AxisMismatch, FloatArray, Numbers, array_of, dtype_of
+from treadle.runtime.interpreter.arrays import AnyArray, Array, CannotRun, FloatArray, Numbers, array_of, dtype_of
 from treadle.runtime.interpreter.bounds import SLACK
 from treadle.runtime.interpreter.foreign import foreign_functions
 from treadle.runtime.interpreter.functions import DiagramFunctions, FuncFunctions, scalar_functions
@@ -169,7 +169,7 @@ def explained(exception: Exception, running: Operation | None, function: Operati
     while cause is not None:
         if isinstance(cause, TreadleError):
             return cause
-        if isinstance(cause, AxisMismatch | NotImplementedError) and running is not None:
+        if isinstance(cause, CannotRun) and running is not None:
             return at(running, str(cause))
         if cause.__cause__ is None and cause.__context__ is None:
             break

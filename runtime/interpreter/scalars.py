@@ -14,7 +14,7 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import Operation
 
 from treadle.runtime.formats import saturated
-from treadle.runtime.interpreter.arrays import AnyArray, dtype_of
+from treadle.runtime.interpreter.arrays import AnyArray, CannotRun, dtype_of
 
 Unary: TypeAlias = Callable[[AnyArray], AnyArray]
 Binary: TypeAlias = Callable[[AnyArray, AnyArray], AnyArray]
@@ -92,7 +92,7 @@ def _constant(op: arith.ConstantOp) -> AnyArray:
     if isinstance(attribute, IntegerAttr):
         number = cast("IntegerAttr[Any]", attribute).value.data
         return np.asarray(number).astype(dtype_of(op.result.type))
-    raise NotImplementedError(f"the interpreter knows no constant such as {attribute}")
+    raise CannotRun(f"the interpreter knows no constant such as {attribute}")
 
 
 def _round_half_away(a: AnyArray) -> AnyArray:
