@@ -26,8 +26,8 @@ MUTATIONS: dict[str, tuple[str, str, str]] = {
     # Factors moved past sums and maxima.
     "hoist: multiplies by the divisor": (
         "diagram_hoist_factors",
-        "scaled = quotient(scaled, divisor)",
-        "scaled = product(scaled, divisor)",
+        "scaled = quotient(scaled, divisor if above",
+        "scaled = product(scaled, divisor if above",
     ),
     "hoist: drops the factor": (
         "diagram_hoist_factors",
@@ -36,7 +36,7 @@ MUTATIONS: dict[str, tuple[str, str, str]] = {
     ),
     "hoist: drops the divisor": (
         "diagram_hoist_factors",
-        "        scaled = quotient(scaled, divisor)\n",
+        "        scaled = quotient(scaled, divisor if above else _unless_empty(divisor, guards))\n",
         "        pass\n",
     ),
     "hoist: forgets that an axis may be empty": (
@@ -207,6 +207,11 @@ MUTATIONS: dict[str, tuple[str, str, str]] = {
         "diagram_hoist_factors",
         'compare(size, ">", number(0, size.type)), scaled, number(0, scaled.type))',
         'compare(size, ">", number(0, size.type)), number(0, scaled.type), scaled)',
+    ),
+    "hoist: divides by 1 unless the axis is empty": (
+        "diagram_hoist_factors",
+        'compare(size, ">", number(0, size.type)), divisor, number(1, divisor.type))',
+        'compare(size, ">", number(0, size.type)), number(1, divisor.type), divisor)',
     ),
     "visits: begins at the end of a group": (
         "_limits",
