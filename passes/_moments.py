@@ -68,7 +68,10 @@ class Moments:
     def rewrite(self) -> str | None:
         """Rewrite the sum, and say what was done; None where it is no such sum."""
         summand = unfolded(Leaf(self.sum.operand), self.axis)
-        atoms = atoms_of(summand, self.axis, lambda part: any(self.is_late(leaf.value) for leaf in leaves(part)))
+        try:
+            atoms = atoms_of(summand, self.axis, lambda part: any(self.is_late(leaf.value) for leaf in leaves(part)))
+        except NoPolynomial:
+            return None
         arrays = [leaf.value for leaf in leaves(summand)]
         if not atoms or absences_of(arrays) != absences_of([self.sum.operand]):
             return None

@@ -17,7 +17,7 @@ from xdsl.dialects import arith, math
 from xdsl.ir import Operation, SSAValue
 
 from treadle.dialects.diagram import ReduceOp
-from treadle.passes._bounds import inner_expression, is_positive
+from treadle.passes._bounds import inner_expression, is_positive, is_saturating
 from treadle.passes._scalars import (
     Constant,
     Expression,
@@ -60,7 +60,8 @@ def key_of(expression: Expression) -> Key:
         case Constant():
             return ("constant", expression.number)
         case Leaf():
-            inner = None if expression.version else inner_expression(expression.value)
+            opaque = expression.version or is_saturating(expression)
+            inner = None if opaque else inner_expression(expression.value)
             return (expression.version, expression.value) if inner is None else key_of(inner)
         case Node():
             keys = [key_of(operand) for operand in expression.operands]
@@ -71,7 +72,8 @@ def key_of(expression: Expression) -> Key:
 
 
 def atoms_of(expression: Expression, axis: str, moves: Callable[[Expression], bool]) -> list[Expression]:
-    """The largest parts that move and do not vary along an axis, each once."""
+    """The largest parts that move and do not vary along an axis, each once (NoPolynomial where something moves that
+    varies and is not known as an expression: a rounding)."""
     found: dict[Key, Expression] = {}
 
     def visit(part: Expression) -> None:
@@ -82,6 +84,8 @@ def atoms_of(expression: Expression, axis: str, moves: Callable[[Expression], bo
         elif isinstance(part, Node):
             for operand in part.operands:
                 visit(operand)
+        else:
+            raise NoPolynomial
 
     visit(expression)
     return list(found.values())

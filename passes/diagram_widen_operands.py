@@ -73,12 +73,12 @@ def _widen(function: func.FuncOp, block: Block, machine: Machine) -> None:
     for op in list(block.ops):
         if not isinstance(op, ContractOp) or (reason := why_not_multiplied(op, machine)) is None:
             continue
-        for i, operand in enumerate((op.lhs, op.rhs)):
-            if operand not in wide:
-                wide[operand] = _widened(op, operand)
-                law = f"every {format_of(operand.type)} is an f16"
-                note(function, PASS, f"{label(operand)} is multiplied as f16", law, reason)
-            op.operands[i] = wide[operand]
+        made = [operand for operand in dict.fromkeys((op.lhs, op.rhs)) if operand not in wide]
+        wide |= {operand: _widened(op, operand) for operand in made}
+        op.operands = [wide[op.lhs], wide[op.rhs]]
+        for operand in made:  # noted last: between two notes a program is whole, and a product has one format
+            law = f"every {format_of(operand.type)} is an f16"
+            note(function, PASS, f"{label(operand)} is multiplied as f16", law, reason)
 
 
 def _widened(op: ContractOp, operand: SSAValue) -> SSAValue:
