@@ -9,10 +9,11 @@ from random import Random
 
 import numpy as np
 import pytest
+from xdsl.utils.arg_spec import ArgSpec
 
 from roads import Road, compiled
 from treadle.compiler.errors import TreadleError
-from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Options, run_pipeline
+from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Options, pipeline, run_pipeline
 from treadle.compiler.source import load_module, parse_module
 from treadle.dialects.diagram.condition import Read, evaluate, read_condition
 from treadle.dialects.hierarchy import StreamOp
@@ -158,6 +159,22 @@ func.func @f(%S: !S) -> (!S, !r, !r) attributes {sizes = #diagram.sizes<q = 40, 
     np.testing.assert_allclose(total, np.where(kept, np.asarray(inputs[0], np.float64), 0).sum(-1))
     for verdict in made.verdicts(inputs, sizes):
         assert not verdict.wrong, verdict
+
+
+SHORT_PIECES = ["x <= q", "x >= q", "x <= q and q - x < 13", "x < len[b]", "seg[x] == 1"]
+
+
+@pytest.mark.parametrize("condition", SHORT_PIECES)
+def test_pieces_shorter_than_their_fragments(condition: str):
+    """The fragments of scores that become an operand are 16 wide: half of each is past a piece of 8, and what stands
+    there comes again with the next piece."""
+    text = re.sub(r"(?m)^  %P16.*\n", "", program(condition)).replace("%P16", "%P").replace("!P, !V", "!S, !V")
+    passes = pipeline(Options(machine="a100"))
+    short = ArgSpec("hierarchy-choose-sizes", {"group": ("q=16",), "stream": ("x=8",)})
+    passes = tuple(short if each.name == short.name else each for each in passes)
+    made = compiled(text.replace("xf16", "xf32").replace("x64x", "x8x"), machine="a100", passes=passes)
+    for sizes in ({"b": 2, "q": 19, "x": 19}, {"b": 1, "q": 33, "x": 40}):
+        made.check(sizes)
 
 
 # -- visits -------------------------------------------------------------------------------------------------------

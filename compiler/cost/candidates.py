@@ -139,7 +139,7 @@ def _refusal(sketch: Sketch, axis: str, size: int) -> str | None:
     if axis == sketch.stream and sketch.steps_singly:
         return None if size == 1 else "a product over several axes takes one index of it at a time"
     if axis == sketch.stream:
-        step = max(sketch.alignment, LEAST_COLUMNS)
+        step = sketch.alignment
         return None if size % step == 0 else f"products take {step} values at once, use a multiple of {step}"
     if axis == sketch.roles.row:
         if size % ROW == 0 and _splits(size // ROW, _row_tiles(sketch)):
@@ -170,7 +170,7 @@ def _splits(row_tiles: int, of_warp: tuple[int, ...]) -> list[int]:
 def _of_products(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str, int]) -> Arrays:
     row, column, stream = sketch.roles.row, sketch.roles.column, sketch.stream
     longest = MOST_SCORES if any(stream in each.result for each in sketch.products) else MOST_DEPTH
-    steps = np.array(_multiples(sketch, max(sketch.alignment, LEAST_COLUMNS), longest, stream, sizes, fixed))
+    steps = np.array(_multiples(sketch, sketch.alignment, longest, stream, sizes, fixed))
     if sketch.steps_singly:
         steps = np.ones(1, int)
     columns = np.array(_multiples(sketch, LEAST_COLUMNS, MOST_COLUMNS, column, sizes, fixed))

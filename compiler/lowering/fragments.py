@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from xdsl.dialects import arith
 from xdsl.ir import Attribute, SSAValue
 
 from treadle.compiler.lowering.conversions import renumbered, staging_rows, stays_in_threads
-from treadle.compiler.lowering.names import hinted, placed
+from treadle.compiler.lowering.names import hinted, named, placed
 from treadle.compiler.lowering.pending import PendingFill, PendingIndex, PendingLoad
 from treadle.compiler.lowering.state import KernelLowering
 from treadle.compiler.lowering.tiles import tile_of
@@ -80,14 +81,25 @@ def fill(lowering: KernelLowering, type: Attribute, number: Number, source: SSAV
 
 
 def masked(lowering: KernelLowering, value: SSAValue, axis: str, other: Number, layout: LayoutAttr) -> SSAValue:
-    """Elements outside the axis replaced, where there may be any."""
+    """Elements outside the axis replaced, where there may be any, and those past the piece that the layout has beyond
+    it: the next piece brings them."""
     piece = lowering.plan.pieces[axis]
     if axis not in axes_of(value.type):
         return value
+    overhangs = layout.extent(axis) > piece
     if axis in lowering.bounded:
-        mask = lowering.emit(cuda.MaskOp(value, axis, lowering.offset(axis), lowering.size(axis), other))
-    elif layout.extent(axis) > piece:
+        # The smaller last piece ends where the axis does; of others, only some may reach that far.
+        limit = lowering.size(axis)
+        if overhangs and lowering.partial != axis:
+            limit = _end_of_piece(lowering, axis, limit)
+        mask = lowering.emit(cuda.MaskOp(value, axis, lowering.offset(axis), limit, other))
+    elif overhangs:
         mask = lowering.emit(cuda.MaskOp(value, axis, lowering.index(0), lowering.index(piece), other))
     else:
         return value
     return hinted(mask.result, value)
+
+
+def _end_of_piece(lowering: KernelLowering, axis: str, size: SSAValue) -> SSAValue:
+    end = lowering.emit(arith.AddiOp(lowering.offset(axis), lowering.index(lowering.plan.pieces[axis]))).result
+    return named(lowering.emit(arith.MinSIOp(end, size)).result, f"{axis}_end")
