@@ -36,20 +36,23 @@ _COMMUTE = (arith.AddfOp, arith.MulfOp, arith.MaximumfOp, arith.MinimumfOp)
 
 
 def unfolded(expression: Expression, axis: str) -> Expression:
-    """An expression in arrays, through the maps and widenings that make what varies along an axis."""
-    done: dict[int, Expression] = {}
+    """An expression in arrays, through the maps and widenings that make what varies along an axis.
+
+    What is done is known by the part itself, which stays alive in that: by its address alone, a part that is made while
+    others are dropped could be taken for one of these."""
+    done: dict[Expression, Expression] = {}
 
     def visit(part: Expression) -> Expression:
-        if id(part) not in done:
-            done[id(part)] = part
+        if part not in done:
+            done[part] = part
             if isinstance(part, Leaf) and axis in axes_in(part) and not part.version:
                 inner = inner_expression(part.value)
                 if inner is not None and (isinstance(inner, Node | Constant) or inner.type == part.type):
-                    done[id(part)] = visit(inner)
+                    done[part] = visit(inner)
             elif isinstance(part, Node):
                 operands = tuple(visit(operand) for operand in part.operands)
-                done[id(part)] = Node(part.kind, operands, part.type, part.properties, part.hint, part.location)
-        return done[id(part)]
+                done[part] = Node(part.kind, operands, part.type, part.properties, part.hint, part.location)
+        return done[part]
 
     return visit(expression)
 

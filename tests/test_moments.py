@@ -9,7 +9,10 @@ import pytest
 from roads import Road, array, compiled
 from treadle.compiler.pipeline import Options, run_pipeline
 from treadle.compiler.source import load_module, parse_module
+from treadle.dialects.diagram import ReduceOp
 from treadle.dialects.hierarchy import StreamOp
+from treadle.passes._polynomials import unfolded
+from treadle.passes._scalars import Leaf, Node, walk
 
 A, R = array("f32", t=None, x=None), array("f32", t=None)
 
@@ -133,3 +136,61 @@ func.func @f(%A: {A}) -> {R} {{
     assert streams(text) == 1
     (got,) = compiled(text).run([np.zeros((3, 0), np.float32)])
     np.testing.assert_array_equal(got, np.zeros(3, np.float32))
+
+
+# A late value that is made, over several maps, of what no polynomial holds: its parts are unfolded while others are
+# dropped, and one must never be taken for another that had its place in memory.
+GELU = f"""
+func.func @f(%A: {A}) -> {R} {{
+  %B = diagram.map (%a = %A : {A}) -> {A} {{
+    %c = arith.constant 1.5 : f32
+    %d = arith.addf %a, %c : f32
+    diagram.yield %d : f32
+  }}
+  %H = diagram.map (%b = %B : {A}) -> {A} {{
+    %c = arith.constant 0.5 : f32
+    %h = arith.mulf %c, %b : f32
+    diagram.yield %h : f32
+  }}
+  %S = diagram.map (%b = %B : {A}) -> {A} {{
+    %c = arith.constant 0.7071 : f32
+    %s = arith.mulf %b, %c : f32
+    diagram.yield %s : f32
+  }}
+  %E = diagram.map (%s = %S : {A}) -> {A} {{
+    %e = math.erf %s : f32
+    diagram.yield %e : f32
+  }}
+  %P = diagram.map (%e = %E : {A}) -> {A} {{
+    %c = arith.constant 1.0 : f32
+    %p = arith.addf %c, %e : f32
+    diagram.yield %p : f32
+  }}
+  %G = diagram.map (%h = %H : {A}, %p = %P : {A}) -> {A} {{
+    %g = arith.mulf %h, %p : f32
+    diagram.yield %g : f32
+  }}
+  %y = diagram.apply @variance(%G) over [x] : ({A}) -> {R}
+  func.return %y : {R}
+}}
+"""
+
+
+def test_maps_are_unfolded_into_what_they_compute() -> None:
+    summand = next(
+        op.operand
+        for op in parse_module(f"""
+{GELU.split("  %y")[0]}  %y = diagram.reduce add %G over [x] : {A} -> {R}
+  func.return %y : {R}
+}}
+""").walk()
+        if isinstance(op, ReduceOp)
+    )
+    for _ in range(50):
+        kinds = sorted(part.kind.name for part in walk(unfolded(Leaf(summand), "x")) if isinstance(part, Node))
+        assert kinds == ["arith.addf", "arith.addf", "arith.mulf", "arith.mulf", "arith.mulf", "math.erf"]
+
+
+def test_a_variance_of_what_maps_make() -> None:
+    for _ in range(10):
+        compiled(GELU).check({"t": 3, "x": 50})
