@@ -17,6 +17,9 @@ SHELL := /bin/sh
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check --no-input
+# Python's bytecode, as pip makes it for everything but an editable package: where Python may not write it
+# (PYTHONDONTWRITEBYTECODE), every start of treadle would compile its own modules again, in half a second.
+BYTECODE := $(BIN)/python -m compileall -q compiler dialects passes runtime treadle
 
 # The user's own python3 if it is new enough, else the newest that is there (a version manager may have names for
 # versions that do not start, so each is asked).
@@ -73,9 +76,11 @@ $(VENV)/.demo: pyproject.toml | $(BIN)/python
 		echo "installing PyCUDA"; \
 		$(PIP) install --editable '.[gpu]' || echo "PyCUDA could not be installed: running without the GPU"; \
 	fi
+	@$(BYTECODE)
 	@touch $@
 
 $(VENV)/.test: pyproject.toml | $(BIN)/python
 	@echo "installing treadle and what its tests need (some minutes, once)"
 	@$(PIP) install --editable '.[test]'
+	@$(BYTECODE)
 	@touch $@

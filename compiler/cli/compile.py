@@ -25,10 +25,10 @@ from treadle.compiler.cli.story import Story, derivation_lines, pass_lines, sche
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.machines import machine_of
 from treadle.compiler.pipeline import Observer, Options, PassRun, pipeline, print_cuda, run_pipeline
-from treadle.runtime.nvcc import Cubin
 
 if TYPE_CHECKING:
     from treadle.compiler.draw.page.record import Record
+    from treadle.runtime.nvcc import Cubin
 
 
 def command(arguments: Namespace) -> int:
@@ -47,7 +47,7 @@ def command(arguments: Namespace) -> int:
     found = _machine_code(text, module, arguments)
     # Everything has succeeded: only now do files appear, all of them or none.
     files: dict[str, str | bytes] = {}
-    if arguments.cubin is not None and isinstance(found, Cubin):
+    if arguments.cubin is not None and not isinstance(found, str):
         files[arguments.cubin] = found.image
     if arguments.output is not None:
         files[arguments.output] = text

@@ -20,9 +20,9 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from string import Template
 
@@ -58,9 +58,9 @@ _FIRST_ARCH = 80
 
 @dataclass(frozen=True)
 class _Block:
-    """One primitive's text, and the names of the blocks it calls."""
+    """One primitive's text, written when a kernel needs it, and the names of the blocks it calls."""
 
-    text: str
+    write: Callable[[], str]
     needs: tuple[str, ...]
     arch: int = _FIRST_ARCH
 
@@ -79,9 +79,9 @@ def _blocks() -> dict[str, _Block]:
                 raise ValueError(f"{file}: {marker['name']} needs {unknown}, not defined before it")
             arch = int(marker["arch"] or _FIRST_ARCH)
             for name, block in _variants(marker["name"], text[marker.end() : end].strip() + "\n"):
-                blocks[name] = _Block(block, tuple(needs), arch)
-    for name, text, needs in wgmma.blocks():
-        blocks[name] = _Block(text, needs, 90)
+                blocks[name] = _Block(partial(str, block), tuple(needs), arch)
+    for name, write, needs in wgmma.blocks():
+        blocks[name] = _Block(write, needs, 90)
     return blocks
 
 
@@ -114,7 +114,7 @@ def source(names: Iterable[str]) -> str:
         if name not in wanted:
             wanted.add(name)
             pending.extend(blocks[name].needs)
-    return "\n".join(block.text for name, block in blocks.items() if name in wanted)
+    return "\n".join(block.write() for name, block in blocks.items() if name in wanted)
 
 
 def _unknown(name: str) -> str:

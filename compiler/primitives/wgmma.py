@@ -3,7 +3,8 @@ differ in nothing but their registers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 WIDTHS = range(8, 257, 8)
 """Columns that a product of floats may have (PTX ISA 9.7.15.2)."""
@@ -17,11 +18,11 @@ def name_of(columns: int, depth: int = 16) -> str:
     return f"wgmma_m64n{columns}k{depth}"
 
 
-def blocks() -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Name and text of each, and what it needs, narrowest first."""
+def blocks() -> Iterator[tuple[str, Callable[[], str], tuple[str, ...]]]:
+    """Name of each, what writes its text, and what it needs, narrowest first."""
     for columns in WIDTHS:
-        yield name_of(columns), _block(columns), ("as_register", "same_type")
-        yield name_of(columns, 32), _eight_bit_block(columns), ("eight_bit", "as_register", "same_type")
+        yield name_of(columns), partial(_block, columns), ("as_register", "same_type")
+        yield name_of(columns, 32), partial(_eight_bit_block, columns), ("eight_bit", "as_register", "same_type")
 
 
 def _eight_bit_block(columns: int) -> str:
