@@ -59,7 +59,7 @@ format: $(VENV)/.test
 	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format --quiet .
 
 clean:
-	@rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) build dist *.egg-info .treadle-cache .pytest_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -o -path './lit_tests/*' -name Output -o -name .lit_test_times.txt | xargs rm -rf
 
 $(BIN)/python:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
@@ -22,6 +23,13 @@ DEFAULT_LIMIT = 2**30
 
 CHECKSUM = ".sha256"
 """Suffix of the file beside a kept one that says what it must hold."""
+
+MAKING = ".making-"
+"""How the name of a folder begins in which a file is being made."""
+
+IN_USE_SECONDS = 300.0
+"""For how long after its last use a file counts as in use: one is linked, or loaded, some time after it was found, by
+this process or another, and a compiler that died left its folder behind if it is older."""
 
 
 class CacheUnavailable(TreadleError):
@@ -52,21 +60,40 @@ def cached_file(path: Path, make: Callable[[Path], None]) -> Path:
     """`path`, made by `make` into a temporary file first unless it is there already, whole.
 
     The rename is atomic, so that of two processes at work on one file, neither sees half of it; and a file
-    that a full disk or a crash has cut off, or that somebody has changed, is made again.
+    that a full disk or a crash has cut off, or that somebody has changed, is made again. TreadleError for a limit that
+    is no number, whether or not something is made; CacheUnavailable for a folder that is full.
     """
+    allowed = limit()
     if _is_whole(path):
         mark_used(path)
         return path
+    try:
+        _make_whole(path, make)
+    except OSError as error:
+        if error.errno not in _NO_PLACE:
+            raise
+        raise CacheUnavailable(
+            f"the folder for compiled kernels, {path.parent}, cannot take another file: "
+            f"{(error.strerror or '').lower()}; make room, or name another folder with TREADLE_CACHE"
+        ) from error
+    mark_used(path)
+    shrink(allowed, unused_since=time.time() - IN_USE_SECONDS)
+    return path
+
+
+def _make_whole(path: Path, make: Callable[[Path], None]) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".making-") as folder:
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=MAKING) as folder:
         made = Path(folder) / path.name
         make(made)
         checksum = Path(folder) / f"{path.name}{CHECKSUM}"
         checksum.write_text(_checksum(made), encoding="ascii")
         checksum.replace(_checksum_of(path))
         made.replace(path)
-    shrink(limit(), needed=path)
-    return path
+
+
+_NO_PLACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM)
+"""What the system says where a file cannot be written, whatever it holds."""
 
 
 def mark_used(path: Path) -> None:
@@ -82,17 +109,20 @@ def entries() -> list[tuple[Path, int, float]]:
     return sorted((entry for folder in folders for entry in _files(folder)), key=lambda entry: entry[2])
 
 
-def shrink(bytes_left: int, needed: Path | None = None) -> int:
-    """Remove what was used longest ago, but not the file that is `needed`, until no more than that is left; how many
-    bytes that freed."""
+def shrink(bytes_left: int, unused_since: float | None = None) -> int:
+    """Remove what was used longest ago until no more than that is left, and of what was used since then (seconds since
+    the epoch) nothing; how many bytes that freed. What compilers that died have left goes, too."""
+    now = time.time()
+    for folder in (cache_directory() / name for name in FOLDERS):
+        for left in folder.glob(f"**/{MAKING}*"):
+            if _used(left) < now - IN_USE_SECONDS:
+                shutil.rmtree(left, ignore_errors=True)
     found = entries()
     total = sum(size for _, size, _ in found)
     freed = 0
-    for path, size, _ in found:
-        if total - freed <= bytes_left:
+    for path, size, used in found:
+        if total - freed <= bytes_left or (unused_since is not None and used >= unused_since):
             break
-        if path == needed:
-            continue
         path.unlink(missing_ok=True)
         _checksum_of(path).unlink(missing_ok=True)
         freed += size
@@ -109,9 +139,17 @@ def limit() -> int:
     return int(given)
 
 
+def _used(folder: Path) -> float:
+    """When something was last put into it; now, if it is gone."""
+    try:
+        return folder.stat().st_mtime
+    except OSError:
+        return time.time()
+
+
 def _files(folder: Path) -> Iterator[tuple[Path, int, float]]:
     for root, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".making-")]
+        folders[:] = [name for name in folders if not name.startswith(MAKING)]
         for name in names:
             if name.endswith(CHECKSUM):
                 continue

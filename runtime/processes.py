@@ -9,6 +9,9 @@ from collections.abc import Sequence
 _SURROUNDINGS = re.compile(r"No space left|Disk quota|Read-only file system|Permission denied|[Cc]annot allocate")
 """What a compiler says where the text it was given is not to blame."""
 
+_NO_ROOM = re.compile(r"No space left|Disk quota")
+_MAKE_ROOM = "make room: kernels are kept in ~/.cache/treadle or $TREADLE_CACHE, and compilers write to $TMPDIR, too"
+
 
 def run_process(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """Run a command to its end, keeping what it says."""
@@ -20,4 +23,5 @@ def trouble_around(process: subprocess.CompletedProcess[str]) -> str | None:
     if process.returncode < 0:
         return f"it was killed (signal {-process.returncode}): is there enough memory?"
     lines = (process.stderr + process.stdout).splitlines()
-    return next((line.strip() for line in lines if _SURROUNDINGS.search(line)), None) if process.returncode else None
+    found = next((line.strip() for line in lines if _SURROUNDINGS.search(line)), None) if process.returncode else None
+    return f"{found}; {_MAKE_ROOM}" if found is not None and _NO_ROOM.search(found) else found

@@ -5,10 +5,16 @@ about n cases, chosen so that every value of every parameter is in one."""
 
 from __future__ import annotations
 
+import os
 import random
 from collections import defaultdict
+from pathlib import Path
 
 import pytest
+
+CACHE = Path(__file__).parents[1] / ".treadle-cache"
+"""Where tests keep compiled kernels: in the checkout, whatever the user's own cache holds. What a process of the tests
+starts, workers of xdist and commands, finds it in its environment."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -18,6 +24,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    os.environ["TREADLE_CACHE"] = str(CACHE)
     config.addinivalue_line("markers", "full: only with --all")
     config.addinivalue_line("markers", "sample(n): about n cases of a grid, all of them with --all")
 

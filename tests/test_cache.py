@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -9,7 +13,15 @@ from commands import program, refused
 
 from treadle.compiler import main as cli
 from treadle.runtime import nvcc
-from treadle.runtime.cache import CacheUnavailable, cache_directory, cached_file
+from treadle.runtime.cache import (
+    IN_USE_SECONDS,
+    MAKING,
+    CacheUnavailable,
+    cache_directory,
+    cached_file,
+    entries,
+    shrink,
+)
 
 SMALL = ["--size", "m=3", "--size", "n=5"]
 
@@ -87,3 +99,93 @@ def test_a_default_folder_that_cannot_serve_is_replaced(tmp_path: Path, monkeypa
     (tmp_path / "treadle").rmdir()
     (tmp_path / "treadle").touch()
     assert cache_directory().is_dir()
+
+
+def test_a_limit_below_what_one_program_needs(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a kernel is linked with stays until it is linked; a later run removes it."""
+    monkeypatch.setenv("TREADLE_CACHE", "cache")
+    monkeypatch.setenv("TREADLE_CACHE_LIMIT", "1")
+    assert cli.main(["run", program(), "--backend", "emulator", *SMALL]) == 0
+    kept = [path for path, _, _ in entries()]
+    assert len(kept) == 3
+    for path in kept:
+        os.utime(path, (0, 0))
+    cached_file(Path("cache/kernels/x.json").absolute(), lambda target: target.write_bytes(b"code") and None)
+    assert [path.name for path, _, _ in entries()] == ["x.json"]
+    assert "verified (emulator)" in capsys.readouterr().out
+
+
+def test_a_limit_that_is_no_number_is_refused_where_nothing_new_is_kept(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TREADLE_CACHE", str(Path("cache").absolute()))
+    assert cli.main(["run", program(), "--backend", "emulator", *SMALL]) == 0
+    capsys.readouterr()
+    monkeypatch.setenv("TREADLE_CACHE_LIMIT", "1GB")
+    assert "'1GB': give a number of bytes" in refused(capsys, "run", "p.mlir", "--backend", "emulator", *SMALL)
+
+
+def test_a_process_that_was_killed_leaves_nothing_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TREADLE_CACHE", str(Path("cache").absolute()))
+    kernels = cache_directory() / "kernels"
+    code = f"""
+import os, signal
+from pathlib import Path
+from treadle.runtime.cache import cached_file
+def make(target):
+    target.write_bytes(b"half")
+    os.kill(os.getpid(), signal.SIGKILL)
+cached_file(Path({str(kernels / "x.json")!r}), make)
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
+    (left,) = kernels.glob(f"{MAKING}*")
+    assert entries() == []
+    made = cached_file(kernels / "x.json", lambda target: target.write_bytes(b"whole") and None)
+    assert made.read_bytes() == b"whole"
+    assert left.exists()  # it could be another process at work
+    os.utime(left, (time.time() - 2 * IN_USE_SECONDS,) * 2)
+    shrink(2**30)
+    assert not left.exists()
+    assert made.exists()
+
+
+def test_a_disk_that_takes_no_more(tmp_path: Path) -> None:
+    """The system's own refusal, by a limit on the size of files: a compilation goes on without a cache; where a
+    file must be written, one message says why it is not."""
+    text = (Path(__file__).parents[1] / "examples" / "softmax.mlir").read_text()
+    code = f"""
+import resource
+from pathlib import Path
+import treadle
+from treadle.runtime.cache import CacheUnavailable, cache_directory, cached_file, entries
+resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
+print(treadle.compile({text!r}).name, entries())
+try:
+    cached_file(cache_directory() / "emulator" / "x.so", lambda target: target.write_bytes(bytes(3000)) and None)
+except CacheUnavailable as error:
+    print(error)
+print(list((cache_directory() / "emulator").iterdir()))
+"""
+    environment = {**os.environ, "TREADLE_CACHE": str(tmp_path / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    first, second, third = done.stdout.splitlines()
+    assert first == "softmax_rows []"
+    assert "cannot take another file: file too large; make room, or name another folder with TREADLE_CACHE" in second
+    assert third == "[]"
+
+
+@pytest.mark.full
+def test_processes_at_once_in_a_cache_that_is_too_small(tmp_path: Path) -> None:
+    """None removes what another is about to load."""
+    path = str(Path(program()).absolute())
+    command = [sys.executable, "-m", "treadle.compiler.main", "run", path, "--backend", "emulator"]
+    environment = {**os.environ, "TREADLE_CACHE": str(tmp_path / "cache"), "TREADLE_CACHE_LIMIT": "1"}
+    running = [
+        subprocess.Popen(
+            [*command, "--size", f"m={m}", "--size", "n=5"], stdout=subprocess.PIPE, text=True, env=environment
+        )
+        for m in (3, 4)
+    ]
+    assert all("verified (emulator)" in process.communicate()[0] for process in running)

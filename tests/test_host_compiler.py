@@ -63,7 +63,9 @@ def _failed(code: int, said: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_full_disk_is_not_the_fault_of_the_text() -> None:
     full = "x.cpp: note\n/tmp/ccX.s: fatal error: No space left on device\n"
-    assert trouble_around(_failed(1, full)) == "/tmp/ccX.s: fatal error: No space left on device"
+    said = str(trouble_around(_failed(1, full)))
+    assert said.startswith("/tmp/ccX.s: fatal error: No space left on device; make room: ")
+    assert "$TREADLE_CACHE" in said
     assert "killed (signal 9)" in str(trouble_around(_failed(-9, "")))
     assert trouble_around(_failed(1, "error: 'x' was not declared")) is None
     assert trouble_around(_failed(0, "No space left on device")) is None

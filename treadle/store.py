@@ -6,12 +6,15 @@ Entries are written whole or not at all."""
 from __future__ import annotations
 
 import hashlib
+import os
+from collections.abc import Iterator
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treadle.compiler.errors import TreadleError
-from treadle.runtime.cache import CacheUnavailable, cache_directory, cached_file, mark_used
+from treadle.runtime.cache import CacheUnavailable, cache_directory, cached_file, limit, mark_used
 
 if TYPE_CHECKING:
     from treadle.compiled import Texts
@@ -31,9 +34,10 @@ def key_of(program: str, options: Options) -> str:
 
 
 def kept(key: str) -> Texts | None:
-    """The compilation of that key, if it is there and whole."""
+    """The compilation of that key, if it is there and whole (TreadleError for a limit that is no number)."""
     from treadle.compiled import from_json
 
+    limit()
     try:
         path = _path(key)
         text = path.read_text(encoding="utf-8")
@@ -73,15 +77,31 @@ def _content(machine: str) -> str:
 
 @cache
 def _self() -> str:
-    """Treadle as it is installed: its version, and, for who works on it, the state of its files."""
+    """Treadle as it is here: its version, what its files hold, and the libraries that derivations rest on. By content
+    and not by time or place, so that no checkout reads what another commit compiled, and equal ones share."""
     from treadle import __version__
 
-    here = Path(__file__).parent
-    folders = [here / name for name in ("compiler", "dialects", "passes", "runtime", "language")]
-    inside = (path for folder in folders for path in folder.resolve().rglob("*"))
-    files = sorted(path for path in (*here.iterdir(), *inside) if path.suffix in _SOURCES)
-    states = [f"{path}:{(status := path.stat()).st_mtime_ns}:{status.st_size}" for path in files]
-    return "\n".join([__version__, *states])
+    digest = hashlib.sha256()
+    for name, path in sorted(_sources(str(Path(__file__).parent))):
+        with open(path, "rb", buffering=0) as file:  # half the time that a buffer takes
+            content = file.read()
+        digest.update(f"{name}:{len(content)}:".encode() + content)
+    return "\n".join([__version__, digest.hexdigest(), *(f"{name} {version(name)}" for name in _LIBRARIES)])
+
+
+def _sources(folder: str, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Every file that a compilation may depend on: its name from the package on, and its path."""
+    with os.scandir(folder) as found:
+        for each in found:
+            if each.name in _NO_PART or each.name.startswith("."):  # an editor's own files
+                continue
+            if each.is_dir():
+                yield from _sources(each.path, f"{prefix}{each.name}/")
+            elif os.path.splitext(each.name)[1] in _SOURCES:
+                yield f"{prefix}{each.name}", each.path
 
 
 _SOURCES = {".py", ".cuh", ".mlir", ".toml"}
+_NO_PART = {"__pycache__", "torch"}
+"""Folders that nothing in a compilation is read from: the door to PyTorch only writes programs."""
+_LIBRARIES = ("xdsl", "sympy", "numpy")
