@@ -34,6 +34,7 @@ USES = {
     "barrier_block": "barrier_block();",
     "barrier_warp": "barrier_warp();",
     "shuffle_xor": "f2[t] = shuffle_xor(f[t], 4) + shuffle_xor(t, 8);",
+    "shuffle": "f2[t] = shuffle(f[t], t / 4 % 32) + float(shuffle(h[t], 7));",
     "mma_m16n8k16": (
         "__half a[2][2][2], c[2][2]; __nv_bfloat16 x[2][2][2], y[2][2]; float d[2][2] = {};"
         "memcpy(a, h, 16); memcpy(c, h + 8, 8); memcpy(x, b, 16); memcpy(y, b + 8, 8);"
@@ -283,6 +284,7 @@ def instructions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]
         ("store_shared", "STS.128"),
         ("barrier_block", "BAR.SYNC.DEFER_BLOCKING"),
         ("shuffle_xor", "SHFL.BFLY"),
+        ("shuffle", "SHFL.IDX"),
         ("load_matrix_x4", "LDSM.16.M88.4"),
         ("load_matrix_x2", "LDSM.16.M88.2"),
         ("load_matrix_x1", "LDSM.16.M88"),

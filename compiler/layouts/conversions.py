@@ -25,6 +25,10 @@ BARRIER = 30
 WARP_BARRIER = 2
 """The same for a barrier of the warp."""
 
+TABLE = 15
+"""Instructions by which a lane finds the one it reads in a table, bit by bit. Where a matrix says it, it is an address,
+and those are counted on neither way."""
+
 Way = Literal["same", "registers", "shuffle", "shared"]
 
 
@@ -96,20 +100,21 @@ class Conversion:
         ]
 
 
-def plan_conversion(source: LayoutAttr, target: LayoutAttr, element_bytes: int) -> Conversion:
+def plan_conversion(
+    source: LayoutAttr, target: LayoutAttr, element_bytes: int, warp_barriers: bool = True
+) -> Conversion:
     """The cheapest way from one layout to another of the same tile (LayoutError if they do not cover the same
-    coordinates, or one does not hold every element). Through shared memory, any axis may be that of the rows."""
+    coordinates, or one does not hold every element). Through shared memory, any axis may be that of the rows; without
+    `warp_barriers` the block meets there in any case."""
     one, other = fragment(source), fragment(target)
     _check_same_tile(one, other)
     permutation = _permutation(source, target)
     if permutation is not None:
         way: Way = "same" if permutation == tuple(range(len(permutation))) else "registers"
         return Conversion(source, target, way, Cost(), permutation)
-    plans = [_through_shared(source, target, row, element_bytes) for row in one.axes or ("",)]
+    plans = [_through_shared(source, target, row, element_bytes, warp_barriers) for row in one.axes or ("",)]
     if _same_warps(one, other):
-        exchange = plan_exchange(one, other)
-        cost = _shuffle_cost(exchange, one, other, element_bytes)
-        plans.append(Conversion(source, target, "shuffle", cost, exchange=exchange))
+        plans.append(by_shuffles(source, target, element_bytes))
     best = min(plans, key=lambda plan: plan.cost.total)
     others: tuple[tuple[Way, Cost], ...] = tuple((plan.way, plan.cost) for plan in plans if plan is not best)
     return Conversion(source, target, best.way, best.cost, (), best.exchange, best.staging, others)
@@ -150,13 +155,24 @@ def _same_warps(one: Map, other: Map) -> bool:
 # -- shuffles -------------------------------------------------------------------------------------
 
 
-def _shuffle_cost(exchange: Exchange, one: Map, other: Map, element_bytes: int) -> Cost:
-    """A shuffle moves 4 bytes: neighbours that stay neighbours in both layouts travel together."""
-    packed = packing(one, other, element_bytes)
-    shuffles = -(-len(exchange.rounds) // packed)
-    selects = -(-exchange.selects // packed)
-    unpacking = 0 if packed * element_bytes >= 4 else exchange.moved
-    return Cost(shuffles + selects + unpacking, shuffles)
+def by_shuffles(source: LayoutAttr, target: LayoutAttr, element_bytes: int) -> Conversion:
+    """The cheapest way by shuffles alone (LayoutError if warps do not hold the same elements in both layouts)."""
+    one, other = fragment(source), fragment(target)
+    if not _same_warps(one, other):
+        raise LayoutError("warps do not hold the same elements in both layouts")
+    plans = (_exchanging(source, target, element_bytes, keeps) for keeps in (True, False))
+    return min(plans, key=lambda plan: plan.cost.total)
+
+
+def _exchanging(source: LayoutAttr, target: LayoutAttr, element_bytes: int, keeps: bool) -> Conversion:
+    """A shuffle moves 4 bytes: neighbours that stay neighbours in both layouts travel together, and what fills less is
+    widened on the way."""
+    one, other = fragment(source), fragment(target)
+    exchange = plan_exchange(one, other, packing(one, other, element_bytes), keeps)
+    shuffles = len(exchange.rounds)
+    unpacking = 0 if exchange.width * element_bytes >= 4 else exchange.moved
+    cost = Cost(shuffles + exchange.selects + TABLE * exchange.tables + unpacking, shuffles)
+    return Conversion(source, target, "shuffle", cost, exchange=exchange)
 
 
 def packing(one: Map, other: Map, element_bytes: int) -> int:
@@ -171,7 +187,9 @@ def packing(one: Map, other: Map, element_bytes: int) -> int:
 # -- shared memory --------------------------------------------------------------------------------
 
 
-def _through_shared(source: LayoutAttr, target: LayoutAttr, row: str, element_bytes: int) -> Conversion:
+def _through_shared(
+    source: LayoutAttr, target: LayoutAttr, row: str, element_bytes: int, warp_barriers: bool
+) -> Conversion:
     """The way through a tile whose rows run along one of the axes."""
     one, other = fragment(source), fragment(target)
     axes = (*(axis for axis in one.axes if axis != row), row)
@@ -179,7 +197,7 @@ def _through_shared(source: LayoutAttr, target: LayoutAttr, row: str, element_by
     write = _vectors(one, row, element_bytes, once=copies(one) > 1)
     read = _vectors(other, row, element_bytes, once=False)
     tile = choose_rows(axes, extents, element_bytes, write, read).tile
-    within = _same_warps(one, other) and copies(one) == 1
+    within = warp_barriers and _same_warps(one, other) and copies(one) == 1
     warps = max(one.size("warp"), 1)
     instructions = sum(each.count // each.width // (LANES * warps) for each in (write, read))
     passes = sum(wavefronts(each, tile).wavefronts for each in (write, read)) // warps

@@ -3,16 +3,23 @@
 In one round every lane shows one of its registers and reads what one other lane shows (`shfl.sync.idx`, PTX ISA
 9.7.9.6). What lane m must send to lane l is an edge from m to l; a round is a set of edges no two of which end, or
 begin with different registers, in the same lane. Where nothing is copied this is a colouring of a bipartite graph, and
-as many rounds as the busiest lane has edges suffice (König); they are found by flipping alternating paths."""
+as many rounds as the busiest lane has edges suffice (König); they are found by flipping alternating paths.
+
+Which registers a lane shows, and into which it takes, cost selects where lanes differ. So two plans are compared: an
+element that a lane holds already stays there, or every lane takes every element, its own included, in one round for
+each register, where nothing need be selected on arrival."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from treadle.compiler.layouts.bits import BitMatrix
 from treadle.compiler.layouts.maps import Map
-from treadle.dialects.cuda.layout import LANES
+from treadle.dialects.cuda.layout import LANES, Mode
+
+LANE_BITS = LANES.bit_length() - 1
 
 
 @dataclass(frozen=True)
@@ -32,30 +39,33 @@ class Round:
     edges: tuple[Edge, ...]
 
     @property
+    def sources(self) -> dict[int, int]:
+        """The lane that each lane reads; those that take nothing are left out."""
+        return {edge.target: edge.source for edge in self.edges}
+
+    @property
     def sent(self) -> tuple[int, ...]:
         """The registers that some lane shows: all but one of them cost a select."""
         return tuple(sorted({edge.sends for edge in self.edges}))
 
     @property
     def taken(self) -> tuple[int, ...]:
-        """The registers into which some lane takes: all of them cost a select if other lanes take elsewhere."""
+        """The registers into which some lane takes: each costs a select if other lanes hold something there."""
         return tuple(sorted({edge.takes for edge in self.edges}))
-
-    @property
-    def selects(self) -> int:
-        """Selects around the shuffle: of what is shown, and of where it goes."""
-        places = len(self.taken)
-        partial = len({edge.target for edge in self.edges}) < LANES
-        return len(self.sent) - 1 + (places if places > 1 or partial else 0)
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """The rounds, and what stays in its lane (moves between registers of one lane, which may differ by lane)."""
+    """The rounds, and what stays in its lane (moves between registers of one lane, which may differ by lane).
+
+    What moves together are `width` elements in registers that follow each other; the registers of edges count in
+    these."""
 
     registers: int
+    """Of the target, in elements."""
     rounds: tuple[Round, ...]
     stays: tuple[Edge, ...]
+    width: int = 1
 
     @property
     def moved(self) -> int:
@@ -64,24 +74,77 @@ class Exchange:
         for round in self.rounds:
             for edge in round.edges:
                 taken[edge.target] += 1
-        return max(taken)
+        return max(taken) * self.width
 
     @property
     def selects(self) -> int:
-        """Selects of all rounds, and of the elements that stay: a register that takes from n different registers, in
-        different lanes, costs n - 1."""
-        sources: dict[int, set[int]] = {}
-        for edge in self.stays:
-            sources.setdefault(edge.takes, set()).add(edge.sends)
-        return sum(round.selects for round in self.rounds) + sum(len(each) - 1 for each in sources.values())
+        """Selects of what lanes show, and of where they put it: a register that is written n times, in different lanes,
+        costs n - 1."""
+        moves = {(edge.takes, edge.sends) for edge in self.stays}
+        shown = sum(len(round.sent) - 1 for round in self.rounds)
+        return shown + len(moves) + sum(len(round.taken) for round in self.rounds) - len(self._written)
+
+    @property
+    def _written(self) -> set[int]:
+        """The registers of the target: the first write of each is made by all lanes, and the others mend it."""
+        return {edge.takes for edges in (self.stays, *(each.edges for each in self.rounds)) for edge in edges}
+
+    @property
+    def tables(self) -> int:
+        """Different lists of lanes to read that no matrix gives."""
+        asked = {tuple(sorted(round.sources.items())): round.sources for round in self.rounds}
+        return sum(lane_matrix(sources) is None for sources in asked.values())
 
     def run(self, values: Any) -> list[list[Any]]:
         """`values[lane][register]` before gives the same after."""
         after: list[list[Any]] = [[None] * self.registers for _ in range(LANES)]
         for edges in (self.stays, *(round.edges for round in self.rounds)):
             for edge in edges:
-                after[edge.target][edge.takes] = values[edge.source][edge.sends]
+                for i in range(self.width):
+                    held = values[edge.source][edge.sends * self.width + i]
+                    after[edge.target][edge.takes * self.width + i] = held
         return after
+
+
+def lane_matrix(sources: Mapping[int, int]) -> tuple[BitMatrix, int] | None:
+    """A matrix and a constant by which each lane finds the one it reads, `matrix(lane) ^ constant`, where there are
+    such; lanes that read nothing may be given any."""
+    known: list[tuple[int, int]] = []
+    for target, source in sources.items():
+        given, gives = _reduced(target | 1 << LANE_BITS, source, known)
+        if given:
+            known.append((given, gives))
+        elif gives:
+            return None
+    # What nothing says may be anything: 0.
+    columns = tuple(_value(1 << bit, known) for bit in range(LANE_BITS + 1))
+    return BitMatrix(columns[:-1]), columns[-1]
+
+
+def _reduced(given: int, gives: int, known: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    for other, value in sorted(known, reverse=True):
+        if given ^ other < given:
+            given, gives = given ^ other, gives ^ value
+    return given, gives
+
+
+def _value(bits: int, known: Sequence[tuple[int, int]]) -> int:
+    return _reduced(bits, 0, known)[1]
+
+
+def bit_runs(matrix: BitMatrix) -> list[tuple[int, int, int]]:
+    """The matrix as runs of bits that are moved together: (from bit, to bit, how many); their results are XORed."""
+    runs: list[tuple[int, int, int]] = []
+    for i, column in enumerate(matrix.columns):
+        for bit in range(LANE_BITS):
+            if not column >> bit & 1:
+                continue
+            longer = next((run for run in runs if (run[0] + run[2], run[1] + run[2]) == (i, bit)), None)
+            if longer is None:
+                runs.append((i, bit, 1))
+            else:
+                runs[runs.index(longer)] = (*longer[:2], longer[2] + 1)
+    return runs
 
 
 @dataclass
@@ -110,18 +173,29 @@ class _Colours:
         del self.takes[colour][edge.target]
 
 
-def plan_exchange(source: Map, target: Map) -> Exchange:
+def plan_exchange(source: Map, target: Map, width: int = 1, keeps: bool = True) -> Exchange:
     """The rounds that bring every element from where `source` holds it to where `target` wants it, both maps of
-    registers and lanes of one warp (the first). Among copies the own lane's is taken, else they take turns."""
-    stays, edges = _edges(source, target)
+    registers and lanes of one warp (the first), `width` neighbours in registers at a time. Among copies the own lane's
+    is taken and stays, unless not `keeps`, else they take turns."""
+    one, other = (_of_width(each, width) for each in (source, target))
+    stays, edges = _edges(one, other, keeps)
     colours = _Colours()
     for edge in edges:
         _colour(colours, edge, _fewest(edges))
     rounds = tuple(Round(tuple(takes[lane] for lane in sorted(takes))) for takes in colours.takes)
-    return Exchange(target.size("register"), rounds, tuple(stays))
+    return Exchange(target.size("register"), rounds, tuple(stays), width)
 
 
-def _edges(source: Map, target: Map) -> tuple[list[Edge], list[Edge]]:
+def _of_width(map: Map, width: int) -> Map:
+    """The map of the first of every `width` elements: its fastest register digit goes in steps of so many."""
+    if width == 1:
+        return map
+    *others, last = map.modes("register")
+    fewer = (*others, Mode(last.axis, last.size // width, last.stride * width))
+    return Map.from_digits({name: fewer if name == "register" else map.modes(name) for name in map.indices})
+
+
+def _edges(source: Map, target: Map, keeps: bool) -> tuple[list[Edge], list[Edge]]:
     holders: dict[tuple[tuple[str, int], ...], list[tuple[int, int]]] = {}
     for lane in range(LANES):
         for register in range(source.size("register")):
@@ -131,7 +205,7 @@ def _edges(source: Map, target: Map) -> tuple[list[Edge], list[Edge]]:
     for register in range(target.size("register")):
         for lane in range(LANES):
             found = holders[_key(target, register, lane)]
-            own = next((holder for holder in found if holder[0] == lane), None)
+            own = next((holder for holder in found if holder[0] == lane), None) if keeps else None
             held = own or found[lane * len(found) // LANES]
             edge = Edge(held[0], held[1], lane, register)
             (stays if own else moves).append(edge)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from treadle.compiler.layouts.accesses import Access, copies, fragment_access
+from treadle.compiler.layouts.conversions import plan_conversion
+from treadle.compiler.layouts.digits import LayoutError
 from treadle.compiler.layouts.fragments import fragment, same_elements
 from treadle.compiler.layouts.swizzle import choose_rows
 from treadle.compiler.layouts.vectors import widest_fragment, widest_in_memory
@@ -25,6 +27,18 @@ def renumbered(value: SSAValue, type: Attribute) -> MapOp:
     body = Block(arg_types=[format_of(type)])
     body.add_op(MapYieldOp(body.args[0]))
     return MapOp([value], type, Region(body))
+
+
+def is_exchanged(source: LayoutAttr, target: LayoutAttr, type: Attribute) -> bool:
+    """Whether shuffles are the cheapest way, of all that bring the elements where they are needed."""
+    sizes = sizes_of(type)
+    if any(layout.extent(axis) < size for layout in (source, target) for axis, size in sizes.items()):
+        return False
+    try:
+        plan = plan_conversion(source, target, FORMAT_BYTES[str(format_of(type))], warp_barriers=False)
+    except LayoutError:  # they reach past the tile in different ways: a tile in shared memory holds what both have
+        return False
+    return plan.way == "shuffle"
 
 
 def staging_rows(source: LayoutAttr, target: LayoutAttr, type: Attribute) -> RowsAttr:

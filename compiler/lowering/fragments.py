@@ -5,7 +5,7 @@ from __future__ import annotations
 from xdsl.dialects import arith
 from xdsl.ir import Attribute, SSAValue
 
-from treadle.compiler.lowering.conversions import renumbered, staging_rows, stays_in_threads
+from treadle.compiler.lowering.conversions import is_exchanged, renumbered, staging_rows, stays_in_threads
 from treadle.compiler.lowering.names import hinted, named, placed
 from treadle.compiler.lowering.pending import PendingFill, PendingIndex, PendingLoad
 from treadle.compiler.lowering.state import KernelLowering
@@ -66,10 +66,13 @@ def _read(lowering: KernelLowering, tile: SSAValue, type: Attribute, source: SSA
 
 
 def _convert(lowering: KernelLowering, value: SSAValue, lowered: SSAValue, type: Attribute) -> SSAValue:
-    """The same elements in another layout: in other registers of the same threads, or through shared memory."""
+    """The same elements in another layout: in other registers of the same threads, in other lanes, or through shared
+    memory, whichever is cheapest."""
     source, target = layout_of(lowered.type), layout_of(type)
     if stays_in_threads(source, target):
         return hinted(lowering.emit(renumbered(lowered, type)).result, value)
+    if is_exchanged(source, target, type):
+        return hinted(lowering.emit(cuda.ExchangeOp(lowered, type)).result, value)
     tile = tile_of(lowering, (value, "convert"), value, staging_rows(source, target, type))
     lowering.emit(cuda.WriteOp(lowered, tile))
     return _read(lowering, tile, type, value)

@@ -118,10 +118,10 @@ class Layouts:
             case ReduceOp():
                 self._reduce(op)
             case MapOp():
-                self._set(op.result, self._unless_moved(self._left_operand(op.result), self._elementwise(op)))
+                self._set(op.result, self._unless_moved(self.left_operand(op.result), self._elementwise(op)))
             case CastOp() | WhereOp() if self.settled or not self._is_open(op.operand):
                 operand = self.found.get(op.operand) or self._demanded(op.operand)
-                self._set(op.result, self._unless_moved(self._left_operand(op.result), operand))
+                self._set(op.result, self._unless_moved(self.left_operand(op.result), operand))
             case StreamOp():
                 self._stream(op)
             case _:
@@ -174,7 +174,7 @@ class Layouts:
             return wanted or found
         return found
 
-    def _left_operand(self, value: SSAValue) -> LayoutAttr | None:
+    def left_operand(self, value: SSAValue) -> LayoutAttr | None:
         """The layout of a left operand, for a value that has no other use."""
         plan = self.plan
         uses = [use.operation for use in value.uses]

@@ -6,9 +6,10 @@ from xdsl.ir import SSAValue
 
 from treadle.compiler.errors import Refusal
 from treadle.compiler.lowering.conditions import present
+from treadle.compiler.lowering.conversions import is_exchanged
 from treadle.compiler.lowering.fragments import fill, fragment_of, fragment_type, masked
 from treadle.compiler.lowering.layouts import FROM_REGISTERS, depth_of, operands_of
-from treadle.compiler.lowering.names import named, placed
+from treadle.compiler.lowering.names import hinted, named, placed
 from treadle.compiler.lowering.numbers import neutral_of
 from treadle.compiler.lowering.plan import KernelPlan
 from treadle.compiler.lowering.state import KernelLowering
@@ -76,6 +77,10 @@ def _product_operand(
     value = masked(lowering, value, depth, zero, layout)
     if in_registers and _is_left_operand(layout, lowering.plan, depth):
         return value
+    wanted = lowering.layouts.left_operand(operand) if in_registers else None
+    if wanted is not None and is_exchanged(layout, wanted, value.type):
+        moved = lowering.emit(cuda.ExchangeOp(value, fragment_type(lowering, operand, wanted)))
+        return hinted(moved.result, operand)
     tile = tile_of(lowering, (lowering.twin(op), 0 if operand is op.lhs else 1), operand)
     lowering.emit(cuda.WriteOp(value, tile))
     return tile

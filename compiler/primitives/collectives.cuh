@@ -29,3 +29,19 @@ __device__ __forceinline__ T shuffle_xor(T value, int mask AND_LINE) {
   return emu::shuffle_xor(value, mask, line);
 #endif
 }
+
+// primitive: shuffle
+// The value that a lane of the warp holds. It orders no memory. PTX ISA 9.7.9.6, shfl.sync.idx.
+template <class T>
+__device__ __forceinline__ T shuffle(T value, int source AND_LINE) {
+  static_assert(sizeof(T) <= 4, "a shuffle moves 32 bits");
+#ifndef TREADLE_EMULATOR
+  unsigned bits = 0;
+  memcpy(&bits, &value, sizeof(T));
+  bits = __shfl_sync(0xffffffffu, bits, source);
+  memcpy(&value, &bits, sizeof(T));
+  return value;
+#else
+  return emu::shuffle(value, source, line);
+#endif
+}

@@ -11,6 +11,7 @@ from treadle.compiler.errors import Refusal
 from treadle.compiler.printer import arithmetic, elementwise
 from treadle.compiler.printer.accesses import AccessPrinter
 from treadle.compiler.printer.control_flow import print_branch, print_loop, print_yield
+from treadle.compiler.printer.exchanges import print_exchange
 from treadle.compiler.printer.launches import launch_lines
 from treadle.compiler.printer.products import ProductPrinter
 from treadle.compiler.printer.reductions import print_combine, print_reduce
@@ -158,6 +159,8 @@ class KernelPrinter(KernelWriter):
                 elementwise.print_mask(self, op)
             case ReduceOp():
                 print_reduce(self, op)
+            case cuda.ExchangeOp():
+                print_exchange(self, op)
             case cuda.CombineOp():
                 print_combine(self, op)
             case cuda.ProductOp():

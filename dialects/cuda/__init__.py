@@ -22,7 +22,7 @@ through a tile in boxes, too (`tensor_store`).
 from xdsl.ir import Dialect
 
 from treadle.dialects.cuda.boxes import BoxesAttr
-from treadle.dialects.cuda.fragments import CombineOp, IndexOp, MaskOp
+from treadle.dialects.cuda.fragments import CombineOp, ExchangeOp, IndexOp, MaskOp
 from treadle.dialects.cuda.kernel import (
     ANY_STRIDES,
     WHOLE_SECTORS,
@@ -56,6 +56,7 @@ Cuda = Dialect(
         CombineOp,
         CommitOp,
         CopyOp,
+        ExchangeOp,
         ExpectOp,
         GridSizeOp,
         IndexOp,
@@ -99,6 +100,7 @@ __all__ = [
     "CommitOp",
     "CopyOp",
     "Cuda",
+    "ExchangeOp",
     "ExpectOp",
     "GridSizeOp",
     "IndexOp",

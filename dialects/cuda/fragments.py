@@ -29,11 +29,12 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from treadle.dialects.cuda.layout import LayoutAttr
-from treadle.dialects.cuda.tiles import check_fragment
+from treadle.dialects.cuda.tiles import check_fragment, layout_of
 from treadle.dialects.diagram.array import (
     Number,
     axes_of,
     format_of,
+    sizes_of,
 )
 from treadle.dialects.diagram.operation import REDUCTIONS
 from treadle.dialects.syntax import parse_attributes, print_types
@@ -199,6 +200,51 @@ class CombineOp(IRDLOperation):
         printer.print_operand(self.value)
         printer.print_string(f" lanes [{', '.join(str(mask) for mask in self.masks)}]")
         print_types(printer, self, (self.value.type,))
+
+
+@irdl_op_definition
+class ExchangeOp(IRDLOperation):
+    """The same elements in another layout, which each warp has already: its lanes exchange them by shuffles, in as many
+    rounds as `compiler/layouts/exchange.py` plans.
+
+    ```
+    %t = cuda.exchange %r : !by_rows -> !by_columns
+    ```
+    """
+
+    name = "cuda.exchange"
+
+    value = operand_def(TensorType)
+    result = result_def(TensorType)
+
+    traits = traits_def(Pure())
+    assembly_format = "$value attr-dict `:` type($value) `->` type($result)"
+
+    def __init__(self, value: SSAValue, result_type: Attribute):
+        super().__init__(operands=[value], result_types=[result_type])
+
+    def verify_(self) -> None:
+        check_fragment(self.value.type, "the value")
+        check_fragment(self.result.type, "the result")
+        if _contents(self.value.type) != _contents(self.result.type):
+            raise VerifyException(
+                f"an exchange moves elements and changes none: {self.value.type} to {self.result.type}"
+            )
+        source, target = layout_of(self.value.type), layout_of(self.result.type)
+        if _firsts(source) != _firsts(target):
+            raise VerifyException("warps do not hold the same elements in both layouts: lanes exchange within a warp")
+
+
+def _firsts(layout: LayoutAttr) -> list[dict[str, int]]:
+    """The first element of each warp."""
+    registers = [0] * len(layout.register_shape)
+    found = (layout.coordinates(registers, 0, warp) for warp in range(layout.warps))
+    return [{axis: position for axis, position in each.items() if position} for each in found]
+
+
+def _contents(type: Attribute) -> tuple[Attribute, dict[str, int]]:
+    """What a fragment holds, wherever it lies: format, axes and sizes."""
+    return format_of(type), sizes_of(type)
 
 
 PARTIAL = "partial"

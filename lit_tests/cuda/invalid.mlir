@@ -278,6 +278,26 @@ func.func @f(%C: !C) {
 
 // -----
 
+!r = tensor<16xf32, #diagram.array<[m], level = register, layout = #cuda.layout<register = [m:2:8], lane = [m:8:1, 4], warp = []>>>
+!w = tensor<16xf16, #diagram.array<[m], level = register, layout = #cuda.layout<register = [m:2:1], lane = [m:8:2, 4], warp = []>>>
+// CHECK: an exchange moves elements and changes none: tensor<16xf32,
+func.func @f(%r: !r) {
+  %w = cuda.exchange %r : !r -> !w
+  func.return
+}
+
+// -----
+
+!r = tensor<64xf32, #diagram.array<[m], level = register, layout = #cuda.layout<register = [m:2:8], lane = [m:8:1, 4], warp = [m:4:16]>>>
+!w = tensor<64xf32, #diagram.array<[m], level = register, layout = #cuda.layout<register = [m:2:32], lane = [m:8:1, 4], warp = [m:4:8]>>>
+// CHECK: warps do not hold the same elements in both layouts: lanes exchange within a warp
+func.func @f(%r: !r) {
+  %w = cuda.exchange %r : !r -> !w
+  func.return
+}
+
+// -----
+
 // CHECK: boxes of 48 elements do not divide a tile of [64, 64]
 func.func private @f() attributes {a = #cuda.boxes<extents = [64, 64], span = 48>}
 

@@ -9,6 +9,7 @@
 !S = tensor<64x32xf32, #diagram.array<[q, x], level = register, layout = #cuda.layout<register = [x:4:8, q:2:8, x:2:1], lane = [q:8:1, x:4:2], warp = [q:4:16]>>>
 !q = tensor<64x64xf16, #diagram.array<[q, d], level = register, layout = #cuda.layout<register = [d:4:16, d:2:8, q:2:8, d:2:1], lane = [q:8:1, d:4:2], warp = [q:4:16]>>>
 !r = tensor<64xf32, #diagram.array<[q], level = register, layout = #cuda.layout<register = [q:2:8], lane = [q:8:1, 4], warp = [q:4:16]>>>
+!w = tensor<64xf32, #diagram.array<[q], level = register, layout = #cuda.layout<register = [q:2:1], lane = [q:8:2, 4], warp = [q:4:16]>>>
 !i = tensor<64xi32, #diagram.array<[q], level = register, layout = #cuda.layout<register = [q:2:8], lane = [q:8:1, 4], warp = [q:4:16]>>>
 !m = tensor<64xf16, #diagram.array<[q], level = register, layout = #cuda.layout<register = [q:2:8], lane = [q:8:1, 4], warp = [q:4:16]>>>
 !M = memref<?xf16, strided<[1], offset: ?>, #diagram.array<[q], level = device>>
@@ -72,6 +73,7 @@ cuda.kernel @everything (%Q: !Q, %scale: f32, %q: index, %x: index) threads 128 
   // CHECK-NEXT: %V = cuda.mask %U where x from %zero < %x else 0xff800000 : f32 {note = 6 : i32} : tensor<64x32xf32,
   // CHECK-NEXT: %r = diagram.reduce max %V over [x] {partial} : tensor<64x32xf32, {{.*}} -> tensor<64xf32,
   // CHECK-NEXT: %t = cuda.combine max %r lanes [1, 2] {note = 7 : i32} : tensor<64xf32, #diagram.array<[q], level = register, layout = #cuda.layout<register = [q:2:8], lane = [q:8:1, 4], warp = [q:4:16]>>>
+  // CHECK-NEXT: %w = cuda.exchange %t {note = 10 : i32} : tensor<64xf32, {{.*}}layout = #cuda.layout<register = [q:2:8], lane = [q:8:1, 4], warp = [q:4:16]>>> -> tensor<64xf32, {{.*}}layout = #cuda.layout<register = [q:2:1], lane = [q:8:2, 4], warp = [q:4:16]>>>
   // GENERIC: %S = "cuda.product"(%Q_shared, %K_now, %none) <{over = "d", instruction = "m16n8k16"}>
   // GENERIC: %V = "cuda.mask"(%U, %zero, %x) <{axis = "x", other = 0xff800000 : f32}> {note = 6 : i32}
   // GENERIC: %t = "cuda.combine"(%r) <{kind = "max", lanes = [#builtin.int<1>, #builtin.int<2>]}> {note = 7 : i32}
@@ -84,6 +86,7 @@ cuda.kernel @everything (%Q: !Q, %scale: f32, %q: index, %x: index) threads 128 
   %V = cuda.mask %U where x from %zero < %x else 0xFF800000 : f32 {note = 6 : i32} : !S
   %r = diagram.reduce max %V over [x] {partial} : !S -> !r
   %t = cuda.combine max %r lanes [1, 2] {note = 7 : i32} : !r
+  %w = cuda.exchange %t {note = 10 : i32} : !r -> !w
 
   // Positions, which lie along one axis.
 

@@ -16,17 +16,18 @@ void meet(const Request& request) {
 
 namespace {
 
-void shuffle(unsigned first, unsigned last) {
+void exchange(unsigned first, unsigned last) {
   uint32_t values[32] = {};
   for (unsigned t = first; t < last; ++t)
     if (all_threads[t].state == State::WAITING) memcpy(&values[t - first], all_threads[t].request->a, 4);
   for (unsigned t = first; t < last; ++t) {
     if (all_threads[t].state != State::WAITING) continue;
     const Request& request = *all_threads[t].request;
-    const unsigned source = first + ((t - first) ^ (unsigned(request.option) & 31));
+    const unsigned other = unsigned(request.option) & 31;
+    const unsigned source = first + (request.operation == SHUFFLE ? other : (t - first) ^ other);
     if (source >= last || all_threads[source].state == State::EXITED)
       report("missing lanes", t, request.line,
-             text("shuffle_xor reads from thread %u, which %s", source,
+             text("%s reads from thread %u, which %s", name_of(request.operation), source,
                   source >= last ? "does not exist" : "has returned"));
     memcpy(request.out, &values[source - first], 4);
   }
@@ -96,8 +97,8 @@ void execute(unsigned first, unsigned last, const Request& request) {
     std::vector<unsigned> lanes;
     for (unsigned t = first; t < last; ++t) lanes.push_back(t);
     clocks.join(lanes);
-  } else if (operation == SHUFFLE_XOR) {
-    shuffle(first, last);
+  } else if (operation == SHUFFLE_XOR || operation == SHUFFLE) {
+    exchange(first, last);
   } else {
     if (missing_lanes(first, last, request)) return;
     const Request* lanes[32];

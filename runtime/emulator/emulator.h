@@ -24,6 +24,7 @@ enum Operation : int {
   LOAD_MATRIX,
   MMA,
   SHUFFLE_XOR,
+  SHUFFLE,
   BARRIER_WARP,
   BARRIER_BLOCK,
   BARRIER_NAMED,
@@ -53,7 +54,7 @@ struct Request {
   void* out;
   const void* a;
   const void* b;
-  int option;  // the shuffle's mask, the number of matrices (negative: transposed), the element type
+  int option;  // the shuffle's mask or lane, the number of matrices (negative: transposed), the element type
 };
 
 // Waits for the other threads that take part; `out` is filled when it returns.
@@ -138,6 +139,15 @@ inline T shuffle_xor(T value, int mask, int line) {
   T result;
   meet({SHUFFLE_XOR, line, &result, &value, nullptr, mask});
   return result;
+}
+
+template <class T>
+inline T shuffle(T value, int source, int line) {
+  uint32_t bits = 0;
+  memcpy(&bits, &value, sizeof(T));
+  meet({SHUFFLE, line, &bits, &bits, nullptr, source});
+  memcpy(&value, &bits, sizeof(T));
+  return value;
 }
 
 template <int COUNT, bool TRANSPOSED>

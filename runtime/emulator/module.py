@@ -37,6 +37,7 @@ _KINDS = (
     "load_matrix",
     "mma",
     "shuffle_xor",
+    "shuffle",
     "barrier_warp",
     "barrier_block",
     "barrier_named",
