@@ -113,7 +113,8 @@ class Builder:
         for copy in inward_copies(self.kernel):
             buffer = copy.buffer
             assert isinstance(buffer, BlockArgument)
-            type = cuda.TensorMapType(boxes_of(boxed_type(copy.tile)).box, buffer.type)
+            boxes = boxes_of(boxed_type(copy.tile))
+            type = cuda.TensorMapType(boxes.box, buffer.type, boxes.order)
             if (buffer, type) not in known:
                 known[buffer, type] = self._argument(type, f"{buffer.name_hint}_map")
                 mapped.append((buffer.index, type))

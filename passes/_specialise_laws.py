@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, scf
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from treadle.dialects import cuda
-from treadle.dialects.cuda.boxes import MOST_ROWS, boxes_layout
+from treadle.dialects.cuda.boxes import MOST_ROWS, boxes_layout, cut, why_no_order
+from treadle.dialects.cuda.layout import spelled
 from treadle.dialects.cuda.roles import WARPGROUP
 from treadle.dialects.cuda.tensor_maps import MOST_AXES
 from treadle.dialects.cuda.tiles import format_bytes, is_shared, rows_of
-from treadle.dialects.cuda.warpgroups import why_no_product
+from treadle.dialects.cuda.warpgroups import row_order, why_no_product
 from treadle.dialects.diagram.array import axes_of, format_of, sizes_of
 from treadle.dialects.diagram.formats import NARROW
 from treadle.passes._turns import known_to_all
@@ -49,6 +50,7 @@ def why_not(kernel: cuda.KernelOp) -> Reason | None:
         *(_copy_problem(copy) for copy in copies),
         *(_product_problem(op) for op in kernel.walk() if isinstance(op, cuda.ProductOp)),
         *(_use_problem(tile) for tile in dict.fromkeys(copy.tile for copy in copies)),
+        *(_order_problem(copy) for copy in copies),
         _turns_problem(kernel, copies),
         _ends_problem(kernel, copies),
     ):
@@ -91,6 +93,46 @@ def _product_problem(op: cuda.ProductOp) -> Reason | None:
             return Reason("what warpgroups multiply comes by tensor copies", fact)
     problem = why_no_product(left_of(op).type, op.rhs.type, op.result.type, op.axis)
     return None if problem is None else Reason(law, f"over '{op.axis}': {problem}")
+
+
+def _order_problem(copy: cuda.CopyOp) -> Reason | None:
+    """Rows in another order come by maps in which their axis is several dimensions."""
+    tile, law = copy.tile, "rows come in the order of the columns that a product makes of them"
+    products = [use.operation for use in tile.uses if isinstance(use.operation, cuda.ProductOp)]
+    orders = {row_order(op.result.type) if op.rhs is tile else () for op in products}
+    if len(orders) > 1:
+        return Reason(law, f"products want %{tile.name_hint} in the orders {', '.join(map(spelled, orders))}")
+    inner = cut(next(iter(orders), ()))
+    if not inner:
+        return None
+    sizes = sizes_of(tile.type)
+    if (problem := why_no_order(next(iter(orders)), sizes[inner[0].axis])) is not None:
+        return Reason(law, problem)
+    if len(sizes) + len(inner) - 1 > MOST_AXES:
+        fact = f"%{copy.buffer.name_hint} would need {len(sizes) + len(inner) - 1} dimensions: at most {MOST_AXES}"
+        return Reason(law, fact)
+    offset = copy.offsets[axes_of(tile.type).index(inner[0].axis)]
+    if not is_multiple(offset, inner[0].stride):
+        return Reason(law, f"pieces of %{copy.buffer.name_hint} may begin between multiples of {inner[0].stride}")
+    return None
+
+
+def is_multiple(value: SSAValue, of: int) -> bool:
+    """Whether an index is provably a multiple of a number."""
+    owner = value.owner
+    match owner:
+        case Operation() if (number := constant_of(value)) is not None:
+            return number % of == 0
+        case arith.MuliOp():
+            return is_multiple(owner.lhs, of) or is_multiple(owner.rhs, of)
+        case arith.SubiOp() if isinstance(rest := owner.rhs.owner, arith.RemUIOp) and rest.lhs is owner.lhs:
+            return is_multiple(rest.rhs, of)
+        case arith.AddiOp() | arith.SubiOp() | arith.MaxSIOp() | arith.MinSIOp():
+            return is_multiple(owner.lhs, of) and is_multiple(owner.rhs, of)
+        case Block() if isinstance(loop := owner.parent_op(), scf.ForOp) and value is loop.body.block.args[0]:
+            return is_multiple(loop.lb, of) and is_multiple(loop.step, of)
+        case _:
+            return False
 
 
 def left_of(op: cuda.ProductOp) -> SSAValue:

@@ -11,8 +11,10 @@ from xdsl.ir import Block, SSAValue
 
 from treadle.dialects import cuda
 from treadle.dialects.cuda.boxes import boxes_layout
+from treadle.dialects.cuda.layout import Mode
 from treadle.dialects.cuda.rings import BARRIER_BYTES
 from treadle.dialects.cuda.tiles import format_bytes, tile_bytes
+from treadle.dialects.cuda.warpgroups import row_order
 from treadle.dialects.diagram.array import ArrayEncoding, axes_of, format_of, sizes_of
 
 STAGES = (4, 2, 1)
@@ -53,9 +55,16 @@ def _boxed_bytes(tile: SSAValue) -> int:
 def boxed_type(tile: SSAValue) -> MemRefType:
     """The type of a tile when tensor copies bring it."""
     extents = tuple(sizes_of(tile.type).values())
-    layout = boxes_layout(extents, format_bytes(tile.type))
+    layout = boxes_layout(extents, format_bytes(tile.type), order_of(tile))
     assert layout is not None
     return MemRefType(format_of(tile.type), extents, memory_space=ArrayEncoding(axes_of(tile.type), "shared", layout))
+
+
+def order_of(tile: SSAValue) -> tuple[Mode, ...]:
+    """In which order products want the rows of a tile: that of the columns of what they make (`why_not` has seen that
+    they agree)."""
+    products = [use.operation for use in tile.uses if isinstance(use.operation, cuda.ProductOp)]
+    return next((row_order(op.result.type) for op in products if op.rhs is tile), ())
 
 
 def stage_of(turns: Turns, tile: SSAValue, turn: SSAValue, block: Block, suffix: str) -> SSAValue:

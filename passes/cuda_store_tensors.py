@@ -16,6 +16,7 @@ from treadle.compiler.errors import InternalError
 from treadle.compiler.rings import ring_problems
 from treadle.dialects import cuda
 from treadle.dialects.cuda.boxes import MOST_ROWS, boxes_layout
+from treadle.dialects.cuda.layout import is_interleaved
 from treadle.dialects.cuda.rings import place_shared
 from treadle.dialects.cuda.tensor_maps import MOST_AXES
 from treadle.dialects.cuda.tiles import boxes_of, format_bytes, layout_of, tile_bytes
@@ -184,7 +185,7 @@ def _layout_problem(leaving: _Leaving) -> Reason | None:
     law, sizes = "a tensor map describes what leaves", sizes_of(leaving.value.type)
     name, bytes = f"%{leaving.buffer.name_hint}", format_bytes(leaving.value.type)
     layout = layout_of(leaving.value.type)
-    if result_axes(layout) is None or bytes != 2 or next(iter(layout.register)).size % 2:
+    if result_axes(layout) is None or is_interleaved(layout) or bytes != 2 or next(iter(layout.register)).size % 2:
         fact = f"{name} is stored from other fragments of {format_of(leaving.value.type)}"
         return Reason("stmatrix stores 16-bit fragments of an accumulator", fact)
     if not 2 <= len(sizes) <= MOST_AXES or max(sizes.values()) > MOST_ROWS:
@@ -294,7 +295,7 @@ def _give_map(launch: cuda.LaunchOp, number: int, type: cuda.TensorMapType, inst
     assert isinstance(branch, scf.IfOp)
     asked = branch.cond.owner
     assert isinstance(asked, cuda.MappableOp)
-    new = cuda.MappableOp([*asked.buffers, buffer])
+    new = cuda.MappableOp([*asked.buffers, buffer], asked.wanted)
     new.result.name_hint = asked.result.name_hint
     Rewriter.replace_op(asked, new)
     map = cuda.TensorMapOp(buffer, type)

@@ -120,7 +120,7 @@ def _launch_either(launch: cuda.LaunchOp, found: Specialised) -> None:
     """Launch the kernel with roles if its arrays have tensor maps, else the one without."""
     arguments = list(launch.arguments)
     buffers = list(dict.fromkeys(arguments[i] for i, _ in found.maps))
-    mappable = cuda.MappableOp(buffers)
+    mappable = cuda.MappableOp(buffers, dict(type.multiple for _, type in found.maps if type.multiple is not None))
     mappable.result.name_hint = "mappable"
     branch = scf.IfOp(
         mappable.result,

@@ -173,7 +173,13 @@ class HostExecution:
             case cuda.MappableOp():
                 arrays = [self.values[buffer] for buffer in op.buffers]
                 fits = all(why_not_mappable(array) is None for array in arrays)
-                self.values[op.result] = fits and self.backend.has_tensor_maps
+                whole = all(
+                    array.shape[axes_of(buffer.type).index(axis)] % size == 0
+                    for buffer, array in zip(op.buffers, arrays, strict=True)
+                    for axis, size in op.wanted.items()
+                    if axis in axes_of(buffer.type)
+                )
+                self.values[op.result] = fits and whole and self.backend.has_tensor_maps
             case cuda.TensorMapOp():
                 self.values[op.result] = self._tensor_map(op)
             case scf.IfOp():
@@ -228,7 +234,10 @@ class HostExecution:
     def _tensor_map(self, op: cuda.TensorMapOp) -> Any:
         type = op.result.type
         assert isinstance(type, cuda.TensorMapType)
-        return self.backend.tensor_map(self.values[op.buffer], type.shape, type.swizzle_bytes)
+        array = self.values[op.buffer]
+        if type.multiple is not None:
+            array = self.backend.view(array, 0, *type.dimensions(array.shape, array.strides))
+        return self.backend.tensor_map(array, type.sides, type.swizzle_bytes)
 
     def _alignment(self, op: cuda.AlignmentOp) -> int:
         found = [alignment(self.values[buffer]) for buffer in op.buffers]

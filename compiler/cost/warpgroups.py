@@ -28,8 +28,8 @@ FORMATS = ("f8", "f16", "bf16")
 
 
 def can_be_of_warpgroups(kernel: KernelOp, row: str | None) -> bool:
-    """Whatever the sizes of the pieces: operands are narrow tiles that only products read, or left operands of 16
-    bits that are in registers already: those of 8 bits would have to change lanes."""
+    """Whatever the sizes of the pieces: operands are narrow tiles that only products read, or left operands that are in
+    registers already."""
     products = contractions_of(kernel)
     return (
         row is not None
@@ -42,8 +42,7 @@ def _serves(op: ContractOp, operand: SSAValue, row: str) -> bool:
     if multiply_format(op) not in FORMATS:
         return False
     if isinstance(operand.owner, Operation) and not isinstance(operand.owner, LoadOp):
-        in_place = multiply_format(op) != "f8" and stays_in_registers(op, operand, row)
-        return left_operand(op, row) is operand and in_place
+        return left_operand(op, row) is operand and stays_in_registers(op, operand, row)
     return all(isinstance(use.operation, ContractOp) for use in operand.uses)
 
 

@@ -338,7 +338,7 @@ def _accumulator(name: str, layout: LayoutAttr, rows: str, row: Loop, columns: s
     if row.mode.size > 1:
         index += f"[{row.variable}]"
     if is_interleaved(layout):
-        return f"{name}{index}[{column} / 2][{half}]"
+        return f"{name}{index}[{half}][{column} / 2]"
     if _tiles(layout, columns, 8) > 1:
         index += f"[{column} + {half}]" if half else f"[{column}]"
     return name + index

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xdsl.ir import Operation
 
 from treadle.compiler.errors import Refusal
-from treadle.compiler.printer.indices import add
+from treadle.compiler.printer.indices import add, scaled
 from treadle.compiler.printer.scalars import bare, c_type
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects import cuda
-from treadle.dialects.cuda.boxes import BoxesAttr
+from treadle.dialects.cuda.boxes import BoxesAttr, cut
+from treadle.dialects.cuda.layout import Mode, is_interleaved
 from treadle.dialects.cuda.tiles import boxes_of, format_bytes, layout_of
 from treadle.dialects.cuda.warpgroups import result_axes
 from treadle.dialects.diagram.array import axes_of
@@ -38,7 +41,7 @@ def print_boxed_write(writer: KernelWriter, op: cuda.WriteOp) -> None:
     axes, bytes = result_axes(layout), format_bytes(op.value.type)
     part, parts = op.which
     count = next(iter(layout.register)).size // parts
-    if axes is None or count % 2 or bytes != 2:
+    if axes is None or is_interleaved(layout) or count % 2 or bytes != 2:
         raise Refusal(op, "only 16-bit fragments of an accumulator of warpgroups are written to a tile in boxes")
     turned = axes_of(op.destination.type)[boxes.row_axis] == axes[0]
     store = writer.call("store_matrix_x4_trans" if turned else "store_matrix_x4")
@@ -66,15 +69,37 @@ def _store(writer: KernelWriter, op: cuda.TensorStoreOp) -> None:
 
 
 def print_for_each_box(writer: KernelWriter, boxes: BoxesAttr, box: str, statement: str) -> None:
-    if boxes.count > 1:
-        writer.text.line(f"UNROLL for (int {box} = 0; {box} < {boxes.count}; ++{box})")
-    writer.text.line(f"{'  ' * (boxes.count > 1)}{statement}")
+    count = boxes.count * len(boxes.firsts)
+    if count > 1:
+        writer.text.line(f"UNROLL for (int {box} = 0; {box} < {count}; ++{box})")
+    writer.text.line(f"{'  ' * (count > 1)}{statement}")
 
 
 def box_place(tile: str, boxes: BoxesAttr, offsets: list[str], box: str) -> tuple[str, str]:
-    """Where box number `box` of a tile lies in shared memory, and its coordinates in the array, innermost first."""
+    """Where copy number `box` of a tile lands in shared memory, and its coordinates in the array, innermost first. With
+    an order of its rows a box comes in several copies, one after another."""
     at = [text if text.isdigit() else f"int({text})" for text in map(bare, offsets)]
+    parts = len(boxes.firsts)
+    if boxes.count * parts > 1:
+        tile = f"{tile} + {box} * {boxes.elements // (boxes.count * parts)}"
     if boxes.count > 1:
-        tile = f"{tile} + {box} * {boxes.elements // boxes.count}"
-        at[boxes.row_axis] = add([at[boxes.row_axis], f"{box} * {boxes.span.data}"])
+        number = box if parts == 1 else f"{box} / {parts}"
+        at[boxes.row_axis] = add([at[boxes.row_axis], f"{number} * {boxes.span.data}"])
+    if inner := cut(tuple(boxes.order)):
+        part, step = (box if boxes.count == 1 else f"{box} % {parts}"), boxes.firsts[1]
+        ordered = next(i for i, extent in enumerate(boxes.shape) if extent != 1)
+        at[ordered : ordered + 1] = _in_dimensions(at[ordered], part, step, inner)
     return tile, f"{{{', '.join(reversed(at))}}}"
+
+
+def _in_dimensions(offset: str, part: str, step: int, inner: Sequence[Mode]) -> list[str]:
+    """The coordinates of `offset + part * step` in the dimensions that an axis became; the offset is a multiple of the
+    slowest stride."""
+    slowest, *faster = inner
+    found = ["0" if offset == "0" else f"{offset} / {slowest.stride}"]
+    reach = slowest.stride
+    for mode in faster:
+        inside = step % reach // mode.stride  # what a part adds along this dimension
+        found.append(scaled(part, inside) if inside else "0")
+        reach = mode.stride
+    return found

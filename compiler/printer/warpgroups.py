@@ -14,7 +14,7 @@ from treadle.dialects.cuda.layout import LANES
 from treadle.dialects.cuda.rings import stages_of
 from treadle.dialects.cuda.roles import WARPGROUP
 from treadle.dialects.cuda.tiles import boxes_of, format_bytes, is_shared, layout_of
-from treadle.dialects.cuda.warpgroups import DEPTH_BYTES, ROWS, depth_of, result_axes
+from treadle.dialects.cuda.warpgroups import DEPTH_BYTES, ROWS, depth_of, result_axes, row_order
 from treadle.dialects.diagram.array import axes_of, sizes_of
 
 CONSUMER_BARRIER = 1
@@ -170,6 +170,9 @@ class WarpgroupPrinter:
         width, steps = sizes_of(op.result.type)[columns], sizes_of(op.rhs.type)[op.axis] // depth_of(op.rhs.type)
         step = f"k{depth_of(op.rhs.type)}"
         multiply = writer.call(f"wgmma_m64n{width}{step}")
+        sums = name
+        if row_order(op.result.type):  # whose columns are counted by two digits
+            sums = f"reinterpret_cast<float(&)[{width // 8}][2][2]>({name})"
         eight_bit = format_bytes(op.rhs.type) == 1
         with writer.text.block("", f"}}  // {name} = {writer.values[op.lhs]} {writer.values[op.rhs]} over {op.axis}"):
             left = self._operand(op.lhs, rows, op.axis, "a", True) if is_shared(op.lhs.type) else None
@@ -186,7 +189,7 @@ class WarpgroupPrinter:
                     flags, first = f"{int(left.transposed)}, {flags}", left.at
                 element = c_type(op.rhs.type)
                 types = (c_type(op.lhs.type), element) if eight_bit else (element, flags)
-                writer.text.line(f"{multiply}<{', '.join(types)}>({name}, {first}, {right.at}, {more});")
+                writer.text.line(f"{multiply}<{', '.join(types)}>({sums}, {first}, {right.at}, {more});")
             writer.text.line(f"{writer.call('wgmma_commit')}();")
 
     def product_wait(self, op: cuda.WarpgroupWaitOp) -> None:

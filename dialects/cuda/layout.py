@@ -96,8 +96,19 @@ def _parse_modes(parser: AttrParser) -> ModesAttr:
     return ModesAttr(parser.parse_comma_separated_list(parser.Delimiter.SQUARE, entry))
 
 
+def parse_modes_after_equals(parser: AttrParser) -> ModesAttr:
+    """Modes as the value of a key that was read."""
+    parser.parse_punctuation("=")
+    return _parse_modes(parser)
+
+
+def spelled(modes: Iterable[Mode]) -> str:
+    """Modes as they are written."""
+    return f"[{', '.join(str(mode) for mode in modes)}]"
+
+
 def _print_modes(printer: Printer, modes: Iterable[Mode]) -> None:
-    printer.print_string(f"[{', '.join(str(mode) for mode in modes)}]")
+    printer.print_string(spelled(modes))
 
 
 @irdl_attr_definition
@@ -186,8 +197,7 @@ class LayoutAttr(ParametrizedAttribute):
                 if i:
                     parser.parse_punctuation(",")
                 parser.parse_keyword(key)
-                parser.parse_punctuation("=")
-                parts.append(_parse_modes(parser))
+                parts.append(parse_modes_after_equals(parser))
         return parts
 
     def print_parameters(self, printer: Printer) -> None:
@@ -330,10 +340,10 @@ def accumulator(
     """Fragments of an `mma.m16n8` accumulator (PTX ISA 9.7.14.5.8), `row_tiles x column_tiles` of them a warp,
     `warps` of them along the rows and the columns.
 
-    `interleaved` is the accumulator of a product whose right operand is read with its columns in another order: of 16
-    columns the first product takes 0, 1, 4, 5, 8, 9, 12, 13 and the second the others. Then every lane holds four
-    neighbours, which it holds as a left operand of 8-bit numbers too."""
-    fine = (Mode(columns, column_tiles // 2, 16), Mode(columns, 2, 2)) if interleaved else ()
+    `interleaved` is the accumulator of a product whose right operand is read with its columns in another order: half of
+    the products take 0, 1, 4, 5, 8, 9, 12, 13 of every 16 columns and the other half the rest. Then every lane holds
+    four neighbours, which it holds as a left operand of 8-bit numbers too."""
+    fine = (Mode(columns, 2, 2), Mode(columns, column_tiles // 2, 16)) if interleaved else ()
     return LayoutAttr(
         register=(
             Mode(rows, row_tiles, 16),
@@ -349,6 +359,20 @@ def accumulator(
 def is_interleaved(layout: LayoutAttr) -> bool:
     """Whether an accumulator is that of a product whose columns are read in another order."""
     return any(mode.size == 4 and mode.stride == 4 for mode in layout.lane)
+
+
+def column_order(layout: LayoutAttr, columns: str) -> tuple[Mode, ...]:
+    """Which column of the result each column of the products that make it is, as digits, the slowest first, joined where
+    one continues the next: `[x:128:1]` where all are in order, `[x:2:2, x:32:4, x:2:1]` of an interleaved one."""
+    *coarse, fine = (mode for mode in layout.register if mode.axis == columns)
+    joined: list[Mode] = []
+    for mode in (*coarse, *(mode for mode in layout.lane if mode.axis == columns), fine):
+        last = joined[-1] if joined else None
+        if last is not None and last.stride == mode.size * mode.stride:
+            joined[-1] = Mode(columns, last.size * mode.size, mode.stride)
+        else:
+            joined.append(mode)
+    return tuple(joined)
 
 
 def row_operand(

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
 
-from xdsl.dialects.builtin import ArrayAttr, IndexType, IntAttr, MemRefType, i1
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IndexType, IntAttr, IntegerAttr, MemRefType, i1, i64
 from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import (
     IRDLOperation,
     irdl_attr_definition,
     irdl_op_definition,
     operand_def,
+    opt_attr_def,
     param_def,
     result_def,
     traits_def,
@@ -22,7 +23,8 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from treadle.dialects.cuda.boxes import MOST_ROWS, SPANS, BoxesAttr
+from treadle.dialects.cuda.boxes import MOST_ROWS, SPANS, BoxesAttr, cut
+from treadle.dialects.cuda.layout import Mode, ModesAttr, parse_modes_after_equals, spelled
 from treadle.dialects.cuda.rings import RingType
 from treadle.dialects.cuda.tiles import boxes_of, format_bytes, is_boxed
 from treadle.dialects.diagram.array import axes_of, format_of, level_of
@@ -35,15 +37,17 @@ MOST_AXES = 5
 @irdl_attr_definition
 class TensorMapType(ParametrizedAttribute, TypeAttribute):
     """`!cuda.tensor_map<[128, 64], memref<...>>`: how an array at device level is cut into boxes of so many elements
-    along each axis. The inner side of a box is also the span of its swizzle."""
+    along each axis. The inner side of a box is also the span of its swizzle. `order = [x:2:2, x:28:4, x:2:1]` after the
+    sides: the rows of a box in another order (`#cuda.boxes`), for which x becomes several dimensions."""
 
     name = "cuda.tensor_map"
 
     box: ArrayAttr[IntAttr] = param_def()
+    order: ModesAttr = param_def()
     buffer: MemRefType = param_def()
 
-    def __init__(self, box: Sequence[int], buffer: Attribute):
-        super().__init__(ArrayAttr(IntAttr(side) for side in box), buffer)
+    def __init__(self, box: Sequence[int], buffer: Attribute, order: Iterable[Mode] = ()):
+        super().__init__(ArrayAttr(IntAttr(side) for side in box), ModesAttr(order), buffer)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -54,11 +58,36 @@ class TensorMapType(ParametrizedAttribute, TypeAttribute):
     def swizzle_bytes(self) -> int:
         return self.shape[-1] * format_bytes(self.buffer)
 
+    @property
+    def multiple(self) -> tuple[str, int] | None:
+        """An axis whose size must be a multiple, for else a copy would bring the rows of the next matrix; None if any
+        sizes serve."""
+        inner = cut(tuple(self.order))
+        return (inner[0].axis, inner[0].stride) if inner else None
+
+    @property
+    def sides(self) -> tuple[int, ...]:
+        """The sides of what one copy brings, along the dimensions of the map."""
+        axes, inner = axes_of(self.buffer), cut(tuple(self.order))
+        along = {mode.axis: tuple(each.size for each in inner) for mode in inner}
+        return tuple(side for axis, own in zip(axes, self.shape, strict=True) for side in along.get(axis, (own,)))
+
+    def dimensions(self, sizes: Sequence[int], strides: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Sizes and strides of the dimensions of the map, of an array with such sizes and strides."""
+        found: list[tuple[int, int]] = []
+        for axis, size, stride in zip(axes_of(self.buffer), sizes, strides, strict=True):
+            for mode in (inner := [mode for mode in cut(tuple(self.order)) if mode.axis == axis]):
+                found.append((-(-size // mode.stride), stride * mode.stride))
+                size = mode.stride
+            if not inner:
+                found.append((size, stride))
+        return tuple(size for size, _ in found), tuple(stride for _, stride in found)
+
     def verify(self) -> None:
         if level_of(self.buffer) != "device":
             raise VerifyException(f"a tensor map of {self.buffer}: expected a buffer at device level")
-        if not 2 <= len(self.shape) <= MOST_AXES:
-            raise VerifyException(f"a tensor map has 2 to {MOST_AXES} dimensions, not {len(self.shape)}")
+        if not 2 <= len(self.sides) <= MOST_AXES:
+            raise VerifyException(f"a tensor map has 2 to {MOST_AXES} dimensions, not {len(self.sides)}")
         if len(self.shape) != len(axes_of(self.buffer)):
             raise VerifyException(f"a box of {len(self.shape)} sides for axes [{', '.join(axes_of(self.buffer))}]")
         if any(not 1 <= side <= MOST_ROWS for side in self.shape):
@@ -68,38 +97,54 @@ class TensorMapType(ParametrizedAttribute, TypeAttribute):
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        order = ModesAttr(())
         with parser.in_angle_brackets():
             box = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
             parser.parse_punctuation(",")
+            if parser.parse_optional_keyword("order") is not None:
+                order = parse_modes_after_equals(parser)
+                parser.parse_punctuation(",")
             buffer = parser.parse_type()
-        return (ArrayAttr(IntAttr(side) for side in box), buffer)
+        return (ArrayAttr(IntAttr(side) for side in box), order, buffer)
 
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
-            printer.print_string(f"[{', '.join(str(side) for side in self.shape)}], ")
+            order = f"order = {spelled(self.order)}, " if tuple(self.order) else ""
+            printer.print_string(f"[{', '.join(str(side) for side in self.shape)}], {order}")
             printer.print_attribute(self.buffer)
 
 
 @irdl_op_definition
 class MappableOp(IRDLOperation):
     """Whether tensor maps take all these buffers: addresses and strides are multiples of 16 bytes, none of them is
-    empty, and sizes and strides are within the limits of a tensor map. In the host function.
+    empty, sizes and strides are within the limits of a tensor map, and the sizes of some axes are multiples, as maps
+    with an order of rows want. In the host function.
 
     ```
-    %mappable = cuda.mappable %A, %B : memref<...>, memref<...>
+    %mappable = cuda.mappable %A, %B {multiples = {x = 4}} : memref<...>, memref<...>
     ```
     """
 
     name = "cuda.mappable"
 
     buffers = var_operand_def(MemRefType)
+    multiples = opt_attr_def(DictionaryAttr)
     result = result_def(i1)
 
     traits = traits_def(Pure())
     assembly_format = "$buffers attr-dict `:` type($buffers)"
 
-    def __init__(self, buffers: Sequence[SSAValue]):
-        super().__init__(operands=[buffers], result_types=[i1])
+    def __init__(self, buffers: Sequence[SSAValue], multiples: Mapping[str, int] | None = None):
+        wanted = DictionaryAttr({axis: IntegerAttr(size, i64) for axis, size in (multiples or {}).items()})
+        super().__init__(
+            operands=[buffers], attributes={"multiples": wanted} if multiples else {}, result_types=[i1]
+        )
+
+    @property
+    def wanted(self) -> dict[str, int]:
+        """What the sizes of axes must be multiples of."""
+        found = self.multiples.data if self.multiples is not None else {}
+        return {axis: size.value.data for axis, size in found.items() if isinstance(size, IntegerAttr)}
 
 
 @irdl_op_definition
@@ -155,6 +200,8 @@ def check_mapped(tile: Attribute, map: TensorMapType, offsets: int) -> None:
         raise VerifyException("a tile has the format of its buffer")
     if map.shape != boxes_of(tile).box:
         raise VerifyException(f"boxes of {list(map.shape)} into boxes of {list(boxes_of(tile).box)}")
+    if map.order != boxes_of(tile).order:
+        raise VerifyException(f"rows in the order {spelled(map.order)} into {spelled(boxes_of(tile).order)}")
     if offsets != len(map.shape):
         raise VerifyException(f"{offsets} offsets for {len(map.shape)} axes")
 

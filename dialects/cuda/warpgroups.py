@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Self
 
 from xdsl.dialects.builtin import IntAttr, MemRefType, StringAttr, TensorType
@@ -20,8 +21,8 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from treadle.dialects.cuda.boxes import BoxesAttr
-from treadle.dialects.cuda.layout import LayoutAttr, Mode, accumulator, row_operand
-from treadle.dialects.cuda.tiles import format_bytes, is_shared, layout_of
+from treadle.dialects.cuda.layout import LayoutAttr, Mode, accumulator, column_order, row_operand, spelled
+from treadle.dialects.cuda.tiles import boxes_of, format_bytes, is_boxed, is_shared, layout_of
 from treadle.dialects.diagram.array import axes_of, encoding_of, format_of, parse_axis_list, print_axis_list, sizes_of
 from treadle.dialects.diagram.formats import EIGHT_BIT, NARROW
 from treadle.dialects.syntax import parse_attributes, parse_pair, parse_pair_types, print_types
@@ -155,15 +156,23 @@ class WarpgroupWaitOp(IRDLOperation):
 
 
 def result_axes(layout: LayoutAttr) -> tuple[str, str] | None:
-    """Rows and columns of fragments that are an accumulator of warpgroups, 64 rows each; None if they are not."""
+    """Rows and columns of fragments that are an accumulator of warpgroups, 64 rows each; None if they are not. The
+    columns may be in the order that a left operand of 8 bits wants (`column_order`)."""
     modes = tuple(layout.register)
-    if len(modes) != 3:
+    if len(modes) not in (3, 4):
         return None
-    columns, rows = modes[0].axis, modes[1].axis
-    warps = layout.warps
-    if warps % 4 or layout != accumulator(rows, columns, 1, modes[0].size, (warps, 1)):
-        return None
-    return rows, columns
+    columns, rows = modes[0].axis, modes[-2].axis
+    tiles, warps = prod(mode.size for mode in modes[:-2]), layout.warps
+    made = (accumulator(rows, columns, 1, tiles, (warps, 1), interleaved) for interleaved in (False, True))
+    return (rows, columns) if warps % 4 == 0 and layout in made else None
+
+
+def row_order(result: Attribute) -> tuple[Mode, ...]:
+    """In which order the rows of the right operand lie, for its columns to be those of a result: a column of a product
+    is a row of the operand's tile. Empty where they lie in their order."""
+    axes = result_axes(layout_of(result))
+    order = () if axes is None else column_order(layout_of(result), axes[1])
+    return order if len(order) > 1 else ()
 
 
 def why_no_product(lhs: Attribute, rhs: Attribute, result: Attribute, axis: str) -> str | None:
@@ -194,6 +203,9 @@ def why_no_product(lhs: Attribute, rhs: Attribute, result: Attribute, axis: str)
         wide = {name: size for name, size in sizes_of(type).items() if size != 1}
         if wide != {outer: sizes[outer], axis: depth}:
             return f"an operand has elements along {wide}: expected {outer} = {sizes[outer]} and {axis} = {depth}"
+        order = row_order(result) if outer == columns else ()
+        if is_boxed(type) and tuple(boxes_of(type).order) != order:
+            return f"rows lie in the order {spelled(boxes_of(type).order)}, for columns in {spelled(order)}"
     if is_shared(lhs):
         return None
     if layout_of(lhs) != row_operand(rows, axis, 1, depth // step, (Mode(rows, warps, 16),), step // 8):
