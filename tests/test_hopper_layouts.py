@@ -13,12 +13,17 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
+from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
+from xdsl.parser import Parser
+from xdsl.utils.exceptions import VerifyException
 
 from treadle.compiler.primitives import source
 from treadle.compiler.primitives.wgmma import name_of
+from treadle.compiler.source import make_context
 from treadle.dialects.cuda.boxes import BoxesAttr
-from treadle.dialects.cuda.layout import LayoutAttr, Mode, accumulator, row_operand
+from treadle.dialects.cuda.layout import LayoutAttr, Mode, accumulator, column_order, row_operand
+from treadle.dialects.cuda.tensor_maps import TensorMapType
 from treadle.dialects.cuda.warpgroups import ROWS
 from treadle.runtime.emulator import Array, MappedArray, compile_source
 
@@ -133,6 +138,33 @@ def test_boxes_of_bytes_are_cutes_tiles(cute: Facts, operand: str, span: int) ->
     boxes = BoxesAttr(at.shape, span)
     assert all(boxes.offset(place, 1) == byte for place, byte in np.ndenumerate(at))
     assert cute[f"map {operand}.8.{span}"][0, 2] == span
+
+
+@pytest.mark.parametrize("keys", [32, 96, 224])
+def test_an_order_of_rows_is_that_of_the_columns(keys: int) -> None:
+    """Column c of a product is row c of its tile; so an accumulator that counts its columns otherwise is made from rows
+    in that order, which copies bring as dimensions of the array."""
+    layout = accumulator("q", "x", 1, keys // 8, (4, 1), interleaved=True)
+    boxes = BoxesAttr((1, keys, 128), 128, column_order(layout, "x"))
+    rows = np.array([boxes.offset((0, x, 0), 1) // 128 for x in range(keys)])
+    plain = accumulator("q", "x", 1, keys // 8, (4, 1))
+    for (_, lane, warp, there), (*_, here) in zip(layout.elements(), plain.elements(), strict=True):
+        assert rows[there["x"]] == here["x"], (lane, warp)
+    array = np.arange(2 * 240 * 128).reshape(2, 240, 128)
+    buffer = "memref<2x240x128xf8E4M3FN, #diagram.array<[b, x, d], level = device>>"
+    map = TensorMapType((1, keys, 128), Parser(make_context(), buffer).parse_type(), boxes.order)
+    sizes, strides = map.dimensions(array.shape, array.strides)
+    seen = as_strided(array, sizes, strides)
+    _, quads, near, _ = map.sides
+    copied = [seen[0, :quads, first : first + near].reshape(-1, 128) for first in boxes.firsts]
+    assert np.array_equal(np.concatenate(copied)[rows], array[0, :keys])
+    assert map.multiple == ("x", 4)
+
+
+@pytest.mark.parametrize("order", [[("x", 4, 2), ("x", 2, 1)], [("x", 2, 1), ("x", 8, 2)], [("x", 16, 1)]])
+def test_orders_that_no_copies_bring(order: list[tuple[str, int, int]]) -> None:
+    with pytest.raises(VerifyException, match="order"):
+        BoxesAttr((16, 64), 64, [Mode(*digit) for digit in order])
 
 
 COPY = """

@@ -362,8 +362,8 @@ def is_interleaved(layout: LayoutAttr) -> bool:
 
 
 def column_order(layout: LayoutAttr, columns: str) -> tuple[Mode, ...]:
-    """Which column of the result each column of the products that make it is, as digits, the slowest first, joined where
-    one continues the next: `[x:128:1]` where all are in order, `[x:2:2, x:32:4, x:2:1]` of an interleaved one."""
+    """Which column of the result each column of the products that make it is, as digits, the slowest first, joined
+    where one continues the next: `[x:128:1]` where all are in order, `[x:2:2, x:32:4, x:2:1]` of an interleaved one."""
     *coarse, fine = (mode for mode in layout.register if mode.axis == columns)
     joined: list[Mode] = []
     for mode in (*coarse, *(mode for mode in layout.lane if mode.axis == columns), fine):

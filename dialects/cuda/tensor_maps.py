@@ -136,9 +136,7 @@ class MappableOp(IRDLOperation):
 
     def __init__(self, buffers: Sequence[SSAValue], multiples: Mapping[str, int] | None = None):
         wanted = DictionaryAttr({axis: IntegerAttr(size, i64) for axis, size in (multiples or {}).items()})
-        super().__init__(
-            operands=[buffers], attributes={"multiples": wanted} if multiples else {}, result_types=[i1]
-        )
+        super().__init__(operands=[buffers], attributes={"multiples": wanted} if multiples else {}, result_types=[i1])
 
     @property
     def wanted(self) -> dict[str, int]:

@@ -4,12 +4,27 @@
 
 !A = memref<?x?xf16, strided<[?, 1], offset: ?>, #diagram.array<[m, k], level = device>>
 !B = memref<?x?xf16, strided<[?, 1], offset: ?>, #diagram.array<[n, k], level = device>>
+!K = memref<?x64xf8E4M3FN, strided<[?, 1], offset: ?>, #diagram.array<[x, d], level = device>>
 !A_map = !cuda.tensor_map<[64, 64], !A>
 !B_map = !cuda.tensor_map<[32, 64], !B>
 !As = memref<64x128xf16, #diagram.array<[m, k], level = shared, layout = #cuda.boxes<extents = [64, 128], span = 64>>>
 !Bs = memref<32x128xf16, #diagram.array<[n, k], level = shared, layout = #cuda.boxes<extents = [32, 128], span = 64>>>
 !a = tensor<64x128xf16, #diagram.array<[m, k], level = register, layout = #cuda.layout<register = [k:8:16, k:2:8, m:2:8, k:2:1], lane = [m:8:1, k:4:2], warp = [m:4:16]>>>
 !C = tensor<64x32xf32, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [n:4:8, m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = [m:4:16]>>>
+
+// An order of the rows of a tile, which its tensor map has, too; and the size that this asks for.
+
+// CHECK-LABEL: cuda.kernel @ordered (%K_map: !cuda.tensor_map<[32, 64], order = [x:2:2, x:8:4, x:2:1], memref<?x64xf8E4M3FN,
+// CHECK-NEXT: %K_shared = cuda.shared at 0 : memref<32x64xf8E4M3FN, {{.*}} layout = #cuda.boxes<extents = [32, 64], span = 64, order = [x:2:2, x:8:4, x:2:1]>>>
+cuda.kernel @ordered (%K_map: !cuda.tensor_map<[32, 64], order = [x:2:2, x:8:4, x:2:1], !K>) threads 128 shared 2048 {
+  %K_shared = cuda.shared at 0 : memref<32x64xf8E4M3FN, #diagram.array<[x, d], level = shared, layout = #cuda.boxes<extents = [32, 64], span = 64, order = [x:2:2, x:8:4, x:2:1]>>>
+}
+// CHECK-LABEL: func.func @asked
+// CHECK: %mappable = cuda.mappable %K {multiples = {x = 4 : i64}} : memref<?x64xf8E4M3FN,
+func.func @asked(%K: !K) {
+  %mappable = cuda.mappable %K {multiples = {x = 4 : i64}} : !K
+  func.return
+}
 
 // A producer acquires a turn, says what will come and starts the copy; a consumer awaits, multiplies and releases it.
 
