@@ -141,8 +141,9 @@ class MappableOp(IRDLOperation):
     @property
     def wanted(self) -> dict[str, int]:
         """What the sizes of axes must be multiples of."""
-        found = self.multiples.data if self.multiples is not None else {}
-        return {axis: size.value.data for axis, size in found.items() if isinstance(size, IntegerAttr)}
+        if self.multiples is None:
+            return {}
+        return {axis: size.value.data for axis, size in self.multiples.data.items() if isinstance(size, IntegerAttr)}
 
 
 @irdl_op_definition
