@@ -34,6 +34,7 @@ class PipeliningPass(ModulePass):
     Each tile that the loop copies gets `stages` places. Before the loop the first `stages - 1` pieces are asked for;
     every turn waits for its own piece, meets, asks for the piece `stages - 1` turns ahead, whose place the turn before
     has left, and computes. Copies that stand before the loop become asynchronous, too, and older than all of these.
+    Copies after it, of a last piece, are waited for at the next barrier.
 
     Legal if the place of every copy depends on nothing that the loop computes but its own position: then a copy may
     move ahead of the turns before it. A wait counts groups, so each turn closes one, empty or not. The one barrier a
@@ -180,6 +181,8 @@ def pipeline_kernel(kernel: cuda.KernelOp, stages: int, limit: int) -> StepAttr 
     kernel.shared_bytes = IntAttr(place_tiles(shared))
     remove_barriers_but(block)
     insert_barriers(block)
+    for each in (block, *(op.true_region.block for op in block.ops if isinstance(op, scf.IfOp))):
+        _ask_for_the_last(each)
     names = ", ".join(f"%{tile.result.name_hint}" for tile in staged)
     reason = f"{stages} stages of {names}, {stages - 1} ahead"
     return StepAttr("pipelining", name, "copies depend on nothing the loop computes", reason)
@@ -211,6 +214,19 @@ def remove_barriers_but(block: Block) -> None:
     for op in [op for op in block.walk() if isinstance(op, cuda.BarrierOp)]:
         if not (isinstance(op.prev_op, cuda.WaitOp) and PIPELINED in (op.parent_op() or op).attributes):
             Rewriter.erase_op(op)
+
+
+def _ask_for_the_last(block: Block) -> None:
+    """Make the copies outside of loops asynchronous, too, up to the barrier after which they are read: on their way
+    through registers they would take those of everything that is alive, where a kernel has none left."""
+    pending = False
+    for op in list(block.ops):
+        if isinstance(op, cuda.CopyOp) and not op.is_outward and op.asynchronous is None:
+            op.asynchronous = UnitAttr()
+            pending = True
+        elif pending and (isinstance(op, cuda.BarrierOp) or op.regions or op is block.last_op):
+            Rewriter.insert_op([cuda.CommitOp(), cuda.WaitOp(0)], InsertPoint.before(op))
+            pending = False
 
 
 @dataclass

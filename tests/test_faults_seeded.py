@@ -190,11 +190,9 @@ FAULTS: Mapping[str, Mapping[str, Fault]] = {
         "no first commit": Fault(r"(?s)copy_async_commit\(\);(.*)", r"\1"),
         "a query too many": Fault(r"(copy_async_or_now\(.*q_down) < q\b", r"\1 <= q"),
         "queries that are not there": Fault(r"(copy_async_or_now\(.*), q0 \+ [^;]* < q\)", r"\1, true)"),
-        "a key too many": Fault(r"(load_global_if\(.*x_down) < x\b", r"\1 <= x"),
-        "keys that are not there": Fault(r"(load_global_if\(.*), x_full [^;]* < x\)", r"\1, true)"),
-        "no zeros outside": Fault(
-            r"(store_shared\(.*?load_global_if\([^;]*?, )(x_full [^;]* < x)\)\);", r"if (\2) \1true));"
-        ),
+        "a key too many": Fault(r"(copy_async_or_now\(.*x_down) < x\b", r"\1 <= x"),
+        "keys that are not there": Fault(r"(copy_async_or_now\(.*), x_full [^;]* < x\)", r"\1, true)"),
+        "no zeros outside": Fault(r"(copy_async_or_now\([^;]*?, )(x_full [^;]* < x)\);", r"if (\2) \1true);"),
         "no mask of the sum": Fault(r"(\w+)_full \+ [^;?]*\? (e\[[^:]*) : 0\.0f", r"\2"),
         "a mask one too wide": Fault(r"< x( \? e\[)", r"<= x\1"),
         "no repair of the sum": Fault(r"l\[q8\] = l\[q8\] \* repair\[q8\]", "l[q8] = l[q8]"),
@@ -211,9 +209,9 @@ FAULTS: Mapping[str, Mapping[str, Fault]] = {
         "a row too many": Fault(r"(copy_async_or_now\(.*m_down) < m\b", r"\1 <= m"),
         "rows that are not there": Fault(r"(copy_async_or_now\(.*), m0 \+ [^;]* < m\)", r"\1, true)"),
         "columns that are not there": Fault(r"(copy_async_or_now\(.*), n0 \+ [^;]* < n\)", r"\1, true)"),
-        "a row of the rest too many": Fault(r"(load_global_if\(.*k_down) < k\b", r"\1 <= k"),
+        "a row of the rest too many": Fault(r"(copy_async_or_now\(.*k_down) < k\b", r"\1 <= k"),
         "no zeros outside": Fault(
-            r"(store_shared\(.*?load_global_if\([^;]*?, )(\w+ [^;]* < [kn])\)\);", r"if (\2) \1true));"
+            r"(copy_async_or_now\([^;]*?, )((?:m0 [^;]*)?k_full [^;]* < [kn])\);", r"if (\2) \1true);"
         ),
         "warps that do each other's work": Fault(r"warp % 2 \* \d+", "0"),
     },

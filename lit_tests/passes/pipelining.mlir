@@ -9,7 +9,7 @@
 !Ks = memref<64x64xf16, #diagram.array<[x, d], level = shared, layout = #rows>>
 !f = tensor<64x64xf16, #diagram.array<[x, d], level = register, layout = #wide>>
 
-// Q is copied and read before the loop, K in every turn of it.
+// Q is copied and read before the loop, K in every turn of it, and a last piece of K after it.
 cuda.kernel @step_kernel (%Q: !K, %K: !K, %x: index) threads 32 shared 16384 {
   %Q_shared = cuda.shared at 0 : !Ks
   %K_shared = cuda.shared at 8192 : !Ks
@@ -23,6 +23,13 @@ cuda.kernel @step_kernel (%Q: !K, %K: !K, %x: index) threads 32 shared 16384 {
     cuda.copy %K[%x0, %zero] into %K_shared bounds [x < %x] : !K, !Ks
     cuda.barrier
     %k = cuda.read %K_shared : !Ks -> !f
+  }
+  %rest = arith.cmpi ult, %zero, %x : index
+  scf.if %rest {
+    cuda.barrier
+    cuda.copy %K[%x, %zero] into %K_shared bounds [x < %x] : !K, !Ks
+    cuda.barrier
+    %last = cuda.read %K_shared : !Ks -> !f
   }
 }
 
@@ -59,6 +66,13 @@ func.func @step(%Q: !K, %K: !K, %x: index) {
 // CHECK:        %k = cuda.read %K_now
 // CHECK-NEXT: } {pipelined}
 // CHECK-NEXT: cuda.wait pending 0
+// CHECK:      scf.if %rest {
+// CHECK-NEXT:   cuda.barrier
+// CHECK-NEXT:   cuda.copy async %K[%x, %zero] into %K_shared bounds [x < %x]
+// CHECK-NEXT:   cuda.commit
+// CHECK-NEXT:   cuda.wait pending 0
+// CHECK-NEXT:   cuda.barrier
+// CHECK-NEXT:   %last = cuda.read %K_shared
 // CHECK:      derivation = [#hierarchy.step<"pipelining", "@step_kernel", "copies depend on nothing the loop computes", "2 stages of %K_shared, 1 ahead">]
 
 // THREE:      shared 32768

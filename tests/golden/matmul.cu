@@ -604,7 +604,7 @@ __device__ __forceinline__ void matmul_kernel_body(
         const __half* there = &A[m_i * A_m + m0 * A_m + k_i + k_full];
         UNROLL_8 for (int m_down = 0; m_down < 32; m_down += m_step) {
           UNROLL for (int k_along = 0; k_along < 128; k_along += 64)
-            store_shared(vec<width>(&A_shared[swizzled_down<128, 3, 0, 8, m_step>(m_i, k_i, m_down) + k_along]), load_global_if(vec<width>(there + k_along), m0 + m_i + m_down < m && k_full + k_i + k_along < k));
+            copy_async_or_now(vec<width>(&A_shared[swizzled_down<128, 3, 0, 8, m_step>(m_i, k_i, m_down) + k_along]), vec<width>(there + k_along), m0 + m_i + m_down < m && k_full + k_i + k_along < k);
           there += m_step * A_m;
         }
       } else {
@@ -614,7 +614,7 @@ __device__ __forceinline__ void matmul_kernel_body(
         const sector_order<__half, width> slots(there, m_count, k_count, A_m, A_k);
         for (int i_2 = thread; i_2 < slots.count; i_2 += 128) {
           const auto [m_i, k_i, is_there_2] = slots[i_2];
-          store_shared_if(vec<width>(&A_shared[swizzled<128, 3, 0, 8>(m_i, k_i)]), load_global_if(vec<width>(there + m_i * A_m + k_i * A_k), is_there_2), is_there_2);
+          copy_async_if(vec<width>(&A_shared[swizzled<128, 3, 0, 8>(m_i, k_i)]), vec<width>(there + m_i * A_m + k_i * A_k), is_there_2);
         }
         if (m_count < 32 || k_count < 128)
           for (int i_3 = thread; i_3 < 4096; i_3 += 128)
@@ -628,7 +628,7 @@ __device__ __forceinline__ void matmul_kernel_body(
         const int k_i = thread * width / 32, n_i = thread * width % 32;
         const __half* there = &B[k_i * B_k + k_full * B_k + n_i + n0];
         UNROLL_8 for (int k_down = 0; k_down < 128; k_down += k_step) {
-          store_shared(vec<width>(&B_shared[swizzled_down<32, 2, 1, 8, k_step>(k_i, n_i, k_down)]), load_global_if(vec<width>(there), k_full + k_i + k_down < k && n0 + n_i < n));
+          copy_async_or_now(vec<width>(&B_shared[swizzled_down<32, 2, 1, 8, k_step>(k_i, n_i, k_down)]), vec<width>(there), k_full + k_i + k_down < k && n0 + n_i < n);
           there += k_step * B_k;
         }
       } else {
@@ -638,13 +638,15 @@ __device__ __forceinline__ void matmul_kernel_body(
         const sector_order<__half, width> slots(there, k_count, n_count, B_k, B_n);
         for (int i_2 = thread; i_2 < slots.count; i_2 += 128) {
           const auto [k_i, n_i, is_there_2] = slots[i_2];
-          store_shared_if(vec<width>(&B_shared[swizzled<32, 2, 1, 8>(k_i, n_i)]), load_global_if(vec<width>(there + k_i * B_k + n_i * B_n), is_there_2), is_there_2);
+          copy_async_if(vec<width>(&B_shared[swizzled<32, 2, 1, 8>(k_i, n_i)]), vec<width>(there + k_i * B_k + n_i * B_n), is_there_2);
         }
         if (k_count < 128 || n_count < 32)
           for (int i_3 = thread; i_3 < 4096; i_3 += 128)
             store_shared_if(vec<1>(&B_shared[swizzled<32, 2, 1, 8>(i_3 / 32, i_3 % 32)]), Vec<__half, 1>{}, i_3 / 32 >= k_count || i_3 % 32 >= n_count);
       }
     }  // B[k, n] to shared memory
+    copy_async_commit();
+    copy_async_wait<0>();
     barrier_block();
     // C[m, n] += A_shared[m, k] B_shared[k, n], summed over k, on m16n8k16
     const int A_shared_lane = swizzled<128, 3, 0, 8>(warp / 2 * 16 + lane % 16, lane / 16 * 8);
