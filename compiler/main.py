@@ -169,6 +169,12 @@ def _add_explain(commands: _Commands) -> None:
         help="compare with the program without fusion, or with its 16-bit numbers in f8 (what the model says, no code)",
     )
     parser.add_argument(
+        "--rates",
+        choices=("datasheet", "sustained"),
+        default="datasheet",
+        help="estimate times with the datasheet's rates, or with those of the machine file that were measured to last",
+    )
+    parser.add_argument(
         "--plot",
         action="append",
         default=[],

@@ -58,6 +58,22 @@ def test_machines_and_sizes_side_by_side(capsys: pytest.CaptureFixture[str]):
     assert times[3] < times[0]  # type: ignore[operator]
 
 
+def test_rates_that_last(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Half of the bandwidth is what lasts: what device memory binds takes twice as long, and its limit, too."""
+    path = tmp_path / "mine.toml"
+    path.write_text('name = "mine"\nbase = "a100"\n[sustained]\ndevice = 1.0195e12\nlaunch = 5e-6\n', encoding="utf-8")
+    found: dict[str, dict[str, float]] = {}
+    for rates in ("datasheet", "sustained"):
+        given = ["--machine", str(path), "--size", "row=8192", "--size", "x=8192", "--rates", rates, "--json"]
+        assert main(["explain", str(EXAMPLES / "softmax.mlir"), *given]) == 0
+        found[rates] = json.loads(capsys.readouterr().out)
+    assert [found[rates]["launch_us"] for rates in found] == pytest.approx([0.9, 5.0])
+    assert found["sustained"]["limit_us"] == pytest.approx(2 * found["datasheet"]["limit_us"])
+    assert found["sustained"]["time_us"] > 1.8 * found["datasheet"]["time_us"]
+    several = compared(capsys, str(EXAMPLES / "softmax.mlir"), "--machine", f"{path},a100", "--rates", "sustained")
+    assert several[0]["launch_us"] == pytest.approx(5.0)
+
+
 def test_the_table_says_what_differs(capsys: pytest.CaptureFixture[str]):
     assert main(["explain", ATTENTION, "--machine", "h100", "--against", "unfused", "--against", "f8"]) == 0
     title, head, *lines = capsys.readouterr().out.splitlines()

@@ -13,7 +13,7 @@ from xdsl.utils.exceptions import PassFailedException
 
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.machines import MACHINE, load_machine, machine_names, machine_of, write_machine
-from treadle.compiler.machines.machine import FOLDER
+from treadle.compiler.machines.files import FOLDER
 from treadle.compiler.source import parse_module
 from treadle.passes.set_machine import SetMachinePass
 
@@ -111,11 +111,16 @@ def test_datasheet_and_sustained_rates_are_apart():
 def test_a_file_may_be_based_on_a_machine(tmp_path: Path):
     path = tmp_path / "mine.toml"
     path.write_text(
-        'name = "mine"\nbase = "h100"\nsms = 100\n[levels.l2]\nbandwidth = 5e12\n[sustained]\ndevice = 3e12\n'
+        'name = "mine"\nbase = "h100"\nsms = 100\n[levels.l2]\nbandwidth = 5e12\n'
+        "[sustained]\ndevice = 3e12\nl2 = 4e12\nlaunch = 2e-6\nsingle_warps = 0.5\n"
     )
     mine = load_machine(path)
     assert (mine.sms, mine.levels["l2"].bandwidth, mine.limits) == (100, 5e12, load_machine("h100").limits)
-    assert mine.as_sustained().levels["device"].bandwidth == 3e12
+    assert (mine.launch, mine.rates.single_warps) == (0.9e-6, 0.667)
+    lasting = mine.as_sustained()
+    assert (lasting.levels["device"].bandwidth, lasting.levels["l2"].bandwidth) == (3e12, 4e12)
+    assert (lasting.launch, lasting.rates.single_warps) == (2e-6, 0.5)
+    assert lasting.rates.special == mine.rates.special  # nobody measured it
 
 
 @pytest.mark.parametrize(
@@ -130,6 +135,10 @@ def test_a_file_may_be_based_on_a_machine(tmp_path: Path):
         ('base = "h100"\n[sustained]\ndevice = -1', r"'sustained.device' is -1: expected bytes a second"),
         ('base = "h100"\n[sustained.tensor]\nf16 = 2e15', r"'sustained.tensor.f16' is 2e\+15 FLOP a second, more than"),
         ('base = "a100"\n[sustained.tensor]\nf8 = 1e14', r"'sustained.tensor.f8' has no rate of the datasheet"),
+        ('base = "h100"\n[sustained]\nlaunch = 2', r"'sustained.launch' is 2: expected seconds"),
+        ('base = "h100"\n[sustained]\nl2 = 0', r"'sustained.l2' is 0: expected bytes a second"),
+        ('base = "h100"\n[sustained]\nsingle_warps = 1.5', r"'sustained.single_warps' is 1.5: expected a part"),
+        ('base = "h100"\n[rates]\nsingle_warps = 0', r"'rates.single_warps' is 0: expected a part of the rates"),
         ('base = "h100"\n[sustained]\ndisk = 1', r"'sustained.disk' is not a key of a machine"),
         ('base = "h100"\nlevels = 3', r"'levels' is 3: expected a table"),
     ],
@@ -155,6 +164,8 @@ def test_missing_file(tmp_path: Path):
         ("sms = 108", "sms = true", r"'sms' is True: expected a whole number"),
         ("sms = 108", 'sms = "many"', r"'sms' is 'many'"),
         ("clock = 1.41e9", "clock = 1410", r"'clock' is 1410: expected clocks a second"),
+        ("launch = 0.9e-6", "", r"'launch' is missing: expected seconds from one kernel of a stream to the next"),
+        ("launch = 0.9e-6", "launch = 0.9", r"'launch' is 0.9: expected seconds .* from 1e-08 to 0.001"),
         ("clock = 1.41e9", "clock = nan", r"'clock' is nan"),
         ("clock = 1.41e9", "clock = inf", r"'clock' is inf"),
         ('arch = "sm_80"', 'arch = "ampere"', r"'arch' is 'ampere': expected one of sm_80, "),

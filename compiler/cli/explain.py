@@ -57,7 +57,7 @@ def command(arguments: Namespace) -> int:
     machines = _machines(arguments)
     if unbound := _unbound(program):
         return _in_symbols(program, arguments, machines[0], unbound)
-    compared = cases(machines, given, arguments.against)
+    compared = cases(machines, given, arguments.against, arguments.rates == "sustained")
     rows: list[Row] = []
     if len(compared) > 1 or plots:
         with progress("working out"):
@@ -83,6 +83,8 @@ def _one(program: Program, arguments: Namespace) -> None:
     with progress("deriving the kernels"):
         run_pipeline(program.module, compile_options(arguments), sketches, last=LAST_HIERARCHY_PASS)
     machine = machine_of(program.module)
+    if arguments.rates == "sustained":
+        machine = machine.as_sustained()
     with progress("reading costs off the kernels"):
         explanation = explain(program.module, machine, program.sizes, sketches.found, expressions=True)
     print(explanation.to_json() if arguments.json else explanation_text(explanation))

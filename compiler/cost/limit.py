@@ -1,5 +1,5 @@
-"""What no kernel can beat: every product at the datasheet's rate, every array moved once; and what quantisation and
-launches cost on top."""
+"""What no kernel can beat: every product at the datasheet's rate, every array moved once; and what quantisation
+costs on top."""
 
 from __future__ import annotations
 
@@ -8,10 +8,6 @@ from math import ceil, prod
 
 from treadle.compiler.cost.plan import Pieces, Plan, Work
 from treadle.compiler.machines import Machine
-
-LAUNCH_US = 0.9
-"""From one kernel of a stream to the next, launches in flight: 3.8 us a kernel of which 2.9 us are the kernel's
-[A. Gray, "Getting Started with CUDA Graphs", NVIDIA developer blog, 2019; measured on a V100]."""
 
 
 def limits_us(plan: Plan, machine: Machine, sizes: Mapping[str, int]) -> dict[str, float]:

@@ -32,6 +32,14 @@ class Case:
     machine: str
     sizes: Mapping[str, int]
     variant: str = AS_WRITTEN
+    sustained: bool = False
+    """Whether times are those of the rates that were measured to last, not of the datasheet's."""
+
+    @property
+    def rates(self) -> Machine:
+        """The machine with the rates to estimate with (TreadleError)."""
+        machine = load_machine(self.machine)
+        return machine.as_sustained() if self.sustained else machine
 
 
 @dataclass(frozen=True)
@@ -52,10 +60,12 @@ class Row:
         return given | self.explanation.as_dict() | {"share_of_limit": self.share_of_limit}
 
 
-def cases(machines: Sequence[str], sizes: Sequence[Mapping[str, int]], against: Sequence[str]) -> list[Case]:
+def cases(
+    machines: Sequence[str], sizes: Sequence[Mapping[str, int]], against: Sequence[str], sustained: bool = False
+) -> list[Case]:
     """Every machine at every set of sizes in every variant (TreadleError if there are too many)."""
     variants = (AS_WRITTEN, *dict.fromkeys(against))
-    found = [Case(*each) for each in product(dict.fromkeys(machines), sizes, variants)]
+    found = [Case(*each, sustained) for each in product(dict.fromkeys(machines), sizes, variants)]
     if len(found) > MOST_CASES:
         raise TreadleError(f"{len(found)} cases to compare: at most {MOST_CASES}; ask for fewer sizes")
     return found
@@ -104,9 +114,9 @@ def row(algorithm: ModuleOp, case: Case, arch: str | None = None) -> Row:
     options = Options(case.machine, arch, fusion=case.variant != UNFUSED)
     if case.variant == F8:
         run_pipeline(module, options, last=LAST_DECORATING_PASS)
-        return Row(case, _in_f8(module, load_machine(case.machine), case.sizes))
+        return Row(case, _in_f8(module, case.rates, case.sizes))
     run_pipeline(module, options, last=LAST_HIERARCHY_PASS)
-    return Row(case, explain(module, load_machine(case.machine), case.sizes))
+    return Row(case, explain(module, case.rates, case.sizes))
 
 
 def under_one_limit(rows: Sequence[Row]) -> list[Row]:
@@ -129,7 +139,8 @@ def _in_f8(module: ModuleOp, machine: Machine, given: Mapping[str, int]) -> Expl
     if "f8" not in machine.rates.tensor:
         raise TreadleError(f"{machine.name} multiplies no f8: compare on a machine that does, as --machine h100")
     kernels = [op for op in module.walk() if isinstance(op, KernelOp)]
-    return Explanation(machine.name, [_kernel_in_f8(kernel, machine, given) for kernel in kernels])
+    found = [_kernel_in_f8(kernel, machine, given) for kernel in kernels]
+    return Explanation(machine.name, found, machine.launch)
 
 
 def _kernel_in_f8(kernel: KernelOp, machine: Machine, given: Mapping[str, int]) -> Any:

@@ -26,7 +26,7 @@ from treadle.compiler.cost import (
     transfer_values,
 )
 from treadle.compiler.cost.levers import Lever, levers
-from treadle.compiler.cost.limit import LAUNCH_US, flop, limits_us, tile_use, wave_use
+from treadle.compiler.cost.limit import flop, limits_us, tile_use, wave_use
 from treadle.compiler.cost.overlap import overlap
 from treadle.compiler.explain.symbols import Expressions
 from treadle.compiler.machines import Machine
@@ -113,11 +113,13 @@ class KernelCost:
 class Explanation:
     machine: str
     kernels: Sequence[KernelCost]
+    launch: float
+    """What one launch after another adds, in seconds."""
 
     @property
     def launch_us(self) -> float:
         """What launching the kernels one after another adds."""
-        return LAUNCH_US * len(self.kernels)
+        return 1e6 * self.launch * len(self.kernels)
 
     @property
     def time_us(self) -> float | None:
@@ -196,7 +198,7 @@ def explain(
         for kernel in (op for op in function.walk() if isinstance(op, KernelOp)):
             sketch = (sketches or {}).get(kernel.kernel_name.data)
             kernels.append(_explain_kernel(kernel, function, machine, sizes or {}, sketch, expressions))
-    return Explanation(machine.name, kernels)
+    return Explanation(machine.name, kernels, machine.launch)
 
 
 def _explain_kernel(

@@ -19,7 +19,8 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute
 
 from treadle.compiler.errors import TreadleError
-from treadle.compiler.machines.machine import DEFAULT_MACHINE, Machine, load_machine, machine_from
+from treadle.compiler.machines.files import load_machine, machine_from
+from treadle.compiler.machines.machine import DEFAULT_MACHINE, Machine
 
 MACHINE = "machine"
 """Name of the attribute of a module that holds its machine."""
