@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from treadle.compiler.errors import TreadleError
+from treadle.compiler.explain import plots
 from treadle.compiler.explain.cases import Case, parse_ranges, row, under_one_limit
 from treadle.compiler.main import main
 from treadle.compiler.source import load_module
@@ -56,6 +57,16 @@ def test_machines_and_sizes_side_by_side(capsys: pytest.CaptureFixture[str]):
     times = [each["time_us"] for each in found]
     assert times[0] < times[1] < times[2]  # type: ignore[operator]
     assert times[3] < times[0]  # type: ignore[operator]
+
+
+def test_no_point_is_above_its_roof():
+    """What L2 keeps is no traffic of device memory: counting it would put points of attention above the roof."""
+    module = load_module(ATTENTION)
+    for machine, x in (("h100", 1024), ("h100", 131072), ("a100", 4096)):
+        found = row(module, Case(machine, {"q": 4096, "x": x}))
+        (format,) = plots.formats(found)
+        peak, bandwidth = plots.roof(found, format)
+        assert plots.teraflops(found) * 1e12 <= min(peak, plots.intensity(found) * bandwidth)
 
 
 def test_rates_that_last(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

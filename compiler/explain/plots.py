@@ -12,7 +12,6 @@ from xdsl.dialects.builtin import ModuleOp
 
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.explain.cases import Row
-from treadle.compiler.machines import load_machine
 from treadle.dialects.hierarchy import KernelOp
 
 MEMORY = [2**i for i in range(10, 23)]
@@ -20,28 +19,51 @@ MEMORY = [2**i for i in range(10, 23)]
 
 
 def roofline(rows: Sequence[Row]) -> str:
-    """FLOP a second over FLOP a byte of device memory: a roof for each machine, a point for each case."""
+    """FLOP a second over FLOP a byte of device memory: a roof for each machine, and a line of points for each machine
+    and variant. What L2 keeps does not come from device memory, so no point is above its roof."""
     figure, axes = _figure("FLOP for each byte of device memory", "TFLOP/s", "roofline (estimates)")
-    points = [(each, intensity) for each in rows if (intensity := _intensity(each))]
+    points = [(row, found) for row in rows if (found := intensity(row))]
     if not points:
         raise TreadleError("a roofline needs products: this program has none")
-    least, most = min(x for _, x in points) / 8, max(x for _, x in points) * 8
-    for name in dict.fromkeys(row.case.machine for row in rows):
-        machine = load_machine(name)
-        peak, bandwidth = machine.tensor_flops("f16"), machine.levels["device"].bandwidth
-        bend = peak / bandwidth
-        line = [x for x in (least, bend, most) if least <= x <= most]
-        axes.plot(line, [min(peak, x * bandwidth) / 1e12 for x in line], label=f"{name}: f16, device memory")
-    for row, intensity in points:
-        time = row.explanation.time_us or 0
-        flop = sum(kernel.flop for kernel in row.explanation.kernels)
-        axes.plot([intensity], [flop / time / 1e6], "o", label=_label(row, rows))
+    roofs = {(row.case.machine, format): roof(row, format) for row in rows for format in formats(row)}
+    places = [*(peak / bandwidth for peak, bandwidth in roofs.values()), *(x for _, x in points)]
+    least, most = min(places) / 8, max(places) * 4
+    for (name, format), (peak, bandwidth) in roofs.items():
+        ends = [least, peak / bandwidth, most]
+        axes.plot(ends, [min(peak, x * bandwidth) / 1e12 for x in ends], label=f"{name}: {format}, device memory")
+    for series in dict.fromkeys((row.case.machine, row.case.variant) for row, _ in points):
+        line = [(row, x) for row, x in points if (row.case.machine, row.case.variant) == series]
+        axes.plot([x for _, x in line], [teraflops(row) for row, _ in line], "o:", label=", ".join(series))
+        for row, x in (line[0], line[-1]):
+            if label := _varying(row, rows):
+                axes.annotate(label, (x, teraflops(row)), (4, 4), textcoords="offset points", fontsize="x-small")
     return _svg(figure, axes)
 
 
-def _intensity(row: Row) -> float:
-    moved = row.explanation.levels[0].transfer_bytes
-    return sum(kernel.flop for kernel in row.explanation.kernels) / moved if row.explanation.time_us and moved else 0.0
+def formats(row: Row) -> list[str]:
+    """Those in which its kernels multiply."""
+    units = dict.fromkeys(unit for kernel in row.explanation.kernels for unit in kernel.limits_us)
+    return [unit.removeprefix("tensor ") for unit in units if unit == "float" or unit.startswith("tensor ")]
+
+
+def roof(row: Row, format: str) -> tuple[float, float]:
+    """FLOP a second of products in a format, and bytes a second of device memory."""
+    machine = row.case.rates
+    lanes = 2 * machine.rates.float * machine.sms * machine.clock
+    peak = lanes if format == "float" else machine.tensor_flops(format)
+    return peak, machine.levels["device"].bandwidth
+
+
+def teraflops(row: Row) -> float:
+    return sum(kernel.flop for kernel in row.explanation.kernels) / (row.explanation.time_us or 1) / 1e6
+
+
+def intensity(row: Row) -> float:
+    """FLOP for each byte that is moved to or from device memory; 0 where there are none, or the time is not known."""
+    busy = sum(kernel.units_us.get("device memory", 0.0) for kernel in row.explanation.kernels)
+    moved = busy / 1e6 * row.case.rates.levels["device"].bandwidth
+    flop = sum(kernel.flop for kernel in row.explanation.kernels)
+    return flop / moved if row.explanation.time_us and moved else 0.0
 
 
 def time_over_size(rows: Sequence[Row]) -> str:
@@ -93,9 +115,9 @@ def _least(costs: Any, at: Mapping[Any, int], memory: int) -> float | None:
     return min((values(*each) for each in product(powers, repeat=len(free)) if holds(*each) <= memory), default=None)
 
 
-def _label(row: Row, rows: Sequence[Row]) -> str:
-    varying = [a for a in row.case.sizes if len({each.case.sizes[a] for each in rows}) > 1]
-    return ", ".join([row.case.machine, *(f"{axis} = {row.case.sizes[axis]}" for axis in varying), row.case.variant])
+def _varying(row: Row, rows: Sequence[Row]) -> str:
+    varying = [axis for axis in row.case.sizes if len({each.case.sizes[axis] for each in rows}) > 1]
+    return ", ".join(f"{axis} = {row.case.sizes[axis]}" for axis in varying)
 
 
 def _figure(across: str, up: str, title: str) -> tuple[Any, Any]:
