@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from treadle.compiler.bench.counters import read_counters
 from treadle.compiler.bench.predict import LENGTHS, Row, compare, sizes_of, summary
-from treadle.compiler.bench.rates import COPIED_BYTES, KERNELS, SOURCE, Rates, measured_rates
+from treadle.compiler.bench.rates import (
+    COPIED_BYTES,
+    PRODUCTS,
+    WARPGROUP_PRODUCTS,
+    Launch,
+    Rates,
+    kernels,
+    measured_rates,
+    text,
+)
 from treadle.compiler.cli.bench import machine_called
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.machines import Machine, load_machine
 from treadle.compiler.main import main
+from treadle.compiler.sass import blocks_of, disassemble, find_disassembler, find_loops
 from treadle.runtime.gpu import missing_for_gpu
 from treadle.runtime.nvcc import compile_cubin, find_nvcc
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
-A100 = load_machine("a100")
+A100, H100 = load_machine("a100"), load_machine("h100")
 
 
 class MadeUp:
@@ -31,7 +42,8 @@ class MadeUp:
 
     def rates(self, machine: Machine) -> Rates:
         special = machine.rates.special * machine.sms * machine.clock
-        return Rates(machine.levels["device"].bandwidth / 2, machine.tensor_flops("f16") / 2, special / 2)
+        device, l2 = (machine.levels[name].bandwidth / 2 for name in ("device", "l2"))
+        return Rates(device, l2, machine.tensor_flops("f16") / 2, None, special / 2, 1e-6)
 
     def seconds(self, file: Path, sizes: Mapping[str, int], machine: Machine) -> float:
         return self.microseconds / 1e6
@@ -65,6 +77,8 @@ def test_predictions_rest_on_what_was_measured():
     least = 2 * 4 * large.sizes["row"] * large.sizes["x"] / rates.device * 1e6
     assert least <= large.predicted_us
     assert large.measured_us == pytest.approx(100)
+    assert large.predicted_us > 1e6 * rates.launch
+    assert [row.stays_in_l2 for row in rows] == [True, True, False, False, False]  # 3 x 4 bytes of 1024^2, of 2048^2
     assert large.error == pytest.approx(large.predicted_us / 100 - 1)
 
 
@@ -85,6 +99,7 @@ def test_hits_and_hypotheses():
     assert not row(116, 100).is_hit
     assert row(50, 100).why == "slower than shared explains: waits that the model lacks"
     assert row(150, 100).why.startswith("faster than predicted")
+    assert replace(row(150, 100), stays_in_l2=True).why.startswith("faster than predicted: repetitions find the arrays")
     assert row(50, 100, moved=130).why.startswith("device memory moves more than predicted")
     assert row(50, 100).as_dict()["hypothesis"]
     assert not row(100, 100).as_dict()["hypothesis"]
@@ -98,10 +113,34 @@ def test_the_goal():
 
 
 def test_rates_from_times():
-    rates = measured_rates(A100, lambda kernel, grid: 1e-3 if kernel == "copy" else 2e-3)
+    """On a machine where every kernel takes a millisecond, but for those whose time is their clocks and a launch."""
+
+    def seconds(launch: Launch) -> float:
+        return 3e-6 + launch.number / A100.clock if launch.kernel == "busy" else 1e-3
+
+    rates = measured_rates(A100, seconds)
     assert rates.device == 2 * COPIED_BYTES / 1e-3
-    assert rates.tensor_f16 == 108 * 4 * 8 * 4096 * 8 * 4096 / 2e-3
-    assert rates.special == 108 * 4 * 256 * 4096 * 8 / 2e-3
+    assert rates.l2 == pytest.approx(108 * 4 * 16 * 2**21 / 1e-3)
+    assert rates.tensor_f16 == pytest.approx(108 * 4 * 8 * 4096 * 8 * 4096 / 1e-3)
+    assert rates.special == pytest.approx(108 * 4 * 256 * 4096 * 8 / 1e-3)
+    assert rates.launch == pytest.approx(3e-6)
+    assert rates.single_warps is None
+
+
+def test_rates_of_warpgroups():
+    """Where a machine has them, they are the rate of products, and single warps reach a part of it."""
+
+    def seconds(launch: Launch) -> float:
+        return 2e-3 if launch.kernel == "product_of_warpgroups" else 1e-3
+
+    rates = measured_rates(H100, seconds)
+    assert rates.tensor_f16 == pytest.approx(132 * 2 * 4096 * 4 * 2 * 64 * 256 * 16 / 2e-3)
+    of_warps = 132 * 4 * 8 * 4096 * 8 * 4096 / 1e-3
+    assert rates.single_warps == pytest.approx(of_warps / rates.tensor_f16)
+    lasting = replace(H100, sustained=rates.as_sustained()).as_sustained()
+    assert lasting.rates.single_warps == rates.single_warps
+    assert lasting.tensor_flops("f16") == pytest.approx(rates.tensor_f16)
+    assert lasting.levels["l2"].bandwidth == rates.l2
 
 
 def test_counters_of_the_profiler():
@@ -132,7 +171,33 @@ def test_a_device_that_no_file_describes():
 
 
 @pytest.mark.skipif(find_nvcc() is None, reason="no nvcc")
-def test_the_kernels_that_measure_rates_compile():
-    cubin = compile_cubin(SOURCE.read_text(encoding="utf-8"), "sm_80")
-    assert {each.kernel for each in cubin.resources} == set(KERNELS)
+@pytest.mark.parametrize("machine", [A100, H100], ids=lambda machine: machine.name)
+def test_the_kernels_that_measure_rates_compile(machine: Machine):
+    cubin = compile_cubin(text(machine), machine.arch)
+    assert {each.kernel for each in cubin.resources} == set(kernels(machine))
     assert all(each.spilled_bytes == 0 for each in cubin.resources)
+
+
+@pytest.mark.skipif(find_nvcc() is None or find_disassembler() is None, reason="no nvcc or no disassembler")
+@pytest.mark.parametrize(
+    ("kernel", "opcode", "count"),
+    [
+        ("product", "HMMA.16816.F32", PRODUCTS),
+        ("product_of_warpgroups", "HGMMA.64x256x16.F32", WARPGROUP_PRODUCTS),
+        ("exp2_rate", "MUFU.EX2", PRODUCTS),
+        ("read_l2", "LDG.E.128", 4),
+    ],
+)
+def test_the_kernels_that_measure_rates_do_what_is_counted(kernel: str, opcode: str, count: int):
+    """Of each turn of its loop the machine code holds what `rates.py` counts: nothing was taken out, or merged."""
+    functions = disassemble(compile_cubin(text(H100), H100.arch).path)
+    (function,) = (each for each in functions if each.name == kernel)
+    blocks = blocks_of(function)
+    pending, found = find_loops(blocks), set[int]()
+    while pending:
+        loop = pending.pop()
+        pending += loop.inner
+        found.add(sum(opcode in str(each) for block in loop.own for each in blocks[block].instructions))
+    # nvcc also makes loops of several turns at once.
+    assert count in found
+    assert all(many % count == 0 for many in found)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from treadle.compiler.bench.counters import profile
-from treadle.compiler.bench.rates import COPIED_BYTES, KERNELS, SOURCE, THREADS, TURNS, Rates, measured_rates
+from treadle.compiler.bench.rates import COPIED_BYTES, L2_BYTES, Launch, Rates, kernels, measured_rates, text
 from treadle.compiler.cli.program import only_function
 from treadle.compiler.cli.run import kernel_names
 from treadle.compiler.machines import Machine
@@ -59,18 +59,18 @@ class Gpu:
         self.name: str = driver.Context.get_device().name()
 
     def rates(self, machine: Machine) -> Rates:
-        backend = GpuBackend(SOURCE.read_text(encoding="utf-8"), KERNELS, machine.arch)
+        backend = GpuBackend(text(machine), kernels(machine), machine.arch)
         floats = np.dtype(np.float32)
         source, target = (backend.allocate((COPIED_BYTES // 4,), floats) for _ in range(2))
-        turns = ctypes.c_int64(TURNS)
-        arguments: dict[str, tuple[Any, ...]] = {
-            "copy": (source, target, ctypes.c_int64(COPIED_BYTES // 16)),
-            "product": (target, turns),
-            "exp2_rate": (target, turns),
+        before: dict[str, tuple[Any, ...]] = {
+            "copy": (source, target),
+            "read_l2": (source, target, ctypes.c_int64(L2_BYTES // 16)),
         }
 
-        def seconds(kernel: str, grid: tuple[int, int, int]) -> float:
-            return self._median(lambda: backend.launch(kernel, grid, (THREADS, 1, 1), 0, arguments[kernel]))
+        def seconds(launch: Launch) -> float:
+            arguments = (*before.get(launch.kernel, (target,)), ctypes.c_int64(launch.number))
+            grid, block = (launch.blocks, 1, 1), (launch.threads, 1, 1)
+            return self._median(lambda: backend.launch(launch.kernel, grid, block, 0, arguments))
 
         return measured_rates(machine, seconds)
 

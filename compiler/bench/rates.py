@@ -1,4 +1,5 @@
-"""What a machine sustains, measured: copies through device memory, products by `mma.sync`, exp2."""
+"""What a machine sustains, measured: copies through device memory, reads from L2, products of single warps (`mma.sync`)
+and of warpgroups (`wgmma`), exp2, and what a launch adds."""
 
 from __future__ import annotations
 
@@ -7,21 +8,45 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from treadle.compiler.machines import Machine, Sustained
+from treadle.compiler.primitives import source
 
 SOURCE = Path(__file__).with_name("rates.cu")
-KERNELS = ("copy", "product", "exp2_rate")
+KERNELS = ("copy", "read_l2", "busy", "product", "exp2_rate")
+OF_WARPGROUPS = "product_of_warpgroups"
+PRIMITIVES = ("matrix_descriptor", "further", "wgmma_fence", "wgmma_commit", "wgmma_wait", "wgmma_m64n256k16")
+WARPGROUPS_FROM = 90
 
 COPIED_BYTES = 1 << 30
 """Of the array that is copied: many times what L2 holds."""
+L2_BYTES, L2_TURNS = 1 << 21, 16
+"""Of the array that every block reads again and again: a small part of any L2."""
 TURNS = 4096
 PRODUCTS, PRODUCT_FLOP = 8, 2 * 16 * 8 * 16
 """Of one turn of a warp, and of one of them."""
+WARPGROUP_PRODUCTS, WARPGROUP_FLOP = 4, 2 * 64 * 256 * 16
+"""Of one turn of a warpgroup, and of one of them."""
+BUSY_CLOCKS = 20_000
+"""Of the shorter of two kernels that do nothing else; many times what a launch costs."""
 THREADS = 256
+WARPGROUP_THREADS = 128
 BLOCKS_PER_SM = 4
+WARPGROUPS_PER_SM = 2
+"""Blocks of one warpgroup: the registers of 64 x 256 sums let an SM hold two or three."""
 WARP = 32
 
-Seconds = Callable[[str, tuple[int, int, int]], float]
-"""How long a kernel of `rates.cu` takes on a grid, with the sizes above."""
+
+@dataclass(frozen=True)
+class Launch:
+    """A kernel of `rates.cu`, on so many blocks of so many threads, with the number that it takes last."""
+
+    kernel: str
+    blocks: int
+    threads: int
+    number: int
+
+
+Seconds = Callable[[Launch], float]
+"""How long one such kernel after another takes, launches in flight."""
 
 
 @dataclass(frozen=True)
@@ -30,25 +55,68 @@ class Rates:
 
     device: float
     """Bytes a second, reads and writes together."""
+    l2: float
+    """Bytes a second that all SMs read."""
     tensor_f16: float
-    """FLOP a second."""
+    """FLOP a second: of warpgroups, where the machine has them."""
+    single_warps: float | None
+    """The part of it that single warps reach; None where there is nothing else."""
     special: float
     """Results of exp2 a second."""
+    launch: float
+    """Seconds from one kernel of a stream to the next."""
 
     def as_sustained(self) -> Sustained:
-        return Sustained(device=self.device, special=self.special, tensor={"f16": self.tensor_f16})
+        tensor = {"f16": self.tensor_f16, "bf16": self.tensor_f16}
+        return Sustained(self.device, self.l2, self.special, self.launch, self.single_warps, tensor)
 
-    def as_dict(self) -> Mapping[str, float]:
-        return {"device": self.device, "tensor_f16": self.tensor_f16, "special": self.special}
+    def as_dict(self) -> Mapping[str, float | None]:
+        return {
+            "device": self.device,
+            "l2": self.l2,
+            "tensor_f16": self.tensor_f16,
+            "single_warps": self.single_warps,
+            "special": self.special,
+            "launch": self.launch,
+        }
+
+
+def has_warpgroups(machine: Machine) -> bool:
+    return machine.arch == f"sm_{WARPGROUPS_FROM}a"
+
+
+def kernels(machine: Machine) -> tuple[str, ...]:
+    """The kernels that measure this machine."""
+    return (*KERNELS, OF_WARPGROUPS) if has_warpgroups(machine) else KERNELS
+
+
+def text(machine: Machine) -> str:
+    """Their file."""
+    needed = source(PRIMITIVES) if has_warpgroups(machine) else ""
+    return f"{needed}\n{SOURCE.read_text(encoding='utf-8')}"
 
 
 def measured_rates(machine: Machine, seconds: Seconds) -> Rates:
-    """The three rates, each from the time of its kernel."""
+    """The rates, each from the time of its kernel."""
     blocks = machine.sms * BLOCKS_PER_SM
-    grid = (blocks, 1, 1)
     warps = blocks * THREADS // WARP
+
+    def full(kernel: str, number: int) -> float:
+        return seconds(Launch(kernel, blocks, THREADS, number))
+
+    tensor = warps * TURNS * PRODUCTS * PRODUCT_FLOP / full("product", TURNS)
+    single_warps = None
+    if has_warpgroups(machine):
+        groups = machine.sms * WARPGROUPS_PER_SM
+        flop = groups * TURNS * WARPGROUP_PRODUCTS * WARPGROUP_FLOP
+        of_groups = flop / seconds(Launch(OF_WARPGROUPS, groups, WARPGROUP_THREADS, TURNS))
+        tensor, single_warps = of_groups, min(1.0, tensor / of_groups)
+    short, long = (seconds(Launch("busy", 1, 1, times * BUSY_CLOCKS)) for times in (1, 2))
     return Rates(
-        device=2 * COPIED_BYTES / seconds("copy", grid),
-        tensor_f16=warps * TURNS * PRODUCTS * PRODUCT_FLOP / seconds("product", grid),
-        special=blocks * THREADS * TURNS * PRODUCTS / seconds("exp2_rate", grid),
+        device=2 * COPIED_BYTES / full("copy", COPIED_BYTES // 16),
+        l2=blocks * L2_TURNS * L2_BYTES / full("read_l2", L2_TURNS),
+        tensor_f16=tensor,
+        single_warps=single_warps,
+        special=blocks * THREADS * TURNS * PRODUCTS / full("exp2_rate", TURNS),
+        launch=max(0.0, 2 * short - long),
     )
