@@ -53,8 +53,10 @@ class Backend(Protocol):
         block: tuple[int, int, int],
         shared_bytes: int,
         arguments: Sequence[Any],
+        cluster: int = 1,
     ) -> Any:
-        """Run a kernel on device arrays and ctypes scalars, in the order of its parameters."""
+        """Run a kernel on device arrays and ctypes scalars, in the order of its parameters. The blocks of a
+        `cluster`, so many neighbours along x, run at the same time."""
         ...
 
 

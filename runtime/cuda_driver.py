@@ -14,6 +14,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+from treadle.runtime.clusters import why_no_cluster
 from treadle.runtime.tensor_maps import BYTES, TensorMap
 
 ALIGNMENT = 64
@@ -115,6 +116,23 @@ def parameters(arguments: Sequence[Any]) -> Parameters:
     return Parameters(holders, (ctypes.c_void_p * len(places))(*places))
 
 
+def launch_config(
+    driver: Any, grid: tuple[int, int, int], block: tuple[int, int, int], shared_bytes: int, cluster: int
+) -> Any:
+    """What `cuLaunchKernelEx` takes: the shape of the launch, and as an attribute that of its clusters, which must be
+    the one that the kernel was compiled for."""
+    config = driver.CUlaunchConfig()
+    config.gridDimX, config.gridDimY, config.gridDimZ = grid
+    config.blockDimX, config.blockDimY, config.blockDimZ = block
+    config.sharedMemBytes = shared_bytes
+    config.hStream = 0
+    attribute = driver.CUlaunchAttribute()
+    attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+    attribute.value.clusterDim.x, attribute.value.clusterDim.y, attribute.value.clusterDim.z = cluster, 1, 1
+    config.attrs, config.numAttrs = [attribute], 1
+    return config
+
+
 class Functions:
     """The kernels of one cubin, for launches that name the addresses of their arguments."""
 
@@ -131,12 +149,20 @@ class Functions:
         block: tuple[int, int, int],
         shared_bytes: int,
         arguments: Sequence[Any],
+        cluster: int = 1,
     ) -> None:
-        """Start a kernel in the default stream of the current context (DriverFailure)."""
+        """Start a kernel in the default stream of the current context, in clusters of so many blocks
+        (DriverFailure)."""
+        if reason := why_no_cluster(cluster, grid[0]):
+            raise DriverFailure(reason)
         if (kernel, shared_bytes) not in self._ready:
             self._ready[kernel, shared_bytes] = self._function(kernel, shared_bytes)
         function, given = self._ready[kernel, shared_bytes], parameters(arguments)
-        _checked(_driver().cuLaunchKernel(function, *grid, *block, shared_bytes, 0, given.pointer, 0))
+        if cluster == 1:
+            _checked(_driver().cuLaunchKernel(function, *grid, *block, shared_bytes, 0, given.pointer, 0))
+        else:
+            config = launch_config(_driver(), grid, block, shared_bytes, cluster)
+            _checked(_driver().cuLaunchKernelEx(config, function, given.pointer, 0))
 
     def _function(self, kernel: str, shared_bytes: int) -> Any:
         driver = _driver()

@@ -202,12 +202,13 @@ class GpuBackend:
         block: tuple[int, int, int],
         shared_bytes: int,
         arguments: Sequence[DeviceArray | Scalar | EncodedMap],
+        cluster: int = 1,
     ) -> None:
         """Start a kernel; an empty grid, which the driver would refuse, has nothing to do."""
         if 0 in grid:
             return
-        if any(isinstance(argument, EncodedMap) for argument in arguments):
-            return self._launch_with_maps(kernel, grid, block, shared_bytes, arguments)
+        if cluster > 1 or any(isinstance(argument, EncodedMap) for argument in arguments):
+            return self._launch_with_maps(kernel, grid, block, shared_bytes, arguments, cluster)
         function = self._functions[kernel]
         if shared_bytes > DEFAULT_SHARED_BYTES:
             attribute = self._driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -223,10 +224,11 @@ class GpuBackend:
         block: tuple[int, int, int],
         shared_bytes: int,
         arguments: Sequence[DeviceArray | Scalar | EncodedMap],
+        cluster: int,
     ) -> None:
         given = [ctypes.c_uint64(each.pointer) if isinstance(each, DeviceArray) else each for each in arguments]
         try:
-            self._with_maps.launch(kernel, grid, block, shared_bytes, given)
+            self._with_maps.launch(kernel, grid, block, shared_bytes, given, cluster)
         except DriverFailure as error:
             raise GpuFailure(f"@{kernel} cannot be launched: {error}") from error
 

@@ -32,6 +32,7 @@ from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, shape_of
 from treadle.dialects.diagram.formats import NARROW
 from treadle.dialects.diagram.place import reach
 from treadle.runtime.backend import Backend
+from treadle.runtime.clusters import why_no_cluster
 from treadle.runtime.foreign import Foreign, compute
 from treadle.runtime.formats import DTYPES, FLOATS, rounded
 from treadle.runtime.tensor_maps import UNIT, why_no_map
@@ -262,9 +263,13 @@ class HostExecution:
         arguments: list[Any] = []
         for operand in op.arguments:
             arguments += pack(self.values[operand], operand.type, variant == ANY_STRIDES)
+        if reason := why_no_cluster(kernel.cluster, blocks):
+            raise HostError(f"@{name} cannot be launched: {reason}; use sizes that it divides, or no clusters")
         grid, block = (blocks, 1, 1), (kernel.threads.data, 1, 1)
+        # A backend of somebody else's need not know of clusters while no kernel has any.
+        clusters = {} if kernel.cluster == 1 else {"cluster": kernel.cluster}
         report = self.backend.launch(
-            cuda.variant_name(kernel, variant), grid, block, kernel.shared_bytes.data, arguments
+            cuda.variant_name(kernel, variant), grid, block, kernel.shared_bytes.data, arguments, **clusters
         )
         self.launches.append(Launched(cuda.variant_name(kernel, variant), grid, report))
 

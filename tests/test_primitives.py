@@ -132,6 +132,15 @@ USES |= {  # of sm_90a; `q` is a barrier, `map` a tensor map
         "tensor_load(s, map, q, {t, 1}); tensor_load(s, map, q, {t, 1, 2}); tensor_load(s, map, q, {t, 1, 2, 3});"
         "tensor_load(s, map, q, {t, 1, 2, 3, 4});"
     ),
+    "tensor_load_multicast": (
+        "tensor_load_multicast(s, map, q, {t, 1}, 3); tensor_load_multicast(s, map, q, {t, 1, 2}, uint16_t(t));"
+        "tensor_load_multicast(s, map, q, {t, 1, 2, 3}, 3); tensor_load_multicast(s, map, q, {t, 1, 2, 3, 4}, 3);"
+    ),
+    "block_in_cluster": "f2[t] = float(block_in_cluster());",
+    "barrier_cluster_arrive": "barrier_cluster_arrive();",
+    "barrier_cluster_wait": "barrier_cluster_wait();",
+    "mbarrier_arrive_at": "mbarrier_arrive_at(q, t % 2);",
+    "load_cluster": "f2[t] = load_cluster(reinterpret_cast<const float*>(s) + t, 1);",
     "in_boxes": "f2[t] = s[in_boxes<64, 8, 2>(t / 64, t % 64)] + s[in_boxes<16, 4, 2>(t, 8)];",
     "tensor_store": (
         "tensor_store(map, s, {t, 1}); tensor_store(map, s, {t, 1, 2}); tensor_store(map, s, {t, 1, 2, 3});"

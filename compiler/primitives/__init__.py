@@ -42,6 +42,7 @@ _FILES = (
     "mbarrier.cuh",
     "roles.cuh",
     "tensor_copy.cuh",
+    "clusters.cuh",
     "wgmma.cuh",
 )
 _MARKER = re.compile(

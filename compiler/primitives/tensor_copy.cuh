@@ -16,38 +16,44 @@ __device__ __forceinline__ void tensor_map_prefetch(const TensorMap& map) {
 #endif
 }
 
-// primitive: tensor_load; needs: tensor_map, shared_address; from: sm_90
-// Starts to copy the box at these coordinates, innermost first, to shared memory; what lies outside of the tensor
-// becomes zeros. Its bytes complete on the barrier. One thread asks. PTX ISA 9.7.9.27.1.2, cp.async.bulk.tensor.
+// primitive: tensor_load$SUFFIX; needs: tensor_map, shared_address; from: sm_90
+// each: SUFFIX =  | DOTTED =  | M2 =  | M3 =  | M4 =  | M5 =  | GIVEN =  | PARAMETER =  | HOST =  |
+//       WHERE = shared memory | ON = the barrier. One thread asks.
+// each: SUFFIX = _multicast | DOTTED = .multicast::cluster | M2 = , %5 | M3 = , %6 | M4 = , %7 | M5 = , %8 |
+//       GIVEN = , "h"(blocks) | PARAMETER = , uint16_t blocks | HOST = , blocks |
+//       WHERE = the same place in the shared memory of each block whose bit is set |
+//       ON = each's barrier. One thread asks.
+// Starts to copy the box at these coordinates, innermost first, to $WHERE; what lies outside of the tensor
+// becomes zeros. Its bytes complete on $ON PTX ISA 9.7.9.27.1.2, cp.async.bulk.tensor$DOTTED.
 template <int RANK>
-__device__ __forceinline__ void tensor_load(void* shared, const TensorMap& map, uint64_t* barrier,
-                                            const int (&at)[RANK] AND_LINE) {
+__device__ __forceinline__ void tensor_load$SUFFIX(void* shared, const TensorMap& map, uint64_t* barrier,
+                                            const int (&at)[RANK]$PARAMETER AND_LINE) {
   static_assert(2 <= RANK && RANK <= 5);
 #ifndef TREADLE_EMULATOR
   const uint32_t target = shared_address(shared), done = shared_address(barrier);
   if constexpr (RANK == 2) {
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-                 "[%0], [%1, {%3, %4}], [%2];" ::"r"(target), "l"(&map), "r"(done),
-                 "r"(at[0]), "r"(at[1])
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes$DOTTED "
+                 "[%0], [%1, {%3, %4}], [%2]$M2;" ::"r"(target), "l"(&map), "r"(done),
+                 "r"(at[0]), "r"(at[1])$GIVEN
                  : "memory");
   } else if constexpr (RANK == 3) {
-    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-                 "[%0], [%1, {%3, %4, %5}], [%2];" ::"r"(target), "l"(&map), "r"(done),
-                 "r"(at[0]), "r"(at[1]), "r"(at[2])
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes$DOTTED "
+                 "[%0], [%1, {%3, %4, %5}], [%2]$M3;" ::"r"(target), "l"(&map), "r"(done),
+                 "r"(at[0]), "r"(at[1]), "r"(at[2])$GIVEN
                  : "memory");
   } else if constexpr (RANK == 4) {
-    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-                 "[%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(target), "l"(&map), "r"(done),
-                 "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3])
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes$DOTTED "
+                 "[%0], [%1, {%3, %4, %5, %6}], [%2]$M4;" ::"r"(target), "l"(&map), "r"(done),
+                 "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3])$GIVEN
                  : "memory");
   } else if constexpr (RANK == 5) {
-    asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-                 "[%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(target), "l"(&map), "r"(done),
-                 "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(at[4])
+    asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes$DOTTED "
+                 "[%0], [%1, {%3, %4, %5, %6, %7}], [%2]$M5;" ::"r"(target), "l"(&map), "r"(done),
+                 "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(at[4])$GIVEN
                  : "memory");
   }
 #else
-  emu::start_tensor_load(shared, map, barrier, at, RANK, line);
+  emu::start_tensor_load(shared, map, barrier, at, RANK$HOST, line);
 #endif
 }
 

@@ -79,7 +79,8 @@ class KernelPrinter(KernelWriter):
         self.text.line()
         # Registers move between roles only where the least number of blocks on a multiprocessor is stated.
         bounds = f"{self.kernel.threads.data}{'' if self.roles is None else ', 1'}"
-        self.text.line(f'extern "C" __global__ void __launch_bounds__({bounds}) {name}(')
+        cluster = "" if self.kernel.cluster == 1 else f"__cluster_dims__({self.kernel.cluster}, 1, 1) "
+        self.text.line(f'extern "C" __global__ void {cluster}__launch_bounds__({bounds}) {name}(')
         one = set[str]() if alignment == cuda.ANY_STRIDES else self.last_strides
         self._signature([[(_of_entry(type), name) for type, name in group if name not in one] for group in parameters])
         arguments = ", ".join("1" if name in one else name for group in parameters for _, name in group)

@@ -31,7 +31,8 @@ def launch_lines(kernel: cuda.KernelOp, launch: cuda.LaunchOp | None, names: Map
     shared = kernel.shared_bytes.data
     asked = " (cudaFuncAttributeMaxDynamicSharedMemorySize allows that)" if shared > WITHOUT_ASKING else ""
     memory = f"{shared} bytes of dynamic shared memory{asked}" if shared else "no dynamic shared memory"
-    yield f"Launch: {grid}{kernel.threads.data} threads; {memory}."
+    clusters = "" if kernel.cluster == 1 else f"; {kernel.cluster} neighbouring blocks are a cluster"
+    yield f"Launch: {grid}{kernel.threads.data} threads; {memory}{clusters}."
     *aligned, strided = cuda.alignments(kernel)
     entries = [f"{cuda.variant_name(kernel, each)} ({each})" for each in aligned]
     if entries:

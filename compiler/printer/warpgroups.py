@@ -5,6 +5,7 @@ from __future__ import annotations
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Operation, SSAValue
 
+from treadle.compiler.printer.arithmetic import define_index
 from treadle.compiler.printer.indices import add, scaled
 from treadle.compiler.printer.scalars import bare, c_type
 from treadle.compiler.printer.tensor_stores import box_place, print_for_each_box
@@ -13,6 +14,7 @@ from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LANES
 from treadle.dialects.cuda.rings import stages_of
 from treadle.dialects.cuda.roles import WARPGROUP
+from treadle.dialects.cuda.tensor_maps import shared_axis
 from treadle.dialects.cuda.tiles import boxes_of, format_bytes, is_shared, layout_of
 from treadle.dialects.cuda.warpgroups import DEPTH_BYTES, ROWS, depth_of, result_axes, row_order
 from treadle.dialects.diagram.array import axes_of, sizes_of
@@ -46,6 +48,12 @@ class WarpgroupPrinter:
                 self.release(op)
             case cuda.TensorLoadOp():
                 self.tensor_load(op)
+            case cuda.BlockInClusterOp():
+                define_index(self.writer, op, f"int64_t({self.writer.call('block_in_cluster')}())")
+            case cuda.ClusterArriveOp():
+                self.writer.text.line(f"{self.writer.call('barrier_cluster_arrive')}();")
+            case cuda.ClusterWaitOp():
+                self.writer.text.line(f"{self.writer.call('barrier_cluster_wait')}();")
             case cuda.WarpgroupProductOp():
                 self.product(op)
             case cuda.WarpgroupWaitOp():
@@ -106,9 +114,13 @@ class WarpgroupPrinter:
                 assert isinstance(owner, cuda.RingOp)
                 with writer.text.block(f"for (int stage = 0; stage < {stages}; ++stage)"):
                     writer.text.line(f"{init}(&{name}[stage], 1);")
-                    writer.text.line(f"{init}(&{name}[{stages} + stage], {owner.consumers.data});")
+                    writer.text.line(f"{init}(&{name}[{stages} + stage], {owner.arrivals});")
             writer.text.line(f"{writer.call('mbarrier_init_fence')}();")
-        writer.text.line(f"{writer.call('barrier_block')}();")
+        if writer.kernel.cluster == 1:
+            writer.text.line(f"{writer.call('barrier_block')}();")
+        else:
+            writer.text.line(f"{writer.call('barrier_cluster_arrive')}();")
+            writer.text.line(f"{writer.call('barrier_cluster_wait')}();")
 
     def acquire(self, op: cuda.AcquireOp) -> None:
         stage, use = self._place(op.ring, op.turn)
@@ -129,8 +141,14 @@ class WarpgroupPrinter:
     def release(self, op: cuda.ReleaseOp) -> None:
         stage, _ = self._place(op.ring, op.turn)
         empty = add([str(stages_of(op.ring)), stage])
-        arrive = self.writer.call("mbarrier_arrive")
-        self.writer.text.line(f"if (thread % {WARPGROUP} == 0) {arrive}(&{self.writer.values[op.ring]}[{empty}]);")
+        owner, barrier = op.ring.owner, f"&{self.writer.values[op.ring]}[{empty}]"
+        assert isinstance(owner, cuda.RingOp)
+        if owner.filled_by == 1:
+            arrive = f"if (thread % {WARPGROUP} == 0) {self.writer.call('mbarrier_arrive')}({barrier});"
+        else:  # a thread for each block
+            reach = f"{self.writer.call('mbarrier_arrive_at')}({barrier}, thread % {WARPGROUP})"
+            arrive = f"if (thread % {WARPGROUP} < {owner.filled_by}) {reach};"
+        self.writer.text.line(arrive)
 
     def _place(self, ring: SSAValue, turn: SSAValue) -> tuple[str, str]:
         """The stage of a turn, and how often the stage was used before."""
@@ -147,9 +165,16 @@ class WarpgroupPrinter:
         stage, _ = self._place(op.ring, op.turn)
         with writer.names.scope():
             box = writer.names.fresh("box")
-            tile, at = box_place(writer.values[op.tile], op.boxes, [writer.values[each] for each in op.offsets], box)
+            tile, offsets = writer.values[op.tile], [writer.values[each] for each in op.offsets]
+            load, blocks = writer.call("tensor_load" if op.shares == 1 else "tensor_load_multicast"), ""
+            if op.shares > 1:
+                share, axis = f"{writer.call('block_in_cluster')}()", shared_axis(op.boxes)
+                offsets[axis] = add([bare(offsets[axis]), scaled(share, op.map_type.shape[axis])])
+                tile = add([tile, scaled(share, op.boxes.rows // op.shares * op.boxes.span.data)])
+                blocks = f", {(1 << op.shares) - 1}"
+            tile, at = box_place(tile, op.boxes, offsets, box)
             barrier = f"&{writer.values[op.ring]}[{stage}]"
-            load = f"{writer.call('tensor_load')}({tile}, {writer.values[op.map]}, {barrier}, {at});"
+            load = f"{load}({tile}, {writer.values[op.map]}, {barrier}, {at}{blocks});"
             print_for_each_box(writer, op.boxes, box, load)
 
     # -- products ----------------------------------------------------------------------------------

@@ -16,12 +16,14 @@ host function allocates results and holds one `cuda.launch` a kernel.
 From sm_90 on a kernel may part its warps into `cuda.roles`: a producer, whose tensor copies (`tensor_load`, described
 by a `tensor_map` that the host makes) bring tiles in `#cuda.boxes` to shared memory, and consumers, whose warpgroups
 multiply them (`warpgroup_product`). They hand stages to each other by the barriers of a `ring`. Results may leave
-through a tile in boxes, too (`tensor_store`).
+through a tile in boxes, too (`tensor_store`). The blocks of a `cluster` may fill their stages together, each copying a
+share to all (`tensor_load .. multicast`).
 """
 
 from xdsl.ir import Dialect
 
 from treadle.dialects.cuda.boxes import BoxesAttr
+from treadle.dialects.cuda.clusters import BlockInClusterOp, ClusterArriveOp, ClusterWaitOp
 from treadle.dialects.cuda.fragments import CombineOp, ExchangeOp, IndexOp, MaskOp
 from treadle.dialects.cuda.kernel import (
     ANY_STRIDES,
@@ -52,7 +54,10 @@ Cuda = Dialect(
         AlignmentOp,
         AwaitOp,
         BarrierOp,
+        BlockInClusterOp,
         BlockIndexOp,
+        ClusterArriveOp,
+        ClusterWaitOp,
         CombineOp,
         CommitOp,
         CopyOp,
@@ -94,8 +99,11 @@ __all__ = [
     "AlignmentOp",
     "AwaitOp",
     "BarrierOp",
+    "BlockInClusterOp",
     "BlockIndexOp",
     "BoxesAttr",
+    "ClusterArriveOp",
+    "ClusterWaitOp",
     "CombineOp",
     "CommitOp",
     "CopyOp",

@@ -42,6 +42,9 @@ from treadle.dialects.diagram.array import (
 )
 from treadle.dialects.syntax import parse_region_attributes, print_region_attributes
 
+MOST_IN_CLUSTER = 8
+"""Blocks of a cluster that every device with clusters takes."""
+
 
 @irdl_op_definition
 class KernelOp(IRDLOperation):
@@ -51,6 +54,9 @@ class KernelOp(IRDLOperation):
     ```
     cuda.kernel @attention (%Q: memref<...>, %O: memref<...>, %q: index) threads 128 shared 27648 { ... }
     ```
+
+    With `cluster 2` after its shared memory, two blocks that are neighbours in the grid run at the same time and may
+    reach into each other's shared memory (PTX ISA 5.1, clusters; CUDA C++, `__cluster_dims__`).
     """
 
     name = "cuda.kernel"
@@ -58,25 +64,34 @@ class KernelOp(IRDLOperation):
     sym_name = prop_def(SymbolNameConstraint())
     threads = prop_def(IntAttr)
     shared_bytes = prop_def(IntAttr)
+    blocks = opt_prop_def(IntAttr)
     body = region_def("single_block")
 
     traits = traits_def(SymbolOpInterface(), IsolatedFromAbove(), NoTerminator())
 
-    def __init__(self, name: str, threads: int, shared_bytes: int, body: Region):
+    def __init__(self, name: str, threads: int, shared_bytes: int, body: Region, cluster: int = 1):
         super().__init__(
             properties={
                 "sym_name": StringAttr(name),
                 "threads": IntAttr(threads),
                 "shared_bytes": IntAttr(shared_bytes),
+                "blocks": IntAttr(cluster) if cluster != 1 else None,
             },
             regions=[body],
         )
+
+    @property
+    def cluster(self) -> int:
+        """Blocks of a cluster; 1 for a kernel without clusters."""
+        return 1 if self.blocks is None else self.blocks.data
 
     def verify_(self) -> None:
         check_axis_name(self.sym_name.data)
         threads = self.threads.data
         if threads % 32 or not 32 <= threads <= 1024:
             raise VerifyException(f"a block of {threads} threads: use a multiple of 32 up to 1024")
+        if self.blocks is not None and not 2 <= self.cluster <= MOST_IN_CLUSTER:
+            raise VerifyException(f"a cluster of {self.cluster} blocks: it has 2 to {MOST_IN_CLUSTER}")
         for i, arg in enumerate(self.body.block.args):
             if is_buffer(arg.type) and level_of(arg.type) != "device":
                 raise VerifyException(f"argument {i} is a buffer at level {level_of(arg.type)}, not 'device'")
@@ -91,8 +106,10 @@ class KernelOp(IRDLOperation):
         threads = parser.parse_integer()
         parser.parse_keyword("shared")
         shared = parser.parse_integer()
+        cluster = parser.parse_integer() if parser.parse_optional_keyword("cluster") else None
         attributes = parse_region_attributes(parser)
         op = cls(name, threads, shared, parser.parse_region(arguments))
+        op.blocks = None if cluster is None else IntAttr(cluster)
         op.attributes |= attributes
         return op
 
@@ -102,7 +119,8 @@ class KernelOp(IRDLOperation):
         printer.print_symbol_name(self.sym_name.data)
         printer.print_string(" (")
         printer.print_list(self.body.block.args, printer.print_block_argument)
-        printer.print_string(f") threads {self.threads.data} shared {self.shared_bytes.data}")
+        cluster = "" if self.blocks is None else f" cluster {self.cluster}"
+        printer.print_string(f") threads {self.threads.data} shared {self.shared_bytes.data}{cluster}")
         print_region_attributes(printer, self)
         printer.print_region(self.body, print_entry_block_args=False)
         printer.exit_scope()

@@ -13,6 +13,7 @@ from xdsl.irdl import (
     irdl_attr_definition,
     irdl_op_definition,
     operand_def,
+    opt_prop_def,
     param_def,
     prop_def,
     result_def,
@@ -22,6 +23,7 @@ from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from treadle.dialects.cuda.clusters import cluster_around
 from treadle.dialects.cuda.shared import SharedOp, place_tiles
 from treadle.dialects.syntax import parse_attributes, parse_element, print_element, print_types
 
@@ -73,17 +75,36 @@ class RingOp(IRDLOperation):
     ```
     %A_ring = cuda.ring at 98304 consumers 2 : !cuda.ring<3>
     ```
+
+    With `blocks 2` after the consumers, the blocks of a cluster fill their stages together: the consumers of all of
+    them release a stage of each, so that its empty barrier waits for the arrivals of all.
     """
 
     name = "cuda.ring"
 
     offset = prop_def(IntAttr)
     consumers = prop_def(IntAttr)
+    blocks = opt_prop_def(IntAttr)
     result = result_def(RingType)
 
-    def __init__(self, offset: int, consumers: int, stages: int | Attribute):
+    def __init__(self, offset: int, consumers: int, stages: int | Attribute, blocks: int | None = None):
         type = RingType(stages) if isinstance(stages, int) else stages
-        super().__init__(properties={"offset": IntAttr(offset), "consumers": IntAttr(consumers)}, result_types=[type])
+        properties = {
+            "offset": IntAttr(offset),
+            "consumers": IntAttr(consumers),
+            "blocks": None if blocks is None else IntAttr(blocks),
+        }
+        super().__init__(properties=properties, result_types=[type])
+
+    @property
+    def filled_by(self) -> int:
+        """Blocks that fill the stages together; 1 where each fills its own."""
+        return 1 if self.blocks is None else self.blocks.data
+
+    @property
+    def arrivals(self) -> int:
+        """Of which an empty barrier waits for all."""
+        return self.consumers.data * self.filled_by
 
     @property
     def bytes(self) -> int:
@@ -96,6 +117,10 @@ class RingOp(IRDLOperation):
             )
         if self.consumers.data < 1:
             raise VerifyException("a ring without consumers is never empty again")
+        if self.blocks is not None and self.blocks.data != cluster_around(self):
+            raise VerifyException(
+                f"a ring that {self.blocks.data} blocks fill, in a kernel with clusters of {cluster_around(self)}"
+            )
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
@@ -103,13 +128,15 @@ class RingOp(IRDLOperation):
         offset = parser.parse_integer()
         parser.parse_keyword("consumers")
         consumers = parser.parse_integer()
+        blocks = parser.parse_integer() if parser.parse_optional_keyword("blocks") else None
         attributes = parse_attributes(parser)
-        op = cls(offset, consumers, parser.parse_type())
+        op = cls(offset, consumers, parser.parse_type(), blocks)
         op.attributes |= attributes
         return op
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(f" at {self.offset.data} consumers {self.consumers.data}")
+        blocks = "" if self.blocks is None else f" blocks {self.blocks.data}"
+        printer.print_string(f" at {self.offset.data} consumers {self.consumers.data}{blocks}")
         print_types(printer, self, (self.result.type,))
 
 
@@ -125,8 +152,8 @@ def place_shared(block: Block) -> int:
 
 @irdl_op_definition
 class ReadyOp(IRDLOperation):
-    """One thread initialises the barriers of rings, fences, and all threads of the block meet; before any other use of
-    the rings (PTX ISA 9.7.13.15.9 and 9.7.13.4)."""
+    """One thread initialises the barriers of rings, fences, and all threads of the block, or of its cluster, meet;
+    before any other use of the rings (PTX ISA 9.7.13.15.9, 9.7.13.4 and 9.7.13.3)."""
 
     name = "cuda.ready"
 
@@ -178,7 +205,8 @@ class AwaitOp(_OnRing):
 
 @irdl_op_definition
 class ReleaseOp(_OnRing):
-    """A warpgroup has read the stage and gives it back: one arrival (PTX ISA 9.7.13.15.13)."""
+    """A warpgroup has read the stage and gives it back: one arrival, at the barrier of each block that fills it (PTX
+    ISA 9.7.13.15.13; for another block's, 9.7.9.24, `mapa`)."""
 
     name = "cuda.release"
 

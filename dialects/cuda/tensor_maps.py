@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
 
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IndexType, IntAttr, IntegerAttr, MemRefType, i1, i64
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DictionaryAttr,
+    IndexType,
+    IntAttr,
+    IntegerAttr,
+    MemRefType,
+    UnitAttr,
+    i1,
+    i64,
+)
 from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import (
     IRDLOperation,
@@ -13,6 +23,7 @@ from xdsl.irdl import (
     irdl_op_definition,
     operand_def,
     opt_attr_def,
+    opt_prop_def,
     param_def,
     result_def,
     traits_def,
@@ -24,8 +35,9 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from treadle.dialects.cuda.boxes import MOST_ROWS, SPANS, BoxesAttr, cut
+from treadle.dialects.cuda.clusters import cluster_around
 from treadle.dialects.cuda.layout import Mode, ModesAttr, parse_modes_after_equals, spelled
-from treadle.dialects.cuda.rings import RingType
+from treadle.dialects.cuda.rings import RingOp, RingType
 from treadle.dialects.cuda.tiles import boxes_of, format_bytes, is_boxed
 from treadle.dialects.diagram.array import axes_of, format_of, level_of
 from treadle.dialects.syntax import parse_attributes, parse_element, print_element, print_types
@@ -187,8 +199,31 @@ class TensorMapOp(IRDLOperation):
         print_types(printer, self, (self.result.type,))
 
 
-def check_mapped(tile: Attribute, map: TensorMapType, offsets: int) -> None:
-    """That a tensor map moves a tile in boxes, at so many offsets (VerifyException)."""
+SHARE_ROWS = 8
+"""Rows of a box after which its swizzle begins anew: a share of a box has a multiple of them."""
+
+
+def shared_axis(boxes: BoxesAttr) -> int:
+    """The axis of a tile along which shares of the rows of its boxes follow each other."""
+    return next(i for i, side in enumerate(boxes.box) if i != boxes.row_axis and (side > 1 or i == len(boxes.box) - 1))
+
+
+def share_of(boxes: BoxesAttr, shares: int) -> tuple[int, ...] | None:
+    """The sides of one of so many equal shares of the rows of each box; None if there are none, or if the rows have
+    an order of their own."""
+    if shares == 1:
+        return boxes.box
+    if boxes.rows % (SHARE_ROWS * shares) or tuple(boxes.order):
+        return None
+    sides, axis = list(boxes.box), shared_axis(boxes)
+    if sides[axis] % shares:
+        return None
+    sides[axis] //= shares
+    return tuple(sides)
+
+
+def check_mapped(tile: Attribute, map: TensorMapType, offsets: int, shares: int = 1) -> None:
+    """That a tensor map moves a tile in boxes, or one of so many shares of it, at so many offsets (VerifyException)."""
     if not is_boxed(tile):
         raise VerifyException(f"{tile} is not a tile in shared memory in #cuda.boxes")
     if axes_of(tile) != axes_of(map.buffer):
@@ -197,8 +232,14 @@ def check_mapped(tile: Attribute, map: TensorMapType, offsets: int) -> None:
         )
     if format_of(tile) != format_of(map.buffer):
         raise VerifyException("a tile has the format of its buffer")
-    if map.shape != boxes_of(tile).box:
-        raise VerifyException(f"boxes of {list(map.shape)} into boxes of {list(boxes_of(tile).box)}")
+    share = share_of(boxes_of(tile), shares)
+    if share is None:
+        raise VerifyException(
+            f"{boxes_of(tile).rows} rows of a box are no {shares} shares of {SHARE_ROWS} rows or more"
+        )
+    if map.shape != share:
+        into = f"boxes of {list(boxes_of(tile).box)}" + (f" in {shares} shares" if shares > 1 else "")
+        raise VerifyException(f"boxes of {list(map.shape)} into {into}")
     if map.order != boxes_of(tile).order:
         raise VerifyException(f"rows in the order {spelled(map.order)} into {spelled(boxes_of(tile).order)}")
     if offsets != len(map.shape):
@@ -213,6 +254,10 @@ class TensorLoadOp(IRDLOperation):
     ```
     cuda.tensor_load %A_map[%m0, %k0] into %A_now signals %A_ring[%turn] : !A_map, !As, !cuda.ring<3>
     ```
+
+    With `multicast` before the types, the blocks of a cluster copy one tile together: each a share, an equal part of
+    the rows of its boxes, to all of them. Every block waits for the bytes of all shares (the same section,
+    `.multicast::cluster`).
     """
 
     name = "cuda.tensor_load"
@@ -222,9 +267,25 @@ class TensorLoadOp(IRDLOperation):
     ring = operand_def(RingType)
     turn = operand_def(IndexType())
     offsets = var_operand_def(IndexType())
+    multicast = opt_prop_def(UnitAttr)
 
-    def __init__(self, map: SSAValue, offsets: Sequence[SSAValue], tile: SSAValue, ring: SSAValue, turn: SSAValue):
-        super().__init__(operands=[map, tile, ring, turn, offsets])
+    def __init__(
+        self,
+        map: SSAValue,
+        offsets: Sequence[SSAValue],
+        tile: SSAValue,
+        ring: SSAValue,
+        turn: SSAValue,
+        multicast: bool = False,
+    ):
+        super().__init__(
+            operands=[map, tile, ring, turn, offsets], properties={"multicast": UnitAttr() if multicast else None}
+        )
+
+    @property
+    def shares(self) -> int:
+        """Blocks that copy the tile together, each a share of it."""
+        return cluster_around(self) if self.multicast is not None else 1
 
     @property
     def map_type(self) -> TensorMapType:
@@ -237,11 +298,16 @@ class TensorLoadOp(IRDLOperation):
 
     @property
     def bytes(self) -> int:
-        """What arrives, what lies outside of the array included."""
+        """What arrives at this block, what lies outside of the array included."""
         return self.boxes.elements * format_bytes(self.tile.type)
 
     def verify_(self) -> None:
-        check_mapped(self.tile.type, self.map_type, len(self.offsets))
+        if self.multicast is not None and self.shares < 2:
+            raise VerifyException("a multicast goes to the blocks of a cluster: say `cluster` after the shared memory")
+        ring = self.ring.owner
+        if isinstance(ring, RingOp) and ring.filled_by != self.shares:
+            raise VerifyException(f"{ring.filled_by} blocks fill the stages of its ring, {self.shares} copy the tile")
+        check_mapped(self.tile.type, self.map_type, len(self.offsets), self.shares)
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
@@ -251,6 +317,7 @@ class TensorLoadOp(IRDLOperation):
         tile = parser.parse_unresolved_operand()
         parser.parse_keyword("signals")
         ring, turn = parse_element(parser)
+        multicast = parser.parse_optional_keyword("multicast") is not None
         attributes = parse_attributes(parser)
         types: list[Attribute] = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
         if len(types) != 3:
@@ -261,6 +328,7 @@ class TensorLoadOp(IRDLOperation):
             parser.resolve_operand(tile, types[1]),
             parser.resolve_operand(ring, types[2]),
             parser.resolve_operand(turn, IndexType()),
+            multicast,
         )
         op.attributes |= attributes
         return op
@@ -274,4 +342,6 @@ class TensorLoadOp(IRDLOperation):
         printer.print_operand(self.tile)
         printer.print_string(" signals ")
         print_element(printer, self.ring, self.turn)
+        if self.multicast is not None:
+            printer.print_string(" multicast")
         print_types(printer, self, (self.map.type, self.tile.type, self.ring.type))

@@ -400,3 +400,67 @@ cuda.kernel @k (%m0: index) threads 128 shared 4096 {
   %r = diagram.fill 0.000000e+00 : f16 -> tensor<64x64xf16, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [n:8:8, m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = [m:4:16]>>>
   cuda.write %r part 0 of 3 into %R_staged : tensor<64x64xf16, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [n:8:8, m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = [m:4:16]>>>, memref<64x32xf16, #diagram.array<[m, n], level = shared, layout = #cuda.boxes<extents = [64, 32], span = 32>>>
 }
+
+// -----
+
+// CHECK: a cluster of 9 blocks: it has 2 to 8
+cuda.kernel @k () threads 128 shared 0 cluster 9 {
+}
+
+// -----
+
+// CHECK: 'cuda.cluster_arrive' in a kernel without clusters: say `cluster` after its shared memory
+cuda.kernel @k () threads 128 shared 0 {
+  cuda.cluster_arrive
+}
+
+// -----
+
+// CHECK: a ring that 2 blocks fill, in a kernel with clusters of 4
+cuda.kernel @k () threads 128 shared 0 cluster 4 {
+  %r = cuda.ring at 0 consumers 1 blocks 2 : !cuda.ring<2>
+}
+
+// -----
+
+// CHECK: 1 blocks fill the stages of its ring, 2 copy the tile
+!A = memref<?x?xf16, strided<[?, 1], offset: ?>, #diagram.array<[m, k], level = device>>
+!As = memref<64x64xf16, #diagram.array<[m, k], level = shared, layout = #cuda.boxes<extents = [64, 64], span = 64>>>
+cuda.kernel @k (%A_map: !cuda.tensor_map<[32, 64], !A>, %m0: index) threads 128 shared 8208 cluster 2 {
+  %A = cuda.shared at 0 : !As
+  %r = cuda.ring at 8192 consumers 1 : !cuda.ring<1>
+  cuda.tensor_load %A_map[%m0, %m0] into %A signals %r[%m0] multicast : !cuda.tensor_map<[32, 64], !A>, !As, !cuda.ring<1>
+}
+
+// -----
+
+// CHECK: a multicast goes to the blocks of a cluster: say `cluster` after the shared memory
+!A = memref<?x?xf16, strided<[?, 1], offset: ?>, #diagram.array<[m, k], level = device>>
+!As = memref<64x64xf16, #diagram.array<[m, k], level = shared, layout = #cuda.boxes<extents = [64, 64], span = 64>>>
+cuda.kernel @k (%A_map: !cuda.tensor_map<[32, 64], !A>, %m0: index) threads 128 shared 8208 {
+  %A = cuda.shared at 0 : !As
+  %r = cuda.ring at 8192 consumers 1 : !cuda.ring<1>
+  cuda.tensor_load %A_map[%m0, %m0] into %A signals %r[%m0] multicast : !cuda.tensor_map<[32, 64], !A>, !As, !cuda.ring<1>
+}
+
+// -----
+
+// CHECK: boxes of [64, 64] into boxes of [64, 64] in 2 shares
+!A = memref<?x?xf16, strided<[?, 1], offset: ?>, #diagram.array<[m, k], level = device>>
+!As = memref<64x64xf16, #diagram.array<[m, k], level = shared, layout = #cuda.boxes<extents = [64, 64], span = 64>>>
+cuda.kernel @k (%A_map: !cuda.tensor_map<[64, 64], !A>, %m0: index) threads 128 shared 8208 cluster 2 {
+  %A = cuda.shared at 0 : !As
+  %r = cuda.ring at 8192 consumers 1 blocks 2 : !cuda.ring<1>
+  cuda.tensor_load %A_map[%m0, %m0] into %A signals %r[%m0] multicast : !cuda.tensor_map<[64, 64], !A>, !As, !cuda.ring<1>
+}
+
+// -----
+
+// CHECK: 16 rows of a box are no 4 shares of 8 rows or more
+!A = memref<?x?xf16, strided<[?, 1], offset: ?>, #diagram.array<[m, k], level = device>>
+!As = memref<16x64xf16, #diagram.array<[m, k], level = shared, layout = #cuda.boxes<extents = [16, 64], span = 64>>>
+cuda.kernel @k (%A_map: !cuda.tensor_map<[4, 64], !A>, %m0: index) threads 128 shared 8208 cluster 4 {
+  %A = cuda.shared at 0 : !As
+  %r = cuda.ring at 8192 consumers 1 blocks 4 : !cuda.ring<1>
+  cuda.tensor_load %A_map[%m0, %m0] into %A signals %r[%m0] multicast : !cuda.tensor_map<[4, 64], !A>, !As, !cuda.ring<1>
+}

@@ -20,7 +20,7 @@ class Agents {
     return place->second;
   }
   std::string name(unsigned agent) const {
-    if (agent < threads_) return text("thread %u", agent);
+    if (agent < threads_) return name_of_thread(agent);
     return names_[agent - threads_];
   }
 

@@ -84,9 +84,10 @@ class EmulatorBackend:
         block: tuple[int, int, int],
         shared_bytes: int,
         arguments: Sequence[Any],
+        cluster: int = 1,
     ) -> LaunchReport:
         given = [Array(each.data, each.writable) if isinstance(each, HostArray) else each for each in arguments]
-        report = self.module(kernel).launch(kernel, grid, block, shared_bytes, given, seed=self.seed)
+        report = self.module(kernel).launch(kernel, grid, block, shared_bytes, given, seed=self.seed, cluster=cluster)
         self.reports.append(report)
         self.variants.append(kernel)
         return report

@@ -18,6 +18,12 @@ struct Knowledge {
     merge(seen, other.seen);
     merge(bridged, other.bridged);
   }
+  bool within(const Knowledge& other) const { return within(seen, other.seen) && within(bridged, other.bridged); }
+  static bool within(const std::vector<uint32_t>& clocks, const std::vector<uint32_t>& others) {
+    for (unsigned agent = 0; agent < clocks.size(); ++agent)
+      if (clocks[agent] > at(others, agent)) return false;
+    return true;
+  }
   static void merge(std::vector<uint32_t>& into, const std::vector<uint32_t>& from) {
     if (into.size() < from.size()) into.resize(from.size(), 0);
     for (size_t i = 0; i < from.size(); ++i)
@@ -70,6 +76,13 @@ class Clocks {
     Knowledge::raise(into.seen, thread, clock_[thread]++);
   }
   void acquire(unsigned thread, const Knowledge& from) { own(thread).merge(from); }
+  // The same of what many acquire, who then share it if they know no more.
+  void acquire(unsigned thread, const std::shared_ptr<Knowledge>& from) {
+    if (rows_[thread]->within(*from))
+      rows_[thread] = from;
+    else
+      acquire(thread, *from);
+  }
   void acquire(unsigned thread, unsigned agent, uint32_t clock) {
     if (!knows(thread, agent, clock)) Knowledge::raise(own(thread).seen, agent, clock);
   }

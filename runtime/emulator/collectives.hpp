@@ -27,7 +27,7 @@ void exchange(unsigned first, unsigned last) {
     const unsigned source = first + (request.operation == SHUFFLE ? other : (t - first) ^ other);
     if (source >= last || all_threads[source].state == State::EXITED)
       report("missing lanes", t, request.line,
-             text("%s reads from thread %u, which %s", name_of(request.operation), source,
+             text("%s reads from %s, which %s", name_of(request.operation), name_of_thread(source).c_str(),
                   source >= last ? "does not exist" : "has returned"));
     memcpy(request.out, &values[source - first], 4);
   }
@@ -61,7 +61,7 @@ void store_matrix(unsigned first, const Request* const (&lanes)[32]) {
     Wavefront wavefront;
     for (unsigned row = 0; row < 8; ++row) {
       unsigned char* to = static_cast<unsigned char*>(lanes[8 * m + int(row)]->out);
-      current = first + 8 * unsigned(m) + row;
+      become(first + 8 * unsigned(m) + row);
       wavefront.add(reinterpret_cast<uint64_t>(to), 16);
       if (launch->checks && !may_write_shared(STORE_MATRIX, to, 16, lanes[0]->line, false)) continue;
       for (unsigned column = 0; column < 8; ++column) {
@@ -86,7 +86,7 @@ bool missing_lanes(unsigned first, unsigned last, const Request& request) {
   if (missing.empty()) return false;
   report("missing lanes", first, request.line,
          text("%s needs all 32 lanes of the warp, but %s returned or never existed",
-              name_of(request.operation), threads(missing).c_str()));
+              name_of(request.operation), name_of_threads(missing).c_str()));
   abandoned = true;
   return true;
 }

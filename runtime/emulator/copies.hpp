@@ -54,7 +54,7 @@ void copy_async_wait(int pending) {
     }
     if (!copy.delivered) deliver(copy);
     if (launch->checks)
-      shadow.arrived(static_cast<unsigned char*>(copy.to) - shared_base, copy.bytes, current,
+      shadow.arrived(place_of(copy.to), copy.bytes, current,
                      copy.line);
   }
   thread.copies.resize(kept);

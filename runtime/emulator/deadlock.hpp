@@ -11,16 +11,20 @@ struct Group {
   std::vector<unsigned> members;
 };
 
-std::vector<Group> waiting_groups() {
+// A thread waits there for itself, whatever the others of its warp do.
+bool waits_alone(Operation operation) { return operation == MBARRIER_WAIT || operation == BARRIER_CLUSTER; }
+
+// Of one block.
+std::vector<Group> waiting_groups(unsigned block) {
   std::vector<Group> groups;
-  for (unsigned t = 0; t < all_threads.size(); ++t) {
+  for (unsigned t = block * block_threads; t < (block + 1) * block_threads; ++t) {
     if (all_threads[t].state != State::WAITING && all_threads[t].state != State::MEETING) continue;
     const Request* request = all_threads[t].request;
     Group* mine = nullptr;
     for (Group& group : groups) {
       const bool same = group.request->operation == request->operation && group.request->line == request->line;
       const bool meets = request->operation == BARRIER_BLOCK || request->operation == BARRIER_NAMED ||
-                         request->operation == MBARRIER_WAIT || group.members[0] / 32 == t / 32;
+                         waits_alone(request->operation) || group.members[0] / 32 == t / 32;
       if (same && meets) mine = &group;
     }
     if (!mine) mine = &groups.emplace_back(Group{request, {}});
@@ -34,7 +38,12 @@ std::vector<unsigned> awaited(const Group& group) {
   std::vector<unsigned> result;
   for (unsigned t = 0; t < all_threads.size(); ++t) {
     if (all_threads[t].state == State::EXITED) continue;
+    if (group.request->operation == BARRIER_CLUSTER) {
+      if (cluster_barrier.phases[t] <= cluster_barrier.phase) result.push_back(t);
+      continue;
+    }
     if (group.request->operation != BARRIER_BLOCK && t / 32 != group.members[0] / 32) continue;
+    if (block_of(t) != block_of(group.members[0])) continue;
     bool member = false;
     for (const unsigned m : group.members) member |= m == t;
     if (!member) result.push_back(t);
@@ -44,7 +53,7 @@ std::vector<unsigned> awaited(const Group& group) {
 
 std::string waits_for(const Request& request) {
   const BarrierWait& wait = *static_cast<const BarrierWait*>(request.a);
-  const size_t at = size_t(static_cast<const unsigned char*>(wait.barrier) - shared_base);
+  const size_t at = place_of(wait.barrier);
   const Barrier& barrier = barriers[at];
   return text(" on line %d for parity %u of ", request.line, wait.parity) + describe(at) +
          text(", which is in phase %llu and misses %u arrivals of %u and %lld bytes", (unsigned long long)barrier.phase,
@@ -58,16 +67,17 @@ void report_deadlock(const std::vector<Group>& groups) {
     for (const Group& other : groups)
       for (const unsigned a : group.members)
         divergent |= &other != &group && other.members[0] / 32 == a / 32 &&
-                     group.request->operation != MBARRIER_WAIT && other.request->operation != MBARRIER_WAIT;
+                     !waits_alone(group.request->operation) && !waits_alone(other.request->operation);
     if (!message.empty()) message += "; ";
     if (group.request->operation == MBARRIER_WAIT) {
-      message += threads(group.members) + " wait" + (group.members.size() == 1 ? "s" : "") + waits_for(*group.request);
+      message += name_of_threads(group.members) + " wait" + (group.members.size() == 1 ? "s" : "") +
+                 waits_for(*group.request);
       continue;
     }
-    message += threads(group.members) +
+    message += name_of_threads(group.members) +
                text(" wait%s at %s on line %d for ", group.members.size() == 1 ? "s" : "",
                     name_of(group.request->operation), group.request->line) +
-               threads(awaited(group));
+               name_of_threads(awaited(group));
   }
   const Group& first = groups[0];
   record(divergent ? "divergence" : "deadlock", int(first.members[0]), first.request->line, message);

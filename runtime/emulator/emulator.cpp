@@ -17,12 +17,14 @@ unsigned char zeros[64], sink[64];
 
 namespace {
 
+unsigned threads_of_block() { return blockDim.x * blockDim.y * blockDim.z; }
+
 double started;  // when, in seconds of a steady clock
 
 // Lets the four warps' collective happen if all their threads are at it.
 bool resolve_warpgroup(unsigned warp, const Request& request) {
   const unsigned first = warp / WARPGROUP * WARPGROUP;
-  if (first + WARPGROUP > all_threads.size()) {
+  if (first % block_threads + WARPGROUP > threads_of_block()) {
     report("missing lanes", warp, request.line, "a product needs a whole warpgroup, four warps");
     abandoned = true;
     return false;
@@ -47,8 +49,9 @@ bool resolve_warp(unsigned first, unsigned last) {
     if (thread.state == State::RESTING) thread.state = State::READY, rested = true;
     if (thread.state == State::MEETING) return rested;
     if (thread.state != State::WAITING) continue;
-    if (thread.request->operation == MBARRIER_WAIT && may_pass(t)) {
-      if (launch->checks && t % 32 == 0) traffic.request(MBARRIER_WAIT, thread.request->line, 0, 0);
+    const Operation waits_at = thread.request->operation;
+    if ((waits_at == MBARRIER_WAIT && may_pass(t)) || (waits_at == BARRIER_CLUSTER && may_pass_cluster(t))) {
+      if (launch->checks && t % 32 == 0) traffic.request(waits_at, thread.request->line, 0, 0);
       thread.state = State::READY, rested = true;
       continue;
     }
@@ -59,6 +62,7 @@ bool resolve_warp(unsigned first, unsigned last) {
   if (!request || !together) return false;
   switch (request->operation) {
     case BARRIER_BLOCK:
+    case BARRIER_CLUSTER:
     case MBARRIER_WAIT: return false;
     case BARRIER_NAMED: return come_to_named(first, last, *request), true;
     case WGMMA:
@@ -92,13 +96,14 @@ void check_time() {
 // Runs the lanes of a warp until each has stopped, and on for as long as they meet. True if any ran.
 bool run_warp(unsigned first, unsigned last) {
   bool ran = false;
+  become(first);
   do {
     const unsigned lanes = last - first;
     const unsigned turn = launch->seed ? random_bits() % lanes : 0;
     for (unsigned i = 0; i < lanes && !abandoned; ++i) {
       const unsigned t = first + (i + turn) % lanes;
       if (all_threads[t].state != State::READY) continue;
-      current = t;
+      become(t);
       threadIdx = all_threads[t].index;
       scheduler.switch_to(all_threads[t].context);
       ran = true;
@@ -111,20 +116,12 @@ bool run_warp(unsigned first, unsigned last) {
   return true;
 }
 
-// All living threads at one block barrier may pass. True if they did.
-bool resolve_block() {
-  if (!loads.empty()) {  // at the latest now
-    land_one(launch->seed ? random_bits() % loads.size() : 0);
-    return true;
-  }
-  const std::vector<Group> groups = waiting_groups();
-  if (groups.empty()) return false;
-  if (groups.size() > 1 || groups[0].request->operation != BARRIER_BLOCK) {
-    report_deadlock(groups);
-    return false;
-  }
+// All living threads of a block at one block barrier may pass. True if they did.
+bool resolve_block(unsigned block) {
+  const std::vector<Group> groups = waiting_groups(block);
+  if (groups.size() != 1 || groups[0].request->operation != BARRIER_BLOCK) return false;
   clocks.join(groups[0].members);
-  shadow.forget_old();
+  if (launch->cluster == 1) shadow.forget_old();
   traffic.meet_block();
   unsigned last_warp = ~0u;
   for (const unsigned t : groups[0].members) {
@@ -136,66 +133,90 @@ bool resolve_block() {
   return true;
 }
 
+// When no thread can go on: data that is under way arrives, block barriers are passed. True if something happened.
+bool resolve_cluster() {
+  if (!loads.empty()) {  // at the latest now
+    land_one(launch->seed ? random_bits() % loads.size() : 0);
+    return true;
+  }
+  bool passed = false;
+  for (unsigned block = 0; block < launch->cluster; ++block) passed |= resolve_block(block);
+  if (passed) return true;
+  std::vector<Group> groups;
+  for (unsigned block = 0; block < launch->cluster; ++block)
+    for (Group& group : waiting_groups(block)) groups.push_back(std::move(group));
+  if (!groups.empty()) report_deadlock(groups);
+  return false;
+}
+
 void thread_main() {
   launch->kernel(launch->arguments);
+  leave_cluster(current);
   suspend(State::EXITED);
 }
 
 void start_threads() {
   for (unsigned t = 0; t < all_threads.size(); ++t) {
     Thread& thread = all_threads[t];
-    thread.context.start(stacks[t], Stacks::SIZE, thread_main);
-    thread.state = State::READY;
-    thread.index = {t % blockDim.x, t / blockDim.x % blockDim.y, t / blockDim.x / blockDim.y};
+    const unsigned number = t % block_threads;
+    thread.state = number < threads_of_block() ? State::READY : State::EXITED;
+    if (thread.state == State::READY) thread.context.start(stacks[t], Stacks::SIZE, thread_main);
+    thread.index = {number % blockDim.x, number / blockDim.x % blockDim.y, number / blockDim.x / blockDim.y};
     thread.copies.clear();
     thread.groups = 0;
   }
 }
 
-void run_block(std::vector<unsigned>& warps) {
-  const unsigned count = unsigned(all_threads.size());
-  memset(shared_base, 0xff, launch->shared_bytes);  // NaN in every floating point type
-  clocks.reset(count);
-  if (launch->checks) shadow.reset(launch->shared_bytes, &clocks);
-  agents.reset(count);
+// The blocks of a cluster run together; most clusters are one block.
+void run_cluster(std::vector<unsigned>& warps) {
+  const unsigned places = unsigned(all_threads.size());
+  const size_t bytes = launch->cluster * block_stride;
+  memset(cluster_base, 0xff, bytes);  // NaN in every floating point type
+  clocks.reset(places);
+  if (launch->checks) shadow.reset(bytes, &clocks);
+  agents.reset(places);
   barriers.clear();
   init_fenced = Knowledge();
   loads.clear();
   stores.clear();
   store_groups.clear();
-  warpgroups.assign((count + WARPGROUP - 1) / WARPGROUP, Warpgroup());
-  reset_roles(count);
+  warpgroups.assign((places + WARPGROUP - 1) / WARPGROUP, Warpgroup());
+  reset_roles(threads_of_block());
+  reset_cluster(launch->cluster * threads_of_block(), places);
   start_threads();
   while (!abandoned) {
     bool ran = false;
     for (size_t i = warps.size(); launch->seed && i > 1; --i)
       std::swap(warps[i - 1], warps[random_bits() % i]);
     for (const unsigned warp : warps) {
-      const unsigned first = 32 * warp, last = first + 32 < count ? first + 32 : count;
+      const unsigned first = 32 * warp, end = block_of(first) * block_threads + threads_of_block();
+      const unsigned last = first + 32 < end ? first + 32 : end;
       if (!abandoned) ran |= run_warp(first, last);
       ran |= land_some();
       execute_some();
     }
-    if (!ran && !abandoned && !resolve_block()) break;
+    if (!ran && !abandoned && !resolve_cluster()) break;
   }
   traffic.meet_block();
   if (!abandoned) check_left_over();
 }
 
 void run_grid() {
-  const unsigned count = blockDim.x * blockDim.y * blockDim.z;
   std::vector<unsigned> warps;
-  for (unsigned warp = 0; warp < (count + 31) / 32; ++warp) warps.push_back(warp);
-  all_threads = std::vector<Thread>(count);
-  std::vector<unsigned char> memory(launch->shared_bytes + 2048);
+  for (unsigned block = 0; block < launch->cluster; ++block)
+    for (unsigned warp = 0; warp < (threads_of_block() + 31) / 32; ++warp)
+      warps.push_back(block * block_threads / 32 + warp);
+  all_threads = std::vector<Thread>(launch->cluster * block_threads);
+  block_stride = (launch->shared_bytes / 1024 + 1) * 1024;
+  std::vector<unsigned char> memory(launch->cluster * block_stride + 2048);
   const uint64_t start = reinterpret_cast<uint64_t>(memory.data());
-  shared_base = memory.data() + ((1024 - start % 1024) % 1024);
+  cluster_base = memory.data() + ((1024 - start % 1024) % 1024);
   const uint64_t blocks = uint64_t(gridDim.x) * gridDim.y * gridDim.z;
-  for (current_block = 0; current_block < blocks && !abandoned; ++current_block) {
-    blockIdx = {unsigned(current_block % gridDim.x), unsigned(current_block / gridDim.x % gridDim.y),
-                unsigned(current_block / gridDim.x / gridDim.y)};
-    run_block(warps);
-    launch->blocks_done = current_block + 1;
+  current_block = ~uint64_t(0);  // so that the first is entered
+  for (first_block = 0; first_block < blocks && !abandoned; first_block += launch->cluster) {
+    become(0);
+    run_cluster(warps);
+    launch->blocks_done = first_block + launch->cluster;
   }
 }
 
@@ -208,7 +229,10 @@ TREADLE_EXPORT int treadle_launch(emu::Launch* requested) {
   launch = requested;
   gridDim = dim3(launch->grid[0], launch->grid[1], launch->grid[2]);
   blockDim = dim3(launch->block[0], launch->block[1], launch->block[2]);
-  if (!stacks.reserve(blockDim.x * blockDim.y * blockDim.z)) return 1;
+  // Warpgroups of a cluster begin at multiples of their size, whatever the blocks have.
+  block_threads = threads_of_block();
+  if (launch->cluster > 1) block_threads = (block_threads + WARPGROUP - 1) / WARPGROUP * WARPGROUP;
+  if (!stacks.reserve(launch->cluster * block_threads)) return 1;
   regions.reset(launch->regions, launch->region_count);
   traffic.reset();
   faults.clear();

@@ -22,9 +22,15 @@ namespace emu {
 void mbarrier_init(void* barrier, unsigned count, int line);
 void mbarrier_init_fence();
 void mbarrier_arrive(void* barrier, unsigned bytes, bool expects, int line);
+int block_in_cluster();
+void barrier_cluster_arrive(int line);
+void mbarrier_arrive_at(void* barrier, int block, int line);
+const void* cluster_read(const void* p, int block, unsigned bytes, int line);
 void fence_proxy_async();
 void arrive_named(int id, int threads, int line);
 void start_tensor_load(void* shared, const TensorMap& map, void* barrier, const int* at, int rank, int line);
+void start_tensor_load(void* shared, const TensorMap& map, void* barrier, const int* at, int rank, unsigned blocks,
+                       int line);
 void start_tensor_store(const TensorMap& map, const void* shared, const int* at, int rank, int line);
 void tensor_store_commit();
 void tensor_store_wait(int pending, bool reads_only);
@@ -39,6 +45,13 @@ inline void mbarrier_wait(const void* barrier, unsigned parity, int line) {
 }
 inline void barrier_named(int id, int threads, int line) {
   meet({BARRIER_NAMED, line, nullptr, nullptr, nullptr, id << 16 | threads});
+}
+inline void barrier_cluster_wait(int line) { meet({BARRIER_CLUSTER, line, nullptr, nullptr, nullptr, 0}); }
+template <class T>
+inline T load_cluster(const T* p, int block, int line) {
+  T value;
+  memcpy(&value, cluster_read(p, block, sizeof(T), line), sizeof(T));
+  return value;
 }
 inline bool elect_one(int line) {
   int elected = 0;

@@ -26,7 +26,7 @@ inline const char* name_of(int operation) {
   static const char* const names[] = {
       "load_global",     "store_global", "load_shared", "store_shared", "copy_async", "copy_async",
       "load_matrix",     "mma",          "shuffle_xor", "shuffle", "barrier_warp", "barrier_block",
-      "barrier_named",   "mbarrier_wait", "tensor_load", "tensor_store", "wgmma",
+      "barrier_named",   "barrier_cluster_wait", "mbarrier_wait", "tensor_load", "tensor_store", "wgmma",
       "wgmma_fence",     "wgmma_commit", "wgmma_wait",  "store_matrix", "elect_one",
       "registers"};
   return names[operation];

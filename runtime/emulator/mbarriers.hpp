@@ -24,16 +24,18 @@ Knowledge init_fenced;               // threads that made their initialisations 
 
 void refuse(const char* kind, int line, const std::string& message) { report(kind, current, line, message); }
 
-std::string describe(size_t at) { return text("the barrier at byte %zu of shared memory", at); }
+std::string describe(size_t at) {
+  return text("the barrier at byte %zu of shared memory", within_block(at)) + of_block(unsigned(at / block_stride));
+}
 
 Barrier* barrier_at(const void* p, const char* what, int line) {
-  const size_t at = size_t(static_cast<const unsigned char*>(p) - shared_base);
+  const size_t at = place_of(p);
   const auto found = barriers.find(at);
   if (found != barriers.end()) {
     const Barrier& barrier = found->second;
     if (!clocks.knows(current, barrier.init_thread, barrier.init_clock))
       refuse("race", line, text("%s uses ", what) + describe(at) +
-                 text(", which thread %u initialised, with no barrier between", barrier.init_thread));
+                 ", which " + name_of_thread(barrier.init_thread) + " initialised, with no barrier between");
     return &found->second;
   }
   refuse("uninitialised", line, text("%s uses ", what) + describe(at) + ", which nobody has initialised");
@@ -58,8 +60,8 @@ void pass(unsigned thread, const Barrier& barrier) {
 bool may_pass(unsigned thread) {
   const Thread& waiter = all_threads[thread];
   const BarrierWait& wait = *static_cast<const BarrierWait*>(waiter.request->a);
-  const auto found = barriers.find(size_t(static_cast<const unsigned char*>(wait.barrier) - shared_base));
-  current = thread;
+  const auto found = barriers.find(place_of(wait.barrier));
+  become(thread);
   if (found == barriers.end()) {
     barrier_at(wait.barrier, "mbarrier_wait", waiter.request->line);
     return true;
@@ -72,19 +74,33 @@ bool may_pass(unsigned thread) {
   return true;
 }
 
+void arrive_at(const void* p, unsigned bytes, const char* what, int line) {
+  Barrier* barrier = barrier_at(p, what, line);
+  if (!barrier) return;
+  const size_t at = place_of(p);
+  if (barrier->missing == 0)
+    return refuse("phase", line, text("arrival %u of %u at ", barrier->count + 1, barrier->count) + describe(at) +
+                      ": its phase still waits for bytes, and all arrivals have come");
+  if (launch->checks) clocks.release(current, barrier->gathered);
+  barrier->bytes += bytes;
+  --barrier->missing;
+  maybe_complete(*barrier);
+}
+
 }  // namespace
 
 void mbarrier_init(void* p, unsigned count, int line) {
   current_line = line;
-  const size_t at = size_t(static_cast<unsigned char*>(p) - shared_base);
-  if (at % 8 != 0 || at + 8 > launch->shared_bytes)
+  const size_t at = place_of(p), mine = size_t(static_cast<unsigned char*>(p) - shared_base);
+  if (mine % 8 != 0 || mine + 8 > launch->shared_bytes)
     return refuse("out of bounds", line, describe(at) + " is not 8 aligned bytes of shared memory");
   if (barriers.count(at)) return refuse("phase", line, describe(at) + " is initialised twice");
   if (count == 0 || count > 0xfffff) return refuse("phase", line, text("a barrier of %u arrivals", count));
   if (launch->checks) may_write_shared(STORE_SHARED, p, 8, line, false);
   Barrier& barrier = barriers[at];
   barrier.count = barrier.missing = count;
-  barrier.agent = agents.of(text("a tensor copy that completes on the barrier at byte %zu", at));
+  barrier.agent = agents.of(text("a tensor copy that completes on the barrier at byte %zu", within_block(at)) +
+                            of_block(unsigned(at / block_stride)));
   barrier.init_thread = current;
   barrier.init_clock = clocks.now(current);
 }
@@ -95,16 +111,7 @@ void mbarrier_init_fence() {
 
 void mbarrier_arrive(void* p, unsigned bytes, bool expects, int line) {
   current_line = line;
-  Barrier* barrier = barrier_at(p, expects ? "mbarrier_arrive_expect" : "mbarrier_arrive", line);
-  if (!barrier) return;
-  const size_t at = size_t(static_cast<unsigned char*>(p) - shared_base);
-  if (barrier->missing == 0)
-    return refuse("phase", line, text("arrival %u of %u at ", barrier->count + 1, barrier->count) + describe(at) +
-                      ": its phase still waits for bytes, and all arrivals have come");
-  if (launch->checks) clocks.release(current, barrier->gathered);
-  barrier->bytes += bytes;
-  --barrier->missing;
-  maybe_complete(*barrier);
+  arrive_at(p, bytes, expects ? "mbarrier_arrive_expect" : "mbarrier_arrive", line);
 }
 
 void fence_proxy_async() {

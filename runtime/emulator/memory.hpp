@@ -44,6 +44,13 @@ const Region* global_region(Operation operation, uint64_t address, unsigned byte
   return any_alignment || aligned(operation, current, address, bytes, line) ? region : nullptr;
 }
 
+// Whether the current thread is ordered after a write: one of its own cluster, or none.
+bool known_owner(uint64_t who) {
+  const uint64_t block = owner_block(who) - first_block;
+  return block < launch->cluster &&
+         clocks.knows(current, unsigned(block) * block_threads + owner_thread(who), owner_clock(who));
+}
+
 void report_stranger(uint64_t who, const Region& region, uint64_t address, bool write, int line) {
   const uint64_t block = owner_block(who);
   const std::string other =
@@ -68,8 +75,7 @@ bool may_read_global(Operation operation, const void* p, unsigned bytes, int lin
   const uint64_t address = reinterpret_cast<uint64_t>(p);
   const Region* region = global_region(operation, address, bytes, false, line);
   if (!region) return false;
-  if (const uint64_t who =
-          Regions::stranger(*region, address, bytes, current_block, current, clocks))
+  if (const uint64_t who = Regions::stranger(*region, address, bytes, known_owner))
     report_stranger(who, *region, address, false, line);
   return true;
 }
@@ -79,8 +85,7 @@ void may_read_global_bytes(Operation operation, const void* p, unsigned bytes, i
   const uint64_t address = reinterpret_cast<uint64_t>(p);
   const Region* region = global_region(operation, address, bytes, false, line, true);
   if (!region) return;
-  if (const uint64_t who =
-          Regions::stranger(*region, address, bytes, current_block, current, clocks))
+  if (const uint64_t who = Regions::stranger(*region, address, bytes, known_owner))
     report_stranger(who, *region, address, false, line);
 }
 
@@ -88,10 +93,9 @@ void may_write_global_bytes(Operation operation, void* p, unsigned bytes, int li
   const uint64_t address = reinterpret_cast<uint64_t>(p);
   const Region* region = global_region(operation, address, bytes, true, line, true);
   if (!region) return;
-  if (const uint64_t who =
-          Regions::stranger(*region, address, bytes, current_block, current, clocks))
+  if (const uint64_t who = Regions::stranger(*region, address, bytes, known_owner))
     report_stranger(who, *region, address, true, line);
-  Regions::claim(*region, address, bytes, owner(current_block, current, clocks.now(current)));
+  Regions::claim(*region, address, bytes, owner(current_block, current % block_threads, clocks.now(current)));
 }
 
 // ---- Shared memory
@@ -113,53 +117,54 @@ bool within_shared(Operation operation, unsigned thread, const void* p, unsigned
 void report_finding(const Shadow::Finding& finding, Operation operation, unsigned thread, int line) {
   const char* name = name_of(operation);
   const Access& other = finding.other;
+  const size_t byte = within_block(finding.byte);
   switch (finding.verdict) {
     case SOUND: return;
     case NEVER_WRITTEN:
       return report("uninitialised", thread, line,
                     text("%s reads byte %zu of shared memory, which nobody has written", name,
-                         finding.byte));
+                         byte));
     case UNFENCED:
       return report("missing fence", thread, line,
-                    text("%s through the asynchronous proxy at byte %zu of shared memory, which thread %u wrote "
+                    text("%s through the asynchronous proxy at byte %zu of shared memory, which %s wrote "
                          "through the generic one on line %d, with no fence_proxy_async between",
-                         name, finding.byte, other.thread, other.line));
+                         name, byte, name_of_thread(other.thread).c_str(), other.line));
     case STILL_PENDING: {
       if (other.thread >= all_threads.size())
         return report("race", thread, line,
                       text("%s at byte %zu of shared memory, where %s (line %d) is still under way", name,
-                           finding.byte, agents.name(other.thread).c_str(), other.line));
+                           byte, agents.name(other.thread).c_str(), other.line));
       bool committed = false;
       const Thread& copier = all_threads[other.thread];
       for (const Copy& copy : copier.copies) {
-        const size_t at = static_cast<unsigned char*>(copy.to) - shared_base;
+        const size_t at = place_of(copy.to);
         if (at <= finding.byte && finding.byte < at + copy.bytes) committed = copy.group < copier.groups;
       }
       return report("race", thread, line,
-                    text("%s at byte %zu of shared memory, where the copy_async of thread %u (line %d)"
+                    text("%s at byte %zu of shared memory, where the copy_async of %s (line %d)"
                          " is still under way: it was %s",
-                         name, finding.byte, other.thread, other.line,
+                         name, byte, name_of_thread(other.thread).c_str(), other.line,
                          committed ? "not waited for" : "never committed"));
     }
     case RACE:
       return report("race", thread, line,
                     text("%s at byte %zu of shared memory, which %s %s on line %d, with no "
                          "barrier between",
-                         name, finding.byte, agents.name(other.thread).c_str(),
+                         name, byte, agents.name(other.thread).c_str(),
                          finding.other_wrote ? "wrote" : "read", other.line));
   }
 }
 
 bool may_read_shared(Operation operation, unsigned thread, const void* p, unsigned bytes, int line) {
   if (!within_shared(operation, thread, p, bytes, line)) return false;
-  const size_t at = static_cast<const unsigned char*>(p) - shared_base;
+  const size_t at = place_of(p);
   report_finding(shadow.read(at, bytes, thread, line), operation, thread, line);
   return true;
 }
 
 bool may_write_shared(Operation operation, void* p, unsigned bytes, int line, bool pending) {
   if (!within_shared(operation, current, p, bytes, line)) return false;
-  const size_t at = static_cast<unsigned char*>(p) - shared_base;
+  const size_t at = place_of(p);
   report_finding(shadow.write(at, bytes, current, line, pending), operation, current, line);
   return true;
 }
@@ -177,10 +182,9 @@ void* checked_global_write(void* p, unsigned bytes, bool valid, int line) {
   const uint64_t address = reinterpret_cast<uint64_t>(p);
   const Region* region = global_region(STORE_GLOBAL, address, bytes, true, line);
   if (!region) return sink;
-  if (const uint64_t who =
-          Regions::stranger(*region, address, bytes, current_block, current, clocks))
+  if (const uint64_t who = Regions::stranger(*region, address, bytes, known_owner))
     report_stranger(who, *region, address, true, line);
-  Regions::claim(*region, address, bytes, owner(current_block, current, clocks.now(current)));
+  Regions::claim(*region, address, bytes, owner(current_block, current % block_threads, clocks.now(current)));
   return p;
 }
 

@@ -11,6 +11,7 @@ from math import prod
 from pathlib import Path
 
 from treadle.compiler.counting import counting
+from treadle.runtime.clusters import why_no_cluster
 from treadle.runtime.emulator.arrays import Arena, Array, MappedArray
 from treadle.runtime.emulator.build import compile_kernels
 from treadle.runtime.emulator.errors import EmulationError, Fault
@@ -41,6 +42,7 @@ _KINDS = (
     "barrier_warp",
     "barrier_block",
     "barrier_named",
+    "barrier_cluster_wait",
     "mbarrier_wait",
     "tensor_load",
     "tensor_store",
@@ -105,8 +107,11 @@ class EmulatedModule:
         *,
         seed: int = 0,
         time_limit: float = 0.0,
+        cluster: int = 1,
     ) -> LaunchReport:
         """Runs a kernel to its end; raises `EmulationError` if it does anything wrong.
+
+        The blocks of a `cluster`, so many neighbours along x, run together.
 
         Seed 0 runs the threads in order and lets asynchronous data arrive as late as it may; another
         seed shuffles warps and lets data arrive at any allowed moment. A launch that takes longer than
@@ -114,7 +119,7 @@ class EmulatedModule:
         """
         if kernel not in self._kernels:
             raise ValueError(f"no kernel {kernel!r} here; there are {sorted(self._kernels)}")
-        _check_shape(grid, block, shared_bytes)
+        _check_shape(grid, block, shared_bytes, cluster)
         self._check_parameters(kernel, arguments)
         arrays = _arrays_of(arguments)
         for i, each in arrays.items():
@@ -125,7 +130,7 @@ class EmulatedModule:
             return self._report(Launch(), [], arena)
         values = [_value(each, arena.placed[i].pointer if i in arrays else 0) for i, each in enumerate(arguments)]
         with self._lock:
-            launch = self._run(kernel, grid, block, shared_bytes, values, arena, seed, time_limit)
+            launch = self._run(kernel, grid, block, shared_bytes, values, arena, seed, time_limit, cluster)
             faults = [self._fault(kernel, i) for i in range(launch.faults_kept)]
             operations = [self._operation(i) for i in range(launch.operations)]
         arena.copy_back()
@@ -149,6 +154,7 @@ class EmulatedModule:
         arena: Arena,
         seed: int,
         time_limit: float,
+        cluster: int,
     ) -> Launch:
         regions = (Region * len(arena.placed))(*(p.region(i) for i, p in arena.placed.items()))
         addresses = (ctypes.c_void_p * len(values))(*(ctypes.addressof(each) for each in values))
@@ -164,6 +170,7 @@ class EmulatedModule:
         launch.regions = ctypes.addressof(regions)
         launch.region_count = len(regions)
         launch.checks = int(self._checks)
+        launch.cluster = cluster
         with counting("blocks", prod(grid), lambda: launch.blocks_done):
             failed = self._library.treadle_launch(ctypes.byref(launch))
         if failed != 0:
@@ -252,10 +259,12 @@ def _lock_of(library: Path) -> threading.Lock:
     return threading.Lock()
 
 
-def _check_shape(grid: tuple[int, int, int], block: tuple[int, int, int], shared_bytes: int) -> None:
+def _check_shape(grid: tuple[int, int, int], block: tuple[int, int, int], shared_bytes: int, cluster: int) -> None:
     """Refuses launches that a device would refuse."""
     if any(not 0 <= size <= most for size, most in zip(grid, _MAX_GRID, strict=True)):
         raise ValueError(f"a grid of {grid} blocks cannot be launched")
+    if reason := why_no_cluster(cluster, grid[0]):
+        raise ValueError(reason)
     threads = block[0] * block[1] * block[2]
     if min(block) < 1 or threads > MAX_THREADS:
         raise ValueError(f"a block of {block} threads cannot be launched: 1 to {MAX_THREADS}")

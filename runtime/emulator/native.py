@@ -77,6 +77,7 @@ class Launch(ctypes.Structure):
     regions: int | None
     region_count: int
     checks: int
+    cluster: int
     seconds: float
     faults: int
     faults_kept: int
@@ -93,6 +94,7 @@ class Launch(ctypes.Structure):
         ("regions", ctypes.c_void_p),
         ("region_count", ctypes.c_int32),
         ("checks", ctypes.c_int32),
+        ("cluster", ctypes.c_uint32),
         ("seconds", ctypes.c_double),
         ("faults", ctypes.c_uint64),
         ("faults_kept", ctypes.c_int32),

@@ -55,15 +55,13 @@ class Regions {
     }
     return best;
   }
-  // The writer of some byte of an access that this thread is not ordered after; 0 if there is none.
-  static uint64_t stranger(const Region& region, uint64_t address, unsigned bytes, uint64_t block,
-                           unsigned thread, const Clocks& clocks) {
+  // The writer of some byte of an access that is not known to it; 0 if there is none.
+  template <class Known>
+  static uint64_t stranger(const Region& region, uint64_t address, unsigned bytes, Known known) {
     if (!region.owners) return 0;
     for (uint64_t i = first(region, address); i <= last(region, address, bytes); ++i) {
       const uint64_t who = region.owners[i];
-      if (who == 0) continue;
-      if (owner_block(who) != block || !clocks.knows(thread, owner_thread(who), owner_clock(who)))
-        return who;
+      if (who != 0 && !known(who)) return who;
     }
     return 0;
   }

@@ -13,19 +13,22 @@ struct NamedBarrier {
   Knowledge gathered;
 };
 
-std::map<unsigned, NamedBarrier> named;
+std::map<unsigned, NamedBarrier> named;  // of all blocks of a cluster, 16 each
 std::vector<unsigned> registers_of;  // a thread of each warp
-unsigned registers_free;             // of the block's, by threads
+std::vector<unsigned> registers_free;  // of each block's, by threads
 
 void reset_roles(unsigned threads) {
   named.clear();
+  const unsigned places = launch->cluster * block_threads;
   unsigned cap = 65536 / threads / 8 * 8;
   if (cap > 255) cap = 255 / 8 * 8;
-  registers_of.assign((threads + 31) / 32, cap);
-  registers_free = 0;
+  registers_of.assign((places + 31) / 32, cap);
+  registers_free.assign(launch->cluster, 0);
 }
 
-unsigned id_of(const Request& request) { return unsigned(request.option) >> 16; }
+constexpr unsigned NAMES = 16;  // of barriers of a block
+
+unsigned id_of(const Request& request) { return block_of(current) * NAMES + (unsigned(request.option) >> 16); }
 unsigned size_of(const Request& request) { return unsigned(request.option) & 0xffff; }
 
 bool full(unsigned id, unsigned threads) {
@@ -57,7 +60,7 @@ void come_to_named(unsigned first, unsigned last, const Request& request) {
 // Whether the warp's change of its registers can happen now: an increase waits until others have given up enough.
 bool may_change_registers(unsigned first, const Request& request) {
   const unsigned wanted = unsigned(request.option), held = registers_of[first / 32];
-  return wanted <= held || wanted - held <= registers_free / 32;
+  return wanted <= held || wanted - held <= registers_free[block_of(first)] / 32;
 }
 
 void change_registers(unsigned first, const Request& request) {
@@ -65,7 +68,8 @@ void change_registers(unsigned first, const Request& request) {
   const unsigned wanted = unsigned(request.option);
   if (wanted % 8 != 0 || wanted < 24 || wanted > 256)
     report("registers", first, request.line, text("%u registers a thread: a multiple of 8 from 24 to 256", wanted));
-  registers_free = unsigned(int(registers_free) + 32 * (int(held) - int(wanted)));
+  unsigned& free = registers_free[block_of(first)];
+  free = unsigned(int(free) + 32 * (int(held) - int(wanted)));
   held = wanted;
 }
 
@@ -73,10 +77,11 @@ void change_registers(unsigned first, const Request& request) {
 
 void arrive_named(int id, int threads, int line) {
   (void)line;
-  NamedBarrier& barrier = named[unsigned(id)];
+  const unsigned name = block_of(current) * NAMES + unsigned(id);
+  NamedBarrier& barrier = named[name];
   if (launch->checks) clocks.release(current, barrier.gathered);
   ++barrier.arrived;
-  if (full(unsigned(id), unsigned(threads))) release_named(unsigned(id));
+  if (full(name, unsigned(threads))) release_named(name);
 }
 
 }  // namespace emu

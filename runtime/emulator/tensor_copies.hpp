@@ -4,7 +4,7 @@
 
 #include <deque>
 
-#include "mbarriers.hpp"
+#include "clusters.hpp"
 
 namespace emu {
 namespace {
@@ -45,7 +45,7 @@ void for_each_chunk(const TensorCopy& copy, Body body) {
   const unsigned inner = map.box[0] * map.element_bytes, piece = map.element_bytes;
   unsigned rows = 1;
   for (unsigned i = 1; i < map.rank; ++i) rows *= map.box[i];
-  const uint32_t base = shared_address(copy.shared);
+  const uint32_t base = uint32_t(place_of(copy.shared));
   for (unsigned row = 0; row < rows; ++row) {
     uint64_t address = map.address;
     bool inside = true;
@@ -73,7 +73,7 @@ void for_each_chunk(const TensorCopy& copy, Body body) {
 }
 
 bool sound_map(const char* what, const TensorMap& map, const void* shared, int rank, int line) {
-  const uint32_t at = shared_address(shared);
+  const uint32_t at = uint32_t(within_block(place_of(shared)));
   const unsigned align = map.swizzle_bytes == 0 ? 128 : 8 * map.swizzle_bytes;
   std::string wrong;
   if (map.magic != TENSOR_MAP_MAGIC)
@@ -95,9 +95,9 @@ bool sound_map(const char* what, const TensorMap& map, const void* shared, int r
 void land(TensorCopy& copy) {
   for_each_chunk(copy, [&](uint32_t at, uint64_t address, unsigned bytes, bool inside) {
     if (inside)
-      memcpy(shared_base + at, reinterpret_cast<const void*>(address), bytes);
+      memcpy(cluster_base + at, reinterpret_cast<const void*>(address), bytes);
     else
-      memset(shared_base + at, 0, bytes);
+      memset(cluster_base + at, 0, bytes);
   });
   Barrier& barrier = *copy.barrier;
   if (barrier.phase != copy.phase)
@@ -106,7 +106,7 @@ void land(TensorCopy& copy) {
                 "barrier expected are fewer than those that were copied",
                 (unsigned long long)copy.phase, (unsigned long long)barrier.phase));
   if (launch->checks) {
-    shadow.landed(size_t(copy.shared - shared_base), box_bytes(copy.map), copy.access);
+    shadow.landed(place_of(copy.shared), box_bytes(copy.map), copy.access);
   }
   barrier.bytes -= box_bytes(copy.map);
   maybe_complete(barrier);
@@ -120,11 +120,11 @@ void land_one(size_t index) {
 
 void write_out(const TensorCopy& copy) {
   for_each_chunk(copy, [&](uint32_t at, uint64_t address, unsigned bytes, bool inside) {
-    if (inside) memcpy(reinterpret_cast<void*>(address), shared_base + at, bytes);
+    if (inside) memcpy(reinterpret_cast<void*>(address), cluster_base + at, bytes);
   });
 }
 
-unsigned store_agent(unsigned thread) { return agents.of(text("a tensor store of thread %u", thread)); }
+unsigned store_agent(unsigned thread) { return agents.of("a tensor store of " + name_of_thread(thread)); }
 
 // Data may arrive at any moment. True if some did, and who waits for it may go on.
 bool land_some() {
@@ -135,29 +135,57 @@ bool land_some() {
 
 }  // namespace
 
-void start_tensor_load(void* shared, const TensorMap& map, void* p, const int* at, int rank, int line) {
-  current_line = line;
-  Barrier* barrier = barrier_at(p, "tensor_load", line);
-  if (!barrier || !sound_map("tensor_load", map, shared, rank, line)) return;
-  TensorCopy copy = {map, static_cast<unsigned char*>(shared), {}, barrier, barrier->phase, current, 0, 0, line, {}};
+namespace {
+
+// One block's part of a load: the box and its bytes' completion at the same places of that block.
+void start_load_into(unsigned block, void* shared, const TensorMap& map, void* p, const int* at, int rank, int line) {
+  Barrier* barrier = barrier_at(there(p, block), "tensor_load", line);
+  if (!barrier) return;
+  unsigned char* const to = static_cast<unsigned char*>(there(shared, block));
+  TensorCopy copy = {map, to, {}, barrier, barrier->phase, current, 0, 0, line, {}};
   memcpy(copy.at, at, sizeof(int) * size_t(rank));
-  uint64_t read = 0;
   if (launch->checks) {
     if (barrier->init_clock > Knowledge::at(init_fenced.seen, barrier->init_thread) &&
         !clocks.bridged(current, barrier->init_thread, barrier->init_clock))
       report("missing fence", current, line,
              "the asynchronous proxy may not see that the barrier was initialised: fence between");
-    for_each_chunk(copy, [&](uint32_t, uint64_t address, unsigned bytes, bool inside) {
-      if (!inside) return;
-      read += bytes;
-      may_read_global_bytes(TENSOR_LOAD, reinterpret_cast<const void*>(address), bytes, line);
-    });
     copy.access = {barrier->agent, uint32_t(barrier->phase + 1), 0, line, true, true};
-    report_finding(shadow.write(size_t(copy.shared - shared_base), box_bytes(map), {current, true}, copy.access),
-                   TENSOR_LOAD, current, line);
-    traffic.request(TENSOR_LOAD, line, read, 0);
+    report_finding(shadow.write(place_of(to), box_bytes(map), {current, true}, copy.access), TENSOR_LOAD, current,
+                   line);
+    if (block != block_of(current)) reach(block, barrier->agent, uint32_t(barrier->phase + 1), "tensor_load", line);
   }
   loads.push_back(copy);
+}
+
+// What a load reads of global memory, once for all blocks that it goes to.
+void check_load(const TensorMap& map, const int* at, int rank, int line) {
+  TensorCopy copy = {map, cluster_base, {}, nullptr, 0, current, 0, 0, line, {}};
+  memcpy(copy.at, at, sizeof(int) * size_t(rank));
+  uint64_t read = 0;
+  for_each_chunk(copy, [&](uint32_t, uint64_t address, unsigned bytes, bool inside) {
+    if (!inside) return;
+    read += bytes;
+    may_read_global_bytes(TENSOR_LOAD, reinterpret_cast<const void*>(address), bytes, line);
+  });
+  traffic.request(TENSOR_LOAD, line, read, 0);
+}
+
+}  // namespace
+
+void start_tensor_load(void* shared, const TensorMap& map, void* p, const int* at, int rank, int line) {
+  start_tensor_load(shared, map, p, at, rank, 1u << block_of(current), line);
+}
+
+void start_tensor_load(void* shared, const TensorMap& map, void* p, const int* at, int rank, unsigned blocks,
+                       int line) {
+  current_line = line;
+  if (!barrier_at(p, "tensor_load", line) || !sound_map("tensor_load", map, shared, rank, line)) return;
+  if (blocks == 0 || blocks >> launch->cluster != 0)
+    return report("out of bounds", current, line,
+                  text("tensor_load to the blocks of the mask 0x%x, in a cluster of %u", blocks, launch->cluster));
+  if (launch->checks) check_load(map, at, rank, line);
+  for (unsigned block = 0; block < launch->cluster; ++block)
+    if (blocks >> block & 1) start_load_into(block, shared, map, p, at, rank, line);
   land_some();
 }
 
@@ -171,7 +199,7 @@ void start_tensor_store(const TensorMap& map, const void* shared, const int* at,
   if (launch->checks) {
     const unsigned agent = store_agent(current);
     const Access reader{agent, uint32_t(copy.group + 1), 0, line, false, true};
-    report_finding(shadow.read(size_t(copy.shared - shared_base), box_bytes(map), {current, true}, reader),
+    report_finding(shadow.read(place_of(copy.shared), box_bytes(map), {current, true}, reader),
                    TENSOR_STORE, current, line);
     for_each_chunk(copy, [&](uint32_t, uint64_t address, unsigned bytes, bool inside) {
       if (!inside) return;

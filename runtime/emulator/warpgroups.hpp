@@ -39,7 +39,9 @@ struct Warpgroup {
 
 std::vector<Warpgroup> warpgroups;
 
-unsigned products_agent(unsigned first) { return agents.of(text("a product of warpgroup %u", first / WARPGROUP)); }
+unsigned products_agent(unsigned first) {
+  return agents.of(text("a product of warpgroup %u", first % block_threads / WARPGROUP) + of_block(block_of(first)));
+}
 
 // The fragment of an accumulator: lane l of warp w holds d[n8][m8][n1] at row 16 w + 8 m8 + l / 4, column
 // 8 n8 + 2 (l % 4) + n1. PTX ISA 9.7.15.5.1.1.
@@ -71,14 +73,15 @@ float element_value(const unsigned char* at, Element element) {
 }
 
 // 64 or N rows of 16 or 32 elements, as floats.
-void read_matrix(uint64_t descriptor, unsigned rows, bool transposed, Element element, float* out) {
+void read_matrix(const unsigned char* memory, uint64_t descriptor, unsigned rows, bool transposed, Element element,
+                 float* out) {
   const Matrix matrix(descriptor);
   const unsigned bytes = bytes_of(element), depth = DEPTH_BYTES / bytes;
   for (unsigned row = 0; row < rows; ++row)
     for (unsigned k = 0; k < depth; ++k) {
       const uint32_t at = transposed ? matrix.chunk(k, row * bytes, true) + row * bytes % 16
                                      : matrix.chunk(row, k * bytes, false) + k * bytes % 16;
-      out[row * depth + k] = at + bytes <= launch->shared_bytes ? element_value(shared_base + at, element) : 0.0f;
+      out[row * depth + k] = at + bytes <= launch->shared_bytes ? element_value(memory + at, element) : 0.0f;
     }
 }
 
@@ -119,12 +122,13 @@ __attribute__((optimize("O3"))) void multiply(const float* a, const float* b, un
 void execute_product(unsigned first, Warpgroup& group, InFlight& work) {
   static float a[ROWS * 32], b[256 * 32];
   const Product& product = work.product;
+  const unsigned char* const memory = memory_of(block_of(first));
   check_registers(work, first);
   if (product.a)
     read_registers(work, a);
   else
-    read_matrix(product.a_matrix, ROWS, product.a_transposed, product.element, a);
-  read_matrix(product.b_matrix, unsigned(product.columns), product.b_transposed, product.right, b);
+    read_matrix(memory, product.a_matrix, ROWS, product.a_transposed, product.element, a);
+  read_matrix(memory, product.b_matrix, unsigned(product.columns), product.b_transposed, product.right, b);
   Accumulator& accumulator = group.accumulators[work.accumulator];
   if (!product.accumulate) std::fill(accumulator.value.begin(), accumulator.value.end(), 0.0f);
   multiply(a, b, DEPTH_BYTES / bytes_of(product.element), unsigned(product.columns), accumulator.value.data());
@@ -135,6 +139,7 @@ void execute_product(unsigned first, Warpgroup& group, InFlight& work) {
 void check_operand(uint64_t descriptor, unsigned rows, bool transposed, unsigned first, int line) {
   const Matrix matrix(descriptor);
   const unsigned agent = products_agent(first);
+  const size_t base = block_of(first) * block_stride;
   const Access reader{agent, uint32_t(warpgroups[first / WARPGROUP].groups + 1), 0, line, false, true};
   if (matrix.base_offset != 0 || (matrix.swizzle_bytes && matrix.start % 16 != 0))
     return report("misaligned", first, line, "a matrix descriptor with a base offset is not supported");
@@ -146,10 +151,10 @@ void check_operand(uint64_t descriptor, unsigned rows, bool transposed, unsigned
         return report("out of bounds", first, line,
                       text("wgmma reads byte %u of shared memory, which has %llu", at,
                            (unsigned long long)launch->shared_bytes));
-      const Shadow::Finding finding = shadow.read(at, 16, {first, true}, reader);
+      const Shadow::Finding finding = shadow.read(base + at, 16, {first, true}, reader);
       if (finding.verdict != SOUND) return report_finding(finding, WGMMA, first, line);
       for (unsigned warp = 1; warp < 4; ++warp) {  // every warp must know that the tile is there
-        const Shadow::Finding other = shadow.look(at, 16, {first + 32 * warp, true});
+        const Shadow::Finding other = shadow.look(base + at, 16, {first + 32 * warp, true});
         if (other.verdict != SOUND) return report_finding(other, WGMMA, first + 32 * warp, line);
       }
     }
@@ -270,6 +275,7 @@ void check_left_over() {
       report("missing wait", unsigned(i) * WARPGROUP, warpgroups[i].products[0].line,
              "the block ends while a product is in flight");
   if (!loads.empty()) report("missing wait", loads[0].thread, loads[0].line, "the block ends while a tensor copy is in flight");
+  check_reaches();
   if (!stores.empty()) report("missing wait", stores[0].thread, stores[0].line, "the block ends while a tensor store is in flight");
 }
 

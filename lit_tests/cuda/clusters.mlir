@@ -1,0 +1,42 @@
+// RUN: xdsl-opt %s | filecheck %s
+// RUN: xdsl-opt %s | xdsl-opt | filecheck %s
+// RUN: xdsl-opt --print-op-generic %s | xdsl-opt | filecheck %s
+
+!A = memref<?x?xf16, strided<[?, 1], offset: ?>, #diagram.array<[m, k], level = device>>
+!B = memref<?x?xf16, strided<[?, 1], offset: ?>, #diagram.array<[n, k], level = device>>
+!A_map = !cuda.tensor_map<[32, 64], !A>
+!B_map = !cuda.tensor_map<[32, 64], !B>
+!As = memref<64x128xf16, #diagram.array<[m, k], level = shared, layout = #cuda.boxes<extents = [64, 128], span = 64>>>
+!Bs = memref<32x128xf16, #diagram.array<[n, k], level = shared, layout = #cuda.boxes<extents = [32, 128], span = 64>>>
+
+// The blocks of a cluster bring one tile of A together, each half of it to both; B is each block's own.
+
+// CHECK-LABEL: cuda.kernel @clusters (%A_map: !cuda.tensor_map<[32, 64], {{.*}}>, %B_map: {{.*}}, %k: index) threads 256 shared 49216 cluster 2 attributes {note = 8 : i32} {
+cuda.kernel @clusters (%A_map: !A_map, %B_map: !B_map, %k: index) threads 256 shared 49216 cluster 2 attributes {note = 8 : i32} {
+  %A_shared = cuda.shared at 0 stages 2 : !As
+  %B_shared = cuda.shared at 32768 stages 2 : !Bs
+  // CHECK: %A_ring = cuda.ring at 49152 consumers 1 blocks 2 : !cuda.ring<2>
+  %A_ring = cuda.ring at 49152 consumers 1 blocks 2 : !cuda.ring<2>
+  %B_ring = cuda.ring at 49184 consumers 1 : !cuda.ring<2>
+  // CHECK: %number = cuda.block_in_cluster {note = 9 : i32}
+  %number = cuda.block_in_cluster {note = 9 : i32}
+  cuda.ready %A_ring, %B_ring : !cuda.ring<2>, !cuda.ring<2>
+  %zero = arith.constant 0 : index
+  cuda.roles registers 0, 0 producer {
+    %A_to = cuda.stage %A_shared[%zero] : !As
+    %B_to = cuda.stage %B_shared[%zero] : !Bs
+    cuda.acquire %A_ring[%zero] : !cuda.ring<2>
+    cuda.expect %A_ring[%zero] bytes 16384 : !cuda.ring<2>
+    // CHECK: cuda.tensor_load %A_map[%zero, %k] into %A_to signals %A_ring[%zero] multicast {note = 10 : i32} : !cuda.tensor_map<[32, 64], {{.*}}>, memref<64x128xf16, {{.*}}>, !cuda.ring<2>
+    // CHECK-NEXT: cuda.tensor_load %B_map[%number, %k] into %B_to signals %B_ring[%zero] : !cuda.tensor_map<[32, 64],
+    cuda.tensor_load %A_map[%zero, %k] into %A_to signals %A_ring[%zero] multicast {note = 10 : i32} : !A_map, !As, !cuda.ring<2>
+    cuda.tensor_load %B_map[%number, %k] into %B_to signals %B_ring[%zero] : !B_map, !Bs, !cuda.ring<2>
+  } consumers 1 {
+    cuda.await %A_ring[%zero] : !cuda.ring<2>
+    cuda.release %A_ring[%zero] : !cuda.ring<2>
+  }
+  // CHECK: cuda.cluster_arrive {note = 11 : i32}
+  // CHECK-NEXT: cuda.cluster_wait
+  cuda.cluster_arrive {note = 11 : i32}
+  cuda.cluster_wait
+}
