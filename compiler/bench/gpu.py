@@ -41,9 +41,10 @@ class Recorder(GpuBackend):
         block: tuple[int, int, int],
         shared_bytes: int,
         arguments: Sequence[Any],
+        cluster: int = 1,
     ) -> None:
         def start() -> None:
-            super(Recorder, self).launch(kernel, grid, block, shared_bytes, arguments)
+            super(Recorder, self).launch(kernel, grid, block, shared_bytes, arguments, cluster)
 
         start()
         self.launches.append(start)
