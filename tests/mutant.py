@@ -5,14 +5,9 @@ Exits with 1 at the first program that comes out wrong or not at all, with 0 if 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from importlib.abc import MetaPathFinder, SourceLoader
-from importlib.machinery import ModuleSpec
-from importlib.util import spec_from_loader
-from pathlib import Path
-from types import ModuleType
 
-ROOT = Path(__file__).parents[1]
+from mutated import ROOT, mutate
+from mutations import MUTATIONS
 
 PROGRAMS: dict[str, tuple[dict[str, int], ...]] = {
     "tests/programs/mutants.mlir": ({},),
@@ -36,27 +31,6 @@ PROGRAMS: dict[str, tuple[dict[str, int], ...]] = {
 }
 LARGEST = 24
 """Of the symbolic axes, where nothing is said: small, yet several pieces."""
-
-
-class Mutator(MetaPathFinder, SourceLoader):
-    """Imports one pass with a mistake in it."""
-
-    def __init__(self, module: str, old: str, new: str):
-        self.file = ROOT / "passes" / f"{module}.py"
-        self.module, self.old, self.new = f"treadle.passes.{module}", old, new
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        return spec_from_loader(fullname, self) if fullname == self.module else None
-
-    def get_filename(self, fullname: str) -> str:
-        return str(self.file)
-
-    def get_data(self, path: str | bytes) -> bytes:
-        text = self.file.read_text(encoding="utf-8")
-        assert self.old in text, f"{self.file} no longer says: {self.old}"
-        return text.replace(self.old, self.new).encode()
 
 
 def decide(module: object) -> None:
@@ -102,9 +76,5 @@ def survives() -> bool:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parent))
-    from mutations import MUTATIONS
-
-    if len(sys.argv) > 1:
-        sys.meta_path.insert(0, Mutator(*MUTATIONS[sys.argv[1]]))
+    mutate(MUTATIONS, sys.argv[1:])
     sys.exit(0 if survives() else 1)

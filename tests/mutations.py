@@ -6,7 +6,9 @@ Each is of a kind that a person makes: a rescale dropped, two operands swapped, 
 
 from __future__ import annotations
 
-MUTATIONS: dict[str, tuple[str, str, str]] = {
+from mutated import Mutation
+
+MUTATIONS: dict[str, Mutation] = {
     # Laws put in the place of their names.
     "expand: weaves nothing": (
         "diagram_expand_laws",

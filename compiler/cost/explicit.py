@@ -72,6 +72,10 @@ class Walk:
     def warps(self) -> Mapping[str, int]:
         return {} if self.kernel.schedule is None else self.kernel.schedule.warps.as_dict()
 
+    @property
+    def whole(self) -> Mapping[str, int]:
+        return {} if self.kernel.schedule is None else self.kernel.schedule.whole.as_dict()
+
     def block(self, block: Block) -> None:
         for op in block.ops:
             self.operation(op)
@@ -90,7 +94,7 @@ class Walk:
             self.compute(op)
 
     def stream(self, op: StreamOp) -> None:
-        fed = fed_of_stream(op, self.groups)
+        fed = fed_of_stream(op, (*self.groups, *_pieces(self.whole)))
         pieces = Pieces(op.axis, op.size) if fed is None else FedPieces(op.axis, op.size, fed)
         self.streams.append(pieces)
         around = self.inside

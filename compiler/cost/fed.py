@@ -42,7 +42,7 @@ class Fed:
 
     stream: Pieces
     around: tuple[Pieces, ...]
-    """The grouped axes that the limits depend on."""
+    """The other axes that the limits depend on."""
     some: tuple[Limit, Limit]
     every: tuple[Limit, Limit] | None
     """The range within which pieces are not tested; None if all are."""

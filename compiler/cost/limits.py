@@ -29,13 +29,13 @@ ARITHMETIC: Mapping[type[Operation], Callable[[int, int], int]] = {
 # -- of a decorated kernel -------------------------------------------------------------------------
 
 
-def fed_of_visits(visits: Visits, stream: Pieces, groups: tuple[Pieces, ...]) -> Fed | None:
-    """None if the stream is fed all of its axis, and tests nothing or everything."""
+def fed_of_visits(visits: Visits, stream: Pieces, cut: tuple[Pieces, ...]) -> Fed | None:
+    """None if the stream is fed all of its axis, and tests nothing or everything; `cut` has the pieces of all other axes."""
     if visits.are_all:
         return None
     ranges = [visits.some, *([visits.every] if visits.every is not None else [])]
     axes = {axis for range in ranges for end in (range.low, range.high) if end is not None for axis in _axes_of(end)}
-    around = tuple(pieces for pieces in groups if pieces.axis in axes)
+    around = tuple(pieces for pieces in cut if pieces.axis in axes)
     every = None if visits.every is None else _limits_of(visits.every, stream.axis)
     by_data = any(_is_by_data(end) for range in ranges for end in (range.low, range.high) if end is not None)
     return Fed(stream, around, _limits_of(visits.some, stream.axis), every, by_data)
@@ -91,12 +91,12 @@ def _corner(corner: Corner, places: Places) -> int | None:
 # -- of an explicit kernel -------------------------------------------------------------------------
 
 
-def fed_of_stream(op: StreamOp, groups: tuple[Pieces, ...]) -> Fed | None:
+def fed_of_stream(op: StreamOp, cut: tuple[Pieces, ...]) -> Fed | None:
     if op.fed is None:
         return None
     pieces = [value.owner for limit in op.limits for value in _behind(limit)]
     axes = {owner.axis.data for owner in pieces if isinstance(owner, PieceOp)}
-    around = tuple(pieces for pieces in groups if pieces.axis in axes)
+    around = tuple(pieces for pieces in cut if pieces.axis in axes)
     low, high = (_limit_of(limit) for limit in op.fed)
     every = None if op.whole is None else (_limit_of(op.whole[0]), _limit_of(op.whole[1]))
     by_data = any(_is_data(value) for limit in op.limits for value in _behind(limit))

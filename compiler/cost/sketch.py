@@ -200,7 +200,9 @@ class Sketch:
         if self.stream is None:
             return []
         pieces = Pieces(self.stream, tiles[self.stream])
-        return [fed_of_visits(each, pieces, groups) for each in visits]
+        # a condition may speak of an axis that every group holds whole: one piece of it
+        around = (*groups, *(Pieces(axis, tiles[axis]) for axis in self.whole))
+        return [fed_of_visits(each, pieces, around) for each in visits]
 
     def _pieces(self, fed: Fed | None, tiles: Mapping[str, Amount]) -> Pieces:
         assert self.stream is not None

@@ -1,0 +1,97 @@
+"""Runs programs through the lower passes with one mistake in them, to printed CUDA C and the checking emulator, in a
+process of its own: `python mutant_cuda.py NAME`.
+
+Exits with 1 at the first program that comes out wrong, is complained about, or does not come out; with 0 if none."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from mutated import ROOT, mutate
+from mutations_cuda import MUTATIONS
+
+PROCESSORS = 2
+"""Of the machine, so that its blocks take several pieces each."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """What is compiled, and what it runs at."""
+
+    path: str
+    machine: str
+    sizes: Sequence[Mapping[str, int]]
+    made_for: Mapping[str, int] | None = None
+    """Sizes that its pieces are chosen for, if they are not its own."""
+
+    def text(self) -> str:
+        text = (ROOT / self.path).read_text(encoding="utf-8")
+        if self.made_for is None:
+            return text
+        listed = ", ".join(f"{axis} = {size}" for axis, size in self.made_for.items())
+        return re.sub(r"#diagram\.sizes<[^>]*>", f"#diagram.sizes<{listed}>", text)
+
+
+SHORT = {"b": 1, "h": 1, "q": 150, "x": 333}
+LONG = {"b": 2, "h": 16, "q": 2048, "x": 2048}
+
+PROGRAMS = (
+    Program("examples/matmul.mlir", "h100", [{"m": 300, "n": 264, "k": 328}], {"m": 4096, "n": 4096, "k": 4096}),
+    Program("examples/attention_causal.mlir", "h100", [SHORT | {"q": 400, "x": 600}], LONG),
+    Program("examples/matmul.mlir", "a100", [{"m": 40, "n": 48, "k": 464}, {"m": 3, "n": 5, "k": 19}]),
+    Program("examples/attention_causal.mlir", "a100", [SHORT]),
+    Program("examples/softmax.mlir", "a100", [{"row": 3, "x": 5000}, {"row": 2, "x": 37}]),
+)
+
+
+def complaints() -> Iterator[str]:
+    """What is wrong with the programs that are wrong."""
+    for program in PROGRAMS:
+        for said in wrong(program):
+            yield f"{program.path} for {program.machine}: {said}"
+
+
+def wrong(program: Program) -> Iterator[str]:
+    from treadle.compiler.cli.run import kernel_names
+    from treadle.compiler.pipeline import Options, print_cuda, run_pipeline
+    from treadle.compiler.source import parse_module
+    from treadle.runtime.emulator import EmulationError
+    from treadle.runtime.emulator.backend import EmulatorBackend
+    from treadle.runtime.host import execute
+    from treadle.runtime.inputs import axis_sizes, make_inputs
+    from treadle.runtime.interpreter import entry_function
+    from treadle.runtime.verify import verify
+
+    algorithm = parse_module(program.text())
+    module = algorithm.clone()
+    run_pipeline(module, Options(machine=program.machine))
+    few_processors(module)
+    backend = EmulatorBackend(print_cuda(module), kernel_names(module))
+    for sizes in program.sizes:
+        inputs = make_inputs(entry_function(algorithm), axis_sizes(entry_function(algorithm), sizes), 0)
+        try:
+            outputs = execute(module, inputs, backend)
+        except EmulationError as error:
+            yield str(error)
+            return
+        yield from (str(each) for each in verify(algorithm, inputs, outputs, "emulator", sizes=sizes) if not each.ok)
+
+
+def few_processors(module: object) -> None:
+    from xdsl.dialects import arith
+    from xdsl.dialects.builtin import IntegerAttr
+
+    for op in module.walk():  # pyright: ignore
+        if isinstance(op, arith.MinSIOp) and op.result.name_hint == "grid":
+            assert isinstance(op.rhs.owner, arith.ConstantOp)
+            op.rhs.owner.properties["value"] = IntegerAttr.from_index_int_value(PROCESSORS)
+
+
+if __name__ == "__main__":
+    mutate(MUTATIONS, sys.argv[1:])
+    said = next(complaints(), "")
+    print(said)
+    sys.exit(1 if said else 0)

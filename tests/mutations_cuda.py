@@ -1,0 +1,189 @@
+"""Deliberate mistakes below the hierarchy: in the lowering to threads, in pipelining, roles, tensor copies, persistent
+grids and widths of accesses. Programs are printed and emulated with them (`mutant_cuda.py`)."""
+
+# ruff: noqa: E501
+
+from __future__ import annotations
+
+from mutated import Mutation
+
+LOWERING = "compiler/lowering"
+
+MUTATIONS: dict[str, Mutation] = {
+    # Blocks, warps, fragments.
+    "lowering: forgets the last piece": (
+        f"{LOWERING}/streams",
+        "    if size == DYNAMIC or size % piece:\n        end",
+        "    if False:\n        end",
+    ),
+    "lowering: the smaller piece is taken for a full one": (
+        f"{LOWERING}/streams",
+        "    lowering.bounded.add(op.axis)\n    lowering.partial = op.axis",
+        "    lowering.partial = op.axis",
+    ),
+    "lowering: lanes keep their sums apart for ever": (
+        f"{LOWERING}/streams",
+        "lowering.values[arg] = combined(lowering, reduces[0], value, arg) if reduces else value",
+        "lowering.values[arg] = value",
+    ),
+    "lowering: edges are not neutral in reductions": (
+        f"{LOWERING}/reductions",
+        "    for axis in op.over_axes:\n        value = masked",
+        "    for axis in ():\n        value = masked",
+    ),
+    "lowering: edges are not zero in products": (
+        f"{LOWERING}/products",
+        "value = masked(lowering, value, depth, zero, layout)",
+        "value = value",
+    ),
+    "lowering: the state of a product is forgotten": (
+        f"{LOWERING}/products",
+        "        if op.init is None\n",
+        "        if True\n",
+    ),
+    "lowering: no barrier after a read": (
+        f"{LOWERING}/barriers",
+        "if read & state.written or written & (state.written | state.read):",
+        "if read & state.written:",
+    ),
+    "lowering: no barrier after a write": (
+        f"{LOWERING}/barriers",
+        "if read & state.written or written & (state.written | state.read):",
+        "if written & (state.written | state.read):",
+    ),
+    "lowering: a condition off by one": (
+        f"{LOWERING}/absent",
+        'emit(arith.CmpiOp(side(condition.form, -1), side(condition.form, 1), "sle"))',
+        'emit(arith.CmpiOp(side(condition.form, -1), side(condition.form, 1), "slt"))',
+    ),
+    "lowering: the border is not tested": (
+        f"{LOWERING}/runs",
+        'Run(self.stream.border, until, end, False, "the border',
+        'Run(self.stream.step, until, end, False, "the border',
+    ),
+    "lowering: whole pieces end a piece late": (
+        f"{LOWERING}/runs",
+        "last = self._down(self._smaller(high, end))",
+        "last = self._up(self._smaller(high, end))",
+    ),
+    # Pipelining.
+    "pipelining: reads the stage that is filled": (
+        "pipelining",
+        "cuda.StageOp(copy.tile, stage.results[0])",
+        "cuda.StageOp(copy.tile, turn.results[0])",
+    ),
+    "pipelining: waits for too little": (
+        "pipelining",
+        "[turn, count, stage, cuda.WaitOp(self.stages - 2),",
+        "[turn, count, stage, cuda.WaitOp(self.stages - 1),",
+    ),
+    "pipelining: no barrier after the wait": (
+        "pipelining",
+        "cuda.WaitOp(self.stages - 2), cuda.BarrierOp(), *ahead]",
+        "cuda.WaitOp(self.stages - 2), *ahead]",
+    ),
+    "pipelining: asks for the piece that it has": (
+        "pipelining",
+        "distance = turns * (",
+        "distance = (turns - 1) * (",
+    ),
+    "pipelining: no stage of its own": ("pipelining", "tile.stages = IntAttr(stages)", "tile.stages = IntAttr(1)"),
+    "pipelining: asks for what is behind the end": ("pipelining", 'self.loop.ub, "ult")', 'self.loop.ub, "ule")'),
+    # Roles.
+    "roles: consumers do not wait": (
+        "_specialise_consumers",
+        "        target.add_op(cuda.AwaitOp(turns.rings[tile], turn))\n",
+        "",
+    ),
+    "roles: consumers give nothing back": (
+        "_specialise_consumers",
+        "target.add_op(cuda.ReleaseOp(self.turns.rings[tile], held.pop(tile)))",
+        "held.pop(tile)",
+    ),
+    "roles: the producer waits for nobody": (
+        "_specialise_producer",
+        "[cuda.AcquireOp(ring, turn), cuda.ExpectOp(",
+        "[cuda.ExpectOp(",
+    ),
+    "roles: the producer expects half": ("_specialise_producer", "turn, load.bytes)", "turn, load.bytes // 2)"),
+    "roles: a product starts anew in each turn": (
+        "_specialise_consumers",
+        "accumulator = None if fresh else mapping[op.accumulator]",
+        "accumulator = None",
+    ),
+    "roles: the second loop counts from 0": (
+        "_specialise",
+        "                    taken[copy.tile].append(self.common[op.ub])",
+        "                    pass",
+    ),
+    "roles: a loop too short by one": (
+        "_turns",
+        "before.append(turns := arith.CeilDivUIOp(distance, loop.step))",
+        "before.append(turns := arith.DivUIOp(distance, loop.step))",
+    ),
+    # Products delayed by a turn.
+    "delay: the piece of this turn": (
+        "_delay",
+        "previous = arith.SubiOp(block.args[0], what.loop.step)",
+        "previous = arith.AddiOp(block.args[0], what.loop.step)",
+    ),
+    "delay: without the last product": (
+        "_delay",
+        "states[what.position] = self._last(some, main)",
+        "self._last(some, main)",
+    ),
+    "delay: the new left operand": (
+        "_delay",
+        "sum, turn = self._begin(block, previous.result, left, state)",
+        "sum, turn = self._begin(block, previous.result, mapping.get(what.carried, left), left and state)",
+    ),
+    "delay: waits for both": ("_delay", "clone.pending.data + 1", "clone.pending.data + 2"),
+    # Results in boxes.
+    "tensor stores: no fence": (
+        "cuda_store_tensors",
+        "ops = [cuda.BarrierOp(), write, cuda.TensorFenceOp(), cuda.BarrierOp()]",
+        "ops = [cuda.BarrierOp(), write, cuda.BarrierOp()]",
+    ),
+    "tensor stores: no barrier after the write": (
+        "cuda_store_tensors",
+        "ops = [cuda.BarrierOp(), write, cuda.TensorFenceOp(), cuda.BarrierOp()]",
+        "ops = [cuda.BarrierOp(), write, cuda.TensorFenceOp()]",
+    ),
+    # Persistent grids.
+    "persist: all pieces begin with turn 0": (
+        "_persistent",
+        "sum = arith.AddiOp(op.turn, done[self.counted[op.ring]])",
+        "sum = arith.AddiOp(op.turn, op.turn)",
+    ),
+    "persist: stages begin anew": (
+        "_persistent",
+        "sum = arith.AddiOp(op.index, done[self.counted[self.rings[op.tile]]])",
+        "sum = arith.AddiOp(op.index, count.result)",
+    ),
+    "persist: every part is the first": (
+        "_persistent",
+        "(part, self.parts) if self.parts > 1 else None",
+        "(0, self.parts) if self.parts > 1 else None",
+    ),
+    "persist: the next piece lies on what leaves": (
+        "_persistent",
+        "                cuda.TensorWaitOp(),\n                cuda.BarrierOp(),\n                written,",
+        "                cuda.BarrierOp(),\n                written,",
+    ),
+    "persist: skips a piece": (
+        "_persistent",
+        "loop = scf.ForOp(block, pieces, grid,",
+        "loop = scf.ForOp(block, grid, grid,",
+    ),
+    # Widths.
+    "coalescing: wider than what is side by side": (
+        "coalescing",
+        "widths = ladder(widest(access, self.max_bytes), bytes)",
+        "widths = ladder(16 // bytes, bytes)",
+    ),
+    "coalescing: no array says how it is aligned": (
+        "coalescing",
+        "number for number, buffer in enumerate(asked.buffers) if buffer not in used",
+        "number for number, buffer in enumerate(asked.buffers)",
+    ),
+}
