@@ -17,6 +17,7 @@ from treadle.dialects.diagram.array import (
     array_type,
     axes_of,
     format_of,
+    level_of,
     sizes_of,
     with_format,
 )
@@ -335,8 +336,10 @@ class _Materialised:
 
 def _sum_of(sum: ContractOp | ReduceOp, operands: Sequence[SSAValue]) -> ContractOp | ReduceOp:
     """The sum of what stays behind, in the format in which it is accumulated: it is rounded once, at the
-    end, after scaling."""
-    type = with_format(sum.result.type, _sum_format(sum))
+    end, after scaling. An axis that only the factors have is theirs."""
+    left = {axis for operand in operands for axis in axes_of(operand.type)}
+    kept = {axis: size for axis, size in sizes_of(sum.result.type).items() if axis in left}
+    type = array_type(_sum_format(sum), kept, level_of(sum.result.type))
     new = rebuilt(sum, operands, type)
     base = sum.result.name_hint
     new.result.name_hint = fresh_hint(sum.result, f"{base}_sum" if base else None)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import sys
 
 from mutated import ROOT, mutate
+
 from mutations import MUTATIONS
 
 PROGRAMS: dict[str, tuple[dict[str, int], ...]] = {
@@ -28,7 +29,19 @@ PROGRAMS: dict[str, tuple[dict[str, int], ...]] = {
     "examples/matmul_residual.mlir": ({},),
     "examples/softmax.mlir": ({},),
     "examples/swiglu.mlir": ({},),
+    "examples/quantised_matmul.mlir": ({},),
+    "tests/programs/unread_condition.mlir": ({},),
+    "tests/programs/short_rows.mlir": ({},),
+    "tests/programs/out_and_back.mlir": ({},),
 }
+CUT: dict[str, dict[str, int]] = {
+    "examples/attention_causal.mlir": {"q": 40, "x": 37},
+    "examples/attention_alibi.mlir": {"q": 7, "x": 37},
+    "examples/split_k.mlir": {},
+}
+"""Programs whose streamed axis is cut into parts, at these sizes."""
+PARTS = 3
+SPLIT = "hierarchy-split-streams"
 LARGEST = 24
 """Of the symbolic axes, where nothing is said: small, yet several pieces."""
 
@@ -49,20 +62,23 @@ def survives() -> bool:
     import numpy as np
     from xdsl.utils.arg_spec import ArgSpec
 
-    from treadle.compiler.pipeline import Options, run_passes, run_pipeline
+    from treadle.compiler.pipeline import Options, pipeline, run_passes
     from treadle.compiler.sizes import default_sizes
     from treadle.compiler.source import load_module
     from treadle.runtime.inputs import make_inputs
     from treadle.runtime.interpreter import entry_function, run_function
 
-    for path, cases in PROGRAMS.items():
+    everything = [(path, cases, Options(), {}) for path, cases in PROGRAMS.items()]
+    everything += [(path, ({},), Options(sizes=sizes), {"parts": (PARTS,)}) for path, sizes in CUT.items()]
+    for path, cases, options, asked in everything:
         algorithm = load_module(ROOT / path)
         lowered = algorithm.clone()
-        run_pipeline(lowered, Options(), last="tiling")
+        specs = [ArgSpec(each.name, asked) if each.name == SPLIT else each for each in pipeline(options)]
+        run_passes(lowered, specs[: [each.name for each in specs].index("tiling") + 1])
         decide(lowered)
         run_passes(lowered, [ArgSpec(name, {}) for name in ("hierarchy-expand-streams", "diagram-exp-to-exp2")])
         function = entry_function(algorithm)
-        defaults = {axis: min(size, LARGEST) for axis, size in default_sizes(function).items()}
+        defaults = {axis: min(size, LARGEST) for axis, size in default_sizes(function).items()} | dict(options.sizes)
         for given in cases:
             sizes = {**defaults, **given}
             inputs = make_inputs(function, sizes, 0)

@@ -43,6 +43,8 @@ PROGRAMS = (
     Program("examples/attention_causal.mlir", "h100", [SHORT | {"q": 400, "x": 600}], LONG),
     Program("examples/matmul.mlir", "a100", [{"m": 40, "n": 48, "k": 464}, {"m": 3, "n": 5, "k": 19}]),
     Program("examples/attention_causal.mlir", "a100", [SHORT]),
+    Program("examples/attention_lse.mlir", "a100", [SHORT]),
+    Program("tests/programs/computed_operands.mlir", "a100", [{"m": 40, "n": 24, "k": 77}]),
     Program("examples/softmax.mlir", "a100", [{"row": 3, "x": 5000}, {"row": 2, "x": 37}]),
 )
 

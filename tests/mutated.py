@@ -43,13 +43,17 @@ class Mutator(MetaPathFinder, SourceLoader):
         assert self.old in text, f"{self.file} no longer says: {self.old}"
         return text.replace(self.old, self.new)
 
+    def check(self) -> None:
+        """AssertionError or SyntaxError if the mistake cannot be made."""
+        ast.parse(self.text())
+
 
 def mutate(mutations: Mapping[str, Mutation], names: Sequence[str]) -> None:
     """Make the mistake of that name from here on, if there is a name."""
     for name in names:
         mutator = Mutator(*mutations[name])
         try:
-            ast.parse(mutator.text())
+            mutator.check()
         except (AssertionError, SyntaxError) as problem:
             print(f"{name}: {problem}", file=sys.stderr)
             sys.exit(NOT_APPLIED)

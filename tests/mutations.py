@@ -247,4 +247,55 @@ MUTATIONS: dict[str, Mutation] = {
         "lambda term: Leaf(beside[key_of(term)], BEFORE)",
         "lambda term: Leaf(beside[key_of(term)])",
     ),
+    # Fusion, parts of streams, groups.
+    "fusion: takes the results of a kernel for each other": (
+        "fusion",
+        "block.add_op(YieldOp(*(values[value] for value in part.leaving)))",
+        "block.add_op(YieldOp(*(values[value] for value in reversed(part.leaving))))",
+    ),
+    "fusion: two kernels that wait for each other": (
+        "_clusters",
+        "        if (through := self.flow.way_back(ops, self.members)) is not None:",
+        "        if (through := None) is not None:",
+    ),
+    "roles: cuts an axis that is reduced": (
+        "_roles",
+        "        if axis in op.over_axes:\n            return",
+        "        if False:\n            return",
+    ),
+    "split: every part begins at the first position": (
+        "_splits",
+        'return f"({self.length} * {self.part} + {self.inner})"',
+        'return f"({self.inner})"',
+    ),
+    "split: parts are added as they are": (
+        "_splits",
+        "        if repair is not None:\n            expression",
+        "        if False:\n            expression",
+    ),
+    "split: the rest counts in every part": (
+        "_splits",
+        "        if self.last == self.length:\n            return None",
+        "        return None",
+    ),
+    "split: positions of a part for those of the axis": (
+        "_splits",
+        "if isinstance(op, IndexOp) and op.axis == self.split.axis:",
+        "if False:",
+    ),
+    "compose: forgets what makes elements absent": (
+        "diagram_compose_maps",
+        "return bool(absences_of(value for value in outer.inputs if value not in read))",
+        "return False",
+    ),
+    "compose: one operand for all": (
+        "diagram_compose_maps",
+        "lambda leaf: inner.get(leaf.value, leaf))",
+        "lambda leaf: next(iter(inner.values()), leaf))",
+    ),
+    "widen: one operand for the other": (
+        "diagram_widen_operands",
+        "op.operands = [wide[op.lhs], wide[op.rhs]]",
+        "op.operands = [wide[op.rhs], wide[op.rhs]]",
+    ),
 }

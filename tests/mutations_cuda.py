@@ -1,8 +1,6 @@
 """Deliberate mistakes below the hierarchy: in the lowering to threads, in pipelining, roles, tensor copies, persistent
 grids and widths of accesses. Programs are printed and emulated with them (`mutant_cuda.py`)."""
 
-# ruff: noqa: E501
-
 from __future__ import annotations
 
 from mutated import Mutation
@@ -132,22 +130,22 @@ MUTATIONS: dict[str, Mutation] = {
         "states[what.position] = self._last(some, main)",
         "self._last(some, main)",
     ),
-    "delay: the new left operand": (
+    "delay: the left operand of the turn before": (
         "_delay",
-        "sum, turn = self._begin(block, previous.result, left, state)",
-        "sum, turn = self._begin(block, previous.result, mapping.get(what.carried, left), left and state)",
+        "scf.YieldOp(*self._states(mapping), mapping[what.carried])",
+        "scf.YieldOp(*self._states(mapping), block.args[-1])",
     ),
     "delay: waits for both": ("_delay", "clone.pending.data + 1", "clone.pending.data + 2"),
     # Results in boxes.
     "tensor stores: no fence": (
         "cuda_store_tensors",
-        "ops = [cuda.BarrierOp(), write, cuda.TensorFenceOp(), cuda.BarrierOp()]",
-        "ops = [cuda.BarrierOp(), write, cuda.BarrierOp()]",
+        "    Rewriter.insert_op(cuda.TensorFenceOp(), InsertPoint.before(op))\n",
+        "    pass\n",
     ),
-    "tensor stores: no barrier after the write": (
+    "tensor stores: nobody waits for the copy": (
         "cuda_store_tensors",
-        "ops = [cuda.BarrierOp(), write, cuda.TensorFenceOp(), cuda.BarrierOp()]",
-        "ops = [cuda.BarrierOp(), write, cuda.TensorFenceOp()]",
+        "Rewriter.replace_op(op, [store, cuda.TensorWaitOp()], [])",
+        "Rewriter.replace_op(op, [store], [])",
     ),
     # Persistent grids.
     "persist: all pieces begin with turn 0": (

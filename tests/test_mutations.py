@@ -1,4 +1,5 @@
-"""Every deliberate mistake in a pass is caught by running programs through it (`mutations.py` has the mistakes)."""
+"""Every deliberate mistake in a pass is caught by running programs through it: those of the upper passes by the
+interpreter (`mutant.py`), those of the lower ones by the emulator (`mutant_cuda.py`)."""
 
 from __future__ import annotations
 
@@ -7,28 +8,58 @@ import sys
 from pathlib import Path
 
 import pytest
+from mutated import NOT_APPLIED, Mutator
+from mutations_cuda import MUTATIONS as MUTATIONS_CUDA
 
 from mutations import MUTATIONS
+from treadle.runtime.backend import has_host_compiler
 
-MUTANT = Path(__file__).with_name("mutant.py")
+TESTS = Path(__file__).parent
+EVERY = MUTATIONS | MUTATIONS_CUDA
+needs_compiler = pytest.mark.skipif(not has_host_compiler(), reason="no C++ compiler is installed")
 
 
-def run(*name: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, str(MUTANT), *name], capture_output=True, text=True, check=False)
+def run(program: str, *name: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, str(TESTS / program), *name], capture_output=True, text=True, check=False)
+
+
+def check(program: str, name: str) -> None:
+    done = run(program, name)
+    assert done.returncode != NOT_APPLIED, done.stderr
+    assert done.returncode == 1, f"{name}: nobody noticed"
 
 
 def test_there_are_many():
     assert len(MUTATIONS) >= 40
+    assert len(MUTATIONS_CUDA) >= 30
+    assert not MUTATIONS.keys() & MUTATIONS_CUDA.keys()
 
 
 def test_without_a_mistake_all_is_well():
-    done = run()
+    done = run("mutant.py")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_mistake_is_caught(name: str):
-    done = run(name)
-    assert "no longer says" not in done.stderr, done.stderr
-    assert done.returncode == 1, f"{name}: nobody noticed"
+    check("mutant.py", name)
+
+
+@needs_compiler
+def test_without_a_mistake_kernels_are_right():
+    done = run("mutant_cuda.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@needs_compiler
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("name", MUTATIONS_CUDA)
+def test_a_mistake_in_a_kernel_is_caught(name: str):
+    check("mutant_cuda.py", name)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_mistake_can_be_made(name: str):
+    """What a mutation changes is there, and what it puts there is Python."""
+    Mutator(*EVERY[name]).check()

@@ -30,7 +30,7 @@ ARITHMETIC: Mapping[type[Operation], Callable[[int, int], int]] = {
 
 
 def fed_of_visits(visits: Visits, stream: Pieces, cut: tuple[Pieces, ...]) -> Fed | None:
-    """None if the stream is fed all of its axis, and tests nothing or everything; `cut` has the pieces of all other axes."""
+    """None if the stream is fed all of its axis, and tests nothing or everything; `cut` says how others are cut."""
     if visits.are_all:
         return None
     ranges = [visits.some, *([visits.every] if visits.every is not None else [])]
