@@ -13,7 +13,7 @@ from xdsl.ir import SSAValue
 
 from treadle.dialects.diagram import ContractOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.absence import absences_of
-from treadle.dialects.diagram.array import axes_of, is_array
+from treadle.dialects.diagram.array import is_array
 from treadle.passes._limits import may_hold_a_piece
 from treadle.passes._ranges import WHOLE, Range, every_of, hull, intersection, some_of
 from treadle.passes._reductions import operands_of
@@ -44,10 +44,11 @@ class _Selection:
 
 
 def visits_of(plan: StreamPlan, stream: int, pieces: Mapping[str, int]) -> Visits:
-    """The visits of one stream of a kernel whose axes are cut into these pieces."""
+    """The visits of one stream of a kernel whose axes are cut into these pieces. What an earlier stream has finished
+    limits it as inputs do: the first and the last position of a sequence, say, as a minimum and a maximum."""
 
     def is_known(value: SSAValue) -> bool:
-        return not is_array(value.type) or (plan.is_fixed(value) and plan.axis not in axes_of(value.type))
+        return not is_array(value.type) or (not plan.is_piece(value) and plan.stage_of(value) < stream)
 
     def fits(range: Range | None) -> bool:
         return range is not None and may_hold_a_piece(range, pieces[plan.axis], pieces)

@@ -20,6 +20,7 @@ from treadle.dialects.cuda.accesses import GlobalAccess
 from treadle.dialects.cuda.tiles import format_bytes
 from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.hierarchy.schedule import StepAttr, record
+from treadle.passes._levels import check_lowered
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ class CoalescingPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if self.max_bytes not in (2, 4, 8, 16):
             raise PassFailedException(f"max-bytes={self.max_bytes}: a vector has 2, 4, 8 or 16 bytes")
+        check_lowered(op)
         symbols = {kernel.sym_name.data: kernel for kernel in op.body.block.ops if isinstance(kernel, cuda.KernelOp)}
         steps = {
             name: [self.coalesce(access, kernel) for access in accesses_of(kernel)] for name, kernel in symbols.items()

@@ -19,6 +19,7 @@ from treadle.dialects import cuda
 from treadle.dialects.hierarchy.schedule import StepAttr, record
 from treadle.passes._functions import function_of, launches_of_kernel
 from treadle.passes._grid_sharing import numbers_of_host, sharing
+from treadle.passes._levels import check_lowered
 from treadle.passes._persistent import Persistent, parts_for, why_not
 from treadle.passes._specialise_laws import Reason
 from treadle.passes._tile_order import TileOrder
@@ -134,6 +135,7 @@ class CudaPersistPass(ModulePass):
     """Whether the last pieces of all rows come first; by default where they are longer."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        check_lowered(op)
         machine = machine_of(op)
         for kernel in [inner for inner in op.body.block.ops if isinstance(inner, cuda.KernelOp)]:
             roles, launches = cuda.roles_of(kernel), launches_of_kernel(kernel)

@@ -24,6 +24,7 @@ from treadle.dialects.cuda.warpgroups import result_axes
 from treadle.dialects.diagram.array import DYNAMIC, format_of, sizes_of
 from treadle.dialects.hierarchy.schedule import StepAttr, record
 from treadle.passes._functions import function_of, launches_of_kernel
+from treadle.passes._levels import check_lowered
 from treadle.passes._specialise_laws import Reason, constant_of
 from treadle.passes._specialise_tiles import boxed_type
 
@@ -113,6 +114,7 @@ class CudaStoreTensorsPass(ModulePass):
     name = "cuda-store-tensors"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        check_lowered(op)
         for kernel in [inner for inner in op.body.block.ops if isinstance(inner, cuda.KernelOp)]:
             roles, launches = cuda.roles_of(kernel), launches_of_kernel(kernel)
             if roles is None or not launches:

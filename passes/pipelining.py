@@ -22,6 +22,7 @@ from treadle.dialects import cuda
 from treadle.dialects.cuda.shared import place_tiles
 from treadle.dialects.hierarchy.schedule import StepAttr, record
 from treadle.passes._delay import delay_products
+from treadle.passes._levels import check_lowered
 
 FIRST_ARCH = 80
 """`cp.async` exists from sm_80 on (PTX ISA 9.7.9.25.3.1)."""
@@ -120,6 +121,7 @@ class PipeliningPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if self.stages < 1:
             raise PassFailedException(f"stages={self.stages}: a tile has 1 place or more")
+        check_lowered(op)
         machine = machine_of(op)
         arch = int(machine.arch.removeprefix("sm_").rstrip("af"))
         steps: dict[str, StepAttr] = {}

@@ -18,6 +18,7 @@ from treadle.compiler.machines import Machine, machine_of
 from treadle.compiler.rings import ring_problems
 from treadle.dialects import cuda
 from treadle.dialects.hierarchy.schedule import StepAttr, record
+from treadle.passes._levels import check_lowered
 from treadle.passes._specialise import Specialised, specialise
 from treadle.passes._specialise_laws import Reason, why_not
 
@@ -75,6 +76,7 @@ class WarpSpecializationPass(ModulePass):
     name = "warp-specialization"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        check_lowered(op)
         machine = machine_of(op)
         kernels = {kernel.sym_name.data: kernel for kernel in op.body.block.ops if isinstance(kernel, cuda.KernelOp)}
         made = {name: _try(kernel, machine) for name, kernel in kernels.items()}

@@ -59,6 +59,10 @@ def attention_segments(q: Tensor, k: Tensor, v: Tensor, first: Tensor) -> tuple[
     return selected(q, k, v, (first[:, None] <= j) & (j <= i))
 
 
+def attention_packed(q: Tensor, k: Tensor, v: Tensor, of_q: Tensor, of_x: Tensor) -> tuple[Tensor, ...]:
+    return selected(q, k, v, of_q[:, None] == of_x)
+
+
 def attention_alibi(q: Tensor, k: Tensor, v: Tensor, slope: Tensor) -> tuple[Tensor, ...]:
     i, j = positions(q, k)
     return selected(q, k, v, j <= i, slope[:, None, None] * (j - i))
@@ -170,6 +174,7 @@ ORACLES: dict[str, Oracle] = {
     "attention_lse": attention_lse,
     "attention_mixed": attention,
     "attention_mqa": attention_mqa,
+    "attention_packed": attention_packed,
     "attention_prefix": attention_prefix,
     "attention_segments": attention_segments,
     "attention_sigmoid": attention_sigmoid,

@@ -18,6 +18,7 @@ from treadle.compiler.source import load_module, parse_module
 from treadle.dialects.diagram.condition import Read, evaluate, read_condition
 from treadle.dialects.hierarchy import StreamOp
 from treadle.runtime.host import HostExecution
+from treadle.runtime.inputs import axis_sizes, make_inputs
 from treadle.runtime.interpreter import entry_function, run_function, run_with_bounds
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -226,6 +227,31 @@ def test_no_tile_is_wasted(condition: str, sizes: dict[str, int]):
     assert sum(counts.values()) >= fed
     if counts.get("step", 0) and counts.get("border", 0):
         assert counts["step"] == whole
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+def test_what_one_stream_finds_limits_the_next(machine: str):
+    """Sequences of which only numbers are known, in any order: the second stream is fed what lies between the first and
+    the last key that a group's queries see, the first one everything."""
+    algorithm = load_module(EXAMPLES / "attention_packed.mlir")
+    module = algorithm.clone()
+    run_pipeline(module, Options(machine=machine), last=LAST_HIERARCHY_PASS)
+    streams = [op for op in module.walk() if isinstance(op, StreamOp)]
+    group = streams[0].parent_op()
+    assert group is not None
+    rows, step = group.properties["partition"].as_dict()["q"], streams[1].size  # pyright: ignore
+    assert [op.size for op in streams] == [step, step]
+    sizes = {"b": 1, "h": 2, "q": 1000, "x": 1000}
+    inputs = list(make_inputs(entry_function(algorithm), axis_sizes(entry_function(algorithm), sizes), 0))
+    of = np.repeat(np.asarray([5, 2, 9, 0, 7], np.int32), 200)
+    inputs[3:] = [of, of]
+    wanted, ran = (run_function(each, inputs, sizes=sizes) for each in (algorithm, module))
+    np.testing.assert_allclose(ran.results[0], wanted.results[0], atol=1e-9)
+    fed = 0
+    for q in range(0, sizes["q"], rows):
+        seen = np.flatnonzero(np.isin(of, of[q : q + rows]))
+        fed += seen[-1] // step - seen[0] // step + 1 - (-sizes["x"] // step)
+    assert sum(ran.transfers[0].steps.values()) == sizes["h"] * fed
 
 
 def test_the_printed_loops_begin_and_end_where_the_condition_says():

@@ -11,7 +11,8 @@ from xdsl.dialects.builtin import ModuleOp, UnknownLoc
 from xdsl.utils.arg_spec import ArgSpec
 from xdsl.utils.exceptions import PassFailedException
 
-from treadle.compiler.pipeline import make_pass
+from treadle.compiler.errors import TreadleError
+from treadle.compiler.pipeline import make_pass, run_passes
 from treadle.compiler.source import load_module, make_context, parse_module
 from treadle.dialects.diagram.array import is_array, sizes_of
 from treadle.dialects.hierarchy import KernelOp, StreamOp
@@ -386,3 +387,13 @@ func.func @f(%X: !X) -> (!r, !r, !c) {
         apply(module, step)
     for one, other in zip(wanted, run_function(module, given).results, strict=True):
         np.testing.assert_array_equal(other, one)
+
+
+@pytest.mark.parametrize(
+    "name", ["warp-specialization", "pipelining", "cuda-store-tensors", "cuda-persist", "coalescing"]
+)
+def test_a_pass_on_kernels_of_threads_refuses_what_is_above(name: str) -> None:
+    module = load_module(ROOT / "examples" / "softmax.mlir")
+    run_passes(module, [ArgSpec("set-machine", {"name": ("h100",)})])
+    with pytest.raises(TreadleError, match="is not lowered to threads yet: run convert-hierarchy-to-cuda"):
+        run_passes(module, [ArgSpec(name, {})])
