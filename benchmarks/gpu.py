@@ -1,6 +1,6 @@
 """Everything that needs a GPU, in one run: tests, compute-sanitizer, and speed beside what else one could use.
 
-    python benchmarks/gpu.py [--only tests|sanitizer|speed] [--quick]        (or: make gpu)
+    python benchmarks/gpu.py [--only tests|sanitizer|launch|speed] [--quick]        (or: make gpu)
 
 On a machine without a GPU it says so, claims nothing and writes nothing. What is not installed, or fails, is told in
 the result; it never stops the rest. Times are of kernels between CUDA events, in the same process and on the same
@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import checks
 import results
 
-PARTS = ("tests", "sanitizer", "speed")
+PARTS = ("tests", "sanitizer", "launch", "speed")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -55,6 +55,10 @@ def run_parts(parts: Sequence[str], quick: bool, triton_attention: Path | None =
         checked = checks.run_all(checks.sanitizer_commands(sanitizer)) if sanitizer else []
         data["sanitizer"] = [each.as_json() for each in checked] if sanitizer else "not run: it is not installed"
         ran += checked
+    if "launch" in parts:
+        import launch_time
+
+        data["launch"] = launch_time.report(launch_time.measure(gpu=True), gpu=True)
     if "speed" in parts:
         data |= speed(quick, device.name(), triton_attention)
     data["not run"] = [part for part in PARTS if part not in parts]

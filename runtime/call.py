@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from importlib import import_module
 from typing import Any, Protocol, cast
@@ -40,7 +40,7 @@ def call(kernel: Compiled, arguments: Sequence[Any], backend: str, checks: bool)
     if any(_is_on_gpu(argument) for argument in arguments):
         from treadle.runtime.torch_gpu import call_on_gpu
 
-        return _one(call_on_gpu(kernel, arguments, backend))
+        return _one(_told(lambda: call_on_gpu(kernel, arguments, backend), "gpu"))
     results = _run(kernel, _arrays(kernel, arguments), _place(backend), checks)
     if any(_is_tensor(argument) for argument in arguments):
         return _one(tuple(_tensor(result) for result in results))
@@ -59,22 +59,33 @@ def _run(kernel: Compiled, arrays: Sequence[Any], backend: str, checks: bool) ->
     check_inputs(function, arrays)
     if backend == "interpreter":
         return _interpret(kernel, arrays)
-    from treadle.compiler.cli.run import refused_kernel, unable, wrong_kernel
     from treadle.runtime.host import execute
 
-    try:
+    def run() -> tuple[Any, ...]:
         runner = kernel.backend(backend, checks)
         with kernel.lock:
             results = execute(kernel.module, [_plain(array) for array in arrays], runner)
             if backend == "emulator":
                 runner.reports.clear()
         return results
-    except wrong_kernel() as error:
-        raise InternalError(f"the kernel did what no correct kernel does: {error}") from error
-    except refused_kernel() as error:
-        raise InternalError(f"the compiler refuses what treadle printed: {error}") from error
-    except unable() as error:
-        raise TreadleError(f"{backend}: {error}") from error
+
+    return _told(run, backend)
+
+
+def _told(run: Callable[[], tuple[Any, ...]], backend: str) -> tuple[Any, ...]:
+    """What it gives; whatever goes wrong at the place where it runs is told as our own errors are (TreadleError)."""
+    try:
+        return run()
+    except Exception as error:
+        from treadle.compiler.cli.run import refused_kernel, unable, wrong_kernel
+
+        if isinstance(error, wrong_kernel()):
+            raise InternalError(f"the kernel did what no correct kernel does: {error}") from error
+        if isinstance(error, refused_kernel()):
+            raise InternalError(f"the compiler refuses what treadle printed: {error}") from error
+        if isinstance(error, unable()):
+            raise TreadleError(f"{backend}: {error}") from error
+        raise
 
 
 def _interpret(kernel: Compiled, arrays: Sequence[Any]) -> tuple[Any, ...]:

@@ -7,7 +7,7 @@ libraries work in the primary context. cuda-bindings is imported when the first 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
@@ -15,7 +15,8 @@ from importlib.util import find_spec
 from typing import Any
 
 from treadle.runtime.clusters import why_no_cluster
-from treadle.runtime.tensor_maps import BYTES, TensorMap
+from treadle.runtime.replay import Given, Launch, Mapped, Place
+from treadle.runtime.tensor_maps import BYTES, TensorMap, tensor_map
 
 ALIGNMENT = 64
 """Bytes that the address of a tensor map is a multiple of."""
@@ -92,6 +93,8 @@ class Parameters:
     """The arguments of a launch, each in memory of its own, and the array of their addresses."""
 
     holders: list[Any]
+    places: list[int]
+    """Where each argument lies, in its holder."""
     addresses: Any
 
     @property
@@ -113,7 +116,62 @@ def parameters(arguments: Sequence[Any]) -> Parameters:
             holder = argument
             places.append(ctypes.addressof(holder))
         holders.append(holder)
-    return Parameters(holders, (ctypes.c_void_p * len(places))(*places))
+    return Parameters(holders, places, (ctypes.c_void_p * len(places))(*places))
+
+
+class Prepared:
+    """A launch of which only addresses change. Whoever starts it holds a lock: its parameters lie in one place, from
+    which the driver copies them while it is asked."""
+
+    def __init__(
+        self,
+        start: Callable[[int, int], None],
+        arguments: Sequence[Given],
+        image: Callable[[TensorMap, int], bytes] | None = None,
+    ):
+        """`start` launches: given the address of `kernelParams`, and a stream; `image` encodes the tensor map of what
+        lies at an address, which without one the driver does."""
+        self._start = start
+        self._image = image or _image
+        blank = [_blank(argument) for argument in arguments]
+        self._parameters = parameters(blank)
+        self._pointer = self._parameters.pointer
+        self._pointers = [
+            (holder, argument.array, argument.offset)
+            for holder, argument in zip(blank, arguments, strict=True)
+            if isinstance(argument, Place)
+        ]
+        self._maps = [
+            (place, argument, argument.place.array, argument.place.offset)
+            for place, argument in zip(self._parameters.places, arguments, strict=True)
+            if isinstance(argument, Mapped)
+        ]
+        self._encoded = [0] * len(self._maps)
+
+    def __call__(self, addresses: Sequence[int], stream: int) -> None:
+        """Launch on arrays that lie there (DriverFailure)."""
+        for holder, array, offset in self._pointers:
+            holder.value = addresses[array] + offset
+        for i, (place, mapped, array, offset) in enumerate(self._maps):
+            address = addresses[array] + offset
+            if self._encoded[i] != address:
+                ctypes.memmove(place, self._image(_map_of(mapped, address), address), BYTES)
+                self._encoded[i] = address
+        self._start(self._pointer, stream)
+
+
+def _blank(argument: Given) -> Any:
+    match argument:
+        case Place():
+            return ctypes.c_uint64(0)
+        case Mapped():
+            return EncodedMap(bytes(BYTES), None)
+        case scalar:
+            return scalar
+
+
+def _map_of(mapped: Mapped, address: int) -> TensorMap:
+    return tensor_map(mapped.shape, mapped.strides, mapped.dtype, address, mapped.box, mapped.swizzle)
 
 
 def launch_config(
@@ -150,19 +208,34 @@ class Functions:
         shared_bytes: int,
         arguments: Sequence[Any],
         cluster: int = 1,
+        stream: int = 0,
     ) -> None:
-        """Start a kernel in the default stream of the current context, in clusters of so many blocks
+        """Start a kernel in a stream of the current context, the default one if it is 0, in clusters of so many blocks
         (DriverFailure)."""
-        if reason := why_no_cluster(cluster, grid[0]):
+        given = parameters(arguments)
+        self._start(Launch(kernel, grid, block, shared_bytes, (), cluster))(given.pointer, stream)
+
+    def prepared(self, launch: Launch) -> Prepared:
+        return Prepared(self._start(launch), launch.arguments)
+
+    def _start(self, launch: Launch) -> Callable[[int, int], None]:
+        """What starts it, given the address of `kernelParams` and a stream."""
+        if reason := why_no_cluster(launch.cluster, launch.grid[0]):
             raise DriverFailure(reason)
-        if (kernel, shared_bytes) not in self._ready:
-            self._ready[kernel, shared_bytes] = self._function(kernel, shared_bytes)
-        function, given = self._ready[kernel, shared_bytes], parameters(arguments)
-        if cluster == 1:
-            _checked(_driver().cuLaunchKernel(function, *grid, *block, shared_bytes, 0, given.pointer, 0))
-        else:
-            config = launch_config(_driver(), grid, block, shared_bytes, cluster)
-            _checked(_driver().cuLaunchKernelEx(config, function, given.pointer, 0))
+        key = launch.kernel, launch.shared_bytes
+        if key not in self._ready:
+            self._ready[key] = self._function(*key)
+        function, driver, shape = self._ready[key], _driver(), (*launch.grid, *launch.block, launch.shared_bytes)
+        if launch.cluster == 1:
+            start = driver.cuLaunchKernel
+            return lambda pointer, stream: _checked(start(function, *shape, stream, pointer, 0))
+        config = launch_config(driver, launch.grid, launch.block, launch.shared_bytes, launch.cluster)
+
+        def start_clusters(pointer: int, stream: int) -> None:
+            config.hStream = stream
+            _checked(driver.cuLaunchKernelEx(config, function, pointer, 0))
+
+        return start_clusters
 
     def _function(self, kernel: str, shared_bytes: int) -> Any:
         driver = _driver()

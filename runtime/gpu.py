@@ -140,6 +140,7 @@ class GpuBackend:
             raise GpuUnavailable(missing)
         self._driver = _driver()
         device = self._driver.Context.get_device()
+        self.device = next(i for i in range(self._driver.Device.count()) if self._driver.Device(i) == device)
         capability = device.compute_capability()
         target = arch_for(arch, capability)
         if target is None:
@@ -150,7 +151,7 @@ class GpuBackend:
         cubin = compile_cubin(source, target)
         module = self._driver.module_from_buffer(cubin.image)
         self._module = module
-        self._with_maps = Functions(cubin.image)
+        self.functions = Functions(cubin.image)
         self._functions = {kernel: module.get_function(kernel) for kernel in kernels}
 
     def allocate(self, shape: Sequence[int], dtype: np.dtype[Any]) -> DeviceArray:
@@ -203,12 +204,14 @@ class GpuBackend:
         shared_bytes: int,
         arguments: Sequence[DeviceArray | Scalar | EncodedMap],
         cluster: int = 1,
+        stream: int = 0,
     ) -> None:
-        """Start a kernel; an empty grid, which the driver would refuse, has nothing to do."""
+        """Start a kernel; an empty grid, which the driver would refuse, has nothing to do. A stream other than the
+        default one, which is PyTorch's, say, takes cuda-bindings."""
         if 0 in grid:
             return
-        if cluster > 1 or any(isinstance(argument, EncodedMap) for argument in arguments):
-            return self._launch_with_maps(kernel, grid, block, shared_bytes, arguments, cluster)
+        if stream or cluster > 1 or any(isinstance(argument, EncodedMap) for argument in arguments):
+            return self._launch_by_address(kernel, grid, block, shared_bytes, arguments, cluster, stream)
         function = self._functions[kernel]
         if shared_bytes > DEFAULT_SHARED_BYTES:
             attribute = self._driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -217,7 +220,7 @@ class GpuBackend:
         packed = np.void(pack_arguments(arguments))
         self._guard(lambda: function(packed, grid=grid, block=block, shared=shared_bytes))
 
-    def _launch_with_maps(
+    def _launch_by_address(
         self,
         kernel: str,
         grid: tuple[int, int, int],
@@ -225,10 +228,11 @@ class GpuBackend:
         shared_bytes: int,
         arguments: Sequence[DeviceArray | Scalar | EncodedMap],
         cluster: int,
+        stream: int,
     ) -> None:
         given = [ctypes.c_uint64(each.pointer) if isinstance(each, DeviceArray) else each for each in arguments]
         try:
-            self._with_maps.launch(kernel, grid, block, shared_bytes, given, cluster)
+            self.functions.launch(kernel, grid, block, shared_bytes, given, cluster, stream)
         except DriverFailure as error:
             raise GpuFailure(f"@{kernel} cannot be launched: {error}") from error
 

@@ -1,21 +1,31 @@
-"""Kernels on torch tensors that lie on a GPU: no copies, PyTorch's allocator, in order with PyTorch's current stream.
+"""Kernels on torch tensors that lie on a GPU: no copies, PyTorch's allocator, in PyTorch's current stream.
 
-PyCUDA launches into the default stream, which is PyTorch's own unless a program says otherwise; with another one,
-each waits for the other: right, not fast."""
+The first call with tensors of a geometry goes through the host function; what it did is kept, and later ones only fill
+in addresses (`runtime/replay.py`). Another stream than the default one takes cuda-bindings; without that, each waits
+for the other: right, not fast."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from threading import Lock
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from treadle.compiler.errors import TreadleError
 from treadle.dialects.diagram.formats import NUMBER_FORMATS
+from treadle.runtime.cuda_driver import DriverFailure, Prepared, is_installed
 from treadle.runtime.formats import DTYPES
 from treadle.runtime.gpu import DeviceArray
+from treadle.runtime.replay import ADDRESS_BITS, Launch, Plan, Tracer
 
 NAMES = {f"torch.{each.dtype}": name for name, each in NUMBER_FORMATS.items()}
+_TORCH = {DTYPES[format]: name.removeprefix("torch.") for name, format in NAMES.items()}
+
+GEOMETRIES = 256
+"""For how many geometries of its arguments a kernel keeps what it does."""
+
+Key: TypeAlias = tuple[Any, ...]
 
 
 class TorchBackend:
@@ -28,13 +38,7 @@ class TorchBackend:
         self.device = device
 
     def allocate(self, shape: Sequence[int], dtype: np.dtype[Any]) -> DeviceArray:
-        import torch
-
-        formats = {DTYPES[format]: name for name, format in NAMES.items()}
-        made = torch.empty(
-            tuple(shape), dtype=getattr(torch, formats[dtype].removeprefix("torch.")), device=self.device
-        )
-        return device_array(made)
+        return device_array(_empty(tuple(shape), dtype, self.device))
 
     def upload(self, array: DeviceArray) -> DeviceArray:
         return array
@@ -59,15 +63,59 @@ class TorchBackend:
         block: tuple[int, int, int],
         shared_bytes: int,
         arguments: Sequence[Any],
+        cluster: int = 1,
     ) -> None:
         import torch
 
         stream = torch.cuda.current_stream(self.device)
-        if stream.cuda_stream:
+        waits = stream.cuda_stream and not is_installed()
+        if waits:
             stream.synchronize()
-        self.kernels.launch(kernel, grid, block, shared_bytes, arguments)
-        if stream.cuda_stream:
+        in_stream = 0 if waits else stream.cuda_stream
+        self.kernels.launch(kernel, grid, block, shared_bytes, arguments, cluster, in_stream)
+        if waits:
             self.kernels.synchronise()
+
+
+class Replay:
+    """What a kernel does for tensors of one geometry, ready to be done again."""
+
+    def __init__(self, plan: Plan, prepare: Callable[[Launch], Prepared], device: Any, stream: Callable[[], int]):
+        import torch
+
+        self._plan = plan
+        self._launches = [prepare(launch) for launch in plan.launches]
+        self._made = [(shape, getattr(torch, _TORCH[dtype])) for shape, dtype in plan.allocations]
+        self._device = device
+        self._stream = stream
+        self._empty = torch.empty
+        self._lock = Lock()
+
+    def __call__(self, arguments: Sequence[Any], addresses: Sequence[int]) -> tuple[Any, ...]:
+        """The results, of arguments that lie there (DriverFailure)."""
+        empty, device = self._empty, self._device
+        made = [empty(shape, dtype=dtype, device=device) for shape, dtype in self._made]
+        tensors, places = [*arguments, *made], [*addresses, *[each.data_ptr() for each in made]]
+        stream = self._stream()
+        with self._lock:
+            for launch in self._launches:
+                launch(places, stream)
+        return tuple([tensors[number] for number in self._plan.results])
+
+
+class Replays:
+    """What one kernel did, by the geometry of its arguments; of too many, those that were made last."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._known: dict[Key, Replay] = {}
+        self.get = self._known.get
+
+    def keep(self, key: Key, replay: Replay) -> None:
+        with self._lock:
+            self._known[key] = replay
+            if len(self._known) > GEOMETRIES:
+                del self._known[next(iter(self._known))]
 
 
 def device_array(tensor: Any) -> DeviceArray:
@@ -79,16 +127,86 @@ def device_array(tensor: Any) -> DeviceArray:
     return DeviceArray(tensor.data_ptr(), tuple(tensor.shape), strides, dtype, tensor)
 
 
-def call_on_gpu(kernel: Any, arguments: Sequence[Any], backend: str) -> tuple[Any, ...]:
-    """Run where the tensors are (TreadleError if they are in several places)."""
-    from treadle.runtime.host import execute
+def geometry(arguments: Sequence[Any]) -> tuple[Key, list[int]]:
+    """All that a host function may ask of arguments: of a tensor where it lies, but for the last bits of its address
+    not at which, of a number itself (an int and a float that are equal are two). And the addresses, of numbers 0."""
+    key: list[Any] = []
+    addresses: list[int] = []
+    for each in arguments:
+        if hasattr(each, "data_ptr"):
+            address = each.data_ptr()
+            key.append((each.shape, each.stride(), each.dtype, each.device, address & ADDRESS_BITS))
+        else:
+            address = 0
+            key.append((type(each), each))
+        addresses.append(address)
+    return tuple(key), addresses
 
+
+def call_on_gpu(kernel: Any, arguments: Sequence[Any], backend: str) -> tuple[Any, ...]:
+    """Run where the tensors are (TreadleError if they are in several places, or the GPU refuses)."""
     if backend not in ("auto", "gpu"):
         raise TreadleError(f"the tensors lie on a GPU, and the backend is '{backend}': move them to the CPU first")
-    devices = {argument.device for argument in arguments if hasattr(argument, "device")}
+    try:
+        key, addresses = geometry(arguments)
+        if (known := kernel.replays.get(key)) is not None:
+            return known(arguments, addresses)
+    except TypeError:  # no number and no tensor: refused below
+        key = None
+    except DriverFailure as error:
+        raise TreadleError(f"gpu: the kernels of {kernel.name} cannot be launched: {error}") from error
+    device = _device_of(arguments)
+    kernels = kernel.backend("gpu", False)
+    if kernels.device != (device.index or 0):
+        raise TreadleError(
+            f"the tensors lie on {device}, and kernels are loaded on cuda:{kernels.device}: move them there, or choose "
+            "the device with CUDA_VISIBLE_DEVICES or CUDA_DEVICE"
+        )
+    results, plan = traced(kernel.module, TorchBackend(kernels, device), [_given(each) for each in arguments])
+    if key is not None and plan is not None and is_installed():
+        kernel.replays.keep(key, Replay(plan, kernels.functions.prepared, device, _stream_of(device)))
+    return results
+
+
+def traced(module: Any, backend: Any, given: Sequence[Any]) -> tuple[tuple[Any, ...], Plan | None]:
+    """Results of the host function, and what it did."""
+    from treadle.runtime.host import execute
+
+    tracer = Tracer(backend, given)
+    results = execute(module, given, tracer)
+    return results, tracer.plan()
+
+
+def _device_of(arguments: Sequence[Any]) -> Any:
+    """The one device of all tensors (TreadleError)."""
+    devices = {argument.device for argument in arguments if hasattr(argument, "data_ptr")}
     if len(devices) > 1:
         raise TreadleError(f"the tensors lie on several devices ({', '.join(sorted(map(str, devices)))}): use one")
-    (device,) = devices
-    runner: Any = TorchBackend(kernel.backend("gpu", False), device)
-    given: list[Any] = [device_array(each) if hasattr(each, "device") else each for each in arguments]
-    return execute(kernel.module, given, runner)
+    if any(isinstance(argument, np.ndarray) for argument in arguments):
+        raise TreadleError("an argument is a numpy array, and others are tensors on a GPU: move all to one place")
+    return devices.pop()
+
+
+def _given(argument: Any) -> Any:
+    return device_array(argument) if hasattr(argument, "data_ptr") else argument
+
+
+def _stream_of(device: Any) -> Callable[[], int]:
+    """The current stream of PyTorch, as the driver knows it. What its own compiler calls costs a tenth of the public
+    function; where a version has it no more, that serves."""
+    import torch
+
+    index = device.index or 0
+    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # pyright: ignore[reportPrivateUsage]
+    if raw is not None:
+        return lambda: raw(index)
+    return lambda: torch.cuda.current_stream(device).cuda_stream
+
+
+def _empty(shape: tuple[int, ...], dtype: np.dtype[Any], device: Any) -> Any:
+    import torch
+
+    return torch.empty(shape, dtype=getattr(torch, _TORCH[dtype]), device=device)
+
+
+__all__ = ["Replay", "Replays", "TorchBackend", "call_on_gpu", "device_array", "geometry", "traced"]

@@ -58,3 +58,18 @@ def test_kept_results_name_no_host_and_no_path(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert json.loads(text)["machine"]
     assert not re.search(r"(?<![\w.])(/[\w.-]+){2,}", text), "an absolute path"
+
+
+# -- what a launch takes -------------------------------------------------------------------------------
+
+
+def test_launches_are_timed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """All but the driver is called, tensor maps included; how long it takes is no matter of a test."""
+    launch_time = benchmark("launch_time")
+    monkeypatch.setattr(launch_time, "CASES", {("matmul", "h100"): {"m": 128, "n": 128, "k": 64}})
+    monkeypatch.setattr(launch_time, "RUNS", 3)
+    (found,) = launch_time.measure(gpu=False)
+    assert found["later_us"]["runs"] == 3
+    assert 0 < found["later_us"]["median"] < found["first_us"]
+    assert launch_time.report([found], gpu=False)["driver"] == "not called"
+    assert "matmul for h100" in capsys.readouterr().out

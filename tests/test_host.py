@@ -15,8 +15,9 @@ from xdsl.dialects.builtin import bf16, f16, f32, f64, i32
 
 from roads import Road, attention, compiled, matmul
 from treadle.dialects import cuda
+from treadle.runtime.arguments import HostError, alignment, pack
 from treadle.runtime.emulator.backend import HostArray
-from treadle.runtime.host import HostError, alignment, execute, pack, start
+from treadle.runtime.host import execute, start
 
 
 class Recorder:

@@ -14,8 +14,9 @@ import pytest
 from numpy.typing import NDArray
 
 from roads import Road, array, attention, compiled, matmul
+from treadle.runtime.arguments import HostError
 from treadle.runtime.emulator.backend import HostArray
-from treadle.runtime.host import HostError, execute
+from treadle.runtime.host import execute
 
 DTYPES = {"f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16), "f32": np.dtype(np.float32)}
 View = Callable[[tuple[int, ...], "np.dtype[Any]"], NDArray[Any]]

@@ -18,7 +18,7 @@ from foreign_package import EXAMPLE, ROOT, install
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Options, run_pipeline
 from treadle.compiler.source import parse_module
-from treadle.runtime.host import HostError
+from treadle.runtime.arguments import HostError
 from treadle.runtime.interpreter import run_function, run_with_bounds
 
 MODEL = (EXAMPLE / "model.mlir").read_text(encoding="utf-8")

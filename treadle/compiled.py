@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from treadle.compiler.explain import Explanation
     from treadle.compiler.pipeline import Options
+    from treadle.runtime.torch_gpu import Replays
 
 FILE_FORMAT = "treadle kernel 1"
 """What a saved kernel begins with; another number is another layout of the file."""
@@ -200,6 +201,13 @@ class Kernel:
             if key not in self._backends:
                 self._backends[key] = _make_backend(self, name, checks)
             return self._backends[key]
+
+    @cached_property
+    def replays(self) -> Replays:
+        """What calls on tensors of a GPU did, for the next ones."""
+        from treadle.runtime.torch_gpu import Replays
+
+        return Replays()
 
     @property
     def lock(self) -> threading.Lock:

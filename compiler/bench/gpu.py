@@ -42,9 +42,10 @@ class Recorder(GpuBackend):
         shared_bytes: int,
         arguments: Sequence[Any],
         cluster: int = 1,
+        stream: int = 0,
     ) -> None:
         def start() -> None:
-            super(Recorder, self).launch(kernel, grid, block, shared_bytes, arguments, cluster)
+            super(Recorder, self).launch(kernel, grid, block, shared_bytes, arguments, cluster, stream)
 
         start()
         self.launches.append(start)

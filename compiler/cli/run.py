@@ -264,10 +264,10 @@ def refused_kernel() -> tuple[type[Exception], ...]:
 
 
 def unable() -> tuple[type[Exception], ...]:
+    from treadle.runtime.arguments import HostError
     from treadle.runtime.cache import CacheUnavailable
     from treadle.runtime.emulator import EmulatorUnavailable
     from treadle.runtime.gpu import GpuFailure, GpuUnavailable
-    from treadle.runtime.host import HostError
     from treadle.runtime.nvcc import NvccUnavailable
 
     return CacheUnavailable, EmulatorUnavailable, GpuFailure, GpuUnavailable, HostError, NvccUnavailable

@@ -1,0 +1,223 @@
+"""The second call on a GPU: what the first did is done again, with other addresses only. All but the driver itself is
+run here: memory is PyTorch's on the CPU, and what the driver would be given is read from where it would read it and
+launched in the emulator."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.lib.stride_tricks import as_strided
+
+import treadle
+from treadle.compiler.cli.run import kernel_names
+from treadle.compiler.errors import TreadleError
+from treadle.runtime.cuda_driver import BYTES, Prepared
+from treadle.runtime.emulator.arrays import Array, MappedArray
+from treadle.runtime.emulator.backend import EmulatorBackend
+from treadle.runtime.gpu import DeviceArray
+from treadle.runtime.replay import Launch, Mapped, Place, Plan
+from treadle.runtime.tensor_maps import TensorMap
+from treadle.runtime.torch_gpu import GEOMETRIES, Replay, Replays, TorchBackend, device_array, geometry, traced
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+CPU = torch.device("cpu")
+
+
+def memory(tensor: torch.Tensor) -> np.ndarray:
+    return tensor.detach().numpy()
+
+
+@dataclass
+class Device:
+    """A device whose memory are tensors on the CPU, and which runs kernels in the emulator."""
+
+    kernel: treadle.Kernel
+    maps: bool = False
+    asked: list[int] = field(default_factory=list[int])
+    """Streams of launches that were done again."""
+
+    def __post_init__(self) -> None:
+        self.emulator = EmulatorBackend(self.kernel.cuda, kernel_names(self.kernel.module), checks=True)
+        self.has_tensor_maps = self.maps
+        self.known: list[torch.Tensor] = []
+
+    # -- what a `GpuBackend` offers ------------------------------------------------------------------
+
+    def view(self, array: DeviceArray, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> DeviceArray:
+        return DeviceArray(array.pointer + offset, shape, strides, array.dtype, array.allocation)
+
+    def tensor_map(self, array: DeviceArray, box: Sequence[int], swizzle: int) -> MappedArray:
+        return MappedArray(Array(self.seen(array.pointer), False), tuple(box), swizzle)
+
+    # -- what the driver does ------------------------------------------------------------------------
+
+    def seen(self, address: int) -> np.ndarray:
+        """The memory from an address to the end of the tensor that holds it."""
+        for tensor in self.known:
+            start, held = tensor.data_ptr(), tensor.untyped_storage()
+            if start <= address < held.data_ptr() + held.nbytes():
+                whole = memory(tensor)
+                if address == start:
+                    return whole
+                first = (address - start) // tensor.element_size()
+                return as_strided(memory(tensor.reshape(-1)), (tensor.numel() - first,), (tensor.element_size(),))[
+                    first:
+                ]
+        raise AssertionError(f"nothing lies at {address}")
+
+    def prepared(self, launch: Launch) -> Prepared:
+        def start(pointer: int, stream: int) -> None:
+            self.asked.append(stream)
+            places = (ctypes.c_void_p * len(launch.arguments)).from_address(pointer)
+            given = [self._argument(each, place) for each, place in zip(launch.arguments, places, strict=True)]
+            self.launch(launch, given)
+
+        return Prepared(start, launch.arguments, TensorMap.record)
+
+    def _argument(self, argument: Any, place: int) -> Any:
+        if isinstance(argument, Place):
+            return Array(self.seen(ctypes.c_uint64.from_address(place).value), True)
+        if isinstance(argument, Mapped):
+            image = ctypes.string_at(place, BYTES)
+            data = self.seen(int.from_bytes(image[:8], "little"))
+            assert (data.shape, data.strides) == (argument.shape, argument.strides)
+            return MappedArray(Array(data, True), argument.box, argument.swizzle)
+        return type(argument).from_address(place)
+
+    def launch(self, launch: Launch, given: Sequence[Any]) -> None:
+        module = self.emulator.module(launch.kernel)
+        module.launch(launch.kernel, launch.grid, launch.block, launch.shared_bytes, given, cluster=launch.cluster)
+
+
+class First(TorchBackend):
+    """The first call, in the same memory."""
+
+    kernels: Device
+
+    def allocate(self, shape: Sequence[int], dtype: np.dtype[Any]) -> DeviceArray:
+        made = super().allocate(shape, dtype)
+        self.kernels.known.append(made.allocation)  # type: ignore[arg-type]
+        return made
+
+    def launch(
+        self,
+        kernel: str,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        shared_bytes: int,
+        arguments: Sequence[Any],
+        cluster: int = 1,
+    ) -> None:
+        given = [
+            Array(self.kernels.seen(each.pointer), True) if isinstance(each, DeviceArray) else each
+            for each in arguments
+        ]
+        self.kernels.launch(Launch(kernel, grid, block, shared_bytes, (), cluster), given)
+
+
+def first_call(device: Device, tensors: Sequence[torch.Tensor]) -> tuple[tuple[torch.Tensor, ...], Plan]:
+    device.known = list(tensors)
+    results, plan = traced(device.kernel.module, First(device, CPU), [device_array(each) for each in tensors])
+    assert plan is not None
+    return results, plan
+
+
+def again(device: Device, plan: Plan, tensors: Sequence[torch.Tensor], stream: int) -> tuple[torch.Tensor, ...]:
+    """The same, done from what was written down."""
+    replay = Replay(plan, device.prepared, CPU, lambda: stream)
+    made: list[torch.Tensor] = []
+
+    def empty(shape: tuple[int, ...], **how: Any) -> torch.Tensor:
+        made.append(torch.full(shape, torch.nan, **how))
+        device.known.append(made[-1])
+        return made[-1]
+
+    replay._empty = empty  # the device must know what lies in its memory
+    device.known = list(tensors)
+    return replay(tensors, geometry(tensors)[1])
+
+
+def tensors_for(kernel: treadle.Kernel, seed: int, **sizes: int) -> list[torch.Tensor]:
+    dice = torch.Generator().manual_seed(seed)
+    types = {"f16": torch.float16, "f32": torch.float32, "bf16": torch.bfloat16}
+    return [
+        torch.randn([size or sizes[axis] for axis, size in each.axes.items()], generator=dice).to(types[each.format])
+        for each in kernel.arguments
+    ]
+
+
+@pytest.mark.parametrize(
+    ("example", "machine", "maps", "sizes"),
+    [
+        ("matmul", "a100", False, {"m": 40, "n": 48, "k": 32}),
+        ("softmax", "a100", False, {"row": 5, "x": 33}),
+        ("attention_decode", "a100", False, {"b": 1, "h": 2, "x": 70}),
+        ("matmul", "h100", True, {"m": 64, "n": 64, "k": 64}),
+        ("matmul", "h100", False, {"m": 64, "n": 64, "k": 64}),
+    ],
+)
+def test_what_was_done_is_done_again(example: str, machine: str, maps: bool, sizes: dict[str, int]) -> None:
+    kernel = treadle.compile(EXAMPLES / f"{example}.mlir", machine=machine)
+    device = Device(kernel, maps)
+    before, after = tensors_for(kernel, 0, **sizes), tensors_for(kernel, 1, **sizes)
+    results, plan = first_call(device, before)
+    assert plan.launches
+    assert any(isinstance(each, Mapped) for launch in plan.launches for each in launch.arguments) == maps
+    wanted = kernel.run(*before, backend="emulator")
+    torch.testing.assert_close(results[0], wanted, atol=0, rtol=0)
+    for tensors in (after, before):
+        (got,) = again(device, plan, tensors, stream=7)
+        torch.testing.assert_close(got, kernel.run(*tensors, backend="emulator"), atol=0, rtol=0)
+    assert device.asked == [7] * len(plan.launches) * 2
+
+
+def test_what_makes_another_geometry() -> None:
+    base = torch.zeros(8, 16, dtype=torch.float16)
+    keys = {
+        geometry([each, 1.0])[0]
+        for each in (base, base[:4], base.t(), base[:, 1:], base[:, :8], base.float(), base[:, 8:].t())
+    }
+    keys |= {geometry([base, number])[0] for number in (1, 2.0)}
+    assert len(keys) == 9
+    other = torch.zeros(9, 16, dtype=torch.float16)[1:]
+    assert (geometry([base])[0] == geometry([other])[0]) == (not (base.data_ptr() ^ other.data_ptr()) & 31)
+
+
+def test_only_so_many_geometries_are_kept() -> None:
+    replays = Replays()
+    for number in range(GEOMETRIES + 1):
+        replays.keep((number,), f"replay {number}")  # type: ignore[arg-type]
+    assert replays.get((0,)) is None
+    assert [replays.get((number,)) for number in (1, GEOMETRIES)] == ["replay 1", f"replay {GEOMETRIES}"]
+
+
+def test_an_array_that_the_host_makes_is_not_followed() -> None:
+    """What is uploaded in the middle of a call may be another at the next."""
+    from treadle.runtime.replay import Tracer
+
+    backend = First(Device(treadle.compile(EXAMPLES / "softmax.mlir")), CPU)
+    given = device_array(torch.zeros(4))
+    tracer = Tracer(backend, [given])
+    tracer.download(tracer.upload(given))
+    assert tracer.plan() == Plan((), (), (0,))
+    tracer.upload(device_array(torch.zeros(4)))
+    assert tracer.plan() is None
+
+
+def test_numpy_beside_a_gpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from treadle.runtime.torch_gpu import call_on_gpu
+
+    kernel = treadle.compile(EXAMPLES / "softmax.mlir")
+    with pytest.raises(TreadleError, match="numpy array, and others are tensors on a GPU: move all to one place"):
+        call_on_gpu(kernel, [torch.zeros(2, 3), np.zeros(3)], "auto")
+    with pytest.raises(TreadleError, match=r"several devices \(cpu, meta\): use one"):
+        call_on_gpu(kernel, [torch.zeros(2, 3), torch.zeros(2, 3, device="meta")], "auto")
+    with pytest.raises(TreadleError, match="the backend is 'emulator': move them to the CPU first"):
+        call_on_gpu(kernel, [torch.zeros(2, 3)], "emulator")
