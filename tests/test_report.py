@@ -187,6 +187,17 @@ def test_what_alignment_costs() -> None:
     assert lines[0].startswith("@matmul_kernel, to 32 bytes: 16 bytes a thread at most")
     assert lines[3].startswith("@matmul_kernel_strided, any strides: 2 bytes a thread")
     assert lines[3].endswith("too narrow for asynchronous copies")
+    assert not any("the fewest are" in line for line in lines)
+
+
+def test_what_rows_in_registers_cost() -> None:
+    """Where a lane keeps its own neighbours, narrower vectors ask for a sector again: the report says how often."""
+    module = parse_module((programs.EXAMPLES / "softmax.mlir").read_text(encoding="utf-8"))
+    run_pipeline(module, Options(arch="sm_80"))
+    (kernel,) = (op for op in module.body.block.ops if isinstance(op, KernelOp))
+    any_strides, moved = list(alignment_lines(kernel))[-1], variants(kernel)[-1].traffic
+    assert moved.sectors > moved.fewest_sectors
+    assert f"{moved.sectors:,} sectors, the fewest are {moved.fewest_sectors:,} (" in any_strides
 
 
 # -- machine code --------------------------------------------------------------------------------------

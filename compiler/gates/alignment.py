@@ -68,8 +68,9 @@ def alignment_lines(kernel: cuda.KernelOp) -> Iterator[str]:
         strided = each.alignment == cuda.ANY_STRIDES
         what = "any strides" if strided else f"to {each.alignment} bytes"
         apart = f" ({each.scattered_sectors:,} if every element lies apart)" if strided else ""
+        fewest = "" if moved.is_fewest else f", the fewest are {moved.fewest_sectors:,}"
         waits = "; too narrow for asynchronous copies" if each.waits else ""
         yield (
             f"@{each.name}, {what}: {each.bytes_a_thread} bytes a thread{'' if strided else ' at most'}, "
-            f"{moved.requests:,} requests, {moved.sectors:,} sectors{apart}{waits}"
+            f"{moved.requests:,} requests, {moved.sectors:,} sectors{fewest}{apart}{waits}"
         )

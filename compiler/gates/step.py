@@ -45,10 +45,12 @@ class Step:
 
 
 def step_of(kernel: cuda.KernelOp) -> Step | None:
-    """The main loop of a kernel: of those that multiply in their own body, the one with most products. None if the
-    kernel has no such loop."""
-    steps = [_step(op) for op in kernel.walk() if isinstance(op, scf.ForOp)]
-    found = [step for step in steps if step is not None]
+    """The main loop of a kernel: of those that multiply in their own body, the one with most products; a loop around
+    one that multiplies (over the pieces of a block, say) is none, as in machine code. None if the kernel has no such
+    loop."""
+    steps = {op: step for op in kernel.walk() if isinstance(op, scf.ForOp) and (step := _step(op)) is not None}
+    around = {parent for op in steps for parent in _parents(op)}
+    found = [step for op, step in steps.items() if op not in around]
     return max(found, key=lambda step: (step.products, not step.masked), default=None)
 
 
@@ -71,6 +73,11 @@ def _step(loop: scf.ForOp) -> Step | None:
         warpgroups=isinstance(products[0], cuda.WarpgroupProductOp),
         masked=any(isinstance(op, cuda.MaskOp) for op in operations),
     )
+
+
+def _parents(op: Operation) -> Iterator[Operation]:
+    while (parent := op.parent_op()) is not None:
+        yield (op := parent)
 
 
 def _own(loop: scf.ForOp) -> Iterator[Operation]:
