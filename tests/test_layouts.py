@@ -97,6 +97,14 @@ def test_fragments_of_a_kernel_hold_their_tiles(program: int) -> None:
         assert len(found) == prod(layout.extent(axis) for axis in layout.axes()), type
 
 
+def test_no_warp_is_idle_along_its_axis() -> None:
+    """Loaded keys of linear attention, 64 columns over four warps: each has 16, and its other lanes have other rows."""
+    for type in types_of(Path("examples/linear_attention.mlir")):
+        if is_fragment(type) and "x" in axes_of(type):
+            layout, sizes = layout_of(type), dict(zip(axes_of(type), shape_of(type), strict=True))
+            assert layout.extent("d") == sizes["d"], type
+
+
 # -- against CuTe ----------------------------------------------------------------------------------
 
 CUTE = """

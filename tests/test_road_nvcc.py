@@ -38,7 +38,7 @@ STANDS_IN = re.compile(r"_(strided|aligned_\d+):")
 """A variant for arrays that are not aligned, in the tiles that were chosen for those that are: it may lack some
 registers. `--report` tells how many bytes each variant spills."""
 
-SPILLING = {("attention_alibi", "h100"), ("attention_sigmoid", "h100"), ("linear_attention", "h100")}
+SPILLING = {("attention_sigmoid", "h100")}
 """The estimate is too low there: what a map makes of positions, or of a reciprocal, is begun while products run."""
 
 

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
+from treadle.compiler.cost.ahead import begun_ahead
 from treadle.compiler.cost.fed import FedPieces
 from treadle.compiler.cost.issue import (
     issued_by_copy,
@@ -26,7 +27,7 @@ from treadle.compiler.cost.roles import alignment_of, contractions_of, product_a
 from treadle.compiler.cost.spread import Spread
 from treadle.compiler.cost.warpgroups import can_be_of_warpgroups
 from treadle.compiler.cost.work import Labour, labours_of, width_of
-from treadle.dialects.diagram import ContractOp, ReduceOp
+from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp
 from treadle.dialects.diagram.array import axes_of, is_array, level_of, sizes_of
 from treadle.dialects.hierarchy import GroupOp, KernelOp, LoadOp, SaveOp, StreamOp
 
@@ -148,6 +149,15 @@ class Walk:
             self.issue(issued_by_reduction(op, spread))
             if op.init is not None:
                 self.hold("row", op.result)
+        elif isinstance(op, MapOp) and self.has_products and self.inside:
+            self.ahead(op)
+
+    def ahead(self, op: MapOp) -> None:
+        """What it begins while products run, each piece of the stream anew."""
+        sizes, stream = self.padded(op.result), self.inside[-1].axis
+        for axes in begun_ahead(op):
+            if stream in axes and self.row in axes:
+                self.tiles.append(Tile("ahead", tuple(sizes[axis] for axis in axes), 4))
 
     def product(self, op: ContractOp, spread: Spread) -> None:
         product = product_of(op, self.left(op))

@@ -11,6 +11,7 @@ from typing import TypeAlias
 from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.amounts import Amount, is_any
+from treadle.compiler.cost.ahead import begun_ahead
 from treadle.compiler.cost.fed import Fed, FedPieces
 from treadle.compiler.cost.issue import (
     Product,
@@ -30,7 +31,7 @@ from treadle.compiler.cost.roles import ProductAxes, alignment_of, product_axes,
 from treadle.compiler.cost.spread import Spread
 from treadle.compiler.cost.warpgroups import can_be_of_warpgroups
 from treadle.compiler.cost.work import Labour, axes_touched, labours_of, width_of
-from treadle.dialects.diagram import ContractOp, ReduceOp, WhereOp
+from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import axes_of, shape_of, sizes_of
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import ScheduleAttr
@@ -382,7 +383,16 @@ class _Reader:
                 if isinstance(operand.owner, Operation):
                     role = "shared" if self._in_shared(op, operand) else "passing"
                     held.append(Holding(role, axes_of(operand.type), width_of(operand.type)))
-        return held
+        return held + self._held_ahead()
+
+    def _held_ahead(self) -> list[Holding]:
+        maps = [op for op in self.operations if isinstance(op, MapOp) and self.products]
+        return [
+            Holding("ahead", axes, 4)
+            for op in maps
+            for axes in begun_ahead(op)
+            if self.stream in axes and self.roles.row in axes
+        ]
 
     def _held_rows(self) -> list[Holding]:
         """The state of the stream's reductions; what is reduced at once, little is left of."""

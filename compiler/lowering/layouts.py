@@ -299,8 +299,10 @@ def blocked(plan: KernelPlan, axes: Mapping[str, int]) -> LayoutAttr:
     for axis in reversed(names):
         size = axes[axis]
         vector = min(widest_vector(plan), _floor_power(size)) if axis == main else 1
-        lanes = min(lanes_left, _ceil_power(_ceil(size, vector)))
         count = warps.get(axis, 1)
+        # Lanes that the other warps make idle along this axis lie along another one, if there is one.
+        together = vector * (count if len(names) > 1 else 1)
+        lanes = min(lanes_left, _ceil_power(_ceil(size, together)))
         lanes_left //= lanes
         lane.insert(0, Mode(axis, lanes, vector))
         warp.insert(0, Mode(axis, count, vector * lanes))

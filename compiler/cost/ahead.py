@@ -1,0 +1,41 @@
+"""What a map makes of positions and loaded numbers on slow units: ptxas begins it while products still run, and holds
+the results in registers until the products are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xdsl.dialects import arith
+from xdsl.ir import BlockArgument, Operation, SSAValue
+
+from treadle.dialects.diagram import FillOp, IndexOp, MapOp, YieldOp
+from treadle.dialects.diagram.array import axes_of, is_array
+from treadle.dialects.hierarchy import LoadOp
+
+
+def begun_ahead(op: MapOp) -> Iterator[tuple[str, ...]]:
+    """The axes of each number that a map makes so, on its way to an operation that needs a product: of integers, or of
+    functions that the special-function unit computes."""
+    axes: dict[SSAValue, tuple[str, ...]] = {}
+    slow: set[SSAValue] = set()
+    for arg, operand in zip(op.body.block.args, op.inputs, strict=True):
+        if _is_early(operand):
+            axes[arg] = axes_of(operand.type) if is_array(operand.type) else ()
+    for scalar in op.body.block.ops:
+        if isinstance(scalar, YieldOp):
+            continue
+        if all(operand in axes for operand in scalar.operands):
+            found = dict.fromkeys(axis for operand in scalar.operands for axis in axes[operand])
+            axes |= dict.fromkeys(scalar.results, tuple(found))
+            if _is_slow(scalar) or slow & set(scalar.operands):
+                slow |= set(scalar.results)
+            continue
+        yield from (axes[operand] for operand in scalar.operands if operand in slow)
+
+
+def _is_early(value: SSAValue) -> bool:
+    return isinstance(value, BlockArgument) or isinstance(value.owner, LoadOp | IndexOp | FillOp)
+
+
+def _is_slow(scalar: Operation) -> bool:
+    return isinstance(scalar, arith.SIToFPOp | arith.UIToFPOp) or scalar.name.startswith("math.")
