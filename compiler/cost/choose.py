@@ -58,7 +58,7 @@ def choose(sketch: Sketch, machine: Machine, sizes: Mapping[str, int], fixed: Ma
     if not np.any(trial.fitting):
         raise TreadleError(_nothing_fits(sketch, machine, trial, fixed))
     best, found = _best(sketch, machine, sizes, trial)
-    return Choice(best, found, _reason(sketch, machine, trial, best, found))
+    return Choice(best, found, _reason(sketch, machine, sizes, trial, best, found))
 
 
 def _try(sketch: Sketch, found: Candidates, machine: Machine, sizes: Mapping[str, int]) -> _Trial:
@@ -121,7 +121,9 @@ def _cut_sizes(sketch: Sketch, candidate: Candidate) -> dict[str, int]:
 # -- why --------------------------------------------------------------------------------------------
 
 
-def _reason(sketch: Sketch, machine: Machine, trial: _Trial, best: Candidate, found: Estimate) -> str:
+def _reason(
+    sketch: Sketch, machine: Machine, sizes: Mapping[str, int], trial: _Trial, best: Candidate, found: Estimate
+) -> str:
     needs = found.footprint
     cut = _cut_sizes(sketch, best)
     kept = ["left operands that all steps share stay in shared memory: registers are few"] if best.rereads else []
@@ -135,7 +137,7 @@ def _reason(sketch: Sketch, machine: Machine, trial: _Trial, best: Candidate, fo
         f"{found.blocks} blocks, {found.blocks_per_sm} on an SM (more do not fit: {found.limited_by}), "
         f"{found.waves:.2f} waves",
         *kept,
-        *_larger(cut, machine, trial),
+        *_larger(sketch, machine, sizes, trial, cut),
     ]
     return "; ".join(parts)
 
@@ -159,21 +161,33 @@ def _stages(plan: Plan, needs: Footprint) -> str:
     return f" with {needs.stages} stages" if needs.stages > 1 else " with 1 stage: no room for 2"
 
 
-def _larger(cut: Mapping[str, int], machine: Machine, trial: _Trial) -> Iterator[str]:
+def _larger(
+    sketch: Sketch, machine: Machine, sizes: Mapping[str, int], trial: _Trial, cut: Mapping[str, int]
+) -> Iterator[str]:
     """What a piece twice as large would have done, of each axis, or the next larger one."""
     for axis, size in cut.items():
-        sizes = np.broadcast_to(trial.candidates.tiles[axis], len(trial.candidates))
-        larger = sizes[sizes >= 2 * size]
-        larger = larger if len(larger) else sizes[sizes > size]
+        pieces = np.broadcast_to(trial.candidates.tiles[axis], len(trial.candidates))
+        larger = pieces[pieces >= 2 * size]
+        larger = larger if len(larger) else pieces[pieces > size]
         if not len(larger):
             continue
-        same = np.flatnonzero(sizes == larger.min())
-        best = float(trial.timing.time_us[same].min())
-        if np.isfinite(best):
+        same = np.flatnonzero(pieces == larger.min())
+        least = same[np.argmin(trial.timing.time_us[same])]
+        if np.isfinite(trial.timing.time_us[least]):
+            best = _time(sketch, machine, sizes, trial, int(least))
             yield f"{axis} = {int(larger.min())} at best {best:.3g} us"
         else:
             needs = _needs(trial, _smallest(trial, machine, same))
             yield f"{axis} = {int(larger.min())} needs {_excess(needs, machine)}"
+
+
+def _time(sketch: Sketch, machine: Machine, sizes: Mapping[str, int], trial: _Trial, place: int) -> float:
+    """Of one candidate, in us, piece by piece where a condition limits a stream, as the chosen one is estimated."""
+    if sketch.conditional is None:
+        return float(trial.timing.time_us[place])
+    candidate = trial.candidates[place]
+    found = estimate(sketch.plan(candidate.tiles, candidate.warps, rereads=candidate.rereads), machine, sizes)
+    return float(trial.timing.time_us[place]) if found is None else found.time_us
 
 
 def _nothing_fits(sketch: Sketch, machine: Machine, trial: _Trial, fixed: Mapping[str, int]) -> str:
