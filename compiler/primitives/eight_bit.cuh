@@ -55,3 +55,36 @@ __device__ __forceinline__ void narrow_pair(__nv_fp8_e5m2* pair, float lo, float
   pair[1] = static_cast<__nv_fp8_e5m2>(hi);
 #endif
 }
+
+// primitive: narrow_four; needs: narrow_pair
+// Rounds four floats into the four 8-bit numbers of a register: two conversions, the second beside the first.
+__device__ __forceinline__ void narrow_four(__nv_fp8_e4m3 (&four)[4], float a, float b, float c, float d) {
+#if !defined(TREADLE_EMULATOR) && __CUDA_ARCH__ >= 890
+  uint32_t word;
+  asm("{\n.reg .b16 lower, upper;\n"
+      "cvt.rn.satfinite.e4m3x2.f32 lower, %2, %1;\n"
+      "cvt.rn.satfinite.e4m3x2.f32 upper, %4, %3;\n"
+      "mov.b32 %0, {lower, upper};\n}"
+      : "=r"(word)
+      : "f"(a), "f"(b), "f"(c), "f"(d));
+  memcpy(four, &word, sizeof(word));
+#else
+  narrow_pair(four, a, b);
+  narrow_pair(four + 2, c, d);
+#endif
+}
+__device__ __forceinline__ void narrow_four(__nv_fp8_e5m2 (&four)[4], float a, float b, float c, float d) {
+#if !defined(TREADLE_EMULATOR) && __CUDA_ARCH__ >= 890
+  uint32_t word;
+  asm("{\n.reg .b16 lower, upper;\n"
+      "cvt.rn.satfinite.e5m2x2.f32 lower, %2, %1;\n"
+      "cvt.rn.satfinite.e5m2x2.f32 upper, %4, %3;\n"
+      "mov.b32 %0, {lower, upper};\n}"
+      : "=r"(word)
+      : "f"(a), "f"(b), "f"(c), "f"(d));
+  memcpy(four, &word, sizeof(word));
+#else
+  narrow_pair(four, a, b);
+  narrow_pair(four + 2, c, d);
+#endif
+}

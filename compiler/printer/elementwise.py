@@ -85,8 +85,13 @@ def print_cast(writer: KernelWriter, op: CastOp) -> None:
 
 
 def _cast_pairs(writer: KernelWriter, op: CastOp, name: str, loops: list[Loop]) -> None:
-    """Two neighbours at once: 8-bit numbers have conversions of pairs."""
+    """Two neighbours at once: 8-bit numbers have conversions of pairs. Four are a register."""
     layout, outer, last = layout_of(op.result.type), loops[:-1], loops[-1]
+    if last.mode.size == 4 and str(format_of(op.operand.type)) == "f32":
+        places = [[*outer, Loop(last.mode, str(digit))] for digit in range(4)]
+        four = ", ".join(writer.element(op.operand, place) for place in places)
+        to = f"{name}{subscripts(layout, outer, len(outer))}"
+        return writer.text.nest(outer, [f"{writer.call('narrow_four')}({to}, {four});"])
     few = last.mode.size <= MOST_WRITTEN_OUT
     firsts = range(0, last.mode.size, 2) if few else (last.variable,)
     statements: list[str] = []
