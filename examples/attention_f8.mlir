@@ -18,7 +18,9 @@ func.func @attention_f8(%Q: !Q, %K: !K, %V: !V, %q_scale: f32, %k_scale: f32, %v
   %T = diagram.map (%s = %S : !S, %a = %q_scale : f32, %b = %k_scale : f32) -> !S {
     %root = arith.constant 0.125 : f32
     %ab = arith.mulf %a, %b : f32
-    %scale = arith.mulf %ab, %root : f32
+    %product = arith.mulf %ab, %root : f32
+    %least = arith.constant 1.0e-30 : f32
+    %scale = arith.maximumf %product, %least : f32
     %t = arith.mulf %s, %scale : f32
     diagram.yield %t : f32
   }

@@ -5,14 +5,14 @@ All of it is conservative: "unknown" is always a right answer, and passes refuse
 from __future__ import annotations
 
 import math as numbers
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, math
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp, WhereOp
-from treadle.dialects.diagram.array import format_of
+from treadle.dialects.diagram.array import format_of, is_array
 from treadle.dialects.diagram.formats import NUMBER_FORMATS, holds, number_format
 from treadle.passes._scalars import (
     CASTS,
@@ -22,13 +22,24 @@ from treadle.passes._scalars import (
     Node,
     expression_of,
     is_plain,
+    leaves,
     positive_constant,
     strip_casts,
 )
 
-Atom = SSAValue | Leaf | int | None
-"""A summand of a linear form: an array, an array at another moment, another expression (by identity), or
-`None` for the constant."""
+
+@dataclass(frozen=True)
+class Scaled:
+    """A summand times a number above zero that is known only when the program runs: what computes it, and the
+    summand."""
+
+    by: Hashable
+    atom: SSAValue | Leaf | None
+
+
+Atom = SSAValue | Leaf | Scaled | int | None
+"""A summand of a linear form: an array, an array at another moment, either times a number of the program, another
+expression (by identity), or `None` for the constant."""
 
 
 def inner_expression(value: SSAValue) -> Expression | None:
@@ -52,6 +63,10 @@ def is_saturating(expression: Expression) -> bool:
         return False
     known = NUMBER_FORMATS.get(str(expression.type))
     return known is not None and known.saturates and not holds(expression.type, source)
+
+
+LEAST = 2.0**-100
+"""What a factor of a program must reach for what it scales not to vanish."""
 
 
 # -- linear forms ---------------------------------------------------------------------------------
@@ -90,8 +105,49 @@ def _add_form(expression: Expression, scale: float, form: dict[Atom, float]) -> 
             _add_form(other, scale * factor.number, form)
         case Node(kind=arith.DivfOp, operands=(other, Constant() as divisor)) if divisor.number:
             _add_form(other, scale / divisor.number, form)
+        case Node(kind=arith.MulfOp, operands=(other, factor)) if is_positive_scalar(factor):
+            _add_scaled(expression, other, factor, scale, form)
+        case Node(kind=arith.MulfOp, operands=(factor, other)) if is_positive_scalar(factor):
+            _add_scaled(expression, other, factor, scale, form)
         case _:
             _count(form, id(expression), scale)
+
+
+def _add_scaled(
+    whole: Expression, other: Expression, factor: Expression, scale: float, form: dict[Atom, float]
+) -> None:
+    """Each summand of `other` times a number of the program; the whole is one atom if that is none of them."""
+    inner = linear_form(other)
+    if any(isinstance(atom, int | Scaled) for atom in inner):
+        return _count(form, id(whole), scale)
+    by = _spelled(factor)
+    for atom, size in inner.items():
+        assert not isinstance(atom, int | Scaled)
+        _count(form, Scaled(by, atom), scale * size)
+
+
+def _spelled(expression: Expression) -> Hashable:
+    """Equal for expressions of numbers that compute the same in the same way."""
+    if isinstance(expression, Leaf):
+        return (expression.value, expression.version)
+    if isinstance(expression, Constant):
+        return expression.number
+    return (expression.kind, *(_spelled(operand) for operand in expression.operands))
+
+
+def unscaled(form: dict[Atom, float]) -> dict[Atom, float]:
+    """A form without the number above zero by which all of it is multiplied, if there is one: its sign is the same."""
+    scales = {atom.by if isinstance(atom, Scaled) else None for atom in form}
+    if len(scales) != 1 or None in scales:
+        return form
+    return {atom.atom if isinstance(atom, Scaled) else atom: size for atom, size in form.items()}
+
+
+def is_positive_scalar(expression: Expression) -> bool:
+    """Whether an expression is a number of the program, the same for all elements, that is not near zero either."""
+    if isinstance(expression, Constant) or any(is_array(leaf.value.type) for leaf in leaves(expression)):
+        return False
+    return least(expression) >= LEAST
 
 
 def _atom(expression: Expression) -> Atom:
@@ -138,7 +194,7 @@ def distance_of(expression: Expression) -> Distance | None:
     expression = look_through(expression)
     if not isinstance(expression, Node) or expression.kind not in (math.ExpOp, math.Exp2Op):
         return None
-    form = linear_form(expression.operands[0])
+    form = unscaled(linear_form(expression.operands[0]))
     for atom, factor in form.items():
         if not isinstance(atom, SSAValue) or factor >= 0:
             continue
@@ -249,7 +305,7 @@ def _magnitude_of_node(node: Node) -> float:
             return _times(magnitude(operands[0]), magnitude(operands[1]))
         case arith.DivfOp if is_share(operands[0], operands[1]):
             return 1.0
-        case arith.DivfOp if (least := _least(operands[1])) > 0:
+        case arith.DivfOp if (least := least(operands[1])) > 0:
             return magnitude(operands[0]) / least
         case arith.MaximumfOp | arith.MinimumfOp:
             return max(magnitude(operand) for operand in operands)
@@ -274,13 +330,15 @@ def _times(left: float, right: float) -> float:
     return 0.0 if 0.0 in (left, right) else left * right
 
 
-def _least(expression: Expression) -> float:
+def least(expression: Expression) -> float:
     """A lower bound of an expression that is not negative; zero if none is known."""
     expression = look_through(expression)
     if isinstance(expression, Constant):
         return max(expression.number, 0.0)
     if isinstance(expression, Node) and expression.kind is arith.AddfOp and is_nonnegative(expression):
-        return sum(_least(operand) for operand in expression.operands)
+        return sum(least(operand) for operand in expression.operands)
+    if isinstance(expression, Node) and expression.kind is arith.MaximumfOp:
+        return max(least(operand) for operand in expression.operands)
     return 0.0
 
 

@@ -41,6 +41,7 @@ from treadle.passes._bounds import (
     linear_form,
     magnitude,
     same_form,
+    unscaled,
 )
 from treadle.passes._functions import label
 from treadle.passes._polynomials import (
@@ -402,7 +403,7 @@ def _is_at_most_one(factor: Expression) -> bool:
         return abs(factor.number) <= 1
     if not isinstance(factor, Node) or factor.kind not in (math.ExpOp, math.Exp2Op):
         return False
-    form = linear_form(factor.operands[0])
+    form = unscaled(linear_form(factor.operands[0]))
     return all(_falls(atom, slope, form) for atom, slope in form.items())
 
 
@@ -482,7 +483,7 @@ def _falls_with(part: Expression, extremum: ReduceOp) -> bool:
     if not isinstance(part, Node) or part.kind not in (math.ExpOp, math.Exp2Op):
         return False
     source = linear_form(Leaf(extremum.operand))
-    form = linear_form(part.operands[0])
+    form = unscaled(linear_form(part.operands[0]))
     own = {atom: size for atom, size in form.items() if _varies(atom, extremum)}
     wanted = {atom: size for atom, size in source.items() if _varies(atom, extremum)}
     atom = next(iter(wanted), None)

@@ -21,7 +21,7 @@ from treadle.dialects.diagram.array import (
     sizes_of,
     with_format,
 )
-from treadle.passes._bounds import inner_expression, is_exact_in, is_nonnegative, misfit
+from treadle.passes._bounds import inner_expression, is_exact_in, is_nonnegative, is_positive_scalar, misfit
 from treadle.passes._functions import (
     diagram_blocks,
     erase_dead,
@@ -406,7 +406,7 @@ def _hoist_from_maximum(function: func.FuncOp, maximum: ReduceOp) -> None:
     if not set(maximum.over_axes) <= set(axes_of(source.value.type)):
         return
     inner = _maximum_of(maximum, source.value)
-    outer = substitute(expression, lambda leaf: Leaf(inner.result))
+    outer = substitute(expression, lambda leaf: Leaf(inner.result) if leaf == source else leaf)
     new = build_map(outer, maximum.result.type, maximum.result.name_hint, maximum.location)
     kind = maximum.kind.data
     before = maximum.operand
@@ -417,17 +417,21 @@ def _hoist_from_maximum(function: func.FuncOp, maximum: ReduceOp) -> None:
 
 
 def _scaled_leaf(expression: Expression) -> Leaf | None:
-    """The array that an expression multiplies by, or divides by, positive constants only."""
+    """The array that an expression multiplies by, or divides by, positive constants and numbers of the program only."""
     if isinstance(expression, Leaf):
         return expression
     if not isinstance(expression, Node) or expression.kind not in (arith.MulfOp, arith.DivfOp):
         return None
     left, right = expression.operands
-    if positive_constant(right) is not None:
+    if _is_scale(right):
         return _scaled_leaf(left)
-    if expression.kind is arith.MulfOp and positive_constant(left) is not None:
+    if expression.kind is arith.MulfOp and _is_scale(left):
         return _scaled_leaf(right)
     return None
+
+
+def _is_scale(expression: Expression) -> bool:
+    return positive_constant(expression) is not None or is_positive_scalar(expression)
 
 
 def _maximum_of(maximum: ReduceOp, operand: SSAValue) -> ReduceOp:
