@@ -87,12 +87,17 @@ def is_plain(map: MapOp) -> bool:
 
 def expression_of(map: MapOp) -> Expression:
     """What a plain map computes, over leaves that are its operands."""
+    return expressions_of(map)[map.yielded]
+
+
+def expressions_of(map: MapOp) -> dict[SSAValue, Expression]:
+    """What every value in the body of a plain map is, over leaves that are its operands."""
     known: dict[SSAValue, Expression] = {
         arg: Leaf(operand) for arg, operand in zip(map.body.block.args, map.inputs, strict=True)
     }
     for op in list(map.body.block.ops)[:-1]:
         known[op.results[0]] = _read(op, known)
-    return known[map.yielded]
+    return known
 
 
 def _read(op: Operation, known: Mapping[SSAValue, Expression]) -> Expression:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math as numbers
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeGuard, cast
 
@@ -14,6 +15,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp
+from treadle.passes._bounds import is_positive_scalar
 from treadle.passes._scalars import (
     Constant,
     Expression,
@@ -21,7 +23,9 @@ from treadle.passes._scalars import (
     Node,
     build_map,
     compare,
+    difference,
     expression_of,
+    expressions_of,
     is_number,
     is_plain,
     number,
@@ -144,54 +148,90 @@ def _rewrite(op: math.ExpOp, map: MapOp) -> None:
 
 def _exponent(op: math.ExpOp, map: MapOp) -> SSAValue:
     """log2 e times what `op` takes the power of, computed before `op`."""
-    terms = _linear(op.operand)
-    if terms is not None and len(terms) == 2:
+    inside = expressions_of(map) if is_plain(map) else {}
+    terms = _linear(op.operand, lambda value: value in inside and is_positive_scalar(inside[value]))
+    plus = terms.pop(None, 0.0)
+    if len(terms) == 2:
         (a, c), (b, other) = terms.items()
-        if c == -other and _is_safe(c):
-            return _of_difference(op, map, a, b, c)
-    if terms is not None and len(terms) == 1:
+        if c == -other and a.scale is b.scale and _is_safe(c):
+            scale = None if a.scale is None else inside[a.scale]
+            found = _of_difference(op, map, a.value, b.value, c, scale, plus)
+            if found is not None:
+                return found
+    if len(terms) == 1 and not plus:
         ((x, c),) = terms.items()
-        if _is_safe(c):
-            return _insert(arith.MulfOp(x, _constant(c * LOG2_E, op)), op)
+        if x.scale is None and _is_safe(c):
+            return _insert(arith.MulfOp(x.value, _constant(c * LOG2_E, op)), op)
     return _insert(arith.MulfOp(op.operand, _constant(LOG2_E, op)), op)
 
 
-def _of_difference(op: math.ExpOp, map: MapOp, a: SSAValue, b: SSAValue, c: float) -> SSAValue:
+def _of_difference(
+    op: math.ExpOp, map: MapOp, a: SSAValue, b: SSAValue, c: float, scale: Expression | None, plus: float
+) -> SSAValue | None:
+    """`log2 e (c scale (a - b) + plus)`; None where that is no shorter than it stands."""
     if c < 0:
         a, b, c = b, a, -c
     outer: dict[SSAValue, SSAValue] = dict(zip(map.body.block.args, map.inputs, strict=True))
-    if a in outer and b in outer and c * LOG2_E < 2 and _is_rounded(outer[a]) and _is_maximum(outer[b], outer[a]):
-        return _below_maximum(op, map, a, outer[b], c * LOG2_E)
-    difference = _insert(arith.SubfOp(a, b), op)
-    return _insert(arith.MulfOp(difference, _constant(c * LOG2_E, op)), op)
+    slope = number(c * LOG2_E) if scale is None else product(scale, number(c * LOG2_E))
+    is_small = scale is not None or c * LOG2_E < 2
+    if a in outer and b in outer and is_small and _is_rounded(outer[a]) and _is_maximum(outer[b], outer[a]):
+        return _below_maximum(op, map, a, outer[b], slope, plus * LOG2_E)
+    if scale is not None or plus:
+        return None
+    apart = _insert(arith.SubfOp(a, b), op)
+    return _insert(arith.MulfOp(apart, _constant(c * LOG2_E, op)), op)
 
 
 # -- what stands in a body --------------------------------------------------------------------------
 
 
-def _linear(value: SSAValue) -> dict[SSAValue, float] | None:
-    """A value of a body as a sum of constant multiples of others; None where a constant is added."""
-    form: dict[SSAValue, float] = {}
-    return form if _add(value, 1.0, form) else None
+@dataclass(frozen=True)
+class _Term:
+    """A value of a body, or that times another, which is the same for all elements."""
+
+    value: SSAValue
+    scale: SSAValue | None
 
 
-def _add(value: SSAValue, factor: float, form: dict[SSAValue, float]) -> bool:
+_Form = dict[_Term | None, float]
+"""A sum of constant multiples, under None of 1."""
+
+
+def _linear(value: SSAValue, is_scale: Callable[[SSAValue], bool]) -> _Form:
+    """A value of a body as a sum of constant multiples of others."""
+    form: _Form = {}
+    _add(value, 1.0, form, None, is_scale)
+    return form
+
+
+def _add(
+    value: SSAValue, factor: float, form: _Form, scale: SSAValue | None, is_scale: Callable[[SSAValue], bool]
+) -> None:
+    def add(part: SSAValue, times: float = 1.0, by: SSAValue | None = scale) -> None:
+        _add(part, factor * times, form, by, is_scale)
+
     match value.owner:
         case arith.SubfOp(lhs=left, rhs=right):
-            return _add(left, factor, form) and _add(right, -factor, form)
+            add(left)
+            add(right, -1.0)
         case arith.AddfOp(lhs=left, rhs=right):
-            return _add(left, factor, form) and _add(right, factor, form)
+            add(left)
+            add(right)
         case arith.NegfOp(operand=inner):
-            return _add(inner, -factor, form)
+            add(inner, -1.0)
         case arith.MulfOp(lhs=left, rhs=right) if (c := _number(right)) is not None:
-            return _add(left, factor * c, form)
+            add(left, c)
         case arith.MulfOp(lhs=left, rhs=right) if (c := _number(left)) is not None:
-            return _add(right, factor * c, form)
-        case arith.ConstantOp():
-            return False
+            add(right, c)
+        case arith.MulfOp(lhs=left, rhs=right) if scale is None and is_scale(right):
+            add(left, by=right)
+        case arith.MulfOp(lhs=left, rhs=right) if scale is None and is_scale(left):
+            add(right, by=left)
+        case arith.ConstantOp() if scale is None and (c := _number(value)) is not None:
+            form[None] = form.get(None, 0.0) + factor * c
         case _:
-            form[value] = form.get(value, 0.0) + factor
-            return True
+            term = _Term(value, scale)
+            form[term] = form.get(term, 0.0) + factor
 
 
 def _is_safe(factor: float) -> bool:
@@ -236,10 +276,15 @@ def _drop_unused(map: MapOp) -> None:
 # -- below a maximum --------------------------------------------------------------------------------
 
 
-def _below_maximum(op: math.ExpOp, map: MapOp, a: SSAValue, maximum: SSAValue, factor: float) -> SSAValue:
+def _below_maximum(
+    op: math.ExpOp, map: MapOp, a: SSAValue, maximum: SSAValue, factor: Expression, plus: float
+) -> SSAValue:
     """`slope a - offset`; slope and offset are arrays of their own, for all elements that share a maximum."""
     slope = _before(map, _slope(Leaf(maximum), factor), maximum, "slope")
-    offset = _before(map, product(Leaf(maximum), Leaf(slope)), maximum, "offset")
+    at_maximum = product(Leaf(maximum), Leaf(slope))
+    if plus:
+        at_maximum = difference(at_maximum, select(_is_fine(Leaf(maximum), factor), number(plus), number(0)))
+    offset = _before(map, at_maximum, maximum, "offset")
     block, given = map.body.block, (slope, offset)
     slope_of, offset_of = (block.insert_arg(f32, len(block.args)) for _ in given)
     slope_of.name_hint, offset_of.name_hint = "slope", "offset"
@@ -247,11 +292,28 @@ def _below_maximum(op: math.ExpOp, map: MapOp, a: SSAValue, maximum: SSAValue, f
     return _insert(math.FmaOp(a, slope_of, _insert(arith.NegfOp(offset_of), op)), op)
 
 
-def _slope(maximum: Expression, factor: float) -> Expression:
+def _slope(maximum: Expression, factor: Expression) -> Expression:
     """`factor`, or a power of two where a product with `factor` has no digit after the point."""
-    power = 2.0 ** min(round(numbers.log2(factor)), 0)
+    return select(_is_fine(maximum, factor), factor, _steep(maximum, factor))
+
+
+def _is_fine(maximum: Expression, factor: Expression) -> Expression:
+    """Whether a product of a maximum and a factor has digits after the point."""
     size = Node(math.AbsFOp, (maximum,), f32)
-    return select(compare(size, "<", number(2.0**DIGITS / factor)), number(factor), number(power))
+    if isinstance(factor, Constant):
+        return compare(size, "<", number(2.0**DIGITS / factor.number))
+    return compare(product(size, factor), "<", number(2.0**DIGITS))
+
+
+def _steep(maximum: Expression, factor: Expression) -> Expression:
+    """A power of two, at least a half of the factor, whose product with the maximum is finite. Of a factor that is not
+    known it is so steep that neighbours of the maximum are 1 apart, at least: whatever the factor, they are that in a
+    product with it that has no digit after the point."""
+    if isinstance(factor, Constant):
+        return number(2.0 ** min(round(numbers.log2(factor.number)), 0))
+    size = Node(math.AbsFOp, (maximum,), f32)
+    large = select(compare(size, "<", number(2.0**64)), number(2.0**63), number(1))
+    return select(compare(size, "<", number(1)), number(2.0**126), large)
 
 
 def _before(map: MapOp, expression: Expression, like: SSAValue, hint: str) -> SSAValue:
