@@ -1,6 +1,7 @@
 // Attention in f8: O = softmax(Q K^T / sqrt(d)) V with queries, keys and values in f8E4M3FN, each with a scale.
 // Shares of a softmax are at most 1, so they are scaled by 256 to fill the format; the scales of values and shares
-// leave the sum with its division. Values lie with the keys along rows, as 8-bit products read them.
+// leave the sum with its division. Scales are above zero, which the program says: so the largest score is that of the
+// scaled scores, and no score is scaled before its power is taken. Values lie with the keys along rows, as 8-bit products read them.
 //
 //   treadle run examples/attention_f8.mlir --machine h100
 
@@ -19,8 +20,9 @@ func.func @attention_f8(%Q: !Q, %K: !K, %V: !V, %q_scale: f32, %k_scale: f32, %v
     %root = arith.constant 0.125 : f32
     %ab = arith.mulf %a, %b : f32
     %product = arith.mulf %ab, %root : f32
+    %size = math.absf %product : f32
     %least = arith.constant 1.0e-30 : f32
-    %scale = arith.maximumf %product, %least : f32
+    %scale = arith.maximumf %size, %least : f32
     %t = arith.mulf %s, %scale : f32
     diagram.yield %t : f32
   }

@@ -184,9 +184,10 @@ def same_form(left: dict[Atom, float], right: dict[Atom, float]) -> bool:
 
 @dataclass(frozen=True)
 class Distance:
-    """An expression of the form `exp(k * (a - max a))`, `k > 0`: at most 1, and 1 where a is largest."""
+    """An expression of the form `exp(k * (a - max a) + c)`, `k > 0`: at most `peak`, which it is where a is largest."""
 
     maximum: ReduceOp
+    peak: float = 1.0
 
 
 def distance_of(expression: Expression) -> Distance | None:
@@ -194,7 +195,10 @@ def distance_of(expression: Expression) -> Distance | None:
     expression = look_through(expression)
     if not isinstance(expression, Node) or expression.kind not in (math.ExpOp, math.Exp2Op):
         return None
-    form = unscaled(linear_form(expression.operands[0]))
+    form = linear_form(expression.operands[0])
+    raised = form.pop(None, 0.0)
+    peak = numbers.exp(raised) if expression.kind is math.ExpOp else 2.0**raised
+    form = unscaled(form)
     for atom, factor in form.items():
         if not isinstance(atom, SSAValue) or factor >= 0:
             continue
@@ -204,7 +208,7 @@ def distance_of(expression: Expression) -> Distance | None:
         rest = {other: size for other, size in form.items() if other is not atom}
         operand = {o: -factor * s for o, s in linear_form(Leaf(maximum.operand)).items()}
         if same_form(rest, operand):
-            return Distance(maximum)
+            return Distance(maximum, peak)
     return None
 
 
@@ -287,8 +291,8 @@ def magnitude(expression: Expression) -> float:
         return own if inner is None else min(own, magnitude(inner))
     if isinstance(expression, Constant):
         return abs(expression.number)
-    if distance_of(expression) is not None:
-        return 1.0
+    if (near := distance_of(expression)) is not None:
+        return near.peak
     return _magnitude_of_node(expression)
 
 
@@ -367,12 +371,16 @@ def _scaled_distance(expression: Expression) -> tuple[float, Distance | None]:
     """An expression as a positive constant times an exponential distance."""
     expression = look_through(expression)
     if not isinstance(expression, Node) or expression.kind is not arith.MulfOp:
-        return 1.0, distance_of(expression)
+        return _with_peak(distance_of(expression))
     for factor, other in (expression.operands, expression.operands[::-1]):
         if (constant := positive_constant(factor)) is not None:
             scale, distance = _scaled_distance(other)
             return constant * scale, distance
     return 1.0, None
+
+
+def _with_peak(distance: Distance | None) -> tuple[float, Distance | None]:
+    return (1.0 if distance is None else distance.peak), distance
 
 
 def is_exact_in(expression: Expression, format: Attribute) -> bool:

@@ -483,7 +483,9 @@ def _falls_with(part: Expression, extremum: ReduceOp) -> bool:
     if not isinstance(part, Node) or part.kind not in (math.ExpOp, math.Exp2Op):
         return False
     source = linear_form(Leaf(extremum.operand))
-    form = unscaled(linear_form(part.operands[0]))
+    form = linear_form(part.operands[0])
+    form.pop(None, None)  # a constant changes no sign
+    form = unscaled(form)
     own = {atom: size for atom, size in form.items() if _varies(atom, extremum)}
     wanted = {atom: size for atom, size in source.items() if _varies(atom, extremum)}
     atom = next(iter(wanted), None)

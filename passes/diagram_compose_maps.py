@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects import arith, func
+from xdsl.dialects import arith, func, math
 from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
@@ -43,6 +43,7 @@ CHEAP: tuple[type[Operation], ...] = (
     arith.SubfOp,
     arith.MulfOp,
     arith.NegfOp,
+    math.AbsFOp,
     arith.ExtFOp,
     arith.MaximumfOp,
     arith.MinimumfOp,

@@ -33,6 +33,7 @@ from treadle.passes._functions import (
     replace,
 )
 from treadle.passes._moments import without_late_parts
+from treadle.passes._powers import raise_power
 from treadle.passes._reductions import operands_of, rebuilt
 from treadle.passes._scalars import (
     CASTS,
@@ -115,6 +116,9 @@ class DiagramHoistFactorsPass(ModulePass):
                 for item in list(block.ops):
                     if item.parent is not None:
                         _rewrite(function, item)
+                for item in list(block.ops):
+                    if isinstance(item, MapOp):
+                        raise_power(function, item)
                 erase_dead(block)
 
 
