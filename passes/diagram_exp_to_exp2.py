@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math as numbers
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeGuard, cast
 
@@ -154,9 +154,7 @@ def _exponent(op: math.ExpOp, map: MapOp) -> SSAValue:
     if len(terms) == 2:
         (a, c), (b, other) = terms.items()
         if c == -other and a.scale is b.scale and _is_safe(c):
-            scale = None if a.scale is None else inside[a.scale]
-            found = _of_difference(op, map, a.value, b.value, c, scale, plus)
-            if found is not None:
+            if (found := _of_difference(op, map, a, b, c, inside, plus)) is not None:
                 return found
     if len(terms) == 1 and not plus:
         ((x, c),) = terms.items()
@@ -166,20 +164,24 @@ def _exponent(op: math.ExpOp, map: MapOp) -> SSAValue:
 
 
 def _of_difference(
-    op: math.ExpOp, map: MapOp, a: SSAValue, b: SSAValue, c: float, scale: Expression | None, plus: float
+    op: math.ExpOp, map: MapOp, a: _Term, b: _Term, c: float, inside: Mapping[SSAValue, Expression], plus: float
 ) -> SSAValue | None:
-    """`log2 e (c scale (a - b) + plus)`; None where that is no shorter than it stands."""
+    """`log2 e (c (a - b) + plus)`, where `a` and `b` have one scale; None where that is no shorter than it stands."""
     if c < 0:
         a, b, c = b, a, -c
     outer: dict[SSAValue, SSAValue] = dict(zip(map.body.block.args, map.inputs, strict=True))
-    slope = number(c * LOG2_E) if scale is None else product(scale, number(c * LOG2_E))
-    is_small = scale is not None or c * LOG2_E < 2
-    if a in outer and b in outer and is_small and _is_rounded(outer[a]) and _is_maximum(outer[b], outer[a]):
-        return _below_maximum(op, map, a, outer[b], slope, plus * LOG2_E)
-    if scale is not None or plus:
+    slope, is_small = number(c * LOG2_E), a.scale is not None or c * LOG2_E < 2
+    if a.scale is not None:
+        slope = product(inside[a.scale], slope)
+    left, right = outer.get(a.value), outer.get(b.value)
+    if left is not None and right is not None and is_small and _is_rounded(left) and _is_maximum(right, left):
+        return _below_maximum(op, map, a.value, right, slope, plus * LOG2_E)
+    if plus:
         return None
-    apart = _insert(arith.SubfOp(a, b), op)
-    return _insert(arith.MulfOp(apart, _constant(c * LOG2_E, op)), op)
+    apart, factor = _insert(arith.SubfOp(a.value, b.value), op), _constant(c * LOG2_E, op)
+    if a.scale is not None:
+        factor = _insert(arith.MulfOp(a.scale, factor), op)
+    return _insert(arith.MulfOp(apart, factor), op)
 
 
 # -- what stands in a body --------------------------------------------------------------------------
