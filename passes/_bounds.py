@@ -309,8 +309,8 @@ def _magnitude_of_node(node: Node) -> float:
             return _times(magnitude(operands[0]), magnitude(operands[1]))
         case arith.DivfOp if is_share(operands[0], operands[1]):
             return 1.0
-        case arith.DivfOp if (least := least(operands[1])) > 0:
-            return magnitude(operands[0]) / least
+        case arith.DivfOp if (smallest := least(operands[1])) > 0:
+            return magnitude(operands[0]) / smallest
         case arith.MaximumfOp | arith.MinimumfOp:
             return max(magnitude(operand) for operand in operands)
         case arith.SelectOp:

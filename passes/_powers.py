@@ -30,8 +30,9 @@ MOST = 2.0**16
 
 
 def raise_power(function: func.FuncOp, scaled: MapOp) -> None:
-    """Make of an array `c e`, where `e` are powers at most 1, the powers themselves, which costs nothing where exponents
-    are differences: the summand is one number a row. What else is made of `e` must be sums, whose factor is 1 / c."""
+    """Make of an array `c e`, where `e` are powers at most 1, the powers themselves, which costs nothing where
+    exponents are differences: the summand is one number a row. What else is made of `e` must be sums, whose factor is
+    1 / c."""
     found = _power_and_factor(scaled)
     if found is None:
         return

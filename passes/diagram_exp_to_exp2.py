@@ -55,7 +55,10 @@ class DiagramExpToExp2Pass(ModulePass):
       large or too small by `2^(offset - c' b)`, which is less than what a rounding of the elements does to it,
       while `|offset| < 2^24`. Beyond that the elements are further apart than 1 in the exponent, and what matters is
       that equal ones count alike: there `slope` is the power of two next to `c'`, at most 1, so that `offset` is exact
-      and finite. So no power overflows, and that of the maximum is never 0.
+      and finite. So no power overflows, and that of the maximum is never 0. The factor may hold a number of the
+      program that is above zero; then the slope beyond is a power of two so large that neighbours are 1 apart, whatever
+      the factor is. What is added to the exponent is taken from the offset, but beyond, where it would only be rounded:
+      all powers of a row then lack the same factor.
 
     Before:
     ```
@@ -149,13 +152,12 @@ def _rewrite(op: math.ExpOp, map: MapOp) -> None:
 def _exponent(op: math.ExpOp, map: MapOp) -> SSAValue:
     """log2 e times what `op` takes the power of, computed before `op`."""
     inside = expressions_of(map) if is_plain(map) else {}
-    terms = _linear(op.operand, lambda value: value in inside and is_positive_scalar(inside[value]))
-    plus = terms.pop(None, 0.0)
+    terms, plus = _linear(op.operand, lambda value: value in inside and is_positive_scalar(inside[value]))
     if len(terms) == 2:
         (a, c), (b, other) = terms.items()
-        if c == -other and a.scale is b.scale and _is_safe(c):
-            if (found := _of_difference(op, map, a, b, c, inside, plus)) is not None:
-                return found
+        apart = c == -other and a.scale is b.scale and _is_safe(c)
+        if apart and (found := _of_difference(op, map, a, b, c, inside, plus)) is not None:
+            return found
     if len(terms) == 1 and not plus:
         ((x, c),) = terms.items()
         if x.scale is None and _is_safe(c):
@@ -199,11 +201,11 @@ _Form = dict[_Term | None, float]
 """A sum of constant multiples, under None of 1."""
 
 
-def _linear(value: SSAValue, is_scale: Callable[[SSAValue], bool]) -> _Form:
-    """A value of a body as a sum of constant multiples of others."""
+def _linear(value: SSAValue, is_scale: Callable[[SSAValue], bool]) -> tuple[dict[_Term, float], float]:
+    """A value of a body as a sum of constant multiples of others, and the constant that is added."""
     form: _Form = {}
     _add(value, 1.0, form, None, is_scale)
-    return form
+    return {term: factor for term, factor in form.items() if term is not None}, form.get(None, 0.0)
 
 
 def _add(

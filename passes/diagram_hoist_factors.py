@@ -102,7 +102,9 @@ class DiagramHoistFactorsPass(ModulePass):
     ```
 
     Legal over the reals: sum(f * g(x)) = f * sum(g(x)), and max(c * s(x)) = c * max(s(x)) for c > 0 (the
-    latter in floating point as well, for rounding is monotone). Guards: where the axis may be empty, the
+    latter in floating point as well, for rounding is monotone); c may be a number of the program, if it says that it
+    is above zero, as in `maximumf(c, 1.0e-30)`. At last a factor of powers below their maximum moves into their
+    exponents (`_powers`). Guards: where the axis may be empty, the
     moved division is not done (0 / 0 would be NaN, the plain sum is 0); past a rounding a factor moves only
     if what stays behind provably fits the narrower format (see `_bounds.misfit`); the sum itself must not
     be kept in f16, where it might overflow without the factor.

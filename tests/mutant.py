@@ -17,6 +17,7 @@ PROGRAMS: dict[str, tuple[dict[str, int], ...]] = {
     "tests/programs/rms_gain_product.mlir": ({},),
     "tests/programs/runtime_scale.mlir": ({},),
     "tests/programs/weights_too.mlir": ({},),
+    "tests/programs/scaled_shares.mlir": ({},),
     "tests/programs/narrow_result.mlir": ({},),
     "examples/attention_lse.mlir": ({"b": 1, "h": 2, "q": 9, "x": 37}, {"b": 1, "h": 1, "q": 3, "x": 0}),
     "examples/attention_sink.mlir": ({"b": 1, "h": 2, "q": 5, "x": 21},),

@@ -22,7 +22,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "hoist: swaps the sides of a maximum": (
         "diagram_hoist_factors",
-        "outer = substitute(expression, lambda leaf: Leaf(inner.result))",
+        "outer = substitute(expression, lambda leaf: Leaf(inner.result) if leaf == source else leaf)",
         "outer = Leaf(inner.result)",
     ),
     # Factors moved past sums and maxima.
@@ -46,10 +46,12 @@ MUTATIONS: dict[str, Mutation] = {
         "for axis in sum.over_axes if _may_be_empty(axis, operands)",
         "for axis in sum.over_axes if False",
     ),
+    "hoist: numbers of any sign past a maximum": ("_bounds", "return least(expression) >= LEAST", "return True"),
+    "powers: keeps the factor in the sum": ("_powers", "raised, 1 / factor)", "raised, 1.0)"),
     "hoist: negative scales past a maximum": (
         "diagram_hoist_factors",
-        "if positive_constant(right) is not None:",
-        "if True:",
+        "    if _is_scale(right):",
+        "    if True:",
     ),
     "hoist: swaps numerator and divisor of a quotient": (
         "diagram_hoist_factors",

@@ -63,6 +63,42 @@ def test_scores_that_are_equal_or_far_apart(format: str, at_run_time: bool, scal
     compare(road, format, (q, k, v, factor) if at_run_time else (q, k, v), scores)
 
 
+@cache
+def scaled_above_zero() -> Road:
+    """A scale that is given at launch, which the program says is above zero, and shares of up to 256."""
+    text = attention(16, 16, "f32", "%scale").replace(
+        "%t = arith.mulf %s, %c : f32",
+        "%least = arith.constant 1.0e-30 : f32\n%u = arith.maximumf %c, %least : f32\n%t = arith.mulf %s, %u : f32",
+    )
+    scores = array("f32", q=None, x=None)
+    large = f"""%large = diagram.map (%p = %P : {scores}) -> {scores} {{
+      %most = arith.constant 256.0 : f32
+      %y = arith.mulf %p, %most : f32
+      diagram.yield %y : f32
+    }}
+    %A = diagram.contract %large,"""
+    return compiled(text.replace("%A = diagram.contract %P,", large))
+
+
+@pytest.mark.parametrize("power", [-40, -20, 0, 14, 30, 45])
+@pytest.mark.parametrize("scale", [2.0**-60, 0.125, 0.6, 100.0, 1.3 * 2.0**70])
+def test_scales_that_are_said_to_be_above_zero(scale: float, power: int) -> None:
+    """They pass the maximum, and the factor of the shares becomes a summand of their exponents."""
+    road = scaled_above_zero()
+    assert "256 of %large into the power" in str(road.module)
+    assert "exp2_approx(fmaf(" in road.text
+    q, k, v = operands("f32", 2.0**power)
+    factor = np.float32(scale)
+    scores = float(factor) * (q.astype(np.float64) @ k.astype(np.float64).T)
+    if scale * 4.0**power < FAR:
+        q = (q * 0).astype(q.dtype)
+        scores = 0 * scores
+    weights = 256 * plain_softmax(scores)
+    (output,) = road.run((q, k, v, factor))
+    bound = 4 * UNIT["f32"] * (weights @ np.abs(v)) + UNIT["f32"]
+    assert (np.abs(output.astype(np.float64) - weights @ v.astype(np.float64)) <= bound).all()
+
+
 @pytest.mark.parametrize("power", [20, 30, 45, 58, 60])
 def test_scores_up_to_the_largest_f32(power: int) -> None:
     q, k, v = operands("f32", 2.0**power)

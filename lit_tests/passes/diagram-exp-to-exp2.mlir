@@ -143,3 +143,39 @@ func.func @factor(%S: !S) -> !S {
   }
   func.return %P : !S
 }
+
+// A scale that the program is given is part of the slope, if it is said to be above zero; a summand is part of the offset,
+// but where the slope is a power of two.
+// CHECK-LABEL: func.func @given
+// CHECK:      %slope = diagram.map (%[[M:.*]] = %m : {{.*}}, %[[G:.*]] = %given : f32)
+// CHECK-NEXT: %[[A:.*]] = math.absf %[[M]] : f32
+// CHECK-NEXT: %least = arith.constant 1.000000e-30 : f32
+// CHECK-NEXT: %scale = arith.maximumf %[[G]], %least : f32
+// CHECK-NEXT: %[[L:.*]] = arith.constant 1.44269502 : f32
+// CHECK-NEXT: %[[F:.*]] = arith.mulf %scale, %[[L]] : f32
+// CHECK-NEXT: %[[P:.*]] = arith.mulf %[[A]], %[[F]] : f32
+// CHECK-NEXT: %[[D:.*]] = arith.constant 0x4B800000 : f32
+// CHECK-NEXT: %[[N:.*]] = arith.cmpf olt, %[[P]], %[[D]] : f32
+// CHECK:      arith.select %[[N]], %[[F]], %{{.*}} : f32
+// CHECK:      %offset = diagram.map
+// CHECK:      %[[E:.*]] = arith.constant 8.000000e+00 : f32
+// CHECK:      %P = diagram.map (%s = %S : {{.*}}, %[[L:.*]] = %slope : tensor<4xf32, {{.*}}, %[[O:.*]] = %offset : tensor<4xf32
+// CHECK-NEXT: %[[N:.*]] = arith.negf %[[O]] : f32
+// CHECK-NEXT: %[[E:.*]] = math.fma %s, %[[L]], %[[N]] : f32
+// CHECK-NEXT: %p = math.exp2 %[[E]] : f32
+func.func @given(%Q: !Q, %K: !K, %given: f32) -> !S {
+  %S = diagram.contract %Q, %K over [d] accumulate f32 : !Q, !K -> !S
+  %m = diagram.reduce max %S over [x] : !S -> !m
+  %P = diagram.map (%s = %S : !S, %r = %m : !m, %g = %given : f32) -> !S {
+    %least = arith.constant 1.0e-30 : f32
+    %scale = arith.maximumf %g, %least : f32
+    %scaled = arith.mulf %s, %scale : f32
+    %top = arith.mulf %r, %scale : f32
+    %difference = arith.subf %scaled, %top : f32
+    %log = arith.constant 5.54517746 : f32
+    %raised = arith.addf %difference, %log : f32
+    %p = math.exp %raised : f32
+    diagram.yield %p : f32
+  }
+  func.return %P : !S
+}

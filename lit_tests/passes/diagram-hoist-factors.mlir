@@ -128,3 +128,67 @@ func.func @alone(%E: !E) -> !l {
   %y = diagram.contract %E, %l over [x] accumulate f32 : !E, !l -> !l
   func.return %y : !l
 }
+
+// A number of the program that is said to be above zero is a scale, too; one that is not stays.
+// CHECK-LABEL: func.func @given
+// CHECK:       %E_max = diagram.reduce max %E over [x]
+// CHECK-NEXT:  %m = diagram.map (%[[M:.*]] = %E_max : tensor<?xf32, {{.*}}>, %[[G:.*]] = %given : f32)
+// CHECK:         %[[S:.*]] = arith.maximumf %[[G]], %least : f32
+// CHECK-NEXT:    arith.mulf %[[M]], %[[S]] : f32
+func.func @given(%E: !E, %given: f32) -> !l {
+  %T = diagram.map (%a = %E : !E, %g = %given : f32) -> !E {
+    %least = arith.constant 1.0e-30 : f32
+    %scale = arith.maximumf %g, %least : f32
+    %t = arith.mulf %a, %scale : f32
+    diagram.yield %t : f32
+  }
+  %m = diagram.reduce max %T over [x] : !E -> !l
+  func.return %m : !l
+}
+
+// A factor of powers below their maximum is a summand of the exponents, and what their sum is divided by.
+// CHECK-LABEL: func.func @raised
+// CHECK:       %P = diagram.map (%[[S:.*]] = %E : {{.*}}, %[[M:.*]] = %m : {{.*}}
+// CHECK-NEXT:    %[[D:.*]] = arith.subf %[[S]], %[[M]] : f32
+// CHECK-NEXT:    %[[L:.*]] = arith.constant 5.54517746 : f32
+// CHECK-NEXT:    %[[U:.*]] = arith.addf %[[D]], %[[L]] : f32
+// CHECK-NEXT:    math.exp %[[U]] : f32
+// CHECK:       %l_raised = diagram.reduce add %P over [x]
+// CHECK-NEXT:  %l = diagram.map (%[[R:.*]] = %l_raised
+// CHECK-NEXT:    %[[B:.*]] = arith.constant 3.906250e-03 : f32
+// CHECK-NEXT:    arith.mulf %[[R]], %[[B]] : f32
+// CHECK:       func.return %P, %l
+func.func @raised(%E: !E) -> (!E, !l) {
+  %m = diagram.reduce max %E over [x] : !E -> !l
+  %e = diagram.map (%s = %E : !E, %r = %m : !l) -> !E {
+    %d = arith.subf %s, %r : f32
+    %p = math.exp %d : f32
+    diagram.yield %p : f32
+  }
+  %l = diagram.reduce add %e over [x] : !E -> !l
+  %P = diagram.map (%a = %e : !E) -> !E {
+    %most = arith.constant 256.0 : f32
+    %y = arith.mulf %a, %most : f32
+    diagram.yield %y : f32
+  }
+  func.return %P, %l : !E, !l
+}
+
+// Powers that leave as they are keep their factor beside them: it would cost as much on the other side.
+// CHECK-LABEL: func.func @kept
+// CHECK:       %P = diagram.map (%[[A:.*]] = %e
+// CHECK:         arith.mulf %[[A]], %most : f32
+func.func @kept(%E: !E) -> (!E, !E) {
+  %m = diagram.reduce max %E over [x] : !E -> !l
+  %e = diagram.map (%s = %E : !E, %r = %m : !l) -> !E {
+    %d = arith.subf %s, %r : f32
+    %p = math.exp %d : f32
+    diagram.yield %p : f32
+  }
+  %P = diagram.map (%a = %e : !E) -> !E {
+    %most = arith.constant 256.0 : f32
+    %y = arith.mulf %a, %most : f32
+    diagram.yield %y : f32
+  }
+  func.return %P, %e : !E, !E
+}
