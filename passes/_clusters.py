@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
 from typing import TypeAlias
@@ -11,6 +11,7 @@ from xdsl.dialects import func
 from xdsl.ir import Block, Operation
 from xdsl.traits import is_side_effect_free
 
+from treadle.compiler.errors import Refusal as NotFused
 from treadle.dialects.diagram import ApplyOp, ContractOp, ExtentOp, FillOp, IndexOp, ReadOp, ReduceOp
 from treadle.dialects.diagram.array import DYNAMIC, array_type, format_of, sizes_of
 from treadle.dialects.diagram.operation import DiagramOperation
@@ -56,12 +57,20 @@ class Clusters:
     """Sets of diagram operations of one block, grown greedily in program order."""
 
     def __init__(
-        self, function: func.FuncOp, block: Block, limit: int, together: bool = True, unfit: Unfit = lambda ops: None
+        self,
+        function: func.FuncOp,
+        block: Block,
+        limit: int,
+        together: bool = True,
+        unfit: Unfit = lambda ops: None,
+        asked: Collection[str] = (),
     ):
         self.function = function
         self.limit = limit
         self.together = together
         self.unfit = unfit
+        self.asked = asked
+        """The operations that may join what they use, by the names of their results; all if none is named."""
         self.ops = list(block.ops)
         self.members: dict[Operation, frozenset[Operation]] = {}
         """The cluster of each operation that is in one."""
@@ -85,17 +94,24 @@ class Clusters:
         if isinstance(alone := roles_of(part_of(cluster), self.limit), Refusal):
             note(self.function, "keep apart", f"{_names(cluster)} from all", "no kernel", alone.reason)
             return
-        producers = self._producers(op) if self.together else []
+        is_asked = (op.results[0].name_hint or "") in self.asked
+        producers = self._producers(op) if self.together and (is_asked or not self.asked) else []
+        if is_asked and not producers:
+            raise NotFused(op, "it is to share a kernel with what it uses, and no kernel makes that")
         together = cluster.union(*producers)
         if self._why_not(together) is None and self._why_unfit(op, together, producers) is None:
             self._join(together)
             return
+        reasons: list[str] = []
         for producer in producers:
             refusal = self._why_not(cluster | producer) or self._why_unfit(op, cluster | producer, [producer])
             if refusal is None:
                 cluster |= producer
             else:
+                reasons.append(f"from {_names(producer)}: {refusal[1]}")
                 note(self.function, "keep apart", f"{label(op.results[0])} from {_names(producer)}", *refusal)
+        if is_asked and len(cluster) == 1:
+            raise NotFused(op, f"it is to share a kernel with what it uses, and must stay apart {'; '.join(reasons)}")
         self._join(cluster)
 
     def _producers(self, op: Operation) -> list[frozenset[Operation]]:

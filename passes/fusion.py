@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
+from xdsl.utils.exceptions import PassFailedException
 
 from treadle.compiler.errors import Refusal
 from treadle.dialects.diagram import ContractOp, ReduceOp
@@ -67,6 +68,7 @@ class FusionPass(ModulePass):
     `_roles.roles_of`): at most one axis streamed, no other but axes of at most `whole-limit` elements held
     whole, no product computed again by another group. Several products become one kernel only if there are sizes with
     which it fits the machine, which is tried. What is kept apart is recorded with the reason.
+    With `operations` only those, named by their results, are put together with what they use, or refused.
     Operations of other dialects are boundaries and stay as they are.
     """
 
@@ -75,15 +77,21 @@ class FusionPass(ModulePass):
     whole_limit: int = WHOLE_LIMIT
     together: bool = True
     """False keeps every operation a kernel of its own: to compare with."""
+    operations: tuple[str, ...] = ()
+    """Only these, named by their results, join what they use; refused where a law keeps one apart from all of that."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         names = _Names(op)
+        results = {value.name_hint for each in op.walk() for value in each.results}
+        if unknown := [name for name in self.operations if name not in results]:
+            raise PassFailedException(f"there is no operation %{unknown[0]} to put together with what it uses")
         for function in functions(op):
             for block in function.body.blocks:
                 _reduce_alone(block)
                 split_reductions(function, block, self.whole_limit)
                 unfit = partial(_why_unfit, op, function)
-                _outline(function, block, Clusters(function, block, self.whole_limit, self.together, unfit), names)
+                found = Clusters(function, block, self.whole_limit, self.together, unfit, self.operations)
+                _outline(function, block, found, names)
 
 
 def _reduce_alone(block: Block) -> None:

@@ -1,6 +1,9 @@
 // RUN: xdsl-opt -p 'fusion' %s | filecheck %s
 // RUN: xdsl-opt -p 'fusion{whole-limit=32}' %s | filecheck %s --check-prefix LIMIT
 // RUN: xdsl-opt -p 'fusion{together=false}' %s | filecheck %s --check-prefix ALONE
+// RUN: xdsl-opt -p 'fusion{operations=H}' %s | filecheck %s --check-prefix ASKED
+// RUN: not treadle-opt -p 'fusion{whole-limit=32 operations=H,Y}' %s 2>&1 | filecheck %s --check-prefix REFUSED
+// RUN: not treadle-opt -p 'fusion{operations=none}' %s 2>&1 | filecheck %s --check-prefix UNKNOWN
 
 !X = tensor<?x?xf16, #diagram.array<[t, i]>>
 !W = tensor<?x48xf16, #diagram.array<[i, j]>>
@@ -23,6 +26,14 @@
 // LIMIT-SAME:  #hierarchy.step<"keep apart", "%Y from %Z, %H", "no role for an axis", "axis 'j' is reduced by %Y; a group would hold all of it, but it has 48 (at most 32)">
 // LIMIT:       %H = hierarchy.kernel @layers_1
 // LIMIT:       %Y = hierarchy.kernel @layers_2 (%{{.*}} = %H : {{.*}}, %{{.*}} = %U : {{.*}})
+
+// Only what is asked for joins what it uses.
+// ASKED-LABEL: func.func @layers
+// ASKED:       %H = hierarchy.kernel @layers_1 (%{{.*}} = %X : {{.*}}, %{{.*}} = %W : {{.*}})
+// ASKED:       %Y = hierarchy.kernel @layers_2 (%{{.*}} = %H : {{.*}}, %{{.*}} = %U : {{.*}})
+
+// REFUSED: 'diagram.contract' %Y: it is to share a kernel with what it uses, and must stay apart from %Z, %H: axis 'j' is reduced by %Y; a group would hold all of it, but it has 48 (at most 32)
+// UNKNOWN: there is no operation %none to put together with what it uses
 
 // ALONE-LABEL: func.func @layers
 // ALONE:       %Z = hierarchy.kernel @layers_1 (%{{.*}} = %X : {{.*}}, %{{.*}} = %W : {{.*}})
