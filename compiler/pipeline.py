@@ -69,6 +69,7 @@ def pipeline(options: Options) -> tuple[ArgSpec, ...]:
         _step("warp-specialization"),  # before pipelining, which makes copies asynchronous another way
         _step("pipelining"),  # on the loops of the streams, while their copies still stand in them
         _step("cuda-store-tensors"),  # before coalescing, which then has no such copy to make wide
+        _step("cuda-cluster"),  # before blocks take one piece after another: those of a cluster then take neighbours
         _step("cuda-persist"),  # after the results have their way out, which must not lie under the next piece
         _step("coalescing"),
     )

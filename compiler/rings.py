@@ -77,11 +77,23 @@ def ring_problems(kernel: cuda.KernelOp) -> list[str]:
     roles = cuda.roles_of(kernel)
     if roles is None:
         return []
+    if problem := _cluster_problem(kernel):
+        return [problem]
     places = [op.result for op in kernel.body.block.ops if isinstance(op, cuda.BlockIndexOp)]
     for size, block in product(SIZES, BLOCKS if places else BLOCKS[:1]):
         if problems := _problems_at(kernel, roles, size, dict.fromkeys(places, block)):
             return [f"{problem} (sizes of {size}, block {block})" for problem in problems]
     return []
+
+
+def _cluster_problem(kernel: cuda.KernelOp) -> str | None:
+    """What is wrong with the end of a kernel of clusters, whose blocks arrive at the barriers of others until then."""
+    rings = [op for op in kernel.body.block.ops if isinstance(op, cuda.RingOp) and op.filled_by > 1]
+    after = list(kernel.body.block.ops)[-2:]
+    kinds = (cuda.ClusterArriveOp, cuda.ClusterWaitOp)
+    if rings and not (len(after) == 2 and all(isinstance(op, kind) for op, kind in zip(after, kinds, strict=True))):
+        return f"a block may end while others still release stages of %{rings[0].result.name_hint}"
+    return None
 
 
 def _problems_at(kernel: cuda.KernelOp, roles: cuda.RolesOp, size: int, known: Mapping[SSAValue, int]) -> list[str]:
@@ -117,7 +129,7 @@ def executed(block: Block, known: dict[SSAValue, int]) -> Iterator[Operation]:
             if taken.blocks:
                 yield from executed(taken.block, known)
         else:
-            _compute(op, known)
+            compute(op, known)
             yield op
 
 
@@ -127,7 +139,8 @@ def _move(known: dict[SSAValue, int], sources: Sequence[SSAValue], targets: Sequ
     known.update(found)
 
 
-def _compute(op: Operation, known: dict[SSAValue, int]) -> None:
+def compute(op: Operation, known: dict[SSAValue, int]) -> None:
+    """Add to `known` the numbers that an operation makes of known ones."""
     if isinstance(op, arith.ConstantOp) and isinstance(op.value, IntegerAttr):
         known[op.result] = op.value.value.data
     elif isinstance(op, cuda.BlockIndexOp):

@@ -24,6 +24,7 @@ PASSES: dict[str, str] = {
     "coalescing": "treadle.passes.coalescing:CoalescingPass",
     "pipelining": "treadle.passes.pipelining:PipeliningPass",
     "warp-specialization": "treadle.passes.warp_specialization:WarpSpecializationPass",
+    "cuda-cluster": "treadle.passes.cuda_cluster:CudaClusterPass",
     "cuda-persist": "treadle.passes.cuda_persist:CudaPersistPass",
     "cuda-store-tensors": "treadle.passes.cuda_store_tensors:CudaStoreTensorsPass",
     "diagram-expand-laws": "treadle.passes.diagram_expand_laws:DiagramExpandLawsPass",

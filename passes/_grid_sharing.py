@@ -18,9 +18,10 @@ from treadle.dialects.diagram.array import DYNAMIC, sizes_of
 Numbers = dict[SSAValue, int]
 
 
-def numbers_of_host(function: FuncOp) -> Numbers:
-    """The numbers that a host function computes, at the sizes of its attribute `sizes` where they are symbolic."""
-    attribute = function.attributes.get("sizes")
+def numbers_of_host(function: FuncOp, hints: bool = True) -> Numbers:
+    """The numbers that a host function computes; where sizes are symbolic, at those of its attribute `sizes`, or,
+    without `hints`, none."""
+    attribute = function.attributes.get("sizes") if hints else None
     given = attribute.as_dict() if isinstance(attribute, SizesAttr) else {}
     known: Numbers = {}
     for op in function.walk():

@@ -162,9 +162,10 @@ class CudaPersistPass(ModulePass):
         Persistent(kernel, roles, order, parts).run()
         if problems := ring_problems(kernel):
             raise InternalError(f"{subject}: {problems[0]}")
-        _launch_fewer(launch, machine.sms)
+        blocks = machine.sms // kernel.cluster * kernel.cluster
+        _launch_fewer(launch, blocks)
         law = "groups are independent, and the turns of a ring count on from piece to piece"
-        told = f"{machine.sms} blocks for {pieces:,} pieces{_told(order)}"
+        told = f"{blocks} blocks for {pieces:,} pieces{_told(order)}"
         return StepAttr("cuda-persist", subject, law, told + (f"; results leave in {parts} parts" if parts > 1 else ""))
 
     def _order(
@@ -180,7 +181,7 @@ class CudaPersistPass(ModulePass):
         if shared is not None:
             section = best_section(shared, machine.levels["l2"].capacity) if section is None else section
             longest_first = is_uneven(shared) if longest_first is None else longest_first
-        return TileOrder(section or 1, bool(longest_first))
+        return TileOrder(section or 1, bool(longest_first), kernel.cluster)
 
 
 def _too_few(pieces: int | None, machine: Machine) -> Reason | None:

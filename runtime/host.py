@@ -4,6 +4,7 @@ The function in the IR is the launch plan; nothing of it is repeated here."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
@@ -47,6 +48,10 @@ ARITHMETIC: dict[str, Callable[[int, int], int]] = {
     "arith.minsi": min,
     "arith.ceildivui": lambda a, b: -(-a // b),
 }
+
+
+COMPARISONS: tuple[Callable[[int, int], bool], ...] = (operator.eq, operator.ne)
+"""By the number of the predicate."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +154,9 @@ class HostExecution:
             case arith.ConstantOp():
                 assert isinstance(op.value, IntegerAttr | FloatAttr)
                 self.values[op.result] = op.value.value.data
+            case arith.CmpiOp():
+                holds = COMPARISONS[op.predicate.value.data](self.values[op.lhs], self.values[op.rhs])
+                self.values[op.result] = holds
             case arith.IndexCastOp():
                 self.values[op.result] = min(self.values[op.input], 2**31 - 1)
             case memref.DimOp():

@@ -25,9 +25,10 @@ NAMES = (
     "hierarchy-expand-streams",
     "diagram-exp-to-exp2",
     "hierarchy-split-streams",
+    "cuda-cluster",
 )
 
-OPTIONS = {"hierarchy-split-streams": {"parts": (2,)}}
+OPTIONS = {"hierarchy-split-streams": {"parts": (2,)}, "cuda-cluster": {"size": (2,)}}
 """What the docstring's example is made with."""
 
 

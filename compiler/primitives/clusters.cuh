@@ -32,7 +32,7 @@ __device__ __forceinline__ void mbarrier_arrive_at(uint64_t* barrier, int block 
       "{\n"
       ".reg .b32 there;\n"
       "mapa.shared::cluster.u32 there, %0, %1;\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
       "}" ::"r"(shared_address(barrier)), "r"(block)
       : "memory");
 #else

@@ -1,0 +1,244 @@
+"""Clusters end to end: what they compute and move, in every order, beside what they decline, and what the model says of
+them; every mistake between their blocks is noticed."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+import pytest
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import IntAttr, IntegerAttr, ModuleOp
+from xdsl.rewriter import Rewriter
+from xdsl.utils.arg_spec import ArgSpec
+
+from benchmarking import benchmark
+from treadle.compiler.cli.run import kernel_names
+from treadle.compiler.cost.clusters import ACROSS, Feeding, best_cluster, from_l2
+from treadle.compiler.cost.scaling import cross_transfer
+from treadle.compiler.machines import load_machine
+from treadle.compiler.pipeline import Options, make_pass, pipeline, print_cuda, run_passes
+from treadle.compiler.rings import ring_problems
+from treadle.compiler.source import make_context, parse_module
+from treadle.dialects import cuda
+from treadle.passes._tile_order import TileOrder
+from treadle.runtime.backend import has_host_compiler
+from treadle.runtime.emulator import EmulationError
+from treadle.runtime.emulator.backend import EmulatorBackend
+from treadle.runtime.host import HostError, HostExecution, Launched
+from treadle.runtime.inputs import axis_sizes, make_inputs
+from treadle.runtime.interpreter import entry_function
+from treadle.runtime.verify import verify
+
+needs_compiler = pytest.mark.skipif(not has_host_compiler(), reason="no C++ compiler is installed")
+needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
+programs = benchmark("programs")
+
+PRODUCT = programs.matmul({"m": 4096, "n": 4096, "k": 4096})
+ATTENTION = programs.attention(64, {"b": 2, "h": 16, "q": 4096, "x": 4096})
+CAUSAL = re.sub(
+    r"#diagram\.sizes<[^>]*>",
+    "#diagram.sizes<b = 4, h = 16, q = 2048, x = 2048>",
+    (programs.EXAMPLES / "attention_causal.mlir").read_text(),
+)
+Made = tuple[ModuleOp, ModuleOp, str]
+
+
+@cache
+def made(text: str, size: int | None = 2, section: int = 0, static: tuple[tuple[str, int], ...] = ()) -> Made:
+    """The algorithm, its module for an H100, and the printed file for a grid of 4 blocks."""
+    module = parse_module(text)
+    algorithm = module.clone()
+    specs = list(pipeline(Options(machine="h100", sizes=dict(static))))
+    names = [each.name for each in specs]
+    if size is not None:
+        specs[names.index("cuda-cluster")] = ArgSpec("cuda-cluster", {"size": (size,)})
+    if section:
+        specs[names.index("cuda-persist")] = ArgSpec("cuda-persist", {"section": (section,)})
+    run_passes(module, tuple(specs))
+    for op in module.walk():
+        if isinstance(op, arith.MinSIOp) and op.result.name_hint == "grid":
+            assert isinstance(op.rhs.owner, arith.ConstantOp)
+            op.rhs.owner.properties["value"] = IntegerAttr.from_index_int_value(4)
+    return algorithm, module, print_cuda(module)
+
+
+def told(module: ModuleOp) -> list[str]:
+    """What the derivation says of clusters."""
+    return [str(step) for step in entry_function(module).attributes["derivation"].data if "cuda-cluster" in str(step)]  # type: ignore[attr-defined]
+
+
+def execute(made: Made, sizes: Mapping[str, int], seed: int = 0, printed: str = "") -> Launched:
+    """The launch; its results hold against the reference (EmulationError)."""
+    algorithm, module, own = made
+    inputs = make_inputs(entry_function(algorithm), axis_sizes(entry_function(algorithm), sizes), seed)
+    execution = HostExecution(module, EmulatorBackend(printed or own, kernel_names(module), seed=seed))
+    outputs = execution.run(entry_function(module), inputs)
+    assert all(verdict.ok for verdict in verify(algorithm, inputs, outputs, "emulator"))
+    return execution.launches[0]
+
+
+@needs_compiler
+@pytest.mark.parametrize(("m", "n", "k"), [(256, 512, 200), (8, 1000, 8), (600, 1512, 136)])
+def test_products_of_clusters(m: int, n: int, k: int) -> None:
+    assert execute(made(PRODUCT), {"m": m, "n": n, "k": k}).kernel.endswith("_specialised_clusters")
+
+
+@needs_compiler
+def test_a_cluster_that_does_not_divide_the_grid_is_not_launched() -> None:
+    """3 pieces along n: the kernel without clusters runs. Asked for by hand, the launch refuses."""
+    sizes = {"m": 256, "n": 768, "k": 72}
+    assert execute(made(PRODUCT), sizes).kernel.endswith("_specialised")
+    algorithm, module, printed = made(PRODUCT)
+    forced = module.clone()
+    for op in forced.walk():
+        if isinstance(op, cuda.KernelOp) and op.sym_name.data.endswith("_specialised"):
+            op.blocks = IntAttr(3)
+    with pytest.raises(HostError, match=r"a cluster of 3 blocks does not divide a grid of 4 along x; use sizes"):
+        execute((algorithm, forced, printed), sizes)
+
+
+@needs_compiler
+def test_what_a_cluster_saves() -> None:
+    """A is read once by two blocks; B, by each."""
+    sizes = {"m": 256, "n": 512, "k": 128}
+    alone, together = (execute(made(PRODUCT, size), sizes).report.bytes_loaded for size in (1, 2))
+    a, b = 2 * 256 * 128, 2 * 512 * 128
+    assert (alone, together) == (2 * a + 2 * b, a + 2 * b)
+
+
+@needs_compiler
+@pytest.mark.parametrize("section", [0, 2])
+def test_products_of_clusters_in_any_order(section: int) -> None:
+    for seed in range(3):
+        execute(made(PRODUCT, 2, section), {"m": 300, "n": 1000, "k": 264}, seed)
+
+
+@needs_compiler
+def test_a_cluster_of_four() -> None:
+    assert execute(made(PRODUCT, 4), {"m": 256, "n": 1024, "k": 200}).kernel.endswith("_clusters")
+
+
+@needs_compiler
+@pytest.mark.parametrize(("q", "x"), [(512, 200), (1000, 70), (256, 1)])
+def test_attention_of_clusters(q: int, x: int) -> None:
+    for seed in range(2):
+        launch = execute(made(ATTENTION), {"b": 1, "h": 2, "q": q, "x": x}, seed)
+        assert launch.kernel.endswith("_clusters" if -(-q // 128) % 2 == 0 else "_specialised")
+
+
+def test_blocks_that_take_different_turns_copy_for_themselves() -> None:
+    (step,) = told(made(CAUSAL)[1])
+    assert "%K_ring: blocks take different numbers of turns" in step
+    assert "%Q_ring: every block reads elsewhere" in step
+
+
+def test_the_option_is_checked() -> None:
+    with pytest.raises(ValueError, match=r"cuda-cluster: size is 9; a cluster has 1 to 8 blocks"):
+        make_pass(ArgSpec("cuda-cluster", {"size": (9,)})).apply(make_context(), parse_module("builtin.module {}"))
+
+
+# -- the model ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("blocks", "of_attention", "of_product"), [(2, 0.812, 0.906), (4, 0.827, 0.914)])
+def test_the_model_is_the_papers(blocks: int, of_attention: float, of_product: float) -> None:
+    """All read alike, as keys and values are: the paper's figures for attention. Half of it, as in a product of square
+    pieces whose clusters lie along one side, saves less than the paper's, which lie along both."""
+    attention, product = Feeding(1.0, 0.0, 0.0), Feeding(0.5, 0.5, 0.0)
+    assert attention.clocks(blocks, 1.0) == pytest.approx(of_attention, abs=5e-4)
+    assert attention.clocks(blocks, 1.0) == pytest.approx(cross_transfer(1.0, blocks, 1.0, ACROSS[blocks]))
+    assert product.clocks(blocks, 1.0) == pytest.approx(of_product, abs=5e-4)
+
+
+def test_clusters_only_where_copies_are_what_is_waited_for() -> None:
+    machine = load_machine("h100")
+    rate = from_l2(machine)
+    assert best_cluster(Feeding(1000 * rate, 0, 0), machine) == 2
+    assert best_cluster(Feeding(1000 * rate, 0, 1000), machine) == 1  # products take as long
+    assert best_cluster(Feeding(1000 * rate, 0, 900), machine) == 2
+    assert best_cluster(Feeding(100 * rate, 900 * rate, 0), machine) == 1  # little of it is alike
+    assert best_cluster(Feeding(1000 * rate, 0, 0), machine, [4]) == 4
+    assert best_cluster(Feeding(1000 * rate, 0, 0), machine, []) == 1
+
+
+def test_the_model_chooses_where_sizes_are_known() -> None:
+    """A product of 4096 is fed by L2 more slowly than it multiplies; unasked and with sizes known at launch only, the
+    pass says what to do."""
+    static = tuple({"m": 4096, "n": 4096, "k": 4096}.items())
+    module = made(PRODUCT, None, 0, static)[1]
+    assert [op.cluster for op in module.body.block.ops if isinstance(op, cuda.KernelOp) and cuda.roles_of(op)] == [2]
+    assert "clusters of 2 blocks along %n0" in told(module)[0]
+    (step,) = told(made(PRODUCT, None)[1])
+    assert "known at launch only: make its size static, or ask for size=2" in step
+
+
+def test_neighbours_stay_together_in_every_order() -> None:
+    for section in (1, 2, 4):
+        for longest_first in (False, True):
+            order = TileOrder(section, longest_first, 2)
+            taken = [order.place(number, 24, 4) for number in range(24)]
+            assert sorted(taken) == list(range(24))
+            assert all(taken[i + 1] == taken[i] + 1 and taken[i] % 2 == 0 for i in range(0, 24, 2))
+
+
+# -- mistakes ----------------------------------------------------------------------------------------
+
+FAULTS = {
+    "the mask names the first block only": (r"(tensor_load_multicast\(.*), 3\);", r"\1, 1);"),
+    "the mask names a block that is not there": (r"(tensor_load_multicast\(.*), 3\);", r"\1, 5);"),
+    "shares go to the place of the first": (r"A_to \+ block_in_cluster\(\) \* \d+", "A_to"),
+    "all bring the first share": (r"int\(m0 \+ block_in_cluster\(\) \* 64\)", "int(m0)"),
+    "stages are released to the own block": (
+        r"mbarrier_arrive_at\((.*), thread % 128\)",
+        r"mbarrier_arrive_at(\1, block_in_cluster())",
+    ),
+    "one block releases": (r"thread % 128 < 2\) mbarrier_arrive_at", "thread % 128 < 1) mbarrier_arrive_at"),
+    "bytes of the own share are expected": (r"(mbarrier_arrive_expect\(&A_ring.*), 32768\)", r"\1, 16384)"),
+    "arrivals of one block are awaited": (r"(mbarrier_init\(&A_ring\[2 \+ stage\]), 4\)", r"\1, 2)"),
+    "blocks end without each other": (r"  barrier_cluster_arrive\(\);\n  barrier_cluster_wait\(\);\n}", "}"),
+    "blocks begin without each other": (
+        r"  barrier_cluster_arrive\(\);\n  barrier_cluster_wait\(\);\n  ",
+        "  barrier_block();\n  ",
+    ),
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize("what", FAULTS)
+def test_mistakes_between_blocks_are_told(what: str) -> None:
+    old, new = FAULTS[what]
+    before, function, body = made(PRODUCT)[2].rpartition("matmul_kernel_specialised_clusters_body(\n")
+    body, count = re.subn(old, new, body)
+    assert count
+    with pytest.raises((EmulationError, AssertionError)):
+        execute(made(PRODUCT), {"m": 200, "n": 512, "k": 520}, len(what) % 2, before + function + body)
+
+
+@pytest.mark.parametrize("what", ["the wait", "the arrival, too"])
+def test_mistakes_in_the_ir_are_told(what: str) -> None:
+    module = made(PRODUCT)[1].clone()
+    kernel = next(op for op in module.body.block.ops if isinstance(op, cuda.KernelOp) and op.cluster > 1)
+    assert ring_problems(kernel) == []
+    last = kernel.body.block.last_op
+    assert isinstance(last, cuda.ClusterWaitOp)
+    Rewriter.erase_op(last)
+    if what == "the arrival, too":
+        Rewriter.erase_op(kernel.body.block.last_op)  # type: ignore[arg-type]
+    assert "may end while others still release stages of %A_ring" in ring_problems(kernel)[0]
+
+
+@needs_nvcc
+@pytest.mark.parametrize("text", [PRODUCT, ATTENTION], ids=["product", "attention"])
+def test_nvcc_takes_clusters_without_spills_or_advice(text: str, tmp_path: Path) -> None:
+    (tmp_path / "file.cu").write_text(made(text)[2])
+    command = ["nvcc", "-std=c++17", "-arch=sm_90a", "-cubin", "-Xptxas", "-v", "file.cu", "-o", "file.cubin"]
+    report = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stderr
+    assert "C75" not in report
+    found = re.findall(r"properties for (\w+_specialised_clusters)\n\s+(.*)\n", report)
+    assert found
+    assert all(each.startswith("0 bytes stack frame, 0 bytes spill stores") for _, each in found)
