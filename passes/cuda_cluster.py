@@ -45,8 +45,8 @@ class CudaClusterPass(ModulePass):
     Legal if the number of pieces along the coordinate is a multiple of the cluster's blocks, if all of them take the
     same turns, and if the rows of a tile have so many shares of whole swizzles; the pass declines, with its reason in
     the derivation, where that does not hold. How many blocks a cluster has the cost model finds
-    (`compiler/cost/clusters.py`), where the number of pieces is known; by the option it is so many, and where the number
-    of pieces is known at launch only, the launch takes the kernel with clusters if they divide it. 1 is none.
+    (`compiler/cost/clusters.py`), where the number of pieces is known; by the option it is so many, and where the
+    number of pieces is known at launch only, the launch takes the kernel with clusters if they divide it. 1 is none.
 
     Before:
     ```
@@ -264,7 +264,7 @@ def _beside(
         new.location = old.location
     copy.sym_name = StringAttr(f"{kernel.sym_name.data}{SUFFIX}")
     Rewriter.insert_op(copy, InsertPoint.after(kernel))
-    given = dict(zip(kernel.body.block.args, launch.arguments, strict=True))
+    given: dict[SSAValue, SSAValue] = dict(zip(kernel.body.block.args, launch.arguments, strict=True))
     ops: list[Operation] = []
     count = launch.grid if found.count is None else _on_host(found.count, given, ops)
     blocks = arith.ConstantOp.from_int_and_width(size, IndexType())
