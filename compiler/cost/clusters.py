@@ -2,8 +2,8 @@
 
 A block that copies a share of what its cluster reads alike takes less from L2, and the rest from its neighbours, which
 is faster than L2 by as much as was measured. In the terms of "FlashAttention on a Napkin" (arXiv 2412.03317), section
-on cross transfers, with the bytes of the pieces in place of `H*`: what comes from above costs `1/B_above - 1/B_across` a
-byte, and every byte that arrives `1/B_across`."""
+on cross transfers, with the bytes of the pieces in place of `H*`: what comes from above costs `1/B_above - 1/B_across`
+a byte, and every byte that arrives `1/B_across`."""
 
 from __future__ import annotations
 
