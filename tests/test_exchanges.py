@@ -9,9 +9,11 @@ from functools import reduce
 from operator import xor
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from roads import compiled
 from treadle.compiler.errors import TreadleError
@@ -23,7 +25,7 @@ from treadle.compiler.source import parse_module
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LANES, LayoutAttr, Mode
 from treadle.dialects.cuda.tiles import layout_of
-from treadle.runtime.emulator import Array, compile_source
+from treadle.runtime.emulator import Array, EmulationError, compile_source
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -76,14 +78,33 @@ def test_printed_exchanges(seed: int, format: str) -> None:
     source, target, q, x = layouts(seed)
     module = parse_module(KERNEL.format(format=format, q=q, x=x, source=source, target=target, threads=2 * LANES))
     text = print_cuda(module)
-    kind = FORMATS[format]
+    given, result = moved(text, FORMATS[format], q, x)
+    np.testing.assert_array_equal(result, given)
+
+
+def moved(text: str, kind: type, q: int, x: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """What the kernel is given, and what it stores."""
     given = np.arange(q * x, dtype=np.uint32).astype(np.uint8 if kind is np.uint8 else kind).reshape(q, x)
     result = np.zeros_like(given)
     strides = [ctypes.c_int64(stride) for stride in (x, 1)]
     kernel = compile_source(text, ["moves"])
     arguments = [Array(given, writable=False), *strides, Array(result, writable=True), *strides]
     kernel.launch("moves", (1, 1, 1), (2 * LANES, 1, 1), 0, arguments)
-    np.testing.assert_array_equal(result, given)
+    return given, result
+
+
+def test_exchanges_made_wrong() -> None:
+    """A wrong lane gives wrong elements, and a shuffle that some lanes miss is a fault: tests here can fail."""
+    source = LayoutAttr([Mode("q", 2, 32)], [Mode("q", 32, 1)], [Mode("q", 2, 64)])
+    target = LayoutAttr([Mode("q", 2, 1)], [Mode("q", 32, 2)], [Mode("q", 2, 64)])
+    module = parse_module(KERNEL.format(format="f32", q=128, x=1, source=source, target=target, threads=64))
+    text = print_cuda(module)
+    call = re.compile(r"= shuffle\((\w+(?:\[\d\])*), (\w+)\);")
+    assert call.search(text)
+    given, result = moved(call.sub(r"= shuffle(\1, \2 ^ 1);", text), np.float32, 128, 1)
+    assert not np.array_equal(result, given)
+    with pytest.raises(EmulationError, match=r"shuffle reads from thread \d+, which has returned"):
+        moved(call.sub(r"= shuffle(\1, \2); if (lane == 3) return;", text), np.float32, 128, 1)
 
 
 def test_what_no_exchange_can_do() -> None:
