@@ -1,5 +1,6 @@
-"""What a map makes of positions and loaded numbers on slow units: ptxas begins it while products still run, and holds
-the results in registers until the products are there."""
+"""Registers that maps take beside their operands and results: for what they make of positions and loaded numbers on
+slow units, which ptxas begins while products still run and holds until these are there; and for divisions on their
+way."""
 
 from __future__ import annotations
 
@@ -31,6 +32,11 @@ def begun_ahead(op: MapOp) -> Iterator[tuple[str, ...]]:
                 slow |= set(scalar.results)
             continue
         yield from (axes[operand] for operand in scalar.operands if operand in slow)
+
+
+def divided(op: MapOp) -> Iterator[tuple[str, ...]]:
+    """The axes of each division: ptxas has several elements on their way at a time, each scaled before and after."""
+    return (axes_of(op.result.type) for scalar in op.body.block.ops if isinstance(scalar, arith.DivfOp))
 
 
 def _is_early(value: SSAValue) -> bool:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
-from treadle.compiler.cost.ahead import begun_ahead
+from treadle.compiler.cost.ahead import begun_ahead, divided
 from treadle.compiler.cost.fed import FedPieces
 from treadle.compiler.cost.issue import (
     issued_by_copy,
@@ -153,11 +153,12 @@ class Walk:
             self.ahead(op)
 
     def ahead(self, op: MapOp) -> None:
-        """What it begins while products run, each piece of the stream anew."""
+        """What it begins while products run, and divides, each piece of the stream anew."""
         sizes, stream = self.padded(op.result), self.inside[-1].axis
-        for axes in begun_ahead(op):
+        found = [("ahead", axes) for axes in begun_ahead(op)] + [("dividing", axes) for axes in divided(op)]
+        for role, axes in found:
             if stream in axes and self.row in axes:
-                self.tiles.append(Tile("ahead", tuple(sizes[axis] for axis in axes), 4))
+                self.tiles.append(Tile(role, tuple(sizes[axis] for axis in axes), 4))
 
     def product(self, op: ContractOp, spread: Spread) -> None:
         product = product_of(op, self.left(op))

@@ -48,6 +48,10 @@ AHEAD = 0.75
 """The part of what maps begin while products run (`ahead.py`) that is there before these are: with positions as biases,
 ptxas 13.0 spills nothing at pieces of 128 and 16 bytes at 144."""
 
+DIVIDING = 0.45
+"""The part of what a step divides that is on its way at a time: ptxas 13.0 spills nothing of scores that go through a
+logistic function in pieces of 160, and 24 bytes in pieces of 176."""
+
 FROM_SM_90 = 13
 """Registers that ptxas takes more for sm_90 and newer. With these numbers, what ptxas 13.0 takes is within about 10 %
 of the estimate for attention and matmul at the sizes in `benchmarks/results/model.md`."""
@@ -172,7 +176,7 @@ def least_registers(plan: Plan, machine: Machine) -> Amount:
 
 
 def _held(plan: Plan, carried: float, passing: float) -> Amount:
-    weights = {"carried": carried, "passing": passing, "ahead": AHEAD, "value": 1, "row": 1}
+    weights = {"carried": carried, "passing": passing, "ahead": AHEAD, "dividing": DIVIDING, "value": 1, "row": 1}
     return sum(weights[tile.role] * _words(tile, plan) for tile in plan.tiles if tile.role in weights)
 
 

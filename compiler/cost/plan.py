@@ -108,8 +108,8 @@ class Tile:
     """What a group holds. `role` says where and how. In shared memory: `shared`; `staged`, which every step of a
     stream loads anew; `leaving`, a result on its way out, in the place of all others. In registers: `carried`, an
     accumulator that a stream carries or the kernel gives; `passing`, what a step makes and uses up; `ahead`, what it
-    makes before its products are there; `value` (spread over all lanes); `row` (a copy in each lane that shares the
-    row)."""
+    makes before its products are there; `dividing`, what it divides; `value` (spread over all lanes); `row` (a copy in
+    each lane that shares the row)."""
 
     role: str
     shape: tuple[Amount, ...]

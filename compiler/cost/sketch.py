@@ -11,7 +11,7 @@ from typing import TypeAlias
 from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.amounts import Amount, is_any
-from treadle.compiler.cost.ahead import begun_ahead
+from treadle.compiler.cost.ahead import begun_ahead, divided
 from treadle.compiler.cost.fed import Fed, FedPieces
 from treadle.compiler.cost.issue import (
     Product,
@@ -387,12 +387,9 @@ class _Reader:
 
     def _held_ahead(self) -> list[Holding]:
         maps = [op for op in self.operations if isinstance(op, MapOp) and self.products]
-        return [
-            Holding("ahead", axes, 4)
-            for op in maps
-            for axes in begun_ahead(op)
-            if self.stream in axes and self.roles.row in axes
-        ]
+        found = [("ahead", axes) for op in maps for axes in begun_ahead(op)]
+        found += [("dividing", axes) for op in maps for axes in divided(op)]
+        return [Holding(role, axes, 4) for role, axes in found if self.stream in axes and self.roles.row in axes]
 
     def _held_rows(self) -> list[Holding]:
         """The state of the stream's reductions; what is reduced at once, little is left of."""
