@@ -116,9 +116,9 @@ def attention_spherical(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
 
 
 def attention_f8(q: Tensor, k: Tensor, v: Tensor, *scales: Tensor) -> tuple[Tensor, ...]:
-    """Shares are not rounded: when that is done is up to the kernel."""
+    """Shares are not rounded: when that is done is up to the kernel. Scales of scores are above zero."""
     q_scale, k_scale, v_scale = scales
-    return attention(q * q_scale, k * k_scale, v.mT * v_scale)
+    return attention(q * (q_scale * k_scale).abs().clamp(min=1e-30), k, v.mT * v_scale)
 
 
 def quantised_matmul(x: Tensor, w: Tensor, w_scale: Tensor) -> tuple[Tensor, ...]:
