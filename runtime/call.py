@@ -37,6 +37,7 @@ class Compiled(Protocol):
 
 def call(kernel: Compiled, arguments: Sequence[Any], backend: str, checks: bool) -> Any:
     """Run; the results are torch tensors if an argument is one, else numpy arrays (TreadleError)."""
+    _check_no_gradient(arguments)
     if any(_is_on_gpu(argument) for argument in arguments):
         from treadle.runtime.torch_gpu import call_on_gpu
 
@@ -45,6 +46,18 @@ def call(kernel: Compiled, arguments: Sequence[Any], backend: str, checks: bool)
     if any(_is_tensor(argument) for argument in arguments):
         return _one(tuple(_tensor(result) for result in results))
     return _one(results)
+
+
+def _check_no_gradient(arguments: Sequence[Any]) -> None:
+    """A result that PyTorch took for a constant would leave gradients out in silence (TreadleError)."""
+    torch = sys.modules.get("torch")
+    if torch is None or not any(isinstance(each, torch.Tensor) and each.requires_grad for each in arguments):
+        return
+    if torch.is_grad_enabled():
+        raise TreadleError(
+            "an argument requires a gradient, which a kernel by itself does not have: register it with "
+            "treadle.torch.operator(name, kernel, formula=...), call it under torch.no_grad(), or detach the argument"
+        )
 
 
 def judge(kernel: Compiled, arguments: Sequence[Any], backend: str, checks: bool) -> tuple[Verdict, ...]:
@@ -58,7 +71,7 @@ def _run(kernel: Compiled, arrays: Sequence[Any], backend: str, checks: bool) ->
     function = entry_function(kernel.program)
     check_inputs(function, arrays)
     if backend == "interpreter":
-        return _interpret(kernel, arrays)
+        return _told(lambda: _interpret(kernel, arrays), backend)
     from treadle.runtime.host import execute
 
     def run() -> tuple[Any, ...]:
@@ -83,6 +96,8 @@ def _told(run: Callable[[], tuple[Any, ...]], backend: str) -> tuple[Any, ...]:
             raise InternalError(f"the kernel did what no correct kernel does: {error}") from error
         if isinstance(error, refused_kernel()):
             raise InternalError(f"the compiler refuses what treadle printed: {error}") from error
+        if isinstance(error, MemoryError):
+            raise TreadleError(f"{backend}: there is not enough memory: {str(error) or 'use smaller sizes'}") from error
         if isinstance(error, unable()):
             raise TreadleError(f"{backend}: {error}") from error
         raise

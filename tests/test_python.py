@@ -329,3 +329,25 @@ def test_the_command_tells_and_clears(empty_cache: Path) -> None:
     assert "compiled programs: 1 files" in said
     assert "removed" in subprocess.check_output([*command, "--clear"], text=True)
     assert "0 bytes of at most" in subprocess.check_output(command, text=True)
+
+
+def test_a_result_beyond_all_memory() -> None:
+    """Of a process that may have 8 GiB: 2^40 elements, of arguments of 2^20."""
+    code = f"""
+import resource
+import numpy as np
+import treadle
+kernel = treadle.compile({MATMUL!r}, sizes={{"k": 1}})
+small, large = (tuple(np.ones(shape, np.float32) for shape in ((n, 1), (1, n))) for n in (2, 2**20))
+for place in ("emulator", "interpreter"):
+    kernel.run(*small, backend=place)
+resource.setrlimit(resource.RLIMIT_AS, (2**33, 2**33))
+for place in ("emulator", "interpreter"):
+    try:
+        kernel.run(*large, backend=place)
+    except treadle.TreadleError as error:
+        print(error)
+"""
+    emulator, interpreter = subprocess.check_output([sys.executable, "-c", code], text=True).splitlines()
+    assert emulator.startswith("emulator: there is not enough memory: Unable to allocate 4.00 TiB")
+    assert "Unable to allocate 8.00 TiB" in interpreter

@@ -329,6 +329,12 @@ def test_a_fast_path_of_pytorch_stays_and_the_reason_says_what_to_do() -> None:
     assert "set_fastpath_enabled" in report.left[0].reason
 
 
+def test_what_pytorch_makes_no_graph_of() -> None:
+    report = compare(lambda x: torch.sparse.mm(x.to_sparse(), x.t()), (heads(5, 8),))
+    assert not report.graphs
+    assert "PyTorch made no graph of it" in str(report)
+
+
 def test_a_graph_break_ends_a_program() -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         y = torch.softmax(x, -1)
@@ -422,3 +428,14 @@ def test_an_operator_without_a_formula_has_no_gradient() -> None:
 def test_a_name_without_a_namespace() -> None:
     with pytest.raises(TreadleError, match="namespace::name"):
         operator("attention", attention)
+
+
+def test_a_kernel_alone_has_no_gradient() -> None:
+    """It would be left out in silence: PyTorch would take the result for a constant."""
+    q, k, v = heads(1, 3, 16), heads(1, 4, 16), heads(1, 4, 16).requires_grad_()
+    with pytest.raises(TreadleError, match=r"requires a gradient.*treadle\.torch\.operator"):
+        attention(q, k, v)
+    with torch.no_grad():
+        wanted = formula(q, k, v)
+        torch.testing.assert_close(attention(q, k, v), wanted, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(attention(q, k, v.detach()), wanted, atol=1e-5, rtol=1e-5)

@@ -61,6 +61,8 @@ class Report:
             lines += ["", "left to PyTorch:"]
             reasons = Counter((each.operation, each.reason) for each in self.left)
             lines += [f"    {operation}{_times(n)}: {reason}" for (operation, reason), n in reasons.items()]
+        if not self.graphs and not self.breaks:
+            lines += ["", "PyTorch made no graph of it, so all of it stays there (TORCH_LOGS=graph_breaks says why)"]
         if self.breaks:
             lines += ["", "graph breaks (each ends a program):", *(f"    {reason}" for reason in self.breaks)]
         return "\n".join(lines)
