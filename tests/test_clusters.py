@@ -20,16 +20,18 @@ from benchmarking import benchmark
 from treadle.compiler.cli.run import kernel_names
 from treadle.compiler.cost.clusters import ACROSS, Feeding, best_cluster, from_l2
 from treadle.compiler.cost.scaling import cross_transfer
+from treadle.compiler.draw.program import draw_module
 from treadle.compiler.machines import load_machine
 from treadle.compiler.pipeline import Options, make_pass, pipeline, print_cuda, run_passes
 from treadle.compiler.rings import ring_problems
 from treadle.compiler.source import make_context, parse_module
 from treadle.dialects import cuda
 from treadle.passes._tile_order import TileOrder
+from treadle.runtime.arguments import HostError
 from treadle.runtime.backend import has_host_compiler
 from treadle.runtime.emulator import EmulationError
 from treadle.runtime.emulator.backend import EmulatorBackend
-from treadle.runtime.host import HostError, HostExecution, Launched
+from treadle.runtime.host import HostExecution, Launched
 from treadle.runtime.inputs import axis_sizes, make_inputs
 from treadle.runtime.interpreter import entry_function
 from treadle.runtime.verify import verify
@@ -121,6 +123,16 @@ def test_products_of_clusters_in_any_order(section: int) -> None:
 @needs_compiler
 def test_a_cluster_of_four() -> None:
     assert execute(made(PRODUCT, 4), {"m": 256, "n": 1024, "k": 200}).kernel.endswith("_clusters")
+
+
+@needs_compiler
+def test_where_sizes_are_known_there_is_one_kernel_with_roles() -> None:
+    static = {"m": 256, "n": 1024, "k": 256}
+    algorithm, module, printed = made(PRODUCT, 2, 0, tuple(static.items()))
+    (kernel,) = [op for op in module.body.block.ops if isinstance(op, cuda.KernelOp) and cuda.roles_of(op)]
+    assert kernel.cluster == 2
+    assert execute((algorithm, module, printed), static).kernel == kernel.sym_name.data
+    assert "clusters of 2 blocks" in draw_module(module).svg()
 
 
 @needs_compiler

@@ -62,7 +62,8 @@ class CudaReader(Reader):
         kernel = self.kernels_by_name[op.kernel.root_reference.data]
         self.kernel = kernel.sym_name.data
         shared = kernel.shared_bytes.data
-        caption = f"\\rm{{{kernel.threads.data} threads, {shared:,} bytes of shared memory a block}}"
+        clusters = f", clusters of {kernel.cluster} blocks" if kernel.cluster > 1 else ""
+        caption = f"\\rm{{{kernel.threads.data} threads, {shared:,} bytes of shared memory a block{clusters}}}"
         self.kernels[self.kernel] = KernelLevel(self.kernel, caption)
         self.alias.update(zip(kernel.body.block.args, op.arguments, strict=True))
         self.phase("")
