@@ -183,7 +183,7 @@ def test_many_are_estimated_as_each_one_is(name: str, machine: str):
     for sketch, defaults in sketches(path):
         sizes = sizes_at("large", sketch, defaults)
         found = candidates(sketch, sizes, {})
-        together = timing(sketch.plan(found.tiles, found.warps, limited=False), of_machine, sizes)
+        together = timing(sketch.plan(found.tiles, found.warps, about=1.0), of_machine, sizes)
         for i in range(0, len(found), max(1, len(found) // 40)):
             one = found[i]
             alone = timing(sketch.plan(one.tiles, one.warps), of_machine, sizes)

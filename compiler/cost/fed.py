@@ -12,6 +12,7 @@ from itertools import product
 from math import ceil
 from typing import TypeAlias
 
+from treadle.compiler.amounts import Amount, ceil_div
 from treadle.compiler.cost.plan import Pieces
 
 Places: TypeAlias = Mapping[str, tuple[int, int]]
@@ -19,10 +20,6 @@ Places: TypeAlias = Mapping[str, tuple[int, int]]
 
 Limit: TypeAlias = Callable[[Places], int | None]
 """An end of a range of positions; None if only data gives it."""
-
-
-ASKED = 8
-"""Groups along each axis, where about is enough."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +50,10 @@ class Fed:
         axes = {self.stream.axis, *(pieces.axis for pieces in self.around)}
         return _shares(self, tuple((axis, sizes[axis]) for axis in sorted(axes)))
 
-    def part(self, sizes: Mapping[str, int]) -> float:
-        """About how much of its pieces the stream is fed: some of the groups are asked."""
+    def part(self, sizes: Mapping[str, int], asked: int) -> float:
+        """About how much of its pieces the stream is fed: so many of the groups along each axis are asked."""
         whole = dict(sizes)
-        cut = [_pieces(pieces, whole)[:: max(1, pieces.count(sizes) // ASKED)] for pieces in self.around]
+        cut = [_pieces(pieces, whole)[:: max(1, pieces.count(sizes) // asked)] for pieces in self.around]
         axes = [pieces.axis for pieces in self.around]
         size = whole[self.stream.axis]
         steps = [_share(self, size, dict(zip(axes, places, strict=True))).steps for places in product(*cut)]
@@ -129,3 +126,29 @@ class FedPieces(Pieces):
     def mean(self, sizes: Mapping[str, int]) -> float:
         shares = self.fed.shares(sizes)
         return sum(share.steps for share in shares) / max(len(shares), 1)
+
+
+@dataclass(frozen=True)
+class AboutFed:
+    """A stream of which conditions leave about a part, for many candidates at once."""
+
+    stream: Pieces
+    part: Amount
+    around: tuple[Pieces, ...] = ()
+    by_data: bool = False
+
+    def positions(self, sizes: Mapping[str, int], axes: tuple[str, ...], part: str) -> Amount:
+        return sizes[self.stream.axis] * self.part
+
+
+@dataclass(frozen=True)
+class AboutPieces(Pieces):
+    """Their pieces: a group has as many as the groups have on average."""
+
+    fed: AboutFed
+
+    def count(self, sizes: Mapping[str, int]) -> Amount:
+        return ceil_div(self.mean(sizes), 1)
+
+    def mean(self, sizes: Mapping[str, int]) -> Amount:
+        return super().count(sizes) * self.fed.part

@@ -45,7 +45,7 @@ class Selected(Protocol):
     @property
     def by_data(self) -> bool: ...
 
-    def positions(self, sizes: Mapping[str, int], axes: tuple[str, ...], part: str) -> int: ...
+    def positions(self, sizes: Mapping[str, int], axes: tuple[str, ...], part: str) -> Amount: ...
 
 
 @dataclass(frozen=True)
@@ -145,9 +145,9 @@ class Plan:
     row: str | None = None
     """The axis of the rows of products, along which warps lie."""
     suits_warpgroups: bool = False
+    """Whether operands and formats are such that warpgroups can do the products (`warpgroups.py`)."""
     kept_registers: Amount = 0
     """Of a thread, for left operands that it keeps during a stream."""
-    """Whether operands and formats are such that warpgroups can do the products (`warpgroups.py`)."""
 
     @property
     def has_products(self) -> bool:

@@ -14,8 +14,10 @@ import numpy as np
 from treadle.compiler.amounts import Amount
 from treadle.compiler.cost.sketch import Sketch
 
-ASKED = 3
-"""For so many sizes of each axis."""
+SIZES = 3
+"""Asked for along each axis, where between them is interpolated."""
+GROUPS, MANY_GROUPS = 8, 64
+"""Asked along each axis: about, and well enough to rank by."""
 
 
 def part_fed(sketch: Sketch, tiles: Mapping[str, Amount], sizes: Mapping[str, int]) -> Amount:
@@ -26,16 +28,29 @@ def part_fed(sketch: Sketch, tiles: Mapping[str, Amount], sizes: Mapping[str, in
     grid = [_some(np.unique(tiles[axis])) for axis in axes]
     first = {axis: int(np.ravel(many)[0]) for axis, many in tiles.items()}
     asked = [
-        sketch.part_fed({**first, **dict(zip(axes, map(int, point), strict=True))}, sizes) for point in product(*grid)
+        sketch.part_fed({**first, **dict(zip(axes, map(int, point), strict=True))}, sizes, GROUPS)
+        for point in product(*grid)
     ]
     table = np.array(asked).reshape([len(each) for each in grid])
     return _interpolated(grid, table, [tiles[axis] for axis in axes])
 
 
+def parts_fed(sketch: Sketch, tiles: Mapping[str, Amount], sizes: Mapping[str, int], wanted: Sequence[int]) -> Amount:
+    """Of the candidates at these places, without interpolation: each combination of sizes is asked for once."""
+    one = {axis: int(np.ravel(many)[0]) for axis, many in tiles.items()}
+    axes = sketch.limiting(one)
+    columns = [np.broadcast_to(tiles[axis], tiles[axes[-1]].shape)[wanted] for axis in axes]
+    known: dict[tuple[int, ...], float] = {}
+    for point in zip(*(column.astype(int).tolist() for column in columns), strict=True):
+        if point not in known:
+            known[point] = sketch.part_fed({**one, **dict(zip(axes, point, strict=True))}, sizes, MANY_GROUPS)
+    return np.array([known[point] for point in zip(*(c.astype(int).tolist() for c in columns), strict=True)])
+
+
 def _some(values: Amount) -> Amount:
     """The ends and what lies between, in equal ratios."""
     first, last = float(values[0]), float(values[-1])
-    wanted = [first * (last / first) ** (i / (ASKED - 1)) for i in range(ASKED)]
+    wanted = [first * (last / first) ** (i / (SIZES - 1)) for i in range(SIZES)]
     return np.unique([int(min(values, key=lambda value: abs(value - each))) for each in wanted])
 
 

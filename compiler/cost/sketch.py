@@ -12,7 +12,7 @@ from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.amounts import Amount, is_any
 from treadle.compiler.cost.ahead import begun_ahead, divided
-from treadle.compiler.cost.fed import Fed, FedPieces
+from treadle.compiler.cost.fed import AboutFed, AboutPieces, Fed, FedPieces
 from treadle.compiler.cost.issue import (
     Product,
     issued_by_copy,
@@ -135,15 +135,15 @@ class Sketch:
         self,
         tiles: Mapping[str, Amount],
         warps: Mapping[str, Amount],
-        limited: bool = True,
+        about: Amount | None = None,
         rereads: Amount = False,
     ) -> Plan:
-        """With arrays for sizes, of all these candidates together: `limited` must be false then, which counts the
-        pieces that conditions leave out as if they were there."""
+        """With arrays for sizes, of all these candidates together: then `about` must say what part of the stream
+        conditions leave, 1 where there are none. Without it, groups are asked one by one."""
         padded = {axis: self._padded(axis, size) for axis, size in tiles.items()}
         groups = tuple(Pieces(axis, tiles[axis]) for axis in self.group)
-        visits = self._visits(tiles) if limited else [Visits()] * self.streams
-        fed = self._fed(visits, tiles, groups)
+        visits = self._visits(tiles) if about is None else [Visits()] * self.streams
+        fed = self._fed(visits, tiles, groups) if about is None else self._fed_about(about, tiles)
         all_streams = tuple(self._pieces(each, tiles) for each in fed)
         streams = all_streams[:1]
         spread = Spread(padded, warps, self.roles.row, self.has_products, rereads)
@@ -164,11 +164,19 @@ class Sketch:
             sum(kept_registers(each, spread) for each in self.products),
         )
 
-    def part_fed(self, tiles: Mapping[str, int], sizes: Mapping[str, int]) -> float:
-        """About how much of the streamed axis conditions leave, of all streams together."""
-        groups = tuple(Pieces(axis, tiles[axis]) for axis in self.group)
-        fed = self._fed(self._visits(tiles), tiles, groups)
-        return sum(1.0 if each is None else each.part(sizes) for each in fed) / max(len(fed), 1)
+    def part_fed(self, tiles: Mapping[str, int], sizes: Mapping[str, int], asked: int) -> float:
+        """How much of the streamed axis conditions leave, of all streams together, as so many groups along each axis
+        that limits depend on say."""
+        fed = self._fed_of(tiles)
+        return sum(1.0 if each is None else each.part(sizes, asked) for each in fed) / max(len(fed), 1)
+
+    def limiting(self, tiles: Mapping[str, int]) -> tuple[str, ...]:
+        """The axes whose pieces say how much that is."""
+        around = {pieces.axis for each in self._fed_of(tiles) if each is not None for pieces in each.around}
+        return tuple(axis for axis in self.group if axis in around) + ((self.stream,) if self.stream else ())
+
+    def _fed_of(self, tiles: Mapping[str, int]) -> list[Fed | None]:
+        return self._fed(self._visits(tiles), tiles, tuple(Pieces(axis, tiles[axis]) for axis in self.group))
 
     def _issues(self, spread: Spread, streams: tuple[Pieces, ...]) -> Iterator[Issue]:
         once: dict[str, Amount] = defaultdict(float)
@@ -205,13 +213,25 @@ class Sketch:
         around = (*groups, *(Pieces(axis, tiles[axis]) for axis in self.whole))
         return [fed_of_visits(each, pieces, around) for each in visits]
 
-    def _pieces(self, fed: Fed | None, tiles: Mapping[str, Amount]) -> Pieces:
+    def _fed_about(self, part: Amount, tiles: Mapping[str, Amount]) -> Sequence[AboutFed | None]:
+        if self.stream is None:
+            return []
+        pieces = Pieces(self.stream, tiles[self.stream])
+        return [None if self.conditional is None else AboutFed(pieces, part)] * self.streams
+
+    def _pieces(self, fed: Fed | AboutFed | None, tiles: Mapping[str, Amount]) -> Pieces:
         assert self.stream is not None
         size = tiles[self.stream]
-        return Pieces(self.stream, size) if fed is None else FedPieces(self.stream, size, fed)
+        if fed is None:
+            return Pieces(self.stream, size)
+        return FedPieces(self.stream, size, fed) if isinstance(fed, Fed) else AboutPieces(self.stream, size, fed)
 
     def _transfer(
-        self, crossing: Crossing, groups: tuple[Pieces, ...], visits: Sequence[Visits], fed: Sequence[Fed | None]
+        self,
+        crossing: Crossing,
+        groups: tuple[Pieces, ...],
+        visits: Sequence[Visits],
+        fed: Sequence[Fed | AboutFed | None],
     ) -> Transfer:
         again = tuple(pieces for pieces in groups if pieces.axis not in crossing.axes)
         limited = None if crossing.stream is None else fed[crossing.stream]

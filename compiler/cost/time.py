@@ -105,11 +105,6 @@ class Timing:
     blocks: Amount
     blocks_per_sm: Amount
 
-    def scaled(self, part: Amount) -> Timing:
-        """If only a part of the work is done."""
-        units = {unit: used * part for unit, used in self.units_us.items()}
-        return replace(self, time_us=self.time_us * part, units_us=units)
-
 
 def timing(plan: Plan, machine: Machine, sizes: Mapping[str, int]) -> Timing:
     needs = footprint(plan, machine)
