@@ -22,7 +22,8 @@ from treadle.dialects.diagram.array import format_of
 
 
 def print_exchange(writer: KernelWriter, op: cuda.ExchangeOp) -> None:
-    """What stays in its lane, then the rounds."""
+    """What stays in its lane, then the rounds. No block of C is opened, so names are those of the scope around: another
+    exchange beside this one has others."""
     bytes = FORMAT_BYTES[str(format_of(op.value.type))]
     try:
         exchange = by_shuffles(layout_of(op.value.type), layout_of(op.result.type), bytes).exchange
@@ -30,8 +31,7 @@ def print_exchange(writer: KernelWriter, op: cuda.ExchangeOp) -> None:
         raise Refusal(op, f"these layouts have no exchange: {error}") from error
     assert exchange is not None
     writer.declare(op.result)
-    with writer.names.scope():
-        _ExchangePrinter(writer, op.value, op.result, exchange).print()
+    _ExchangePrinter(writer, op.value, op.result, exchange).print()
 
 
 class _ExchangePrinter:
