@@ -22,8 +22,7 @@ from treadle.dialects.diagram.array import format_of
 
 
 def print_exchange(writer: KernelWriter, op: cuda.ExchangeOp) -> None:
-    """What stays in its lane, then the rounds. No block of C is opened, so names are those of the scope around: another
-    exchange beside this one has others."""
+    """What stays in its lane, then the rounds."""
     bytes = FORMAT_BYTES[str(format_of(op.value.type))]
     try:
         exchange = by_shuffles(layout_of(op.value.type), layout_of(op.result.type), bytes).exchange
@@ -31,7 +30,8 @@ def print_exchange(writer: KernelWriter, op: cuda.ExchangeOp) -> None:
         raise Refusal(op, f"these layouts have no exchange: {error}") from error
     assert exchange is not None
     writer.declare(op.result)
-    _ExchangePrinter(writer, op.value, op.result, exchange).print()
+    with writer.names.scope():
+        _ExchangePrinter(writer, op.value, op.result, exchange).print()
 
 
 class _ExchangePrinter:
@@ -64,7 +64,7 @@ class _ExchangePrinter:
         shown = self._shown(round)
         shuffled = f"{self.writer.call('shuffle')}({shown}, {self.read[text]})"
         if len(round.taken) > 1:
-            came = self.writer.names.fresh("came")
+            came = self._fresh("came")
             self.writer.text.line(f"const {self.type} {came} = {shuffled};")
             shuffled = came
         for takes in round.taken:
@@ -75,7 +75,7 @@ class _ExchangePrinter:
         first, *others = round.sent
         if not others:
             return self._held(first)
-        name = self.writer.names.fresh("shown")
+        name = self._fresh("shown")
         self.writer.text.line(f"{self.type} {name} = {self._held(first)};")
         unread = set(range(LANES)) - {edge.source for edge in round.edges}
         for register in others:
@@ -89,7 +89,7 @@ class _ExchangePrinter:
         everywhere = takes not in self.written or len(set(lanes)) == LANES
         self.written.add(takes)
         if not everywhere and "(" in one:
-            came = self.writer.names.fresh("came")
+            came = self._fresh("came")
             self.writer.text.line(f"const {self.type} {came} = {text};")
             text = came
         test = "" if everywhere else f"if ({lane_test(lanes)}) "
@@ -97,6 +97,10 @@ class _ExchangePrinter:
             self.writer.text.line(f"{test}{place} = {text};")
         else:
             self.writer.text.line(f"{test}{self.writer.call('unpack')}(&{place}, {text});")
+
+    def _fresh(self, hint: str) -> str:
+        """A name of the scope around: no block of C is opened, and another exchange may stand beside this one."""
+        return self.writer.names.fresh(hint, scope=-2)
 
     def _held(self, register: int) -> str:
         place = self._place(self.value, register)
