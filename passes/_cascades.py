@@ -21,7 +21,7 @@ while it is neutral (`vanishes`); then any finite stand-in serves, and no NaN ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, math
@@ -30,20 +30,17 @@ from xdsl.ir import SSAValue
 
 from treadle.dialects.diagram import CastOp, ContractOp, ReduceOp
 from treadle.dialects.diagram.absence import absences_of
-from treadle.dialects.diagram.array import axes_of, format_of
+from treadle.dialects.diagram.array import format_of
 from treadle.dialects.diagram.formats import number_format
 from treadle.passes._bounds import (
-    Atom,
     inner_expression,
-    is_nonnegative,
     is_positive,
     is_saturating,
-    linear_form,
     magnitude,
-    same_form,
-    unscaled,
 )
+from treadle.passes._changes import BEFORE, ORDERED, Change, NoLaw, Repair, is_ordered, same, shrinks, summed
 from treadle.passes._functions import label
+from treadle.passes._neutral import vanishes
 from treadle.passes._polynomials import (
     Key,
     NoPolynomial,
@@ -56,61 +53,20 @@ from treadle.passes._polynomials import (
 )
 from treadle.passes._reductions import neutral_of, operands_of
 from treadle.passes._scalars import (
-    CASTS,
-    Constant,
     Expression,
     Leaf,
     Node,
     axes_in,
     difference,
-    factors,
     is_number,
     leaves,
     number,
     power_of,
     product,
     quotient,
-    strip_casts,
     substitute,
-    total,
     unary,
 )
-
-BEFORE = "before"
-"""Version of a leaf: the value of a reduction before the step. Without it: after."""
-
-ORDERED = ("max", "min")
-
-
-@dataclass(frozen=True)
-class Change:
-    """How a value changes with the reductions it depends on: `above` over `below` for a ratio, `above`
-    minus `below` for a shift. Neither varies along the streamed axis."""
-
-    above: Expression
-    below: Expression
-    fragile: frozenset[SSAValue] = frozenset()
-
-
-@dataclass(frozen=True)
-class Repair:
-    """What an accumulator is multiplied by (`scale`), or increased by, before the next piece is added."""
-
-    expression: Expression
-    scales: bool
-    fragile: frozenset[SSAValue]
-    vanishing: frozenset[SSAValue]
-    """Reductions while which are neutral nothing that counts has been added."""
-
-    def apply(self, accumulator: Expression, change: Expression) -> Expression:
-        return (product if self.scales else total)(accumulator, change)
-
-
-@dataclass(frozen=True)
-class NoLaw:
-    """Why a reduction cannot be repaired."""
-
-    reason: str
 
 
 class _Dependent(Exception):
@@ -210,7 +166,7 @@ class Cascade:
     def ratio(self, expression: Expression) -> Change:
         """`expression` after over before."""
         if not self._moves(expression):
-            return _same(1)
+            return same(1)
         if isinstance(expression, Leaf):
             return self._ratio_of_array(expression)
         assert isinstance(expression, Node)
@@ -266,7 +222,7 @@ class Cascade:
         after, before = self._two_moments(expression)
         moved = self._moves(expression)
         solid = is_positive(after)
-        fragile = frozenset(r for r in moved if not solid or _is_ordered(r))
+        fragile = frozenset(r for r in moved if not solid or is_ordered(r))
         return Change(after, before, fragile)
 
     def _product(self, changes: Iterable[Change]) -> Change:
@@ -281,7 +237,7 @@ class Cascade:
     def shift(self, expression: Expression) -> Change:
         """`expression` after minus before."""
         if not self._moves(expression):
-            return _same(0)
+            return same(0)
         if isinstance(expression, Leaf):
             return self._shift_of_array(expression)
         assert isinstance(expression, Node)
@@ -289,10 +245,10 @@ class Cascade:
         match expression.kind:
             case arith.AddfOp:
                 left, right = (self.shift(operand) for operand in operands)
-                return _sum(left, right)
+                return summed(left, right)
             case arith.SubfOp:
                 left, right = (self.shift(operand) for operand in operands)
-                return _sum(left, Change(right.below, right.above, right.fragile))
+                return summed(left, Change(right.below, right.above, right.fragile))
             case arith.NegfOp:
                 shift = self.shift(operands[0])
                 return Change(shift.below, shift.above, shift.fragile)
@@ -344,7 +300,7 @@ class Cascade:
     def _plain_shift(self, expression: Expression) -> Change:
         after, before = self._two_moments(expression)
         polynomial = isinstance(expression, Leaf)
-        fragile = frozenset(r for r in self._moves(expression) if _is_ordered(r) or not polynomial)
+        fragile = frozenset(r for r in self._moves(expression) if is_ordered(r) or not polynomial)
         return Change(after, before, fragile)
 
     # -- what both use ----------------------------------------------------------------------------
@@ -385,118 +341,9 @@ class Cascade:
         return Leaf(leaf.value, BEFORE) if leaf.value in self.running else leaf
 
 
-def shrinks(change: Change) -> bool:
-    """Whether a ratio is proved to be at most 1: exponentials of how far a maximum has risen (or a minimum
-    fallen), and sums of what is never negative before over after."""
-    above, below = factors(quotient(change.above, change.below))
-    for divisor in below:
-        before = Leaf(divisor.value, BEFORE) if isinstance(divisor, Leaf) else None
-        if before not in above or not is_nonnegative(divisor):
-            return False
-        above.remove(before)
-    return all(_is_at_most_one(factor) for factor in above)
-
-
-def _is_at_most_one(factor: Expression) -> bool:
-    factor = strip_casts(factor)
-    if isinstance(factor, Constant):
-        return abs(factor.number) <= 1
-    if not isinstance(factor, Node) or factor.kind not in (math.ExpOp, math.Exp2Op):
-        return False
-    form = unscaled(linear_form(factor.operands[0]))
-    return all(_falls(atom, slope, form) for atom, slope in form.items())
-
-
-def _falls(atom: Atom, slope: float, form: dict[Atom, float]) -> bool:
-    """Whether `slope * atom` and its partner at the other moment sum up to something not above zero."""
-    value = atom.value if isinstance(atom, Leaf) else atom
-    if not isinstance(value, SSAValue) or not isinstance(value.owner, ReduceOp):
-        return False
-    before, after = form.get(Leaf(value, BEFORE), 0.0), form.get(value, 0.0)
-    right_way = {"max": after < 0, "min": after > 0}.get(value.owner.kind.data, False)
-    return right_way and before == -after
-
-
-def _same(value: float) -> Change:
-    return Change(number(value), number(value))
-
-
-def _sum(left: Change, right: Change) -> Change:
-    return Change(total(left.above, right.above), total(left.below, right.below), left.fragile | right.fragile)
-
-
-def _is_ordered(value: SSAValue) -> bool:
-    return isinstance(value.owner, ReduceOp) and value.owner.kind.data in ORDERED
-
-
 def _spell(expression: Expression) -> str:
     if isinstance(expression, Leaf):
         return label(expression.value)
     if isinstance(expression, Node):
         return f"%{expression.hint}" if expression.hint else expression.kind.name.split(".")[1]
     return str(expression.number)
-
-
-# -- what counts while a reduction is neutral -----------------------------------------------------
-
-
-def vanishes(operands: Sequence[SSAValue], r: SSAValue) -> bool:
-    """Whether summands are all zero as long as the reduction `r` is neutral, which holds if a factor is
-
-    - `exp(k * s + ...)` with `r = max s` and k > 0 (or `r = min s` and k < 0): then s = -inf so far;
-    - `e` itself, with `r = sum e` and e never negative: then e = 0 so far.
-    """
-    owner = r.owner
-    if not isinstance(owner, ReduceOp) or owner.init is not None:
-        return False
-    parts = [part for operand in operands for part in _numerators(Leaf(operand))]
-    if owner.kind.data == "add":
-        return is_nonnegative(Leaf(owner.operand)) and any(
-            isinstance(part, Leaf) and part.value is owner.operand for part in parts
-        )
-    if owner.kind.data in ORDERED:
-        return any(_falls_with(part, owner) for part in parts)
-    return False
-
-
-def _numerators(expression: Expression) -> Iterator[Expression]:
-    """The factors of an expression, at every depth of naming."""
-    yield expression
-    if isinstance(expression, Leaf):
-        inner = inner_expression(expression.value)
-        if inner is not None:
-            yield from _numerators(inner)
-        return
-    if not isinstance(expression, Node):
-        return
-    if expression.kind is arith.MulfOp:
-        for operand in expression.operands:
-            yield from _numerators(operand)
-    elif expression.kind is arith.DivfOp or expression.kind in CASTS:
-        yield from _numerators(expression.operands[0])
-    elif expression.kind is arith.SelectOp and is_number(expression.operands[2], 0):
-        yield from _numerators(expression.operands[1])
-
-
-def _falls_with(part: Expression, extremum: ReduceOp) -> bool:
-    """Whether `part` is `exp(k * s + what does not vary along the axis)` with s the reduced array."""
-    if not isinstance(part, Node) or part.kind not in (math.ExpOp, math.Exp2Op):
-        return False
-    source = linear_form(Leaf(extremum.operand))
-    form = linear_form(part.operands[0])
-    form.pop(None, None)  # a constant changes no sign
-    form = unscaled(form)
-    own = {atom: size for atom, size in form.items() if _varies(atom, extremum)}
-    wanted = {atom: size for atom, size in source.items() if _varies(atom, extremum)}
-    atom = next(iter(wanted), None)
-    if atom is None or atom not in own or any(isinstance(other, int) for other in form):
-        return False
-    slope = own[atom] / wanted[atom]
-    right_way = slope > 0 if extremum.kind.data == "max" else slope < 0
-    return right_way and same_form(own, {other: slope * size for other, size in wanted.items()})
-
-
-def _varies(atom: Atom, extremum: ReduceOp) -> bool:
-    if not isinstance(atom, SSAValue):
-        return False
-    return bool(set(axes_of(atom.type)) & set(extremum.over_axes))

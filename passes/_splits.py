@@ -19,7 +19,7 @@ from xdsl.rewriter import Rewriter
 from treadle.dialects.diagram import ContractOp, ExtentOp, IndexOp, MapOp, ReadOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import array_type, axes_of, format_of, is_array, level_of, sizes_of, with_level
 from treadle.dialects.hierarchy import KernelOp, YieldOp
-from treadle.passes._cascades import BEFORE
+from treadle.passes._changes import BEFORE
 from treadle.passes._functions import erase_dead, replace
 from treadle.passes._reductions import is_neutral, kind_of, neutral_of, operands_of, rebuilt
 from treadle.passes._scalars import (

@@ -19,7 +19,8 @@ from xdsl.ir import Operation, SSAValue
 
 from treadle.dialects.diagram import ContractOp, ReduceOp
 from treadle.dialects.diagram.array import axes_of
-from treadle.passes._cascades import Cascade, NoLaw, Repair
+from treadle.passes._cascades import Cascade
+from treadle.passes._changes import NoLaw, Repair
 from treadle.passes._parts import Part
 
 FIXED = -1

@@ -15,7 +15,7 @@ from xdsl.rewriter import Rewriter
 
 from treadle.dialects.diagram import ContractOp, FillOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import array_type, format_of, level_of, sizes_of
-from treadle.passes._cascades import BEFORE, Repair
+from treadle.passes._changes import BEFORE, Repair
 from treadle.passes._functions import unite_equal
 from treadle.passes._reductions import combine, is_neutral, kind_of, neutral_of, operands_of, rebuilt, stand_in_of
 from treadle.passes._scalars import Expression, Leaf, axes_in, build_map, leaves, number, select, substitute

@@ -82,8 +82,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "cascade: a subtrahend as a summand": (
         "_cascades",
-        "return _sum(left, Change(right.below, right.above, right.fragile))",
-        "return _sum(left, right)",
+        "return summed(left, Change(right.below, right.above, right.fragile))",
+        "return summed(left, right)",
     ),
     "cascade: keeps the sign of what is negated": (
         "_cascades",
@@ -91,7 +91,7 @@ MUTATIONS: dict[str, Mutation] = {
         "return shift",
     ),
     "cascade: adds where it should multiply": (
-        "_cascades",
+        "_changes",
         "return (product if self.scales else total)(accumulator, change)",
         "return total(accumulator, change)",
     ),
