@@ -1,7 +1,7 @@
 """The cost model beside the machine code: registers and the main loop of attention and products at many sizes of their
 pieces, as predicted and as read from what nvcc makes. Needs nvcc, no GPU.
 
-python benchmarks/model.py [--chosen]
+python benchmarks/model.py [--chosen] [--jobs N]
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import programs
 import results
+from gates import markdown, nvcc_version
 from xdsl.dialects.builtin import ModuleOp
 
-from treadle.compiler.cost import Plan, footprint, plan_of
+from treadle.compiler.cost import Plan, are_of_warpgroups, footprint, plan_of
+from treadle.compiler.cost.time import WARPGROUP_TURN
 from treadle.compiler.gates import KernelReport, report_kernels
 from treadle.compiler.machines import load_machine
 from treadle.compiler.pipeline import LAST_DECORATING_PASS, Options, pipeline, print_cuda, run_passes
@@ -40,6 +42,9 @@ CLASSES: Mapping[str, Sequence[str]] = {
     "turn": ("integer", "move", "select", "wait", "branch", "shared", "global", "local", "other"),
 }
 """Kinds of instructions of the model, and what the reader of machine code calls them."""
+
+NOT_OF_CONSUMERS = ("products", "ldmatrix", "copies", "turn copies")
+"""What the model does not count for the warps of a warpgroup: they start few large products, and a producer copies."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +76,8 @@ class Comparison:
     spilled_bytes: int
     shared_bytes: tuple[int, int]
     warps_on_sm: int
-    issued: Mapping[str, tuple[float, int]]
-    """Of each kind, a turn of a warp."""
+    issued: Mapping[str, tuple[float | None, int]]
+    """Of each kind, a turn of a warp; None where the model does not count them."""
     others: tuple[float, float]
     """Instructions other than products, a score of a lane; a product where there are none."""
 
@@ -102,6 +107,14 @@ def _grid(widths: Sequence[int], rows: Sequence[tuple[int, int]], pieces: Sequen
 
 
 def compare(case: Case) -> Comparison:
+    module, plan = lowered(case)
+    cubin = compile_cubin(print_cuda(module), load_machine(case.machine).arch)
+    report, *_ = report_kernels(module, cubin.resources, disassemble(cubin.path))
+    return _comparison(case, plan, report)
+
+
+def lowered(case: Case) -> tuple[ModuleOp, Plan]:
+    """The program with all passes run, and the plan of its one kernel."""
     module = parse_module(case.text)
     passes = list(pipeline(Options(machine=case.machine)))
     choosing = next(i for i, spec in enumerate(passes) if spec.name == LAST_DECORATING_PASS)
@@ -111,10 +124,7 @@ def compare(case: Case) -> Comparison:
     run_passes(module, passes[choosing : choosing + 1])
     plan = plan_of(_kernel(module))
     run_passes(module, passes[choosing + 1 :])
-    machine = load_machine(case.machine)
-    cubin = compile_cubin(print_cuda(module), machine.arch)
-    report, *_ = report_kernels(module, cubin.resources, disassemble(cubin.path))
-    return _comparison(case, plan, report)
+    return module, plan
 
 
 def _kernel(module: ModuleOp) -> KernelOp:
@@ -139,12 +149,13 @@ def _comparison(case: Case, plan: Plan, report: KernelReport) -> Comparison:
     assert report.loop is not None
     assert report.step is not None
     turns = report.loop.products / report.step.products
+    counts = _counts(plan, bool(are_of_warpgroups(plan, report.machine)))
     issued = {
-        kind: (turns * _predicted(plan, kind), sum(report.loop.count(each) for each in classes))
+        kind: (None if kind not in counts else turns * counts[kind], sum(report.loop.count(each) for each in classes))
         for kind, classes in CLASSES.items()
     }
     units = report.scores or report.loop.products
-    predicted = sum(count for kind, (count, _) in issued.items() if kind != "products")
+    predicted = sum(count or 0 for kind, (count, _) in issued.items() if kind != "products")
     cut = {pieces.axis: pieces.size for pieces in (*plan.groups, *plan.streams) if pieces.size > 1}
     warps = " x ".join(str(count) for count in plan.warps.values())
     return Comparison(
@@ -159,8 +170,14 @@ def _comparison(case: Case, plan: Plan, report: KernelReport) -> Comparison:
     )
 
 
-def _predicted(plan: Plan, kind: str) -> float:
-    return sum(issue.count for issue in plan.issues if issue.streams and issue.kind.split()[0] == kind)
+def _counts(plan: Plan, grouped: bool) -> dict[str, float]:
+    """Instructions of a turn by kind, as the estimate of the time counts them."""
+    counts = dict.fromkeys((kind for kind in CLASSES if not (grouped and kind in NOT_OF_CONSUMERS)), 0.0)
+    for issue in plan.issues:
+        kind = issue.kind.split()[0]
+        if issue.streams and kind in counts and not (grouped and issue.kind in NOT_OF_CONSUMERS):
+            counts[kind] += issue.count * (WARPGROUP_TURN if grouped and issue.kind == "turn" else 1)
+    return counts
 
 
 HEAD = ("", "pieces", "registers", "spilled", "shared", "warps/SM", *CLASSES, "others each")
@@ -174,46 +191,53 @@ def row(found: Comparison) -> list[str]:
         f"{found.spilled_bytes}",
         f"{found.shared_bytes[0]} / {found.shared_bytes[1]}",
         f"{found.warps_on_sm}",
-        *(f"{predicted:.0f} / {read}" for predicted, read in found.issued.values()),
+        *(f"{'-' if predicted is None else round(predicted)} / {read}" for predicted, read in found.issued.values()),
         f"{found.others[0]:.2f} / {found.others[1]:.2f}",
     ]
 
 
-def page(parts: Mapping[str, Sequence[Comparison]]) -> str:
+def page(parts: Mapping[str, Sequence[Comparison]], nvcc: str) -> str:
     """The tables in Markdown."""
-    lines = [
-        "# The cost model beside the machine code",
-        "",
-        "Predicted / read with `compiler/sass` from what nvcc makes (`benchmarks/model.py`; no GPU): registers of",
-        "a thread, bytes spilled, bytes of shared memory, warps on an SM, and instructions of one warp in one turn of",
-        "the main loop. `turn` is addresses, moves, selects, waits and branches. `others each`: instructions other",
-        "than products, for each score of a lane, or each product where there are no scores. More than 255 registers",
-        "predicted means that the model expects spills.",
-    ]
-    for title, comparisons in parts.items():
-        lines += ["", f"## {title}", "", f"| {' | '.join(HEAD)} |", f"|{' --- |' * len(HEAD)}"]
-        lines += [f"| {' | '.join(row(each))} |" for each in comparisons]
-    return "\n".join([*lines, ""])
+    start = f"""# The cost model beside the machine code
+
+Written by `benchmarks/model.py`: predicted / read with `compiler/sass` from what nvcc {nvcc} makes. No GPU:
+nothing here is a time. Attention is made for b 4, h 16, q = x = 4096, products for three equal sides, in f16; for
+sm_90a it is the kernel with roles where there is one.
+
+Registers of a thread, bytes spilled, bytes of shared memory, warps on an SM, and instructions of one warp in one
+turn of the main loop. `turn` is addresses, moves, selects, waits and branches. `others each`: instructions other
+than products, for each score of a lane, or each product where there are no scores. More than 255 registers
+predicted means that the model expects spills.
+
+Where warpgroups multiply, instructions are those of a warp that computes: products and copies (`-`) are few and
+large, the model does not count them. Registers read are those that a thread has before roles move them. Results
+get a place of their own in shared memory where there is room beside what is predicted.
+"""
+    tables = [f"## {title}\n\n{markdown(HEAD, [row(each) for each in found])}\n" for title, found in parts.items()]
+    return "\n".join([start, *tables])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--chosen", action="store_true", help="only what the model chooses; nothing is written")
-    only_chosen = parser.parse_args().chosen
-    if find_nvcc() is None or find_disassembler() is None:
+    parser.add_argument("--jobs", type=int, default=2, help="processes at a time (default: 2)")
+    given = parser.parse_args()
+    nvcc = find_nvcc()
+    if nvcc is None or find_disassembler() is None:
         print("nvcc or cuobjdump was not found: nothing was measured")
         return
-    asked = {"Chosen": list(chosen())} | ({} if only_chosen else {"Given": list(cases())})
-    with ProcessPoolExecutor(2) as pool:
+    asked = {"Chosen": list(chosen())} | ({} if given.chosen else {"Given": list(cases())})
+    with ProcessPoolExecutor(given.jobs) as pool:
         parts = {title: list(pool.map(compare, each)) for title, each in asked.items()}
     for comparisons in parts.values():
         print(results.table(HEAD, [row(each) for each in comparisons]))
-    if only_chosen:
+    if given.chosen:
         return
     data = {title.lower(): [asdict(each) for each in comparisons] for title, comparisons in parts.items()}
-    path = results.write("model", data)
-    (results.RESULTS / "model.md").write_text(page(parts), encoding="utf-8")
-    print(f"written to {path.relative_to(results.RESULTS.parent.parent)} and {results.RESULTS.name}/model.md")
+    version = nvcc_version(nvcc)
+    path = results.write("model", {"nvcc": version, **data})
+    path.with_suffix(".md").write_text(page(parts, version), encoding="utf-8")
+    print(f"written to {path.relative_to(results.RESULTS.parent.parent)}, with a page beside it")
 
 
 if __name__ == "__main__":

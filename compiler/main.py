@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, TypeAlias
 
 from treadle import __version__
+from treadle.compiler.numerals import whole_number
 
 if TYPE_CHECKING:
     _Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # pyright: ignore[reportPrivateUsage]
@@ -149,9 +150,10 @@ def _add_run(commands: _Commands) -> None:
 
 
 def _seed(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
+    seed = whole_number(text)
+    if seed is None:
         raise argparse.ArgumentTypeError(f"'{text}' is not a seed: use a whole number from 0 on")
-    return int(text)
+    return seed
 
 
 def _add_explain(commands: _Commands) -> None:
@@ -241,9 +243,10 @@ def _add_check(commands: _Commands) -> None:
 
 
 def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or int(text) < 1:
+    count = whole_number(text)
+    if count is None or count < 1:
         raise argparse.ArgumentTypeError(f"'{text}' is not a number of cases: use a whole number from 1 on")
-    return int(text)
+    return count
 
 
 def _add_bench(commands: _Commands) -> None:

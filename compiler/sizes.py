@@ -9,6 +9,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation
 
 from treadle.compiler.errors import Refusal, TreadleError
+from treadle.compiler.numerals import whole_number
 from treadle.dialects.diagram.array import DYNAMIC, LARGEST_SIZE, SizesAttr, size_text, sizes_of
 
 
@@ -20,11 +21,12 @@ def parse_sizes(texts: Iterable[str]) -> dict[str, int]:
         axis, number = axis.strip(), number.strip()
         if not equals or not axis:
             raise TreadleError(f"--size {text}: write it as axis=number, for example --size q=200")
-        if not (number.isascii() and number.isdigit()) or int(number) > LARGEST_SIZE:
+        size = whole_number(number)
+        if size is None or size > LARGEST_SIZE:
             raise TreadleError(f"--size {text}: '{number}' is not a size: use a whole number from 0 to {LARGEST_SIZE}")
-        if sizes.get(axis, int(number)) != int(number):
-            raise TreadleError(f"--size {axis} is given twice, as {sizes[axis]} and as {number}: keep one")
-        sizes[axis] = int(number)
+        if sizes.get(axis, size) != size:
+            raise TreadleError(f"--size {axis} is given twice, as {sizes[axis]} and as {size}: keep one")
+        sizes[axis] = size
     return sizes
 
 

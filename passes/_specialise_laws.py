@@ -13,8 +13,8 @@ from treadle.dialects.cuda.boxes import MOST_ROWS, boxes_layout, cut, why_no_ord
 from treadle.dialects.cuda.layout import spelled
 from treadle.dialects.cuda.roles import WARPGROUP
 from treadle.dialects.cuda.tensor_maps import MOST_AXES
-from treadle.dialects.cuda.tiles import format_bytes, is_shared, rows_of
-from treadle.dialects.cuda.warpgroups import row_order, why_no_product
+from treadle.dialects.cuda.tiles import format_bytes, is_shared, layout_of, rows_of
+from treadle.dialects.cuda.warpgroups import result_axes, row_order, why_no_product
 from treadle.dialects.diagram.array import axes_of, format_of, sizes_of
 from treadle.dialects.diagram.formats import NARROW
 from treadle.passes._turns import known_to_all
@@ -22,6 +22,17 @@ from treadle.passes._turns import known_to_all
 REGISTERS = {1: (0, 0), 2: (24, 240), 3: (32, 160)}
 """Registers of a thread of the producer's warpgroup and of a consumer, by the number of consumer warpgroups: with one,
 every thread has as many as there can be."""
+
+AT_LAUNCH = {1: 255, 2: 168, 3: 128}
+"""Of any thread when the block starts: with the producer's, all warpgroups share 65,536."""
+BESIDE_ACCUMULATORS = 30
+"""What ptxas 13.0 wants beside the accumulators of one product of a warpgroup, within the registers of the start: 26,
+or 30 with the left operand in registers. It makes no code where they are missing ("insufficient registers")."""
+
+
+def most_columns(groups: int) -> int:
+    """Of a product in a block of so many consumer warpgroups: a thread has half as many accumulators."""
+    return 2 * (AT_LAUNCH[groups] - BESIDE_ACCUMULATORS)
 
 
 @dataclass(frozen=True)
@@ -60,6 +71,11 @@ def why_not(kernel: cuda.KernelOp) -> Reason | None:
     if kernel.threads.data % WARPGROUP or groups not in REGISTERS:
         fact = f"{kernel.threads.data} threads are not one, two or three warpgroups"
         return Reason("consumers are whole warpgroups", fact)
+    most = most_columns(groups)
+    for op in kernel.walk():
+        if isinstance(op, cuda.ProductOp) and (columns := _columns(op)) > most:
+            law = "a product takes its accumulators from the registers that a thread starts with"
+            return Reason(law, f"{columns} columns; {groups} warpgroups that compute have at most {most} each")
     return None
 
 
@@ -81,6 +97,13 @@ def _copy_problem(copy: cuda.CopyOp) -> Reason | None:
     if sizes[wide[0]] > MOST_ROWS:
         return Reason(law, f"a box has at most {MOST_ROWS} rows, pieces of {name} {sizes[wide[0]]}")
     return None
+
+
+def _columns(op: cuda.ProductOp) -> int:
+    """Of the result of a product that warpgroups can take."""
+    axes = result_axes(layout_of(op.result.type))
+    assert axes is not None
+    return sizes_of(op.result.type)[axes[1]]
 
 
 def _product_problem(op: cuda.ProductOp) -> Reason | None:

@@ -13,6 +13,7 @@ from xdsl.passes import ModulePass
 from treadle.compiler.cost import Choice, Sketch, choose, sketch_of
 from treadle.compiler.errors import Refusal, TreadleError
 from treadle.compiler.machines import Machine, machine_of
+from treadle.compiler.numerals import whole_number
 from treadle.compiler.sizes import default_sizes
 from treadle.dialects.diagram.array import DYNAMIC
 from treadle.dialects.diagram.read import with_fitting
@@ -103,14 +104,15 @@ def parse_pieces(option: str, text: str | None) -> dict[str, int]:
         if not entry.strip():
             continue
         axis, equals, number = (part.strip() for part in entry.partition("="))
-        if not (equals and axis and number.isascii() and number.isdigit() and 0 < int(number) < 2**31):
+        size = whole_number(number) if equals and axis else None
+        if size is None or not 0 < size < 2**31:
             raise TreadleError(
                 f"option '{option}' has the entry '{entry.strip()}': write axis=number, as in "
                 f'{option}="q=64,c=128", with a number from 1 on'
             )
         if axis in sizes:
             raise TreadleError(f"option '{option}' names axis '{axis}' twice")
-        sizes[axis] = int(number)
+        sizes[axis] = size
     return sizes
 
 

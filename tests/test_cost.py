@@ -214,7 +214,7 @@ def issued(plan: Plan) -> dict[str, float]:
 @pytest.mark.parametrize(
     ("q", "x", "warps", "counts"),
     [
-        # As read from what nvcc 13.0 makes: see benchmarks/results/model.md.
+        # As read from what nvcc 13.0 makes: see benchmarks/results/model-*.md.
         (128, 64, 8, {"products f16": 64, "ldmatrix": 32, "float": 138, "special": 34, "convert": 16, "shuffle": 4}),
         (128, 64, 4, {"products f16": 128, "ldmatrix": 32, "float": 276, "special": 68, "convert": 32, "shuffle": 8}),
         (64, 128, 4, {"products f16": 128, "ldmatrix": 64, "float": 234, "special": 66, "convert": 32, "copies": 16}),

@@ -23,6 +23,16 @@ def compared(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[s
     return json.loads(capsys.readouterr().out)["cases"]
 
 
+THOUSANDS_OF_DIGITS = (
+    ("x=N", "is not a size: use a whole number from 0 to 2147483647"),
+    ("x=N:N:2x", "must be whole numbers"),
+    ("x=1:N:2x", "must be whole numbers"),
+    ("x=1:8:Nx", "is not a step"),
+    ("x=1:8:+N", "is not a step"),
+)
+"""Python itself refuses to read so many (ValueError)."""
+
+
 def test_ranges():
     assert parse_ranges(["q=7", "x=1:8:2x"]) == [{"q": 7, "x": size} for size in (1, 2, 4, 8)]
     assert parse_ranges(["x=64:200:+64"]) == [{"x": 64}, {"x": 128}, {"x": 192}]
@@ -42,7 +52,10 @@ def test_ranges():
         ("x=1:8:0", "'0' is not a step"),
         ("x=1:1000000:1", "at most 200 sizes"),
         ("x=1:99999999999:2x", "to 2147483647 at most"),
+        ("x=1:8:\u00b2x", "'\u00b2x' is not a step"),
+        *((text.replace("N", "9" * 5000), said) for text, said in THOUSANDS_OF_DIGITS),
     ],
+    ids=lambda text: text[:20],
 )
 def test_wrong_ranges(text: str, message: str):
     with pytest.raises(TreadleError, match=message):
@@ -135,7 +148,25 @@ def test_costs_stay_symbolic_and_times_ask_for_sizes(tmp_path: Path, capsys: pyt
     data = json.loads(capsys.readouterr().out)
     assert (data["needs"], data["time_us"]) == (["row", "x"], None)
     assert data["kernels"][0]["levels"][0]["transfer_expr"] == "3*row*x"
+    assert main(["explain", str(path), "--machine", "a100,h100", "--json"]) == 2
+    several = json.loads(capsys.readouterr().out)["cases"]
+    assert [(each["machine"], each["needs"]) for each in several] == [("a100", ["row", "x"]), ("h100", ["row", "x"])]
     assert main(["explain", str(path), "--size", "row=8", "--size", "x=100"]) == 0
+
+
+def test_a_program_that_device_memory_or_the_grid_does_not_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    product = str(EXAMPLES / "matmul.mlir")
+    asked = ["explain", product, "--size", "n=1048576", "--size", "m=1048576"]
+    assert main(asked) == 0
+    assert "does not fit the machine: its arrays take " in capsys.readouterr().out
+    assert main([*asked, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["time_us"], found["bottleneck"]) == (None, "does not fit")
+    assert found["levels"][0]["memory_bytes"] > found["levels"][0]["capacity_bytes"]
+    small = tmp_path / "small.toml"
+    small.write_text('base = "a100"\nname = "small"\n[limits]\ngrid = [3, 1, 1]\n')
+    assert main(["explain", product, "--machine", str(small)]) == 0
+    assert "blocks, a grid has at most 3" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -146,6 +177,9 @@ def test_costs_stay_symbolic_and_times_ask_for_sizes(tmp_path: Path, capsys: pyt
         (["--machine", "a100", "--against", "f8"], "a100 multiplies no f8"),
         (["--plot", "pie=x.svg"], "write roofline=OUT.svg, time=OUT.svg or transfers=OUT.svg"),
         (["--plot", "time=/nowhere/x.svg"], "there is no folder /nowhere"),
+        (["--plot", "time=x.svg", "--plot", "time=y.svg"], "--plot time is given twice, as x.svg and as y.svg"),
+        (["--derivation", "--machine", "a100,h100"], "--derivation tells of one case, and 2 are asked for"),
+        (["--derivation", "--against", "unfused"], "--derivation tells of one case, and 2 are asked for"),
         (["--size", "z=1:8:2x"], "there is no axis 'z'"),
         (["--size", "q=1:128:1", "--size", "x=1:128:1"], "cases to compare: at most 200"),
         (["--size", "d=1:8:2x"], "axis 'd' has size 64 in the program and cannot be 1"),

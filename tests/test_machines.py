@@ -139,6 +139,7 @@ def test_a_file_may_be_based_on_a_machine(tmp_path: Path):
         ('base = "h100"\n[sustained]\nl2 = 0', r"'sustained.l2' is 0: expected bytes a second"),
         ('base = "h100"\n[sustained]\nsingle_warps = 1.5', r"'sustained.single_warps' is 1.5: expected a part"),
         ('base = "h100"\n[rates]\nsingle_warps = 0', r"'rates.single_warps' is 0: expected a part of the rates"),
+        ('base = "h100"\n[sustained]\nspecial = 1e15', r"'sustained.special' is 1e\+15, more than rates.special"),
         ('base = "h100"\n[sustained]\ndisk = 1', r"'sustained.disk' is not a key of a machine"),
         ('base = "h100"\nlevels = 3', r"'levels' is 3: expected a table"),
     ],
@@ -185,6 +186,14 @@ def test_missing_file(tmp_path: Path):
         ("registers_per_thread = 255", "registers_per_thread = 1000", r"from 16 to 255"),
         ("65_535, 65_535]", "65_535]", r"'limits.grid' is .*three whole numbers"),
         ("[rates]", "[rates", r"is not TOML"),
+        pytest.param("sms = 108", f"sms = {'9' * 5000}", r"is not TOML: Exceeds the limit", id="thousands of digits"),
+        (
+            "shared_reserved = 1024",
+            "shared_reserved = 2048",
+            r"'limits.shared_reserved' is 2048: with limits.shared_per",
+        ),
+        ("register_partitions = 4", "register_partitions = 3", r"'limits.register_partitions' is 3: .* equal parts"),
+        ("register_granularity = 256", "register_granularity = 7", r"units of limits.register_granularity = 7"),
     ],
 )
 def test_a_wrong_file_is_refused_with_file_key_and_reason(tmp_path: Path, old: str, new: str, message: str):

@@ -21,12 +21,16 @@ from treadle.compiler.draw.sequence import Frame, Frames, before_after, derivati
 from treadle.compiler.draw.svg import Picture, stacked
 from treadle.compiler.draw.timeline import Labels, draw_timeline
 from treadle.compiler.errors import TreadleError
+from treadle.compiler.machines import load_machine
+from treadle.compiler.numerals import whole_number
 from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Options, pipeline, run_passes, run_pipeline
 from treadle.compiler.sizes import set_default_sizes
 
 
 def command(arguments: Namespace) -> int:
     check_outputs(arguments, arguments.output)
+    if arguments.machine is not None:
+        load_machine(arguments.machine)
     program = load_program(arguments)
     options = compile_options(arguments)
     set_default_sizes(program.function, program.sizes)
@@ -43,8 +47,8 @@ def command(arguments: Namespace) -> int:
 def _picture(arguments: Namespace, program: Program, options: Options) -> Picture:
     names = [spec.name for spec in pipeline(options)]
     rewrite: str | None = arguments.rewrite
-    if rewrite is not None and rewrite.isdecimal():
-        return _numbered(program, options, int(rewrite))
+    if rewrite is not None and (number := whole_number(rewrite)) is not None:
+        return _numbered(program, options, number)
     known_passes([name for name in (arguments.after, rewrite) if name is not None], names)
     if rewrite is not None:
         return _rewrite(program, options, rewrite)

@@ -15,7 +15,7 @@ from treadle.compiler.derivation.record import Recorder
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.explain import explain
 from treadle.compiler.explain.cases import Row, cases, parse_ranges, row, under_one_limit
-from treadle.compiler.explain.symbols import symbols_of
+from treadle.compiler.explain.symbols import Symbols, symbols_of
 from treadle.compiler.explain.table import table_text
 from treadle.compiler.explain.text import explanation_text, symbols_text
 from treadle.compiler.machines import DEFAULT_MACHINE, load_machine, machine_of
@@ -56,8 +56,13 @@ def command(arguments: Namespace) -> int:
     program = load_program(arguments)
     machines = _machines(arguments)
     if unbound := _unbound(program):
-        return _in_symbols(program, arguments, machines[0], unbound)
+        return _in_symbols(program, arguments, machines, unbound)
     compared = cases(machines, given, arguments.against, arguments.rates == "sustained")
+    if arguments.derivation and len(compared) > 1:
+        raise TreadleError(
+            f"--derivation tells of one case, and {len(compared)} are asked for: give one machine and one size of "
+            "each axis, and leave --against away"
+        )
     rows: list[Row] = []
     if len(compared) > 1 or plots:
         with progress("working out"):
@@ -110,16 +115,21 @@ def _unbound(program: Program) -> list[str]:
     return [axis for axis in axes if axis not in known]
 
 
-def _in_symbols(program: Program, arguments: Namespace, machine: str, unbound: list[str]) -> int:
+def _in_symbols(program: Program, arguments: Namespace, machines: list[str], unbound: list[str]) -> int:
     """Costs stay symbolic where sizes are not known; the time asks for them."""
-    arguments.machine = machine
-    run_pipeline(program.module, compile_options(arguments), last=LAST_HIERARCHY_PASS)
-    kernels = symbols_of(program.module)
+    found: dict[str, list[Symbols]] = {}
+    for arguments.machine in machines:
+        module = program.module.clone()
+        run_pipeline(module, compile_options(arguments), last=LAST_HIERARCHY_PASS)
+        found[arguments.machine] = symbols_of(module)
     if arguments.json:
-        data = {"machine": machine, "needs": unbound, "time_us": None, "kernels": [each.as_dict() for each in kernels]}
-        print(json.dumps(data, indent=2))
+        told = [
+            {"machine": name, "needs": unbound, "time_us": None, "kernels": [each.as_dict() for each in kernels]}
+            for name, kernels in found.items()
+        ]
+        print(json.dumps(told[0] if len(told) == 1 else {"cases": told}, indent=2))
     else:
-        print(symbols_text(kernels))
+        print("\n\n".join(f"on {name}\n\n{symbols_text(kernels)}" for name, kernels in found.items()))
     print(end="", flush=True)
     wanted = " ".join(f"--size {axis}=1000" for axis in unbound)
     raise TreadleError(
@@ -138,6 +148,8 @@ def _plots(texts: list[str]) -> dict[str, str]:
             raise TreadleError(
                 f"--plot {text}: write {', '.join(f'{each}=OUT.svg' for each in PLOTS[:-1])} or {PLOTS[-1]}=OUT.svg"
             )
+        if kind in plots:
+            raise TreadleError(f"--plot {kind} is given twice, as {plots[kind]} and as {path}: keep one")
         plots[kind] = path
     return plots
 

@@ -50,7 +50,7 @@ PRODUCT_FLOP = {format: 2 * 16 * 8 * depth for format, depth in DEPTH.items()}
 
 TURN = 25
 """Of one turn, for each product in it, and COPY_STEPS for each of its copies. What ptxas 13.0 makes of attention and
-matmul is within 25 of this, see `benchmarks/results/model.md`."""
+matmul is within 25 of this, see `benchmarks/results/model-*.md`."""
 COPY_STEPS = 3
 
 

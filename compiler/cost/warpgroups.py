@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from xdsl.ir import Operation, SSAValue
 
-from treadle.compiler.amounts import Amount
+from treadle.compiler.amounts import Amount, most
 from treadle.compiler.cost.operands import left_operand, stays_in_registers
 from treadle.compiler.cost.plan import Plan
 from treadle.compiler.cost.roles import contractions_of
@@ -13,7 +13,7 @@ from treadle.compiler.cost.work import multiply_format
 from treadle.compiler.machines import Machine
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.hierarchy import KernelOp, LoadOp
-from treadle.passes._specialise_laws import REGISTERS
+from treadle.passes._specialise_laws import REGISTERS, most_columns
 
 CAPABILITY = 90
 WARPGROUP = 4
@@ -47,7 +47,8 @@ def _serves(op: ContractOp, operand: SSAValue, row: str) -> bool:
 
 
 def are_of_warpgroups(plan: Plan, machine: Machine) -> Amount:
-    """Whether they are: a loop brings tiles, and one to three warpgroups have 64 rows each."""
+    """Whether they are: a loop brings tiles, one to three warpgroups have 64 rows each, and a thread has the
+    accumulators of a product when it starts."""
     if machine.capability < CAPABILITY or plan.row is None or not plan.suits_warpgroups:
         return False
     if not any(tile.role == "staged" for tile in plan.tiles):
@@ -55,7 +56,10 @@ def are_of_warpgroups(plan: Plan, machine: Machine) -> Amount:
     warps = plan.warps.get(plan.row, 1)
     (rows,) = (pieces.size for pieces in plan.groups if pieces.axis == plan.row)
     whole = (warps % WARPGROUP == 0) & (warps <= MOST_GROUPS * WARPGROUP)
-    return whole & (plan.warp_count == warps) & (rows == ROWS * warps)
+    accumulators = (tile.elements for tile in plan.tiles if tile.role in ("carried", "passing") and tile.width == 4)
+    columns = most(0, *accumulators) / rows
+    few = sum((warps == WARPGROUP * groups) * (columns <= most_columns(groups)) for groups in REGISTERS) > 0
+    return whole & (plan.warp_count == warps) & (rows == ROWS * warps) & few
 
 
 def granted_registers(plan: Plan) -> Amount:

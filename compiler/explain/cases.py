@@ -15,6 +15,7 @@ from treadle.compiler.cost.formats import as_f8
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.explain.costs import Explanation, explain, kernel_cost
 from treadle.compiler.machines import Machine, load_machine
+from treadle.compiler.numerals import whole_number
 from treadle.compiler.pipeline import LAST_DECORATING_PASS, LAST_HIERARCHY_PASS, Options, run_pipeline
 from treadle.compiler.sizes import check_sizes, parse_sizes, set_default_sizes
 from treadle.dialects.diagram.array import LARGEST_SIZE
@@ -83,16 +84,17 @@ def _range(text: str) -> list[str]:
     if len(rest) != 2:
         raise TreadleError(f"--size {text}: write a range as axis=first:last:step, for example x=1024:131072:2x")
     last, step = rest
-    factor, addend = step.removesuffix("x"), step.removeprefix("+")
-    if not (first.isdigit() and last.isdigit() and first.isascii() and last.isascii()):
-        raise TreadleError(f"--size {text}: '{first}' and '{last}' must be whole numbers")
-    start, end = int(first), int(last)
+    start, end = whole_number(first), whole_number(last)
+    if start is None or end is None:
+        raise TreadleError(f"--size {text}: '{first}' and '{last}' must be whole numbers, to {LARGEST_SIZE} at most")
     if not 0 < start <= end <= LARGEST_SIZE:
         raise TreadleError(f"--size {text}: a range goes up from a size above 0, to {LARGEST_SIZE} at most")
-    if step.endswith("x") and factor.isdigit() and int(factor) > 1:
-        return [f"{axis}={size}" for size in _multiplied(start, end, int(factor))]
-    if addend.isdigit() and int(addend) > 0 and (end - start) // int(addend) < MOST_CASES:
-        return [f"{axis}={size}" for size in range(start, end + 1, int(addend))]
+    factor = whole_number(step[:-1]) if step.endswith("x") else None
+    if factor is not None and factor > 1:
+        return [f"{axis}={size}" for size in _multiplied(start, end, factor)]
+    addend = whole_number(step.removeprefix("+"))
+    if addend is not None and addend > 0 and (end - start) // addend < MOST_CASES:
+        return [f"{axis}={size}" for size in range(start, end + 1, addend)]
     raise TreadleError(
         f"--size {text}: '{step}' is not a step: write 2x to double, +512 to add 512 (at most {MOST_CASES} sizes)"
     )

@@ -101,6 +101,8 @@ class KernelCost:
     share_of_limit: float | None
     """`limit_us / time_us`."""
     bottleneck: str
+    does_not_fit: str
+    """Why the machine cannot run it; empty where it can."""
     why: str
     """What choosing the sizes recorded."""
     step: StepCost | None = None
@@ -233,6 +235,9 @@ def kernel_cost(
     """The costs of a plan. `near` is M of near levels where it is known exactly; `in_order`: the plan's instructions
     stand in the order of the program."""
     needs, time = footprint(plan, machine), estimate(plan, machine, sizes)
+    levels = [_level(plan, machine, sizes, level, near) for level in LEVELS]
+    does_not_fit = _why_not(levels[0], plan.blocks(sizes), machine, time is not None)
+    time = None if does_not_fit else time
     limits = limits_us(plan, machine, sizes)
     limit = max(limits.values(), default=0.0)
     known = {axis: max(size, 1) for axis, size in sizes.items()}
@@ -242,7 +247,7 @@ def kernel_cost(
         group={pieces.axis: pieces.size for pieces in plan.groups},
         stream=[{pieces.axis: pieces.size} for pieces in plan.streams],
         warps=plan.warps,
-        levels=[_level(plan, machine, sizes, level, near) for level in LEVELS],
+        levels=levels,
         flop=flop(plan, sizes),
         blocks=plan.blocks(sizes),
         blocks_per_sm=0 if time is None else time.blocks_per_sm,
@@ -260,11 +265,22 @@ def kernel_cost(
         limit_us=limit,
         share_of_limit=None if time is None or not time.time_us else limit / time.time_us,
         bottleneck="does not fit" if time is None else time.bottleneck,
+        does_not_fit=does_not_fit,
         why=why,
         step=_step(plan, machine, time.blocks_per_sm) if in_order and time is not None else None,
         levers=levers(sketch, machine, known, time.time_us) if sketch is not None and time is not None else (),
         expressions=expressions,
     )
+
+
+def _why_not(device: LevelCost, blocks: int, machine: Machine, of_block: bool) -> str:
+    if not of_block:
+        return "one block takes more registers or shared memory than an SM has"
+    if device.memory_bytes > device.capacity_bytes:
+        return f"its arrays take {device.memory_bytes:,} bytes, device memory has {device.capacity_bytes:,}"
+    if blocks > machine.limits.grid[0]:
+        return f"it takes {blocks:,} blocks, a grid has at most {machine.limits.grid[0]:,}"
+    return ""
 
 
 def _step(plan: Plan, machine: Machine, blocks_per_sm: int) -> StepCost | None:

@@ -24,7 +24,7 @@ def roofline(rows: Sequence[Row]) -> str:
     figure, axes = _figure("FLOP for each byte of device memory", "TFLOP/s", "roofline (estimates)")
     points = [(row, found) for row in rows if (found := intensity(row))]
     if not points:
-        raise TreadleError("a roofline needs products: this program has none")
+        raise TreadleError("a roofline needs products: this program has none at these sizes")
     roofs = {(row.case.machine, format): roof(row, format) for row in rows for format in formats(row)}
     places = [*(peak / bandwidth for peak, bandwidth in roofs.values()), *(x for _, x in points)]
     least, most = min(places) / 8, max(places) * 4

@@ -106,7 +106,7 @@ def schedule_text(kernel: KernelCost) -> str:
 
 def _time_text(kernel: KernelCost) -> str:
     if kernel.time_us is None:
-        return "does not fit the machine"
+        return f"does not fit the machine: {kernel.does_not_fit}"
     units = ", ".join(f"{unit} {used:.3g}" for unit, used in kernel.units_us.items())
     return f"time (estimate): {kernel.time_us:.3g} us, bound by {kernel.bottleneck}; busy, in us: {units}"
 

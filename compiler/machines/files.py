@@ -44,7 +44,7 @@ def _read(path: Path) -> Machine:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise TreadleError(f"cannot read the machine file: {error.strerror}", str(path)) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # no TOML, no UTF-8, or an integer of thousands of digits
         raise TreadleError(f"the machine file is not TOML: {error}", str(path)) from error
     except RecursionError:
         raise TreadleError("the machine file is nested too deeply", str(path)) from None
@@ -190,6 +190,18 @@ def _check_together(root: Table, machine: Machine) -> None:
         raise root.error("levels.l2.capacity", "is not smaller than levels.device.capacity")
     if limits.shared_per_block > levels["shared"].capacity:
         raise root.error("limits.shared_per_block", "is more than levels.shared.capacity")
+    if limits.shared_per_block + limits.shared_reserved > levels["shared"].capacity:
+        raise root.error(
+            "limits.shared_reserved",
+            f"is {limits.shared_reserved}: with limits.shared_per_block it is more than levels.shared.capacity, so no "
+            "such block fits an SM",
+        )
+    if limits.registers_per_sm % (limits.register_partitions * limits.register_granularity):
+        raise root.error(
+            "limits.register_partitions",
+            f"is {limits.register_partitions}: limits.registers_per_sm = {limits.registers_per_sm} registers are not "
+            f"so many equal parts of whole units of limits.register_granularity = {limits.register_granularity}",
+        )
     if levels["register"].capacity != 4 * limits.registers_per_sm:
         raise root.error(
             "levels.register.capacity",
@@ -208,6 +220,9 @@ def _check_sustained(root: Table, machine: Machine) -> None:
     found, most = machine.sustained, machine.levels["device"].bandwidth
     if found.device is not None and found.device > MOST_ABOVE * most:
         raise root.error("sustained.device", f"is {found.device:g}, more than levels.device.bandwidth ({most:g})")
+    special = machine.rates.special * machine.sms * machine.clock
+    if found.special is not None and found.special > MOST_ABOVE * special:
+        raise root.error("sustained.special", f"is {found.special:g}, more than rates.special gives ({special:g})")
     for format, rate in found.tensor.items():
         if format not in machine.rates.tensor:
             raise root.error(f"sustained.tensor.{format}", "has no rate of the datasheet in rates.tensor")
