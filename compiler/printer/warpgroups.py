@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xdsl.dialects import scf
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Operation, SSAValue
 
@@ -21,6 +22,10 @@ from treadle.dialects.diagram.array import axes_of, sizes_of
 
 CONSUMER_BARRIER = 1
 """The named barrier at which all consumers meet."""
+UNIFORM_REGISTERS = 63
+"""Of a warp on sm_90, 32 bits each (CUDA Binary Utilities, Hopper instruction set)."""
+STEP_REGISTERS = 4
+"""Uniform registers that one product instruction reads its two descriptors from, one after the other."""
 
 
 class WarpgroupPrinter:
@@ -200,8 +205,8 @@ class WarpgroupPrinter:
             sums = f"reinterpret_cast<float(&)[{width // 8}][2][2]>({name})"
         eight_bit = format_bytes(op.rhs.type) == 1
         with writer.text.block("", f"}}  // {name} = {writer.values[op.lhs]} {writer.values[op.rhs]} over {op.axis}"):
-            left = self._operand(op.lhs, rows, op.axis, "a", True) if is_shared(op.lhs.type) else None
-            right = self._operand(op.rhs, columns, op.axis, "b", False)
+            left = self._operand(op, op.lhs, rows, "a", True) if is_shared(op.lhs.type) else None
+            right = self._operand(op, op.rhs, columns, "b", False)
             if left is None:  # whose registers are made before the fence: ptxas would fence each step again (C7519)
                 writer.text.line(f"{writer.call('keep')}({writer.values[op.lhs]});")
             writer.text.line(f"{writer.call('wgmma_fence')}();")
@@ -223,7 +228,7 @@ class WarpgroupPrinter:
         writer.text.line(f"{writer.call('wgmma_wait')}<{op.pending.data}>();")
         writer.text.line(f"{writer.call('keep')}({name});")
 
-    def _operand(self, tile: SSAValue, outer: str, depth: str, name: str, split: bool) -> _Operand:
+    def _operand(self, op: cuda.WarpgroupProductOp, tile: SSAValue, outer: str, name: str, split: bool) -> _Operand:
         """Declare the descriptor of an operand's tile; with `split`, of this warpgroup's rows of it."""
         writer = self.writer
         boxes, element = boxes_of(tile.type), format_bytes(tile.type)
@@ -249,6 +254,8 @@ class WarpgroupPrinter:
         writer.call("further")
         if shift != "0":
             build = f"further({build}, {shift})"
+        if _stays(tile, op) and _crowd(op):  # nvcc would make them all before the loop, in two registers of each thread
+            build = f"{writer.call('kept')}({build})"
         writer.text.line(f"const uint64_t {name} = {build};")
         return _Operand(f"further({name}, {further})", transposed)
 
@@ -263,6 +270,19 @@ class WarpgroupPrinter:
         index = bare(self.writer.values[owner.index])
         shift = "0" if index == "0" else scaled(f"int({index})", source.stage_bytes)
         return self.writer.values[owner.tile], shift
+
+
+def _stays(tile: SSAValue, op: cuda.WarpgroupProductOp) -> bool:
+    """Whether the loop around a product finds the operand at the same place in every turn."""
+    loop = op.parent_op()
+    while loop is not None and not isinstance(loop, scf.ForOp):
+        loop = loop.parent_op()
+    return loop is not None and (not isinstance(tile.owner, Operation) or not loop.is_ancestor(tile.owner))
+
+
+def _crowd(op: cuda.WarpgroupProductOp) -> bool:
+    """Whether the descriptors of all steps of a product are more than a warp's uniform registers."""
+    return sizes_of(op.rhs.type)[op.axis] // depth_of(op.rhs.type) * STEP_REGISTERS > UNIFORM_REGISTERS
 
 
 class _Operand:

@@ -305,7 +305,8 @@ __device__ __forceinline__ int swizzled_down(int row, int column, int down) {
   }
 }
 
-// A number that a register holds from here on: the compiler would rather compute it anew in every turn of a loop.
+// A number that is there from here on: the compiler neither computes it anew in every turn of a loop nor, of one that a
+// turn makes, what follows from it before the loop.
 template <class T>
 __device__ __forceinline__ T kept(T number) {
 #ifndef TREADLE_EMULATOR
