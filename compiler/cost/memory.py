@@ -54,7 +54,7 @@ logistic function in pieces of 160, and 24 bytes in pieces of 176."""
 
 FROM_SM_90 = 13
 """Registers that ptxas takes more for sm_90 and newer. With these numbers, what ptxas 13.0 takes is within about 10 %
-of the estimate for attention and matmul at the sizes in `benchmarks/results/model-*.md`."""
+of the estimate for most sizes of attention and matmul in `benchmarks/results/model-*.md`; the worst is 21 % off."""
 
 SPILL_MOST = 48
 """Registers that a thread may lack: with more of its values in local memory, a kernel is not worth trying."""
