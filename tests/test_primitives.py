@@ -75,6 +75,11 @@ USES = {
         "__nv_fp8_e4m3 x[2]; __nv_fp8_e5m2 y[2]; narrow_pair(x, f[0], f[1]); narrow_pair(y, f[2], f[3]);"
         "f2[0] = to_float(x[0]) + to_float(x[1]) + to_float(y[0]) + to_float(y[1]);"
     ),
+    "narrow_four": (
+        "__nv_fp8_e4m3 x[4]; __nv_fp8_e5m2 y[4]; narrow_four(x, f[0], f[1], f[2], f[3]);"
+        "narrow_four(y, f[0], f[1], f[2], f[3]); UNROLL for (int i = 0; i < 4; ++i)"
+        "  f2[i] = to_float(x[i]) + to_float(y[i]);"
+    ),
     "at_most": "f2[t] = float(at_most(7, int64_t(t)));",
     "sector_order": (
         "const sector_order<__half, 1> order(h + t, 8, 65, 65, 1); const auto [row, column, is_there] = order[t];"
