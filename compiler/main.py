@@ -41,8 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has stopped (`| head`): that is no error, and Python must not report it again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever read our output has stopped (`| head`): that is no error.
+        _drop_output()
         return OK
 
 
@@ -64,11 +64,24 @@ def _run(parsed: argparse.Namespace) -> int:
     except Exception as exception:
         if os.environ.get("TREADLE_TRACEBACK"):
             raise
+        _end_output()
         error = describe(exception)
         print(f"treadle: {error}", file=sys.stderr)
         return INTERNAL if isinstance(error, InternalError) else REFUSED
     finally:
         gc.set_threshold(*usual)
+
+
+def _end_output() -> None:
+    try:
+        print(end="", flush=True)
+    except OSError:  # the disk is full: the caller reports it
+        _drop_output()
+
+
+def _drop_output() -> None:
+    """Standard output goes nowhere from here on, for Python would write what is left, and report a failure again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _command(name: str) -> Callable[[argparse.Namespace], int]:

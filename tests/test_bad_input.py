@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import shlex
 import subprocess
 import sys
@@ -370,6 +371,13 @@ def test_the_optimizer_refuses_what_is_not_text(capsys: pytest.CaptureFixture[st
 def test_closed_streams_and_a_full_disk_are_no_internal_errors() -> None:
     command = [sys.executable, "-m", "treadle.compiler.main", "explain", program()]
     for streams, code in (("<&- >&-", 0), ("<&- >&- 2>&-", 0), ("> /dev/full", 2)):
-        done = subprocess.run(["sh", "-c", f"{shlex.join(command)} {streams}"], capture_output=True, text=True)
-        assert done.returncode == code, done.stderr
-        assert "internal error" not in done.stderr
+        for unbuffered in ("", "1"):
+            done = subprocess.run(
+                ["sh", "-c", f"{shlex.join(command)} {streams}"],
+                env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+                capture_output=True,
+                text=True,
+            )
+            assert done.returncode == code, done.stderr
+            assert "internal error" not in done.stderr
+            assert "Exception ignored" not in done.stderr
