@@ -78,6 +78,13 @@ def test_as_a_page(tmp_path: Path):
     assert "<svg" in page
 
 
+def test_a_picture_is_in_no_other_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    output = tmp_path / "out.pdf"
+    assert main(["draw", MATMUL, "-o", str(output)]) == 2
+    assert "give a name in .svg or .html" in capsys.readouterr().err
+    assert not output.exists()
+
+
 def test_to_standard_output(capsys: pytest.CaptureFixture[str]):
     assert main(["draw", MATMUL]) == 0
     assert capsys.readouterr().out.startswith("<svg")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from dataclasses import replace
+from pathlib import Path
 
 from treadle.compiler.cli.program import (
     Program,
@@ -26,17 +27,21 @@ from treadle.compiler.numerals import whole_number
 from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Options, pipeline, run_passes, run_pipeline
 from treadle.compiler.sizes import set_default_sizes
 
+PAGES = (".html", ".htm")
+
 
 def command(arguments: Namespace) -> int:
-    check_outputs(arguments, arguments.output)
+    output: str | None = arguments.output
+    if output is not None and Path(output).suffix.lower() not in ("", ".svg", *PAGES):
+        raise TreadleError(f"-o {output}: a picture is SVG, alone or in a page: give a name in .svg or .html")
+    check_outputs(arguments, output)
     if arguments.machine is not None:
         load_machine(arguments.machine)
     program = load_program(arguments)
     options = compile_options(arguments)
     set_default_sizes(program.function, program.sizes)
     picture = _picture(arguments, program, options)
-    output = arguments.output
-    text = page_of(picture) if output is not None and output.endswith((".html", ".htm")) else picture.svg()
+    text = page_of(picture) if output is not None and output.lower().endswith(PAGES) else picture.svg()
     if output is None:
         print(text, end="")
     else:
