@@ -114,7 +114,7 @@ def shrink(bytes_left: int, unused_since: float | None = None) -> int:
     the epoch) nothing; how many bytes that freed. What compilers that died have left goes, too."""
     now = time.time()
     for folder in (cache_directory() / name for name in FOLDERS):
-        for left in folder.glob(f"**/{MAKING}*"):
+        for left in _being_made(folder):
             if _used(left) < now - IN_USE_SECONDS:
                 shutil.rmtree(left, ignore_errors=True)
     found = entries()
@@ -137,6 +137,14 @@ def limit() -> int:
     if not (given.isascii() and given.isdigit()):
         raise TreadleError(f"TREADLE_CACHE_LIMIT is '{given}': give a number of bytes, as 1000000000")
     return int(given)
+
+
+def _being_made(folder: Path) -> Iterator[Path]:
+    """Folders in which something is made, or was; another process may remove one at any moment, which `os.walk` bears
+    and `Path.glob` does not."""
+    for root, folders, _ in os.walk(folder):
+        yield from (Path(root) / name for name in folders if name.startswith(MAKING))
+        folders[:] = [name for name in folders if not name.startswith(MAKING)]
 
 
 def _used(folder: Path) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from commands import program, refused
 from treadle.compiler import main as cli
 from treadle.runtime import nvcc
 from treadle.runtime.cache import (
+    FOLDERS,
     IN_USE_SECONDS,
     MAKING,
     CacheUnavailable,
@@ -149,6 +151,26 @@ cached_file(Path({str(kernels / "x.json")!r}), make)
     shrink(2**30)
     assert not left.exists()
     assert made.exists()
+
+
+def test_folders_that_others_remove_meanwhile() -> None:
+    """What another process has finished is gone while this one looks for what is left."""
+    kernels, over = cache_directory() / FOLDERS[0], threading.Event()
+    kernels.mkdir(parents=True, exist_ok=True)
+
+    def work() -> None:
+        while not over.is_set():
+            (kernels / f"{MAKING}other").mkdir()
+            (kernels / f"{MAKING}other").rmdir()
+
+    other = threading.Thread(target=work)
+    other.start()
+    try:
+        for _ in range(500):
+            shrink(2**30)
+    finally:
+        over.set()
+        other.join()
 
 
 def test_a_disk_that_takes_no_more(tmp_path: Path) -> None:

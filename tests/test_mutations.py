@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mutated import NOT_APPLIED, Mutator
@@ -17,6 +19,11 @@ from treadle.runtime.backend import has_host_compiler
 TESTS = Path(__file__).parent
 EVERY = MUTATIONS | MUTATIONS_CUDA
 needs_compiler = pytest.mark.skipif(not has_host_compiler(), reason="no C++ compiler is installed")
+
+
+def thirds(mutations: Iterable[str]) -> list[Any]:
+    """Each is a process of its own: a third of them every day, all with --all."""
+    return [pytest.param(name, marks=[pytest.mark.full] if i % 3 else []) for i, name in enumerate(mutations)]
 
 
 def run(program: str, *name: str) -> subprocess.CompletedProcess[str]:
@@ -40,8 +47,7 @@ def test_without_a_mistake_all_is_well():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.sample(4)
-@pytest.mark.parametrize("name", MUTATIONS)
+@pytest.mark.parametrize("name", thirds(MUTATIONS))
 def test_a_mistake_is_caught(name: str):
     check("mutant.py", name)
 
@@ -53,8 +59,7 @@ def test_without_a_mistake_kernels_are_right():
 
 
 @needs_compiler
-@pytest.mark.sample(4)
-@pytest.mark.parametrize("name", MUTATIONS_CUDA)
+@pytest.mark.parametrize("name", thirds(MUTATIONS_CUDA))
 def test_a_mistake_in_a_kernel_is_caught(name: str):
     check("mutant_cuda.py", name)
 

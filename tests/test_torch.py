@@ -240,6 +240,7 @@ def plain_layers() -> Iterator[None]:
     torch.backends.mha.set_fastpath_enabled(True)
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("make", MODULES, ids=lambda make: make.__name__)
 def test_modules(make: Callable[[], tuple[nn.Module, tuple[Any, ...]]], dtype: torch.dtype, plain_layers: None) -> None:
