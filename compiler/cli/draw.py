@@ -32,9 +32,9 @@ PAGES = (".html", ".htm")
 
 def command(arguments: Namespace) -> int:
     output: str | None = arguments.output
+    check_outputs(arguments, output)
     if output is not None and Path(output).suffix.lower() not in ("", ".svg", *PAGES):
         raise TreadleError(f"-o {output}: a picture is SVG, alone or in a page: give a name in .svg or .html")
-    check_outputs(arguments, output)
     if arguments.machine is not None:
         load_machine(arguments.machine)
     program = load_program(arguments)
