@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects import scf
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
@@ -38,9 +38,9 @@ class WarpSpecializationPass(ModulePass):
     order of copies and uses is kept. The copies become tensor copies and the products those of warpgroups.
 
     A new kernel is made beside the old one, since tensor maps take no array whose address or strides are not multiples
-    of 16 bytes: the launch asks, and takes the old kernel for those. The pass declines, and says why in the derivation,
-    below sm_90, where a producer could not hand its registers to the consumers; for a kernel without a loop that
-    copies, in which there is nothing to overlap; and where no tensor copy or product of a warpgroup fits.
+    of 16 bytes: the launch asks, and takes the old kernel, now a `fallback`, for those. The pass declines, and says why
+    in the derivation, below sm_90, where a producer could not hand its registers to the consumers; for a kernel without
+    a loop that copies, in which there is nothing to overlap; and where no tensor copy or product of a warpgroup fits.
 
     Before:
     ```
@@ -91,6 +91,7 @@ class WarpSpecializationPass(ModulePass):
         for name, found in made.items():
             if isinstance(found, Specialised):
                 Rewriter.insert_op(found.kernel, InsertPoint.before(kernels[name]))
+                kernels[name].fallback = UnitAttr()
 
 
 def _try(kernel: cuda.KernelOp, machine: Machine) -> Specialised | Reason:

@@ -18,7 +18,7 @@ WIDEST_REQUEST = 512
 SHARED = ("load_shared", "store_shared", "load_matrix", "copy_async")
 """Operations that touch shared memory."""
 
-_KERNEL = re.compile(r"void (?:__launch_bounds__\(\d+\) )?(\w+?)(?:_body)?\($")
+_KERNEL = re.compile(r"void (?:__launch_bounds__\([\d, ]+\) )?(\w+?)(?:_body)?\($")
 _TEXT_SHOWN = 100
 _HEAD = f"{'requests':>10}{'bytes':>14}{'sectors':>12}{'a request':>11}{'fewest':>12}{'conflicts':>11}"
 

@@ -49,6 +49,7 @@ class AccessPrinter:
         self.dealt = DealtPrinter(kernel, self)
         self.running: dict[cuda.CopyOp, Running] = {}
         """Copies whose loop carries their pointer."""
+        self.has_whole_sectors = cuda.WHOLE_SECTORS in cuda.alignments(kernel.kernel)
 
     # -- copies between device and shared memory -----------------------------------------------------
 
@@ -57,7 +58,7 @@ class AccessPrinter:
         way = "from" if op.is_outward else "to"
         name = f"{self.kernel.values[op.buffer]}[{', '.join(axes_of(op.tile.type))}]"
         with self._width(op, f"{name} {way} shared memory"):
-            if is_dealt_by_sectors(op, cuda.WHOLE_SECTORS):
+            if self._is_dealt(op):
                 self.dealt.copy(op)
                 return
             with self.kernel.names.scope(), self.kernel.text.block(f"if constexpr ({WHOLE})", "} else {"):
@@ -66,6 +67,10 @@ class AccessPrinter:
             self.dealt.copy(op)
             self.kernel.text.depth -= 1
             self.kernel.text.line("}")
+
+    def _is_dealt(self, op: cuda.CopyOp) -> bool:
+        """Whether a copy looks where in its sector each row begins in all variants of the kernel."""
+        return not self.has_whole_sectors or is_dealt_by_sectors(op, cuda.WHOLE_SECTORS)
 
     def _copy_whole(self, op: cuda.CopyOp, wide: Sequence[tuple[str, int]]) -> None:
         """A copy of rows that are whole sectors, at the widest vector."""
@@ -78,7 +83,7 @@ class AccessPrinter:
     def _span(self, op: cuda.CopyOp) -> int | None:
         """Neighbours that neighbouring threads take before they go down, of a copy of whole sectors; None if it goes
         in the order of the tile."""
-        if is_dealt_by_sectors(op, cuda.WHOLE_SECTORS):
+        if self._is_dealt(op):
             return None
         bytes = FORMAT_BYTES[str(format_of(op.tile.type))]
         return line_span(dict(_wide(op)), op.width_list, self.kernel.threads, bytes)

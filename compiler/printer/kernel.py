@@ -77,8 +77,7 @@ class KernelPrinter(KernelWriter):
     def _entry(self, alignment: int, body: str, parameters: Sequence[Sequence[tuple[str, str]]]) -> None:
         name = cuda.variant_name(self.kernel, alignment)
         self.text.line()
-        # Registers move between roles only where the least number of blocks on a multiprocessor is stated.
-        bounds = f"{self.kernel.threads.data}{'' if self.roles is None else ', 1'}"
+        bounds = f"{self.kernel.threads.data}{', 1' if self._states_blocks(alignment) else ''}"
         cluster = "" if self.kernel.cluster == 1 else f"__cluster_dims__({self.kernel.cluster}, 1, 1) "
         self.text.line(f'extern "C" __global__ void {cluster}__launch_bounds__({bounds}) {name}(')
         one = set[str]() if alignment == cuda.ANY_STRIDES else self.last_strides
@@ -86,6 +85,13 @@ class KernelPrinter(KernelWriter):
         arguments = ", ".join("1" if name in one else name for group in parameters for _, name in group)
         self.text.line(f"  {body}<{alignment}>({arguments});")
         self.text.line("}")
+
+    def _states_blocks(self, alignment: int) -> bool:
+        """Whether an entry says that one block on a multiprocessor will do. Registers move between roles only where the
+        least number of blocks is stated; and where none is, ptxas would rather spill a register of the arithmetic that
+        copies of narrower rows need than hold one block less."""
+        deals = alignment < cuda.WHOLE_SECTORS and any(isinstance(op, cuda.CopyOp) for op in self.kernel.walk())
+        return self.roles is not None or deals
 
     def _threads(self) -> None:
         # The lane of the unsigned index, so that it is a mask, and what is taken of it shifts and masks.

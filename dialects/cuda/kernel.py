@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import (
     StringAttr,
     SymbolNameConstraint,
     SymbolRefAttr,
+    UnitAttr,
 )
 from xdsl.ir import Operation, Region, SSAValue
 from xdsl.irdl import (
@@ -56,7 +57,8 @@ class KernelOp(IRDLOperation):
     ```
 
     With `cluster 2` after its shared memory, two blocks that are neighbours in the grid run at the same time and may
-    reach into each other's shared memory (PTX ISA 5.1, clusters; CUDA C++, `__cluster_dims__`).
+    reach into each other's shared memory (PTX ISA 5.1, clusters; CUDA C++, `__cluster_dims__`). With `fallback` it runs
+    only where another kernel does not, whose tensor maps take all arrays but those that no multiples of 16 bytes give.
     """
 
     name = "cuda.kernel"
@@ -65,6 +67,7 @@ class KernelOp(IRDLOperation):
     threads = prop_def(IntAttr)
     shared_bytes = prop_def(IntAttr)
     blocks = opt_prop_def(IntAttr)
+    fallback = opt_prop_def(UnitAttr)
     body = region_def("single_block")
 
     traits = traits_def(SymbolOpInterface(), IsolatedFromAbove(), NoTerminator())
@@ -107,9 +110,11 @@ class KernelOp(IRDLOperation):
         parser.parse_keyword("shared")
         shared = parser.parse_integer()
         cluster = parser.parse_integer() if parser.parse_optional_keyword("cluster") else None
+        is_fallback = parser.parse_optional_keyword("fallback") is not None
         attributes = parse_region_attributes(parser)
         op = cls(name, threads, shared, parser.parse_region(arguments))
         op.blocks = None if cluster is None else IntAttr(cluster)
+        op.fallback = UnitAttr() if is_fallback else None
         op.attributes |= attributes
         return op
 
@@ -120,7 +125,8 @@ class KernelOp(IRDLOperation):
         printer.print_string(" (")
         printer.print_list(self.body.block.args, printer.print_block_argument)
         cluster = "" if self.blocks is None else f" cluster {self.cluster}"
-        printer.print_string(f") threads {self.threads.data} shared {self.shared_bytes.data}{cluster}")
+        fallback = "" if self.fallback is None else " fallback"
+        printer.print_string(f") threads {self.threads.data} shared {self.shared_bytes.data}{cluster}{fallback}")
         print_region_attributes(printer, self)
         printer.print_region(self.body, print_entry_block_args=False)
         printer.exit_scope()
@@ -237,10 +243,11 @@ class GridSizeOp(IRDLOperation):
 
 def alignments(kernel: KernelOp) -> tuple[int, ...]:
     """The alignments, in bytes, for which a kernel has a variant, the widest first: one for each vector that an access
-    may take; for copies by the widest vectors, one where rows begin with a sector; and last `ANY_STRIDES`."""
+    may take; for copies by the widest vectors, one where rows begin with a sector; and last `ANY_STRIDES`. A fallback
+    has none for whole sectors: tensor maps take those rows."""
     accesses = [op for op in kernel.walk() if isinstance(op, GlobalAccess)]
     found = {width * format_bytes(op.buffer_type) for op in accesses for width in op.width_list if width > 1}
-    if any(isinstance(op, CopyOp) and op.has_widest_vectors for op in accesses):
+    if kernel.fallback is None and any(isinstance(op, CopyOp) and op.has_widest_vectors for op in accesses):
         found.add(WHOLE_SECTORS)
     return (*sorted(found, reverse=True), ANY_STRIDES)
 

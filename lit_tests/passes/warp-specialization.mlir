@@ -90,7 +90,7 @@ func.func @host(%X: !X, %n: index) {
 // HOPPER-NEXT: scf.yield %new_1 :
 // HOPPER-NEXT: } {turns}
 // HOPPER: cuda.store %sum into %C[%zero, %zero] :
-// HOPPER: cuda.kernel @product (%A: {{.*}}, %B: {{.*}}, %C: {{.*}}, %k: index) threads 128 shared 12288 {
+// HOPPER: cuda.kernel @product (%A: {{.*}}, %B: {{.*}}, %C: {{.*}}, %k: index) threads 128 shared 12288 fallback {
 cuda.kernel @product (%A: !A, %B: !B, %C: !C, %k: index) threads 128 shared 12288 {
   %A_shared = cuda.shared at 0 : !As
   %B_shared = cuda.shared at 8192 : !Bs

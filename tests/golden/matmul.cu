@@ -705,7 +705,7 @@ extern "C" __global__ void __launch_bounds__(128) matmul_kernel(
   matmul_kernel_body<32>(A, A_m, 1, B, B_k, 1, C16, C16_m, 1, m, k, n);
 }
 
-extern "C" __global__ void __launch_bounds__(128) matmul_kernel_aligned_16(
+extern "C" __global__ void __launch_bounds__(128, 1) matmul_kernel_aligned_16(
     const __half* __restrict__ A, int64_t A_m,
     const __half* __restrict__ B, int64_t B_k,
     __half* __restrict__ C16, int64_t C16_m,
@@ -715,7 +715,7 @@ extern "C" __global__ void __launch_bounds__(128) matmul_kernel_aligned_16(
   matmul_kernel_body<16>(A, A_m, 1, B, B_k, 1, C16, C16_m, 1, m, k, n);
 }
 
-extern "C" __global__ void __launch_bounds__(128) matmul_kernel_aligned_4(
+extern "C" __global__ void __launch_bounds__(128, 1) matmul_kernel_aligned_4(
     const __half* __restrict__ A, int64_t A_m,
     const __half* __restrict__ B, int64_t B_k,
     __half* __restrict__ C16, int64_t C16_m,
@@ -725,7 +725,7 @@ extern "C" __global__ void __launch_bounds__(128) matmul_kernel_aligned_4(
   matmul_kernel_body<4>(A, A_m, 1, B, B_k, 1, C16, C16_m, 1, m, k, n);
 }
 
-extern "C" __global__ void __launch_bounds__(128) matmul_kernel_strided(
+extern "C" __global__ void __launch_bounds__(128, 1) matmul_kernel_strided(
     const __half* __restrict__ A, int64_t A_m, int64_t A_k,
     const __half* __restrict__ B, int64_t B_k, int64_t B_n,
     __half* __restrict__ C16, int64_t C16_m, int64_t C16_n,
