@@ -36,10 +36,11 @@ CLASSES: Mapping[str, Sequence[str]] = {
     "ldmatrix": ("ldmatrix",),
     "float": ("float", "max"),
     "special": ("special",),
+    "select": ("select",),
     "convert": ("convert",),
     "shuffle": ("shuffle",),
     "copies": ("async copies",),
-    "turn": ("integer", "move", "select", "wait", "branch", "shared", "global", "local", "other"),
+    "turn": ("integer", "move", "wait", "branch", "shared", "global", "local", "other"),
 }
 """Kinds of instructions of the model, and what the reader of machine code calls them."""
 
@@ -205,7 +206,7 @@ nothing here is a time. Attention is made for b 4, h 16, q = x = 4096, products 
 sm_90a it is the kernel with roles where there is one.
 
 Registers of a thread, bytes spilled, bytes of shared memory, warps on an SM, and instructions of one warp in one
-turn of the main loop. `turn` is addresses, moves, selects, waits and branches. `others each`: instructions other
+turn of the main loop. `turn` is addresses, moves, waits and branches. `others each`: instructions other
 than products, for each score of a lane, or each product where there are no scores. More than 255 registers
 predicted means that the model expects spills.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -44,13 +45,15 @@ class Walk:
     groups: tuple[Pieces, ...] = ()
     inside: tuple[Pieces, ...] = ()
     """The streams around the operation at hand."""
+    outermost: int = -1
+    """The number of the outermost stream so far."""
     streams: list[Pieces] = field(default_factory=list[Pieces])
     transfers: list[Transfer] = field(default_factory=list[Transfer])
     issues: list[Issue] = field(default_factory=list[Issue])
     tiles: list[Tile] = field(default_factory=list[Tile])
     work: list[Work] = field(default_factory=list[Work])
-    kept: int = 0
-    """Registers of a thread for left operands that a stream does not change."""
+    kept: dict[int | None, float] = field(default_factory=lambda: defaultdict(float))
+    """Registers of a thread for left operands that a stream does not change, by stream."""
     in_registers: set[SSAValue] = field(default_factory=set[SSAValue])
     """Arrays of which a piece is loaded to registers."""
 
@@ -66,7 +69,7 @@ class Walk:
             tuple(self.work),
             self.row,
             can_be_of_warpgroups(self.kernel, self.row),
-            self.kept,
+            max(self.kept.values(), default=0),
         )
 
     @property
@@ -100,6 +103,7 @@ class Walk:
         self.streams.append(pieces)
         around = self.inside
         self.block(op.initialise.block)
+        self.outermost += not around
         self.inside = (*around, pieces)
         self.issue(issued_by_turn(len([each for each in op.step.walk() if isinstance(each, ContractOp)])))
         self.block(op.step.block)
@@ -158,14 +162,14 @@ class Walk:
         found = [("ahead", axes) for axes in begun_ahead(op)] + [("dividing", axes) for axes in divided(op)]
         for role, axes in found:
             if stream in axes and self.row in axes:
-                self.tiles.append(Tile(role, tuple(sizes[axis] for axis in axes), 4))
+                self.tiles.append(Tile(role, tuple(sizes[axis] for axis in axes), 4, self.stream_number))
 
     def product(self, op: ContractOp, spread: Spread) -> None:
         product = product_of(op, self.left(op))
-        self.work.append(Work(product.format, (*product.result, *product.over)))
+        self.work.append(Work(product.format, (*product.result, *product.over), self.stream_number))
         self.issue(issued_by_product(product, spread))
         self.issues.append(Issue("ldmatrix", read_before(product, spread), ()))
-        self.kept += kept_registers(product, spread)
+        self.kept[self.stream_number] += kept_registers(product, spread)
         passing = self.inside and op.init is None
         self.hold("passing" if passing else "carried", op.result, width=4)
         for operand in (op.lhs, op.rhs):
@@ -194,7 +198,13 @@ class Walk:
     def hold(self, role: str, value: SSAValue, width: int | None = None) -> None:
         sizes = self.padded(value)
         shape = tuple(sizes[axis] for axis in axes_of(value.type))
-        self.tiles.append(Tile(role, shape, width or width_of(value.type)))
+        lasts = role in ("carried", "row", "value", "leaving")
+        self.tiles.append(Tile(role, shape, width or width_of(value.type), None if lasts else self.stream_number))
+
+    @property
+    def stream_number(self) -> int | None:
+        """Which of the streams that run one after another is around."""
+        return self.outermost if self.inside else None
 
     # -- tiles -----------------------------------------------------------------------------------------
 

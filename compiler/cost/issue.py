@@ -25,6 +25,7 @@ KINDS = {
     "shared": "LDS and STS",
     "float": "FFMA and its kind",
     "special": "MUFU",
+    "select": "FSETP and FSEL",
     "convert": "F2FP",
     "shuffle": "SHFL",
     "copies": "LDGSTS of 16 bytes, with the step of its address",

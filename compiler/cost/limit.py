@@ -14,7 +14,7 @@ def limits_us(plan: Plan, machine: Machine, sizes: Mapping[str, int]) -> dict[st
     """The least time of each unit, in microseconds: of `device memory` for every array once, of `tensor f16` and its
     kind (`float` for products in f32) for the FLOP of the algorithm. The largest of them is the roofline."""
     limits = {"device memory": compulsory_bytes(plan, sizes) / machine.levels["device"].bandwidth * 1e6}
-    for work in plan.work:
+    for work in plan.algorithm:
         is_tensor = work.format in machine.rates.tensor
         # A lane of the CUDA cores multiplies and adds at once.
         rate = machine.tensor_flops(work.format) if is_tensor else 2 * machine.rates.float * machine.sms * machine.clock
@@ -25,7 +25,7 @@ def limits_us(plan: Plan, machine: Machine, sizes: Mapping[str, int]) -> dict[st
 
 def flop(plan: Plan, sizes: Mapping[str, int]) -> int:
     """FLOP of the products, edges aside; of a stream that conditions limit, those of the pieces it is fed."""
-    return round(sum(_visited(plan, work, sizes) * work.flop(sizes) for work in plan.work))
+    return round(sum(_visited(plan, work, sizes) * work.flop(sizes) for work in plan.algorithm))
 
 
 def _visited(plan: Plan, work: Work, sizes: Mapping[str, int]) -> float:

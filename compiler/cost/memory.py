@@ -177,7 +177,10 @@ def least_registers(plan: Plan, machine: Machine) -> Amount:
 
 def _held(plan: Plan, carried: float, passing: float) -> Amount:
     weights = {"carried": carried, "passing": passing, "ahead": AHEAD, "dividing": DIVIDING, "value": 1, "row": 1}
-    return sum(weights[tile.role] * _words(tile, plan) for tile in plan.tiles if tile.role in weights)
+    held = [(tile.stream, weights[tile.role] * _words(tile, plan)) for tile in plan.tiles if tile.role in weights]
+    streams = {stream for stream, _ in held if stream is not None}
+    in_steps = (sum(words for of_stream, words in held if of_stream == stream) for stream in streams)
+    return sum(words for stream, words in held if stream is None) + most(0, *in_steps)
 
 
 def _words(tile: Tile, plan: Plan) -> Amount:

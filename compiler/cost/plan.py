@@ -6,6 +6,7 @@ construction."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -114,6 +115,8 @@ class Tile:
     role: str
     shape: tuple[Amount, ...]
     width: int
+    stream: int | None = None
+    """The stream whose steps alone hold it, by number: streams run one after another. None if it stays."""
 
     @property
     def elements(self) -> Amount:
@@ -122,10 +125,12 @@ class Tile:
 
 @dataclass(frozen=True)
 class Work:
-    """A product of the algorithm: every index of these axes is one multiplication and one addition."""
+    """A product: every index of these axes is one multiplication and one addition."""
 
     format: str
     axes: tuple[str, ...]
+    stream: int | None = None
+    """The stream that it is done in, by number; None outside of streams."""
 
     def flop(self, sizes: Mapping[str, int]) -> int:
         return 2 * prod(sizes[axis] for axis in self.axes)
@@ -141,7 +146,7 @@ class Plan:
     issues: tuple[Issue, ...]
     tiles: tuple[Tile, ...]
     work: tuple[Work, ...]
-    """What multiplies matrices, in the order of the program."""
+    """What multiplies matrices, in the order of the program; what a second stream does again is there twice."""
     row: str | None = None
     """The axis of the rows of products, along which warps lie."""
     suits_warpgroups: bool = False
@@ -168,7 +173,15 @@ class Plan:
     @property
     def delays(self) -> bool:
         """Whether warpgroups do the last product of a step in the step after it (`passes/_delay.py`)."""
-        return self.has_scores and len(self.work) > 1
+        return self.has_scores and max(Counter(work.stream for work in self.work).values()) > 1
+
+    @property
+    def algorithm(self) -> tuple[Work, ...]:
+        """The products of the algorithm: what several streams do is one, what one of them does twice is two."""
+        found: Counter[Work] = Counter()
+        for stream in {work.stream for work in self.work}:
+            found |= Counter(replace(work, stream=None) for work in self.work if work.stream == stream)
+        return tuple(found.elements())
 
     def last_product(self, sizes: Mapping[str, int]) -> float:
         """Its part of the FLOP of all."""

@@ -9,7 +9,7 @@ from xdsl.ir import Operation, SSAValue
 
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import axes_of, format_of, is_array
-from treadle.dialects.hierarchy import KernelOp, YieldOp
+from treadle.dialects.hierarchy import KernelOp
 from treadle.passes._roles import part_of_kernel
 from treadle.passes._stages import StreamPlan
 
@@ -59,11 +59,11 @@ def product_axes(kernel: KernelOp, group_axes: Iterable[str]) -> ProductAxes:
 
 @dataclass(frozen=True)
 class StreamUse:
-    """How many streams of a decorated kernel do each operation and load each input."""
+    """What the streams of a decorated kernel do, and how many load each input."""
 
-    operations: dict[Operation, int]
     inputs: dict[SSAValue, int]
-    streams: int
+    steps: list[list[Operation]]
+    """The operations of a step of each stream."""
     fed_in: dict[SSAValue, tuple[int, ...]]
     """The streams that load an input piece by piece, in order."""
     plan: StreamPlan | None
@@ -74,10 +74,9 @@ def stream_use(kernel: KernelOp, axis: str | None) -> StreamUse:
     """A result that has the streamed axis and depends on a reduction over it needs the axis streamed again,
     with the finished state: what both streams need is loaded and done in both. Whatever does not touch the
     axis counts once, and an input that nothing uses not at all."""
-    operations = [op for op in kernel.body.block.ops if not isinstance(op, YieldOp)]
     used = [value for value in kernel.body.block.args if value.uses and is_array(value.type)]
     if axis is None:
-        return StreamUse(dict.fromkeys(operations, 1), dict.fromkeys(used, 1), 0, {}, None)
+        return StreamUse(dict.fromkeys(used, 1), [], {}, None)
     plan = StreamPlan(part_of_kernel(kernel), axis)
     steps = [plan.step_of(stream) for stream in plan.streams]
     saved = [plan.saved_in_step(stream) for stream in plan.streams]
@@ -89,9 +88,8 @@ def stream_use(kernel: KernelOp, axis: str | None) -> StreamUse:
     streamed: dict[SSAValue, tuple[int, ...]] = {value: fed_in(value) for value in used if axis in axes_of(value.type)}
 
     return StreamUse(
-        {op: max(1, sum(op in step for step in steps)) for op in operations},
         {value: len(streamed[value]) if value in streamed else 1 for value in used},
-        len(steps),
+        steps,
         streamed,
         plan,
     )

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from xdsl.ir import Operation, SSAValue
 
-from treadle.compiler.amounts import Amount, is_any
+from treadle.compiler.amounts import Amount, is_any, most
 from treadle.compiler.cost.ahead import begun_ahead, divided
 from treadle.compiler.cost.fed import AboutFed, AboutPieces, Fed, FedPieces
 from treadle.compiler.cost.issue import (
@@ -29,17 +29,15 @@ from treadle.compiler.cost.operands import left_operand, stays_in_registers, wri
 from treadle.compiler.cost.plan import Issue, Pieces, Plan, Tile, Transfer, Work
 from treadle.compiler.cost.roles import ProductAxes, alignment_of, product_axes, stream_use
 from treadle.compiler.cost.spread import Spread
+from treadle.compiler.cost.steps import Steps
 from treadle.compiler.cost.warpgroups import can_be_of_warpgroups
-from treadle.compiler.cost.work import Labour, axes_touched, labours_of, width_of
+from treadle.compiler.cost.work import Labour, labours_of, width_of
 from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import axes_of, shape_of, sizes_of
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import ScheduleAttr
 from treadle.passes._stages import StreamPlan
 from treadle.passes._visits import Visits, visits_of
-
-REPAIR = {"float": 1, "special": 1, "turn": 4}
-"""Instructions for each row before a state is repaired: a factor, and choices where nothing has counted yet."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +62,14 @@ class Task:
     """Something that the warps of a group do."""
 
     work: Done
-    times: int
-    """How many streams do it."""
+    streams: tuple[int | None, ...]
+    """Those that do it; one None where it is done outside of them."""
     streamed: bool
+    """Whether every step does it."""
+
+    @property
+    def times(self) -> int:
+        return len(self.streams)
 
     def issued(self, spread: Spread) -> Iterator[tuple[str, Amount]]:
         match self.work:
@@ -85,6 +88,8 @@ class Holding:
     role: str
     axes: tuple[str, ...]
     width: int
+    stream: int | None = None
+    """The stream whose steps hold it; none if it is there in all."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +105,8 @@ class Sketch:
     roles: ProductAxes
     alignment: int
     """Tiles of products have sides that are multiples of this: whole axes are padded to it."""
-    streams: int
-    """How often the axis is streamed."""
+    products_of_streams: tuple[int, ...]
+    """How many products a step of each stream has: as many numbers as there are streams."""
     arrays: tuple[tuple[tuple[str, ...], int], ...]
     """Axes and bytes of a value of each array at device level."""
     batch: frozenset[str]
@@ -117,6 +122,11 @@ class Sketch:
     """Whether warpgroups can do its products, whatever its sizes."""
     conditional: StreamPlan | None
     """How the streamed axis runs, if there are conditions."""
+
+    @property
+    def streams(self) -> int:
+        """How often the axis is streamed."""
+        return len(self.products_of_streams)
 
     @cached_property
     def products(self) -> tuple[Product, ...]:
@@ -155,14 +165,28 @@ class Sketch:
             tuple(self._transfer(crossing, groups, visits, fed) for crossing in self.crossings),
             tuple(self._issues(spread, streams)),
             tuple(
-                Tile(holding.role, tuple(padded[axis] for axis in holding.axes), holding.width)
+                Tile(holding.role, tuple(padded[axis] for axis in holding.axes), holding.width, holding.stream)
                 for holding in self.holdings
             ),
-            tuple(Work(each.format, (*each.result, *each.over)) for each in self.products),
+            tuple(Work(each.format, (*each.result, *each.over), stream) for each, stream in self._done),
             self.roles.row,
             self.suits_warpgroups,
-            sum(kept_registers(each, spread) for each in self.products),
+            self._kept(spread),
         )
+
+    @property
+    def _done(self) -> Iterator[tuple[Product, int | None]]:
+        """Every product as often as it is done, with its stream, in the order of the streams."""
+        tasks = [(task.work, task.streams) for task in self.tasks if isinstance(task.work, Product)]
+        for stream in (None, *range(self.streams)):
+            yield from ((work, stream) for work, streams in tasks if stream in streams)
+
+    def _kept(self, spread: Spread) -> Amount:
+        """Registers for left operands, of the stream that keeps most."""
+        kept: dict[int | None, Amount] = defaultdict(float)
+        for product, stream in self._done:
+            kept[stream] = kept[stream] + kept_registers(product, spread)
+        return most(0, *kept.values())
 
     def part_fed(self, tiles: Mapping[str, int], sizes: Mapping[str, int], asked: int) -> float:
         """How much of the streamed axis conditions leave, of all streams together, as so many groups along each axis
@@ -182,13 +206,15 @@ class Sketch:
         once: dict[str, Amount] = defaultdict(float)
         each_step: dict[str, Amount] = defaultdict(float)
         if streams:
-            each_step.update({kind: count * self.streams for kind, count in issued_by_turn(len(self.products))})
+            for products in self.products_of_streams:
+                for kind, count in issued_by_turn(products):
+                    each_step[kind] += count
         for task in self.tasks:
             place = each_step if task.streamed else once
             for kind, count in task.issued(spread):
                 place[kind] += task.times * count
             if isinstance(task.work, Product):
-                once["ldmatrix"] += read_before(task.work, spread)
+                once["ldmatrix"] += task.times * read_before(task.work, spread)
         yield from (Issue(kind, count, ()) for kind, count in once.items() if is_any(count))
         yield from (Issue(kind, count, streams) for kind, count in each_step.items() if is_any(count))
 
@@ -277,7 +303,9 @@ class _Reader:
             whole=self.whole,
             roles=self.roles,
             alignment=alignment_of(self.products),
-            streams=self.use.streams,
+            products_of_streams=tuple(
+                len([op for op in each if isinstance(op, ContractOp)]) for each in self.use.steps
+            ),
             arrays=tuple((axes_of(value.type), width_of(value.type)) for value in outside),
             batch=frozenset(axis for op in self.products for axis in _batch_axes(op)),
             reduced=frozenset(
@@ -339,34 +367,24 @@ class _Reader:
 
     def _tasks(self) -> Iterator[Task]:
         for crossing in (*self._loads(), *self._saves()):
-            yield Task(crossing, 1, crossing.streamed)
-        seen_reduction = False
-        for op in self.operations:
-            times, streamed = self.use.operations[op], self.stream in axes_touched(op)
-            yield from (Task(labour, times, streamed) for labour in labours_of(op))
-            if isinstance(op, ContractOp):
-                yield Task(product_of(op, self._left(op)), times, streamed)
-                for operand in (op.lhs, op.rhs):
-                    if isinstance(operand.owner, Operation) and self._in_shared(op, operand):
-                        yield Task(written(operand), times, streamed)
+            yield Task(crossing, (crossing.stream,), crossing.streamed)
+        for op, stream in self._made():
+            yield from (Task(labour, (stream,), stream is not None) for labour in labours_of(op))
             if isinstance(op, ReduceOp):
-                yield Task(op, times, streamed)
-            if isinstance(op, ContractOp | ReduceOp) and self.stream in op.over_axes:
-                if seen_reduction:
-                    # A cascade: in each step the state so far is repaired, a multiplication a value.
-                    yield Task(Labour("float", 1, axes_of(op.result.type)), 1, True)
-                else:
-                    yield from self._first_repair(op)
-                seen_reduction = True
+                yield Task(op, (stream,), stream is not None)
+        for op in self.products:
+            streams = self._streams_of(op)
+            streamed = streams != (None,)
+            yield Task(product_of(op, self._left(op)), streams, streamed)
+            for operand in (op.lhs, op.rhs):
+                if isinstance(operand.owner, Operation) and self._in_shared(op, operand):
+                    yield Task(written(operand), streams, streamed)
 
-    def _first_repair(self, op: ContractOp | ReduceOp) -> Iterator[Task]:
-        """What the state is repaired with, if there is a cascade."""
-        over_stream = [
-            o for o in self.operations if isinstance(o, ContractOp | ReduceOp) and self.stream in o.over_axes
-        ]
-        if len(over_stream) > 1:
-            for kind, factor in REPAIR.items():
-                yield Task(Labour(kind, factor, axes_of(op.result.type)), 1, True)
+    def _made(self) -> Iterator[tuple[Operation, int | None]]:
+        """What is computed, repairs of states included, and the stream whose steps do it."""
+        if self.use.plan is None:
+            return ((op, None) for op in self.operations)
+        return Steps(self.use.plan).operations()
 
     def _left(self, op: ContractOp) -> str:
         operand = left_operand(op, self.roles.row)
@@ -397,19 +415,28 @@ class _Reader:
     def _held_products(self) -> list[Holding]:
         held: list[Holding] = []
         for op in self.products:
-            passing = self.stream in axes_of(op.result.type)
-            held.append(Holding("passing" if passing else "carried", axes_of(op.result.type), 4))
+            axes = axes_of(op.result.type)
+            streams = self._streams_of(op)
+            if self.stream in axes:
+                held += [Holding("passing", axes, 4, stream) for stream in streams]
+            else:
+                held.append(Holding("carried", axes, 4))
             for operand in (op.lhs, op.rhs):
                 if isinstance(operand.owner, Operation):
                     role = "shared" if self._in_shared(op, operand) else "passing"
-                    held.append(Holding(role, axes_of(operand.type), width_of(operand.type)))
+                    held += [Holding(role, axes_of(operand.type), width_of(operand.type), each) for each in streams]
         return held + self._held_ahead()
+
+    def _streams_of(self, op: Operation) -> tuple[int | None, ...]:
+        """The streams in whose steps an operation is."""
+        return tuple(stream for stream, step in enumerate(self.use.steps) if op in step) or (None,)
 
     def _held_ahead(self) -> list[Holding]:
         maps = [op for op in self.operations if isinstance(op, MapOp) and self.products]
-        found = [("ahead", axes) for op in maps for axes in begun_ahead(op)]
-        found += [("dividing", axes) for op in maps for axes in divided(op)]
-        return [Holding(role, axes, 4) for role, axes in found if self.stream in axes and self.roles.row in axes]
+        found = [("ahead", op, axes) for op in maps for axes in begun_ahead(op)]
+        found += [("dividing", op, axes) for op in maps for axes in divided(op)]
+        kept = [each for each in found if self.stream in each[2] and self.roles.row in each[2]]
+        return [Holding(role, axes, 4, stream) for role, op, axes in kept for stream in self._streams_of(op)]
 
     def _held_rows(self) -> list[Holding]:
         """The state of the stream's reductions; what is reduced at once, little is left of."""

@@ -21,6 +21,8 @@ SLOW_FUNCTIONS = {"math.sin": 20, "math.cos": 20, "math.tan": 30, "math.erf": 20
 
 EXPONENTIALS = ("math.exp", "math.exp2")
 
+CHOICES = (arith.SelectOp, arith.CmpfOp)
+
 DIVISION = {"special": 1, "float": 4}
 """A reciprocal and its refinement."""
 
@@ -92,6 +94,8 @@ def _instructions(scalar: Operation, axes: dict[SSAValue, tuple[str, ...]]) -> d
         return {}
     if scalar.name == "arith.divf":
         return DIVISION
+    if isinstance(scalar, CHOICES):
+        return {"select": 1}
     if scalar.name in SLOW_FUNCTIONS:
         return {"float": SLOW_FUNCTIONS[scalar.name]}
     if scalar.name.startswith("math.") and scalar.name not in ("math.fma", "math.absf"):
