@@ -1,9 +1,10 @@
 """A static check of the barriers of a kernel with roles: waits have arrivals, phases agree, no one waits for ever.
 
-The roles are walked as they would run, with numbers for the sizes, and only what they do to rings is looked at. A role
-is one sequence, and a ring has one producer and consumers that all do the same, so that what one order of execution
-shows holds for every order. That barriers can be checked on the straight-line sequences of roles is the idea of WEFT
-(Sharma, Bauer, Aiken, PLDI 2015); here the turns of a ring repeat, so a few numbers of turns stand for all."""
+The roles are walked as they would run, with numbers for the sizes, and only what they do to rings, and to the turns of
+warpgroups, is looked at. A role is one sequence, and a ring has one producer and consumers that all do the same, so
+that what one order of execution shows holds for every order; warpgroups that take turns are a sequence each. That
+barriers can be checked on the straight-line sequences of roles is the idea of WEFT (Sharma, Bauer, Aiken, PLDI 2015);
+here the turns of a ring repeat, so a few numbers of turns stand for all."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IndexType, IntegerAttr, IntegerType
 from xdsl.ir import Block, Operation, SSAValue
 
+from treadle.compiler.ordering import Handing, Turns
 from treadle.compiler.stores import store_problems
 from treadle.dialects import cuda
 from treadle.dialects.cuda.rings import stages_of
@@ -58,6 +60,8 @@ class Event:
     op: Operation
     ring: SSAValue
     turn: int
+    group: int = 0
+    """Of the consumer warpgroups."""
 
     @property
     def stage(self) -> tuple[SSAValue, int]:
@@ -100,15 +104,21 @@ def _problems_at(kernel: cuda.KernelOp, roles: cuda.RolesOp, size: int, known: M
     known = {arg: size for arg in kernel.body.block.args if isinstance(arg.type, IndexType | IntegerType)} | dict(known)
     list(executed(kernel.body.block, known))
     producer = list(_events(roles.producer.block, dict(known)))
-    consumers = list(_events(roles.consumers.block, dict(known)))
-    return _Run().run(producer, consumers) or store_problems(kernel, executed(roles.consumers.block, dict(known)))
+    ordered = any(isinstance(op, cuda.ORDERING) for op in roles.consumers.walk())
+    groups = roles.consumer_groups.data if ordered else 1
+    consumers = [list(_events(roles.consumers.block, dict(known), group, groups)) for group in range(groups)]
+    return _Run(groups).run(producer, *consumers) or store_problems(
+        kernel, executed(roles.consumers.block, dict(known))
+    )
 
 
-def _events(block: Block, known: dict[SSAValue, int]) -> Iterator[Event]:
-    """What a role does to rings, in order; `known` gathers the numbers that it computes."""
+def _events(block: Block, known: dict[SSAValue, int], group: int = 0, groups: int = 1) -> Iterator[Event | Handing]:
+    """What a role does to rings and to the turns of warpgroups, in order; `known` gathers the numbers it computes."""
     for op in executed(block, known):
         if isinstance(op, ON_RING):
-            yield Event(op, op.ring, known[op.turn])
+            yield Event(op, op.ring, known[op.turn], group)
+        elif isinstance(op, cuda.ORDERING):
+            yield Handing(op, group, groups)
 
 
 def executed(block: Block, known: dict[SSAValue, int]) -> Iterator[Operation]:
@@ -170,15 +180,21 @@ Stage = tuple[SSAValue, int]
 class _Run:
     """The barriers while both roles run: completed phases of each stage's full and empty barrier, and its bytes."""
 
+    groups: int = 1
+    """Sequences that stand for the consumers: each releases a stage."""
     full: dict[Stage, int] = field(default_factory=dict[Stage, int])
     empty: dict[Stage, int] = field(default_factory=dict[Stage, int])
     missing: dict[Stage, int] = field(default_factory=dict[Stage, int])
     """Bytes of the phase that is open; a stage is not there before they are expected."""
+    released: dict[Stage, int] = field(default_factory=dict[Stage, int])
+    """Arrivals at the empty barrier of a stage, of all phases."""
     acquired: set[tuple[SSAValue, int]] = field(default_factory=set[tuple[SSAValue, int]])
-    awaited: set[tuple[SSAValue, int]] = field(default_factory=set[tuple[SSAValue, int]])
+    awaited: set[tuple[SSAValue, int, int]] = field(default_factory=set[tuple[SSAValue, int, int]])
+    """By which of the consumers."""
+    turns: Turns = field(default_factory=Turns)
     problems: list[str] = field(default_factory=list[str])
 
-    def run(self, *roles: Sequence[Event]) -> list[str]:
+    def run(self, *roles: Sequence[Event | Handing]) -> list[str]:
         at = [0] * len(roles)
         moved = True
         while moved and not self.problems:
@@ -195,8 +211,10 @@ class _Run:
             self._end()
         return self.problems
 
-    def _may(self, event: Event) -> bool:
+    def _may(self, event: Event | Handing) -> bool:
         """Whether a wait lets through: it sees no more of a barrier than the parity of its phase."""
+        if isinstance(event, Handing):
+            return self.turns.may(event)
         match event.op:
             case cuda.AcquireOp():
                 phases, wanted = self.empty.get(event.stage, 0), event.use
@@ -210,13 +228,17 @@ class _Run:
             self.problems.append(f"{event} takes phase {phases} of its barrier for phase {wanted}")
         return True
 
-    def _do(self, event: Event) -> None:
+    def _do(self, event: Event | Handing) -> None:
+        if isinstance(event, Handing):
+            if problem := self.turns.do(event):
+                self.problems.append(problem)
+            return
         stage, turn = event.stage, (event.ring, event.turn)
         match event.op:
             case cuda.AcquireOp():
                 self.acquired.add(turn)
             case cuda.AwaitOp():
-                self.awaited.add(turn)
+                self.awaited.add((*turn, event.group))
             case cuda.ExpectOp(bytes=bytes):
                 if turn not in self.acquired:
                     self.problems.append(f"{event} without 'cuda.acquire'")
@@ -224,9 +246,10 @@ class _Run:
             case cuda.TensorLoadOp() as load:
                 self._arrive(event, load.bytes)
             case _:
-                if turn not in self.awaited:
+                if (*turn, event.group) not in self.awaited:
                     self.problems.append(f"{event} without 'cuda.await'")
-                self.empty[stage] = self.empty.get(stage, 0) + 1
+                self.released[stage] = self.released.get(stage, 0) + 1
+                self.empty[stage] = self.released[stage] // self.groups
 
     def _arrive(self, event: Event, bytes: int) -> None:
         stage = event.stage
@@ -243,5 +266,6 @@ class _Run:
     def _end(self) -> None:
         for (ring, stage), bytes in self.missing.items():
             self.problems.append(f"{bytes} bytes of stage {stage} of %{ring.name_hint} never come")
-        for ring, turn in self.acquired - self.awaited:
+        for ring, turn in self.acquired - {(ring, turn) for ring, turn, _ in self.awaited}:
             self.problems.append(f"nobody awaits turn {turn} of %{ring.name_hint}: its copy may outlive the block")
+        self.problems += self.turns.left()

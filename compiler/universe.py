@@ -26,6 +26,7 @@ PASSES: dict[str, str] = {
     "warp-specialization": "treadle.passes.warp_specialization:WarpSpecializationPass",
     "cuda-cluster": "treadle.passes.cuda_cluster:CudaClusterPass",
     "cuda-persist": "treadle.passes.cuda_persist:CudaPersistPass",
+    "cuda-ping-pong": "treadle.passes.cuda_ping_pong:CudaPingPongPass",
     "cuda-store-tensors": "treadle.passes.cuda_store_tensors:CudaStoreTensorsPass",
     "diagram-expand-laws": "treadle.passes.diagram_expand_laws:DiagramExpandLawsPass",
     "diagram-exp-to-exp2": "treadle.passes.diagram_exp_to_exp2:DiagramExpToExp2Pass",

@@ -127,6 +127,8 @@ USES |= {  # of sm_90a; `q` is a barrier, `map` a tensor map
     "uniform": "f2[t] = uniform(t / 32);",
     "barrier_named": "barrier_named<3>(128);",
     "barrier_named_arrive": "barrier_named_arrive<3>(128);",
+    "barrier_numbered": "barrier_numbered(3 + t / 128, 128);",
+    "barrier_numbered_arrive": "barrier_numbered_arrive(3 + t / 128, 128);",
     "elect_one": "if (elect_one()) f2[0] = 1.0f;",
     "registers_give": "registers_give<40>();",
     "registers_take": "registers_take<232>();",

@@ -24,6 +24,20 @@ __device__ __forceinline__ void barrier_named$SUFFIX(int threads AND_LINE) {
 #endif
 }
 
+// primitive: barrier_numbered$SUFFIX; from: sm_90
+// each: SUFFIX =  | MODE = sync | HOST = barrier_named |
+//       WHAT = So many threads of the block, whole warps, meet at barrier id (1 to 15), one for all lanes of a warp
+// each: SUFFIX = _arrive | MODE = arrive | HOST = arrive_named |
+//       WHAT = Counts as having come to barrier id, one for all lanes of a warp, and does not wait
+// $WHAT. PTX ISA 9.7.13.1, bar.$MODE.
+__device__ __forceinline__ void barrier_numbered$SUFFIX(int id, int threads AND_LINE) {
+#ifndef TREADLE_EMULATOR
+  asm volatile("bar.$MODE %0, %1;" ::"r"(id), "r"(threads) : "memory");
+#else
+  emu::$HOST(id, threads, line);
+#endif
+}
+
 // primitive: elect_one; from: sm_90
 // True in one lane of a warp whose lanes are all here. PTX ISA 9.7.13.14, elect.sync.
 __device__ __forceinline__ bool elect_one(LINE) {

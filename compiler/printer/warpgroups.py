@@ -8,6 +8,7 @@ from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.printer.arithmetic import define_index
 from treadle.compiler.printer.indices import add, scaled
+from treadle.compiler.printer.order import print_order
 from treadle.compiler.printer.scalars import bare, c_type
 from treadle.compiler.printer.tensor_stores import box_place, print_for_each_box
 from treadle.compiler.printer.writer import KernelWriter
@@ -64,7 +65,7 @@ class WarpgroupPrinter:
             case cuda.WarpgroupWaitOp():
                 self.product_wait(op)
             case _:
-                return False
+                return print_order(self.writer, op)
         return True
 
     # -- roles -------------------------------------------------------------------------------------

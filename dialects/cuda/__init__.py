@@ -17,7 +17,8 @@ From sm_90 on a kernel may part its warps into `cuda.roles`: a producer, whose t
 by a `tensor_map` that the host makes) bring tiles in `#cuda.boxes` to shared memory, and consumers, whose warpgroups
 multiply them (`warpgroup_product`). They hand stages to each other by the barriers of a `ring`. Results may leave
 through a tile in boxes, too (`tensor_store`). The blocks of a `cluster` may fill their stages together, each copying a
-share to all (`tensor_load .. multicast`).
+share to all (`tensor_load .. multicast`). Consumer warpgroups may take turns at starting products (`order_wait`,
+`order_arrive`).
 """
 
 from xdsl.ir import Dialect
@@ -37,6 +38,7 @@ from treadle.dialects.cuda.kernel import (
     variant_name,
 )
 from treadle.dialects.cuda.layout import LayoutAttr, ModeAttr, ModesAttr, RowsAttr
+from treadle.dialects.cuda.order import ORDERING, OrderArriveOp, OrderBeginOp, OrderEndOp, OrderWaitOp
 from treadle.dialects.cuda.products import ProductOp
 from treadle.dialects.cuda.rings import AcquireOp, AwaitOp, ExpectOp, ReadyOp, ReleaseOp, RingOp, RingType
 from treadle.dialects.cuda.roles import RolesOp, roles_of, working_threads
@@ -70,6 +72,10 @@ Cuda = Dialect(
         LoadOp,
         MappableOp,
         MaskOp,
+        OrderArriveOp,
+        OrderBeginOp,
+        OrderEndOp,
+        OrderWaitOp,
         ProductOp,
         ReadOp,
         ReadyOp,
@@ -94,6 +100,7 @@ Cuda = Dialect(
 
 __all__ = [
     "ANY_STRIDES",
+    "ORDERING",
     "WHOLE_SECTORS",
     "AcquireOp",
     "AlignmentOp",
@@ -120,6 +127,10 @@ __all__ = [
     "MaskOp",
     "ModeAttr",
     "ModesAttr",
+    "OrderArriveOp",
+    "OrderBeginOp",
+    "OrderEndOp",
+    "OrderWaitOp",
     "ProductOp",
     "ReadOp",
     "ReadyOp",

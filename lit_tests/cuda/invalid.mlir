@@ -403,6 +403,26 @@ cuda.kernel @k (%m0: index) threads 128 shared 4096 {
 
 // -----
 
+// CHECK: 'cuda.order_wait' of a single warpgroup: there is nobody to take turns with
+cuda.kernel @k () threads 256 shared 0 {
+  cuda.roles registers 0, 0 producer {
+  } consumers 1 {
+    cuda.order_wait
+  }
+}
+
+// -----
+
+// CHECK: 'cuda.order_arrive' orders consumers: expected among the consumers of cuda.roles
+cuda.kernel @k () threads 384 shared 0 {
+  cuda.roles registers 0, 0 producer {
+    cuda.order_arrive
+  } consumers 2 {
+  }
+}
+
+// -----
+
 // CHECK: a cluster of 9 blocks: it has 2 to 8
 cuda.kernel @k () threads 128 shared 0 cluster 9 {
 }

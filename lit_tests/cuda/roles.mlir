@@ -26,6 +26,24 @@ func.func @asked(%K: !K) {
   func.return
 }
 
+// Consumers take turns.
+
+// CHECK-LABEL: cuda.kernel @turns
+// CHECK: consumers 3 {
+// CHECK-NEXT: cuda.order_begin
+// CHECK-NEXT: cuda.order_wait {note = 12 : i32}
+// CHECK-NEXT: cuda.order_arrive
+// CHECK-NEXT: cuda.order_end
+cuda.kernel @turns () threads 512 shared 0 {
+  cuda.roles registers 0, 0 producer {
+  } consumers 3 {
+    cuda.order_begin
+    cuda.order_wait {note = 12 : i32}
+    cuda.order_arrive
+    cuda.order_end
+  }
+}
+
 // A producer acquires a turn, says what will come and starts the copy; a consumer awaits, multiplies and releases it.
 
 // CHECK-LABEL: cuda.kernel @product (%A_map: !cuda.tensor_map<[64, 64], memref<?x?xf16, {{.*}}>>, %B_map: !cuda.tensor_map<[32, 64], {{.*}}>, %k: index) threads 256 shared 49216 {

@@ -199,6 +199,7 @@ void run_cluster(std::vector<unsigned>& warps) {
   }
   traffic.meet_block();
   if (!abandoned) check_left_over();
+  if (!abandoned) check_named();
 }
 
 void run_grid() {

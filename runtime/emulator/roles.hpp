@@ -10,6 +10,9 @@ namespace {
 struct NamedBarrier {
   std::vector<unsigned> waiting;
   unsigned arrived = 0;
+  unsigned threads = 0;  // that must come, as the first one says
+  unsigned last = 0;     // thread that came
+  int line = 0;
   Knowledge gathered;
 };
 
@@ -45,10 +48,29 @@ void release_named(unsigned id) {
   named.erase(id);
 }
 
+// All that come to a barrier say the same number of threads.
+void agree_on_threads(NamedBarrier& barrier, unsigned thread, unsigned threads, int line) {
+  if (barrier.threads && barrier.threads != threads)
+    report("barrier", thread, line,
+           text("%u threads are to come to a named barrier, others there say %u", threads, barrier.threads));
+  barrier.threads = threads;
+  barrier.last = thread;
+  barrier.line = line;
+}
+
+// Who arrives hands something on: at the end of the block nobody is left to take it.
+void check_named() {
+  for (const auto& [id, barrier] : named)
+    report("barrier", barrier.last, barrier.line,
+           text("%u threads came to named barrier %u, and nobody waits there any more when the block ends",
+                barrier.arrived, id % NAMES));
+}
+
 // The lanes of a warp have come to a named barrier, and stay until enough threads have.
 void come_to_named(unsigned first, unsigned last, const Request& request) {
   const unsigned id = id_of(request), threads = size_of(request);
   NamedBarrier& barrier = named[id];
+  agree_on_threads(barrier, first, threads, request.line);
   for (unsigned t = first; t < last; ++t) {
     if (all_threads[t].state != State::WAITING) continue;
     all_threads[t].state = State::MEETING;
@@ -76,12 +98,15 @@ void change_registers(unsigned first, const Request& request) {
 }  // namespace
 
 void arrive_named(int id, int threads, int line) {
-  (void)line;
   const unsigned name = block_of(current) * NAMES + unsigned(id);
   NamedBarrier& barrier = named[name];
   if (launch->checks) clocks.release(current, barrier.gathered);
+  agree_on_threads(barrier, current, unsigned(threads), line);
   ++barrier.arrived;
-  if (full(name, unsigned(threads))) release_named(name);
+  if (!full(name, unsigned(threads))) return;
+  if (barrier.waiting.empty())
+    report("barrier", current, line, text("%d threads came to named barrier %d and none of them waits", threads, id));
+  release_named(name);
 }
 
 }  // namespace emu
