@@ -16,6 +16,7 @@ import torch
 from numpy.lib.stride_tricks import as_strided
 
 import treadle
+from benchmarking import benchmark
 from treadle.compiler.cli.run import kernel_names
 from treadle.compiler.errors import TreadleError
 from treadle.runtime.cuda_driver import BYTES, Prepared
@@ -28,6 +29,7 @@ from treadle.runtime.torch_gpu import GEOMETRIES, Replay, Replays, TorchBackend,
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 CPU = torch.device("cpu")
+programs = benchmark("programs")
 
 
 def memory(tensor: torch.Tensor) -> np.ndarray:
@@ -54,7 +56,7 @@ class Device:
         return DeviceArray(array.pointer + offset, shape, strides, array.dtype, array.allocation)
 
     def tensor_map(self, array: DeviceArray, box: Sequence[int], swizzle: int) -> MappedArray:
-        return MappedArray(Array(self.seen(array.pointer), False), tuple(box), swizzle)
+        return MappedArray(Array(self.seen(array.pointer), True), tuple(box), swizzle)
 
     # -- what the driver does ------------------------------------------------------------------------
 
@@ -176,6 +178,20 @@ def test_what_was_done_is_done_again(example: str, machine: str, maps: bool, siz
         (got,) = again(device, plan, tensors, stream=7)
         torch.testing.assert_close(got, kernel.run(*tensors, backend="emulator"), atol=0, rtol=0)
     assert device.asked == [7] * len(plan.launches) * 2
+
+
+def test_clusters_are_launched_again_as_clusters() -> None:
+    """Products of 16 pieces along n, two of which make a cluster."""
+    shapes = {"m": 64, "n": 4096, "k": 64}
+    kernel = treadle.compile(programs.matmul({"m": 4096, "n": 4096, "k": 4096}), machine="h100", sizes={"n": 4096})
+    device = Device(kernel, maps=True)
+    before, after = tensors_for(kernel, 0, **shapes), tensors_for(kernel, 1, **shapes)
+    (first,), plan = first_call(device, before)
+    assert [launch.cluster for launch in plan.launches] == [2]
+    for tensors, known in ((after, None), (before, first)):
+        (got,) = again(device, plan, tensors, stream=7)
+        wanted = tensors[0].float() @ tensors[1].float() if known is None else known
+        torch.testing.assert_close(got, wanted, check_dtype=False)
 
 
 def test_what_makes_another_geometry() -> None:
