@@ -130,9 +130,12 @@ class Clusters:
     def _why_unfit(
         self, op: Operation, ops: frozenset[Operation], joined: list[frozenset[Operation]]
     ) -> tuple[str, str] | None:
-        """Asked where several products come together: only they need so much memory, and asking takes time."""
+        """Asked where several products come together, or anything joins reductions over several axes: only they hold so
+        much at once, and asking takes time."""
         products = sum(isinstance(each, ContractOp) for each in ops)
-        if products < 2 or not (isinstance(op, ContractOp | ReduceOp) or len(joined) > 1):
+        reduced = {axis for each in ops if isinstance(each, ReduceOp) for axis in each.over_axes}
+        brings_product = products > 1 and (isinstance(op, ContractOp | ReduceOp) or len(joined) > 1)
+        if not brings_product and len(reduced) < 2:
             return None
         reason = self.unfit(ops)
         return None if reason is None else ("no memory for one kernel", reason)

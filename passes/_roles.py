@@ -52,7 +52,11 @@ def roles_of(part: Part, whole_limit: int = WHOLE_LIMIT, stream: str | None = No
     problems: list[str] = []
     for candidate in candidates:
         whole = {axis: sizes[axis] for axis in refused if axis != candidate}
-        problem = _too_large(whole, whole_limit, refused) or _too_often(part, candidate)
+        problem = (
+            _too_large(whole, whole_limit, refused)
+            or _too_often(part, candidate)
+            or _two_columns(part, [*([] if candidate is None else [candidate]), *whole], sizes)
+        )
         if problem is None:
             return Roles(_group_axes(part, refused), candidate, whole, refused)
         problems.append(problem)
@@ -109,6 +113,18 @@ def _too_often(part: Part, axis: str | None) -> str | None:
     if rounds <= ROUNDS_LIMIT:
         return None
     return f"axis '{axis}' would be fed {rounds} times, to make the same pieces again (at most {ROUNDS_LIMIT})"
+
+
+def _two_columns(part: Part, held: Sequence[str], sizes: dict[str, int]) -> str | None:
+    """A product has its rows along an axis of the groups, and columns along one more."""
+    for op in part.reducing:
+        if not isinstance(op, ContractOp):
+            continue
+        wide = [axis for axis in axes_of(op.result.type) if axis in held and sizes[axis] != 1]
+        if len(wide) > 1:
+            names = " and ".join(f"'{axis}'" for axis in wide)
+            return f"the product {label(op.result)} would have columns along {names}, neither of which groups may cut"
+    return None
 
 
 def _over_axes(op: Reducing, sizes: dict[str, int], whole_limit: int) -> list[str]:

@@ -7,7 +7,7 @@ rows of vectors over the lanes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from xdsl.dialects.tensor import ExtractOp
 from xdsl.ir import Operation, SSAValue
@@ -266,7 +266,8 @@ class Layouts:
     def _rows(self, value: SSAValue) -> LayoutAttr:
         if self.anchor is not None:
             return self.anchor.slice(axes_of(value.type))
-        return blocked(self.plan, {axis: self.plan.pieces[axis] for axis in self.plan.wide_axes(value)})
+        whole = reduced_axes(value)
+        return blocked(self.plan, {axis: self.plan.pieces[axis] for axis in self.plan.wide_axes(value)}, whole)
 
 
 def _operands(op: Operation | None) -> tuple[SSAValue, ...]:
@@ -283,14 +284,30 @@ def _kernel_axes(plan: KernelPlan) -> dict[str, int]:
     return axes
 
 
-def blocked(plan: KernelPlan, axes: Mapping[str, int]) -> LayoutAttr:
+def reduced_axes(value: SSAValue) -> set[str]:
+    """The axes over which a value, or what is computed from it element by element, is reduced."""
+    axes: set[str] = set()
+    stack, seen = [value], {value}
+    while stack:
+        for use in stack.pop().uses:
+            op = use.operation
+            if isinstance(op, ReduceOp):
+                axes |= set(op.over_axes)
+            elif isinstance(op, CastOp | MapOp | WhereOp) and op.result not in seen:
+                seen.add(op.result)
+                stack.append(op.result)
+    return axes
+
+
+def blocked(plan: KernelPlan, axes: Mapping[str, int], whole: Container[str] = ()) -> LayoutAttr:
     """A tile in rows of vectors: the contiguous axis over neighbouring lanes, 16 bytes each; lanes that are left
-    over, and the warps, over the other axes."""
+    over, and the warps, over the other axes. An axis in `whole` is not divided among warps beside products: threads of
+    one warp reduce over it together."""
     main = contiguous_axis(plan)
     names = [axis for axis in axes if axis != main] + [axis for axis in axes if axis == main]
     if main not in axes and names:
         main = names[-1]
-    warps = _spread_warps(plan, names)
+    warps = _spread_warps(plan, names, whole)
     lanes_left = LANES
     register: list[Mode] = []
     inner: list[Mode] = []
@@ -326,11 +343,11 @@ def in_every_warp(plan: KernelPlan, value: SSAValue) -> LayoutAttr:
     return LayoutAttr(tuple(register), (Mode("", lanes_left, 0), *lane), (Mode("", plan.warp_count, 0),))
 
 
-def _spread_warps(plan: KernelPlan, names: list[str]) -> dict[str, int]:
+def _spread_warps(plan: KernelPlan, names: list[str], whole: Container[str]) -> dict[str, int]:
     given = {axis: count for axis, count in plan.warps.items() if axis in names}
-    if given or not names or not plan.contractions:
+    if given or not plan.contractions:
         return given
-    return {names[0]: plan.warp_count}
+    return dict.fromkeys([axis for axis in names if axis not in whole][:1], plan.warp_count)
 
 
 def _product(numbers: Iterable[int]) -> int:
