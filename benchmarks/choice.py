@@ -25,7 +25,7 @@ from xdsl.dialects.func import FuncOp
 from treadle.compiler.cost import Sketch, choose, estimate, merit, sketch_of, timing
 from treadle.compiler.cost.candidates import Candidates, candidates
 from treadle.compiler.machines import Machine, load_machine, machine_names
-from treadle.compiler.pipeline import LAST_DECORATING_PASS, Options, pipeline, run_passes
+from treadle.compiler.pipeline import CHOOSING_PASS, Options, pipeline, run_passes
 from treadle.compiler.sizes import default_sizes
 from treadle.compiler.source import load_module
 from treadle.dialects.diagram.array import DYNAMIC
@@ -57,7 +57,7 @@ def sketches(path: Path, machine: str) -> list[tuple[Sketch, dict[str, int]]]:
     """The kernels of an example before their sizes are chosen, and the default sizes of their axes."""
     module = load_module(path)
     passes = list(pipeline(Options(machine)))
-    run_passes(module, passes[: [spec.name for spec in passes].index(LAST_DECORATING_PASS)])
+    run_passes(module, passes[: [spec.name for spec in passes].index(CHOOSING_PASS)])
     (function,) = (op for op in module.ops if isinstance(op, FuncOp))
     defaults = default_sizes(function)
     found = [sketch_of(op, op.schedule) for op in module.walk() if isinstance(op, KernelOp) and op.schedule is not None]

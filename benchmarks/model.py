@@ -25,7 +25,7 @@ from treadle.compiler.cost import Plan, are_of_warpgroups, footprint, plan_of
 from treadle.compiler.cost.time import WARPGROUP_TURN
 from treadle.compiler.gates import KernelReport, report_kernels
 from treadle.compiler.machines import load_machine
-from treadle.compiler.pipeline import LAST_DECORATING_PASS, Options, pipeline, print_cuda, run_passes
+from treadle.compiler.pipeline import CHOOSING_PASS, Options, pipeline, print_cuda, run_passes
 from treadle.compiler.sass import disassemble, find_disassembler
 from treadle.compiler.source import parse_module
 from treadle.dialects.hierarchy import KernelOp, ScheduleAttr
@@ -118,7 +118,7 @@ def lowered(case: Case) -> tuple[ModuleOp, Plan]:
     """The program with all passes run, and the plan of its one kernel."""
     module = parse_module(case.text)
     passes = list(pipeline(Options(machine=case.machine)))
-    choosing = next(i for i, spec in enumerate(passes) if spec.name == LAST_DECORATING_PASS)
+    choosing = next(i for i, spec in enumerate(passes) if spec.name == CHOOSING_PASS)
     run_passes(module, passes[:choosing])
     if case.tiles is not None:
         _decide(module, case.tiles, case.warps or {})

@@ -27,7 +27,8 @@ MACHINE_OF_ARCH = {"sm_80": "a100", "sm_90": "h100", "sm_90a": "h100"}
 """The machine to optimise for where only an architecture is named."""
 
 LAST_DIAGRAM_PASS = "diagram-compose-maps"
-LAST_DECORATING_PASS = "hierarchy-choose-sizes"
+CHOOSING_PASS = "hierarchy-choose-sizes"
+LAST_DECORATING_PASS = "hierarchy-subloop"
 LAST_HIERARCHY_PASS = "hierarchy-expand-streams"
 
 
@@ -63,6 +64,7 @@ def pipeline(options: Options) -> tuple[ArgSpec, ...]:
         _step("streaming"),
         _step("tiling"),  # after streaming: what is not fed in pieces can be cut into groups
         _step("hierarchy-choose-sizes"),  # all sizes together: they compete for the same memory
+        _step("hierarchy-subloop"),  # once it is known what a group holds; while the contractions still stand alone
         _step("hierarchy-expand-streams"),
         _step("diagram-exp-to-exp2"),  # after the streams, whose laws are stated for exp
         _step("convert-hierarchy-to-cuda"),

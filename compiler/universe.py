@@ -38,6 +38,7 @@ PASSES: dict[str, str] = {
     "hierarchy-choose-sizes": "treadle.passes.hierarchy_choose_sizes:HierarchyChooseSizesPass",
     "fusion": "treadle.passes.fusion:FusionPass",
     "hierarchy-split-streams": "treadle.passes.hierarchy_split_streams:HierarchySplitStreamsPass",
+    "hierarchy-subloop": "treadle.passes.hierarchy_subloop:HierarchySubloopPass",
     "streaming": "treadle.passes.streaming:StreamingPass",
     "tiling": "treadle.passes.tiling:TilingPass",
     "hierarchy-expand-streams": "treadle.passes.hierarchy_expand_streams:HierarchyExpandStreamsPass",

@@ -110,6 +110,8 @@ def _product_problem(op: cuda.ProductOp) -> Reason | None:
     law = "warpgroups multiply"
     if op.instruction.data not in ("m16n8k16", "m16n8k32"):
         return Reason(law, f"the product over '{op.axis}' runs on {op.instruction.data}")
+    if op.subloop is not None:
+        return Reason(law, f"the product over '{op.axis}' is walked by a subloop, whose pieces warps load to registers")
     for tile in (left_of(op), op.rhs):
         if is_shared(tile.type) and not _is_copied(tile):
             fact = f"%{tile.name_hint} is written by the consumers"

@@ -185,4 +185,5 @@ def _schedule(sketch: Sketch, choice: Choice, schedule: ScheduleAttr) -> Schedul
         whole={axis: sketch.sizes[axis] for axis in sketch.whole},
         warps=choice.candidate.warps,
         left="shared" if choice.candidate.rereads else schedule.left.data,
+        subloop=schedule.subloop.as_dict(),
     )

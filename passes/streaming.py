@@ -98,9 +98,7 @@ class StreamingPass(ModulePass):
         if roles.stream is None:
             return
         old = kernel.schedule or ScheduleAttr({}, {}, {})
-        kernel.properties["schedule"] = ScheduleAttr(
-            old.group.as_dict(), {roles.stream: UNDECIDED}, old.whole.as_dict(), old.warps.as_dict(), old.left.data
-        )
+        kernel.properties["schedule"] = old.but(stream={roles.stream: UNDECIDED})
         _note_laws(function, kernel, StreamPlan(part, roles.stream))
 
 

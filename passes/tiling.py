@@ -110,11 +110,9 @@ def _decorate(function: func.FuncOp, kernel: KernelOp, axis: str) -> None:
     at, cut = f"@{kernel.kernel_name.data}", dict(old.group.as_dict())
     for name in group:
         cut = {each: size for each, size in group.items() if each in cut or each == name}
-        kernel.properties["schedule"] = ScheduleAttr(
-            cut, streamed, old.whole.as_dict(), old.warps.as_dict(), old.left.data
-        )
+        kernel.properties["schedule"] = old.but(group=cut)
         note(function, PASS, f"{name} of {at}", "group partition: weaved over it")
-    kernel.properties["schedule"] = ScheduleAttr(group, streamed, whole, old.warps.as_dict(), old.left.data)
+    kernel.properties["schedule"] = old.but(group=group, whole=whole)
     for name in whole:
         note(function, PASS, f"{name} of {at}", "held whole", refused[name])
 

@@ -23,7 +23,7 @@ from treadle.compiler.cost import Merit, Sketch, choose, estimate, merit, plan_o
 from treadle.compiler.cost.candidates import ROW, candidates, covering
 from treadle.compiler.cost.overlap import overlap
 from treadle.compiler.machines import load_machine, machine_names
-from treadle.compiler.pipeline import LAST_DECORATING_PASS, LAST_HIERARCHY_PASS, Options, pipeline, run_passes
+from treadle.compiler.pipeline import CHOOSING_PASS, LAST_HIERARCHY_PASS, Options, pipeline, run_passes
 from treadle.compiler.sizes import default_sizes
 from treadle.compiler.source import load_module
 from treadle.dialects.diagram.array import DYNAMIC
@@ -47,7 +47,7 @@ def sketches(path: Path) -> list[tuple[Sketch, dict[str, int]]]:
     """The kernels of an example before their sizes are chosen, and the default sizes of its axes."""
     module = load_module(path)
     passes = list(pipeline(Options()))
-    run_passes(module, passes[: [spec.name for spec in passes].index(LAST_DECORATING_PASS)])
+    run_passes(module, passes[: [spec.name for spec in passes].index(CHOOSING_PASS)])
     (function,) = (op for op in module.ops if isinstance(op, FuncOp))
     defaults = default_sizes(function)
     found = [sketch_of(op, op.schedule) for op in module.walk() if isinstance(op, KernelOp) and op.schedule is not None]
@@ -223,7 +223,7 @@ def test_the_step_of_a_warpgroup_is_that_of_its_products():
     (path,) = (each for each in EXAMPLES if each.stem == "attention")
     module = load_module(path)
     passes = list(pipeline(Options(machine="h100")))
-    choosing = [spec.name for spec in passes].index(LAST_DECORATING_PASS)
+    choosing = [spec.name for spec in passes].index(CHOOSING_PASS)
     run_passes(module, passes[:choosing])
     HierarchyChooseSizesPass(group="q=128", stream="x=128").apply(Context(), module)
     run_passes(module, passes[choosing + 1 : [spec.name for spec in passes].index(LAST_HIERARCHY_PASS) + 1])

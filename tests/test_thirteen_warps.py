@@ -17,7 +17,7 @@ from roads import Road, attention
 from treadle.compiler.cost import Estimate, choose, estimate, plan_of, sketch_of, timing
 from treadle.compiler.cost.candidates import candidates
 from treadle.compiler.machines import load_machine
-from treadle.compiler.pipeline import LAST_DECORATING_PASS, Options, pipeline, print_cuda, run_passes
+from treadle.compiler.pipeline import CHOOSING_PASS, Options, pipeline, print_cuda, run_passes
 from treadle.compiler.source import parse_module
 from treadle.dialects.hierarchy import KernelOp
 from treadle.runtime.nvcc import compile_cubin
@@ -35,7 +35,7 @@ def algorithm() -> ModuleOp:
 def lowered() -> tuple[ModuleOp, Estimate, str]:
     """With 208 rows a group; the rest is for the model to choose. And where the schedule leaves left operands."""
     specs = list(pipeline(Options(machine="a100")))
-    choosing = [spec.name for spec in specs].index(LAST_DECORATING_PASS)
+    choosing = [spec.name for spec in specs].index(CHOOSING_PASS)
     specs[choosing] = ArgSpec("hierarchy-choose-sizes", {"group": (f"q={ROWS}",)})
     module = algorithm()
     run_passes(module, specs[: choosing + 1])
@@ -51,7 +51,7 @@ def lowered() -> tuple[ModuleOp, Estimate, str]:
 def test_the_model_finds_them():
     module = algorithm()
     specs = list(pipeline(Options(machine="a100")))
-    run_passes(module, specs[: [spec.name for spec in specs].index(LAST_DECORATING_PASS)])
+    run_passes(module, specs[: [spec.name for spec in specs].index(CHOOSING_PASS)])
     (kernel,) = (op for op in module.walk() if isinstance(op, KernelOp))
     assert kernel.schedule is not None
     sketch = sketch_of(kernel, kernel.schedule)

@@ -53,6 +53,7 @@ def schedule_text(kernel: KernelOp) -> str:
         ("stream", schedule.stream),
         ("whole", schedule.whole),
         ("warps", schedule.warps),
+        ("subloop", schedule.subloop),
     )
     return "; ".join(
         f"{name} {', '.join(f'{axis} = {size}' for axis, size in part.as_dict().items())}"

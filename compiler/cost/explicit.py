@@ -17,8 +17,10 @@ from treadle.compiler.cost.issue import (
     issued_by_reduction,
     issued_by_turn,
     kept_registers,
+    least_of_streams,
     product_of,
     read_before,
+    spared_registers,
 )
 from treadle.compiler.cost.limits import fed_of_stream
 from treadle.compiler.cost.names import name_of
@@ -54,6 +56,8 @@ class Walk:
     work: list[Work] = field(default_factory=list[Work])
     kept: dict[int | None, float] = field(default_factory=lambda: defaultdict(float))
     """Registers of a thread for left operands that a stream does not change, by stream."""
+    spared: dict[int | None, float] = field(default_factory=lambda: defaultdict(float))
+    """Those of which a subloop holds a piece at a time, by stream."""
     in_registers: set[SSAValue] = field(default_factory=set[SSAValue])
     """Arrays of which a piece is loaded to registers."""
 
@@ -70,6 +74,7 @@ class Walk:
             self.row,
             can_be_of_warpgroups(self.kernel, self.row),
             max(self.kept.values(), default=0),
+            least_of_streams(self.spared),
         )
 
     @property
@@ -170,6 +175,7 @@ class Walk:
         self.issue(issued_by_product(product, spread))
         self.issues.append(Issue("ldmatrix", read_before(product, spread), ()))
         self.kept[self.stream_number] += kept_registers(product, spread)
+        self.spared[self.stream_number] += spared_registers(product, spread)
         passing = self.inside and op.init is None
         self.hold("passing" if passing else "carried", op.result, width=4)
         for operand in (op.lhs, op.rhs):
@@ -220,7 +226,8 @@ class Walk:
         sizes = {axis: size for value in values if is_array(value.type) for axis, size in self.padded(value).items()}
         schedule = self.kernel.schedule
         rereads = schedule is not None and schedule.left.data == "shared"
-        return Spread(sizes, self.warps, self.row, self.has_products, rereads)
+        subloops = {} if schedule is None else schedule.subloop.as_dict()
+        return Spread(sizes, self.warps, self.row, self.has_products, rereads, subloops)
 
     def padded(self, value: SSAValue) -> dict[str, int]:
         """Sizes of a tile; products need axes that are held whole to be multiples of what they take at once."""

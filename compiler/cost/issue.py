@@ -4,11 +4,11 @@ Read from what nvcc makes of the printed kernels; `benchmarks/model.py` compares
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from math import prod
 
-from treadle.compiler.amounts import Amount, ceil_div, choice, most
+from treadle.compiler.amounts import Amount, ceil_div, choice, least, most
 from treadle.compiler.cost.spread import FRAGMENT_ROWS, Spread
 from treadle.compiler.cost.work import is_tensor_product, multiply_format
 from treadle.compiler.lowering.products import MOST_SHARED_FRAGMENTS
@@ -47,12 +47,21 @@ SHARED_BYTES = {
 DEPTH = {"f8": 32, "f16": 16, "bf16": 16, "tf32": 8}
 """How much of the axis that is summed over one product of 16 x 8 takes, by the format of its operands."""
 
+
+def depth_of_instruction(op: ContractOp) -> int:
+    """How much of the axis that is summed over one instruction of a contraction takes."""
+    return DEPTH[multiply_format(op)] if is_tensor_product(op) else 1
+
+
 PRODUCT_FLOP = {format: 2 * 16 * 8 * depth for format, depth in DEPTH.items()}
 
 TURN = 25
 """Of one turn, for each product in it, and COPY_STEPS for each of its copies. What ptxas 13.0 makes of attention and
 matmul is within 25 of this, see `benchmarks/results/model-*.md`."""
 COPY_STEPS = 3
+
+SUBLOOP_TURN = 11
+"""Of one turn of a subloop: its counter and branch, and the addresses of both operands, as ptxas 13.0 makes them."""
 
 
 def issued_by_turn(products: int) -> Iterator[tuple[str, float]]:
@@ -79,6 +88,9 @@ def product_of(op: ContractOp, left: str) -> Product:
 def issued_by_product(product: Product, spread: Spread) -> Iterator[tuple[str, Amount]]:
     """Instructions of one execution: each right operand is read once for all row tiles of a warp."""
     depth = _depth(product, spread)
+    turns = spread.turns_of(product.over)
+    if turns > 1:
+        yield "turn", SUBLOOP_TURN * turns
     if product.format not in PRODUCT_FLOP:
         yield "float", spread.of_lane(product.result) * depth
         yield "shared", 2 * spread.of_lane(product.result) * depth
@@ -109,6 +121,19 @@ def kept_registers(product: Product, spread: Spread) -> Amount:
     return 4 * read_before(product, spread)
 
 
+def spared_registers(product: Product, spread: Spread) -> Amount:
+    """Of a thread, for a left operand that it would keep during a stream, and of which a subloop holds one piece."""
+    turns = spread.turns_of(product.over)
+    kept = kept_registers(product, replace(spread, subloops={}))
+    return kept - ceil_div(kept, turns) if turns > 1 else 0
+
+
+def least_of_streams(spared: Mapping[int | None, Amount]) -> Amount:
+    """Of registers by stream the fewest: which stream needs most is not known here."""
+    counts = [count for stream, count in spared.items() if stream is not None]
+    return least(*counts) if counts else 0
+
+
 def _depth(product: Product, spread: Spread) -> Amount:
     """The largest of the axes that are summed over."""
     return most(1, *(spread.tiles[axis] for axis in product.over))
@@ -123,6 +148,8 @@ def _tiles(product: Product, spread: Spread) -> tuple[Amount, Amount]:
 
 def _is_read_again(product: Product, rows: Amount, deep: Amount, spread: Spread) -> Amount:
     if product.left == "lasting":
+        if spread.turns_of(product.over) > 1:
+            return True
         return spread.rereads | (4 * rows * deep > MOST_SHARED_FRAGMENTS)
     return product.left == "shared"
 

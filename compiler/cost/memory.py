@@ -156,7 +156,7 @@ def registers(plan: Plan, machine: Machine) -> Amount:
         return BASE_REGISTERS + sum(_words(tile, plan) for tile in plan.tiles if tile.role in ("value", "row"))
     alone = PRODUCT_BASE + (FROM_SM_90 if machine.capability >= 90 else 0) + _held(plan, CARRIED, PASSING)
     of_group = WARPGROUP_BASE + _held(plan, WARPGROUP_CARRIED, WARPGROUP_PASSING)
-    return rounded(choice(are_of_warpgroups(plan, machine), of_group, alone))
+    return rounded(choice(are_of_warpgroups(plan, machine), of_group, alone - plan.spared_registers))
 
 
 def most_of_block(plan: Plan, machine: Machine) -> Amount:

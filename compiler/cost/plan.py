@@ -153,6 +153,8 @@ class Plan:
     """Whether operands and formats are such that warpgroups can do the products (`warpgroups.py`)."""
     kept_registers: Amount = 0
     """Of a thread, for left operands that it keeps during a stream."""
+    spared_registers: Amount = 0
+    """Of a thread, for those of which subloops hold a piece at a time."""
 
     @property
     def has_products(self) -> bool:

@@ -20,8 +20,10 @@ from treadle.compiler.cost.issue import (
     issued_by_reduction,
     issued_by_turn,
     kept_registers,
+    least_of_streams,
     product_of,
     read_before,
+    spared_registers,
 )
 from treadle.compiler.cost.limits import fed_of_visits
 from treadle.compiler.cost.names import name_of
@@ -122,6 +124,8 @@ class Sketch:
     """Whether warpgroups can do its products, whatever its sizes."""
     conditional: StreamPlan | None
     """How the streamed axis runs, if there are conditions."""
+    subloops: Mapping[str, int]
+    """The pieces in which contractions walk an axis, where they do not take what a group holds at once."""
 
     @property
     def streams(self) -> int:
@@ -156,7 +160,7 @@ class Sketch:
         fed = self._fed(visits, tiles, groups) if about is None else self._fed_about(about, tiles)
         all_streams = tuple(self._pieces(each, tiles) for each in fed)
         streams = all_streams[:1]
-        spread = Spread(padded, warps, self.roles.row, self.has_products, rereads)
+        spread = Spread(padded, warps, self.roles.row, self.has_products, rereads, self.subloops)
         return Plan(
             self.name,
             groups,
@@ -172,6 +176,7 @@ class Sketch:
             self.roles.row,
             self.suits_warpgroups,
             self._kept(spread),
+            self._spared(spread),
         )
 
     @property
@@ -187,6 +192,13 @@ class Sketch:
         for product, stream in self._done:
             kept[stream] = kept[stream] + kept_registers(product, spread)
         return most(0, *kept.values())
+
+    def _spared(self, spread: Spread) -> Amount:
+        """Of those what subloops leave in shared memory."""
+        spared: dict[int | None, Amount] = defaultdict(float)
+        for product, stream in self._done:
+            spared[stream] = spared[stream] + spared_registers(product, spread)
+        return least_of_streams(spared)
 
     def part_fed(self, tiles: Mapping[str, int], sizes: Mapping[str, int], asked: int) -> float:
         """How much of the streamed axis conditions leave, of all streams together, as so many groups along each axis
@@ -317,6 +329,7 @@ class _Reader:
             steps_singly=any(self._sums_beside_stream(op) for op in self.operations),
             suits_warpgroups=can_be_of_warpgroups(self.kernel, self.roles.row),
             conditional=self.use.plan if any(isinstance(op, WhereOp) for op in self.operations) else None,
+            subloops=self.kernel.schedule.subloop.as_dict() if self.kernel.schedule is not None else {},
         )
 
     def _sums_beside_stream(self, op: Operation) -> bool:

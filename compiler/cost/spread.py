@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from math import prod
 
 from treadle.compiler.amounts import Amount, ceil_div, choice, most
@@ -24,6 +24,12 @@ class Spread:
     has_products: bool
     rereads: Amount = False
     """Whether left operands that all steps share are read again in each."""
+    subloops: Mapping[str, int] = field(default_factory=dict[str, int])
+    """The pieces in which contractions walk an axis, where the schedule asks for smaller ones than a group holds."""
+
+    def turns_of(self, over: Iterable[str]) -> Amount:
+        """Turns of the loop in which a contraction over these axes walks its operands; 1 if there is none."""
+        return prod(ceil_div(self.tiles[axis], self.subloops[axis]) for axis in over if axis in self.subloops)
 
     def of_warp(self, axis: str) -> Amount:
         """The part of an axis that one warp has."""

@@ -29,10 +29,12 @@ FORMATS = ("f8", "f16", "bf16")
 
 def can_be_of_warpgroups(kernel: KernelOp, row: str | None) -> bool:
     """Whatever the sizes of the pieces: operands are narrow tiles that only products read, or left operands that are in
-    registers already."""
+    registers already; and no subloop walks them, as warps that load their own operands do."""
     products = contractions_of(kernel)
+    walked = kernel.schedule is not None and bool(kernel.schedule.subloop.as_dict())
     return (
         row is not None
+        and not walked
         and bool(products)
         and all(_serves(op, operand, row) for op in products for operand in (op.lhs, op.rhs))
     )

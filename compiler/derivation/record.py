@@ -69,20 +69,22 @@ def _decided(spec: ArgSpec, module: ModuleOp) -> list[str]:
     for kernel in kernels:
         name = f"kernel={kernel.kernel_name.data} " if len(kernels) > 1 else ""
         assert kernel.schedule is not None
-        options = _options(spec.name, kernel.schedule)
-        if options is not None:
+        for options in _options(spec.name, kernel.schedule):
             lines.append(f"{spec.name}{{{name}{options}}}" if name or options else spec.name)
     return lines or [str(spec)]
 
 
-def _options(name: str, schedule: ScheduleAttr) -> str | None:
-    """What a pass has decided for a kernel; None where it decides nothing that an option says."""
+def _options(name: str, schedule: ScheduleAttr) -> list[str]:
+    """What a pass has decided for a kernel, once for each time that it has to be asked; nothing where it decides
+    nothing that an option says."""
     if name == "streaming":
-        return " ".join(f"axis={axis}" for axis in schedule.stream.as_dict()) or None
+        return [f"axis={axis}" for axis in schedule.stream.as_dict()]
     if name == "hierarchy-choose-sizes":
         parts = (("group", schedule.group.as_dict()), ("stream", schedule.stream.as_dict()))
-        return " ".join(f'{key}="{_spell(sizes)}"' for key, sizes in parts if sizes)
-    return None
+        return [" ".join(f'{key}="{_spell(sizes)}"' for key, sizes in parts if sizes)]
+    if name == "hierarchy-subloop":
+        return [f"axis={axis} size={size}" for axis, size in schedule.subloop.as_dict().items()]
+    return []
 
 
 def _spell(sizes: Mapping[str, int]) -> str:

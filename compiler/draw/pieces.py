@@ -24,6 +24,7 @@ class Pieces:
     stream: Mapping[str, int] = field(default_factory=dict[str, int])
     whole: Mapping[str, int] = field(default_factory=dict[str, int])
     warps: Mapping[str, int] = field(default_factory=dict[str, int])
+    subloop: Mapping[str, int] = field(default_factory=dict[str, int])
     divisor: int = 1
     """Of every tile axis of a product, from the shape of the instructions."""
     product_axes: frozenset[str] = frozenset()
@@ -42,6 +43,7 @@ class Pieces:
             schedule.stream.as_dict(),
             schedule.whole.as_dict(),
             schedule.warps.as_dict(),
+            schedule.subloop.as_dict(),
             divisor_of_products(kernel),
             frozenset(product_axis_names(kernel)),
             expanded=kernel.is_expanded,
@@ -122,6 +124,7 @@ class Pieces:
         parts = [f"g_{{{axis}}} = {_size(size)}" for axis, size in self.group.items()]
         parts += [f"s_{{{axis}}} = {_size(size)}" for axis, size in self.stream.items()]
         parts += [f"{axis} = {_size(size)}" for axis, size in self.whole.items()]
+        parts += [f"u_{{{axis}}} = {_size(size)}" for axis, size in self.subloop.items()]
         warps = [f"{n} \\rm{{warps along}} {axis}" for axis, n in self.warps.items() if n > 0]
         return " ,  ".join([*parts, *warps])
 

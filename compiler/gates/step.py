@@ -46,15 +46,33 @@ class Step:
 
 def step_of(kernel: cuda.KernelOp) -> Step | None:
     """The main loop of a kernel: of those that multiply in their own body, the one with most products; a loop around
-    one that multiplies (over the pieces of a block, say) is none, as in machine code. None if the kernel has no such
-    loop."""
-    steps = {op: step for op in kernel.walk() if isinstance(op, scf.ForOp) and (step := _step(op)) is not None}
+    one that multiplies (over the pieces of a block, say) is none, as in machine code, where a subloop is a loop, too.
+    None if the kernel has no such loop."""
+    steps = {op: step for op in kernel.walk() if (step := _step(op) or _subloop(op)) is not None}
     around = {parent for op in steps for parent in _parents(op)}
     found = [step for op, step in steps.items() if op not in around]
     return max(found, key=lambda step: (step.products, not step.masked), default=None)
 
 
-def _step(loop: scf.ForOp) -> Step | None:
+def _subloop(product: Operation) -> Step | None:
+    """One turn of a subloop, which only accumulates."""
+    if not isinstance(product, cuda.ProductOp) or product.subloop is None:
+        return None
+    size = product.subloop.data
+    return Step(
+        products=_instructions(product) * size // _extent(product),
+        scores=0,
+        depth=size,
+        format=str(format_of(product.lhs.type)),
+        tile=dict(sizes_of(product.result.type)) | {product.axis: size},
+        copies=False,
+        masked=False,
+    )
+
+
+def _step(loop: Operation) -> Step | None:
+    if not isinstance(loop, scf.ForOp):
+        return None
     operations = list(_own(loop))
     products = [op for op in operations if isinstance(op, cuda.ProductOp | cuda.WarpgroupProductOp)]
     if not products:

@@ -34,6 +34,11 @@ class KernelPlan:
     rows: str | None = field(default=None)
 
     @property
+    def subloops(self) -> dict[str, int]:
+        """The pieces in which contractions walk an axis, where the schedule asks for it."""
+        return self.kernel.schedule.subloop.as_dict() if self.kernel.schedule is not None else {}
+
+    @property
     def warp_count(self) -> int:
         return prod(self.warps.values())
 

@@ -16,6 +16,7 @@ from treadle.compiler.lowering.state import KernelLowering
 from treadle.compiler.lowering.tiles import tile_of
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LayoutAttr, Mode, row_operand
+from treadle.dialects.cuda.products import DEPTHS
 from treadle.dialects.cuda.tiles import is_shared
 from treadle.dialects.diagram import CastOp, ContractOp
 from treadle.dialects.diagram.array import array_type, axes_of, format_of, sizes_of
@@ -40,7 +41,10 @@ def lower_contract(lowering: KernelLowering, op: ContractOp) -> SSAValue:
         if op.init is None
         else fragment_of(lowering, op.init, layout)
     )
-    product = lowering.emit(cuda.ProductOp(left, right, init, depth, instruction))
+    subloop = lowering.plan.subloops.get(depth)
+    if subloop is not None:
+        _check_subloop(op, depth, subloop, left, instruction)
+    product = lowering.emit(cuda.ProductOp(left, right, init, depth, instruction, subloop))
     result = placed(product, op, product.result, op.result)
     if format_of(op.result.type) == op.accumulate:
         return result
@@ -61,6 +65,14 @@ def _check_formats(op: ContractOp) -> None:
             f"kernels accumulate products in f32 or i32, not in {op.accumulate}: write 'accumulate f32', and cast "
             "the result if it is to be narrow",
         )
+
+
+def _check_subloop(op: ContractOp, depth: str, size: int, left: SSAValue, instruction: str) -> None:
+    where = f"the schedule walks '{depth}' in pieces of {size}, but"
+    if not is_shared(left.type):
+        raise Refusal(op, f"{where} the left operand is made in registers, at which no loop can point")
+    if size % DEPTHS.get(instruction, 1):
+        raise Refusal(op, f"{where} {instruction} takes multiples of {DEPTHS[instruction]}: choose one of those")
 
 
 def _product_operand(
@@ -90,7 +102,8 @@ def _left_fragments(lowering: KernelLowering, tile: SSAValue, depth: str) -> SSA
     """A left operand that all steps of a stream share is read into registers once, if the schedule says so, or says
     nothing and it takes few of them."""
     if (
-        lowering.block is lowering.top
+        depth in lowering.plan.subloops
+        or lowering.block is lowering.top
         or lowering.offsets.keys() & set(axes_of(tile.type)) - lowering.plan.group_axes.keys()
     ):
         return tile

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -179,7 +180,7 @@ class ProductPrinter:
             wide = depth >= 16 and column_tiles % 2 == 0
             left_place = self._left_place(op, layout, rows, row, step, depth)
             right_place = self._right_place(op, layout, columns, column, step, depth, wide)
-            with text.block(str(step)):
+            with self._walk(op, str(step), step.variable, depth):
                 left = self._left(op, row, step, depth, left_place)
                 if wide:
                     head = f"UNROLL for (int {column.variable} = 0; {column.variable} < {column_tiles}; "
@@ -194,6 +195,21 @@ class ProductPrinter:
                         mma = kernel.call(PRIMITIVES[op.instruction.data])
                         statement = f"{mma}({accumulator}, {left}, {right});"
                         text.nest([row] if row_tiles > 1 else [], [statement])
+
+    @contextmanager
+    def _walk(self, op: cuda.ProductOp, whole: str, variable: str, depth: int) -> Generator[None]:
+        """The steps of an instruction along the summed axis, counted by `variable`: in the loop that has the head
+        `whole`, or in the turns of a subloop, which are not unrolled, so that no turn loads for the next."""
+        if op.subloop is None:
+            with self.kernel.text.block(whole):
+                yield
+            return
+        first = self.kernel.names.fresh(f"{op.axis}_first")
+        count, piece = sizes_of(op.rhs.type)[op.axis] // depth, op.subloop.data // depth
+        turns = f"UNROLL_1 for (int {first} = 0; {first} < {count}; {first} += {piece})"
+        steps = f"UNROLL for (int {variable} = {first}; {variable} < {first} + {piece}; ++{variable})"
+        with self.kernel.text.block(turns), self.kernel.text.block(steps):
+            yield
 
     def _left_place(
         self, op: cuda.ProductOp, layout: LayoutAttr, rows: str, row: Loop, step: Loop, depth: int
@@ -284,7 +300,7 @@ class ProductPrinter:
         with kernel.names.scope():
             depth = kernel.names.fresh(f"{op.axis}_i")
             extent = sizes_of(op.rhs.type)[op.axis]
-            with text.block(f"UNROLL_4 for (int {depth} = 0; {depth} < {extent}; ++{depth})"):
+            with self._walk(op, f"UNROLL_4 for (int {depth} = 0; {depth} < {extent}; ++{depth})", depth, 1):
                 left = self._slice(op.lhs, layout, op.axis, depth, "lhs", wide)
                 right = self._slice(op.rhs, layout, op.axis, depth, "rhs", wide)
                 loops = kernel.loops(layout)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Self
 
 from xdsl.dialects.builtin import (
+    IntAttr,
     MemRefType,
     StringAttr,
     TensorType,
@@ -14,6 +15,7 @@ from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
     operand_def,
+    opt_prop_def,
     prop_def,
     result_def,
     traits_def,
@@ -29,6 +31,7 @@ from treadle.dialects.diagram.array import (
     format_of,
     parse_axis_list,
     print_axis_list,
+    sizes_of,
 )
 from treadle.dialects.diagram.formats import EIGHT_BIT
 from treadle.dialects.syntax import parse_attributes, parse_pair, parse_pair_types, print_types
@@ -54,7 +57,11 @@ class ProductOp(IRDLOperation):
 
     ```
     %S = cuda.product %Qs, %Ks into %zero over [d] using m16n8k16 : !Qs, !Ks -> !S
+    %T = cuda.product %Qs, %Ks into %zero over [d] subloop 32 using m16n8k16 : !Qs, !Ks -> !S
     ```
+
+    With `subloop`, the axis is walked by a loop over pieces of that size, which is not unrolled: registers hold
+    operands of one piece at a time. Both operands are tiles then, as registers have no addresses.
     """
 
     name = "cuda.product"
@@ -64,6 +71,7 @@ class ProductOp(IRDLOperation):
     accumulator = operand_def(TensorType)
     over = prop_def(StringAttr)
     instruction = prop_def(StringAttr)
+    subloop = opt_prop_def(IntAttr)
     result = result_def(TensorType)
 
     traits = traits_def(Pure())
@@ -75,10 +83,15 @@ class ProductOp(IRDLOperation):
         accumulator: SSAValue,
         over: str,
         instruction: str,
+        subloop: int | None = None,
     ):
         super().__init__(
             operands=[lhs, rhs, accumulator],
-            properties={"over": StringAttr(over), "instruction": StringAttr(instruction)},
+            properties={
+                "over": StringAttr(over),
+                "instruction": StringAttr(instruction),
+                "subloop": None if subloop is None else IntAttr(subloop),
+            },
             result_types=[accumulator.type],
         )
 
@@ -109,6 +122,19 @@ class ProductOp(IRDLOperation):
             if self.instruction.data == "m16n8k32" and is_shared(type) and not lies_along(type, self.axis):
                 raise VerifyException(f"the {what} operand does not lie along '{self.axis}', as 8-bit operands must")
 
+        self._verify_subloop()
+
+    def _verify_subloop(self) -> None:
+        if self.subloop is None:
+            return
+        size, depth, whole = self.subloop.data, DEPTHS.get(self.instruction.data, 1), sizes_of(self.rhs.type)[self.axis]
+        if not is_shared(self.lhs.type):
+            raise VerifyException("the left operand is in registers, which a subloop cannot point at")
+        if size < 1 or size % depth:
+            raise VerifyException(f"a subloop of {size}: '{self.instruction.data}' takes multiples of {depth}")
+        if size >= whole or whole % size:
+            raise VerifyException(f"a subloop of {size} does not cut the {whole} of axis '{self.axis}' evenly")
+
     @classmethod
     def parse(cls, parser: Parser) -> Self:
         lhs, rhs = parse_pair(parser)
@@ -116,6 +142,9 @@ class ProductOp(IRDLOperation):
         accumulator = parser.parse_unresolved_operand()
         parser.parse_keyword("over")
         over = parse_axis_list(parser)
+        subloop = None
+        if parser.parse_optional_keyword("subloop") is not None:
+            subloop = parser.parse_integer(allow_boolean=False)
         parser.parse_keyword("using")
         instruction = parser.parse_identifier()
         attributes = parse_attributes(parser)
@@ -128,6 +157,7 @@ class ProductOp(IRDLOperation):
             parser.resolve_operand(accumulator, type),
             over[0],
             instruction,
+            subloop,
         )
         op.attributes |= attributes
         return op
@@ -139,5 +169,7 @@ class ProductOp(IRDLOperation):
         printer.print_operand(self.accumulator)
         printer.print_string(" over ")
         print_axis_list(printer, (self.axis,))
+        if self.subloop is not None:
+            printer.print_string(f" subloop {self.subloop.data}")
         printer.print_string(f" using {self.instruction.data}")
         print_types(printer, self, (self.lhs.type, self.rhs.type), self.result.type)

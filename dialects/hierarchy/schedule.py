@@ -91,7 +91,10 @@ class ScheduleAttr(ParametrizedAttribute):
 
     `whole` gives the size of the tile that holds the axis. `left = shared` says that left operands which all steps of
     a stream share stay in shared memory, and are read from there in every step; `left = registers`, that each thread
-    reads its part once and keeps it. Where neither is said, they are kept if they take few registers."""
+    reads its part once and keeps it. Where neither is said, they are kept if they take few registers.
+
+    `subloop = [d = 16]` says that contractions over `d` walk what a group holds of it in pieces of 16, by a loop, so that
+    registers hold no more of the operands at once. Where nothing is said, it is walked as one piece."""
 
     name = "hierarchy.schedule"
 
@@ -100,6 +103,7 @@ class ScheduleAttr(ParametrizedAttribute):
     whole: PartitionAttr = param_def()
     warps: PartitionAttr = param_def()
     left: StringAttr = param_def()
+    subloop: PartitionAttr = param_def()
 
     def __init__(
         self,
@@ -108,9 +112,27 @@ class ScheduleAttr(ParametrizedAttribute):
         whole: Mapping[str, int],
         warps: Mapping[str, int] | None = None,
         left: str = "",
+        subloop: Mapping[str, int] | None = None,
     ):
-        parts = (group, stream, whole, warps or {})
-        super().__init__(*(PartitionAttr(part) for part in parts), StringAttr(left))
+        parts = (PartitionAttr(part) for part in (group, stream, whole, warps or {}))
+        super().__init__(*parts, StringAttr(left), PartitionAttr(subloop or {}))
+
+    def but(
+        self,
+        group: Mapping[str, int] | None = None,
+        stream: Mapping[str, int] | None = None,
+        whole: Mapping[str, int] | None = None,
+        subloop: Mapping[str, int] | None = None,
+    ) -> ScheduleAttr:
+        """This schedule with other pieces of the kinds that are given."""
+        return ScheduleAttr(
+            self.group.as_dict() if group is None else group,
+            self.stream.as_dict() if stream is None else stream,
+            self.whole.as_dict() if whole is None else whole,
+            self.warps.as_dict(),
+            self.left.data,
+            self.subloop.as_dict() if subloop is None else subloop,
+        )
 
     def tile_sizes(self) -> dict[str, int]:
         """Size of the piece of each axis that one group holds at one moment."""
@@ -133,11 +155,13 @@ class ScheduleAttr(ParametrizedAttribute):
         for axis in self.warps.as_dict():
             if axis not in roles:
                 raise VerifyException(f"warps lie along axis '{axis}', which the schedule does not have")
+        for axis, size in self.subloop.as_dict().items():
+            _check_subloop(axis, size, roles.get(axis), self.tile_sizes().get(axis, UNDECIDED))
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         parts: dict[str, PartitionAttr] = {}
-        keys = ("group", "stream", "whole", "warps")
+        keys = ("group", "stream", "whole", "warps", "subloop")
         left = [""]
 
         def entry() -> None:
@@ -149,7 +173,8 @@ class ScheduleAttr(ParametrizedAttribute):
                 parts[key] = parse_partition(parser)
 
         parser.parse_comma_separated_list(parser.Delimiter.ANGLE, entry)
-        return (*(parts.get(key, PartitionAttr({})) for key in keys), StringAttr(left[-1]))
+        *cut, subloop = (parts.get(key, PartitionAttr({})) for key in keys)
+        return (*cut, StringAttr(left[-1]), subloop)
 
     def print_parameters(self, printer: Printer) -> None:
         parts = (("group", self.group), ("stream", self.stream), ("whole", self.whole), ("warps", self.warps))
@@ -163,8 +188,19 @@ class ScheduleAttr(ParametrizedAttribute):
 
         stated = [part for part in parts if part[1].as_dict()]
         left = [("left", self.left)] if self.left.data else []
+        subloop = [("subloop", self.subloop)] if self.subloop.as_dict() else []
         with printer.in_angle_brackets():
-            printer.print_list([*stated, *left], entry)
+            printer.print_list([*stated, *subloop, *left], entry)
+
+
+def _check_subloop(axis: str, size: int, role: str | None, whole: int) -> None:
+    if role not in ("stream", "whole"):
+        where = f"is in '{role}'" if role else "is none of the schedule's"
+        raise VerifyException(f"a subloop walks axis '{axis}', which {where}: it may be one of 'stream' or 'whole'")
+    if size == UNDECIDED:
+        raise VerifyException(f"the size of the subloop along '{axis}' is not decided")
+    if whole != UNDECIDED and (size >= whole or whole % size):
+        raise VerifyException(f"a subloop of {size} does not cut the {whole} that a group holds of '{axis}' evenly")
 
 
 @irdl_attr_definition

@@ -238,6 +238,50 @@ func.func @f(%A: !A, %B: !B, %C: !C) {
 
 // -----
 
+!A = memref<16x64xf16, #diagram.array<[m, k], level = shared, layout = #cuda.rows<extents = [16, 64], pitch = 64>>>
+!B = memref<8x64xf16, #diagram.array<[n, k], level = shared, layout = #cuda.rows<extents = [8, 64], pitch = 64>>>
+!C = tensor<16x8xf32, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = []>>>
+// CHECK: a subloop of 24: 'm16n8k16' takes multiples of 16
+func.func @f(%A: !A, %B: !B, %C: !C) {
+  %D = cuda.product %A, %B into %C over [k] subloop 24 using m16n8k16 : !A, !B -> !C
+  func.return
+}
+
+// -----
+
+!A = memref<16x64xf16, #diagram.array<[m, k], level = shared, layout = #cuda.rows<extents = [16, 64], pitch = 64>>>
+!B = memref<8x64xf16, #diagram.array<[n, k], level = shared, layout = #cuda.rows<extents = [8, 64], pitch = 64>>>
+!C = tensor<16x8xf32, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = []>>>
+// CHECK: a subloop of 48 does not cut the 64 of axis 'k' evenly
+func.func @f(%A: !A, %B: !B, %C: !C) {
+  %D = cuda.product %A, %B into %C over [k] subloop 48 using m16n8k16 : !A, !B -> !C
+  func.return
+}
+
+// -----
+
+!A = memref<16x64xf16, #diagram.array<[m, k], level = shared, layout = #cuda.rows<extents = [16, 64], pitch = 64>>>
+!B = memref<8x64xf16, #diagram.array<[n, k], level = shared, layout = #cuda.rows<extents = [8, 64], pitch = 64>>>
+!C = tensor<16x8xf32, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = []>>>
+// CHECK: a subloop of 64 does not cut the 64 of axis 'k' evenly
+func.func @f(%A: !A, %B: !B, %C: !C) {
+  %D = cuda.product %A, %B into %C over [k] subloop 64 using m16n8k16 : !A, !B -> !C
+  func.return
+}
+
+// -----
+
+!A = tensor<16x64xf16, #diagram.array<[m, k], level = register, layout = #cuda.layout<register = [k:4:16, k:2:8, m:2:8, k:2:1], lane = [m:8:1, k:4:2], warp = []>>>
+!B = memref<8x64xf16, #diagram.array<[n, k], level = shared, layout = #cuda.rows<extents = [8, 64], pitch = 64>>>
+!C = tensor<16x8xf32, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = []>>>
+// CHECK: the left operand is in registers, which a subloop cannot point at
+func.func @f(%A: !A, %B: !B, %C: !C) {
+  %D = cuda.product %A, %B into %C over [k] subloop 16 using m16n8k16 : !A, !B -> !C
+  func.return
+}
+
+// -----
+
 // Masks.
 
 !C = tensor<16x8xf32, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = []>>>

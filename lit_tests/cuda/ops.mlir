@@ -70,11 +70,13 @@ cuda.kernel @everything (%Q: !Q, %scale: f32, %q: index, %x: index) threads 128 
   // CHECK-NEXT: %S = cuda.product %Q_shared, %K_now into %none over [d] using m16n8k16 : memref<64x64xf16, {{.*}}, memref<32x64xf16, {{.*}} -> tensor<64x32xf32,
   // CHECK-NEXT: %T = cuda.product %a, %K_now into %S over [d] using m16n8k16 : tensor<64x64xf16, {{.*}}, memref<32x64xf16, {{.*}} -> tensor<64x32xf32,
   // CHECK-NEXT: %U = cuda.product %Q_shared, %K_now into %T over [d] using fma {note = 2 : i32} : memref<64x64xf16,
+  // CHECK-NEXT: %U_1 = cuda.product %Q_shared, %K_now into %T over [d] subloop 32 using m16n8k16 : memref<64x64xf16,
   // CHECK-NEXT: %V = cuda.mask %U where x from %zero < %x else 0xff800000 : f32 {note = 6 : i32} : tensor<64x32xf32,
   // CHECK-NEXT: %r = diagram.reduce max %V over [x] {partial} : tensor<64x32xf32, {{.*}} -> tensor<64xf32,
   // CHECK-NEXT: %t = cuda.combine max %r lanes [1, 2] {note = 7 : i32} : tensor<64xf32, #diagram.array<[q], level = register, layout = #cuda.layout<register = [q:2:8], lane = [q:8:1, 4], warp = [q:4:16]>>>
   // CHECK-NEXT: %w = cuda.exchange %t {note = 10 : i32} : tensor<64xf32, {{.*}}layout = #cuda.layout<register = [q:2:8], lane = [q:8:1, 4], warp = [q:4:16]>>> -> tensor<64xf32, {{.*}}layout = #cuda.layout<register = [q:2:1], lane = [q:8:2, 4], warp = [q:4:16]>>>
   // GENERIC: %S = "cuda.product"(%Q_shared, %K_now, %none) <{over = "d", instruction = "m16n8k16"}>
+  // GENERIC: %U_1 = "cuda.product"(%Q_shared, %K_now, %T) <{over = "d", instruction = "m16n8k16", subloop = #builtin.int<32>}>
   // GENERIC: %V = "cuda.mask"(%U, %zero, %x) <{axis = "x", other = 0xff800000 : f32}> {note = 6 : i32}
   // GENERIC: %t = "cuda.combine"(%r) <{kind = "max", lanes = [#builtin.int<1>, #builtin.int<2>]}> {note = 7 : i32}
   %a = cuda.read %Q_shared : !Qs -> !q
@@ -83,6 +85,7 @@ cuda.kernel @everything (%Q: !Q, %scale: f32, %q: index, %x: index) threads 128 
   %S = cuda.product %Q_shared, %K_now into %none over [d] using m16n8k16 : !Qs, !Ks -> !S
   %T = cuda.product %a, %K_now into %S over [d] using m16n8k16 : !q, !Ks -> !S
   %U = cuda.product %Q_shared, %K_now into %T over [d] using fma {note = 2 : i32} : !Qs, !Ks -> !S
+  %U_1 = cuda.product %Q_shared, %K_now into %T over [d] subloop 32 using m16n8k16 : !Qs, !Ks -> !S
   %V = cuda.mask %U where x from %zero < %x else 0xFF800000 : f32 {note = 6 : i32} : !S
   %r = diagram.reduce max %V over [x] {partial} : !S -> !r
   %t = cuda.combine max %r lanes [1, 2] {note = 7 : i32} : !r

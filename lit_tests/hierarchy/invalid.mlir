@@ -20,6 +20,31 @@ func.func private @f() attributes {s = #hierarchy.schedule<group = [q = 16], war
 
 // -----
 
+// CHECK: a subloop walks axis 'q', which is in 'group': it may be one of 'stream' or 'whole'
+func.func private @f() attributes {s = #hierarchy.schedule<group = [q = 16], subloop = [q = 4]>}
+
+// -----
+
+// CHECK: a subloop walks axis 'd', which is none of the schedule's: it may be one of 'stream' or 'whole'
+func.func private @f() attributes {s = #hierarchy.schedule<group = [q = 16], subloop = [d = 4]>}
+
+// -----
+
+// CHECK: the size of the subloop along 'x' is not decided
+func.func private @f() attributes {s = #hierarchy.schedule<stream = [x = 16], subloop = [x = ?]>}
+
+// -----
+
+// CHECK: a subloop of 48 does not cut the 64 that a group holds of 'x' evenly
+func.func private @f() attributes {s = #hierarchy.schedule<stream = [x = 64], subloop = [x = 48]>}
+
+// -----
+
+// CHECK: a subloop of 64 does not cut the 64 that a group holds of 'd' evenly
+func.func private @f() attributes {s = #hierarchy.schedule<whole = [d = 64], subloop = [d = 64]>}
+
+// -----
+
 // CHECK: argument 0 is at level undecided: a kernel is given device
 func.func @f(%A: tensor<?x64xf32, #diagram.array<[q, d]>>) {
   %O = hierarchy.kernel @k (%a = %A : tensor<?x64xf32, #diagram.array<[q, d]>>) -> (tensor<?x64xf32, #diagram.array<[q, d]>>) {

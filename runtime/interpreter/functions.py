@@ -36,7 +36,6 @@ from treadle.runtime.interpreter.arrays import (
     Numbers,
     absent_in,
     array_of,
-    contract,
     dtype_of,
     is_float,
     merged_sizes,
@@ -51,6 +50,7 @@ from treadle.runtime.interpreter.rounding import is_rounded
 from treadle.runtime.interpreter.scalars import SCALAR_OPERATIONS, value_of
 from treadle.runtime.interpreter.scope import Scope
 from treadle.runtime.interpreter.session import Session
+from treadle.runtime.interpreter.subloops import contract_in_pieces
 
 
 @dataclass
@@ -120,7 +120,7 @@ class DiagramFunctions(SessionFunctions):
         left, right = (operand.filled(0) for operand in self._operands((op.lhs, op.rhs), args))
         axes = with_weaved(axes_of(op.result.type), (left, right), op.over_axes)
         with np.errstate(all="ignore"):
-            value = self._held(contract(left, right, op.over_axes, axes), format_of(op.result.type))
+            value = self._held(contract_in_pieces(op, left, right, axes), format_of(op.result.type))
         error = (
             bounds.contract_error(op, left, right, value, axes, self.session.coarse) if self.session.bounded else None
         )
