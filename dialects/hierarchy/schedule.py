@@ -93,8 +93,8 @@ class ScheduleAttr(ParametrizedAttribute):
     a stream share stay in shared memory, and are read from there in every step; `left = registers`, that each thread
     reads its part once and keeps it. Where neither is said, they are kept if they take few registers.
 
-    `subloop = [d = 16]` says that contractions over `d` walk what a group holds of it in pieces of 16, by a loop, so that
-    registers hold no more of the operands at once. Where nothing is said, it is walked as one piece."""
+    `subloop = [d = 16]` says that contractions over `d` walk what a group holds of it in pieces of 16, by a loop, so
+    that registers hold no more of the operands at once. Where nothing is said, it is walked as one piece."""
 
     name = "hierarchy.schedule"
 
