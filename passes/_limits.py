@@ -10,20 +10,32 @@ from xdsl.ir import Operation, SSAValue
 
 from treadle.dialects.diagram import ReduceOp
 from treadle.dialects.diagram.array import array_type, axes_of, format_of, is_array, sizes_of
-from treadle.dialects.diagram.condition import Linear, Read
+from treadle.dialects.diagram.condition import Linear, Read, Term
 from treadle.dialects.hierarchy import PieceOp
 from treadle.passes._functions import label
-from treadle.passes._ranges import Corner, End, Extreme, Gate, Quotient, Range
+from treadle.passes._ranges import Corner, End, Extreme, Found, Gate, Quotient, Range, Search
+from treadle.passes._searches import Ends, SearchWriter, spell_search
 
 # -- as operations --------------------------------------------------------------------------------
 
 
 class LimitWriter:
     """Writes ends into the body of a group, each operation once; `add` appends one, `resolve` gives the tile or scalar
-    that a value of the kernel became there."""
+    that a value of the kernel became there. `load` is the load of a piece of an argument, of `piece` positions along
+    the axis, and `searched` what searches have found before in this group."""
 
-    def __init__(self, axis: str, add: Callable[[Operation], SSAValue], resolve: Callable[[SSAValue], SSAValue]):
+    def __init__(
+        self,
+        axis: str,
+        piece: int,
+        add: Callable[[Operation], SSAValue],
+        resolve: Callable[[SSAValue], SSAValue],
+        load: Callable[[SSAValue], Operation],
+        searched: dict[Search, Ends],
+    ):
         self.axis = axis
+        self.search = SearchWriter(axis, piece, load, self._number)
+        self.searched = searched
         self.add = add
         self.resolve = resolve
         self.constants: dict[int, SSAValue] = {}
@@ -58,6 +70,10 @@ class LimitWriter:
                 zero = self.constant(0)
                 open = self.add(arith.CmpiOp(self._corner(corner), zero, "sge"))
                 return self.add(arith.SelectOp(open, self._piece(self.axis).end, zero))
+            case Found(search, sign, last):
+                if search not in self.searched:
+                    self.searched[search] = self.search.ends(search, self.add)
+                return self.searched[search][sign, last]
             case Extreme(largest, ends):
                 kind = arith.MaxSIOp if largest else arith.MinSIOp
                 first, *others = (self._end(part) for part in ends)
@@ -86,14 +102,29 @@ class LimitWriter:
 
     def _scalar(self, term: SSAValue, largest: bool) -> SSAValue:
         """The largest or smallest value that an input has in the piece of the group."""
-        value = self.resolve(term)
-        wide = [axis for axis, size in sizes_of(value.type).items() if size != 1]
+        wide = _wide_axes(self.resolve(term))
         place = (term, largest and bool(wide))
         if place not in self.scalars:
-            self.scalars[place] = self.add(arith.IndexCastOp(self._one(value, wide, largest), IndexType()))
+            self.scalars[place] = self.add(arith.IndexCastOp(self._of_input(term, largest), IndexType()))
             which = ("most" if largest else "least") if wide else "here"
             self.scalars[place].name_hint = term.name_hint and f"{term.name_hint}_{which}"
         return self.scalars[place]
+
+    def _number(self, term: Term, largest: bool) -> SSAValue:
+        """The largest or smallest value of a term in the piece of the group, in i32."""
+        if isinstance(term, SSAValue):
+            value = self._of_input(term, largest)
+            if value is not self.resolve(term):
+                value.name_hint = term.name_hint and f"{term.name_hint}_{'largest' if largest else 'smallest'}"
+            return value
+        assert isinstance(term, str)
+        piece = self._piece(term)
+        place = self._plus(piece.end, -1) if largest else piece.first
+        return self.add(arith.IndexCastOp(place, i32))
+
+    def _of_input(self, term: SSAValue, largest: bool) -> SSAValue:
+        value = self.resolve(term)
+        return self._one(value, _wide_axes(value), largest)
 
     def _one(self, value: SSAValue, wide: Sequence[str], largest: bool) -> SSAValue:
         if not is_array(value.type):
@@ -115,6 +146,10 @@ class LimitWriter:
 
     def _plus(self, value: SSAValue, number: int) -> SSAValue:
         return value if number == 0 else self.add(arith.AddiOp(value, self.constant(number)))
+
+
+def _wide_axes(value: SSAValue) -> list[str]:
+    return [axis for axis, size in sizes_of(value.type).items() if size != 1]
 
 
 # -- as static sizes ------------------------------------------------------------------------------
@@ -180,6 +215,9 @@ def spell_end(end: End) -> str:
             return f"(all if {_spell_corner(corner, 0)} >= 0)"
         case Extreme(largest, ends):
             return f"{'max' if largest else 'min'}({', '.join(spell_end(part) for part in ends)})"
+        case Found(search, sign, last):
+            how = "may hold" if sign > 0 else "holds throughout"
+            return f"({'one past the last' if last else 'the first'} where '{spell_search(search)}' {how})"
 
 
 def _spell_corner(corner: Corner, added: int) -> str:

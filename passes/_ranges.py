@@ -7,8 +7,13 @@ largest value of each term). So there are two ranges of x:
 - *some*: outside of it the condition holds nowhere in the group's piece;
 - *every*: inside of it the condition holds everywhere in the group's piece.
 
-And and or combine ranges, never losing soundness: `some` may only grow, `every` only shrink. A comparison with data
-along x says nothing: it may hold anywhere and need hold nowhere. So it is tested element by element."""
+And and or combine ranges, never losing soundness: `some` may only grow, `every` only shrink.
+
+A comparison with data along x, as in `seg[x] == seg[q]`, has no such form. It is searched for, once a group (`Search`):
+with the smallest or the largest values of the group in the place of the rest, it says of each position alone whether it
+may hold there for some row of the group, or holds for every one. *Some* is then the range from the first such position
+to the last, whatever the order of the data; *every* that range, too, if no position is missing in between. Data that is
+compared with nothing of the group looks the same to all groups, and is tested element by element."""
 
 from __future__ import annotations
 
@@ -18,7 +23,8 @@ from typing import TypeAlias
 
 from xdsl.ir import SSAValue
 
-from treadle.dialects.diagram.condition import AtLeastZero, Both, Condition, Either, Linear
+from treadle.dialects.diagram.array import axes_of
+from treadle.dialects.diagram.condition import AtLeastZero, Both, Condition, Either, Linear, Term
 
 
 @dataclass(frozen=True)
@@ -54,7 +60,26 @@ class Extreme:
     ends: tuple[End, ...]
 
 
-End: TypeAlias = Quotient | Gate | Extreme
+@dataclass(frozen=True)
+class Search:
+    """The positions at which a condition on data may hold somewhere in the piece of a group, and those at which it
+    holds throughout."""
+
+    condition: Condition
+
+
+@dataclass(frozen=True)
+class Found:
+    """The first position at which what is searched for may hold (`sign` 1) or holds throughout (-1), or with `last` one
+    past the last. Where there is none, and where it must hold throughout but does not at one in between, the two ends
+    limit an empty range."""
+
+    search: Search
+    sign: int
+    last: bool
+
+
+End: TypeAlias = Quotient | Gate | Extreme | Found
 
 
 @dataclass(frozen=True)
@@ -73,39 +98,92 @@ WHOLE = Range()
 """All positions."""
 
 
-def some_of(condition: Condition, axis: str, is_known: Callable[[SSAValue], bool]) -> Range:
-    """Where a condition may hold. `is_known` says of an input whether a group knows its smallest and largest value."""
+@dataclass(frozen=True)
+class Knowledge:
+    """What a group can say of the inputs of a condition on a streamed axis: of one that it `knows` the smallest and
+    the largest value, of one that it `searches` the value at each position along the axis."""
+
+    axis: str
+    knows: Callable[[SSAValue], bool]
+    searches: Callable[[SSAValue], bool]
+
+    def can_search(self, condition: Condition) -> bool:
+        """Whether a comparison is one with data along the axis, and of that only."""
+        if not isinstance(condition, AtLeastZero):
+            return False
+        unknown = [term for term in condition.form.terms if isinstance(term, SSAValue) and not self.knows(term)]
+        return bool(unknown) and all(map(self.searches, unknown))
+
+    def is_sought(self, condition: Condition) -> bool:
+        """Whether a comparison is to be searched for: data along the axis beside something that tells groups apart."""
+        if not isinstance(condition, AtLeastZero):
+            return False
+        return self.can_search(condition) and any(map(self._differs, condition.form.terms))
+
+    def _differs(self, term: Term) -> bool:
+        if isinstance(term, SSAValue):
+            return self.knows(term) and bool(axes_of(term.type))
+        return term != self.axis
+
+
+def some_of(condition: Condition, known: Knowledge) -> Range:
+    """Where a condition may hold."""
     match condition:
         case AtLeastZero(form):
-            return _where(form, axis, 1, is_known) or WHOLE
-        case Both(parts):
-            ranges = [some_of(part, axis, is_known) for part in parts]
-            return Range(_extreme([r.low for r in ranges], True), _extreme([r.high for r in ranges], False))
+            return _found_by(condition, 1, known) or _where(form, 1, known) or WHOLE
+        case Both():
+            sought, others = _parts_of(condition, known)
+            ranges = [some_of(part, known) for part in others]
+            ranges += [_found(Search(Both(sought)), 1)] if sought else []
+            return intersection(ranges)
         case Either(parts):
-            return hull([some_of(part, axis, is_known) for part in parts])
+            return hull([some_of(part, known) for part in parts])
 
 
-def every_of(condition: Condition, axis: str, is_known: Callable[[SSAValue], bool]) -> Range | None:
+def every_of(condition: Condition, known: Knowledge) -> Range | None:
     """Where a condition holds throughout; None if nothing says so."""
     match condition:
         case AtLeastZero(form):
-            return _where(form, axis, -1, is_known)
-        case Both(parts):
-            ranges = [every_of(part, axis, is_known) for part in parts]
-            known = [r for r in ranges if r is not None]
-            if len(known) < len(ranges):
-                return None
-            return intersection(known)
+            return _found_by(condition, -1, known) or _where(form, -1, known)
+        case Both():
+            sought, others = _parts_of(condition, known)
+            ranges = [every_of(part, known) for part in others]
+            ranges += [_found(Search(Both(sought)), -1)] if sought else []
+            certain = [r for r in ranges if r is not None]
+            return intersection(certain) if len(certain) == len(ranges) else None
         case Either(parts):
-            return _some_alternative([every_of(part, axis, is_known) for part in parts])
+            return _some_alternative([every_of(part, known) for part in parts])
 
 
-def _where(form: Linear, axis: str, sign: int, is_known: Callable[[SSAValue], bool]) -> Range | None:
+def _parts_of(condition: Both, known: Knowledge) -> tuple[tuple[Condition, ...], list[Condition]]:
+    """The parts of a conjunction, those of inner ones too, that one search finds together, and the others."""
+    flat: list[Condition] = []
+    left = list(condition.parts)
+    while left:
+        part = left.pop(0)
+        if isinstance(part, Both):
+            left = [*part.parts, *left]
+        else:
+            flat.append(part)
+    if not any(map(known.is_sought, flat)):
+        return (), flat
+    return tuple(filter(known.can_search, flat)), [part for part in flat if not known.can_search(part)]
+
+
+def _found_by(condition: Condition, sign: int, known: Knowledge) -> Range | None:
+    return _found(Search(condition), sign) if known.is_sought(condition) else None
+
+
+def _found(search: Search, sign: int) -> Range:
+    return Range(Found(search, sign, last=False), Found(search, sign, last=True))
+
+
+def _where(form: Linear, sign: int, known: Knowledge) -> Range | None:
     """Where `form >= 0` for the best (`sign` 1) or the worst (-1) of the group's other positions."""
-    if any(isinstance(term, SSAValue) and not is_known(term) for term in form.terms):
+    if any(isinstance(term, SSAValue) and not known.knows(term) for term in form.terms):
         return None
-    slope = form.terms.get(axis, 0)
-    rest = form.plus(Linear({axis: 1}), -slope)
+    slope = form.terms.get(known.axis, 0)
+    rest = form.plus(Linear({known.axis: 1}), -slope)
     if slope == 0:
         return Range(high=Gate(Corner(rest, sign)))
     if slope < 0:  # x <= rest / -slope

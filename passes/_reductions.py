@@ -14,7 +14,7 @@ from treadle.passes._functions import fresh_hint, replace
 from treadle.passes._scalars import Expression, Leaf, Node, build_map, compare, convert, number
 
 _OF_FLOATS = {"add": 0.0, "mul": 1.0, "max": -float("inf"), "min": float("inf")}
-_OF_INTEGERS = {"add": 0, "mul": 1, "max": -(2**31), "min": 2**31 - 1}
+OF_INTEGERS = {"add": 0, "mul": 1, "max": -(2**31), "min": 2**31 - 1}
 
 _COMBINES: dict[str, tuple[type[Operation], type[Operation]]] = {
     "add": (arith.AddfOp, arith.AddiOp),
@@ -35,7 +35,7 @@ def kind_of(reduction: SSAValue) -> str:
 
 def neutral_of(reduction: SSAValue) -> FloatAttr | IntegerAttr:
     if format_of(reduction.type) == i32:
-        return IntegerAttr(_OF_INTEGERS[kind_of(reduction)], i32)
+        return IntegerAttr(OF_INTEGERS[kind_of(reduction)], i32)
     attribute = number(_OF_FLOATS[kind_of(reduction)], format_of(reduction.type)).attribute
     assert isinstance(attribute, FloatAttr)
     return attribute

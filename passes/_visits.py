@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from xdsl.ir import SSAValue
+from xdsl.ir import BlockArgument, SSAValue
 
 from treadle.dialects.diagram import ContractOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.absence import absences_of
-from treadle.dialects.diagram.array import is_array
+from treadle.dialects.diagram.array import axes_of, is_array
 from treadle.passes._limits import may_hold_a_piece
-from treadle.passes._ranges import WHOLE, Range, every_of, hull, intersection, some_of
+from treadle.passes._ranges import WHOLE, Knowledge, Range, every_of, hull, intersection, some_of
 from treadle.passes._reductions import operands_of
 from treadle.passes._stages import StreamPlan
 
@@ -47,14 +47,20 @@ def visits_of(plan: StreamPlan, stream: int, pieces: Mapping[str, int]) -> Visit
     """The visits of one stream of a kernel whose axes are cut into these pieces. What an earlier stream has finished
     limits it as inputs do: the first and the last position of a sequence, say, as a minimum and a maximum."""
 
-    def is_known(value: SSAValue) -> bool:
+    def knows(value: SSAValue) -> bool:
         return not is_array(value.type) or (not plan.is_piece(value) and plan.stage_of(value) < stream)
+
+    def searches(value: SSAValue) -> bool:
+        """An argument along the streamed axis of which a group holds one row."""
+        others = [axis for axis in axes_of(value.type) if axis != plan.axis]
+        return isinstance(value, BlockArgument) and plan.is_piece(value) and all(pieces.get(a) == 1 for a in others)
 
     def fits(range: Range | None) -> bool:
         return range is not None and may_hold_a_piece(range, pieces[plan.axis], pieces)
 
+    known = Knowledge(plan.axis, knows, searches)
     found = [
-        _Selection(op, some_of(op.holds, plan.axis, is_known), every_of(op.holds, plan.axis, is_known))
+        _Selection(op, some_of(op.holds, known), every_of(op.holds, known))
         for op in plan.step_of(stream)
         if isinstance(op, WhereOp)
     ]

@@ -29,7 +29,9 @@ from treadle.dialects.hierarchy.schedule import ScheduleAttr
 from treadle.passes._functions import functions, kernels, label, note
 from treadle.passes._limits import LimitWriter, spell_range
 from treadle.passes._parts import part_of_kernel
+from treadle.passes._ranges import Search
 from treadle.passes._reductions import reduce_alone
+from treadle.passes._searches import Ends
 from treadle.passes._stages import StreamPlan
 from treadle.passes._streams import Scope, StreamParts, hint_of, location_of
 from treadle.passes._visits import Visits, visits_of
@@ -167,6 +169,7 @@ class _Expansion(StreamParts):
         self.visits = {stream: visits_of(plan, stream, tiles) for stream in plan.streams}
         self.arguments: dict[SSAValue, SSAValue] = {}
         self.destinations: dict[SSAValue, SSAValue] = {}
+        self.searched: dict[Search, Ends] = {}
 
     def kernel(self) -> KernelOp:
         body = self._empty_body()
@@ -244,17 +247,27 @@ class _Expansion(StreamParts):
             op.location = self.old.location
             return scope.add(op)
 
-        writer = LimitWriter(self.plan.axis, add, lambda value: scope.values[value])
+        writer = LimitWriter(
+            self.plan.axis,
+            self.pieces[self.plan.axis],
+            add,
+            lambda value: scope.values[value],
+            self._load,
+            self.searched,
+        )
         limits = [*writer.limits(visits.some)]
         return limits if visits.every is None else [*limits, *writer.limits(visits.every)]
 
     def fetch(self, scope: Scope, value: SSAValue) -> None:
+        scope.add(self._load(value), value)
+
+    def _load(self, value: SSAValue) -> LoadOp:
         multiplied = any(isinstance(use.operation, ContractOp) for use in value.uses)
         type = self.tile(value.type, "shared" if multiplied else "register")
         load = LoadOp(self.arguments[value], type)
         load.location = self.old.location
         load.result.name_hint = hint_of(value, "piece")
-        scope.add(load, value)
+        return load
 
     def leave(self, scope: Scope, value: SSAValue) -> None:
         save = SaveOp(scope.values[value], self.destinations[value])

@@ -9,6 +9,7 @@ from random import Random
 
 import numpy as np
 import pytest
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.arg_spec import ArgSpec
 
 from roads import Road, compiled
@@ -22,6 +23,7 @@ from treadle.runtime.inputs import axis_sizes, make_inputs
 from treadle.runtime.interpreter import entry_function, run_function, run_with_bounds
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+PROGRAMS = Path(__file__).parent / "programs"
 
 PROGRAM = """
 !Q = tensor<?x?x64xf16, #diagram.array<[b, q, d]>>
@@ -33,6 +35,7 @@ PROGRAM = """
 !len = tensor<?xi32, #diagram.array<[b]>>
 !first = tensor<?xi32, #diagram.array<[q]>>
 !seg = tensor<?xi32, #diagram.array<[x]>>
+!of_b = tensor<?x?xi32, #diagram.array<[b, x]>>
 func.func @f(%Q: !Q, %K: !K, %V: !V{arguments}) -> !A
     attributes {{sizes = #diagram.sizes<b = 2, q = 150, x = 300>}} {{
   %S = diagram.contract %Q, %K over [d] accumulate f32 : !Q, !K -> !S
@@ -48,6 +51,9 @@ INPUTS = {
     "len": '!len {diagram.up_to = "x"}',
     "first": '!first {diagram.up_to = "x"}',
     "seg": "!seg",
+    "of_q": "!first",
+    "of_x": "!seg",
+    "of_b": "!of_b",
     "n": 'i32 {diagram.up_to = "x"}',
 }
 
@@ -55,8 +61,7 @@ INPUTS = {
 def program(condition: str) -> str:
     named = [name for name in INPUTS if re.search(rf"\b{name}\b", condition)]
     arguments = "".join(f", %{name}: {INPUTS[name]}" for name in named)
-    types = {"len": "!len", "first": "!first", "seg": "!seg", "n": "i32"}
-    inputs = ", ".join(f"{name} = %{name} : {types[name]}" for name in named)
+    inputs = ", ".join(f"{name} = %{name} : {INPUTS[name].split()[0]}" for name in named)
     return PROGRAM.format(condition=condition, arguments=arguments, inputs=f" with ({inputs})" if inputs else "")
 
 
@@ -86,6 +91,11 @@ CONDITIONS = [
     "x < 0",
     "b == 1",
     "x + q + b < 200",
+    "of_x[x] == of_q[q]",
+    "of_b[b, x] == of_q[q] and x <= q",
+    "of_x[x] != of_q[q] and seg[x] >= 0",
+    "of_x[x] < 2 * of_q[q] - 3 or x == q + n",
+    "10 * of_x[x] + x <= q",
 ]
 
 
@@ -204,7 +214,9 @@ def visited(condition: str, sizes: dict[str, int], seed: int = 0) -> tuple[dict[
     return counts, np.broadcast_to(evaluate(read_condition(condition), value), shape), rows, stream.size
 
 
-RANGES = [c for c in CONDITIONS if "seg" not in c and "!=" not in c and "not" not in c and " or " not in c]
+RANGES = [
+    c for c in CONDITIONS if "seg" not in c and "of_" not in c and "!=" not in c and "not" not in c and " or " not in c
+]
 """Conditions that select one range of keys for each query."""
 
 
@@ -232,15 +244,15 @@ def test_no_tile_is_wasted(condition: str, sizes: dict[str, int]):
 @pytest.mark.parametrize("machine", ["a100", "h100"])
 def test_what_one_stream_finds_limits_the_next(machine: str):
     """Sequences of which only numbers are known, in any order: the second stream is fed what lies between the first and
-    the last key that a group's queries see, the first one everything."""
-    algorithm = load_module(EXAMPLES / "attention_packed.mlir")
+    the last key that a group's queries see, and so is the first one, which a search limits."""
+    algorithm = load_module(PROGRAMS / "packed_by_places.mlir")
     module = algorithm.clone()
     run_pipeline(module, Options(machine=machine), last=LAST_HIERARCHY_PASS)
     streams = [op for op in module.walk() if isinstance(op, StreamOp)]
     group = streams[0].parent_op()
     assert group is not None
     rows, step = group.properties["partition"].as_dict()["q"], streams[1].size  # pyright: ignore
-    assert [op.size for op in streams] == [step, step]
+    assert [op.size for op in streams] == [step, step, step]
     sizes = {"b": 1, "h": 2, "q": 1000, "x": 1000}
     inputs = list(make_inputs(entry_function(algorithm), axis_sizes(entry_function(algorithm), sizes), 0))
     of = np.repeat(np.asarray([5, 2, 9, 0, 7], np.int32), 200)
@@ -250,8 +262,84 @@ def test_what_one_stream_finds_limits_the_next(machine: str):
     fed = 0
     for q in range(0, sizes["q"], rows):
         seen = np.flatnonzero(np.isin(of, of[q : q + rows]))
-        fed += seen[-1] // step - seen[0] // step + 1 - (-sizes["x"] // step)
+        between = np.flatnonzero((of >= of[q : q + rows].min()) & (of <= of[q : q + rows].max()))
+        fed += sum(found[-1] // step - found[0] // step + 1 for found in (seen, between)) - (-sizes["x"] // step)
     assert sum(ran.transfers[0].steps.values()) == sizes["h"] * fed
+
+
+@cache
+def packed(machine: str) -> tuple[ModuleOp, ModuleOp, int, int]:
+    """Attention to sequences of which only numbers are given: as it is, and tile by tile with their sizes."""
+    algorithm = load_module(EXAMPLES / "attention_packed.mlir")
+    module = algorithm.clone()
+    run_pipeline(module, Options(machine=machine), last=LAST_HIERARCHY_PASS)
+    search, stream = (op for op in module.walk() if isinstance(op, StreamOp))
+    group = stream.parent_op()
+    assert group is not None
+    assert search.border is None
+    assert stream.border is not None
+    return algorithm, module, group.properties["partition"].as_dict()["q"], stream.size  # pyright: ignore
+
+
+def numbers(kind: str, size: int, dice: np.random.Generator) -> np.ndarray:
+    """Of the sequences, a number for each position."""
+    sorted_ = np.sort(dice.integers(0, max(size // 150, 1), size)).astype(np.int32)
+    match kind:
+        case "ascending":
+            return sorted_
+        case "descending":
+            return sorted_[::-1].copy()
+        case "mixed":
+            return dice.permutation(sorted_)
+        case "extreme":
+            return np.where(sorted_ < sorted_.mean(), -(2**31), 2**31 - 1).astype(np.int32)
+        case _:
+            return np.zeros(size, np.int32)
+
+
+@pytest.mark.sample(6)
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize("kind", ["ascending", "descending", "mixed", "extreme", "one"])
+@pytest.mark.parametrize("keys", [1, 333, 1000])
+def test_tiles_of_other_sequences_are_not_visited(machine: str, kind: str, keys: int):
+    """Counted: those between the first and the last key with a number between the least and the most of a group are
+    visited, no other; where the group and these keys are of one sequence, nothing is tested in whole tiles."""
+    algorithm, module, rows, step = packed(machine)
+    dice = np.random.default_rng(keys)
+    sizes = {"b": 1, "h": 2, "q": 700, "x": keys}
+    inputs = list(make_inputs(entry_function(algorithm), axis_sizes(entry_function(algorithm), sizes), 0))
+    of_q, of_x = numbers(kind, sizes["q"], dice), numbers(kind, keys, dice)
+    inputs[3:] = [of_q, of_x]
+    wanted, ran = (run_function(each, inputs, sizes=sizes) for each in (algorithm, module))
+    np.testing.assert_allclose(ran.results[0], wanted.results[0], atol=1e-9)
+    fed = whole = 0
+    for q in range(0, sizes["q"], rows):
+        group = of_q[q : q + rows]
+        seen = np.flatnonzero((of_x >= group.min()) & (of_x <= group.max()))
+        fed += seen[-1] // step - seen[0] // step + 1 if len(seen) else 0
+        if len(seen) and group.min() == group.max() and len(seen) == seen[-1] + 1 - seen[0]:
+            pieces = [of_x[x : x + step] for x in range(0, keys, step)]
+            whole += sum((piece == group[0]).all() for piece in pieces)
+        fed, whole = fed - (-keys // step), whole - (-keys // step)  # the search, which has no border
+    counts = ran.transfers[0].steps
+    assert counts.get("step", 0) == sizes["h"] * whole
+    assert counts.get("step", 0) + counts.get("border", 0) == sizes["h"] * fed
+
+
+def test_the_emulator_moves_what_sequences_need():
+    """Four sequences one after another: about a fourth of the bytes of keys and values."""
+    made = compiled((EXAMPLES / "attention_packed.mlir").read_text(), machine="a100")
+    sizes = {"b": 1, "h": 1, "q": 1024, "x": 1024}
+    arrays = made.inputs(sizes, 0)[:3]
+    loaded: list[int] = []
+    for count in (1, 4):
+        of = np.repeat(np.arange(count, dtype=np.int32), 1024 // count)
+        execution = HostExecution(made.module, made.backend())
+        execution.run(entry_function(made.module), [*arrays, of, of])
+        loaded.append(execution.launches[0].report.bytes_loaded)
+        for verdict in made.verdicts([*arrays, of, of], sizes):
+            assert verdict.ok, verdict
+    assert loaded[1] < 0.5 * loaded[0]
 
 
 def test_the_printed_loops_begin_and_end_where_the_condition_says():

@@ -24,7 +24,6 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 PASS = "hierarchy-split-streams"
 
 REFUSED = {
-    "attention_packed": "no axis of it is streamed",
     "layer_norm": "a result has axis 'i'",
     "rms_norm": "a result has axis 'i'",
     "log_softmax": "a result has axis 'x'",

@@ -11,7 +11,7 @@ from xdsl.ir import Operation, SSAValue
 from treadle.compiler.cost.fed import Fed, Limit, Places
 from treadle.compiler.cost.plan import Pieces
 from treadle.dialects.hierarchy import PieceOp, StreamOp
-from treadle.passes._ranges import Corner, End, Extreme, Gate, Quotient, Range
+from treadle.passes._ranges import Corner, End, Extreme, Found, Gate, Quotient, Range
 from treadle.passes._visits import Visits
 
 ARITHMETIC: Mapping[type[Operation], Callable[[int, int], int]] = {
@@ -56,17 +56,21 @@ def _axes_of(end: End) -> Iterator[str]:
         for part in end.ends:
             yield from _axes_of(part)
         return
+    if isinstance(end, Found):
+        return
     yield from (term for term in end.corner.form.terms if isinstance(term, str))
 
 
 def _is_by_data(end: End) -> bool:
     if isinstance(end, Extreme):
         return any(_is_by_data(part) for part in end.ends)
-    return any(isinstance(term, SSAValue) for term in end.corner.form.terms)
+    return isinstance(end, Found) or any(isinstance(term, SSAValue) for term in end.corner.form.terms)
 
 
 def _value(end: End, axis: str, places: Places) -> int | None:
     match end:
+        case Found():
+            return None
         case Quotient(corner, divisor, up, added):
             value = _corner(corner, places)
             return None if value is None else (-(-value // divisor) if up else value // divisor) + added

@@ -88,6 +88,9 @@ class Layouts:
         self.found: dict[SSAValue, LayoutAttr] = {}
         self.instructions = {op: instruction_of(plan, op) for op in plan.contractions}
         self.anchor = blocked(plan, _kernel_axes(plan)) if not plan.contractions else None
+        for op in plan.group.walk():
+            if isinstance(op, ReduceOp) and _is_for_every_thread(op.result):
+                self._in_every_warp(op.operand)
         self.settled = False
         while self._sweep():
             pass
@@ -202,9 +205,17 @@ class Layouts:
 
     def reduced(self, op: ReduceOp) -> LayoutAttr | None:
         """The layout of what is reduced. A number that every thread needs is worked out by every warp."""
-        if any(isinstance(use.operation, ExtractOp) for use in op.result.uses):
+        if _is_for_every_thread(op.result):
             return in_every_warp(self.plan, op.operand)
         return self.found.get(op.operand) or self._demanded(op.operand)
+
+    def _in_every_warp(self, value: SSAValue) -> None:
+        """Let every warp make an array itself, and what that is made of element by element."""
+        if isinstance(value.owner, LoadOp | FillOp | IndexOp | MapOp | CastOp | WhereOp):
+            self._set(value, in_every_warp(self.plan, value))
+        if isinstance(value.owner, MapOp | CastOp | WhereOp):
+            for operand in value.owner.operands:
+                self._in_every_warp(operand)
 
     def _reduce(self, op: ReduceOp) -> None:
         layout = self.reduced(op)
@@ -273,6 +284,19 @@ class Layouts:
 def _operands(op: Operation | None) -> tuple[SSAValue, ...]:
     assert isinstance(op, YieldOp)
     return tuple(op.operands)
+
+
+def _is_for_every_thread(value: SSAValue) -> bool:
+    """Whether a value, or the result of the stream of which it is a state, is taken out of its tile as a number."""
+    for use in value.uses:
+        if isinstance(use.operation, ExtractOp):
+            return True
+        stream = use.operation.parent_op()
+        if isinstance(stream, StreamOp) and use.operation in [step.block.last_op for step in stream.steps]:
+            end = stream.finish.block.args[use.index]
+            if any(_is_for_every_thread(o) for o in stream.outputs if stream.finished(o) is end):
+                return True
+    return False
 
 
 def _kernel_axes(plan: KernelPlan) -> dict[str, int]:

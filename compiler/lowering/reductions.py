@@ -20,6 +20,9 @@ from treadle.dialects.diagram import FillOp, MapOp, ReduceOp
 from treadle.dialects.diagram.array import axes_of, format_of
 from treadle.dialects.hierarchy import StreamOp
 
+KEPT = ("add", "max", "min")
+"""Reductions of which each lane may keep its own part."""
+
 
 def lower_reduce(lowering: KernelLowering, op: ReduceOp) -> SSAValue:
     source = _layout_of_operand(lowering, op)
@@ -43,7 +46,7 @@ def _layout_of_operand(lowering: KernelLowering, op: ReduceOp) -> LayoutAttr:
 
 
 def combined(lowering: KernelLowering, reduce: ReduceOp, value: SSAValue, arg: SSAValue) -> SSAValue:
-    """The whole of a sum whose lanes kept to their own elements during a stream."""
+    """The whole of a reduction whose lanes kept to their own elements during a stream."""
     masks = lane_masks(_layout_of_operand(lowering, reduce), reduce.over_axes)
     if not masks:
         return value
@@ -51,27 +54,30 @@ def combined(lowering: KernelLowering, reduce: ReduceOp, value: SSAValue, arg: S
     return named(combine.result, plain_name(arg))
 
 
-def sums_of_own_elements(stream: StreamOp, index: int) -> list[ReduceOp]:
-    """The reductions that make one state of a stream, in its step and at its border, if the lanes may each sum their
-    own elements and meet only at the end: a sum that starts from zero, and whose state before the step goes nowhere
-    but into it, at most multiplied by something that all lanes along the axis agree on. Addition is associative and
-    commutative, and multiplication distributes over it. None otherwise."""
+def kept_by_lanes(stream: StreamOp, index: int) -> list[ReduceOp]:
+    """The reductions that make one state of a stream, in its step and at its border, if the lanes may each reduce their
+    own elements and meet only at the end: one that starts from its neutral element, and whose state before the step
+    goes nowhere but into it, that of a sum at most multiplied by something that all lanes along the axis agree on.
+    Reductions are associative and commutative, and multiplication distributes over a sum. None otherwise."""
     start = yielded(stream.initialise)[index].owner
-    if not isinstance(start, FillOp) or start.number != 0:
+    found = [_kept_by_lanes(step, index) for step in stream.steps]
+    reduces = [reduce for reduce in found if reduce is not None]
+    if not isinstance(start, FillOp) or len(reduces) < len(found) or len({reduce.kind for reduce in reduces}) > 1:
         return []
-    found = [_sum_of_own_elements(step, index) for step in stream.steps]
-    return [reduce for reduce in found if reduce is not None] if None not in found else []
+    return reduces if start.number == neutral_number(reduces[0].kind.data, start.result) else []
 
 
-def _sum_of_own_elements(step: Region, index: int) -> ReduceOp | None:
+def _kept_by_lanes(step: Region, index: int) -> ReduceOp | None:
     state = step.block.args[index]
     reduce = yielded(step)[index].owner
-    if not isinstance(reduce, ReduceOp) or reduce.kind.data != "add" or len(list(reduce.result.uses)) != 1:
+    if not isinstance(reduce, ReduceOp) or reduce.kind.data not in KEPT or len(list(reduce.result.uses)) != 1:
         return None
     if reduce.init is None or len(list(state.uses)) != 1:
         return None
     if reduce.init is state:
         return reduce
+    if reduce.kind.data != "add":
+        return None
     scale = reduce.init.owner
     if not isinstance(scale, MapOp) or len(list(scale.result.uses)) != 1 or state not in scale.inputs:
         return None

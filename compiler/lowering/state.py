@@ -48,7 +48,7 @@ class KernelLowering:
     twins: dict[Operation, Operation] = field(default_factory=dict[Operation, Operation])
     """For operations of a border, the operation of the step that does the same."""
     apart: set[ReduceOp] = field(default_factory=set[ReduceOp])
-    """Sums of a stream whose lanes keep to their own elements until it ends."""
+    """Reductions of a stream whose lanes keep to their own elements until it ends."""
     block: Block = field(default_factory=Block)
     """Where operations are appended."""
     top: Block = field(default_factory=Block)

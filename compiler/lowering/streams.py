@@ -8,7 +8,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from treadle.compiler.lowering.fragments import fragment_of
 from treadle.compiler.lowering.names import hinted, named, plain_name
-from treadle.compiler.lowering.reductions import combined, sums_of_own_elements
+from treadle.compiler.lowering.reductions import combined, kept_by_lanes
 from treadle.compiler.lowering.runs import Run, RunWriter, twins, yielded
 from treadle.compiler.lowering.state import KernelLowering
 from treadle.dialects.diagram.array import DYNAMIC
@@ -24,7 +24,7 @@ def lower_stream(lowering: KernelLowering, op: StreamOp) -> None:
         named(fragment_of(lowering, value, lowering.layouts.of(arg)), plain_name(arg))
         for value, arg in zip(yielded(op.initialise), states, strict=True)
     ]
-    apart = [sums_of_own_elements(op, i) for i in range(len(states))]
+    apart = [kept_by_lanes(op, i) for i in range(len(states))]
     lowering.apart |= {reduce for reduces in apart for reduce in reduces}
     lowering.twins |= twins(op)
     state = _full_axis(lowering, op, state) if op.fed is None else _selected(lowering, op, state)
