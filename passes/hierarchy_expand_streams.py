@@ -244,7 +244,8 @@ class _Expansion(StreamParts):
             return []
 
         def add(op: Operation) -> SSAValue:
-            op.location = self.old.location
+            for each in op.walk():
+                each.location = self.old.location
             return scope.add(op)
 
         writer = LimitWriter(
