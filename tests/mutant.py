@@ -33,6 +33,7 @@ PROGRAMS: dict[str, tuple[dict[str, int], ...]] = {
     "examples/quantised_matmul.mlir": ({},),
     "tests/programs/unread_condition.mlir": ({},),
     "tests/programs/short_rows.mlir": ({},),
+    "tests/programs/mixed_numbers.mlir": ({}, {"q": 1, "x": 37}),
     "tests/programs/out_and_back.mlir": ({},),
 }
 CUT: dict[str, dict[str, int]] = {

@@ -193,6 +193,17 @@ MUTATIONS: dict[str, Mutation] = {
         'ReduceOp("max" if largest else "min", value',
         'ReduceOp("min" if largest else "max", value',
     ),
+    "searches: what is between the first and the last holds": (
+        "_searches",
+        'add(arith.SubiOp(whole_end, whole_first)), count, "eq"',
+        'add(arith.SubiOp(whole_end, whole_first)), count, "sge"',
+    ),
+    "searches: the last position is left out": (
+        "_searches",
+        "one = add(arith.ConstantOp.from_int_and_width(1, IndexType()))",
+        "one = add(arith.ConstantOp.from_int_and_width(0, IndexType()))",
+    ),
+    "searches: least for most": ("_searches", "factor * sign > 0", "factor * sign < 0"),
     # exp as exp2.
     "exp2: without log2 e": ("diagram_exp_to_exp2", "_constant(LOG2_E, op)", "_constant(1.0, op)"),
     "exp2: without log2 e after a scale": ("diagram_exp_to_exp2", "_constant(c * LOG2_E, op)", "_constant(c, op)"),
