@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import IndexType, IntAttr, MemRefType, UnitAttr
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from treadle.compiler.cost.turns import PARTS
 from treadle.compiler.lowering.barriers import base_of
 from treadle.dialects import cuda
 from treadle.dialects.cuda.boxes import boxes_layout
@@ -19,9 +20,6 @@ from treadle.dialects.cuda.tiles import boxes_of, format_bytes, is_boxed, layout
 from treadle.dialects.diagram.array import ArrayEncoding, axes_of, format_of, sizes_of
 from treadle.passes._specialise_laws import Reason, constant_of
 from treadle.passes._tile_order import TileOrder
-
-PARTS = (1, 2, 4, 8)
-"""Parts of a result that may leave one after another."""
 
 ON_RING = cuda.AcquireOp | cuda.AwaitOp | cuda.ReleaseOp | cuda.ExpectOp | cuda.TensorLoadOp
 

@@ -88,6 +88,7 @@ class Builder:
         shared_bytes = place_shared(self.top)
         threads = WARPGROUP * (1 + self.groups)
         kernel = cuda.KernelOp(self.name, threads, shared_bytes, Region(self.top))
+        kernel.attributes |= self.kernel.attributes
         kernel.location = self.kernel.location
         erase_unused(kernel)
         insert_barriers(self.top, consumers)

@@ -16,6 +16,7 @@ from treadle.compiler.errors import InternalError
 from treadle.compiler.machines import Machine, machine_of
 from treadle.compiler.rings import ring_problems
 from treadle.dialects import cuda
+from treadle.dialects.cuda.kernel import BY_PIECE
 from treadle.dialects.hierarchy.schedule import StepAttr, record
 from treadle.passes._functions import function_of, launches_of_kernel
 from treadle.passes._grid_sharing import numbers_of_host, sharing
@@ -35,7 +36,8 @@ class CudaPersistPass(ModulePass):
     leaves in 2, 4 or 8 parts through the room of one. Pieces are taken in any order (groups are independent): in
     sections of rows that stay in the L2 cache, and the longest first where pieces differ, both by the cost model
     (`compiler/cost/tile_order.py`) or by the options. The pass declines, with its reason in the derivation, where that
-    does not hold and where every block would have one piece.
+    does not hold, where every block would have one piece, and where the model found that several blocks on an SM take
+    less time (`compiler/cost/turns.py`).
 
     Before:
     ```
@@ -148,7 +150,7 @@ class CudaPersistPass(ModulePass):
         subject = f"@{kernel.sym_name.data}"
         found = numbers_of_host(function_of(launch))
         pieces = found.get(launch.grid)
-        reason = why_not(kernel, roles, machine.limits.shared_per_block) or _too_few(pieces, machine)
+        reason = why_not(kernel, roles, machine.limits.shared_per_block) or _too_few(pieces, machine) or _slower(kernel)
         if reason is not None:
             return StepAttr("decline cuda-persist", subject, reason.law, reason.fact)
         assert pieces is not None
@@ -189,6 +191,12 @@ def _too_few(pieces: int | None, machine: Machine) -> Reason | None:
     if pieces is None:
         return Reason(law, "how many pieces there are is not known")
     return Reason(law, f"{pieces} pieces, {machine.sms} processors") if pieces <= machine.sms else None
+
+
+def _slower(kernel: cuda.KernelOp) -> Reason | None:
+    if BY_PIECE not in kernel.attributes:
+        return None
+    return Reason("of two grids the model takes the faster", "an SM holds several blocks, which overlap as well")
 
 
 def _told(order: TileOrder) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 
@@ -15,6 +15,7 @@ from treadle.compiler.errors import Refusal, TreadleError
 from treadle.compiler.machines import Machine, machine_of
 from treadle.compiler.numerals import whole_number
 from treadle.compiler.sizes import default_sizes
+from treadle.dialects.cuda.kernel import BY_PIECE
 from treadle.dialects.diagram.array import DYNAMIC
 from treadle.dialects.diagram.read import with_fitting
 from treadle.dialects.hierarchy import KernelOp, ScheduleAttr
@@ -143,6 +144,8 @@ def _decide(
     except TreadleError as error:
         raise Refusal(kernel, error.message) from error
     kernel.schedule = _schedule(sketch, choice, schedule)
+    if choice.estimate.by_piece:
+        kernel.attributes[BY_PIECE] = UnitAttr()
     if function is not None:
         note(function, "choose sizes", f"@{sketch.name}", "cost model", choice.reason)
 

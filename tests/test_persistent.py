@@ -8,22 +8,28 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
+from math import inf
 
 import pytest
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 from xdsl.rewriter import Rewriter
 from xdsl.utils.arg_spec import ArgSpec
 
 from benchmarking import benchmark
 from treadle.compiler.cli.run import kernel_names
+from treadle.compiler.cost import Estimate, estimate, plan_of, sizes_of_kernel, time
 from treadle.compiler.cost.tile_order import Sharing, best_section, different_bytes, is_uneven
-from treadle.compiler.machines import machine_of
-from treadle.compiler.pipeline import Options, pipeline, print_cuda, run_passes
+from treadle.compiler.cost.turns import clocks_in_turns, together
+from treadle.compiler.machines import Machine, load_machine, machine_of
+from treadle.compiler.pipeline import LAST_DECORATING_PASS, Options, pipeline, print_cuda, run_passes, run_pipeline
 from treadle.compiler.rings import ring_problems
 from treadle.compiler.source import parse_module
 from treadle.dialects import cuda
+from treadle.dialects.hierarchy import KernelOp
+from treadle.dialects.hierarchy.schedule import derivation_of
 from treadle.passes._tile_order import TileOrder
 from treadle.runtime.backend import has_host_compiler
 from treadle.runtime.emulator import EmulationError
@@ -36,6 +42,7 @@ from treadle.runtime.verify import verify
 needs_compiler = pytest.mark.skipif(not has_host_compiler(), reason="no C++ compiler is installed")
 programs = benchmark("programs")
 
+H100 = Options(machine="h100")
 PRODUCT = programs.matmul({"m": 4096, "n": 4096, "k": 4096})
 ATTENTION = programs.attention(64, {"b": 2, "h": 16, "q": 2048, "x": 1024})
 
@@ -145,6 +152,84 @@ def test_the_model_takes_rows_together_where_that_reads_less() -> None:
     causal = replace(square, last_bytes=6 << 20)
     assert is_uneven(causal)
     assert best_section(causal, 50 << 20) == 16
+
+
+def told(module: ModuleOp) -> str:
+    """What `cuda-persist` says."""
+    steps = [step.texts() for op in module.ops if isinstance(op, FuncOp) for step in derivation_of(op.attributes)]
+    return "; ".join(f"{rewrite}: {reason}" for rewrite, _, _, reason in steps if rewrite.endswith("cuda-persist"))
+
+
+def decorated(text: str) -> ModuleOp:
+    module = parse_module(text)
+    run_pipeline(module, H100, last=LAST_DECORATING_PASS)
+    return module
+
+
+def predicted(text: str, group: str = "") -> tuple[Estimate, ModuleOp]:
+    """The estimate of the one kernel of an algorithm on an H100, and its module after all passes."""
+    module = parse_module(text)
+    options = {"group": (group,), "stream": ("k=64",)} if group else {}
+    specs = [ArgSpec(each.name, options) if each.name == LAST_DECORATING_PASS else each for each in pipeline(H100)]
+    decided = [each.name for each in specs].index(LAST_DECORATING_PASS) + 1
+    run_passes(module, specs[:decided])
+    (kernel,) = (op for op in module.walk() if isinstance(op, KernelOp))
+    function = next(op for op in module.ops if isinstance(op, FuncOp))
+    found = estimate(plan_of(kernel), machine_of(module), sizes_of_kernel(kernel, function))
+    assert found is not None
+    run_passes(module, specs[decided:])
+    return found, module
+
+
+@pytest.mark.parametrize("text", [PRODUCT, ATTENTION], ids=["product", "attention"])
+def test_the_model_says_which_grids_are_persistent(text: str) -> None:
+    found, module = predicted(text)
+    assert found.in_turns
+    assert f"132 blocks for {found.blocks:,} pieces" in told(module)
+    (kernel,) = (op for op in module.ops if isinstance(op, cuda.KernelOp) and "specialised" in op.sym_name.data)
+    # The model rounds the place of the barriers up.
+    assert 0 <= found.footprint.shared_bytes - kernel.shared_bytes.data < 128
+
+
+def test_few_pieces_have_a_block_each() -> None:
+    found, module = predicted(programs.matmul({"m": 1024, "n": 1024, "k": 4096}))
+    assert not found.in_turns
+    assert told(module) == f"decline cuda-persist: {found.blocks} pieces, 132 processors"
+
+
+def test_several_blocks_on_an_sm_are_left_alone_where_the_model_finds_them_faster() -> None:
+    found, module = predicted(PRODUCT, "m=64,n=128")
+    assert found.by_piece
+    assert found.blocks_per_sm > 1
+    assert told(module) == "decline cuda-persist: an SM holds several blocks, which overlap as well"
+
+
+def test_taking_turns_saves_the_begin_of_all_pieces_but_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of the others finds its tiles there."""
+    (kernel,) = (op for op in decorated(ATTENTION).walk() if isinstance(op, KernelOp))
+    machine, sizes = load_machine("h100"), {"b": 2, "h": 16, "q": 2048, "x": 1024, "d": 64, "e": 64}
+    in_turns = time.timing(plan_of(kernel), machine, sizes)
+    never: list[bool] = []
+
+    def not_in_turns(first: float, following: float, blocks: int, machine: Machine) -> float:
+        """The first call is for turns, the second for blocks that begin one after another."""
+        never.append(not never)
+        return inf if never[-1] else clocks_in_turns(first, following, blocks, machine)
+
+    monkeypatch.setattr(time, "clocks_in_turns", not_in_turns)
+    by_piece = time.timing(plan_of(kernel), machine, sizes)
+    begin = (time.LAUNCH_CLOCKS + machine.levels["device"].latency) / machine.clock * 1e6
+    assert (in_turns.in_turns, by_piece.in_turns) == (True, False)
+    assert by_piece.time_us - in_turns.time_us == pytest.approx((-(-512 // 132) - 1) * begin)
+
+
+def test_pieces_that_run_at_a_time_read_less_of_a_section() -> None:
+    """Of 32 x 16 pieces of a product 132 run at a time: 9 of each of 16 rows, not 16 of 8 rows."""
+    (kernel,) = (op for op in decorated(PRODUCT).walk() if isinstance(op, KernelOp))
+    machine, sizes = load_machine("h100"), {"m": 4096, "n": 4096, "k": 4096}
+    plan = plan_of(kernel)
+    assert together(plan, machine, sizes, 132, False) == {"n": 16, "m": 8}
+    assert together(plan, machine, sizes, 132, True) == {"n": 9, "m": 14}
 
 
 FAULTS = {

@@ -146,8 +146,7 @@ def _reason(
         f"about {needs.registers_per_thread} of {needs.most_registers} registers a thread"
         f"{_spilled(needs)}, {_kib(needs.shared_bytes)} of {_kib(machine.limits.shared_per_block)} KiB shared "
         f"memory{_stages(trial.plan, needs)}",
-        f"{found.blocks} blocks, {found.blocks_per_sm} on an SM (more do not fit: {found.limited_by}), "
-        f"{found.waves:.2f} waves",
+        _grid(found, machine),
         *kept,
         *_larger(sketch, machine, sizes, trial, cut),
     ]
@@ -160,6 +159,13 @@ def _warps(needs: Footprint) -> str:
         return warps
     groups = needs.warps // WARPGROUP
     return f"{warps}, {groups} warpgroup{'s' * (groups > 1)} beside one that copies"
+
+
+def _grid(found: Estimate, machine: Machine) -> str:
+    if found.in_turns:
+        return f"{found.blocks} pieces, which a block on each of {machine.sms} SMs takes one after another"
+    held = f"{found.blocks_per_sm} on an SM (more do not fit: {found.limited_by})"
+    return f"{found.blocks} blocks, {held}, {found.waves:.2f} waves"
 
 
 def _spilled(needs: Footprint) -> str:

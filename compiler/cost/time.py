@@ -15,10 +15,11 @@ from math import inf, prod
 
 import numpy as np
 
-from treadle.compiler.amounts import Amount, ceil_div, choice, is_any, least, most
+from treadle.compiler.amounts import Amount, ceil_div, choice, is_any, most
 from treadle.compiler.cost.issue import PRODUCT_FLOP, SHARED_BYTES
 from treadle.compiler.cost.memory import Footprint, footprint
 from treadle.compiler.cost.plan import Plan
+from treadle.compiler.cost.turns import bytes_in_turns, can_take_turns, clocks_in_turns, together
 from treadle.compiler.cost.warpgroups import are_of_warpgroups
 from treadle.compiler.machines import Machine
 from treadle.compiler.machines.machine import WARP
@@ -67,6 +68,10 @@ class Estimate:
     limited_by: str
     """What keeps an SM from holding more blocks: `registers`, `shared memory` or `threads`."""
     waves: float
+    in_turns: bool = False
+    """Whether a block on each SM takes one piece after another."""
+    by_piece: bool = False
+    """Whether it could, but blocks of their own, several on an SM, take less time."""
 
 
 @dataclass(frozen=True)
@@ -76,21 +81,26 @@ class _Round:
     stations: tuple[Amount, Amount]
     busiest: Amount
     """Of all units."""
+    fill: Amount
+    """Until the first tiles are there, for which all warps of a block wait."""
     waits: Amount
-    in_turns: Amount = False
+    """After that."""
+    orderly: Amount = False
     """Whether they are warpgroups: those take turns, so that a station has no queue."""
 
-    def clocks(self, warps: Amount) -> Amount:
-        """A round of so many warps on one quarter: warps meet by chance, by mean value analysis."""
+    def clocks(self, warps: Amount, idle: Amount = False) -> Amount:
+        """A round of so many warps on one quarter: warps meet by chance, by mean value analysis. `idle`: their units
+        have nothing to do until the first tiles are there."""
         waiting = [0.0 for _ in self.stations]
         total = 0.0
         for n in range(1, int(np.max(warps)) + 1):
             times = [demand * (1 + queue) for demand, queue in zip(self.stations, waiting, strict=True)]
-            found = self.waits + sum(times)
+            found = self.fill + self.waits + sum(times)
             total = choice(n <= warps, found, total)
             waiting = [n * time / found for time in times]
-        orderly = most(self.waits + sum(self.stations), warps * (sum(self.stations) * EXPOSED + self.busiest))
-        return choice(self.in_turns, orderly, most(total, warps * self.busiest))
+        busy = warps * (sum(self.stations) * EXPOSED + self.busiest) + choice(idle, self.fill, 0)
+        orderly = most(self.fill + self.waits + sum(self.stations), busy)
+        return choice(self.orderly, orderly, most(total, warps * self.busiest))
 
 
 @dataclass(frozen=True)
@@ -104,6 +114,8 @@ class Timing:
     footprint: Footprint
     blocks: Amount
     blocks_per_sm: Amount
+    in_turns: Amount
+    """Whether a block on each SM takes one piece after another."""
 
 
 def timing(plan: Plan, machine: Machine, sizes: Mapping[str, int]) -> Timing:
@@ -113,19 +125,31 @@ def timing(plan: Plan, machine: Machine, sizes: Mapping[str, int]) -> Timing:
     clocks = _block_clocks(plan, machine, sizes, blocks)
     round_ = _round(plan, machine, sizes, clocks, needs)
 
-    def together(count: Amount) -> Amount:
+    def beside(count: Amount) -> Amount:
         """So many blocks on one SM."""
         return round_.clocks(most(1, ceil_div(count * needs.warps, SUB_PARTITIONS)))
 
     slots = machine.sms * most(resident, 1)
     full, rest = blocks // slots, blocks % slots
-    last = choice(rest > 0, together(ceil_div(rest, machine.sms)), 0.0)
-    on_sms = full * together(resident) + last if np.any(full) else last
-    traffic = _traffic_clocks(plan, machine, sizes, slots)
+    last = choice(rest > 0, beside(ceil_div(rest, machine.sms)), 0.0)
+    on_sms = full * beside(resident) + last if np.any(full) else last
+    turns = can_take_turns(plan, machine, blocks)
+    if np.any(turns):
+        warps = ceil_div(needs.warps, SUB_PARTITIONS)
+        filled = replace(round_, fill=0).clocks(warps)
+        in_turns = clocks_in_turns(beside(1), filled, blocks, machine)
+        # Where an SM holds one block, the next begins when it has ended.
+        begun = clocks_in_turns(beside(1), round_.clocks(warps, idle=True), blocks, machine)
+        by_piece = choice(resident == 1, begun, on_sms)
+        turns = turns & (in_turns < by_piece)
+        on_sms = choice(turns, in_turns, by_piece)
+    slots = choice(turns, machine.sms, slots)
+    traffic = _traffic_clocks(plan, machine, sizes, slots, turns)
     units = {unit: used * blocks / machine.sms for unit, used in _units(clocks).items()} | traffic
     total = choice(resident > 0, most(on_sms, *traffic.values()), inf)
     in_us = {unit: _microseconds(used, machine) for unit, used in units.items()}
-    return Timing(_microseconds(total, machine), in_us, needs, blocks, resident)
+    held = choice(turns, 1, resident)
+    return Timing(_microseconds(total, machine), in_us, needs, blocks, choice(resident > 0, held, 0), turns)
 
 
 def estimate(plan: Plan, machine: Machine, sizes: Mapping[str, int]) -> Estimate | None:
@@ -133,15 +157,20 @@ def estimate(plan: Plan, machine: Machine, sizes: Mapping[str, int]) -> Estimate
     found = timing(plan, machine, sizes)
     if found.blocks_per_sm == 0:
         return None
+    needs, in_turns = found.footprint, bool(found.in_turns)
+    if in_turns:
+        needs = replace(needs, shared_bytes=bytes_in_turns(plan, needs.shared_bytes, machine))
     return Estimate(
         time_us=found.time_us,
         bottleneck=_bottleneck(found.units_us, found.time_us),
         units_us=found.units_us,
-        footprint=found.footprint,
+        footprint=needs,
         blocks=found.blocks,
         blocks_per_sm=found.blocks_per_sm,
         limited_by=_limit(machine, found.footprint, found.blocks_per_sm),
         waves=found.blocks / (machine.sms * found.blocks_per_sm),
+        in_turns=in_turns,
+        by_piece=bool(can_take_turns(plan, machine, found.blocks)) and not in_turns,
     )
 
 
@@ -212,30 +241,29 @@ def _round(
     scalars = share * most(clocks["float"], clocks["special"], clocks["issue others"])
     steps = plan.steps(sizes)
     latency = machine.levels["device"].latency
+    fill = LAUNCH_CLOCKS + latency
     grouped = are_of_warpgroups(plan, machine)
     # A delayed product runs while its warpgroup works on the scores of the next turn.
     if plan.delays:
         scalars = choice(grouped, most(scalars - tensor * share * plan.last_product(sizes), 0), scalars)
     alone = latency + share * clocks["loads"] / most(steps, 1)
     waits_of_step = choice(needs.stages > 1, choice(grouped, WARPGROUP_CLOCKS, TURN_CLOCKS), alone)
-    waits = LAUNCH_CLOCKS + latency + steps * (waits_of_step + SPILL_CLOCKS * needs.spilled)
-    return _Round((products, scalars), share * most(0.0, *_units(clocks).values()), waits, grouped)
+    waits = steps * (waits_of_step + SPILL_CLOCKS * needs.spilled)
+    return _Round((products, scalars), share * most(0.0, *_units(clocks).values()), fill, waits, grouped)
 
 
-def _traffic_clocks(plan: Plan, machine: Machine, sizes: Mapping[str, int], slots: Amount) -> dict[str, Amount]:
-    """Device memory and L2. Blocks of one wave that read the same piece fetch it from device memory once
-    (the last group axis runs fastest), and an array that fits L2 is fetched once altogether."""
-    together: dict[str, Amount] = {}
-    left = slots
-    for pieces in reversed(plan.groups):
-        together[pieces.axis] = least(most(left, 1), pieces.count(sizes))
-        left = left // most(pieces.count(sizes), 1)
+def _traffic_clocks(
+    plan: Plan, machine: Machine, sizes: Mapping[str, int], slots: Amount, turns: Amount
+) -> dict[str, Amount]:
+    """Device memory and L2. Blocks that work at a time and read the same piece fetch it from device memory once,
+    and an array that fits L2 is fetched once altogether."""
+    at_a_time = together(plan, machine, sizes, slots, turns)
     device = l2 = 0.0
     for transfer in plan.transfers:
         l2 += transfer.values(sizes) * transfer.width
         kept = transfer.values(sizes) / most(transfer.unlimited(sizes), 1)
         once = kept * transfer.width * prod(sizes[axis] for axis in transfer.axes)
-        again = prod(ceil_div(pieces.count(sizes), most(together[pieces.axis], 1)) for pieces in transfer.again)
+        again = prod(ceil_div(pieces.count(sizes), at_a_time[pieces.axis]) for pieces in transfer.again)
         device += once * choice(once <= machine.levels["l2"].capacity, 1, again)
     return {
         "device memory": device / machine.bytes_per_clock("device"),

@@ -79,6 +79,8 @@ class KernelCost:
     limited_by: str
     """What keeps an SM from holding more blocks."""
     waves: float
+    in_turns: bool
+    """Whether a block on each SM takes one piece after another (`cuda-persist`); then `blocks` are pieces."""
     wave_use: float
     """The part of the blocks' places that is filled, in all waves."""
     tile_use: float
@@ -238,6 +240,7 @@ def kernel_cost(
     levels = [_level(plan, machine, sizes, level, near) for level in LEVELS]
     does_not_fit = _why_not(levels[0], plan.blocks(sizes), machine, time is not None)
     time = None if does_not_fit else time
+    needs = needs if time is None else time.footprint
     limits = limits_us(plan, machine, sizes)
     limit = max(limits.values(), default=0.0)
     known = {axis: max(size, 1) for axis, size in sizes.items()}
@@ -253,6 +256,7 @@ def kernel_cost(
         blocks_per_sm=0 if time is None else time.blocks_per_sm,
         limited_by="" if time is None else time.limited_by,
         waves=0.0 if time is None else time.waves,
+        in_turns=time is not None and time.in_turns,
         wave_use=0.0 if time is None else wave_use(time.waves),
         tile_use=tile_use(plan, sizes),
         stages=needs.stages,

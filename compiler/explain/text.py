@@ -90,10 +90,14 @@ def _block_text(kernel: KernelCost) -> str:
     stages = f" in {kernel.stages} stages" if kernel.stages > 1 else ""
     spilled = f" ({kernel.registers_spilled} more in local memory)" if kernel.registers_spilled else ""
     limit = f" (more do not fit: {kernel.limited_by})" if kernel.limited_by else ""
+    grid = f"{number(kernel.blocks)} blocks, {kernel.blocks_per_sm} on an SM{limit}, {kernel.waves:.2f} waves"
+    if kernel.in_turns:
+        grid = (
+            f"{number(kernel.blocks)} pieces, which a block on each SM takes one after another, {kernel.waves:.2f} each"
+        )
     return (
         f"a block: {number(kernel.shared_bytes)} bytes of shared memory with padding{stages}, about "
-        f"{kernel.registers_per_thread} registers a thread{spilled}; {number(kernel.blocks)} blocks, "
-        f"{kernel.blocks_per_sm} on an SM{limit}, {kernel.waves:.2f} waves"
+        f"{kernel.registers_per_thread} registers a thread{spilled}; {grid}"
     )
 
 

@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import (
     IndexType,
     MemRefType,
     StridedLayoutAttr,
+    UnitAttr,
     UnrealizedConversionCastOp,
     i32,
 )
@@ -24,6 +25,7 @@ from treadle.compiler.lowering.names import plain_name
 from treadle.compiler.lowering.plan import KernelPlan, plan_kernel
 from treadle.compiler.lowering.state import KernelLowering
 from treadle.dialects import cuda
+from treadle.dialects.cuda.kernel import BY_PIECE
 from treadle.dialects.diagram import ExtentOp, ReadOp
 from treadle.dialects.diagram.array import (
     DYNAMIC,
@@ -284,6 +286,8 @@ def lower_kernel(plan: KernelPlan, limit: int) -> cuda.KernelOp:
     shared_bytes = lower_body(KernelLowering(plan, Layouts(plan), by_array, sizes, lower_op), block)
     _check_shared(plan, shared_bytes, limit)
     op = cuda.KernelOp(f"{source.kernel_name.data}_kernel", 32 * plan.warp_count, shared_bytes, Region(block))
+    if BY_PIECE in source.attributes:
+        op.attributes[BY_PIECE] = UnitAttr()
     op.location = source.location
     return op
 
