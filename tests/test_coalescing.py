@@ -16,8 +16,10 @@ from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Block, Operation, SSAValue
 
 from treadle.compiler.layouts import Traffic, dense_strides, fragment_access, row_copy, traffic
+from treadle.compiler.layouts.conversions import by_shuffles
 from treadle.compiler.layouts.copies import copy_access, line_span
-from treadle.compiler.layouts.operations import traffic_of, widest
+from treadle.compiler.layouts.fragments import fragment
+from treadle.compiler.layouts.operations import of_whole_sectors, traffic_of, widest
 from treadle.compiler.layouts.order import sector_requests
 from treadle.compiler.pipeline import Options, print_cuda, run_pipeline
 from treadle.compiler.source import load_module, parse_module
@@ -407,6 +409,37 @@ def test_what_a_store_from_accumulators_costs() -> None:
     assert (wide.sectors_per_request, wide.fewest_per_request) == (8, 8)
     staged = traffic(row_copy({"q": 64, "d": 64}, 8), {"q": 64, "d": 1}, 2)
     assert staged.has_whole_lines
+
+
+@pytest.mark.parametrize("warps", [(1, 1), (4, 1), (2, 2)])
+@pytest.mark.parametrize("columns", [2, 4, 12])
+@pytest.mark.parametrize("bytes", [1, 2])
+def test_loads_of_whole_sectors(bytes: int, columns: int, warps: tuple[int, int]) -> None:
+    """Lanes that fill a sector between them ask for each once, hold what the accumulator's warps hold, and bring it
+    there by shuffles alone."""
+    own = accumulator("q", "d", 2, columns, warps)
+    wide = of_whole_sectors(own, "d", bytes)
+    if columns % (4 // bytes):
+        assert wide is None
+        return
+    assert wide is not None
+    size = 8 * columns * warps[1]
+    held = [
+        traffic(fragment_access(each, "d", width), {"q": size, "d": 1}, bytes)
+        for each, width in ((own, 2), (wide, 8 // bytes))
+    ]
+    assert held[0].fewest_sectors == held[1].fewest_sectors == held[1].sectors < held[0].sectors
+    assert by_shuffles(wide, own, bytes).cost.total > 0
+    assert {tuple(at.items()) for _, at in fragment(wide).everywhere()} == {
+        tuple(at.items()) for _, at in fragment(own).everywhere()
+    }
+
+
+def test_what_fills_sectors_or_has_no_neighbours_is_loaded_as_it_is() -> None:
+    pairs = accumulator("q", "d", 1, 8, (4, 1))
+    assert of_whole_sectors(pairs, "d", 4) is None  # four pairs of 32 bits
+    assert of_whole_sectors(pairs, "q", 2) is None  # registers run along the other axis
+    assert of_whole_sectors(accumulator("q", "d", 1, 3, (4, 1)), "d", 2) is None  # of three, one would be left
 
 
 # -- widths ---------------------------------------------------------------------------------------

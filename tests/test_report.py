@@ -112,6 +112,11 @@ CASES = {
     "matmul 256": (programs.matmul({"m": 256, "n": 256, "k": 256}), {"m": 256, "n": 256, "k": 256}),
     "matmul k 64": (programs.matmul({"m": 256, "n": 256, "k": 64}), {"m": 256, "n": 256, "k": 64}),
     "matmul k 128": (programs.matmul({"m": 256, "n": 256, "k": 128}), {"m": 256, "n": 256, "k": 128}),
+    "attention with a bias": (programs.attention(64, example="attention_bias"), {"b": 1, "h": 2, "q": 256, "x": 256}),
+    "a residual": (
+        (programs.EXAMPLES / "matmul_residual.mlir").read_text(encoding="utf-8"),
+        {"t": 256, "j": 256, "i": 128},
+    ),
     "matmul made for 4096": (programs.matmul({"m": 4096, "n": 4096, "k": 4096}), {"m": 256, "n": 256, "k": 256}),
 }
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from treadle.compiler.layouts.accesses import Access, copies, without_vector
 from treadle.compiler.layouts.conflicts import wavefronts
-from treadle.compiler.layouts.digits import LayoutError, ordered
+from treadle.compiler.layouts.digits import LayoutError, Modes, cut_all, ordered, places
 from treadle.compiler.layouts.exchange import Exchange, plan_exchange
 from treadle.compiler.layouts.fragments import fragment
 from treadle.compiler.layouts.maps import Map
@@ -162,6 +162,23 @@ def by_shuffles(source: LayoutAttr, target: LayoutAttr, element_bytes: int) -> C
         raise LayoutError("warps do not hold the same elements in both layouts")
     plans = (_exchanging(source, target, element_bytes, keeps) for keeps in (True, False))
     return min(plans, key=lambda plan: plan.cost.total)
+
+
+def repeated(source: LayoutAttr, target: LayoutAttr, element_bytes: int) -> tuple[Modes, LayoutAttr, LayoutAttr]:
+    """The register digits that both layouts have, in the order of the target, and what is left of the layouts without
+    them: an exchange of that, repeated. Neighbours that travel together are no such digit."""
+    kept = packing(fragment(source), fragment(target), element_bytes)
+    mine, theirs = tuple(source.register), tuple(target.register)
+    try:
+        for axis in dict.fromkeys(mode.axis for mode in (*mine, *theirs) if mode.axis):
+            own, others = places(mine, axis), places(theirs, axis)
+            mine, theirs = cut_all(mine, others, axis), cut_all(theirs, own, axis)
+    except LayoutError:
+        return (), source, target
+    common = tuple(mode for mode in theirs if mode in mine and mode.size > 1 and mode.stride >= kept)
+    left = (tuple(mode for mode in modes if mode not in common) for modes in (mine, theirs))
+    one, other = (LayoutAttr(modes, each.lane, each.warp) for modes, each in zip(left, (source, target), strict=True))
+    return common, one, other
 
 
 def _exchanging(source: LayoutAttr, target: LayoutAttr, element_bytes: int, keeps: bool) -> Conversion:

@@ -8,13 +8,14 @@ from xdsl.ir import Attribute
 
 from treadle.compiler.layouts.accesses import Access, fragment_access
 from treadle.compiler.layouts.copies import copy_access
+from treadle.compiler.layouts.digits import cut
 from treadle.compiler.layouts.fragments import fragment
 from treadle.compiler.layouts.order import sector_requests
 from treadle.compiler.layouts.sectors import SECTOR_BYTES, Traffic, dense_strides, traffic, traffic_of_requests
-from treadle.compiler.layouts.vectors import widest_copy, widest_fragment, widest_in_memory
+from treadle.compiler.layouts.vectors import MOST_BYTES, widest_copy, widest_fragment, widest_in_memory
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import GlobalAccess
-from treadle.dialects.cuda.layout import LayoutAttr
+from treadle.dialects.cuda.layout import LayoutAttr, Mode
 from treadle.dialects.cuda.tiles import format_bytes, layout_of, rows_of
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, shape_of, sizes_of
 
@@ -118,14 +119,49 @@ def dealt_axes(op: cuda.CopyOp) -> list[str]:
     return [axis for axis, extent in zip(axes_of(op.tile.type), extents, strict=True) if extent != 1]
 
 
+def of_whole_sectors(layout: LayoutAttr, axis: str, element_bytes: int) -> LayoutAttr | None:
+    """The layout in which a lane holds, of the elements that its neighbours and it have, so many that follow each other
+    that they fill whole sectors: what comes next along the axis after theirs is in its registers, too. None if there is
+    no such layout, or a lane would hold more than a vector."""
+    *others, fast = tuple(layout.register) or (Mode("", 1, 0),)
+    across = next((mode for mode in layout.lane if (mode.axis, mode.stride) == (axis, fast.size)), None)
+    if (fast.axis, fast.stride) != (axis, 1) or across is None:
+        return None
+    reached = fast.size * across.size
+    after = next((mode for mode in others if (mode.axis, mode.stride) == (axis, reached)), None)
+    more, rest = divmod(SECTOR_BYTES, reached * element_bytes)
+    wide = Mode(axis, fast.size * more, 1)
+    if rest or more < 2 or after is None or after.size % more or wide.size * element_bytes > MOST_BYTES:
+        return None
+    fewer = Mode(axis, after.size // more, after.stride * more)
+    register = [fewer if mode == after else mode for mode in others if mode != after or fewer.size > 1]
+    # Lanes that are neighbours lie far apart: then each holds something that it wants, and the rest is its neighbour's.
+    spread = Mode(axis, across.size, wide.size)
+    apart = cut(spread, reached) if across.size % more == 0 else (spread,)
+    lane = [each for mode in layout.lane for each in (reversed(apart) if mode == across else (mode,))]
+    return LayoutAttr((*register, wide), lane, layout.warp)
+
+
+def load_cost(layout: LayoutAttr, buffer: Attribute, sizes: Mapping[str, int]) -> int:
+    """What loading fragments costs a warp: requests, and the lines that they reach into, as conversions are counted in
+    instructions and wavefronts."""
+    moved = _assumed(layout, buffer, sizes)
+    return (moved.requests + moved.lines) // layout.warp.size
+
+
 def is_fewest(layout: LayoutAttr, buffer: Attribute, sizes: Mapping[str, int]) -> bool:
     """Whether a fragment goes to a buffer in the fewest sectors, dense arrays assumed: by the widest vectors that its
     registers have and rows of known size allow."""
+    return _assumed(layout, buffer, sizes).is_fewest
+
+
+def _assumed(layout: LayoutAttr, buffer: Attribute, sizes: Mapping[str, int]) -> Traffic:
+    """Of a fragment from or to a buffer, dense arrays assumed."""
     strides, bytes = assumed_strides(buffer), format_bytes(buffer)
     axis = axes_of(buffer)[-1]
     lengths = [strides[each] for each in strides if each != axis] + [sizes[axis]]
     width = min(widest_fragment(fragment(layout), axis), widest_in_memory(lengths, bytes))
-    return traffic(fragment_access(layout, axis, width, once=True), strides, bytes, limits=sizes).is_fewest
+    return traffic(fragment_access(layout, axis, width, once=True), strides, bytes, limits=sizes)
 
 
 def assumed_strides(buffer: Attribute) -> dict[str, int]:

@@ -8,10 +8,12 @@ from treadle.compiler.layouts.accesses import Access, copies, fragment_access
 from treadle.compiler.layouts.conversions import plan_conversion
 from treadle.compiler.layouts.digits import LayoutError
 from treadle.compiler.layouts.fragments import fragment, same_elements
+from treadle.compiler.layouts.operations import is_fewest, load_cost, of_whole_sectors
 from treadle.compiler.layouts.swizzle import choose_rows
 from treadle.compiler.layouts.vectors import widest_fragment, widest_in_memory
 from treadle.compiler.lowering.plan import FORMAT_BYTES
 from treadle.dialects.cuda.layout import LayoutAttr, RowsAttr
+from treadle.dialects.cuda.tiles import layout_of
 from treadle.dialects.diagram import MapOp
 from treadle.dialects.diagram import YieldOp as MapYieldOp
 from treadle.dialects.diagram.array import format_of, sizes_of
@@ -39,6 +41,19 @@ def is_exchanged(source: LayoutAttr, target: LayoutAttr, type: Attribute) -> boo
     except LayoutError:  # they reach past the tile in different ways: a tile in shared memory holds what both have
         return False
     return plan.way == "shuffle"
+
+
+def loaded_layout(type: Attribute, buffer: Attribute) -> LayoutAttr:
+    """The layout in which a fragment is loaded: its own, or where that asks for sectors twice, one that asks for each
+    once and is exchanged, if that is the cheaper. (16 bits in the pairs of an accumulator, 8 rows and 16 columns: two
+    requests reach into 8 lines each, 18; or one does, and neighbours exchange a pair, 9 and 5.)"""
+    layout, sizes, bytes = layout_of(type), sizes_of(type), FORMAT_BYTES[str(format_of(type))]
+    wide = of_whole_sectors(layout, next(reversed(sizes)), bytes) if sizes else None
+    if wide is None or is_fewest(layout, buffer, sizes):
+        return layout
+    plan = plan_conversion(wide, layout, bytes, warp_barriers=False)
+    costs = [load_cost(each, buffer, sizes) for each in (wide, layout)]
+    return wide if plan.way == "shuffle" and costs[0] + plan.cost.total < costs[1] else layout
 
 
 def staging_rows(source: LayoutAttr, target: LayoutAttr, type: Attribute) -> RowsAttr:

@@ -5,7 +5,13 @@ from __future__ import annotations
 from xdsl.dialects import arith
 from xdsl.ir import Attribute, SSAValue
 
-from treadle.compiler.lowering.conversions import is_exchanged, renumbered, staging_rows, stays_in_threads
+from treadle.compiler.lowering.conversions import (
+    is_exchanged,
+    loaded_layout,
+    renumbered,
+    staging_rows,
+    stays_in_threads,
+)
 from treadle.compiler.lowering.names import hinted, named, placed
 from treadle.compiler.lowering.pending import PendingFill, PendingIndex, PendingLoad
 from treadle.compiler.lowering.state import KernelLowering
@@ -54,10 +60,17 @@ def fragment_of(lowering: KernelLowering, value: SSAValue, layout: LayoutAttr) -
 
 
 def _load_fragment(lowering: KernelLowering, pending: PendingLoad, type: Attribute, source: SSAValue) -> SSAValue:
+    """Loaded as it is wanted, or in whole sectors and then exchanged among the lanes."""
+    layout = loaded_layout(type, pending.buffer.type)
     with lowering.inside(pending.block):
-        load = lowering.emit(cuda.LoadOp(pending.buffer, pending.offsets, type, pending.bounds))
-    load.partial = lowering.partial_mark(pending.bounds)
-    return placed(load, pending.op, load.result, source)
+        loaded = fragment_type(lowering, source, layout)
+        load = lowering.emit(cuda.LoadOp(pending.buffer, pending.offsets, loaded, pending.bounds))
+        load.partial = lowering.partial_mark(pending.bounds)
+        result = placed(load, pending.op, load.result, source)
+        if layout == layout_of(type):
+            return result
+        exchange = lowering.emit(cuda.ExchangeOp(result, type))
+        return placed(exchange, pending.op, exchange.result, source)
 
 
 def _read(lowering: KernelLowering, tile: SSAValue, type: Attribute, source: SSAValue) -> SSAValue:

@@ -45,3 +45,27 @@ __device__ __forceinline__ T shuffle(T value, int source AND_LINE) {
   return emu::shuffle(value, source, line);
 #endif
 }
+
+// primitive: pick
+// One of two values of at most 32 bits, by one select: written in C, pairs would be taken apart and selected in halves.
+// PTX ISA 9.7.6.3, selp.
+template <class T>
+__device__ __forceinline__ T pick(bool first, T one, T other) {
+  static_assert(sizeof(T) <= 4, "a select takes 32 bits");
+  unsigned picked = 0, left = 0;
+  memcpy(&picked, &one, sizeof(T));
+  memcpy(&left, &other, sizeof(T));
+#ifndef TREADLE_EMULATOR
+  asm("{\n"
+      "  .reg .pred p;\n"
+      "  setp.ne.u32 p, %3, 0;\n"
+      "  selp.b32 %0, %1, %2, p;\n"
+      "}"
+      : "=r"(picked)
+      : "r"(picked), "r"(left), "r"(unsigned(first)));
+#else
+  picked = first ? picked : left;
+#endif
+  memcpy(&one, &picked, sizeof(T));
+  return one;
+}

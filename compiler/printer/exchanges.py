@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
 from itertools import groupby
+from math import prod
 from operator import attrgetter
 
 from xdsl.ir import SSAValue
 
 from treadle.compiler.errors import Refusal
-from treadle.compiler.layouts.conversions import by_shuffles
+from treadle.compiler.layouts.conversions import Conversion, by_shuffles, repeated
 from treadle.compiler.layouts.digits import LayoutError
-from treadle.compiler.layouts.exchange import LANE_BITS, Edge, Exchange, Round, bit_runs, lane_matrix
+from treadle.compiler.layouts.exchange import LANE_BITS, Edge, Round, bit_runs, lane_matrix
 from treadle.compiler.lowering.plan import FORMAT_BYTES
+from treadle.compiler.printer.indices import Loop, subscripts
 from treadle.compiler.printer.scalars import c_type
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects import cuda
@@ -22,26 +25,41 @@ from treadle.dialects.diagram.array import format_of
 
 
 def print_exchange(writer: KernelWriter, op: cuda.ExchangeOp) -> None:
-    """What stays in its lane, then the rounds."""
-    bytes = FORMAT_BYTES[str(format_of(op.value.type))]
+    """What stays in its lane, then the rounds; in loops over what is repeated, where that costs no more."""
+    bytes, layouts = FORMAT_BYTES[str(format_of(op.value.type))], (layout_of(op.value.type), layout_of(op.result.type))
     try:
-        exchange = by_shuffles(layout_of(op.value.type), layout_of(op.result.type), bytes).exchange
+        plan = by_shuffles(*layouts, bytes)
+        common, source, target = repeated(*layouts, bytes)
+        part = by_shuffles(source, target, bytes) if common else plan
     except LayoutError as error:
         raise Refusal(op, f"these layouts have no exchange: {error}") from error
-    assert exchange is not None
+    if prod(mode.size for mode in common) * part.cost.total > plan.cost.total:
+        common, part = (), plan
     writer.declare(op.result)
-    with writer.names.scope():
-        _ExchangePrinter(writer, op.value, op.result, exchange).print()
+    with writer.names.scope(), ExitStack() as stack:
+        loops = [Loop(mode, writer.names.fresh(f"{mode.axis}{mode.stride}")) for mode in common]
+        for loop in loops:
+            stack.enter_context(writer.text.block(str(loop)))
+        _ExchangePrinter(writer, op, part, loops).print()
 
 
 class _ExchangePrinter:
     """Prints one exchange; `written` are the registers that hold something: what is not written yet may be written in
     all lanes, as those that take it elsewhere do so later."""
 
-    def __init__(self, writer: KernelWriter, value: SSAValue, result: SSAValue, exchange: Exchange):
-        self.writer, self.value, self.result, self.exchange = writer, value, result, exchange
-        width = exchange.width
-        self.type = c_type(value.type) if width == 1 else f"Vec<{c_type(value.type)}, {width}>"
+    def __init__(self, writer: KernelWriter, op: cuda.ExchangeOp, plan: Conversion, loops: Sequence[Loop]):
+        assert plan.exchange is not None
+        self.writer, self.value, self.result, self.exchange, self.loops = (
+            writer,
+            op.value,
+            op.result,
+            plan.exchange,
+            loops,
+        )
+        self.registers = {op.value: tuple(plan.source.register), op.result: tuple(plan.target.register)}
+        """The digits of the registers that the loops do not count."""
+        width = self.exchange.width
+        self.type = c_type(op.value.type) if width == 1 else f"Vec<{c_type(op.value.type)}, {width}>"
         self.written: set[int] = set()
         self.read: dict[str, str] = {}
         """Names of the lanes that are read, by their text."""
@@ -80,7 +98,7 @@ class _ExchangePrinter:
         unread = set(range(LANES)) - {edge.source for edge in round.edges}
         for register in others:
             lanes = {edge.source for edge in round.edges if edge.sends == register}
-            self.writer.text.line(f"if ({lane_test(lanes, unread)}) {name} = {self._held(register)};")
+            self._choose(name, lane_test(lanes, unread), self._held(register))
         return name
 
     def _put(self, takes: int, text: str, lanes: Collection[int], one: str = "") -> None:
@@ -92,24 +110,34 @@ class _ExchangePrinter:
             came = self._fresh("came")
             self.writer.text.line(f"const {self.type} {came} = {text};")
             text = came
-        test = "" if everywhere else f"if ({lane_test(lanes)}) "
         if self.exchange.width == 1:
-            self.writer.text.line(f"{test}{place} = {text};")
+            self.writer.text.line(f"{'' if everywhere else f'if ({lane_test(lanes)}) '}{place} = {text};")
+            return
+        if not everywhere:
+            text = f"{self.writer.call('pick')}({lane_test(lanes)}, {text}, {self._held(takes, self.result)})"
+        self.writer.text.line(f"{self.writer.call('unpack')}(&{place}, {text});")
+
+    def _choose(self, name: str, test: str, text: str) -> None:
+        """Give a variable another value in some lanes: neighbours that travel together by one select."""
+        if self.exchange.width == 1:
+            self.writer.text.line(f"if ({test}) {name} = {text};")
         else:
-            self.writer.text.line(f"{test}{self.writer.call('unpack')}(&{place}, {text});")
+            self.writer.text.line(f"{name} = {self.writer.call('pick')}({test}, {text}, {name});")
 
     def _fresh(self, hint: str) -> str:
         """A name of the scope around: no block of C is opened, and another exchange may stand beside this one."""
         return self.writer.names.fresh(hint, scope=-2)
 
-    def _held(self, register: int) -> str:
-        place = self._place(self.value, register)
+    def _held(self, register: int, value: SSAValue | None = None) -> str:
+        place = self._place(value or self.value, register)
         width = self.exchange.width
         return place if width == 1 else f"{self.writer.call('pack')}<{width}>(&{place})"
 
     def _place(self, value: SSAValue, register: int) -> str:
-        digits = digits_of(register * self.exchange.width, layout_of(value.type).register)
-        return self.writer.values[value] + "".join(f"[{digit}]" for digit in digits)
+        modes = self.registers[value]
+        digits = digits_of(register * self.exchange.width, modes)
+        own = [Loop(mode, str(digit)) for mode, digit in zip(modes, digits, strict=True)]
+        return self.writer.values[value] + subscripts(layout_of(value.type), [*self.loops, *own])
 
 
 def lane_read(sources: Mapping[int, int]) -> str:
