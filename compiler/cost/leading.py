@@ -37,7 +37,7 @@ class Term:
         if self.beta == 0:
             return alpha
         bracketed = f"({alpha})" if self.alpha is not None and self.alpha.is_Add else alpha
-        return f"{bracketed}*M^(-{self.beta})" if self.beta != 1 else f"{bracketed}/M"
+        return f"{bracketed}*M**(-{self.beta})" if self.beta != 1 else f"{bracketed}/M"
 
 
 @dataclass(frozen=True)
