@@ -170,28 +170,28 @@ def test_twenty_orders_of_completion_give_no_report(text: str) -> None:
         assert is_right(text, {"b": 1, "h": 1, "q": 200, "x": 500}, seed)
 
 
-ORDERED = r"barrier_numbered\(2 \+ warpgroup, 256\);"
-HANDED = r"barrier_numbered_arrive\(3 - warpgroup, 256\);"
+ORDERED = r"barrier_numbered\(my_turn, 256\);"
+HANDED = r"barrier_numbered_arrive\(next_turn, 256\);"
 FAULTS = {
     "nobody begins": (r"if \(warpgroup == 1\) barrier_numbered_arrive\(2, 256\);", ";"),
     "both begin": (r"if \(warpgroup == 1\) (barrier_numbered_arrive\(2, 256\);)", r"\1"),
     "nobody hands the turn on": (HANDED, ";"),
     "one does not hand the turn on": (HANDED, "if (warpgroup == 0) barrier_numbered_arrive(3, 256);"),
     "the turn is handed on twice": (HANDED, f"{HANDED} {HANDED}".replace("\\", "")),
-    "a warpgroup hands the turn to itself": (HANDED, "barrier_numbered_arrive(2 + warpgroup, 256);"),
+    "a warpgroup hands the turn to itself": (HANDED, "barrier_numbered_arrive(my_turn, 256);"),
     "all wait at one barrier": (ORDERED, "barrier_numbered(2, 256);"),
-    "each waits at the other's barrier": (ORDERED, "barrier_numbered(3 - warpgroup, 256);"),
-    "a wait for more": (ORDERED, "barrier_numbered(2 + warpgroup, 384);"),
+    "each waits at the other's barrier": (ORDERED, "barrier_numbered(next_turn, 256);"),
+    "a wait for more": (ORDERED, "barrier_numbered(my_turn, 384);"),
     "waits for nobody": (r"(barrier_numbered\w*\([^,]*, )256", r"\g<1>128"),
-    "a wait for fewer": (ORDERED, "barrier_numbered(2 + warpgroup, 128);"),
-    "arrivals for fewer": (HANDED, "barrier_numbered_arrive(3 - warpgroup, 128);"),
+    "a wait for fewer": (ORDERED, "barrier_numbered(my_turn, 128);"),
+    "arrivals for fewer": (HANDED, "barrier_numbered_arrive(next_turn, 128);"),
     "a wait too many": (ORDERED, f"{ORDERED} {ORDERED}".replace("\\", "")),
-    "one warp does not wait": (ORDERED, "if (warp != 1) barrier_numbered(2 + warpgroup, 256);"),
+    "one warp does not wait": (ORDERED, "if (warp != 1) barrier_numbered(my_turn, 256);"),
     "a warpgroup leaves a step out": (
         ORDERED,
-        "if (warpgroup != 1 || turn_4 != 2) barrier_numbered(2 + warpgroup, 256);",
+        "if (warpgroup != 1 || turn_4 != 2) barrier_numbered(my_turn, 256);",
     ),
-    "another barrier is in the way": (r"barrier_numbered(\w*)\(2 \+ warpgroup", r"barrier_numbered\1(1 + warpgroup"),
+    "another barrier is in the way": (r"my_turn = kept\((.*)\);", r"my_turn = kept(\1 - 1);"),
 }
 
 

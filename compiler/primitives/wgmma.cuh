@@ -1,16 +1,19 @@
-// primitive: matrix_descriptor; needs: shared_address; from: sm_90
+// primitive: matrix_descriptor; needs: shared_address, shared_memory; from: sm_90
 // What wgmma knows of an operand in shared memory: its address, the bytes between its chunks (leading) and groups of
 // 8 rows (stride), its swizzle. PTX ISA 9.7.15.5.1.2.2.
 template <int SWIZZLE_BYTES>
 __device__ __forceinline__ uint64_t matrix_descriptor(const void* tile, int leading_bytes, int stride_bytes) {
   static_assert(SWIZZLE_BYTES == 0 || SWIZZLE_BYTES == 32 || SWIZZLE_BYTES == 64 || SWIZZLE_BYTES == 128);
   constexpr uint64_t MODE = SWIZZLE_BYTES == 0 ? 0 : SWIZZLE_BYTES == 128 ? 1 : SWIZZLE_BYTES == 64 ? 2 : 3;
+  const unsigned char* const first = shared_memory();
 #ifndef TREADLE_EMULATOR
-  const uint32_t address = shared_address(tile);
+  const uint32_t address = shared_address(first);
 #else
-  const uint32_t address = emu::shared_address(tile);
+  const uint32_t address = emu::shared_address(first);
 #endif
-  return uint64_t((address & 0x3ffff) >> 4) | uint64_t((leading_bytes & 0x3ffff) >> 4) << 16 |
+  // Where shared memory begins is the same for all tiles: what is left to compute for each is one addition.
+  const uint32_t start = uint32_t(static_cast<const unsigned char*>(tile) - first) / 16;
+  return uint64_t(((address & 0x3ffff) >> 4) + start) | uint64_t((leading_bytes & 0x3ffff) >> 4) << 16 |
          uint64_t((stride_bytes & 0x3ffff) >> 4) << 32 | MODE << 62;
 }
 

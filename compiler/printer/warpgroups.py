@@ -8,8 +8,9 @@ from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.printer.arithmetic import define_index
 from treadle.compiler.printer.indices import add, scaled
-from treadle.compiler.printer.order import print_order
+from treadle.compiler.printer.order import OrderPrinter
 from treadle.compiler.printer.scalars import bare, c_type
+from treadle.compiler.printer.stages import Stages
 from treadle.compiler.printer.tensor_stores import box_place, print_for_each_box
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects import cuda
@@ -27,6 +28,8 @@ UNIFORM_REGISTERS = 63
 """Of a warp on sm_90, 32 bits each (CUDA Binary Utilities, Hopper instruction set)."""
 STEP_REGISTERS = 4
 """Uniform registers that one product instruction reads its two descriptors from, one after the other."""
+FEW_STEPS = 4
+"""Of a product, whose descriptors cost no more where they are than to have them moved."""
 
 
 class WarpgroupPrinter:
@@ -34,6 +37,8 @@ class WarpgroupPrinter:
 
     def __init__(self, writer: KernelWriter):
         self.writer = writer
+        self.order = OrderPrinter(writer)
+        self.stages = Stages()
 
     def print(self, op: Operation) -> bool:
         """Print an operation, if it is one of these."""
@@ -65,7 +70,7 @@ class WarpgroupPrinter:
             case cuda.WarpgroupWaitOp():
                 self.product_wait(op)
             case _:
-                return print_order(self.writer, op)
+                return self.order.print(op)
         return True
 
     # -- roles -------------------------------------------------------------------------------------
@@ -140,12 +145,18 @@ class WarpgroupPrinter:
         self.writer.text.line(f"{arrive}(&{self.writer.values[op.ring]}[{stage}], {op.bytes.data});")
 
     def wait(self, op: cuda.AwaitOp) -> None:
+        writer = self.writer
         stage, use = self._place(op.ring, op.turn)
-        wait = self.writer.call("mbarrier_wait")
-        self.writer.text.line(f"{wait}(&{self.writer.values[op.ring]}[{stage}], {use} % 2);")
+        if not stage.isdigit():  # kept: each use would take the digits of the turn in a place of their own
+            name = writer.names.fresh(f"{writer.values[op.ring].removesuffix('_ring')}_stage")
+            writer.text.line(f"const uint32_t {name} = {writer.call('kept')}({stage});")
+            self.stages.note(op, name)
+            stage = name
+        writer.text.line(f"{writer.call('mbarrier_wait')}(&{writer.values[op.ring]}[{stage}], {use} % 2);")
 
     def release(self, op: cuda.ReleaseOp) -> None:
         stage, _ = self._place(op.ring, op.turn)
+        stage = self.stages.name(op.turn, stages_of(op.ring), op) or stage
         empty = add([str(stages_of(op.ring)), stage])
         owner, barrier = op.ring.owner, f"&{self.writer.values[op.ring]}[{empty}]"
         assert isinstance(owner, cuda.RingOp)
@@ -255,8 +266,13 @@ class WarpgroupPrinter:
         writer.call("further")
         if shift != "0":
             build = f"further({build}, {shift})"
-        if _stays(tile, op) and _crowd(op):  # nvcc would make them all before the loop, in two registers of each thread
+        around = _loops_that_keep(tile, op)
+        if around and _crowd(op):  # nvcc would make them all before the loop, in two registers of each thread
             build = f"{writer.call('kept')}({build})"
+        elif around > 1 and _steps(op) > FEW_STEPS and (turn := self.stages.turn(op)) is not None:
+            # Nothing is added: no turn has bit 31. Without that, ptxas makes the descriptors of all steps before the wait
+            # for the turn, by two 32-bit additions each, and after it by one of 64 bits.
+            build += f" + (uint32_t({bare(writer.values[turn])}) >> 31)"
         writer.text.line(f"const uint64_t {name} = {build};")
         return _Operand(f"further({name}, {further})", transposed)
 
@@ -269,21 +285,28 @@ class WarpgroupPrinter:
         assert isinstance(source, cuda.SharedOp)
         assert isinstance(owner.tile.type, MemRefType)
         index = bare(self.writer.values[owner.index])
+        index = self.stages.name(owner.index, source.stages.data, owner) or index
         shift = "0" if index == "0" else scaled(f"int({index})", source.stage_bytes)
         return self.writer.values[owner.tile], shift
 
 
-def _stays(tile: SSAValue, op: cuda.WarpgroupProductOp) -> bool:
-    """Whether the loop around a product finds the operand at the same place in every turn."""
-    loop = op.parent_op()
-    while loop is not None and not isinstance(loop, scf.ForOp):
-        loop = loop.parent_op()
-    return loop is not None and (not isinstance(tile.owner, Operation) or not loop.is_ancestor(tile.owner))
+def _loops_that_keep(tile: SSAValue, op: cuda.WarpgroupProductOp) -> int:
+    """How many of the loops around a product find the operand at the same place in every turn."""
+    count, around = 0, op.parent_op()
+    while around is not None and not (isinstance(tile.owner, Operation) and around.is_ancestor(tile.owner)):
+        count += isinstance(around, scf.ForOp)
+        around = around.parent_op()
+    return count
 
 
 def _crowd(op: cuda.WarpgroupProductOp) -> bool:
     """Whether the descriptors of all steps of a product are more than a warp's uniform registers."""
-    return sizes_of(op.rhs.type)[op.axis] // depth_of(op.rhs.type) * STEP_REGISTERS > UNIFORM_REGISTERS
+    return _steps(op) * STEP_REGISTERS > UNIFORM_REGISTERS
+
+
+def _steps(op: cuda.WarpgroupProductOp) -> int:
+    """Instructions of a product."""
+    return sizes_of(op.rhs.type)[op.axis] // depth_of(op.rhs.type)
 
 
 class _Operand:
