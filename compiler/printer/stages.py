@@ -64,5 +64,6 @@ def _add(value: SSAValue, factor: int, modulus: int, form: dict[SSAValue | None,
 
 def _constant(value: SSAValue) -> int | None:
     owner = value.owner
-    known = isinstance(owner, arith.ConstantOp) and isinstance(owner.value, IntegerAttr)
-    return owner.value.value.data if known else None
+    if not isinstance(owner, arith.ConstantOp) or not isinstance(owner.value, IntegerAttr):
+        return None
+    return owner.value.value.data

@@ -270,8 +270,8 @@ class WarpgroupPrinter:
         if around and _crowd(op):  # nvcc would make them all before the loop, in two registers of each thread
             build = f"{writer.call('kept')}({build})"
         elif around > 1 and _steps(op) > FEW_STEPS and (turn := self.stages.turn(op)) is not None:
-            # Nothing is added: no turn has bit 31. Without that, ptxas makes the descriptors of all steps before the wait
-            # for the turn, by two 32-bit additions each, and after it by one of 64 bits.
+            # Nothing is added: no turn has bit 31. Without that, ptxas makes the descriptors of all steps before the
+            # wait for the turn, by two 32-bit additions each; behind it one of 64 bits does.
             build += f" + (uint32_t({bare(writer.values[turn])}) >> 31)"
         writer.text.line(f"const uint64_t {name} = {build};")
         return _Operand(f"further({name}, {further})", transposed)
