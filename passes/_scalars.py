@@ -251,8 +251,8 @@ def select(condition: Expression, yes: Expression, no: Expression) -> Expression
     return Node(arith.SelectOp, (condition, yes, no), yes.type)
 
 
-_PREDICATES = {"==": (1, 0), ">": (2, 4), "<": (4, 2)}
-"""Predicate numbers of `arith.cmpf` (ordered) and `arith.cmpi` (signed)."""
+_PREDICATES = {"==": (1, 0), "!=": (13, 1), ">": (2, 4), "<": (4, 2)}
+"""Predicate numbers of `arith.cmpf` (ordered, but "!=", which holds of NaN) and `arith.cmpi` (signed)."""
 
 
 def compare(left: Expression, predicate: str, right: Expression, hint: str | None = None) -> Expression:

@@ -367,7 +367,7 @@ def _scale(
     for divisor in below:
         scaled = quotient(scaled, divisor if above else _unless_empty(divisor, guards))
         if guarded:
-            scaled = select(compare(divisor, ">", number(0, divisor.type)), scaled, number(0, scaled.type))
+            scaled = select(compare(divisor, "!=", number(0, divisor.type)), scaled, number(0, scaled.type))
     for extent in guards if above else ():
         size = Leaf(extent.result)
         scaled = select(compare(size, ">", number(0, size.type)), scaled, number(0, scaled.type))

@@ -145,6 +145,19 @@ def test_what_sees_nothing_is_zero():
         assert verdict.ok, verdict
 
 
+def test_a_row_that_is_not_a_number_stays_none():
+    """A sum of nothing is no divisor; one that is NaN is, and what it divides is NaN at every level."""
+    made = road("x <= q")
+    sizes = {"b": 1, "q": 70, "x": 70}
+    inputs = tuple(np.array(given) for given in made.inputs(sizes, 0))
+    inputs[0][0, 5] = np.nan
+    tiled = made.algorithm.clone()
+    run_pipeline(tiled, Options(machine="a100"), last=LAST_HIERARCHY_PASS)
+    levels = [run_function(module, inputs, sizes=sizes).results for module in (made.algorithm, tiled)]
+    for (result,) in (*levels, made.run(inputs)):
+        assert (np.isnan(np.asarray(result, np.float64)).any(-1)[0] == (np.arange(70) == 5)).all()
+
+
 def test_absent_elements_of_a_result_are_zero():
     made = compiled(
         """
