@@ -360,6 +360,12 @@ def test_examples_need_what_was_chosen_for(path: Path):
     (function,) = (op for op in module.ops if isinstance(op, FuncOp))
     for early, kernel in zip(before, [op for op in module.walk() if isinstance(op, KernelOp)], strict=True):
         late, sizes = plan_of(kernel), sizes_of_kernel(kernel, function)
+        if len(late.streams) > len(early.streams):
+            # Choosing does not see the stream that searches data for limits: docs/model.md, "Not modelled".
+            wanted, held = footprint(late, machine), footprint(early, machine)
+            assert wanted.shared_bytes == held.shared_bytes
+            assert abs(wanted.registers_per_thread - held.registers_per_thread) <= 16
+            continue
         assert footprint(late, machine) == footprint(early, machine)
         chosen_for, needed = timing(early, machine, sizes), timing(late, machine, sizes)
         assert needed.time_us == pytest.approx(chosen_for.time_us, rel=1e-3)
