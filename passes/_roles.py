@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from xdsl.ir import SSAValue
+
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, size_text
 from treadle.passes._functions import label
@@ -15,7 +17,16 @@ from treadle.passes._parts import Part, Reducing, part_of_kernel
 from treadle.passes._scalars import weave
 from treadle.passes._stages import StreamPlan
 
-__all__ = ["ROUNDS_LIMIT", "WHOLE_LIMIT", "Refusal", "Roles", "not_grouped", "part_of_kernel", "roles_of"]
+__all__ = [
+    "ROUNDS_LIMIT",
+    "WHOLE_LIMIT",
+    "Refusal",
+    "Roles",
+    "keeping_together",
+    "not_grouped",
+    "part_of_kernel",
+    "roles_of",
+]
 
 WHOLE_LIMIT = 256
 """The largest axis that a group holds whole."""
@@ -76,15 +87,22 @@ def _two_symbolic(part: Part, sizes: dict[str, int]) -> str | None:
 
 def not_grouped(part: Part, axis: str) -> str | None:
     """Why an axis cannot be cut into independent groups, or None if it can."""
+    found = keeping_together(part, axis)
+    return None if found is None else found[1]
+
+
+def keeping_together(part: Part, axis: str) -> tuple[SSAValue, str] | None:
+    """The value because of which an axis cannot be cut into independent groups, and why; None if it can."""
     for op in part.reducing:
         if axis in op.over_axes:
-            return f"axis '{axis}' is reduced by {label(op.result)}"
+            return op.result, f"axis '{axis}' is reduced by {label(op.result)}"
     for value in part.leaving:
         if axis not in axes_of(value.type):
-            return f"axis '{axis}' is not in {label(value)}, which every group of it would save again"
+            return value, f"axis '{axis}' is not in {label(value)}, which every group of it would save again"
     for op in part.ops:
         if isinstance(op, ContractOp) and axis not in axes_of(op.result.type):
-            return f"axis '{axis}' is not in the product {label(op.result)}, which every group of it would repeat"
+            why = f"axis '{axis}' is not in the product {label(op.result)}, which every group of it would repeat"
+            return op.result, why
     return None
 
 

@@ -104,7 +104,7 @@ class HierarchySplitStreamsPass(ModulePass):
         chosen = [pair for pair in found if self.kernel in ("", pair[1].kernel_name.data)]
         plans = [(*pair, _plan(pair[1], self.axis)) for pair in chosen]
         if asked and not any(isinstance(plan, StreamPlan) for _, _, plan in plans):
-            raise PassFailedException(_refusal(plans))
+            raise Refusal(plans[0][1] if plans else op, _refusal(plans))
         possible = [(function, kernel, plan) for function, kernel, plan in plans if isinstance(plan, StreamPlan)]
         if not asked:
             possible = [entry for entry in possible if _size(entry[2]) >= 2 * SHORTEST]

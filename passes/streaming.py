@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
-from xdsl.utils.exceptions import PassFailedException
 
+from treadle.compiler.errors import Refusal
 from treadle.dialects.diagram import ContractOp, ReduceOp
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import UNDECIDED, ScheduleAttr
 from treadle.passes._functions import functions, kernels, label, note
 from treadle.passes._parts import Part, part_of_kernel
-from treadle.passes._roles import WHOLE_LIMIT, Refusal, roles_of
+from treadle.passes._roles import WHOLE_LIMIT, roles_of
+from treadle.passes._roles import Refusal as NoRoles
 from treadle.passes._scalars import spell
 from treadle.passes._stages import StreamPlan, Verdict
 
@@ -75,7 +76,9 @@ class StreamingPass(ModulePass):
         found = [(function, kernel) for function in functions(op) for kernel in kernels(function)]
         chosen = [pair for pair in found if self._concerns(pair[1])]
         if (self.axis or self.kernel) and not chosen:
-            raise PassFailedException(_nothing_chosen(self.axis, self.kernel, [k for _, k in found]))
+            raise Refusal(
+                op if not found else found[0][1], _nothing_chosen(self.axis, self.kernel, [k for _, k in found])
+            )
         for function, kernel in chosen:
             if not kernel.is_expanded:
                 self._decorate(function, kernel)
@@ -88,11 +91,11 @@ class StreamingPass(ModulePass):
     def _decorate(self, function: func.FuncOp, kernel: KernelOp) -> None:
         part = part_of_kernel(kernel)
         if self.axis and all(self.axis not in op.over_axes for op in part.reducing):
-            raise PassFailedException(f"{_at(kernel)}: axis '{self.axis}' is reduced by nothing in it")
+            raise Refusal(kernel, f"{_at(kernel)}: axis '{self.axis}' is reduced by nothing in it")
         roles = roles_of(part, self.whole_limit, self.axis or None)
-        if isinstance(roles, Refusal):
+        if isinstance(roles, NoRoles):
             if self.axis:
-                raise PassFailedException(f"{_at(kernel)} cannot stream '{self.axis}': {roles.reason}")
+                raise Refusal(_reducing(part, self.axis), f"{_at(kernel)} cannot stream '{self.axis}': {roles.reason}")
             note(function, PASS, _at(kernel), "refused", roles.reason)
             return
         if roles.stream is None:
@@ -100,6 +103,11 @@ class StreamingPass(ModulePass):
         old = kernel.schedule or ScheduleAttr({}, {}, {})
         kernel.properties["schedule"] = old.but(stream={roles.stream: UNDECIDED})
         _note_laws(function, kernel, StreamPlan(part, roles.stream))
+
+
+def _reducing(part: Part, axis: str) -> Operation:
+    """The first operation that reduces an axis."""
+    return next(op for op in part.reducing if axis in op.over_axes)
 
 
 def _at(kernel: KernelOp) -> str:

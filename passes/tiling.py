@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 from xdsl.passes import ModulePass
-from xdsl.utils.exceptions import PassFailedException
 
+from treadle.compiler.errors import Refusal
 from treadle.dialects.diagram.array import DYNAMIC, axes_of
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import UNDECIDED, ScheduleAttr
 from treadle.passes._functions import functions, kernels, note
 from treadle.passes._parts import Part, part_of_kernel
-from treadle.passes._roles import not_grouped
+from treadle.passes._roles import keeping_together, not_grouped
 from treadle.passes._scalars import weave
 
 PASS = "tiling"
@@ -76,10 +77,12 @@ class TilingPass(ModulePass):
         found = [(function, kernel) for function in functions(op) for kernel in kernels(function)]
         named = [pair for pair in found if self.kernel in ("", pair[1].kernel_name.data)]
         if self.kernel and not named:
-            raise PassFailedException(f"there is no kernel @{self.kernel}")
+            raise Refusal(op, f"there is no kernel @{self.kernel}")
         chosen = [pair for pair in named if not pair[1].is_expanded and self._why_not(pair[1]) is None]
         if self.axis and not chosen:
-            raise PassFailedException(self._refusal([kernel for _, kernel in named]))
+            raise Refusal(
+                _where([kernel for _, kernel in named], self.axis) or op, self._refusal([k for _, k in named])
+            )
         for function, kernel in chosen:
             _decorate(function, kernel, self.axis)
 
@@ -93,6 +96,14 @@ class TilingPass(ModulePass):
     def _refusal(self, named: list[KernelOp]) -> str:
         reasons = [f"@{kernel.kernel_name.data}: {self._why_not(kernel)}" for kernel in named]
         return f"axis '{self.axis}' cannot be cut into groups: {'; '.join(reasons) or 'there is no kernel'}"
+
+
+def _where(named: list[KernelOp], axis: str) -> Operation | None:
+    """The operation because of which the first of these kernels does not cut an axis."""
+    for kernel in named:
+        found = keeping_together(part_of_kernel(kernel), axis)
+        return found[0].owner if found is not None and isinstance(found[0].owner, Operation) else kernel
+    return None
 
 
 def _decorate(function: func.FuncOp, kernel: KernelOp, axis: str) -> None:

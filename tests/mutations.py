@@ -311,4 +311,46 @@ MUTATIONS: dict[str, Mutation] = {
         "op.operands = [wide[op.lhs], wide[op.rhs]]",
         "op.operands = [wide[op.rhs], wide[op.rhs]]",
     ),
+    # Roles of axes, written down.
+    "streaming: streams what is weaved": (
+        "streaming",
+        "stream={roles.stream: UNDECIDED}",
+        "stream={(*roles.group, roles.stream)[0]: UNDECIDED}",
+    ),
+    "streaming: any axis that is asked for": (
+        "streaming",
+        "if self.axis and all(self.axis not in op.over_axes for op in part.reducing):",
+        "if False:",
+    ),
+    "tiling: cuts what is reduced": (
+        "tiling",
+        "if name not in refused and name not in streamed]",
+        "if name not in streamed]",
+    ),
+    "tiling: any axis that is asked for": (
+        "tiling",
+        "return not_grouped(part, self.axis) if self.axis else None",
+        "return None",
+    ),
+    "set-sizes: results keep their sizes": (
+        "diagram_set_sizes",
+        "            _retype(result, given)\n",
+        "            pass\n",
+    ),
+    "set-sizes: all axes alike": (
+        "diagram_set_sizes",
+        "shape = [given.get(axis, size) for axis, size in sizes_of(type).items()]",
+        "shape = [next(iter(given.values())) for axis, size in sizes_of(type).items()]",
+    ),
+    "subloop: pieces that leave a rest": (
+        "hierarchy_subloop",
+        "if size >= held or held % size:",
+        "if size >= held:",
+    ),
+    "subloop: no multiple of the instruction": ("hierarchy_subloop", "if size % depth:", "if False:"),
+    "subloop: walks what is in registers": (
+        "hierarchy_subloop",
+        "if left not in kernel.body.block.args and stays_in_registers(product, left, row):",
+        "if False:",
+    ),
 }

@@ -173,6 +173,22 @@ MUTATIONS: dict[str, Mutation] = {
         "loop = scf.ForOp(block, pieces, grid,",
         "loop = scf.ForOp(block, grid, grid,",
     ),
+    # Subloops.
+    "subloop: every piece is the first": (
+        "compiler/printer/products",
+        'steps = f"UNROLL for (int {variable} = {first}; {variable} < {first} + {piece}; ++{variable})"',
+        'steps = f"UNROLL for (int {variable} = 0; {variable} < {piece}; ++{variable})"',
+    ),
+    "subloop: forgets the last piece": (
+        "compiler/printer/products",
+        'turns = f"UNROLL_1 for (int {first} = 0; {first} < {count}; {first} += {piece})"',
+        'turns = f"UNROLL_1 for (int {first} = 0; {first} < {count - piece}; {first} += {piece})"',
+    ),
+    "subloop: its left operand in registers": (
+        "compiler/lowering/products",
+        "        depth in lowering.plan.subloops\n        or lowering.block",
+        "        lowering.block",
+    ),
     # Widths.
     "coalescing: wider than what is side by side": (
         "coalescing",

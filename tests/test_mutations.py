@@ -1,5 +1,6 @@
 """Every deliberate mistake in a pass is caught by running programs through it: those of the upper passes by the
-interpreter (`mutant.py`), those of the lower ones by the emulator (`mutant_cuda.py`)."""
+interpreter (`mutant.py`), those of the lower ones by the emulator (`mutant_cuda.py`), those in the choice of sizes by
+what it promises (`mutant_choice.py`)."""
 
 from __future__ import annotations
 
@@ -11,13 +12,14 @@ from typing import Any
 
 import pytest
 from mutated import NOT_APPLIED, Mutator
+from mutations_choice import MUTATIONS as MUTATIONS_CHOICE
 from mutations_cuda import MUTATIONS as MUTATIONS_CUDA
 
 from mutations import MUTATIONS
 from treadle.runtime.backend import has_host_compiler
 
 TESTS = Path(__file__).parent
-EVERY = MUTATIONS | MUTATIONS_CUDA
+EVERY = MUTATIONS | MUTATIONS_CUDA | MUTATIONS_CHOICE
 needs_compiler = pytest.mark.skipif(not has_host_compiler(), reason="no C++ compiler is installed")
 
 
@@ -39,7 +41,15 @@ def check(program: str, name: str) -> None:
 def test_there_are_many():
     assert len(MUTATIONS) >= 40
     assert len(MUTATIONS_CUDA) >= 30
-    assert not MUTATIONS.keys() & MUTATIONS_CUDA.keys()
+    assert len(EVERY) == len(MUTATIONS) + len(MUTATIONS_CUDA) + len(MUTATIONS_CHOICE)
+
+
+def test_every_rewrite_of_the_calculus_has_a_mistake():
+    """Fuse, group, stream, subloop, merge, and what decides their sizes."""
+    files = {file.rsplit("/", 1)[-1] for file, _, _ in EVERY.values()}
+    rewrites = ("fusion", "tiling", "streaming", "hierarchy_subloop", "_splits", "hierarchy_choose_sizes")
+    others = ("diagram_set_sizes", "diagram_expand_laws", "diagram_hoist_factors", "diagram_compose_maps")
+    assert files >= {*rewrites, *others, "diagram_widen_operands", "hierarchy_expand_streams", "diagram_exp_to_exp2"}
 
 
 def test_without_a_mistake_all_is_well():
@@ -50,6 +60,16 @@ def test_without_a_mistake_all_is_well():
 @pytest.mark.parametrize("name", thirds(MUTATIONS))
 def test_a_mistake_is_caught(name: str):
     check("mutant.py", name)
+
+
+def test_without_a_mistake_sizes_are_as_promised():
+    done = run("mutant_choice.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", thirds(MUTATIONS_CHOICE))
+def test_a_mistake_in_the_choice_is_caught(name: str):
+    check("mutant_choice.py", name)
 
 
 @needs_compiler

@@ -43,10 +43,10 @@ def together(plan: Plan, machine: Machine, sizes: Mapping[str, int], slots: Amou
     found: dict[str, Amount] = {}
     left = slots
     for i, pieces in enumerate(reversed(plan.groups)):
-        count = pieces.count(sizes)
+        count = most(pieces.count(sizes), 1)
         ahead = ceil_div(left, _section(plan, machine, sizes, slots)) if not i and turns is not False else left
         found[pieces.axis] = least(most(choice(turns, ahead, left), 1), count)
-        left = choice(turns, left // found[pieces.axis], left // most(count, 1))
+        left = choice(turns, left // found[pieces.axis], left // count)
     return found
 
 

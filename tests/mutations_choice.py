@@ -1,0 +1,64 @@
+"""Deliberate mistakes in the choice of sizes: a file, what stands in it, and what a mistake puts there. Whatever sizes
+are chosen, results are the same; so these are held against what a choice promises (`mutant_choice.py`)."""
+
+from __future__ import annotations
+
+from mutated import Mutation
+
+MUTATIONS: dict[str, Mutation] = {
+    "choose: the worst of the best": (
+        "compiler/cost/choose",
+        "_, _, best, found = min(ranked, key=lambda each: each[:2])",
+        "_, _, best, found = max(ranked, key=lambda each: each[:2])",
+    ),
+    "choose: the slowest first": (
+        "compiler/cost/choose",
+        "np.rint(np.log(its.time_us) / SAME),",
+        "-np.rint(np.log(its.time_us) / SAME),",
+    ),
+    "choose: not for the sizes of the program": (
+        "hierarchy_choose_sizes",
+        "max(1, defaults.get(axis, UNKNOWN_SIZE) if size == DYNAMIC else size)",
+        "max(1, UNKNOWN_SIZE if size == DYNAMIC else size)",
+    ),
+    "choose: forgets what is asked of the stream": (
+        "hierarchy_choose_sizes",
+        "    fixed |= {axis: size for axis, size in stream.items() if axis == sketch.stream}\n",
+        "",
+    ),
+    "choose: forgets what is asked of the groups": (
+        "hierarchy_choose_sizes",
+        "    fixed |= {axis: size for axis, size in group.items() if axis in sketch.group}\n",
+        "",
+    ),
+    "choose: forgets what the schedule says already": (
+        "hierarchy_choose_sizes",
+        "    fixed = _stated(schedule)\n",
+        "    fixed: dict[str, int] = {}\n",
+    ),
+    "choose: one stage for all": (
+        "compiler/cost/memory",
+        'places = {"shared": 1, "staged": stages}',
+        'places = {"shared": 1, "staged": 1}',
+    ),
+    "choose: values for bytes": (
+        "compiler/cost/memory",
+        "    chunk = 16 // width\n",
+        "    chunk, width = 16 // width, 1\n",
+    ),
+    "choose: values in local memory cost nothing": (
+        "compiler/cost/merit",
+        "return Merit(found.footprint.spilled > 0, found.time_us)",
+        "return Merit(False, found.time_us)",
+    ),
+    "choose: what groups share is read once": (
+        "compiler/cost/sketch",
+        "again = tuple(pieces for pieces in groups if pieces.axis not in crossing.axes)",
+        "again: tuple[Pieces, ...] = ()",
+    ),
+    "choose: groups of one index": (
+        "hierarchy_choose_sizes",
+        "group={axis: tiles[axis] for axis in sketch.group},",
+        "group={axis: 1 for axis in sketch.group},",
+    ),
+}
