@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -18,14 +19,24 @@ from xdsl.utils.arg_spec import ArgSpec
 
 from benchmarking import benchmark
 from treadle.compiler.cli.run import kernel_names
+from treadle.compiler.cost import plan_of, sizes_of_kernel, transfers_at
 from treadle.compiler.cost.clusters import ACROSS, Feeding, best_cluster, from_l2
 from treadle.compiler.cost.scaling import cross_transfer
 from treadle.compiler.draw.program import draw_module
 from treadle.compiler.machines import load_machine
-from treadle.compiler.pipeline import Options, make_pass, pipeline, print_cuda, run_passes
+from treadle.compiler.pipeline import (
+    LAST_HIERARCHY_PASS,
+    Options,
+    make_pass,
+    pipeline,
+    print_cuda,
+    run_passes,
+    run_pipeline,
+)
 from treadle.compiler.rings import ring_problems
 from treadle.compiler.source import make_context, parse_module
 from treadle.dialects import cuda
+from treadle.dialects.hierarchy import KernelOp
 from treadle.passes._tile_order import TileOrder
 from treadle.runtime.arguments import HostError
 from treadle.runtime.backend import has_host_compiler
@@ -104,13 +115,38 @@ def test_a_cluster_that_does_not_divide_the_grid_is_not_launched() -> None:
         execute((algorithm, forced, printed), sizes)
 
 
+def predicted(text: str, sizes: Mapping[str, int]) -> dict[str, int]:
+    """The bytes of each argument that the groups of a kernel load, as the model reads them off the program."""
+    module = parse_module(text)
+    run_pipeline(module, Options(machine="h100"), last=LAST_HIERARCHY_PASS)
+    (kernel,) = [op for op in module.walk() if isinstance(op, KernelOp)]
+    at = sizes_of_kernel(kernel, entry_function(module), axis_sizes(entry_function(module), sizes))
+    found = Counter[str]()
+    for each in transfers_at(plan_of(kernel), "device"):
+        if not each.saves:
+            found[each.array] += each.values(at) * each.width
+    return dict(found)
+
+
 @needs_compiler
-def test_what_a_cluster_saves() -> None:
-    """A is read once by two blocks; B, by each."""
-    sizes = {"m": 256, "n": 512, "k": 128}
-    alone, together = (execute(made(PRODUCT, size), sizes).report.bytes_loaded for size in (1, 2))
-    a, b = 2 * 256 * 128, 2 * 512 * 128
-    assert (alone, together) == (2 * a + 2 * b, a + 2 * b)
+@pytest.mark.parametrize(
+    ("text", "alike", "sizes"),
+    [
+        (PRODUCT, "A", {"m": 256, "n": 512, "k": 128}),
+        (PRODUCT, "A", {"m": 300, "n": 1000, "k": 264}),
+        (PRODUCT, "A", {"m": 8, "n": 1024, "k": 72}),
+        (ATTENTION, "KV", {"b": 1, "h": 2, "q": 512, "x": 200}),
+        (ATTENTION, "KV", {"b": 2, "h": 1, "q": 250, "x": 333}),
+    ],
+    ids=["product", "odd product", "low product", "attention", "odd attention"],
+)
+def test_a_cluster_reads_once_what_its_blocks_read_alike(text: str, alike: str, sizes: dict[str, int]) -> None:
+    """To the byte what the model predicts, by the block and by the cluster."""
+    of_array = predicted(text, sizes)
+    assert set(alike) < set(of_array)
+    for blocks in (1, 2):
+        counted = execute(made(text, blocks), sizes).report.bytes_loaded
+        assert counted == sum(bytes // (blocks if name in alike else 1) for name, bytes in of_array.items())
 
 
 @needs_compiler
