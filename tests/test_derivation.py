@@ -41,6 +41,18 @@ def without_reasons(text: str) -> str:
     return re.sub(r"derivation = \[.*?>\]", "", text)
 
 
+def test_without_sizes_there_are_no_costs(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    path, file = tmp_path / "p.mlir", tmp_path / "saved.derivation"
+    path.write_text(re.sub(r"attributes \{sizes[^}]*\}", "", (ROOT / "examples/softmax.mlir").read_text()))
+    assert cli.main(["explain", str(path), "--derivation"]) == 0
+    text = capsys.readouterr().out
+    assert "no costs, which are for sizes of the axes" in text
+    assert "#   cost" not in text
+    file.write_text(text)
+    assert "\nstreaming{axis=x}\n" in text
+    assert cli.main(["run", str(path), "--replay", str(file), "--size", "row=5", "--size", "x=70"]) == 0
+
+
 @pytest.mark.parametrize("other", ["attention_bias", "attention_soft_cap", "attention_gqa"])
 def test_a_derivation_fits_another_program_with_the_same_axes(
     other: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -55,7 +55,7 @@ def command(arguments: Namespace) -> int:
     arguments.size = [f"{axis}={size}" for axis, size in given[0].items()]
     program = load_program(arguments)
     machines = _machines(arguments)
-    if unbound := _unbound(program):
+    if (unbound := _unbound(program)) and not arguments.derivation:
         return _in_symbols(program, arguments, machines, unbound)
     compared = cases(machines, given, arguments.against, arguments.rates == "sustained")
     if arguments.derivation and len(compared) > 1:

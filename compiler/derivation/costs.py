@@ -26,8 +26,11 @@ def moved_bytes(module: ModuleOp, given: Mapping[str, int]) -> int | None:
     are not chosen, which is the least that it can move; from then on groups read again what they share."""
     moved = 0
     for function in functions(module):
-        static = {axis: size for axis, size in axes_of_function(function).items() if size != DYNAMIC}
+        axes = axes_of_function(function)
+        static = {axis: size for axis, size in axes.items() if size != DYNAMIC}
         sizes = with_fitting(function.body.block, {**given, **static})
+        if not set(axes) <= set(sizes):
+            return None
         for op in function.body.block.ops:
             if isinstance(op, KernelOp) and (op.is_expanded or (op.schedule is not None and op.schedule.is_decided)):
                 moved += transfer_bytes(plan_of(op), "device", sizes_of_kernel(op, function, given))

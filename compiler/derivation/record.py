@@ -94,11 +94,10 @@ def _spell(sizes: Mapping[str, int]) -> str:
 def _lines(title: str, sizes: Mapping[str, int], entries: list[Entry]) -> Iterator[str]:
     yield f"# {title}"
     at = ", ".join(f"{axis} = {size}" for axis, size in sizes.items())
-    yield (
-        f"# costs: bytes over the border of device memory at {at}"
-        if at
-        else "# costs: bytes over device memory's border"
-    )
+    if all(entry.after is None for entry in entries):
+        yield "# no costs, which are for sizes of the axes: give them, as in --size q=1000"
+    else:
+        yield f"# costs: bytes over the border of device memory{f' at {at}' if at else ''}"
     for entry in entries:
         yield ""
         yield entry.spec
