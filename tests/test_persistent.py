@@ -170,7 +170,8 @@ def predicted(text: str, group: str = "") -> tuple[Estimate, ModuleOp]:
     """The estimate of the one kernel of an algorithm on an H100, and its module after all passes."""
     module = parse_module(text)
     options = {"group": (group,), "stream": ("k=64",)} if group else {}
-    specs = [ArgSpec(each.name, options) if each.name == LAST_DECORATING_PASS else each for each in pipeline(H100)]
+    choosing = "hierarchy-choose-sizes"
+    specs = [ArgSpec(each.name, options) if each.name == choosing else each for each in pipeline(H100)]
     decided = [each.name for each in specs].index(LAST_DECORATING_PASS) + 1
     run_passes(module, specs[:decided])
     (kernel,) = (op for op in module.walk() if isinstance(op, KernelOp))

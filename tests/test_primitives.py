@@ -35,6 +35,7 @@ USES = {
     "barrier_warp": "barrier_warp();",
     "shuffle_xor": "f2[t] = shuffle_xor(f[t], 4) + shuffle_xor(t, 8);",
     "shuffle": "f2[t] = shuffle(f[t], t / 4 % 32) + float(shuffle(h[t], 7));",
+    "pick": "h2[t] = pick(t < 3, h[t], h[t + 1]); f2[t] = pick(t < 3, f[t], f[t + 1]);",
     "mma_m16n8k16": (
         "__half a[2][2][2], c[2][2]; __nv_bfloat16 x[2][2][2], y[2][2]; float d[2][2] = {};"
         "memcpy(a, h, 16); memcpy(c, h + 8, 8); memcpy(x, b, 16); memcpy(y, b + 8, 8);"

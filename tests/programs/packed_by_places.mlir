@@ -2,22 +2,22 @@
 // the keys of a query begin and end is a minimum and a maximum of positions, which one stream finds and which limit the
 // next one.
 
-!Q = tensor<?x?x?x64xf16, #diagram.array<[b, h, q, d]>>
-!K = tensor<?x?x?x64xf16, #diagram.array<[b, h, x, d]>>
-!V = tensor<?x?x?x64xf16, #diagram.array<[b, h, x, e]>>
+!Q = tensor<2x?x64xf16, #diagram.array<[h, q, d]>>
+!K = tensor<2x?x64xf16, #diagram.array<[h, x, d]>>
+!V = tensor<2x?x64xf16, #diagram.array<[h, x, e]>>
 !sq = tensor<?xi32, #diagram.array<[q]>>
 !sx = tensor<?xi32, #diagram.array<[x]>>
 !at = tensor<?xi32, #diagram.array<[x]>>
 !places = tensor<?x?xi32, #diagram.array<[q, x]>>
-!S = tensor<?x?x?x?xf32, #diagram.array<[b, h, q, x]>>
-!P = tensor<?x?x?x?xf16, #diagram.array<[b, h, q, x]>>
-!A = tensor<?x?x?x64xf32, #diagram.array<[b, h, q, e]>>
-!O = tensor<?x?x?x64xf16, #diagram.array<[b, h, q, e]>>
+!S = tensor<2x?x?xf32, #diagram.array<[h, q, x]>>
+!P = tensor<2x?x?xf16, #diagram.array<[h, q, x]>>
+!A = tensor<2x?x64xf32, #diagram.array<[h, q, e]>>
+!O = tensor<2x?x64xf16, #diagram.array<[h, q, e]>>
 
 func.func @packed_by_places(
     %Q: !Q, %K: !K, %V: !V,
     %of_q: !sq {diagram.up_to = "x", diagram.ascending}, %of_x: !sx {diagram.up_to = "x", diagram.ascending}) -> !O
-    attributes {sizes = #diagram.sizes<b = 2, h = 3, q = 333, x = 333>} {
+    attributes {sizes = #diagram.sizes<q = 333, x = 333>} {
   %position = diagram.index -> !at
   %at = diagram.map (%i = %position : !at) -> !places {
     diagram.yield %i : i32
