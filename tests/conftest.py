@@ -1,7 +1,7 @@
 """How much runs: `make test` a sample, `make test-all` (`pytest --all`) everything.
 
 `@pytest.mark.full` is for what is too long for every day. `@pytest.mark.sample(n)` over a grid of parameters keeps
-about n cases, chosen so that every value of every parameter is in one."""
+about n cases, of a grid of several parameters so many that every value of each is in one."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _sample(name: str, grid: list[pytest.Item]) -> set[pytest.Item]:
-    """The same cases in every process and on every day: the name of the test is the seed."""
+    """The same cases in every process and on every day: the name of the test is the seed. Where several parameters make
+    the grid, each value of each is there at least once."""
     marker = grid[0].get_closest_marker("sample")
     assert marker is not None
     shuffled = list(grid)
@@ -55,7 +56,7 @@ def _sample(name: str, grid: list[pytest.Item]) -> set[pytest.Item]:
     for item in shuffled:
         callspec = getattr(item, "callspec", None)
         values = {(key, repr(value)) for key, value in callspec.params.items()} if callspec else set()
-        if values - seen:
+        if len(values) > 1 and values - seen:
             kept.add(item)
             seen |= values
     for item in shuffled:

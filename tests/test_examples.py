@@ -71,7 +71,7 @@ def test_every_example_has_an_oracle():
     assert sorted(ORACLES) == EXAMPLES
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_default_sizes(name: str):
     check(name, default_sizes(entry_function(road(name).algorithm)), seed=0)
@@ -89,7 +89,7 @@ def test_more_odd_sizes(name: str, seed: int):
     check(name, odd_sizes(name, seed), seed)
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_axis_of_size_zero(name: str):
     """Nothing is loaded that is not there, and what is reduced over nothing is the neutral element."""
