@@ -31,7 +31,10 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def data(page: Path) -> dict[str, Any]:
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text(), re.DOTALL)
     assert found
-    return json.loads(found[1])
+    data = json.loads(found[1])
+    for moment in data["moments"]:
+        moment["lines"] = [[mark, *data["lines"][place]] for mark, place in moment["lines"]]
+    return data
 
 
 def moment(data: dict[str, Any], name: str) -> dict[str, Any]:
@@ -122,9 +125,24 @@ def test_a_program_that_is_no_nvcc_is_said_to_be_none(tmp_path: Path, monkeypatc
 
 def test_text_of_a_program_cannot_end_the_script(tmp_path: Path):
     file = tmp_path / "odd.mlir"
-    file.write_text("// </script><b>odd</b>\n" + (EXAMPLES / "sin2cos2.mlir").read_text())
+    file.write_text("// </script><b>odd</b><!--<SCRIPT\n" + (EXAMPLES / "sin2cos2.mlir").read_text())
     assert main(["compile", str(file), "--html", str(tmp_path / "odd.html")]) == 0
-    assert (tmp_path / "odd.html").read_text().count("</script>") == 2
+    text = (tmp_path / "odd.html").read_text()
+    assert text.count("</script>") == 2
+    assert text.lower().count("<script") == 2
+    assert "<!--<" not in text
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    assert found
+    assert json.loads(found[1])["source"][0] == "// </script><b>odd</b><!--<SCRIPT"
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("example", sorted(path.stem for path in EXAMPLES.glob("*.mlir")))
+def test_every_page_is_small(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("treadle.runtime.nvcc.find_nvcc", lambda: None)
+    file = tmp_path / "page.html"
+    assert main(["compile", str(EXAMPLES / f"{example}.mlir"), "--machine", "h100", "--html", str(file)]) == 0
+    assert file.stat().st_size < 2_000_000
 
 
 def test_marks_are_a_diff():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -10,6 +11,10 @@ from importlib.resources import files
 
 from treadle.compiler.draw.page.record import Record
 from treadle.compiler.draw.theme import stylesheet
+
+_ENDS = re.compile(r"<(?=[/!]|script)", re.IGNORECASE)
+"""What no text of the data may say, for it would end the element that holds it or hide that end (HTML standard, 4.12.1.3,
+restrictions for contents of script elements); `<` elsewhere costs one letter, not six."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +37,7 @@ def compilation_page(record: Record, ending: Ending) -> str:
     parts = {
         "TITLE": escape(ending.title),
         "STYLE": f"{_part('page.css')}\n{stylesheet()}",
-        # No text of the data may end the element that holds it.
-        "DATA": data.replace("<", "\\u003c"),
+        "DATA": _ENDS.sub(r"\\u003c", data),
         "SCRIPT": _part("page.js"),
         "CUDA": escape(ending.cuda),
         "CODE": escape("\n".join(ending.code)),

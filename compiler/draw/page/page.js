@@ -9,6 +9,7 @@ const make = (tag, text, kind) => {
 };
 const [MARK, TEXT, ORIGIN, NAME] = [0, 1, 2, 3];
 const SHOWN = 8;    // lines of one moment in the history of an operation
+for (const moment of data.moments) moment.lines = moment.lines.map(([mark, place]) => [mark, ...data.lines[place]]);
 let at = 0;         // the pass that is shown
 let line = -1;      // the line of IR that is selected
 

@@ -31,8 +31,8 @@ class Moment:
     changed: bool
     steps: Sequence[Sequence[str]]
     """Rewrite, subject, law and reason of what the pass derived."""
-    lines: Sequence[Sequence[str]]
-    """Mark, text, origin and name of each line."""
+    lines: Sequence[tuple[str, int]]
+    """Mark of each line, and its place in the list of lines."""
     picture: int
     """Its place in the list of pictures."""
     costs: Costs
@@ -49,6 +49,8 @@ class Record(Observer):
         self.pictures: list[str] = []
         self.explanation = ""
         self.lines: list[Line] = lines_of(module)
+        self.places: dict[Line, int] = {}
+        """All lines of all moments in the order of their places: most of them stand in many moments."""
         self.told = 0
         self._note(module, SOURCE, "what the file says", "", 0.0, True, [("=", line) for line in self.lines])
 
@@ -73,7 +75,7 @@ class Record(Observer):
     ) -> None:
         steps = steps_of(module)
         new, self.told = steps[self.told :], max(self.told, len(steps))
-        shown = [(mark, line.text, line.origin, line.defines) for mark, line in lines]
+        shown = [(mark, self.places.setdefault(line, len(self.places))) for mark, line in lines]
         costs = costs_of(module, self.sizes) if changed else self.moments[-1].costs
         picture = self._picture(module) if changed else self.moments[-1].picture
         moment = Moment(name, does, options, milliseconds, changed, [s.texts() for s in new], shown, picture, costs)
@@ -87,4 +89,5 @@ class Record(Observer):
 
     def as_data(self) -> dict[str, object]:
         """What the page's script reads."""
-        return {"moments": [asdict(moment) for moment in self.moments], "pictures": self.pictures}
+        lines = [(line.text, line.origin, line.defines) for line in self.places]
+        return {"moments": [asdict(moment) for moment in self.moments], "lines": lines, "pictures": self.pictures}
