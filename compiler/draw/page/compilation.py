@@ -13,8 +13,8 @@ from treadle.compiler.draw.page.record import Record
 from treadle.compiler.draw.theme import stylesheet
 
 _ENDS = re.compile(r"<(?=[/!]|script)", re.IGNORECASE)
-"""What no text of the data may say, for it would end the element that holds it or hide that end (HTML standard, 4.12.1.3,
-restrictions for contents of script elements); `<` elsewhere costs one letter, not six."""
+"""What no text of the data may say, for it would end the element that holds it or hide that end (HTML standard,
+4.12.1.3, restrictions for contents of script elements); `<` elsewhere costs one letter, not six."""
 
 
 @dataclass(frozen=True)
