@@ -43,6 +43,9 @@ CUT: dict[str, dict[str, int]] = {
 }
 """Programs whose streamed axis is cut into parts, at these sizes."""
 REFUSED: tuple[tuple[str, str, dict[str, tuple[str | int, ...]], str], ...] = (
+    ("examples/matmul.mlir", "set-machine", {"name": ("a100",), "arch": ("sm_90a",)}, "does not run on a100"),
+    ("examples/matmul.mlir", "set-machine", {"name": ("a100",), "arch": ("sm_89",)}, "sm_89 does not run on a100"),
+    ("examples/matmul.mlir", "set-machine", {"name": ("a100",), "file": ("x.toml",)}, "and was given both"),
     ("examples/matmul.mlir", "streaming", {"axis": ("m",), "kernel": ("matmul",)}, "'m' is reduced by nothing"),
     ("examples/matmul.mlir", "tiling", {"axis": ("k",)}, "'k' is reduced by %C"),
     ("examples/attention.mlir", "hierarchy-subloop", {"axis": ("d",), "size": (48,)}, "must cover evenly"),

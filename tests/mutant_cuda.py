@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mutated import ROOT, mutate
 from mutations_cuda import MUTATIONS
@@ -26,8 +26,8 @@ class Program:
     sizes: Sequence[Mapping[str, int]]
     made_for: Mapping[str, int] | None = None
     """Sizes that its pieces are chosen for, if they are not its own."""
-    subloop: Mapping[str, Sequence[str | int]] | None = None
-    """What is asked of `hierarchy-subloop`."""
+    asked: Mapping[str, Mapping[str, Sequence[str | int | bool]]] = field(default_factory=dict)
+    """Options of passes, by their names."""
 
     def text(self) -> str:
         text = (ROOT / self.path).read_text(encoding="utf-8")
@@ -38,14 +38,20 @@ class Program:
 
 
 SHORT = {"b": 1, "h": 1, "q": 150, "x": 333}
+PAIRS = [{"m": 256, "n": 512, "k": 200}, {"m": 300, "n": 200, "k": 136}]
+"""Two pieces along n, which a cluster takes, and one."""
 LONG = {"b": 2, "h": 16, "q": 2048, "x": 2048}
+SUBLOOP: Mapping[str, Mapping[str, Sequence[str | int]]] = {"hierarchy-subloop": {"axis": ("d",), "size": (16,)}}
+CLUSTERS: Mapping[str, Mapping[str, Sequence[int]]] = {"cuda-cluster": {"size": (2,)}}
+TURNS: Mapping[str, Mapping[str, Sequence[bool]]] = {"cuda-ping-pong": {"turns": (True,)}}
 
 PROGRAMS = (
     Program("examples/matmul.mlir", "h100", [{"m": 300, "n": 264, "k": 328}], {"m": 4096, "n": 4096, "k": 4096}),
-    Program("examples/attention_causal.mlir", "h100", [SHORT | {"q": 400, "x": 600}], LONG),
+    Program("examples/matmul.mlir", "h100", PAIRS, {"m": 4096, "n": 4096, "k": 4096}, CLUSTERS),
+    Program("examples/attention_causal.mlir", "h100", [SHORT | {"q": 400, "x": 600}], LONG, TURNS),
     Program("examples/matmul.mlir", "a100", [{"m": 40, "n": 48, "k": 464}, {"m": 3, "n": 5, "k": 19}]),
     Program("examples/attention_causal.mlir", "a100", [SHORT]),
-    Program("examples/attention_lse.mlir", "a100", [SHORT], None, {"axis": ("d",), "size": (16,)}),
+    Program("examples/attention_lse.mlir", "a100", [SHORT], None, SUBLOOP),
     Program("tests/programs/computed_operands.mlir", "a100", [{"m": 40, "n": 24, "k": 77}]),
     Program("examples/softmax.mlir", "a100", [{"row": 3, "x": 5000}, {"row": 2, "x": 37}]),
 )
@@ -73,9 +79,8 @@ def wrong(program: Program) -> Iterator[str]:
 
     algorithm = parse_module(program.text())
     module = algorithm.clone()
-    asked = {"hierarchy-subloop": program.subloop} if program.subloop is not None else {}
     specs = pipeline(Options(machine=program.machine))
-    run_passes(module, [ArgSpec(each.name, asked.get(each.name, each.parameters)) for each in specs])
+    run_passes(module, [ArgSpec(each.name, program.asked.get(each.name, each.parameters)) for each in specs])
     few_processors(module)
     backend = EmulatorBackend(print_cuda(module), kernel_names(module))
     for sizes in program.sizes:

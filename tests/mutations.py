@@ -9,6 +9,17 @@ from __future__ import annotations
 from mutated import Mutation
 
 MUTATIONS: dict[str, Mutation] = {
+    "machine: runs code of any architecture": (
+        "set_machine",
+        'fits = number == machine.capability if arch.endswith("a") else number <= machine.capability',
+        "fits = True",
+    ),
+    "machine: newer code runs on older machines": ("set_machine", "else number <= machine.capability", "else True"),
+    "machine: a file in the place of a name": (
+        "set_machine",
+        "if self.machine is not None and self.file is not None:",
+        "if False:",
+    ),
     # Laws put in the place of their names.
     "expand: weaves nothing": (
         "diagram_expand_laws",

@@ -173,6 +173,50 @@ MUTATIONS: dict[str, Mutation] = {
         "loop = scf.ForOp(block, pieces, grid,",
         "loop = scf.ForOp(block, grid, grid,",
     ),
+    # Clusters.
+    "cluster: blocks bring together what each reads elsewhere": (
+        "_cluster_laws",
+        "    if any(offset in depends for offset in load.offsets):",
+        "    if False:",
+    ),
+    "cluster: a stage is free when one block has released it": (
+        "cuda_cluster",
+        "ring.blocks, load.multicast = IntAttr(size), UnitAttr()",
+        "ring.blocks, load.multicast = IntAttr(1), UnitAttr()",
+    ),
+    "cluster: a block ends before others let go of its memory": (
+        "cuda_cluster",
+        "block.add_ops([cuda.ClusterArriveOp(), cuda.ClusterWaitOp()])",
+        "block.add_ops([])",
+    ),
+    "cluster: launched where it does not divide the grid": (
+        "cuda_cluster",
+        'arith.CmpiOp(rest.result, zero.result, "eq")',
+        'arith.CmpiOp(rest.result, zero.result, "ne")',
+    ),
+    "cluster: each block brings all of a tile": (
+        "cuda_cluster",
+        "type = cuda.TensorMapType(share, old.buffer, tuple(old.order))",
+        "type = cuda.TensorMapType(old.shape, old.buffer, tuple(old.order))",
+    ),
+    # Turns of warpgroups.
+    "ping-pong: a turn is not given on": (
+        "_ping_pong",
+        "            _after(run[-1], cuda.OrderArriveOp())\n",
+        "",
+    ),
+    "ping-pong: products begin before their turn": (
+        "_ping_pong",
+        "            _before(run[0], cuda.OrderWaitOp())\n",
+        "",
+    ),
+    "ping-pong: nobody has the first turn": ("_ping_pong", "    _before(first, cuda.OrderBeginOp())\n", ""),
+    "ping-pong: nobody takes the last turn back": ("_ping_pong", "    _after(last, cuda.OrderEndOp())\n", ""),
+    "ping-pong: a warpgroup waits for itself": (
+        "compiler/printer/order",
+        'self._meet("_arrive", self.next)',
+        'self._meet("_arrive", self.mine)',
+    ),
     # Subloops.
     "subloop: every piece is the first": (
         "compiler/printer/products",
