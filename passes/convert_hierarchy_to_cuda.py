@@ -25,7 +25,8 @@ class ConvertHierarchyToCudaPass(ModulePass):
     widest instruction their formats allow, and every other value becomes fragments whose layout follows from the
     products (see `compiler/lowering/layouts.py`). A stream becomes a loop over its full pieces, without any test for
     the edge, and one turn for a last, smaller piece, in which elements outside are masked by the neutral element of
-    what uses them. Barriers stand where a tile is read after it was written, or written after it was read.
+    what uses them. Barriers stand where a tile is read after it was written, or written after it was read. A kernel
+    without products states how many blocks an SM is to hold (`resident`): those that the cost model counted on.
 
     Before:
     ```
@@ -55,7 +56,7 @@ class ConvertHierarchyToCudaPass(ModulePass):
     #fragment = #cuda.layout<register = [n:4:1], lane = [2, n:16:4], warp = []>
     !X = memref<64xf32, strided<[1], offset: ?>, #diagram.array<[n], level = device>>
     !t = tensor<64xf32, #diagram.array<[n], level = register, layout = #fragment>>
-    cuda.kernel @double_kernel (%x: !X, %y: !X) threads 32 shared 0 {
+    cuda.kernel @double_kernel (%x: !X, %y: !X) threads 32 shared 0 resident 32 {
       %0 = arith.constant 0 : index
       %a = cuda.load %x[%0] : !X -> !t
       %b = diagram.map (%v = %a : !t) -> !t {
@@ -81,7 +82,7 @@ class ConvertHierarchyToCudaPass(ModulePass):
         functions = [inner for inner in op.body.block.ops if isinstance(inner, func.FuncOp) and inner.body.blocks]
         for function in functions:
             if any(isinstance(inner, KernelOp | DiagramOperation) for inner in function.body.block.ops):
-                HostLowering(function, machine_of(op).limits.shared_per_block).lower()
+                HostLowering(function, machine_of(op)).lower()
         for law in [inner for inner in op.body.block.ops if isinstance(inner, LawOp)]:
             law.detach()
             law.erase()

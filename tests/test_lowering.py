@@ -54,6 +54,22 @@ def test_what_a_last_piece_lacks_is_masked_or_zero(name: str) -> None:
                 assert not any(isinstance(parent, scf.ForOp) for parent in parents(mask))
 
 
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+def test_what_the_model_counts_on_an_sm_is_told_to_ptxas(machine: str) -> None:
+    """Of a kernel without products, in the entries that access as wide as was planned; else ptxas weighs for itself."""
+    road = compiled((EXAMPLES / "log_softmax.mlir").read_text(), machine=machine)
+    (kernel,) = road.kernels
+    (told,) = re.findall(r"(\d+) on an SM", road.text)
+    assert kernel.resident is not None
+    assert kernel.resident.data == int(told)
+    bounds = dict(re.findall(r"__launch_bounds__\(([\d, ]+)\) (\w+)\(", road.text))
+    assert bounds == {
+        f"{kernel.threads.data}, {told}": "log_softmax_rows_kernel",
+        f"{kernel.threads.data}": "log_softmax_rows_kernel_strided",
+    }
+    assert compiled(matmul("mk", "kn", "f16"), machine=machine).kernels[0].resident is None
+
+
 def parents(op: object) -> list[object]:
     found: list[object] = []
     while (op := op.parent_op()) is not None:  # type: ignore[attr-defined]

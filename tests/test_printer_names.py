@@ -130,7 +130,7 @@ def test_kernels_of_one_file_have_different_names() -> None:
     for first, second in (("f", "f_1"), (long + "a", long + "b")):
         text = program(list(VALUES), function=first)
         road = compiled(text + program(list(VALUES), ("p", "r", "s"), function=second, visibility="private"))
-        names = re.findall(r"\bvoid (?:__launch_bounds__\(\d+(?:, 1)?\) )?(\w+_kernel\w*)\(", road.text)
+        names = re.findall(r"\bvoid (?:__launch_bounds__\(\d+(?:, \d+)?\) )?(\w+_kernel\w*)\(", road.text)
         assert len(names) == len(set(names)) >= 2
         road.check({"m": 33, "k": 40, "n": 17})
 

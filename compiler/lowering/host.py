@@ -9,6 +9,7 @@ from xdsl.dialects import arith, func, memref
 from xdsl.dialects.builtin import (
     FunctionType,
     IndexType,
+    IntAttr,
     MemRefType,
     StridedLayoutAttr,
     UnitAttr,
@@ -18,12 +19,15 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from treadle.compiler.cost.explicit import plan_of_explicit
+from treadle.compiler.cost.memory import footprint
 from treadle.compiler.errors import Refusal
 from treadle.compiler.lowering.kernel import lower_body, lower_op
 from treadle.compiler.lowering.layouts import Layouts
 from treadle.compiler.lowering.names import plain_name
 from treadle.compiler.lowering.plan import KernelPlan, plan_kernel
 from treadle.compiler.lowering.state import KernelLowering
+from treadle.compiler.machines import Machine
 from treadle.dialects import cuda
 from treadle.dialects.cuda.kernel import BY_PIECE
 from treadle.dialects.diagram import ExtentOp, ReadOp
@@ -54,8 +58,7 @@ class HostLowering:
     """Lower one function in place; its kernels become `cuda.kernel`s before it."""
 
     function: func.FuncOp
-    shared_limit: int
-    """Bytes of shared memory that a block may have on the machine."""
+    machine: Machine
     sizes: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])
     """Sizes of symbolic axes, as soon as a buffer tells them."""
     arrays: dict[SSAValue, Attribute] = field(default_factory=dict[SSAValue, Attribute])
@@ -211,7 +214,7 @@ class HostLowering:
 
     def _launch(self, op: KernelOp) -> None:
         plan = plan_kernel(op)
-        kernel = lower_kernel(plan, self.shared_limit)
+        kernel = lower_kernel(plan, self.machine)
         parent = self.function.parent
         assert parent is not None
         parent.insert_op_before(kernel, self.function)
@@ -269,9 +272,9 @@ class HostLowering:
         return grid
 
 
-def lower_kernel(plan: KernelPlan, limit: int) -> cuda.KernelOp:
+def lower_kernel(plan: KernelPlan, machine: Machine) -> cuda.KernelOp:
     """The kernel of one launch: buffers and scalars in the order of the source, then sizes of symbolic axes.
-    PassFailedException if its tiles take more than `limit` bytes of shared memory."""
+    PassFailedException if its tiles take more shared memory than a block may have on the machine."""
     source = plan.kernel
     symbolic = [axis for axis, size in plan.sizes.items() if size == DYNAMIC]
     old = list(source.body.block.args)
@@ -284,12 +287,22 @@ def lower_kernel(plan: KernelPlan, limit: int) -> cuda.KernelOp:
         arg.name_hint = axis
     by_array: dict[SSAValue, SSAValue] = dict(zip(old, block.args, strict=False))
     shared_bytes = lower_body(KernelLowering(plan, Layouts(plan), by_array, sizes, lower_op), block)
-    _check_shared(plan, shared_bytes, limit)
+    _check_shared(plan, shared_bytes, machine.limits.shared_per_block)
     op = cuda.KernelOp(f"{source.kernel_name.data}_kernel", 32 * plan.warp_count, shared_bytes, Region(block))
+    resident = _resident(source, machine)
+    op.resident = IntAttr(resident) if resident else None
     if BY_PIECE in source.attributes:
         op.attributes[BY_PIECE] = UnitAttr()
     op.location = source.location
     return op
+
+
+def _resident(source: KernelOp, machine: Machine) -> int:
+    """The blocks that an SM holds by the cost model, which counted on them; 0 if that is not to be stated. It is for
+    kernels without products, of which the model counts all values that a thread has: left to itself, ptxas takes
+    registers from them for one more block, and rather spills. Of products it may hold more than the model knows."""
+    plan = plan_of_explicit(source)
+    return 0 if plan.has_products else int(footprint(plan, machine).blocks_on(machine))
 
 
 def _check_shared(plan: KernelPlan, needed: int, limit: int) -> None:

@@ -77,7 +77,8 @@ class KernelPrinter(KernelWriter):
     def _entry(self, alignment: int, body: str, parameters: Sequence[Sequence[tuple[str, str]]]) -> None:
         name = cuda.variant_name(self.kernel, alignment)
         self.text.line()
-        bounds = f"{self.kernel.threads.data}{', 1' if self._states_blocks(alignment) else ''}"
+        blocks = self._blocks(alignment)
+        bounds = f"{self.kernel.threads.data}{f', {blocks}' if blocks else ''}"
         cluster = "" if self.kernel.cluster == 1 else f"__cluster_dims__({self.kernel.cluster}, 1, 1) "
         self.text.line(f'extern "C" __global__ void {cluster}__launch_bounds__({bounds}) {name}(')
         one = set[str]() if alignment == cuda.ANY_STRIDES else self.last_strides
@@ -86,12 +87,16 @@ class KernelPrinter(KernelWriter):
         self.text.line(f"  {body}<{alignment}>({arguments});")
         self.text.line("}")
 
-    def _states_blocks(self, alignment: int) -> bool:
-        """Whether an entry says that one block on a multiprocessor will do. Registers move between roles only where the
-        least number of blocks is stated; and where none is, ptxas would rather spill a register of the arithmetic that
-        copies of narrower rows need than hold one block less."""
+    def _blocks(self, alignment: int) -> int:
+        """How many blocks an entry says that a multiprocessor is to hold; 0 if it says nothing. Registers move between
+        roles only where the least number of blocks is stated; and where none is, ptxas would rather spill a register of
+        the arithmetic that copies of narrower rows need than hold one block less. What a kernel states holds where its
+        accesses are as wide as they were planned: any strides take more registers."""
         deals = alignment < cuda.WHOLE_SECTORS and any(isinstance(op, cuda.CopyOp) for op in self.kernel.walk())
-        return self.roles is not None or deals
+        if self.roles is not None or deals:
+            return 1
+        resident = self.kernel.resident
+        return 0 if resident is None or alignment == cuda.ANY_STRIDES else resident.data
 
     def _threads(self) -> None:
         # The lane of the unsigned index, so that it is a mask, and what is taken of it shifts and masks.

@@ -43,6 +43,9 @@ from treadle.dialects.diagram.array import (
 )
 from treadle.dialects.syntax import parse_region_attributes, print_region_attributes
 
+MOST_THREADS = 2048
+"""Of all blocks that are on a multiprocessor at a time (CUDA C++ Programming Guide, compute capabilities)."""
+
 MOST_IN_CLUSTER = 8
 """Blocks of a cluster that every device with clusters takes."""
 
@@ -57,8 +60,11 @@ class KernelOp(IRDLOperation):
     ```
 
     With `cluster 2` after its shared memory, two blocks that are neighbours in the grid run at the same time and may
-    reach into each other's shared memory (PTX ISA 5.1, clusters; CUDA C++, `__cluster_dims__`). With `fallback` it runs
-    only where another kernel does not, whose tensor maps take all arrays but those that no multiples of 16 bytes give.
+    reach into each other's shared memory (PTX ISA 5.1, clusters; CUDA C++, `__cluster_dims__`). With `resident 4` a
+    multiprocessor is to hold four blocks at a time: a thread may have the registers that this leaves (CUDA C++, the
+    second number of `__launch_bounds__`), and without it the compiler weighs blocks against registers itself. With
+    `fallback` it runs only where another kernel does not, whose tensor maps take all arrays but those that no multiples
+    of 16 bytes give.
     """
 
     name = "cuda.kernel"
@@ -67,6 +73,7 @@ class KernelOp(IRDLOperation):
     threads = prop_def(IntAttr)
     shared_bytes = prop_def(IntAttr)
     blocks = opt_prop_def(IntAttr)
+    resident = opt_prop_def(IntAttr)
     fallback = opt_prop_def(UnitAttr)
     body = region_def("single_block")
 
@@ -95,6 +102,11 @@ class KernelOp(IRDLOperation):
             raise VerifyException(f"a block of {threads} threads: use a multiple of 32 up to 1024")
         if self.blocks is not None and not 2 <= self.cluster <= MOST_IN_CLUSTER:
             raise VerifyException(f"a cluster of {self.cluster} blocks: it has 2 to {MOST_IN_CLUSTER}")
+        if self.resident is not None and not threads <= self.resident.data * threads <= MOST_THREADS:
+            raise VerifyException(
+                f"{self.resident.data} resident blocks of {threads} threads: a multiprocessor holds "
+                f"one block at least, and {MOST_THREADS:,} threads at most"
+            )
         for i, arg in enumerate(self.body.block.args):
             if is_buffer(arg.type) and level_of(arg.type) != "device":
                 raise VerifyException(f"argument {i} is a buffer at level {level_of(arg.type)}, not 'device'")
@@ -110,10 +122,12 @@ class KernelOp(IRDLOperation):
         parser.parse_keyword("shared")
         shared = parser.parse_integer()
         cluster = parser.parse_integer() if parser.parse_optional_keyword("cluster") else None
+        resident = parser.parse_integer() if parser.parse_optional_keyword("resident") else None
         is_fallback = parser.parse_optional_keyword("fallback") is not None
         attributes = parse_region_attributes(parser)
         op = cls(name, threads, shared, parser.parse_region(arguments))
         op.blocks = None if cluster is None else IntAttr(cluster)
+        op.resident = None if resident is None else IntAttr(resident)
         op.fallback = UnitAttr() if is_fallback else None
         op.attributes |= attributes
         return op
@@ -125,8 +139,10 @@ class KernelOp(IRDLOperation):
         printer.print_string(" (")
         printer.print_list(self.body.block.args, printer.print_block_argument)
         cluster = "" if self.blocks is None else f" cluster {self.cluster}"
+        resident = "" if self.resident is None else f" resident {self.resident.data}"
         fallback = "" if self.fallback is None else " fallback"
-        printer.print_string(f") threads {self.threads.data} shared {self.shared_bytes.data}{cluster}{fallback}")
+        printer.print_string(f") threads {self.threads.data} shared {self.shared_bytes.data}")
+        printer.print_string(f"{cluster}{resident}{fallback}")
         print_region_attributes(printer, self)
         printer.print_region(self.body, print_entry_block_args=False)
         printer.exit_scope()

@@ -473,6 +473,18 @@ cuda.kernel @k () threads 128 shared 0 cluster 9 {
 
 // -----
 
+// CHECK: 9 resident blocks of 256 threads: a multiprocessor holds one block at least, and 2,048 threads at most
+cuda.kernel @k () threads 256 shared 0 resident 9 {
+}
+
+// -----
+
+// CHECK: 0 resident blocks of 256 threads: a multiprocessor holds one block at least
+cuda.kernel @k () threads 256 shared 0 resident 0 {
+}
+
+// -----
+
 // CHECK: 'cuda.cluster_arrive' in a kernel without clusters: say `cluster` after its shared memory
 cuda.kernel @k () threads 128 shared 0 {
   cuda.cluster_arrive

@@ -100,7 +100,7 @@ cuda.kernel @everything (%Q: !Q, %scale: f32, %q: index, %x: index) threads 128 
 
 // Fragments from and to device memory. Lanes that lie along no axis hold copies.
 
-// CHECK-LABEL: cuda.kernel @rows (%A: memref<?xf16, strided<[1], offset: ?>, #diagram.array<[q], level = device>>, %q: index) threads 128 shared 0 fallback {
+// CHECK-LABEL: cuda.kernel @rows (%A: memref<?xf16, strided<[1], offset: ?>, #diagram.array<[q], level = device>>, %q: index) threads 128 shared 0 resident 4 fallback {
 // CHECK-NEXT: %zero = arith.constant 0 : index
 // CHECK-NEXT: %a = cuda.load %A[%zero] bounds [q < %q] partial widths [2, 1] : memref<?xf16, strided<[1], offset: ?>, #diagram.array<[q], level = device>> -> tensor<64xf16, #diagram.array<[q], level = register, layout = #cuda.layout<register = [q:2:8], lane = [q:8:1, 4], warp = [q:4:16]>>>
 // CHECK-NEXT: %b = cuda.load %A[%zero] : memref<?xf16,
@@ -108,7 +108,7 @@ cuda.kernel @everything (%Q: !Q, %scale: f32, %q: index, %x: index) threads 128 
 // CHECK-NEXT: cuda.store %b into %A[%zero] : tensor<64xf16,
 // GENERIC: %a = "cuda.load"(%A, %zero, %q) <{bounds = ["q"], widths = [#builtin.int<2>, #builtin.int<1>], operandSegmentSizes = array<i32: 1, 1, 1>, partial}>
 // GENERIC: "cuda.store"(%b, %A, %zero) <{bounds = [], operandSegmentSizes = array<i32: 1, 1, 1, 0>}>
-cuda.kernel @rows (%A: !M, %q: index) threads 128 shared 0 fallback {
+cuda.kernel @rows (%A: !M, %q: index) threads 128 shared 0 resident 4 fallback {
   %zero = arith.constant 0 : index
   %a = cuda.load %A[%zero] bounds [q < %q] partial widths [2, 1] : !M -> !m
   %b = cuda.load %A[%zero] : !M -> !m

@@ -90,7 +90,7 @@ func.func @matmul(%A: !A, %B: !B) -> !C attributes {sizes = #diagram.sizes<a = 6
 !x = tensor<4x5xf32, #diagram.array<[r, n], level = register>>
 !y = tensor<4xf32, #diagram.array<[r], level = register>>
 
-// CHECK: cuda.kernel @tops_kernel (%x: memref<?x5xf32, {{.*}}>, %y: memref<?xf32, {{.*}}>, %r: index) threads 32 shared 0 {
+// CHECK: cuda.kernel @tops_kernel (%x: memref<?x5xf32, {{.*}}>, %y: memref<?xf32, {{.*}}>, %r: index) threads 32 shared 0 resident {{[0-9]+}} {
 // CHECK: %[[X:.*]] = cuda.load %x[%r0, %{{.*}}] bounds [r < %r] : memref<?x5xf32, {{.*}} -> tensor<4x5xf32, {{.*}}#cuda.layout<register = [n:4:1], lane = [4, r:4:1, n:2:4], warp = []>>>
 // CHECK: %[[N:.*]] = arith.constant 5 : index
 // CHECK-NEXT: %[[M:.*]] = cuda.mask %[[X]] where n from %{{.*}} < %[[N]] else 0xff800000 : f32 :
