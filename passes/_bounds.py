@@ -179,19 +179,20 @@ def same_form(left: dict[Atom, float], right: dict[Atom, float]) -> bool:
     return left.keys() == right.keys() and all(numbers.isclose(left[atom], right[atom]) for atom in left)
 
 
-# -- exponentials of a distance from the maximum --------------------------------------------------
+# -- exponentials of a distance from an extremum -------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Distance:
-    """An expression of the form `exp(k * (a - max a) + c)`, `k > 0`: at most `peak`, which it is where a is largest."""
+    """An expression of the form `exp(k * (a - max a) + c)`, `k > 0`: at most `peak`, which it is where a is largest; or
+    of a minimum, with `k < 0`."""
 
-    maximum: ReduceOp
+    extremum: ReduceOp
     peak: float = 1.0
 
 
 def distance_of(expression: Expression) -> Distance | None:
-    """The maximum that an expression is an exponential distance from."""
+    """The maximum, or the minimum, that an expression is an exponential distance from."""
     expression = look_through(expression)
     if not isinstance(expression, Node) or expression.kind not in (math.ExpOp, math.Exp2Op):
         return None
@@ -200,15 +201,17 @@ def distance_of(expression: Expression) -> Distance | None:
     peak = numbers.exp(raised) if expression.kind is math.ExpOp else 2.0**raised
     form = unscaled(form)
     for atom, factor in form.items():
-        if not isinstance(atom, SSAValue) or factor >= 0:
+        if not isinstance(atom, SSAValue):
             continue
-        maximum = atom.owner
-        if not isinstance(maximum, ReduceOp) or maximum.kind.data != "max" or maximum.init is not None:
+        extremum = atom.owner
+        if not isinstance(extremum, ReduceOp) or extremum.init is not None:
+            continue
+        if extremum.kind.data != ("max" if factor < 0 else "min"):
             continue
         rest = {other: size for other, size in form.items() if other is not atom}
-        operand = {o: -factor * s for o, s in linear_form(Leaf(maximum.operand)).items()}
+        operand = {o: -factor * s for o, s in linear_form(Leaf(extremum.operand)).items()}
         if same_form(rest, operand):
-            return Distance(maximum, peak)
+            return Distance(extremum, peak)
     return None
 
 
@@ -362,7 +365,7 @@ def misfit(expression: Expression, format: Attribute, over: Iterable[str]) -> st
     if not known.has_few_exponents:
         return None
     scale, distance = _scaled_distance(expression)
-    if scale < 1 or distance is None or not set(distance.maximum.over_axes) <= set(over):
+    if scale < 1 or distance is None or not set(distance.extremum.over_axes) <= set(over):
         return f"all of a sum may be too small for {format}: nothing keeps its largest element near 1"
     return None
 

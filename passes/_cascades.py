@@ -40,6 +40,7 @@ from treadle.passes._bounds import (
 )
 from treadle.passes._changes import BEFORE, ORDERED, Change, NoLaw, Repair, is_ordered, same, shrinks, summed
 from treadle.passes._functions import label
+from treadle.passes._infinities import troubled_by
 from treadle.passes._neutral import vanishes
 from treadle.passes._polynomials import (
     Key,
@@ -91,6 +92,10 @@ class Cascade:
         """How the accumulator of a reduction over the axis follows the running ones."""
         if format_of(reduction.result.type) == i32:
             return NoLaw("integers have no inverse of multiplication")
+        operands = operands_of(reduction)
+        moved = [r for operand in operands for r in self.depends(operand) if r in self.running]
+        if (endless := troubled_by(operands, moved)) is not None:
+            return NoLaw(f"{label(endless)} may be infinite, where no repair is defined")
         law = self._split(reduction)
         return law if isinstance(law, Repair) else self._polynomial(reduction) or law
 

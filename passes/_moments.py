@@ -21,6 +21,7 @@ from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import array_type, axes_of, format_of, level_of, sizes_of
 from treadle.passes._bounds import inner_expression
 from treadle.passes._functions import fresh_hint, label, replace
+from treadle.passes._infinities import may_be_infinite, sources, troubled_by
 from treadle.passes._polynomials import (
     ONE,
     Key,
@@ -78,6 +79,8 @@ class Moments:
         self.absent = [value for value in arrays if absences_of([value])]
         try:
             law = taylor(summand, atoms)
+            if any(self._may_trouble(atom) for atom in atoms):
+                return None
             for atom in atoms:
                 self.pivots[key_of(atom)] = self._pivot(atom, law)
             whole = self._about_pivots_and_back(summand, law)
@@ -127,6 +130,13 @@ class Moments:
         if any(atom in (one, other) for one, other, *_ in law.second):
             raise NoPolynomial  # what is far from it would cancel
         return number(0)
+
+    def _may_trouble(self, atom: Expression) -> bool:
+        """Whether a late part may be infinite where the sum is a number, or infinite itself."""
+        if not may_be_infinite(atom):
+            return False
+        late = [leaf.value for leaf in sources(atom) if self._is_reduction(leaf.value)]
+        return troubled_by([self.sum.operand], late) is not None
 
     def _so_far(self, expression: Expression) -> Expression:
         """An expression in reductions over the axis, of the elements so far: the size of the axis is their number."""

@@ -32,6 +32,7 @@ from treadle.passes._functions import (
     note,
     replace,
 )
+from treadle.passes._infinities import may_be_infinite
 from treadle.passes._moments import without_late_parts
 from treadle.passes._powers import raise_power
 from treadle.passes._reductions import operands_of, rebuilt
@@ -256,6 +257,9 @@ def _hoist_from_sum(function: func.FuncOp, sum: ContractOp | ReduceOp) -> None:
         return
     above = [factor for split in splits for factor in split.above]
     below = [factor for split in splits for factor in split.below]
+    if (infinite := next(filter(may_be_infinite, above), None)) is not None:
+        _refuse_infinite(function, sum, infinite)
+        return
     rests = [_Materialised(split.rest, operand) for split, operand in zip(splits, operands, strict=True)]
     new_sum = _sum_of(sum, [rest.value for rest in rests])
     guarded = bool(absences_of(operands))
@@ -273,6 +277,12 @@ def _hoist_from_sum(function: func.FuncOp, sum: ContractOp | ReduceOp) -> None:
     replace(sum, [*(op for rest in rests for op in rest.ops), new_sum, *guards, new], new.result)
     erase_unused(operands)
     note(function, PASS, *noted)
+
+
+def _refuse_infinite(function: func.FuncOp, sum: ContractOp | ReduceOp, factor: Expression) -> None:
+    names = ", ".join(label(leaf.value) for leaf in leaves(factor))
+    subject = f"{names} stays in the sum {label(sum.result)}"
+    note(function, PASS, subject, "refused", "it may be infinite, and zero times infinity is no number")
 
 
 def _sum_format(sum: ContractOp | ReduceOp) -> Attribute:

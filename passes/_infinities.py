@@ -1,0 +1,81 @@
+"""Where a law of the real numbers holds of infinities, too.
+
+`sum(c x) = c sum(x)` is true of every number c, and not of infinity: zero times infinity is no number, and summands of
+both signs have no sum then, where the right-hand side is infinite. So a factor moves only if it is never infinite
+(`may_be_infinite`). A divisor may be: what it divides vanishes on both sides.
+
+In the same way an accumulator follows what has moved by a ratio or a difference, which of two infinite values is none.
+`troubled_by` asks whether that can matter: a row with an infinite score has no softmax in the formula either, for its
+own distance from the maximum is `inf - inf`. Where it can, the pieces are made again in a stream of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import SSAValue
+
+from treadle.dialects.diagram import ContractOp, ReduceOp, WhereOp
+from treadle.passes._bounds import inner_expression
+from treadle.passes._kinds import INFINITE, NAN, kinds_of
+from treadle.passes._polynomials import key_of
+from treadle.passes._reductions import operands_of
+from treadle.passes._scalars import Expression, Leaf, leaves, product
+
+
+def may_be_infinite(expression: Expression) -> bool:
+    """Whether an expression may be infinite, as far as can be seen, for any inputs."""
+    return bool(kinds_of(expression) & INFINITE)
+
+
+def troubled_by(operands: Sequence[SSAValue], moved: Sequence[SSAValue]) -> SSAValue | None:
+    """A reduction that may be infinite where a sum, or an extremum, of what depends on it is still a number, or
+    infinite itself; None if there is none. Products of `operands` are reduced."""
+    return next((each for each in moved if not _spoils(each, operands)), None)
+
+
+def _spoils(reduction: SSAValue, operands: Sequence[SSAValue]) -> bool:
+    """Whether a reduction is finite, or makes what is reduced with it no number: each of its own elements that may
+    make it infinite does so."""
+    infinite = kinds_of(Leaf(reduction)) & INFINITE
+    if not infinite:
+        return True
+    owner = reduction.owner
+    if not isinstance(owner, ContractOp | ReduceOp) or owner.init is not None:
+        return False
+    element, summand = _product(operands_of(owner)), _product(operands)
+    itself = ({key_of(element): frozenset({sign}), key_of(Leaf(reduction)): frozenset({sign})} for sign in infinite)
+    if all(kinds_of(summand, given) == NAN for given in itself):
+        return True
+    return _each_source_spoils(reduction, element, summand)
+
+
+def _each_source_spoils(reduction: SSAValue, element: Expression, summand: Expression) -> bool:
+    arrays = sources(element)
+    finite = {key_of(leaf): kinds_of(leaf) - INFINITE for leaf in arrays}
+    if kinds_of(element, finite) & INFINITE:
+        return False
+    for leaf in arrays:
+        for sign in sorted(kinds_of(leaf) & INFINITE):
+            given = {key_of(leaf): frozenset({sign})}
+            for result in sorted(kinds_of(element, given) & INFINITE):
+                if kinds_of(summand, given | {key_of(Leaf(reduction)): frozenset({result})}) != NAN:
+                    return False
+    return True
+
+
+def _product(operands: Sequence[SSAValue]) -> Expression:
+    first, *rest = (Leaf(operand) for operand in operands)
+    whole: Expression = first
+    for factor in rest:
+        whole = product(whole, factor)
+    return whole
+
+
+def sources(expression: Expression) -> list[Leaf]:
+    """The arrays that an expression is made of, element by element."""
+    found: dict[Leaf, None] = {}
+    for leaf in leaves(expression):
+        owner = leaf.value.owner
+        inner = Leaf(owner.operand) if isinstance(owner, WhereOp) else inner_expression(leaf.value)
+        found |= dict.fromkeys([leaf] if inner is None else sources(inner))
+    return list(found)
