@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -26,6 +27,7 @@ from treadle.compiler.cost import (
     transfer_expression,
     transfer_values,
 )
+from treadle.compiler.cost.memory import registers
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.machines import load_machine
 from treadle.compiler.pipeline import LAST_DECORATING_PASS, LAST_HIERARCHY_PASS, Options, run_pipeline
@@ -382,3 +384,21 @@ def test_products_of_streams_are_held_one_after_another():
     # ptxas 13.0 takes 134 registers of the kernel for an A100 with these pieces.
     assert (dict(plan.warps), [pieces.size for pieces in plan.streams]) == ({"m": 4}, [128, 128])
     assert footprint(plan, A100).registers_per_thread == 136
+
+
+def test_what_meets_scores_column_by_column_is_in_every_lane_of_a_column():
+    """Numbers of sequences along the streamed axis: all warps, and eight lanes of each, hold the same quarter."""
+    text = (HERE.parent / "examples" / "attention_packed.mlir").read_text(encoding="utf-8")
+    counts: list[int] = []
+    for last in (LAST_DECORATING_PASS, LAST_HIERARCHY_PASS):
+        module = parse_module(text)
+        run_pipeline(module, Options(machine="a100"), last=last)
+        kernel = kernel_in(module)
+        plan = plan_of(kernel)
+        (pieces,) = {each.size for each in plan.streams}
+        (along,) = (tile for tile in plan.tiles if tile.role == "column")
+        assert along.shape == (pieces,)
+        without = replace(plan, tiles=tuple(tile for tile in plan.tiles if tile is not along))
+        counts.append(registers(plan, A100) - registers(without, A100))
+        assert counts[-1] == pieces // 4
+    assert len(set(counts)) == 1

@@ -26,7 +26,7 @@ from treadle.compiler.cost.limits import fed_of_stream
 from treadle.compiler.cost.names import name_of
 from treadle.compiler.cost.operands import left_operand, stays_in_registers, written
 from treadle.compiler.cost.plan import Issue, Pieces, Plan, Tile, Transfer, Work
-from treadle.compiler.cost.roles import alignment_of, contractions_of, product_axes
+from treadle.compiler.cost.roles import alignment_of, contractions_of, lies_along_columns, product_axes
 from treadle.compiler.cost.spread import Spread
 from treadle.compiler.cost.warpgroups import can_be_of_warpgroups
 from treadle.compiler.cost.work import Labour, labours_of, width_of
@@ -141,7 +141,9 @@ class Walk:
         elif array not in self.in_registers:
             # A later stream loads the array again, where the earlier one had it.
             self.in_registers.add(array)
-            self.hold("value", piece)
+            stream = self.inside[-1].axis if self.inside else None
+            along_columns = lies_along_columns(axes, stream, self.row, contractions_of(self.kernel))
+            self.hold("column" if along_columns else "value", piece)
 
     def saved(self, piece: SSAValue, width: int) -> None:
         if not self.has_products:
@@ -204,7 +206,7 @@ class Walk:
     def hold(self, role: str, value: SSAValue, width: int | None = None) -> None:
         sizes = self.padded(value)
         shape = tuple(sizes[axis] for axis in axes_of(value.type))
-        lasts = role in ("carried", "row", "value", "leaving")
+        lasts = role in ("carried", "row", "column", "value", "leaving")
         self.tiles.append(Tile(role, shape, width or width_of(value.type), None if lasts else self.stream_number))
 
     @property

@@ -56,6 +56,9 @@ FROM_SM_90 = 13
 """Registers that ptxas takes more for sm_90 and newer. With these numbers, what ptxas 13.0 takes is within about 10 %
 of the estimate for most sizes of attention and matmul in `benchmarks/results/model-*.md`; the worst is 21 % off."""
 
+FRAGMENT_LANES = 4
+"""Lanes that share out the columns of a row of a fragment, and have each of its rows to themselves."""
+
 SPILL_MOST = 48
 """Registers that a thread may lack: with more of its values in local memory, a kernel is not worth trying."""
 
@@ -176,7 +179,15 @@ def least_registers(plan: Plan, machine: Machine) -> Amount:
 
 
 def _held(plan: Plan, carried: float, passing: float) -> Amount:
-    weights = {"carried": carried, "passing": passing, "ahead": AHEAD, "dividing": DIVIDING, "value": 1, "row": 1}
+    weights = {
+        "carried": carried,
+        "passing": passing,
+        "ahead": AHEAD,
+        "dividing": DIVIDING,
+        "value": 1,
+        "row": 1,
+        "column": 1,
+    }
     held = [(tile.stream, weights[tile.role] * _words(tile, plan)) for tile in plan.tiles if tile.role in weights]
     streams = {stream for stream, _ in held if stream is not None}
     in_steps = (sum(words for of_stream, words in held if of_stream == stream) for stream in streams)
@@ -186,6 +197,8 @@ def _held(plan: Plan, carried: float, passing: float) -> Amount:
 def _words(tile: Tile, plan: Plan) -> Amount:
     """Registers that a lane needs for its part of a tile."""
     words = ceil_div(tile.elements * tile.width, 4)
+    if tile.role == "column":
+        return ceil_div(words, FRAGMENT_LANES)
     # In a fragment four lanes share a row; without products all lanes of a warp do.
-    lanes = (WARP // 4 if plan.has_products else 1) if tile.role == "row" else WARP
+    lanes = (WARP // FRAGMENT_LANES if plan.has_products else 1) if tile.role == "row" else WARP
     return ceil_div(words, lanes * plan.warp_count)

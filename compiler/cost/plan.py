@@ -110,7 +110,8 @@ class Tile:
     stream loads anew; `leaving`, a result on its way out, in the place of all others. In registers: `carried`, an
     accumulator that a stream carries or the kernel gives; `passing`, what a step makes and uses up; `ahead`, what it
     makes before its products are there; `dividing`, what it divides; `value` (spread over all lanes); `row` (a copy in
-    each lane that shares the row)."""
+    each lane that shares the row); `column` (a copy in each lane that shares the column: what a step
+    loads for scores and has no rows, so that all warps, and eight lanes of each, hold the same)."""
 
     role: str
     shape: tuple[Amount, ...]

@@ -38,6 +38,15 @@ def alignment_of(products: Sequence[ContractOp]) -> int:
     return max({1: 32, 2: 16}.get(format_of(op.lhs.type).size, 8) for op in products)
 
 
+def lies_along_columns(
+    axes: Sequence[str], stream: str | None, row: str | None, products: Iterable[ContractOp]
+) -> bool:
+    """Whether an array that steps load into registers meets the result of a product column by column: that has the
+    streamed axis, as it does, and the rows, which it lacks."""
+    results = (set(axes_of(op.result.type)) for op in products)
+    return stream in axes and any({stream, row, *axes} <= result for result in results) and row not in axes
+
+
 def product_axes(kernel: KernelOp, group_axes: Iterable[str]) -> ProductAxes:
     group_axes = tuple(group_axes)
     products = contractions_of(kernel)

@@ -29,7 +29,7 @@ from treadle.compiler.cost.limits import fed_of_visits
 from treadle.compiler.cost.names import name_of
 from treadle.compiler.cost.operands import left_operand, stays_in_registers, written
 from treadle.compiler.cost.plan import Issue, Pieces, Plan, Tile, Transfer, Work
-from treadle.compiler.cost.roles import ProductAxes, alignment_of, product_axes, stream_use
+from treadle.compiler.cost.roles import ProductAxes, alignment_of, lies_along_columns, product_axes, stream_use
 from treadle.compiler.cost.spread import Spread
 from treadle.compiler.cost.steps import Steps
 from treadle.compiler.cost.warpgroups import can_be_of_warpgroups
@@ -418,7 +418,8 @@ class _Reader:
         for value, times in self.use.inputs.items():
             axes, width = axes_of(value.type), width_of(value.type)
             if not self._feeds_product(value):
-                held.append(Holding("value", axes, width))
+                along_columns = lies_along_columns(axes, self.stream, self.roles.row, self.products)
+                held.append(Holding("column" if along_columns else "value", axes, width))
                 continue
             # The second stream has tiles of its own in shared memory.
             role = "staged" if self.stream in axes else "shared"
