@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
-from xdsl.dialects import arith, scf
+from xdsl.dialects import arith, scf, tensor
 from xdsl.dialects.builtin import IndexType, IntegerAttr, IntegerType
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -23,7 +23,8 @@ from treadle.dialects import cuda
 from treadle.dialects.cuda.rings import stages_of
 
 SIZES = (0, 1, 16, 100, 300, 1030, 2048)
-"""What all sizes are taken to be: no turn, one, as many as stages, more; with and without a rest."""
+"""What all sizes are taken to be, and numbers that a kernel loads: no turn, one, as many as stages, more; with and
+without a rest."""
 
 BLOCKS = (0, 3)
 """Which blocks are looked at: the first, and one whose pieces begin further on."""
@@ -102,6 +103,7 @@ def _cluster_problem(kernel: cuda.KernelOp) -> str | None:
 
 def _problems_at(kernel: cuda.KernelOp, roles: cuda.RolesOp, size: int, known: Mapping[SSAValue, int]) -> list[str]:
     known = {arg: size for arg in kernel.body.block.args if isinstance(arg.type, IndexType | IntegerType)} | dict(known)
+    known |= {op.result: size for op in kernel.walk() if isinstance(op, tensor.ExtractOp)}
     list(executed(kernel.body.block, known))
     producer = list(_events(roles.producer.block, dict(known)))
     ordered = any(isinstance(op, cuda.ORDERING) for op in roles.consumers.walk())

@@ -17,6 +17,7 @@ from treadle.dialects.cuda.boxes import boxes_layout
 from treadle.dialects.cuda.kernel import NARROW
 from treadle.dialects.cuda.rings import place_shared
 from treadle.dialects.cuda.tiles import boxes_of, format_bytes, is_boxed, layout_of
+from treadle.dialects.diagram import ReduceOp
 from treadle.dialects.diagram.array import ArrayEncoding, axes_of, format_of, sizes_of
 from treadle.passes._specialise_laws import Reason, constant_of
 from treadle.passes._tile_order import TileOrder
@@ -39,6 +40,10 @@ def why_not(kernel: cuda.KernelOp, roles: cuda.RolesOp, limit: int) -> Reason | 
     if parts_for(kernel, stores, limit) is None:
         fact = "no part of the results has room beside the stages"
         return Reason("what a piece leaves from is not overwritten by the next", fact)
+    block = next(op for op in kernel.body.block.ops if isinstance(op, cuda.BlockIndexOp))
+    for op in _depending_ops(kernel.body.block, block.result):
+        if isinstance(op, ReduceOp):
+            return Reason("one thread of the producer walks the pieces", "a warp finds together where a loop ends")
     for op in roles.producer.block.ops:
         if isinstance(op, scf.ForOp) and constant_of(op.lb) != 0:
             return Reason("the turns of a piece can be counted before it", "a loop begins elsewhere than at 0")

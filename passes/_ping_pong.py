@@ -12,6 +12,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from treadle.compiler.cost.ping_pong import computes
 from treadle.dialects import cuda
 from treadle.passes._specialise_laws import Reason
+from treadle.passes._turns import is_of_each_warp
 
 NUMBERS = cuda.BlockIndexOp | cuda.BlockInClusterOp | cuda.GridSizeOp
 """Of the block: alike for all its threads."""
@@ -64,7 +65,8 @@ def _steering(loop: scf.ForOp) -> list[SSAValue]:
 
 
 def _is_of_the_block(value: SSAValue, known: frozenset[SSAValue] = frozenset()) -> bool:
-    """Whether a number is alike for all threads of a block: made of sizes and of the numbers of blocks alone."""
+    """Whether a number is alike for all threads of a block: made of sizes, of the numbers of blocks, and of what each
+    warp loads alike."""
     if value in known:
         return True
     if isinstance(value, BlockArgument):
@@ -72,7 +74,7 @@ def _is_of_the_block(value: SSAValue, known: frozenset[SSAValue] = frozenset()) 
     owner = value.owner
     return isinstance(owner, NUMBERS | arith.ConstantOp) or (
         isinstance(owner, Operation)
-        and owner.name.startswith("arith.")
+        and (owner.name.startswith("arith.") or is_of_each_warp(owner))
         and all(_is_of_the_block(operand, known) for operand in owner.operands)
     )
 

@@ -17,10 +17,10 @@ from treadle.dialects.cuda.roles import WARPGROUP
 from treadle.dialects.cuda.tiles import boxes_of, is_buffer
 from treadle.dialects.diagram import FillOp
 from treadle.passes._specialise_consumers import Consumers
-from treadle.passes._specialise_laws import REGISTERS, Reason, constant_of, inward_copies, is_inward
+from treadle.passes._specialise_laws import BUSY, REGISTERS, Reason, constant_of, ends_of, inward_copies, is_inward
 from treadle.passes._specialise_producer import Producer
 from treadle.passes._specialise_tiles import boxed_type, plain, stages_for
-from treadle.passes._turns import count_turns, known_to_all
+from treadle.passes._turns import count_turns, known_to_all, needed_for
 
 
 @dataclass(frozen=True)
@@ -67,15 +67,19 @@ class Builder:
     first_turns: dict[Operation, SSAValue] = field(default_factory=dict[Operation, SSAValue])
     """The turn of a copy, in a loop that of its first turn."""
     groups: int = 0
+    registers: tuple[int, int] = (0, 0)
 
     def build(self) -> Specialised:
         source = self.kernel.body.block
         self.groups = self.kernel.threads.data // WARPGROUP
         kept, mapped = self._arguments()
         others = self._declare(source)
-        known = known_to_all(source)
+        known, needed = known_to_all(source), set(needed_for(ends_of(inward_copies(self.kernel))))
+        loads = any(isinstance(op, cuda.LoadOp) for op in needed)
+        self.registers = (BUSY if loads and self.groups in BUSY else REGISTERS)[self.groups]
         for op in source.ops:  # sizes and places, which both roles need
-            if known.issuperset(op.results) and op.results:
+            is_number = op.dialect_name() == "arith" or isinstance(op, cuda.BlockIndexOp) or op in needed
+            if is_number and known.issuperset(op.results):
                 self.top.add_op(clone := op.clone(value_mapper=self.common))
                 self._remember(op, clone)
         self._count_turns(source)
@@ -83,7 +87,7 @@ class Builder:
         producer, consumers = Block(), Block()
         Producer(self).fill(source, producer, dict(self.common))
         Consumers(self).fill(source, consumers, {**self.common, **others})
-        roles = cuda.RolesOp(REGISTERS[self.groups], Region(producer), self.groups, Region(consumers))
+        roles = cuda.RolesOp(self.registers, Region(producer), self.groups, Region(consumers))
         self.top.add_op(roles)
         shared_bytes = place_shared(self.top)
         threads = WARPGROUP * (1 + self.groups)
@@ -191,7 +195,7 @@ class Builder:
 
     def _summary(self) -> str:
         rings = ", ".join(f"{self.stages[tile]} of %{tile.name_hint}" for tile in self.tiles)
-        given, taken = REGISTERS[self.groups]
+        given, taken = self.registers
         registers = f", {given} and {taken} registers a thread" if given else ""
         groups = f"{self.groups} consumer warpgroup{'s' * (self.groups > 1)}"
         return f"1 producer and {groups}{registers}; stages: {rings}"

@@ -23,6 +23,10 @@ REGISTERS = {1: (0, 0), 2: (24, 240), 3: (32, 160)}
 """Registers of a thread of the producer's warpgroup and of a consumer, by the number of consumer warpgroups: with one,
 every thread has as many as there can be."""
 
+BUSY = {2: (40, 232)}
+"""The same of a producer that copies shares for a cluster, or walks loops whose ends are loaded: with 24 it spills, and
+with it what is computed before the roles (ptxas 13.0)."""
+
 AT_LAUNCH = {1: 255, 2: 168, 3: 128}
 """Of any thread when the block starts: with the producer's, all warpgroups share 65,536."""
 BESIDE_ACCUMULATORS = 30
@@ -185,16 +189,17 @@ def _is_copied(tile: SSAValue) -> bool:
 def _ends_problem(kernel: cuda.KernelOp, copies: Sequence[cuda.CopyOp]) -> Reason | None:
     """Producer and consumers walk the same loops, so both must know where these begin and end."""
     known = known_to_all(kernel.body.block)
-    for place in dict.fromkeys(copy.parent_op() for copy in copies):
-        if isinstance(place, scf.ForOp | scf.IfOp) and not known.issuperset(place.operands[: _ends(place)]):
-            fact = "where a loop that copies begins or ends depends on what the kernel loads"
-            return Reason("both roles walk the same loops", fact)
-    return None
+    if known.issuperset(ends_of(copies)):
+        return None
+    fact = "where a loop that copies begins or ends depends on what the warps of the kernel find together"
+    return Reason("both roles walk the same loops", fact)
 
 
-def _ends(op: scf.ForOp | scf.IfOp) -> int:
-    """How many operands say whether and how often its body runs."""
-    return 3 if isinstance(op, scf.ForOp) else 1
+def ends_of(copies: Sequence[cuda.CopyOp]) -> list[SSAValue]:
+    """What says whether and how often the loops and branches run in which tiles are copied."""
+    places = dict.fromkeys(copy.parent_op() for copy in copies)
+    counts = [(place, 3 if isinstance(place, scf.ForOp) else 1) for place in places]
+    return [end for place, n in counts if isinstance(place, scf.ForOp | scf.IfOp) for end in place.operands[:n]]
 
 
 def _turns_problem(kernel: cuda.KernelOp, copies: Sequence[cuda.CopyOp]) -> Reason | None:

@@ -2,24 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from xdsl.dialects import arith, scf
+from xdsl.dialects import arith, scf, tensor
 from xdsl.dialects.builtin import IndexType, UnitAttr
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.dialects import cuda
 from treadle.dialects.cuda.rings import COUNTED
+from treadle.dialects.cuda.tiles import is_fragment, layout_of
+from treadle.dialects.diagram import ReduceOp
+
+OF_A_WARP = cuda.LoadOp | cuda.MaskOp | ReduceOp | tensor.ExtractOp
+"""What a number is made of that a kernel loads: an element, or the least or the largest of several."""
 
 
 def known_to_all(block: Block) -> set[SSAValue]:
-    """Values that every role can compute before any loop: arguments, the number of the block, arithmetic on them."""
+    """Values that every role can compute before any loop: arguments, the number of the block, arithmetic on them, and
+    what each warp loads alike."""
     known: set[SSAValue] = set(block.args)
     for op in block.ops:
-        if isinstance(op, cuda.BlockIndexOp) or (op.dialect_name() == "arith" and known.issuperset(op.operands)):
+        alike = isinstance(op, cuda.BlockIndexOp) or op.dialect_name() == "arith" or is_of_each_warp(op)
+        if alike and known.issuperset(op.operands):
             known |= set(op.results)
     return known
+
+
+def is_of_each_warp(op: Operation) -> bool:
+    """Whether each warp does it by itself, on what all of them hold alike."""
+    fragments = [value.type for value in (*op.operands, *op.results) if is_fragment(value.type)]
+    return isinstance(op, OF_A_WARP) and not any(mode.axis for type in fragments for mode in layout_of(type).warp)
+
+
+def needed_for(values: Iterable[SSAValue]) -> Iterator[Operation]:
+    """The operations that values are computed by, some of them several times."""
+    for value in values:
+        if isinstance(value.owner, Operation):
+            yield value.owner
+            yield from needed_for(value.owner.operands)
 
 
 def count_turns(places: Iterable[Operation | None]) -> None:

@@ -23,14 +23,10 @@ from treadle.dialects.hierarchy.schedule import StepAttr, record
 from treadle.passes._cluster_laws import ALIKE, Neighbours, alike, feeding, neighbours_in
 from treadle.passes._functions import function_of, launches_of_kernel
 from treadle.passes._grid_sharing import numbers_of_host
-from treadle.passes._specialise_laws import Reason
+from treadle.passes._specialise_laws import BUSY, Reason
 
 DIVIDES = "the blocks of a cluster are pieces that differ in one coordinate alone"
 SUFFIX = "_clusters"
-
-REGISTERS = {2: (40, 232)}
-"""Registers of a thread of the producer's warpgroup and of a consumer, by the number of consumers, where they are not
-those of other kernels: a producer that copies shares spills with 24 (ptxas 13.0)."""
 
 
 @dataclass(frozen=True)
@@ -223,7 +219,7 @@ def _together(kernel: cuda.KernelOp, launch: cuda.LaunchOp, loads: Sequence[cuda
     """Make a kernel one of clusters, whose blocks make these copies together, and give its launch the smaller boxes."""
     block, roles = kernel.body.block, cuda.roles_of(kernel)
     assert roles is not None
-    given, taken = REGISTERS.get(roles.consumer_groups.data, roles.registers)
+    given, taken = BUSY.get(roles.consumer_groups.data, roles.registers)
     roles.producer_registers, roles.consumer_registers = IntAttr(given), IntAttr(taken)
     kernel.blocks = IntAttr(size)
     arguments = list(launch.arguments)

@@ -95,6 +95,33 @@ def test_attention_with_conditions_and_grouped_heads(example: str, width: int) -
 
 
 @needs_compiler
+@pytest.mark.parametrize("example", ["attention_lengths", "attention_segments"])
+@pytest.mark.parametrize("width", [64, 128])
+@pytest.mark.parametrize(("q", "x"), [(200, 333), (1, 1), (700, 900)])
+@pytest.mark.sample(4)
+def test_loops_whose_ends_are_loaded(example: str, width: int, q: int, x: int) -> None:
+    """Every warp loads them: an element, or several of which a warp finds the least."""
+    text = programs.attention(width, example=example)
+    assert execute(text, {"b": 2, "h": 1, "q": q, "x": x}) == ([f"{example}_kernel_specialised"], True)
+
+
+@needs_compiler
+@pytest.mark.parametrize("example", ["attention_lengths", "attention_segments"])
+def test_loops_whose_ends_are_loaded_in_any_order_of_completion(example: str) -> None:
+    text = programs.attention(64, example=example)
+    for seed in range(10):
+        assert execute(text, {"b": 1, "h": 1, "q": 150, "x": 500}, seed)[1]
+
+
+def test_what_all_warps_find_together_no_role_knows_alone() -> None:
+    """A search whose steps the warps share."""
+    text = (EXAMPLES / "attention_packed.mlir").read_text()
+    told = str(entry_function(made(text)[1]).attributes["derivation"])
+    assert "depends on what the warps of the kernel find together" in told
+    assert "beside one that copies" not in told
+
+
+@needs_compiler
 @pytest.mark.parametrize(("q", "x"), [(128, 128), (70, 333)])
 @pytest.mark.sample(1)
 def test_attention_of_wide_heads(q: int, x: int) -> None:

@@ -106,6 +106,22 @@ def test_attention_in_any_number_of_pieces(q: int, x: int) -> None:
 
 
 @needs_compiler
+@pytest.mark.parametrize(("q", "x"), [(300, 500), (1, 1)])
+def test_pieces_whose_turns_are_loaded(q: int, x: int) -> None:
+    """The one thread of the producer loads them, too."""
+    text = programs.attention(64, {"b": 4, "h": 16, "q": 2048, "x": 2048}, example="attention_lengths")
+    steps = derivation_of(entry_function(made(text)[1]).attributes)
+    assert "cuda-persist" in {step.texts()[0] for step in steps}
+    assert execute(made(text), {"b": 3, "h": 2, "q": q, "x": x})[1]
+
+
+def test_pieces_whose_turns_a_warp_finds_are_not_walked() -> None:
+    text = programs.attention(64, {"b": 4, "h": 16, "q": 2048, "x": 2048}, example="attention_segments")
+    told = str(entry_function(made(text)[1]).attributes["derivation"])
+    assert "a warp finds together where a loop ends" in told
+
+
+@needs_compiler
 def test_causal_pieces_are_taken_longest_first() -> None:
     """Whose number of turns depends on the piece."""
     text = (programs.EXAMPLES / "attention_causal.mlir").read_text()

@@ -22,7 +22,7 @@ from treadle.compiler.cost.issue import (
     read_before,
     spared_registers,
 )
-from treadle.compiler.cost.limits import fed_of_stream
+from treadle.compiler.cost.limits import are_limits_found_together, fed_of_stream
 from treadle.compiler.cost.names import name_of
 from treadle.compiler.cost.operands import left_operand, stays_in_registers, written
 from treadle.compiler.cost.plan import Issue, Pieces, Plan, Tile, Transfer, Work
@@ -72,10 +72,15 @@ class Walk:
             tuple(self.tiles),
             tuple(self.work),
             self.row,
-            can_be_of_warpgroups(self.kernel, self.row),
+            can_be_of_warpgroups(self.kernel, self.row) and not self.finds_limits,
             max(self.kept.values(), default=0),
             least_of_streams(self.spared),
         )
+
+    @property
+    def finds_limits(self) -> bool:
+        """Whether all warps together look for where a stream begins and ends."""
+        return any(are_limits_found_together(op) for op in self.kernel.walk() if isinstance(op, StreamOp))
 
     @property
     def warps(self) -> Mapping[str, int]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from xdsl.dialects import arith
+from xdsl.dialects import arith, tensor
 from xdsl.dialects.builtin import IntegerAttr
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from treadle.compiler.cost.fed import Fed, Limit, Places
 from treadle.compiler.cost.plan import Pieces
-from treadle.dialects.hierarchy import PieceOp, StreamOp
+from treadle.dialects.diagram import ReduceOp
+from treadle.dialects.hierarchy import LoadOp, PieceOp, StreamOp
 from treadle.passes._ranges import Corner, End, Extreme, Found, Gate, Quotient, Range
 from treadle.passes._visits import Visits
 
@@ -39,6 +40,21 @@ def fed_of_visits(visits: Visits, stream: Pieces, cut: tuple[Pieces, ...]) -> Fe
     every = None if visits.every is None else _limits_of(visits.every, stream.axis)
     by_data = any(_is_by_data(end) for range in ranges for end in (range.low, range.high) if end is not None)
     return Fed(stream, around, _limits_of(visits.some, stream.axis), every, by_data)
+
+
+def are_found_together(visits: Visits) -> bool:
+    """Whether the limits of a stream are no numbers of arguments, but what all warps find first: in a search, say."""
+    ranges = [visits.some, *([visits.every] if visits.every is not None else [])]
+    return any(_is_found(end) for range in ranges for end in (range.low, range.high) if end is not None)
+
+
+def _is_found(end: End) -> bool:
+    if isinstance(end, Extreme):
+        return any(map(_is_found, end.ends))
+    if isinstance(end, Found):
+        return True
+    terms = end.corner.form.terms
+    return any(isinstance(term, SSAValue) and not isinstance(term, BlockArgument) for term in terms)
 
 
 def _limits_of(range: Range, axis: str) -> tuple[Limit, Limit]:
@@ -105,6 +121,22 @@ def fed_of_stream(op: StreamOp, cut: tuple[Pieces, ...]) -> Fed | None:
     every = None if op.whole is None else (_limit_of(op.whole[0]), _limit_of(op.whole[1]))
     by_data = any(_is_data(value) for limit in op.limits for value in _behind(limit))
     return Fed(Pieces(op.axis, op.size), around, (low, high), every, by_data)
+
+
+def are_limits_found_together(op: StreamOp) -> bool:
+    """The same of a stream of an explicit kernel."""
+    return any(not _is_of_argument(value) for limit in op.limits for value in _behind(limit))
+
+
+def _is_of_argument(value: SSAValue) -> bool:
+    """Whether a number is a size, or what a piece of an argument holds, or the least or the largest of that."""
+    match value.owner:
+        case PieceOp() | arith.ConstantOp() | LoadOp() | Block():
+            return True
+        case tensor.ExtractOp() | ReduceOp() as op:
+            return _is_of_argument(op.operands[0])
+        case _:
+            return False
 
 
 def _behind(value: SSAValue) -> Iterator[SSAValue]:

@@ -25,7 +25,7 @@ from treadle.compiler.cost.issue import (
     read_before,
     spared_registers,
 )
-from treadle.compiler.cost.limits import fed_of_visits
+from treadle.compiler.cost.limits import are_found_together, fed_of_visits
 from treadle.compiler.cost.names import name_of
 from treadle.compiler.cost.operands import left_operand, stays_in_registers, written
 from treadle.compiler.cost.plan import Issue, Pieces, Plan, Tile, Transfer, Work
@@ -136,6 +136,12 @@ class Sketch:
     def products(self) -> tuple[Product, ...]:
         return tuple(task.work for task in self.tasks if isinstance(task.work, Product))
 
+    @cached_property
+    def finds_limits(self) -> bool:
+        """Whether all warps together look for where a stream begins and ends, so that none can walk it by itself."""
+        axes = (*self.group, *self.whole, *([self.stream] if self.stream is not None else []))
+        return any(map(are_found_together, self._visits(dict.fromkeys(axes, 1))))
+
     @property
     def keeps_left(self) -> bool:
         """Whether there are left operands that all steps of the stream share."""
@@ -174,7 +180,7 @@ class Sketch:
             ),
             tuple(Work(each.format, (*each.result, *each.over), stream) for each, stream in self._done),
             self.roles.row,
-            self.suits_warpgroups,
+            self.suits_warpgroups and not self.finds_limits,
             self._kept(spread),
             self._spared(spread),
         )
