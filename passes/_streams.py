@@ -148,7 +148,7 @@ class Following:
     def repaired(self, state: SSAValue, repair: Repair, before: Named) -> SSAValue:
         """An accumulator as it would be, had the states always been as they are after."""
         old = before[state]
-        change = substitute(repair.expression, self._at_this_moment(before))
+        change = substitute(repair.expression, self._at_this_moment(repair, before))
         if not leaves(change):
             return old
         present = axes_in(change)
@@ -159,17 +159,21 @@ class Following:
         applied = repair.apply(Leaf(old), Leaf(factor.result))
         return self.scope.add(build_map(applied, old.type, hint_of(state, "repaired"), location_of(state)))
 
-    def _at_this_moment(self, before: Named) -> Callable[[Leaf], Expression]:
+    def _at_this_moment(self, repair: Repair, before: Named) -> Callable[[Leaf], Expression]:
         """What a leaf of a repair stands for here. While a guarded state was neutral nothing was added, so
-        there is nothing to repair: its new value takes its place."""
+        there is nothing to repair: what such a state is after the step takes the place of what it was. In a factor
+        all states are so exchanged: what it makes of their ways may overflow, and 0 times infinity is no number."""
+        moved = dict.fromkeys(leaf.value for leaf in leaves(repair.expression) if leaf.version == BEFORE)
+        guards = [state for state in moved if state in self.plan.guarded]
 
         def replace(leaf: Leaf) -> Expression:
             if leaf.version != BEFORE:
                 return Leaf(self._value(leaf.value))
             old = Leaf(before[leaf.value])
-            if leaf.value not in self.plan.guarded:
-                return old
-            return select(is_neutral(leaf.value, old), Leaf(self.scope.values[leaf.value]), old)
+            here: Expression = old
+            for guard in guards if repair.scales else [state for state in guards if state is leaf.value]:
+                here = select(is_neutral(guard, Leaf(before[guard])), Leaf(self._value(leaf.value)), here)
+            return here
 
         return replace
 
