@@ -86,6 +86,8 @@ class Layouts:
     def __init__(self, plan: KernelPlan):
         self.plan = plan
         self.found: dict[SSAValue, LayoutAttr] = {}
+        self.sources: dict[ReduceOp, LayoutAttr] = {}
+        """How what is reduced lies, from when the layout of a result followed from it."""
         self.instructions = {op: instruction_of(plan, op) for op in plan.contractions}
         self.anchor = blocked(plan, _kernel_axes(plan)) if not plan.contractions else None
         for op in plan.group.walk():
@@ -207,7 +209,7 @@ class Layouts:
         """The layout of what is reduced. A number that every thread needs is worked out by every warp."""
         if _is_for_every_thread(op.result):
             return in_every_warp(self.plan, op.operand)
-        return self.found.get(op.operand) or self._demanded(op.operand)
+        return self.sources.get(op) or self.found.get(op.operand) or self._demanded(op.operand)
 
     def _in_every_warp(self, value: SSAValue) -> None:
         """Let every warp make an array itself, and what that is made of element by element."""
@@ -228,6 +230,7 @@ class Layouts:
                     f"warps lie along axis '{mode.axis}', over which '{op.kind.data}' reduces: "
                     "put the warps along another axis",
                 )
+        self.sources[op] = layout
         self._set(op.result, layout.slice(axes_of(op.result.type)))
         if op.init is not None:
             self._set(op.init, layout.slice(axes_of(op.result.type)))

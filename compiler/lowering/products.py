@@ -6,7 +6,7 @@ from xdsl.ir import SSAValue
 
 from treadle.compiler.errors import Refusal
 from treadle.compiler.lowering.conditions import present
-from treadle.compiler.lowering.conversions import is_exchanged
+from treadle.compiler.lowering.conversions import is_exchanged, renumbered
 from treadle.compiler.lowering.fragments import fill, fragment_of, fragment_type, masked
 from treadle.compiler.lowering.layouts import FROM_REGISTERS, depth_of, operands_of
 from treadle.compiler.lowering.names import hinted, named, placed
@@ -17,9 +17,9 @@ from treadle.compiler.lowering.tiles import tile_of
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LayoutAttr, Mode, row_operand
 from treadle.dialects.cuda.products import DEPTHS
-from treadle.dialects.cuda.tiles import is_shared
+from treadle.dialects.cuda.tiles import is_shared, layout_of, rows_of
 from treadle.dialects.diagram import CastOp, ContractOp
-from treadle.dialects.diagram.array import array_type, axes_of, format_of, sizes_of
+from treadle.dialects.diagram.array import Number, array_type, axes_of, format_of, sizes_of
 from treadle.dialects.diagram.formats import SIXTEEN_BIT
 
 MOST_SHARED_FRAGMENTS = 32
@@ -94,8 +94,23 @@ def _product_operand(
         moved = lowering.emit(cuda.ExchangeOp(value, fragment_type(lowering, operand, wanted)))
         return hinted(moved.result, operand)
     tile = tile_of(lowering, (lowering.twin(op), 0 if operand is op.lhs else 1), operand)
-    lowering.emit(cuda.WriteOp(value, tile))
+    lowering.emit(cuda.WriteOp(_as_far_as(lowering, tile, value, zero), tile))
     return tile
+
+
+def _as_far_as(lowering: KernelLowering, tile: SSAValue, value: SSAValue, zero: Number) -> SSAValue:
+    """The fragments with zeros in further registers, where the tile reaches further than they do: products take more
+    elements at a time than a short axis has."""
+    layout, sizes = layout_of(value.type), sizes_of(value.type)
+    for axis, extent in zip(axes_of(tile.type), rows_of(tile.type).shape, strict=True):
+        reach = layout.extent(axis)
+        if reach >= extent:
+            continue
+        layout = LayoutAttr((*layout.register, Mode(axis, -(-extent // reach), reach)), layout.lane, layout.warp)
+        longer = renumbered(value, array_type(format_of(value.type), sizes, "register", layout))
+        start, end = lowering.index(0), lowering.index(sizes[axis])
+        value = lowering.emit(cuda.MaskOp(lowering.emit(longer).result, axis, start, end, zero)).result
+    return value
 
 
 def _left_fragments(lowering: KernelLowering, tile: SSAValue, depth: str) -> SSAValue:

@@ -8,6 +8,7 @@ from xdsl.ir import Region, SSAValue
 
 from treadle.compiler.lowering.absent import neutral_number
 from treadle.compiler.lowering.conditions import present
+from treadle.compiler.lowering.conversions import stays_in_threads
 from treadle.compiler.lowering.fragments import fragment_of, fragment_type, masked
 from treadle.compiler.lowering.names import named, placed, plain_name
 from treadle.compiler.lowering.numbers import neutral_of
@@ -54,17 +55,27 @@ def combined(lowering: KernelLowering, reduce: ReduceOp, value: SSAValue, arg: S
     return named(combine.result, plain_name(arg))
 
 
-def kept_by_lanes(stream: StreamOp, index: int) -> list[ReduceOp]:
+def kept_by_lanes(lowering: KernelLowering, stream: StreamOp, index: int) -> list[ReduceOp]:
     """The reductions that make one state of a stream, in its step and at its border, if the lanes may each reduce their
     own elements and meet only at the end: one that starts from its neutral element, and whose state before the step
     goes nowhere but into it, that of a sum at most multiplied by something that all lanes along the axis agree on.
-    Reductions are associative and commutative, and multiplication distributes over a sum. None otherwise."""
+    Reductions are associative and commutative, and multiplication distributes over a sum. None otherwise, nor where the
+    state lies in another layout than what is reduced: on the way there only one lane's part would be taken along."""
     start = yielded(stream.initialise)[index].owner
     found = [_kept_by_lanes(step, index) for step in stream.steps]
     reduces = [reduce for reduce in found if reduce is not None]
     if not isinstance(start, FillOp) or len(reduces) < len(found) or len({reduce.kind for reduce in reduces}) > 1:
         return []
+    if any(_moves(lowering, reduce, step) for reduce, step in zip(reduces, stream.steps, strict=True)):
+        return []
     return reduces if start.number == neutral_number(reduces[0].kind.data, start.result) else []
+
+
+def _moves(lowering: KernelLowering, reduce: ReduceOp, step: Region) -> bool:
+    """Whether a state changes its layout on the way from one step to the next."""
+    state = step.block.args[list(yielded(step)).index(reduce.result)]
+    own = _layout_of_operand(lowering, reduce).slice(axes_of(reduce.result.type))
+    return lowering.layouts.of(state) != own and not stays_in_threads(lowering.layouts.of(state), own)
 
 
 def _kept_by_lanes(step: Region, index: int) -> ReduceOp | None:

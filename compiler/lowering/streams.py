@@ -24,7 +24,7 @@ def lower_stream(lowering: KernelLowering, op: StreamOp) -> None:
         named(fragment_of(lowering, value, lowering.layouts.of(arg)), plain_name(arg))
         for value, arg in zip(yielded(op.initialise), states, strict=True)
     ]
-    apart = [kept_by_lanes(op, i) for i in range(len(states))]
+    apart = [kept_by_lanes(lowering, op, i) for i in range(len(states))]
     lowering.apart |= {reduce for reduces in apart for reduce in reduces}
     lowering.twins |= twins(op)
     state = _full_axis(lowering, op, state) if op.fed is None else _selected(lowering, op, state)
