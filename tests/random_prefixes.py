@@ -23,13 +23,11 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.arg_spec import ArgSpec
 
 from random_diagrams import SYMBOLIC, random_program
-from roads import Road
+from roads import Road, fitting
 from treadle.compiler.errors import InternalError, TreadleError
 from treadle.compiler.pipeline import Options, pipeline, print_cuda, run_passes
 from treadle.compiler.source import parse_module
-from treadle.dialects.diagram import ReadOp
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, sizes_of
-from treadle.dialects.diagram.read import with_fitting
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import ScheduleAttr
 from treadle.runtime.inputs import Input, axis_sizes, make_inputs
@@ -135,16 +133,7 @@ class Journey:
             chosen[largest] = dice.choice([size for size in SYMBOLIC if size < chosen[largest]])
         if chosen and dice.random() < 0.06:
             chosen[dice.choice(list(chosen))] = 0
-        return self._fitting(chosen)
-
-    def _fitting(self, chosen: dict[str, int]) -> dict[str, int]:
-        """An axis that a read makes has as many elements as fit, even if inputs have it, too."""
-        block = self.function.body.block
-        reads = [op for op in block.ops if isinstance(op, ReadOp)]
-        made = {axis for op in reads for axis in set(axes_of(op.result.type)) - set(axes_of(op.operand.type))}
-        static = {axis: size for value in block.args for axis, size in sizes_of(value.type).items() if size != DYNAMIC}
-        known = with_fitting(block, static | {axis: size for axis, size in chosen.items() if axis not in made})
-        return {axis: known[axis] if axis in made else size for axis, size in chosen.items()}
+        return fitting(self.function, chosen)
 
     def _options(self) -> Options:
         dice = self.dice("options")

@@ -8,17 +8,31 @@ from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 
 from treadle.compiler.cli.run import kernel_names
 from treadle.compiler.pipeline import Options, print_cuda, run_pipeline
 from treadle.compiler.source import parse_module
 from treadle.dialects import cuda
-from treadle.dialects.diagram.array import DYNAMIC, sizes_of
+from treadle.dialects.diagram import ReadOp
+from treadle.dialects.diagram.array import DYNAMIC, axes_of, sizes_of
+from treadle.dialects.diagram.read import with_fitting
 from treadle.runtime.emulator.backend import EmulatorBackend
 from treadle.runtime.host import execute
 from treadle.runtime.inputs import Input, axis_sizes, make_inputs
 from treadle.runtime.interpreter import entry_function
 from treadle.runtime.verify import Verdict, verify
+
+
+def fitting(function: FuncOp, chosen: Mapping[str, int]) -> dict[str, int]:
+    """Sizes with which every read stays inside: an axis that a read makes has as many elements as fit, even if inputs
+    have it, too."""
+    block = function.body.block
+    reads = [op for op in block.ops if isinstance(op, ReadOp)]
+    made = {axis for op in reads for axis in set(axes_of(op.result.type)) - set(axes_of(op.operand.type))}
+    static = {axis: size for value in block.args for axis, size in sizes_of(value.type).items() if size != DYNAMIC}
+    known = with_fitting(block, static | {axis: size for axis, size in chosen.items() if axis not in made})
+    return {axis: known[axis] if axis in made else size for axis, size in chosen.items()}
 
 
 @dataclass

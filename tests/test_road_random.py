@@ -12,14 +12,15 @@ import numpy as np
 import pytest
 
 from random_diagrams import SYMBOLIC, random_program
-from roads import Road, compiled
+from roads import Road, compiled, fitting
 from treadle.compiler.errors import InternalError, TreadleError
+from treadle.runtime.interpreter import entry_function
 
 MOST_ELEMENTS = 200_000
 
 
 def sizes(road: Road, dice: random.Random) -> dict[str, int]:
-    return {axis: dice.choice(SYMBOLIC) for axis in road.symbolic}
+    return fitting(entry_function(road.algorithm), {axis: dice.choice(SYMBOLIC) for axis in road.symbolic})
 
 
 SIZES_OF_VALUES = {"huge": (1e4, 1e30), "tiny": (1e-6, 1e-39)}
