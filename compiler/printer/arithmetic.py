@@ -8,7 +8,6 @@ from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.printer.scalars import bare, c_type, literal
 from treadle.compiler.printer.writer import KernelWriter
-from treadle.dialects import cuda
 from treadle.dialects.cuda.kernel import NARROW
 
 INDEX_OPERATORS = {
@@ -26,18 +25,9 @@ def print_binary(writer: KernelWriter, op: Operation) -> None:
     left, right = (writer.values[operand] for operand in op.operands)
     if op.name == "arith.remui" and right.isdigit() and int(right).bit_count() == 1 and int(right) <= 1 << 31:
         left = f"uint32_t({bare(left)})"  # whose lowest bits are all that counts
-    if NARROW in op.attributes or (op.name in ("arith.divui", "arith.remui") and _numbers_a_piece(op.operands[0])):
+    if NARROW in op.attributes:
         left, right = (text if text.isdigit() else f"uint32_t({bare(text)})" for text in (left, right))
     define_index(writer, op, f"({left} {INDEX_OPERATORS[op.name]} {right})")
-
-
-def _numbers_a_piece(value: SSAValue) -> bool:
-    """Whether a number is that of a block, or of its piece along some axes: there are at most 2^31 - 1 blocks, hence no
-    more pieces along any axis."""
-    owner = value.owner
-    if isinstance(owner, arith.DivUIOp | arith.RemUIOp):
-        return _numbers_a_piece(owner.lhs)
-    return isinstance(owner, cuda.BlockIndexOp)
 
 
 def define_index(writer: KernelWriter, op: Operation, text: str) -> None:
