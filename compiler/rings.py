@@ -23,11 +23,13 @@ from treadle.dialects import cuda
 from treadle.dialects.cuda.rings import stages_of
 
 SIZES = (0, 1, 16, 100, 300, 1030, 2048)
-"""What all sizes are taken to be, and numbers that a kernel loads: no turn, one, as many as stages, more; with and
-without a rest."""
+"""What all sizes are taken to be: no turn, one, as many as stages, more; with and without a rest."""
 
 BLOCKS = (0, 3)
 """Which blocks are looked at: the first, and one whose pieces begin further on."""
+
+PARTS = (1, 3)
+"""Of a size, what numbers are that a kernel loads: a loop then ends, or begins, with its axis or before."""
 
 MOST_PIECES = 3
 """What a block of a grid that is smaller than its work does one after another: enough for every state of the barriers
@@ -85,8 +87,10 @@ def ring_problems(kernel: cuda.KernelOp) -> list[str]:
     if problem := _cluster_problem(kernel):
         return [problem]
     places = [op.result for op in kernel.body.block.ops if isinstance(op, cuda.BlockIndexOp)]
-    for size, block in product(SIZES, BLOCKS if places else BLOCKS[:1]):
-        if problems := _problems_at(kernel, roles, size, dict.fromkeys(places, block)):
+    loaded = [op.result for op in kernel.walk() if isinstance(op, tensor.ExtractOp)]
+    for size, block, part in product(SIZES, BLOCKS if places else BLOCKS[:1], PARTS if loaded else PARTS[:1]):
+        known: dict[SSAValue, int] = {**dict.fromkeys(places, block), **dict.fromkeys(loaded, size // part)}
+        if problems := _problems_at(kernel, roles, size, known):
             return [f"{problem} (sizes of {size}, block {block})" for problem in problems]
     return []
 
@@ -103,7 +107,6 @@ def _cluster_problem(kernel: cuda.KernelOp) -> str | None:
 
 def _problems_at(kernel: cuda.KernelOp, roles: cuda.RolesOp, size: int, known: Mapping[SSAValue, int]) -> list[str]:
     known = {arg: size for arg in kernel.body.block.args if isinstance(arg.type, IndexType | IntegerType)} | dict(known)
-    known |= {op.result: size for op in kernel.walk() if isinstance(op, tensor.ExtractOp)}
     list(executed(kernel.body.block, known))
     producer = list(_events(roles.producer.block, dict(known)))
     ordered = any(isinstance(op, cuda.ORDERING) for op in roles.consumers.walk())

@@ -40,10 +40,8 @@ def why_not(kernel: cuda.KernelOp, roles: cuda.RolesOp, limit: int) -> Reason | 
     if parts_for(kernel, stores, limit) is None:
         fact = "no part of the results has room beside the stages"
         return Reason("what a piece leaves from is not overwritten by the next", fact)
-    block = next(op for op in kernel.body.block.ops if isinstance(op, cuda.BlockIndexOp))
-    for op in _depending_ops(kernel.body.block, block.result):
-        if isinstance(op, ReduceOp):
-            return Reason("one thread of the producer walks the pieces", "a warp finds together where a loop ends")
+    if any(isinstance(op, ReduceOp) for op in kernel.body.block.ops):
+        return Reason("one thread of the producer walks the pieces", "a warp finds together where a loop ends")
     for op in roles.producer.block.ops:
         if isinstance(op, scf.ForOp) and constant_of(op.lb) != 0:
             return Reason("the turns of a piece can be counted before it", "a loop begins elsewhere than at 0")

@@ -74,7 +74,7 @@ class Builder:
         self.groups = self.kernel.threads.data // WARPGROUP
         kept, mapped = self._arguments()
         others = self._declare(source)
-        known, needed = known_to_all(source), set(needed_for(ends_of(inward_copies(self.kernel))))
+        known, needed = known_to_all(source), needed_for(ends_of(inward_copies(self.kernel)))
         loads = any(isinstance(op, cuda.LoadOp) for op in needed)
         self.registers = (BUSY if loads and self.groups in BUSY else REGISTERS)[self.groups]
         for op in source.ops:  # sizes and places, which both roles need

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from xdsl.dialects import arith, scf, tensor
 from xdsl.dialects.builtin import IndexType, UnitAttr
@@ -35,12 +35,15 @@ def is_of_each_warp(op: Operation) -> bool:
     return isinstance(op, OF_A_WARP) and not any(mode.axis for type in fragments for mode in layout_of(type).warp)
 
 
-def needed_for(values: Iterable[SSAValue]) -> Iterator[Operation]:
-    """The operations that values are computed by, some of them several times."""
-    for value in values:
-        if isinstance(value.owner, Operation):
-            yield value.owner
-            yield from needed_for(value.owner.operands)
+def needed_for(values: Iterable[SSAValue]) -> set[Operation]:
+    """The operations that values are computed by."""
+    found, left = set[Operation](), list(values)
+    while left:
+        owner = left.pop().owner
+        if isinstance(owner, Operation) and owner not in found:
+            found.add(owner)
+            left += owner.operands
+    return found
 
 
 def count_turns(places: Iterable[Operation | None]) -> None:

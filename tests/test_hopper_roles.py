@@ -97,10 +97,11 @@ def test_attention_with_conditions_and_grouped_heads(example: str, width: int) -
 @needs_compiler
 @pytest.mark.parametrize("example", ["attention_lengths", "attention_segments"])
 @pytest.mark.parametrize("width", [64, 128])
-@pytest.mark.parametrize(("q", "x"), [(200, 333), (1, 1), (700, 900)])
-@pytest.mark.sample(4)
+@pytest.mark.parametrize(("q", "x"), [(200, 333), (1, 1), (900, 700), (333, 200)])
+@pytest.mark.sample(6)
 def test_loops_whose_ends_are_loaded(example: str, width: int, q: int, x: int) -> None:
-    """Every warp loads them: an element, or several of which a warp finds the least."""
+    """Every warp loads them: an element, or several of which a warp finds the least. Segments begin behind most queries
+    where there are more keys than queries: all is zero there."""
     text = programs.attention(width, example=example)
     assert execute(text, {"b": 2, "h": 1, "q": q, "x": x}) == ([f"{example}_kernel_specialised"], True)
 
@@ -110,7 +111,7 @@ def test_loops_whose_ends_are_loaded(example: str, width: int, q: int, x: int) -
 def test_loops_whose_ends_are_loaded_in_any_order_of_completion(example: str) -> None:
     text = programs.attention(64, example=example)
     for seed in range(10):
-        assert execute(text, {"b": 1, "h": 1, "q": 150, "x": 500}, seed)[1]
+        assert execute(text, {"b": 1, "h": 1, "q": 500, "x": 400}, seed)[1]
 
 
 def test_what_all_warps_find_together_no_role_knows_alone() -> None:

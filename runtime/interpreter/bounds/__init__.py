@@ -25,7 +25,7 @@ What the units are, and why they are not smaller:
 - An interval that touches the border of a function's domain has no bound. The sign of a zero is not known, so
   neither is that of what is divided by it.
 - Of -inf less itself nothing is said: a row of scores that are all -inf has no shares in the formula, and in a kernel
-  the sum of their powers is 0. Nor of +inf less itself, where one of the two is a minimum.
+  the sum of their powers is 0.
 - A value that leaves its format's range has an infinite bound: nothing can be said about it, nor about
   what is computed from it. A cast to 8 bits saturates instead, in the reference too.
 - A cast that no rewrite moves is rounded in the reference too (`runtime.interpreter.rounding`), and its bound is how

@@ -7,9 +7,8 @@ from typing import TypeAlias
 
 import numpy as np
 from xdsl.dialects import arith
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.ir import Operation
 
-from treadle.dialects.diagram import MapOp, ReduceOp
 from treadle.runtime.interpreter.arrays import AnyArray, FloatArray, Numbers
 from treadle.runtime.interpreter.bounds.numbers import error_of, times
 from treadle.runtime.interpreter.scalars import value_of
@@ -57,21 +56,9 @@ def sum_of(op: Operation, operands: tuple[Numbers, ...], value: AnyArray) -> Flo
 
 def difference(op: Operation, operands: tuple[Numbers, ...], value: AnyArray) -> FloatArray:
     """As a sum. Nothing is said of -inf less itself, a row's distance from a maximum that is -inf: the formula has no
-    number for it, and a stream, which begins with such a maximum and must go on, takes the limit. Nor of a row's
-    distance from a minimum that is +inf, for the same reason."""
-    left, right = (operand.value for operand in operands)
-    unsaid = (left == -np.inf) & (right == -np.inf)
-    if any(map(_is_minimum, op.operands)):
-        unsaid = unsaid | ((left == np.inf) & (right == np.inf))
-    return np.where(unsaid, np.inf, sum_of(op, operands, value))
-
-
-def _is_minimum(value: SSAValue) -> bool:
-    """Whether a scalar of a map is an element of what a reduction found the least of."""
-    if not isinstance(value, BlockArgument) or not isinstance(map := value.block.parent_op(), MapOp):
-        return False
-    found = map.inputs[value.index].owner
-    return isinstance(found, ReduceOp) and found.kind.data == "min"
+    number for it, and a stream, which begins with such a maximum and must go on, takes the limit."""
+    bottom = (operands[0].value == -np.inf) & (operands[1].value == -np.inf)
+    return np.where(bottom, np.inf, sum_of(op, operands, value))
 
 
 def product(op: Operation, operands: tuple[Numbers, ...], value: AnyArray) -> FloatArray:
