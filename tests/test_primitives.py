@@ -41,12 +41,15 @@ USES = {
         "memcpy(a, h, 16); memcpy(c, h + 8, 8); memcpy(x, b, 16); memcpy(y, b + 8, 8);"
         "mma_m16n8k16(d, a, c); mma_m16n8k16(d, x, y); memcpy(f2, d, 16);"
     ),
-    "mma_m16n8k32": "".join(
-        f"{{ {left} a[2][2][4]; {right} c[2][4]; float d[2][2] = {{}}; memcpy(a, h, 16); memcpy(c, h + 8, 8);"
-        "mma_m16n8k32(d, a, c); memcpy(f2, d, 16); }"
-        for left in ("__nv_fp8_e4m3", "__nv_fp8_e5m2")
-        for right in ("__nv_fp8_e4m3", "__nv_fp8_e5m2")
-    ),
+    **{
+        name: "".join(
+            f"{{ {left} a[2][2][4]; {right} c[2][4]; float d[2][2] = {{}}; memcpy(a, h, 16); memcpy(c, h + 8, 8);"
+            f"memcpy(d, f, 16); {name}(d, a, c); memcpy(f2, d, 16); }}"
+            for left in ("__nv_fp8_e4m3", "__nv_fp8_e5m2")
+            for right in ("__nv_fp8_e4m3", "__nv_fp8_e5m2")
+        )
+        for name in ("mma_m16n8k32", "mma_m16n8k32_in_f16")
+    },
     "mma_m16n8k8_tf32": (
         "float a[2][2], c[2], d[2][2] = {}; memcpy(a, f, 16); memcpy(c, f + 4, 8);"
         "mma_m16n8k8_tf32(d, a, c); memcpy(f2, d, 16);"
@@ -329,6 +332,17 @@ def test_a_primitive_is_one_instruction(instructions: dict[str, set[str]], primi
     assert instruction in instructions[primitive]
 
 
+@needs_nvcc
+@pytest.mark.parametrize(("arch", "wanted"), [("sm_89", "QMMA.16832.F32"), ("sm_90a", "HMMA.16816.F32")])
+def test_a_product_of_8_bits_adds_where_it_accumulates(tmp_path: Path, arch: str, wanted: str) -> None:
+    """Where ptxas makes f16 products of the instruction, which begin at zero, it adds each result by itself."""
+    name = "mma_m16n8k32"
+    text = source([name, "shared_memory", "word"]) + KERNEL.format(name=name, use=USES[name])
+    codes = sass(assemble(tmp_path, arch, text))[name]
+    assert any(code.startswith(wanted) for code in codes), codes
+    assert not {code for code in codes if code.startswith("FADD")}, codes
+
+
 def test_no_primitive_spills(instructions: dict[str, set[str]]) -> None:
     for name, codes in instructions.items():
         assert not {code for code in codes if re.match("LDL|STL", code)}, name
@@ -467,10 +481,14 @@ MULTIPLIED: dict[str, tuple[str, int, tuple[str, str], type]] = {
 """By C type: the primitive, its depth, the arrays of its operands, and what numpy calls the type."""
 
 
-@pytest.mark.parametrize("element", MULTIPLIED)
-def test_fragments_of_a_product_are_laid_out_as_in_cute(layouts: Layouts, element: str) -> None:
+WAYS = [(element, name) for element, (name, *_) in MULTIPLIED.items()]
+WAYS += [(element, f"{name}_in_f16") for element, name in WAYS if "fp8" in element]
+
+
+@pytest.mark.parametrize(("element", "name"), WAYS)
+def test_fragments_of_a_product_are_laid_out_as_in_cute(layouts: Layouts, element: str, name: str) -> None:
     """Fragments filled by CuTe's tables give the product of the matrices, in CuTe's place."""
-    name, k, shapes, dtype = MULTIPLIED[element]
+    _, k, shapes, dtype = MULTIPLIED[element]
     text = PRODUCT.replace("A_SHAPE", shapes[0]).replace("B_SHAPE", shapes[1])
     text = re.sub(r"\bT\b", element, text).replace("MMA", name)
     rng = np.random.default_rng(1)

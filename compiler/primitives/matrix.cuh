@@ -84,60 +84,6 @@ __device__ __forceinline__ void mma_m16n8k16(float (&d)[2][2], const __nv_bfloat
 #endif
 }
 
-// primitive: mma_m16n8k32; needs: eight_bit, as_register; from: sm_89
-// d += a b on the warp's tensor core: 8-bit a (16 x 32) and b (32 x 8), f32 d (16 x 8). Lane l holds
-//   a[k16][m8][k1] at row 8 m8 + l / 4, column 16 k16 + 4 (l % 4) + k1,
-//   b[k16][k1]     at row 16 k16 + 4 (l % 4) + k1, column l / 4,
-//   d[m8][n1]      at row 8 m8 + l / 4, column 2 (l % 4) + n1. PTX ISA 9.7.14.5.10, mma.
-__device__ __forceinline__ void mma_m16n8k32(float (&d)[2][2], const __nv_fp8_e4m3 (&a)[2][2][4],
-                                             const __nv_fp8_e4m3 (&b)[2][4] AND_LINE) {
-#ifndef TREADLE_EMULATOR
-  asm volatile("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 "
-      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[1][0]), "+f"(d[1][1])
-      : "r"(as_register(a[0][0])), "r"(as_register(a[0][1])), "r"(as_register(a[1][0])),
-        "r"(as_register(a[1][1])), "r"(as_register(b[0])), "r"(as_register(b[1])));
-#else
-  emu::mma_m16n8k32(d, a, b, line);
-#endif
-}
-__device__ __forceinline__ void mma_m16n8k32(float (&d)[2][2], const __nv_fp8_e4m3 (&a)[2][2][4],
-                                             const __nv_fp8_e5m2 (&b)[2][4] AND_LINE) {
-#ifndef TREADLE_EMULATOR
-  asm volatile("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32 "
-      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[1][0]), "+f"(d[1][1])
-      : "r"(as_register(a[0][0])), "r"(as_register(a[0][1])), "r"(as_register(a[1][0])),
-        "r"(as_register(a[1][1])), "r"(as_register(b[0])), "r"(as_register(b[1])));
-#else
-  emu::mma_m16n8k32(d, a, b, line);
-#endif
-}
-__device__ __forceinline__ void mma_m16n8k32(float (&d)[2][2], const __nv_fp8_e5m2 (&a)[2][2][4],
-                                             const __nv_fp8_e4m3 (&b)[2][4] AND_LINE) {
-#ifndef TREADLE_EMULATOR
-  asm volatile("mma.sync.aligned.m16n8k32.row.col.f32.e5m2.e4m3.f32 "
-      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[1][0]), "+f"(d[1][1])
-      : "r"(as_register(a[0][0])), "r"(as_register(a[0][1])), "r"(as_register(a[1][0])),
-        "r"(as_register(a[1][1])), "r"(as_register(b[0])), "r"(as_register(b[1])));
-#else
-  emu::mma_m16n8k32(d, a, b, line);
-#endif
-}
-__device__ __forceinline__ void mma_m16n8k32(float (&d)[2][2], const __nv_fp8_e5m2 (&a)[2][2][4],
-                                             const __nv_fp8_e5m2 (&b)[2][4] AND_LINE) {
-#ifndef TREADLE_EMULATOR
-  asm volatile("mma.sync.aligned.m16n8k32.row.col.f32.e5m2.e5m2.f32 "
-      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[1][0]), "+f"(d[1][1])
-      : "r"(as_register(a[0][0])), "r"(as_register(a[0][1])), "r"(as_register(a[1][0])),
-        "r"(as_register(a[1][1])), "r"(as_register(b[0])), "r"(as_register(b[1])));
-#else
-  emu::mma_m16n8k32(d, a, b, line);
-#endif
-}
-
 // primitive: as_tf32
 #ifndef TREADLE_EMULATOR
 // Rounds to the 10 mantissa bits of tf32: to nearest, ties away from zero. PTX ISA 9.7.9, cvt.rna.
