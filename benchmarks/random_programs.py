@@ -15,6 +15,7 @@ import tempfile
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+from queue import SimpleQueue
 from time import perf_counter
 from typing import Any
 
@@ -27,8 +28,18 @@ BLOCK = 50
 """Seeds a process: long enough for what it imports, short enough for the kernels that it loads."""
 
 
-def block(first: int, count: int, cache: Path) -> dict[str, Any]:
-    """What became of the programs of some seeds; a process that dies is a failure of its own."""
+def block(first: int, count: int, caches: SimpleQueue[Path]) -> dict[str, Any]:
+    """What became of the programs of some seeds, compiled into a cache that nobody else uses meanwhile."""
+    cache = caches.get()
+    try:
+        clear(cache)
+        return outcome_of(first, count, cache)
+    finally:
+        caches.put(cache)
+
+
+def outcome_of(first: int, count: int, cache: Path) -> dict[str, Any]:
+    """A process that dies is a failure of its own."""
     environment = {**os.environ, "TREADLE_CACHE": str(cache), "TREADLE_CACHE_LIMIT": str(2**27)}
     environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), environment.get("PYTHONPATH", "")])
     command = [sys.executable, str(ROOT / "tests" / "random_prefixes.py"), str(first), str(count)]
@@ -39,6 +50,12 @@ def block(first: int, count: int, cache: Path) -> dict[str, Any]:
         said = done.stderr.strip()[-2000:]
         trouble = f"one of {count} from here on: the process ended with {done.returncode}: {said}"
         return {"tally": {}, "failed": [{"seed": first, "trouble": trouble, "small": ""}]}
+
+
+def clear(cache: Path) -> None:
+    """No kernel is met again in another block, and whenever one is made, all that are kept are looked through."""
+    for kernel in cache.glob("emulator/*.so*"):
+        kernel.unlink()
 
 
 def keep(found: dict[str, Any], folder: Path) -> None:
@@ -76,13 +93,12 @@ def main() -> int:
     failed: list[dict[str, Any]] = []
     start = perf_counter()
     starts = range(given.first, given.first + given.count, BLOCK)
-    with tempfile.TemporaryDirectory() as cache, ThreadPoolExecutor(given.workers) as pool:
-        blocks = [
-            pool.submit(
-                block, first, min(BLOCK, given.first + given.count - first), Path(cache) / str(i % given.workers)
-            )
-            for i, first in enumerate(starts)
-        ]
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(given.workers) as pool:
+        caches: SimpleQueue[Path] = SimpleQueue()
+        for worker in range(given.workers):
+            caches.put(Path(folder) / str(worker))
+        end = given.first + given.count
+        blocks = [pool.submit(block, first, min(BLOCK, end - first), caches) for first in starts]
         for done, future in enumerate(as_completed(blocks), 1):
             outcome = future.result()
             tally.update(outcome["tally"])

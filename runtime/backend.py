@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +57,15 @@ class Backend(Protocol):
     ) -> Any:
         """Run a kernel on device arrays and ctypes scalars, in the order of its parameters. The blocks of a
         `cluster`, so many neighbours along x, run at the same time."""
+        ...
+
+
+@runtime_checkable
+class Prepares(Protocol):
+    """A backend that can do better when it knows beforehand what a run will launch."""
+
+    def prepare(self, run: Callable[[Any], object]) -> None:
+        """Called before a run, with a function that does the same on another backend."""
         ...
 
 

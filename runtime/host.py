@@ -29,7 +29,7 @@ from treadle.dialects.diagram import ReadOp
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, shape_of
 from treadle.dialects.diagram.place import reach
 from treadle.runtime.arguments import HostError, alignment, pack, scalar, why_not_mappable
-from treadle.runtime.backend import Backend
+from treadle.runtime.backend import Backend, Prepares
 from treadle.runtime.clusters import why_no_cluster
 from treadle.runtime.foreign import Foreign, compute
 from treadle.runtime.formats import DTYPES
@@ -292,4 +292,12 @@ def start(
     chosen = next((op for op in functions if function in (None, op.sym_name.data)), None)
     if chosen is None:
         raise HostError(f"the module has no function '{function}'")
-    return lambda arguments: HostExecution(module, backend, foreign=foreign or {}).run(chosen, arguments)
+    several = sum(isinstance(op, cuda.LaunchOp) for op in chosen.walk()) > 1
+
+    def run(arguments: Sequence[NDArray[Any] | float | int]) -> tuple[NDArray[Any], ...]:
+        # What operations of others compute may decide on what is launched after them.
+        if several and not foreign and isinstance(backend, Prepares):
+            backend.prepare(lambda rehearsal: HostExecution(module, rehearsal).run(chosen, arguments))
+        return HostExecution(module, backend, foreign=foreign or {}).run(chosen, arguments)
+
+    return run

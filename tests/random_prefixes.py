@@ -8,6 +8,7 @@ kernels are shared or split. So `python tests/random_prefixes.py SEED` shows a f
 
 from __future__ import annotations
 
+import gc
 import json
 import random
 import sys
@@ -42,6 +43,8 @@ FLOAT64 = 2.0**-24
 no format of a program is finer than f32 (2^-24)."""
 FINENESS = {"diagram-exp-to-exp2": 1.0}
 """It writes constants in f32."""
+COLLECTED = 8
+"""Programs after which memory is collected."""
 LEFT_OUT = "diagram-hoist-factors"
 """A pass that others may not need: now and then it is left out."""
 CHOICE = "hierarchy-choose-sizes"
@@ -106,7 +109,7 @@ class Journey:
         with np.errstate(all="ignore"):
             self.wanted = run_with_bounds(self.algorithm, self.inputs, sizes=self.sizes)
             self.exact = run_function(self.algorithm, self.inputs, sizes=self.sizes).results
-        module, text, lowered = self.algorithm.clone(), plain(self.algorithm), False
+        module, now, lowered = self.algorithm.clone(), written(self.algorithm), False
         leaves_out = LEFT_OUT if self.dice("passes").random() < 0.15 else ""
         for spec in pipeline(self._options()):
             if spec.name == leaves_out:
@@ -116,8 +119,8 @@ class Journey:
                 self._small_pieces(module.clone(), whole)
             module = self._step(spec, module)
             lowered |= spec.name == LOWERING
-            previous, text = text, plain(module)
-            if text == previous or spec.name in ("set-machine", CHOICE, COALESCING):
+            before, now = now, written(module)
+            if now == before or spec.name in ("set-machine", CHOICE, COALESCING):
                 continue
             self._emulate(module.clone()) if lowered else self._interpret(module, FINENESS.get(spec.name, FLOAT64))
         self.tally["whole"] += 1
@@ -192,9 +195,9 @@ class Journey:
             kernel.schedule = ScheduleAttr(group, stream, old.whole.as_dict(), {})
         self._pass(ArgSpec("hierarchy-expand-streams", {}), module)
         self._interpret(module)
-        before = str(module)
+        before = written(module)
         self._pass(ArgSpec("diagram-exp-to-exp2", {}), module)
-        if str(module) != before:
+        if written(module) != before:
             self.prefix = "diagram-exp-to-exp2, in small pieces"
             self._interpret(module, 1.0)
         self.prefix = CHOICE
@@ -243,12 +246,22 @@ def differs(got: Any, exact: Any, bounded: Bounded, fineness: float) -> int | No
     return int(wrong[0]) if wrong.size else None
 
 
-def plain(module: ModuleOp) -> str:
-    """A module without the account of how it was made."""
-    copy = module.clone()
-    for op in copy.walk():
-        op.attributes.pop("derivation", None)
-    return str(copy)
+def written(module: ModuleOp) -> list[Any]:
+    """What a module says, operation by operation, without the account of how it was made: in two equal ones the same.
+    Printing them would take as long as all the passes."""
+    numbers: dict[Any, int] = {}
+    said: list[Any] = []
+    for op in module.walk():
+        numbers[op] = len(numbers)
+        blocks = [block for region in op.regions for block in region.blocks]
+        for value in (*op.results, *(arg for block in blocks for arg in block.args)):
+            numbers[value] = len(numbers)
+        attributes = {name: each for name, each in op.attributes.items() if name != "derivation"}
+        types = [result.type for result in op.results], [[arg.type for arg in block.args] for block in blocks]
+        operands = [numbers[operand] for operand in op.operands]
+        parent = op.parent_op()
+        said.append((op.name, parent and numbers[parent], attributes, dict(op.properties), *types, operands))
+    return said
 
 
 def trouble_of(text: str, seed: int, tally: Counter[str] | None = None) -> Trouble | None:
@@ -276,7 +289,14 @@ def check(seed: int, tally: Counter[str]) -> dict[str, Any] | None:
 def main(first: int, count: int) -> int:
     """Prints as JSON how often each pass ran a program of `count` seeds, and what failed."""
     tally: Counter[str] = Counter()
-    failed = [found for seed in range(first, first + count) if (found := check(seed, tally)) is not None]
+    failed: list[dict[str, Any]] = []
+    gc.freeze()
+    gc.disable()  # it would walk all operations again and again
+    for seed in range(first, first + count):
+        if (found := check(seed, tally)) is not None:
+            failed.append(found)
+        if seed % COLLECTED == 0:
+            gc.collect()
     print(json.dumps({"tally": dict(sorted(tally.items())), "failed": failed}))
     return 1 if failed else 0
 

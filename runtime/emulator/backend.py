@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,8 +41,8 @@ class HostArray:
 
 
 class EmulatorBackend:
-    """Runs the kernels of one printed file, each compiled when it is first launched; keeps the report of every launch
-    in `reports`."""
+    """Runs the kernels of one printed file, each compiled when it is first launched unless it was prepared; keeps the
+    report of every launch in `reports`."""
 
     name = "emulator"
 
@@ -97,5 +97,25 @@ class EmulatorBackend:
         if kernel not in self.kernels:
             raise ValueError(f"no kernel {kernel!r} here; there are {sorted(self.kernels)}")
         if kernel not in self.modules:
-            self.modules[kernel] = compile_source(self.source, [kernel], checks=self.checks)
+            self._compile([kernel])
         return self.modules[kernel]
+
+    def prepare(self, run: Callable[[EmulatorBackend], object]) -> None:
+        """Compile together what a run will launch: starting a compiler and linking take longer than most kernels.
+        The run is given a backend that launches nothing (CompileFailure, EmulatorUnavailable)."""
+        rehearsal = _Rehearsal(self.source, self.kernels)
+        run(rehearsal)
+        if missing := [kernel for kernel in dict.fromkeys(rehearsal.variants) if kernel not in self.modules]:
+            self._compile(missing)
+
+    def _compile(self, kernels: Sequence[str]) -> None:
+        library = compile_source(self.source, kernels, checks=self.checks)
+        self.modules |= dict.fromkeys(kernels, library)
+
+
+class _Rehearsal(EmulatorBackend):
+    """Knows afterwards what would have been launched: that depends on sizes and addresses, never on what is in the
+    arrays."""
+
+    def launch(self, kernel: str, *_: Any, **__: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        self.variants.append(kernel)
