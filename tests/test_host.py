@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,9 @@ from xdsl.dialects.builtin import bf16, f16, f32, f64, i32
 from roads import Road, attention, compiled, matmul
 from treadle.dialects import cuda
 from treadle.runtime.arguments import HostError, alignment, pack
+from treadle.runtime.emulator import backend as emulator
 from treadle.runtime.emulator.backend import HostArray
+from treadle.runtime.emulator.module import EmulatedModule, compile_source
 from treadle.runtime.host import execute, start
 
 
@@ -205,3 +208,30 @@ class HugeResults(Recorder):
 def test_an_unknown_function() -> None:
     with pytest.raises(HostError, match="the module has no function 'other'"):
         start(product().module, Recorder(), "other")
+
+
+def test_kernels_of_one_run_are_compiled_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once for a run, and again only for what no run has launched before."""
+    text = (Path(__file__).parent.parent / "examples" / "two_kernels.mlir").read_text(encoding="utf-8")
+    road = compiled(text)
+    made: list[list[str]] = []
+
+    def compile(source: str, kernels: Sequence[str], **options: Any) -> EmulatedModule:
+        made.append(list(kernels))
+        return compile_source(source, kernels, **options)
+
+    monkeypatch.setattr(emulator, "compile_source", compile)
+    inputs = road.inputs(dict.fromkeys(road.symbolic, 5))
+    road.run(inputs)
+    first, *others = made
+    launched = road.backend().variants
+    assert not others
+    assert first == launched
+    assert len(first) == len(road.kernels) > 1
+    assert len(road.backend().reports) == len(launched)  # the rehearsal launches nothing
+    road.run(inputs)
+    assert made == [first]
+    road.run(road.inputs(dict.fromkeys(road.symbolic, 64)))  # rows are aligned: other variants
+    _, aligned = made
+    assert len(aligned) == len(first)
+    assert not set(aligned) & set(first)
