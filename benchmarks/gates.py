@@ -21,9 +21,9 @@ import programs
 import results
 from xdsl.utils.arg_spec import ArgSpec
 
-from treadle.compiler.gates import Gate, KernelReport, check, gate_lines, report_kernels, report_lines
+from treadle.compiler.gates import Gate, KernelReport, check, codes_of_cubin, gate_lines, report_kernels, report_lines
 from treadle.compiler.pipeline import Options, pipeline, print_cuda, run_passes
-from treadle.compiler.sass import disassemble, find_disassembler
+from treadle.compiler.sass import find_disassembler
 from treadle.compiler.source import parse_module
 from treadle.runtime.nvcc import Resources, compile_cubin, find_nvcc
 
@@ -113,7 +113,7 @@ def read(case: Case) -> Found:
     module = parse_module(case.text)
     run_passes(module, [fixed if spec.name == fixed.name else spec for spec in pipeline(options)])
     cubin = compile_cubin(print_cuda(module), case.arch)
-    return Found(case, report_kernels(module, cubin.resources, disassemble(cubin.path)), cubin.resources)
+    return Found(case, report_kernels(module, cubin.resources, codes_of_cubin(cubin.path)), cubin.resources)
 
 
 # -- tables --------------------------------------------------------------------------------------------

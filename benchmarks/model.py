@@ -23,10 +23,10 @@ from xdsl.dialects.builtin import ModuleOp
 
 from treadle.compiler.cost import Plan, are_of_warpgroups, footprint, plan_of
 from treadle.compiler.cost.time import WARPGROUP_TURN
-from treadle.compiler.gates import KernelReport, report_kernels
+from treadle.compiler.gates import KernelReport, codes_of_cubin, report_kernels
 from treadle.compiler.machines import load_machine
 from treadle.compiler.pipeline import CHOOSING_PASS, Options, pipeline, print_cuda, run_passes
-from treadle.compiler.sass import disassemble, find_disassembler
+from treadle.compiler.sass import find_disassembler
 from treadle.compiler.source import parse_module
 from treadle.dialects.hierarchy import KernelOp, ScheduleAttr
 from treadle.runtime.nvcc import compile_cubin, find_nvcc
@@ -110,7 +110,7 @@ def _grid(widths: Sequence[int], rows: Sequence[tuple[int, int]], pieces: Sequen
 def compare(case: Case) -> Comparison:
     module, plan = lowered(case)
     cubin = compile_cubin(print_cuda(module), load_machine(case.machine).arch)
-    report, *_ = report_kernels(module, cubin.resources, disassemble(cubin.path))
+    report, *_ = report_kernels(module, cubin.resources, codes_of_cubin(cubin.path))
     return _comparison(case, plan, report)
 
 

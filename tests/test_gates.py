@@ -11,12 +11,21 @@ import pytest
 from xdsl.utils.arg_spec import ArgSpec
 
 from benchmarking import benchmark
-from treadle.compiler.gates import KernelReport, Step, check, gate_lines, report_kernels, report_lines, step_of
+from treadle.compiler.gates import (
+    Code,
+    KernelReport,
+    Step,
+    check,
+    codes_of_cubin,
+    gate_lines,
+    report_kernels,
+    report_lines,
+    step_of,
+)
 from treadle.compiler.gates.checks import Gate
-from treadle.compiler.gates.report import Code
 from treadle.compiler.machines import load_machine
 from treadle.compiler.pipeline import Options, pipeline, print_cuda, run_passes, run_pipeline
-from treadle.compiler.sass import LoopTable, disassemble, find_disassembler
+from treadle.compiler.sass import LoopTable, find_disassembler
 from treadle.compiler.source import parse_module
 from treadle.dialects import cuda
 from treadle.runtime.nvcc import Resources, compile_cubin, parse_resources
@@ -245,7 +254,7 @@ def test_gates_of_today(name: str, width: int, arch: str) -> None:
     run_pipeline(module, Options(arch=arch))
     cubin = compile_cubin(print_cuda(module), arch)
     assert not re.search(r"C75\d\d", cubin.log), cubin.log  # ptxas serialises no products, and injects no fences
-    made, *_ = report_kernels(module, cubin.resources, disassemble(cubin.path))  # with roles, where it can have them
+    made, *_ = report_kernels(module, cubin.resources, codes_of_cubin(cubin.path))  # with roles, where it can have them
     today = KERNELS[name, width, arch]
     said = "\n".join([*report_lines(made), *gate_lines(made)])
     assert made.resources is not None
@@ -280,7 +289,7 @@ def test_gates_of_eight_bits(name: str, stream: str) -> None:
     run_passes(module, [fixed if spec.name == fixed.name else spec for spec in pipeline(Options(arch="sm_90a"))])
     cubin = compile_cubin(print_cuda(module), "sm_90a")
     assert not re.search(r"C75\d\d", cubin.log), cubin.log
-    made, *_ = report_kernels(module, cubin.resources, disassemble(cubin.path))
+    made, *_ = report_kernels(module, cubin.resources, codes_of_cubin(cubin.path))
     said = "\n".join(report_lines(made))
     others, spilled = EIGHT_BIT[name, stream]
     assert made.resources is not None
@@ -300,7 +309,7 @@ def test_gates_at_their_tiles(name: str, width: int, group: str, stream: str) ->
     module = parse_module(program(name, width))
     run_passes(module, specs)
     cubin = compile_cubin(print_cuda(module), "sm_80")
-    (made,) = report_kernels(module, cubin.resources, disassemble(cubin.path))
+    (made,) = report_kernels(module, cubin.resources, codes_of_cubin(cubin.path))
     gates = check(made)
     said = "\n".join([*report_lines(made), *gate_lines(made)])
     bound = TILES[name, width, group, stream]

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from treadle.compiler.draw.page.lines import Line, lines_of, marked
+from treadle.compiler.draw.page.lines import Line, lines_of, marked, printed
 from treadle.compiler.main import main
 from treadle.compiler.pipeline import Options, pipeline
+from treadle.compiler.sass import find_disassembler
 from treadle.compiler.source import load_module
 from treadle.runtime.nvcc import find_nvcc
 
@@ -110,6 +111,24 @@ def test_what_nvcc_makes_of_it_stands_on_the_page_unasked(page: Path):
         assert re.search(r"main loop at 0x[0-9a-f]+.*\n +products +\d+", text)
 
 
+@pytest.mark.skipif(find_nvcc() is None, reason="there is no nvcc")
+@pytest.mark.skipif(find_disassembler() is None, reason="neither cuobjdump nor nvdisasm is installed")
+def test_a_second_page_of_a_kernel_starts_no_disassembler(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """What it said of the kernel is in the cache."""
+
+    def started(cubin: Path) -> None:
+        pytest.fail(f"disassembles {cubin}")
+
+    monkeypatch.setattr("treadle.compiler.gates.code.disassemble", started)
+    again = tmp_path / "again.html"
+    assert main(["compile", str(EXAMPLES / "attention.mlir"), "--html", str(again)]) == 0
+    first, second = (
+        re.findall('<section id="code">(.*?)</section>', each.read_text(), re.DOTALL) for each in (page, again)
+    )
+    assert first == second
+    assert "main loop at" in second[0]
+
+
 def test_without_nvcc_the_page_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("treadle.runtime.nvcc.find_nvcc", lambda: None)
     assert main(["compile", str(EXAMPLES / "sin2cos2.mlir"), "--html", str(tmp_path / "page.html")]) == 0
@@ -157,10 +176,10 @@ def test_marks_are_a_diff():
 
 def test_lines_are_the_printed_module():
     module = load_module(EXAMPLES / "matmul.mlir")
-    lines = lines_of(module)
-    printed = str(module).split("\n")
+    lines = lines_of(printed(module))
+    texts = str(module).split("\n")
     assert [line.text for line in lines if not line.text.endswith("…")] == [
-        text for text, line in zip(printed, lines, strict=True) if not line.text.endswith("…")
+        text for text, line in zip(texts, lines, strict=True) if not line.text.endswith("…")
     ]
     (product,) = [line for line in lines if "diagram.contract" in line.text]
     assert product.defines == "C"

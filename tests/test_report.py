@@ -228,7 +228,8 @@ def test_without_a_disassembler(
     def missing(cubin: Path) -> None:
         raise DisassemblerUnavailable("cuobjdump was not found")
 
-    monkeypatch.setattr(report_code, "disassemble", missing)
+    monkeypatch.setattr("treadle.compiler.gates.code.disassemble", missing)
+    monkeypatch.setattr("treadle.compiler.gates.code._reader", lambda: "never")  # nothing is known from another test
     file = str(programs.EXAMPLES / "matmul.mlir")
     assert cli.main(["compile", file, "-o", str(tmp_path / "out.cu"), "--report"]) == 0
     said = capsys.readouterr().out

@@ -45,6 +45,7 @@ def command(arguments: Namespace) -> int:
         runs = run_pipeline(module, options, Observers(*observers, *([record] if record else [])))
         text = print_cuda(module)
     found = _machine_code(text, module, arguments)
+    code = _code_lines(module, found, arguments)
     # Everything has succeeded: only now do files appear, all of them or none.
     files: dict[str, str | bytes] = {}
     if arguments.cubin is not None and not isinstance(found, str):
@@ -53,13 +54,13 @@ def command(arguments: Namespace) -> int:
         files[arguments.output] = text
     if record is not None:
         with progress("drawing"):
-            files[arguments.html] = _page(record, program, text, found, arguments)
+            files[arguments.html] = _page(record, program, text, code, arguments)
     write_all_whole(files)
     if arguments.output is None and arguments.html is None:
         print(text, end="")
     if arguments.report:
         stream = sys.stderr if arguments.output is None else sys.stdout
-        print("\n".join(_report(runs, story, module, found)), file=stream)
+        print("\n".join(_report(runs, story, module, code)), file=stream)
     return 0
 
 
@@ -86,12 +87,10 @@ def _record(program: Program, arguments: Namespace) -> Record | None:
     return Record(program.module, program.sizes)
 
 
-def _page(record: Record, program: Program, text: str, found: Cubin | str, arguments: Namespace) -> str:
-    from treadle.compiler.cli.report_code import code_lines
+def _page(record: Record, program: Program, text: str, code: Sequence[str], arguments: Namespace) -> str:
     from treadle.compiler.draw.page.compilation import Ending, compilation_page
 
     title = f"@{program.function.sym_name.data} for {machine_of(program.module).name}"
-    code = [*code_lines(program.module, found)]
     source = Path(arguments.file).read_text(encoding="utf-8")
     return compilation_page(record, Ending(title, Path(arguments.file).name, source, text, code))
 
@@ -110,9 +109,17 @@ def _machine_code(text: str, module: ModuleOp, arguments: Namespace) -> Cubin | 
     return found
 
 
-def _report(runs: Sequence[PassRun], story: Story, module: ModuleOp, found: Cubin | str) -> Iterator[str]:
+def _code_lines(module: ModuleOp, found: Cubin | str, arguments: Namespace) -> Sequence[str]:
+    """What is told of the machine code, for those who are told of it."""
+    if arguments.html is None and not arguments.report:
+        return ()
     from treadle.compiler.cli.report_code import code_lines
 
+    with progress("reading the machine code"):
+        return list(code_lines(module, found))
+
+
+def _report(runs: Sequence[PassRun], story: Story, module: ModuleOp, code: Sequence[str]) -> Iterator[str]:
     yield "derivation"
     yield from derivation_lines(story.derivation)
     yield "sizes"
@@ -123,7 +130,7 @@ def _report(runs: Sequence[PassRun], story: Story, module: ModuleOp, found: Cubi
         yield "accesses to device memory, each made once by a block, by how the rows of all arrays are aligned"
         yield from lines
     yield "machine code (nvcc)"
-    yield from code_lines(module, found)
+    yield from code
 
 
 def _alignments(module: ModuleOp) -> Iterator[str]:

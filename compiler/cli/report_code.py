@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from xdsl.dialects.builtin import ModuleOp
 
 from treadle.compiler.errors import InternalError
-from treadle.compiler.gates import KernelReport, gate_lines, report_kernels, report_lines
-from treadle.compiler.sass import DisassemblerUnavailable, Function, disassemble
+from treadle.compiler.gates import Codes, KernelReport, codes_of_cubin, gate_lines, report_kernels, report_lines
+from treadle.compiler.sass import DisassemblerUnavailable
 from treadle.runtime.cache import CacheUnavailable
 from treadle.runtime.nvcc import Cubin, NvccFailure, NvccUnavailable, compile_cubin
 
@@ -28,19 +28,19 @@ def code_lines(module: ModuleOp, found: Cubin | str) -> Iterator[str]:
     if isinstance(found, str):
         yield f"  not known (registers, spills, warps on an SM, the main loop and every gate): {found}"
         return
-    functions, missing = _functions(found)
-    for report in report_kernels(module, found.resources, functions):
+    codes, missing = _codes(found)
+    for report in report_kernels(module, found.resources, codes):
         yield from (f"  {line}" for line in report_lines(report))
         yield from _gates(report)
     if missing:
         yield f"  the instructions are not known, nor the gates on them: {missing}"
 
 
-def _functions(cubin: Cubin) -> tuple[Sequence[Function], str]:
+def _codes(cubin: Cubin) -> tuple[Codes, str]:
     try:
-        return disassemble(cubin.path), ""
+        return codes_of_cubin(cubin.path), ""
     except DisassemblerUnavailable as error:
-        return (), str(error)
+        return {}, str(error)
 
 
 def _gates(report: KernelReport) -> Iterator[str]:

@@ -147,7 +147,7 @@ class Walk:
             # A later stream loads the array again, where the earlier one had it.
             self.in_registers.add(array)
             stream = self.inside[-1].axis if self.inside else None
-            along_columns = lies_along_columns(axes, stream, self.row, contractions_of(self.kernel))
+            along_columns = lies_along_columns(axes, stream, self.row, self.products)
             self.hold("column" if along_columns else "value", piece)
 
     def saved(self, piece: SSAValue, width: int) -> None:
@@ -221,9 +221,14 @@ class Walk:
 
     # -- tiles -----------------------------------------------------------------------------------------
 
+    @cached_property
+    def products(self) -> tuple[ContractOp, ...]:
+        """Found once: the walk asks for them at every operation."""
+        return contractions_of(self.kernel)
+
     @property
     def has_products(self) -> bool:
-        return bool(contractions_of(self.kernel))
+        return bool(self.products)
 
     @cached_property
     def row(self) -> str | None:
@@ -238,7 +243,7 @@ class Walk:
 
     def padded(self, value: SSAValue) -> dict[str, int]:
         """Sizes of a tile; products need axes that are held whole to be multiples of what they take at once."""
-        step = alignment_of(contractions_of(self.kernel))
+        step = alignment_of(self.products)
         cut = {pieces.axis for pieces in (*self.groups, *self.streams)}
         return {
             axis: size if axis in cut else -(-max(size, 1) // step) * step

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 
+from treadle.compiler.gates.code import Code
 from treadle.compiler.gates.step import Step, step_of
 from treadle.compiler.machines import Machine, machine_of
 from treadle.compiler.machines.machine import WARP
-from treadle.compiler.sass import Function, LoopTable, class_of, main_loop
+from treadle.compiler.sass import LoopTable
 from treadle.dialects import cuda
 from treadle.runtime.nvcc import Resources
-
-
-@dataclass(frozen=True)
-class Code:
-    """What the whole of a kernel's machine code holds."""
-
-    products: int
-    ldmatrix: int
-    async_copies: int
-    local: int
-    """Loads and stores of a thread's own memory: spills, and arrays that found no registers."""
-    loop: LoopTable | None
-    """The main loop; None if no loop multiplies on tensor cores."""
 
 
 @dataclass(frozen=True)
@@ -89,12 +77,12 @@ class KernelReport:
 
 
 def report_kernels(
-    module: ModuleOp, resources: Sequence[Resources] = (), functions: Sequence[Function] = ()
+    module: ModuleOp, resources: Sequence[Resources] = (), codes: Mapping[str, Code] | None = None
 ) -> list[KernelReport]:
     """A report of every kernel of a module at `cuda` level, with what ptxas and the disassembler said of it."""
     machine = machine_of(module)
     by_name = {each.kernel: each for each in resources}
-    code = {each.name: code_of(each) for each in functions}
+    codes = codes or {}
     return [
         KernelReport(
             kernel=(name := kernel.sym_name.data),
@@ -102,20 +90,9 @@ def report_kernels(
             threads=kernel.threads.data,
             dynamic_shared=kernel.shared_bytes.data,
             resources=by_name.get(name),
-            code=code.get(name),
+            code=codes.get(name),
             step=step_of(kernel),
         )
         for kernel in module.body.block.ops
         if isinstance(kernel, cuda.KernelOp)
     ]
-
-
-def code_of(function: Function) -> Code:
-    kinds = [class_of(each) for each in function.instructions]
-    return Code(
-        products=kinds.count("products"),
-        ldmatrix=kinds.count("ldmatrix"),
-        async_copies=kinds.count("async copies"),
-        local=kinds.count("local"),
-        loop=main_loop(function),
-    )

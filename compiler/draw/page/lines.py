@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from io import StringIO
+from itertools import accumulate
 
 from xdsl.dialects.builtin import FileLineColLoc, ModuleOp
 from xdsl.dialects.func import FuncOp
@@ -27,36 +29,43 @@ class Line:
     """Name of its first result."""
 
 
-class _Counting(StringIO):
-    """Knows in which line it is."""
+@dataclass(frozen=True)
+class Printed:
+    """A module as it prints, and where in that text its operations begin."""
 
-    lines = 0
-
-    def write(self, text: str, /) -> int:
-        self.lines += text.count("\n")
-        return super().write(text)
+    text: str
+    begins: Mapping[int, Operation]
+    """By the number of letters before it; of several that begin at one, the outermost."""
 
 
 class _Noting(Printer):
     """A printer that notes where operations begin."""
 
-    def __init__(self, stream: _Counting):
+    def __init__(self, stream: StringIO):
         super().__init__(stream=stream)
-        self.counting = stream
+        self.written = stream
         self.begins: dict[int, Operation] = {}
 
     def print_op(self, op: Operation) -> None:
-        self.begins.setdefault(self.counting.lines, op)
+        self.begins.setdefault(self.written.tell(), op)
         super().print_op(op)
 
 
-def lines_of(module: ModuleOp) -> list[Line]:
-    """The module as it prints, with the origin of each operation."""
-    stream = _Counting()
+def printed(module: ModuleOp) -> Printed:
+    stream = StringIO()
     printer = _Noting(stream)
     printer.print_op(module)
-    texts = stream.getvalue().split("\n")
-    return [_line(text, printer.begins.get(i)) for i, text in enumerate(texts)]
+    return Printed(stream.getvalue(), printer.begins)
+
+
+def lines_of(module: Printed) -> list[Line]:
+    """The lines of a printed module, each with the origin of the operation that it begins with."""
+    texts = module.text.split("\n")
+    ends = list(accumulate(len(text) + 1 for text in texts))
+    first: dict[int, Operation] = {}
+    for at, op in module.begins.items():
+        first.setdefault(bisect_right(ends, at), op)
+    return [_line(text, first.get(i)) for i, text in enumerate(texts)]
 
 
 def _line(text: str, op: Operation | None) -> Line:

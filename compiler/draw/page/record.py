@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from treadle.compiler.draw.costs import explain_kernels
 from treadle.compiler.draw.page.costs import Costs, costs_of
-from treadle.compiler.draw.page.lines import Line, lines_of, marked
+from treadle.compiler.draw.page.lines import Line, lines_of, marked, printed
 from treadle.compiler.draw.program import draw_module
 from treadle.compiler.draw.sequence import steps_of
 from treadle.compiler.explain.text import explanation_text
@@ -39,29 +39,38 @@ class Moment:
 
 
 class Record(Observer):
-    """Takes down every moment of a compilation."""
-
-    compares = True
+    """Takes down every moment of a compilation. It compares by itself, for it prints the module anyway."""
 
     def __init__(self, module: ModuleOp, sizes: Mapping[str, int]):
         self.sizes = sizes
         self.moments: list[Moment] = []
         self.pictures: list[str] = []
         self.explanation = ""
-        self.lines: list[Line] = lines_of(module)
+        self.text = ""
+        self.lines: list[Line] = []
         self.places: dict[Line, int] = {}
         """All lines of all moments in the order of their places: most of them stand in many moments."""
         self.told = 0
-        self._note(module, SOURCE, "what the file says", "", 0.0, True, [("=", line) for line in self.lines])
+        lines = self._lines(module)
+        self._note(module, SOURCE, "what the file says", "", 0.0, True, [("=", line) for _, line in lines])
 
     def after_pass(self, run: PassRun, module: ModuleOp) -> None:
-        before, self.lines = self.lines, lines_of(module) if run.changed else self.lines
-        lines = list(marked(before, self.lines)) if run.changed else [("=", line) for line in self.lines]
+        before = self.text
+        lines = self._lines(module)
         options = str(run.spec).removeprefix(run.name)
-        self._note(module, run.name, pass_sentence(run.spec), options, run.seconds * 1e3, run.changed, lines)
+        changed = self.text != before
+        self._note(module, run.name, pass_sentence(run.spec), options, run.seconds * 1e3, changed, lines)
         if run.name == LAST_HIERARCHY_PASS:
             explanation = explain_kernels(module, self.sizes)
             self.explanation = "" if explanation is None else explanation_text(explanation)
+
+    def _lines(self, module: ModuleOp) -> list[tuple[str, Line]]:
+        """What the module says now, each line marked by whether it is new."""
+        now = printed(module)
+        if now.text == self.text:
+            return [("=", line) for line in self.lines]
+        before, self.text, self.lines = self.lines, now.text, lines_of(now)
+        return list(marked(before, self.lines))
 
     def _note(
         self,
