@@ -1,4 +1,5 @@
-"""How long `treadle compile` takes, as a user waits for it: whole processes, with start-up.
+"""How long `treadle compile` takes, as a user waits for it: whole processes, with start-up; and how long its pages of
+every example take (`page_time.py`), the first time with nvcc's time on top, which is not counted.
 
 python benchmarks/compile_time.py [--runs N]
 """
@@ -7,18 +8,16 @@ from __future__ import annotations
 
 import argparse
 import os
-import resource
-import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import page_time
 import programs
 import results
+from processes import measure
 
 GOAL = 1.0
 """Seconds, on 2 x86-64 cores, for attention."""
@@ -29,31 +28,6 @@ OTHERS = {
 }
 """Import and lowering, in seconds, measured once on 2 x86-64 cores of this kind, cold, medians that swing by some
 40 %. Triton's ends with machine code, ours and TileLang's with CUDA C: nvcc comes on top for both."""
-
-
-@dataclass(frozen=True)
-class Process:
-    """Whole processes: the time that a user waits, and the time that processors work."""
-
-    wall: results.Sample
-    work: results.Sample
-
-
-def measure(arguments: list[str], runs: int) -> Process:
-    """The first run is not counted: it may have to write Python's bytecode."""
-    wall: list[float] = []
-    work: list[float] = []
-    for _ in range(runs + 1):
-        start, worked = perf_counter(), _worked()
-        subprocess.run([sys.executable, "-m", "treadle.compiler.main", *arguments], check=True, capture_output=True)
-        wall.append(perf_counter() - start)
-        work.append(_worked() - worked)
-    return Process(results.Sample(tuple(wall[1:])), results.Sample(tuple(work[1:])))
-
-
-def _worked() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def main() -> None:
@@ -71,6 +45,7 @@ def main() -> None:
             for arch in ("sm_80", "sm_90a")
         }
         samples["start-up alone"] = measure(["--version"], runs)
+    pages = page_time.slowest_pages(runs)
     mine = samples["attention, sm_90a"].wall.median
     ratios = {name: round(seconds / mine, 2) for name, (_, seconds) in OTHERS.items()}
     rows = [
@@ -80,10 +55,12 @@ def main() -> None:
     rows += [
         [f"{name}: {what}", f"{seconds:.2f} s", "", f"{ratios[name]:.1f} x"] for name, (what, seconds) in OTHERS.items()
     ]
+    rows += page_time.rows(pages)
     print(results.table(["whole process, median", "waited", "worked", "treadle's"], rows))
     worst = max(samples[name].wall.median for name in samples if name.startswith("attention"))
     print(f"load of the machine before the runs: {load}")
     print(f"attention {results.goal(worst, GOAL)}")
+    print(page_time.verdict(pages))
     path = results.write(
         "compile-time",
         {
@@ -93,6 +70,7 @@ def main() -> None:
                 name: {"waited": sample.wall.as_json(), "worked": sample.work.as_json()}
                 for name, sample in samples.items()
             },
+            "pages": page_time.as_json(pages),
             "load": load,
             "others": {
                 name: {"what": what, "seconds": seconds, "ratio": ratios[name]}
