@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from xdsl.dialects.builtin import ModuleOp
 
-from treadle.compiler.draw.page.lines import Line, lines_of, marked, printed
+from treadle.compiler.draw.page.lines import Known, Line, lines_of, marked, printed
 from treadle.compiler.main import main
-from treadle.compiler.pipeline import Options, pipeline
+from treadle.compiler.pipeline import Observer, Options, PassRun, pipeline, run_pipeline
 from treadle.compiler.sass import find_disassembler
 from treadle.compiler.source import load_module
 from treadle.runtime.nvcc import find_nvcc
@@ -183,6 +184,24 @@ def test_lines_are_the_printed_module():
     ]
     (product,) = [line for line in lines if "diagram.contract" in line.text]
     assert product.defines == "C"
+
+
+def test_what_is_looked_up_prints_as_it_did():
+    """After every pass, with the texts of attributes that were printed after earlier ones."""
+    module = load_module(EXAMPLES / "attention_packed.mlir")
+    known: Known = {}
+
+    class Compares(Observer):
+        passes = 0
+
+        def after_pass(self, run: PassRun, module: ModuleOp) -> None:
+            self.passes += 1
+            assert printed(module, known).text == str(module)
+
+    compares = Compares()
+    run_pipeline(module, Options(machine="h100"), compares)
+    assert compares.passes == len(pipeline(Options()))
+    assert known
 
 
 # -- in a browser ----------------------------------------------------------------------------------

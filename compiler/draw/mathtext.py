@@ -54,11 +54,13 @@ def _em(character: str) -> float:
     return 0.76 if character.isupper() else 0.64
 
 
+@lru_cache(maxsize=4096)
 def text_width(text: str, size: float) -> float:
     """A safe width of plain text in any of the fonts that a reader may have."""
     return sum(_em(character) for character in text) * size
 
 
+@lru_cache(maxsize=4096)  # the labels of one array stand in every column
 def math_width(source: str, size: float) -> float:
     return sum(
         text_width(span.text, size * (SCRIPT if span.style in ("sub", "sup") else 1.0)) for span in parse_math(source)

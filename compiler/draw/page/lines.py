@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from io import StringIO
 from itertools import accumulate
+from typing import TypeAlias
 
 from xdsl.dialects.builtin import FileLineColLoc, ModuleOp
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Operation
+from xdsl.ir import Attribute, Operation
 from xdsl.printer import Printer
 
 LONGEST = 400
@@ -38,22 +39,41 @@ class Printed:
     """By the number of letters before it; of several that begin at one, the outermost."""
 
 
+Known: TypeAlias = dict[int, tuple[Attribute, str]]
+"""Attributes as they print, by identity; each is kept, so that no other takes its identity."""
+
+
 class _Noting(Printer):
     """A printer that notes where operations begin."""
 
-    def __init__(self, stream: StringIO):
+    def __init__(self, stream: StringIO, known: Known):
         super().__init__(stream=stream)
         self.written = stream
+        self.known = known
         self.begins: dict[int, Operation] = {}
 
     def print_op(self, op: Operation) -> None:
         self.begins.setdefault(self.written.tell(), op)
         super().print_op(op)
 
+    def print_attribute(self, attribute: Attribute) -> None:
+        """An attribute never changes, so its text is looked up: attributes are most of a module's text, and most
+        stand in many operations and are there after many passes."""
+        if (known := self.known.get(id(attribute))) is not None:
+            self.print_string(known[1])
+            return
+        begin = self.written.tell()
+        super().print_attribute(attribute)
+        self.written.seek(begin)
+        text = self.written.read()
+        if "\n" not in text:  # else it depends on how far it is indented
+            self.known[id(attribute)] = attribute, text
 
-def printed(module: ModuleOp) -> Printed:
+
+def printed(module: ModuleOp, known: Known | None = None) -> Printed:
+    """The text of a module; `known` is for who prints it again and again."""
     stream = StringIO()
-    printer = _Noting(stream)
+    printer = _Noting(stream, {} if known is None else known)
     printer.print_op(module)
     return Printed(stream.getvalue(), printer.begins)
 

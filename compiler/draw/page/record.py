@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from treadle.compiler.draw.costs import explain_kernels
 from treadle.compiler.draw.page.costs import Costs, costs_of
-from treadle.compiler.draw.page.lines import Line, lines_of, marked, printed
+from treadle.compiler.draw.page.lines import Known, Line, lines_of, marked, printed
 from treadle.compiler.draw.program import draw_module
 from treadle.compiler.draw.sequence import steps_of
 from treadle.compiler.explain.text import explanation_text
@@ -47,6 +47,7 @@ class Record(Observer):
         self.pictures: list[str] = []
         self.explanation = ""
         self.text = ""
+        self.known: Known = {}
         self.lines: list[Line] = []
         self.places: dict[Line, int] = {}
         """All lines of all moments in the order of their places: most of them stand in many moments."""
@@ -66,7 +67,7 @@ class Record(Observer):
 
     def _lines(self, module: ModuleOp) -> list[tuple[str, Line]]:
         """What the module says now, each line marked by whether it is new."""
-        now = printed(module)
+        now = printed(module, self.known)
         if now.text == self.text:
             return [("=", line) for line in self.lines]
         before, self.text, self.lines = self.lines, now.text, lines_of(now)
