@@ -179,9 +179,9 @@ def plan_exchange(source: Map, target: Map, width: int = 1, keeps: bool = True) 
     is taken and stays, unless not `keeps`, else they take turns."""
     one, other = (_of_width(each, width) for each in (source, target))
     stays, edges = _edges(one, other, keeps)
-    colours = _Colours()
+    colours, fewest = _Colours(), _fewest(edges)
     for edge in edges:
-        _colour(colours, edge, _fewest(edges))
+        _colour(colours, edge, fewest)
     rounds = tuple(Round(tuple(takes[lane] for lane in sorted(takes))) for takes in colours.takes)
     return Exchange(target.size("register"), rounds, tuple(stays), width)
 
