@@ -16,6 +16,7 @@ from torch import nn
 import treadle
 import treadle.language as tl
 from treadle.compiler.errors import TreadleError
+from treadle.dialects.cuda import KernelOp
 from treadle.torch import Report, backend, explain, operator
 
 torch.manual_seed(0)
@@ -101,6 +102,24 @@ def test_a_row_that_sees_nothing_is_zero() -> None:
         result = compiled(q, k, v)
     assert (result[0, 0, 0] == 0).all()
     assert result.isfinite().all()
+
+
+@pytest.mark.parametrize("number", [float("-inf"), float("nan")])
+def test_rows_of_what_is_added_may_be_infinite(number: float) -> None:
+    """As eager: zeros for a row that -inf takes out, NaN for a row of NaN."""
+    q, k, v = heads(2, 5, 16), heads(2, 9, 16), heads(2, 9, 16)
+    bias = heads(5, 9)
+    bias[2] = number
+
+    def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        return F.scaled_dot_product_attention(q, k, v, bias)
+
+    with torch.no_grad():
+        (taken,) = explain(attention, (q, k, v, bias)).taken
+        torch._dynamo.reset()
+        got, wanted = torch.compile(attention, backend=backend)(q, k, v, bias), attention(q, k, v, bias)
+    assert sum(isinstance(op, KernelOp) for op in taken.kernel.module.walk()) == 1
+    torch.testing.assert_close(got, wanted, atol=1e-5, rtol=0.0, equal_nan=True)
 
 
 def test_causal_attention_skips_tiles() -> None:

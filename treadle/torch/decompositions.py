@@ -87,7 +87,10 @@ def attention(
         mask = columns <= rows[:, None]
     elif mask is None and attn_mask is not None:
         scores = scores + attn_mask
-    shares = aten._safe_softmax(scores, -1) if mask is None else masked_softmax(scores, mask)
+    if mask is not None:
+        shares = masked_softmax(scores, mask)
+    else:  # what is added may be -inf for a whole row
+        shares = (torch.softmax if attn_mask is None else aten._safe_softmax)(scores, -1)
     return shares.to(value.dtype) @ value
 
 

@@ -195,7 +195,19 @@ def mean_all(body: Body, tensor: Tensor, dtype: Any = None) -> Tensor:
     return mean(body, tensor)
 
 
-@_with(aten._softmax.default, aten._safe_softmax.default)
+@_with(aten._safe_softmax.default)
+def safe_softmax(body: Body, tensor: Tensor, dim: int, *_: Any) -> Tensor:
+    """Zeros where a row is nothing but -inf."""
+    if not leaves(tensor.dims[dim]):
+        raise Unsupported("softmax over an axis of size 1")
+
+    def shares(a: tl.Array, over: Any) -> tl.Array:
+        return tl.where(a.max(over).equals(float("-inf")), 0.0, _apply("softmax", a, over))
+
+    return body.along(tensor, dim, shares)
+
+
+@_with(aten._softmax.default)
 def softmax(body: Body, tensor: Tensor, dim: int, *_: Any, **__: Any) -> Tensor:
     """Of one element, it is 1: there is no axis to go along."""
     if not leaves(tensor.dims[dim]):
