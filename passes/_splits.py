@@ -328,6 +328,8 @@ class _Merge:
         return Leaf(self._parts_of(leaf.value) if leaf.version == BEFORE else self._find(leaf.value))
 
     def _guarded(self, guard: SSAValue, state: SSAValue, repaired: Expression) -> Expression:
-        """While a guarded state was neutral nothing was added: such a part adds nothing here."""
-        neutral = number(neutral_of(state).value.data, repaired.type)
-        return select(is_neutral(guard, Leaf(self._parts_of(guard))), neutral, repaired)
+        """While a guarded state was neutral nothing was added: such a part adds nothing here. Where it is in all parts,
+        each says for itself whether there was no element, or no number."""
+        nothing = number(neutral_of(state).value.data, repaired.type)
+        alone = select(is_neutral(guard, Leaf(self._find(guard))), Leaf(self._parts_of(state)), nothing)
+        return select(is_neutral(guard, Leaf(self._parts_of(guard))), alone, repaired)

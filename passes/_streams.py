@@ -6,20 +6,22 @@ say: explicit kernels (`hierarchy_expand_streams`), and laws for a person to rea
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import LocationAttr, UnknownLoc
+from xdsl.dialects.builtin import LocationAttr, UnknownLoc, i32
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
-from treadle.dialects.diagram import ContractOp, FillOp, ReduceOp, WhereOp
-from treadle.dialects.diagram.array import array_type, format_of, level_of, sizes_of
+from treadle.dialects.diagram import ContractOp, ExtentOp, FillOp, IndexOp, ReduceOp, WhereOp
+from treadle.dialects.diagram.array import DYNAMIC, array_type, format_of, level_of, sizes_of
+from treadle.dialects.diagram.condition import Term
 from treadle.passes._changes import BEFORE, Repair
 from treadle.passes._functions import unite_equal
 from treadle.passes._reductions import combine, is_neutral, kind_of, neutral_of, operands_of, rebuilt, stand_in_of
-from treadle.passes._scalars import Expression, Leaf, axes_in, build_map, leaves, number, select, substitute
+from treadle.passes._scalars import Expression, Leaf, axes_in, build_map, compare, leaves, number, select, substitute
 from treadle.passes._stages import StreamPlan
+from treadle.passes._undefined import axes_that_must_hold, is_limited, is_there, stretches_of, undefined_with
 
 Named = dict[SSAValue, SSAValue]
 """What stands for each value of the decorated kernel at one moment."""
@@ -101,10 +103,62 @@ class StreamParts(ABC):
         """Fill a block whose first arguments are the states after the last piece."""
         states = self.plan.states_in(stream)
         scope = outer.inner(block)
-        scope.values |= name_all(states, block.args[: len(states)], "end")
+        ends = name_all(states, block.args[: len(states)], "end")
+        scope.values |= ends
+        for state, guards in undefined_with(self.plan, stream).items():
+            self._tell_undefined(outer, scope, state, [Leaf(ends[guard]) for guard in guards], guards)
         for op in self.plan.finish_of(stream):
             self.copy(scope, op)
         self.end(block, [scope.values[value] for value in exports])
+
+    def _tell_undefined(
+        self, outer: Scope, scope: Scope, state: SSAValue, ends: Sequence[Leaf], guards: Sequence[SSAValue]
+    ) -> None:
+        """Let a finished state be NaN where one of its guards is neutral though there was an element."""
+        end = Leaf(scope.values[state])
+        undefined: Expression = number(float("nan"), end.type)
+        for there in self._presence(outer, state, guards):
+            undefined = select(there, undefined, end)
+        told: Expression = end
+        for guard, value in zip(guards, ends, strict=True):
+            told = select(is_neutral(guard, value), undefined, told)
+        scope.add(build_map(told, end.value.type, hint_of(state, "told"), location_of(state)), state)
+
+    def _presence(self, outer: Scope, state: SSAValue, guards: Sequence[SSAValue]) -> Iterator[Expression]:
+        """What must hold for a state to have had an element."""
+        made: dict[Term, Expression] = {}
+
+        def resolve(term: Term) -> Expression:
+            if isinstance(term, SSAValue):
+                self.fetch_all(outer, [term])
+                return Leaf(outer.values[term])
+            assert isinstance(term, str)
+            if term not in made:
+                index = IndexOp(self.tile(array_type(i32, {term: sizes_of(state.type)[term]}, level_of(state.type))))
+                index.location = location_of(state)
+                made[term] = Leaf(outer.add(index))
+            return made[term]
+
+        def size_of(axis: str) -> Expression:
+            if (size := self._size(state, axis)) is not None:
+                return number(size, i32)
+            extent = ExtentOp(axis)
+            extent.location = location_of(state)
+            return Leaf(outer.add(extent))
+
+        limited = is_limited(state)
+        for axis in axes_that_must_hold(state, guards):
+            if not limited or axis != self.plan.axis:
+                yield compare(size_of(axis), ">", number(0, i32))
+        if limited:
+            yield is_there(stretches_of(self.plan, state) or (), size_of(self.plan.axis), resolve)
+
+    def _size(self, state: SSAValue, axis: str) -> int | None:
+        """The size of an axis that a state is reduced over, if it is static."""
+        owner = state.owner
+        assert isinstance(owner, ContractOp | ReduceOp)
+        sizes = {axis: size for operand in operands_of(owner) for axis, size in sizes_of(operand.type).items()}
+        return None if sizes[axis] == DYNAMIC else sizes[axis]
 
     def merge(self, outer: Scope, stream: int, block: Block) -> None:
         """Fill a block whose first arguments are the states of one part of the axis, then those of the next."""

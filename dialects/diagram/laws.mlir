@@ -35,6 +35,7 @@ diagram.law @log_softmax over [x] (%v : !v) -> !v {
   diagram.yield %y : !v
 }
 
+// Where the maximum is infinite, so is the result: of nothing, or of nothing but -inf, it is -inf.
 diagram.law @log_sum_exp over [x] (%v : !v) -> !r {
   %m = diagram.reduce max %v over [x] : !v -> !r
   %e = diagram.map (%a = %v : !v, %b = %m : !r) -> !v {
@@ -46,7 +47,11 @@ diagram.law @log_sum_exp over [x] (%v : !v) -> !r {
   %y = diagram.map (%b = %m : !r, %c = %l : !r) -> !r {
     %log = math.log %c : f32
     %sum = arith.addf %b, %log : f32
-    diagram.yield %sum : f32
+    %infinity = arith.constant 0x7F800000 : f32
+    %size = math.absf %b : f32
+    %endless = arith.cmpf oeq, %size, %infinity : f32
+    %result = arith.select %endless, %b, %sum : f32
+    diagram.yield %result : f32
   }
   diagram.yield %y : !r
 }

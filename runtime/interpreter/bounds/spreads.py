@@ -7,8 +7,11 @@ from typing import TypeAlias
 
 import numpy as np
 from xdsl.dialects import arith
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
+from treadle.dialects.diagram import CastOp, MapOp, ReduceOp, WhereOp
+from treadle.dialects.diagram.absence import absences_of
+from treadle.dialects.diagram.presence import stretches
 from treadle.runtime.interpreter.arrays import AnyArray, FloatArray, Numbers
 from treadle.runtime.interpreter.bounds.numbers import error_of, times
 from treadle.runtime.interpreter.scalars import value_of
@@ -55,10 +58,31 @@ def sum_of(op: Operation, operands: tuple[Numbers, ...], value: AnyArray) -> Flo
 
 
 def difference(op: Operation, operands: tuple[Numbers, ...], value: AnyArray) -> FloatArray:
-    """As a sum. Nothing is said of -inf less itself, a row's distance from a maximum that is -inf: the formula has no
-    number for it, and a stream, which begins with such a maximum and must go on, takes the limit."""
-    bottom = (operands[0].value == -np.inf) & (operands[1].value == -np.inf)
-    return np.where(bottom, np.inf, sum_of(op, operands, value))
+    """As a sum. Nothing is said of a row's distance from an extremum, both of which are the same infinity, where a
+    condition on data along the row leaves elements out: a stream does not tell then whether it left any."""
+    bound = sum_of(op, operands, value)
+    map = op.parent_op()
+    if not isinstance(map, MapOp) or not _has_untold_rows(map):
+        return bound
+    left, right = (operand.value for operand in operands)
+    return np.where((left == right) & np.isinf(left), np.inf, bound)
+
+
+def _has_untold_rows(map: MapOp) -> bool:
+    wheres = absences_of(map.inputs)
+    over = {axis for value in map.inputs for axis in _extremum_axes(value)} if wheres else set[str]()
+    holds = [where.holds for where in wheres]
+    return any(stretches(holds, axis, tuple(over)) is None for axis in over)
+
+
+def _extremum_axes(value: SSAValue) -> set[str]:
+    """The axes over which an extremum was found that a value is made of, element by element."""
+    owner = value.owner
+    if isinstance(owner, ReduceOp):
+        return set(owner.over_axes) if owner.kind.data in ("max", "min") else set()
+    if isinstance(owner, MapOp | CastOp | WhereOp):
+        return {axis for operand in owner.operands for axis in _extremum_axes(operand)}
+    return set()
 
 
 def product(op: Operation, operands: tuple[Numbers, ...], value: AnyArray) -> FloatArray:
