@@ -144,6 +144,7 @@ class StreamParts(ABC):
                 return number(size, i32)
             extent = ExtentOp(axis)
             extent.location = location_of(state)
+            extent.result.name_hint = f"extent_{axis}"
             return Leaf(outer.add(extent))
 
         limited = is_limited(state)

@@ -35,11 +35,13 @@ PROGRAMS: dict[str, tuple[dict[str, int], ...]] = {
     "tests/programs/short_rows.mlir": ({},),
     "tests/programs/mixed_numbers.mlir": ({}, {"q": 1, "x": 37}),
     "tests/programs/out_and_back.mlir": ({},),
+    "tests/programs/undefined_rows.mlir": ({}, {"x": 0}),
 }
 CUT: dict[str, dict[str, int]] = {
     "examples/attention_causal.mlir": {"q": 40, "x": 37},
     "examples/attention_alibi.mlir": {"q": 7, "x": 37},
     "examples/split_k.mlir": {},
+    "tests/programs/undefined_rows.mlir": {"x": 37},
 }
 """Programs whose streamed axis is cut into parts, at these sizes."""
 REFUSED: tuple[tuple[str, str, dict[str, tuple[str | int, ...]], str], ...] = (

@@ -158,6 +158,26 @@ MUTATIONS: dict[str, Mutation] = {
         "self.end(block, [step.after[state] for state in states])",
         "self.end(block, [step.after[state] for state in reversed(states)])",
     ),
+    "streams: a row of nothing but -inf sums up to nothing": (
+        "_undefined",
+        "if guards := tuple(dict.fromkeys(_guards_of(plan, state, found))):",
+        "if (guards := ()):",
+    ),
+    "streams: a row without an element is no number": (
+        "_streams",
+        "for there in self._presence(outer, state, guards):",
+        "for there in ():",
+    ),
+    "streams: what a condition leaves ends one late": (
+        "_undefined",
+        'compare(Node(arith.SubiOp, (first, last), i32), "<", number(1, i32))',
+        'compare(Node(arith.SubiOp, (first, last), i32), "<", number(2, i32))',
+    ),
+    "split: parts that all have no number add nothing": (
+        "_splits",
+        "Leaf(self._parts_of(state)), nothing)",
+        "nothing, nothing)",
+    ),
     "streams: no finite number for a neutral state": (
         "_streams",
         "if state not in self.plan.guarded:\n            return\n        leaf",

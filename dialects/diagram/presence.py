@@ -33,8 +33,8 @@ class Stretch:
 
 
 def stretches(conditions: Iterable[Condition], axis: str, over: Sequence[str] = ()) -> tuple[Stretch, ...] | None:
-    """The stretches along `axis` in which all conditions (over values, `WhereOp.holds`) hold; None if they are not such,
-    or vary along another axis of `over`."""
+    """The stretches along `axis` in which all conditions (over values, `WhereOp.holds`) hold; None if they are not
+    such, or vary along another axis of `over`."""
     whole = Both(tuple(conditions))
     if any(not _is_known(term, axis, over) for term in terms_of(whole)):
         return None

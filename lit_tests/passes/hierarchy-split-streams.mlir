@@ -27,21 +27,24 @@ func.func @product(%A: !A, %B: !B) -> !C attributes {sizes = #diagram.sizes<m = 
 !X = tensor<?x900xf32, #diagram.array<[i, x]>>
 !r = tensor<?xf32, #diagram.array<[i]>>
 
-// What a part has added up is repaired to the maximum of all parts. A part with nothing in it adds nothing.
+// What a part has added up is repaired to the maximum of all parts. A part with nothing in it adds
+// nothing; where all are so, each says for itself whether its sum is one of nothing, or no number.
 // CHECK-LABEL: func.func @sum_exp
 // CHECK:       hierarchy.kernel @sum_exp_parts
 // CHECK:         %[[LOCAL:.*]] = diagram.reduce max %{{.*}} over [x_in]
 // CHECK:         %[[SUM:.*]] = diagram.reduce add %{{.*}} over [x_in]
 // CHECK:       hierarchy.kernel @sum_exp (
 // CHECK:         %m = diagram.reduce max %[[M:m_parts.*]] over [x_part]
-// CHECK:         %l_repaired = diagram.map (%[[MP:.*]] = %[[M]] : {{.*}}, %[[LP:.*]] = %{{l_parts.*}} : {{.*}}, %[[NEW:.*]] = %m :
+// CHECK:         %l_repaired = diagram.map (%[[MP:.*]] = %[[M]] : {{.*}}, %[[NEW:.*]] = %m : {{.*}}, %[[LP:.*]] = %{{l_parts.*}} :
 // CHECK:           %[[NONE:.*]] = arith.constant 0xff800000 : f32
 // CHECK:           %[[IS:.*]] = arith.cmpf oeq, %[[MP]], %[[NONE]]
+// CHECK:           %[[ALL:.*]] = arith.cmpf oeq, %[[NEW]], %[[NONE]]
 // CHECK:           %[[ZERO:.*]] = arith.constant 0.000000e+00 : f32
+// CHECK:           %[[ALONE:.*]] = arith.select %[[ALL]], %[[LP]], %[[ZERO]]
 // CHECK:           %[[MOVED:.*]] = arith.subf %[[MP]], %[[NEW]]
 // CHECK:           %[[FACTOR:.*]] = math.exp %[[MOVED]]
 // CHECK:           %[[REPAIRED:.*]] = arith.mulf %[[LP]], %[[FACTOR]]
-// CHECK:           arith.select %[[IS]], %[[ZERO]], %[[REPAIRED]]
+// CHECK:           arith.select %[[IS]], %[[ALONE]], %[[REPAIRED]]
 // CHECK:         diagram.reduce add %l_repaired over [x_part]
 func.func @sum_exp(%X: !X) -> !r attributes {sizes = #diagram.sizes<i = 8>} {
   %m = diagram.reduce max %X over [x] : !X -> !r

@@ -24,8 +24,9 @@ What the units are, and why they are not smaller:
 - A comparison of intervals that overlap may go either way; `select` then allows either choice.
 - An interval that touches the border of a function's domain has no bound. The sign of a zero is not known, so
   neither is that of what is divided by it.
-- Of -inf less itself nothing is said: a row of scores that are all -inf has no shares in the formula, and in a kernel
-  the sum of their powers is 0.
+- Where a condition on data along a row leaves elements out, nothing is said of the distance from an extremum of an
+  element that is the same infinity: the formula has no number for it, and a kernel, which does not know whether the row
+  has an element, sums up to 0. In all other rows both are NaN, or have no element and are 0.
 - A value that leaves its format's range has an infinite bound: nothing can be said about it, nor about
   what is computed from it. A cast to 8 bits saturates instead, in the reference too.
 - A cast that no rewrite moves is rounded in the reference too (`runtime.interpreter.rounding`), and its bound is how

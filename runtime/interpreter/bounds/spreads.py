@@ -101,7 +101,8 @@ def quotient(op: Operation, operands: tuple[Numbers, ...], value: AnyArray) -> F
     least = np.abs(b.value) - eb
     exact = ((ea == 0) & (eb == 0)) | np.isinf(a.value)
     bound = np.where(exact, 0.0, (ea + times(np.abs(value), eb)) / least)
-    return np.where(least > 0, bound, np.where(np.isnan(value) & (ea == 0) & (eb == 0), 0.0, np.inf))
+    known = ((ea == 0) & (eb == 0)) | np.isnan(a.value) | np.isnan(b.value)
+    return np.where(least > 0, bound, np.where(np.isnan(value) & known, 0.0, np.inf))
 
 
 def reciprocal_root(op: Operation, operands: tuple[Numbers, ...], value: AnyArray) -> FloatArray:

@@ -1,0 +1,135 @@
+"""Rows that have no number in the formula, because all their elements are the neutral element of their extremum: -inf
+under a maximum, +inf under a minimum. At every level they are NaN, as in the formula, and rows without an element are
+what a sum of nothing is, whether a condition leaves none or an axis has none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.arg_spec import ArgSpec
+
+from roads import Road, array, compiled
+from treadle.compiler.pipeline import Options, pipeline, run_passes
+from treadle.compiler.source import parse_module
+from treadle.dialects.diagram.condition import read_condition
+from treadle.dialects.diagram.presence import stretches
+from treadle.runtime.interpreter import entry_function, run_function, run_with_bounds
+from treadle.runtime.verify import compare
+
+NEUTRAL = {"max": -np.inf, "min": np.inf}
+CONDITIONS = ("", "x <= q", "x < len[b]", "q < len[b]", "x <= q and q < x + 3", "x < len[b] or q <= x")
+X, R, V, O, L = (
+    array("f32", b=None, q=None, x=None),
+    array("f32", b=None, q=None),
+    array("f32", b=None, x=None, e=16),
+    array("f32", b=None, q=None, e=16),
+    array("i32", b=None),
+)
+
+
+def program(kind: str, condition: str = "", x: int | None = None) -> str:
+    """The sum of the powers of how far the elements of a row are from its extremum, the sum of values weighted so, and
+    their mean."""
+    way = "%a, %b" if kind == "max" else "%b, %a"
+    given = f" with (len = %L : {L})" if "len" in condition else ""
+    row = array("f32", b=None, q=None, x=x)
+    rows = f'%W = diagram.where %X if "{condition}"{given} : {row}' if condition else ""
+    of = "%W" if condition else "%X"
+    values = array("f32", b=None, x=x, e=16)
+    return f"""
+func.func @f(%X: {row}, %V: {values}, %L: {L}) -> ({R}, {O}, {O}) {{
+  {rows}
+  %m = diagram.reduce {kind} {of} over [x] : {row} -> {R}
+  %e = diagram.map (%a = {of} : {row}, %b = %m : {R}) -> {row} {{
+    %d = arith.subf {way} : f32
+    %y = math.exp %d : f32
+    diagram.yield %y : f32
+  }}
+  %l = diagram.reduce add %e over [x] : {row} -> {R}
+  %S = diagram.contract %e, %V over [x] accumulate f32 : {row}, {values} -> {O}
+  %P = diagram.map (%a = %e : {row}, %b = %l : {R}) -> {row} {{
+    %y = arith.divf %a, %b : f32
+    diagram.yield %y : f32
+  }}
+  %M = diagram.contract %P, %V over [x] accumulate f32 : {row}, {values} -> {O}
+  func.return %l, %S, %M : {R}, {O}, {O}
+}}
+"""
+
+
+def inputs(kind: str, length: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows of nothing but the neutral element, of nothing else at their begin or end, or with NaN; the second and third
+    sequence have fewer elements, or none."""
+    dice, neutral = np.random.default_rng(length), np.float32(NEUTRAL[kind])
+    rows = dice.standard_normal((3, 9, length)).astype(np.float32)
+    rows[:, 0] = rows[:, 1, :-1] = rows[:, 2, 1:] = rows[:, 3, : length // 2 + 1] = rows[:, 8, :2] = neutral
+    rows[:, 4], rows[:, 4, length // 2] = neutral, np.nan
+    rows[:, 5], rows[:, 6, 0] = neutral, -neutral
+    values = dice.standard_normal((3, length, 16)).astype(np.float32)
+    return rows, values, np.array([length, 2, 0], np.int32)
+
+
+def check_emulated(road: Road, given: tuple[np.ndarray, ...]) -> None:
+    for verdict in road.verdicts(given):
+        assert not verdict.wrong, verdict
+        assert verdict.unchecked == 0, verdict
+
+
+def check_levels(module: ModuleOp, passes: list[ArgSpec], given: tuple[np.ndarray, ...]) -> None:
+    """The interpreter says the same after each pass."""
+    types = entry_function(module).function_type.outputs
+    wanted = run_with_bounds(module, given)
+    for spec in passes:
+        run_passes(module, [spec])
+        if spec.name == "convert-hierarchy-to-cuda":
+            return
+        for type, got, reference in zip(types, run_function(module, given).results, wanted, strict=True):
+            verdict = compare(spec.name, type, np.asarray(got), reference, "interpreter")
+            assert not verdict.wrong, verdict
+
+
+@pytest.mark.sample(6)
+@pytest.mark.parametrize("length", [4, 300])
+@pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.parametrize("kind", NEUTRAL)
+def test_a_row_without_a_number_at_every_level(kind: str, condition: str, length: int) -> None:
+    text, given = program(kind, condition), inputs(kind, length)
+    check_levels(parse_module(text), pipeline(Options()), given)
+    road = compiled(text)
+    check_emulated(road, given)
+    sums, weighted, means = road.run(given)
+    if not condition:
+        assert np.isnan(sums[:, [0, 5]]).all()
+        assert np.isnan(weighted[:, [0, 5]]).all()
+        assert np.isnan(means[:, [0, 5]]).all()
+    if condition in ("x < len[b]", "q < len[b]"):
+        assert (sums[2] == 0).all()
+        assert (weighted[2] == 0).all()
+        assert (means[2] == 0).all()
+
+
+@pytest.mark.parametrize("kind", NEUTRAL)
+def test_an_axis_without_an_element(kind: str) -> None:
+    rows, values, lengths = inputs(kind, 4)
+    for result in compiled(program(kind)).run((rows[:, :, :0].copy(), values[:, :0].copy(), lengths)):
+        assert (result == 0).all()
+
+
+@pytest.mark.parametrize("condition", ["", "x < len[b]"])
+@pytest.mark.parametrize("kind", NEUTRAL)
+def test_parts_of_a_row_are_merged_to_no_number(kind: str, condition: str) -> None:
+    """Where all parts are neutral; a part that is beside others adds nothing."""
+    module = parse_module(program(kind, condition, 100))
+    passes = [
+        ArgSpec(spec.name, {"parts": (3,)}) if spec.name == "hierarchy-split-streams" else spec
+        for spec in pipeline(Options())
+    ]
+    check_levels(module, passes, inputs(kind, 100))
+    assert "x_part" in str(module)
+
+
+def test_a_condition_on_data_along_the_axis_has_no_stretches() -> None:
+    assert stretches([read_condition("x <= q")], "x") is not None
+    assert stretches([read_condition("2 * x <= q")], "x") is None
+    assert stretches([read_condition("x <= q")], "x", ("x", "q")) is None
