@@ -19,13 +19,7 @@ from treadle.runtime.verify import compare
 
 NEUTRAL = {"max": -np.inf, "min": np.inf}
 CONDITIONS = ("", "x <= q", "x < len[b]", "q < len[b]", "x <= q and q < x + 3", "x < len[b] or q <= x")
-X, R, V, O, L = (
-    array("f32", b=None, q=None, x=None),
-    array("f32", b=None, q=None),
-    array("f32", b=None, x=None, e=16),
-    array("f32", b=None, q=None, e=16),
-    array("i32", b=None),
-)
+R, WIDE, L = array("f32", b=None, q=None), array("f32", b=None, q=None, e=16), array("i32", b=None)
 
 
 def program(kind: str, condition: str = "", x: int | None = None) -> str:
@@ -38,7 +32,7 @@ def program(kind: str, condition: str = "", x: int | None = None) -> str:
     of = "%W" if condition else "%X"
     values = array("f32", b=None, x=x, e=16)
     return f"""
-func.func @f(%X: {row}, %V: {values}, %L: {L}) -> ({R}, {O}, {O}) {{
+func.func @f(%X: {row}, %V: {values}, %L: {L}) -> ({R}, {WIDE}, {WIDE}) {{
   {rows}
   %m = diagram.reduce {kind} {of} over [x] : {row} -> {R}
   %e = diagram.map (%a = {of} : {row}, %b = %m : {R}) -> {row} {{
@@ -47,13 +41,13 @@ func.func @f(%X: {row}, %V: {values}, %L: {L}) -> ({R}, {O}, {O}) {{
     diagram.yield %y : f32
   }}
   %l = diagram.reduce add %e over [x] : {row} -> {R}
-  %S = diagram.contract %e, %V over [x] accumulate f32 : {row}, {values} -> {O}
+  %S = diagram.contract %e, %V over [x] accumulate f32 : {row}, {values} -> {WIDE}
   %P = diagram.map (%a = %e : {row}, %b = %l : {R}) -> {row} {{
     %y = arith.divf %a, %b : f32
     diagram.yield %y : f32
   }}
-  %M = diagram.contract %P, %V over [x] accumulate f32 : {row}, {values} -> {O}
-  func.return %l, %S, %M : {R}, {O}, {O}
+  %M = diagram.contract %P, %V over [x] accumulate f32 : {row}, {values} -> {WIDE}
+  func.return %l, %S, %M : {R}, {WIDE}, {WIDE}
 }}
 """
 

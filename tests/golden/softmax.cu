@@ -159,6 +159,7 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
   // tiling: one block for each piece: row in pieces of 4
   const int64_t block = int64_t(blockIdx.x);
   const int64_t row0 = block * 4;
+  const int32_t extent_x = int32_t(x);
   float m = -INFINITY;
   float l = 0.0f;
   const int64_t x_full = x - (uint32_t(x) % 1024);
@@ -252,6 +253,7 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
     l = l + shuffle_xor(l, 8);
     l = l + shuffle_xor(l, 16);
   }
+  l = (m == -INFINITY) ? ((extent_x > 0) ? NAN : l) : l;
   const int64_t x_full_2 = x - (uint32_t(x) % 1024);
   // streaming: x in pieces of 1024
   for (int64_t x0 = 0; x0 < x_full_2; x0 += 1024) {
