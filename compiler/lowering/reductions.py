@@ -48,11 +48,16 @@ def _layout_of_operand(lowering: KernelLowering, op: ReduceOp) -> LayoutAttr:
 
 def combined(lowering: KernelLowering, reduce: ReduceOp, value: SSAValue, arg: SSAValue) -> SSAValue:
     """The whole of a reduction whose lanes kept to their own elements during a stream."""
-    masks = lane_masks(_layout_of_operand(lowering, reduce), reduce.over_axes)
+    masks = _masks(lowering, reduce)
     if not masks:
         return value
     combine = lowering.emit(cuda.CombineOp(reduce.kind.data, value, masks))
     return named(combine.result, plain_name(arg))
+
+
+def _masks(lowering: KernelLowering, reduce: ReduceOp) -> tuple[int, ...]:
+    """The lanes that hold a row together, as bits of their numbers."""
+    return tuple(lane_masks(_layout_of_operand(lowering, reduce), reduce.over_axes))
 
 
 def kept_by_lanes(lowering: KernelLowering, stream: StreamOp, index: int) -> list[ReduceOp]:
@@ -60,22 +65,25 @@ def kept_by_lanes(lowering: KernelLowering, stream: StreamOp, index: int) -> lis
     own elements and meet only at the end: one that starts from its neutral element, and whose state before the step
     goes nowhere but into it, that of a sum at most multiplied by something that all lanes along the axis agree on.
     Reductions are associative and commutative, and multiplication distributes over a sum. None otherwise, nor where the
-    state lies in another layout than what is reduced: on the way there only one lane's part would be taken along."""
+    state lies in another layout than what is reduced: on the way there only one lane's part would be taken along; nor
+    where a row lies in one lane in the step and in several at the border: the lanes would hold the whole besides."""
     start = yielded(stream.initialise)[index].owner
     found = [_kept_by_lanes(step, index) for step in stream.steps]
     reduces = [reduce for reduce in found if reduce is not None]
     if not isinstance(start, FillOp) or len(reduces) < len(found) or len({reduce.kind for reduce in reduces}) > 1:
         return []
-    if any(_moves(lowering, reduce, step) for reduce, step in zip(reduces, stream.steps, strict=True)):
+    state = lowering.layouts.of(stream.step.block.args[index])
+    if any(_moves(lowering, reduce, state) for reduce in reduces):
+        return []
+    if len({_masks(lowering, reduce) for reduce in reduces}) > 1:
         return []
     return reduces if start.number == neutral_number(reduces[0].kind.data, start.result) else []
 
 
-def _moves(lowering: KernelLowering, reduce: ReduceOp, step: Region) -> bool:
+def _moves(lowering: KernelLowering, reduce: ReduceOp, state: LayoutAttr) -> bool:
     """Whether a state changes its layout on the way from one step to the next."""
-    state = step.block.args[list(yielded(step)).index(reduce.result)]
     own = _layout_of_operand(lowering, reduce).slice(axes_of(reduce.result.type))
-    return lowering.layouts.of(state) != own and not stays_in_threads(lowering.layouts.of(state), own)
+    return state != own and not stays_in_threads(state, own)
 
 
 def _kept_by_lanes(step: Region, index: int) -> ReduceOp | None:

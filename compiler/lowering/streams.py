@@ -135,5 +135,5 @@ def _step(
     del lowering.offsets[op.axis]
     return [
         fragment_of(lowering, value, lowering.layouts.of(arg))
-        for value, arg in zip(yielded(region), region.block.args, strict=True)
+        for value, arg in zip(yielded(region), op.step.block.args, strict=True)
     ]
