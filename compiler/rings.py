@@ -8,17 +8,17 @@ here the turns of a ring repeat, so a few numbers of turns stand for all."""
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
-from xdsl.dialects import arith, scf, tensor
-from xdsl.dialects.builtin import IndexType, IntegerAttr, IntegerType
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.dialects import tensor
+from xdsl.dialects.builtin import IndexType, IntegerType
+from xdsl.ir import Operation, SSAValue
 
+from treadle.compiler.execution import Execution
 from treadle.compiler.ordering import Handing, Turns
-from treadle.compiler.stores import store_problems
+from treadle.compiler.stores import StoreCheck
 from treadle.dialects import cuda
 from treadle.dialects.cuda.rings import stages_of
 
@@ -30,28 +30,6 @@ BLOCKS = (0, 3)
 
 PARTS = (1, 3)
 """Of a size, what numbers are that a kernel loads: a loop then ends, or begins, with its axis or before."""
-
-MOST_PIECES = 3
-"""What a block of a grid that is smaller than its work does one after another: enough for every state of the barriers
-that one piece can leave to the next."""
-
-ARITHMETIC: dict[str, Callable[[int, int], int]] = {
-    "arith.addi": operator.add,
-    "arith.subi": operator.sub,
-    "arith.muli": operator.mul,
-    "arith.divui": lambda a, b: a // b,
-    "arith.remui": operator.mod,
-    "arith.ceildivui": lambda a, b: -(-a // b),
-    "arith.divsi": lambda a, b: abs(a) // b * (1 if a >= 0 else -1),
-    "arith.floordivsi": lambda a, b: a // b,
-    "arith.ceildivsi": lambda a, b: -(-a // b),
-    "arith.maxsi": max,
-    "arith.minsi": min,
-}
-
-ORDERED: tuple[Callable[[int, int], bool], ...] = (operator.lt, operator.le, operator.gt, operator.ge)
-COMPARISONS: tuple[Callable[[int, int], bool], ...] = (operator.eq, operator.ne, *ORDERED, *ORDERED)
-"""By the number of the predicate; sizes and positions are never negative."""
 
 ON_RING = cuda.AcquireOp | cuda.AwaitOp | cuda.ReleaseOp | cuda.ExpectOp | cuda.TensorLoadOp
 
@@ -86,11 +64,12 @@ def ring_problems(kernel: cuda.KernelOp) -> list[str]:
         return []
     if problem := _cluster_problem(kernel):
         return [problem]
+    check = _Check(kernel, roles)
     places = [op.result for op in kernel.body.block.ops if isinstance(op, cuda.BlockIndexOp)]
     loaded = [op.result for op in kernel.walk() if isinstance(op, tensor.ExtractOp)]
     for size, block, part in product(SIZES, BLOCKS if places else BLOCKS[:1], PARTS if loaded else PARTS[:1]):
         known: dict[SSAValue, int] = {**dict.fromkeys(places, block), **dict.fromkeys(loaded, size // part)}
-        if problems := _problems_at(kernel, roles, size, known):
+        if problems := check.problems(size, known):
             return [f"{problem} (sizes of {size}, block {block})" for problem in problems]
     return []
 
@@ -105,77 +84,47 @@ def _cluster_problem(kernel: cuda.KernelOp) -> str | None:
     return None
 
 
-def _problems_at(kernel: cuda.KernelOp, roles: cuda.RolesOp, size: int, known: Mapping[SSAValue, int]) -> list[str]:
-    known = {arg: size for arg in kernel.body.block.args if isinstance(arg.type, IndexType | IntegerType)} | dict(known)
-    list(executed(kernel.body.block, known))
-    producer = list(_events(roles.producer.block, dict(known)))
-    ordered = any(isinstance(op, cuda.ORDERING) for op in roles.consumers.walk())
-    groups = roles.consumer_groups.data if ordered else 1
-    consumers = [list(_events(roles.consumers.block, dict(known), group, groups)) for group in range(groups)]
-    return _Run(groups).run(producer, *consumers) or store_problems(
-        kernel, executed(roles.consumers.block, dict(known))
-    )
+class _Check:
+    """The barriers and tensor stores of one kernel, for one choice of numbers after another."""
+
+    def __init__(self, kernel: cuda.KernelOp, roles: cuda.RolesOp):
+        self.kernel = kernel
+        self.roles = roles
+        self.execution = Execution()
+        self.stores = StoreCheck(kernel)
+        ordered = any(isinstance(op, cuda.ORDERING) for op in roles.consumers.walk())
+        self.groups = roles.consumer_groups.data if ordered else 1
+
+    def problems(self, size: int, known: Mapping[SSAValue, int]) -> list[str]:
+        arguments = self.kernel.body.block.args
+        numbers = {arg: size for arg in arguments if isinstance(arg.type, IndexType | IntegerType)} | dict(known)
+        for _ in self.execution.of(self.kernel.body.block, numbers):
+            pass
+        done: list[Operation] = []
+        producer = list(self._events(self.execution.of(self.roles.producer.block, own := dict(numbers)), own))
+        consumers: list[list[Event | Handing]] = []
+        for group in range(self.groups):
+            done, own = [], dict(numbers)
+            executed = _noted(self.execution.of(self.roles.consumers.block, own), done)
+            consumers.append(list(self._events(executed, own, group)))
+        return _Run(self.groups).run(producer, *consumers) or self.stores.problems(done)
+
+    def _events(
+        self, executed: Iterator[Operation], known: Mapping[SSAValue, int], group: int = 0
+    ) -> Iterator[Event | Handing]:
+        """What a role does to rings and to the turns of warpgroups, in order."""
+        for op in executed:
+            if isinstance(op, ON_RING):
+                yield Event(op, op.ring, known[op.turn], group)
+            elif isinstance(op, cuda.ORDERING):
+                yield Handing(op, group, self.groups)
 
 
-def _events(block: Block, known: dict[SSAValue, int], group: int = 0, groups: int = 1) -> Iterator[Event | Handing]:
-    """What a role does to rings and to the turns of warpgroups, in order; `known` gathers the numbers it computes."""
-    for op in executed(block, known):
-        if isinstance(op, ON_RING):
-            yield Event(op, op.ring, known[op.turn], group)
-        elif isinstance(op, cuda.ORDERING):
-            yield Handing(op, group, groups)
-
-
-def executed(block: Block, known: dict[SSAValue, int]) -> Iterator[Operation]:
-    """The operations that a role executes, in order, loops and branches aside; `known` gathers the numbers that it
-    computes."""
-    for op in block.ops:
-        if isinstance(op, scf.ForOp):
-            carried = op.body.block.args[1:]
-            _move(known, op.iter_args, carried)
-            for position in range(known[op.lb], known[op.ub], max(known[op.step], 1)):
-                known[op.body.block.args[0]] = position
-                yield from executed(op.body.block, known)
-                assert op.body.block.last_op is not None
-                _move(known, op.body.block.last_op.operands, carried)
-            _move(known, carried, op.results)
-        elif isinstance(op, scf.IfOp):
-            taken = op.true_region if known[op.cond] else op.false_region
-            if taken.blocks:
-                yield from executed(taken.block, known)
-        else:
-            compute(op, known)
-            yield op
-
-
-def _move(known: dict[SSAValue, int], sources: Sequence[SSAValue], targets: Sequence[SSAValue]) -> None:
-    """Numbers that a loop carries."""
-    found = [(target, known[source]) for source, target in zip(sources, targets, strict=True) if source in known]
-    known.update(found)
-
-
-def compute(op: Operation, known: dict[SSAValue, int]) -> None:
-    """Add to `known` the numbers that an operation makes of known ones."""
-    if isinstance(op, arith.ConstantOp) and isinstance(op.value, IntegerAttr):
-        known[op.result] = op.value.value.data
-    elif isinstance(op, cuda.BlockIndexOp):
-        known.setdefault(op.result, 0)
-    elif isinstance(op, cuda.GridSizeOp):
-        known[op.result] = max(1, -(-max(known.values(), default=1) // MOST_PIECES))
-    elif any(operand not in known for operand in op.operands):
-        return
-    elif op.name in ARITHMETIC:
-        left, right = (known[operand] for operand in op.operands)
-        if right or ("div" not in op.name and "rem" not in op.name):  # the place in an empty grid is of no account
-            known[op.results[0]] = ARITHMETIC[op.name](left, right)
-        else:
-            known[op.results[0]] = 0
-    elif isinstance(op, arith.CmpiOp):
-        known[op.result] = int(COMPARISONS[op.predicate.value.data](known[op.lhs], known[op.rhs]))
-    elif isinstance(op, arith.IndexCastOp):
-        known[op.result] = known[op.input]
-    elif isinstance(op, arith.SelectOp):
-        known[op.result] = known[op.lhs if known[op.cond] else op.rhs]
+def _noted(executed: Iterator[Operation], done: list[Operation]) -> Iterator[Operation]:
+    """The same operations, which are in `done` afterwards; every group does the same."""
+    for op in executed:
+        done.append(op)
+        yield op
 
 
 Stage = tuple[SSAValue, int]

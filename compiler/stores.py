@@ -15,15 +15,25 @@ WRITTEN, FENCED, SEEN = range(3)
 """How far what threads wrote to a tile has come: nobody else sees it, tensor copies of the writer would, all would."""
 
 
-def store_problems(kernel: cuda.KernelOp, executed: Iterable[Operation]) -> list[str]:
-    """What is wrong with the tensor stores among the operations that the consumers execute, in order."""
-    run = _Run(neighbours_of(kernel.body.block))
-    for op in executed:
-        run.step(op)
-        if run.problems:
-            return run.problems
-    run.end()
-    return run.problems
+class StoreCheck:
+    """The tensor stores of one kernel, for one order of execution after another."""
+
+    def __init__(self, kernel: cuda.KernelOp):
+        stores = any(isinstance(op, cuda.TensorStoreOp) for op in kernel.walk())
+        self.neighbours = neighbours_of(kernel.body.block) if stores else None
+        self.written: dict[Operation, set[SSAValue]] = {}
+
+    def problems(self, executed: Iterable[Operation]) -> list[str]:
+        """What is wrong with the tensor stores among the operations that the consumers execute, in order."""
+        if self.neighbours is None:
+            return []
+        run = _Run(self.neighbours, self.written)
+        for op in executed:
+            run.step(op)
+            if run.problems:
+                return run.problems
+        run.end()
+        return run.problems
 
 
 @dataclass
@@ -32,6 +42,8 @@ class _Run:
 
     neighbours: dict[SSAValue, set[SSAValue]]
     """The tiles that share memory with a tile."""
+    written: dict[Operation, set[SSAValue]]
+    """The tiles that an operation writes, as far as that was asked."""
     state: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
     """Of tiles that were written."""
     reading: list[tuple[cuda.TensorStoreOp, set[SSAValue]]] = field(
@@ -58,8 +70,9 @@ class _Run:
             case cuda.TensorStoreOp():
                 self._store(op)
             case _:
-                written, _ = accesses(op)
-                for tile in written:
+                if op not in self.written:
+                    self.written[op] = accesses(op)[0]
+                for tile in self.written[op]:
                     self._write(op, tile)
 
     def _advance(self, before: int, after: int) -> None:

@@ -9,8 +9,8 @@ from xdsl.dialects import arith, scf
 from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.cost.clusters import Feeding
+from treadle.compiler.execution import executed
 from treadle.compiler.machines import Machine
-from treadle.compiler.rings import executed
 from treadle.dialects import cuda
 from treadle.dialects.cuda.tensor_maps import share_of
 from treadle.dialects.diagram.array import format_of, sizes_of

@@ -10,7 +10,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, SSAValue
 
 from treadle.compiler.cost.tile_order import Sharing
-from treadle.compiler.rings import ARITHMETIC, executed
+from treadle.compiler.execution import ARITHMETIC, executed
 from treadle.dialects import cuda
 from treadle.dialects.diagram import SizesAttr
 from treadle.dialects.diagram.array import DYNAMIC, sizes_of

@@ -14,8 +14,9 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.compiler.cost.clusters import ACROSS, best_cluster
 from treadle.compiler.errors import InternalError
+from treadle.compiler.execution import computation
 from treadle.compiler.machines import Machine, machine_of
-from treadle.compiler.rings import compute, ring_problems
+from treadle.compiler.rings import ring_problems
 from treadle.dialects import cuda
 from treadle.dialects.cuda.kernel import MOST_IN_CLUSTER
 from treadle.dialects.cuda.tensor_maps import share_of
@@ -197,7 +198,8 @@ def _number(value: SSAValue, known: dict[SSAValue, int]) -> int | None:
         return known.get(value)
     if any(_number(operand, known) is None for operand in value.owner.operands):
         return None
-    compute(value.owner, known)
+    if (compute := computation(value.owner)) is not None:
+        compute(known)
     return known.get(value)
 
 

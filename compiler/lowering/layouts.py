@@ -237,12 +237,17 @@ class Layouts:
 
     def _elementwise(self, op: MapOp) -> LayoutAttr | None:
         wanted = set(self.plan.wide_axes(op.result))
+        anywhere = [operand for operand in op.inputs if isinstance(operand.owner, LoadOp | FillOp | IndexOp)]
         for operand in op.inputs:
             layout = self.found.get(operand)
-            if layout is not None and wanted <= set(layout.axes()):
+            if layout is not None and operand not in anywhere and wanted <= set(layout.axes()):
                 return layout.slice(axes_of(op.result.type))
         if any(self._is_open(operand) for operand in op.inputs):
             return None  # a state whose layout a later operation fixes
+        for operand in anywhere:
+            layout = self.found.get(operand)
+            if layout is not None and wanted <= set(layout.axes()):
+                return layout.slice(axes_of(op.result.type))
         for layout in self.found.values():
             if wanted <= set(layout.axes()):
                 return layout.slice(axes_of(op.result.type))

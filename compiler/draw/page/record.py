@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -100,4 +100,4 @@ class Record(Observer):
     def as_data(self) -> dict[str, object]:
         """What the page's script reads."""
         lines = [(line.text, line.origin, line.defines) for line in self.places]
-        return {"moments": [asdict(moment) for moment in self.moments], "lines": lines, "pictures": self.pictures}
+        return {"moments": [dict(vars(moment)) for moment in self.moments], "lines": lines, "pictures": self.pictures}

@@ -1,0 +1,156 @@
+"""The operations that a kernel or a role executes, in order, with numbers in the place of its sizes: loops turn as
+often as they would, of branches the one is taken that would be."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import IntegerAttr
+from xdsl.ir import Block, Operation, SSAValue
+
+from treadle.dialects import cuda
+
+Numbers: TypeAlias = dict[SSAValue, int]
+Computation: TypeAlias = Callable[[Numbers], None]
+"""Adds to what is known the number that an operation makes of it; nothing, where it is made of something unknown."""
+
+MOST_PIECES = 3
+"""What a block of a grid that is smaller than its work does one after another: enough for every state of the barriers
+that one piece can leave to the next."""
+
+ARITHMETIC: dict[str, Callable[[int, int], int]] = {
+    "arith.addi": operator.add,
+    "arith.subi": operator.sub,
+    "arith.muli": operator.mul,
+    "arith.divui": lambda a, b: a // b,
+    "arith.remui": operator.mod,
+    "arith.ceildivui": lambda a, b: -(-a // b),
+    "arith.divsi": lambda a, b: abs(a) // b * (1 if a >= 0 else -1),
+    "arith.floordivsi": lambda a, b: a // b,
+    "arith.ceildivsi": lambda a, b: -(-a // b),
+    "arith.maxsi": max,
+    "arith.minsi": min,
+}
+DIVISIONS = frozenset(name for name in ARITHMETIC if "div" in name or "rem" in name)
+
+ORDERED: tuple[Callable[[int, int], bool], ...] = (operator.lt, operator.le, operator.gt, operator.ge)
+COMPARISONS: tuple[Callable[[int, int], bool], ...] = (operator.eq, operator.ne, *ORDERED, *ORDERED)
+"""By the number of the predicate; sizes and positions are never negative."""
+
+
+@dataclass
+class Execution:
+    """Executes blocks, again and again with other numbers; what an operation computes is found out once."""
+
+    steps: dict[Block, list[tuple[Operation, Computation | None]]] = field(
+        default_factory=dict[Block, list[tuple[Operation, "Computation | None"]]]
+    )
+
+    def of(self, block: Block, known: Numbers) -> Iterator[Operation]:
+        """The operations that are executed, but for loops and branches themselves; `known` gathers the numbers that
+        they compute (KeyError for a loop or a branch that depends on an unknown one)."""
+        if block not in self.steps:
+            self.steps[block] = [(op, computation(op)) for op in block.ops]
+        for op, compute in self.steps[block]:
+            if isinstance(op, scf.ForOp):
+                yield from self._loop(op, known)
+            elif isinstance(op, scf.IfOp):
+                taken = op.true_region if known[op.cond] else op.false_region
+                if taken.blocks:
+                    yield from self.of(taken.block, known)
+            else:
+                if compute is not None:
+                    compute(known)
+                yield op
+
+    def _loop(self, op: scf.ForOp, known: Numbers) -> Iterator[Operation]:
+        body = op.body.block
+        position, *carried = body.args
+        assert body.last_op is not None
+        yielded = tuple(body.last_op.operands)
+        _move(known, op.iter_args, carried)
+        for number in range(known[op.lb], known[op.ub], max(known[op.step], 1)):
+            known[position] = number
+            yield from self.of(body, known)
+            _move(known, yielded, carried)
+        _move(known, carried, op.results)
+
+
+def executed(block: Block, known: Numbers) -> Iterator[Operation]:
+    """`Execution.of`, once."""
+    return Execution().of(block, known)
+
+
+def _move(known: Numbers, sources: Sequence[SSAValue], targets: Sequence[SSAValue]) -> None:
+    """Numbers that a loop carries."""
+    found = [(target, known[source]) for source, target in zip(sources, targets, strict=True) if source in known]
+    known.update(found)
+
+
+def computation(op: Operation) -> Computation | None:
+    """How an operation makes a number of numbers; None if it does not."""
+    if isinstance(op, arith.ConstantOp):
+        return _giving(op.result, op.value.value.data) if isinstance(op.value, IntegerAttr) else None
+    if isinstance(op, cuda.BlockIndexOp):
+        return _first_block(op.result)
+    if isinstance(op, cuda.GridSizeOp):
+        return _grid_size(op.result)
+    function = _function_of(op)
+    return None if function is None else _applied(function, tuple(op.operands), op.results[0])
+
+
+def _giving(result: SSAValue, number: int) -> Computation:
+    def compute(known: Numbers) -> None:
+        known[result] = number
+
+    return compute
+
+
+def _first_block(result: SSAValue) -> Computation:
+    def compute(known: Numbers) -> None:
+        known.setdefault(result, 0)
+
+    return compute
+
+
+def _grid_size(result: SSAValue) -> Computation:
+    def compute(known: Numbers) -> None:
+        known[result] = max(1, -(-max(known.values(), default=1) // MOST_PIECES))
+
+    return compute
+
+
+def _function_of(op: Operation) -> Callable[..., int] | None:
+    if op.name in ARITHMETIC:
+        return _safe(ARITHMETIC[op.name]) if op.name in DIVISIONS else ARITHMETIC[op.name]
+    match op:
+        case arith.CmpiOp():
+            return COMPARISONS[op.predicate.value.data]
+        case arith.IndexCastOp():
+            return int
+        case arith.SelectOp():
+            return _selected
+        case _:
+            return None
+
+
+def _safe(divide: Callable[[int, int], int]) -> Callable[[int, int], int]:
+    """The place in an empty grid is of no account."""
+    return lambda a, b: divide(a, b) if b else 0
+
+
+def _selected(condition: int, a: int, b: int) -> int:
+    return a if condition else b
+
+
+def _applied(function: Callable[..., int], operands: tuple[SSAValue, ...], result: SSAValue) -> Computation:
+    def compute(known: Numbers) -> None:
+        numbers = [known[operand] for operand in operands if operand in known]
+        if len(numbers) == len(operands):
+            known[result] = int(function(*numbers))
+
+    return compute
