@@ -105,11 +105,15 @@ class StreamParts(ABC):
         scope = outer.inner(block)
         ends = name_all(states, block.args[: len(states)], "end")
         scope.values |= ends
-        for state, guards in undefined_with(self.plan, stream).items():
-            self._tell_undefined(outer, scope, state, [Leaf(ends[guard]) for guard in guards], guards)
+        self.tell_undefined(outer, scope, stream, ends)
         for op in self.plan.finish_of(stream):
             self.copy(scope, op)
         self.end(block, [scope.values[value] for value in exports])
+
+    def tell_undefined(self, outer: Scope, scope: Scope, stream: int, ends: Named) -> None:
+        """Let finished states be NaN where the formula has no number (`_undefined`)."""
+        for state, guards in undefined_with(self.plan, stream).items():
+            self._tell_undefined(outer, scope, state, [Leaf(ends[guard]) for guard in guards], guards)
 
     def _tell_undefined(
         self, outer: Scope, scope: Scope, state: SSAValue, ends: Sequence[Leaf], guards: Sequence[SSAValue]

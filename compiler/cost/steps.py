@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from treadle.passes._streams import Scope, StreamParts
+from treadle.passes._streams import Named, Scope, StreamParts
 
 
 class Steps(StreamParts):
@@ -20,12 +20,24 @@ class Steps(StreamParts):
                 yield op, None
         for stream in self.plan.streams:
             yield from ((op, stream) for op in self._of_step(stream))
+            yield from ((op, None) for op in self._told(stream))
             yield from ((op, None) for op in self.plan.finish_of(stream))
 
     def _of_step(self, stream: int) -> list[Operation]:
         block = Block(arg_types=[state.type for state in self.plan.states_in(stream)])
         self.step(Scope(Block(), {}), stream, block)
         return list(block.ops)
+
+    def _told(self, stream: int) -> list[Operation]:
+        """What is said of finished states, and what that takes once."""
+        states = self.plan.states_in(stream)
+        block = Block(arg_types=[state.type for state in states])
+        ends: Named = dict[SSAValue, SSAValue](zip(states, block.args, strict=True))
+        outer = Scope(Block(), {})
+        scope = outer.inner(block)
+        scope.values |= ends
+        self.tell_undefined(outer, scope, stream, ends)
+        return [*outer.block.ops, *block.ops]
 
     def tile(self, type: Attribute) -> Attribute:
         return type
