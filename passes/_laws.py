@@ -121,6 +121,10 @@ class _Law(StreamParts):
         assert isinstance(value.owner, Operation), "an argument that was not foreseen"
         self.copy(scope, value.owner)
 
+    def static_size(self, axis: str, size: int) -> int:
+        """A law holds for any length of its axis, none among them."""
+        return DYNAMIC if axis == self.plan.axis else size
+
     def leave(self, scope: Scope, value: SSAValue) -> None:
         self.left.append(scope.values[value])
 

@@ -21,7 +21,7 @@ from treadle.passes._functions import unite_equal
 from treadle.passes._reductions import combine, is_neutral, kind_of, neutral_of, operands_of, rebuilt, stand_in_of
 from treadle.passes._scalars import Expression, Leaf, axes_in, build_map, compare, leaves, number, select, substitute
 from treadle.passes._stages import StreamPlan
-from treadle.passes._undefined import axes_that_must_hold, is_limited, is_there, stretches_of, undefined_with
+from treadle.passes._undefined import axes_reduced, is_limited, is_there, stretches_of, undefined_with
 
 Named = dict[SSAValue, SSAValue]
 """What stands for each value of the decorated kernel at one moment."""
@@ -143,8 +143,10 @@ class StreamParts(ABC):
                 made[term] = Leaf(outer.add(index))
             return made[term]
 
+        sizes = {axis: self.static_size(axis, size) for axis, size in axes_reduced(state, guards).items()}
+
         def size_of(axis: str) -> Expression:
-            if (size := self._size(state, axis)) is not None:
+            if (size := sizes[axis]) != DYNAMIC:
                 return number(size, i32)
             extent = ExtentOp(axis)
             extent.location = location_of(state)
@@ -152,18 +154,15 @@ class StreamParts(ABC):
             return Leaf(outer.add(extent))
 
         limited = is_limited(state)
-        for axis in axes_that_must_hold(state, guards):
-            if not limited or axis != self.plan.axis:
+        for axis, size in sizes.items():
+            if size < 1 and (not limited or axis != self.plan.axis):
                 yield compare(size_of(axis), ">", number(0, i32))
         if limited:
             yield is_there(stretches_of(self.plan, state) or (), size_of(self.plan.axis), resolve)
 
-    def _size(self, state: SSAValue, axis: str) -> int | None:
-        """The size of an axis that a state is reduced over, if it is static."""
-        owner = state.owner
-        assert isinstance(owner, ContractOp | ReduceOp)
-        sizes = {axis: size for operand in operands_of(owner) for axis, size in sizes_of(operand.type).items()}
-        return None if sizes[axis] == DYNAMIC else sizes[axis]
+    def static_size(self, axis: str, size: int) -> int:
+        """The size of an axis, if it is the same wherever the parts are used; `DYNAMIC` otherwise."""
+        return size
 
     def merge(self, outer: Scope, stream: int, block: Block) -> None:
         """Fill a block whose first arguments are the states of one part of the axis, then those of the next."""

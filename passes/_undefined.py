@@ -8,7 +8,7 @@ neutral still though the axis has an element. Of an axis without one the sum sta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import i32
@@ -16,14 +16,14 @@ from xdsl.ir import Operation, SSAValue
 
 from treadle.dialects.diagram import ContractOp, ExtentOp, MapOp, ReduceOp
 from treadle.dialects.diagram.absence import absences_of
-from treadle.dialects.diagram.array import axes_of, sizes_of
+from treadle.dialects.diagram.array import DYNAMIC, axes_of, sizes_of
 from treadle.dialects.diagram.condition import Linear, Term
 from treadle.dialects.diagram.presence import Stretch, stretches
 from treadle.passes._changes import is_ordered
 from treadle.passes._infinities import may_be_infinite
 from treadle.passes._kinds import NAN, ZERO, kinds_of
 from treadle.passes._polynomials import key_of
-from treadle.passes._reductions import operands_of
+from treadle.passes._reductions import neutral_of, operands_of
 from treadle.passes._scalars import (
     CASTS,
     Expression,
@@ -62,12 +62,14 @@ def undefined_with(plan: StreamPlan, stream: int) -> dict[SSAValue, tuple[SSAVal
     """For each state of a stream that has to be told: the states of the same stream which, neutral at the end, leave it
     without a number.
 
-    Not told is a state whose every use is no number anyway, by another that is told: of `sum(p v) / sum(p)` only the
-    divisor, one choice a row."""
-    found: dict[SSAValue, tuple[SSAValue, ...]] = {}
+    Not told is a state whose every use is no number anyway: `sum(p v) / sum(p)` is 0/0, if nothing keeps it from
+    dividing. Nor is one where another that is told spoils every use: of such a quotient that is guarded only the
+    divisor is told, one choice a row."""
+    following: dict[SSAValue, tuple[SSAValue, ...]] = {}
     for state in plan.states_in(stream):
-        if guards := tuple(dict.fromkeys(_guards_of(plan, state, found))):
-            found[state] = guards
+        if guards := tuple(dict.fromkeys(_guards_of(plan, state, following))):
+            following[state] = guards
+    found = {state: guards for state, guards in following.items() if not _is_undefined_anyway(plan, state, following)}
     for state in sorted(found, key=lambda state: -len(sizes_of(state.type))):
         others = [other for other in found if other is not state and _is_told_wherever(other, state, found)]
         if _is_told_by(plan, state, others):
@@ -131,14 +133,14 @@ def _folded(kind: type[Operation], parts: Sequence[Expression]) -> Expression:
     return first
 
 
-def axes_that_must_hold(state: SSAValue, guards: Iterable[SSAValue]) -> tuple[str, ...]:
-    """The axes that a state and its guards are reduced over, as far as they may be empty."""
-    axes: dict[str, None] = {}
+def axes_reduced(state: SSAValue, guards: Iterable[SSAValue]) -> dict[str, int]:
+    """The axes that a state and its guards are reduced over, and their sizes; `DYNAMIC` for one that is not static."""
+    axes: dict[str, int] = {}
     for value in (state, *guards):
         owner = _reduction(value)
         sizes = {axis: size for operand in operands_of(owner) for axis, size in sizes_of(operand.type).items()}
-        axes |= {axis: None for axis in owner.over_axes if sizes.get(axis, 0) < 1}
-    return tuple(axes)
+        axes |= {axis: sizes.get(axis, DYNAMIC) for axis in owner.over_axes}
+    return axes
 
 
 def _reduction(state: SSAValue) -> ContractOp | ReduceOp:
@@ -170,6 +172,48 @@ def _leaves_no_number(r: SSAValue, operands: Iterable[SSAValue]) -> bool:
         summand = product(summand, factor)
     elements = {key_of(Leaf(operand)): ZERO for operand in operands_of(_reduction(r))}
     return kinds_of(summand, {**elements, key_of(Leaf(r)): ZERO}) == NAN
+
+
+def _is_undefined_anyway(plan: StreamPlan, state: SSAValue, following: Mapping[SSAValue, tuple[SSAValue, ...]]) -> bool:
+    """Whether all that is made of a state is no number while one of its guards is neutral, so that the sums which
+    follow that are 0."""
+    if state in plan.part.leaving:
+        return False
+    maps = [use.operation for use in state.uses]
+    axes = _reduction(state).over_axes
+    for guard in following[state]:
+        zeros = {other for other, guards in following.items() if guard in guards and neutral_of(other).value.data == 0}
+        for map in maps:
+            if not isinstance(map, MapOp) or not is_plain(map):
+                return False
+            if not _is_of_zeros(expression_of(map), zeros, axes):
+                return False
+    return True
+
+
+def _is_of_zeros(expression: Expression, zeros: Container[SSAValue], there: Sequence[str]) -> bool:
+    """Whether an expression is no number where some values are 0, or none, and some axes have elements."""
+    if not isinstance(expression, Node):
+        return False
+    if expression.kind is arith.SelectOp:
+        return all(_is_of_zeros(part, zeros, there) for part in _chosen(expression, there))
+    if expression.kind is arith.DivfOp and all(_is_zero(operand, zeros, there) for operand in expression.operands):
+        return True
+    return expression.kind in _PASS_ON and any(_is_of_zeros(part, zeros, there) for part in expression.operands)
+
+
+def _is_zero(expression: Expression, zeros: Container[SSAValue], there: Sequence[str]) -> bool:
+    if isinstance(expression, Node) and expression.kind is arith.SelectOp:
+        return all(_is_zero(part, zeros, there) for part in _chosen(expression, there))
+    if isinstance(expression, Node) and expression.kind in CASTS:
+        return _is_zero(expression.operands[0], zeros, there)
+    return isinstance(expression, Leaf) and expression.value in zeros
+
+
+def _chosen(select: Node, there: Sequence[str]) -> Sequence[Expression]:
+    """What a choice may give, where some axes have elements."""
+    condition, *choices = select.operands
+    return choices[:1] if _has_elements(condition, there) else choices
 
 
 def _is_told_by(plan: StreamPlan, state: SSAValue, others: Iterable[SSAValue]) -> bool:

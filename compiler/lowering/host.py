@@ -30,6 +30,7 @@ from treadle.compiler.lowering.state import KernelLowering
 from treadle.compiler.machines import Machine
 from treadle.dialects import cuda
 from treadle.dialects.cuda.kernel import BY_PIECE
+from treadle.dialects.cuda.layout import LANES
 from treadle.dialects.diagram import ExtentOp, ReadOp
 from treadle.dialects.diagram.array import (
     DYNAMIC,
@@ -297,12 +298,26 @@ def lower_kernel(plan: KernelPlan, machine: Machine) -> cuda.KernelOp:
     return op
 
 
+NOT_COUNTED = 32
+"""Registers of a thread that the model may miss where there are products."""
+
+
 def _resident(source: KernelOp, machine: Machine) -> int:
-    """The blocks that an SM holds by the cost model, which counted on them; 0 if that is not to be stated. It is for
-    kernels without products, of which the model counts all values that a thread has: left to itself, ptxas takes
-    registers from them for one more block, and rather spills. Of products it may hold more than the model knows."""
+    """The blocks that an SM is to hold; 0 if that is not to be stated.
+
+    Of kernels without products the model counts all values that a thread has, so its blocks are stated: left to itself,
+    ptxas takes registers from them for one more block, and rather spills. Of products it may hold more than the model
+    knows, and it leaves them alone, but where warps share the partitions of an SM unevenly: there one block fewer than
+    the model counts is stated, or as many as leave room for what it may miss."""
     plan = plan_of_explicit(source)
-    return 0 if plan.has_products else int(footprint(plan, machine).blocks_on(machine))
+    needed = footprint(plan, machine)
+    blocks = int(needed.blocks_on(machine))
+    if not plan.has_products:
+        return blocks
+    if needed.warps % machine.limits.register_partitions == 0:
+        return 0
+    taken = int(needed.registers_per_thread) + NOT_COUNTED
+    return max(min(blocks - 1, machine.limits.registers_per_sm // (LANES * int(needed.warps) * taken)), 1)
 
 
 def _check_shared(plan: KernelPlan, needed: int, limit: int) -> None:
