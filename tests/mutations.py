@@ -160,7 +160,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "streams: a row of nothing but -inf sums up to nothing": (
         "_undefined",
-        "if guards := tuple(dict.fromkeys(_guards_of(plan, state, found))):",
+        "if guards := tuple(dict.fromkeys(_guards_of(plan, state, following))):",
         "if (guards := ()):",
     ),
     "streams: a row without an element is no number": (

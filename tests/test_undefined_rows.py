@@ -103,6 +103,23 @@ def test_a_row_without_a_number_at_every_level(kind: str, condition: str, length
         assert (means[2] == 0).all()
 
 
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.parametrize("kind", NEUTRAL)
+def test_a_mean_alone(kind: str, condition: str) -> None:
+    """A quotient of two sums is 0/0 by itself, unless it is guarded for rows that a condition leaves empty."""
+    text, given = program(kind, condition), inputs(kind, 4)
+    text = text.replace(f"-> ({R}, {WIDE}, {WIDE})", f"-> {WIDE}")
+    text = text.replace(f"return %l, %S, %M : {R}, {WIDE}, {WIDE}", f"return %M : {WIDE}")
+    road = compiled(text)
+    check_emulated(road, given)
+    (means,) = road.run(given)
+    assert np.isnan(means[0, 0]).all()
+    assert np.isnan(means[0, 5]).all() or condition == "q < len[b]"
+    if condition in ("x < len[b]", "q < len[b]"):
+        assert (means[2] == 0).all()
+
+
 @pytest.mark.parametrize("kind", NEUTRAL)
 def test_an_axis_without_an_element(kind: str) -> None:
     rows, values, lengths = inputs(kind, 4)
