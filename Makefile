@@ -38,7 +38,7 @@ test: lint
 test-all: lint
 	@echo "FileCheck tests" && $(BIN)/lit -q lit_tests
 	@echo "pytest, everything" && $(BIN)/pytest -n 2 --all
-	@echo "ten thousand random programs, about an hour on two cores" && $(BIN)/python benchmarks/random_programs.py
+	@echo "ten thousand random programs, about an hour and a half on two cores" && $(BIN)/python benchmarks/random_programs.py
 
 gpu: $(VENV)/.test $(VENV)/.demo
 	@if test -n "$(PYCUDA)"; then echo "installing $(PYCUDA)" && $(PIP) install "$(PYCUDA)" --editable '.[gpu]'; fi
