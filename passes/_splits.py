@@ -14,10 +14,19 @@ from dataclasses import dataclass, field
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import IntegerAttr, i32
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
-from xdsl.rewriter import Rewriter
+from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.dialects.diagram import ContractOp, ExtentOp, IndexOp, MapOp, ReadOp, ReduceOp, WhereOp
-from treadle.dialects.diagram.array import array_type, axes_of, format_of, is_array, level_of, sizes_of, with_level
+from treadle.dialects.diagram.array import (
+    DYNAMIC,
+    array_type,
+    axes_of,
+    format_of,
+    is_array,
+    level_of,
+    sizes_of,
+    with_level,
+)
 from treadle.dialects.hierarchy import KernelOp, YieldOp
 from treadle.passes._changes import BEFORE
 from treadle.passes._functions import erase_dead, replace
@@ -40,7 +49,8 @@ from treadle.passes._streams import hint_of, location_of
 
 @dataclass(frozen=True)
 class Split:
-    """How an axis is cut: `count` parts of `length`, the last one of `last`, which is at least `length`."""
+    """How an axis is cut: `count` parts of `length`, the last one of `last`, which is at least `length`. Where the size
+    of the axis is known only at launch, so are these two (`whole_steps`); an axis that is shorter is one part."""
 
     axis: str
     count: int
@@ -57,10 +67,12 @@ class Split:
 
     @property
     def exists(self) -> str | None:
-        """Which positions of a part there are; None for all."""
+        """Which positions of a part there are; None for all. `parts` is how many parts there are, where only the launch
+        tells."""
         if self.last == self.length:
             return None
-        return f"{self.inner} < {self.length} or {self.count - 1} <= {self.part}"
+        last = "parts - 1" if self.count == DYNAMIC else self.count - 1
+        return f"{self.inner} < {self.length} or {last} <= {self.part}"
 
     def axes(self, axes: Iterable[str]) -> list[str]:
         return [self.inner if axis == self.axis else axis for axis in axes]
@@ -110,18 +122,36 @@ def split_kernel(kernel: KernelOp, plan: StreamPlan, split: Split, name: str) ->
 
 
 def inline_extent(kernel: KernelOp, axis: str, size: int) -> None:
-    """Write the static size of an axis into the maps that ask for it."""
+    """Write the size of an axis into the maps that ask for it: where only the launch tells, as a number that the kernel
+    is given."""
+    extents = [op for op in kernel.body.block.ops if isinstance(op, ExtentOp) and op.axis.data == axis]
+    if not extents:
+        return
+    if size == DYNAMIC:
+        return _give_extent(kernel, extents)
     constant = Constant(IntegerAttr(size, i32))
 
     def known(leaf: Leaf) -> Expression:
-        owner = leaf.value.owner
-        return constant if isinstance(owner, ExtentOp) and owner.axis.data == axis else leaf
+        return constant if leaf.value.owner in extents else leaf
 
     for op in list(kernel.body.block.ops):
         if isinstance(op, MapOp) and any(known(Leaf(operand)) is constant for operand in op.inputs):
             new = build_map(substitute(expression_of(op), known), op.result.type, op.result.name_hint, op.location)
             replace(op, [new], new.result)
     erase_dead(kernel.body.block)
+
+
+def _give_extent(kernel: KernelOp, extents: Sequence[ExtentOp]) -> None:
+    extent = ExtentOp(extents[0].axis.data)
+    extent.location = extents[0].location
+    extent.result.name_hint = extents[0].result.name_hint
+    Rewriter.insert_op(extent, InsertPoint.before(kernel))
+    given = kernel.body.block.insert_arg(i32, len(kernel.body.block.args))
+    given.name_hint = extent.result.name_hint
+    kernel.operands = [*kernel.inputs, extent.result]
+    for op in extents:
+        op.result.replace_all_uses_with(given)
+        Rewriter.erase_op(op)
 
 
 @dataclass
@@ -196,7 +226,13 @@ class _Parts:
         if self.split.exists is None or not self.cut.isdisjoint(pieces):
             return
         there = self.values[pieces[0]]
-        where = WhereOp(there, self.split.exists, None, with_level(there.type, "register"))
+        inputs: dict[str, SSAValue] = {}
+        if self.split.count == DYNAMIC:
+            extent = ExtentOp(self.split.part)
+            extent.result.name_hint = "parts"
+            self.block.add_op(extent)
+            inputs["parts"] = extent.result
+        where = WhereOp(there, self.split.exists, inputs, with_level(there.type, "register"))
         where.location = self.old.location
         where.result.name_hint = there.name_hint
         self.block.add_op(where)

@@ -140,7 +140,7 @@ def _decide(
     function = _function_of(kernel)
     try:
         _check_whole(sketch)
-        choice = choose(sketch, machine, _sizes(sketch, function), fixed)
+        choice = choose(sketch, machine, likely_sizes(sketch, function), fixed)
     except TreadleError as error:
         raise Refusal(kernel, error.message) from error
     kernel.schedule = _schedule(sketch, choice, schedule)
@@ -171,7 +171,7 @@ def _check_whole(sketch: Sketch) -> None:
             )
 
 
-def _sizes(sketch: Sketch, function: FuncOp | None) -> dict[str, int]:
+def likely_sizes(sketch: Sketch, function: FuncOp | None) -> dict[str, int]:
     """The size to choose for, of every axis: an empty one is no reason to prefer anything."""
     defaults = {} if function is None else with_fitting(function.body.block, default_sizes(function))
     return {

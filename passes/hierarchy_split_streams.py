@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from math import prod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf, prod
 
 from xdsl.context import Context
 from xdsl.dialects import func
@@ -12,6 +12,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
+from treadle.compiler.cost.read import plan_of
+from treadle.compiler.cost.sketch import sketch_of
+from treadle.compiler.cost.time import estimate
 from treadle.compiler.errors import Refusal, TreadleError
 from treadle.compiler.machines import machine_of
 from treadle.compiler.sizes import default_sizes
@@ -26,7 +29,7 @@ from treadle.passes._roles import roles_of
 from treadle.passes._scalars import is_plain
 from treadle.passes._splits import Split, inline_extent, split_kernel
 from treadle.passes._stages import StreamPlan
-from treadle.passes.hierarchy_choose_sizes import UNKNOWN_SIZE, HierarchyChooseSizesPass
+from treadle.passes.hierarchy_choose_sizes import UNKNOWN_SIZE, HierarchyChooseSizesPass, likely_sizes
 from treadle.passes.streaming import StreamingPass
 from treadle.passes.tiling import TilingPass
 
@@ -35,14 +38,19 @@ PASS = "hierarchy-split-streams"
 SHORTEST = 256
 """A part is at least so long, unless a number of parts is asked for: each costs a state that is saved and read."""
 
+WHOLE_PIECES = 64
+"""What divides the length of the parts of an axis whose size is known only at launch."""
+
 _SCHEDULING = (StreamingPass(), TilingPass(), HierarchyChooseSizesPass())
 
 
 @dataclass(frozen=True)
 class HierarchySplitStreamsPass(ModulePass):
     """Cut the axis that a kernel would stream into parts: one kernel makes the states of each part, a second one
-    merges them and finishes. Into `parts`, of `axis`, in the kernel named `kernel`; without options only where
-    the groups of a kernel would not fill half of the machine, into as many parts as fill it.
+    merges them and finishes. Into `parts`, or into parts of `length`, of `axis`, in the kernel named `kernel`; without
+    options only where the groups of a kernel would not fill half of the machine, into as many parts as fill it. Of an
+    axis whose size is known only at launch the length of the parts is decided, by the default size that the file gives,
+    and the launch has as many as there are.
 
     Before:
 
@@ -87,19 +95,22 @@ class HierarchySplitStreamsPass(ModulePass):
 
     Legal: a reduction is associative, so the reductions of the parts, combined, are that of the whole; where its
     summands depend on another reduction, each part's is repaired first to what that is of all parts, by the
-    cascade law (`_cascades`). Refused where a result has the axis, where a reduction waits for another one that no
-    law repairs, and where the size of the axis is known only at launch. An axis that does not divide has a longer
-    last part, and a condition excludes that length in the others.
+    cascade law (`_cascades`). Refused where a result has the axis, and where a reduction waits for another one that no
+    law repairs. An axis that does not divide has a longer last part, and a condition excludes that length in the
+    others.
     """
 
     name = PASS
 
     parts: int = 0
+    length: int = 0
     axis: str = ""
     kernel: str = ""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        asked = bool(self.parts or self.axis or self.kernel)
+        if self.parts and self.length:
+            raise Refusal(op, f"{self.parts} parts, or parts of {self.length}: ask for one of the two")
+        asked = bool(self.parts or self.length or self.axis or self.kernel)
         found = [(function, kernel) for function in functions(op) for kernel in kernels(function)]
         chosen = [pair for pair in found if self.kernel in ("", pair[1].kernel_name.data)]
         plans = [(*pair, _plan(pair[1], self.axis)) for pair in chosen]
@@ -107,35 +118,59 @@ class HierarchySplitStreamsPass(ModulePass):
             raise Refusal(plans[0][1] if plans else op, _refusal(plans))
         possible = [(function, kernel, plan) for function, kernel, plan in plans if isinstance(plan, StreamPlan)]
         if not asked:
-            possible = [entry for entry in possible if _size(entry[2]) >= 2 * SHORTEST]
+            possible = [entry for entry in possible if _likely(entry[0], entry[2]) >= 2 * SHORTEST]
         if not possible:
             return
-        groups = {} if self.parts else _groups(ctx, op)
+        alone = _Schedule() if self.parts or self.length else _scheduled(ctx, op)
         for function, kernel, plan in possible:
-            size, name = _size(plan), kernel.kernel_name.data
-            if self.parts:
-                if not 1 <= self.parts <= size:
-                    raise Refusal(kernel, f"'{plan.axis}' has {size} positions, which cannot be {self.parts} parts")
-                _split(function, kernel, plan, self.parts, "asked for")
+            if self.parts or self.length:
+                length = self._length(function, kernel, plan)
+                if (reason := _without_a_role(op, kernel.kernel_name.data, plan.axis, length)) is not None:
+                    raise Refusal(kernel, f"'{plan.axis}' cannot be cut into parts: {reason}")
+                _split(function, kernel, plan, length, "asked for")
                 continue
-            count = _dividing(size, min(machine_of(op).sms // groups[name], size // SHORTEST))
+            size, name = _likely(function, plan), kernel.kernel_name.data
+            count = _dividing(size, min(machine_of(op).sms // alone.groups[name], size // SHORTEST))
             if count < 2:
                 continue
-            if (problem := _fails(ctx, op, name, count)) is not None:
+            length = _rounded(plan, size // count)
+            if (problem := _objection(ctx, op, name, length, alone.time)) is not None:
                 note(function, PASS, f"{plan.axis} of @{name}", "not cut into parts", problem)
             else:
-                _split(function, kernel, plan, count, f"{groups[name]} groups would not fill the machine")
+                _split(function, kernel, plan, length, f"{alone.groups[name]} groups would not fill the machine")
+
+    def _length(self, function: func.FuncOp, kernel: KernelOp, plan: StreamPlan) -> int:
+        """Of the parts that are asked for (Refusal where there cannot be so many, or so long ones)."""
+        size = _likely(function, plan)
+        if self.length and _size(plan) == DYNAMIC:
+            return self.length
+        if not 1 <= (self.parts or self.length) <= size:
+            wanted = f"{self.parts} parts" if self.parts else f"cut into parts of {self.length}"
+            raise Refusal(kernel, f"'{plan.axis}' has {size} positions, which cannot be {wanted}")
+        return self.length or _rounded(plan, size // self.parts)
 
 
-def _fails(ctx: Context, module: ModuleOp, name: str, count: int) -> str | None:
-    """Why a kernel cannot be cut into parts without being asked to: the parts would not fit the machine."""
+def _without_a_role(module: ModuleOp, name: str, axis: str, length: int) -> str | None:
+    """Why one of the two kernels could not run: a state may lack an axis that the groups of the others share."""
+    for function in functions(module.clone()):
+        for kernel in kernels(function):
+            if kernel.kernel_name.data == name:
+                both = _split(function, kernel, StreamPlan(part_of_kernel(kernel), axis), length, "")
+                roles = (roles_of(part_of_kernel(each)) for each in both)
+                return next((role.reason for role in roles if isinstance(role, NoRoles)), None)
+    return None
+
+
+def _objection(ctx: Context, module: ModuleOp, name: str, length: int, alone: float) -> str | None:
+    """Why a kernel is not cut into parts without being asked to: they would not fit the machine, or take longer than
+    it does `alone`, with the time of a launch more."""
     trial = module.clone()
     try:
-        for step in (HierarchySplitStreamsPass(count, kernel=name), *_SCHEDULING):
-            step.apply(ctx, trial)
+        HierarchySplitStreamsPass(length=length, kernel=name).apply(ctx, trial)
+        time = _scheduled(ctx, trial).time
     except (PassFailedException, TreadleError) as error:
         return str(error)
-    return None
+    return None if time < alone else f"in parts of {length} estimated {time:.3g} us, whole {alone:.3g} us"
 
 
 def _plan(kernel: KernelOp, axis: str) -> StreamPlan | str:
@@ -156,8 +191,6 @@ def _plan(kernel: KernelOp, axis: str) -> StreamPlan | str:
 
 def _why_not(kernel: KernelOp, plan: StreamPlan) -> str | None:
     axis = plan.axis
-    if _size(plan) == DYNAMIC:
-        return f"the size of axis '{axis}' is known only at launch: give it a static size (`compile --size {axis}=N`)"
     if all(axis not in axes_of(argument.type) for argument in kernel.body.block.args):
         return f"no array that it reads has axis '{axis}': there is nothing to share out"
     if any(plan.is_piece(value) for value in plan.part.leaving):
@@ -181,20 +214,42 @@ def _size(plan: StreamPlan) -> int:
     return plan.part.sizes[plan.axis]
 
 
-def _groups(ctx: Context, module: ModuleOp) -> dict[str, int]:
-    """How many groups each kernel would have, were no axis cut: as the cost model chooses their sizes."""
-    trial = module.clone()
+def _likely(function: func.FuncOp, plan: StreamPlan) -> int:
+    """The size of the axis, or by default if only the launch tells."""
+    if (size := _size(plan)) != DYNAMIC:
+        return size
+    return with_fitting(function.body.block, default_sizes(function)).get(plan.axis, UNKNOWN_SIZE)
+
+
+def _rounded(plan: StreamPlan, length: int) -> int:
+    """Parts of a length known only by default are such that a piece of a stream, and a vector, divides them."""
+    return length if _size(plan) != DYNAMIC else -(-length // WHOLE_PIECES) * WHOLE_PIECES
+
+
+@dataclass(frozen=True)
+class _Schedule:
+    """What comes of a program as the cost model chooses its sizes: how many groups each kernel has, and how long all of
+    them take, in microseconds, with their launches."""
+
+    groups: Mapping[str, int] = field(default_factory=dict[str, int])
+    time: float = inf
+
+
+def _scheduled(ctx: Context, module: ModuleOp) -> _Schedule:
+    """Of a copy of the program (TreadleError where a kernel does not fit)."""
+    trial, machine = module.clone(), machine_of(module)
     for step in _SCHEDULING:
         step.apply(ctx, trial)
-    found: dict[str, int] = {}
+    groups, time = dict[str, int](), 0.0
     for function in functions(trial):
-        sizes = with_fitting(function.body.block, default_sizes(function))
         for kernel in kernels(function):
-            own = {axis: size for axis, size in part_of_kernel(kernel).sizes.items() if size != DYNAMIC}
-            known = {**sizes, **own}
-            cut = kernel.schedule.group.as_dict() if kernel.schedule is not None else {}
-            found[kernel.kernel_name.data] = prod(-(-known.get(axis, UNKNOWN_SIZE) // cut[axis]) for axis in cut)
-    return found
+            assert kernel.schedule is not None
+            sizes = likely_sizes(sketch_of(kernel, kernel.schedule), function)
+            cut = kernel.schedule.group.as_dict()
+            groups[kernel.kernel_name.data] = prod(-(-sizes[axis] // cut[axis]) for axis in cut)
+            found = estimate(plan_of(kernel), machine, sizes)
+            time += inf if found is None else found.time_us + 1e6 * machine.launch
+    return _Schedule(groups, time)
 
 
 def _dividing(size: int, count: int) -> int:
@@ -202,21 +257,29 @@ def _dividing(size: int, count: int) -> int:
     return next((fewer for fewer in range(count, count // 2, -1) if size % fewer == 0), count)
 
 
-def _split(function: func.FuncOp, kernel: KernelOp, plan: StreamPlan, count: int, why: str) -> None:
+def _split(
+    function: func.FuncOp, kernel: KernelOp, plan: StreamPlan, length: int, why: str
+) -> tuple[KernelOp, KernelOp]:
     axis, size, name = plan.axis, _size(plan), kernel.kernel_name.data
     inline_extent(kernel, axis, size)
     plan = StreamPlan(part_of_kernel(kernel), axis)
     values = [value for op in function.walk() for value in (*op.operands, *op.results)]
     taken = {name for value in values for name in sizes_of(value.type)}
-    length = size // count
-    last = size - (count - 1) * length
+    count = size if size == DYNAMIC else size // length
+    last = size if size == DYNAMIC else size - (count - 1) * length
     split = Split(axis, count, length, last, _fresh(f"{axis}_part", taken), _fresh(f"{axis}_in", taken))
     states = ", ".join(label(state) for state in plan.verdicts)
     names = {other.kernel_name.data for other in kernels(function)}
     parts, merge = split_kernel(kernel, plan, split, _fresh(f"{name}_parts", names))
-    lengths = f"{count} parts of {length}" + (f", the last of {last}" if last != length else "")
     subject = f"{axis} of @{name} into @{parts.kernel_name.data} and @{merge.kernel_name.data}"
-    note(function, PASS, subject, f"merge of {states}", f"{lengths}: {why}")
+    note(function, PASS, subject, f"merge of {states}", f"{_lengths(split)}: {why}")
+    return parts, merge
+
+
+def _lengths(split: Split) -> str:
+    if split.count == DYNAMIC:
+        return f"parts of {split.length}, the last one longer by what is left over"
+    return f"{split.count} parts of {split.length}" + (f", the last of {split.last}" if split.exists else "")
 
 
 def _fresh(name: str, taken: set[str]) -> str:

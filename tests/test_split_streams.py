@@ -10,12 +10,14 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.arg_spec import ArgSpec
 
-from roads import Road
+from roads import Road, fitting
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.pipeline import Options, pipeline, print_cuda, run_passes
 from treadle.compiler.sizes import default_sizes
 from treadle.compiler.source import load_module, parse_module
 from treadle.dialects import cuda
+from treadle.dialects.diagram import ReadOp
+from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.hierarchy import KernelOp
 from treadle.runtime.inputs import axis_sizes, make_inputs
 from treadle.runtime.interpreter import entry_function, run_function
@@ -149,18 +151,97 @@ def test_an_axis_is_cut_unasked_only_where_too_few_groups_would_fill_the_machine
     assert kernels_of(64, 511) == ["f"]
 
 
-@pytest.mark.parametrize("options", [{"parts": (9999,)}, {"parts": (2,), "kernel": ("g",)}, {"axis": ("m",)}])
-def test_what_is_asked_for_in_vain_is_refused(options: dict[str, tuple[int | str]]) -> None:
+IN_VAIN: list[dict[str, tuple[int | str, ...]]] = [
+    {"parts": (9999,)},
+    {"length": (9999,)},
+    {"length": (-1,)},
+    {"parts": (2,), "length": (9,)},
+    {"parts": (2,), "kernel": ("g",)},
+    {"axis": ("m",)},
+]
+
+
+@pytest.mark.parametrize("options", IN_VAIN)
+def test_what_is_asked_for_in_vain_is_refused(options: dict[str, tuple[int | str, ...]]) -> None:
     module = load_module(EXAMPLES / "split_k.mlir")
     specs = list(pipeline(Options()))
     before = specs[: [spec.name for spec in specs].index(PASS)]
-    with pytest.raises(TreadleError, match=r"cannot be 9999 parts|no axis can be cut"):
+    with pytest.raises(
+        TreadleError, match=r"cannot be (9999 parts|cut into parts of -?\d+)|no axis can be cut|one of the two"
+    ):
         run_passes(module, [*before, ArgSpec(PASS, options)])
 
 
-def test_a_size_known_only_at_launch_is_refused() -> None:
-    module = load_module(EXAMPLES / "matmul.mlir")
+LENGTH = 40
+AT_LAUNCH = [
+    name
+    for name in (*SPLIT, "attention_decode")
+    if name not in ("batched_matmul", "block_diagonal", "conv1d", "conv1d_dilated", "moving_average", "split_k")
+    and name not in (unmerged := ("l2_norm_matmul", "rms_norm_matmul", "softmax_matmul", "variance"))
+]
+"""Examples whose streamed axis has a size that only the launch tells."""
+
+
+def cut_at_launch(name: str) -> tuple[ModuleOp, ModuleOp, Sequence[ArgSpec], list[str]]:
+    """An example as it is, and with an axis cut into parts of a length; the passes that are left; the axes cut."""
+    algorithm = load_module(EXAMPLES / f"{name}.mlir")
+    specs = [ArgSpec(s.name, {"length": (LENGTH,)}) if s.name == PASS else s for s in pipeline(Options())]
+    first = [spec.name for spec in specs].index(PASS) + 1
+    module = algorithm.clone()
+    run_passes(module, specs[:first])
+    reads = [axis for op in module.walk() if isinstance(op, ReadOp) for axis in axes_of(op.result.type)]
+    found = {axis.removesuffix("_part") for axis in reads if axis.endswith("_part")}
+    return algorithm, module, specs[first:], sorted(found & default_sizes(entry_function(algorithm)).keys())
+
+
+@pytest.mark.sample(12)
+@pytest.mark.parametrize("size", [0, 1, LENGTH - 1, LENGTH, 2 * LENGTH - 1, 2 * LENGTH, 3 * LENGTH + 7])
+@pytest.mark.parametrize("name", AT_LAUNCH)
+def test_parts_of_an_axis_are_as_many_as_the_launch_finds(name: str, size: int) -> None:
+    algorithm, module, _, axes = cut_at_launch(name)
+    assert axes
+    function = entry_function(algorithm)
+    small = {axis: min(length, 20) for axis, length in default_sizes(function).items()}
+    sizes = fitting(function, small | dict.fromkeys(axes, size))
+    inputs = make_inputs(function, axis_sizes(function, sizes), size)
+    with np.errstate(all="ignore"):
+        whole = run_function(algorithm, inputs, sizes=sizes).results
+        found = run_function(module, inputs, sizes=sizes).results
+    for ours, theirs in zip(found, whole, strict=True):
+        largest = float(np.abs(theirs[np.isfinite(theirs)]).max(initial=0))
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-6 * largest)
+
+
+@pytest.mark.sample(6)
+@pytest.mark.parametrize("name", AT_LAUNCH)
+def test_kernels_of_parts_that_the_launch_counts_are_verified(name: str) -> None:
+    algorithm, module, rest, axes = cut_at_launch(name)
+    run_passes(module, rest)
+    function = entry_function(algorithm)
+    road = Road(algorithm, module, print_cuda(module))
+    small = {axis: min(size, 33) for axis, size in default_sizes(function).items()}
+    for size in (1, LENGTH + 5, 2 * LENGTH + 3):
+        road.check(fitting(function, small | dict.fromkeys(axes, size)))
+
+
+@pytest.mark.parametrize("name", unmerged)
+def test_a_state_that_lacks_an_axis_of_the_groups_is_not_merged(name: str) -> None:
+    with pytest.raises(TreadleError, match=r"cannot be cut into parts: axis '\w+' is not in %\w+, which every group"):
+        cut_at_launch(name)
+
+
+def cut_unasked(text: str) -> str:
+    module = parse_module(text)
     specs = list(pipeline(Options()))
-    before = specs[: [spec.name for spec in specs].index(PASS)]
-    with pytest.raises(TreadleError, match="'k' is known only at launch"):
-        run_passes(module, [*before, ArgSpec(PASS, {"parts": (2,)})])
+    run_passes(module, specs[: [spec.name for spec in specs].index(PASS) + 1])
+    return str(module)
+
+
+def test_an_axis_of_unknown_size_is_cut_by_its_default_where_that_takes_less_time() -> None:
+    text = (EXAMPLES / "attention_decode.mlir").read_text()
+    assert '"(256 * x_part + x_in)' in cut_unasked(text).replace("b, h, ", '"')
+    assert "x_part" not in cut_unasked(text.replace("x = 2048", "x = 500"))
+    assert "x_part" not in cut_unasked(text.replace("h = 4", "h = 400"))
+    rows = (EXAMPLES / "log_sum_exp.mlir").read_text()
+    assert "whole" in (found := cut_unasked(rows))
+    assert "not cut into parts" in found

@@ -18,6 +18,12 @@ from treadle.compiler.cost.plan import Pieces
 Places: TypeAlias = Mapping[str, tuple[int, int]]
 """Where the piece of each axis begins and ends."""
 
+
+def extent_of(axis: str) -> str:
+    """The place that stands for the whole of an axis, whatever piece of it a group holds."""
+    return f"whole {axis}"
+
+
 Limit: TypeAlias = Callable[[Places], int | None]
 """An end of a range of positions; None if only data gives it."""
 
@@ -45,9 +51,11 @@ class Fed:
     """The range within which pieces are not tested; None if all are."""
     by_data: bool
     """Whether an input limits it too, so that less may be fed than is said here."""
+    extents: frozenset[str] = frozenset()
+    """The axes on whose sizes the limits depend."""
 
     def shares(self, sizes: Mapping[str, int]) -> tuple[Share, ...]:
-        axes = {self.stream.axis, *(pieces.axis for pieces in self.around)}
+        axes = {self.stream.axis, *(pieces.axis for pieces in self.around), *self.extents}
         return _shares(self, tuple((axis, sizes[axis]) for axis in sorted(axes)))
 
     def part(self, sizes: Mapping[str, int], asked: int) -> float:
@@ -56,7 +64,8 @@ class Fed:
         cut = [_pieces(pieces, whole)[:: max(1, pieces.count(sizes) // asked)] for pieces in self.around]
         axes = [pieces.axis for pieces in self.around]
         size = whole[self.stream.axis]
-        steps = [_share(self, size, dict(zip(axes, places, strict=True))).steps for places in product(*cut)]
+        known = _extents(self, whole)
+        steps = [_share(self, size, dict(zip(axes, places, strict=True)), known).steps for places in product(*cut)]
         return sum(steps) / max(len(steps), 1) / max(self.stream.count(sizes), 1)
 
     def positions(self, sizes: Mapping[str, int], axes: tuple[str, ...], part: str) -> int:
@@ -85,12 +94,17 @@ def _shares(fed: Fed, sizes: tuple[tuple[str, int], ...]) -> tuple[Share, ...]:
     whole = dict(sizes)
     cut = [_pieces(pieces, whole) for pieces in fed.around]
     axes = [pieces.axis for pieces in fed.around]
-    return tuple(_share(fed, whole[fed.stream.axis], dict(zip(axes, places, strict=True))) for places in product(*cut))
+    size, known = whole[fed.stream.axis], _extents(fed, whole)
+    return tuple(_share(fed, size, dict(zip(axes, places, strict=True)), known) for places in product(*cut))
 
 
-def _share(fed: Fed, size: int, places: Mapping[str, tuple[int, int]]) -> Share:
+def _extents(fed: Fed, sizes: Mapping[str, int]) -> Places:
+    return {extent_of(axis): (0, sizes[axis]) for axis in fed.extents}
+
+
+def _share(fed: Fed, size: int, places: Places, extents: Places) -> Share:
     step = fed.stream.size
-    everywhere = {**places, fed.stream.axis: (0, size)}
+    everywhere = {**places, **extents, fed.stream.axis: (0, size)}
     low, high = (limit(everywhere) for limit in fed.some)
     first = max(low or 0, 0) // step * step
     end = size if high is None else min(high, size)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from xdsl.dialects import arith, tensor
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
-from treadle.compiler.cost.fed import Fed, Limit, Places
+from treadle.compiler.cost.fed import Fed, Limit, Places, extent_of
 from treadle.compiler.cost.plan import Pieces
-from treadle.dialects.diagram import ReduceOp
+from treadle.dialects.diagram import ExtentOp, ReduceOp
+from treadle.dialects.diagram.condition import Read, Term
 from treadle.dialects.hierarchy import LoadOp, PieceOp, StreamOp
 from treadle.passes._ranges import Corner, End, Extreme, Found, Gate, Quotient, Range
 from treadle.passes._visits import Visits
@@ -39,7 +40,19 @@ def fed_of_visits(visits: Visits, stream: Pieces, cut: tuple[Pieces, ...]) -> Fe
     around = tuple(pieces for pieces in cut if pieces.axis in axes)
     every = None if visits.every is None else _limits_of(visits.every, stream.axis)
     by_data = any(_is_by_data(end) for range in ranges for end in (range.low, range.high) if end is not None)
-    return Fed(stream, around, _limits_of(visits.some, stream.axis), every, by_data)
+    values = {term for range in ranges for end in (range.low, range.high) if end is not None for term in _terms_of(end)}
+    return Fed(stream, around, _limits_of(visits.some, stream.axis), every, by_data, _extents(values))
+
+
+def _extents(values: Iterable[Term]) -> frozenset[str]:
+    """The axes of which values are the sizes."""
+    found = (_extent(value) for value in values if isinstance(value, SSAValue))
+    return frozenset(axis for axis in found if axis is not None)
+
+
+def _extent(value: SSAValue) -> str | None:
+    """The axis of which a value is the size."""
+    return value.owner.axis.data if isinstance(value.owner, ExtentOp) else None
 
 
 def are_found_together(visits: Visits) -> bool:
@@ -53,8 +66,8 @@ def _is_found(end: End) -> bool:
         return any(map(_is_found, end.ends))
     if isinstance(end, Found):
         return True
-    terms = end.corner.form.terms
-    return any(isinstance(term, SSAValue) and not isinstance(term, BlockArgument) for term in terms)
+    terms = [term for term in end.corner.form.terms if isinstance(term, SSAValue)]
+    return any(not isinstance(term, BlockArgument) and _extent(term) is None for term in terms)
 
 
 def _limits_of(range: Range, axis: str) -> tuple[Limit, Limit]:
@@ -68,19 +81,22 @@ def _limits_of(range: Range, axis: str) -> tuple[Limit, Limit]:
 
 
 def _axes_of(end: End) -> Iterator[str]:
+    yield from (term for term in _terms_of(end) if isinstance(term, str))
+
+
+def _terms_of(end: End) -> Iterator[Term]:
     if isinstance(end, Extreme):
         for part in end.ends:
-            yield from _axes_of(part)
-        return
-    if isinstance(end, Found):
-        return
-    yield from (term for term in end.corner.form.terms if isinstance(term, str))
+            yield from _terms_of(part)
+    elif not isinstance(end, Found):
+        yield from end.corner.form.terms
 
 
 def _is_by_data(end: End) -> bool:
     if isinstance(end, Extreme):
         return any(_is_by_data(part) for part in end.ends)
-    return isinstance(end, Found) or any(isinstance(term, SSAValue) for term in end.corner.form.terms)
+    values = (term for term in _terms_of(end) if isinstance(term, SSAValue))
+    return isinstance(end, Found) or any(_extent(value) is None for value in values)
 
 
 def _value(end: End, axis: str, places: Places) -> int | None:
@@ -101,9 +117,13 @@ def _value(end: End, axis: str, places: Places) -> int | None:
 def _corner(corner: Corner, places: Places) -> int | None:
     total = corner.form.constant
     for term, factor in corner.form.terms.items():
-        if not isinstance(term, str):
+        axis = _extent(term) if isinstance(term, SSAValue) else term
+        if axis is None or isinstance(axis, Read):
             return None
-        first, end = places[term]
+        if axis is not term:
+            total += factor * places[extent_of(axis)][1]
+            continue
+        first, end = places[axis]
         total += factor * (end - 1 if factor * corner.sign > 0 else first)
     return total
 
@@ -119,8 +139,9 @@ def fed_of_stream(op: StreamOp, cut: tuple[Pieces, ...]) -> Fed | None:
     around = tuple(pieces for pieces in cut if pieces.axis in axes)
     low, high = (_limit_of(limit) for limit in op.fed)
     every = None if op.whole is None else (_limit_of(op.whole[0]), _limit_of(op.whole[1]))
-    by_data = any(_is_data(value) for limit in op.limits for value in _behind(limit))
-    return Fed(Pieces(op.axis, op.size), around, (low, high), every, by_data)
+    behind = [value for limit in op.limits for value in _behind(limit)]
+    by_data = any(map(_is_data, behind))
+    return Fed(Pieces(op.axis, op.size), around, (low, high), every, by_data, _extents(behind))
 
 
 def are_limits_found_together(op: StreamOp) -> bool:
@@ -131,7 +152,7 @@ def are_limits_found_together(op: StreamOp) -> bool:
 def _is_of_argument(value: SSAValue) -> bool:
     """Whether a number is a size, or what a piece of an argument holds, or the least or the largest of that."""
     match value.owner:
-        case PieceOp() | arith.ConstantOp() | LoadOp() | Block():
+        case PieceOp() | ExtentOp() | arith.ConstantOp() | LoadOp() | Block():
             return True
         case tensor.ExtractOp() | ReduceOp() as op:
             return _is_of_argument(op.operands[0])
@@ -150,7 +171,7 @@ def _behind(value: SSAValue) -> Iterator[SSAValue]:
 
 
 def _is_data(value: SSAValue) -> bool:
-    return not isinstance(value.owner, PieceOp | arith.ConstantOp)
+    return not isinstance(value.owner, PieceOp | ExtentOp | arith.ConstantOp)
 
 
 def _limit_of(value: SSAValue) -> Limit:
@@ -161,6 +182,10 @@ def _evaluate(value: SSAValue, places: Places) -> int | None:
     match value.owner:
         case PieceOp() as op:
             return places[op.axis.data][value is op.end]
+        case ExtentOp() as op:
+            return places[extent_of(op.axis.data)][1]
+        case arith.IndexCastOp() as op:
+            return _evaluate(op.input, places)
         case arith.ConstantOp(value=IntegerAttr() as number):
             return number.value.data
         case arith.SelectOp() as op:

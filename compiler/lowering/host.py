@@ -173,14 +173,16 @@ class HostLowering:
     def _read(self, op: ReadOp) -> None:
         """A view of a buffer: no data moves. Its axes get the largest sizes that fit."""
         new: list[Operation] = []
-        for axis, size in sizes_of(op.result.type).items():
-            if size == DYNAMIC and axis not in self.sizes:
+        sizes = sizes_of(op.result.type)
+        for axis in op.by_factor():
+            if sizes[axis] == DYNAMIC and axis not in self.sizes:
                 self.sizes[axis] = self._fitting(op, axis, new)
         Rewriter.insert_op(new, InsertPoint.before(op))
         self._buffer(op.result)
 
     def _fitting(self, op: ReadOp, axis: str, new: list[Operation]) -> SSAValue:
-        """How far an axis may reach: `max((length - reach of the others) / factor + 1, 0)`, the least of all."""
+        """How far an axis may reach, the least of all places: `max((length - reach of the others) / factor + 1, 0)`;
+        where it steps over axes without a size (`whole_steps`), `max((length - reach + 1) / factor, 1)`."""
 
         def emit(operation: Operation) -> SSAValue:
             new.append(operation)
@@ -196,15 +198,16 @@ class HostLowering:
         for (along, form), length in zip(op.forms.items(), sizes_of(op.operand.type).values(), strict=True):
             if axis not in form.terms:
                 continue
-            rest = size_of(along, length)
-            others = sum(factor for term, factor in form.terms.items() if term != axis)
-            rest = emit(arith.SubiOp(rest, constant(form.constant + 1 - others)))
-            for term, factor in form.terms.items():
-                if term != axis:
-                    size = size_of(str(term), sizes[str(term)])
-                    rest = emit(arith.SubiOp(rest, emit(arith.MuliOp(size, constant(factor)))))
-            count = emit(arith.AddiOp(emit(arith.FloorDivSIOp(rest, constant(form.terms[axis]))), constant(1)))
-            found.append(emit(arith.MaxSIOp(count, constant(0))))
+            others = {str(term): factor for term, factor in form.terms.items() if term != axis}
+            larger = {term for term, factor in others.items() if factor >= form.terms[axis]}
+            known = {t: f for t, f in others.items() if t in larger or t in self.sizes or sizes[t] != DYNAMIC}
+            steps = known != others
+            rest = emit(arith.SubiOp(size_of(along, length), constant(form.constant + 1 - sum(known.values()) - steps)))
+            for term, factor in known.items():
+                rest = emit(arith.SubiOp(rest, emit(arith.MuliOp(size_of(term, sizes[term]), constant(factor)))))
+            count = emit(arith.FloorDivSIOp(rest, constant(form.terms[axis])))
+            count = count if steps else emit(arith.AddiOp(count, constant(1)))
+            found.append(emit(arith.MaxSIOp(count, constant(int(steps)))))
         result = found[0]
         for other in found[1:]:
             result = emit(arith.MinSIOp(result, other))

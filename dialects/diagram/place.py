@@ -68,3 +68,11 @@ def largest_fit(form: Linear, axis: str, length: int, others: Mapping[str, int])
     """The largest size of an axis at which a form stays below `length`; the other axes have these sizes."""
     rest = Linear({term: factor for term, factor in form.terms.items() if term != axis}, form.constant)
     return max((length - reach(rest, others)) // form.terms[axis] + 1, 0)
+
+
+def whole_steps(form: Linear, axis: str, length: int, others: Mapping[str, int]) -> int:
+    """The size of an axis that steps over others of smaller factors, which have no size yet: as many steps as leave
+    each of them its whole factor, and at least one; what is left over belongs to the last. `others` gives the sizes of
+    those that have one."""
+    rest = {term: factor for term, factor in form.terms.items() if term != axis and term in others}
+    return max((length - reach(Linear(rest, form.constant), others) + 1) // form.terms[axis], 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Set
 from typing import Self
 
 from xdsl.ir import Attribute, Block, Operation, SSAValue
@@ -26,9 +26,9 @@ from treadle.dialects.diagram.array import (
     format_of,
     sizes_of,
 )
-from treadle.dialects.diagram.condition import Linear
+from treadle.dialects.diagram.condition import Linear, Term
 from treadle.dialects.diagram.operation import DiagramOperation, quote
-from treadle.dialects.diagram.place import PlaceAttr, largest_fit, reach
+from treadle.dialects.diagram.place import PlaceAttr, largest_fit, reach, whole_steps
 from treadle.dialects.syntax import parse_attributes, print_types
 
 
@@ -39,7 +39,9 @@ class ReadOp(DiagramOperation):
     copied: the result is the operand's memory with other strides.
 
     A symbolic axis of the result that no argument has takes the largest size at which all reads stay inside the
-    operand; one that has a size must fit.
+    operand; one that has a size must fit. Of two such axes in one place (`"256 * part + inner"`) the one with the
+    larger factor goes over the operand in whole steps, at least one, and what is left over belongs to the last step:
+    1000 elements are 3 parts, and the largest part has 488.
 
     ```
     %windows = diagram.read %X at "b, t + r, c" : !X -> !windows
@@ -67,15 +69,34 @@ class ReadOp(DiagramOperation):
         """Sizes that `sizes` lacks: static ones, and of the result's axes the largest that fit."""
         types = (self.operand.type, self.result.type)
         found = {axis: size for type in types for axis, size in sizes_of(type).items() if size >= 0} | dict(sizes)
-        for axis in axes_of(self.result.type):
-            limits = [
-                largest_fit(form, axis, found[along], found)
-                for along, form in self.forms.items()
-                if axis in form.terms and along in found and set(form.terms) - {axis} <= found.keys()
-            ]
-            if axis not in found and limits:
+        for axis in self.by_factor():
+            if axis not in found and (limits := list(self._limits(axis, found))):
                 found[axis] = min(limits)
         return {axis: size for axis, size in found.items() if axis not in sizes}
+
+    def by_factor(self) -> list[str]:
+        """The axes of the result, those that step over others before these."""
+        forms = self.place.forms
+        return sorted(axes_of(self.result.type), key=lambda axis: -max(form.terms.get(axis, 0) for form in forms))
+
+    def _limits(self, axis: str, found: Mapping[str, int]) -> Iterator[int]:
+        """How large an axis may be, by each place that says so."""
+        for along, form in self.forms.items():
+            if axis not in form.terms or along not in found:
+                continue
+            unknown = set(form.terms) - {axis} - found.keys()
+            if not unknown:
+                yield largest_fit(form, axis, found[along], found)
+            elif self._steps_over(form, axis, unknown):
+                yield whole_steps(form, axis, found[along], found)
+
+    def _steps_over(self, form: Linear, axis: str, others: Set[Term]) -> bool:
+        """Whether a place says how axes without a size share what there is: not if a caller will say so."""
+        given = (
+            {name for arg in self.parent.args for name in axes_of(arg.type)} if self.parent is not None else set[str]()
+        )
+        smaller = all(form.terms[other] < form.terms[axis] for other in others)
+        return smaller and given.isdisjoint({axis, *map(str, others)})
 
     def verify_(self) -> None:
         for what, value in (("operand 0", self.operand), ("result 0", self.result)):

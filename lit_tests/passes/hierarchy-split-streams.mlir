@@ -1,5 +1,6 @@
 // RUN: xdsl-opt -p 'fusion,hierarchy-split-streams{parts=3}' %s | filecheck %s
 // RUN: xdsl-opt -p 'set-machine{name=a100},fusion,hierarchy-split-streams' %s | filecheck %s --check-prefix AUTO
+// RUN: xdsl-opt -p 'diagram-expand-laws,fusion,hierarchy-split-streams{length=128 kernel=at_launch}' %s | filecheck %s --check-prefix LENGTH
 
 !A = tensor<?x1001xf16, #diagram.array<[m, k]>>
 !B = tensor<1001x?xf16, #diagram.array<[k, n]>>
@@ -16,9 +17,11 @@
 // CHECK:         hierarchy.yield %[[C]] : tensor<3x?x?xf32, #diagram.array<[k_part, m, n], level = register>>
 // CHECK:       %{{.*}} = hierarchy.kernel @product (%[[PARTS:.*]] = %C_parts :
 // CHECK:         diagram.reduce add %[[PARTS]] over [k_part]
-// Unasked, no part is shorter than 256.
+// Unasked, no part is shorter than 256, and both kernels together take less time than one.
 // AUTO-LABEL: func.func @product
-// AUTO-SAME:  "3 parts of 333, the last of 335: 4 groups would not fill the machine"
+// AUTO-SAME:  "not cut into parts", "in parts of 333 estimated {{.*}} us, whole {{.*}} us"
+// AUTO-LABEL: func.func @long_product
+// AUTO-SAME:  "25 parts of 320: 4 groups would not fill the machine"
 func.func @product(%A: !A, %B: !B) -> !C attributes {sizes = #diagram.sizes<m = 64, n = 64>} {
   %C = diagram.contract %A, %B over [k] accumulate f32 : !A, !B -> !C
   func.return %C : !C
@@ -55,4 +58,31 @@ func.func @sum_exp(%X: !X) -> !r attributes {sizes = #diagram.sizes<i = 8>} {
   }
   %l = diagram.reduce add %e over [x] : !X -> !r
   func.return %l : !r
+}
+
+!Y = tensor<?x?xf32, #diagram.array<[i, y]>>
+!t = tensor<?xf32, #diagram.array<[i]>>
+
+// Of a size that only the launch tells the parts have a length, and the launch counts them: the last is told by their number.
+// LENGTH-LABEL: func.func @at_launch
+// LENGTH-SAME:  "parts of 128, the last one longer by what is left over: asked for"
+// LENGTH:       %[[N:.*]] = diagram.extent "y" : i32
+// LENGTH:       %Y_parts = diagram.read %Y at "i, (128 * y_part + y_in)" : {{.*}} -> tensor<?x?x?xf32, #diagram.array<[y_part, i, y_in]>>
+// LENGTH:       hierarchy.kernel @at_launch_parts (%[[Y:.*]] = %Y_parts :
+// LENGTH:         %[[PARTS:.*]] = diagram.extent "y_part" : i32
+// LENGTH:         %[[THERE:.*]] = diagram.where %[[Y]] if "y_in < 128 or parts - 1 <= y_part" with (parts = %[[PARTS]] : i32)
+// LENGTH:         diagram.reduce add %[[THERE]] over [y_in]
+// LENGTH:       hierarchy.kernel @at_launch ({{.*}}%{{.*}} = %[[N]] : i32
+// LENGTH:         diagram.reduce add %{{.*}} over [y_part]
+func.func @at_launch(%Y: !Y) -> !t attributes {sizes = #diagram.sizes<i = 8, y = 300>} {
+  %mean = diagram.apply @mean(%Y) over [y] : (!Y) -> !t
+  func.return %mean : !t
+}
+
+!D = tensor<?x8000xf16, #diagram.array<[m, j]>>
+!E = tensor<8000x?xf16, #diagram.array<[j, n]>>
+
+func.func @long_product(%D: !D, %E: !E) -> !C attributes {sizes = #diagram.sizes<m = 64, n = 64>} {
+  %C = diagram.contract %D, %E over [j] accumulate f32 : !D, !E -> !C
+  func.return %C : !C
 }
