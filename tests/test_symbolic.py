@@ -206,7 +206,7 @@ def least_transfer(costs: SymbolicCosts, sizes: Mapping[str, int], memory: int) 
     fixed = {piece: 1 for piece in pieces if piece not in free}
     values = sympy.lambdify(free, transfer.subs(fixed))
     fits = sympy.lambdify(free, held.subs(fixed))
-    steps = [2 ** (i / 4) for i in range(90)]
+    steps = [2 ** (i / 4) for i in range(130)]
     return min(values(*each) for each in product(steps, repeat=len(free)) if fits(*each) <= memory)
 
 
@@ -223,7 +223,7 @@ def test_leading_terms_are_what_searching_finds(path: Path):
             continue
         (term,) = moving
         rest = value_at(sum((t.alpha for t in least.terms if t.beta == 0), sympy.Integer(0)), sizes)
-        few, many = 2**18, 2**22
+        few, many = 2**24, 2**28
         low, high = (least_transfer(costs, sizes, memory) - rest for memory in (few, many))
         assert log(low / high) / log(many / few) == pytest.approx(float(term.beta), abs=0.1)
         alpha = float(term.alpha.subs({axis_symbol(axis): size for axis, size in sizes.items()}))
