@@ -28,6 +28,7 @@ from roads import Road, fitting
 from treadle.compiler.errors import InternalError, TreadleError
 from treadle.compiler.pipeline import Options, pipeline, print_cuda, run_passes
 from treadle.compiler.source import parse_module
+from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, sizes_of
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import ScheduleAttr
@@ -167,8 +168,11 @@ class Journey:
     def _asked(self, name: str, module: ModuleOp) -> Sequence[dict[str, tuple[Any, ...]]]:
         """What may be asked of a pass, so that more of it is tried."""
         dice = self.dice(name)
-        if name == "hierarchy-split-streams" and dice.random() < 0.15:
-            return [{"parts": (dice.choice([2, 3]),)}]
+        if name == "hierarchy-split-streams" and dice.random() < 0.2:
+            return [dice.choice([{"parts": (2,)}, {"parts": (3,)}, {"length": (3,)}, {"length": (17,)}])]
+        if name == "hierarchy-subloop" and dice.random() < 0.3:
+            over = {axis for op in module.walk() if isinstance(op, ContractOp) for axis in op.over_axes}
+            return [{"axis": (axis,)} for axis in sorted(over)]
         if name != CHOICE or dice.random() < 0.3:
             return []
         schedules = [op.schedule for op in module.walk() if isinstance(op, KernelOp) and op.schedule is not None]

@@ -76,3 +76,26 @@ def test_whose_fault_it_is(said: str, error: type[Exception], monkeypatch: pytes
     monkeypatch.setattr(compiler, "run_process", lambda command: _failed(1, said))
     with pytest.raises(error):
         compiler.run_compiler(["g++", "x.cpp"])
+
+
+def test_a_fast_linker_is_taken_unless_it_fails(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the compiler takes for `gold` says what it was given, and links nothing."""
+    tools = Path("tools").absolute()
+    tools.mkdir()
+    linker = tools / "ld.gold"
+    linker.write_text(f"#!/bin/sh\necho tried >> {tools}/said\nexit 1\n")
+    linker.chmod(0o700)
+    monkeypatch.setattr(compiler, "LINKERS", ("gold",))
+    monkeypatch.setenv("COMPILER_PATH", str(tools))  # where g++ looks first
+    monkeypatch.setenv("CXX", "g++")
+    monkeypatch.setenv("TREADLE_CACHE", str(Path("cache").absolute()))
+    compiler.linker_flags.cache_clear()
+    assert cli.main(["run", program(), "--size", "m=3"]) == 0
+    assert capsys.readouterr().out.startswith("verified (emulator)")
+    assert (tools / "said").read_text() == "tried\n"
+    monkeypatch.setattr(compiler, "LINKERS", ("no-such-linker",))
+    compiler.linker_flags.cache_clear()
+    assert compiler.linker_flags() == ()
+    compiler.linker_flags.cache_clear()

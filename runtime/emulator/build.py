@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from treadle.runtime.cache import cache_directory, cached_file
-from treadle.runtime.emulator.compiler import host_compiler, run_compiler, version_of
+from treadle.runtime.emulator.compiler import host_compiler, linker_flags, run_compiler, version_of
 from treadle.runtime.emulator.errors import CompileFailure, EmulatorUnavailable
 
 _HERE = Path(__file__).parent
@@ -43,7 +43,13 @@ def compile_kernels(source: str, kernels: Sequence[str], *, checks: bool, name: 
         unit, ready = target.with_suffix(".cpp"), _precompiled(command, flags, cache_directory() / "emulator")
         unit.write_text(text, encoding="utf-8")
         where = [f"-I{ready}", f"-I{_HERE}", "-include", _FIRST]
-        run_compiler([*command, *flags, *where, str(unit), str(runtime), "-o", str(target)])
+        rest = [*where, str(unit), str(runtime), "-o", str(target)]
+        try:
+            run_compiler([*command, *flags, *linker_flags(), *rest])
+        except CompileFailure:  # perhaps of a linker that this compiler does not take
+            if not linker_flags():
+                raise
+            run_compiler([*command, *flags, *rest])
 
     return cached_file(cache_directory() / "emulator" / f"{key}.so", make)
 
