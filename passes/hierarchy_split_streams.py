@@ -130,10 +130,10 @@ class HierarchySplitStreamsPass(ModulePass):
                 _split(function, kernel, plan, length, "asked for")
                 continue
             size, name = _likely(function, plan), kernel.kernel_name.data
-            count = _dividing(size, min(machine_of(op).sms // alone.groups[name], size // SHORTEST))
-            if count < 2:
+            most = min(machine_of(op).sms // alone.groups[name], size // SHORTEST)
+            if most < 2:
                 continue
-            length = _rounded(plan, size // count)
+            length = size // _dividing(size, most) if _size(plan) != DYNAMIC else _least_uneven(size, most)
             if (problem := _objection(ctx, op, name, length, alone.time)) is not None:
                 note(function, PASS, f"{plan.axis} of @{name}", "not cut into parts", problem)
             else:
@@ -255,6 +255,15 @@ def _scheduled(ctx: Context, module: ModuleOp) -> _Schedule:
 def _dividing(size: int, count: int) -> int:
     """A number of parts, at most `count` and more than half of it, that divides the axis if there is one."""
     return next((fewer for fewer in range(count, count // 2, -1) if size % fewer == 0), count)
+
+
+def _least_uneven(size: int, most: int) -> int:
+    """The length, in whole pieces, of at most so many parts of which the longest is shortest."""
+    least = -(-size // (most + 1) // WHOLE_PIECES) * WHOLE_PIECES
+    lengths = [
+        length for length in range(least, size // 2 + 1, WHOLE_PIECES) if SHORTEST <= length > size // (most + 1)
+    ]
+    return min(lengths, key=lambda length: (length + size % length, -length), default=size // 2)
 
 
 def _split(
