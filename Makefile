@@ -33,11 +33,11 @@ demo: $(VENV)/.demo
 
 test: lint
 	@echo "FileCheck tests" && $(BIN)/lit -q lit_tests
-	@echo "pytest, a sample" && $(BIN)/pytest -n 2
+	@echo "pytest, a sample" && $(BIN)/pytest -n 2 --dist worksteal
 
 test-all: lint
 	@echo "FileCheck tests" && $(BIN)/lit -q lit_tests
-	@echo "pytest, everything" && $(BIN)/pytest -n 2 --all
+	@echo "pytest, everything" && $(BIN)/pytest -n 2 --dist worksteal --all
 	@echo "ten thousand random programs, about an hour and a half on two cores" && $(BIN)/python benchmarks/random_programs.py
 
 gpu: $(VENV)/.test $(VENV)/.demo

@@ -135,7 +135,7 @@ class HierarchySplitStreamsPass(ModulePass):
                 continue
             length = size // _dividing(size, most) if _size(plan) != DYNAMIC else _least_uneven(size, most)
             if (problem := _objection(ctx, op, name, length, alone.time)) is not None:
-                note(function, PASS, f"{plan.axis} of @{name}", "not cut into parts", problem)
+                note(function, f"decline {PASS}", f"@{name} along {plan.axis}", "two kernels take less time", problem)
             else:
                 _split(function, kernel, plan, length, f"{alone.groups[name]} groups would not fill the machine")
 

@@ -101,6 +101,7 @@ def with_device(near: Mapping[str, int]) -> Counter[str]:
     return Counter({**near, "device": sum(near.values())})
 
 
+@pytest.mark.sample(53)
 @pytest.mark.parametrize("kind", ["dividing", "odd"])
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_interpreter_counts_what_is_predicted(path: Path, kind: str):

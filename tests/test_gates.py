@@ -246,23 +246,41 @@ def program(name: str, width: int) -> str:
     return programs.attention(width, LONG, example=name)
 
 
+def main_entry(text: str) -> str:
+    """A printed file without the entries for arrays that are aligned to less: nvcc compiles each by itself."""
+    first, *others = re.split(r'(?=^extern "C" __global__)', text, flags=re.MULTILINE)
+    kept = others[0]
+    return first + kept[: kept.index("\n}\n") + 3]
+
+
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 @pytest.mark.skipif(find_disassembler() is None, reason="neither cuobjdump nor nvdisasm is installed")
 @pytest.mark.parametrize(("name", "width", "arch"), KERNELS)
 def test_gates_of_today(name: str, width: int, arch: str) -> None:
     module = parse_module(program(name, width))
     run_pipeline(module, Options(arch=arch))
-    cubin = compile_cubin(print_cuda(module), arch)
+    cubin = compile_cubin(main_entry(print_cuda(module)), arch)
     assert not re.search(r"C75\d\d", cubin.log), cubin.log  # ptxas serialises no products, and injects no fences
     made, *_ = report_kernels(module, cubin.resources, codes_of_cubin(cubin.path))  # with roles, where it can have them
     today = KERNELS[name, width, arch]
     said = "\n".join([*report_lines(made), *gate_lines(made)])
     assert made.resources is not None
-    # No entry spills: neither those for narrower rows, nor those of the kernel for arrays without tensor maps.
-    assert {each.kernel: each.spilled_bytes for each in cubin.resources if each.spilled_bytes} == {}, said
+    assert made.resources.spilled_bytes == 0, said
     assert (made.warps_on_sm or 0) >= today.warps, said
     assert (made.others_per_score or made.others_per_product or 0) <= today.others * SLACK, said
     assert {each.name for each in check(made) if not each.ok} <= set(today.not_met), said
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
+@pytest.mark.sample(3)
+@pytest.mark.parametrize(("name", "width", "arch"), KERNELS)
+def test_no_other_entry_spills(name: str, width: int, arch: str) -> None:
+    """Neither those for narrower rows, nor those of the kernel for arrays without tensor maps."""
+    module = parse_module(program(name, width))
+    run_pipeline(module, Options(arch=arch))
+    found = compile_cubin(print_cuda(module), arch).resources
+    assert len(found) > 1
+    assert {each.kernel: each.spilled_bytes for each in found if each.spilled_bytes} == {}
 
 
 TILES = {
@@ -287,7 +305,7 @@ def test_gates_of_eight_bits(name: str, stream: str) -> None:
     fixed = ArgSpec("hierarchy-choose-sizes", {"group": ("b=1,h=1,q=128",), "stream": (stream,)})
     module = parse_module(programs.attention(128, LONG, example=name))
     run_passes(module, [fixed if spec.name == fixed.name else spec for spec in pipeline(Options(arch="sm_90a"))])
-    cubin = compile_cubin(print_cuda(module), "sm_90a")
+    cubin = compile_cubin(main_entry(print_cuda(module)), "sm_90a")
     assert not re.search(r"C75\d\d", cubin.log), cubin.log
     made, *_ = report_kernels(module, cubin.resources, codes_of_cubin(cubin.path))
     said = "\n".join(report_lines(made))
@@ -308,7 +326,7 @@ def test_gates_at_their_tiles(name: str, width: int, group: str, stream: str) ->
     specs = [fixed if spec.name == fixed.name else spec for spec in pipeline(Options(arch="sm_80"))]
     module = parse_module(program(name, width))
     run_passes(module, specs)
-    cubin = compile_cubin(print_cuda(module), "sm_80")
+    cubin = compile_cubin(main_entry(print_cuda(module)), "sm_80")
     (made,) = report_kernels(module, cubin.resources, codes_of_cubin(cubin.path))
     gates = check(made)
     said = "\n".join([*report_lines(made), *gate_lines(made)])

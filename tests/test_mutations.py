@@ -25,9 +25,9 @@ EVERY = MUTATIONS | MUTATIONS_CUDA | MUTATIONS_CHOICE | MUTATIONS_LINALG
 needs_compiler = pytest.mark.skipif(not has_host_compiler(), reason="no C++ compiler is installed")
 
 
-def thirds(mutations: Iterable[str]) -> list[Any]:
-    """Each is a process of its own: a third of them every day, all with --all."""
-    return [pytest.param(name, marks=[pytest.mark.full] if i % 3 else []) for i, name in enumerate(mutations)]
+def some(mutations: Iterable[str]) -> list[Any]:
+    """Each is a process of its own: a sixth of them every day, all with --all."""
+    return [pytest.param(name, marks=[pytest.mark.full] if i % 6 else []) for i, name in enumerate(mutations)]
 
 
 def run(program: str, *name: str) -> subprocess.CompletedProcess[str]:
@@ -70,7 +70,7 @@ def test_without_a_mistake_all_is_well():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("name", thirds(MUTATIONS))
+@pytest.mark.parametrize("name", some(MUTATIONS))
 def test_a_mistake_is_caught(name: str):
     check("mutant.py", name)
 
@@ -80,7 +80,7 @@ def test_without_a_mistake_sizes_are_as_promised():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("name", thirds(MUTATIONS_CHOICE))
+@pytest.mark.parametrize("name", some(MUTATIONS_CHOICE))
 def test_a_mistake_in_the_choice_is_caught(name: str):
     check("mutant_choice.py", name)
 
@@ -90,7 +90,7 @@ def test_without_a_mistake_programs_come_back_from_linalg():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("name", thirds(MUTATIONS_LINALG))
+@pytest.mark.parametrize("name", some(MUTATIONS_LINALG))
 def test_a_mistake_on_the_way_to_linalg_is_caught(name: str):
     check("mutant_linalg.py", name)
 
@@ -102,7 +102,7 @@ def test_without_a_mistake_kernels_are_right():
 
 
 @needs_compiler
-@pytest.mark.parametrize("name", thirds(MUTATIONS_CUDA))
+@pytest.mark.parametrize("name", some(MUTATIONS_CUDA))
 def test_a_mistake_in_a_kernel_is_caught(name: str):
     check("mutant_cuda.py", name)
 

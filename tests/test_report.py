@@ -121,6 +121,7 @@ CASES = {
 }
 
 
+@pytest.mark.sample(10)
 @needs_compiler
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("name", CASES)

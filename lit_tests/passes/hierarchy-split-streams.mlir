@@ -19,7 +19,7 @@
 // CHECK:         diagram.reduce add %[[PARTS]] over [k_part]
 // Unasked, no part is shorter than 256, and both kernels together take less time than one.
 // AUTO-LABEL: func.func @product
-// AUTO-SAME:  "not cut into parts", "in parts of 333 estimated {{.*}} us, whole {{.*}} us"
+// AUTO-SAME:  "decline hierarchy-split-streams", "@product along k", "two kernels take less time", "in parts of 333 estimated {{.*}} us, whole {{.*}} us"
 // AUTO-LABEL: func.func @long_product
 // AUTO-SAME:  "25 parts of 320: 4 groups would not fill the machine"
 func.func @product(%A: !A, %B: !B) -> !C attributes {sizes = #diagram.sizes<m = 64, n = 64>} {
