@@ -44,6 +44,11 @@ CUT: dict[str, dict[str, int]] = {
     "tests/programs/undefined_rows.mlir": {"x": 37},
 }
 """Programs whose streamed axis is cut into parts, at these sizes."""
+CUT_AT_LAUNCH: dict[str, tuple[dict[str, int], ...]] = {
+    "examples/attention_causal.mlir": ({"q": 23, "x": 23}, {"x": 4}),
+    "tests/programs/mutants.mlir": ({},),
+}
+"""Programs whose streamed axis is cut into parts that the launch counts."""
 REFUSED: tuple[tuple[str, str, dict[str, tuple[str | int, ...]], str], ...] = (
     ("examples/matmul.mlir", "set-machine", {"name": ("a100",), "arch": ("sm_90a",)}, "does not run on a100"),
     ("examples/matmul.mlir", "set-machine", {"name": ("a100",), "arch": ("sm_89",)}, "sm_89 does not run on a100"),
@@ -55,7 +60,7 @@ REFUSED: tuple[tuple[str, str, dict[str, tuple[str | int, ...]], str], ...] = (
     ("examples/attention.mlir", "hierarchy-subloop", {"axis": ("x",), "size": (16,)}, "%P16, the left operand of"),
 )
 """What no law allows: a program, a pass, what is asked of it, and the reason in its answer."""
-PARTS = 3
+PARTS, LENGTH = 3, 7
 SPLIT = "hierarchy-split-streams"
 LARGEST = 24
 """Of the symbolic axes, where nothing is said: small, yet several pieces."""
@@ -85,6 +90,7 @@ def survives() -> bool:
 
     everything = [(path, cases, Options(), {}) for path, cases in PROGRAMS.items()]
     everything += [(path, ({},), Options(sizes=sizes), {"parts": (PARTS,)}) for path, sizes in CUT.items()]
+    everything += [(path, cases, Options(), {"length": (LENGTH,)}) for path, cases in CUT_AT_LAUNCH.items()]
     for path, cases, options, asked in everything:
         algorithm = load_module(ROOT / path)
         lowered = algorithm.clone()

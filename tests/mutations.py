@@ -327,6 +327,26 @@ MUTATIONS: dict[str, Mutation] = {
         "if isinstance(op, IndexOp) and op.axis == self.split.axis:",
         "if False:",
     ),
+    "the last of the parts that the launch counts ends where the others do": (
+        "_splits",
+        'last = "parts - 1" if',
+        'last = "parts" if',
+    ),
+    "two parts that the launch counts are the last": (
+        "_splits",
+        'last = "parts - 1" if',
+        'last = "parts - 2" if',
+    ),
+    "an axis that is shorter than a part has none": (
+        "dialects/diagram/place",
+        "// form.terms[axis], 1)",
+        "// form.terms[axis], 0)",
+    ),
+    "what a mean divides by is the size of a part": (
+        "_splits",
+        "extent = ExtentOp(extents[0].axis.data)",
+        'extent = ExtentOp(extents[0].axis.data + "_in")',
+    ),
     "compose: forgets what makes elements absent": (
         "diagram_compose_maps",
         "return bool(absences_of(value for value in outer.inputs if value not in read))",

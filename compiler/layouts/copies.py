@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from treadle.compiler.layouts.accesses import Access, row_copy
 from treadle.compiler.layouts.maps import Map
@@ -10,16 +10,14 @@ from treadle.compiler.layouts.sectors import LINE_BYTES
 from treadle.dialects.cuda.layout import Mode
 
 
-def copy_access(
-    extents: Mapping[str, int], widths: Sequence[int], width: int, threads: int, element_bytes: int
-) -> Access:
+def copy_access(extents: Mapping[str, int], width: int, threads: int, element_bytes: int) -> Access:
     """A tile by vectors of `width` neighbours, as `cuda.copy` deals them to the threads of the block: line by line
     where `line_span` allows it, else in the order of the tile (LayoutError if the width does not divide a row).
 
     Consecutive threads take consecutive vectors of a line, so that a warp's request is as many whole lines as it has
     bytes for; the block then goes along the row, and down. In the order of the tile, addresses only grow, so that two
     requests share at most the one sector in which the first ends, and none if rows are multiples of 32 bytes."""
-    span = line_span(extents, widths, threads, element_bytes)
+    span = line_span(extents, width, threads, element_bytes)
     if span is None:
         return row_copy(extents, width)
     (row, count), (column, length) = _wide(extents)
@@ -33,16 +31,16 @@ def copy_access(
     return Access(Map.of(item=order), column, width)
 
 
-def line_span(extents: Mapping[str, int], widths: Sequence[int], threads: int, element_bytes: int) -> int | None:
+def line_span(extents: Mapping[str, int], width: int, threads: int, element_bytes: int) -> int | None:
     """Neighbours of a row that neighbouring threads take before they go down: a line of 128 bytes, or a row that is
-    shorter. None unless the tile has two axes of more than one element, whole lines a row, and, whatever the width,
-    whole rounds of the block."""
+    shorter. None unless the tile has two axes of more than one element, whole lines a row, and whole rounds
+    of the block."""
     wide = _wide(extents)
     if len(wide) != 2:
         return None
     (_, count), (_, length) = wide
     span = min(length, LINE_BYTES // element_bytes)
-    even = all(threads * width % span == 0 and count % (threads * width // span) == 0 for width in widths)
+    even = threads * width % span == 0 and count % (threads * width // span) == 0
     return span if length % span == 0 and even else None
 
 

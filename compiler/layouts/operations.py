@@ -72,7 +72,7 @@ def access_of(op: GlobalAccess, threads: int, width: int | None = None) -> Acces
     width = width or max(op.width_list, default=1)
     if isinstance(op, cuda.CopyOp):
         extents = dict(zip(axes_of(type), rows_of(type).shape, strict=True))
-        return copy_access(extents, op.width_list or (1,), width, threads, format_bytes(op.buffer_type))
+        return copy_access(extents, width, threads, format_bytes(op.buffer_type))
     axes = axes_of(type)
     layout: LayoutAttr = layout_of(type)
     return fragment_access(layout, axes[-1] if axes else None, width, once=isinstance(op, cuda.StoreOp))

@@ -86,7 +86,7 @@ class AccessPrinter:
         if self._is_dealt(op):
             return None
         bytes = FORMAT_BYTES[str(format_of(op.tile.type))]
-        return line_span(dict(_wide(op)), op.width_list, self.kernel.threads, bytes)
+        return line_span(dict(_wide(op)), max(op.width_list, default=1), self.kernel.threads, bytes)
 
     def _copy_rows(self, op: cuda.CopyOp, wide: Sequence[tuple[str, int]], span: int) -> None:
         """Some rows at a time: a thread keeps its place in the line, goes along the row line by line, and then down
