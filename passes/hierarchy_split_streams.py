@@ -19,7 +19,7 @@ from treadle.compiler.errors import Refusal, TreadleError
 from treadle.compiler.machines import machine_of
 from treadle.compiler.sizes import default_sizes
 from treadle.dialects.diagram import ContractOp, MapOp
-from treadle.dialects.diagram.array import DYNAMIC, axes_of, sizes_of
+from treadle.dialects.diagram.array import DYNAMIC, LARGEST_SIZE, axes_of, sizes_of
 from treadle.dialects.diagram.read import with_fitting
 from treadle.dialects.hierarchy import KernelOp
 from treadle.passes._functions import functions, kernels, label, note
@@ -117,45 +117,63 @@ class HierarchySplitStreamsPass(ModulePass):
         if asked and not any(isinstance(plan, StreamPlan) for _, _, plan in plans):
             raise Refusal(plans[0][1] if plans else op, _refusal(plans))
         possible = [(function, kernel, plan) for function, kernel, plan in plans if isinstance(plan, StreamPlan)]
-        if not asked:
-            possible = [entry for entry in possible if _likely(entry[0], entry[2]) >= 2 * SHORTEST]
-        if not possible:
-            return
-        alone = _Schedule() if self.parts or self.length else _scheduled(ctx, op)
-        for function, kernel, plan in possible:
-            if self.parts or self.length:
-                length = self._length(function, kernel, plan)
-                if (reason := _without_a_role(op, kernel.kernel_name.data, plan.axis, length)) is not None:
-                    raise Refusal(kernel, f"'{plan.axis}' cannot be cut into parts: {reason}")
-                _split(function, kernel, plan, length, "asked for")
-                continue
-            size, name = _likely(function, plan), kernel.kernel_name.data
-            most = min(machine_of(op).sms // alone.groups[name], size // SHORTEST)
-            if most < 2:
-                continue
-            length = size // _dividing(size, most) if _size(plan) != DYNAMIC else _least_uneven(size, most)
-            if (problem := _objection(ctx, op, name, length, alone.time)) is not None:
-                note(function, f"decline {PASS}", f"@{name} along {plan.axis}", "two kernels take less time", problem)
-            else:
-                _split(function, kernel, plan, length, f"{alone.groups[name]} groups would not fill the machine")
+        for function, kernel, plan in possible if self.parts or self.length else ():
+            cut = self._cut(function, kernel, plan)
+            if (reason := _without_a_role(op, kernel.kernel_name.data, plan.axis, cut)) is not None:
+                raise Refusal(kernel, f"'{plan.axis}' cannot be cut into parts: {reason}")
+            _split(function, kernel, plan, cut, "asked for")
+        if not self.parts and not self.length:
+            long = 1 if asked else 2 * SHORTEST
+            _where_it_pays(ctx, op, [entry for entry in possible if _likely(entry[0], entry[2]) >= long])
 
-    def _length(self, function: func.FuncOp, kernel: KernelOp, plan: StreamPlan) -> int:
-        """Of the parts that are asked for (Refusal where there cannot be so many, or so long ones)."""
+    def _cut(self, function: func.FuncOp, kernel: KernelOp, plan: StreamPlan) -> _Cut:
+        """What is asked for (Refusal where there cannot be so many parts, or so long ones)."""
         size = _likely(function, plan)
-        if self.length and _size(plan) == DYNAMIC:
-            return self.length
-        if not 1 <= (self.parts or self.length) <= size:
+        most = LARGEST_SIZE if self.length and _size(plan) == DYNAMIC else size
+        if not 1 <= (self.parts or self.length) <= most:
             wanted = f"{self.parts} parts" if self.parts else f"cut into parts of {self.length}"
             raise Refusal(kernel, f"'{plan.axis}' has {size} positions, which cannot be {wanted}")
-        return self.length or _rounded(plan, size // self.parts)
+        if self.length or _size(plan) == DYNAMIC:
+            return _in_parts_of(self.length or _whole_pieces(size // self.parts), plan)
+        return _Cut(self.parts, size // self.parts)
 
 
-def _without_a_role(module: ModuleOp, name: str, axis: str, length: int) -> str | None:
+@dataclass(frozen=True)
+class _Cut:
+    """How many parts of an axis there are, `DYNAMIC` if the launch tells, and how long all but the last."""
+
+    count: int
+    length: int
+
+
+def _in_parts_of(length: int, plan: StreamPlan) -> _Cut:
+    return _Cut(DYNAMIC if _size(plan) == DYNAMIC else _size(plan) // length, length)
+
+
+def _where_it_pays(
+    ctx: Context, module: ModuleOp, possible: Sequence[tuple[func.FuncOp, KernelOp, StreamPlan]]
+) -> None:
+    """Cut the axis of kernels whose groups leave half of the machine idle, if they then take less time."""
+    alone = _scheduled(ctx, module) if possible else _Schedule()
+    for function, kernel, plan in possible:
+        size, name = _likely(function, plan), kernel.kernel_name.data
+        most = min(machine_of(module).sms // alone.groups[name], size // SHORTEST)
+        if most < 2:
+            continue
+        length = size // _dividing(size, most) if _size(plan) != DYNAMIC else _least_uneven(size, most)
+        if (problem := _objection(ctx, module, name, length, alone.time)) is not None:
+            note(function, f"decline {PASS}", f"@{name} along {plan.axis}", "two kernels take less time", problem)
+        else:
+            why = f"{alone.groups[name]} groups would not fill the machine"
+            _split(function, kernel, plan, _in_parts_of(length, plan), why)
+
+
+def _without_a_role(module: ModuleOp, name: str, axis: str, cut: _Cut) -> str | None:
     """Why one of the two kernels could not run: a state may lack an axis that the groups of the others share."""
     for function in functions(module.clone()):
         for kernel in kernels(function):
             if kernel.kernel_name.data == name:
-                both = _split(function, kernel, StreamPlan(part_of_kernel(kernel), axis), length, "")
+                both = _split(function, kernel, StreamPlan(part_of_kernel(kernel), axis), cut, "")
                 roles = (roles_of(part_of_kernel(each)) for each in both)
                 return next((role.reason for role in roles if isinstance(role, NoRoles)), None)
     return None
@@ -221,9 +239,8 @@ def _likely(function: func.FuncOp, plan: StreamPlan) -> int:
     return with_fitting(function.body.block, default_sizes(function)).get(plan.axis, UNKNOWN_SIZE)
 
 
-def _rounded(plan: StreamPlan, length: int) -> int:
-    """Parts of a length known only by default are such that a piece of a stream, and a vector, divides them."""
-    return length if _size(plan) != DYNAMIC else -(-length // WHOLE_PIECES) * WHOLE_PIECES
+def _whole_pieces(length: int) -> int:
+    return -(-length // WHOLE_PIECES) * WHOLE_PIECES
 
 
 @dataclass(frozen=True)
@@ -259,24 +276,21 @@ def _dividing(size: int, count: int) -> int:
 
 def _least_uneven(size: int, most: int) -> int:
     """The length, in whole pieces, of at most so many parts of which the longest is shortest."""
-    least = -(-size // (most + 1) // WHOLE_PIECES) * WHOLE_PIECES
+    least = _whole_pieces(size // (most + 1))
     lengths = [
         length for length in range(least, size // 2 + 1, WHOLE_PIECES) if SHORTEST <= length > size // (most + 1)
     ]
     return min(lengths, key=lambda length: (length + size % length, -length), default=size // 2)
 
 
-def _split(
-    function: func.FuncOp, kernel: KernelOp, plan: StreamPlan, length: int, why: str
-) -> tuple[KernelOp, KernelOp]:
+def _split(function: func.FuncOp, kernel: KernelOp, plan: StreamPlan, cut: _Cut, why: str) -> tuple[KernelOp, KernelOp]:
     axis, size, name = plan.axis, _size(plan), kernel.kernel_name.data
     inline_extent(kernel, axis, size)
     plan = StreamPlan(part_of_kernel(kernel), axis)
     values = [value for op in function.walk() for value in (*op.operands, *op.results)]
     taken = {name for value in values for name in sizes_of(value.type)}
-    count = size if size == DYNAMIC else size // length
-    last = size if size == DYNAMIC else size - (count - 1) * length
-    split = Split(axis, count, length, last, _fresh(f"{axis}_part", taken), _fresh(f"{axis}_in", taken))
+    last = size if size == DYNAMIC else size - (cut.count - 1) * cut.length
+    split = Split(axis, cut.count, cut.length, last, _fresh(f"{axis}_part", taken), _fresh(f"{axis}_in", taken))
     states = ", ".join(label(state) for state in plan.verdicts)
     names = {other.kernel_name.data for other in kernels(function)}
     parts, merge = split_kernel(kernel, plan, split, _fresh(f"{name}_parts", names))

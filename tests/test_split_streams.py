@@ -17,7 +17,8 @@ from treadle.compiler.sizes import default_sizes
 from treadle.compiler.source import load_module, parse_module
 from treadle.dialects import cuda
 from treadle.dialects.diagram import ReadOp
-from treadle.dialects.diagram.array import axes_of
+from treadle.dialects.diagram.array import axes_of, sizes_of
+from treadle.dialects.diagram.read import with_fitting
 from treadle.dialects.hierarchy import KernelOp
 from treadle.runtime.inputs import axis_sizes, make_inputs
 from treadle.runtime.interpreter import entry_function, run_function
@@ -245,3 +246,48 @@ def test_an_axis_of_unknown_size_is_cut_by_its_default_where_that_takes_less_tim
     rows = (EXAMPLES / "log_sum_exp.mlir").read_text()
     assert "whole" in (found := cut_unasked(rows))
     assert "decline hierarchy-split-streams" in found
+
+
+@pytest.mark.parametrize(("k", "parts"), [(7, 5), (10, 6), (600, 4), (5, 5)])
+def test_there_are_as_many_parts_as_are_asked_for(k: int, parts: int) -> None:
+    a, c = f"tensor<3x{k}xf32, #diagram.array<[m, k]>>", "tensor<3xf32, #diagram.array<[m]>>"
+    text = (
+        f"func.func @f(%A: {a}) -> {c} {{\n%C = diagram.reduce add %A over [k] : {a} -> {c}\nfunc.return %C : {c}\n}}"
+    )
+    module = parse_module(text)
+    run_passes(module, [ArgSpec("fusion", {}), ArgSpec(PASS, {"parts": (parts,)})])
+    (read,) = [op for op in module.walk() if isinstance(op, ReadOp)]
+    found = sizes_of(read.result.type)
+    assert found["k_part"] == parts
+    assert found["k_in"] == k - (parts - 1) * (k // parts)
+
+
+READ = """
+!X = tensor<?xf32, #diagram.array<[x]>>
+!R = tensor<?xf32, #diagram.array<[r]>>
+!Y = tensor<?x?xf32, #diagram.array<[{axes}]>>
+func.func @f(%X: !X{given}) -> !Y {{
+  %Y = diagram.read %X at "{place}" : !X -> !Y
+  func.return %Y : !Y
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("axes", "place", "given", "sizes", "found"),
+    [
+        ("p, i", "256 * p + i", "", {"x": 1000}, {"p": 3, "i": 488}),
+        ("i, p", "i + 256 * p + 4", "", {"x": 1000}, {"p": 3, "i": 484}),
+        ("p, i", "256 * p + i", "", {"x": 255}, {"p": 1, "i": 255}),
+        ("p, i", "256 * p + i", "", {"x": 0}, {"p": 1, "i": 0}),
+        ("p, i", "256 * p + 2 * i", "", {"x": 1000}, {"p": 3, "i": 244}),
+        ("t, r", "2 * t + r", ", %R: !R", {"x": 10, "r": 3}, {"t": 4}),
+        ("t, r", "2 * t + r", ", %R: !R", {"x": 10}, {}),  # the caller has still to say how large r is
+        ("s, t", "t + s", "", {"x": 10}, {}),
+    ],
+)
+def test_sizes_of_axes_that_share_a_place(
+    axes: str, place: str, given: str, sizes: dict[str, int], found: dict[str, int]
+) -> None:
+    module = parse_module(READ.format(axes=axes, place=place, given=given))
+    assert with_fitting(entry_function(module).body.block, sizes) == sizes | found

@@ -194,22 +194,23 @@ class HostLowering:
         def size_of(name: str, known: int) -> SSAValue:
             return self._size(name) if known == DYNAMIC else constant(known)
 
-        sizes, found = sizes_of(op.result.type), list[SSAValue]()
+        sizes, fits, steps = sizes_of(op.result.type), list[SSAValue](), list[SSAValue]()
         for (along, form), length in zip(op.forms.items(), sizes_of(op.operand.type).values(), strict=True):
             if axis not in form.terms:
                 continue
             others = {str(term): factor for term, factor in form.terms.items() if term != axis}
             larger = {term for term, factor in others.items() if factor >= form.terms[axis]}
             known = {t: f for t, f in others.items() if t in larger or t in self.sizes or sizes[t] != DYNAMIC}
-            steps = known != others
-            rest = emit(arith.SubiOp(size_of(along, length), constant(form.constant + 1 - sum(known.values()) - steps)))
+            more = int(known != others)  # than the reach of the others leaves: it steps over an axis without a size
+            before = form.constant + 1 - sum(known.values()) - more
+            rest = emit(arith.SubiOp(size_of(along, length), constant(before)))
             for term, factor in known.items():
                 rest = emit(arith.SubiOp(rest, emit(arith.MuliOp(size_of(term, sizes[term]), constant(factor)))))
             count = emit(arith.FloorDivSIOp(rest, constant(form.terms[axis])))
-            count = count if steps else emit(arith.AddiOp(count, constant(1)))
-            found.append(emit(arith.MaxSIOp(count, constant(int(steps)))))
-        result = found[0]
-        for other in found[1:]:
+            count = count if more else emit(arith.AddiOp(count, constant(1)))
+            (steps if more else fits).append(emit(arith.MaxSIOp(count, constant(more))))
+        result, *rest = fits or steps
+        for other in rest:
             result = emit(arith.MinSIOp(result, other))
         result.name_hint = axis
         return result

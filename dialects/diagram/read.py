@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Self
 
 from xdsl.ir import Attribute, Block, Operation, SSAValue
@@ -70,7 +70,7 @@ class ReadOp(DiagramOperation):
         types = (self.operand.type, self.result.type)
         found = {axis: size for type in types for axis, size in sizes_of(type).items() if size >= 0} | dict(sizes)
         for axis in self.by_factor():
-            if axis not in found and (limits := list(self._limits(axis, found))):
+            if axis not in found and (limits := self._limits(axis, found)):
                 found[axis] = min(limits)
         return {axis: size for axis, size in found.items() if axis not in sizes}
 
@@ -79,22 +79,24 @@ class ReadOp(DiagramOperation):
         forms = self.place.forms
         return sorted(axes_of(self.result.type), key=lambda axis: -max(form.terms.get(axis, 0) for form in forms))
 
-    def _limits(self, axis: str, found: Mapping[str, int]) -> Iterator[int]:
-        """How large an axis may be, by each place that says so."""
+    def _limits(self, axis: str, found: Mapping[str, int]) -> Sequence[int]:
+        """How large an axis may be, by each place that says so; those first that say it alone."""
+        fits: list[int] = []
+        steps: list[int] = []
         for along, form in self.forms.items():
             if axis not in form.terms or along not in found:
                 continue
             unknown = set(form.terms) - {axis} - found.keys()
             if not unknown:
-                yield largest_fit(form, axis, found[along], found)
+                fits.append(largest_fit(form, axis, found[along], found))
             elif self._steps_over(form, axis, unknown):
-                yield whole_steps(form, axis, found[along], found)
+                steps.append(whole_steps(form, axis, found[along], found))
+        return fits or steps
 
     def _steps_over(self, form: Linear, axis: str, others: Set[Term]) -> bool:
         """Whether a place says how axes without a size share what there is: not if a caller will say so."""
-        given = (
-            {name for arg in self.parent.args for name in axes_of(arg.type)} if self.parent is not None else set[str]()
-        )
+        args = self.parent.args if self.parent is not None else ()
+        given = {name for arg in args for name in axes_of(arg.type)}
         smaller = all(form.terms[other] < form.terms[axis] for other in others)
         return smaller and given.isdisjoint({axis, *map(str, others)})
 
