@@ -49,12 +49,19 @@ ASKED: dict[str, tuple[str, str, str, dict[str, tuple[str | int, ...]], str]] = 
         {"axis": ("m",), "parts": (2,)},
         "axis 'm' is reduced by nothing in it",
     ),
-    "parts of what is known at launch": (
+    "parts of no length": (
         "matmul",
         "hierarchy-split-streams",
         "@matmul",
-        {"axis": ("k",), "parts": (2,)},
-        "the size of axis 'k' is known only at launch: give it a static size (`compile --size k=N`)",
+        {"axis": ("k",), "length": (-1,)},
+        "'k' has 333 positions, which cannot be cut into parts of -1",
+    ),
+    "a state that every group would save": (
+        "variance",
+        "hierarchy-split-streams",
+        "@mean_and_variance",
+        {"length": (128,)},
+        "'x' cannot be cut into parts: axis 'row' is not in %t_count",
     ),
     "pieces of an odd size": (
         "matmul",
