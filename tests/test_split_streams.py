@@ -291,3 +291,20 @@ def test_sizes_of_axes_that_share_a_place(
 ) -> None:
     module = parse_module(READ.format(axes=axes, place=place, given=given))
     assert with_fitting(entry_function(module).body.block, sizes) == sizes | found
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("x", [65, 700, 1100])
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+def test_caches_of_lengths_of_their_own(machine: str, x: int) -> None:
+    """Parts are cut unasked, and a sequence may end before a part begins."""
+    algorithm = load_module(Path(__file__).parent / "programs" / "decode_lengths.mlir")
+    module = algorithm.clone()
+    run_passes(module, list(pipeline(Options(machine=machine))))
+    road = Road(algorithm, module, print_cuda(module))
+    assert len(road.kernels) == 2
+    dice = np.random.default_rng(x)
+    query = dice.normal(size=(3, 1, 8, 64)).astype(np.float16)
+    keys, values = dice.normal(size=(2, 3, 1, x, 64)).astype(np.float16)
+    lengths = np.array([0, x // 3, x], np.int32)
+    assert all(verdict.ok for verdict in road.verdicts((query, keys, values, lengths)))
