@@ -176,7 +176,7 @@ def test_what_is_asked_for_in_vain_is_refused(options: dict[str, tuple[int | str
 LENGTH = 40
 AT_LAUNCH = [
     name
-    for name in (*SPLIT, "attention_decode")
+    for name in SPLIT
     if name not in ("batched_matmul", "block_diagonal", "conv1d", "conv1d_dilated", "moving_average", "split_k")
     and name not in (unmerged := ("l2_norm_matmul", "rms_norm_matmul", "softmax_matmul", "variance"))
 ]
