@@ -169,6 +169,7 @@ def _where_it_pays(
         else:
             why = f"{alone.groups[name]} groups would not fill the machine"
             _split(function, kernel, plan, _in_parts_of(length, plan), why)
+            alone = _scheduled(ctx, module)  # what the next one is held against
 
 
 def _without_a_role(module: ModuleOp, name: str, axis: str, cut: _Cut) -> str | None:

@@ -272,7 +272,6 @@ def test_gates_of_today(name: str, width: int, arch: str) -> None:
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
-@pytest.mark.sample(3)
 @pytest.mark.parametrize(("name", "width", "arch"), KERNELS)
 def test_no_other_entry_spills(name: str, width: int, arch: str) -> None:
     """Neither those for narrower rows, nor those of the kernel for arrays without tensor maps."""

@@ -308,3 +308,24 @@ def test_caches_of_lengths_of_their_own(machine: str, x: int) -> None:
     keys, values = dice.normal(size=(2, 3, 1, x, 64)).astype(np.float16)
     lengths = np.array([0, x // 3, x], np.int32)
     assert all(verdict.ok for verdict in road.verdicts((query, keys, values, lengths)))
+
+
+TWO = """
+!A = tensor<64x8192xf16, #diagram.array<[m, k]>>
+!B = tensor<8192x64xf16, #diagram.array<[k, n]>>
+!C = tensor<64x64xf32, #diagram.array<[m, n]>>
+!X = tensor<?x?xf32, #diagram.array<[row, x]>>
+!r = tensor<?xf32, #diagram.array<[row]>>
+func.func @f(%A: !A, %B: !B, %X: !X) -> (!C, !r) attributes {sizes = #diagram.sizes<row = 77, x = 1000>} {
+  %C = diagram.contract %A, %B over [k] accumulate f32 : !A, !B -> !C
+  %r = diagram.apply @log_sum_exp(%X) over [x] : (!X) -> !r
+  func.return %C, %r : !C, !r
+}
+"""
+
+
+def test_what_one_kernel_saves_is_not_counted_for_the_next() -> None:
+    text = cut_unasked(TWO)
+    assert "@f_1_parts" in text
+    assert "@f_2_parts" not in text
+    assert '"decline hierarchy-split-streams", "@f_2 along x"' in text
