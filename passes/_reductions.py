@@ -10,6 +10,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp
 from treadle.dialects.diagram.array import format_of, with_format
+from treadle.dialects.hierarchy import KernelOp
 from treadle.passes._functions import fresh_hint, replace
 from treadle.passes._scalars import Expression, Leaf, Node, build_map, compare, convert, number
 
@@ -73,6 +74,14 @@ def rebuilt(
     new.attributes |= op.attributes
     new.location = op.location
     return new
+
+
+def keep_states_apart(kernel: KernelOp, axis: str) -> None:
+    """Let each reduction over the streamed axis be a state alone: what it is rounded to, and what is added
+    to it, follow as operations of their own."""
+    for op in list(kernel.body.block.ops):
+        if isinstance(op, ContractOp | ReduceOp) and axis in op.over_axes:
+            reduce_alone(op)
 
 
 def reduce_alone(op: ContractOp | ReduceOp) -> None:

@@ -12,7 +12,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
-from treadle.dialects.diagram import ContractOp, ReduceOp
+from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import (
     DYNAMIC,
     array_type,
@@ -30,7 +30,7 @@ from treadle.passes._functions import functions, kernels, label, note
 from treadle.passes._limits import LimitWriter, spell_range
 from treadle.passes._parts import part_of_kernel
 from treadle.passes._ranges import Search
-from treadle.passes._reductions import reduce_alone
+from treadle.passes._reductions import keep_states_apart
 from treadle.passes._searches import Ends
 from treadle.passes._stages import StreamPlan
 from treadle.passes._streams import Scope, StreamParts, hint_of, location_of
@@ -145,14 +145,6 @@ def _note_visits(function: func.FuncOp, subject: str, axis: str, visits: Visits)
     if visits.every is not None:
         where = spell_range(visits.every, axis)
         note(function, PASS, subject, "a condition that holds excludes nothing", f"not tested in pieces within {where}")
-
-
-def keep_states_apart(kernel: KernelOp, axis: str) -> None:
-    """Let each reduction over the streamed axis be a state alone: what it is rounded to, and what is added
-    to it, follow as operations of their own."""
-    for op in list(kernel.body.block.ops):
-        if isinstance(op, ContractOp | ReduceOp) and axis in op.over_axes:
-            reduce_alone(op)
 
 
 # -- expanding ------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from treadle.dialects.diagram.read import with_fitting
 from treadle.dialects.hierarchy import KernelOp
 from treadle.passes._functions import functions, kernels, label, note
 from treadle.passes._parts import part_of_kernel
+from treadle.passes._reductions import keep_states_apart
 from treadle.passes._roles import Refusal as NoRoles
 from treadle.passes._roles import roles_of
 from treadle.passes._scalars import is_plain
@@ -290,6 +291,7 @@ def _least_uneven(size: int, most: int) -> int:
 def _split(function: func.FuncOp, kernel: KernelOp, plan: StreamPlan, cut: _Cut, why: str) -> tuple[KernelOp, KernelOp]:
     axis, size, name = plan.axis, _size(plan), kernel.kernel_name.data
     inline_extent(kernel, axis, size)
+    keep_states_apart(kernel, axis)  # parts are handed on as they are accumulated, and rounded once they are merged
     plan = StreamPlan(part_of_kernel(kernel), axis)
     values = [value for op in function.walk() for value in (*op.operands, *op.results)]
     taken = {name for value in values for name in sizes_of(value.type)}

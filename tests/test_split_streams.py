@@ -17,7 +17,7 @@ from treadle.compiler.sizes import default_sizes
 from treadle.compiler.source import load_module, parse_module
 from treadle.dialects import cuda
 from treadle.dialects.diagram import ReadOp
-from treadle.dialects.diagram.array import axes_of, sizes_of
+from treadle.dialects.diagram.array import axes_of, format_of, sizes_of
 from treadle.dialects.diagram.read import with_fitting
 from treadle.dialects.hierarchy import KernelOp
 from treadle.runtime.inputs import axis_sizes, make_inputs
@@ -329,3 +329,24 @@ def test_what_one_kernel_saves_is_not_counted_for_the_next() -> None:
     assert "@f_1_parts" in text
     assert "@f_2_parts" not in text
     assert '"decline hierarchy-split-streams", "@f_2 along x"' in text
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize("format", ["f16", "bf16", "f8E4M3FN"])
+def test_parts_of_a_sum_are_rounded_once_they_are_merged(format: str, machine: str) -> None:
+    """The result has a narrow format, its accumulator has not."""
+    w, x, y = (
+        f"tensor<{'x'.join([*sizes, format])}, #diagram.array<[{', '.join(axes)}]>>"
+        for sizes, axes in ((("8", "?"), "nk"), (("?",), "k"), (("8",), "n"))
+    )
+    module = parse_module(
+        f"func.func @gemv(%W: {w}, %x: {x}) -> {y} attributes {{sizes = #diagram.sizes<k = 600>}} {{\n"
+        f"%y = diagram.contract %W, %x over [k] accumulate f32 : {w}, {x} -> {y}\nfunc.return %y : {y}\n}}"
+    )
+    algorithm, specs = module.clone(), list(pipeline(Options(machine=machine)))
+    at = [spec.name for spec in specs].index(PASS)
+    run_passes(module, [*specs[:at], ArgSpec(PASS, {"length": (256,)})])
+    parts = next(op for op in module.walk() if isinstance(op, KernelOp))
+    assert str(format_of(parts.outputs[0].type)) == "f32"
+    run_passes(module, specs[at + 1 :])
+    Road(algorithm, module, print_cuda(module)).check({"k": 600})
