@@ -17,6 +17,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.dialects.diagram import ContractOp, ExtentOp, IndexOp, MapOp, ReadOp, ReduceOp, WhereOp
+from treadle.dialects.diagram.absence import absent_with
 from treadle.dialects.diagram.array import (
     DYNAMIC,
     array_type,
@@ -60,6 +61,8 @@ class Split:
     """The name of the axis of the parts."""
     inner: str
     """The name of the axis along a part."""
+    parts: str = "parts"
+    """What conditions call the number of parts, where only the launch tells."""
 
     @property
     def position(self) -> str:
@@ -67,11 +70,10 @@ class Split:
 
     @property
     def exists(self) -> str | None:
-        """Which positions of a part there are; None for all. `parts` is how many parts there are, where only the launch
-        tells."""
+        """Which positions of a part there are; None for all."""
         if self.last == self.length:
             return None
-        last = "parts - 1" if self.count == DYNAMIC else self.count - 1
+        last = f"{self.parts} - 1" if self.count == DYNAMIC else self.count - 1
         return f"{self.inner} < {self.length} or {last} <= {self.part}"
 
     def axes(self, axes: Iterable[str]) -> list[str]:
@@ -192,7 +194,7 @@ class _Parts:
             self._for_each_part(op)
         if not self.plan.is_piece(result):
             return
-        if not self.cut.isdisjoint(op.operands):
+        if not self.cut.isdisjoint(absent_with(op)):
             self.cut.add(result)
         elif isinstance(op, ContractOp):
             self._exclude([result])
@@ -229,9 +231,9 @@ class _Parts:
         inputs: dict[str, SSAValue] = {}
         if self.split.count == DYNAMIC:
             extent = ExtentOp(self.split.part)
-            extent.result.name_hint = "parts"
+            extent.result.name_hint = self.split.parts
             self.block.add_op(extent)
-            inputs["parts"] = extent.result
+            inputs[self.split.parts] = extent.result
         where = WhereOp(there, self.split.exists, inputs, with_level(there.type, "register"))
         where.location = self.old.location
         where.result.name_hint = there.name_hint

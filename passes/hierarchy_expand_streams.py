@@ -161,7 +161,8 @@ class _Expansion(StreamParts):
         tiles = schedule.tile_sizes()
         self.visits = {stream: visits_of(plan, stream, tiles) for stream in plan.streams}
         self.arguments: dict[SSAValue, SSAValue] = {}
-        self.destinations: dict[SSAValue, SSAValue] = {}
+        self.destinations: dict[SSAValue, list[SSAValue]] = {}
+        """A value may be several results."""
         self.searched: dict[Search, Ends] = {}
 
     def kernel(self) -> KernelOp:
@@ -189,7 +190,7 @@ class _Expansion(StreamParts):
         terminator = self.old.body.block.last_op
         assert terminator is not None
         for value, new in zip(terminator.operands, block.args[len(given) :], strict=True):
-            self.destinations[value] = new
+            self.destinations.setdefault(value, []).append(new)
             new.name_hint = hint_of(value, "to")
         return block
 
@@ -264,9 +265,10 @@ class _Expansion(StreamParts):
         return load
 
     def leave(self, scope: Scope, value: SSAValue) -> None:
-        save = SaveOp(scope.values[value], self.destinations[value])
-        save.location = location_of(value)
-        scope.block.add_op(save)
+        for destination in self.destinations[value]:
+            save = SaveOp(scope.values[value], destination)
+            save.location = location_of(value)
+            scope.block.add_op(save)
 
     def end(self, block: Block, values: Sequence[SSAValue]) -> None:
         block.add_op(YieldOp(*values))

@@ -18,7 +18,7 @@ from treadle.compiler.cost.time import estimate
 from treadle.compiler.errors import Refusal, TreadleError
 from treadle.compiler.machines import machine_of
 from treadle.compiler.sizes import default_sizes
-from treadle.dialects.diagram import ContractOp, MapOp
+from treadle.dialects.diagram import ContractOp, MapOp, WhereOp
 from treadle.dialects.diagram.array import DYNAMIC, LARGEST_SIZE, axes_of, sizes_of
 from treadle.dialects.diagram.read import with_fitting
 from treadle.dialects.hierarchy import KernelOp
@@ -137,6 +137,9 @@ class HierarchySplitStreamsPass(ModulePass):
         if not 1 <= (self.parts or self.length) <= most:
             wanted = f"{self.parts} parts" if self.parts else f"cut into parts of {self.length}"
             raise Refusal(kernel, f"'{plan.axis}' has {size} positions, which cannot be {wanted}")
+        if self.length == 1 and _size(plan) == DYNAMIC:
+            why = f"the size of '{plan.axis}' is known only at launch, and parts of 1 are like positions in them"
+            raise Refusal(kernel, f"{why}: ask for a length of 2 or more")
         if self.length or _size(plan) == DYNAMIC:
             return _in_parts_of(self.length or _whole_pieces(size // self.parts), plan)
         return _Cut(self.parts, size // self.parts)
@@ -295,8 +298,10 @@ def _split(function: func.FuncOp, kernel: KernelOp, plan: StreamPlan, cut: _Cut,
     plan = StreamPlan(part_of_kernel(kernel), axis)
     values = [value for op in function.walk() for value in (*op.operands, *op.results)]
     taken = {name for value in values for name in sizes_of(value.type)}
+    taken |= {name.data for op in function.walk() if isinstance(op, WhereOp) for name in op.names}
     last = size if size == DYNAMIC else size - (cut.count - 1) * cut.length
-    split = Split(axis, cut.count, cut.length, last, _fresh(f"{axis}_part", taken), _fresh(f"{axis}_in", taken))
+    names = (_fresh(name, taken) for name in (f"{axis}_part", f"{axis}_in", "parts"))
+    split = Split(axis, cut.count, cut.length, last, *names)
     states = ", ".join(label(state) for state in plan.verdicts)
     names = {other.kernel_name.data for other in kernels(function)}
     parts, merge = split_kernel(kernel, plan, split, _fresh(f"{name}_parts", names))

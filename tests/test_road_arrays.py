@@ -14,6 +14,8 @@ import pytest
 from numpy.typing import NDArray
 
 from roads import Road, array, attention, compiled, matmul
+from treadle.compiler.pipeline import Options, print_cuda, run_pipeline
+from treadle.compiler.source import parse_module
 from treadle.runtime.arguments import HostError
 from treadle.runtime.emulator.backend import HostArray
 from treadle.runtime.host import execute
@@ -270,3 +272,22 @@ func.func @f(%X: {v}) -> ({s}, {s}, {s}, {v}) {{
     _, top, low, _ = road.run((extreme,))
     np.testing.assert_array_equal(top, extreme.max(1))
     np.testing.assert_array_equal(low, extreme.min(1))
+
+
+def test_a_value_may_be_several_results_of_a_kernel() -> None:
+    """Written by hand: what the front door makes has each value once."""
+    module = parse_module("""
+        !x = tensor<4x64xf32, #diagram.array<[i, x]>>
+        !xd = tensor<4x64xf32, #diagram.array<[i, x], level = device>>
+        !s = tensor<4xf32, #diagram.array<[i]>>
+        !sr = tensor<4xf32, #diagram.array<[i], level = register>>
+        func.func @f(%x: !x) -> (!s, !s) {
+          %s, %t = hierarchy.kernel @f (%a = %x : !x as !xd) -> (!s, !s) {
+            %m = diagram.reduce max %a over [x] : !xd -> !sr
+            hierarchy.yield %m, %m : !sr, !sr
+          }
+          func.return %s, %t : !s, !s
+        }""")
+    algorithm = module.clone()
+    run_pipeline(module, Options())
+    Road(algorithm, module, print_cuda(module)).check({})

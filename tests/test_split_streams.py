@@ -350,3 +350,70 @@ def test_parts_of_a_sum_are_rounded_once_they_are_merged(format: str, machine: s
     assert str(format_of(parts.outputs[0].type)) == "f32"
     run_passes(module, specs[at + 1 :])
     Road(algorithm, module, print_cuda(module)).check({"k": 600})
+
+
+CUT_AND_REDUCED = {
+    "a sum over another axis of elements beyond the end of a part is a number like others": """
+        !X = tensor<4x?x8xf32, #diagram.array<[i, x, d]>>
+        !Y = tensor<4x?xf32, #diagram.array<[i, x]>>
+        !s = tensor<4xf32, #diagram.array<[i]>>
+        func.func @f(%X: !X) -> !s attributes {sizes = #diagram.sizes<x = 101>} {
+          %Z = diagram.map (%a = %X : !X) -> !X {
+            %c = arith.mulf %a, %a : f32
+            diagram.yield %c : f32
+          }
+          %m = diagram.reduce max %Z over [x, d] : !X -> !s
+          %Y = diagram.reduce add %Z over [d] : !X -> !Y
+          %l = diagram.reduce min %Y over [x] : !Y -> !s
+          %o = diagram.map (%a = %m : !s, %b = %l : !s) -> !s {
+            %c = arith.subf %a, %b : f32
+            diagram.yield %c : f32
+          }
+          func.return %o : !s
+        }""",
+    "what a condition is about is absent for itself alone": """
+        !S = tensor<2x?xf32, #diagram.array<[q, x]>>
+        !a = tensor<?xi32, #diagram.array<[x]>>
+        !s = tensor<2xf32, #diagram.array<[q]>>
+        !o = tensor<i32, #diagram.array<[]>>
+        func.func @f(%S: !S, %a: !a) -> !s attributes {sizes = #diagram.sizes<x = 101>} {
+          %m = diagram.reduce max %a over [x] : !a -> !o
+          %W = diagram.where %S if "a[x] >= 0" with (a = %a : !a) : !S
+          %s = diagram.reduce add %W over [x] : !S -> !s
+          %o = diagram.map (%c = %m : !o, %b = %s : !s) -> !s {
+            %e = arith.sitofp %c : i32 to f32
+            %d = arith.addf %e, %b : f32
+            diagram.yield %d : f32
+          }
+          func.return %o : !s
+        }""",
+    "names of axes and of what conditions are given are taken": """
+        !S = tensor<3x?xf32, #diagram.array<[parts, x]>>
+        !s = tensor<3xf32, #diagram.array<[parts]>>
+        func.func @f(%S: !S, %n: i32) -> !s attributes {sizes = #diagram.sizes<x = 101>} {
+          %W = diagram.where %S if "x <= x_in or x < x_part" with (x_in = %n : i32, x_part = %n : i32) : !S
+          %s = diagram.reduce add %W over [x] : !S -> !s
+          func.return %s : !s
+        }""",
+}
+
+
+@pytest.mark.parametrize("asked", [{"length": (32,)}, {"parts": (3,)}])
+@pytest.mark.parametrize("what", CUT_AND_REDUCED)
+def test_elements_beyond_the_end_of_a_part_count_nowhere(what: str, asked: dict[str, tuple[str | int, ...]]) -> None:
+    module = parse_module(CUT_AND_REDUCED[what])
+    algorithm, specs = module.clone(), list(pipeline(Options()))
+    run_passes(module, [ArgSpec(PASS, asked) if spec.name == PASS else spec for spec in specs])
+    road = Road(algorithm, module, print_cuda(module))
+    assert len(road.kernels) == 2
+    for size in (1, 33, 101, 200):
+        road.check({"x": size})
+
+
+def test_parts_of_one_position_are_refused_where_the_launch_counts_them() -> None:
+    v, s = "tensor<?xf32, #diagram.array<[x]>>", "tensor<f32, #diagram.array<[]>>"
+    text = (
+        f"func.func @f(%v: {v}) -> {s} {{\n%s = diagram.reduce max %v over [x] : {v} -> {s}\nfunc.return %s : {s}\n}}"
+    )
+    with pytest.raises(TreadleError, match="ask for a length of 2 or more"):
+        run_passes(parse_module(text), [ArgSpec("fusion", {}), ArgSpec(PASS, {"length": (1,)})])

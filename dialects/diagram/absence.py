@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from treadle.dialects.diagram.elements import CastOp
 from treadle.dialects.diagram.map import MapOp
@@ -39,9 +39,16 @@ def absences_of(values: Iterable[SSAValue]) -> frozenset[WhereOp]:
         seen.add(value)
         if isinstance(value.owner, WhereOp):
             found.add(value.owner)
-            left.append(value.owner.operand)
-        elif isinstance(value.owner, MapOp | CastOp):
-            left.extend(value.owner.operands)
-        elif isinstance(value.owner, Finishing):
+        if isinstance(value.owner, Finishing):
             left.append(value.owner.finished(value))
+        elif isinstance(value.owner, Operation):
+            left.extend(absent_with(value.owner))
     return frozenset(found)
+
+
+def absent_with(op: Operation) -> Sequence[SSAValue]:
+    """The operands whose absent elements are absent from the result, too. Reductions pass over them, and what a
+    condition is about says nothing."""
+    if isinstance(op, WhereOp):
+        return [op.operand]
+    return op.operands if isinstance(op, MapOp | CastOp) else []
