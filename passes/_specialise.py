@@ -17,7 +17,16 @@ from treadle.dialects.cuda.roles import WARPGROUP
 from treadle.dialects.cuda.tiles import boxes_of, is_buffer
 from treadle.dialects.diagram import FillOp
 from treadle.passes._specialise_consumers import Consumers
-from treadle.passes._specialise_laws import BUSY, REGISTERS, Reason, constant_of, ends_of, inward_copies, is_inward
+from treadle.passes._specialise_laws import (
+    BUSY,
+    REGISTERS,
+    Reason,
+    constant_of,
+    ends_of,
+    inward_copies,
+    is_inward,
+    reads_of,
+)
 from treadle.passes._specialise_producer import Producer
 from treadle.passes._specialise_tiles import boxed_type, plain, stages_for
 from treadle.passes._turns import count_turns, known_to_all, needed_for
@@ -143,7 +152,7 @@ class Builder:
             if isinstance(op, cuda.SharedOp) and op.result not in self.shared:
                 others[op.result] = self._named(op.clone(), op.result.name_hint)
         for tile in self.tiles:
-            ring = cuda.RingOp(0, self.groups, self.stages[tile])
+            ring = cuda.RingOp(0, self.groups, self.stages[tile], by_warps=any(reads_of(tile)))
             self.rings[tile] = self._named(ring, f"{plain(tile)}_ring")
         return others
 

@@ -9,7 +9,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from treadle.dialects import cuda
 from treadle.dialects.diagram import FillOp
-from treadle.passes._specialise_laws import left_of
+from treadle.passes._specialise_laws import is_kept, left_of
 from treadle.passes._specialise_tiles import Turns, stage_of
 
 
@@ -28,7 +28,7 @@ class Consumers:
             if isinstance(op, cuda.CopyOp) and not op.is_outward:
                 waiting[op.tile] = op
                 continue
-            if isinstance(op, cuda.BarrierOp | cuda.SharedOp | cuda.ReadOp) and not self._is_kept(op):
+            if isinstance(op, cuda.BarrierOp | cuda.SharedOp) or (isinstance(op, cuda.ReadOp) and not self._reads(op)):
                 continue
             if any(result in mapping for result in op.results):
                 continue
@@ -38,8 +38,8 @@ class Consumers:
             for tile in [tile for tile in held if not used_after(op, tile)]:
                 target.add_op(cuda.ReleaseOp(self.turns.rings[tile], held.pop(tile)))
 
-    def _is_kept(self, op: Operation) -> bool:
-        return isinstance(op, cuda.ReadOp) and op.source not in self.turns.rings
+    def _reads(self, op: cuda.ReadOp) -> bool:
+        return op.source not in self.turns.rings or is_kept(op)
 
     def _await(
         self, copy: cuda.CopyOp, target: Block, mapping: dict[SSAValue, SSAValue], held: dict[SSAValue, SSAValue]
@@ -95,8 +95,12 @@ class Consumers:
 
 def uses(op: Operation, tile: SSAValue) -> bool:
     """Whether an operation, or one inside it, reads a tile."""
-    products = [inner for inner in op.walk() if isinstance(inner, cuda.ProductOp)]
-    return any(tile in (left_of(product), product.rhs) for product in products)
+    for inner in op.walk():
+        if isinstance(inner, cuda.ProductOp) and tile in (left_of(inner), inner.rhs):
+            return True
+        if isinstance(inner, cuda.ReadOp) and inner.source is tile and is_kept(inner):
+            return True
+    return False
 
 
 def used_after(op: Operation, tile: SSAValue) -> bool:

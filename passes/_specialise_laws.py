@@ -10,7 +10,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from treadle.dialects import cuda
 from treadle.dialects.cuda.boxes import MOST_ROWS, boxes_layout, cut, why_no_order
-from treadle.dialects.cuda.layout import spelled
+from treadle.dialects.cuda.layout import is_interleaved, spelled
 from treadle.dialects.cuda.roles import WARPGROUP
 from treadle.dialects.cuda.tensor_maps import MOST_AXES
 from treadle.dialects.cuda.tiles import format_bytes, is_shared, layout_of, rows_of
@@ -171,15 +171,35 @@ def left_of(op: cuda.ProductOp) -> SSAValue:
 
 
 def _use_problem(tile: SSAValue) -> Reason | None:
-    for use in tile.uses:
-        op = use.operation
-        users = [each.operation for each in op.results[0].uses] if isinstance(op, cuda.ReadOp) else [op]
-        for user in users:
-            as_left = not isinstance(op, cuda.ReadOp) or (isinstance(user, cuda.ProductOp) and user.lhs is op.result)
-            if not isinstance(user, cuda.ProductOp | cuda.CopyOp) or not as_left:
-                fact = f"%{tile.name_hint} is also used by '{user.name}'"
-                return Reason("what a producer brings is read by products alone", fact)
+    reads = reads_of(tile)
+    multiplied = [use.operation for use in tile.uses if _multiplies(use.operation)]
+    if reads and multiplied:
+        user = next(iter(reads[0].result.uses)).operation
+        fact = f"%{tile.name_hint} is also used by '{user.name}'"
+        return Reason("what a producer brings is read by products alone, or by none", fact)
+    for read in reads:
+        layout, sizes = layout_of(read.result.type), sizes_of(read.result.type)
+        if result_axes(layout) is None or is_interleaved(layout) or format_bytes(read.result.type) != 2:
+            law = "what warps read of a piece are 16-bit numbers, spread as the sum of a product"
+            return Reason(law, f"%{tile.name_hint} is read otherwise")
+        if any(layout.extent(axis) != size for axis, size in sizes.items()):
+            return Reason("all warps read rows of their own", f"%{tile.name_hint} has fewer than there are")
     return None
+
+
+def reads_of(tile: SSAValue) -> list[cuda.ReadOp]:
+    """Those that bring it to registers for anything but to be a left operand."""
+    return [use.operation for use in tile.uses if isinstance(use.operation, cuda.ReadOp) and is_kept(use.operation)]
+
+
+def is_kept(read: cuda.ReadOp) -> bool:
+    """Whether consumers read a tile themselves. Products of warpgroups read the tiles of their left operands."""
+    users = [use.operation for use in read.result.uses]
+    return not all(isinstance(user, cuda.ProductOp) and user.lhs is read.result for user in users)
+
+
+def _multiplies(op: Operation) -> bool:
+    return isinstance(op, cuda.ProductOp) or (isinstance(op, cuda.ReadOp) and not is_kept(op))
 
 
 def _is_copied(tile: SSAValue) -> bool:

@@ -12,7 +12,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
-from treadle.dialects.diagram import ContractOp
+from treadle.compiler.cost.roles import contractions_of, product_axes
 from treadle.dialects.diagram.array import (
     DYNAMIC,
     array_type,
@@ -28,6 +28,7 @@ from treadle.dialects.hierarchy import GroupOp, KernelOp, LoadOp, SaveOp, Stream
 from treadle.dialects.hierarchy.schedule import ScheduleAttr
 from treadle.passes._functions import functions, kernels, label, note
 from treadle.passes._limits import LimitWriter, spell_range
+from treadle.passes._near import comes_to_shared
 from treadle.passes._parts import part_of_kernel
 from treadle.passes._ranges import Search
 from treadle.passes._reductions import keep_states_apart
@@ -164,6 +165,8 @@ class _Expansion(StreamParts):
         self.destinations: dict[SSAValue, list[SSAValue]] = {}
         """A value may be several results."""
         self.searched: dict[Search, Ends] = {}
+        self.products = contractions_of(kernel)
+        self.row = product_axes(kernel, schedule.group.as_dict()).row
 
     def kernel(self) -> KernelOp:
         body = self._empty_body()
@@ -257,8 +260,8 @@ class _Expansion(StreamParts):
         scope.add(self._load(value), value)
 
     def _load(self, value: SSAValue) -> LoadOp:
-        multiplied = any(isinstance(use.operation, ContractOp) for use in value.uses)
-        type = self.tile(value.type, "shared" if multiplied else "register")
+        is_shared = comes_to_shared(value, self.products, self.row, self.plan.axis or None)
+        type = self.tile(value.type, "shared" if is_shared else "register")
         load = LoadOp(self.arguments[value], type)
         load.location = self.old.location
         load.result.name_hint = hint_of(value, "piece")

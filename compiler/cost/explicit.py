@@ -24,7 +24,7 @@ from treadle.compiler.cost.issue import (
 )
 from treadle.compiler.cost.limits import are_limits_found_together, fed_of_stream
 from treadle.compiler.cost.names import name_of
-from treadle.compiler.cost.operands import left_operand, stays_in_registers, written
+from treadle.compiler.cost.operands import is_multiplied, left_operand, read_back, stays_in_registers, written
 from treadle.compiler.cost.plan import Issue, Pieces, Plan, Tile, Transfer, Work
 from treadle.compiler.cost.roles import alignment_of, contractions_of, lies_along_columns, product_axes
 from treadle.compiler.cost.spread import Spread
@@ -143,12 +143,20 @@ class Walk:
             self.saved(piece, width)
         elif level == "shared":
             self.hold("staged" if self.inside else "shared", piece)
-        elif array not in self.in_registers:
-            # A later stream loads the array again, where the earlier one had it.
-            self.in_registers.add(array)
-            stream = self.inside[-1].axis if self.inside else None
-            along_columns = lies_along_columns(axes, stream, self.row, self.products)
-            self.hold("column" if along_columns else "value", piece)
+            if not is_multiplied(piece):
+                self.labour([read_back(piece)], self.spread(piece))
+                self.in_register(array, piece)
+        else:
+            self.in_register(array, piece)
+
+    def in_register(self, array: SSAValue, piece: SSAValue) -> None:
+        """A piece that is held in registers; where a later stream loads the array again, the earlier one had it."""
+        if array in self.in_registers:
+            return
+        self.in_registers.add(array)
+        stream = self.inside[-1].axis if self.inside else None
+        along_columns = lies_along_columns(axes_of(array.type), stream, self.row, self.products)
+        self.hold("column" if along_columns else "value", piece)
 
     def saved(self, piece: SSAValue, width: int) -> None:
         if not self.has_products:

@@ -37,6 +37,16 @@ def written(operand: SSAValue) -> Labour:
     return Labour("shared", width_of(operand.type) / SHARED_WORD, axes_of(operand.type))
 
 
+def read_back(piece: SSAValue) -> Labour:
+    """The `ldmatrix` of a tile whose elements meet the result of a product, 8 elements of a lane each."""
+    return Labour("ldmatrix", 1 / 8, axes_of(piece.type))
+
+
+def is_multiplied(value: SSAValue) -> bool:
+    """Whether products read a value."""
+    return any(isinstance(use.operation, ContractOp) for use in value.uses)
+
+
 def _is_left(use: Operation, operand: SSAValue, row: str) -> bool:
     return isinstance(use, ContractOp) and keeps_left_operand(use) and left_operand(use, row) is operand
 

@@ -27,7 +27,7 @@ from treadle.compiler.cost.issue import (
 )
 from treadle.compiler.cost.limits import are_found_together, fed_of_visits
 from treadle.compiler.cost.names import name_of
-from treadle.compiler.cost.operands import left_operand, stays_in_registers, written
+from treadle.compiler.cost.operands import is_multiplied, left_operand, read_back, stays_in_registers, written
 from treadle.compiler.cost.plan import Issue, Pieces, Plan, Tile, Transfer, Work
 from treadle.compiler.cost.roles import ProductAxes, alignment_of, lies_along_columns, product_axes, stream_use
 from treadle.compiler.cost.spread import Spread
@@ -38,6 +38,7 @@ from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import axes_of, shape_of, sizes_of
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import ScheduleAttr
+from treadle.passes._near import comes_to_shared
 from treadle.passes._stages import StreamPlan
 from treadle.passes._visits import Visits, visits_of
 
@@ -344,14 +345,14 @@ class _Reader:
         sizes = sizes_of(op.lhs.type) | sizes_of(op.rhs.type)
         return any(axis != self.stream and sizes[axis] != 1 for axis in op.over_axes)
 
-    def _feeds_product(self, value: SSAValue) -> bool:
-        return any(isinstance(use.operation, ContractOp) and use.index < 2 for use in value.uses)
+    def _comes_to_shared(self, value: SSAValue) -> bool:
+        return comes_to_shared(value, self.products, self.roles.row, self.stream)
 
     def _loads(self) -> list[Crossing]:
         return [
             Crossing(
                 name_of(value, f"input{i}"),
-                "shared" if self._feeds_product(value) else "register",
+                "shared" if self._comes_to_shared(value) else "register",
                 False,
                 axes_of(value.type),
                 width_of(value.type),
@@ -387,6 +388,10 @@ class _Reader:
     def _tasks(self) -> Iterator[Task]:
         for crossing in (*self._loads(), *self._saves()):
             yield Task(crossing, (crossing.stream,), crossing.streamed)
+        for value, times in self.use.inputs.items():
+            if self._comes_to_shared(value) and not is_multiplied(value):
+                for stream in self.use.fed_in.get(value, (None,) * times):
+                    yield Task(read_back(value), (stream,), self.stream in axes_of(value.type))
         for op, stream in self._made():
             yield from (Task(labour, (stream,), stream is not None) for labour in labours_of(op))
             if isinstance(op, ReduceOp):
@@ -423,13 +428,15 @@ class _Reader:
         held: list[Holding] = []
         for value, times in self.use.inputs.items():
             axes, width = axes_of(value.type), width_of(value.type)
-            if not self._feeds_product(value):
+            if not self._comes_to_shared(value):
                 along_columns = lies_along_columns(axes, self.stream, self.roles.row, self.products)
                 held.append(Holding("column" if along_columns else "value", axes, width))
                 continue
             # The second stream has tiles of its own in shared memory.
             role = "staged" if self.stream in axes else "shared"
             held += [Holding(role, axes, width)] * times
+            if not is_multiplied(value):
+                held.append(Holding("value", axes, width))
         return held
 
     def _held_products(self) -> list[Holding]:

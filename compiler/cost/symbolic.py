@@ -17,6 +17,7 @@ from xdsl.ir import Operation, SSAValue
 from treadle.compiler.cost.algebra import Expr, sympy
 from treadle.compiler.cost.explicit import Walk
 from treadle.compiler.cost.issue import product_of, read_before
+from treadle.compiler.cost.operands import is_multiplied
 from treadle.compiler.cost.peak import columns
 from treadle.compiler.cost.plan import Pieces
 from treadle.compiler.cost.work import is_tensor_product, labours_of, multiply_format, width_of
@@ -157,6 +158,8 @@ class _Walk(Walk):
         )
         if transfer.level == "shared":
             self._add("shared", transfer.width * in_all)
+            if not is_multiplied(piece):
+                self._add("shared", transfer.width * self._reads(piece, once=False))
 
     def compute(self, op: Operation) -> None:
         super().compute(op)

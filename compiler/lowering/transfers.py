@@ -15,7 +15,7 @@ from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LayoutAttr, rows_layout
 from treadle.dialects.cuda.tiles import is_shared, layout_of
 from treadle.dialects.diagram import ContractOp
-from treadle.dialects.diagram.array import axes_of, format_of, sizes_of
+from treadle.dialects.diagram.array import axes_of, format_of, level_of, sizes_of
 from treadle.dialects.hierarchy import LoadOp, SaveOp
 
 
@@ -25,7 +25,7 @@ def lower_load(lowering: KernelLowering, op: LoadOp) -> None:
     offsets = tuple(lowering.offset(axis) for axis in axes)
     bounds = lowering.bounds(axes)
     pending = PendingLoad(op, source, offsets, bounds, lowering.block, {})
-    if not _feeds_product(op.result):
+    if level_of(op.result.type) != "shared" and not _feeds_product(op.result):
         lowering.values[op.result] = pending
         return
     tile = tile_of(lowering, lowering.twin(op), op.result)

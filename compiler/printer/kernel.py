@@ -13,6 +13,7 @@ from treadle.compiler.printer.accesses import AccessPrinter
 from treadle.compiler.printer.control_flow import print_branch, print_loop, print_yield
 from treadle.compiler.printer.exchanges import print_exchange
 from treadle.compiler.printer.launches import launch_lines
+from treadle.compiler.printer.matrices import read_accumulator
 from treadle.compiler.printer.products import ProductPrinter
 from treadle.compiler.printer.reductions import print_combine, print_reduce
 from treadle.compiler.printer.scalars import c_type
@@ -208,7 +209,7 @@ class KernelPrinter(KernelWriter):
 
     def _read(self, op: cuda.ReadOp) -> None:
         name = self.declare(op.result)
-        if not ProductPrinter(self).read_left_operand(op, name):
+        if not ProductPrinter(self).read_left_operand(op, name) and not read_accumulator(self, op, name):
             TilePrinter(self).read(op, name)
 
     def _barrier(self, op: cuda.BarrierOp) -> None:

@@ -110,15 +110,15 @@ class ProductPrinter:
         row = next((loop for loop in loops if loop.mode.axis == rows), Loop(Mode(rows, 1, 16), "0"))
         step = next((loop for loop in loops if loop.mode.axis == axis), Loop(Mode(axis, 1, 8 * pack), "0"))
         with self.kernel.names.scope():
-            load, place = self._left_matrix(op.source, layout, rows, row, axis, step)
+            load, place = self.matrices(op.source, layout, row, step)
         target = f"{name}{subscripts(layout, loops, len(loops))}"
         self.kernel.text.nest(loops, [f"{load}({target}, &{place});"])
         return True
 
-    def _left_matrix(
-        self, tile: SSAValue, layout: LayoutAttr, rows: str, row: Loop, axis: str, step: Loop
-    ) -> tuple[str, str]:
-        """The primitive that loads a left fragment of narrow elements, and the place that a lane gives it."""
+    def matrices(self, tile: SSAValue, layout: LayoutAttr, row: Loop, step: Loop) -> tuple[str, str]:
+        """The primitive that loads 16 rows of 32 bytes, a left fragment of narrow elements, say, and the place that a
+        lane gives it."""
+        rows, axis = row.mode.axis, step.mode.axis
         warp, chunk = _warp_terms(layout, rows), CHUNK_BYTES // format_bytes(tile.type)
         loops = {rows: _turns(row, 16), axis: _turns(step, 2 * chunk)}
         if lies_along(tile.type, axis):
@@ -218,7 +218,7 @@ class ProductPrinter:
         if is_fragment(op.lhs.type):
             return "", ""
         if depth >= 16:
-            return self._left_matrix(op.lhs, layout, rows, row, op.axis, step)
+            return self.matrices(op.lhs, layout, row, step)
         first = add([times(row.variable, 16) if row.mode.size > 1 else "", *_warp_terms(layout, rows)])
         at_depth = times(step.variable, depth)
         place = self._place(op.lhs, {rows: f"{first} + m8 * 8 + lane / 4", op.axis: f"{at_depth} + k4 * 4 + lane % 4"})

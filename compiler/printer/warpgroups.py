@@ -160,11 +160,15 @@ class WarpgroupPrinter:
         empty = add([str(stages_of(op.ring)), stage])
         owner, barrier = op.ring.owner, f"&{self.writer.values[op.ring]}[{empty}]"
         assert isinstance(owner, cuda.RingOp)
+        thread = f"thread % {WARPGROUP}"
+        if owner.by_warps is not None:
+            self.writer.text.line(f"{self.writer.call('barrier_warp')}();  // all lanes have read")
+            thread = "lane"
         if owner.filled_by == 1:
-            arrive = f"if (thread % {WARPGROUP} == 0) {self.writer.call('mbarrier_arrive')}({barrier});"
+            arrive = f"if ({thread} == 0) {self.writer.call('mbarrier_arrive')}({barrier});"
         else:  # a thread for each block
-            reach = f"{self.writer.call('mbarrier_arrive_at')}({barrier}, thread % {WARPGROUP})"
-            arrive = f"if (thread % {WARPGROUP} < {owner.filled_by}) {reach};"
+            reach = f"{self.writer.call('mbarrier_arrive_at')}({barrier}, {thread})"
+            arrive = f"if ({thread} < {owner.filled_by}) {reach};"
         self.writer.text.line(arrive)
 
     def _place(self, ring: SSAValue, turn: SSAValue) -> tuple[str, str]:

@@ -356,6 +356,20 @@ def accumulator(
     )
 
 
+def accumulator_axes(layout: LayoutAttr) -> tuple[str, str] | None:
+    """Rows and columns of fragments that are an accumulator, or a part of one; None if they are not. The columns are in
+    order."""
+    modes, lanes = tuple(layout.register), tuple(layout.lane)
+    if len(modes) < 3 or len(lanes) != 2:
+        return None
+    rows, columns = lanes[0].axis, lanes[1].axis
+    sizes = {(mode.axis, mode.stride): mode.size for mode in modes}
+    warps = {axis: next((mode.size for mode in layout.warp if mode.axis == axis), 1) for axis in (rows, columns)}
+    tiles = sizes.get((rows, 16), 1), sizes.get((columns, 8), 1)
+    made = accumulator(rows, columns, *tiles, (warps[rows], warps[columns]))
+    return (rows, columns) if made == layout else None
+
+
 def is_interleaved(layout: LayoutAttr) -> bool:
     """Whether an accumulator is that of a product whose columns are read in another order."""
     return any(mode.size == 4 and mode.stride == 4 for mode in layout.lane)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Self
 
-from xdsl.dialects.builtin import IndexType, IntAttr
+from xdsl.dialects.builtin import IndexType, IntAttr, UnitAttr
 from xdsl.ir import Attribute, Block, ParametrizedAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import (
     IRDLOperation,
@@ -24,6 +24,8 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from treadle.dialects.cuda.clusters import cluster_around
+from treadle.dialects.cuda.layout import LANES
+from treadle.dialects.cuda.roles import WARPGROUP
 from treadle.dialects.cuda.shared import SharedOp, place_tiles
 from treadle.dialects.syntax import parse_attributes, parse_element, print_element, print_types
 
@@ -76,6 +78,9 @@ class RingOp(IRDLOperation):
     %A_ring = cuda.ring at 98304 consumers 2 : !cuda.ring<3>
     ```
 
+    `consumers 2 by warps`: the warps of a consumer read the tile into registers, and each gives it back for itself. A
+    product of a warpgroup reads for all four, so that one arrival of theirs is enough.
+
     With `blocks 2` after the consumers, the blocks of a cluster fill their stages together: the consumers of all of
     them release a stage of each, so that its empty barrier waits for the arrivals of all.
     """
@@ -84,14 +89,23 @@ class RingOp(IRDLOperation):
 
     offset = prop_def(IntAttr)
     consumers = prop_def(IntAttr)
+    by_warps = opt_prop_def(UnitAttr)
     blocks = opt_prop_def(IntAttr)
     result = result_def(RingType)
 
-    def __init__(self, offset: int, consumers: int, stages: int | Attribute, blocks: int | None = None):
+    def __init__(
+        self,
+        offset: int,
+        consumers: int,
+        stages: int | Attribute,
+        blocks: int | None = None,
+        by_warps: bool = False,
+    ):
         type = RingType(stages) if isinstance(stages, int) else stages
         properties = {
             "offset": IntAttr(offset),
             "consumers": IntAttr(consumers),
+            "by_warps": UnitAttr() if by_warps else None,
             "blocks": None if blocks is None else IntAttr(blocks),
         }
         super().__init__(properties=properties, result_types=[type])
@@ -104,7 +118,8 @@ class RingOp(IRDLOperation):
     @property
     def arrivals(self) -> int:
         """Of which an empty barrier waits for all."""
-        return self.consumers.data * self.filled_by
+        each = WARPGROUP // LANES if self.by_warps is not None else 1
+        return self.consumers.data * each * self.filled_by
 
     @property
     def bytes(self) -> int:
@@ -128,15 +143,19 @@ class RingOp(IRDLOperation):
         offset = parser.parse_integer()
         parser.parse_keyword("consumers")
         consumers = parser.parse_integer()
+        by_warps = parser.parse_optional_keyword("by") is not None
+        if by_warps:
+            parser.parse_keyword("warps")
         blocks = parser.parse_integer() if parser.parse_optional_keyword("blocks") else None
         attributes = parse_attributes(parser)
-        op = cls(offset, consumers, parser.parse_type(), blocks)
+        op = cls(offset, consumers, parser.parse_type(), blocks, by_warps)
         op.attributes |= attributes
         return op
 
     def print(self, printer: Printer) -> None:
+        warps = "" if self.by_warps is None else " by warps"
         blocks = "" if self.blocks is None else f" blocks {self.blocks.data}"
-        printer.print_string(f" at {self.offset.data} consumers {self.consumers.data}{blocks}")
+        printer.print_string(f" at {self.offset.data} consumers {self.consumers.data}{warps}{blocks}")
         print_types(printer, self, (self.result.type,))
 
 
@@ -205,8 +224,8 @@ class AwaitOp(_OnRing):
 
 @irdl_op_definition
 class ReleaseOp(_OnRing):
-    """A warpgroup has read the stage and gives it back: one arrival, at the barrier of each block that fills it (PTX
-    ISA 9.7.13.15.13; for another block's, 9.7.9.24, `mapa`)."""
+    """A warpgroup, or each of its warps, has read the stage and gives it back: one arrival, at the barrier of each
+    block that fills it (PTX ISA 9.7.13.15.13; for another block's, 9.7.9.24, `mapa`)."""
 
     name = "cuda.release"
 

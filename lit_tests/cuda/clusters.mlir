@@ -15,8 +15,8 @@
 cuda.kernel @clusters (%A_map: !A_map, %B_map: !B_map, %k: index) threads 256 shared 49216 cluster 2 attributes {note = 8 : i32} {
   %A_shared = cuda.shared at 0 stages 2 : !As
   %B_shared = cuda.shared at 32768 stages 2 : !Bs
-  // CHECK: %A_ring = cuda.ring at 49152 consumers 1 blocks 2 : !cuda.ring<2>
-  %A_ring = cuda.ring at 49152 consumers 1 blocks 2 : !cuda.ring<2>
+  // CHECK: %A_ring = cuda.ring at 49152 consumers 1 by warps blocks 2 : !cuda.ring<2>
+  %A_ring = cuda.ring at 49152 consumers 1 by warps blocks 2 : !cuda.ring<2>
   %B_ring = cuda.ring at 49184 consumers 1 : !cuda.ring<2>
   // CHECK: %number = cuda.block_in_cluster {note = 9 : i32}
   %number = cuda.block_in_cluster {note = 9 : i32}
