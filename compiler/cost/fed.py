@@ -1,22 +1,23 @@
 """How much of its axis a stream with limits is fed (`hierarchy.stream ... from .. to ..`), over all groups.
 
-The limits follow from where the pieces of other axes begin and end, so each group is asked: exact, but for limits that
-only data gives, which count as no limit. What is said is then the most that can be moved."""
+The limits follow from where the pieces of other axes begin and end, so each group is asked, all of them at once: exact,
+but for limits that only data gives, which count as no limit. What is said is then the most that can be moved."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import product
-from math import ceil
+from math import ceil, prod
 from typing import TypeAlias
 
-from treadle.compiler.amounts import Amount, ceil_div
+import numpy as np
+
+from treadle.compiler.amounts import Amount, ceil_div, choice, least, most
 from treadle.compiler.cost.plan import Pieces
 
-Places: TypeAlias = Mapping[str, tuple[int, int]]
-"""Where the piece of each axis begins and ends."""
+Places: TypeAlias = Mapping[str, tuple[Amount, Amount]]
+"""Where the piece of each axis begins and ends, of one group or of many."""
 
 
 def extent_of(axis: str) -> str:
@@ -24,19 +25,31 @@ def extent_of(axis: str) -> str:
     return f"whole {axis}"
 
 
-Limit: TypeAlias = Callable[[Places], int | None]
-"""An end of a range of positions; None if only data gives it."""
+Limit: TypeAlias = Callable[[Places], Amount]
+"""An end of a range of positions, in each group; None if only data gives it."""
 
 
 @dataclass(frozen=True)
-class Share:
-    """What the stream is fed in groups that hold pieces of these lengths, in positions."""
+class Shares:
+    """What the stream is fed, in positions: arrays with a dimension for each axis around it, or what all groups along
+    one have in common."""
 
-    lengths: tuple[tuple[str, int], ...]
-    fed: int
-    border: int
+    groups: tuple[int, ...]
+    """How many there are along each axis."""
+    lengths: Mapping[str, Amount]
+    """Of the pieces that a group holds."""
+    fed: Amount
+    border: Amount
     """Of these, in pieces that are tested."""
-    steps: int
+    steps: Amount
+
+    def in_all(self, amount: Amount) -> int:
+        """Added up over the groups."""
+        return int(np.broadcast_to(amount, self.groups).sum())
+
+    @property
+    def mean_steps(self) -> float:
+        return self.in_all(self.steps) / max(prod(self.groups), 1)
 
 
 @dataclass(frozen=True)
@@ -54,68 +67,55 @@ class Fed:
     extents: frozenset[str] = frozenset()
     """The axes on whose sizes the limits depend."""
 
-    def shares(self, sizes: Mapping[str, int]) -> tuple[Share, ...]:
+    def shares(self, sizes: Mapping[str, int]) -> Shares:
         axes = {self.stream.axis, *(pieces.axis for pieces in self.around), *self.extents}
         return _shares(self, tuple((axis, sizes[axis]) for axis in sorted(axes)))
 
     def part(self, sizes: Mapping[str, int], asked: int) -> float:
         """About how much of its pieces the stream is fed: so many of the groups along each axis are asked."""
-        whole = dict(sizes)
-        cut = [_pieces(pieces, whole)[:: max(1, pieces.count(sizes) // asked)] for pieces in self.around]
-        axes = [pieces.axis for pieces in self.around]
-        size = whole[self.stream.axis]
-        known = _extents(self, whole)
-        steps = [_share(self, size, dict(zip(axes, places, strict=True)), known).steps for places in product(*cut)]
-        return sum(steps) / max(len(steps), 1) / max(self.stream.count(sizes), 1)
+        shares = _asked(self, sizes, [max(1, pieces.count(sizes) // asked) for pieces in self.around])
+        return shares.mean_steps / max(self.stream.count(sizes), 1)
 
     def positions(self, sizes: Mapping[str, int], axes: tuple[str, ...], part: str) -> int:
         """The elements that an array with these axes has in the pieces of a part of the stream, added up over the
         groups that the limits tell apart: `all`, `whole` or `border`."""
-        total = 0
-        for share in self.shares(sizes):
-            fed = {"all": share.fed, "whole": share.fed - share.border, "border": share.border}[part]
-            for axis, length in share.lengths:
-                fed *= length if axis in axes else 1
-            total += fed
-        return total
+        shares = self.shares(sizes)
+        fed = {"all": shares.fed, "whole": shares.fed - shares.border, "border": shares.border}[part]
+        return shares.in_all(prod((length for axis, length in shares.lengths.items() if axis in axes), start=fed))
 
     def __str__(self) -> str:
         return f"visited({', '.join(str(pieces) for pieces in (self.stream, *self.around))})"
 
 
-def _pieces(pieces: Pieces, sizes: Mapping[str, int]) -> list[tuple[int, int]]:
-    """Where each of them begins and ends."""
-    end = sizes[pieces.axis]
-    return [(i, min(i + pieces.size, end)) for i in range(0, end, pieces.size)]
-
-
 @lru_cache(maxsize=256)
-def _shares(fed: Fed, sizes: tuple[tuple[str, int], ...]) -> tuple[Share, ...]:
-    whole = dict(sizes)
-    cut = [_pieces(pieces, whole) for pieces in fed.around]
-    axes = [pieces.axis for pieces in fed.around]
-    size, known = whole[fed.stream.axis], _extents(fed, whole)
-    return tuple(_share(fed, size, dict(zip(axes, places, strict=True)), known) for places in product(*cut))
+def _shares(fed: Fed, sizes: tuple[tuple[str, int], ...]) -> Shares:
+    return _asked(fed, dict(sizes), [1] * len(fed.around))
 
 
-def _extents(fed: Fed, sizes: Mapping[str, int]) -> Places:
-    return {extent_of(axis): (0, sizes[axis]) for axis in fed.extents}
+def _asked(fed: Fed, sizes: Mapping[str, int], every: Sequence[int]) -> Shares:
+    """What every so-manieth group along each axis around is fed."""
+    places: dict[str, tuple[Amount, Amount]] = {extent_of(axis): (0, sizes[axis]) for axis in fed.extents}
+    groups: list[int] = []
+    for number, (pieces, step) in enumerate(zip(fed.around, every, strict=True)):
+        end = sizes[pieces.axis]
+        starts = np.arange(0, end, pieces.size * step, dtype=np.int64)
+        along = [-1 if other == number else 1 for other in range(len(fed.around))]
+        begin = starts.reshape(along)
+        places[pieces.axis] = (begin, least(begin + pieces.size, end))
+        groups.append(len(starts))
+    lengths = {pieces.axis: places[pieces.axis][1] - places[pieces.axis][0] for pieces in fed.around}
+    size, step = sizes[fed.stream.axis], fed.stream.size
+    places[fed.stream.axis] = (0, size)
+    low, high = (limit(places) for limit in fed.some)
+    first = 0 if low is None else most(low, 0) // step * step
+    end = size if high is None else least(high, size)
+    steps = most(ceil_div(end - first, step), 0)
+    positions = choice(steps > 0, least(first + steps * step, size) - first, 0)
+    border = positions - _tested_nowhere(fed, size, places, first, first + positions)
+    return Shares(tuple(groups), lengths, positions, border, steps)
 
 
-def _share(fed: Fed, size: int, places: Places, extents: Places) -> Share:
-    step = fed.stream.size
-    everywhere = {**places, **extents, fed.stream.axis: (0, size)}
-    low, high = (limit(everywhere) for limit in fed.some)
-    first = max(low or 0, 0) // step * step
-    end = size if high is None else min(high, size)
-    steps = max(-(-(end - first) // step), 0)
-    positions = min(first + steps * step, size) - first if steps else 0
-    border = positions - _tested_nowhere(fed, size, everywhere, first, first + positions)
-    lengths = tuple((axis, stop - start) for axis, (start, stop) in places.items())
-    return Share(lengths, positions, border, steps)
-
-
-def _tested_nowhere(fed: Fed, size: int, places: Places, first: int, end: int) -> int:
+def _tested_nowhere(fed: Fed, size: int, places: Places, first: Amount, end: Amount) -> Amount:
     """The positions, of those from `first` to `end`, in pieces in which the conditions hold."""
     if fed.every is None:
         return 0
@@ -123,9 +123,9 @@ def _tested_nowhere(fed: Fed, size: int, places: Places, first: int, end: int) -
     low, high = (limit(places) for limit in fed.every)
     if low is None or high is None:
         return 0
-    start = max(-(-max(low, 0) // step) * step, first)
-    stop = size if high >= size else max(high, 0) // step * step
-    return max(min(stop, end) - start, 0)
+    start = most(ceil_div(most(low, 0), step) * step, first)
+    stop = choice(high >= size, size, most(high, 0) // step * step)
+    return most(least(stop, end) - start, 0)
 
 
 @dataclass(frozen=True)
@@ -138,8 +138,7 @@ class FedPieces(Pieces):
         return ceil(self.mean(sizes))
 
     def mean(self, sizes: Mapping[str, int]) -> float:
-        shares = self.fed.shares(sizes)
-        return sum(share.steps for share in shares) / max(len(shares), 1)
+        return self.fed.shares(sizes).mean_steps
 
 
 @dataclass(frozen=True)

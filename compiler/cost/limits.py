@@ -8,6 +8,7 @@ from xdsl.dialects import arith, tensor
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
+from treadle.compiler.amounts import Amount, ceil_div, choice, least, most
 from treadle.compiler.cost.fed import Fed, Limit, Places, extent_of
 from treadle.compiler.cost.plan import Pieces
 from treadle.dialects.diagram import ExtentOp, ReduceOp
@@ -16,15 +17,15 @@ from treadle.dialects.hierarchy import LoadOp, PieceOp, StreamOp
 from treadle.passes._ranges import Corner, End, Extreme, Found, Gate, Quotient, Range
 from treadle.passes._visits import Visits
 
-ARITHMETIC: Mapping[type[Operation], Callable[[int, int], int]] = {
+ARITHMETIC: Mapping[type[Operation], Callable[[Amount, Amount], Amount]] = {
     arith.AddiOp: lambda a, b: a + b,
     arith.SubiOp: lambda a, b: a - b,
     arith.MuliOp: lambda a, b: a * b,
     arith.FloorDivSIOp: lambda a, b: a // b,
-    arith.CeilDivSIOp: lambda a, b: -(-a // b),
-    arith.MaxSIOp: max,
-    arith.MinSIOp: min,
-    arith.CmpiOp: lambda a, b: int(a >= b),
+    arith.CeilDivSIOp: ceil_div,
+    arith.MaxSIOp: most,
+    arith.MinSIOp: least,
+    arith.CmpiOp: lambda a, b: a >= b,
 }
 
 
@@ -71,10 +72,10 @@ def _is_found(end: End) -> bool:
 
 
 def _limits_of(range: Range, axis: str) -> tuple[Limit, Limit]:
-    def low(places: Places) -> int | None:
+    def low(places: Places) -> Amount:
         return 0 if range.low is None else _value(range.low, axis, places)
 
-    def high(places: Places) -> int | None:
+    def high(places: Places) -> Amount:
         return places[axis][1] if range.high is None else _value(range.high, axis, places)
 
     return low, high
@@ -99,22 +100,22 @@ def _is_by_data(end: End) -> bool:
     return isinstance(end, Found) or any(_extent(value) is None for value in values)
 
 
-def _value(end: End, axis: str, places: Places) -> int | None:
+def _value(end: End, axis: str, places: Places) -> Amount:
     match end:
         case Found():
             return None
         case Quotient(corner, divisor, up, added):
             value = _corner(corner, places)
-            return None if value is None else (-(-value // divisor) if up else value // divisor) + added
+            return None if value is None else (ceil_div(value, divisor) if up else value // divisor) + added
         case Gate(corner):
             value = _corner(corner, places)
-            return None if value is None else places[axis][1] if value >= 0 else 0
+            return None if value is None else choice(value >= 0, places[axis][1], 0)
         case Extreme(largest, ends):
             values = [_value(part, axis, places) for part in ends]
-            return None if None in values else (max if largest else min)(v for v in values if v is not None)
+            return None if any(value is None for value in values) else (most if largest else least)(*values)
 
 
-def _corner(corner: Corner, places: Places) -> int | None:
+def _corner(corner: Corner, places: Places) -> Amount:
     total = corner.form.constant
     for term, factor in corner.form.terms.items():
         axis = _extent(term) if isinstance(term, SSAValue) else term
@@ -178,7 +179,7 @@ def _limit_of(value: SSAValue) -> Limit:
     return lambda places: _evaluate(value, places)
 
 
-def _evaluate(value: SSAValue, places: Places) -> int | None:
+def _evaluate(value: SSAValue, places: Places) -> Amount:
     match value.owner:
         case PieceOp() as op:
             return places[op.axis.data][value is op.end]
@@ -190,7 +191,7 @@ def _evaluate(value: SSAValue, places: Places) -> int | None:
             return number.value.data
         case arith.SelectOp() as op:
             test, yes, no = (_evaluate(operand, places) for operand in op.operands)
-            return None if test is None else yes if test else no
+            return None if test is None or yes is None or no is None else choice(test, yes, no)
         case Operation() as op if type(op) in ARITHMETIC:
             left, right = (_evaluate(operand, places) for operand in op.operands)
             return None if left is None or right is None else ARITHMETIC[type(op)](left, right)
