@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -133,10 +133,32 @@ def _extent(data: NDArray[Any]) -> tuple[int, int]:
 def allocation_offset(data: NDArray[Any], address: int) -> int:
     """Where an address lies within the array that owns the memory: a view's misalignment is real. That array is placed
     at a multiple of 256 bytes."""
-    owner = data
-    while isinstance(owner.base, np.ndarray):
-        owner = owner.base
-    return address - _extent(owner)[0]
+    return address - _extent(_owner(data))[0]
+
+
+def _owner(data: NDArray[Any]) -> NDArray[Any]:
+    """The array that owns the memory of another, a view of a view of it perhaps."""
+    base: Any = data.base
+    if isinstance(base, np.ndarray | _Memory):
+        return _owner(cast("NDArray[Any]", base) if isinstance(base, np.ndarray) else base.base)
+    return data
+
+
+@dataclass(frozen=True)
+class _Memory:
+    """What numpy makes a read-only array of: memory that another array keeps alive."""
+
+    base: NDArray[Any]
+    __array_interface__: dict[str, Any]
+
+
+def view_at(data: NDArray[Any], offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> NDArray[Any]:
+    """The memory of an array, read-only, begun so many bytes after its first element (before it, where strides are
+    negative)."""
+    # By address: numpy's own views begin within the array. As integers: its interface names no 8-bit floats.
+    place = (data.ctypes.data + offset, True)
+    interface = {"version": 3, "data": place, "shape": shape, "strides": strides, "typestr": f"<u{data.itemsize}"}
+    return np.asarray(_Memory(data, interface)).view(data.dtype)
 
 
 def _place(array: Array, shift: int, owners: bool) -> PlacedArray:

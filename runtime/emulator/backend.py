@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from treadle.runtime.emulator.arrays import Array, MappedArray, allocation_offset
+from treadle.runtime.emulator.arrays import Array, MappedArray, allocation_offset, view_at
 from treadle.runtime.emulator.module import EmulatedModule, LaunchReport, compile_source
 
 
@@ -70,9 +69,7 @@ class EmulatorBackend:
         return True
 
     def view(self, array: HostArray, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> HostArray:
-        start = offset // array.dtype.itemsize
-        line = as_strided(array.data, (start + 1,), (array.dtype.itemsize,), writeable=False)[start:]
-        return HostArray(as_strided(line, shape, strides, writeable=False), writable=False)
+        return HostArray(view_at(array.data, offset, shape, strides), writable=False)
 
     def tensor_map(self, array: HostArray, box: Sequence[int], swizzle: int) -> MappedArray:
         return MappedArray(Array(array.data, array.writable), tuple(box), swizzle)
