@@ -14,8 +14,9 @@ from xdsl.ir import Attribute, SSAValue
 from treadle.dialects import cuda
 from treadle.dialects.cuda import ANY_STRIDES, WHOLE_SECTORS
 from treadle.dialects.cuda.accesses import WIDEST_VECTOR
+from treadle.dialects.diagram.array import format_of
 from treadle.dialects.diagram.formats import NARROW
-from treadle.runtime.formats import FLOATS, rounded
+from treadle.runtime.formats import DTYPES, FLOATS, held, rounded
 from treadle.runtime.tensor_maps import UNIT, why_no_map
 
 MAX_COORDINATE = 2**31 - 1
@@ -30,16 +31,19 @@ def _is_number(dtype: np.dtype[Any], integer: bool) -> bool:
 
 
 def scalar(arg: SSAValue, argument: Any) -> Any:
-    """A number as a launch takes it: one that does not fit would be cut off in silence (HostError)."""
-    value = np.asarray(argument)
-    integer = not isinstance(arg.type, AnyFloat)
-    if value.ndim or not _is_number(value.dtype, integer):
+    """A number in the format of a scalar, or of an array without axes: rounded as the machine would, but a whole number
+    that does not fit would be cut off in silence (HostError)."""
+    value, format = np.asarray(argument), format_of(arg.type)
+    integer = not isinstance(format, AnyFloat)
+    # Of whole numbers beyond 64 bits numpy makes objects.
+    if value.ndim or not (_is_number(value.dtype, integer) or type(argument) is int):
         wanted = "a whole number" if integer else "a number"
-        raise HostError(f"argument '{arg.name_hint}' is {argument!r}: expected {wanted} ({arg.type})")
-    number = value.item()
-    if str(arg.type) == "i32" and not -(2**31) <= number < 2**31:
-        raise HostError(f"argument '{arg.name_hint}' is {number}, which i32 does not hold")
-    return number
+        raise HostError(f"argument '{arg.name_hint}' is {argument!r}: expected {wanted} ({format})")
+    if str(format) not in DTYPES:
+        return value.item()
+    if (number := held(value.item(), format)) is None:
+        raise HostError(f"argument '{arg.name_hint}' is {argument}, which {format} does not hold")
+    return number.item()
 
 
 def why_not_mappable(array: Any) -> str | None:

@@ -17,7 +17,7 @@ from treadle.compiler.errors import InternalError, TreadleError
 from treadle.dialects.diagram.array import format_of, is_array, sizes_of
 from treadle.dialects.diagram.formats import EIGHT_BIT
 from treadle.runtime.backend import BackendUnavailable, choose_backend
-from treadle.runtime.formats import DTYPES, rounded
+from treadle.runtime.formats import DTYPES, held, rounded
 from treadle.runtime.inputs import check_inputs
 from treadle.runtime.interpreter import entry_function, run_function
 from treadle.runtime.verify import Verdict, verify
@@ -140,7 +140,8 @@ def _is_on_gpu(argument: Any) -> bool:
 
 
 def _arrays(kernel: Compiled, arguments: Sequence[Any]) -> list[Any]:
-    """As numpy knows them; a plain number for an array without axes becomes one, in the format of the program."""
+    """As numpy knows them; a plain number for a scalar or an array without axes becomes one in the format of the
+    program, so that the kernel and the reference see the same."""
     types = list(entry_function(kernel.program).function_type.inputs)
     known = [_array(argument) for argument in arguments]
     if len(known) != len(types):
@@ -149,9 +150,11 @@ def _arrays(kernel: Compiled, arguments: Sequence[Any]) -> list[Any]:
 
 
 def _with_format(array: Any, type: Attribute) -> Any:
-    if not isinstance(array, bool | int | float) or not is_array(type) or sizes_of(type):
+    if not isinstance(array, bool | int | float) or sizes_of(type) or str(format_of(type)) not in DTYPES:
         return array
-    return rounded(np.asarray(array), format_of(type))
+    if (number := held(array, format_of(type))) is None:
+        return array  # refused by `check_inputs`, which says what is expected
+    return number if is_array(type) else number[()]
 
 
 def _array(argument: Any) -> Any:

@@ -45,6 +45,18 @@ def rounded(value: NDArray[Any], format: Attribute) -> NDArray[Any]:
         return saturated(np.asarray(value), format).astype(numpy_dtype(format))
 
 
+def held(number: float | int, format: Attribute) -> NDArray[Any] | None:
+    """A plain number in a format: rounded to nearest, but None for what an integer format would cut off, and for a
+    whole number that is beyond all floats."""
+    dtype = numpy_dtype(format)
+    try:
+        if dtype.kind == "i" and not isinstance(number, int):
+            return None
+        return np.asarray(number, dtype) if dtype.kind == "i" else rounded(np.asarray(float(number)), format)
+    except OverflowError:
+        return None
+
+
 def named_bytes(array: NDArray[Any], type: Attribute) -> NDArray[Any]:
     """An array as the program has it, if numpy saved it as bytes because it does not know the format."""
     return array.view(numpy_dtype(type)) if array.dtype in _SAVED_AS.get(str(format_of(type)), ()) else array

@@ -102,7 +102,7 @@ class HostExecution:
         array: Any = argument if on_device else np.asarray(argument)
         wanted = DTYPES[str(format_of(type))]
         if not axes_of(type) and isinstance(argument, int | float):
-            array = array.astype(wanted)  # a plain number may stand for an array without axes
+            array = np.asarray(scalar(arg, argument), wanted)  # a plain number may stand for an array without axes
         if array.dtype != wanted:
             raise HostError(f"argument '{arg.name_hint}' has elements {array.dtype}, expected {wanted}")
         self._check_shape(arg, array.shape)

@@ -14,7 +14,7 @@ from xdsl.ir import Attribute, SSAValue
 from treadle.compiler.errors import at
 from treadle.dialects.diagram.array import DYNAMIC, SizesAttr, axes_of, format_of, is_array, sizes_of
 from treadle.dialects.diagram.read import with_fitting
-from treadle.runtime.formats import DTYPES, numpy_dtype, rounded
+from treadle.runtime.formats import DTYPES, held, numpy_dtype, rounded
 
 Input: TypeAlias = "NDArray[Any] | np.generic"
 """An array, or a scalar, in its format."""
@@ -160,6 +160,8 @@ def check_inputs(function: func.FuncOp, arrays: Sequence[Input | float | int]) -
 def _in_format(function: func.FuncOp, name: str, type: Attribute, given: Input | float | int) -> NDArray[Any]:
     """An argument as an array, once its format and number of dimensions are right. A plain Python number
     may stand for any scalar."""
+    if str(format_of(type)) not in DTYPES:
+        raise at(function, f"argument {name} is {type}: a call takes {', '.join(DTYPES)}")
     axes, dtype = axes_of(type), numpy_dtype(type)
     array = np.asarray(given)
     if array.ndim != len(axes):
@@ -168,8 +170,9 @@ def _in_format(function: func.FuncOp, name: str, type: Attribute, given: Input |
             f"argument {name} has {array.ndim} dimensions: expected {len(axes)}, axes [{', '.join(axes)}]",
         )
     plain = isinstance(given, int | float) and not axes
-    if plain and dtype.kind == "i" and not (isinstance(given, int) and abs(given) < 2**31):
-        raise at(function, f"argument {name} is {given}: expected a whole number that {format_of(type)} holds")
+    if not axes and isinstance(given, int | float) and held(given, format_of(type)) is None:
+        wanted = "a whole number" if dtype.kind == "i" else "a number"
+        raise at(function, f"argument {name} is {given}: expected {wanted} that {format_of(type)} holds")
     if array.dtype != dtype and not plain:
         raise at(
             function,

@@ -178,8 +178,9 @@ SCALARS = (
 def test_scalars_in_every_format(capsys: pytest.CaptureFixture[str]) -> None:
     verified(capsys, written(SCALARS))
     verified(capsys, written(SCALARS.replace("f16", "bf16")))
-    np.savez("x.npz", A=np.ones(3, np.float32), s=np.float16(2), t=0.1, u=7)
-    verified(capsys, written(SCALARS), "--inputs", "x.npz")
+    for whole in (7, -(2**31)):
+        np.savez("x.npz", A=np.ones(3, np.float32), s=np.float16(2), t=0.1, u=whole)
+        verified(capsys, written(SCALARS), "--inputs", "x.npz")
 
 
 @pytest.mark.parametrize("backend", ["emulator", "interpreter"])

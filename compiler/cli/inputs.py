@@ -15,7 +15,7 @@ from xdsl.ir import Attribute
 from treadle.compiler.cli.program import Program
 from treadle.compiler.errors import TreadleError
 from treadle.dialects.diagram.array import is_array
-from treadle.runtime.formats import named_bytes
+from treadle.runtime.formats import held, named_bytes
 from treadle.runtime.inputs import Input, argument_name, axis_sizes, check_inputs, make_inputs, numpy_dtype
 
 
@@ -47,18 +47,18 @@ def _argument(array: NDArray[Any], type: Attribute) -> Input:
     """An array as the file has it, whatever its strides."""
     array = named_bytes(array, type)
     if not is_array(type):
-        return _scalar(array, numpy_dtype(type))
+        return _scalar(array, type)
     return array
 
 
-def _scalar(array: NDArray[Any], dtype: np.dtype[Any]) -> Input:
+def _scalar(array: NDArray[Any], format: Attribute) -> Input:
     """A number of Python's, which numpy saves in 64 bits, in the format of the program if that can hold it."""
     number = array[()]
     if array.ndim or array.dtype.name not in ("float64", "int64"):
         return number
-    if dtype.kind == "i":
-        return number.astype(dtype) if float(number).is_integer() and abs(number) < 2**31 else number
-    return number.astype(dtype)
+    whole = numpy_dtype(format).kind == "i" and float(number).is_integer()
+    made = held(int(number) if whole else number.item(), format)
+    return number if made is None else made[()]
 
 
 def read_arrays(path: str) -> Mapping[str, NDArray[Any]]:
