@@ -14,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects import arith, func, memref, scf
 from xdsl.dialects.builtin import (
+    AnyFloat,
     FloatAttr,
     IntegerAttr,
+    IntegerType,
     MemRefType,
     ModuleOp,
     TensorType,
@@ -32,7 +34,9 @@ from treadle.runtime.arguments import HostError, alignment, pack, scalar, why_no
 from treadle.runtime.backend import Backend, Prepares
 from treadle.runtime.clusters import why_no_cluster
 from treadle.runtime.foreign import Foreign, compute
-from treadle.runtime.formats import DTYPES
+from treadle.runtime.formats import DTYPES, rounded
+from treadle.runtime.interpreter.arrays import dtype_of
+from treadle.runtime.interpreter.scalars import SCALAR_OPERATIONS, value_of
 
 MAX_GRID = 2**31 - 1
 """Blocks that a launch may have along x."""
@@ -48,10 +52,18 @@ ARITHMETIC: dict[str, Callable[[int, int], int]] = {
     "arith.minsi": min,
     "arith.ceildivui": lambda a, b: -(-a // b),
 }
+"""Of sizes (`index`)."""
 
 
 COMPARISONS: tuple[Callable[[int, int], bool], ...] = (operator.eq, operator.ne)
-"""By the number of the predicate."""
+"""Of sizes, by the number of the predicate."""
+
+
+def _is_of_numbers(op: Operation) -> bool:
+    """Whether the program computes with numbers here, which have a format and wrap or are rounded; sizes, which are
+    `index`, do not."""
+    types = (*op.operand_types, *op.result_types)
+    return all(isinstance(type, IntegerType | AnyFloat) for type in types) and type(op) in SCALAR_OPERATIONS
 
 
 @dataclass(frozen=True)
@@ -146,6 +158,9 @@ class HostExecution:
         return self.backend.download(result) if isinstance(value.type, MemRefType) else result
 
     def _execute(self, op: Operation) -> None:
+        if type(op) not in self.foreign and _is_of_numbers(op):
+            self.values[op.results[0]] = self._number(op)
+            return
         if op.name in ARITHMETIC:
             left, right = (self.values[operand] for operand in op.operands)
             self.values[op.results[0]] = ARITHMETIC[op.name](left, right)
@@ -190,6 +205,12 @@ class HostExecution:
                 self._convert(op)
             case _:
                 self._compute(op)
+
+    def _number(self, op: Operation) -> Any:
+        """As the reference computes it, and in the format of the result."""
+        operands = (np.asarray(self.values[each], dtype_of(each.type)) for each in op.operands)
+        made, type = value_of(op, tuple(operands)), op.results[0].type
+        return (rounded(made, type) if isinstance(type, AnyFloat) and str(type) in DTYPES else made).item()
 
     def _convert(self, op: UnrealizedConversionCastOp) -> None:
         """Between buffers of the backend and tensors, which are arrays in the memory of the host."""

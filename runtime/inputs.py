@@ -169,11 +169,12 @@ def _in_format(function: func.FuncOp, name: str, type: Attribute, given: Input |
             function,
             f"argument {name} has {array.ndim} dimensions: expected {len(axes)}, axes [{', '.join(axes)}]",
         )
-    plain = isinstance(given, int | float) and not axes
-    if not axes and isinstance(given, int | float) and held(given, format_of(type)) is None:
-        wanted = "a whole number" if dtype.kind == "i" else "a number"
-        raise at(function, f"argument {name} is {given}: expected {wanted} that {format_of(type)} holds")
-    if array.dtype != dtype and not plain:
+    if not axes and isinstance(given, int | float):
+        if held(given, format_of(type)) is None:
+            wanted = "a whole number" if dtype.kind == "i" else "a number"
+            raise at(function, f"argument {name} is {given}: expected {wanted} that {format_of(type)} holds")
+        return array
+    if array.dtype != dtype:
         raise at(
             function,
             f"argument {name} has elements of {array.dtype}: the program says {format_of(type)}; convert it "
