@@ -34,7 +34,7 @@ def numpy_dtype(type: Attribute) -> np.dtype[Any]:
 def saturated(value: NDArray[Any], format: Attribute) -> NDArray[Any]:
     """What is beyond the largest number of a format that saturates, at that number; not rounded."""
     known = NUMBER_FORMATS.get(str(format))
-    if known is None or not known.saturates or value.dtype.kind not in "fO":
+    if known is None or not known.saturates or value.dtype.kind not in "iufO":
         return value
     return np.clip(value, -known.largest, known.largest)
 

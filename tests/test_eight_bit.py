@@ -204,6 +204,17 @@ def test_a_cast_rounds_and_saturates_at_every_level(given: str, format: str):
     assert same_bits(reference.astype(DTYPES[format]), expected)
 
 
+@pytest.mark.parametrize("format", EIGHT_BIT)
+def test_whole_numbers_saturate_too(format: str):
+    largest = int(NUMBER_FORMATS[format].largest)
+    numbers = np.array([0, 3, 17, largest, largest + 1, 10 * largest, -largest, -2 * largest, -(2**31)], np.int32)
+    expected = np.clip(numbers, -largest, largest).astype(np.float32).astype(DTYPES[format])
+    road = compiled(cast("i32", format))
+    assert same_bits(road.run([numbers])[0], expected)
+    for verdict in road.verdicts([numbers]):
+        assert verdict.ok, verdict
+
+
 @pytest.mark.parametrize("wanted", ["f32", "f16", "bf16"])
 @pytest.mark.parametrize("format", EIGHT_BIT)
 def test_a_cast_from_8_bits_is_exact(format: str, wanted: str):
