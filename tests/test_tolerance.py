@@ -299,6 +299,20 @@ def test_integers_have_no_error_until_they_come_from_one():
     assert near_a_jump.error.item() >= 14 - (0 + 1 + 4)
 
 
+@pytest.mark.parametrize(("kind", "ufunc"), [("add", np.add), ("mul", np.multiply)])
+def test_integers_that_wrap_are_exact(kind, ufunc):
+    text = f"""!I = tensor<?x?xi32, #diagram.array<[a, b]>>
+        !i = tensor<?xi32, #diagram.array<[a]>>
+        func.func @f(%a: !I) -> !i {{
+          %r = diagram.reduce {kind} %a over [b] : !I -> !i
+          func.return %r : !i }}"""
+    random = np.random.default_rng(3)
+    given = random.integers(-(2**31), 2**31, (4, 500)).astype(np.int32) | 1
+    result = bounded(text, given)
+    assert result.value.tolist() == ufunc.reduce(random.permuted(given, axis=1), axis=1, dtype=np.int32).tolist()
+    assert not result.error.any()
+
+
 def test_the_bound_grows_no_faster_than_the_partial_sums():
     """Elements of one sign make a partial sum twice as large as those that cancel."""
     text = """func.func @f(%a: !A) -> !a {

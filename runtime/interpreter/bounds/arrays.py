@@ -111,6 +111,8 @@ def reduce_error(
             case _:
                 return settled(value, np.max(error, axis=dimensions, initial=0.0))
         bound = np.where(most > LARGEST.get(str(format), np.inf), np.inf, bound + gamma * most)
+        if not is_float(format):  # integers wrap, in any order to the same
+            bound = np.where(np.max(error, axis=dimensions, initial=0.0) == 0, 0.0, bound)
         return settled(value, bound + count * SMALLEST.get(str(format), 0.0))
 
 
