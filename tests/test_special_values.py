@@ -87,3 +87,17 @@ def test_an_extremum_with_nan_is_nan_wherever_it_stands(kind: str) -> None:
     np.fill_diagonal(data, np.nan)
     (found,) = road_of(kind).run((data,))
     assert np.isnan(found).all()
+
+
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+def test_a_filled_zero_keeps_its_sign(zero: float) -> None:
+    road = compiled(f"""func.func @f(%X: {NARROW}) -> {NARROW} {{
+  %z = diagram.fill {zero} : f32 -> {NARROW}
+  %y = diagram.map (%a = %X : {NARROW}, %b = %z : {NARROW}) -> {NARROW} {{
+    %d = arith.divf %a, %b : f32
+    diagram.yield %d : f32
+  }}
+  func.return %y : {NARROW}
+}}""")
+    (found,) = road.run((np.ones(40, np.float32),))
+    assert (found == np.copysign(np.inf, zero)).all()

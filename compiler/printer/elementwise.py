@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from math import copysign
 
 from xdsl.ir import SSAValue
 
@@ -26,7 +27,7 @@ def print_fill(writer: KernelWriter, op: FillOp) -> None:
     if not layout.register_shape:
         writer.declare(op.result, f" = {number}")
         return
-    if op.number == 0:
+    if op.number == 0 and copysign(1, op.number) > 0:
         writer.declare(op.result, " = {}")
         return
     name = writer.declare(op.result)
