@@ -36,6 +36,27 @@ def test_a_replayed_derivation_gives_the_same_program(path: Path, tmp_path: Path
     assert without_reasons(str(first)) == without_reasons(str(second))
 
 
+@pytest.mark.parametrize("name", ["attention", "attention_decode", "split_k", "two_kernels"])
+def test_what_a_replay_tells_is_what_was_replayed(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Each pass once for each kernel, also where a line is about one of several."""
+    file, second = tmp_path / "saved.derivation", tmp_path / "again.derivation"
+    file.write_text(told(name, capsys))
+    path = str(ROOT / f"examples/{name}.mlir")
+    assert cli.main(["explain", path, "--derivation", "--replay", str(file)]) == 0
+    second.write_text(capsys.readouterr().out)
+    assert read_derivation(str(second)) == read_derivation(str(file))
+
+
+def test_a_line_is_about_what_a_pass_has_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Lines for all kernels that reduce an axis: each is told with the kernel that it concerned."""
+    file = tmp_path / "edited.derivation"
+    file.write_text("fusion\nstreaming{axis=j}\nstreaming{axis=i}\ntiling\nhierarchy-choose-sizes\n")
+    path = str(ROOT / "examples/two_kernels.mlir")
+    assert cli.main(["explain", path, "--derivation", "--replay", str(file)]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("streaming")]
+    assert lines == ["streaming{kernel=two_layers_2 axis=j}", "streaming{kernel=two_layers_1 axis=i}"]
+
+
 def without_reasons(text: str) -> str:
     """What is derived, without how its sizes were found: replaying chooses among the one that is stated."""
     return re.sub(r"derivation = \[.*?>\]", "", text)

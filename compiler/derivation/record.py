@@ -38,16 +38,18 @@ class Recorder(Observer):
     entries: list[Entry] = field(default_factory=list[Entry])
     _known: set[StepAttr] = field(default_factory=set[StepAttr])
     _before: int | None = None
+    _schedules: Mapping[str, ScheduleAttr] = field(default_factory=dict[str, ScheduleAttr])
 
     def before_pass(self, spec: ArgSpec, module: ModuleOp) -> None:
         self._before = _cost(module, self.sizes)
+        self._schedules = {kernel.kernel_name.data: kernel.schedule for kernel in _kernels(module) if kernel.schedule}
 
     def after_pass(self, run: PassRun, module: ModuleOp) -> None:
         steps = [step for function in functions(module) for step in derivation_of(function.attributes)]
         new = tuple(step for step in steps if step not in self._known)
         self._known |= set(new)
         after = _cost(module, self.sizes)
-        *first, last = _decided(run.spec, module)
+        *first, last = _decided(run.spec, module, self._schedules)
         self.entries += [Entry(spec, (), None, None) for spec in first]
         self.entries.append(Entry(last, new, self._before, after))
 
@@ -61,20 +63,27 @@ def _cost(module: ModuleOp, sizes: Mapping[str, int]) -> int | None:
     return None if lowered else moved_bytes(module, sizes)
 
 
-def _decided(spec: ArgSpec, module: ModuleOp) -> list[str]:
-    """The pass once for each kernel, with what it has decided there as options; the kernel is named only where
-    there are several, so that a derivation fits other programs with the same axes."""
-    kernels = [op for op in module.walk() if isinstance(op, KernelOp) and op.schedule is not None]
+def _kernels(module: ModuleOp) -> list[KernelOp]:
+    return [op for op in module.walk() if isinstance(op, KernelOp)]
+
+
+def _decided(spec: ArgSpec, module: ModuleOp, before: Mapping[str, ScheduleAttr]) -> list[str]:
+    """The pass once for each kernel whose schedule it has changed, with what it has decided there as options: what
+    earlier lines decided is theirs to say. The kernel is named only where there are several, so that a derivation fits
+    other programs with the same axes."""
+    kernels = _kernels(module)
     lines: list[str] = []
     for kernel in kernels:
-        name = f"kernel={kernel.kernel_name.data} " if len(kernels) > 1 else ""
-        assert kernel.schedule is not None
-        for options in _options(spec.name, kernel.schedule):
+        own = kernel.kernel_name.data
+        name = f"kernel={own} " if len(kernels) > 1 else ""
+        if kernel.schedule is None or kernel.schedule == before.get(own):
+            continue
+        for options in _options(spec.name, kernel.schedule, before.get(own)):
             lines.append(f"{spec.name}{{{name}{options}}}" if name or options else spec.name)
     return lines or [str(spec)]
 
 
-def _options(name: str, schedule: ScheduleAttr) -> list[str]:
+def _options(name: str, schedule: ScheduleAttr, before: ScheduleAttr | None) -> list[str]:
     """What a pass has decided for a kernel, once for each time that it has to be asked; nothing where it decides
     nothing that an option says."""
     if name == "streaming":
@@ -83,7 +92,9 @@ def _options(name: str, schedule: ScheduleAttr) -> list[str]:
         parts = (("group", schedule.group.as_dict()), ("stream", schedule.stream.as_dict()))
         return [" ".join(f'{key}="{_spell(sizes)}"' for key, sizes in parts if sizes)]
     if name == "hierarchy-subloop":
-        return [f"axis={axis} size={size}" for axis, size in schedule.subloop.as_dict().items()]
+        walked = before.subloop.as_dict() if before is not None else {}
+        pieces = schedule.subloop.as_dict().items()
+        return [f"axis={axis} size={size}" for axis, size in pieces if walked.get(axis) != size]
     return []
 
 
