@@ -36,6 +36,12 @@ def test_an_unknown_pass_is_refused_with_a_guess(capsys: pytest.CaptureFixture[s
     assert "did you mean 'streaming'?" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", [["passes", "all"], ["compile", MATMUL, "--stop-after", "all"]])
+def test_all_passes_are_not_one(command: list[str], capsys: pytest.CaptureFixture[str]):
+    assert main(command) == 2
+    assert "the pipeline has no pass 'all'" in capsys.readouterr().err
+
+
 def test_stop_after_a_pass_gives_its_ir(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["compile", MATMUL, "--stop-after", "tiling"]) == 0
     text = capsys.readouterr().out

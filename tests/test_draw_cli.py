@@ -100,3 +100,9 @@ def test_no_name_at_all_is_no_pass(option: str, capsys: pytest.CaptureFixture[st
 def test_an_unknown_pass_is_refused_with_a_guess(option: str, capsys: pytest.CaptureFixture[str]):
     assert main(["draw", MATMUL, option, "tilling"]) == 2
     assert "did you mean 'tiling'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--after", "--rewrite"])
+def test_all_passes_are_not_one(option: str, capsys: pytest.CaptureFixture[str]):
+    assert main(["draw", MATMUL, option, "all"]) == 2
+    assert "the pipeline has no pass 'all'" in capsys.readouterr().err

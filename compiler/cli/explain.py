@@ -44,7 +44,7 @@ class Sketches(Observer):
 
     def after_pass(self, run: PassRun, module: ModuleOp) -> None:
         if run.name == LAST_DECORATING_PASS:
-            kernels = (op for op in module.walk() if isinstance(op, KernelOp))
+            kernels = (op for op in module.walk() if isinstance(op, KernelOp) and not op.is_expanded)
             self.found = {op.kernel_name.data: sketch_of(op, op.schedule) for op in kernels if op.schedule is not None}
 
 

@@ -66,7 +66,7 @@ class Printing(Observer):
     """Prints the IR before and after the passes that were named, to standard error."""
 
     def __init__(self, arguments: Namespace, options: Options):
-        names = [spec.name for spec in pipeline(options)]
+        names = ["all", *(spec.name for spec in pipeline(options))]
         self.before = known_passes(arguments.print_before, names)
         self.after = known_passes(arguments.print_after, names)
         self.diffs = known_passes(arguments.print_diff, names)
@@ -123,7 +123,7 @@ class Observers(Observer):
 
 def known_passes(wanted: Sequence[str], names: Sequence[str]) -> set[str]:
     for name in wanted:
-        if name not in ("all", *names):
+        if name not in names:
             close = get_close_matches(name, names, n=1, cutoff=0.6)
             hint = f"did you mean '{close[0]}'?" if close else f"its passes are {', '.join(dict.fromkeys(names))}"
             raise TreadleError(f"the pipeline has no pass '{name}': {hint}")

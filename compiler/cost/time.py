@@ -256,14 +256,14 @@ def _traffic_clocks(
     plan: Plan, machine: Machine, sizes: Mapping[str, int], slots: Amount, turns: Amount
 ) -> dict[str, Amount]:
     """Device memory and L2. Blocks that work at a time and read the same piece fetch it from device memory once,
-    and an array that fits L2 is fetched once altogether."""
+    and an array that fits L2 is fetched once altogether. The steps of a stream come one at a time."""
     at_a_time = together(plan, machine, sizes, slots, turns)
     device = l2 = 0.0
     for transfer in plan.transfers:
         l2 += transfer.values(sizes) * transfer.width
         kept = transfer.values(sizes) / most(transfer.unlimited(sizes), 1)
         once = kept * transfer.width * prod(sizes[axis] for axis in transfer.axes)
-        again = prod(ceil_div(pieces.count(sizes), at_a_time[pieces.axis]) for pieces in transfer.again)
+        again = prod(ceil_div(pieces.count(sizes), at_a_time.get(pieces.axis, 1)) for pieces in transfer.again)
         device += once * choice(once <= machine.levels["l2"].capacity, 1, again)
     return {
         "device memory": device / machine.bytes_per_clock("device"),

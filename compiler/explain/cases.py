@@ -141,6 +141,11 @@ def _in_f8(module: ModuleOp, machine: Machine, given: Mapping[str, int]) -> Expl
     if "f8" not in machine.rates.tensor:
         raise TreadleError(f"{machine.name} multiplies no f8: compare on a machine that does, as --machine h100")
     kernels = [op for op in module.walk() if isinstance(op, KernelOp)]
+    if explicit := [kernel.kernel_name.data for kernel in kernels if kernel.is_expanded]:
+        raise TreadleError(
+            f"the streams of @{explicit[0]} are explicit, and f8 chooses sizes anew: compare the program before "
+            "hierarchy-expand-streams"
+        )
     found = [_kernel_in_f8(kernel, machine, given) for kernel in kernels]
     return Explanation(machine.name, found, machine.launch)
 
