@@ -220,3 +220,35 @@ def test_a_plot_that_has_nothing_to_show(tmp_path: Path, capsys: pytest.CaptureF
     assert main(["explain", str(EXAMPLES / "softmax.mlir"), "--plot", f"roofline={tmp_path}/x.svg"]) == 2
     assert "a roofline needs products" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+NOTHING = """!A = tensor<?x?xf32, #diagram.array<[k, m]>>
+!B = tensor<?x?xf32, #diagram.array<[m, k]>>
+func.func @transpose(%A: !A) -> !B attributes {sizes = #diagram.sizes<k = 3, m = 5>} {
+  %B = diagram.read %A at "k, m" : !A -> !B
+  func.return %B : !B
+}
+"""
+
+
+@pytest.fixture
+def nothing(tmp_path: Path) -> str:
+    """A program without kernels."""
+    path = tmp_path / "nothing.mlir"
+    path.write_text(NOTHING)
+    return str(path)
+
+
+@pytest.mark.parametrize("against", [["--against", "unfused"], ["--against", "f8", "--machine", "h100"]])
+def test_no_kernels_beside_none(nothing: str, against: list[str], capsys: pytest.CaptureFixture[str]):
+    assert main(["explain", nothing, *against]) == 0
+    written, other = capsys.readouterr().out.splitlines()[2:]
+    assert written.split()[2:] == other.split()[1:] == ["0", "0", "0", "0", "0", "-", "nothing"]
+
+
+def test_plots_of_no_kernels(nothing: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    plot = tmp_path / "plot.svg"
+    assert main(["explain", nothing, "--size", "m=2:16:2x", "--plot", f"time={plot}"]) == 0
+    assert ElementTree.fromstring(plot.read_text()) is not None
+    assert main(["explain", nothing, "--plot", f"transfers={plot}"]) == 2
+    assert "transfers are those of kernels: this program has none" in capsys.readouterr().err

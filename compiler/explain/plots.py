@@ -86,8 +86,11 @@ def transfers(module: ModuleOp, sizes: Mapping[str, int]) -> str:
     from treadle.compiler.cost.leading import leading_terms
     from treadle.compiler.cost.symbolic import axis_symbol, symbolic_costs
 
+    kernels = [op for op in module.walk() if isinstance(op, KernelOp)]
+    if not kernels:
+        raise TreadleError("transfers are those of kernels: this program has none")
     figure, axes = _figure("M: values that a group holds", "H: values", "transfers over memory")
-    for kernel in (op for op in module.walk() if isinstance(op, KernelOp)):
+    for kernel in kernels:
         costs = symbolic_costs(kernel)
         least = leading_terms(costs)
         at = {axis_symbol(axis): size for axis, size in sizes.items()}

@@ -31,7 +31,8 @@ def _varies(cells: Sequence[Sequence[str]], column: int) -> bool:
 
 def _cells(row: Row) -> tuple[str, ...]:
     found = row.explanation
-    device, shared, _ = found.levels
+    # A program without kernels moves nothing, at no level.
+    moved = {level.name: level.transfer_bytes for level in found.levels}
     time = "-" if found.time_us is None else f"{found.time_us:.4g}"
     share = "-" if row.share_of_limit is None else f"{row.share_of_limit:.0%}"
     return (
@@ -40,9 +41,9 @@ def _cells(row: Row) -> tuple[str, ...]:
         row.case.variant,
         str(len(found.kernels)),
         "; ".join(_pieces(found.kernels)),
-        number(device.transfer_bytes),
-        number(shared.transfer_bytes),
-        number(max(kernel.shared_bytes for kernel in found.kernels)),
+        number(moved.get("device", 0)),
+        number(moved.get("shared", 0)),
+        number(max((kernel.shared_bytes for kernel in found.kernels), default=0)),
         time,
         share,
         found.bottleneck,
