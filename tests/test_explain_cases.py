@@ -252,3 +252,47 @@ def test_plots_of_no_kernels(nothing: str, tmp_path: Path, capsys: pytest.Captur
     assert ElementTree.fromstring(plot.read_text()) is not None
     assert main(["explain", nothing, "--plot", f"transfers={plot}"]) == 2
     assert "transfers are those of kernels: this program has none" in capsys.readouterr().err
+
+
+# -- replayed -------------------------------------------------------------------------------------
+
+MATMUL = str(EXAMPLES / "matmul.mlir")
+PIECES = """set-machine{name=h100}
+fusion
+streaming
+tiling
+hierarchy-choose-sizes{group="m=32,n=16" stream="k=32"}
+hierarchy-subloop
+hierarchy-expand-streams
+"""
+
+
+@pytest.fixture
+def replayed(tmp_path: Path) -> list[str]:
+    path = tmp_path / "small.derivation"
+    path.write_text(PIECES)
+    return ["--replay", str(path)]
+
+
+def test_a_derivation_is_replayed_in_every_case(replayed: list[str], capsys: pytest.CaptureFixture[str]):
+    found = compared(capsys, MATMUL, *replayed, "--machine", "a100,h100", "--size", "m=64:128:2x")
+    kernels: list[dict[str, object]] = [kernel for each in found for kernel in each["kernels"]]  # type: ignore
+    assert [kernel["group"] for kernel in kernels] == [{"m": 32, "n": 16}] * 4
+    assert [each["machine"] for each in found] == ["a100", "a100", "h100", "h100"]
+
+
+def test_the_machine_of_a_derivation_is_that_of_every_case(replayed: list[str], capsys: pytest.CaptureFixture[str]):
+    found = compared(capsys, MATMUL, *replayed, "--size", "m=64:128:2x")
+    assert [each["machine"] for each in found] == ["h100", "h100"]
+
+
+@pytest.mark.parametrize("kind", ["transfers", "time"])
+def test_a_derivation_that_cannot_be_read_is_no_plot(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    plot = ["--plot", f"{kind}={tmp_path / 'plot.svg'}", "--size", "m=64:128:2x"]
+    assert main(["explain", MATMUL, *plot, "--replay", str(tmp_path / "missing")]) == 2
+    assert "cannot read the derivation" in capsys.readouterr().err
+
+
+def test_a_derivation_is_fused_as_it_says(replayed: list[str], capsys: pytest.CaptureFixture[str]):
+    assert main(["explain", MATMUL, *replayed, "--against", "unfused"]) == 2
+    assert "derives the program in another way than --replay asks for" in capsys.readouterr().err

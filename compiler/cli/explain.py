@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from argparse import Namespace
+from dataclasses import replace
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -14,7 +15,7 @@ from treadle.compiler.counting import counted
 from treadle.compiler.derivation.record import Recorder
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.explain import explain
-from treadle.compiler.explain.cases import Row, cases, parse_ranges, row, under_one_limit
+from treadle.compiler.explain.cases import UNFUSED, Row, cases, parse_ranges, row, under_one_limit
 from treadle.compiler.explain.symbols import Symbols, symbols_of
 from treadle.compiler.explain.table import table_text
 from treadle.compiler.explain.text import explanation_text, symbols_text
@@ -32,6 +33,7 @@ from treadle.compiler.sizes import axes_of_function, default_sizes, set_default_
 from treadle.dialects.diagram.array import DYNAMIC
 from treadle.dialects.diagram.read import with_fitting
 from treadle.dialects.hierarchy import KernelOp
+from treadle.passes.set_machine import SetMachinePass
 
 PLOTS = ("roofline", "time", "transfers")
 
@@ -54,9 +56,14 @@ def command(arguments: Namespace) -> int:
     given = parse_ranges(arguments.size)
     arguments.size = [f"{axis}={size}" for axis, size in given[0].items()]
     program = load_program(arguments)
-    machines = _machines(arguments)
+    options = _with_own_machine(compile_options(arguments))
+    machines = _machines(arguments, options)
+    if options.passes and UNFUSED in arguments.against:
+        raise TreadleError(
+            "--against unfused derives the program in another way than --replay asks for: leave one of them away"
+        )
     if (unbound := _unbound(program)) and not arguments.derivation:
-        return _in_symbols(program, arguments, machines, unbound)
+        return _in_symbols(program, arguments, [replace(options, machine=machine) for machine in machines], unbound)
     compared = cases(machines, given, arguments.against, arguments.rates == "sustained")
     if arguments.derivation and len(compared) > 1:
         raise TreadleError(
@@ -66,27 +73,33 @@ def command(arguments: Namespace) -> int:
     rows: list[Row] = []
     if len(compared) > 1 or plots:
         with progress("working out"):
-            made = [row(program.module, case, arguments.arch) for case in counted(compared, "cases")]
+            made = [row(program.module, case, options) for case in counted(compared, "cases")]
             rows = under_one_limit(made)
-    write_all_whole({path: _drawn(kind, program, rows) for kind, path in plots.items()})
+    write_all_whole({path: _drawn(kind, program, rows, options) for kind, path in plots.items()})
     if len(compared) > 1:
         data = {"cases": [each.as_dict() for each in rows]}
         print(json.dumps(data, indent=2) if arguments.json else table_text(rows))
         return 0
-    # A derivation names its machine, unless the command line does.
-    arguments.machine = machines[0] if arguments.machine or not arguments.replay else None
-    _one(program, arguments)
+    _one(program, arguments, replace(options, machine=machines[0]))
     return 0
 
 
-def _one(program: Program, arguments: Namespace) -> None:
+def _with_own_machine(options: Options) -> Options:
+    """A derivation names its machine, unless the command line does."""
+    own = [SetMachinePass.from_spec(spec) for spec in options.passes if spec.name == SetMachinePass.name]
+    if options.machine or options.arch or not own:
+        return options
+    return replace(options, machine=own[-1].file or own[-1].machine, arch=own[-1].arch)
+
+
+def _one(program: Program, arguments: Namespace, options: Options) -> None:
     set_default_sizes(program.function, program.sizes)
     if arguments.derivation:
-        print(_derivation(program, compile_options(arguments)), end="")
+        print(_derivation(program, options), end="")
         return
     sketches = Sketches()
     with progress("deriving the kernels"):
-        run_pipeline(program.module, compile_options(arguments), sketches, last=LAST_HIERARCHY_PASS)
+        run_pipeline(program.module, options, sketches, last=LAST_HIERARCHY_PASS)
     machine = machine_of(program.module)
     if arguments.rates == "sustained":
         machine = machine.as_sustained()
@@ -95,10 +108,10 @@ def _one(program: Program, arguments: Namespace) -> None:
     print(explanation.to_json() if arguments.json else explanation_text(explanation))
 
 
-def _machines(arguments: Namespace) -> list[str]:
+def _machines(arguments: Namespace, options: Options) -> list[str]:
     """The machines to explain for, each known (TreadleError)."""
     if arguments.machine is None:
-        return [MACHINE_OF_ARCH.get(arguments.arch or "", DEFAULT_MACHINE)]
+        return [options.machine or MACHINE_OF_ARCH.get(options.arch or "", DEFAULT_MACHINE)]
     names = [name.strip() for name in arguments.machine.split(",")]
     if not all(names):
         raise TreadleError(f"--machine {arguments.machine}: a name is missing between the commas")
@@ -115,13 +128,13 @@ def _unbound(program: Program) -> list[str]:
     return [axis for axis in axes if axis not in known]
 
 
-def _in_symbols(program: Program, arguments: Namespace, machines: list[str], unbound: list[str]) -> int:
+def _in_symbols(program: Program, arguments: Namespace, asked: list[Options], unbound: list[str]) -> int:
     """Costs stay symbolic where sizes are not known; the time asks for them."""
     found: dict[str, list[Symbols]] = {}
-    for arguments.machine in machines:
+    for options in asked:
         module = program.module.clone()
-        run_pipeline(module, compile_options(arguments), last=LAST_HIERARCHY_PASS)
-        found[arguments.machine] = symbols_of(module)
+        run_pipeline(module, options, last=LAST_HIERARCHY_PASS)
+        found[options.machine or ""] = symbols_of(module)
     if arguments.json:
         told = [
             {"machine": name, "needs": unbound, "time_us": None, "kernels": [each.as_dict() for each in kernels]}
@@ -154,12 +167,12 @@ def _plots(texts: list[str]) -> dict[str, str]:
     return plots
 
 
-def _drawn(kind: str, program: Program, rows: list[Row]) -> str:
+def _drawn(kind: str, program: Program, rows: list[Row], options: Options) -> str:
     from treadle.compiler.explain import plots
 
     if kind == "transfers":
         module = program.module.clone()
-        run_pipeline(module, Options(rows[0].case.machine), last=LAST_HIERARCHY_PASS)
+        run_pipeline(module, replace(options, machine=rows[0].case.machine), last=LAST_HIERARCHY_PASS)
         sizes = axes_of_function(program.function) | default_sizes(program.function) | dict(rows[0].case.sizes)
         return plots.transfers(module, sizes)
     return plots.roofline(rows) if kind == "roofline" else plots.time_over_size(rows)

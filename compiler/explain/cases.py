@@ -14,7 +14,7 @@ from treadle.compiler.cost import Sketch, choose, sizes_of_kernel, sketch_of
 from treadle.compiler.cost.formats import as_f8
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.explain.costs import Explanation, explain, kernel_cost
-from treadle.compiler.machines import Machine, load_machine
+from treadle.compiler.machines import Machine, load_machine, machine_of
 from treadle.compiler.numerals import whole_number
 from treadle.compiler.pipeline import LAST_DECORATING_PASS, LAST_HIERARCHY_PASS, Options, run_pipeline
 from treadle.compiler.sizes import check_sizes, parse_sizes, set_default_sizes
@@ -107,18 +107,19 @@ def _multiplied(start: int, end: int, factor: int) -> Iterator[int]:
         size *= factor
 
 
-def row(algorithm: ModuleOp, case: Case, arch: str | None = None) -> Row:
-    """Compile a copy of the program for one case, as far as its costs need it (TreadleError)."""
+def row(algorithm: ModuleOp, case: Case, asked: Options | None = None) -> Row:
+    """Compile a copy of the program for one case, as far as its costs need it, and otherwise as it was `asked`
+    (TreadleError)."""
     module = algorithm.clone()
     function = next(op for op in module.walk() if isinstance(op, FuncOp) and op.body.blocks)
     check_sizes(function, case.sizes)
     set_default_sizes(function, case.sizes)
-    options = Options(case.machine, arch, fusion=case.variant != UNFUSED)
-    if case.variant == F8:
-        run_pipeline(module, options, last=LAST_DECORATING_PASS)
-        return Row(case, _in_f8(module, case.rates, case.sizes))
-    run_pipeline(module, options, last=LAST_HIERARCHY_PASS)
-    return Row(case, explain(module, case.rates, case.sizes))
+    options = replace(asked or Options(), machine=case.machine, fusion=case.variant != UNFUSED)
+    run_pipeline(module, options, last=LAST_DECORATING_PASS if case.variant == F8 else LAST_HIERARCHY_PASS)
+    machine = machine_of(module)  # with the architecture that was asked for
+    machine = machine.as_sustained() if case.sustained else machine
+    made = _in_f8 if case.variant == F8 else explain
+    return Row(case, made(module, machine, case.sizes))
 
 
 def under_one_limit(rows: Sequence[Row]) -> list[Row]:
