@@ -33,7 +33,7 @@ def laws_of_kernel(kernel: KernelOp) -> list[LawOp]:
 
 def function_of(law: LawOp) -> FuncOp:
     """A function that computes the meaning of a law."""
-    block = Block(arg_types=[_held(type) for type in law.inputs])
+    block = Block(arg_types=list(law.inputs))
     values: Named = dict(zip(law.body.block.args, block.args, strict=True))
     for old, new in values.items():
         new.name_hint = old.name_hint

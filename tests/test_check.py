@@ -10,6 +10,7 @@ import pytest
 from treadle.compiler import main as cli
 from treadle.compiler.check.derive import derive_laws, derive_stream, laws_in
 from treadle.compiler.check.verdict import Trial, Verdict
+from treadle.compiler.errors import InternalError
 from treadle.compiler.source import load_module, parse_module
 from treadle.dialects.diagram import LawOp
 from treadle.dialects.diagram.law import STREAM_PARTS
@@ -214,3 +215,53 @@ def test_no_law_for_the_median(tmp_path: Path, capsys: pytest.CaptureFixture[str
     for command in ("check", "run", "compile"):
         assert cli.main([command, str(file)]) == 2
         assert "no law for 'median' on axis 'x'" in capsys.readouterr().err
+
+
+TOP = """!v = tensor<?x3xf32, #diagram.array<[x, y]>>
+!r = tensor<3xf32, #diagram.array<[y]>>
+diagram.law @top over [x] (%v : !v) -> !r {
+  %m = diagram.reduce max %v over [x] : !v -> !r
+  diagram.yield %m : !r
+}"""
+
+TOP_STREAM = """ initialise {
+  %start = diagram.fill 0xff800000 : f32 -> !r
+  diagram.yield %start : !r
+} step (%so_far : !r, %piece : !v) {
+  %next = diagram.reduce max %piece over [x] into %so_far : !v -> !r
+  diagram.yield %next : !r
+} finish (%end : !r) {
+  diagram.yield %end : !r
+} merge (%one : !r, %other : !r) {
+  %both = diagram.map (%a = %one : !r, %b = %other : !r) -> !r {
+    %c = arith.maximumf %a, %b : f32
+    diagram.yield %c : f32
+  }
+  diagram.yield %both : !r
+}"""
+
+
+def test_a_law_may_have_axes_of_known_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    file = tmp_path / "law.mlir"
+    file.write_text(TOP)
+    assert cli.main(["check", str(file), "--cases", "20"]) == 0
+    assert "holds: @top over [x] (derived for @top)" in capsys.readouterr().out
+    file.write_text(TOP + TOP_STREAM)
+    assert cli.main(["check", str(file), "--cases", "20"]) == 0
+    file.write_text(TOP + TOP_STREAM.replace("arith.maximumf", "arith.minimumf"))
+    assert cli.main(["check", str(file), "--cases", "20"]) == 1
+    assert "WRONG: @top over [x] (stated): 'merge'" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", [TOP, TOP + TOP_STREAM], ids=["derived", "stated"])
+def test_a_mistake_of_the_compiler_is_not_blamed_on_a_law(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    def broken(*_: object) -> None:
+        raise InternalError("pass 'fusion' left invalid IR")
+
+    monkeypatch.setattr("treadle.compiler.check.derive.run_passes", broken)
+    file = tmp_path / "law.mlir"
+    file.write_text(text)
+    assert cli.main(["check", str(file)]) == 3
+    assert "treadle: pass 'fusion' left invalid IR" in capsys.readouterr().err

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
-from treadle.compiler.errors import TreadleError, at
+from treadle.compiler.errors import InternalError, TreadleError, at
 from treadle.compiler.pipeline import Options, pipeline, run_passes
 from treadle.dialects.diagram import LawOp
 from treadle.dialects.hierarchy import KernelOp
@@ -51,10 +51,12 @@ def derive_laws(module: ModuleOp, function: FuncOp) -> Derived:
 
 
 def derive_stream(module: ModuleOp, law: LawOp) -> Derived:
-    """The streams that follow from the meaning of a law."""
+    """The streams that follow from the meaning of a law (TreadleError where none does)."""
     if len(law.over_axes) != 1:
         return Derived((), f"it is over {len(law.over_axes)} axes, and one is streamed at a time")
     try:
         return derive_laws(module, function_of(law))
+    except InternalError:  # a mistake of treadle's own says nothing about the law
+        raise
     except TreadleError as error:
         raise at(law, f"no stream follows from its meaning: {error.message}") from error

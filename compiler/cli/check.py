@@ -15,7 +15,7 @@ from treadle.compiler.check.claims import Mismatch
 from treadle.compiler.check.derive import Derived, derive_laws, derive_stream, laws_in
 from treadle.compiler.check.verdict import Trial, Verdict
 from treadle.compiler.cli.progress import progress
-from treadle.compiler.errors import TreadleError
+from treadle.compiler.errors import InternalError, TreadleError
 from treadle.compiler.source import load_module
 from treadle.dialects.diagram import LawOp
 from treadle.dialects.diagram.array import axes_of
@@ -40,6 +40,8 @@ def _check_stated(module: ModuleOp, law: LawOp, arguments: Namespace) -> bool:
         return _check_derived(module, law.sym_name.data, derive_stream(module, law), arguments)
     try:
         derived = derive_stream(module, law).laws
+    except InternalError:
+        raise
     except TreadleError:
         derived = ()  # what cannot be derived is what a person states
     return _tell(module, law, "stated", arguments, derived)
