@@ -16,6 +16,10 @@ from commands import program, refused, written
 
 from treadle.compiler import main as cli
 from treadle.compiler import opt_main
+from treadle.compiler.errors import TreadleError
+from treadle.compiler.source import load_module
+from treadle.runtime.inputs import check_inputs
+from treadle.runtime.interpreter import entry_function
 
 COMMANDS = ["compile", "run", "explain"]
 TYPES = """!Z = tensor<f32, #diagram.array<[]>>
@@ -189,6 +193,8 @@ def test_scalars_in_every_format(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ({"u": 3.5}, "argument %u is 3.5: expected a whole number"),
         ({"u": 2**31}, "argument %u has elements of int64: the program says i32"),
+        ({"u": -(2**31) - 1}, "argument %u has elements of int64: the program says i32"),
+        ({"u": -(2**63)}, "argument %u has elements of int64: the program says i32"),
         ({"u": np.float32(3)}, "argument %u has elements of float32: the program says i32"),
         ({"s": np.float32(3)}, "convert it (array.astype(numpy.float16))"),
         ({"t": "x"}, "argument %t has elements of <U1"),
@@ -203,6 +209,17 @@ def test_numbers_that_a_format_does_not_hold(
     given: dict[str, object] = {"A": np.ones(3, np.float32), "s": np.float16(2), "t": 0.1, "u": 7}
     np.savez("x.npz", **{**given, **changed})  # type: ignore[arg-type]
     assert message in refused(capsys, "run", written(SCALARS), "--inputs", "x.npz", "--backend", backend)
+
+
+@pytest.mark.parametrize("number", [-(2**31), 2**31 - 1])
+def test_the_least_and_the_greatest_number_of_a_format(number: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """As numpy saves a number of Python's, and as a caller gives it."""
+    np.savez("x.npz", A=np.ones(3, np.float32), s=np.float16(2), t=0.1, u=number)
+    verified(capsys, written(SCALARS), "--inputs", "x.npz")
+    function = entry_function(load_module("p.mlir"))
+    assert check_inputs(function, [np.ones(3, np.float32), np.float16(2), 0.1, number]) == {"m": 3}
+    with pytest.raises(TreadleError, match="expected a whole number that i32 holds"):
+        check_inputs(function, [np.ones(3, np.float32), np.float16(2), 0.1, number + (1 if number > 0 else -1)])
 
 
 def archive(**members: bytes) -> None:
