@@ -134,6 +134,8 @@ def check_outputs(arguments: Namespace, *paths: str | None) -> None:
     """Refuse files that cannot be written, or that are one file, before any work is done for them (TreadleError)."""
     taken = {os.path.realpath(arguments.file): "the program itself"}
     taken |= {os.path.realpath(name): "the machine file" for name in (arguments.machine or "").split(",") if name}
+    if replayed := getattr(arguments, "replay", None):
+        taken[os.path.realpath(replayed)] = "the derivation to replay"
     for path in paths:
         if path is None:
             continue
