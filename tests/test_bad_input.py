@@ -122,6 +122,18 @@ def test_a_program_that_computes_nothing(command: str, capsys: pytest.CaptureFix
     assert "p.mlir:4:1: 'func.func' @f: it computes nothing" in said
 
 
+@pytest.mark.parametrize("command", ["compile", "run"])
+def test_a_program_that_only_reads(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The host makes views: there is no kernel, and no pass was forgotten."""
+    text = """!T = tensor<?x?xf32, #diagram.array<[k, m]>>
+func.func @f(%A: !F) -> !T attributes {sizes = #diagram.sizes<m = 5, k = 3>} {
+  %B = diagram.read %A at "m, k" : !F -> !T
+  func.return %B : !T
+}
+"""
+    assert "p.mlir:5:1: 'func.func' @f: it computes nothing" in refused(capsys, command, written(TYPES + text))
+
+
 def test_an_argument_may_be_a_result_too(capsys: pytest.CaptureFixture[str]) -> None:
     text = """func.func @f(%A: !A) -> (!A, !A, !A) attributes {sizes = #diagram.sizes<m = 5>} {
   %C = diagram.map (%a = %A : !A) -> !A {
@@ -329,6 +341,7 @@ def test_a_law_captures_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "why"),
     [
         (["-o", "p.mlir"], "it is the program itself too"),
+        (["-o", "d.txt", "--replay", "d.txt"], "it is the derivation to replay too"),
         (["-o", "x.cu", "--cubin", "./x.cu"], "it is another output too"),
         (["-o", ""], "its name is empty"),
         (["-o", "a\0b"], "its name is empty or holds a zero byte"),

@@ -8,6 +8,7 @@ from typing import IO
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation
 from xdsl.utils.exceptions import DiagnosticException
 from xdsl.utils.target import Target
 
@@ -17,6 +18,7 @@ from treadle.compiler.printer.kernel import KernelPrinter
 from treadle.compiler.printer.launches import launches_of
 from treadle.compiler.printer.text import Text
 from treadle.dialects import cuda
+from treadle.dialects.diagram import ReadOp
 from treadle.dialects.diagram.formats import EIGHT_BIT, NUMBER_FORMATS
 from treadle.dialects.hierarchy.schedule import derivation_of
 
@@ -39,10 +41,15 @@ def print_cuda_c(module: ModuleOp) -> str:
 
 def _nothing_to_print(module: ModuleOp) -> DiagnosticException:
     functions = [op for op in module.body.block.ops if isinstance(op, FuncOp) and not op.is_declaration]
-    computing = any(op.dialect_name() in ("diagram", "hierarchy") for function in functions for op in function.walk())
+    computing = any(_is_for_kernels(op) for function in functions for op in function.walk())
     if not functions or computing:
         return DiagnosticException("the module has no cuda.kernel: run convert-hierarchy-to-cuda before printing")
     return Refusal(functions[0], "it computes nothing, so there is no kernel to print: let it return what it computes")
+
+
+def _is_for_kernels(op: Operation) -> bool:
+    """Whether lowering makes a kernel of it: a read outside of kernels is a view, which the host makes."""
+    return op.dialect_name() in ("diagram", "hierarchy") and not isinstance(op, ReadOp)
 
 
 def _title(module: ModuleOp) -> str:
