@@ -37,8 +37,8 @@ def _arguments_from(path: str, function: FuncOp) -> tuple[Input, ...]:
     names = [argument_name(function, i).removeprefix("%") for i in range(len(function.function_type.inputs))]
     for name in names:
         if name not in arrays:
-            held = ", ".join(arrays) or "nothing"
-            raise TreadleError(f"there is no array '{name}', an argument of the program (it holds {held})", path)
+            known = ", ".join(arrays) or "nothing"
+            raise TreadleError(f"there is no array '{name}', an argument of the program (it holds {known})", path)
     types = function.function_type.inputs
     return tuple(_argument(arrays[name], type) for name, type in zip(names, types, strict=True))
 
