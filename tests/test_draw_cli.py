@@ -106,3 +106,16 @@ def test_an_unknown_pass_is_refused_with_a_guess(option: str, capsys: pytest.Cap
 def test_all_passes_are_not_one(option: str, capsys: pytest.CaptureFixture[str]):
     assert main(["draw", MATMUL, option, "all"]) == 2
     assert "the pipeline has no pass 'all'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", [["--pipeline"], ["--rewrite", "tiling"], ["--rewrite", "2"]])
+def test_what_says_itself_where_it_looks_takes_no_other_place(option: list[str], capsys: pytest.CaptureFixture[str]):
+    assert main(["draw", MATMUL, *option, "--after", "fusion"]) == 2
+    assert f"{option[0]} says itself after which pass it looks" in capsys.readouterr().err
+
+
+def test_a_derivation_without_rewrites_has_no_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    path = tmp_path / "nothing.mlir"
+    path.write_text("!A = tensor<?xf32, #diagram.array<[m]>>\nfunc.func @f(%A: !A) -> !A {\n  func.return %A : !A\n}\n")
+    assert main(["draw", str(path), "--rewrite", "1"]) == 2
+    assert "the derivation has none" in capsys.readouterr().err

@@ -52,6 +52,9 @@ def command(arguments: Namespace) -> int:
 def _picture(arguments: Namespace, program: Program, options: Options) -> Picture:
     names = [spec.name for spec in pipeline(options)]
     rewrite: str | None = arguments.rewrite
+    if arguments.after is not None and (rewrite is not None or arguments.pipeline):
+        what = "--pipeline" if rewrite is None else "--rewrite"
+        raise TreadleError(f"{what} says itself after which pass it looks: leave --after {arguments.after} away")
     if rewrite is not None and (number := whole_number(rewrite)) is not None:
         return _numbered(program, options, number)
     known_passes([name for name in (arguments.after, rewrite) if name is not None], names)
@@ -82,9 +85,8 @@ def _numbered(program: Program, options: Options, number: int) -> Picture:
     """The program before and after one rewrite, by its number in the derivation (TreadleError)."""
     frames = _frames(program, options)
     if not 0 < number < len(frames):
-        raise TreadleError(
-            f"there is no rewrite {number} that changes the picture: the derivation has 1 to {len(frames) - 1}"
-        )
+        there = f"the derivation has 1 to {len(frames) - 1}" if len(frames) > 1 else "the derivation has none"
+        raise TreadleError(f"there is no rewrite {number} that changes the picture: {there}")
     frame = frames[number]
     return before_after(frames[number - 1].picture, frame.picture, f"{number}  {frame.name}", frame.steps)
 
