@@ -41,3 +41,10 @@ def test_what_compile_leaves_after_the_streams_costs_what_the_program_costs(
 def test_its_sizes_are_not_chosen_again_in_f8(capsys: pytest.CaptureFixture[str]):
     assert main(["explain", str(EXPLICIT[0]), "--machine", "h100", "--against", "f8"]) == 2
     assert "are explicit, and f8 chooses sizes anew" in capsys.readouterr().err
+
+
+def test_costs_are_not_read_off_cuda(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    lowered = str(tmp_path / "lowered.mlir")
+    assert main(["compile", SOFTMAX_MATMUL, "--stop-after", "convert-hierarchy-to-cuda", "-o", lowered]) == 0
+    assert main(["explain", lowered]) == 2
+    assert "explain what comes before convert-hierarchy-to-cuda" in capsys.readouterr().err

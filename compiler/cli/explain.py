@@ -56,6 +56,12 @@ def command(arguments: Namespace) -> int:
     given = parse_ranges(arguments.size)
     arguments.size = [f"{axis}={size}" for axis, size in given[0].items()]
     program = load_program(arguments)
+    if any(op.dialect_name() == "cuda" for op in program.module.walk()):
+        raise TreadleError(
+            "its kernels are at the level of CUDA already, and costs are read above it: explain what comes before "
+            "convert-hierarchy-to-cuda",
+            arguments.file,
+        )
     options = _with_own_machine(compile_options(arguments))
     machines = _machines(arguments, options)
     if options.passes and UNFUSED in arguments.against:
