@@ -70,3 +70,10 @@ def test_a_unified_diff_of_one_pass(capsys: pytest.CaptureFixture[str]):
     assert "schedule<stream = [k = ?]>" in gone
     assert "schedule<group = [m = ?, n = ?], stream = [k = ?]>" in new
     assert "\x1b" not in "".join(lines), "colours are for terminals"
+
+
+def test_options_are_listed_as_they_are_given(capsys: pytest.CaptureFixture[str]):
+    assert main(["passes", "set-machine"]) == 0
+    options = capsys.readouterr().out.partition("Options:")[2]
+    assert "name=<str>" in options
+    assert "machine=" not in options

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, Field, fields
 from inspect import getdoc, getsource
 from itertools import pairwise
@@ -37,8 +37,8 @@ def command(arguments: Namespace) -> int:
 
 def _listed(name: str) -> Iterator[str]:
     yield fill(pass_sentence(ArgSpec(name, {})), WIDTH, initial_indent=f"  {name:26}  ", subsequent_indent=" " * 30)
-    for field in _fields(name):
-        yield f"{'':30}{_option(field)}"
+    for option, field in _fields(name):
+        yield f"{'':30}{_option(option, field)}"
 
 
 def _whole(name: str) -> Iterator[str]:
@@ -47,27 +47,31 @@ def _whole(name: str) -> Iterator[str]:
     yield ""
     yield getdoc(_class(name)) or ""
     meanings = _meanings(_class(name))
-    for i, field in enumerate(_fields(name)):
+    for i, (option, field) in enumerate(_fields(name)):
         if i == 0:
             yield "\nOptions:"
         meaning = " ".join(meanings.get(field.name, "").split())
-        yield fill(f"{_option(field)}  {meaning}".rstrip(), WIDTH, initial_indent="  ", subsequent_indent="      ")
+        yield fill(
+            f"{_option(option, field)}  {meaning}".rstrip(), WIDTH, initial_indent="  ", subsequent_indent="      "
+        )
 
 
 def _class(name: str) -> type[ModulePass]:
     return type(make_pass(ArgSpec(name, {})))
 
 
-def _fields(name: str) -> tuple[Field[Any], ...]:
-    return fields(_class(name))
+def _fields(name: str) -> Sequence[tuple[str, Field[Any]]]:
+    """The options of a pass, by the names that its specification gives them, and the fields that take them."""
+    made = make_pass(ArgSpec(name, {}))
+    return list(zip(made.spec(include_default=True).parameters, fields(type(made)), strict=True))
 
 
-def _option(field: Field[Any]) -> str:
+def _option(option: str, field: Field[Any]) -> str:
     """As it is given, with its default: `stages=2`, or `file=<str>` where there is none."""
     kind = field.type if isinstance(field.type, str) else field.type.__name__
     kind = kind.removesuffix(" | None").replace("tuple[str, ...]", "str,...")
     given = field.default is not MISSING and field.default not in (None, "", ())
-    return f"{field.name.replace('_', '-')}={field.default if given else f'<{kind}>'}"
+    return f"{option.replace('_', '-')}={field.default if given else f'<{kind}>'}"
 
 
 def _meanings(pass_class: type[ModulePass]) -> dict[str, str]:
