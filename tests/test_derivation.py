@@ -218,3 +218,10 @@ def test_commands_of_the_documentation_are_understood():
     assert len(commands) >= 3
     for command in commands:
         cli.make_parser().parse_args(command.split("#")[0].split(">")[0].split()[1:])
+
+
+def test_a_comment_begins_in_no_quotes(tmp_path: Path):
+    file = tmp_path / "saved.derivation"
+    file.write_text('set-machine{file="a#b.toml"} # "c#d"\n# set-machine{name="e"}\n')
+    (spec,) = read_derivation(str(file))
+    assert str(spec) == 'set-machine{file="a#b.toml"}'

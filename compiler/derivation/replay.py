@@ -12,7 +12,8 @@ from treadle.compiler.pipeline import make_pass
 
 
 def read_derivation(path: str) -> tuple[ArgSpec, ...]:
-    """The passes of a derivation (TreadleError): one a line; `#` begins a comment."""
+    """The passes of a derivation (TreadleError): one a line; `#` begins a comment,
+    but in quotes."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -20,18 +21,29 @@ def read_derivation(path: str) -> tuple[ArgSpec, ...]:
         raise TreadleError(f"cannot read the derivation {path}: {reason}") from error
     specs: list[ArgSpec] = []
     for number, line in enumerate(text.splitlines(), start=1):
-        if line.split("#", 1)[0].strip():
+        if _without_comment(line):
             specs.append(_read_line(path, number, line))
     if not specs:
         raise TreadleError("there is no pass in this derivation: write one a line, as treadle explain does", path)
     return tuple(specs)
 
 
+def _without_comment(line: str) -> str:
+    """What stands before the first `#` that is in no quotes."""
+    quoted = False
+    for i, character in enumerate(line):
+        if character == "#" and not quoted:
+            return line[:i].strip()
+        if character == '"':
+            quoted = not quoted
+    return line.strip()
+
+
 def _read_line(path: str, number: int, line: str) -> ArgSpec:
     """The pass of a line, once it is known that there is such a pass and that it takes these options."""
     where, shown = f"{path}:{number}:1", excerpt(line, number, 1, len(line.rstrip()))
     try:
-        specs = list(parse_pipeline(line.split("#", 1)[0].strip()))
+        specs = list(parse_pipeline(_without_comment(line)))
     except ArgSpecParseError as error:
         raise TreadleError(f"a line of a derivation is pass{{option=value}}: {error}", where, shown) from error
     if len(specs) != 1:
