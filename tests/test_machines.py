@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -269,3 +271,12 @@ def test_pass_replaces_the_machine():
     SetMachinePass("h100").apply(Context(), module)
     SetMachinePass("h200").apply(Context(), module)
     assert machine_of(module).name == "h200"
+
+
+@pytest.mark.parametrize("registers", [0, np.array([0, 64])])
+def test_a_block_without_registers_is_on_no_sm(registers: Any) -> None:
+    """Of one candidate or many; numpy would only warn of the division."""
+    with np.errstate(all="raise"):
+        blocks = load_machine("h100").blocks_on_sm(4, registers, 1024)
+    assert np.ravel(blocks)[0] == 0
+    assert np.all(np.ravel(blocks)[1:] > 0)

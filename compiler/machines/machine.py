@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from treadle.compiler.amounts import Amount, ceil_div, choice, least
+from treadle.compiler.amounts import Amount, ceil_div, choice, least, most
 
 DEFAULT_MACHINE = "a100"
 """The machine of a module that names none: what is made for it also runs on every newer one."""
@@ -134,12 +134,13 @@ class Machine:
         limits = self.limits
         threads = warps * WARP
         fits = (
-            (threads <= limits.threads_per_block)
+            (registers_per_thread > 0)  # none is left where a block has more threads than an SM has registers for
+            & (threads <= limits.threads_per_block)
             & (registers_per_thread <= limits.registers_per_thread)
             & (shared_bytes <= limits.shared_per_block)
         )
         unit = limits.register_granularity
-        warp_registers = ceil_div(registers_per_thread * WARP, unit) * unit
+        warp_registers = ceil_div(most(registers_per_thread, 1) * WARP, unit) * unit
         # The register file is split, and a warp takes all of its registers from one part.
         warps_of_part = limits.registers_per_sm // limits.register_partitions // warp_registers
         by_registers = warps_of_part * limits.register_partitions // warps
