@@ -101,6 +101,11 @@ class StreamingPass(ModulePass):
         if roles.stream is None:
             return
         old = kernel.schedule or ScheduleAttr({}, {}, {})
+        if roles.stream in old.whole.as_dict():
+            # Whoever wrote the schedule has decided that it is not fed in pieces.
+            if self.axis:
+                raise Refusal(kernel, f"{_at(kernel)}: its schedule holds axis '{self.axis}' whole")
+            return
         kernel.properties["schedule"] = old.but(stream={roles.stream: UNDECIDED})
         _note_laws(function, kernel, StreamPlan(part, roles.stream))
 
