@@ -4,7 +4,8 @@ element. No tolerance is chosen by hand.
 
 There are three verdicts. `verified`: every element that has a bound is within it. `WRONG`: one is not. `cannot be
 verified`: none is beyond its bound, but too few have one that says anything, so the comparison would pass whatever a
-kernel computed. A bound says something if it is below the result's own scale, the root mean square of the reference."""
+kernel computed. A bound says something if it is below the element itself, or below the scale of those around it: three
+quarters of them are no larger. No few large elements or rows set that, under which the others could be anything."""
 
 from __future__ import annotations
 
@@ -18,12 +19,21 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute
 
 from treadle.compiler.errors import at
-from treadle.dialects.diagram.array import axes_of
+from treadle.dialects.diagram.array import axes_of, format_of
 from treadle.runtime.inputs import Input, output_names
 from treadle.runtime.interpreter import Bounded, entry_function, run_with_bounds
+from treadle.runtime.interpreter.arrays import FloatArray
+from treadle.runtime.interpreter.bounds.units import SMALLEST
 
 UNCHECKED_SHARE = 0.01
 """Of the elements of a verified output, at most this share has no bound that says anything."""
+SCALE_QUANTILE = 0.75
+"""The scale of some elements is a size that so many of them do not exceed: of normal numbers about their root mean
+square, but not set by a few outliers."""
+FEW = 16
+"""So many elements have a scale; of fewer it would be chance."""
+STEPS = 16
+"""A bound of so many of the format's smallest steps says what the format can: of shares that vanish beside others."""
 
 WHY = (
     "the values leave the range of a format, divide by what may be zero, or cancel down to their own rounding errors; "
@@ -54,9 +64,9 @@ class Verdict:
     wrong: int = 0
     """Elements beyond their tolerance."""
     unchecked: int = 0
-    """Elements whose tolerance is infinite or not below `scale`: next to nothing is known of them."""
+    """Elements whose tolerance is infinite or below neither them nor their scale: next to nothing is known of them."""
     scale: float = 0.0
-    """Root mean square of the finite elements of the reference; where that is 0, any finite tolerance tells."""
+    """The scale of the whole reference; where that is 0, any finite tolerance tells."""
     note: str = ""
     """What is wrong where it is no element: a shape, say."""
 
@@ -75,7 +85,7 @@ class Verdict:
         if self.unverifiable:
             return (
                 f"cannot be verified ({self.backend}): {self.name}: {self.unchecked} of {self.elements} elements have "
-                f"no tolerance below the result's own scale ({_short(self.scale)}): {WHY}"
+                f"no tolerance below their scale ({_short(self.scale)} for the whole result): {WHY}"
             )
         unknown = f", {self.unchecked} of {self.elements} elements without a bound" if self.unchecked else ""
         return (
@@ -132,9 +142,8 @@ def compare(name: str, type: Attribute, output: NDArray[Any], reference: Bounded
         part = np.where(error == 0, 0.0, np.where(tolerance == 0, np.inf, error / tolerance))
     part = np.where(bounded, np.where(np.isnan(part), np.inf, part), -1.0)
     worst = np.unravel_index(int(np.argmax(part)), part.shape)
-    scale = _scale(expected, bounded)
-    useful = (tolerance == 0) | (tolerance < (scale or np.inf))
-    wrong, unchecked = int((part > 1).sum()), int((~useful).sum())
+    sizes = np.where(bounded & np.isfinite(expected), np.abs(expected.astype(np.float64)), 0.0)
+    wrong, unchecked = int((part > 1).sum()), int((~_says_something(sizes, tolerance, format_of(type))).sum())
     return Verdict(
         name,
         backend,
@@ -147,15 +156,38 @@ def compare(name: str, type: Attribute, output: NDArray[Any], reference: Bounded
         elements=output.size,
         wrong=wrong,
         unchecked=unchecked,
-        scale=scale,
+        scale=_scale(sizes),
     )
 
 
-def _scale(expected: NDArray[Any], bounded: NDArray[np.bool_]) -> float:
-    """Root mean square of what is a number and has a bound."""
-    values = np.abs(expected[bounded & np.isfinite(expected)].astype(np.float64))
-    largest = float(values.max(initial=0.0))
-    return largest * float(np.sqrt(np.mean((values / largest) ** 2))) if largest > 0 else 0.0
+def _says_something(sizes: FloatArray, tolerance: FloatArray, format: Attribute) -> NDArray[np.bool_]:
+    """The elements whose tolerance is the format's own, or below their size, or below each scale of what is around
+    them: of the whole, and of all that has the same index along one of the axes."""
+    close = STEPS * SMALLEST.get(str(format), 0.0)
+    certain = (tolerance <= close) | (tolerance < sizes)
+    said = certain | (tolerance < (_scale(sizes) or np.inf))
+    if sizes.ndim > 1:
+        for axis in range(sizes.ndim):
+            said &= certain | (tolerance < _scales_along(axis, sizes, said & ~certain))
+    return said
+
+
+def _scales_along(axis: int, sizes: FloatArray, asked: NDArray[np.bool_]) -> FloatArray:
+    """The scale of each slice of an array along an axis, where an element of it is asked for; infinite where it has
+    none."""
+    scales = np.full([size if each == axis else 1 for each, size in enumerate(sizes.shape)], np.inf)
+    for index in np.flatnonzero(asked.any(axis=tuple(each for each in range(sizes.ndim) if each != axis))):
+        slice = np.take(sizes, index, axis)
+        if np.count_nonzero(slice) >= FEW:
+            scales.flat[index] = _scale(slice)
+    return scales
+
+
+def _scale(sizes: FloatArray) -> float:
+    """A size that three quarters of the elements do not exceed, but for zeros, which are of any scale; 0 if all are."""
+    sizes = sizes[sizes > 0]
+    place = int(SCALE_QUANTILE * (sizes.size - 1)) if sizes.size else 0
+    return float(np.partition(sizes, place)[place]) if sizes.size else 0.0
 
 
 def _errors(actual: NDArray[Any], expected: NDArray[Any]) -> NDArray[np.float64]:

@@ -263,8 +263,73 @@ def test_a_tolerance_as_large_as_the_result_is_no_verification():
     for output in (small, np.zeros(100, np.float32)):
         (verdict,) = verify(CANCEL, [large, small], [output], "here")
         assert verdict.unverifiable
-        assert "100 of 100 elements have no tolerance below the result's own scale (5.0e-1)" in str(verdict)
+        assert "100 of 100 elements have no tolerance below their scale (5.0e-1 for the whole result)" in str(verdict)
     assert verify(CANCEL, [small, small], [small], "here")[0].ok
+
+
+PRODUCT = parse_module("""!A = tensor<?x?xf16, #diagram.array<[m, k]>>
+!B = tensor<?x?xf16, #diagram.array<[k, n]>>
+!C = tensor<?x?xf32, #diagram.array<[m, n]>>
+func.func @f(%A: !A, %B: !B) -> !C {
+  %C = diagram.contract %A, %B over [k] accumulate f32 : !A, !B -> !C
+  func.return %C : !C
+}""")
+
+SUMS = parse_module("""!A = tensor<?x?xf32, #diagram.array<[m, k]>>
+!R = tensor<?xf32, #diagram.array<[m]>>
+func.func @f(%A: !A) -> !R {
+  %R = diagram.reduce add %A over [k] : !A -> !R
+  func.return %R : !R
+}""")
+
+
+@pytest.mark.parametrize("turned", [False, True], ids=["rows", "columns"])
+@pytest.mark.parametrize("large", [1, 50])
+def test_large_rows_do_not_hide_what_cancels_in_others(large: int, turned: bool):
+    """The terms of most rows cancel to 500, with a tolerance of thousands; the large rows are a million times that."""
+    left, right = np.full((100, 256), 1000, np.float16), np.full((256, 16), 1000, np.float16)
+    left[large:, 1::2], right[0] = -1000, 1000.5
+    inputs = (right.T.copy(), left.T.copy()) if turned else (left, right)
+    output = (left.astype(np.float64) @ right.astype(np.float64)).astype(np.float32)
+    output[large:, ::2] = -7000
+    (verdict,) = verify(PRODUCT, inputs, [output.T if turned else output], "here")
+    assert verdict.unverifiable, verdict
+    assert verdict.unchecked == 16 * (100 - large)
+
+
+def test_a_large_sum_does_not_hide_what_cancels_in_others():
+    given = np.full((100, 256), 1e6, np.float32)
+    given[1:, 1::2] *= -1
+    given[1:, 0] += 1
+    output = given.astype(np.float64).sum(1).astype(np.float32)
+    (verdict,) = verify(SUMS, [given], [output], "here")
+    assert verdict.unverifiable, verdict
+    assert verdict.unchecked == 99
+
+
+def test_elements_of_any_size_that_do_not_cancel_are_verified():
+    """Each is exact to its own size, however large the others are."""
+    given = (10.0 ** np.linspace(-20, 20, 100))[:, None] * np.ones((100, 8))
+    (verdict,) = verify(SUMS, [given.astype(np.float32)], [given.astype(np.float32).sum(1)], "here")
+    assert verdict.ok, verdict
+    assert verdict.unchecked == 0
+
+
+def test_shares_that_vanish_in_their_format_are_verified():
+    """Their tolerance is a step of the format: far above what they are, but nothing beside a share of 1."""
+    scores = np.zeros((20, 100), np.float32)
+    scores[:, 0] = 40
+    module = parse_module("""!S = tensor<?x?xf32, #diagram.array<[q, x]>>
+!P = tensor<?x?xf16, #diagram.array<[q, x]>>
+func.func @f(%S: !S) -> !P {
+  %W = diagram.apply @softmax(%S) over [x] : (!S) -> !S
+  %P = diagram.cast %W : !S -> !P
+  func.return %P : !P
+}""")
+    shares = np.where(scores > 0, 1.0, 0.0).astype(np.float16)
+    (verdict,) = verify(module, [scores], [shares], "here")
+    assert verdict.ok, verdict
+    assert verdict.unchecked == 0
 
 
 def test_a_reference_of_zeros_is_verified_to_rounding():
