@@ -237,6 +237,82 @@ def test_reductions_in_any_order(kind, ufunc, dtype):
         assert (result.error == 0).all()
 
 
+PRODUCT = """func.func @f(%a: {0}) -> {1} {{
+          %r = diagram.reduce mul %a over [b] : {0} -> {1}
+          func.return %r : {1} }}"""
+
+
+@pytest.mark.parametrize("dtype", [F16, F32])
+def test_partial_products_may_leave_the_range(dtype):
+    """Whatever an order overflows or loses is within the bound, also of rows with zeros, infinities and NaN."""
+    random = np.random.default_rng(1)
+    a = (
+        random.choice([-1, 1], (4000, 6))
+        * 10.0 ** random.integers(*((-4, 5) if dtype == F16 else (-37, 39)), (4000, 6))
+    ).astype(dtype)
+    for special in (0.0, np.inf, np.nan):
+        a[random.random(4000) < 0.1, random.integers(6)] = special
+    h = "h" if dtype == F16 else ""
+    result = bounded(PRODUCT.format(f"!A{h}", f"!a{h}"), a)
+    known = np.isfinite(result.error)
+    assert 0.05 < known.mean() < 0.95
+    for _ in range(20):
+        computed = np.ones(4000, dtype)
+        for k in random.permutation(6):
+            with np.errstate(all="ignore"):
+                computed = computed * a[:, k]
+        with np.errstate(all="ignore"):
+            near = np.abs(computed.astype(np.float64) - result.value) <= result.error
+        same = (computed == result.value) | (np.isnan(computed) & np.isnan(result.value))
+        assert (same | near | ~known).all()
+
+
+def test_products_that_stay_in_range_keep_their_bounds():
+    a = np.array([[1e30, 1e30, 1e-30], [1e-30, 1e-30, 1e30], [1, 2, 3], [0, 2, 3], [np.inf, 2, 3]], F32)
+    result = bounded(PRODUCT.format("!A", "!a"), a)
+    assert result.error[0] == np.inf  # 1e60, were it the first step
+    assert 1e-38 < result.error[1] < 1e-7  # 1e-60, which is lost, and then 1e30 as large
+    assert result.error[2] < 1e-5
+    assert result.error[3] < 1e-36
+    assert result.error[4] == 0
+
+
+def test_a_product_of_integers_is_exact():
+    text = """!I = tensor<?x?xi32, #diagram.array<[a, b]>>
+        !i = tensor<?xi32, #diagram.array<[a]>>
+        """ + PRODUCT.format("!I", "!i")
+    a = np.random.default_rng(0).integers(-9, 10, (5, 800)).astype(np.int32) | 1
+    result = bounded(text, a)
+    assert (result.value == np.multiply.reduce(a, axis=1, dtype=np.int32)).all()
+    assert (result.error == 0).all()
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_an_infinite_element_times_what_vanishes_has_no_bound(turned):
+    """exp(-300) is zero in f32, and the product NaN; what is zero exactly gives NaN in the formula, too."""
+    scores = np.zeros((3, 8), F32)
+    scores[0, 3], scores[1, 3] = -300, -2
+    values = np.ones((8, 4), ml_dtypes.bfloat16)
+    values[3, :2] = np.inf
+    order = "%v, %n" if turned else "%n, %v"
+    types = "!Bb, !Ab" if turned else "!Ab, !Bb"
+    result = bounded(
+        f"""!Ab = tensor<?x?xbf16, #diagram.array<[a, b]>>
+        !Bb = tensor<?x?xbf16, #diagram.array<[b, c]>>
+        func.func @f(%s: !A, %v: !Bb) -> !C {{
+          %p = diagram.apply @softmax(%s) over [b] : (!A) -> !A
+          %n = diagram.cast %p : !A -> !Ab
+          %c = diagram.contract {order} over [b] accumulate f32 : {types} -> !C
+          func.return %c : !C }}""",
+        scores,
+        values,
+    )
+    assert (result.error[0, :2] == np.inf).all()
+    assert (result.error[1:, :2] == 0).all()
+    assert (result.value[1:, :2] == np.inf).all()
+    assert np.isfinite(result.error[:, 2:]).all()
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_sums_that_start_from_something_large(seed):
     """Each step rounds a partial sum that the start is a part of."""

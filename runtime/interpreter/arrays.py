@@ -91,6 +91,10 @@ class Array:
     def filled(self, number: Any) -> Array:
         return Array(self.axes, self.numbers.filled(number))
 
+    def where(self, holds: NDArray[np.bool_]) -> Array:
+        """1 where something holds of an element, and 0 elsewhere."""
+        return Array(self.axes, Numbers(holds.astype(np.float64)))
+
     def renamed(self, names: Mapping[str, str]) -> Array:
         return Array(tuple(names.get(axis, axis) for axis in self.axes), self.numbers)
 

@@ -15,6 +15,9 @@ What the units are, and why they are not smaller:
 - A sum of n elements, in any order: n roundings of a partial sum, which is at most the sum of the positive
   elements or of the negative ones. No order is assumed, so that splitting, streaming and shuffling need no
   bound of their own; it grows with n, where a lucky order would grow with its square root.
+- A product of n elements, in any order: n roundings, and no bound where an order leaves the range, even if the
+  product does not. What a partial product loses below the smallest number, the elements that follow may enlarge.
+- An infinite element of a contraction times what may be zero, or of either sign: no bound.
 - Division, square root and reciprocal square root: 2^-22, for the approximate instructions.
 - A sum or difference of two: a rounding of each term besides that of the result, if it was rounded already, because
   a factor may be moved over it: exp(a - b) becomes exp2(c a - c b) where a is a sum of products.

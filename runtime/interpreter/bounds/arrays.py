@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 from xdsl.dialects import arith
 from xdsl.ir import Attribute
 
@@ -57,6 +58,7 @@ def contract_error(
 ) -> FloatArray:
     """|a| eb + |b| ea + ea eb, summed; a unit of the accumulator for each term; the result's rounding."""
     accumulate, length = str(op.accumulate), _length(op, left, right)
+    unknown = _meets_infinity(left, right, op.over_axes, axes) | _meets_infinity(right, left, op.over_axes, axes)
     operand_unit = TF32 if op.is_tf32 else 0.0
     a, b = _size_and_reach(left, operand_unit), _size_and_reach(right, operand_unit)
     with np.errstate(all="ignore"):
@@ -64,10 +66,19 @@ def contract_error(
         error = reach - contract(a[0], b[0], op.over_axes, axes)
         partial = _largest_partial(reach, value, error)
         error = error + _gamma(length, _unit_of_product(op, coarse)) * partial + length * SMALLEST.get(accumulate, 0.0)
-        error = np.where(partial > LARGEST.get(accumulate, np.inf), np.inf, error)
+        error = np.where(unknown | (partial > LARGEST.get(accumulate, np.inf)), np.inf, error)
         if op.accumulate == format_of(op.result.type):
             return settled(value, error)
         return rounded(value, error, format_of(op.result.type))
+
+
+def _meets_infinity(one: Array, other: Array, over: Sequence[str], axes: Sequence[str]) -> NDArray[np.bool_]:
+    """The sums in which an infinite element of one array is multiplied by what may be zero, or of either sign."""
+    infinite, error = np.isinf(one.numbers.value), error_of(other.numbers)
+    if not infinite.any():
+        return np.zeros((), np.bool_)
+    unsure = (error > 0) & (np.abs(other.numbers.value) <= error)
+    return contract(one.where(infinite), other.where(unsure), over, axes) > 0
 
 
 def contract_gamma(op: diagram.ContractOp, left: Array, right: Array, coarse: bool = False) -> float:
@@ -103,17 +114,33 @@ def reduce_error(
                 bound = np.sum(reach - size, axis=dimensions)
                 most = _largest_partial(np.sum(reach, axis=dimensions), value, bound)
             case "mul":
-                most = np.prod(reach, axis=dimensions)
-                bound = most - np.prod(size, axis=dimensions)
-                least = np.prod(np.where(np.isfinite(data.value), np.minimum(size, 1), 1), axis=dimensions)
-                vanishes = (least < SMALLEST.get(str(format), 0.0)) & ~np.isfinite(value)  # zero times infinity
-                bound = np.where(vanishes, np.inf, bound)
+                return settled(value, _product_error(data, dimensions, format, gamma))
             case _:
                 return settled(value, np.max(error, axis=dimensions, initial=0.0))
         bound = np.where(most > LARGEST.get(str(format), np.inf), np.inf, bound + gamma * most)
         if not is_float(format):  # integers wrap, in any order to the same
             bound = np.where(np.max(error, axis=dimensions, initial=0.0) == 0, 0.0, bound)
         return settled(value, bound + count * SMALLEST.get(str(format), 0.0))
+
+
+def _product_error(data: Numbers, dimensions: tuple[int, ...], format: Attribute, gamma: float) -> FloatArray:
+    """Partial products, in any order, may leave the range although the product does not: the largest is that of all
+    elements above 1, the smallest that of all below. What is lost below the smallest number, later elements enlarge.
+    Integers wrap, so the product of exact ones is exact, and of others anything."""
+    error = error_of(data)
+    if not is_float(format):
+        return np.where(error.any(axis=dimensions), np.inf, 0.0)
+    name, count, size = str(format), prod(data.value.shape[i] for i in dimensions), finite_size(data.value)
+    wild, zero = ~np.isfinite(data.value), (data.value == 0) & (error == 0)
+    reach, low = size + error, np.where(wild | zero, 1.0, np.clip(size - error, 0.0, 1.0))
+    whole, most = np.prod(reach, axis=dimensions), np.prod(np.maximum(reach, 1.0), axis=dimensions)
+    least, smallest = np.prod(low, axis=dimensions), SMALLEST.get(name, 0.0)
+    is_wild, is_zero = wild.any(axis=dimensions), zero.any(axis=dimensions)
+    enlarged = np.where((least < smallest / UNIT[name]) & ~is_zero, most, 1.0)
+    bound = whole - np.prod(size, axis=dimensions) + gamma * whole + count * smallest * enlarged
+    vanishes = is_wild & (least < smallest)  # zero times infinity
+    overflows = ~is_wild & (most > LARGEST.get(name, np.finfo(np.float64).max))
+    return np.where(vanishes | overflows | np.isinf(error).any(axis=dimensions), np.inf, bound)
 
 
 def combine_error(
