@@ -43,6 +43,9 @@ class WhereOp(DiagramOperation):
     along the array's axes (their names), integer scalars and integer arrays, which `with` names. A result at another
     level than the operand has its type after `->`.
 
+    A product with an absent factor does not count either. But kernels take a zero for that factor, so what it is
+    multiplied by must be a finite number, or the sum may be NaN: data past a length, say, which nobody wrote.
+
     ```
     %W = diagram.where %S if "x <= q" : !S
     %W = diagram.where %S if "x < len[b]" with (len = %len : !len) : !S

@@ -46,11 +46,11 @@ from treadle.runtime.interpreter.arrays import (
 from treadle.runtime.interpreter.exact import exact, exact_value_of
 from treadle.runtime.interpreter.laws import find_law
 from treadle.runtime.interpreter.pieces import run_in_pieces
+from treadle.runtime.interpreter.present import contract_present
 from treadle.runtime.interpreter.rounding import is_rounded
 from treadle.runtime.interpreter.scalars import SCALAR_OPERATIONS, value_of
 from treadle.runtime.interpreter.scope import Scope
 from treadle.runtime.interpreter.session import Session
-from treadle.runtime.interpreter.subloops import contract_in_pieces
 
 
 @dataclass
@@ -117,10 +117,10 @@ class DiagramFunctions(SessionFunctions):
 
     @impl(diagram.ContractOp)
     def run_contract(self, interpreter: Interpreter, op: diagram.ContractOp, args: PythonValues) -> PythonValues:
-        left, right = (operand.filled(0) for operand in self._operands((op.lhs, op.rhs), args))
+        left, right = self._operands((op.lhs, op.rhs), args)
         axes = with_weaved(axes_of(op.result.type), (left, right), op.over_axes)
         with np.errstate(all="ignore"):
-            value = self._held(contract_in_pieces(op, left, right, axes), format_of(op.result.type))
+            value = self._held(contract_present(op, left, right, axes), format_of(op.result.type))
         error = (
             bounds.contract_error(op, left, right, value, axes, self.session.coarse) if self.session.bounded else None
         )

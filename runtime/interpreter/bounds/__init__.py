@@ -17,7 +17,8 @@ What the units are, and why they are not smaller:
   bound of their own; it grows with n, where a lucky order would grow with its square root.
 - A product of n elements, in any order: n roundings, and no bound where an order leaves the range, even if the
   product does not. What a partial product loses below the smallest number, the elements that follow may enlarge.
-- An infinite element of a contraction times what may be zero, or of either sign: no bound.
+- An infinite element of a contraction times what may be zero, or of either sign: no bound. Nor if an absent element
+  meets one that is infinite or NaN: that product does not count, but a kernel may take a zero for the absent one.
 - Division, square root and reciprocal square root: 2^-22, for the approximate instructions.
 - A sum or difference of two: a rounding of each term besides that of the result, if it was rounded already, because
   a factor may be moved over it: exp(a - b) becomes exp2(c a - c b) where a is a sum of products.

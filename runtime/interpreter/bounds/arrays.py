@@ -58,7 +58,8 @@ def contract_error(
 ) -> FloatArray:
     """|a| eb + |b| ea + ea eb, summed; a unit of the accumulator for each term; the result's rounding."""
     accumulate, length = str(op.accumulate), _length(op, left, right)
-    unknown = _meets_infinity(left, right, op.over_axes, axes) | _meets_infinity(right, left, op.over_axes, axes)
+    unknown = _is_unknown(left, right, op.over_axes, axes) | _is_unknown(right, left, op.over_axes, axes)
+    left, right = left.filled(0), right.filled(0)
     operand_unit = TF32 if op.is_tf32 else 0.0
     a, b = _size_and_reach(left, operand_unit), _size_and_reach(right, operand_unit)
     with np.errstate(all="ignore"):
@@ -72,13 +73,18 @@ def contract_error(
         return rounded(value, error, format_of(op.result.type))
 
 
-def _meets_infinity(one: Array, other: Array, over: Sequence[str], axes: Sequence[str]) -> NDArray[np.bool_]:
-    """The sums in which an infinite element of one array is multiplied by what may be zero, or of either sign."""
-    infinite, error = np.isinf(one.numbers.value), error_of(other.numbers)
-    if not infinite.any():
+def _is_unknown(one: Array, other: Array, over: Sequence[str], axes: Sequence[str]) -> NDArray[np.bool_]:
+    """The sums in which an infinite element of one array is multiplied by what may be zero, or of either sign; or any
+    that is not finite by an absent one, for which a kernel may take a zero."""
+    value, absent = one.filled(0).numbers.value, other.numbers.absent
+    if np.isfinite(value).all():
         return np.zeros((), np.bool_)
-    unsure = (error > 0) & (np.abs(other.numbers.value) <= error)
-    return contract(one.where(infinite), other.where(unsure), over, axes) > 0
+    near = other.filled(0).numbers
+    vanishes = (error_of(near) > 0) & (np.abs(near.value) <= error_of(near))
+    unknown = contract(one.where(np.isinf(value)), other.where(vanishes), over, axes)
+    if absent is not None:
+        unknown = unknown + contract(one.where(~np.isfinite(value)), other.where(absent), over, axes)
+    return unknown > 0
 
 
 def contract_gamma(op: diagram.ContractOp, left: Array, right: Array, coarse: bool = False) -> float:
