@@ -43,7 +43,8 @@ expression (by identity), or `None` for the constant."""
 
 
 def inner_expression(value: SSAValue) -> Expression | None:
-    """What a value computes from others, element by element: the body of its map, or through a cast."""
+    """What a value computes from others, element by element: the body of its map, or through a cast. It speaks of the
+    elements that are there; whether it tells which, `forgets_absences` knows."""
     owner = value.owner
     if isinstance(owner, MapOp) and is_plain(owner):
         return expression_of(owner)

@@ -17,6 +17,7 @@ from treadle.passes._scalars import (
     Node,
     build_map,
     expression_of,
+    forgets_absences,
     is_plain,
     number,
     positive_constant,
@@ -61,7 +62,7 @@ def raise_power(function: func.FuncOp, scaled: MapOp) -> None:
 def _power_and_factor(scaled: MapOp) -> tuple[MapOp, float] | None:
     """Powers at most 1, and the constant that a map multiplies them by."""
     expression = expression_of(scaled) if is_plain(scaled) else None
-    if not isinstance(expression, Node) or expression.kind is not arith.MulfOp:
+    if not isinstance(expression, Node) or expression.kind is not arith.MulfOp or forgets_absences(scaled, expression):
         return None
     for leaf, factor in (expression.operands, expression.operands[::-1]):
         constant = positive_constant(factor)
@@ -71,7 +72,9 @@ def _power_and_factor(scaled: MapOp) -> tuple[MapOp, float] | None:
         if not isinstance(power, MapOp) or not is_plain(power) or near is None or near.peak != 1:
             continue
         inner = expression_of(power)
-        if isinstance(inner, Node) and inner.kind is math.ExpOp and power.result.type == scaled.result.type:
+        if not isinstance(inner, Node) or inner.kind is not math.ExpOp or forgets_absences(power, inner):
+            continue
+        if power.result.type == scaled.result.type:
             return power, constant
     return None
 

@@ -28,6 +28,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.irdl import IRDLOperation
 
 from treadle.dialects.diagram import MapOp, YieldOp
+from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import axes_of, format_of
 from treadle.dialects.diagram.formats import SIXTEEN_BIT, number_format
 
@@ -98,6 +99,14 @@ def expressions_of(map: MapOp) -> dict[SSAValue, Expression]:
     for op in list(map.body.block.ops)[:-1]:
         known[op.results[0]] = _read(op, known)
     return known
+
+
+def forgets_absences(map: MapOp, expression: Expression) -> bool:
+    """Whether an expression in the place of a plain map would have elements that the map lacks: an operand that the
+    map does not read makes them absent. Of the elements that are there the expression says all."""
+    read = {leaf.value for leaf in leaves(expression)}
+    unread = [value for value in map.inputs if value not in read]
+    return bool(unread) and not absences_of(unread) <= absences_of(read)
 
 
 def _read(op: Operation, known: Mapping[SSAValue, Expression]) -> Expression:

@@ -12,7 +12,6 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from treadle.dialects.diagram import CastOp, MapOp
-from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import axes_of, format_of
 from treadle.dialects.diagram.formats import holds
 from treadle.passes._functions import (
@@ -32,6 +31,7 @@ from treadle.passes._scalars import (
     build_map,
     convert,
     expression_of,
+    forgets_absences,
     is_plain,
     leaves,
     substitute,
@@ -140,7 +140,7 @@ def _compose(
 ) -> None:
     """Say in `composed` what a map computes that absorbs some of its operands, and take over their absorptions."""
     expression = expression_of(outer)
-    if _would_forget(outer, expression):
+    if forgets_absences(outer, expression):
         return
     absorbed = [value for value in dict.fromkeys(outer.inputs) if _is_absorbed(value, outer, composed)]
     if not absorbed and len(set(outer.inputs)) == len(outer.inputs) == len(leaves(expression)):
@@ -169,12 +169,6 @@ def _write(value: SSAValue, expression: Expression, written: Mapping[SSAValue, S
     return new.result
 
 
-def _would_forget(outer: MapOp, expression: Expression) -> bool:
-    """Whether an operand that the body does not read makes elements absent."""
-    read = {leaf.value for leaf in leaves(expression)}
-    return bool(absences_of(value for value in outer.inputs if value not in read))
-
-
 def _inner(value: SSAValue, composed: Mapping[SSAValue, Expression]) -> Expression:
     """What an absorbed operand computes."""
     owner = value.owner
@@ -188,7 +182,7 @@ def _is_absorbed(value: SSAValue, outer: MapOp, composed: Mapping[SSAValue, Expr
     owner = value.owner
     if isinstance(owner, CastOp):
         return is_widening(owner)
-    if not isinstance(owner, MapOp) or not is_plain(owner) or _would_forget(owner, expression_of(owner)):
+    if not isinstance(owner, MapOp) or not is_plain(owner) or forgets_absences(owner, expression_of(owner)):
         return False
     if any(use.operation is not outer for use in value.uses):
         return False

@@ -15,6 +15,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp
+from treadle.dialects.diagram.absence import absences_of
 from treadle.passes._bounds import is_positive_scalar
 from treadle.passes._scalars import (
     Constant,
@@ -269,11 +270,13 @@ def _erase_dead(map: MapOp) -> None:
 
 
 def _drop_unused(map: MapOp) -> None:
-    """Operands that the body reads no more."""
-    used = [bool(argument.uses) for argument in map.body.block.args]
-    map.operands = [operand for operand, is_used in zip(map.inputs, used, strict=True) if is_used]
-    for argument, is_used in zip(list(map.body.block.args), used, strict=True):
-        if not is_used:
+    """Operands that the body reads no more, unless they alone make elements absent."""
+    given = list(zip(map.inputs, map.body.block.args, strict=True))
+    absent = absences_of(operand for operand, argument in given if argument.uses)
+    kept = [bool(argument.uses) or not absences_of([operand]) <= absent for operand, argument in given]
+    map.operands = [operand for (operand, _), is_kept in zip(given, kept, strict=True) if is_kept]
+    for (_, argument), is_kept in zip(given, kept, strict=True):
+        if not is_kept:
             map.body.block.erase_arg(argument)
 
 

@@ -47,6 +47,7 @@ from treadle.passes._scalars import (
     compare,
     convert,
     expression_of,
+    forgets_absences,
     is_plain,
     leaves,
     number,
@@ -183,6 +184,8 @@ class _Splitter:
     def _split_array(self, leaf: Leaf) -> _Split:
         inner = inner_expression(leaf.value)
         if inner is None:
+            return _Split(leaf)
+        if isinstance(map := leaf.value.owner, MapOp) and forgets_absences(map, inner):
             return _Split(leaf)
         if isinstance(cast := leaf.value.owner, CastOp):
             return self._past_cast(inner, leaf, label(leaf.value), cast.fixed is not None)
@@ -417,7 +420,9 @@ def _hoist_from_maximum(function: func.FuncOp, maximum: ReduceOp) -> None:
         return
     expression = expression_of(scaled)
     source = _scaled_leaf(expression)
-    if source is None or format_of(scaled.result.type) != format_of(maximum.result.type):
+    if source is None or forgets_absences(scaled, expression):
+        return
+    if format_of(scaled.result.type) != format_of(maximum.result.type):
         return
     if not set(maximum.over_axes) <= set(axes_of(source.value.type)):
         return

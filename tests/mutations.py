@@ -348,8 +348,8 @@ MUTATIONS: dict[str, Mutation] = {
         'extent = ExtentOp(extents[0].axis.data + "_in")',
     ),
     "compose: forgets what makes elements absent": (
-        "diagram_compose_maps",
-        "return bool(absences_of(value for value in outer.inputs if value not in read))",
+        "_scalars",
+        "return bool(unread) and not absences_of(unread) <= absences_of(read)",
         "return False",
     ),
     "compose: one operand for all": (

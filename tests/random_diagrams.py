@@ -33,6 +33,8 @@ class Value:
 class Program:
     """A program being written."""
 
+    aside: random.Random
+    """For what is added to a program that is otherwise the same without it."""
     random: random.Random
     axes: dict[str, int | None]
     format: str
@@ -137,10 +139,17 @@ class Program:
         self.mapped(axes, format, {f"%a{i}": value for i, value in enumerate(taken)}, body)
 
     def mapped(self, axes: Sequence[str], format: str, taken: dict[str, Value], body: list[str]) -> Value:
+        if (unread := self.unread(axes)) is not None:
+            taken = {**taken, "%unread": unread}
         inputs = ", ".join(f"{name} = {value.name} : {self.type_of(value)}" for name, value in taken.items())
         text = "".join(f"    {line}\n" for line in body)
         result = f"{self.type(axes, format)} {{\n{text}  }}"
         return self.add(axes, format, f"diagram.map ({inputs}) -> {result}", *taken.values())
+
+    def unread(self, axes: Sequence[str]) -> Value | None:
+        """Now and then an operand that a map does not read, but whose absent elements it lacks."""
+        found = [value for value in self.values if value.is_array and set(value.axes) <= set(axes)]
+        return self.aside.choice(found) if found and self.aside.random() < 0.1 else None
 
     def cascade(self) -> None:
         """Reductions along one axis, each of what was made of the one before."""
@@ -284,7 +293,8 @@ def random_program(seed: int) -> str | None:
     dice = random.Random(seed)
     names = dice.sample("abcde", dice.choice([2, 3, 3, 4, 4, 5]))
     axes = {name: dice.choice(STATIC) if dice.random() < 0.4 else None for name in names}
-    program = Program(dice, axes, dice.choice(["f16", "f16", "f16", "bf16", "f32", "f32", "i32"]))
+    aside = random.Random(f"aside of {seed}")
+    program = Program(aside, dice, axes, dice.choice(["f16", "f16", "f16", "bf16", "f32", "f32", "i32"]))
     for _ in range(dice.choice([1, 2, 2, 3])):
         rank = min(len(names), dice.choice([0, 1, 2, 2, 2, 3, 3]))
         program.argument(

@@ -38,6 +38,7 @@ def test_programs_have_everything() -> None:
         "read",
         "@softmax",
         "@variance",
+        "%unread",
         "math.exp",
         "up_to",
         "<1x",
