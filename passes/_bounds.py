@@ -12,6 +12,7 @@ from xdsl.dialects import arith, math
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp, WhereOp
+from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import format_of, is_array
 from treadle.dialects.diagram.formats import NUMBER_FORMATS, holds, number_format
 from treadle.passes._scalars import (
@@ -186,14 +187,17 @@ def same_form(left: dict[Atom, float], right: dict[Atom, float]) -> bool:
 @dataclass(frozen=True)
 class Distance:
     """An expression of the form `exp(k * (a - max a) + c)`, `k > 0`: at most `peak`, which it is where a is largest; or
-    of a minimum, with `k < 0`."""
+    of a minimum, with `k < 0`. Each element that it has counts in the extremum."""
 
     extremum: ReduceOp
     peak: float = 1.0
+    is_reached: bool = True
+    """Whether it has all the elements of the extremum, so that one of a row is at the peak."""
 
 
 def distance_of(expression: Expression) -> Distance | None:
     """The maximum, or the minimum, that an expression is an exponential distance from."""
+    arrays = [leaf.value for leaf in leaves(expression)]
     expression = look_through(expression)
     if not isinstance(expression, Node) or expression.kind not in (math.ExpOp, math.Exp2Op):
         return None
@@ -212,8 +216,15 @@ def distance_of(expression: Expression) -> Distance | None:
         rest = {other: size for other, size in form.items() if other is not atom}
         operand = {o: -factor * s for o, s in linear_form(Leaf(extremum.operand)).items()}
         if same_form(rest, operand):
-            return Distance(extremum, peak)
+            return _compared(extremum, peak, arrays)
     return None
+
+
+def _compared(extremum: ReduceOp, peak: float, arrays: Iterable[SSAValue]) -> Distance | None:
+    """The distance of what is made of some arrays; None if it has elements that the extremum leaves out, which may be
+    beyond it."""
+    left_out, absent = absences_of([extremum.operand]), absences_of(arrays)
+    return Distance(extremum, peak, is_reached=absent <= left_out) if left_out <= absent else None
 
 
 def look_through(expression: Expression) -> Expression:
@@ -366,7 +377,8 @@ def misfit(expression: Expression, format: Attribute, over: Iterable[str]) -> st
     if not known.has_few_exponents:
         return None
     scale, distance = _scaled_distance(expression)
-    if scale < 1 or distance is None or not set(distance.extremum.over_axes) <= set(over):
+    is_near = scale >= 1 and distance is not None and distance.is_reached
+    if distance is None or not is_near or not set(distance.extremum.over_axes) <= set(over):
         return f"all of a sum may be too small for {format}: nothing keeps its largest element near 1"
     return None
 

@@ -153,7 +153,8 @@ class _Walk:
         if isinstance(op, ReduceOp) and op.kind.data == "mul":
             return ANY
         summand = Leaf(op.operand) if isinstance(op, ReduceOp) else product(Leaf(op.lhs), Leaf(op.rhs))
-        if (near := distance_of(summand)) is not None and set(near.extremum.over_axes) == set(op.over_axes):
+        near = distance_of(summand)
+        if near is not None and near.is_reached and set(near.extremum.over_axes) == set(op.over_axes):
             return NAN | {"+"}  # one of them is at its peak; what a sum of nothing is, is guarded where it matters
         kinds = self.of(summand)
         return ZERO | kinds | _of_two(arith.AddfOp, kinds, kinds)

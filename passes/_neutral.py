@@ -8,6 +8,7 @@ from xdsl.dialects import arith, math
 from xdsl.ir import SSAValue
 
 from treadle.dialects.diagram import ReduceOp
+from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import axes_of
 from treadle.passes._bounds import (
     Atom,
@@ -30,7 +31,8 @@ from treadle.passes._scalars import (
 def vanishes(operands: Sequence[SSAValue], r: SSAValue) -> bool:
     """Whether summands are all zero as long as the reduction `r` is neutral, which holds if a factor is
 
-    - `exp(k * s + ...)` with `r = max s` and k > 0 (or `r = min s` and k < 0): then s = -inf so far;
+    - `exp(k * s + ...)` with `r = max s` and k > 0 (or `r = min s` and k < 0): then s = -inf so far, if every summand
+      has its s: no condition may leave out of `r` what counts in the sum;
     - `e` itself, with `r = sum e` and e never negative: then e = 0 so far.
     """
     owner = r.owner
@@ -42,7 +44,8 @@ def vanishes(operands: Sequence[SSAValue], r: SSAValue) -> bool:
             isinstance(part, Leaf) and part.value is owner.operand for part in parts
         )
     if owner.kind.data in ORDERED:
-        return any(_falls_with(part, owner) for part in parts)
+        is_among = absences_of([owner.operand]) <= absences_of(operands)
+        return is_among and any(_falls_with(part, owner) for part in parts)
     return False
 
 
