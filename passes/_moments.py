@@ -76,6 +76,8 @@ class Moments:
         arrays = [leaf.value for leaf in leaves(summand)]
         if not atoms or absences_of(arrays) != absences_of([self.sum.operand]):
             return None
+        if absences_of(value for value in arrays if self.axis not in axes_of(value.type)):
+            return None  # where a late part is absent the sum is one of nothing, which is there
         self.absent = [value for value in arrays if absences_of([value])]
         try:
             law = taylor(summand, atoms)

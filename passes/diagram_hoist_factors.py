@@ -109,7 +109,8 @@ class DiagramHoistFactorsPass(ModulePass):
     exponents (`_powers`). Guards: where the axis may be empty, the
     moved division is not done (0 / 0 would be NaN, the plain sum is 0); past a rounding a factor moves only
     if what stays behind provably fits the narrower format (see `_bounds.misfit`); the sum itself must not
-    be kept in f16, where it might overflow without the factor.
+    be kept in f16, where it might overflow without the factor; a factor that may be absent stays, for the sum of
+    nothing is there.
     """
 
     name = PASS
@@ -169,8 +170,7 @@ class _Splitter:
 
     def split(self, expression: Expression) -> _Split:
         if not set(axes_in(expression)) & set(self.over):
-            known_late = any(depends_on_reduction(leaf.value, self.over) for leaf in leaves(expression))
-            return _Split(number(1), above=[expression]) if known_late else _Split(expression)
+            return self._split_factor(expression)
         if isinstance(expression, Leaf):
             return self._split_array(expression)
         if not isinstance(expression, Node):
@@ -180,6 +180,18 @@ class _Splitter:
         if expression.kind in (arith.MulfOp, arith.DivfOp):
             return self._split_product(expression)
         return _Split(expression)
+
+    def _split_factor(self, factor: Expression) -> _Split:
+        """What does not vary along the sum moves if it is known late. It must be there in every row: a sum of nothing
+        is zero, and its product with what is absent is absent."""
+        arrays = [leaf.value for leaf in leaves(factor)]
+        if not any(depends_on_reduction(array, self.over) for array in arrays):
+            return _Split(factor)
+        moved = _Split(number(1), above=[factor])
+        if not absences_of(arrays):
+            return moved
+        self._refuse(_names(moved), "rows of it may be absent, where the sum is zero")
+        return _Split(factor)
 
     def _split_array(self, leaf: Leaf) -> _Split:
         inner = inner_expression(leaf.value)
