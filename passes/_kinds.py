@@ -13,9 +13,11 @@ from xdsl.dialects import arith, math
 from xdsl.ir import Operation
 
 from treadle.dialects.diagram import ContractOp, ExtentOp, IndexOp, ReduceOp, WhereOp
+from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.formats import NUMBER_FORMATS
 from treadle.passes._bounds import distance_of, inner_expression, is_nonnegative
 from treadle.passes._polynomials import Key, key_of
+from treadle.passes._reductions import operands_of
 from treadle.passes._scalars import CASTS, Constant, Expression, Leaf, Node, product
 
 Kinds = frozenset[str]
@@ -105,6 +107,11 @@ def _of_two(kind: type[Operation], left: Kinds, right: Kinds) -> Kinds:
     return found
 
 
+_OF_NOTHING: dict[str, Kinds] = {"max": frozenset({"-inf"}), "min": frozenset({"+inf"}), "add": ZERO}
+"""What reductions are of rows whose elements are all absent. (What they are of an axis without elements is guarded
+where it matters.)"""
+
+
 # -- expressions ----------------------------------------------------------------------------------
 
 
@@ -148,14 +155,15 @@ class _Walk:
         return ANY if known is None or known.is_float else FINITE
 
     def _of_reduction(self, op: ContractOp | ReduceOp) -> Kinds:
+        of_nothing = _OF_NOTHING if absences_of(operands_of(op)) else {}
         if isinstance(op, ReduceOp) and op.kind.data in ("max", "min"):
-            return self.of(Leaf(op.operand))
+            return self.of(Leaf(op.operand)) | of_nothing.get(op.kind.data, frozenset())
         if isinstance(op, ReduceOp) and op.kind.data == "mul":
             return ANY
         summand = Leaf(op.operand) if isinstance(op, ReduceOp) else product(Leaf(op.lhs), Leaf(op.rhs))
         near = distance_of(summand)
         if near is not None and near.is_reached and set(near.extremum.over_axes) == set(op.over_axes):
-            return NAN | {"+"}  # one of them is at its peak; what a sum of nothing is, is guarded where it matters
+            return NAN | {"+"} | of_nothing.get("add", frozenset())  # one of them is at its peak
         kinds = self.of(summand)
         return ZERO | kinds | _of_two(arith.AddfOp, kinds, kinds)
 

@@ -165,7 +165,7 @@ def _guards_of(plan: StreamPlan, state: SSAValue, known: Mapping[SSAValue, tuple
 def _leaves_no_number(r: SSAValue, operands: Iterable[SSAValue]) -> bool:
     """Whether what is reduced is no number where all that `r` is made of, and so `r` itself, is neutral."""
     if is_ordered(r):
-        return may_be_infinite(Leaf(r))
+        return any(may_be_infinite(Leaf(operand)) for operand in operands_of(_reduction(r)))
     first, *rest = (Leaf(operand) for operand in operands)
     summand: Expression = first
     for factor in rest:
