@@ -12,7 +12,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from treadle.dialects.diagram import YieldOp
 from treadle.dialects.diagram.array import FORMAT_NAMES, FORMATS, Number
 from treadle.dialects.diagram.formats import EIGHT_BIT, number_format
-from treadle.passes._structured import Stays, Structured, argument_of, needed
+from treadle.passes._structured import Stays, Structured, argument_of, needed, outside
 
 KINDS: dict[type[Operation], str] = {
     arith.AddfOp: "add",
@@ -52,9 +52,9 @@ def combined(structured: Structured, number: int) -> Combined:
     if start not in op.operands or op.operands[0] is op.operands[1]:
         raise Stays(f"{op.name} does not combine an element with what was combined before")
     value = next(operand for operand in op.operands if operand is not start)
-    for use in needed(value, structured.body):
-        if start in use.operands:
-            raise Stays("an element depends on what was combined before")
+    starts = structured.body.args[structured.inputs :]  # of the other results too: they change from turn to turn
+    if any(each in starts for each in outside(value, structured.body)):
+        raise Stays("an element depends on what was combined before")
     return Combined(KINDS[type(op)], value, yielded.type)
 
 

@@ -190,6 +190,28 @@ def test_what_stays_says_why(body: str) -> None:
     assert "diagram.reduce" not in str(module)
 
 
+@pytest.mark.parametrize("second", ["%b = arith.addf %q, %a : f32", "%b = arith.addf %q, %p : f32"])
+def test_a_result_of_another_one_s_turns_stays(second: str) -> None:
+    """A sum of prefix sums: what the first result is by now is not what it ends as, or starts from."""
+    row = "tensor<4xf32>"
+    maps = ", ".join(f"affine_map<(d0, d1) -> ({each})>" for each in ("d0, d1", "d0", "d0"))
+    module = raised(
+        f"""func.func @f(%x: {A}, %y: {row}, %z: {row}) -> ({row}, {row}) {{
+  %r, %s = linalg.generic {{indexing_maps = [{maps}], iterator_types = ["parallel", "reduction"]}}
+      ins(%x : {A}) outs(%y, %z : {row}, {row}) {{
+    ^bb0(%v: f32, %p: f32, %q: f32):
+      %a = arith.addf %p, %v : f32
+      {second}
+      linalg.yield %a, %b : f32, f32
+  }} -> {row}, {row}
+  func.return %r, %s : {row}, {row}
+}}""",
+        whole=False,
+    )
+    assert "depends on what was combined before" in str(module)
+    assert "diagram.reduce" not in str(module)
+
+
 def test_the_type_of_a_called_function_stays() -> None:
     text = f"""func.func @inner(%X: {A}) -> {A} {{
   %Y = linalg.exp ins(%X : {A}) outs(%X : {A}) -> {A}
