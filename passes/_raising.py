@@ -237,29 +237,21 @@ class _Builder:
         pair = factors(op, what.value, what.format) if what.kind == "add" else None
         if pair is not None and all(is_tensor(op.operands[each]) for each in pair):
             left, right = (self._operand(plan, each) for each in pair)
-            if {*axes_of(left.type), *axes_of(right.type)} >= set(names):
+            if {*axes_of(left.type), *axes_of(right.type)} >= {*names, *axes_of(type)}:
                 return self.add(ContractOp(left, right, names, type, what.format, init), hint)
-        element = self._element(plan, what, names)
+        element = self._element(plan, what)
         return self.add(ReduceOp(what.kind, element, names, type, init), hint)
 
-    def _element(self, plan: Plan, what: Combined, over: Sequence[str]) -> SSAValue:
-        """The array of which a reduction combines the elements: an operand as it is, or a map."""
+    def _element(self, plan: Plan, what: Combined) -> SSAValue:
+        """The array of which a reduction combines the elements: an operand as it is, or a map. It has every loop as an
+        axis, those too that no operand has: elements are the same along them, and are combined for each."""
+        type = _type(what.value.type, plan.loops)
         number = argument_of(widened(what.value), plan.of.body)
         if number is not None and is_tensor(plan.of.operands[number]):
             operand = self._operand(plan, number)
-            if set(axes_of(operand.type)) >= set(over):
+            if set(axes_of(operand.type)) >= set(axes_of(type)):
                 return operand
-        used = self._used(plan, what.value) | {loop for loop, axis in enumerate(plan.loops) if _name(axis) in over}
-        axes = [axis for loop, axis in enumerate(plan.loops) if loop in used]
-        return self._map(plan, what.value, _type(what.value.type, axes), what.value.name_hint)
-
-    def _used(self, plan: Plan, value: SSAValue) -> set[int]:
-        """The loops along which a scalar of the body varies."""
-        op = plan.of
-        numbers = [argument_of(each, op.body) for each in outside(value, op.body)]
-        places = [place for number in numbers if number is not None for place in op.places[number]]
-        indices = [each for each in needed(value, op.body) if isinstance(each, linalg.ops.IndexOp)]
-        return {loop for place in places for loop, _ in place.terms} | {each.dim.value.data for each in indices}
+        return self._map(plan, what.value, type, what.value.name_hint)
 
     def _init(self, plan: Plan, number: int, kind: str, type: Attribute) -> SSAValue | None:
         start = plan.of.operands[number]

@@ -26,11 +26,12 @@ def raised(text: str, *, whole: bool = True) -> ModuleOp:
 
 
 def generic(name: str, maps: str, loops: str, inputs: str, types: str, out: str, type: str, body: str) -> str:
-    """A `linalg.generic` in the syntax of MLIR. `maps` are separated by blanks, `loops` are p (parallel) and r."""
+    """A `linalg.generic` in the syntax of MLIR. `maps` are separated by single blanks (that of a scalar is empty),
+    `loops` are p (parallel) and r."""
     dims = ", ".join(f"d{i}" for i in range(len(loops)))
-    listed = ", ".join(f"affine_map<({dims}) -> ({each})>" for each in maps.split())
+    listed = ", ".join(f"affine_map<({dims}) -> ({each})>" for each in maps.split(" "))
     kinds = ", ".join('"parallel"' if loop == "p" else '"reduction"' for loop in loops)
-    arguments = ", ".join(f"%v{i}: f32" for i in range(len(maps.split())))
+    arguments = ", ".join(f"%v{i}: f32" for i in range(len(maps.split(" "))))
     return f"""  %{name} = linalg.generic {{indexing_maps = [{listed}], iterator_types = [{kinds}]}}
       ins({inputs} : {types}) outs({out} : {type}) {{
     ^bb0({arguments}):
@@ -169,6 +170,33 @@ def test_reductions(body: str, start: float) -> None:
     combine = next(rule for name, rule in COMBINE.items() if name in body.splitlines()[-1])
     wanted = combine(np.full(4, start), REDUCTIONS[body](x))
     np.testing.assert_allclose(result(raised(function(f"%X: {A}", "tensor<4xf32>", text)), x), wanted, rtol=1e-12)
+
+
+ALIKE: dict[str, Callable[[Numbers, float], float]] = {
+    "%y = arith.addf %v2, %v0 : f32": lambda x, s: float(x.sum()),
+    "%y = arith.maximumf %v2, %v0 : f32": lambda x, s: float(x.max()),
+    "%p = arith.mulf %v0, %v0 : f32\n %y = arith.addf %v2, %p : f32": lambda x, s: float((x * x).sum()),
+    "%y = arith.addf %v2, %v1 : f32": lambda x, s: s * len(x),
+    "%y = arith.addf %v2, %two : f32": lambda x, s: 2 * len(x),
+}
+
+
+@pytest.mark.parametrize("body", ALIKE)
+def test_elements_that_are_alike_along_a_kept_axis(body: str) -> None:
+    """The result has an axis that no operand has: every element of it is the same reduction, from its own start."""
+    text = generic("r", "d1  d0", "pr", "%x, %s", "tensor<8xf32>, f32", "%Y", "tensor<4xf32>", body)
+    module = raised(function("%x: tensor<8xf32>, %s: f32, %Y: tensor<4xf32>", "tensor<4xf32>", text))
+    x, y, scalar = numbers(1, 8), numbers(2, 4), 1.75
+    combine = np.maximum if "maximumf" in body else np.add
+    wanted = combine(y, ALIKE[body](x, scalar))
+    np.testing.assert_allclose(result(module, x, np.asarray(scalar), y), wanted, rtol=1e-12)
+
+
+def test_a_product_of_two_operands_without_a_kept_axis() -> None:
+    text = generic("r", "d1 d1 d0", "pr", "%x, %w", "tensor<8xf32>, tensor<8xf32>", "%Y", "tensor<4xf32>", PRODUCT)
+    module = raised(function("%x: tensor<8xf32>, %w: tensor<8xf32>, %Y: tensor<4xf32>", "tensor<4xf32>", text))
+    x, w, y = numbers(1, 8), numbers(2, 8), numbers(3, 4)
+    np.testing.assert_allclose(result(module, x, w, y), y + x @ w, rtol=1e-12)
 
 
 COMBINE = {"addf": np.add, "mulf": np.multiply, "maximumf": np.maximum, "minimumf": np.minimum}
