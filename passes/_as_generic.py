@@ -1,4 +1,5 @@
-"""What front ends write beside structured operations, as structured operations: softmax, and moved tensors.
+"""What front ends write beside structured operations, as structured operations: softmax, moved tensors, and casts that
+an operation implies.
 
 `tensor.expand_shape`, `extract_slice` and `cast` only say where an element of their result stands in their operand: as
 a `linalg.generic` that copies, with that place as indexing map, they become reads of a diagram, which move nothing."""
@@ -6,7 +7,7 @@ a `linalg.generic` that copies, with that place as indexing map, they become rea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import isfinite, prod
 
 from xdsl.builder import ImplicitBuilder
 from xdsl.dialects import arith, func, linalg, math, tensor
@@ -17,24 +18,34 @@ from xdsl.dialects.builtin import (
     IndexType,
     IntegerAttr,
     TensorType,
+    f64,
+    i32,
+    i64,
 )
 from xdsl.dialects.linalg.attrs import IteratorTypeAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from treadle.compiler.upstream.bodies import Function
+from treadle.compiler.upstream.bodies import Function, body_of, converted
 from treadle.compiler.upstream.softmax import SoftmaxOp
-from treadle.dialects.diagram.array import DYNAMIC, FORMATS, format_of, shape_of
-from treadle.passes._structured import STRUCTURED
+from treadle.dialects.diagram.array import DYNAMIC, FORMATS, Number, format_of, shape_of
+from treadle.dialects.diagram.formats import number_format
+from treadle.passes._structured import STRUCTURED, constant_of
 
 MOVES = (tensor.ExpandShapeOp, tensor.ExtractSliceOp, tensor.CastOp)
 
+CASTABLE = (*FORMATS, f64, i64)
+"""Formats of scalars that a fill casts; i1 is not among them, whose true is -1 to a signed cast."""
+
 
 def as_generic(function: func.FuncOp) -> None:
-    """Rewrite in place every softmax, and every such move that feeds or follows a structured operation."""
+    """Rewrite in place every softmax, every fill whose scalar has another format, and every such move that feeds or
+    follows a structured operation."""
     for op in [op for op in function.walk() if isinstance(op, SoftmaxOp)]:
         _decompose(op)
+    for op in [op for op in function.body.block.ops if isinstance(op, linalg.ops.FillOp) and op.results]:
+        _cast_fill(op)
     waiting = True
     while waiting:
         waiting = False
@@ -42,6 +53,41 @@ def as_generic(function: func.FuncOp) -> None:
             if _is_among_structured(op) and (place := _place(op)) is not None:
                 _copy(op, place)
                 waiting = True
+
+
+def _cast_fill(op: linalg.ops.FillOp) -> None:
+    """Upstream's fill casts its scalar to the format of the elements. A number is cast here, so that what starts from
+    it is known; another scalar in the body."""
+    (scalar,), (out,), (result,) = op.inputs, op.outputs, op.results
+    element = format_of(out.type)
+    if scalar.type == element or element not in FORMATS or scalar.type not in CASTABLE:
+        return
+    maker = _Maker(op)
+    if (number := _cast_number(constant_of(scalar), element)) is not None:
+        constant = maker.add(arith.ConstantOp(number), scalar.name_hint)
+        value = maker.add(linalg.ops.FillOp([constant], [out], [result.type]), result.name_hint)
+    else:
+        rank = len(shape_of(out.type))
+        maps = [AffineMap(rank, 0, ()), AffineMap.identity(rank)]
+        body = body_of([scalar, out], lambda a: converted(a[0], element))
+        value = maker.generic([scalar], [out], maps, body, frozenset(), result.name_hint)
+    result.replace_all_uses_with(value)
+    op.detach()
+    op.erase()
+
+
+def _cast_number(number: Number | None, wanted: Attribute) -> Number | None:
+    """The number in another format; None where it is beyond what that holds, and the cast has to say what it gives."""
+    if number is None:
+        return None
+    value = number.value.data
+    if wanted == i32:
+        fits = isfinite(value) and -(2**31) <= int(value) < 2**31
+        return IntegerAttr(int(value), i32) if fits else None
+    known = number_format(wanted)
+    if abs(value) > known.largest and (isfinite(value) or known.saturates):
+        return None
+    return FloatAttr(float(value), wanted)  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
 def _is_among_structured(op: Operation) -> bool:

@@ -89,7 +89,9 @@ class Raising:
             _check_format(value)
             check_constant(value)
         check_results(op)
-        for number, value in enumerate(op.yielded):
+        for number, (result, value) in enumerate(zip(op.results, op.yielded, strict=True)):
+            if value.type != format_of(result.type):
+                raise Stays(f"its body yields {value.type}, elements are {format_of(result.type)}")
             self._check_result(op, number, value)
         loops = self.axes.group([None] * op.loops)
         reads = frozenset(

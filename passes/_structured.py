@@ -20,7 +20,7 @@ from xdsl.ir.affine import (
     AffineExpr,
 )
 
-from treadle.dialects.diagram.array import Number
+from treadle.dialects.diagram.array import Number, format_of
 
 
 class Stays(Exception):
@@ -182,7 +182,8 @@ def constant_of(value: SSAValue) -> Number | None:
     if isinstance(owner, arith.ConstantOp):
         return _number(owner.value)
     if getattr(owner, "name", None) == "linalg.fill" and isinstance(owner, Operation):
-        return constant_of(owner.operands[0])
+        number = constant_of(owner.operands[0])
+        return number if number is not None and number.type == format_of(value.type) else None  # else it casts
     return None
 
 

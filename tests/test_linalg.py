@@ -263,6 +263,77 @@ def test_a_constant_that_xdsl_misreads_stays() -> None:
     assert "diagram.reduce" not in str(module)
 
 
+def filled(scalar: str, elements: str) -> str:
+    """A sum of an array and a fill whose scalar has another format, which upstream's fill casts."""
+    T = f"tensor<4x{elements}>"
+    argument = "" if scalar.startswith("%z =") else f", %z: {scalar}"
+    type = scalar.rsplit(" ", 1)[-1]
+    return f"""func.func @f(%x: {T}{argument}) -> {T} {{
+  {scalar if not argument else ""}
+  %e = tensor.empty() : {T}
+  %f = linalg.fill ins(%z : {type}) outs(%e : {T}) -> {T}
+  %r = linalg.add ins(%x, %f : {T}, {T}) outs(%e : {T}) -> {T}
+  func.return %r : {T}
+}}"""
+
+
+CAST_NUMBERS = {
+    ("1.1 : f32", "f16"): 1.099609375,
+    ("3 : i32", "f32"): 3.0,
+    ("0.25 : f64", "bf16"): 0.25,
+    ("-2.75 : f32", "i32"): -2,
+    ("7 : i64", "i32"): 7,
+}
+
+
+@pytest.mark.parametrize(("number", "elements"), CAST_NUMBERS)
+def test_a_fill_casts_its_number(number: str, elements: str) -> None:
+    module = raised(filled(f"%z = arith.constant {number}", elements))
+    x = np.arange(4) if elements == "i32" else numbers(1, 4)
+    np.testing.assert_allclose(run_function(module, [x]).results[0], x + CAST_NUMBERS[number, elements], rtol=1e-12)
+
+
+@pytest.mark.parametrize(("scalar", "elements"), [("f32", "f16"), ("i32", "f32"), ("f32", "i32"), ("f16", "f32")])
+def test_a_fill_casts_its_scalar(scalar: str, elements: str) -> None:
+    module = raised(filled(scalar, elements))
+    x = np.arange(4) if elements == "i32" else numbers(1, 4)
+    z = np.asarray(3 if scalar == "i32" else 2.75)
+    wanted = x + (2 if elements == "i32" else z)
+    np.testing.assert_allclose(run_function(module, [x, z]).results[0], wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("scalar", "elements", "why"),
+    [
+        ("f64", "f32", "elements are f64"),
+        ("%z = arith.constant true", "f32", "elements are i1"),
+    ],
+)
+def test_what_a_fill_cannot_cast_stays(scalar: str, elements: str, why: str) -> None:
+    text = filled(scalar, elements).replace("ins(%z : true)", "ins(%z : i1)")
+    assert why in str(raised(text, whole=False))
+
+
+def test_a_body_that_yields_another_format_stays() -> None:
+    text = """func.func @f(%x: tensor<4xf32>, %y: tensor<4xf16>) -> tensor<4xf16> {
+  %r = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%x : tensor<4xf32>) outs(%y : tensor<4xf16>) {
+    ^bb0(%a: f32, %b: f16):
+      linalg.yield %a : f32
+  } -> tensor<4xf16>
+  func.return %r : tensor<4xf16>
+}"""
+    assert "its body yields f32, elements are f16" in str(raised(text, whole=False))
+
+
+def test_a_fill_of_another_format_may_be_neutral() -> None:
+    """What starts from the integer 0, cast to f32, starts from nothing."""
+    text = "  %no = arith.constant 0 : i32\n  %E = tensor.empty() : tensor<4xf32>\n"
+    text += "  %Z = linalg.fill ins(%no : i32) outs(%E : tensor<4xf32>) -> tensor<4xf32>\n"
+    text += generic("r", "d0,d1 d0", "pr", "%X", A, "%Z", "tensor<4xf32>", "%y = arith.addf %v0, %v1 : f32")
+    assert "diagram.fill" not in str(raised(function(f"%X: {A}", "tensor<4xf32>", text)))
+
+
 def test_a_dense_constant_is_a_fill() -> None:
     text = "  %Z = arith.constant dense<3.0> : tensor<4xf32>\n"
     text += generic("r", "d0,d1 d0", "pr", "%X", A, "%Z", "tensor<4xf32>", "%y = arith.addf %v0, %v1 : f32")
