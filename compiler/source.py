@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import FileLineColLoc, IntAttr, LocationAttr, ModuleOp, StringAttr, UnknownLoc
+from xdsl.dialects.builtin import AnyFloat, FileLineColLoc, IntAttr, LocationAttr, ModuleOp, StringAttr, UnknownLoc
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.parser import Parser
+from xdsl.parser.attribute_parser import AttrParser
 from xdsl.parser.generic_parser import ParserState
 from xdsl.utils.exceptions import ParseError, UnregisteredConstructException, VerifyException
 from xdsl.utils.lexer import Input, Span
@@ -107,9 +108,23 @@ class _Lexer(MLIRLexer):
     _unescaped_characters_regex = re.compile(r'"(?:[^"\\\n\v\f]|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"')
 
 
+class _Bits(AttrParser._TensorLiteralElement):  # pyright: ignore[reportPrivateUsage]
+    """A hexadecimal element of a tensor. xDSL 0.74 takes it for a whole number where a float is wanted, though not in a
+    scalar, and prints infinities and NaN this way; to upstream it is the float's bits."""
+
+    def to_type(self, parser: AttrParser, type: Any) -> Any:
+        if not isinstance(type, AnyFloat):
+            return super().to_type(parser, type)
+        bits = cast(int, self.value)
+        if not 0 <= bits < 2 ** (8 * type.compile_time_size):
+            parser.raise_error(f"{self.span.text} is not the bits of one {type}", self.span)
+        return next(type.iter_unpack(bits.to_bytes(type.compile_time_size, "little")))
+
+
 class LocatingParser(Parser):
     """xDSL's parser, which also gives every operation and block argument its file, line and column,
-    says where an attribute that does not verify stands, and suggests names for misspelt operations."""
+    says where an attribute that does not verify stands, and suggests names for misspelt operations. In
+    `dense<0xFF800000>` it reads the bits of a float, as upstream does."""
 
     def __init__(
         self,
@@ -172,6 +187,12 @@ class LocatingParser(Parser):
         # The token of the name has been consumed: it is the last occurrence before the current one.
         start = max(0, self.lexer.input.content.rfind(name, 0, self.pos))
         self.raise_error(_unknown_operation(self.ctx, name), start, start + len(name))
+
+    def _parse_tensor_literal_element(self) -> AttrParser._TensorLiteralElement:
+        element = super()._parse_tensor_literal_element()
+        if not element.span.text.lower().lstrip("-").startswith("0x"):
+            return element
+        return _Bits(element.is_negative, element.value, element.span)
 
     def _parse_location(self) -> LocationAttr:
         """Upstream's printer defines its aliases of places at the end of a file."""

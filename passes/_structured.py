@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from typing import cast
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, FloatAttr, IntegerAttr, ShapedType, TensorType
+from xdsl.dialects.builtin import (
+    AnyFloat,
+    DenseIntOrFPElementsAttr,
+    FloatAttr,
+    IntegerAttr,
+    ShapedType,
+    TensorType,
+    UnknownLoc,
+)
 from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
 from xdsl.dialects.linalg.attrs import IteratorType
 from xdsl.dialects.linalg.ops import BroadcastOp, ReduceOp
@@ -20,7 +28,8 @@ from xdsl.ir.affine import (
     AffineExpr,
 )
 
-from treadle.dialects.diagram.array import Number, format_of
+from treadle.dialects.diagram.array import FORMATS, Number, format_of
+from treadle.dialects.diagram.formats import number_format
 
 
 class Stays(Exception):
@@ -194,17 +203,32 @@ def _number(attribute: Attribute) -> Number | None:
     return cast(Number, attribute) if isinstance(attribute, FloatAttr | IntegerAttr) else None
 
 
-MISREAD = frozenset({0x7F800000, 0xFF800000, 0x7FC00000, 0x7C00, 0xFC00, 0x7F80, 0xFF80})
-"""Bits of infinities and NaN. xDSL 0.74 takes them for the number itself in `dense<0xFF800000>` (not in a scalar)."""
-
-
 def check_constant(value: SSAValue) -> None:
-    """Refuse a dense constant that may have been misread (Stays)."""
+    """Refuse a dense constant that may have been misread (Stays). Our parser reads `dense<0xFF800000>` as upstream
+    does, and gives every operation its place; that of xDSL 0.74 takes the bits for the number itself."""
+    owner = value.owner
+    if not isinstance(owner, arith.ConstantOp) or not is_tensor(value) or not isinstance(owner.location, UnknownLoc):
+        return
     number = constant_of(value)
-    is_dense = isinstance(value.owner, arith.ConstantOp) and is_tensor(value)
-    if is_dense and isinstance(number, FloatAttr) and number.value.data in MISREAD:
-        bits = f"0x{int(number.value.data):X}"
-        raise Stays(f"xDSL reads dense<{bits}> as a number, not as bits: make a scalar constant and linalg.fill")
+    if isinstance(number, FloatAttr) and format_of(value.type) in FORMATS and _may_be_bits(number):
+        raise Stays(
+            f"xDSL reads dense<0x...> as a number, and {number.value.data:g} may be the bits of an infinity or NaN: "
+            "make a scalar constant and linalg.fill"
+        )
+
+
+def _may_be_bits(number: FloatAttr[AnyFloat]) -> bool:
+    """Whether a number is what the bits of an infinity or NaN are as a whole number, rounded to the format."""
+    format = number.type
+    sign = 2 ** (8 * format.compile_time_size - 1)
+    first = int.from_bytes(format.pack([float("inf")]), "little")
+    largest = number_format(format).largest
+    ranges = [(start, min(start | (sign - 1), largest)) for start in (first, first | sign)]
+    return any(_rounded(low, format) <= number.value.data <= _rounded(high, format) for low, high in ranges)
+
+
+def _rounded(number: float, format: AnyFloat) -> float:
+    return FloatAttr(float(number), format).value.data
 
 
 def is_tensor(value: SSAValue) -> bool:
