@@ -152,6 +152,8 @@ class Raising:
             if isinstance(op, UnrealizedConversionCastOp) and not any(result.uses for result in op.results):
                 op.detach()
                 op.erase()
+        if self.may_retype:
+            self._retype()
 
     def _extents(self) -> None:
         """Sizes that are asked of a tensor as i32 are those of axes."""
@@ -177,7 +179,7 @@ class Raising:
         return [*arguments, *loops, *(axis for axes in self.dimensions.values() for axis in axes)]
 
     def _leave(self) -> None:
-        """Give what stays the tensors that it had, and the function its new type."""
+        """Give what stays the tensors that it had."""
         terminator = self.block.last_op
         for old in [result for op in self.plans for result in op.results]:
             for use in list(old.uses):
@@ -187,14 +189,19 @@ class Raising:
                 array = builder.whole(self.arrays[old], self.dimensions[old])
                 is_returned = use.operation is terminator and self.may_retype
                 use.operation.operands[use.index] = array if is_returned else builder.plain(array, old.type)
+
+    def _retype(self) -> None:
+        """Make arrays of the arguments that no diagram reads, too: a body ignores them, they are the room that a caller
+        gave for a result, or they are only returned. What only something else uses stays a tensor."""
+        terminator, first = self.block.last_op, self.block.first_op
         assert terminator is not None
-        if self.may_retype:
-            for argument in [each for each in self.block.args if not each.uses and each in self.dimensions]:
-                _Builder(self, terminator).retyped(argument)  # the room that a caller gave for a result
+        assert first is not None
+        for argument in [each for each in self.block.args if each in self.dimensions and not is_array(each.type)]:
+            if not argument.uses or any(use.operation is terminator for use in argument.uses):
+                _Builder(self, first).retyped(argument)
         inputs = [argument.type for argument in self.block.args]
         outputs = [operand.type for operand in terminator.operands]
-        if self.may_retype:
-            self.function.properties["function_type"] = FunctionType.from_lists(inputs, outputs)
+        self.function.properties["function_type"] = FunctionType.from_lists(inputs, outputs)
 
     def array_of(self, value: SSAValue) -> SSAValue:
         """The array that a tensor of the function is, without dropped axes."""

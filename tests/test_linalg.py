@@ -12,6 +12,7 @@ from xdsl.parser import Parser
 
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.source import make_context, parse_module
+from treadle.dialects.diagram.array import is_array
 from treadle.passes.convert_linalg_to_diagram import ConvertLinalgToDiagramPass
 from treadle.runtime.interpreter import run_function
 
@@ -240,6 +241,32 @@ def test_a_result_of_another_one_s_turns_stays(second: str) -> None:
     )
     assert "depends on what was combined before" in str(module)
     assert "diagram.reduce" not in str(module)
+
+
+def test_arguments_that_no_diagram_reads() -> None:
+    """A body ignores x, y is only returned, z is the room for the result, and w only tells a size."""
+    arguments = "%x: tensor<?xf32>, %y: tensor<1x4xf32>, %z: tensor<?xf32>, %w: tensor<?xf32>, %v: tensor<?xf32>"
+    module = raised(
+        f"func.func @f({arguments})"
+        + """ -> (tensor<?xf32>, tensor<1x4xf32>, tensor<?xf32>) {
+  %first = arith.constant 0 : index
+  %n = tensor.dim %w, %first : tensor<?xf32>
+  %e = tensor.empty(%n) : tensor<?xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>, affine_map<(i) -> (i)>],
+                       iterator_types = ["parallel"]}
+      ins(%x, %v : tensor<?xf32>, tensor<?xf32>) outs(%z : tensor<?xf32>) {
+    ^bb0(%a: f32, %b: f32, %c: f32):
+      %d = math.exp %b : f32
+      linalg.yield %d : f32
+  } -> tensor<?xf32>
+  %s = linalg.exp ins(%v : tensor<?xf32>) outs(%e : tensor<?xf32>) -> tensor<?xf32>
+  func.return %r, %y, %s : tensor<?xf32>, tensor<1x4xf32>, tensor<?xf32>
+}"""
+    )
+    assert all(is_array(argument.type) for argument in next(iter(module.ops)).regions[0].block.args)
+    x, y, z, w, v = numbers(1, 6), numbers(2, 1, 4), numbers(3, 6), numbers(4, 6), numbers(5, 6)
+    for given, wanted in zip(run_function(module, [x, y, z, w, v]).results, (np.exp(v), y, np.exp(v)), strict=True):
+        np.testing.assert_allclose(given, wanted, rtol=1e-12)
 
 
 def test_the_type_of_a_called_function_stays() -> None:
