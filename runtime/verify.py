@@ -36,8 +36,8 @@ STEPS = 16
 """A bound of so many of the format's smallest steps says what the format can: of shares that vanish beside others."""
 
 WHY = (
-    "the values leave the range of a format, divide by what may be zero, multiply infinities or NaN by what is absent, or "
-    "cancel down to their own rounding errors; smaller inputs, shorter sums or wider formats can be verified"
+    "the values leave the range of a format, divide by what may be zero, multiply infinities or NaN by what is absent, "
+    "or cancel down to their own rounding errors; smaller inputs, shorter sums or wider formats can be verified"
 )
 
 
