@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from roads import array, compiled, matmul
 from treadle.compiler.errors import TreadleError
+from treadle.dialects.diagram.formats import NARROW
 from treadle.runtime.interpreter import run_function
 
 LOWEST, HIGHEST = -(2**31), 2**31 - 1
@@ -127,3 +128,21 @@ def test_a_program_without_axes() -> None:
     for machine in ("a100", "h100"):
         road = compiled(text, machine=machine)
         assert all(verdict.ok for verdict in road.verdicts(road.inputs({}, 0), {}))
+
+
+@pytest.mark.parametrize("format", NARROW)
+@pytest.mark.parametrize("axes", [{"i": None}, {}], ids=["array", "scalar"])
+@pytest.mark.parametrize("where", ["fill", "map"])
+def test_constants_of_narrow_formats(where: str, axes: dict[str, None], format: str) -> None:
+    """Whatever prints one asks for the primitive that rounds it, though nothing else in the kernel does."""
+    given, narrow = array("f32", **axes), array(format, **axes)
+    filled = f"%r = diagram.fill 3.0 : {format} -> {narrow}"
+    mapped = f"""%r = diagram.map (%a = %A : {given}) -> {given} {{
+    %h = arith.constant 1.5 : {format}
+    %w = arith.extf %h : {format} to f32
+    %s = arith.addf %a, %w : f32
+    diagram.yield %s : f32
+  }}"""
+    result, body = {"fill": (narrow, filled), "map": (given, mapped)}[where]
+    road = compiled(f"func.func @f(%A: {given}) -> {result} {{\n  {body}\n  func.return %r : {result}\n}}")
+    road.check(dict.fromkeys(axes, 5))

@@ -43,7 +43,7 @@ def define_index(writer: KernelWriter, op: Operation, text: str) -> None:
 
 def print_constant(writer: KernelWriter, op: arith.ConstantOp) -> None:
     assert isinstance(op.value, IntegerAttr)
-    writer.values[op.result] = literal(op.value)
+    writer.values[op.result] = literal(op.value, writer.uses)
 
 
 def print_ceiling_division(writer: KernelWriter, op: arith.CeilDivUIOp) -> None:

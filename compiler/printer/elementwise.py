@@ -22,17 +22,16 @@ MOST_WRITTEN_OUT = 4
 
 
 def print_fill(writer: KernelWriter, op: FillOp) -> None:
-    number = literal(op.value)
     layout = layout_of(op.result.type)
     if not layout.register_shape:
-        writer.declare(op.result, f" = {number}")
+        writer.declare(op.result, f" = {literal(op.value, writer.uses)}")
         return
     if op.number == 0 and copysign(1, op.number) > 0:
         writer.declare(op.result, " = {}")
         return
     name = writer.declare(op.result)
     loops = writer.loops(layout)
-    writer.text.nest(loops, [f"{name}{subscripts(layout, loops)} = {number};"])
+    writer.text.nest(loops, [f"{name}{subscripts(layout, loops)} = {literal(op.value, writer.uses)};"])
 
 
 def print_index(writer: KernelWriter, op: cuda.IndexOp) -> None:
@@ -117,9 +116,7 @@ def print_mask(writer: KernelWriter, op: cuda.MaskOp) -> None:
     loops = writer.loops(layout)
     place = add([writer.values[op.offset], coordinate(layout, op.axis.data, loops)])
     element = writer.element(op.value, loops)
-    text = f"{place} < {bare(writer.values[op.limit])} ? {element} : {literal(op.other)}"
-    if str(format_of(op.value.type)) in NARROW:
-        writer.call("from_float")
+    text = f"{place} < {bare(writer.values[op.limit])} ? {element} : {literal(op.other, writer.uses)}"
     writer.text.nest(loops, [f"{name}{subscripts(layout, loops)} = {text};"])
 
 

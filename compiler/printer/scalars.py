@@ -83,16 +83,19 @@ def c_type(type: Attribute) -> str:
     return C_TYPES[str(format_of(type))]
 
 
-def literal(value: Number) -> str:
-    """A constant, as the nearest C literal; narrow constants are converted where they stand."""
+def literal(value: Number, uses: set[str]) -> str:
+    """A constant, as the nearest C literal; narrow constants are converted where they stand, by a primitive, which
+    `uses` then has."""
     if isinstance(value, IntegerAttr):
         number = value.value.data
         if str(value.type) == "i1":
             return "true" if number else "false"
         return "(-2147483647 - 1)" if number == -(2**31) else str(number)
     text = float_literal(value.value.data)
-    type = c_type(value.type)
-    return text if type == "float" else f"from_float<{type}>({text})"
+    if str(value.type) not in NARROW:
+        return text
+    uses.add("from_float")
+    return f"from_float<{c_type(value.type)}>({text})"
 
 
 def float_literal(number: float) -> str:
@@ -140,7 +143,7 @@ class ScalarPrinter:
 
     def _expression(self, op: Operation) -> str:
         if isinstance(op, arith.ConstantOp):
-            return literal(_number(op))
+            return literal(_number(op), self.uses)
         operands = [self._operand(operand) for operand in op.operands]
         if isinstance(op, NAMES_OPERANDS) or (isinstance(op, arith.CmpfOp) and op.predicate.value.data in TWICE):
             operands = [self._named(text, operand) for text, operand in zip(operands, op.operands, strict=True)]
