@@ -425,6 +425,38 @@ func.func @f(%X: !S) -> !r {
     road.check({"q": 5, "x": 300})
 
 
+ABSENT = {
+    "a cast": """%B = diagram.where %A if "x + q < n" with (n = %n : i32) : {s}
+  %C = diagram.cast %B : {s} -> {narrow}
+  %D = diagram.cast %C : {narrow} -> {s}""",
+    "the condition itself": """%C = diagram.cast %A : {s} -> {narrow}
+  %B = diagram.where %C if "x + q < n" with (n = %n : i32) : {narrow}
+  %D = diagram.cast %B : {narrow} -> {s}""",
+    "a map": """%B = diagram.where %A if "x + q < n" with (n = %n : i32) : {s}
+  %D = diagram.map (%b = %B : {s}) -> {s} {{
+    %c = arith.truncf %b : f32 to {format}
+    %d = arith.extf %c : {format} to f32
+    diagram.yield %d : f32
+  }}""",
+}
+
+
+@pytest.mark.parametrize("format", EIGHT_BIT)
+@pytest.mark.parametrize("through", ABSENT)
+def test_an_absent_element_does_not_saturate(through: str, format: str):
+    """What stands in a register for it would be the smallest number of 8 bits, where a row has no element."""
+    s, narrow = array("f32", q=None, x=None), array(format, q=None, x=None)
+    r = array("f32", q=None)
+    road = compiled(f"""func.func @f(%A: {s}, %n: i32) -> {r} {{
+  {ABSENT[through].format(s=s, narrow=narrow, format=format)}
+  %r = diagram.reduce max %D over [x] : {s} -> {r}
+  func.return %r : {r}
+}}""")
+    given = road.inputs({"q": 5, "x": 40})[0], 2
+    assert all(verdict.ok for verdict in road.verdicts(given))
+    assert (road.run(given)[0] == -np.inf).tolist() == [False, False, True, True, True]
+
+
 def test_8_bits_from_python():
     """Two formats meet in f16, which holds both; what is no product is computed in f32."""
     import treadle

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math as numbers
 from collections.abc import Iterator
 
+import numpy as np
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, i1, i32
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
@@ -17,7 +18,9 @@ from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 from treadle.dialects.diagram import CastOp, ContractOp, FillOp, MapOp, ReduceOp, WhereOp, YieldOp
 from treadle.dialects.diagram.array import format_of
 from treadle.dialects.diagram.condition import AtLeastZero, Both, Condition, Linear, Term
+from treadle.dialects.diagram.formats import NUMBER_FORMATS
 from treadle.dialects.hierarchy import LoadOp, SaveOp
+from treadle.runtime.formats import rounded
 
 NEUTRAL = {"add": 0.0, "mul": 1.0, "max": float("-inf"), "min": float("inf")}
 INTEGER_NEUTRAL = {"add": 0, "mul": 1, "max": -(2**31), "min": 2**31 - 1}
@@ -55,14 +58,15 @@ def _meetings(value: SSAValue) -> Iterator[tuple[SSAValue, float]]:
 
 
 class _Evaluation:
-    """The constant that arrays are where one array is a given number; None where they are no constant."""
+    """The constant that arrays are where one array is a given number; None where they are no constant. Each is in its
+    own format: a format that saturates has no infinity."""
 
     def __init__(self, array: SSAValue, number: float):
-        self.known: dict[SSAValue, float | None] = {array: number}
+        self.known: dict[SSAValue, float | None] = {array: _held(number, array)}
 
     def array(self, value: SSAValue) -> float | None:
         if value not in self.known:
-            self.known[value] = self._array(value)
+            self.known[value] = _held(self._array(value), value)
         return self.known[value]
 
     def _array(self, value: SSAValue) -> float | None:
@@ -83,7 +87,7 @@ class _Evaluation:
         if value not in self.known:
             owner = value.owner
             assert isinstance(owner, Operation)
-            self.known[value] = self._scalar(owner)
+            self.known[value] = _held(self._scalar(owner), value)
         return self.known[value]
 
     def _scalar(self, op: Operation) -> float | None:
@@ -132,6 +136,15 @@ class _Evaluation:
         if upper is None or lower is None or lower == 0 or numbers.isinf(lower):
             return None
         return upper / lower
+
+
+def _held(number: float | None, value: SSAValue) -> float | None:
+    """A number as the format of a value holds it."""
+    format = format_of(value.type)
+    known = NUMBER_FORMATS.get(str(format))
+    if number is None or known is None or not known.is_float:
+        return number
+    return float(rounded(np.asarray(number), format))
 
 
 def _number(op: Operation) -> float | None:
