@@ -420,6 +420,66 @@ def test_random_conditions(seed: int):
     np.testing.assert_allclose(actual, expected, atol=1e-9, err_msg=condition)
 
 
+# -- what absent elements meet ------------------------------------------------------------------------------------
+
+MEETING = """
+!S = tensor<?x?xf32, #diagram.array<[q, x]>>
+!R = tensor<?xf32, #diagram.array<[q]>>
+func.func @f(%S: !S, %G: {other}, %n: i32) -> !R {{
+  %B = diagram.where %S if "x < n" with (n = %n : i32) : !S
+  {first}
+  %C = diagram.map (%a = {left} : !S, %y = %G : {other}) -> !S {{
+    {body}
+    diagram.yield %z : f32
+  }}
+  %r = diagram.reduce {kind} %C over [x] : !S -> !R
+  func.return %r : !R
+}}
+"""
+BODIES = {
+    "a * y": ("add", "%z = arith.mulf %a, %y : f32"),
+    "a + y": ("max", "%z = arith.addf %a, %y : f32"),
+    "a - y": ("max", "%z = arith.subf %a, %y : f32"),
+    "y - a": ("min", "%z = arith.subf %y, %a : f32"),
+    "a + y, if y is not inf": (
+        "max",
+        """%i = arith.constant 0x7F800000 : f32
+    %o = arith.constant 0.0 : f32
+    %c = arith.cmpf oeq, %y, %i : f32
+    %w = arith.select %c, %o, %y : f32
+    %z = arith.addf %a, %w : f32""",
+    ),
+}
+
+
+@cache
+def meeting(body: str, other: str, first: str) -> Road:
+    kind, text = BODIES[body]
+    left = "%P" if first else "%B"
+    return compiled(MEETING.format(other=other, first=first, left=left, kind=kind, body=text))
+
+
+@pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("first", ["", "%P = diagram.apply @softmax(%B) over [x] : (!S) -> !S"], ids=["", "softmax"])
+@pytest.mark.parametrize("body", BODIES)
+def test_absent_elements_meet_what_is_no_number(body: str, first: str, special: float) -> None:
+    """What a map makes of an absent element is absent, whatever else it is made of."""
+    scores, other = np.random.default_rng(0).standard_normal((2, 5, 40)).astype(np.float32)
+    other[:, 30:] = special
+    for verdict in (road := meeting(body, "!S", first)).verdicts((scores, other, 30)):
+        assert verdict.ok, verdict
+    assert np.isfinite(road.run((scores, other, 30))[0]).all()
+
+
+@pytest.mark.parametrize("count", [0, 30])
+@pytest.mark.parametrize("body", BODIES)
+def test_absent_elements_meet_an_infinity_of_their_row(body: str, count: int) -> None:
+    scores = np.random.default_rng(0).standard_normal((5, 40)).astype(np.float32)
+    of_row = np.array([np.inf, -np.inf, np.nan, 1, 2], np.float32)
+    for verdict in meeting(body, "!R", "").verdicts((scores, of_row, count)):
+        assert verdict.ok, verdict
+
+
 # -- refusals -----------------------------------------------------------------------------------------------------
 
 

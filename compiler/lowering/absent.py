@@ -2,28 +2,35 @@
 
 A thread holds a number for every element of a tile, so something must stand where a condition fails: the neutral
 element of whatever reduces it. One number at the condition itself is best, if all that is made of it is then neutral
-where it is reduced: a score becomes -inf, its exponential 0, and 0 times anything stays 0. `filler_of` looks for one;
-where there is none, the condition is tested again before each reduction."""
+where it is reduced: a score becomes -inf, its exponential 0, and 0 times a constant stays 0. `filler_of` looks for
+one; where there is none, the condition is tested again before each reduction: data that such a number meets may be NaN
+or infinite where the element is absent, and what a map makes of an absent element is absent, whatever else it meets."""
 
 from __future__ import annotations
 
 import math as numbers
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, i1, i32
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 
+from treadle.compiler.lowering.runs import yielded
 from treadle.dialects.diagram import CastOp, ContractOp, FillOp, MapOp, ReduceOp, WhereOp, YieldOp
+from treadle.dialects.diagram.absence import absences
 from treadle.dialects.diagram.array import format_of
 from treadle.dialects.diagram.condition import AtLeastZero, Both, Condition, Linear, Term
-from treadle.dialects.diagram.formats import NUMBER_FORMATS
-from treadle.dialects.hierarchy import LoadOp, SaveOp
+from treadle.dialects.diagram.formats import NUMBER_FORMATS, holds
+from treadle.dialects.hierarchy import SaveOp, StreamOp
 from treadle.runtime.formats import rounded
 
 NEUTRAL = {"add": 0.0, "mul": 1.0, "max": float("-inf"), "min": float("inf")}
 INTEGER_NEUTRAL = {"add": 0, "mul": 1, "max": -(2**31), "min": 2**31 - 1}
+
+SPECIALS = frozenset({"-inf", "inf", "nan"})
+"""What is not finite."""
 
 
 def neutral_number(kind: str, value: SSAValue) -> float:
@@ -36,33 +43,62 @@ def filler_of(op: WhereOp) -> float | None:
     meetings = list(_meetings(op.result))
     for kind in ("max", "add", "min", "mul"):
         candidate = neutral_number(kind, op.result)
-        if all(_Evaluation(op.result, candidate).array(value) == wanted for value, wanted in meetings):
+        if all(_Evaluation(op.result, candidate, each).array(each.value) == each.wanted for each in meetings):
             return candidate
     return None
 
 
-def _meetings(value: SSAValue) -> Iterator[tuple[SSAValue, float]]:
-    """Arrays made of a value that are reduced or saved, each with the number that changes nothing there."""
+@dataclass(frozen=True)
+class _Meeting:
+    """Where elements of an array meet: what is reduced over some axes, or saved, and the number that changes nothing
+    there."""
+
+    value: SSAValue
+    wanted: float
+    over: tuple[str, ...] = ()
+
+    def spoils(self, reduce: ReduceOp) -> bool:
+        """Whether what meets here is no number, whatever stands for absent elements, where a reduction is none: it
+        reduced elements that are here, too, each of which has met with its result."""
+        if not set(reduce.over_axes) <= set(self.over) or not absences(self.value) <= absences(reduce.operand):
+            return False
+        return reduce.init is None or _begins_at_a_constant(reduce.init)
+
+
+def _begins_at_a_constant(state: SSAValue) -> bool:
+    """Whether a value is a state of a stream that was no data before the first piece."""
+    if not isinstance(state, BlockArgument):
+        return False
+    stream = state.block.parent_op()
+    if not isinstance(stream, StreamOp) or state.block.parent not in stream.steps:
+        return False
+    start = yielded(stream.initialise)[state.index].owner
+    return isinstance(start, FillOp) and not numbers.isnan(start.number)
+
+
+def _meetings(value: SSAValue) -> Iterator[_Meeting]:
+    """Arrays made of a value that are reduced or saved."""
     for use in value.uses:
         match use.operation:
             case ReduceOp() as reduce if use.index == 0:
-                yield value, neutral_number(reduce.kind.data, value)
-            case ContractOp() if use.index < 2:
-                yield value, 0.0
+                yield _Meeting(value, neutral_number(reduce.kind.data, value), reduce.over_axes)
+            case ContractOp() as contract if use.index < 2:
+                yield _Meeting(value, 0.0, contract.over_axes)
             case SaveOp():
-                yield value, 0.0
+                yield _Meeting(value, 0.0)
             case MapOp() | CastOp() | WhereOp():
                 yield from _meetings(use.operation.results[0])
             case _:
-                yield value, numbers.nan  # which nothing equals
+                yield _Meeting(value, numbers.nan)  # which nothing equals
 
 
 class _Evaluation:
     """The constant that arrays are where one array is a given number; None where they are no constant. Each is in its
-    own format: a format that saturates has no infinity."""
+    own format: a format that saturates has no infinity. What they meet at last tells which numbers do no harm."""
 
-    def __init__(self, array: SSAValue, number: float):
+    def __init__(self, array: SSAValue, number: float, meeting: _Meeting):
         self.known: dict[SSAValue, float | None] = {array: _held(number, array)}
+        self.meeting = meeting
 
     def array(self, value: SSAValue) -> float | None:
         if value not in self.known:
@@ -114,14 +150,17 @@ class _Evaluation:
                 return None
 
     def _sum(self, op: Operation) -> float | None:
-        """An infinite summand decides, beside a finite one."""
+        """An infinite summand decides, but beside its opposite."""
         left, right = (self.scalar(operand) for operand in op.operands)
         if isinstance(op, arith.SubfOp) and right is not None:
             right = -right
         if left is not None and right is not None:
             return None if numbers.isnan(left + right) else left + right
         known, other = (left, op.operands[1]) if right is None else (right, op.operands[0])
-        return known if known is not None and numbers.isinf(known) and is_finite(other) else None
+        if known is None or not numbers.isinf(known):
+            return None
+        opposite = known if isinstance(op, arith.SubfOp) and right is None else -known
+        return None if self.specials(other) & {_special(opposite), "nan"} else known
 
     def _product(self, op: arith.MulfOp) -> float | None:
         """Zero times something finite; infinity times a constant."""
@@ -129,13 +168,45 @@ class _Evaluation:
         if left is not None and right is not None:
             return None if numbers.isnan(left * right) else left * right
         known, other = (left, op.rhs) if right is None else (right, op.lhs)
-        return 0.0 if known == 0 and is_finite(other) else None
+        return 0.0 if known == 0 and not self.specials(other) else None
 
     def _quotient(self, op: arith.DivfOp) -> float | None:
         upper, lower = self.scalar(op.lhs), self.scalar(op.rhs)
         if upper is None or lower is None or lower == 0 or numbers.isinf(lower):
             return None
         return upper / lower
+
+    # -- what is no constant ---------------------------------------------------------------------------
+
+    def specials(self, value: SSAValue) -> frozenset[str]:
+        """Which of the infinities and NaN a scalar may be at an absent element, and not do so as well at an element
+        that is there. Whatever is loaded may hold any of them, and so may a sum of products of it."""
+        if isinstance(value, BlockArgument):
+            map = value.block.parent_op()
+            return self._specials_of_array(map.inputs[value.index]) if isinstance(map, MapOp) else SPECIALS
+        match value.owner:
+            case arith.ConstantOp():
+                number = _number(value.owner)
+                return SPECIALS if number is None else _specials_of(number)
+            case arith.SelectOp() as choice if (replaced := _replaced_infinity(choice)) is not None:
+                return self.specials(choice.lhs) | self.specials(choice.rhs) - {_special(replaced)}
+            case arith.ExtFOp():
+                return self.specials(value.owner.input)
+            case arith.AddfOp() | arith.SubfOp() | arith.MulfOp() | arith.NegfOp():
+                return SPECIALS if any(self.specials(operand) for operand in value.owner.operands) else frozenset()
+            case _:
+                return SPECIALS
+
+    def _specials_of_array(self, value: SSAValue) -> frozenset[str]:
+        match value.owner:
+            case ReduceOp() as reduce if self.meeting.spoils(reduce):
+                return SPECIALS - {"nan"}
+            case MapOp() as map:
+                return self.specials(map.yielded)
+            case CastOp() as cast if holds(format_of(cast.result.type), format_of(cast.operand.type)):
+                return self._specials_of_array(cast.operand)
+            case _:
+                return SPECIALS
 
 
 def _held(number: float | None, value: SSAValue) -> float | None:
@@ -152,43 +223,23 @@ def _number(op: Operation) -> float | None:
     return float(number.value.data) if isinstance(number, FloatAttr | IntegerAttr) else None
 
 
-def is_finite(value: SSAValue) -> bool:
-    """Whether a number is surely finite, as inputs, constants, and sums of such are: a maximum may be that of nothing,
-    unless a finite number stands for it."""
-    if isinstance(value, BlockArgument):
-        map = value.block.parent_op()
-        return not isinstance(map, MapOp) or _is_finite_array(map.inputs[value.index])
-    match value.owner:
-        case arith.ConstantOp():
-            number = _number(value.owner)
-            return number is not None and numbers.isfinite(number)
-        case arith.SelectOp() as choice if _replaces_infinity(choice):
-            return is_finite(choice.lhs)
-        case arith.AddfOp() | arith.SubfOp() | arith.MulfOp() | arith.ExtFOp() | arith.NegfOp():
-            return all(is_finite(operand) for operand in value.owner.operands)
-        case _:
-            return False
+def _special(infinity: float) -> str:
+    return "inf" if infinity > 0 else "-inf"
 
 
-def _is_finite_array(value: SSAValue) -> bool:
-    match value.owner:
-        case LoadOp() | ContractOp():
-            return True
-        case MapOp() as map:
-            return is_finite(map.yielded)
-        case CastOp():
-            return _is_finite_array(value.owner.operands[0])
-        case _:
-            return False
+def _specials_of(number: float) -> frozenset[str]:
+    if numbers.isnan(number):
+        return frozenset({"nan"})
+    return frozenset({_special(number)}) if numbers.isinf(number) else frozenset()
 
 
-def _replaces_infinity(op: arith.SelectOp) -> bool:
-    """Whether a choice gives something else where its last operand is an infinity."""
+def _replaced_infinity(op: arith.SelectOp) -> float | None:
+    """The infinity in whose place a choice gives something else than its last operand."""
     test = op.cond.owner
     if not isinstance(test, arith.CmpfOp) or test.predicate.value.data != 1 or test.lhs is not op.rhs:
-        return False
+        return None
     number = _number(test.rhs.owner) if isinstance(test.rhs.owner, Operation) else None
-    return number is not None and numbers.isinf(number)
+    return number if number is not None and numbers.isinf(number) else None
 
 
 # -- the test --------------------------------------------------------------------------------------
