@@ -9,7 +9,7 @@ from typing import Any
 
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import i32
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 
 from treadle.compiler.errors import TreadleError
 from treadle.language.array import Array, Condition, combine, elementwise, names_of
@@ -93,24 +93,34 @@ def where(condition: Any, left: Any, right: Any) -> Array:
         raise TreadleError("the first argument of where is a comparison of arrays, as in where(S > 0, S, 0.0)")
     given: Condition = condition
     operands = (given.left, given.right, left, right)
-    arrays = [each for each in operands if isinstance(each, Array)]
     for each in operands:
         if not isinstance(each, Array) and not is_number(each):
             raise TreadleError(f"where takes arrays of the traced function and numbers, not a {type(each).__name__}")
+    return chosen(given, left, right, _format((left, right)))
+
+
+def chosen(condition: Condition, left: Any, right: Any, format: Attribute) -> Array:
+    """`where` in a format that is given: two numbers alone do not say whether they are integers."""
+    operands = (condition.left, condition.right, left, right)
     compared = _format(operands[:2])
-    chosen = _format(operands[2:])
-    graph = arrays[0].graph
-    formats = (compared, compared, chosen, chosen)
+    graph = next(each.graph for each in operands if isinstance(each, Array))
+    formats = (compared, compared, format, format)
     pairs = list(zip(operands, formats, strict=True))
     inputs = [graph.wide(each.value, format) for each, format in pairs if isinstance(each, Array)]
 
     def body(scalars: Sequence[SSAValue]) -> SSAValue:
         rest = iter(scalars)
         a, b, c, d = (next(rest) if isinstance(each, Array) else constant(each, format) for each, format in pairs)
-        test = arith.CmpiOp(a, b, given.of_integers) if compared == i32 else arith.CmpfOp(a, b, given.of_floats)
-        return arith.SelectOp(test.result, c, d).result
+        test = _compare(condition, a, b, compared)
+        return arith.SelectOp(test, c, d).result
 
-    return Array(graph, graph.map(inputs, body, chosen))
+    return Array(graph, graph.map(inputs, body, format))
+
+
+def _compare(condition: Condition, left: SSAValue, right: SSAValue, format: Attribute) -> SSAValue:
+    if format == i32:
+        return arith.CmpiOp(left, right, condition.of_integers).result
+    return arith.CmpfOp(left, right, condition.of_floats).result
 
 
 def exp(array: Array) -> Array:

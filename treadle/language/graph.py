@@ -66,7 +66,10 @@ class Graph:
     def apply(self, law: str, values: Sequence[SSAValue], over: Sequence[str], axes: Sequence[str]) -> SSAValue:
         return self._add(ApplyOp(law, [self.computed(each) for each in values], over, [self._type(axes, f32)]))
 
-    def fill(self, number: float, axes: Sequence[str]) -> SSAValue:
+    def fill(self, number: float | int, axes: Sequence[str]) -> SSAValue:
+        """One number everywhere: a fraction in f32, an integer in i32."""
+        if isinstance(number, int):
+            return self._add(FillOp(_integer(number), self._type(axes, i32)))
         return self._add(FillOp(FloatAttr(number, f32), self._type(axes, f32)))
 
     def index(self, axis: str) -> SSAValue:
@@ -139,12 +142,19 @@ def computing_format(values: Sequence[SSAValue]) -> Attribute:
 
 
 def constant(number: float, format: Attribute) -> SSAValue:
-    """A scalar constant, in the body of a map (TreadleError for a fraction among integers)."""
+    """A scalar constant, in the body of a map (TreadleError for a fraction among integers, and one beyond 32 bits)."""
     if format != i32:
         return arith.ConstantOp(FloatAttr(float(number), f32)).result
     if number != int(number):
         raise TreadleError(f"{number} cannot be combined with integers: convert the array to f32 first")
-    return arith.ConstantOp(IntegerAttr(int(number), i32)).result
+    return arith.ConstantOp(_integer(int(number))).result
+
+
+def _integer(number: int) -> IntegerAttr:
+    """(TreadleError for one beyond 32 bits)"""
+    if not -(2**31) <= number < 2**31:
+        raise TreadleError(f"{number} does not fit in 32 bits, which the integers of a program have")
+    return IntegerAttr(number, i32)
 
 
 def check_axis(name: str) -> str:

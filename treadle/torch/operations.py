@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
+from xdsl.dialects.builtin import f32, i32
 
 from treadle.language import functions as tl
 from treadle.language.array import Array, Condition
+from treadle.language.graph import FORMATS as NAMED
+from treadle.runtime.formats import rounded
 from treadle.torch import masked  # noqa: F401  # pyright: ignore[reportUnusedImport]  # it registers the operation
 from treadle.torch.axes import Axis, Dims, leaves
 from treadle.torch.tensors import Body, Tensor, Unsupported
@@ -67,14 +71,6 @@ _map(aten.maximum.default, function=tl.maximum)
 _map(aten.minimum.default, function=tl.minimum)
 _map(aten.clamp_min.default, aten.clamp_min.Tensor, function=tl.maximum)
 _map(aten.clamp_max.default, aten.clamp_max.Tensor, function=tl.minimum)
-_map(
-    aten.where.self,
-    aten.where.ScalarOther,
-    aten.where.ScalarSelf,
-    aten.where.Scalar,
-    function=lambda c, a, b: tl.where(c > 0, a, b),
-)
-_map(aten.masked_fill.Scalar, function=lambda a, c, b: tl.where(c > 0, b, a))
 
 
 def _say(*targets: Any, symbol: str, function: Callable[..., Any]) -> None:
@@ -93,9 +89,35 @@ _say(aten.gt.Scalar, aten.gt.Tensor, symbol=">", function=lambda a, b: Condition
 _say(aten.ge.Scalar, aten.ge.Tensor, symbol=">=", function=lambda a, b: Condition("oge", "sge", a, b))
 _say(aten.eq.Scalar, aten.eq.Tensor, symbol="==", function=lambda a, b: Condition("oeq", "eq", a, b))
 _say(aten.ne.Scalar, aten.ne.Tensor, symbol="!=", function=lambda a, b: Condition("une", "ne", a, b))
-_say(aten.logical_and.default, aten.bitwise_and.Tensor, symbol="and", function=lambda a, b: a * b)
-_say(aten.logical_or.default, aten.bitwise_or.Tensor, symbol="or", function=tl.maximum)
-_say(aten.logical_not.default, aten.bitwise_not.default, symbol="not", function=lambda a: 1 - a)
+
+
+def _logical(target: Any, bitwise: Any, symbol: str, function: Callable[..., Any]) -> None:
+    """Of truth values; the logical operation asks other numbers whether they are 0, the bitwise one takes integers
+    apart, which programs do not."""
+
+    def of_truths(body: Body, *operands: Any) -> Tensor:
+        return body.said(body.map(function, *operands), symbol, *operands)
+
+    def of_bits(body: Body, *operands: Any) -> Tensor:
+        if not all(map(_is_truth, operands)):
+            raise Unsupported(f"{symbol} of the bits of integers")
+        return of_truths(body, *operands)
+
+    COMPUTED[target] = lambda body, *operands: of_truths(body, *(_truth(body, each) for each in operands))
+    COMPUTED[bitwise] = of_bits
+
+
+def _truth(body: Body, operand: Any) -> Any:
+    return operand if _is_truth(operand) else COMPUTED[aten.ne.Scalar](body, operand, 0)
+
+
+def _is_truth(operand: Any) -> bool:
+    return isinstance(operand, bool) or (isinstance(operand, Tensor) and operand.dtype == torch.bool)
+
+
+_logical(aten.logical_and.default, aten.bitwise_and.Tensor, "and", lambda a, b: a * b)
+_logical(aten.logical_or.default, aten.bitwise_or.Tensor, "or", tl.maximum)
+_logical(aten.logical_not.default, aten.bitwise_not.default, "not", lambda a: 1 - a)
 
 
 def _with(*targets: Any) -> Callable[[Handler], Handler]:
@@ -107,8 +129,16 @@ def _with(*targets: Any) -> Callable[[Handler], Handler]:
     return register
 
 
+@_with(aten.where.self)
+def where(body: Body, condition: Tensor, left: Any, right: Any, *, made: torch.dtype) -> Tensor:
+    format = f32 if made.is_floating_point else i32
+    return body.map(lambda c, a, b: tl.chosen(c > 0, a, b, format), condition, left, right)
+
+
 @_with(aten.add.Tensor, aten.add.Scalar)
 def add(body: Body, left: Any, right: Any, alpha: Any = 1) -> Tensor:
+    if _is_truth(left) and _is_truth(right):
+        return COMPUTED[aten.logical_or.default](body, left, right if alpha else False)
     made = body.map(lambda a, b: a + (b if alpha == 1 else b * alpha), left, right)
     return body.said(made, "+", left, right) if alpha == 1 else made
 
@@ -130,7 +160,11 @@ def div(body: Body, left: Any, right: Any) -> Tensor:
 
 
 @_with(aten.pow.Tensor_Scalar, aten.pow.Tensor_Tensor)
-def power(body: Body, base: Tensor, exponent: Any) -> Tensor:
+def power(body: Body, base: Tensor, exponent: Any, *, made: torch.dtype) -> Tensor:
+    if not made.is_floating_point and not (isinstance(exponent, int) and 1 <= exponent <= 8):
+        raise Unsupported("a power of integers, of which only those up to 8 are products")
+    if made.is_floating_point:
+        base = _converted(body, base, torch.float32)  # the product of integers would wrap around
     known: dict[Any, Callable[[Any], Any]] = {0.5: tl.sqrt, -0.5: tl.rsqrt, -1: lambda a: 1.0 / a}
     if isinstance(exponent, int | float) and exponent in known:
         return body.map(known[exponent], base)
@@ -162,17 +196,31 @@ def to_copy(body: Body, tensor: Tensor, dtype: Any = None, **_: Any) -> Tensor:
     return body.map(lambda a: a.to(FORMATS[dtype]), tensor)
 
 
+def _converted(body: Body, tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """Integers in a format of fractions; what has one already stays."""
+    return to_copy(body, tensor, dtype) if _is_whole(tensor) else tensor
+
+
+def _is_whole(tensor: Tensor) -> bool:
+    return tensor.dtype is not None and not tensor.dtype.is_floating_point
+
+
 # -- over axes -----------------------------------------------------------------------------------
 
 
 @_with(aten.sum.dim_IntList)
-def sum_over(body: Body, tensor: Tensor, dims: Any = None, keep: bool = False, dtype: Any = None) -> Tensor:
+def sum_over(
+    body: Body, tensor: Tensor, dims: Any = None, keep: bool = False, dtype: Any = None, *, made: torch.dtype
+) -> Tensor:
+    if made == torch.bool or not (made.is_floating_point or _is_whole(tensor)):
+        raise Unsupported(f"a conversion of {tensor.dtype} to {made}")
+    tensor = _asked(body, tensor, dtype)
     return body.reduce(tensor, dims, keep, lambda a, over: a.sum(over))
 
 
-@_with(aten.sum.default)
-def sum_all(body: Body, tensor: Tensor, dtype: Any = None) -> Tensor:
-    return sum_over(body, tensor)
+def _asked(body: Body, tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
+    """In the format that a sum is asked for, which PyTorch converts to before it adds."""
+    return to_copy(body, tensor, dtype) if dtype in FORMATS else tensor
 
 
 @_with(aten.amax.default)
@@ -187,12 +235,12 @@ def amin(body: Body, tensor: Tensor, dims: Any = (), keep: bool = False) -> Tens
 
 @_with(aten.mean.dim)
 def mean(body: Body, tensor: Tensor, dims: Any = None, keep: bool = False, dtype: Any = None) -> Tensor:
-    return body.reduce(tensor, dims, keep, lambda a, over: a.mean(over))
+    return body.reduce(_asked(body, tensor, dtype), dims, keep, lambda a, over: a.mean(over))
 
 
 @_with(aten.mean.default)
 def mean_all(body: Body, tensor: Tensor, dtype: Any = None) -> Tensor:
-    return mean(body, tensor)
+    return mean(body, tensor, dtype=dtype)
 
 
 @_with(aten._safe_softmax.default)
@@ -282,7 +330,7 @@ PRODUCTS = {aten.mm.default, aten.bmm.default, aten.addmm.default, aten.baddbmm.
 
 REDUCTIONS = {
     *PRODUCTS,
-    *(aten.sum.dim_IntList, aten.sum.default, aten.amax.default, aten.amin.default, aten.mean.dim, aten.mean.default),
+    *(aten.sum.dim_IntList, aten.amax.default, aten.amin.default, aten.mean.dim, aten.mean.default),
     torch.ops.treadle.masked_softmax.default,
     *(aten._softmax.default, aten._safe_softmax.default, aten._log_softmax.default),
 }
@@ -378,30 +426,39 @@ def _source(*targets: Any) -> Callable[[Handler], Handler]:
 
 
 @_source(aten.full.default)
-def full(body: Body, shape: Sequence[int], number: Any, **_: Any) -> Tensor:
-    return body.tensor(body.new_dims(shape), _number(number))
+def full(body: Body, shape: Sequence[int], number: Any, *, made: torch.dtype, **_: Any) -> Tensor:
+    return body.tensor(body.new_dims(shape), _number(number, made))
 
 
 @_source(aten.full_like.default)
-def full_like(body: Body, tensor: Tensor, number: Any, **_: Any) -> Tensor:
-    return body.tensor(tensor.dims, _number(number))
+def full_like(body: Body, tensor: Tensor, number: Any, *, made: torch.dtype, **_: Any) -> Tensor:
+    return body.tensor(tensor.dims, _number(number, made))
 
 
 @_source(aten.scalar_tensor.default)
-def scalar_tensor(body: Body, number: Any, **_: Any) -> Tensor:
-    return body.tensor((), _number(number))
+def scalar_tensor(body: Body, number: Any, *, made: torch.dtype, **_: Any) -> Tensor:
+    return body.tensor((), _number(number, made))
 
 
 @_source(aten.arange.start_step)
-def arange(body: Body, start: Any, end: Any, step: Any = 1, **_: Any) -> Tensor:
+def arange(body: Body, start: Any, end: Any, step: Any = 1, *, made: torch.dtype, **_: Any) -> Tensor:
     if not all(isinstance(each, int) for each in (start, end, step)):
         raise Unsupported("arange of fractions")
+    if made.is_floating_point and made not in FORMATS:
+        raise Unsupported(f"arange in {made}")
     positions = body.positions(len(range(start, end, step)))
-    return positions if (start, step) == (0, 1) else body.map(lambda a: a * step + start, positions)
+    if (start, step) != (0, 1):
+        positions = body.map(lambda a: a * step + start, positions)
+    return body.map(lambda a: a.to(FORMATS[made]), positions) if made.is_floating_point else positions
 
 
-def _number(number: Any) -> float:
-    return int(number) if isinstance(number, bool) else number
+def _number(number: Any, dtype: torch.dtype) -> float:
+    """As a tensor of that format holds it; truth values are 1 and 0."""
+    if dtype == torch.bool:
+        return int(bool(number))
+    if not dtype.is_floating_point:
+        return int(number)
+    return float(rounded(np.asarray(number, np.float64), NAMED[FORMATS[dtype]])) if dtype in FORMATS else float(number)
 
 
 def _size(shape: Sequence[int]) -> int:
@@ -411,4 +468,10 @@ def _size(shape: Sequence[int]) -> int:
     return total
 
 
-__all__ = ["COMPUTED", "FORMATS", "FREE", "PRODUCTS", "REDUCTIONS", "SOURCES", "handler_of"]
+TYPED = {
+    *(aten.where.self, aten.pow.Tensor_Scalar, aten.pow.Tensor_Tensor, aten.sum.dim_IntList),
+    *(aten.full.default, aten.full_like.default, aten.scalar_tensor.default, aten.arange.start_step),
+}
+"""These take `made`, PyTorch's number format of the result, which their operands alone do not say."""
+
+__all__ = ["COMPUTED", "FORMATS", "FREE", "PRODUCTS", "REDUCTIONS", "SOURCES", "TYPED", "handler_of"]

@@ -15,8 +15,9 @@ from torch.fx import Node
 from treadle.language.array import Array
 from treadle.language.graph import FORMATS, Graph
 from treadle.torch.axes import Axis, Dims, leaves
+from treadle.torch.integers import check_fits, limit_of
+from treadle.torch.operations import COMPUTED, FREE, PRODUCTS, SOURCES, TYPED, aten, handler_of
 from treadle.torch.operations import FORMATS as FLOATS
-from treadle.torch.operations import FREE, PRODUCTS, SOURCES, aten, handler_of
 from treadle.torch.tensors import Body, Tensor, Unsupported
 
 if TYPE_CHECKING:
@@ -86,12 +87,18 @@ class Translation:
         handler = handler_of(node.target)
         if handler is None:
             raise Unsupported(f"{node.target} is not known")
-        options = dict(node.kwargs)
+        dtype = meta(node).dtype
+        if node.target in COMPUTED and dtype not in ARGUMENTS and dtype != torch.int64:
+            raise Unsupported(f"it computes in {dtype}")
+        arguments = [self.argument(each) for each in node.args]
+        options = {name: self.argument(each) for name, each in node.kwargs.items()}
+        limit = limit_of(node.target, dtype, arguments, options)
+        check_fits(dtype, limit)
         if node.target in PRODUCTS:
             options["format"] = FLOATS.get(meta(node.args[-1]).dtype)
-        return handler(
-            self.body, *(self.argument(each) for each in node.args), **{k: self.argument(v) for k, v in options.items()}
-        )
+        if node.target in TYPED:
+            options["made"] = dtype
+        return replace(handler(self.body, *arguments, **options), dtype=dtype, limit=limit)
 
     def argument(self, argument: Any) -> Any:
         if not isinstance(argument, Node):
@@ -119,7 +126,8 @@ class Translation:
             raise Unsupported(f"it reads elements of {value.dtype}, which programs do not have")
         dims = self.body.new_dims(value.shape)
         array = None if self.known is None else next(self.known)
-        tensor = self.body.tensor(dims, array)
+        limit = limit_of(None, value.dtype, (), {})
+        tensor = replace(self.body.tensor(dims, array), dtype=value.dtype, limit=limit)
         if array is not None and value.dtype in (torch.bool, torch.int32):
             tensor = replace(tensor, **_said(array, value.dtype))
         self.reads.append((node, tensor))

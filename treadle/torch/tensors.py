@@ -10,10 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
+from xdsl.dialects.builtin import i32
 from xdsl.ir import Attribute, SSAValue
 
 from treadle.language.array import Array, Condition
-from treadle.language.functions import contract, where
+from treadle.language.functions import chosen, contract
 from treadle.language.graph import Graph
 from treadle.torch.axes import Axis, Dims, Mismatch, leaves, unify
 
@@ -26,10 +28,15 @@ class Unsupported(Exception):
 class Tensor:
     """A value: the axes of its dimensions, and what it is in the program (None while only axes are known).
 
-    The array may lack axes of the dimensions: it is broadcast along them. A number stands for itself."""
+    The array may lack axes of the dimensions: it is broadcast along them. A number stands for itself. Integers and
+    truth values, which are 1 and 0, are in i32 (or are Python's integers), whatever PyTorch has them in."""
 
     dims: Dims
     array: Array | float | None = None
+    dtype: torch.dtype | None = None
+    """PyTorch's, of what a node of its graph gives."""
+    limit: int = 0
+    """No integer of it is larger than that, nor smaller than its negative."""
     text: str | None = None
     """Positions, integers of an argument, and truth values about them, as conditions of the language say them."""
     named: Mapping[str, Array] = field(default_factory=dict[str, Array])
@@ -78,7 +85,7 @@ class Body:
             return self.tensor(dims)
         arrays = [self._operand(each) for each in operands]
         if not any(isinstance(each, Array) for each in arrays):
-            arrays[0] = self.fill(float(arrays[0]), ())
+            arrays[0] = self.fill(arrays[0], ())
         made = function(*arrays)
         return self.tensor(dims, self._truth(made) if isinstance(made, Condition) else made)
 
@@ -97,11 +104,12 @@ class Body:
         return tuple(dims)
 
     def _operand(self, operand: Any) -> Any:
-        return operand.array if isinstance(operand, Tensor) else operand
+        number = operand.array if isinstance(operand, Tensor) else operand
+        return int(number) if isinstance(number, bool) else number
 
     def _truth(self, condition: Condition) -> Array:
         """A tensor of truth values is 1 where they hold, else 0."""
-        return where(condition, 1, 0)
+        return chosen(condition, 1, 0, i32)
 
     def said(self, tensor: Tensor, symbol: str, *operands: Any) -> Tensor:
         """The tensor, with what it says of positions if all operands say something."""
@@ -109,7 +117,7 @@ class Body:
             return tensor
         if any(isinstance(each, float) for each in operands):
             return tensor
-        texts = [each.text if isinstance(each, Tensor) else str(each) for each in operands]
+        texts = [each.text if isinstance(each, Tensor) else str(int(each)) for each in operands]
         text = f"({symbol} {texts[0]})" if len(texts) == 1 else f"({texts[0]} {symbol} {texts[1]})"
         named = {name: array for each in operands if isinstance(each, Tensor) for name, array in each.named.items()}
         return replace(tensor, text=text, named=named)
@@ -146,15 +154,13 @@ class Body:
 
     def whole(self, tensor: Tensor, within: Sequence[Axis] | None = None) -> Array:
         """The array with all axes of the tensor (or those `within`), also the ones it is broadcast along."""
-        graph = self._graph
         wanted = [self.names[axis] for axis in (tensor.axes if within is None else leaves(within))]
         array = tensor.array
         if not isinstance(array, Array):
-            return self.fill(float(array or 0.0), wanted)
+            return self.fill(0 if array is None else array, wanted)
         missing = [name for name in wanted if name not in array.axes]
         if missing:
-            zeros = Array(graph, graph.fill(0.0, missing))
-            array = array + (zeros.to("i32") if array.format == "i32" else zeros)
+            array = array + self.fill(0 if array.format == "i32" else 0.0, missing)
         return array
 
     def finished(self, array: Array, format: Attribute, axes: Sequence[str]) -> SSAValue:

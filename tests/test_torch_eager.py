@@ -1,0 +1,99 @@
+# pyright: standard
+"""`torch.compile` gives what eager PyTorch gives: values, number formats and strides, also where programs have none
+like them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from treadle.torch import Report, backend, explain
+
+torch.manual_seed(1)
+
+FLOATS = torch.randn(5, 8)
+OTHERS = torch.randn(5, 8)
+INTEGERS = torch.randint(-9, 9, (5, 8), dtype=torch.int32)
+MORE = torch.randint(-9, 9, (5, 8), dtype=torch.int32)
+LARGE = torch.full((5, 8), 2**30, dtype=torch.int32)
+ODD = torch.full((5, 8), 2**24 + 1, dtype=torch.int32)
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def check(function: Callable[..., Any], *inputs: Any, options: dict[str, Any] | None = None) -> None:
+    """Compile, and compare every result with eager PyTorch's."""
+    with torch.no_grad():
+        want = function(*inputs)
+        got = torch.compile(function, backend=backend, options=options or {})(*inputs)
+    for a, b in zip(several(got), several(want), strict=True):
+        torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-5, check_stride=True, equal_nan=True)
+
+
+def several(result: Any) -> tuple[torch.Tensor, ...]:
+    return result if isinstance(result, tuple) else (result,)
+
+
+def report_of(function: Callable[..., Any], *inputs: Any) -> Report:
+    with torch.no_grad():
+        return explain(function, inputs)
+
+
+# -- integers and truth values -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs"),
+    [
+        (lambda i, j: (i & j) * 2, (INTEGERS, MORE)),
+        (lambda i, j: (i | j) * 2, (INTEGERS, MORE)),
+        (lambda i: (~i) * 2, (INTEGERS,)),
+        (lambda x, y: torch.where((x > 0) & (y > 0) | ~(x > 1), x, 0.0) * 2, (FLOATS, OTHERS)),
+        (lambda x, y: torch.where(torch.logical_and(x, y), x, 0.0) * 2, (FLOATS, OTHERS)),
+        (lambda x: torch.where(torch.logical_not(x), x, 1.0) * 2, (FLOATS,)),
+        (lambda i, j: torch.where(torch.logical_or(i, j), i, 0) * 2, (INTEGERS, MORE)),
+        (lambda i, j: torch.where(torch.logical_and(i, j), 1, 0) * i, (INTEGERS, MORE)),
+        (lambda m, n: (m + n).float() * 3, (FLOATS > 0, OTHERS > 0)),
+        (lambda m, n: (m + n) * 3 - INTEGERS, (FLOATS > 0, OTHERS > 0)),
+        (lambda i, x: (i + (x > 0)) * (x < 1), (ODD, FLOATS)),
+        (lambda i, x: (i + (x > 0)) == i + 1, (ODD, FLOATS)),
+        (lambda i: i.sum(-1, dtype=torch.float32) * 2, (LARGE,)),
+        (lambda i: i.sum(-1) * 2, (LARGE,)),
+        (lambda x: x.sum(-1, dtype=torch.int32) * 2, (FLOATS * 9,)),
+        (lambda m: m.sum(-1).float() * 2, (FLOATS > 0,)),
+        (lambda i: (i**2.0) * 2.0, (LARGE,)),
+        (lambda i: (i**2) * 2, (INTEGERS,)),
+        (lambda i: (i.abs() ** 9) + i, (INTEGERS,)),
+        (lambda i, j: (i ** j.abs()) + 1, (INTEGERS, MORE)),
+        (lambda x: torch.full((8,), 2.7, dtype=torch.int32) * x + x, (FLOATS,)),
+        (lambda x: torch.full((8,), 5, dtype=torch.bool) * x + x, (FLOATS,)),
+        (lambda i: torch.full((8,), 5, dtype=torch.float32) * i + i, (LARGE,)),
+        (lambda x: torch.full((8,), 0.1, dtype=torch.float16).float() * x * 2, (FLOATS,)),
+        (lambda x: (torch.arange(70000) ** 2).sum() * x + 1, (FLOATS,)),
+        (lambda x: (torch.arange(70000, dtype=torch.float32) ** 2).sum() * x + x, (FLOATS,)),
+        (lambda i: torch.where(i + torch.arange(8) > 0, i, 0) * 2, (torch.full((5, 8), 2**31 - 1, dtype=torch.int32),)),
+    ],
+)
+def test_integers_and_truth_values(function: Callable[..., Any], inputs: tuple[Any, ...]) -> None:
+    check(function, *inputs)
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs"),
+    [
+        (lambda x, y: torch.where(torch.logical_and(x, y), x, 0.0) * 2, (FLOATS, OTHERS)),
+        (lambda m: m.sum(-1, dtype=torch.int32) * 2, (FLOATS > 0,)),
+        (lambda x: (x * torch.arange(8)).sum(-1), (FLOATS,)),
+        (lambda i: (i**2.0) * 2.0, (LARGE,)),
+    ],
+)
+def test_what_32_bits_hold_is_a_kernel(function: Callable[..., Any], inputs: tuple[Any, ...]) -> None:
+    assert report_of(function, *inputs).taken
