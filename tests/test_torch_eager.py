@@ -35,7 +35,8 @@ def check(function: Callable[..., Any], *inputs: Any, options: dict[str, Any] | 
         want = function(*inputs)
         got = torch.compile(function, backend=backend, options=options or {})(*inputs)
     for a, b in zip(several(got), several(want), strict=True):
-        torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-5, check_stride=True, equal_nan=True)
+        torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-5, equal_nan=True)
+        assert a.stride() == b.stride()
 
 
 def several(result: Any) -> tuple[torch.Tensor, ...]:
@@ -97,3 +98,38 @@ def test_integers_and_truth_values(function: Callable[..., Any], inputs: tuple[A
 )
 def test_what_32_bits_hold_is_a_kernel(function: Callable[..., Any], inputs: tuple[Any, ...]) -> None:
     assert report_of(function, *inputs).taken
+
+
+# -- strides -------------------------------------------------------------------------------------------
+
+IMAGES = torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize(
+    ("function", "input"),
+    [
+        (lambda a: torch.relu((a.t() * 2).exp()).t().view(-1), FLOATS),
+        (lambda a: torch.relu((a.t() * 2).exp()), FLOATS),
+        (lambda a: ((a.t() * 2).exp(), (a * 2).exp().sum(0, keepdim=True)), FLOATS),
+        (lambda a: (a.t() * 2).exp() > 1, FLOATS),
+        (lambda a: ((a.t() * 2).exp()).as_strided((3, 3), (1, 2)), FLOATS),
+        (lambda a: (a * 2).exp().permute(0, 2, 3, 1).view(-1), IMAGES),
+        (lambda a: (a * 2).exp(), IMAGES[:, :, :1].contiguous(memory_format=torch.channels_last)),
+        (lambda a: (a * 2).exp(), IMAGES[:, :2, ::2]),
+        (lambda a: ((a.reshape(2, 3, 20) * 2).exp() @ a.reshape(2, 20, 3)).transpose(1, 2), IMAGES),
+    ],
+)
+def test_strides_are_pytorchs(function: Callable[..., Any], input: torch.Tensor) -> None:
+    assert report_of(function, input).taken
+    torch._dynamo.reset()
+    check(function, input)
+
+
+def test_what_the_backward_pass_reads_has_its_strides() -> None:
+    def function(a: torch.Tensor) -> torch.Tensor:
+        return ((a.t() * 2).tanh()).t().contiguous().view(-1).square()
+
+    a, b = (FLOATS.clone().requires_grad_() for _ in range(2))
+    torch.compile(function, backend=backend)(a).sum().backward()
+    function(b).sum().backward()
+    torch.testing.assert_close(a.grad, b.grad)

@@ -43,14 +43,16 @@ class Input:
 
 @dataclass(frozen=True)
 class Output:
-    """A tensor that a program gives."""
+    """A tensor that a program gives. It has the strides that PyTorch's own would have: what comes after it in the
+    graph was traced with them, and may look at the memory."""
 
     node: Node
     shape: tuple[int, ...]
+    strides: tuple[int, ...]
     dtype: torch.dtype
 
     def of(self, result: torch.Tensor) -> torch.Tensor:
-        return result.reshape(self.shape).to(self.dtype)
+        return result.to(self.dtype).reshape(-1).as_strided(self.shape, self.strides)
 
 
 @dataclass(frozen=True)
@@ -153,8 +155,7 @@ def translate(members: Sequence[Node], outputs: Sequence[Node], name: str) -> Pr
     second.run()
     results = [_result(second.body, *pair, names) for pair in zip(outputs, second.results, strict=True)]
     module = graph.module(name, results, {})
-    given = tuple(Output(node, tuple(meta(node).shape), meta(node).dtype) for node in outputs)
-    return Program(module, tuple(arguments), given)
+    return Program(module, tuple(arguments), tuple(map(_output, outputs)))
 
 
 def meta(node: Any) -> Any:
@@ -212,9 +213,25 @@ def _arguments(first: Translation, graph: Graph, names: dict[Axis, str]) -> tupl
 
 def _input(node: Node, dims: Dims) -> Input:
     """How to look at the tensor: dimensions split into axes, the axis with the smallest stride last."""
+    shape, strides = _split(dims, meta(node).stride())
+    return Input(node, shape, _in_memory(strides))
+
+
+def _output(node: Node) -> Output:
+    value = meta(node)
+    return Output(node, tuple(value.shape), tuple(value.stride()), value.dtype)
+
+
+def _in_memory(strides: Sequence[int]) -> tuple[int, ...]:
+    """Axes, the one with the smallest stride last."""
+    return tuple(sorted(range(len(strides)), key=lambda i: -strides[i]))
+
+
+def _split(dims: Dims, of_dims: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The sizes and strides of the axes that these dimensions, with these strides, are split into."""
     shape: list[int] = []
     strides: list[int] = []
-    for axes, stride in zip(dims, meta(node).stride(), strict=True):
+    for axes, stride in zip(dims, of_dims, strict=True):
         inner = 1
         split: list[tuple[int, int]] = []
         for axis in reversed(leaves(axes)):
@@ -222,8 +239,7 @@ def _input(node: Node, dims: Dims) -> Input:
             inner *= axis.size
         shape.extend(size for size, _ in reversed(split))
         strides.extend(stride for _, stride in reversed(split))
-    order = sorted(range(len(shape)), key=lambda i: -strides[i])
-    return Input(node, tuple(shape), tuple(order))
+    return tuple(shape), tuple(strides)
 
 
 def _said(array: Array, dtype: torch.dtype) -> dict[str, Any]:
@@ -237,4 +253,11 @@ def _result(body: Body, node: Node, tensor: Tensor, names: dict[Axis, str]) -> A
     format = ARGUMENTS.get(meta(node).dtype)
     if format is None:
         raise Unsupported(f"its result has elements of {meta(node).dtype}")
-    return body.finished(body.whole(tensor), FORMATS[format], [names[axis] for axis in tensor.axes])
+    shape, strides = _split(tensor.dims, meta(node).stride())
+    order = _in_memory(strides)
+    inner = 1
+    for i in reversed(order):
+        if strides[i] != inner:
+            raise Unsupported("its result has gaps in memory, or elements that lie in the same place")
+        inner *= shape[i]
+    return body.finished(body.whole(tensor), FORMATS[format], [names[tensor.axes[i]] for i in order])
