@@ -9,8 +9,12 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 
+import treadle
+from treadle.compiler.errors import TreadleError
 from treadle.torch import Report, backend, explain
+from treadle.torch.operations import COMPUTED
 
 torch.manual_seed(1)
 
@@ -133,3 +137,55 @@ def test_what_the_backward_pass_reads_has_its_strides() -> None:
     torch.compile(function, backend=backend)(a).sum().backward()
     function(b).sum().backward()
     torch.testing.assert_close(a.grad, b.grad)
+
+
+# -- what PyTorch allows, and programs do not ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("function", "input"),
+    [
+        (lambda x: x.sum().softmax(0) + 1, FLOATS),
+        (lambda x: x.sum().log_softmax(-1) + 1, FLOATS),
+        (lambda x: x.sum().squeeze(0) + 1, FLOATS),
+        (lambda x: x.sum().sum(0) + 1, FLOATS),
+        (lambda x: x.sum().mean(-1) + 1, FLOATS),
+        (lambda x: x.sum().amax(0) * 2, FLOATS),
+        (lambda x: torch.logsumexp(x.sum(), 0) * 2, FLOATS),
+        (lambda x: x.sum().var(0) * 2, FLOATS[:, :1]),
+        (lambda i: torch.where(i < 2**40, FLOATS, 0.0) * 2, INTEGERS),
+        (lambda x: torch.where(torch.arange(8) < 2**40, x, 0.0) * 2, FLOATS),
+    ],
+)
+def test_dimensions_and_numbers_that_are_not_there(function: Callable[..., Any], input: torch.Tensor) -> None:
+    check(function, input)
+
+
+@pytest.mark.parametrize("counts", [(4, 2, 1), (4, 4, 2), (4, 1, 4)])
+def test_keys_and_values_have_heads_of_their_own(counts: tuple[int, int, int]) -> None:
+    check(
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, enable_gqa=True),
+        *(torch.randn(2, heads, 9, 16) for heads in counts),
+    )
+
+
+def test_heads_of_no_elements() -> None:
+    inputs = torch.randn(2, 3, 5, 0), torch.randn(2, 3, 7, 0), torch.randn(2, 3, 7, 16)
+    check(lambda q, k, v: F.scaled_dot_product_attention(q, k, v), *inputs)
+
+
+def test_a_translation_that_fails_leaves_the_operation(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any, **__: Any) -> Any:
+        raise IndexError("no such dimension")
+
+    monkeypatch.setitem(COMPUTED, torch.ops.aten.tanh.default, fails)
+    report = report_of(lambda x: torch.softmax(x.tanh() @ x.t(), -1), FLOATS)
+    (left,) = report.left
+    assert "IndexError: no such dimension" in left.reason
+    assert report.taken
+
+
+def test_numbers_beyond_32_bits_among_integers() -> None:
+    kernel = treadle.kernel("m k -> m k")(lambda A: A + 2**40)
+    with pytest.raises(TreadleError, match="1099511627776 does not fit in 32 bits"):
+        kernel(INTEGERS)

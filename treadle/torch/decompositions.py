@@ -46,7 +46,7 @@ def var_mean(
 ) -> tuple[Any, Any]:
     dims = list(range(x.dim())) if not dim else list(dim)
     count = 1
-    for each in dims:
+    for each in dims if x.dim() else ():  # PyTorch lets one name a dimension of a tensor without any
         count *= x.shape[each]
     mean = x.float().mean(dims, keepdim=True)
     centred = x - mean
@@ -74,13 +74,11 @@ def attention(
     enable_gqa: bool = False,
 ) -> Any:
     """What PyTorch's documentation says of `scaled_dot_product_attention`; rows that see no key give zeros."""
-    if enable_gqa and key.size(-3) != query.size(-3):
-        groups = query.size(-3) // key.size(-3)
-        key, value = (
-            each.unsqueeze(-3).expand(*each.shape[:-2], groups, *each.shape[-2:]).flatten(-4, -3)
-            for each in (key, value)
-        )
-    scores = query @ key.transpose(-2, -1) * (query.size(-1) ** -0.5 if scale is None else scale)
+    if enable_gqa:
+        key, value = (_for_heads(each, query.size(-3)) for each in (key, value))
+    if scale is None:
+        scale = query.size(-1) ** -0.5 if query.size(-1) else 1.0  # of nothing, the scores are 0 at any scale
+    scores = query @ key.transpose(-2, -1) * scale
     mask = attn_mask if attn_mask is not None and attn_mask.dtype == torch.bool else None
     if is_causal:
         rows, columns = (torch.arange(scores.size(i), device=scores.device) for i in (-2, -1))
@@ -92,6 +90,14 @@ def attention(
     else:  # what is added may be -inf for a whole row
         shares = (torch.softmax if attn_mask is None else aten._safe_softmax)(scores, -1)
     return shares.to(value.dtype) @ value
+
+
+def _for_heads(shared: Any, heads: int) -> Any:
+    """Keys or values, of which each head serves several of the queries' `heads`."""
+    if shared.size(-3) == heads:
+        return shared
+    groups = heads // shared.size(-3)
+    return shared.unsqueeze(-3).expand(*shared.shape[:-2], groups, *shared.shape[-2:]).flatten(-4, -3)
 
 
 def _dropout(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

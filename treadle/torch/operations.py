@@ -246,7 +246,7 @@ def mean_all(body: Body, tensor: Tensor, dtype: Any = None) -> Tensor:
 @_with(aten._safe_softmax.default)
 def safe_softmax(body: Body, tensor: Tensor, dim: int, *_: Any) -> Tensor:
     """Zeros where a row is nothing but -inf."""
-    if not leaves(tensor.dims[dim]):
+    if not tensor.along(dim):
         raise Unsupported("softmax over an axis of size 1")
 
     def shares(a: tl.Array, over: Any) -> tl.Array:
@@ -258,14 +258,14 @@ def safe_softmax(body: Body, tensor: Tensor, dim: int, *_: Any) -> Tensor:
 @_with(aten._softmax.default)
 def softmax(body: Body, tensor: Tensor, dim: int, *_: Any, **__: Any) -> Tensor:
     """Of one element, it is 1: there is no axis to go along."""
-    if not leaves(tensor.dims[dim]):
+    if not tensor.along(dim):
         raise Unsupported("softmax over an axis of size 1")
     return body.along(tensor, dim, lambda a, over: _apply("softmax", a, over))
 
 
 @_with(aten._log_softmax.default)
 def log_softmax(body: Body, tensor: Tensor, dim: int, *_: Any) -> Tensor:
-    if not leaves(tensor.dims[dim]):
+    if not tensor.along(dim):
         raise Unsupported("log_softmax over an axis of size 1")
     return body.along(tensor, dim, lambda a, over: _apply("log_softmax", a, over))
 
@@ -386,9 +386,8 @@ def unsqueeze(body: Body, tensor: Tensor, dim: int) -> Tensor:
 
 @_free(aten.squeeze.dim, aten.squeeze.dims, aten.squeeze.default)
 def squeeze(body: Body, tensor: Tensor, dims: Any = None) -> Tensor:
-    rank = len(tensor.dims)
-    chosen = range(rank) if dims is None else [dims] if isinstance(dims, int) else dims
-    gone = {i % rank for i in chosen if not leaves(tensor.dims[i])}
+    chosen = range(len(tensor.dims)) if dims is None else [dims] if isinstance(dims, int) else dims
+    gone = {tensor.place(dim) for dim in chosen if not tensor.along(dim)}
     return body.rearranged(tensor, [axes for i, axes in enumerate(tensor.dims) if i not in gone])
 
 

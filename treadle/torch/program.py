@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.fx import Node
 
+from treadle.compiler.errors import TreadleError
 from treadle.language.array import Array
 from treadle.language.graph import FORMATS, Graph
 from treadle.torch.axes import Axis, Dims, leaves
 from treadle.torch.integers import check_fits, limit_of
-from treadle.torch.operations import COMPUTED, FREE, PRODUCTS, SOURCES, TYPED, aten, handler_of
+from treadle.torch.operations import COMPUTED, FREE, PRODUCTS, SOURCES, TYPED, Handler, aten, handler_of
 from treadle.torch.operations import FORMATS as FLOATS
 from treadle.torch.tensors import Body, Tensor, Unsupported
 
@@ -89,18 +90,28 @@ class Translation:
         handler = handler_of(node.target)
         if handler is None:
             raise Unsupported(f"{node.target} is not known")
+        arguments = [self.argument(each) for each in node.args]
+        options = {name: self.argument(each) for name, each in node.kwargs.items()}
+        try:
+            return self.made(node, handler, arguments, options)
+        except (Unsupported, TreadleError):
+            raise
+        except Exception as error:  # what we got wrong of one operation is no reason to leave the user without any
+            raise Unsupported(f"treadle failed at it ({type(error).__name__}: {error}): please report it") from error
+
+    def made(self, node: Node, handler: Handler, arguments: list[Any], options: dict[str, Any]) -> Tensor:
+        """What the node's handler makes of these (Unsupported)."""
         dtype = meta(node).dtype
         if node.target in COMPUTED and dtype not in ARGUMENTS and dtype != torch.int64:
             raise Unsupported(f"it computes in {dtype}")
-        arguments = [self.argument(each) for each in node.args]
-        options = {name: self.argument(each) for name, each in node.kwargs.items()}
         limit = limit_of(node.target, dtype, arguments, options)
         check_fits(dtype, limit)
         if node.target in PRODUCTS:
             options["format"] = FLOATS.get(meta(node.args[-1]).dtype)
         if node.target in TYPED:
             options["made"] = dtype
-        return replace(handler(self.body, *arguments, **options), dtype=dtype, limit=limit)
+        tensor = handler(self.body, *arguments, **options)
+        return replace(tensor, dtype=dtype, limit=limit)
 
     def argument(self, argument: Any) -> Any:
         if not isinstance(argument, Node):

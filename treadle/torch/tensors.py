@@ -50,6 +50,15 @@ class Tensor:
     def axes(self) -> tuple[Axis, ...]:
         return leaves(axis for axes in self.dims for axis in axes)
 
+    def place(self, dim: int) -> int | None:
+        """A dimension counted from the start; None for that of a tensor without any, which PyTorch allows to name."""
+        return dim % len(self.dims) if self.dims else None
+
+    def along(self, dim: int) -> tuple[Axis, ...]:
+        """The axes of a dimension; one of size 1 has none."""
+        place = self.place(dim)
+        return () if place is None else leaves(self.dims[place])
+
 
 class Body:
     """A program under construction."""
@@ -126,8 +135,8 @@ class Body:
 
     def reduce(self, tensor: Tensor, dims: Sequence[int] | None, keep: bool, function: Callable[..., Any]) -> Tensor:
         """`function(array, names of axes)` over some dimensions."""
-        rank = len(tensor.dims)
-        over = {dim % rank for dim in dims} if dims else set(range(rank))
+        places = map(tensor.place, dims) if dims else range(len(tensor.dims))
+        over = {place for place in places if place is not None}
         left = tuple(() if i in over else axes for i, axes in enumerate(tensor.dims) if keep or i not in over)
         if self.graph is None:
             return self.tensor(left)
@@ -138,8 +147,7 @@ class Body:
         """`function(array, names of axes)` along a dimension, which stays."""
         if self.graph is None:
             return self.tensor(tensor.dims)
-        axes = leaves(tensor.dims[dim % len(tensor.dims)])
-        return self.tensor(tensor.dims, function(self.whole(tensor), [self.names[axis] for axis in axes]))
+        return self.tensor(tensor.dims, function(self.whole(tensor), [self.names[axis] for axis in tensor.along(dim)]))
 
     def contract(self, left: Tensor, right: Tensor, dims: Dims, over: tuple[Axis, ...], format: str | None) -> Tensor:
         """Products, summed over `over`; operands are rounded to `format` first."""
