@@ -153,6 +153,8 @@ def test_what_the_backward_pass_reads_has_its_strides() -> None:
         (lambda x: x.sum().amax(0) * 2, FLOATS),
         (lambda x: torch.logsumexp(x.sum(), 0) * 2, FLOATS),
         (lambda x: x.sum().var(0) * 2, FLOATS[:, :1]),
+        (lambda x: x.expand(0, 8).sum(0) + 1, FLOATS[:1]),
+        (lambda x: (x.exp() * 2).expand(0, 8).sum(0) + 1, FLOATS[:1]),
         (lambda i: torch.where(i < 2**40, FLOATS, 0.0) * 2, INTEGERS),
         (lambda x: torch.where(torch.arange(8) < 2**40, x, 0.0) * 2, FLOATS),
     ],

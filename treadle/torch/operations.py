@@ -395,8 +395,9 @@ def squeeze(body: Body, tensor: Tensor, dims: Any = None) -> Tensor:
 def expand(body: Body, tensor: Tensor, shape: Sequence[int], **_: Any) -> Tensor:
     known: Dims = ((),) * (len(shape) - len(tensor.dims)) + tensor.dims
     pairs = list(zip(known, shape, strict=True))
-    grown = iter(body.new_dims([size for axes, size in pairs if not leaves(axes) and size > 1]))
-    return body.rearranged(tensor, [next(grown) if not leaves(axes) and size > 1 else axes for axes, size in pairs])
+    grows = [not leaves(axes) and size not in (1, -1) for axes, size in pairs]  # to no elements, too
+    made = iter(body.new_dims([size for (_, size), new in zip(pairs, grows, strict=True) if new]))
+    return body.rearranged(tensor, [next(made) if new else axes for (axes, _), new in zip(pairs, grows, strict=True)])
 
 
 @_free(aten.clone.default, aten.alias.default, aten.detach.default, aten.lift_fresh_copy.default)
