@@ -480,6 +480,51 @@ def test_absent_elements_meet_an_infinity_of_their_row(body: str, count: int) ->
         assert verdict.ok, verdict
 
 
+# -- sums beyond 32 bits ------------------------------------------------------------------------------------------
+
+BEYOND = [
+    ("q - w <= x <= q + w", {"w": 2**31 - 1}),
+    ("q - w <= x <= q + w", {"w": 1 - 2**31}),
+    ("s <= x < s + n", {"s": 3, "n": 2**31 - 1}),
+    ("x < n + 4", {"n": 2**31 - 1}),
+    ("x + 3 * n < 3 * m + q", {"n": 2**31 - 1, "m": 2**31 - 3}),
+    ("x < 3000000000", {}),
+    ("100000000 * x < 1000000001 + q", {}),
+]
+
+
+@pytest.mark.parametrize("keys", [40, 3000])
+@pytest.mark.parametrize(("condition", "data"), BEYOND)
+def test_sums_beyond_32_bits(condition: str, data: dict[str, int], keys: int) -> None:
+    """In registers, and in the limits of streams."""
+    arguments = "".join(f", %{name}: i32" for name in data)
+    inputs = ", ".join(f"{name} = %{name} : i32" for name in data)
+    text = f"""
+!S = tensor<?x?xf32, #diagram.array<[q, x]>>
+!R = tensor<?xf32, #diagram.array<[q]>>
+func.func @f(%S: !S{arguments}) -> !R {{
+  %W = diagram.where %S if "{condition}"{f" with ({inputs})" if inputs else ""} : !S
+  %r = diagram.reduce add %W over [x] : !S -> !R
+  func.return %r : !R
+}}
+"""
+    scores = np.random.default_rng(0).standard_normal((5, keys)).astype(np.float32)
+    for verdict in compiled(text).verdicts((scores, *data.values())):
+        assert verdict.ok, verdict
+
+
+def test_positions_and_single_data_are_compared_in_32_bits() -> None:
+    """The tests of causal attention, windows and lengths are made for every score."""
+    for condition in ("x <= q", "q - 32 < x <= q + 64", "x < len[b]", "seg[x] == of_q[q]"):
+        assert "int64_t(at_" not in road(condition).text, condition
+    assert "int64_t(at_" in road("q - n <= x").text
+
+
+def test_numbers_beyond_64_bits_are_refused() -> None:
+    with pytest.raises(TreadleError, match="has numbers beyond 64 bits"):
+        road("4000000000 * x < 3 * q + 9223372036854775000")
+
+
 # -- refusals -----------------------------------------------------------------------------------------------------
 
 

@@ -9,12 +9,12 @@ or infinite where the element is absent, and what a map makes of an absent eleme
 from __future__ import annotations
 
 import math as numbers
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, i1, i32
+from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr, IntegerType, i1, i32
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 
 from treadle.compiler.lowering.runs import yielded
@@ -245,31 +245,50 @@ def _replaced_infinity(op: arith.SelectOp) -> float | None:
 # -- the test --------------------------------------------------------------------------------------
 
 
-def test_of(condition: Condition, arguments: dict[Term, SSAValue], block: Block) -> SSAValue:
-    """A condition as operations on integers in the body of a map, whose arguments hold its terms."""
+def _leaves_32_bits(form: Linear, sign: int, last: Mapping[str, int]) -> bool:
+    """Whether the side of a comparison that takes the terms with factors of one sign may be no number of 32 bits, for
+    any data, and positions from 0 to the `last` of each axis. Nothing that is added up on the way is further from 0."""
+    low, high = 0, max(form.constant * sign, 0)
+    for term, factor in form.terms.items():
+        size = max(factor * sign, 0)
+        low += 0 if isinstance(term, str) else -size * 2**31
+        high += size * (last[term] if isinstance(term, str) else 2**31 - 1)
+    return low < -(2**31) or high >= 2**31
+
+
+def test_of(condition: Condition, arguments: dict[Term, SSAValue], block: Block, last: Mapping[str, int]) -> SSAValue:
+    """A condition as operations on integers in the body of a map, whose arguments hold its terms; `last` has the last
+    position along each axis. In 64 bits where 32 may be too few."""
 
     def emit(op: Operation) -> SSAValue:
         block.add_op(op)
         return op.results[0]
 
-    def side(form: Linear, sign: int) -> SSAValue:
+    def number(value: int, type: IntegerType | IndexType) -> SSAValue:
+        return emit(arith.ConstantOp(IntegerAttr(value, type)))
+
+    def side(form: Linear, sign: int, type: IntegerType | IndexType) -> SSAValue:
         """The terms with factors of one sign, and the constant if it has that sign."""
         total: SSAValue | None = None
         for term, factor in form.terms.items():
             if factor * sign <= 0:
                 continue
             value = arguments[term]
+            if type != value.type:
+                value = emit(arith.IndexCastOp(value, type))
             if abs(factor) != 1:
-                value = emit(arith.MuliOp(value, emit(arith.ConstantOp.from_int_and_width(abs(factor), i32))))
+                value = emit(arith.MuliOp(value, number(abs(factor), type)))
             total = value if total is None else emit(arith.AddiOp(total, value))
         if total is None or form.constant * sign > 0:
-            constant = emit(arith.ConstantOp.from_int_and_width(max(form.constant * sign, 0), i32))
+            constant = number(max(form.constant * sign, 0), type)
             total = constant if total is None else emit(arith.AddiOp(total, constant))
         return total
 
     if isinstance(condition, AtLeastZero):
-        return emit(arith.CmpiOp(side(condition.form, -1), side(condition.form, 1), "sle"))
-    parts = [test_of(part, arguments, block) for part in condition.parts]
+        form = condition.form
+        type = IndexType() if any(_leaves_32_bits(form, sign, last) for sign in (-1, 1)) else i32
+        return emit(arith.CmpiOp(side(form, -1, type), side(form, 1, type), "sle"))
+    parts = [test_of(part, arguments, block, last) for part in condition.parts]
     kind = arith.AndIOp if isinstance(condition, Both) else arith.OrIOp
     if not parts:
         return emit(arith.ConstantOp(IntegerAttr(int(isinstance(condition, Both)), i1)))
@@ -280,15 +299,19 @@ def test_of(condition: Condition, arguments: dict[Term, SSAValue], block: Block)
 
 
 def kept_if(
-    value: SSAValue, condition: Condition, terms: dict[Term, SSAValue], other: FloatAttr | IntegerAttr
+    value: SSAValue,
+    condition: Condition,
+    terms: dict[Term, SSAValue],
+    last: Mapping[str, int],
+    other: FloatAttr | IntegerAttr,
 ) -> MapOp:
     """`value` where a condition holds and a number elsewhere, as a map of fragments; `terms` gives positions along axes
-    and inputs as fragments or scalars."""
+    and inputs as fragments or scalars, `last` the last position along each axis."""
     inputs = [value, *terms.values()]
     block = Block(arg_types=[format_of(each.type) for each in inputs])
     for argument, each in zip(block.args, inputs, strict=True):
         argument.name_hint = each.name_hint
-    holds = test_of(condition, dict(zip(terms, block.args[1:], strict=True)), block)
+    holds = test_of(condition, dict(zip(terms, block.args[1:], strict=True)), block, last)
     number = arith.ConstantOp(other)
     choice = arith.SelectOp(holds, block.args[0], number.result)
     block.add_ops([number, choice, YieldOp(choice.result)])

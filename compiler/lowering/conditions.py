@@ -14,8 +14,12 @@ from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LayoutAttr
 from treadle.dialects.diagram import MapOp, WhereOp
 from treadle.dialects.diagram.absence import absences
-from treadle.dialects.diagram.array import array_type, format_of
+from treadle.dialects.diagram.array import DYNAMIC, array_type, format_of
 from treadle.dialects.diagram.condition import Term, terms_of
+
+LAST = 2**31 - 2**20
+"""Of an axis whose size is known only at launch: the little that is left is for a constant beside it, as in a window,
+whose test is made for every score."""
 
 
 def lower_where(lowering: KernelLowering, op: WhereOp) -> SSAValue:
@@ -40,8 +44,15 @@ def kept_elements(
             terms[term] = (
                 operand_of(lowering, term, layout) if isinstance(term, SSAValue) else _positions(lowering, term, layout)
             )
-    kept = lowering.emit(kept_if(value, condition, terms, number_in(format_of(value.type), other)))
+    last = {term: _last(lowering, term) for term in terms if isinstance(term, str)}
+    kept = lowering.emit(kept_if(value, condition, terms, last, number_in(format_of(value.type), other)))
     return kept, kept.result
+
+
+def _last(lowering: KernelLowering, axis: str) -> int:
+    """The last position along an axis that a register may stand for, in a piece that reaches past its end, too."""
+    size = lowering.plan.sizes[axis]
+    return LAST if size == DYNAMIC else size + lowering.plan.pieces[axis]
 
 
 def _positions(lowering: KernelLowering, axis: Term, layout: LayoutAttr) -> SSAValue:

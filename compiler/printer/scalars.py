@@ -213,6 +213,8 @@ class ScalarPrinter:
             case arith.TruncFOp():
                 self.uses.add("from_float")
                 return f"from_float<{c_type(op.result.type)}>({_bare(operands[0])})"
+            case arith.IndexCastOp():
+                return f"{c_type(op.result.type)}({_bare(operands[0])})"
             case arith.SIToFPOp():
                 return f"float({_bare(operands[0])})"
             case _:

@@ -95,6 +95,19 @@ def terms_of(condition: Condition) -> Iterator[Term]:
         yield from terms_of(part)
 
 
+def forms_of(condition: Condition) -> Iterator[Linear]:
+    if isinstance(condition, AtLeastZero):
+        yield condition.form
+        return
+    for part in condition.parts:
+        yield from forms_of(part)
+
+
+def _leaves_64_bits(form: Linear) -> bool:
+    """Whether a form may be no number of 64 bits for any 32 bits that its terms have."""
+    return sum(abs(factor) for factor in form.terms.values()) * 2**31 + abs(form.constant) >= 2**63
+
+
 def resolved(condition: Condition, value: Callable[[Term], SSAValue | None]) -> Condition:
     """The same condition over the values of its inputs; None stands for a position."""
     if isinstance(condition, AtLeastZero):
@@ -219,6 +232,8 @@ class ConditionAttr(ParametrizedAttribute):
         for term in terms_of(condition):
             if isinstance(term, Read) and seen.setdefault(term.name, term) != term:
                 raise VerifyException(f"condition '{self.text.data}' indexes '{term.name}' in two ways")
+        if any(_leaves_64_bits(form) for form in forms_of(condition)):
+            raise VerifyException(f"condition '{self.text.data}' has numbers beyond 64 bits")
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
