@@ -275,12 +275,15 @@ def _hoist_from_sum(function: func.FuncOp, sum: ContractOp | ReduceOp) -> None:
     if (infinite := next(filter(may_be_infinite, above), None)) is not None:
         _refuse_infinite(function, sum, infinite)
         return
-    rests = [_Materialised(split.rest, operand) for split, operand in zip(splits, operands, strict=True)]
-    new_sum = _sum_of(sum, [rest.value for rest in rests])
+    if (lost := _axis_lost(sum, splits)) is not None:
+        _refuse_lost(function, sum, lost)
+        return
     guarded = bool(absences_of(operands))
     if guarded and (unsafe := next((each for each in below if not _is_sum_of_what_counts(each)), None)) is not None:
         _refuse_unguarded(function, sum, unsafe)
         return
+    rests = [_Materialised(split.rest, operand) for split, operand in zip(splits, operands, strict=True)]
+    new_sum = _sum_of(sum, [rest.value for rest in rests])
     guards = [] if guarded else [ExtentOp(axis) for axis in sum.over_axes if _may_be_empty(axis, operands)]
     for extent in guards:
         extent.location = sum.location
@@ -292,6 +295,17 @@ def _hoist_from_sum(function: func.FuncOp, sum: ContractOp | ReduceOp) -> None:
     replace(sum, [*(op for rest in rests for op in rest.ops), new_sum, *guards, new], new.result)
     erase_unused(operands)
     note(function, PASS, *noted)
+
+
+def _axis_lost(sum: ContractOp | ReduceOp, splits: Sequence[_Split]) -> str | None:
+    """An axis of the sum that none of the arrays has which stay: only the map that takes them apart brings it."""
+    kept = {axis for split in splits for axis in axes_in(split.rest)}
+    return next((axis for axis in sum.over_axes if axis not in kept), None)
+
+
+def _refuse_lost(function: func.FuncOp, sum: ContractOp | ReduceOp, axis: str) -> None:
+    subject = f"factors stay in the sum {label(sum.result)}"
+    note(function, PASS, subject, "refused", f"nothing that would be left to sum varies along '{axis}'")
 
 
 def _refuse_infinite(function: func.FuncOp, sum: ContractOp | ReduceOp, factor: Expression) -> None:

@@ -192,3 +192,23 @@ func.func @kept(%E: !E) -> (!E, !E) {
   }
   func.return %P, %e : !E, !E
 }
+
+!X = tensor<3x13xf32, #diagram.array<[q, x]>>
+!Y = tensor<3x13x5xf32, #diagram.array<[q, x, y]>>
+!t = tensor<3xf32, #diagram.array<[q]>>
+// CHECK-LABEL: func.func @axis_of_the_map_alone
+// CHECK-SAME:  "factors stay in the sum %s", "refused", "nothing that would be left to sum varies along 'y'"
+// CHECK:       diagram.reduce add %M over [x, y]
+func.func @axis_of_the_map_alone(%X: !X) -> !t {
+  %l = diagram.reduce add %X over [x] : !X -> !t
+  %t = diagram.map (%a = %l : !t) -> !t {
+    %d = math.tanh %a : f32
+    diagram.yield %d : f32
+  }
+  %M = diagram.map (%a = %X : !X, %b = %t : !t) -> !Y {
+    %d = arith.mulf %a, %b : f32
+    diagram.yield %d : f32
+  }
+  %s = diagram.reduce add %M over [x, y] : !Y -> !t
+  func.return %s : !t
+}
