@@ -109,9 +109,9 @@ def _is_stretch_there(stretch: Stretch, size: Expression, resolve: Callable[[Ter
     first = _folded(arith.MaxSIOp, [number(0, i32), *(_linear(form, resolve) for form in stretch.lows)])
     last = _folded(
         arith.MinSIOp,
-        [Node(arith.SubiOp, (size, number(1, i32)), i32), *(_linear(form, resolve) for form in stretch.highs)],
+        [_of_positions(arith.SubiOp, size, number(1, i32)), *(_linear(form, resolve) for form in stretch.highs)],
     )
-    tests = [compare(Node(arith.SubiOp, (first, last), i32), "<", number(1, i32))]
+    tests = [compare(_of_positions(arith.SubiOp, first, last), "<", number(1, i32))]
     tests += [compare(_linear(form, resolve), ">", number(-1, i32)) for form in stretch.gates]
     return _folded(arith.AndIOp, tests)
 
@@ -121,9 +121,15 @@ def _linear(form: Linear, resolve: Callable[[Term], Expression]) -> Expression:
     for term, factor in form.terms.items():
         value = resolve(term)
         if abs(factor) != 1:
-            value = Node(arith.MuliOp, (value, number(abs(factor), i32)), i32)
-        total = Node(arith.AddiOp if factor > 0 else arith.SubiOp, (total, value), i32)
+            value = _of_positions(arith.MuliOp, value, number(abs(factor), i32))
+        total = _of_positions(arith.AddiOp if factor > 0 else arith.SubiOp, total, value)
     return total
+
+
+def _of_positions(kind: type[Operation], left: Expression, right: Expression) -> Node:
+    """Arithmetic on positions and on data that is compared with them, which is taken not to overflow."""
+    flags = arith.IntegerOverflowAttr([arith.IntegerOverflowFlag.NSW])
+    return Node(kind, (left, right), i32, {"overflowFlags": flags})
 
 
 def _folded(kind: type[Operation], parts: Sequence[Expression]) -> Expression:

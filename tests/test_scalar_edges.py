@@ -80,6 +80,44 @@ def test_the_lowest_integer_as_a_constant() -> None:
         assert found.tolist() == [LOWEST, LOWEST + 1, HIGHEST]
 
 
+def test_integers_wrap() -> None:
+    """C++ compilers take it that signed integers do not."""
+    successor = """%one = arith.constant 1 : i32
+    %b = arith.addi %a, %one : i32
+    %c = arith.cmpi sgt, %b, %a : i32
+    %y = arith.constant 7 : i32
+    %z = arith.select %c, %y, %b : i32
+    diagram.yield %z : i32"""
+    for found in run(successor, np.array([0, HIGHEST], np.int32), result="i32"):
+        assert found.tolist() == [7, LOWEST]
+    half = """%two = arith.constant 2 : i32
+    %b = arith.muli %a, %two : i32
+    %z = arith.divsi %b, %two : i32
+    diagram.yield %z : i32"""
+    for found in run(half, np.array([5, 2**30, HIGHEST], np.int32), result="i32"):
+        assert found.tolist() == [5, -(2**30), -1]
+
+
+@pytest.mark.parametrize(("operation", "primitive"), [("add", "wrapped_sum"), ("mul", "wrapped_product")])
+def test_reductions_of_integers_wrap(operation: str, primitive: str) -> None:
+    wide, out = array("i32", i=None, x=None), array("i32", i=None)
+    text = f"%r = diagram.reduce {operation} %A over [x] : {wide} -> {out}"
+    road = compiled(f"func.func @f(%A: {wide}) -> {out} {{\n{text}\nfunc.return %r : {out}\n}}")
+    given = np.full((3, 37), 2**30 + 3, np.int32)
+    expected = getattr(np, {"add": "sum", "mul": "prod"}[operation])(given, axis=1, dtype=np.int32)
+    assert road.run([given])[0].tolist() == expected.tolist()
+    assert f"{primitive}(" in road.text
+
+
+def test_products_of_integers_wrap() -> None:
+    a, b, out = array("i32", m=None, k=None), array("i32", k=None, n=None), array("i32", m=None, n=None)
+    text = f"%r = diagram.contract %A, %B over [k] accumulate i32 : {a}, {b} -> {out}"
+    road = compiled(f"func.func @f(%A: {a}, %B: {b}) -> {out} {{\n{text}\nfunc.return %r : {out}\n}}")
+    left, right = np.full((5, 19), 2**20 + 1, np.int32), np.full((19, 7), 2**20 + 3, np.int32)
+    assert (road.run([left, right])[0] == left @ right).all()
+    assert "wrapped_product(" in road.text
+
+
 def test_extrema_of_two_with_nan() -> None:
     a, b = np.array([np.nan, 1, 2, np.inf], np.float32), np.array([1, np.nan, 3, np.nan], np.float32)
     for found in run("%q = arith.maximumf %a, %b : f32\ndiagram.yield %q : f32", a, b, result="f32"):

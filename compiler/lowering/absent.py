@@ -29,6 +29,8 @@ from treadle.runtime.formats import rounded
 NEUTRAL = {"add": 0.0, "mul": 1.0, "max": float("-inf"), "min": float("inf")}
 INTEGER_NEUTRAL = {"add": 0, "mul": 1, "max": -(2**31), "min": 2**31 - 1}
 
+NO_OVERFLOW = arith.IntegerOverflowAttr([arith.IntegerOverflowFlag.NSW])
+
 SPECIALS = frozenset({"-inf", "inf", "nan"})
 """What is not finite."""
 
@@ -277,11 +279,11 @@ def test_of(condition: Condition, arguments: dict[Term, SSAValue], block: Block,
             if type != value.type:
                 value = emit(arith.IndexCastOp(value, type))
             if abs(factor) != 1:
-                value = emit(arith.MuliOp(value, number(abs(factor), type)))
-            total = value if total is None else emit(arith.AddiOp(total, value))
+                value = emit(arith.MuliOp(value, number(abs(factor), type), overflow=NO_OVERFLOW))
+            total = value if total is None else emit(arith.AddiOp(total, value, overflow=NO_OVERFLOW))
         if total is None or form.constant * sign > 0:
             constant = number(max(form.constant * sign, 0), type)
-            total = constant if total is None else emit(arith.AddiOp(total, constant))
+            total = constant if total is None else emit(arith.AddiOp(total, constant, overflow=NO_OVERFLOW))
         return total
 
     if isinstance(condition, AtLeastZero):

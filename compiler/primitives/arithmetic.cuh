@@ -50,6 +50,15 @@ __device__ __forceinline__ float $NAME(float x, float y) {
 #endif
 }
 
+// primitive: wrapped_$NAME
+// each: NAME = sum | OP = +
+// each: NAME = difference | OP = -
+// each: NAME = product | OP = *
+// x $OP y modulo 2^32: of signed integers C leaves it open, and compilers take it that none leaves its format.
+__device__ __forceinline__ int32_t wrapped_$NAME(int32_t x, int32_t y) {
+  return static_cast<int32_t>(static_cast<uint32_t>(x) $OP static_cast<uint32_t>(y));
+}
+
 // primitive: quotient
 // x / y, dropping the fraction; 0 where y is 0, and the lowest number where it is divided by -1.
 __device__ __forceinline__ int32_t quotient(int32_t x, int32_t y) {

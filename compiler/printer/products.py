@@ -307,7 +307,9 @@ class ProductPrinter:
                 here = f"{name}{subscripts(layout, loops)}"
                 one = f"lhs{subscripts(left, loops)}"
                 other = f"rhs{subscripts(right, loops)}"
-                text_of = f"fmaf({one}, {other}, {here})" if wide == "f32" else f"{here} + {one} * {other}"
+                text_of = f"fmaf({one}, {other}, {here})"
+                if wide == "i32":
+                    text_of = f"{kernel.call('wrapped_sum')}({here}, {kernel.call('wrapped_product')}({one}, {other}))"
                 text.nest(loops, [f"{here} = {text_of};"])
 
     def _slice(self, tile: SSAValue, layout: LayoutAttr, axis: str, depth: str, name: str, wide: str) -> LayoutAttr:

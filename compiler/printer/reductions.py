@@ -15,7 +15,14 @@ from treadle.dialects.diagram.array import format_of
 from treadle.dialects.diagram.formats import NARROW
 
 COMBINE = {"add": "{0} + {1}", "mul": "{0} * {1}", "max": "maximum({0}, {1})", "min": "minimum({0}, {1})"}
-COMBINE_INTEGERS = {"max": "max({0}, {1})", "min": "min({0}, {1})"}
+COMBINE_INTEGERS = {
+    "add": "wrapped_sum({0}, {1})",
+    "mul": "wrapped_product({0}, {1})",
+    "max": "max({0}, {1})",
+    "min": "min({0}, {1})",
+}
+PRIMITIVES = {"add": "wrapped_sum", "mul": "wrapped_product"}
+"""Those of them that are device primitives."""
 NEUTRAL = {"add": "0.0f", "mul": "1.0f", "max": "-INFINITY", "min": "INFINITY"}
 NEUTRAL_INTEGERS = {"add": "0", "mul": "1", "max": "(-2147483647 - 1)", "min": "2147483647"}
 
@@ -66,7 +73,9 @@ def print_combine(writer: KernelWriter, op: cuda.CombineOp) -> None:
 
 def _combination(writer: KernelWriter, kind: str, value: SSAValue) -> str:
     if str(format_of(value.type)) == "i32":
-        return COMBINE_INTEGERS.get(kind, COMBINE[kind])
+        if kind in PRIMITIVES:
+            writer.call(PRIMITIVES[kind])
+        return COMBINE_INTEGERS[kind]
     if kind in ("max", "min"):
         writer.call({"max": "maximum", "min": "minimum"}[kind])
     return COMBINE[kind]

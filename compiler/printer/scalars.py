@@ -8,12 +8,13 @@ import struct
 from collections.abc import Callable, Mapping
 
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, i32
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.utils.exceptions import DiagnosticException
 
 from treadle.compiler.errors import Refusal
-from treadle.dialects.diagram import YieldOp
+from treadle.dialects.cuda import IndexOp
+from treadle.dialects.diagram import MapOp, YieldOp
 from treadle.dialects.diagram.array import Number, format_of
 from treadle.dialects.diagram.formats import NARROW, NUMBER_FORMATS
 
@@ -32,6 +33,9 @@ BINARY = {
     "arith.ori": "|",
     "arith.xori": "^",
 }
+
+WRAPPED = {"arith.addi": "wrapped_sum", "arith.subi": "wrapped_difference", "arith.muli": "wrapped_product"}
+"""Device primitives for i32, unless the operation says that it does not overflow, or is known not to."""
 
 CALLS = {
     "arith.maxnumf": "fmaxf",
@@ -176,6 +180,9 @@ class ScalarPrinter:
         return self.declare(type, value.name_hint, text)
 
     def _compute(self, op: Operation, operands: list[str]) -> str:
+        if op.name in WRAPPED and op.results[0].type == i32 and not _stays_in_32_bits(op):
+            self.uses.add(WRAPPED[op.name])
+            return f"{WRAPPED[op.name]}({_bare(operands[0])}, {_bare(operands[1])})"
         if op.name in BINARY:
             return f"({operands[0]} {BINARY[op.name]} {operands[1]})"
         if op.name in CALLS:
@@ -241,6 +248,21 @@ class ScalarPrinter:
         if predicate == 8:
             return f"!({left} < {right} || {left} > {right})"
         return f"!({left} {opposite[predicate]} {right})"
+
+
+def _stays_in_32_bits(op: Operation) -> bool:
+    """Whether an operation says that it does not overflow, or is the difference of two positions."""
+    flags = op.properties.get("overflowFlags")
+    if isinstance(flags, arith.IntegerOverflowAttr) and arith.IntegerOverflowFlag.NSW in flags.data:
+        return True
+    return isinstance(op, arith.SubiOp) and all(_is_position(operand) for operand in op.operands)
+
+
+def _is_position(value: SSAValue) -> bool:
+    if not isinstance(value, BlockArgument):
+        return False
+    map = value.block.parent_op()
+    return isinstance(map, MapOp) and isinstance(map.inputs[value.index].owner, IndexOp)
 
 
 def _number(op: arith.ConstantOp) -> Number:
