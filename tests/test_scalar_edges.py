@@ -118,6 +118,17 @@ def test_products_of_integers_wrap() -> None:
     assert "wrapped_product(" in road.text
 
 
+def test_one_signed_bit_is_minus_one() -> None:
+    body = """%o = arith.constant 0.0 : f32
+    %c = arith.cmpf ogt, %a, %o : f32
+    %z = arith.sitofp %c : i1 to f32
+    %n = arith.negf %z : f32
+    %y = arith.subf %z, %n : f32
+    diagram.yield %y : f32"""
+    for found in run(body, np.array([-1, 1], np.float32), result="f32"):
+        assert found.tolist() == [0, -2]
+
+
 def test_extrema_of_two_with_nan() -> None:
     a, b = np.array([np.nan, 1, 2, np.inf], np.float32), np.array([1, np.nan, 3, np.nan], np.float32)
     for found in run("%q = arith.maximumf %a, %b : f32\ndiagram.yield %q : f32", a, b, result="f32"):

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable, Mapping
 
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, i32
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, i1, i32
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.utils.exceptions import DiagnosticException
 
@@ -222,6 +222,8 @@ class ScalarPrinter:
                 return f"from_float<{c_type(op.result.type)}>({_bare(operands[0])})"
             case arith.IndexCastOp():
                 return f"{c_type(op.result.type)}({_bare(operands[0])})"
+            case arith.SIToFPOp() if op.input.type == i1:  # one bit, which is the sign
+                return f"(-float({_bare(operands[0])}))"
             case arith.SIToFPOp():
                 return f"float({_bare(operands[0])})"
             case _:
