@@ -482,7 +482,7 @@ def test_absent_elements_meet_an_infinity_of_their_row(body: str, count: int) ->
 
 # -- sums beyond 32 bits ------------------------------------------------------------------------------------------
 
-BEYOND = [
+BEYOND: list[tuple[str, dict[str, int]]] = [
     ("q - w <= x <= q + w", {"w": 2**31 - 1}),
     ("q - w <= x <= q + w", {"w": 1 - 2**31}),
     ("s <= x < s + n", {"s": 3, "n": 2**31 - 1}),
