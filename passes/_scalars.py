@@ -16,6 +16,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import (
     Float32Type,
     FloatAttr,
+    IndexType,
     IntegerAttr,
     IntegerType,
     LocationAttr,
@@ -210,8 +211,8 @@ def positive_constant(expression: Expression) -> float | None:
 
 
 def number(value: float, format: Attribute = f32) -> Constant:
-    if format == i32:
-        return Constant(IntegerAttr(int(value), i32))
+    if isinstance(format, IndexType) or format == i32:
+        return Constant(IntegerAttr(int(value), cast("IntegerType | IndexType", format)))
     return Constant(FloatAttr(value, cast("Float32Type", format)))
 
 
@@ -260,13 +261,13 @@ def select(condition: Expression, yes: Expression, no: Expression) -> Expression
     return Node(arith.SelectOp, (condition, yes, no), yes.type)
 
 
-_PREDICATES = {"==": (1, 0), "!=": (13, 1), ">": (2, 4), "<": (4, 2)}
+_PREDICATES = {"==": (1, 0), "!=": (13, 1), ">": (2, 4), "<": (4, 2), "<=": (5, 3)}
 """Predicate numbers of `arith.cmpf` (ordered, but "!=", which holds of NaN) and `arith.cmpi` (signed)."""
 
 
 def compare(left: Expression, predicate: str, right: Expression, hint: str | None = None) -> Expression:
     of_float, of_integer = _PREDICATES[predicate]
-    if isinstance(left.type, IntegerType):
+    if isinstance(left.type, IntegerType | IndexType):
         properties = {"predicate": IntegerAttr(of_integer, 64)}
         return Node(arith.CmpiOp, (left, right), i1, properties, hint)
     return Node(arith.CmpfOp, (left, right), i1, {"predicate": IntegerAttr(of_float, 64)}, hint)

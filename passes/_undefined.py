@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import i32
-from xdsl.ir import Operation, SSAValue
+from xdsl.dialects.builtin import IndexType, i32
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from treadle.dialects.diagram import ContractOp, ExtentOp, MapOp, ReduceOp
 from treadle.dialects.diagram.absence import absences_of
@@ -106,30 +106,56 @@ def is_there(found: Iterable[Stretch], size: Expression, resolve: Callable[[Term
 
 
 def _is_stretch_there(stretch: Stretch, size: Expression, resolve: Callable[[Term], Expression]) -> Expression:
-    first = _folded(arith.MaxSIOp, [number(0, i32), *(_linear(form, resolve) for form in stretch.lows)])
-    last = _folded(
-        arith.MinSIOp,
-        [_of_positions(arith.SubiOp, size, number(1, i32)), *(_linear(form, resolve) for form in stretch.highs)],
-    )
-    tests = [compare(_of_positions(arith.SubiOp, first, last), "<", number(1, i32))]
-    tests += [compare(_linear(form, resolve), ">", number(-1, i32)) for form in stretch.gates]
+    def bounds(forms: Iterable[Linear]) -> list[Expression]:
+        return [_linear(form, resolve, type) for form in forms]
+
+    type = _integers_for(*stretch.lows, *stretch.highs)
+    end = _without_overflow(arith.SubiOp, _as(size, type), number(1, type))
+    first = _folded(arith.MaxSIOp, [number(0, type), *bounds(stretch.lows)])
+    last = _folded(arith.MinSIOp, [end, *bounds(stretch.highs)])
+    tests = [compare(first, "<=", last)]
+    for form in stretch.gates:
+        type = _integers_for(form)
+        tests += [compare(number(0, type), "<=", gate) for gate in bounds([form])]
     return _folded(arith.AndIOp, tests)
 
 
-def _linear(form: Linear, resolve: Callable[[Term], Expression]) -> Expression:
-    total: Expression = number(form.constant, i32)
+LAST = 2**31 - 2**20
+"""The last position along any axis: the little that is left is for a constant beside it, as in a window."""
+
+
+def _integers_for(*forms: Linear) -> Attribute:
+    """Integers in which forms are what they are, for any data: of 64 bits where a sum may leave 32."""
+    return IndexType() if any(map(_leaves_32_bits, forms)) else i32
+
+
+def _leaves_32_bits(form: Linear) -> bool:
+    """Whether some of what a form adds up may be beyond 32 bits together, in any order."""
+    low, high = min(form.constant, 0), max(form.constant, 0)
     for term, factor in form.terms.items():
-        value = resolve(term)
+        ends = [factor * end for end in ((0, LAST) if isinstance(term, str) else (-(2**31), 2**31 - 1))]
+        low, high = low + min(ends), high + max(ends)
+    return low < -(2**31) or high >= 2**31
+
+
+def _as(value: Expression, type: Attribute) -> Expression:
+    return value if value.type == type else Node(arith.IndexCastOp, (value,), type)
+
+
+def _linear(form: Linear, resolve: Callable[[Term], Expression], type: Attribute) -> Expression:
+    total: Expression = number(form.constant, type)
+    for term, factor in form.terms.items():
+        value = _as(resolve(term), type)
         if abs(factor) != 1:
-            value = _of_positions(arith.MuliOp, value, number(abs(factor), i32))
-        total = _of_positions(arith.AddiOp if factor > 0 else arith.SubiOp, total, value)
+            value = _without_overflow(arith.MuliOp, value, number(abs(factor), type))
+        total = _without_overflow(arith.AddiOp if factor > 0 else arith.SubiOp, total, value)
     return total
 
 
-def _of_positions(kind: type[Operation], left: Expression, right: Expression) -> Node:
-    """Arithmetic on positions and on data that is compared with them, which is taken not to overflow."""
+def _without_overflow(kind: type[Operation], left: Expression, right: Expression) -> Node:
+    """Arithmetic in integers that were chosen so that it stays in them."""
     flags = arith.IntegerOverflowAttr([arith.IntegerOverflowFlag.NSW])
-    return Node(kind, (left, right), i32, {"overflowFlags": flags})
+    return Node(kind, (left, right), left.type, {"overflowFlags": flags})
 
 
 def _folded(kind: type[Operation], parts: Sequence[Expression]) -> Expression:

@@ -4,6 +4,9 @@ what a sum of nothing is, whether a condition leaves none or an axis has none.""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
@@ -64,13 +67,13 @@ def inputs(kind: str, length: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return rows, values, np.array([length, 2, 0], np.int32)
 
 
-def check_emulated(road: Road, given: tuple[np.ndarray, ...]) -> None:
+def check_emulated(road: Road, given: tuple[Any, ...]) -> None:
     for verdict in road.verdicts(given):
         assert not verdict.wrong, verdict
         assert verdict.unchecked == 0, verdict
 
 
-def check_levels(module: ModuleOp, passes: list[ArgSpec], given: tuple[np.ndarray, ...]) -> None:
+def check_levels(module: ModuleOp, passes: Iterable[ArgSpec], given: tuple[Any, ...]) -> None:
     """The interpreter says the same after each pass."""
     types = entry_function(module).function_type.outputs
     wanted = run_with_bounds(module, given)
@@ -144,3 +147,33 @@ def test_a_condition_on_data_along_the_axis_has_no_stretches() -> None:
     assert stretches([read_condition("x <= q")], "x") is not None
     assert stretches([read_condition("2 * x <= q")], "x") is None
     assert stretches([read_condition("x <= q")], "x", ("x", "q")) is None
+
+
+BEYOND = [
+    ("x < w", {"w": -(2**31)}),
+    ("x <= q + w", {"w": -(2**31)}),
+    ("x <= q + w", {"w": 2**31 - 1}),
+    ("x >= q - w", {"w": -(2**31)}),
+    ("x >= v and x <= w", {"v": 2**31 - 1, "w": -(2**31)}),
+    ("3 * v + w <= 5", {"v": 2**30, "w": 7}),
+]
+
+
+@pytest.mark.parametrize(("condition", "data"), BEYOND)
+def test_rows_that_data_beyond_32_bits_leave_empty_or_full(condition: str, data: dict[str, int]) -> None:
+    """Whether a row has an element is known of any numbers that a condition adds up."""
+    rows, values, _ = inputs("max", 4)
+    given = (rows, values, *(np.int32(each) for each in data.values()))
+    check_levels(parse_module(with_data(condition, data)), pipeline(Options()), given)
+
+
+def test_rows_that_data_beyond_32_bits_leave_empty_in_a_kernel() -> None:
+    rows, values, _ = inputs("max", 4)
+    check_emulated(compiled(with_data("x < w", {"w": 0})), (rows, values, np.int32(-(2**31))))
+
+
+def with_data(condition: str, data: Iterable[str]) -> str:
+    """The program with a condition on scalars of these names."""
+    named = ", ".join(f"{name} = %{name} : i32" for name in data)
+    text = program("max", "x <= q").replace('"x <= q"', f'"{condition}" with ({named})')
+    return text.replace(f"%L: {L})", f"{', '.join(f'%{name}: i32' for name in data)})")
