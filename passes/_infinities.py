@@ -15,8 +15,9 @@ from collections.abc import Sequence
 from xdsl.ir import SSAValue
 
 from treadle.dialects.diagram import ContractOp, ReduceOp, WhereOp
+from treadle.dialects.diagram.absence import absences_of
 from treadle.passes._bounds import inner_expression
-from treadle.passes._kinds import INFINITE, NAN, kinds_of
+from treadle.passes._kinds import FINITE, INFINITE, NAN, OF_NOTHING, Kinds, kinds_of
 from treadle.passes._polynomials import key_of
 from treadle.passes._reductions import operands_of
 from treadle.passes._scalars import Expression, Leaf, leaves, product
@@ -25,6 +26,22 @@ from treadle.passes._scalars import Expression, Leaf, leaves, product
 def may_be_infinite(expression: Expression) -> bool:
     """Whether an expression may be infinite, as far as can be seen, for any inputs."""
     return bool(kinds_of(expression) & INFINITE)
+
+
+def is_number_of_nothing(expression: Expression) -> bool:
+    """Whether an expression is a finite number in rows whose elements are all absent, as far as can be seen, for finite
+    inputs: a mean of nothing is none."""
+    given = {key_of(leaf): _of_nothing(leaf) for leaf in sources(expression)}
+    kinds = kinds_of(expression, given)
+    return bool(kinds) and not kinds & (INFINITE | NAN)
+
+
+def _of_nothing(leaf: Leaf) -> Kinds:
+    owner = leaf.value.owner
+    if isinstance(owner, ContractOp | ReduceOp) and absences_of(operands_of(owner)):
+        kind = owner.kind.data if isinstance(owner, ReduceOp) else "add"
+        return OF_NOTHING.get(kind, FINITE)
+    return kinds_of(leaf) & FINITE
 
 
 def troubled_by(operands: Sequence[SSAValue], moved: Sequence[SSAValue]) -> SSAValue | None:

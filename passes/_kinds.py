@@ -107,7 +107,7 @@ def _of_two(kind: type[Operation], left: Kinds, right: Kinds) -> Kinds:
     return found
 
 
-_OF_NOTHING: dict[str, Kinds] = {"max": frozenset({"-inf"}), "min": frozenset({"+inf"}), "add": ZERO}
+OF_NOTHING: dict[str, Kinds] = {"max": frozenset({"-inf"}), "min": frozenset({"+inf"}), "add": ZERO}
 """What reductions are of rows whose elements are all absent. (What they are of an axis without elements is guarded
 where it matters.)"""
 
@@ -155,7 +155,7 @@ class _Walk:
         return ANY if known is None or known.is_float else FINITE
 
     def _of_reduction(self, op: ContractOp | ReduceOp) -> Kinds:
-        of_nothing = _OF_NOTHING if absences_of(operands_of(op)) else {}
+        of_nothing = OF_NOTHING if absences_of(operands_of(op)) else {}
         if isinstance(op, ReduceOp) and op.kind.data in ("max", "min"):
             return self.of(Leaf(op.operand)) | of_nothing.get(op.kind.data, frozenset())
         if isinstance(op, ReduceOp) and op.kind.data == "mul":

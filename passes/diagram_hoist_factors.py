@@ -32,7 +32,7 @@ from treadle.passes._functions import (
     note,
     replace,
 )
-from treadle.passes._infinities import may_be_infinite
+from treadle.passes._infinities import is_number_of_nothing, may_be_infinite
 from treadle.passes._moments import without_late_parts
 from treadle.passes._powers import raise_power
 from treadle.passes._reductions import operands_of, rebuilt
@@ -275,10 +275,13 @@ def _hoist_from_sum(function: func.FuncOp, sum: ContractOp | ReduceOp) -> None:
     if (infinite := next(filter(may_be_infinite, above), None)) is not None:
         _refuse_infinite(function, sum, infinite)
         return
+    guarded = bool(absences_of(operands))
+    if guarded and (none := next((each for each in above if not is_number_of_nothing(each)), None)) is not None:
+        _refuse_without_elements(function, sum, none)
+        return
     if (lost := _axis_lost(sum, splits)) is not None:
         _refuse_lost(function, sum, lost)
         return
-    guarded = bool(absences_of(operands))
     if guarded and (unsafe := next((each for each in below if not _is_sum_of_what_counts(each)), None)) is not None:
         _refuse_unguarded(function, sum, unsafe)
         return
@@ -312,6 +315,12 @@ def _refuse_infinite(function: func.FuncOp, sum: ContractOp | ReduceOp, factor: 
     names = ", ".join(label(leaf.value) for leaf in leaves(factor))
     subject = f"{names} stays in the sum {label(sum.result)}"
     note(function, PASS, subject, "refused", "it may be infinite, and zero times infinity is no number")
+
+
+def _refuse_without_elements(function: func.FuncOp, sum: ContractOp | ReduceOp, factor: Expression) -> None:
+    names = ", ".join(label(leaf.value) for leaf in leaves(factor))
+    reason = "every element of a row may be absent, where it may be no number and the sum is zero"
+    note(function, PASS, f"{names} stays in the sum {label(sum.result)}", "refused", reason)
 
 
 def _sum_format(sum: ContractOp | ReduceOp) -> Attribute:
