@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.utils.exceptions import PassFailedException
 
+from roads import compiled
 from treadle.compiler.cost import footprint, plan_of, product_axes
 from treadle.compiler.machines import load_machine, write_machine
 from treadle.compiler.source import parse_module, verify_module
@@ -282,6 +283,33 @@ def test_a_whole_axis_without_size_is_refused():
     text = (HERE / "total.mlir").read_text().replace("stream = [n = ?]", "whole = [n = ?]")
     with pytest.raises(PassFailedException, match="axis 'n' is held whole by every group, but its size is known only"):
         chosen(parse_module(text))
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+def test_a_whole_axis_without_elements(machine: str):
+    """A softmax over nothing, and a sum of its powers, which is 0: no schedule names the axis, and tiles have it."""
+    text = """
+    !a = tensor<5x0xf32, #diagram.array<[m, x]>>
+    !b = tensor<5xf32, #diagram.array<[m]>>
+    func.func @rows(%A: !a, %B: !b) -> (!a, !b) {
+      %m = diagram.reduce max %A over [x] : !a -> !b
+      %e = diagram.map (%a = %A : !a, %b = %m : !b) -> !a {
+        %s = arith.subf %a, %b : f32
+        %p = math.exp %s : f32
+        diagram.yield %p : f32
+      }
+      %l = diagram.reduce add %e over [x] : !a -> !b
+      %y = diagram.map (%a = %e : !a, %b = %l : !b) -> !a {
+        %share = arith.divf %a, %b : f32
+        diagram.yield %share : f32
+      }
+      %n = diagram.map (%a = %B : !b, %b = %l : !b) -> !b {
+        %s = arith.addf %a, %b : f32
+        diagram.yield %s : f32
+      }
+      func.return %y, %n : !a, !b
+    }"""
+    compiled(dedent(text), machine=machine).check({})
 
 
 def test_an_axis_without_default_is_chosen_for_all_the_same():

@@ -161,7 +161,7 @@ class Sketch:
     ) -> Plan:
         """With arrays for sizes, of all these candidates together: then `about` must say what part of the stream
         conditions leave, 1 where there are none. Without it, groups are asked one by one."""
-        padded = {axis: self._padded(axis, size) for axis, size in tiles.items()}
+        padded = {axis: self._padded(axis, size) for axis, size in (self._empty | dict(tiles)).items()}
         groups = tuple(Pieces(axis, tiles[axis]) for axis in self.group)
         visits = self._visits(tiles) if about is None else [Visits()] * self.streams
         fed = self._fed(visits, tiles, groups) if about is None else self._fed_about(about, tiles)
@@ -237,8 +237,15 @@ class Sketch:
         yield from (Issue(kind, count, ()) for kind, count in once.items() if is_any(count))
         yield from (Issue(kind, count, streams) for kind, count in each_step.items() if is_any(count))
 
+    @property
+    def _empty(self) -> dict[str, Amount]:
+        """Axes without elements that are neither cut nor streamed: the schedule does not name them, and tiles have them
+        all the same."""
+        cut = (*self.group, self.stream)
+        return {axis: size for axis, size in self.sizes.items() if size == 0 and axis not in cut}
+
     def _padded(self, axis: str, size: Amount) -> Amount:
-        if axis not in self.whole:
+        if axis not in self.whole and axis not in self._empty:
             return size
         return -(-max(size, 1) // self.alignment) * self.alignment
 
