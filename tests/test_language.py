@@ -119,6 +119,14 @@ def test_integers_stay_integers() -> None:
     np.testing.assert_array_equal(total, a.sum(1))
 
 
+def test_the_absolute_value_of_an_integer_is_exact() -> None:
+    """f32 does not hold 2^24 + 1; of -2^31 there is none, and it stays as it is, as in numpy."""
+    a = np.array([[-(2**24 + 1), 2**24 + 1, 0], [-1, -(2**31) + 1, -(2**31)]], np.int32)
+    result = treadle.kernel("m n -> m n")(abs)(a, backend="emulator")
+    assert result.dtype == np.int32
+    np.testing.assert_array_equal(result, np.abs(a))
+
+
 def test_conversions() -> None:
     a = rows(4, 10) * 5
     mine = treadle.kernel("m n -> m n", result="f32")(lambda a: a.to("i32").to("f32") + a.to("f16").to("f32"))

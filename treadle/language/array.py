@@ -96,6 +96,8 @@ class Array:
         return self
 
     def __abs__(self) -> Array:
+        if self.format == "i32":  # f32 does not hold every integer
+            return combine("abs", arith.MaximumfOp, arith.MaxSIOp, self, -self)
         return elementwise(math.AbsFOp, self)
 
     # -- comparisons -----------------------------------------------------------------------------
