@@ -293,6 +293,8 @@ def converted(value: SSAValue, format: Attribute) -> SSAValue:
     """A scalar in another format, in the body under construction."""
     if value.type == format:
         return value
+    if value.type == i32 and number_format(format).saturates:  # arith.sitofp does not
+        return converted(converted(value, f32), format)
     if value.type == i32:
         return arith.SIToFPOp(value, format).results[0]  # pyright: ignore
     narrow, wide = number_format(value.type), number_format(format)

@@ -394,6 +394,32 @@ def test_what_a_fill_cannot_cast_stays(scalar: str, elements: str, why: str) -> 
     assert why in str(raised(text, whole=False))
 
 
+@pytest.mark.parametrize("op", ["%y = arith.addf %a, %a : f8E5M2", "%y = arith.sitofp %i : i32 to f8E5M2"])
+def test_what_computes_in_eight_bits_stays(op: str) -> None:
+    T = "tensor<4xf8E5M2>"
+    maps = ", ".join(["affine_map<(i) -> (i)>"] * 2)
+    text = f"""func.func @f(%x: {T}) -> {T} {{
+  %r = linalg.generic {{indexing_maps = [{maps}], iterator_types = ["parallel"]}} ins(%x : {T}) outs(%x : {T}) {{
+    ^bb0(%a: f8E5M2, %b: f8E5M2):
+      %i = arith.constant 1 : i32
+      {op}
+      linalg.yield %y : f8E5M2
+  }} -> {T}
+  func.return %r : {T}
+}}"""
+    assert "computes in f8E5M2 (a diagram widens" in str(raised(text, whole=False))
+
+
+@pytest.mark.parametrize("scalar", ["f32", "%z = arith.constant 1000.0 : f32"])
+def test_a_fill_of_eight_bits_does_not_saturate(scalar: str) -> None:
+    text = (
+        filled(scalar, "f8E4M3FN")
+        .replace("linalg.add ins(%x, %f", "linalg.copy ins(%f")
+        .replace(", tensor<4xf8E4M3FN>) outs", ") outs")
+    )
+    assert "arith.truncf to f8E4M3FN does not saturate" in str(raised(text, whole=False))
+
+
 def test_a_body_that_yields_another_format_stays() -> None:
     text = """func.func @f(%x: tensor<4xf32>, %y: tensor<4xf16>) -> tensor<4xf16> {
   %r = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}

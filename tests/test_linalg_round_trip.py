@@ -18,6 +18,7 @@ from treadle.compiler.errors import Refusal
 from treadle.compiler.source import load_module, make_context, parse_module
 from treadle.dialects.diagram import CastOp, ReadOp, WhereOp
 from treadle.dialects.diagram.array import axes_of, format_of, sizes_of
+from treadle.dialects.diagram.formats import NUMBER_FORMATS
 from treadle.passes._structured import STRUCTURED, structured
 from treadle.passes.convert_diagram_to_linalg import ConvertDiagramToLinalgPass
 from treadle.passes.convert_linalg_to_diagram import ConvertLinalgToDiagramPass
@@ -123,6 +124,27 @@ def test_examples(path: Path) -> None:
     for a, b, c in zip(wanted, given, again, strict=True):
         np.testing.assert_allclose(b, a, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(c, a, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("format", ["f8E4M3FN", "f8E5M2", "bf16"])
+def test_integers_as_floats(format: str) -> None:
+    """A cast to 8 bits saturates, and `arith.sitofp` does not: linalg clips in f32."""
+    text = f"""!X = tensor<6xi32, #diagram.array<[x]>>
+!Y = tensor<6x{format}, #diagram.array<[x]>>
+func.func @f(%X: !X) -> !Y {{
+  %Y = diagram.cast %X : !X -> !Y
+  func.return %Y : !Y
+}}"""
+    module = parse_module(text)
+    ConvertDiagramToLinalgPass().apply(make_context(), module)
+    x = np.array([0, 3, -100000, 100000, -7, 448], np.int32)
+    largest = NUMBER_FORMATS[format].largest
+    wanted = np.clip(x, -largest, largest)
+    np.testing.assert_array_equal(Evaluator().run(entry_function(module), [x])[0], wanted)
+    ConvertLinalgToDiagramPass().apply(make_context(), module)
+    module.verify()
+    assert "linalg.generic" not in str(module)
+    np.testing.assert_array_equal(run_function(module, [x]).results[0], wanted)
 
 
 def test_windows() -> None:
