@@ -461,6 +461,17 @@ def test_a_law_whose_axis_is_named_as_a_weaved_one():
     np.testing.assert_allclose(r, s.mean(1), rtol=1e-12)
 
 
+def test_the_size_of_an_axis_that_no_argument_has():
+    """Positions are made of nothing: their type alone says how many there are."""
+    body = """
+    !p = tensor<4xi32, #diagram.array<[p]>>
+    func.func @f(%a: !a) -> (!a, !p) {
+      %p = diagram.index -> !p
+      func.return %a, %p : !a, !p }"""
+    _, positions = run(body, normal(3))
+    assert positions.tolist() == [0, 1, 2, 3]
+
+
 def test_errors_name_the_operation():
     text = """func.func @f(%a: !a) -> !a {
       %t = "tensor.cast"(%a) : (!a) -> !a

@@ -191,3 +191,15 @@ def test_numbers_beyond_32_bits_among_integers() -> None:
     kernel = treadle.kernel("m k -> m k")(lambda A: A + 2**40)
     with pytest.raises(TreadleError, match="1099511627776 does not fit in 32 bits"):
         kernel(INTEGERS)
+
+
+# -- what reads nothing ------------------------------------------------------------------------------------
+
+
+def test_a_program_without_arguments_stays() -> None:
+    """As the frequencies of rotary positions: a kernel runs where its arguments lie, and there are none."""
+    check(lambda a: (a.cumsum(0), torch.exp(torch.arange(8) * -0.5).cos()), FLOATS)
+
+
+def test_positions_along_an_axis_that_no_argument_has() -> None:
+    check(lambda a: a.sum() + torch.arange(8) * 0.5, FLOATS, options={"backend": "interpreter"})

@@ -78,6 +78,8 @@ def _compiled(nodes: Sequence[Node], options: Options) -> tuple[Program, Launch]
 
     outputs = outputs_of(nodes)
     program = translate(nodes, outputs, "program")
+    if not program.inputs:
+        raise Unsupported("it reads no tensor: where a kernel runs is where its arguments lie")
     device = outputs[0].meta["val"].device
     if any(node.meta["val"].device != device for node in (*outputs, *(each.node for each in program.inputs))):
         raise Unsupported("its tensors lie on several devices")
