@@ -13,7 +13,7 @@ import torch.nn.functional as F
 
 import treadle
 from treadle.compiler.errors import TreadleError
-from treadle.torch import Report, backend, explain
+from treadle.torch import Report, backend, explain, operator
 from treadle.torch.operations import COMPUTED
 
 torch.manual_seed(1)
@@ -203,3 +203,27 @@ def test_a_program_without_arguments_stays() -> None:
 
 def test_positions_along_an_axis_that_no_argument_has() -> None:
     check(lambda a: a.sum() + torch.arange(8) * 0.5, FLOATS, options={"backend": "interpreter"})
+
+
+# -- operators ---------------------------------------------------------------------------------------------
+
+SUMS = treadle.kernel("m k, m -> m, m")(lambda A, n: (A.sum("k"), n + 1))
+
+
+@pytest.mark.parametrize("wrap", [tuple, list])
+def test_an_operator_with_integers_among_its_results(wrap: Callable[[Any], Any]) -> None:
+    """They have no gradient; the formula may give its results in a list."""
+    name = f"treadle_tests::sums_{wrap.__name__}"
+    sums = operator(name, SUMS, lambda A, n: wrap([A.sum(1), n + 1]))
+    x, n = FLOATS.clone().requires_grad_(), torch.arange(5, dtype=torch.int32)
+    total, more = sums(x, n)
+    assert more.dtype == torch.int32
+    total.sum().backward()
+    assert (x.grad == 1).all()
+    torch.library.opcheck(sums, (FLOATS.clone().requires_grad_(), n))
+
+
+def test_the_formats_of_an_operators_results_follow_the_kernel() -> None:
+    whole = operator("treadle_tests::whole", treadle.kernel("m k -> m k")(lambda A: A.to("i32")))
+    torch.library.opcheck(whole, (FLOATS,))
+    torch.testing.assert_close(torch.compile(whole, dynamic=True, fullgraph=True)(FLOATS * 9), (FLOATS * 9).int())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from treadle.compiler.errors import TreadleError
-from treadle.dialects.diagram.array import DYNAMIC
+from treadle.dialects.diagram.array import DYNAMIC, format_of
 from treadle.dialects.diagram.formats import NUMBER_FORMATS
 from treadle.language.array import Array, names_of
 from treadle.language.graph import FORMATS, Graph
@@ -64,7 +64,7 @@ class NamedKernel:
                 f"{self._name} takes {len(self.signature.inputs)} arguments ({', '.join(self.names)}), "
                 f"{len(arrays)} are given"
             )
-        formats = [_format_of(name, array) for name, array in zip(self.names, arrays, strict=True)]
+        formats = self.formats(arrays)
         sizes = self.signature.sizes(self.names, [_shape_of(array) for array in arrays])
         with self._lock:
             fixed = self._fixed(sizes)
@@ -91,6 +91,17 @@ class NamedKernel:
         wanted = self.result or next((format for format in formats if format != "i32"), "i32")
         pairs = zip(results, self.signature.outputs, strict=True)
         return graph.module(self._name, [self._result(graph, i, *pair, wanted) for i, pair in enumerate(pairs)], sizes)
+
+    def formats(self, arrays: Sequence[Any]) -> list[str]:
+        """What programs call the number formats of the arguments (TreadleError)."""
+        return [_format_of(name, array) for name, array in zip(self.names, arrays, strict=True)]
+
+    def result_formats(self, formats: Sequence[str], sizes: dict[str, int]) -> tuple[str, ...]:
+        """The number formats of the results for arguments in these formats (TreadleError)."""
+        from treadle.runtime.interpreter import entry_function
+
+        function = entry_function(self.trace(formats, sizes, sizes))
+        return tuple(str(format_of(type)) for type in function.function_type.outputs)
 
     @property
     def _name(self) -> str:

@@ -34,8 +34,12 @@ def operator(name: str, kernel: NamedKernel, formula: Callable[..., Any] | None 
 
     def fake(*tensors: torch.Tensor) -> Any:
         sizes = signature.sizes(kernel.names, [tuple(each.shape) for each in tensors])
-        dtype = _result_dtype(kernel, tensors)
-        made = [tensors[0].new_empty([sizes[axis] for axis in axes], dtype=dtype) for axes in signature.outputs]
+        known = {axis: _number(size) for axis, size in sizes.items()}
+        formats = kernel.result_formats(kernel.formats(tensors), known)
+        made = [
+            tensors[0].new_empty([sizes[axis] for axis in axes], dtype=DTYPES[format])
+            for axes, format in zip(signature.outputs, formats, strict=True)
+        ]
         return tuple(made) if several else made[0]
 
     made = torch.library.custom_op(name, forward, mutates_args=(), schema=schema)
@@ -46,10 +50,9 @@ def operator(name: str, kernel: NamedKernel, formula: Callable[..., Any] | None 
     return made
 
 
-def _result_dtype(kernel: NamedKernel, tensors: tuple[torch.Tensor, ...]) -> torch.dtype:
-    if kernel.result is not None:
-        return DTYPES[kernel.result]
-    return next((each.dtype for each in tensors if each.dtype.is_floating_point), torch.int32)
+def _number(size: int | torch.SymInt) -> int:
+    """A size, or one like it where it is a symbol: number formats do not depend on it, and asking would fix it."""
+    return size if isinstance(size, int) else getattr(size.node, "hint", None) or 2
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -62,13 +65,14 @@ def _backward(name: str, formula: Callable[..., Any] | None, context: Any, gradi
     with torch.enable_grad():
         leaves = [each.detach().requires_grad_(each.dtype.is_floating_point) for each in context.saved_tensors]
         results = formula(*leaves)
-    several = results if isinstance(results, tuple) else (results,)
+    several = results if isinstance(results, tuple | list) else (results,)
     wanted = [each for each in leaves if each.requires_grad]
-    given = [
-        torch.zeros_like(result) if gradient is None else gradient
-        for result, gradient in zip(several, gradients, strict=True)
-    ]
-    found = iter(torch.autograd.grad(several, wanted, given, allow_unused=True))
+    pairs = zip(several, gradients, strict=True)
+    differentiable = [(result, gradient) for result, gradient in pairs if result.requires_grad]  # integers are not
+    given = [torch.zeros_like(result) if gradient is None else gradient for result, gradient in differentiable]
+    if not differentiable:
+        return (None,) * len(leaves)
+    found = iter(torch.autograd.grad([result for result, _ in differentiable], wanted, given, allow_unused=True))
     return tuple(next(found) if each.requires_grad else None for each in leaves)
 
 
