@@ -170,8 +170,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "streams: what a condition leaves ends one late": (
         "_undefined",
-        'compare(Node(arith.SubiOp, (first, last), i32), "<", number(1, i32))',
-        'compare(Node(arith.SubiOp, (first, last), i32), "<", number(2, i32))',
+        'compare(first, "<=", last)',
+        'compare(first, "<=", Node(arith.AddiOp, (last, number(1, type)), type))',
     ),
     "split: parts that all have no number add nothing": (
         "_splits",
