@@ -186,6 +186,8 @@ def _numpy_of(tensor: Any) -> NDArray[Any]:
 
     if tensor.device.type != "cpu":
         raise TreadleError(f"an argument lies on the device '{tensor.device}': use a CPU or a CUDA tensor")
+    if tensor.layout != torch.strided:
+        raise TreadleError(f"an argument has the layout '{tensor.layout}': kernels take dense tensors (to_dense())")
     plain = tensor.detach().resolve_conj().resolve_neg()
     for name, bits in _BITS.items():
         dtype = DTYPES[name]

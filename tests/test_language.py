@@ -11,6 +11,7 @@ import pytest
 import treadle
 import treadle.language as tl
 from treadle import TreadleError
+from treadle.language.array import Condition
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
@@ -240,3 +241,32 @@ def test_arguments_that_do_not_fit(arguments: tuple[Any, ...], message: str) -> 
 
     with pytest.raises(TreadleError, match=message):
         add(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (lambda A: tl.keep(A, "k < n", n=3).sum("k"), "'n' is no array"),
+        (lambda A: A + tl.maximum(1.0, 2.0), "'maximum' of numbers alone"),
+        (lambda A: A + tl.where(Condition("olt", "slt", 1, 2), 1.0, 2.0), "'where' of numbers alone"),
+    ],
+)
+def test_numbers_where_an_array_must_be(function: Callable[..., Any], said: str) -> None:
+    with pytest.raises(TreadleError, match=said):
+        treadle.kernel("m k -> m")(function)(rows(5, 8))
+
+
+def test_the_mean_of_nothing_is_no_number() -> None:
+    result = treadle.kernel("m k -> m")(lambda A: A.mean("k"))(rows(5, 0))
+    assert np.isnan(result).all()
+
+
+def test_what_is_no_size_program_or_machine() -> None:
+    kernel = treadle.kernel("m k -> m k")(lambda A: A * 2).compiled(rows(5, 8))
+    for size in (-1, 2.5):
+        with pytest.raises(TreadleError, match="sizes are whole numbers"):
+            kernel.cost(m=size)
+    with pytest.raises(TreadleError, match="the program is a int"):
+        treadle.compile(5)
+    with pytest.raises(TreadleError, match="the machine is a int"):
+        treadle.compile(kernel.diagram, machine=5)

@@ -227,3 +227,28 @@ def test_the_formats_of_an_operators_results_follow_the_kernel() -> None:
     whole = operator("treadle_tests::whole", treadle.kernel("m k -> m k")(lambda A: A.to("i32")))
     torch.library.opcheck(whole, (FLOATS,))
     torch.testing.assert_close(torch.compile(whole, dynamic=True, fullgraph=True)(FLOATS * 9), (FLOATS * 9).int())
+
+
+# -- refusals ----------------------------------------------------------------------------------------------
+
+
+def test_a_copy_that_does_not_nest_is_pytorchs() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x * 2, -1).t().reshape(4, 6)
+
+    x = torch.randn(4, 6)
+    assert report_of(function, x).taken
+    torch._dynamo.reset()
+    check(function, x)
+
+
+@pytest.mark.parametrize(("name", "value"), [("cpu_work", "much"), ("machine", 5), ("backend", 1)])
+def test_options_of_another_type(name: str, value: Any) -> None:
+    with pytest.raises(TreadleError, match=f"the option {name} is"):
+        explain(torch.exp, (FLOATS,), options={name: value})
+
+
+def test_a_sparse_argument() -> None:
+    kernel = treadle.kernel("m k -> m k")(lambda A: A * 2)
+    with pytest.raises(TreadleError, match="to_dense"):
+        kernel(FLOATS.to_sparse())

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from treadle.compiler.errors import TreadleError
 
@@ -148,6 +148,7 @@ class Kernel:
         from treadle.compiler.machines import machine_of
         from treadle.compiler.source import parse_module
 
+        _check_numbers(sizes)
         module = parse_module(self._texts.hierarchy, f"{self.name} at hierarchy level")
         return explain(module, machine_of(module), sizes)
 
@@ -261,9 +262,10 @@ def compile(
     from treadle.compiler.pipeline import Options
     from treadle.store import keep, kept, key_of
 
+    _check_numbers(sizes or {})
     module = _module_of(program)
     text = str(module)
-    options = Options(os.fspath(machine) if machine is not None else None, arch, dict(sizes or {}))
+    options = Options(_path_text("machine", machine) if machine is not None else None, arch, dict(sizes or {}))
     key = key_of(text, options)
     if cache and (found := kept(key)) is not None:
         return Kernel(found)
@@ -314,7 +316,21 @@ def _module_of(program: str | os.PathLike[str] | ModuleOp) -> ModuleOp:
         return raised(program.clone())
     if isinstance(program, str) and "\n" in program:
         return raised(parse_module(program))
-    return raised(load_module(Path(program)))
+    return raised(load_module(Path(_path_text("program", program))))
+
+
+def _path_text(what: str, path: Any) -> str:
+    """(TreadleError for what is neither a name nor a path)"""
+    if not isinstance(path, str | os.PathLike):
+        raise TreadleError(f"the {what} is a {type(path).__name__}: give the path of a file, or a text")
+    return os.fsdecode(cast("str | os.PathLike[str]", path))
+
+
+def _check_numbers(sizes: Mapping[str, Any]) -> None:
+    """(TreadleError)"""
+    for axis, size in sizes.items():
+        if not hasattr(size, "__index__") or size < 0:
+            raise TreadleError(f"the size of axis '{axis}' is {size!r}: sizes are whole numbers, 0 or more")
 
 
 def _derived(module: ModuleOp, text: str, options: Options) -> Texts:

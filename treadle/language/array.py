@@ -130,11 +130,12 @@ class Array:
         return self._reduced("min", over)
 
     def mean(self, over: str | Iterable[str]) -> Array:
-        """The sum over the axes by the number of their elements, which must be fixed sizes."""
+        """The sum over the axes by the number of their elements, which must be fixed sizes: NaN if there is none."""
         count = 1
         for axis in names_of(over):
             count *= self.size(axis)
-        return self.to("f32").sum(over) * (1.0 / count) if count else self.to("f32").sum(over)
+        total = self.to("f32").sum(over)
+        return total * (1.0 / count) if count else total / 0.0
 
     def softmax(self, over: str) -> Array:
         """exp(a - max a) / sum exp(a - max a) along an axis."""
@@ -197,10 +198,10 @@ def combine(symbol: str, of_floats: Binary, of_integers: Binary | None, left: An
                 f"'{symbol}' with a {type(each).__name__}: arrays of a traced function combine with each other and "
                 "with numbers; pass other data as an argument"
             )
+    graph = first_of(symbol, arrays).graph
     format = _format(arrays, of_integers, left, right)
     operation = of_integers if format == i32 else of_floats
     assert operation is not None
-    graph = arrays[0].graph
     inputs = [graph.wide(each.value, format) for each in arrays]
 
     def body(scalars: Sequence[SSAValue]) -> SSAValue:
@@ -209,6 +210,14 @@ def combine(symbol: str, of_floats: Binary, of_integers: Binary | None, left: An
         return operation(*operands).results[0]
 
     return Array(graph, graph.map(inputs, body, format))
+
+
+def first_of(symbol: str, operands: Sequence[Any]) -> Array:
+    """The first that is an array (TreadleError if none is)."""
+    for each in operands:
+        if isinstance(each, Array):
+            return each
+    raise TreadleError(f"'{symbol}' of numbers alone: one operand must be an array of the traced function")
 
 
 def names_of(over: str | Iterable[str]) -> tuple[str, ...]:

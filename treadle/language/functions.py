@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import i32
 from xdsl.ir import Attribute, SSAValue
 
 from treadle.compiler.errors import TreadleError
-from treadle.language.array import Array, Condition, combine, elementwise, names_of
+from treadle.language.array import Array, Condition, combine, elementwise, first_of, names_of
 from treadle.language.graph import computing_format, constant, is_number
 
 
@@ -75,7 +75,11 @@ def keep(array: Array, condition: str, **inputs: Array) -> Array:
     passes over them, and what they touch is not computed. Arguments in i32 may be named: `keep(S, "x < n[b]", n=n)`.
 
     TreadleError for what is no condition, and for axes that the array does not have."""
-    named = {name: given.value for name, given in inputs.items()}
+    given: dict[str, Any] = dict(inputs)
+    for name, each in given.items():
+        if not isinstance(each, Array):
+            raise TreadleError(f"condition '{condition}': '{name}' is no array: write numbers in the text")
+    named = {name: each.value for name, each in inputs.items()}
     return Array(array.graph, array.graph.keep(array.value, condition, named))
 
 
@@ -103,7 +107,7 @@ def chosen(condition: Condition, left: Any, right: Any, format: Attribute) -> Ar
     """`where` in a format that is given: two numbers alone do not say whether they are integers."""
     operands = (condition.left, condition.right, left, right)
     compared = _format(operands[:2])
-    graph = next(each.graph for each in operands if isinstance(each, Array))
+    graph = first_of("where", operands).graph
     formats = (compared, compared, format, format)
     pairs = list(zip(operands, formats, strict=True))
     inputs = [graph.wide(each.value, format) for each, format in pairs if isinstance(each, Array)]

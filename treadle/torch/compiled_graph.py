@@ -13,7 +13,7 @@ from torch.fx import Graph, GraphModule, Node
 from treadle.compiler.errors import TreadleError
 from treadle.torch.groups import grouped
 from treadle.torch.options import Options
-from treadle.torch.outputs import outputs_of
+from treadle.torch.outputs import members_read, outputs_of
 from treadle.torch.pieces import LEFT, Piece, best_pieces
 from treadle.torch.program import Input, Output, Program, translate
 from treadle.torch.report import GraphReport, Left, Taken
@@ -76,16 +76,27 @@ def _compiled(nodes: Sequence[Node], options: Options) -> tuple[Program, Launch]
     """(Unsupported, TreadleError)"""
     from treadle.compiled import compile
 
-    outputs = outputs_of(nodes)
-    program = translate(nodes, outputs, "program")
+    program = _translated(nodes)
+    outputs = [each.node for each in program.outputs]
     if not program.inputs:
         raise Unsupported("it reads no tensor: where a kernel runs is where its arguments lie")
     device = outputs[0].meta["val"].device
     if any(node.meta["val"].device != device for node in (*outputs, *(each.node for each in program.inputs))):
         raise Unsupported("its tensors lie on several devices")
     options.check_work(nodes, device)
-    kernel = compile(program.module, machine=options.machine_for(device), arch=options.arch)
+    kernel = compile(program.module, machine=options.machine, arch=options.arch)
     return program, Launch(kernel, program.inputs, program.outputs, options.backend)
+
+
+def _translated(nodes: Sequence[Node]) -> Program:
+    """(Unsupported)"""
+    outputs, plain = outputs_of(nodes), members_read(nodes)
+    try:
+        return translate(nodes, outputs, "program")
+    except Unsupported:
+        if outputs == plain:
+            raise
+        return translate(nodes, plain, "program")
 
 
 def _put_in(module: GraphModule, launches: Sequence[tuple[Program, Launch, list[Node]]]) -> GraphModule:

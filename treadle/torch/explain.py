@@ -21,7 +21,8 @@ def explain(
     options: Mapping[str, Any] | None = None,
 ) -> Report:
     """Compile a module or function for these inputs, and say which kernels it became (`str()` of the report reads
-    well). The module runs once; `options` are those of `torch.compile`.
+    well). The module runs twice, as it is and compiled: what it changes in place, it changes twice. `options` are
+    those of `torch.compile`.
 
     TreadleError for an option that is not known."""
     import torch._dynamo as dynamo

@@ -69,8 +69,6 @@ _map(aten.silu.default, function=tl.silu)
 _map(aten.mul.Tensor, aten.mul.Scalar, function=lambda a, b: a * b)
 _map(aten.maximum.default, function=tl.maximum)
 _map(aten.minimum.default, function=tl.minimum)
-_map(aten.clamp_min.default, aten.clamp_min.Tensor, function=tl.maximum)
-_map(aten.clamp_max.default, aten.clamp_max.Tensor, function=tl.minimum)
 
 
 def _say(*targets: Any, symbol: str, function: Callable[..., Any]) -> None:
@@ -147,11 +145,6 @@ def add(body: Body, left: Any, right: Any, alpha: Any = 1) -> Tensor:
 def sub(body: Body, left: Any, right: Any, alpha: Any = 1) -> Tensor:
     made = body.map(lambda a, b: a - (b if alpha == 1 else b * alpha), left, right)
     return body.said(made, "-", left, right) if alpha == 1 else made
-
-
-@_with(aten.rsub.Scalar, aten.rsub.Tensor)
-def rsub(body: Body, left: Any, right: Any, alpha: Any = 1) -> Tensor:
-    return sub(body, right, left, alpha)
 
 
 @_with(aten.div.Tensor, aten.div.Scalar)
@@ -353,7 +346,7 @@ def _free(*targets: Any) -> Callable[[Handler], Handler]:
     return register
 
 
-@_free(aten.view.default, aten._unsafe_view.default, aten.reshape.default)
+@_free(aten.view.default, aten.reshape.default)
 def view(body: Body, tensor: Tensor, shape: Sequence[int]) -> Tensor:
     total = _size(tensor.shape)
     known = _size([size for size in shape if size != -1])
@@ -365,18 +358,6 @@ def permute(body: Body, tensor: Tensor, order: Sequence[int]) -> Tensor:
     return body.rearranged(tensor, [tensor.dims[i] for i in order])
 
 
-@_free(aten.transpose.int)
-def transpose(body: Body, tensor: Tensor, first: int, second: int) -> Tensor:
-    dims = list(tensor.dims)
-    dims[first], dims[second] = dims[second], dims[first]
-    return body.rearranged(tensor, dims)
-
-
-@_free(aten.t.default)
-def t(body: Body, tensor: Tensor) -> Tensor:
-    return body.rearranged(tensor, tensor.dims[::-1])
-
-
 @_free(aten.unsqueeze.default)
 def unsqueeze(body: Body, tensor: Tensor, dim: int) -> Tensor:
     dims = list(tensor.dims)
@@ -384,10 +365,9 @@ def unsqueeze(body: Body, tensor: Tensor, dim: int) -> Tensor:
     return body.rearranged(tensor, dims)
 
 
-@_free(aten.squeeze.dim, aten.squeeze.dims, aten.squeeze.default)
-def squeeze(body: Body, tensor: Tensor, dims: Any = None) -> Tensor:
-    chosen = range(len(tensor.dims)) if dims is None else [dims] if isinstance(dims, int) else dims
-    gone = {tensor.place(dim) for dim in chosen if not tensor.along(dim)}
+@_free(aten.squeeze.dims)
+def squeeze(body: Body, tensor: Tensor, dims: Sequence[int]) -> Tensor:
+    gone = {tensor.place(dim) for dim in dims if not tensor.along(dim)}
     return body.rearranged(tensor, [axes for i, axes in enumerate(tensor.dims) if i not in gone])
 
 
@@ -400,7 +380,7 @@ def expand(body: Body, tensor: Tensor, shape: Sequence[int], **_: Any) -> Tensor
     return body.rearranged(tensor, [next(made) if new else axes for (axes, _), new in zip(pairs, grows, strict=True)])
 
 
-@_free(aten.clone.default, aten.alias.default, aten.detach.default, aten.lift_fresh_copy.default)
+@_free(aten.clone.default, aten.alias.default, aten.lift_fresh_copy.default)
 def same(body: Body, tensor: Tensor, **_: Any) -> Tensor:
     return tensor
 

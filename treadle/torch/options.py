@@ -34,10 +34,9 @@ class Options:
         known = [field.name for field in fields(Options)]
         if unknown := [name for name in given or {} if name not in known]:
             raise TreadleError(f"unknown option {', '.join(map(repr, unknown))} (options are {', '.join(known)})")
+        for name, value in (given or {}).items():
+            _check(name, value)
         return Options(**(given or {}))
-
-    def machine_for(self, device: torch.device) -> str | None:
-        return self.machine
 
     def check_work(self, nodes: Sequence[Node], device: torch.device) -> None:
         """(Unsupported)"""
@@ -49,6 +48,14 @@ class Options:
                 f"{work:.1e} multiplications are too many for the emulator; on a GPU, or with the option "
                 f"cpu_work={work:.0e}, it would be a kernel"
             )
+
+
+def _check(name: str, value: Any) -> None:
+    """(TreadleError for a value that is no text or number, as the option wants)"""
+    known: Any = int | float if name == "cpu_work" else str | None
+    if isinstance(value, bool) or not isinstance(value, known):
+        wanted = "a number" if name == "cpu_work" else "a text"
+        raise TreadleError(f"the option {name} is {value!r}: it is {wanted}")
 
 
 def _work(node: Node) -> int:

@@ -17,16 +17,26 @@ from treadle.torch.program import is_free
 def outputs_of(members: Sequence[Node]) -> list[Node]:
     """Members, and free operations on them, in order."""
     inside = set(members)
-    found = (end for node in members for end in _ends(node, inside))
+    found = (_stored(node, user) for node, user in _readers(members, inside))
     return list(dict.fromkeys(found))
 
 
-def _ends(node: Node, inside: set[Node]) -> Iterator[Node]:
-    for user in node.users:
-        if user in inside or (is_free(user) and not _is_read(user, inside)):
-            continue
-        copy = _copy_below(user)
-        yield node if copy is None else _last_of(copy)
+def members_read(members: Sequence[Node]) -> list[Node]:
+    """The members alone, for where PyTorch's copy has dimensions that do not nest with theirs: it makes it then."""
+    return list(dict.fromkeys(node for node, _ in _readers(members, set(members))))
+
+
+def _readers(members: Sequence[Node], inside: set[Node]) -> Iterator[tuple[Node, Node]]:
+    """Every member that leaves, with the one that it leaves to."""
+    for node in members:
+        for user in node.users:
+            if user not in inside and (not is_free(user) or _is_read(user, inside)):
+                yield node, user
+
+
+def _stored(node: Node, user: Node) -> Node:
+    copy = _copy_below(user)
+    return node if copy is None else _last_of(copy)
 
 
 def _is_read(node: Node, inside: set[Node]) -> bool:
@@ -55,4 +65,4 @@ def _last_of(node: Node) -> Node:
     return node
 
 
-__all__ = ["outputs_of"]
+__all__ = ["members_read", "outputs_of"]
