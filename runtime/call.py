@@ -80,9 +80,20 @@ def _run(kernel: Compiled, arrays: Sequence[Any], backend: str, checks: bool) ->
             results = execute(kernel.module, [_plain(array) for array in arrays], runner)
             if backend == "emulator":
                 runner.reports.clear()
-        return results
+        return _apart(results, arrays)
 
     return _told(run, backend)
+
+
+def _apart(results: Sequence[Any], arguments: Sequence[Any]) -> tuple[Any, ...]:
+    """Each result in memory of its own: a program may return an argument, or one value twice, and who writes into one
+    result does not mean the other."""
+    others: list[Any] = [each for each in arguments if isinstance(each, np.ndarray)]
+    made: list[Any] = []
+    for result in results:
+        shared = any(np.may_share_memory(result, other) for other in (*others, *made))
+        made.append(result.copy() if shared else result)
+    return tuple(made)
 
 
 def _told(run: Callable[[], tuple[Any, ...]], backend: str) -> tuple[Any, ...]:

@@ -270,3 +270,16 @@ def test_what_is_no_size_program_or_machine() -> None:
         treadle.compile(5)
     with pytest.raises(TreadleError, match="the machine is a int"):
         treadle.compile(kernel.diagram, machine=5)
+
+
+@pytest.mark.parametrize("backend", ["emulator", "interpreter"])
+def test_each_result_has_memory_of_its_own(backend: str) -> None:
+    def function(A: tl.Array) -> Any:
+        twice = A * 2
+        return A, twice, twice
+
+    given = np.ones((5, 8), np.float32)
+    same, once, again = treadle.kernel("m k -> m k, m k, m k")(function)(given, backend=backend)
+    same[:] = once[:] = 7
+    assert (given == 1).all()
+    assert (again == 2).all()
