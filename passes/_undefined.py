@@ -17,7 +17,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from treadle.dialects.diagram import ContractOp, ExtentOp, MapOp, ReduceOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, sizes_of
-from treadle.dialects.diagram.condition import Linear, Term
+from treadle.dialects.diagram.condition import Linear, Term, leaves_32_bits
 from treadle.dialects.diagram.presence import Stretch, stretches
 from treadle.passes._changes import is_ordered
 from treadle.passes._infinities import may_be_infinite
@@ -120,22 +120,9 @@ def _is_stretch_there(stretch: Stretch, size: Expression, resolve: Callable[[Ter
     return _folded(arith.AndIOp, tests)
 
 
-LAST = 2**31 - 2**20
-"""The last position along any axis: the little that is left is for a constant beside it, as in a window."""
-
-
 def _integers_for(*forms: Linear) -> Attribute:
     """Integers in which forms are what they are, for any data: of 64 bits where a sum may leave 32."""
-    return IndexType() if any(map(_leaves_32_bits, forms)) else i32
-
-
-def _leaves_32_bits(form: Linear) -> bool:
-    """Whether some of what a form adds up may be beyond 32 bits together, in any order."""
-    low, high = min(form.constant, 0), max(form.constant, 0)
-    for term, factor in form.terms.items():
-        ends = [factor * end for end in ((0, LAST) if isinstance(term, str) else (-(2**31), 2**31 - 1))]
-        low, high = low + min(ends), high + max(ends)
-    return low < -(2**31) or high >= 2**31
+    return IndexType() if any(map(leaves_32_bits, forms)) else i32
 
 
 def _as(value: Expression, type: Attribute) -> Expression:

@@ -21,7 +21,7 @@ from treadle.compiler.lowering.runs import yielded
 from treadle.dialects.diagram import CastOp, ContractOp, FillOp, MapOp, ReduceOp, WhereOp, YieldOp
 from treadle.dialects.diagram.absence import absences
 from treadle.dialects.diagram.array import format_of
-from treadle.dialects.diagram.condition import AtLeastZero, Both, Condition, Linear, Term
+from treadle.dialects.diagram.condition import AtLeastZero, Both, Condition, Linear, Term, leaves_32_bits
 from treadle.dialects.diagram.formats import NUMBER_FORMATS, holds
 from treadle.dialects.hierarchy import SaveOp, StreamOp
 from treadle.runtime.formats import rounded
@@ -247,17 +247,6 @@ def _replaced_infinity(op: arith.SelectOp) -> float | None:
 # -- the test --------------------------------------------------------------------------------------
 
 
-def _leaves_32_bits(form: Linear, sign: int, last: Mapping[str, int]) -> bool:
-    """Whether the side of a comparison that takes the terms with factors of one sign may be no number of 32 bits, for
-    any data, and positions from 0 to the `last` of each axis. Nothing that is added up on the way is further from 0."""
-    low, high = 0, max(form.constant * sign, 0)
-    for term, factor in form.terms.items():
-        size = max(factor * sign, 0)
-        low += 0 if isinstance(term, str) else -size * 2**31
-        high += size * (last[term] if isinstance(term, str) else 2**31 - 1)
-    return low < -(2**31) or high >= 2**31
-
-
 def test_of(condition: Condition, arguments: dict[Term, SSAValue], block: Block, last: Mapping[str, int]) -> SSAValue:
     """A condition as operations on integers in the body of a map, whose arguments hold its terms; `last` has the last
     position along each axis. In 64 bits where 32 may be too few."""
@@ -269,27 +258,24 @@ def test_of(condition: Condition, arguments: dict[Term, SSAValue], block: Block,
     def number(value: int, type: IntegerType | IndexType) -> SSAValue:
         return emit(arith.ConstantOp(IntegerAttr(value, type)))
 
-    def side(form: Linear, sign: int, type: IntegerType | IndexType) -> SSAValue:
-        """The terms with factors of one sign, and the constant if it has that sign."""
-        total: SSAValue | None = None
-        for term, factor in form.terms.items():
-            if factor * sign <= 0:
-                continue
+    def total(side: Linear, type: IntegerType | IndexType) -> SSAValue:
+        found: SSAValue | None = None
+        for term, factor in side.terms.items():
             value = arguments[term]
             if type != value.type:
                 value = emit(arith.IndexCastOp(value, type))
-            if abs(factor) != 1:
-                value = emit(arith.MuliOp(value, number(abs(factor), type), overflow=NO_OVERFLOW))
-            total = value if total is None else emit(arith.AddiOp(total, value, overflow=NO_OVERFLOW))
-        if total is None or form.constant * sign > 0:
-            constant = number(max(form.constant * sign, 0), type)
-            total = constant if total is None else emit(arith.AddiOp(total, constant, overflow=NO_OVERFLOW))
-        return total
+            if factor != 1:
+                value = emit(arith.MuliOp(value, number(factor, type), overflow=NO_OVERFLOW))
+            found = value if found is None else emit(arith.AddiOp(found, value, overflow=NO_OVERFLOW))
+        if found is None or side.constant:
+            constant = number(side.constant, type)
+            found = constant if found is None else emit(arith.AddiOp(found, constant, overflow=NO_OVERFLOW))
+        return found
 
     if isinstance(condition, AtLeastZero):
-        form = condition.form
-        type = IndexType() if any(_leaves_32_bits(form, sign, last) for sign in (-1, 1)) else i32
-        return emit(arith.CmpiOp(side(form, -1, type), side(form, 1, type), "sle"))
+        less, more = condition.form.side(-1), condition.form.side(1)
+        type = IndexType() if any(leaves_32_bits(side, last.__getitem__) for side in (less, more)) else i32
+        return emit(arith.CmpiOp(total(less, type), total(more, type), "sle"))
     parts = [test_of(part, arguments, block, last) for part in condition.parts]
     kind = arith.AndIOp if isinstance(condition, Both) else arith.OrIOp
     if not parts:

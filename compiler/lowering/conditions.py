@@ -15,11 +15,7 @@ from treadle.dialects.cuda.layout import LayoutAttr
 from treadle.dialects.diagram import MapOp, WhereOp
 from treadle.dialects.diagram.absence import absences
 from treadle.dialects.diagram.array import DYNAMIC, array_type, format_of
-from treadle.dialects.diagram.condition import Term, terms_of
-
-LAST = 2**31 - 2**20
-"""Of an axis whose size is known only at launch: the little that is left is for a constant beside it, as in a window,
-whose test is made for every score."""
+from treadle.dialects.diagram.condition import LAST_POSITION, Term, terms_of
 
 
 def lower_where(lowering: KernelLowering, op: WhereOp) -> SSAValue:
@@ -52,7 +48,7 @@ def kept_elements(
 def _last(lowering: KernelLowering, axis: str) -> int:
     """The last position along an axis that a register may stand for, in a piece that reaches past its end, too."""
     size = lowering.plan.sizes[axis]
-    return LAST if size == DYNAMIC else size + lowering.plan.pieces[axis]
+    return LAST_POSITION if size == DYNAMIC else size + lowering.plan.pieces[axis]
 
 
 def _positions(lowering: KernelLowering, axis: Term, layout: LayoutAttr) -> SSAValue:

@@ -53,6 +53,12 @@ class Linear:
     def times(self, factor: int) -> Linear:
         return Linear().plus(self, factor)
 
+    def side(self, sign: int) -> Linear:
+        """What stands on one side of a comparison with 0 that subtracts nothing: the terms whose factors have a sign,
+        and the constant if it has that sign, times the sign."""
+        terms = {term: factor * sign for term, factor in self.terms.items() if factor * sign > 0}
+        return Linear(terms, max(self.constant * sign, 0))
+
     def evaluate(self, value: Callable[[Term], Any]) -> Any:
         total: Any = self.constant
         for term, factor in self.terms.items():
@@ -101,6 +107,21 @@ def forms_of(condition: Condition) -> Iterator[Linear]:
         return
     for part in condition.parts:
         yield from forms_of(part)
+
+
+LAST_POSITION = 2**31 - 2**20
+"""Of an axis whose size is known only at launch. The little that is left of 32 bits is for a constant beside it, as in
+a window, whose test is made for every score."""
+
+
+def leaves_32_bits(form: Linear, last: Callable[[str], int] = lambda _: LAST_POSITION) -> bool:
+    """Whether some of what a form adds up may be beyond 32 bits together, in any order: for any data, and positions
+    from 0 to the `last` along each axis."""
+    low, high = min(form.constant, 0), max(form.constant, 0)
+    for term, factor in form.terms.items():
+        ends = (0, last(term)) if isinstance(term, str) else (-(2**31), 2**31 - 1)
+        low, high = low + min(factor * end for end in ends), high + max(factor * end for end in ends)
+    return low < -(2**31) or high >= 2**31
 
 
 def _leaves_64_bits(form: Linear) -> bool:
