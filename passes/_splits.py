@@ -38,7 +38,6 @@ from treadle.passes._scalars import (
     Leaf,
     Node,
     build_map,
-    expression_of,
     leaves,
     number,
     select,
@@ -131,16 +130,23 @@ def inline_extent(kernel: KernelOp, axis: str, size: int) -> None:
         return
     if size == DYNAMIC:
         return _give_extent(kernel, extents)
-    constant = Constant(IntegerAttr(size, i32))
-
-    def known(leaf: Leaf) -> Expression:
-        return constant if leaf.value.owner in extents else leaf
-
-    for op in list(kernel.body.block.ops):
-        if isinstance(op, MapOp) and any(known(Leaf(operand)) is constant for operand in op.inputs):
-            new = build_map(substitute(expression_of(op), known), op.result.type, op.result.name_hint, op.location)
-            replace(op, [new], new.result)
+    for op in kernel.body.block.ops:
+        if isinstance(op, MapOp):
+            _write_number(op, [each.result for each in extents], size)
     erase_dead(kernel.body.block)
+
+
+def _write_number(op: MapOp, operands: Sequence[SSAValue], number: int) -> None:
+    """A number in the place of some operands of a map; the others stay, whether they are read or only asked whether
+    they have an element."""
+    block = op.body.block
+    for argument in [each for each in block.args if op.inputs[each.index] in operands]:
+        constant = arith.ConstantOp(IntegerAttr(number, i32))
+        constant.result.name_hint = argument.name_hint
+        Rewriter.insert_op(constant, InsertPoint.at_start(block))
+        argument.replace_all_uses_with(constant.result)
+        op.operands = [each for i, each in enumerate(op.inputs) if i != argument.index]
+        block.erase_arg(argument)
 
 
 def _give_extent(kernel: KernelOp, extents: Sequence[ExtentOp]) -> None:

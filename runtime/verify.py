@@ -32,6 +32,8 @@ SCALE_QUANTILE = 0.75
 square, but not set by a few outliers."""
 FEW = 16
 """So many elements have a scale; of fewer it would be chance."""
+SPREAD = 4
+"""So much smaller than the others a part of the result is by chance, where its sums cancel."""
 STEPS = 16
 """A bound of so many of the format's smallest steps says what the format can: of shares that vanish beside others."""
 
@@ -161,14 +163,14 @@ def compare(name: str, type: Attribute, output: NDArray[Any], reference: Bounded
 
 
 def _says_something(sizes: FloatArray, tolerance: FloatArray, format: Attribute) -> NDArray[np.bool_]:
-    """The elements whose tolerance is the format's own, or below their size, or below each scale of what is around
-    them: of the whole, and of all that has the same index along one of the axes."""
+    """The elements whose tolerance is the format's own, or below their size, or below what is around them: the scale of
+    the whole, and, but for chance, that of all that has the same index along one of the axes."""
     close = STEPS * SMALLEST.get(str(format), 0.0)
     certain = (tolerance <= close) | (tolerance < sizes)
     said = certain | (tolerance < (_scale(sizes) or np.inf))
     if sizes.ndim > 1:
         for axis in range(sizes.ndim):
-            said &= certain | (tolerance < _scales_along(axis, sizes, said & ~certain))
+            said &= certain | (tolerance < SPREAD * _scales_along(axis, sizes, said & ~certain))
     return said
 
 

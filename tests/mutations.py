@@ -329,13 +329,13 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "the last of the parts that the launch counts ends where the others do": (
         "_splits",
-        'last = "parts - 1" if',
-        'last = "parts" if',
+        'last = f"{self.parts} - 1" if',
+        'last = f"{self.parts}" if',
     ),
     "two parts that the launch counts are the last": (
         "_splits",
-        'last = "parts - 1" if',
-        'last = "parts - 2" if',
+        'last = f"{self.parts} - 1" if',
+        'last = f"{self.parts} - 2" if',
     ),
     "an axis that is shorter than a part has none": (
         "dialects/diagram/place",

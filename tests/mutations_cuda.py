@@ -51,8 +51,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "lowering: a condition off by one": (
         f"{LOWERING}/absent",
-        'emit(arith.CmpiOp(side(condition.form, -1), side(condition.form, 1), "sle"))',
-        'emit(arith.CmpiOp(side(condition.form, -1), side(condition.form, 1), "slt"))',
+        'emit(arith.CmpiOp(total(less, type), total(more, type), "sle"))',
+        'emit(arith.CmpiOp(total(less, type), total(more, type), "slt"))',
     ),
     "lowering: the border is not tested": (
         f"{LOWERING}/runs",

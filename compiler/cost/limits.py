@@ -122,10 +122,10 @@ def _corner(corner: Corner, places: Places) -> Amount:
         if axis is None or isinstance(axis, Read):
             return None
         if axis is not term:
-            total += factor * places[extent_of(axis)][1]
+            total = total + factor * places[extent_of(axis)][1]
             continue
         first, end = places[axis]
-        total += factor * (end - 1 if factor * corner.sign > 0 else first)
+        total = total + factor * (end - 1 if factor * corner.sign > 0 else first)
     return total
 
 

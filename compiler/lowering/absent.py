@@ -24,7 +24,6 @@ from treadle.dialects.diagram.array import format_of
 from treadle.dialects.diagram.condition import AtLeastZero, Both, Condition, Linear, Term, leaves_32_bits
 from treadle.dialects.diagram.formats import NUMBER_FORMATS, holds
 from treadle.dialects.hierarchy import SaveOp, StreamOp
-from treadle.runtime.formats import rounded
 
 NEUTRAL = {"add": 0.0, "mul": 1.0, "max": float("-inf"), "min": float("inf")}
 INTEGER_NEUTRAL = {"add": 0, "mul": 1, "max": -(2**31), "min": 2**31 - 1}
@@ -217,6 +216,10 @@ def _held(number: float | None, value: SSAValue) -> float | None:
     known = NUMBER_FORMATS.get(str(format))
     if number is None or known is None or not known.is_float:
         return number
+    if number in (0, 1) or (numbers.isinf(number) and not known.saturates):
+        return number
+    from treadle.runtime.formats import rounded  # numpy's further formats, which few programs need here
+
     return float(rounded(np.asarray(number), format))
 
 
