@@ -76,7 +76,8 @@ def plan_kernel(kernel: KernelOp) -> KernelPlan:
         elif isinstance(op, ExtentOp) and op.axis.data not in sizes:
             sizes[op.axis.data] = _size_elsewhere(kernel, op, op.axis.data)
     made = {axis: size for op in kernel.walk() for each in op.results for axis, size in sizes_of(each.type).items()}
-    sizes, pieces = made | sizes, made | pieces  # an axis that a map adds, held whole
+    held = {axis: size for axis, size in made.items() if axis not in pieces}  # what only a map adds
+    sizes, pieces = sizes | held, pieces | held
     warps = kernel.schedule.warps.as_dict() if kernel.schedule is not None else {}
     contractions = [op for op in kernel.walk() if isinstance(op, ContractOp)]
     plan = KernelPlan(kernel, group, sizes, pieces, contractions, warps)
