@@ -68,7 +68,7 @@ def cached_file(path: Path, make: Callable[[Path], None]) -> Path:
         mark_used(path)
         return path
     try:
-        _make_whole(path, make)
+        made = _make_whole(path, make)
     except OSError as error:
         if error.errno not in _NO_PLACE:
             raise
@@ -77,19 +77,40 @@ def cached_file(path: Path, make: Callable[[Path], None]) -> Path:
             f"{(error.strerror or '').lower()}; make room, or name another folder with TREADLE_CACHE"
         ) from error
     mark_used(path)
-    shrink(allowed, unused_since=time.time() - IN_USE_SECONDS)
+    _keep_within(allowed, made)
     return path
 
 
-def _make_whole(path: Path, make: Callable[[Path], None]) -> None:
+def _keep_within(allowed: int, made: int) -> None:
+    """Shrink the cache to its limit once this process has made a small share of it, and at first: to look through all
+    that is kept takes as long as all that is kept."""
+    folder = cache_directory()
+    unseen = _unseen.get(folder, allowed) + made
+    looks = unseen * _LOOKS >= allowed
+    _unseen[folder] = 0 if looks else unseen
+    if looks:
+        shrink(allowed, unused_since=time.time() - IN_USE_SECONDS)
+
+
+_unseen: dict[Path, int] = {}
+"""Bytes that this process has made in each cache folder since it last looked through it."""
+
+_LOOKS = 100
+"""How often a process looks through the cache while it fills it."""
+
+
+def _make_whole(path: Path, make: Callable[[Path], None]) -> int:
+    """How many bytes it has."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=MAKING) as folder:
         made = Path(folder) / path.name
         make(made)
         checksum = Path(folder) / f"{path.name}{CHECKSUM}"
         checksum.write_text(_checksum(made), encoding="ascii")
+        size = made.stat().st_size
         checksum.replace(_checksum_of(path))
         made.replace(path)
+    return size
 
 
 _NO_PLACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM)

@@ -141,6 +141,7 @@ class Program:
     def mapped(self, axes: Sequence[str], format: str, taken: dict[str, Value], body: list[str]) -> Value:
         if (unread := self.unread(axes)) is not None:
             taken = {**taken, "%unread": unread}
+        axes = (*axes, *self.added(axes))
         inputs = ", ".join(f"{name} = {value.name} : {self.type_of(value)}" for name, value in taken.items())
         text = "".join(f"    {line}\n" for line in body)
         result = f"{self.type(axes, format)} {{\n{text}  }}"
@@ -150,6 +151,13 @@ class Program:
         """Now and then an operand that a map does not read, but whose absent elements it lacks."""
         found = [value for value in self.values if value.is_array and set(value.axes) <= set(axes)]
         return self.aside.choice(found) if found and self.aside.random() < 0.1 else None
+
+    def added(self, axes: Sequence[str]) -> list[str]:
+        """Now and then an axis that no operand of a map has."""
+        known = {axis for value in self.arguments for axis in value.axes}
+        found = [axis for axis, size in self.axes.items() if axis not in axes and (size is not None or axis in known)]
+        wanted = found and len(axes) < MOST_AXES and self.aside.random() < 0.08
+        return [self.aside.choice(found)] if wanted else []
 
     def cascade(self) -> None:
         """Reductions along one axis, each of what was made of the one before."""

@@ -63,12 +63,9 @@ def test_nothing_is_kept_of_a_file_that_fails(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_damaged_kernel_is_compiled_again(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TREADLE_CACHE", "cache")
+def test_a_damaged_kernel_is_compiled_again(capsys: pytest.CaptureFixture[str], ready_cache: Path) -> None:
     assert cli.main(["run", program(), "--backend", "emulator", *SMALL]) == 0
-    for kept in Path("cache/emulator").glob("*.so"):
+    for kept in (ready_cache / "emulator").glob("*.so"):
         kept.unlink()  # this process has it mapped: cut off in place, it would crash
         kept.write_bytes(b"")
     assert cli.main(["run", "p.mlir", "--backend", "emulator", *SMALL]) == 0
@@ -120,9 +117,8 @@ def test_a_limit_below_what_one_program_needs(
 
 
 def test_a_limit_that_is_no_number_is_refused_where_nothing_new_is_kept(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, ready_cache: Path
 ) -> None:
-    monkeypatch.setenv("TREADLE_CACHE", str(Path("cache").absolute()))
     assert cli.main(["run", program(), "--backend", "emulator", *SMALL]) == 0
     capsys.readouterr()
     monkeypatch.setenv("TREADLE_CACHE_LIMIT", "1GB")
@@ -153,8 +149,9 @@ cached_file(Path({str(kernels / "x.json")!r}), make)
     assert made.exists()
 
 
-def test_folders_that_others_remove_meanwhile() -> None:
+def test_folders_that_others_remove_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What another process has finished is gone while this one looks for what is left."""
+    monkeypatch.setenv("TREADLE_CACHE", str(tmp_path / "cache"))
     kernels, over = cache_directory() / FOLDERS[0], threading.Event()
     kernels.mkdir(parents=True, exist_ok=True)
 

@@ -78,6 +78,7 @@ def test_whose_fault_it_is(said: str, error: type[Exception], monkeypatch: pytes
         compiler.run_compiler(["g++", "x.cpp"])
 
 
+@pytest.mark.usefixtures("ready_cache")
 def test_a_fast_linker_is_taken_unless_it_fails(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,7 +91,6 @@ def test_a_fast_linker_is_taken_unless_it_fails(
     monkeypatch.setattr(compiler, "LINKERS", ("gold",))
     monkeypatch.setenv("COMPILER_PATH", str(tools))  # where g++ looks first
     monkeypatch.setenv("CXX", "g++")
-    monkeypatch.setenv("TREADLE_CACHE", str(Path("cache").absolute()))
     compiler.linker_flags.cache_clear()
     assert cli.main(["run", program(), "--size", "m=3"]) == 0
     assert capsys.readouterr().out.startswith("verified (emulator)")

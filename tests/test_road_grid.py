@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from functools import cache
 from itertools import product
+from math import prod
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 LENGTHS = (1, 7, 31, 63, 64, 65, 127, 128, 200)
 WIDTHS = ((16, 16), (24, 24), (40, 40), (64, 64), (96, 96), (104, 104), (128, 128), (256, 256), (64, 40), (16, 128))
 SIDES = (1, 7, 16, 65, 130)
+MOST_ELEMENTS = 100_000
 FORMATS = ("f16", "bf16", "f32", "f32 as tf32")
 
 
@@ -117,4 +119,8 @@ def test_two_kernels() -> None:
 def test_program(name: str, size: int) -> None:
     """Every program of `tests/programs`, where no two axes have the same size."""
     road = file(f"tests/programs/{name}.mlir")
-    road.check({axis: size + 3 * i for i, axis in enumerate(road.symbolic)})
+    sizes = {axis: size + 3 * i for i, axis in enumerate(road.symbolic)}
+    for i, axis in enumerate(road.symbolic):  # the first are batches and heads, which are alike
+        if prod(sizes.values()) > MOST_ELEMENTS:
+            sizes[axis] = 2 + i
+    road.check(sizes)
