@@ -1,7 +1,7 @@
 """Ten thousand random programs through every prefix of the pipeline, each run at every level after every pass that
 changed it (tests/random_prefixes.py). Failures are made small and kept as files.
 
-python benchmarks/random_programs.py [--first N] [--count N] [--workers N] [--failures FOLDER]
+python benchmarks/random_programs.py [--first N] [--count N] [--workers N] [--failures FOLDER] [--resume RECORD]
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
 from time import perf_counter
@@ -66,20 +67,48 @@ def keep(found: dict[str, Any], folder: Path) -> None:
     print(f"seed {found['seed']}: {found['trouble'][:300]}\n  {file}", flush=True)
 
 
-def record(
-    given: argparse.Namespace, tried: int, tally: Counter[str], failed: list[dict[str, Any]], since: float
-) -> Path:
-    """Keep what is known so far; a run that is broken off leaves it."""
-    data = {
-        "first": given.first,
-        "seeds": given.count,
-        "tried": tried,
-        "failed": sorted(found["seed"] for found in failed),
-        "seconds": round(perf_counter() - since),
-        "worked": round(sum(os.times()[2:4])),
-        "ran": dict(sorted(tally.items())),
-    }
-    return results.write("random-programs", data)
+@dataclass
+class Record:
+    """What is known of a run so far, kept so that one that is broken off can be gone on with."""
+
+    first: int
+    seeds: int
+    tried: int = 0
+    commits: list[str] = field(default_factory=list[str])
+    failed: list[int] = field(default_factory=list[int])
+    seconds: float = 0.0
+    worked: float = 0.0
+    ran: Counter[str] = field(default_factory=Counter[str])
+
+    @classmethod
+    def kept(cls, file: Path) -> Record:
+        data = json.loads(file.read_text(encoding="utf-8"))
+        ran = Counter[str](data["ran"])
+        names = ("first", "seeds", "tried", "failed", "seconds", "worked")
+        return cls(**{name: data[name] for name in names}, commits=data.get("commits", []), ran=ran)
+
+    def keep(self, since: float) -> Path:
+        now = commit()
+        data = {
+            "first": self.first,
+            "seeds": self.seeds,
+            "tried": self.tried,
+            "commits": [*self.commits, *([now] if now not in self.commits else [])],
+            "failed": sorted(self.failed),
+            "seconds": round(self.seconds + perf_counter() - since),
+            "worked": round(self.worked + sum(os.times()[2:4])),
+            "ran": dict(sorted(self.ran.items())),
+        }
+        return results.write("random-programs", data)
+
+
+def commit() -> str:
+    """Of the compiler that is tried; `unknown` outside of a clone."""
+    try:
+        done = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True)
+    except OSError:
+        return "unknown"
+    return done.stdout.strip() or "unknown"
 
 
 def main() -> int:
@@ -88,30 +117,31 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=10_000, help="how many seeds")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--failures", type=Path, default=Path("random-failures"), help="where small programs go")
+    parser.add_argument(
+        "--resume", type=Path, metavar="RECORD", help="the record of a run to go on with, seeds and all"
+    )
     given = parser.parse_args()
-    tally: Counter[str] = Counter()
-    failed: list[dict[str, Any]] = []
-    start = perf_counter()
-    starts = range(given.first, given.first + given.count, BLOCK)
+    known = Record.kept(given.resume) if given.resume else Record(given.first, given.count)
+    start, end = perf_counter(), known.first + known.seeds
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(given.workers) as pool:
         caches: SimpleQueue[Path] = SimpleQueue()
         for worker in range(given.workers):
             caches.put(Path(folder) / str(worker))
-        end = given.first + given.count
+        starts = range(known.first + known.tried, end, BLOCK)
         blocks = [pool.submit(block, first, min(BLOCK, end - first), caches) for first in starts]
-        for done, future in enumerate(as_completed(blocks), 1):
+        for done, (first, future) in enumerate(zip(starts, blocks, strict=True), 1):
             outcome = future.result()
-            tally.update(outcome["tally"])
-            failed += outcome["failed"]
+            known.tried = min(first + BLOCK, end) - known.first
+            known.ran.update(outcome["tally"])
+            known.failed += [found["seed"] for found in outcome["failed"]]
             for found in outcome["failed"]:
                 keep(found, given.failures)
             if done % 10 == 0:
-                record(given, done * BLOCK, tally, failed, start)
-                print(
-                    f"{done * BLOCK} of {given.count}, {len(failed)} failed, {perf_counter() - start:.0f} s", flush=True
-                )
-    print(record(given, given.count, tally, failed, start))
-    return 1 if failed else 0
+                known.keep(start)
+                took = f"{perf_counter() - start:.0f} s"
+                print(f"{known.tried} of {known.seeds}, {len(known.failed)} failed, {took}", flush=True)
+    print(known.keep(start))
+    return 1 if known.failed else 0
 
 
 if __name__ == "__main__":
