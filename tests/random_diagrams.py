@@ -173,7 +173,8 @@ class Program:
                 body = bodies.exponential(self.random, kind)
             else:
                 body, piece = bodies.of_reduction(self.random), self.random.choice([x, piece])
-            piece = self.mapped(piece.axes, "f32", {"%a": piece, "%r": reduction}, body)
+            axes = tuple(dict.fromkeys((*piece.axes, *reduction.axes)))
+            piece = self.mapped(axes, "f32", {"%a": piece, "%r": reduction}, body)
         if self.random.random() < 0.3:
             return
         fitting = [value for value in self.values if over in value.axes and value.format == self.format != "i32"]
