@@ -13,6 +13,7 @@ from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
 from treadle.compiler.cost.roles import contractions_of, product_axes
+from treadle.compiler.errors import Refusal
 from treadle.dialects.diagram.array import (
     DYNAMIC,
     array_type,
@@ -116,6 +117,7 @@ def _expand(function: func.FuncOp, kernel: KernelOp) -> None:
             f"@{kernel.kernel_name.data}: the schedule is not decided (run tiling and hierarchy-choose-sizes)"
         )
     axis = next(iter(schedule.stream.as_dict()), "")
+    _check_known(function, kernel, axis)
     keep_states_apart(kernel, axis)
     plan = StreamPlan(part_of_kernel(kernel), axis)
     expansion = _Expansion(kernel, schedule, plan)
@@ -129,6 +131,18 @@ def _expand(function: func.FuncOp, kernel: KernelOp) -> None:
     kernel.detach()
     _note(function, kernel, plan, expansion.visits)
     kernel.erase()
+
+
+def _check_known(function: func.FuncOp, kernel: KernelOp, axis: str) -> None:
+    """Once pieces of it are all that is left of a streamed axis, its whole size is that of an array of the program."""
+    results = (result for op in function.body.block.ops for result in op.results)
+    known = {each for value in (*function.body.block.args, *results) for each in axes_of(value.type)}
+    if axis and axis not in known:
+        raise Refusal(
+            kernel,
+            f"@{kernel.kernel_name.data} reduces constants along '{axis}', and no array of the program has that axis: "
+            "write down the result in its place",
+        )
 
 
 def _note(function: func.FuncOp, kernel: KernelOp, plan: StreamPlan, visits: Mapping[int, Visits]) -> None:

@@ -8,11 +8,14 @@ from math import ceil
 import numpy as np
 import pytest
 import torch
+from xdsl.utils.arg_spec import ArgSpec
 
 from treadle.compiler.errors import TreadleError
+from treadle.compiler.pipeline import Options, run_passes, run_pipeline
 from treadle.compiler.source import parse_module
 from treadle.runtime.interpreter import Execution, run_function, run_with_bounds
 
+EXPANDING = "hierarchy-expand-streams"
 RANDOM = np.random.default_rng(11)
 
 
@@ -349,3 +352,25 @@ func.func @f(%A: !A) -> !A {{
   func.return %C : !A
 }}"""
     np.testing.assert_array_equal(run_function(parse_module(text), [normal(5, 7)]).results[0], 7)
+
+
+def test_an_axis_that_only_a_kernel_has():
+    """A map may add it; where it is cut into pieces, nothing is left that says how long it is."""
+    module = parse_module("""
+!a = tensor<3xf32, #diagram.array<[q]>>
+!b = tensor<3x8xf32, #diagram.array<[q, c]>>
+func.func @f(%A: !a) -> !a {
+  %B = diagram.map (%x = %A : !a) -> !b {
+    diagram.yield %x : f32
+  }
+  %W = diagram.where %B if "c >= q" : !b
+  %S = diagram.reduce add %W over [c] : !b -> !a
+  func.return %S : !a
+}""")
+    given = normal(3).astype(np.float32)
+    run_pipeline(module, Options(), last="streaming")
+    assert any(op.name == "hierarchy.kernel" for op in module.walk())
+    (result,) = run_function(module, [given]).results
+    np.testing.assert_allclose(result, given * [8, 7, 6], rtol=1e-6)
+    with pytest.raises(TreadleError, match="reduces constants along 'c'"):
+        run_passes(module, [ArgSpec(name, {}) for name in ("tiling", "hierarchy-choose-sizes", EXPANDING)])

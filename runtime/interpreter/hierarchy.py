@@ -69,6 +69,8 @@ class HierarchyFunctions(SessionFunctions):
         if op.is_expanded:
             results = self._run_expanded(interpreter, op, args)
         else:
+            for value in (result for inner in op.body.block.ops for result in inner.results):
+                self.session.scope.learn(value.type)
             results = interpreter.run_ssacfg_region(op.body, args, name)
         self.session.transfers.append(tally.counts())
         return results
