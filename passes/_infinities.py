@@ -18,7 +18,7 @@ from treadle.dialects.diagram import ContractOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.passes._bounds import inner_expression
 from treadle.passes._kinds import FINITE, INFINITE, NAN, OF_NOTHING, Kinds, kinds_of
-from treadle.passes._polynomials import key_of
+from treadle.passes._polynomials import Keys, key_of
 from treadle.passes._reductions import operands_of
 from treadle.passes._scalars import Expression, Leaf, leaves, product
 
@@ -47,35 +47,36 @@ def _of_nothing(leaf: Leaf) -> Kinds:
 def troubled_by(operands: Sequence[SSAValue], moved: Sequence[SSAValue]) -> SSAValue | None:
     """A reduction that may be infinite where a sum, or an extremum, of what depends on it is still a number, or
     infinite itself; None if there is none. Products of `operands` are reduced."""
-    return next((each for each in moved if not _spoils(each, operands)), None)
+    keys = Keys()
+    return next((each for each in moved if not _spoils(each, operands, keys)), None)
 
 
-def _spoils(reduction: SSAValue, operands: Sequence[SSAValue]) -> bool:
+def _spoils(reduction: SSAValue, operands: Sequence[SSAValue], keys: Keys) -> bool:
     """Whether a reduction is finite, or makes what is reduced with it no number: each of its own elements that may
     make it infinite does so."""
-    infinite = kinds_of(Leaf(reduction)) & INFINITE
+    infinite = kinds_of(Leaf(reduction), keys=keys) & INFINITE
     if not infinite:
         return True
     owner = reduction.owner
     if not isinstance(owner, ContractOp | ReduceOp) or owner.init is not None:
         return False
     element, summand = _product(operands_of(owner)), _product(operands)
-    itself = ({key_of(element): frozenset({sign}), key_of(Leaf(reduction)): frozenset({sign})} for sign in infinite)
-    if all(kinds_of(summand, given) == NAN for given in itself):
+    itself = ({keys.of(element): frozenset({sign}), keys.of(Leaf(reduction)): frozenset({sign})} for sign in infinite)
+    if all(kinds_of(summand, given, keys) == NAN for given in itself):
         return True
-    return _each_source_spoils(reduction, element, summand)
+    return _each_source_spoils(Leaf(reduction), element, summand, keys)
 
 
-def _each_source_spoils(reduction: SSAValue, element: Expression, summand: Expression) -> bool:
+def _each_source_spoils(reduction: Leaf, element: Expression, summand: Expression, keys: Keys) -> bool:
     arrays = sources(element)
-    finite = {key_of(leaf): kinds_of(leaf) - INFINITE for leaf in arrays}
-    if kinds_of(element, finite) & INFINITE:
+    finite = {keys.of(leaf): kinds_of(leaf, keys=keys) - INFINITE for leaf in arrays}
+    if kinds_of(element, finite, keys) & INFINITE:
         return False
     for leaf in arrays:
-        for sign in sorted(kinds_of(leaf) & INFINITE):
-            given = {key_of(leaf): frozenset({sign})}
-            for result in sorted(kinds_of(element, given) & INFINITE):
-                if kinds_of(summand, given | {key_of(Leaf(reduction)): frozenset({result})}) != NAN:
+        for sign in sorted(kinds_of(leaf, keys=keys) & INFINITE):
+            given = {keys.of(leaf): frozenset({sign})}
+            for result in sorted(kinds_of(element, given, keys) & INFINITE):
+                if kinds_of(summand, given | {keys.of(reduction): frozenset({result})}, keys) != NAN:
                     return False
     return True
 

@@ -15,8 +15,8 @@ from xdsl.ir import Operation
 from treadle.dialects.diagram import ContractOp, ExtentOp, IndexOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.formats import NUMBER_FORMATS
-from treadle.passes._bounds import distance_of, inner_expression, is_nonnegative
-from treadle.passes._polynomials import Key, key_of
+from treadle.passes._bounds import distance_of, is_nonnegative
+from treadle.passes._polynomials import Key, Keys
 from treadle.passes._reductions import operands_of
 from treadle.passes._scalars import CASTS, Constant, Expression, Leaf, Node, product
 
@@ -118,8 +118,9 @@ where it matters.)"""
 class _Walk:
     """Follows kinds through an expression; `given` says what some parts of it are."""
 
-    def __init__(self, given: Mapping[Key, Kinds]):
+    def __init__(self, given: Mapping[Key, Kinds], keys: Keys):
         self.given = given
+        self.keys = keys
         self.done: dict[Expression, Kinds] = {}
         """Each part stays alive as a key, so that no other takes its place."""
 
@@ -129,13 +130,13 @@ class _Walk:
         return self.done[expression]
 
     def _of(self, expression: Expression) -> Kinds:
-        if self.given and (known := self.given.get(key_of(expression))) is not None:
+        if self.given and (known := self.given.get(self.keys.of(expression))) is not None:
             return known
         match expression:
             case Constant():
                 return _kind_of_number(expression.number)
             case Leaf():
-                inner = inner_expression(expression.value)
+                inner = self.keys.inner(expression.value)
                 kinds = self._of_array(expression) if inner is None else self.of(inner)
             case Node():
                 kinds = self._of_node(expression)
@@ -190,6 +191,7 @@ def _kind_of_number(value: float) -> Kinds:
     return frozenset({_signed(sign, abs(value) == float("inf"))})
 
 
-def kinds_of(expression: Expression, given: Mapping[Key, Kinds] | None = None) -> Kinds:
-    """Of what kinds the values of an expression may be, where some parts of it are known to be of some."""
-    return _Walk(given or {}).of(expression)
+def kinds_of(expression: Expression, given: Mapping[Key, Kinds] | None = None, keys: Keys | None = None) -> Kinds:
+    """Of what kinds the values of an expression may be, where some parts of it are known to be of some. Who asks more
+    than once of the same IR may keep the keys."""
+    return _Walk(given or {}, keys or Keys()).of(expression)

@@ -57,21 +57,62 @@ def unfolded(expression: Expression, axis: str) -> Expression:
     return visit(expression)
 
 
+class Keys:
+    """Keys of expressions: equal for those that compute the same in the same way, whatever maps they are spread over.
+    Each part is read once, as long as the IR stays as it is; it stays alive as a key of `_known`, so that no other
+    takes its place."""
+
+    def __init__(self) -> None:
+        self._known: dict[Expression, Key] = {}
+        self._inner: dict[SSAValue, Expression | None] = {}
+
+    def of(self, expression: Expression) -> Key:
+        if expression not in self._known:
+            self._known[expression] = self._of(expression)
+        return self._known[expression]
+
+    def inner(self, value: SSAValue) -> Expression | None:
+        """What a value computes from others (`inner_expression`), the same whenever it is asked."""
+        if value not in self._inner:
+            self._inner[value] = inner_expression(value)
+        return self._inner[value]
+
+    def _of(self, expression: Expression) -> Key:
+        match expression:
+            case Constant():
+                return ("constant", expression.number)
+            case Leaf():
+                opaque = expression.version or is_saturating(expression)
+                inner = None if opaque else self.inner(expression.value)
+                return (expression.version, expression.value) if inner is None else self.of(inner)
+            case Node():
+                keys = [self.of(operand) for operand in expression.operands]
+                if expression.kind in _COMMUTE:
+                    keys.sort(key=hash)
+                properties = frozenset((k, v) for k, v in expression.properties.items() if k != "fastmath")
+                return _Hashed((expression.kind, properties, *keys))
+
+
+class _Hashed:
+    """A key that is made of others: its hash is found once, not again at each key that is made of it."""
+
+    __slots__ = ("_hash", "_parts")
+
+    def __init__(self, parts: tuple[Hashable, ...]) -> None:
+        self._parts, self._hash = parts, hash(parts)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return isinstance(other, _Hashed) and self._hash == other._hash and self._parts == other._parts
+
+
 def key_of(expression: Expression) -> Key:
     """Equal for expressions that compute the same in the same way, whatever maps they are spread over."""
-    match expression:
-        case Constant():
-            return ("constant", expression.number)
-        case Leaf():
-            opaque = expression.version or is_saturating(expression)
-            inner = None if opaque else inner_expression(expression.value)
-            return (expression.version, expression.value) if inner is None else key_of(inner)
-        case Node():
-            keys = [key_of(operand) for operand in expression.operands]
-            if expression.kind in _COMMUTE:
-                keys.sort(key=hash)
-            properties = frozenset((k, v) for k, v in expression.properties.items() if k != "fastmath")
-            return (expression.kind, properties, *keys)
+    return Keys().of(expression)
 
 
 def atoms_of(expression: Expression, axis: str, moves: Callable[[Expression], bool]) -> list[Expression]:
