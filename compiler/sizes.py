@@ -32,11 +32,29 @@ def parse_sizes(texts: Iterable[str]) -> dict[str, int]:
 
 def axes_of_function(function: FuncOp) -> dict[str, int]:
     """Every axis of a program with its size (DYNAMIC where symbolic)."""
+    return _first_sizes(_types_of(function))
+
+
+def sizes_of_whole_arrays(function: FuncOp) -> dict[str, int]:
+    """The size of each axis of the arrays of a program, those first that a caller sees. Inside of an expanded kernel
+    there are pieces, with sizes of their own."""
+    types = [*function.function_type.inputs, *function.function_type.outputs]
+    if function.body.blocks:
+        types += [result.type for op in function.body.block.ops for result in op.results]
+    return _first_sizes(types)
+
+
+def _first_sizes(types: Iterable[Attribute]) -> dict[str, int]:
     sizes: dict[str, int] = {}
-    for type in _types_of(function):
+    for type in types:
         for axis, size in sizes_of(type).items():
             sizes.setdefault(axis, size)
     return sizes
+
+
+def why_unknown(kernel: str, axis: str, what: str = "reduces constants along") -> str:
+    """What is wrong with an axis that a kernel has and no array of the program."""
+    return f"@{kernel} {what} '{axis}', and no array of the program has that axis: write down the result in its place"
 
 
 def check_axes(function: FuncOp) -> None:

@@ -8,6 +8,7 @@ from xdsl.ir import SSAValue
 
 from treadle.dialects.diagram import CastOp, ContractOp, MapOp, WhereOp
 from treadle.dialects.diagram.array import axes_of, format_of
+from treadle.dialects.diagram.contract import is_multiplied
 from treadle.dialects.diagram.formats import EIGHT_BIT, SIXTEEN_BIT
 
 
@@ -16,7 +17,7 @@ def comes_to_shared(value: SSAValue, products: Sequence[ContractOp], row: str | 
     element: fragments have four bytes of a row each, and would be loaded by as many accesses, each awaited where the
     step stands still. Copies bring whole lines while earlier steps compute, and `ldmatrix` hands out what it reads as
     accumulators lie: 16-bit numbers, whose rows run along the stream, unless 8-bit products ask for another order."""
-    if any(isinstance(use.operation, ContractOp) and use.index < 2 for use in value.uses):
+    if is_multiplied(value):
         return True
     axes = axes_of(value.type)
     return (

@@ -268,22 +268,24 @@ def _hoist_from_sum(function: func.FuncOp, sum: ContractOp | ReduceOp) -> None:
     if not any(split.moves for split in splits) or any(isinstance(split.rest, Constant) for split in splits):
         return
     if isinstance(_sum_format(sum), Float16Type):
-        _refuse_narrow_sum(function, sum)
+        _stays(function, sum, None, "it is kept in f16 and might overflow without them")
         return
     above = [factor for split in splits for factor in split.above]
     below = [factor for split in splits for factor in split.below]
     if (infinite := next(filter(may_be_infinite, above), None)) is not None:
-        _refuse_infinite(function, sum, infinite)
+        _stays(function, sum, infinite, "it may be infinite, and zero times infinity is no number")
         return
     guarded = bool(absences_of(operands))
     if guarded and (none := next((each for each in above if not is_number_of_nothing(each)), None)) is not None:
-        _refuse_without_elements(function, sum, none)
+        reason = "every element of a row may be absent, where it may be no number and the sum is zero"
+        _stays(function, sum, none, reason)
         return
     if (lost := _axis_lost(sum, splits)) is not None:
-        _refuse_lost(function, sum, lost)
+        _stays(function, sum, None, f"nothing that would be left to sum varies along '{lost}'")
         return
     if guarded and (unsafe := next((each for each in below if not _is_sum_of_what_counts(each)), None)) is not None:
-        _refuse_unguarded(function, sum, unsafe)
+        reason = "every element of a row may be absent, and then nothing says what it would divide"
+        _stays(function, sum, unsafe, reason)
         return
     rests = [_Materialised(split.rest, operand) for split, operand in zip(splits, operands, strict=True)]
     new_sum = _sum_of(sum, [rest.value for rest in rests])
@@ -306,42 +308,21 @@ def _axis_lost(sum: ContractOp | ReduceOp, splits: Sequence[_Split]) -> str | No
     return next((axis for axis in sum.over_axes if axis not in kept), None)
 
 
-def _refuse_lost(function: func.FuncOp, sum: ContractOp | ReduceOp, axis: str) -> None:
-    subject = f"factors stay in the sum {label(sum.result)}"
-    note(function, PASS, subject, "refused", f"nothing that would be left to sum varies along '{axis}'")
-
-
-def _refuse_infinite(function: func.FuncOp, sum: ContractOp | ReduceOp, factor: Expression) -> None:
-    names = ", ".join(label(leaf.value) for leaf in leaves(factor))
-    subject = f"{names} stays in the sum {label(sum.result)}"
-    note(function, PASS, subject, "refused", "it may be infinite, and zero times infinity is no number")
-
-
-def _refuse_without_elements(function: func.FuncOp, sum: ContractOp | ReduceOp, factor: Expression) -> None:
-    names = ", ".join(label(leaf.value) for leaf in leaves(factor))
-    reason = "every element of a row may be absent, where it may be no number and the sum is zero"
-    note(function, PASS, f"{names} stays in the sum {label(sum.result)}", "refused", reason)
+def _stays(function: func.FuncOp, sum: ContractOp | ReduceOp, factor: Expression | None, reason: str) -> None:
+    """Note why a factor stays in a sum, or all of them."""
+    names = "factors" if factor is None else ", ".join(label(leaf.value) for leaf in leaves(factor))
+    verb = "stay" if factor is None else "stays"
+    note(function, PASS, f"{names} {verb} in the sum {label(sum.result)}", "refused", reason)
 
 
 def _sum_format(sum: ContractOp | ReduceOp) -> Attribute:
     return sum.accumulate if isinstance(sum, ContractOp) else format_of(sum.result.type)
 
 
-def _refuse_narrow_sum(function: func.FuncOp, sum: ContractOp | ReduceOp) -> None:
-    subject = f"factors stay in the sum {label(sum.result)}"
-    note(function, PASS, subject, "refused", "it is kept in f16 and might overflow without them")
-
-
 def _is_sum_of_what_counts(divisor: Expression) -> bool:
     """Whether a divisor is a sum of what is never negative: it is zero only if nothing was there to sum, or all of it
     was zero, where the plain form divides zero by zero."""
     return isinstance(divisor, Leaf) and isinstance(divisor.value.owner, ReduceOp) and is_nonnegative(divisor)
-
-
-def _refuse_unguarded(function: func.FuncOp, sum: ContractOp | ReduceOp, divisor: Expression) -> None:
-    names = ", ".join(label(leaf.value) for leaf in leaves(divisor))
-    reason = "every element of a row may be absent, and then nothing says what it would divide"
-    note(function, PASS, f"{names} stays in the sum {label(sum.result)}", "refused", reason)
 
 
 def _may_be_empty(axis: str, operands: Sequence[SSAValue]) -> bool:

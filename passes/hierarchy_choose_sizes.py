@@ -21,6 +21,9 @@ from treadle.dialects.diagram.read import with_fitting
 from treadle.dialects.hierarchy import KernelOp, ScheduleAttr
 from treadle.dialects.hierarchy.schedule import UNDECIDED
 from treadle.passes._functions import note
+from treadle.passes._parts import part_of_kernel
+from treadle.passes._roles import Refusal as NoRoles
+from treadle.passes._roles import roles_of
 
 UNKNOWN_SIZE = 1024
 """The size to choose for where an axis is symbolic and the function states no default."""
@@ -139,7 +142,7 @@ def _decide(
     fixed |= {axis: size for axis, size in stream.items() if axis == sketch.stream}
     function = _function_of(kernel)
     try:
-        _check_whole(sketch)
+        _check_whole(kernel, sketch)
         choice = choose(sketch, machine, likely_sizes(sketch, function), fixed)
     except TreadleError as error:
         raise Refusal(kernel, error.message) from error
@@ -162,12 +165,19 @@ def _function_of(kernel: KernelOp) -> FuncOp | None:
     return parent
 
 
-def _check_whole(sketch: Sketch) -> None:
+def _check_whole(kernel: KernelOp, sketch: Sketch) -> None:
     for axis in sketch.whole:
         if sketch.sizes.get(axis, DYNAMIC) == DYNAMIC:
             raise TreadleError(
                 f"axis '{axis}' is held whole by every group, but its size is known only at launch: "
                 "give it a static size in the types"
+            )
+    for axis, size in sketch.sizes.items():
+        if size == DYNAMIC and axis not in (*sketch.group, *sketch.whole, sketch.stream):
+            roles = roles_of(part_of_kernel(kernel))
+            why = roles.reason if isinstance(roles, NoRoles) else "run streaming and tiling first"
+            raise TreadleError(
+                f"axis '{axis}' is neither cut nor streamed, and its size is known only at launch: {why}"
             )
 
 

@@ -14,6 +14,7 @@ from xdsl.utils.exceptions import PassFailedException
 
 from treadle.compiler.cost.roles import contractions_of, product_axes
 from treadle.compiler.errors import Refusal
+from treadle.compiler.sizes import sizes_of_whole_arrays, why_unknown
 from treadle.dialects.diagram.array import (
     DYNAMIC,
     array_type,
@@ -135,14 +136,8 @@ def _expand(function: func.FuncOp, kernel: KernelOp) -> None:
 
 def _check_known(function: func.FuncOp, kernel: KernelOp, axis: str) -> None:
     """Once pieces of it are all that is left of a streamed axis, its whole size is that of an array of the program."""
-    results = (result for op in function.body.block.ops for result in op.results)
-    known = {each for value in (*function.body.block.args, *results) for each in axes_of(value.type)}
-    if axis and axis not in known:
-        raise Refusal(
-            kernel,
-            f"@{kernel.kernel_name.data} reduces constants along '{axis}', and no array of the program has that axis: "
-            "write down the result in its place",
-        )
+    if axis and axis not in sizes_of_whole_arrays(function):
+        raise Refusal(kernel, why_unknown(kernel.kernel_name.data, axis))
 
 
 def _note(function: func.FuncOp, kernel: KernelOp, plan: StreamPlan, visits: Mapping[int, Visits]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, SSAValue
 
 from treadle.compiler.errors import at
+from treadle.compiler.sizes import sizes_of_whole_arrays
 from treadle.dialects.diagram.array import DYNAMIC, SizesAttr, axes_of, format_of, is_array, sizes_of
 from treadle.dialects.diagram.read import with_fitting
 from treadle.runtime.formats import DTYPES, held, numpy_dtype, rounded
@@ -28,7 +29,7 @@ def axis_sizes(function: func.FuncOp, given: Mapping[str, int]) -> dict[str, int
 
     TreadleError for an axis that the function does not have, a static axis given another size, and an axis
     without a size."""
-    declared = _declared_sizes(function)
+    declared = sizes_of_whole_arrays(function)
     for axis, size in given.items():
         _check_given(function, declared, axis, size)
     static = {axis: size for axis, size in declared.items() if size != DYNAMIC}
@@ -44,25 +45,6 @@ def axis_sizes(function: func.FuncOp, given: Mapping[str, int]) -> dict[str, int
             )
         sizes[axis] = known[axis] if static == DYNAMIC else static
     return sizes
-
-
-def _declared_sizes(function: func.FuncOp) -> dict[str, int]:
-    """The size of each axis as the types of the function say: those that a caller sees first."""
-    declared: dict[str, int] = {}
-    for type in _types_of(function):
-        for axis, size in sizes_of(type).items():
-            declared.setdefault(axis, size)
-    return declared
-
-
-def _types_of(function: func.FuncOp) -> Iterator[Attribute]:
-    """Types of whole arrays: those inside an expanded kernel are pieces, with sizes of their own."""
-    types = (*function.function_type.inputs, *function.function_type.outputs)
-    yield from (type for type in types if is_array(type))
-    if not function.body.blocks:
-        return
-    for op in function.body.block.ops:
-        yield from (result.type for result in op.results if is_array(result.type))
 
 
 def _defaults(function: func.FuncOp, declared: Mapping[str, int]) -> dict[str, int]:
@@ -114,7 +96,7 @@ def _limits_of(function: func.FuncOp, index: int, sizes: Mapping[str, int]) -> t
     if axis is None:
         return SMALL_INTEGERS
     name = axis.data if isinstance(axis, StringAttr) else None
-    whole = axis_sizes(function, {a: size for a, size in sizes.items() if a in _declared_sizes(function)})
+    whole = axis_sizes(function, {a: size for a, size in sizes.items() if a in sizes_of_whole_arrays(function)})
     if name not in whole:
         raise at(
             function, f"argument {argument_name(function, index)} is up to {axis}, which is no axis of the function"

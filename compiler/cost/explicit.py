@@ -24,7 +24,7 @@ from treadle.compiler.cost.issue import (
 )
 from treadle.compiler.cost.limits import are_limits_found_together, fed_of_stream
 from treadle.compiler.cost.names import name_of
-from treadle.compiler.cost.operands import is_multiplied, left_operand, read_back, stays_in_registers, written
+from treadle.compiler.cost.operands import left_operand, read_back, stays_in_registers, written
 from treadle.compiler.cost.plan import Issue, Pieces, Plan, Tile, Transfer, Work
 from treadle.compiler.cost.roles import alignment_of, contractions_of, lies_along_columns, product_axes
 from treadle.compiler.cost.spread import Spread
@@ -32,6 +32,7 @@ from treadle.compiler.cost.warpgroups import can_be_of_warpgroups
 from treadle.compiler.cost.work import Labour, labours_of, width_of
 from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp
 from treadle.dialects.diagram.array import axes_of, is_array, level_of, sizes_of
+from treadle.dialects.diagram.contract import is_multiplied
 from treadle.dialects.hierarchy import GroupOp, KernelOp, LoadOp, SaveOp, StreamOp
 
 

@@ -42,11 +42,6 @@ def read_back(piece: SSAValue) -> Labour:
     return Labour("ldmatrix", 1 / 8, axes_of(piece.type))
 
 
-def is_multiplied(value: SSAValue) -> bool:
-    """Whether products read a value."""
-    return any(isinstance(use.operation, ContractOp) for use in value.uses)
-
-
 def _is_left(use: Operation, operand: SSAValue, row: str) -> bool:
     return isinstance(use, ContractOp) and keeps_left_operand(use) and left_operand(use, row) is operand
 

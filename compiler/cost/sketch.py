@@ -27,7 +27,7 @@ from treadle.compiler.cost.issue import (
 )
 from treadle.compiler.cost.limits import are_found_together, fed_of_visits
 from treadle.compiler.cost.names import name_of
-from treadle.compiler.cost.operands import is_multiplied, left_operand, read_back, stays_in_registers, written
+from treadle.compiler.cost.operands import left_operand, read_back, stays_in_registers, written
 from treadle.compiler.cost.plan import Issue, Pieces, Plan, Tile, Transfer, Work
 from treadle.compiler.cost.roles import ProductAxes, alignment_of, lies_along_columns, product_axes, stream_use
 from treadle.compiler.cost.spread import Spread
@@ -36,6 +36,7 @@ from treadle.compiler.cost.warpgroups import can_be_of_warpgroups
 from treadle.compiler.cost.work import Labour, labours_of, width_of
 from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import axes_of, shape_of, sizes_of
+from treadle.dialects.diagram.contract import is_multiplied
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import ScheduleAttr
 from treadle.passes._near import comes_to_shared

@@ -17,12 +17,12 @@ from xdsl.ir import Operation, SSAValue
 from treadle.compiler.cost.algebra import Expr, sympy
 from treadle.compiler.cost.explicit import Walk
 from treadle.compiler.cost.issue import product_of, read_before
-from treadle.compiler.cost.operands import is_multiplied
 from treadle.compiler.cost.peak import columns
 from treadle.compiler.cost.plan import Pieces
 from treadle.compiler.cost.work import is_tensor_product, labours_of, multiply_format, width_of
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import axes_of, level_of, sizes_of
+from treadle.dialects.diagram.contract import is_multiplied
 from treadle.dialects.hierarchy import KernelOp
 
 CHIP = "chip"

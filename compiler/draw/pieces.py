@@ -9,11 +9,12 @@ from typing import Self
 
 from xdsl.ir import Attribute, SSAValue
 
+from treadle.compiler.cost.roles import contractions_of, product_axes
 from treadle.compiler.draw.costs import divisor_of_products, product_axis_names
-from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, sizes_of
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import UNDECIDED
+from treadle.passes._near import comes_to_shared
 
 
 @dataclass(frozen=True)
@@ -115,9 +116,10 @@ class Pieces:
     def of_destinations(self, destinations: Sequence[SSAValue]) -> Self:
         return self
 
-    def near_level(self, argument: SSAValue) -> str:
-        """Where an argument goes when it is loaded: a product reads its operands in shared memory."""
-        return "shared" if any(isinstance(use.operation, ContractOp) for use in argument.uses) else "register"
+    def near_level(self, kernel: KernelOp, argument: SSAValue) -> str:
+        """Where an argument goes when it is loaded."""
+        row, stream = product_axes(kernel, self.group).row, next(iter(self.stream), None)
+        return "shared" if comes_to_shared(argument, contractions_of(kernel), row, stream) else "register"
 
     def caption(self) -> str:
         """`g_q = 64, s_x = 128; d whole; 4 warps along q`, as mathematics."""

@@ -175,7 +175,7 @@ class Reader:
             self.same(arg, operand)
         for arg in op.body.block.args:
             if arg.uses and is_array(arg.type):
-                self.load(arg, arg, op, level=self.pieces.near_level(arg))
+                self.load(arg, arg, op, level=self.pieces.near_level(op, arg))
         self.read_block(op.body.block)
         terminator = op.body.block.last_op
         assert terminator is not None

@@ -10,6 +10,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.errors import Refusal
+from treadle.compiler.sizes import sizes_of_whole_arrays, why_unknown
 from treadle.dialects.diagram import ContractOp, ExtentOp, ReduceOp
 from treadle.dialects.diagram.array import axes_of, format_of, is_array, sizes_of
 from treadle.dialects.diagram.formats import NUMBER_FORMATS
@@ -89,16 +90,11 @@ def _size_elsewhere(kernel: KernelOp, op: Operation, axis: str) -> int:
     """The whole size of an axis that no buffer of the kernel has: `op` makes something of constants along it, or asks
     for its size alone."""
     function = kernel.parent_op()
-    if isinstance(function, FuncOp):
-        results = (result for other in function.body.block.ops for result in other.results)
-        for value in (*function.body.block.args, *results):
-            if axis in axes_of(value.type):
-                return sizes_of(value.type)[axis]
-    raise Refusal(
-        kernel,
-        f"@{kernel.kernel_name.data} {'needs the size of' if isinstance(op, ExtentOp) else 'reduces constants along'} "
-        f"'{axis}', and no array of the program has that axis: write down the result in its place",
-    )
+    known = sizes_of_whole_arrays(function) if isinstance(function, FuncOp) else {}
+    if axis in known:
+        return known[axis]
+    what = ["needs the size of"] if isinstance(op, ExtentOp) else []
+    raise Refusal(kernel, why_unknown(kernel.kernel_name.data, axis, *what))
 
 
 def _row_axis(plan: KernelPlan) -> str | None:

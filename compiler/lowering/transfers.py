@@ -14,8 +14,8 @@ from treadle.compiler.lowering.tiles import allocate, tile_of
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LayoutAttr, rows_layout
 from treadle.dialects.cuda.tiles import is_shared, layout_of
-from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import axes_of, format_of, level_of, sizes_of
+from treadle.dialects.diagram.contract import is_multiplied
 from treadle.dialects.hierarchy import LoadOp, SaveOp
 
 
@@ -25,7 +25,7 @@ def lower_load(lowering: KernelLowering, op: LoadOp) -> None:
     offsets = tuple(lowering.offset(axis) for axis in axes)
     bounds = lowering.bounds(axes)
     pending = PendingLoad(op, source, offsets, bounds, lowering.block, {})
-    if level_of(op.result.type) != "shared" and not _feeds_product(op.result):
+    if level_of(op.result.type) != "shared" and not is_multiplied(op.result):
         lowering.values[op.result] = pending
         return
     tile = tile_of(lowering, lowering.twin(op), op.result)
@@ -33,10 +33,6 @@ def lower_load(lowering: KernelLowering, op: LoadOp) -> None:
     copy.location = op.location
     copy.partial = lowering.partial_mark(bounds)
     lowering.values[op.result] = tile
-
-
-def _feeds_product(value: SSAValue) -> bool:
-    return any(isinstance(use.operation, ContractOp) for use in value.uses)
 
 
 def lower_save(lowering: KernelLowering, op: SaveOp) -> None:

@@ -152,3 +152,8 @@ class ContractOp(DiagramOperation):
             printer.print_string(" into ")
             printer.print_operand(self.init)
         print_types(printer, self, (self.lhs.type, self.rhs.type), self.result.type)
+
+
+def is_multiplied(value: SSAValue) -> bool:
+    """Whether contractions read a value as a factor."""
+    return any(isinstance(use.operation, ContractOp) and use.index < 2 for use in value.uses)

@@ -23,8 +23,9 @@ from xdsl.interpreter import (
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from treadle.compiler.errors import at
+from treadle.compiler.sizes import sizes_of_whole_arrays
 from treadle.dialects import diagram
-from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, is_array, shape_of, sizes_of
+from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, shape_of
 from treadle.dialects.diagram.condition import Term, evaluate
 from treadle.runtime.formats import rounded, saturated
 from treadle.runtime.interpreter import bounds
@@ -87,8 +88,9 @@ class FuncFunctions(SessionFunctions):
             scope.learn(type, array_of(value).numbers.value.shape)
         for axis, size in self.session.scope.whole.items():
             scope.whole.setdefault(axis, size)
-        for axis, size in _sizes_in(op).items():
-            scope.whole.setdefault(axis, size)
+        for axis, size in sizes_of_whole_arrays(op).items():
+            if size != DYNAMIC:  # positions, say, are made of nothing: no argument may have their axis
+                scope.whole.setdefault(axis, size)
         sizes = op.attributes.get("sizes")
         if isinstance(sizes, diagram.SizesAttr):
             for axis, size in sizes.as_dict().items():
@@ -110,13 +112,6 @@ class FuncFunctions(SessionFunctions):
         self, interpreter: Interpreter, op: func.ReturnOp, args: PythonValues
     ) -> tuple[TerminatorValue, PythonValues]:
         return ReturnedValues(args), ()
-
-
-def _sizes_in(function: func.FuncOp) -> dict[str, int]:
-    """The static sizes of axes that no argument may have: positions, say, are made of nothing. Only operations of the
-    function itself speak of whole axes; those inside of others may have tiles."""
-    types = (result.type for op in function.body.block.ops for result in op.results if is_array(result.type))
-    return {axis: size for type in types for axis, size in sizes_of(type).items() if size != DYNAMIC}
 
 
 @register_impls
