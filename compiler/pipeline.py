@@ -20,6 +20,7 @@ from treadle.compiler.errors import InternalError, TreadleError, describe, faili
 from treadle.compiler.machines import DEFAULT_MACHINE
 from treadle.compiler.source import make_context
 from treadle.compiler.universe import PASSES, TARGETS, loader
+from treadle.compiler.verified import Verified
 from treadle.dialects.hierarchy.schedule import StepAttr
 from treadle.passes._functions import watching
 
@@ -127,8 +128,9 @@ def run_passes(
     *,
     context: Context | None = None,
 ) -> list[PassRun]:
-    """Rewrite `module` in place by one pass after another, verifying after each (TreadleError)."""
+    """Rewrite `module` in place by one pass after another, verifying after each that changed it (TreadleError)."""
     context = context or make_context()
+    verified = Verified()
     observer = observer or Observer()
     passes = [(spec, make_pass(spec)) for spec in specs]
     runs: list[PassRun] = []
@@ -142,7 +144,7 @@ def run_passes(
         observer.before_pass(spec, module)
         start = perf_counter()
         with watching(rewritten):
-            _apply(instance, context, module)
+            _apply(instance, context, module, verified)
         seconds = perf_counter() - start
         previous, text = text, str(module) if observer.compares else ""
         runs.append(PassRun(spec, seconds, previous != text or not observer.compares))
@@ -179,13 +181,13 @@ def print_cuda(module: ModuleOp, context: Context | None = None) -> str:
     return output.getvalue()
 
 
-def _apply(instance: ModulePass, context: Context, module: ModuleOp) -> None:
+def _apply(instance: ModulePass, context: Context, module: ModuleOp, verified: Verified) -> None:
     try:
         instance.apply(context, module)
     except Exception as error:
         raise _in_pass(instance.name, describe(error, module)) from error
     try:
-        module.verify()
+        verified.verify(module)
     except VerifyException as error:
         raise _invalid(instance.name, module, error) from error
 

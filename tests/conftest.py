@@ -1,7 +1,8 @@
 """How much runs: `make test` a sample, `make test-all` (`pytest --all`) everything.
 
 `@pytest.mark.full` is for what is too long for every day. `@pytest.mark.sample(n)` over a grid of parameters keeps
-about n cases, of a grid of several parameters so many that every value of each is in one."""
+about n cases, of a grid of several parameters so many that every value of each is in one; `sample(n, each=False)` keeps
+n, with as many values as there can be in them."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     os.environ["TREADLE_CACHE"] = str(CACHE)
     config.addinivalue_line("markers", "full: only with --all")
-    config.addinivalue_line("markers", "sample(n): about n cases of a grid, all of them with --all")
+    config.addinivalue_line("markers", "sample(n, each=True): about n cases of a grid, all of them with --all")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -47,17 +48,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _sample(name: str, grid: list[pytest.Item]) -> set[pytest.Item]:
     """The same cases in every process and on every day: the name of the test is the seed. Where several parameters make
-    the grid, each value of each is there at least once."""
+    the grid, each value of each is there at least once, unless the marker says `each=False`."""
     marker = grid[0].get_closest_marker("sample")
     assert marker is not None
     shuffled = list(grid)
     random.Random(name.rsplit("/", 1)[-1]).shuffle(shuffled)
+    enough = len(grid) if marker.kwargs.get("each", True) else marker.args[0]
     kept: set[pytest.Item] = set()
     seen: set[tuple[str, str]] = set()
     for item in shuffled:
         callspec = getattr(item, "callspec", None)
         values = {(key, repr(value)) for key, value in callspec.params.items()} if callspec else set()
-        if len(values) > 1 and values - seen:
+        if len(kept) < enough and len(values) > 1 and values - seen:
             kept.add(item)
             seen |= values
     for item in shuffled:

@@ -100,7 +100,7 @@ def derived_laws(path: Path) -> tuple[LawOp, ...]:
 # -- what holds -----------------------------------------------------------------------------------
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_derived_laws_hold(path: Path):
     module = load_module(path)

@@ -147,7 +147,7 @@ def cases() -> Iterator[tuple[Path, str, str]]:
 
 
 @pytest.mark.parametrize(("path", "machine", "scale"), list(cases()), ids=lambda value: getattr(value, "stem", value))
-@pytest.mark.sample(len(EXAMPLES))
+@pytest.mark.sample(27, each=False)
 def test_the_choice_is_the_best_there_is(path: Path, machine: str, scale: str):
     for sketch, defaults in sketches(path):
         sizes = sizes_at(scale, sketch, defaults)

@@ -328,7 +328,7 @@ def scheduled(path: Path, last: str) -> ModuleOp:
     return module
 
 
-@pytest.mark.sample(80)
+@pytest.mark.sample(40, each=False)
 @pytest.mark.parametrize("size", [None, 1, 31, 96])
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_examples_move_what_is_predicted(path: Path, size: int | None):

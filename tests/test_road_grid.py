@@ -29,7 +29,7 @@ def attention_of(width: tuple[int, int], format: str) -> Road:
     return compiled(attention(*width, format.split()[0], scale, tf32="as" in format))
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(10, each=False)
 @pytest.mark.parametrize("q", LENGTHS)
 @pytest.mark.parametrize("width", WIDTHS, ids=lambda width: f"d{width[0]}-e{width[1]}")
 @pytest.mark.parametrize("format", FORMATS[:2])
@@ -38,7 +38,7 @@ def test_attention(format: str, width: tuple[int, int], q: int) -> None:
         attention_of(width, format).check({"q": q, "x": x}, seed=q + x)
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(6, each=False)
 @pytest.mark.parametrize("q", LENGTHS[::2])
 @pytest.mark.parametrize("width", WIDTHS, ids=lambda width: f"d{width[0]}-e{width[1]}")
 @pytest.mark.parametrize("format", FORMATS[2:])
@@ -113,7 +113,7 @@ def test_two_kernels() -> None:
         road.check({"t": t, "i": i, "j": j, "o": o})
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(14, each=False)
 @pytest.mark.parametrize("size", [1, 7, 33, 64, 130])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program(name: str, size: int) -> None:

@@ -132,6 +132,7 @@ def test_registers_hold_one_piece() -> None:
     assert needed[0] > needed[1] > needed[2] > needed[3]
 
 
+@pytest.mark.full
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 def test_ptxas_needs_fewer_registers() -> None:
     """32 are Q's of d = 128; what the loop does not load ahead comes on top."""

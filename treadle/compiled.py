@@ -10,7 +10,7 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -144,13 +144,8 @@ class Kernel:
     def cost(self, **sizes: int) -> Explanation:
         """Transfers, memory and an estimate of the time, at these sizes of the symbolic axes (TreadleError if one
         has neither a size nor a default)."""
-        from treadle.compiler.explain import explain
-        from treadle.compiler.machines import machine_of
-        from treadle.compiler.source import parse_module
-
         _check_numbers(sizes)
-        module = parse_module(self._texts.hierarchy, f"{self.name} at hierarchy level")
-        return explain(module, machine_of(module), sizes)
+        return _explained(self._texts.hierarchy, tuple(sizes.items()))
 
     def __repr__(self) -> str:
         given = ", ".join(map(str, self.arguments))
@@ -374,6 +369,17 @@ def _derive(module: ModuleOp, text: str, options: Options) -> Texts:
     made_for = machine_of(module)
     steps = [list(step.texts()) for step in story.derivation]
     return Texts(__version__, made_for.name, made_for.arch, text, schedule.text, str(module), print_cuda(module), steps)
+
+
+@lru_cache(maxsize=512)
+def _explained(hierarchy: str, sizes: tuple[tuple[str, int], ...]) -> Explanation:
+    """Kept, for a graph of PyTorch asks again and again of the pieces that it may be cut into."""
+    from treadle.compiler.explain import explain
+    from treadle.compiler.machines import machine_of
+    from treadle.compiler.source import parse_module
+
+    module = parse_module(hierarchy, "the program at hierarchy level")
+    return explain(module, machine_of(module), dict(sizes))
 
 
 def _argument(name: str, type: Any) -> Argument:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Protocol, runtime_checkable
 
 from xdsl.ir import Operation, SSAValue
 
@@ -12,13 +12,12 @@ from treadle.dialects.diagram.map import MapOp
 from treadle.dialects.diagram.where import WhereOp
 
 
-@runtime_checkable
-class Finishing(Protocol):
+class Finishing(ABC):
     """An operation whose results are values of a region of its own."""
 
+    @abstractmethod
     def finished(self, result: SSAValue) -> SSAValue:
         """What one of its results is, inside."""
-        ...
 
 
 def absences(value: SSAValue) -> frozenset[WhereOp]:

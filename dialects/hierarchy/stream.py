@@ -23,6 +23,7 @@ from xdsl.printer import Printer
 from xdsl.traits import NoTerminator
 from xdsl.utils.exceptions import VerifyException
 
+from treadle.dialects.diagram.absence import Finishing
 from treadle.dialects.hierarchy.schedule import (
     UNDECIDED,
     PartitionAttr,
@@ -74,7 +75,7 @@ class GroupOp(IRDLOperation):
 
 
 @irdl_op_definition
-class StreamOp(IRDLOperation):
+class StreamOp(IRDLOperation, Finishing):
     """Feed an axis in pieces: `initialise` gives the state before the first piece, `step` takes it through
     one piece (in which the axis means that piece), `finish` turns the last state into the results. A stream
     without state saves what it makes in its step.
