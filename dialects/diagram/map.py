@@ -30,11 +30,13 @@ from treadle.dialects.diagram.array import (
     format_of,
     is_array,
 )
-from treadle.dialects.diagram.formats import EIGHT_BIT
+from treadle.dialects.diagram.formats import EIGHT_BIT, NUMBER_FORMATS
 from treadle.dialects.diagram.operation import DiagramOperation
 from treadle.dialects.diagram.yields import YieldOp
 from treadle.dialects.syntax import parse_region_attributes, print_binding, print_region_attributes
 
+SCALARS = (*NUMBER_FORMATS, "i1", "index")
+"""What the values in the body of a map may be."""
 MOVES = (arith.ConstantOp, arith.ExtFOp, arith.TruncFOp, arith.SelectOp)
 """What may be done with a number of 8 bits; `arith.truncf` to 8 bits saturates, as `diagram.cast` does."""
 
@@ -116,6 +118,11 @@ class MapOp(DiagramOperation):
                     raise VerifyException(
                         f"'{op.name}' in the body of a map gives {result.type}: the body computes one element, so "
                         "everything in it is a scalar"
+                    )
+            for type in (*op.operand_types, *op.result_types):
+                if str(type) not in SCALARS:
+                    raise VerifyException(
+                        f"'{op.name}' in the body of a map computes in {type} (supported: {', '.join(SCALARS)})"
                     )
             for operand in op.operands:
                 if operand.owner is not self.body.block and (

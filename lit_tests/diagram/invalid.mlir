@@ -223,6 +223,18 @@ func.func @f(%m: tensor<?xf32, #diagram.array<[q]>>) {
 
 // -----
 
+// CHECK: 'arith.extf' in the body of a map computes in f64 (supported: f8E4M3FN, f8E5M2, f16, bf16, f32, i32, i1, index)
+func.func @f(%m: tensor<?xf32, #diagram.array<[q]>>) {
+  %n = diagram.map (%s = %m : tensor<?xf32, #diagram.array<[q]>>) -> tensor<?xf32, #diagram.array<[q]>> {
+    %t = arith.extf %s : f32 to f64
+    %r = arith.truncf %t : f64 to f32
+    diagram.yield %r : f32
+  }
+  func.return
+}
+
+// -----
+
 // CHECK: the body uses a value from outside: make it an operand of the map
 func.func @f(%m: tensor<?xf32, #diagram.array<[q]>>, %c: f32) {
   %n = diagram.map (%s = %m : tensor<?xf32, #diagram.array<[q]>>) -> tensor<?xf32, #diagram.array<[q]>> {
