@@ -114,7 +114,13 @@ def _add_compile(commands: _Commands) -> None:
     _add_machine(parser)
     _add_replay(parser)
     _add_sizes(parser, "fix the size of an axis: the kernel then takes no other")
-    parser.add_argument("-o", "--output", metavar="OUT.cu", help="write the CUDA C there (default: standard output)")
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=_output,
+        metavar="OUT.cu",
+        help="write the CUDA C there (default, and -: standard output)",
+    )
     parser.add_argument(
         "--stop-after", metavar="PASS", help="stop after this pass, and write the IR that it leaves in place of CUDA C"
     )
@@ -160,6 +166,11 @@ def _add_run(commands: _Commands) -> None:
         "-v", "--verbose", action="store_true", help="first print the derivation, the sizes and the predicted transfers"
     )
     _add_printing(parser)
+
+
+def _output(text: str) -> str | None:
+    """A path, or None for standard output."""
+    return None if text == "-" else text
 
 
 def _seed(text: str) -> int:
@@ -232,7 +243,11 @@ def _add_draw(commands: _Commands) -> None:
         "--pipeline", action="store_true", help="draw which warp uses which unit when, in the main loop of each kernel"
     )
     parser.add_argument(
-        "-o", "--output", metavar="OUT.svg|OUT.html", help="write the picture there (default: SVG to standard output)"
+        "-o",
+        "--output",
+        type=_output,
+        metavar="OUT.svg|OUT.html",
+        help="write the picture there (default, and -: SVG to standard output)",
     )
 
 

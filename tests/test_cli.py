@@ -52,6 +52,9 @@ def test_compile_prints_to_standard_output_what_it_writes_to_a_file(capsys: pyte
     printed = capsys.readouterr().out
     assert cli.main(["compile", MATMUL, "-o", "out.cu"]) == 0
     assert Path("out.cu").read_text() == printed
+    assert cli.main(["compile", MATMUL, "-o", "-"]) == 0
+    assert capsys.readouterr().out == printed
+    assert not Path("-").exists()
 
 
 def test_a_size_on_compile_is_static(capsys: pytest.CaptureFixture[str]) -> None:
