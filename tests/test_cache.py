@@ -100,6 +100,7 @@ def test_a_default_folder_that_cannot_serve_is_replaced(tmp_path: Path, monkeypa
     assert cache_directory().is_dir()
 
 
+@pytest.mark.full
 def test_a_limit_below_what_one_program_needs(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

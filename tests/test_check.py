@@ -100,7 +100,7 @@ def derived_laws(path: Path) -> tuple[LawOp, ...]:
 # -- what holds -----------------------------------------------------------------------------------
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_derived_laws_hold(path: Path):
     module = load_module(path)
@@ -111,7 +111,7 @@ def test_derived_laws_hold(path: Path):
         assert not verdict.wrong, verdict
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_derived_laws_can_be_read_again(path: Path):
     for law in derived_laws(path):

@@ -34,7 +34,7 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 # -- doing ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_every_example_compiles_and_verifies(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["compile", str(path), "-o", "out.cu"]) == 0

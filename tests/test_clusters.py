@@ -281,7 +281,9 @@ def test_mistakes_in_the_ir_are_told(what: str) -> None:
 
 
 @needs_nvcc
-@pytest.mark.parametrize("text", [PRODUCT, ATTENTION], ids=["product", "attention"])
+@pytest.mark.parametrize(
+    "text", [PRODUCT, pytest.param(ATTENTION, marks=pytest.mark.full)], ids=["product", "attention"]
+)
 def test_nvcc_takes_clusters_without_spills_or_advice(text: str, tmp_path: Path) -> None:
     (tmp_path / "file.cu").write_text(made(text)[2])
     command = ["nvcc", "-std=c++17", "-arch=sm_90a", "-cubin", "-Xptxas", "-v", "file.cu", "-o", "file.cubin"]

@@ -25,7 +25,7 @@ def told(name: str, capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().out
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_a_replayed_derivation_gives_the_same_program(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     file = tmp_path / "saved.derivation"

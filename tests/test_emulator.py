@@ -306,6 +306,7 @@ def test_runs_without_checks_too() -> None:
     assert report.unwritten == {}
 
 
+@pytest.mark.full
 def test_runs_on_the_c_librarys_fibres_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where we have no switch of our own."""
     monkeypatch.setenv("CXX", f"{COMPILER} -DTREADLE_UCONTEXT")

@@ -526,6 +526,7 @@ def test_an_endless_loop_is_given_up_at_the_time_limit() -> None:
         module.launch("kernel", (1, 1, 1), (32, 1, 1), 0, [output(1)], time_limit=0.05)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("seed", SEEDS)
 def test_old_accesses_may_be_forgotten(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A long kernel's accesses are dropped at block barriers; faults are found all the same."""

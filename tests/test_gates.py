@@ -283,7 +283,7 @@ def test_gates_of_today(name: str, width: int, arch: str) -> None:
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
-@pytest.mark.parametrize(("name", "width", "arch"), of_which(("attention", 64, "sm_90a"), ("matmul", 4096, "sm_80")))
+@pytest.mark.parametrize(("name", "width", "arch"), of_which(("attention", 64, "sm_90a")))
 def test_no_other_entry_spills(name: str, width: int, arch: str) -> None:
     """Neither those for narrower rows, nor those of the kernel for arrays without tensor maps."""
     module = parse_module(program(name, width))
@@ -309,6 +309,7 @@ EIGHT_BIT = {
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 @pytest.mark.skipif(find_disassembler() is None, reason="neither cuobjdump nor nvdisasm is installed")
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("name", "stream"), EIGHT_BIT)
 def test_gates_of_eight_bits(name: str, stream: str) -> None:
     """The loop that needs no mask: no local memory, four shuffles, and as few instructions as the issue asks for."""

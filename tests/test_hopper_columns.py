@@ -49,6 +49,7 @@ def test_the_widest_product_of_three_warpgroups_compiles():
     assert [each.spilled_bytes for each in cubin.resources if each.kernel.endswith("_specialised")] == [0]
 
 
+@pytest.mark.full
 @needs_nvcc
 def test_a_large_product_compiles():
     """With the sizes that the model chose before it knew, ptxas had no registers for an instruction."""

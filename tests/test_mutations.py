@@ -26,8 +26,8 @@ needs_compiler = pytest.mark.skipif(not has_host_compiler(), reason="no C++ comp
 
 
 def some(mutations: Iterable[str]) -> list[Any]:
-    """Each is a process of its own: a tenth of them every day, all with --all."""
-    return [pytest.param(name, marks=[pytest.mark.full] if i % 10 else []) for i, name in enumerate(mutations)]
+    """Each is a process of its own: a fifteenth of them every day, all with --all."""
+    return [pytest.param(name, marks=[pytest.mark.full] if i % 15 else []) for i, name in enumerate(mutations)]
 
 
 def run(program: str, *name: str) -> subprocess.CompletedProcess[str]:

@@ -158,7 +158,7 @@ def test_a_loop_whose_end_data_decide_takes_no_turns() -> None:
 @pytest.mark.parametrize("text", [FULL, CAUSAL], ids=["full", "causal"])
 @pytest.mark.parametrize("how", [{}, {"warpgroups": 3}, {"delayed": False}], ids=["two", "three", "not delayed"])
 @pytest.mark.parametrize(("q", "x"), [(192, 700), (200, 333), (1, 1), (70, 130)])
-@pytest.mark.sample(8)
+@pytest.mark.sample(6)
 def test_results_are_right_at_any_size(text: str, how: dict[str, Any], q: int, x: int) -> None:
     assert is_right(text, {"b": 1, "h": 2, "q": q, "x": x}, **how)
 

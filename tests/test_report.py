@@ -121,7 +121,7 @@ CASES = {
 }
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(7)
 @needs_compiler
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("name", CASES)

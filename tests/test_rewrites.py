@@ -37,7 +37,7 @@ class EachRewrite(Observer):
             assert verdict.ok, f"{self.seen[-1]}: {verdict}"
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_every_rewrite_leaves_a_program_that_computes_the_same(name: str):
     module = load_module(FOLDER / f"{name}.mlir")

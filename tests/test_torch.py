@@ -245,11 +245,11 @@ def t5_attention() -> tuple[nn.Module, tuple[Any, ...]]:
     return T5LayerFF(T5Config(d_model=32, d_ff=48, dropout_rate=0.0)), (heads(2, 9, 32),)
 
 
-LAYERS = (bert_layer, vit_layer)
-"""What is `encoder_layer` in other words."""
+LONG = (encoder_layer, bert_layer, vit_layer, multihead, llama)
+"""Those in which there is more to choose: half a minute each."""
 MODULES = [
-    *(encoder_layer, multihead, perceptron, llama_norm, llama_mlp, llama, gpt2_block, t5_attention),
-    *(pytest.param(each, marks=pytest.mark.full) for each in LAYERS),
+    *(perceptron, llama_norm, llama_mlp, gpt2_block, t5_attention),
+    *(pytest.param(each, marks=pytest.mark.full) for each in LONG),
 ]
 
 
@@ -261,7 +261,7 @@ def plain_layers() -> Iterator[None]:
     torch.backends.mha.set_fastpath_enabled(True)
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("make", MODULES, ids=lambda make: make.__name__)
 def test_modules(make: Callable[[], tuple[nn.Module, tuple[Any, ...]]], dtype: torch.dtype, plain_layers: None) -> None:
