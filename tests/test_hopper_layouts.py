@@ -79,7 +79,6 @@ def scattered(matrix: NDArray[np.generic], at: NDArray[np.int64]) -> NDArray[np.
 # -- fragments -------------------------------------------------------------------------------------
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("element", [*TYPES, *BYTES])
 @pytest.mark.parametrize("operand", ["a", "c"])
 def test_fragments_are_cutes(cute: Facts, element: str, operand: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import SSAValue
 
+from treadle.compiler.errors import Refusal
 from treadle.compiler.lowering.layouts import columns_of, depth_of, operands_of
 from treadle.compiler.lowering.names import named, plain_name
 from treadle.compiler.lowering.plan import FORMAT_BYTES
@@ -47,6 +48,13 @@ def allocate(lowering: KernelLowering, value: SSAValue, rows: RowsAttr, alias: b
 def _rows_of(lowering: KernelLowering, value: SSAValue) -> RowsAttr:
     """Padding: as deep as products take at a time, as wide as they take, and rows an odd number of 16 bytes
     apart."""
+    for axis, size in sizes_of(value.type).items():
+        if size == 0:
+            user = next(iter(value.uses)).operation
+            raise Refusal(
+                user,
+                f"axis '{axis}' has no elements, and every group holds it whole: leave out what is computed over it",
+            )
     extents = [_padded(lowering, axis, size, value) for axis, size in sizes_of(value.type).items()]
     rows = rows_layout(extents, 16 // FORMAT_BYTES[str(format_of(value.type))])
     if 0 < rows.swizzle_bits < 3 and _is_interleaved(lowering, value):
