@@ -147,7 +147,7 @@ def cases() -> Iterator[tuple[Path, str, str]]:
 
 
 @pytest.mark.parametrize(("path", "machine", "scale"), list(cases()), ids=lambda value: getattr(value, "stem", value))
-@pytest.mark.sample(19, each=False)
+@pytest.mark.sample(15, each=False)
 def test_the_choice_is_the_best_there_is(path: Path, machine: str, scale: str):
     for sketch, defaults in sketches(path):
         sizes = sizes_at(scale, sketch, defaults)
@@ -163,7 +163,7 @@ def test_the_choice_is_the_best_there_is(path: Path, machine: str, scale: str):
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-@pytest.mark.sample(8)
+@pytest.mark.sample(6)
 def test_every_size_there_is_is_a_candidate(path: Path):
     """So what was not drawn was tried by the choice, too."""
     for sketch, defaults in sketches(path):

@@ -226,7 +226,7 @@ def test_columns_that_lie_together_are_moved_in_the_fewest(d: int) -> None:
     assert loaded.sectors_per_request <= 4
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("start", [0, 1, 2, 4, 8])
 @pytest.mark.parametrize("pitch", [64, 65, 66, 68, 72, 80])
 def test_strides_and_addresses_that_allow_less(pitch: int, start: int) -> None:

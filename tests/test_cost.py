@@ -328,7 +328,7 @@ def scheduled(path: Path, last: str) -> ModuleOp:
     return module
 
 
-@pytest.mark.sample(28, each=False)
+@pytest.mark.sample(22, each=False)
 @pytest.mark.parametrize("size", [None, 1, 31, 96])
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_examples_move_what_is_predicted(path: Path, size: int | None):
@@ -354,7 +354,7 @@ def test_examples_move_what_is_predicted(path: Path, size: int | None):
                 assert said == counted
 
 
-@pytest.mark.sample(19)
+@pytest.mark.sample(15)
 @pytest.mark.parametrize("path", [*EXAMPLES, HERE / "programs" / "product_softmax.mlir"], ids=lambda path: path.stem)
 def test_examples_need_what_was_chosen_for(path: Path):
     """What choosing estimates of a decorated kernel is what the explicit one needs, and takes."""

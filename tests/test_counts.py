@@ -101,7 +101,7 @@ def with_device(near: Mapping[str, int]) -> Counter[str]:
     return Counter({**near, "device": sum(near.values())})
 
 
-@pytest.mark.sample(19, each=False)
+@pytest.mark.sample(15, each=False)
 @pytest.mark.parametrize("kind", ["dividing", "odd"])
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_interpreter_counts_what_is_predicted(path: Path, kind: str):
@@ -129,7 +129,7 @@ def test_interpreter_counts_what_is_predicted(path: Path, kind: str):
 @pytest.mark.skipif(not COMPILER, reason="no C++ compiler is installed")
 @pytest.mark.parametrize("kind", ["dividing", "odd"])
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-@pytest.mark.sample(25, each=False)
+@pytest.mark.sample(20, each=False)
 def test_emulator_counts_what_is_predicted(path: Path, kind: str):
     """Of the printed C, each line says where its data goes. Every thread that holds a value asks for it by itself."""
     given = sizes(path, kind)

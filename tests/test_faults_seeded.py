@@ -219,7 +219,7 @@ FAULTS: Mapping[str, Mapping[str, Fault]] = {
 }
 
 
-@pytest.mark.sample(24, each=False)
+@pytest.mark.sample(19, each=False)
 @pytest.mark.parametrize(("name", "fault"), [(name, fault) for name, faults in FAULTS.items() for fault in faults])
 def test_a_fault_is_caught(name: str, fault: str, request: pytest.FixtureRequest) -> None:
     """At every place, or in the shorter run at the first and the last."""

@@ -16,7 +16,7 @@ APART = [path for path in FOUND if "diagram.where" not in path.read_text(encodin
 """Kernels may not pass absent elements to each other."""
 
 
-@pytest.mark.sample(9)
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("machine", ["a100", "h100"])
 @pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
 def test_in_one_kernel(path: Path, machine: str) -> None:

@@ -153,7 +153,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.sample(14)
+@pytest.mark.sample(11)
 @needs_host_compiler
 @pytest.mark.parametrize("fault", FAULTS)
 def test_every_fault_is_caught(fault: str) -> None:

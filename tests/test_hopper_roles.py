@@ -208,7 +208,7 @@ def start_of_roles(printed: str) -> int:
 
 @needs_compiler
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.sample(13)
+@pytest.mark.sample(10)
 def test_every_fault_is_caught(fault: str) -> None:
     text, sizes = programs.attention(64, {"q": 128, "x": 8192}), {"b": 1, "h": 1, "q": 128, "x": 700}
     _, _, printed = made(text)

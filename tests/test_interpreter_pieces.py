@@ -29,7 +29,7 @@ def bounded(name: str, count: int, monkeypatch: pytest.MonkeyPatch) -> tuple[Bou
     return run_with_bounds(module, make_inputs(function, axis_sizes(function, sizes), 0), sizes=sizes)
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_pieces_give_the_whole(name: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(pieces, "REPEATED", 1e9)  # so that all axes are cut that may be

@@ -208,7 +208,7 @@ def test_vectors_must_lie_along_the_rows() -> None:
 # -- swizzles -------------------------------------------------------------------------------------
 
 
-@pytest.mark.sample(17)
+@pytest.mark.sample(14)
 @pytest.mark.parametrize("bytes", [2, 4])
 @pytest.mark.parametrize("columns", WIDTHS)
 def test_copies_and_matrix_loads_need_no_padding(columns: int, bytes: int) -> None:
@@ -236,7 +236,7 @@ def test_sixteen_bit_results_pass_without_conflicts(columns: int) -> None:
     assert all(check(access, choice.tile).conflicts == 0 for access in accesses)
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("columns", WIDTHS)
 def test_wide_results_are_conflict_free_or_the_cost_is_told(columns: int) -> None:
     """32-bit pairs are two chunks of four rows at once: free with at most 32 bytes of padding a row. Asked for one

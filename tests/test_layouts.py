@@ -66,7 +66,7 @@ def holders(layout: LayoutAttr) -> Counter[tuple[tuple[str, int], ...]]:
     return Counter(tuple(sorted(place.items())) for *_, place in layout.elements())
 
 
-@pytest.mark.sample(14)
+@pytest.mark.sample(11)
 @pytest.mark.parametrize("layout", [*ACCUMULATORS, *OPERANDS], ids=str)
 def test_every_element_is_held_once(layout: LayoutAttr) -> None:
     found = holders(layout)

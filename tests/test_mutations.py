@@ -75,6 +75,7 @@ def test_a_mistake_is_caught(name: str):
     check("mutant.py", name)
 
 
+@pytest.mark.full
 def test_without_a_mistake_sizes_are_as_promised():
     done = run("mutant_choice.py")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -95,6 +96,7 @@ def test_a_mistake_on_the_way_to_linalg_is_caught(name: str):
     check("mutant_linalg.py", name)
 
 
+@pytest.mark.full
 @needs_compiler
 def test_without_a_mistake_kernels_are_right():
     done = run("mutant_cuda.py")

@@ -113,7 +113,7 @@ def test_two_kernels() -> None:
         road.check({"t": t, "i": i, "j": j, "o": o})
 
 
-@pytest.mark.sample(10, each=False)
+@pytest.mark.sample(8, each=False)
 @pytest.mark.parametrize("size", [1, 7, 33, 64, 130])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program(name: str, size: int) -> None:

@@ -195,7 +195,7 @@ def cut_at_launch(name: str) -> tuple[ModuleOp, ModuleOp, Sequence[ArgSpec], lis
     return algorithm, module, specs[first:], sorted(found & default_sizes(entry_function(algorithm)).keys())
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("size", [0, 1, LENGTH - 1, LENGTH, 2 * LENGTH - 1, 2 * LENGTH, 3 * LENGTH + 7])
 @pytest.mark.parametrize("name", AT_LAUNCH)
 def test_parts_of_an_axis_are_as_many_as_the_launch_finds(name: str, size: int) -> None:

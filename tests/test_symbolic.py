@@ -152,7 +152,7 @@ def sizes_for(kernel: KernelOp, size: int) -> dict[str, int]:
     return {axis: size + i if n == DYNAMIC else n for i, (axis, n) in enumerate(axes.items())}
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_expressions_have_the_values_that_are_counted(path: Path):
     for kernel in explicit(load_module(path)):
@@ -173,7 +173,7 @@ def test_expressions_have_the_values_that_are_counted(path: Path):
         )
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_operations_are_those_that_warps_issue(path: Path):
     """Tensor FLOP and bytes through shared memory, at sizes that the pieces divide."""
@@ -212,7 +212,7 @@ def least_transfer(costs: SymbolicCosts, sizes: Mapping[str, int], memory: int) 
     return min(values(*each) for each in product(steps, repeat=len(free)) if fits(*each) <= memory)
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_leading_terms_are_what_searching_finds(path: Path):
     """H falls with the derived slope where memory is large, and is near the derived value."""
