@@ -103,12 +103,18 @@ class Record:
 
 
 def commit() -> str:
-    """Of the compiler that is tried; `unknown` outside of a clone."""
+    """Of the compiler that is tried, `-dirty` where anything but results is another; `unknown` outside of a clone."""
     try:
-        done = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True)
+        name = git("describe", "--always")
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)benchmarks/results")
     except OSError:
         return "unknown"
-    return done.stdout.strip() or "unknown"
+    return f"{name}-dirty" if name and changed else name or "unknown"
+
+
+def git(*arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True)
+    return done.stdout.strip()
 
 
 def main() -> int:
