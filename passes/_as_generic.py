@@ -2,12 +2,14 @@
 an operation implies.
 
 `tensor.expand_shape`, `extract_slice` and `cast` only say where an element of their result stands in their operand: as
-a `linalg.generic` that copies, with that place as indexing map, they become reads of a diagram, which move nothing."""
+a `linalg.generic` that copies, with that place as indexing map, they become reads of a diagram, which move nothing. Of
+a slice that begins a dimension and does not go to its end, an indexing map says too little: `Parts` does."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isfinite, prod
+from typing import TypeAlias
 
 from xdsl.builder import ImplicitBuilder
 from xdsl.dialects import arith, func, linalg, math, tensor
@@ -31,7 +33,7 @@ from treadle.compiler.upstream.bodies import Function, body_of, converted
 from treadle.compiler.upstream.softmax import SoftmaxOp
 from treadle.dialects.diagram.array import DYNAMIC, FORMATS, Number, format_of, shape_of
 from treadle.dialects.diagram.formats import number_format
-from treadle.passes._structured import STRUCTURED, constant_of
+from treadle.passes._structured import STRUCTURED, Stays, check_constant, constant_of
 
 MOVES = (tensor.ExpandShapeOp, tensor.ExtractSliceOp, tensor.CastOp)
 
@@ -39,20 +41,27 @@ CASTABLE = (*FORMATS, f64, i64)
 """Formats of scalars that a fill casts; i1 is not among them, whose true is -1 to a signed cast."""
 
 
-def as_generic(function: func.FuncOp) -> None:
+Parts: TypeAlias = dict[Operation, frozenset[int]]
+"""For a `linalg.generic` the dimensions of its first operand along which its loops do not go to the end."""
+
+
+def as_generic(function: func.FuncOp) -> Parts:
     """Rewrite in place every softmax, every fill whose scalar has another format, and every such move that feeds or
     follows a structured operation."""
     for op in [op for op in function.walk() if isinstance(op, SoftmaxOp)]:
         _decompose(op)
     for op in [op for op in function.body.block.ops if isinstance(op, linalg.ops.FillOp) and op.results]:
         _cast_fill(op)
+    parts: Parts = {}
     waiting = True
     while waiting:
         waiting = False
         for op in [op for op in function.body.block.ops if isinstance(op, MOVES)]:
             if _is_among_structured(op) and (place := _place(op)) is not None:
-                _copy(op, place)
+                cut = _cut(op) if isinstance(op, tensor.ExtractSliceOp) else frozenset[int]()
+                parts[_copy(op, place)] = cut
                 waiting = True
+    return parts
 
 
 def _cast_fill(op: linalg.ops.FillOp) -> None:
@@ -92,6 +101,10 @@ def _cast_number(number: Number | None, wanted: Attribute) -> Number | None:
 
 def _is_among_structured(op: Operation) -> bool:
     source, (result,) = op.operands[0], op.results
+    try:
+        check_constant(source)
+    except Stays:
+        return False
     near = [source.owner, *(use.operation for use in result.uses)]
     return format_of(result.type) in FORMATS and any(isinstance(each, STRUCTURED) for each in near)
 
@@ -112,9 +125,30 @@ def _place(op: Operation) -> AffineMap | None:
             if DYNAMIC in (*offsets, *strides) or min((*offsets, *strides), default=0) < 0:
                 return None
             sizes = op.static_sizes.get_values()
+            if any(sizes[dim] == DYNAMIC for dim in _cut(op)):
+                return None  # a number that the program computes: no axis of a diagram has such a size
             return _slice(offsets, sizes, strides, shape)
         case _:
             return None
+
+
+def _cut(op: tensor.ExtractSliceOp) -> frozenset[int]:
+    """The dimensions of which a slice does not take all."""
+    given = iter(op.sizes)
+    sizes = [next(given) if size == DYNAMIC else size for size in op.static_sizes.get_values()]
+    moved = zip(op.static_offsets.get_values(), op.static_strides.get_values(), strict=True)
+    from_start = [offset == 0 and stride == 1 for offset, stride in moved]
+    return frozenset(dim for dim, size in enumerate(sizes) if not (from_start[dim] and _is_size(size, op.source, dim)))
+
+
+def _is_size(size: SSAValue | int, source: SSAValue, dim: int) -> bool:
+    """Whether a number is the size of a dimension, as far as the program says."""
+    if not isinstance(size, SSAValue):
+        return size == shape_of(source.type)[dim]
+    if not isinstance(size.owner, tensor.DimOp) or size.owner.source is not source:
+        return False
+    index = constant_of(size.owner.index)
+    return index is not None and index.value.data == dim
 
 
 def _flat(group: Sequence[int], shape: Sequence[int]) -> AffineExpr:
@@ -145,7 +179,8 @@ def _slice(
     return AffineMap(len(shape), 0, tuple(places)) if dim == len(shape) else None
 
 
-def _copy(op: Operation, place: AffineMap) -> None:
+def _copy(op: Operation, place: AffineMap) -> Operation:
+    """The `linalg.generic` that takes the place of a move."""
     result = op.results[0]
     sizes = _dynamic_sizes(op)
     maker = _Maker(op)
@@ -158,6 +193,8 @@ def _copy(op: Operation, place: AffineMap) -> None:
     result.replace_all_uses_with(value)
     op.detach()
     op.erase()
+    assert isinstance(value.owner, Operation)
+    return value.owner
 
 
 def _dynamic_sizes(op: Operation) -> list[SSAValue]:

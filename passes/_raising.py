@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import cast
@@ -25,6 +25,7 @@ from treadle.dialects.diagram.array import (
 )
 from treadle.dialects.diagram.operation import DiagramOperation
 from treadle.passes._anonymous_axes import Axes, Axis, Differ, give_names
+from treadle.passes._as_generic import Parts
 from treadle.passes._bodies import Combined, body_of_map, check_scalars, combined, factors, neutral, widened
 from treadle.passes._structured import (
     STRUCTURED,
@@ -55,8 +56,9 @@ class Plan:
 class Raising:
     """One function on its way to the `diagram` dialect."""
 
-    def __init__(self, function: func.FuncOp, may_retype: bool):
+    def __init__(self, function: func.FuncOp, may_retype: bool, parts: Parts):
         self.function = function
+        self.parts = parts
         self.block = function.body.block
         self.may_retype = may_retype
         self.axes = Axes()
@@ -97,7 +99,8 @@ class Raising:
         reads = frozenset(
             number
             for number, (operand, places) in enumerate(zip(op.operands, op.places, strict=True))
-            if (number < op.inputs or not _is_unread(operand)) and not self._unify(operand, places, loops)
+            if (number < op.inputs or not _is_unread(operand))
+            and not self._unify(operand, places, loops, apart=self.parts.get(op.op, ()) if number == 0 else ())
         )
         for result, places in zip(op.results, op.places[op.inputs :], strict=True):
             if not self._unify(result, places, loops):
@@ -114,11 +117,17 @@ class Raising:
             if argument_of(each, op.body) is None and constant_of(each) is None and each.type not in FORMATS:
                 raise Stays(f"its body uses a value of type {each.type} from outside")
 
-    def _unify(self, value: SSAValue, places: Sequence[Position], loops: Sequence[Axis]) -> bool:
-        """Make the dimensions of a tensor the loops that they are indexed by; False if it must be read instead."""
+    def _unify(
+        self, value: SSAValue, places: Sequence[Position], loops: Sequence[Axis], apart: Collection[int] = ()
+    ) -> bool:
+        """Make the dimensions of a tensor, but those `apart`, the loops that they are indexed by; False if it must be
+        read instead."""
         simple = True
-        for dimension, place in zip(self.dimensions_of(value), places, strict=True):
-            if place.loop is not None:
+        for number, (dimension, place) in enumerate(zip(self.dimensions_of(value), places, strict=True)):
+            if number in apart:
+                simple = False
+                _check_affine(place)
+            elif place.loop is not None:
                 simple &= self.axes.unify(loops[place.loop], dimension)
             elif not place.terms and not place.constant and dimension.root.size == 1:
                 dimension.root.is_dropped = True

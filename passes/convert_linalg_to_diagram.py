@@ -90,8 +90,7 @@ class ConvertLinalgToDiagramPass(ModulePass):
                 "it has several blocks: raise before control flow is lowered",
             )
             return
-        as_generic(function)
-        raising = Raising(function, may_retype)
+        raising = Raising(function, may_retype, as_generic(function))
         raising.read()
         for op, why in raising.stays.items():
             hint = op.results[0].name_hint if op.results else None

@@ -150,6 +150,46 @@ def test_windows() -> None:
     np.testing.assert_allclose(result(module, x, w, y), wanted, rtol=1e-12)
 
 
+SLICES: dict[tuple[str, str, str], Callable[[Numbers], Numbers]] = {
+    ("4x8", "[0, 0] [4, 5] [1, 1]", "4x5"): lambda x: x[:, :5],
+    ("4x8", "[0, 0] [3, 8] [1, 1]", "3x8"): lambda x: x[:3],
+    ("4x8", "[1, 0] [3, 4] [1, 2]", "3x4"): lambda x: x[1:, ::2],
+    ("4x8", "[2, 0] [1, 8] [1, 1]", "8"): lambda x: x[2],
+    ("?x?", "[0, 0] [4, 5] [1, 1]", "4x5"): lambda x: x[:, :5],
+    ("?x8", "[0, 3] [%m, 4] [1, 1]", "?x4"): lambda x: x[:, 3:7],
+}
+"""Of 4 rows of 8."""
+
+
+@pytest.mark.parametrize("slice", SLICES, ids=" ".join)
+def test_slices(slice: tuple[str, str, str]) -> None:
+    """A slice from the start of a dimension is no loop through all of it."""
+    whole, numbers_of, part = (f"tensor<{each}xf32>" if "[" not in each else each for each in slice)
+    rows = f"%c0 = arith.constant 0 : index\n %m = tensor.dim %X, %c0 : {whole}" if "%m" in numbers_of else ""
+    module = raised(f"""func.func @f(%X: {whole}) -> {part} {{
+  {rows}
+  %s = tensor.extract_slice %X{numbers_of} : {whole} to {part}
+  %r = linalg.exp ins(%s : {part}) outs(%s : {part}) -> {part}
+  func.return %r : {part}
+}}""")
+    x = numbers(1, 4, 8)
+    np.testing.assert_allclose(result(module, x), np.exp(SLICES[slice](x)), rtol=1e-12)
+
+
+@pytest.mark.parametrize("start", [0, 2])
+def test_a_slice_of_a_computed_size_stays(start: int) -> None:
+    """No axis of a diagram has the size that a number of the program says, and to leave it out would be wrong."""
+    T = "tensor<4x?xf32>"
+    text = f"""func.func @f(%X: {T}, %n: index) -> {T} {{
+  %s = tensor.extract_slice %X[0, {start}] [4, %n] [1, 1] : {T} to {T}
+  %r = linalg.exp ins(%s : {T}) outs(%s : {T}) -> {T}
+  func.return %r : {T}
+}}"""
+    module = raised(text, whole=False)
+    assert f"tensor.extract_slice %X[0, {start}] [4, %n]" in str(module)
+    assert "math.exp" in str(module)
+
+
 REDUCTIONS: dict[str, Callable[[Numbers], Numbers]] = {
     "%y = arith.addf %v0, %v1 : f32": lambda x: x.sum(1),
     "%y = arith.mulf %v1, %v0 : f32": lambda x: x.prod(1),
