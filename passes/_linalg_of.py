@@ -9,38 +9,32 @@ from xdsl.builder import ImplicitBuilder
 from xdsl.dialects import arith, func, linalg, tensor
 from xdsl.dialects.builtin import (
     AffineMapAttr,
-    AnyFloat,
-    FloatAttr,
     FunctionType,
     IndexType,
     IntegerAttr,
     TensorType,
     UnrealizedConversionCastOp,
-    f32,
     i32,
 )
 from xdsl.dialects.linalg.attrs import IteratorTypeAttr
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
-from xdsl.rewriter import Rewriter
 
 from treadle.compiler.errors import Refusal
-from treadle.dialects.diagram import CastOp, ContractOp, ExtentOp, FillOp, IndexOp, MapOp, ReadOp, ReduceOp
-from treadle.dialects.diagram.array import DYNAMIC, Number, axes_of, format_of, is_array, shape_of, sizes_of
-from treadle.dialects.diagram.formats import number_format
+from treadle.compiler.lowering.absent import neutral_number
+from treadle.compiler.lowering.fitting import fitting_size
+from treadle.compiler.lowering.numbers import neutral_of
+from treadle.dialects.diagram import CastOp, ContractOp, ExtentOp, FillOp, IndexOp, MapOp, ReadOp, ReduceOp, WhereOp
+from treadle.dialects.diagram.array import DYNAMIC, Format, Number, axes_of, format_of, is_array, shape_of, sizes_of
+from treadle.dialects.diagram.condition import Linear
 from treadle.dialects.diagram.operation import DiagramOperation
+from treadle.passes._linalg_presence import Presence
+from treadle.passes._linalg_scalars import COMBINE, converted, position
 
 Scalars: TypeAlias = Sequence[SSAValue]
 
-Combine: TypeAlias = Callable[[SSAValue, SSAValue], Operation]
 
-COMBINE: dict[str, tuple[Combine, Combine, float, int]] = {
-    "add": (arith.AddfOp, arith.AddiOp, 0.0, 0),
-    "mul": (arith.MulfOp, arith.MuliOp, 1.0, 1),
-    "max": (arith.MaximumfOp, arith.MaxSIOp, float("-inf"), -(2**31)),
-    "min": (arith.MinimumfOp, arith.MinSIOp, float("inf"), 2**31 - 1),
-}
-"""By the kind of a reduction: what combines floats and integers, and their neutral elements."""
+LOWERED = (DiagramOperation, UnrealizedConversionCastOp)
 
 
 class Lowering:
@@ -51,24 +45,25 @@ class Lowering:
         self.block = function.body.block
         self.values: dict[SSAValue, SSAValue] = {}
         """For each array the plain tensor that it is now."""
-        self.named: dict[SSAValue, tuple[str, ...]] = {}
-        """The axes that a plain tensor stands for."""
         self.sources: dict[str, tuple[SSAValue, int]] = {}
         """For each axis a tensor that has it, and as which dimension."""
+        self.fitted: dict[str, tuple[SSAValue, ReadOp]] = {}
+        """For each symbolic axis that a read gave a size, the size and the read."""
         self.before: Operation | None = None
 
     def run(self) -> None:
-        for argument in list(self.block.args):
-            axes = axes_of(argument.type)
-            if is_array(argument.type):
-                self._made(axes, Rewriter.replace_value_with_new_type(argument, plain(argument.type)))
-        old = [op for op in self.block.ops if isinstance(op, DiagramOperation | UnrealizedConversionCastOp)]
+        old = [op for op in self.block.ops if isinstance(op, LOWERED)]
+        arrays = [argument for argument in self.block.args if is_array(argument.type)]
+        for argument in arrays:
+            self._enter(argument)
         for op in old:
             self._lower(op)
         for op in reversed(old):
             if op.parent is not None:
                 op.detach()
                 op.erase()
+        for argument in arrays:
+            self.block.erase_arg(argument)
         terminator = self.block.last_op
         assert terminator is not None
         inputs = [argument.type for argument in self.block.args]
@@ -84,26 +79,47 @@ class Lowering:
         result = op.results[0]
         axes = axes_of(result.type)
         value = self._value(op)
-        value.name_hint = result.name_hint
+        if not isinstance(op, WhereOp):
+            value.name_hint = result.name_hint
         if is_array(result.type):
             self._made(axes, value)
-        # What is left to lower asks for its axes: they are those of the old type.
-        self.values[result] = value
-        for use in list(result.uses):
-            if not isinstance(use.operation, DiagramOperation):
-                use.operation.operands[use.index] = value
+        self._replace(result, value)
+
+    def _enter(self, argument: BlockArgument) -> None:
+        """A plain tensor beside an argument of the function, which operations that are left to lower need."""
+        value = self.block.insert_arg(plain(argument.type), argument.index)
+        value.name_hint, value.location = argument.name_hint, argument.location
+        self._made(axes_of(argument.type), value)
+        self._replace(argument, value)
+
+    def _replace(self, array: SSAValue, value: SSAValue) -> None:
+        """Give a tensor to what uses an array; what is left to lower asks for its axes, and takes the tensor later."""
+        self.values[array] = value
+        leaves = [use for use in array.uses if not isinstance(use.operation, LOWERED)]
+        saved = self._saved(array, value) if leaves else value
+        for use in leaves:
+            use.operation.operands[use.index] = saved
+
+    def _saved(self, result: SSAValue, value: SSAValue) -> SSAValue:
+        """An array as it leaves the diagrams: with a zero for each element that is absent."""
+        presence = Presence.of([result])
+        if not presence.wheres:
+            return value
+        axes = axes_of(result.type)
+        saved = self._elementwise(
+            result.type, [result, *presence.inputs], lambda scalars: presence.kept(scalars[0], scalars[1:-1], axes, 0.0)
+        )
+        saved.name_hint = result.name_hint
+        return saved
 
     def _uncast(self, op: UnrealizedConversionCastOp) -> None:
         """A conversion between an array and the plain tensor that it is."""
         if len(op.inputs) != 1 or not (is_array(op.outputs[0].type) or is_array(op.inputs[0].type)):
             return
-        value = self.values.get(op.inputs[0], op.inputs[0])
+        value = self._saved(op.inputs[0], self._now(op.inputs[0]))
         if is_array(op.outputs[0].type):
             self._made(axes_of(op.outputs[0].type), value)
-        self.values[op.outputs[0]] = value
-        for use in list(op.outputs[0].uses):
-            if not isinstance(use.operation, DiagramOperation):
-                use.operation.operands[use.index] = value
+        self._replace(op.outputs[0], value)
 
     def _value(self, op: Operation) -> SSAValue:
         match op:
@@ -121,14 +137,16 @@ class Lowering:
             case ExtentOp():
                 return self._extent(op)
             case IndexOp():
-                return self._elementwise(op.result.type, [], lambda _: _position())
+                return self._elementwise(op.result.type, [], lambda _: position(0))
             case ReadOp():
                 return self._read(op)
+            case WhereOp():
+                return self._now(op.operand)  # whose elements are tested where they are combined or saved
             case _:
                 raise Refusal(
                     op,
-                    "linalg has nothing like it: a condition or law of this kind stays in the diagram dialect "
-                    "(convert-diagram-to-linalg takes contract, reduce, map, cast, fill, extent, index and read)",
+                    "linalg has nothing like it (convert-diagram-to-linalg takes contract, reduce, map, cast, fill, "
+                    "extent, index, read and where)",
                 )
 
     # -- operations ------------------------------------------------------------------------------
@@ -139,12 +157,15 @@ class Lowering:
         direct = op.init is not None and format_of(op.result.type) == format
         init = self._now(op.init) if direct and op.init is not None else self._start("add", op, format)
         multiply, add = (arith.MuliOp, arith.AddiOp) if format == i32 else (arith.MulfOp, arith.AddfOp)
+        presence = Presence.of([op.lhs, op.rhs])
+        kept = axes_of(op.result.type)
 
         def body(scalars: Scalars) -> SSAValue:
-            left, right = (converted(each, format) for each in scalars[:2])
-            return add(scalars[2], multiply(left, right)).results[0]
+            left, right, *data, sum = scalars
+            product = multiply(converted(left, format), converted(right, format)).results[0]
+            return add(sum, presence.kept(product, data, [*kept, *op.over_axes], 0.0)).results[0]
 
-        sum = self._generic([op.lhs, op.rhs], axes_of(op.result.type), op.over_axes, init, type, body)
+        sum = self._generic([op.lhs, op.rhs, *presence.inputs], kept, op.over_axes, init, type, body)
         if format_of(op.result.type) == format and (direct or op.init is None):
             return sum
         return self._rounded(op, sum)
@@ -163,19 +184,25 @@ class Lowering:
             return converted(value, format)
 
         out = self._empty(op.result.type)
-        self.named[sum] = axes
-        return self._generic([sum, *rest], axes, (), out, plain(op.result.type), body)
+        maps = [_map_of(axes, axes), *(_map_of(axes_of(each.type), axes) for each in rest)]
+        return self._generic([sum, *rest], axes, (), out, plain(op.result.type), body, maps)
 
     def _reduce(self, op: ReduceOp) -> SSAValue:
         format = format_of(op.result.type)
         init = self._start(op.kind.data, op, format) if op.init is None else self._now(op.init)
-        real, whole, _, _ = COMBINE[op.kind.data]
+        real, whole = COMBINE[op.kind.data]
         combine = whole if format == i32 else real
+        presence = Presence.of([op.operand])
+        kept = axes_of(op.result.type)
 
         def body(scalars: Scalars) -> SSAValue:
-            return combine(converted(scalars[0], format), scalars[1]).results[0]
+            element, *data, sofar = scalars
+            neutral = neutral_number(op.kind.data, op.result)
+            element = presence.kept(converted(element, format), data, [*kept, *op.over_axes], neutral)
+            return combine(element, sofar).results[0]
 
-        return self._generic([op.operand], axes_of(op.result.type), op.over_axes, init, plain(op.result.type), body)
+        inputs = [op.operand, *presence.inputs]
+        return self._generic(inputs, kept, op.over_axes, init, plain(op.result.type), body)
 
     def _map(self, op: MapOp) -> SSAValue:
         def body(scalars: Scalars) -> SSAValue:
@@ -191,10 +218,15 @@ class Lowering:
         source, dimension = self.sources.get(op.axis.data, (None, 0))
         if source is not None and (size := shape_of(source.type)[dimension]) != DYNAMIC:
             return self._add(arith.ConstantOp(IntegerAttr(size, i32)))
-        return self._add(arith.IndexCastOp(self._size(op.axis.data, DYNAMIC), i32))
+        return self._add(arith.IndexCastOp(self._size(op.axis.data), i32))
 
     def _read(self, op: ReadOp) -> SSAValue:
-        loops = axes_of(op.result.type)
+        if Presence.of([op.operand]).wheres:
+            raise Refusal(op, "it reads elements that a condition leaves absent: put the condition after the read")
+        loops, sizes = axes_of(op.result.type), sizes_of(op.result.type)
+        for axis in op.by_factor():
+            if sizes[axis] == DYNAMIC and not self._is_known(axis):
+                self.fitted[axis] = fitting_size(op, axis, self._is_known, self._size, self._add), op
         forms = [
             sum(
                 (AffineExpr.dimension(loops.index(str(axis))) * factor for axis, factor in form.terms.items()),
@@ -203,7 +235,7 @@ class Lowering:
             for form in op.place.forms
         ]
         return self._generic(
-            [op.operand],
+            [self._reached(op)],
             loops,
             (),
             self._empty(op.result.type),
@@ -211,6 +243,33 @@ class Lowering:
             lambda scalars: scalars[0],
             maps=[AffineMap(len(loops), 0, tuple(forms))],
         )
+
+    def _reached(self, op: ReadOp) -> SSAValue:
+        """The operand up to where the read goes along each axis on which one loop goes alone: in `linalg`, that loop is
+        as long as the dimension."""
+        source = self._now(op.operand)
+        whole, reached = sizes_of(op.operand.type), sizes_of(op.result.type)
+        alone = {along: str(next(iter(form.terms))) for along, form in op.forms.items() if form == _loop_of(form)}
+        cut = {along: axis for along, axis in alone.items() if not self._is_as_long(op, along, axis)}
+        if not cut:
+            return source
+        ends: list[SSAValue | int] = []
+        for dimension, (along, length) in enumerate(whole.items()):
+            if along in cut:
+                ends.append(self._size(cut[along]) if reached[cut[along]] == DYNAMIC else reached[cut[along]])
+            else:
+                ends.append(self._dimension(source, dimension) if length == DYNAMIC else length)
+        shape = [DYNAMIC if isinstance(end, SSAValue) else end for end in ends]
+        type = TensorType(format_of(source.type), shape)
+        return self._add(tensor.ExtractSliceOp(source, [0] * len(ends), ends, [1] * len(ends), type))
+
+    def _is_as_long(self, op: ReadOp, along: str, axis: str) -> bool:
+        """Whether an axis of a read has the size of the one of the operand along which it goes alone."""
+        length, size = sizes_of(op.operand.type)[along], sizes_of(op.result.type)[axis]
+        if DYNAMIC not in (length, size) or axis == along:
+            return length == size
+        is_fitted = length == size and self.fitted.get(axis, (None, None))[1] is op
+        return is_fitted and sum(axis in form.terms for form in op.place.forms) == 1  # and nothing else limits it
 
     # -- building --------------------------------------------------------------------------------
 
@@ -233,7 +292,7 @@ class Lowering:
         loops = [*kept, *over]
         values = [self._now(value) for value in inputs]
         if maps is None:
-            maps = [_map_of(self.named.get(value, ()), loops) for value in values]
+            maps = [_map_of(axes_of(value.type), loops) for value in inputs]
         region = Region(Block(arg_types=[format_of(value.type) for value in (*values, init)]))
         with ImplicitBuilder(region) as scalars:
             linalg.ops.YieldOp(body(scalars))
@@ -243,9 +302,7 @@ class Lowering:
 
     def _start(self, kind: str, op: ContractOp | ReduceOp, format: Attribute) -> SSAValue:
         """An array of neutral elements with the axes of the result."""
-        _, _, real, integer = COMBINE[kind]
-        number: Number = IntegerAttr(integer, i32) if format == i32 else FloatAttr(real, format)  # pyright: ignore
-        return self._filled(number, op.result.type)
+        return self._filled(neutral_of(kind, cast(Format, format)), op.result.type)
 
     def _filled(self, number: Number, type: Attribute) -> SSAValue:
         format = number.type
@@ -254,18 +311,26 @@ class Lowering:
         return self._add(linalg.ops.FillOp([scalar], [empty], [empty.type]))
 
     def _empty(self, type: Attribute, format: Attribute | None = None) -> SSAValue:
-        dynamic = [self._size(axis, size) for axis, size in sizes_of(type).items() if size == DYNAMIC]
+        dynamic = [self._size(axis) for axis, size in sizes_of(type).items() if size == DYNAMIC]
         return self._add(tensor.EmptyOp(dynamic, TensorType(format or format_of(type), shape_of(type))))
 
-    def _size(self, axis: str, size: int) -> SSAValue:
-        """The size of an axis, as an index (Refusal if no tensor so far has it)."""
+    def _is_known(self, axis: str) -> bool:
+        return axis in self.sources or axis in self.fitted
+
+    def _size(self, axis: str) -> SSAValue:
+        """The size of an axis, as an index (Refusal if neither a tensor so far has it nor a read gave it one)."""
         assert self.before is not None
+        if axis in self.fitted:
+            return self.fitted[axis][0]
         if axis not in self.sources:
             raise Refusal(self.before, f"no tensor before it tells the size of axis '{axis}': make it static")
         value, dimension = self.sources[axis]
         static = shape_of(value.type)[dimension]
         if static != DYNAMIC:
             return self._add(arith.ConstantOp(IntegerAttr(static, IndexType())))
+        return self._dimension(value, dimension)
+
+    def _dimension(self, value: SSAValue, dimension: int) -> SSAValue:
         index = self._add(arith.ConstantOp(IntegerAttr(dimension, IndexType())))
         return self._add(tensor.DimOp(value, index))
 
@@ -273,7 +338,6 @@ class Lowering:
         return self.values.get(value, value)
 
     def _made(self, axes: Sequence[str], value: SSAValue) -> None:
-        self.named[value] = tuple(axes)
         for dimension, axis in enumerate(axes):
             self.sources.setdefault(axis, (value, dimension))
 
@@ -289,29 +353,9 @@ def plain(type: Attribute) -> Attribute:
     return TensorType(format_of(type), shape_of(type)) if is_array(type) else type
 
 
-def converted(value: SSAValue, format: Attribute) -> SSAValue:
-    """A scalar in another format, in the body under construction."""
-    if value.type == format:
-        return value
-    if value.type == i32 and number_format(format).saturates:  # arith.sitofp does not
-        return converted(converted(value, f32), format)
-    if value.type == i32:
-        return arith.SIToFPOp(value, format).results[0]  # pyright: ignore
-    narrow, wide = number_format(value.type), number_format(format)
-    if narrow.bytes == wide.bytes:  # f16 and bf16: neither holds the other
-        return converted(converted(value, f32), format)
-    if narrow.bytes < wide.bytes:
-        return arith.ExtFOp(value, format).results[0]  # pyright: ignore
-    if wide.saturates:  # arith.truncf does not
-        low, high = (
-            arith.ConstantOp(FloatAttr(sign * wide.largest, cast(AnyFloat, value.type))).result for sign in (-1, 1)
-        )
-        value = arith.MinimumfOp(arith.MaximumfOp(value, low).result, high).result
-    return arith.TruncFOp(value, format).results[0]  # pyright: ignore
-
-
-def _position() -> SSAValue:
-    return arith.IndexCastOp(linalg.ops.IndexOp(0), i32).results[0]
+def _loop_of(form: Linear) -> Linear:
+    """The place of one loop: that of the first term of a form."""
+    return Linear(dict.fromkeys(list(form.terms)[:1], 1))
 
 
 def _map_of(axes: Sequence[str], loops: Sequence[str]) -> AffineMap:

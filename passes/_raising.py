@@ -1,22 +1,20 @@
-"""Raising one function: first every operation is read and axes are unified, then diagrams are built."""
+"""Raising one function whose operations were read (`_reading.py`): diagrams take their place."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import count
 from typing import cast
 
 from xdsl.dialects import arith, func, linalg, tensor
-from xdsl.dialects.builtin import FunctionType, IntegerAttr, ShapedType, UnrealizedConversionCastOp, i32
+from xdsl.dialects.builtin import FunctionType, IntegerAttr, UnrealizedConversionCastOp, i32
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.rewriter import Rewriter
+from xdsl.traits import Pure
 
 from treadle.dialects.diagram import CastOp, ContractOp, ExtentOp, FillOp, IndexOp, MapOp, ReadOp, ReduceOp, YieldOp
 from treadle.dialects.diagram.array import (
     DYNAMIC,
-    FORMAT_NAMES,
-    FORMATS,
     Number,
     array_type,
     axes_of,
@@ -24,125 +22,31 @@ from treadle.dialects.diagram.array import (
     is_array,
 )
 from treadle.dialects.diagram.operation import DiagramOperation
-from treadle.passes._anonymous_axes import Axes, Axis, Differ, give_names
-from treadle.passes._as_generic import Parts
-from treadle.passes._bodies import Combined, body_of_map, check_scalars, combined, factors, neutral, widened
+from treadle.passes._anonymous_axes import Axis, give_names
+from treadle.passes._bodies import Combined, body_of_map, combined, factors, neutral, widened
+from treadle.passes._reading import Plan, Reading
 from treadle.passes._structured import (
-    STRUCTURED,
     Position,
-    Stays,
     Structured,
     argument_of,
-    check_constant,
-    check_results,
     constant_of,
     is_tensor,
     needed,
     outside,
-    structured,
 )
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A structured operation that can be raised."""
-
-    of: Structured
-    loops: tuple[Axis, ...]
-    reads: frozenset[int]
-    """Operands whose dimensions are not loops of this operation: they are read at affine positions."""
 
 
 class Raising:
     """One function on its way to the `diagram` dialect."""
 
-    def __init__(self, function: func.FuncOp, may_retype: bool, parts: Parts):
+    def __init__(self, function: func.FuncOp, may_retype: bool, reading: Reading):
         self.function = function
-        self.parts = parts
         self.block = function.body.block
         self.may_retype = may_retype
-        self.axes = Axes()
-        self.dimensions: dict[SSAValue, tuple[Axis, ...]] = {}
-        self.plans: dict[Operation, Plan] = {}
-        self.stays: dict[Operation, str] = {}
+        self.plans, self.dimensions = reading.plans, reading.dimensions
+        self.dimensions_of = reading.dimensions_of
         self.arrays: dict[SSAValue, SSAValue] = {}
         """For a tensor of the function the array that it is now, without dropped axes."""
-
-    # -- reading ---------------------------------------------------------------------------------
-
-    def read(self) -> None:
-        """Plan what can be raised; `stays` says why the rest cannot."""
-        for argument in self.block.args:
-            if is_tensor(argument) and format_of(argument.type) in FORMATS:
-                self.dimensions_of(argument)
-        for op in self.block.ops:
-            if isinstance(op, STRUCTURED):
-                try:
-                    self.plans[op] = self._plan(structured(op))
-                except (Stays, Differ) as why:
-                    self.stays[op] = str(why)
-        for op in self.block.walk():
-            if isinstance(op, STRUCTURED) and op.parent is not self.block:
-                parent = op.parent_op()
-                self.stays[op] = f"it stands inside {parent.name if parent else 'nothing'}"
-
-    def _plan(self, op: Structured) -> Plan:
-        for value in (*op.operands, *op.results):
-            _check_format(value)
-            check_constant(value)
-        check_results(op)
-        for number, (result, value) in enumerate(zip(op.results, op.yielded, strict=True)):
-            if value.type != format_of(result.type):
-                raise Stays(f"its body yields {value.type}, elements are {format_of(result.type)}")
-            self._check_result(op, number, value)
-        loops = self.axes.group([None] * op.loops)
-        reads = frozenset(
-            number
-            for number, (operand, places) in enumerate(zip(op.operands, op.places, strict=True))
-            if (number < op.inputs or not _is_unread(operand))
-            and not self._unify(operand, places, loops, apart=self.parts.get(op.op, ()) if number == 0 else ())
-        )
-        for result, places in zip(op.results, op.places[op.inputs :], strict=True):
-            if not self._unify(result, places, loops):
-                raise Stays("a result is not written at its loops")
-        if any(loops[loop].root.size is None for loop in range(op.loops)):
-            raise Stays("a loop has no size")
-        return Plan(op, loops, reads)
-
-    def _check_result(self, op: Structured, number: int, value: SSAValue) -> None:
-        if op.reduced:
-            value = combined(op, number).value
-        check_scalars(op, value)
-        for each in outside(value, op.body):
-            if argument_of(each, op.body) is None and constant_of(each) is None and each.type not in FORMATS:
-                raise Stays(f"its body uses a value of type {each.type} from outside")
-
-    def _unify(
-        self, value: SSAValue, places: Sequence[Position], loops: Sequence[Axis], apart: Collection[int] = ()
-    ) -> bool:
-        """Make the dimensions of a tensor, but those `apart`, the loops that they are indexed by; False if it must be
-        read instead."""
-        simple = True
-        for number, (dimension, place) in enumerate(zip(self.dimensions_of(value), places, strict=True)):
-            if number in apart:
-                simple = False
-                _check_affine(place)
-            elif place.loop is not None:
-                simple &= self.axes.unify(loops[place.loop], dimension)
-            elif not place.terms and not place.constant and dimension.root.size == 1:
-                dimension.root.is_dropped = True
-            else:
-                simple = False
-                _check_affine(place)
-        return simple
-
-    def dimensions_of(self, value: SSAValue) -> tuple[Axis, ...]:
-        if value not in self.dimensions:
-            sizes = value.type.get_shape() if isinstance(value.type, ShapedType) else ()
-            self.dimensions[value] = self.axes.group(sizes, axes_of(value.type))
-        return self.dimensions[value]
-
-    # -- building --------------------------------------------------------------------------------
 
     def build(self, names: Sequence[str]) -> None:
         """Replace what was planned."""
@@ -387,23 +291,6 @@ class _Builder:
         return [axis.root.name or next(free) for axis in dimensions]
 
 
-def _check_format(value: SSAValue) -> None:
-    if isinstance(value.type, ShapedType) and not is_tensor(value):
-        raise Stays("it mixes buffers and tensors")
-    if format_of(value.type) not in FORMATS:
-        raise Stays(f"elements are {format_of(value.type)} (a diagram has {FORMAT_NAMES})")
-
-
-def _check_affine(place: Position) -> None:
-    if place.constant < 0 or any(factor < 0 for _, factor in place.terms):
-        raise Stays("an operand is read backwards")
-
-
-def _is_unread(value: SSAValue) -> bool:
-    """Whether a start of a result has no elements worth reading."""
-    return isinstance(value.owner, tensor.EmptyOp)
-
-
 def _name(axis: Axis) -> str:
     return axis.root.name or ""
 
@@ -437,6 +324,11 @@ def _erase_with_operands(op: Operation) -> None:
     op.detach()
     op.erase()
     for owner in dict.fromkeys(owners):
-        made_for_it = isinstance(owner, tensor.EmptyOp | tensor.DimOp | arith.ConstantOp | linalg.ops.FillOp)
+        made_for_it = isinstance(owner, tensor.EmptyOp | tensor.DimOp | linalg.ops.FillOp) or _is_scalar(owner)
         if made_for_it and owner.parent is not None and not any(result.uses for result in owner.results):
             _erase_with_operands(owner)
+
+
+def _is_scalar(op: Operation) -> bool:
+    """Whether an operation computes numbers, as the sizes of what others make."""
+    return op.dialect_name() == "arith" and op.has_trait(Pure)

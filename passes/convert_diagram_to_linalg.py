@@ -52,7 +52,10 @@ class ConvertDiagramToLinalgPass(ModulePass):
 
     Laws are expanded first. Legal: each operation is by definition a loop nest of this kind; the loops are the
     axes of the result, then those that are combined. Names of axes and default sizes are gone afterwards. Products
-    that may be rounded to tf32 are not. `diagram.where` is refused: an absent element has no counterpart in `linalg`.
+    that may be rounded to tf32 are not. An absent element (`diagram.where`) has no counterpart in `linalg`: where it
+    would be combined or saved, the body tests the condition at its loops and takes the neutral element, or zero. A
+    symbolic axis that only a read has gets its size from the operand, as at a launch; what a read leaves out at the end
+    of a dimension is cut off first (`tensor.extract_slice`).
     """
 
     name = "convert-diagram-to-linalg"

@@ -14,6 +14,7 @@ from treadle.dialects.diagram.array import check_axis_name
 from treadle.passes._as_generic import as_generic
 from treadle.passes._functions import erase_dead, functions, note
 from treadle.passes._raising import Raising
+from treadle.passes._reading import Reading
 
 
 @dataclass(frozen=True)
@@ -90,11 +91,11 @@ class ConvertLinalgToDiagramPass(ModulePass):
                 "it has several blocks: raise before control flow is lowered",
             )
             return
-        raising = Raising(function, may_retype, as_generic(function))
-        raising.read()
-        for op, why in raising.stays.items():
+        reading = Reading(function, as_generic(function))
+        reading.read()
+        for op, why in reading.stays.items():
             hint = op.results[0].name_hint if op.results else None
             note(function, self.name, f"%{hint}" if hint else op.name, f"{op.name} stays", why)
-        if raising.plans:
-            raising.build(self.axes)
+        if reading.plans:
+            Raising(function, may_retype, reading).build(self.axes)
             erase_dead(function.body.block)

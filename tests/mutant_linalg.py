@@ -12,6 +12,7 @@ from mutations_linalg import MUTATIONS
 
 PROGRAMS: dict[str, dict[str, int]] = {
     "tests/programs/to_linalg.mlir": {},
+    "tests/programs/to_linalg_where.mlir": {},
     "examples/attention_bias.mlir": {"b": 1, "h": 2, "q": 5, "x": 7},
     "examples/rms_norm_matmul.mlir": {},
     "examples/swiglu.mlir": {},

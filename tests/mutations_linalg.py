@@ -7,11 +7,15 @@ from mutated import Mutation
 MUTATIONS: dict[str, Mutation] = {
     "to linalg: a maximum begins with zero": (
         "_linalg_of",
-        'arith.MaxSIOp, float("-inf"), -(2**31))',
-        "arith.MaxSIOp, 0.0, 0)",
+        "neutral_of(kind, ",
+        'neutral_of("add" if kind == "max" else kind, ',
     ),
-    "to linalg: a product of all begins with zero": ("_linalg_of", "arith.MuliOp, 1.0, 1)", "arith.MuliOp, 0.0, 0)"),
-    "to linalg: a least is a largest": ("_linalg_of", '"min": (arith.MinimumfOp', '"min": (arith.MaximumfOp'),
+    "to linalg: a product of all begins with zero": (
+        "_linalg_of",
+        "neutral_of(kind, ",
+        'neutral_of("add" if kind == "mul" else kind, ',
+    ),
+    "to linalg: a least is a largest": ("_linalg_scalars", '"min": (arith.MinimumfOp', '"min": (arith.MaximumfOp'),
     "to linalg: a sum forgets what it begins with": (
         "_linalg_of",
         "if op.init is None else self._now(op.init)\n        real",
@@ -33,15 +37,30 @@ MUTATIONS: dict[str, Mutation] = {
         "self.sources.setdefault(axis, (value, 0))",
     ),
     "to linalg: every position is the first": (
-        "_linalg_of",
-        "return arith.IndexCastOp(linalg.ops.IndexOp(0), i32).results[0]",
-        "return arith.ConstantOp(IntegerAttr(0, i32)).results[0]",
+        "_linalg_scalars",
+        "return arith.IndexCastOp(linalg.ops.IndexOp(loop), i32).result",
+        "return arith.ConstantOp.from_int_and_width(0, 32).result",
     ),
     "to linalg: a reduced axis is kept": (
         "_linalg_of",
         "[IteratorTypeAttr.reduction()] * len(over)",
         "[IteratorTypeAttr.parallel()] * len(over)",
     ),
+    "to linalg: absent elements count": (
+        "_linalg_presence",
+        "arith.SelectOp(holds, element, number.result)",
+        "arith.SelectOp(holds, element, element)",
+    ),
+    "to linalg: the last condition alone": (
+        "_linalg_presence",
+        "holds = arith.AndIOp(holds, test).result",
+        "holds = test",
+    ),
+    "to linalg: absent elements are saved as they are": ("_linalg_of", "if not presence.wheres:", "if True:"),
+    "to linalg: nothing is cut off": ("_linalg_of", "if not cut:", "if True:"),
+    "from linalg: slices go to the end": ("_reading", "if number in apart:", "if False:"),
+    "from linalg: a computed slice is all of it": ("_as_generic", "size == shape_of(source.type)[dim]", "True"),
+    "from linalg: positions along no axis": ("_reading", "if told.root in given:", "if False:"),
     "from linalg: forgets what a reduction begins with": (
         "_raising",
         "if constant is not None and neutral(kind, constant):",
@@ -63,7 +82,7 @@ MUTATIONS: dict[str, Mutation] = {
         "_name(loops[loop]) if factor else",
     ),
     "from linalg: reads where it need not": (
-        "_raising",
+        "_reading",
         "simple &= self.axes.unify(loops[place.loop], dimension)",
         "simple &= not self.axes.unify(loops[place.loop], dimension)",
     ),

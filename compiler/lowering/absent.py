@@ -9,7 +9,7 @@ or infinite where the element is absent, and what a map makes of an absent eleme
 from __future__ import annotations
 
 import math as numbers
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -250,13 +250,14 @@ def _replaced_infinity(op: arith.SelectOp) -> float | None:
 # -- the test --------------------------------------------------------------------------------------
 
 
-def test_of(condition: Condition, arguments: dict[Term, SSAValue], block: Block, last: Mapping[str, int]) -> SSAValue:
-    """A condition as operations on integers in the body of a map, whose arguments hold its terms; `last` has the last
-    position along each axis. In 64 bits where 32 may be too few."""
-
-    def emit(op: Operation) -> SSAValue:
-        block.add_op(op)
-        return op.results[0]
+def test_of(
+    condition: Condition,
+    arguments: dict[Term, SSAValue],
+    emit: Callable[[Operation], SSAValue],
+    last: Mapping[str, int],
+) -> SSAValue:
+    """A condition as operations on integers in the body of a map, whose arguments hold its terms; `emit` puts one there
+    and gives its result, `last` has the last position along each axis. In 64 bits where 32 may be too few."""
 
     def number(value: int, type: IntegerType | IndexType) -> SSAValue:
         return emit(arith.ConstantOp(IntegerAttr(value, type)))
@@ -279,7 +280,7 @@ def test_of(condition: Condition, arguments: dict[Term, SSAValue], block: Block,
         less, more = condition.form.side(-1), condition.form.side(1)
         type = IndexType() if any(leaves_32_bits(side, last.__getitem__) for side in (less, more)) else i32
         return emit(arith.CmpiOp(total(less, type), total(more, type), "sle"))
-    parts = [test_of(part, arguments, block, last) for part in condition.parts]
+    parts = [test_of(part, arguments, emit, last) for part in condition.parts]
     kind = arith.AndIOp if isinstance(condition, Both) else arith.OrIOp
     if not parts:
         return emit(arith.ConstantOp(IntegerAttr(int(isinstance(condition, Both)), i1)))
@@ -302,7 +303,12 @@ def kept_if(
     block = Block(arg_types=[format_of(each.type) for each in inputs])
     for argument, each in zip(block.args, inputs, strict=True):
         argument.name_hint = each.name_hint
-    holds = test_of(condition, dict(zip(terms, block.args[1:], strict=True)), block, last)
+
+    def emit(op: Operation) -> SSAValue:
+        block.add_op(op)
+        return op.results[0]
+
+    holds = test_of(condition, dict(zip(terms, block.args[1:], strict=True)), emit, last)
     number = arith.ConstantOp(other)
     choice = arith.SelectOp(holds, block.args[0], number.result)
     block.add_ops([number, choice, YieldOp(choice.result)])

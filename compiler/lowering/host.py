@@ -22,6 +22,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from treadle.compiler.cost.explicit import plan_of_explicit
 from treadle.compiler.cost.memory import footprint
 from treadle.compiler.errors import Refusal
+from treadle.compiler.lowering.fitting import fitting_size
 from treadle.compiler.lowering.kernel import lower_body, lower_op
 from treadle.compiler.lowering.layouts import Layouts
 from treadle.compiler.lowering.names import plain_name
@@ -173,47 +174,17 @@ class HostLowering:
     def _read(self, op: ReadOp) -> None:
         """A view of a buffer: no data moves. Its axes get the largest sizes that fit."""
         new: list[Operation] = []
-        sizes = sizes_of(op.result.type)
-        for axis in op.by_factor():
-            if sizes[axis] == DYNAMIC and axis not in self.sizes:
-                self.sizes[axis] = self._fitting(op, axis, new)
-        Rewriter.insert_op(new, InsertPoint.before(op))
-        self._buffer(op.result)
-
-    def _fitting(self, op: ReadOp, axis: str, new: list[Operation]) -> SSAValue:
-        """How far an axis may reach, the least of all places: `max((length - reach of the others) / factor + 1, 0)`;
-        where it steps over axes without a size (`whole_steps`), `max((length - reach + 1) / factor, 1)`."""
 
         def emit(operation: Operation) -> SSAValue:
             new.append(operation)
             return operation.results[0]
 
-        def constant(number: int) -> SSAValue:
-            return emit(arith.ConstantOp.from_int_and_width(number, IndexType()))
-
-        def size_of(name: str, known: int) -> SSAValue:
-            return self._size(name) if known == DYNAMIC else constant(known)
-
-        sizes, fits, steps = sizes_of(op.result.type), list[SSAValue](), list[SSAValue]()
-        for (along, form), length in zip(op.forms.items(), sizes_of(op.operand.type).values(), strict=True):
-            if axis not in form.terms:
-                continue
-            others = {str(term): factor for term, factor in form.terms.items() if term != axis}
-            larger = {term for term, factor in others.items() if factor >= form.terms[axis]}
-            known = {t: f for t, f in others.items() if t in larger or t in self.sizes or sizes[t] != DYNAMIC}
-            more = int(known != others)  # than the reach of the others leaves: it steps over an axis without a size
-            before = form.constant + 1 - sum(known.values()) - more
-            rest = emit(arith.SubiOp(size_of(along, length), constant(before)))
-            for term, factor in known.items():
-                rest = emit(arith.SubiOp(rest, emit(arith.MuliOp(size_of(term, sizes[term]), constant(factor)))))
-            count = emit(arith.FloorDivSIOp(rest, constant(form.terms[axis])))
-            count = count if more else emit(arith.AddiOp(count, constant(1)))
-            (steps if more else fits).append(emit(arith.MaxSIOp(count, constant(more))))
-        result, *rest = fits or steps
-        for other in rest:
-            result = emit(arith.MinSIOp(result, other))
-        result.name_hint = axis
-        return result
+        sizes = sizes_of(op.result.type)
+        for axis in op.by_factor():
+            if sizes[axis] == DYNAMIC and axis not in self.sizes:
+                self.sizes[axis] = fitting_size(op, axis, self.sizes.__contains__, self._size, emit)
+        Rewriter.insert_op(new, InsertPoint.before(op))
+        self._buffer(op.result)
 
     # -- one kernel --------------------------------------------------------------------------------
 

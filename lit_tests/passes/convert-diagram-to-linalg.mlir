@@ -26,3 +26,46 @@ func.func @matmul(%A: !A, %B: !B) -> !D {
   %D = diagram.cast %C : !C -> !D
   func.return %D : !D
 }
+
+// The size of a window's axis follows from the operand; a diagonal ends where the shorter dimension does.
+!X = tensor<?x?xf32, #diagram.array<[a, b]>>
+!W = tensor<?x?x3xf32, #diagram.array<[a, t, r]>>
+!i = tensor<?xf32, #diagram.array<[i]>>
+// CHECK-LABEL: func.func @reads(%X: tensor<?x?xf32>) -> (tensor<?x?x3xf32>, tensor<?xf32>) {
+// CHECK:         %[[b:.*]] = tensor.dim %X, %{{.*}} : tensor<?x?xf32>
+// CHECK-NEXT:    %[[two:.*]] = arith.constant 2 : index
+// CHECK-NEXT:    %[[left:.*]] = arith.subi %[[b]], %[[two]] : index
+// CHECK-NEXT:    %[[none:.*]] = arith.constant 0 : index
+// CHECK-NEXT:    %t = arith.maxsi %[[left]], %[[none]] : index
+// CHECK:         %[[room:.*]] = tensor.empty(%{{.*}}, %t) : tensor<?x?x3xf32>
+// CHECK-NEXT:    %W = linalg.generic {indexing_maps = [affine_map<(d0, d1, d2) -> (d0, (d1 + d2))>, affine_map<(d0, d1, d2) -> (d0, d1, d2)>]
+// CHECK:         %i = arith.minsi %{{.*}}, %{{.*}} : index
+// CHECK-NEXT:    %[[square:.*]] = tensor.extract_slice %X[0, 0] [%i, %i] [1, 1] : tensor<?x?xf32> to tensor<?x?xf32>
+// CHECK:         %D = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0, d0)>, affine_map<(d0) -> (d0)>], {{.*}}} ins(%[[square]] :
+func.func @reads(%X: !X) -> (!W, !i) {
+  %W = diagram.read %X at "a, t + r" : !X -> !W
+  %D = diagram.read %X at "i, i" : !X -> !i
+  func.return %W, %D : !W, !i
+}
+
+// A condition is tested where the element that it leaves out would be combined, or leaves the function.
+!len = tensor<?xi32, #diagram.array<[a]>>
+!a = tensor<?xf32, #diagram.array<[a]>>
+// CHECK-LABEL: func.func @sums(%X: tensor<?x?xf32>, %len: tensor<?xi32>)
+// CHECK:         %W = linalg.generic {{.*}} ins(%X, %len :
+// CHECK:           arith.select
+// CHECK:         %s = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0)>, affine_map<(d0, d1) -> (d0)>], iterator_types = ["parallel", "reduction"]} ins(%X, %len :
+// CHECK-NEXT:    ^bb0(%[[x:.*]]: f32, %[[n:.*]]: i32, %[[sum:.*]]: f32):
+// CHECK-NEXT:      %[[loop:.*]] = linalg.index 1 : index
+// CHECK-NEXT:      %[[at:.*]] = arith.index_cast %[[loop]] : index to i32
+// CHECK:           %[[holds:.*]] = arith.cmpi sle, %{{.*}}, %[[n]] : i32
+// CHECK-NEXT:      %[[zero:.*]] = arith.constant 0.000000e+00 : f32
+// CHECK-NEXT:      %[[kept:.*]] = arith.select %[[holds]], %[[x]], %[[zero]] : f32
+// CHECK-NEXT:      %[[next:.*]] = arith.addf %[[kept]], %[[sum]] : f32
+// CHECK-NEXT:      linalg.yield %[[next]] : f32
+// CHECK:         func.return %s, %W
+func.func @sums(%X: !X, %len: !len) -> (!a, !X) {
+  %W = diagram.where %X if "b < len[a]" with (len = %len : !len) : !X
+  %s = diagram.reduce add %W over [b] : !X -> !a
+  func.return %s, %W : !a, !X
+}
