@@ -52,7 +52,11 @@ def _first_sizes(types: Iterable[Attribute]) -> dict[str, int]:
     return sizes
 
 
-def why_unknown(kernel: str, axis: str, what: str = "reduces constants along") -> str:
+REDUCES = "reduces constants along"
+"""What a kernel does with an axis that no array of it has."""
+
+
+def why_unknown(kernel: str, axis: str, what: str) -> str:
     """What is wrong with an axis that a kernel has and no array of the program."""
     return f"@{kernel} {what} '{axis}', and no array of the program has that axis: write down the result in its place"
 

@@ -14,6 +14,8 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.traits import Pure
 
 from treadle.dialects import cuda
+from treadle.dialects.diagram import ReadOp
+from treadle.dialects.diagram.array import DYNAMIC, axes_of, sizes_of
 from treadle.dialects.diagram.operation import DiagramOperation
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import StepAttr, derivation_of, record
@@ -103,13 +105,23 @@ def _values(op: Operation) -> Iterator[SSAValue]:
 
 
 def erase_dead(block: Block) -> None:
-    """Erase diagram operations of a block whose results nobody uses."""
+    """Erase diagram operations of a block whose results nobody uses, but reads that alone say how long an axis is."""
     for op in reversed(list(block.ops)):
         if not isinstance(op, DiagramOperation) or not op.has_trait(Pure):
             continue
-        if not any(result.uses for result in op.results):
+        if not any(result.uses for result in op.results) and not _gives_a_size(op):
             op.detach()
             op.erase()
+
+
+def _gives_a_size(op: Operation) -> bool:
+    """Whether it reads along a symbolic axis that no argument has, and another operation has."""
+    if not isinstance(op, ReadOp) or op.parent is None:
+        return False
+    given = {axis for argument in op.parent.args for axis in axes_of(argument.type)}
+    own = {axis for axis, size in sizes_of(op.result.type).items() if size == DYNAMIC and axis not in given}
+    others = (result for other in op.parent.ops if other is not op for result in other.results)
+    return any(own & set(axes_of(result.type)) for result in others)
 
 
 def erase_unused(values: Iterable[SSAValue]) -> None:

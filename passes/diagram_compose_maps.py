@@ -14,6 +14,7 @@ from xdsl.passes import ModulePass
 from treadle.dialects.diagram import CastOp, MapOp
 from treadle.dialects.diagram.array import axes_of, format_of
 from treadle.dialects.diagram.formats import holds
+from treadle.passes._empty_axes import fold_empty_axes
 from treadle.passes._functions import (
     diagram_blocks,
     erase_dead,
@@ -57,7 +58,7 @@ CHEAP: tuple[type[Operation], ...] = (
 @dataclass(frozen=True)
 class DiagramComposeMapsPass(ModulePass):
     """Make one map of a map and the maps that only it uses, so that what lies between is never stored;
-    unite equal operations, and drop unused ones.
+    unite equal operations, and drop unused ones, and those along axes that have no elements.
 
     Before:
 
@@ -93,7 +94,8 @@ class DiagramComposeMapsPass(ModulePass):
     Legal: a map of a map is the map of the composition (a weave is a functor). No work is done twice: the
     inner map has one user, and either the axes of the result already (so it is evaluated as often as
     before) or a cheap body. A widening cast is exact, so a map may read the narrow array itself; a rounding
-    (f32 to f16) is part of the algorithm and stays.
+    (f32 to f16) is part of the algorithm and stays. Along an axis whose size is 0 a sum is 0, as every combination is
+    its neutral element; an array that has such an axis holds nothing.
     """
 
     name = "diagram-compose-maps"
@@ -101,6 +103,7 @@ class DiagramComposeMapsPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for function in functions(op):
             for block in diagram_blocks(function):
+                fold_empty_axes(function, block, self.name)
                 unite_equal(block)
                 erase_dead(block)
                 _compose_all(function, block)

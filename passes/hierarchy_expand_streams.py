@@ -14,7 +14,7 @@ from xdsl.utils.exceptions import PassFailedException
 
 from treadle.compiler.cost.roles import contractions_of, product_axes
 from treadle.compiler.errors import Refusal
-from treadle.compiler.sizes import sizes_of_whole_arrays, why_unknown
+from treadle.compiler.sizes import REDUCES, sizes_of_whole_arrays, why_unknown
 from treadle.dialects.diagram.array import (
     DYNAMIC,
     array_type,
@@ -137,7 +137,7 @@ def _expand(function: func.FuncOp, kernel: KernelOp) -> None:
 def _check_known(function: func.FuncOp, kernel: KernelOp, axis: str) -> None:
     """Once pieces of it are all that is left of a streamed axis, its whole size is that of an array of the program."""
     if axis and axis not in sizes_of_whole_arrays(function):
-        raise Refusal(kernel, why_unknown(kernel.kernel_name.data, axis))
+        raise Refusal(kernel, why_unknown(kernel.kernel_name.data, axis, REDUCES))
 
 
 def _note(function: func.FuncOp, kernel: KernelOp, plan: StreamPlan, visits: Mapping[int, Visits]) -> None:

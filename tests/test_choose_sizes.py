@@ -334,13 +334,3 @@ def test_an_axis_that_is_neither_cut_nor_streamed():
     text = (Path(__file__).parent / "programs" / "refused" / "fed_too_often.mlir").read_text()
     with pytest.raises(TreadleError, match=r"'d' is neither cut nor streamed, and .* would be fed 4 times"):
         compiled(text)
-
-
-@pytest.mark.parametrize("axis", ["d", "e"])
-def test_an_axis_without_elements_that_is_held_whole(axis: str):
-    """One that is streamed or cut into groups may have none."""
-    text = (Path(__file__).parents[1] / "examples" / "attention.mlir").read_text()
-    empty = re.sub(rf"x64x(\w+, #diagram.array<\[b, h, \w, {axis}\]>)", r"x0x\1", text)
-    assert empty != text
-    with pytest.raises(TreadleError, match=f"axis '{axis}' has no elements, and every group holds it whole"):
-        compiled(empty)

@@ -10,7 +10,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.errors import Refusal
-from treadle.compiler.sizes import sizes_of_whole_arrays, why_unknown
+from treadle.compiler.sizes import REDUCES, sizes_of_whole_arrays, why_unknown
 from treadle.dialects.diagram import ContractOp, ExtentOp, ReduceOp
 from treadle.dialects.diagram.array import axes_of, format_of, is_array, sizes_of
 from treadle.dialects.diagram.formats import NUMBER_FORMATS
@@ -93,8 +93,8 @@ def _size_elsewhere(kernel: KernelOp, op: Operation, axis: str) -> int:
     known = sizes_of_whole_arrays(function) if isinstance(function, FuncOp) else {}
     if axis in known:
         return known[axis]
-    what = ["needs the size of"] if isinstance(op, ExtentOp) else []
-    raise Refusal(kernel, why_unknown(kernel.kernel_name.data, axis, *what))
+    what = "needs the size of" if isinstance(op, ExtentOp) else REDUCES
+    raise Refusal(kernel, why_unknown(kernel.kernel_name.data, axis, what))
 
 
 def _row_axis(plan: KernelPlan) -> str | None:

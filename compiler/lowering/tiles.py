@@ -50,10 +50,11 @@ def _rows_of(lowering: KernelLowering, value: SSAValue) -> RowsAttr:
     apart."""
     for axis, size in sizes_of(value.type).items():
         if size == 0:
-            user = next(iter(value.uses)).operation
+            uses = list(value.uses)
             raise Refusal(
-                user,
-                f"axis '{axis}' has no elements, and every group holds it whole: leave out what is computed over it",
+                uses[0].operation if uses else lowering.plan.kernel,
+                f"axis '{axis}' has no elements, and every group holds it whole: let diagram-compose-maps leave out "
+                "what is computed along it",
             )
     extents = [_padded(lowering, axis, size, value) for axis, size in sizes_of(value.type).items()]
     rows = rows_layout(extents, 16 // FORMAT_BYTES[str(format_of(value.type))])

@@ -22,13 +22,15 @@ func.func @to_linalg_where(%X: !X, %len: !len {diagram.up_to = "n"}, %w: !w, %S:
     diagram.yield %e : f32
   }
   %sum = diagram.reduce add %E over [n] : !X -> !m
-  %B = diagram.where %E if "n <= far" with (far = %far : i32) : !X
+  %L = diagram.where %X if "n < len[m]" with (len = %len : !len) : !X
+  %B = diagram.where %L if "n <= far" with (far = %far : i32) : !X
   %product = diagram.contract %B, %Y over [n] accumulate f32 : !X, !Y -> !Z
-  %times = diagram.reduce mul %B over [n] : !X -> !m
+  %times = diagram.reduce mul %A over [n] : !X -> !m
   %windows = diagram.read %w at "2 * t + r" : !w -> !W
   %sums = diagram.reduce add %windows over [r] : !W -> !t
   %diagonal = diagram.read %S at "i, i" : !S -> !i
-  %column = diagram.reduce min %B over [m] : !X -> !n
+  %C = diagram.where %X if "n >= len[m]" with (len = %len : !len) : !X
+  %column = diagram.reduce min %C over [m] : !X -> !n
   %at = diagram.index -> !at
   func.return %A, %sum, %largest, %times, %product, %sums, %diagonal, %column, %at
       : !X, !m, !m, !m, !Z, !t, !i, !n, !at

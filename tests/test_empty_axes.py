@@ -1,0 +1,116 @@
+"""Axes that are known to have no elements: every axis of every example, compiled for that size and run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from roads import compiled
+from treadle.compiler.errors import TreadleError
+from treadle.compiler.pipeline import Options, pipeline, run_passes
+from treadle.compiler.source import load_module, make_context, parse_module
+from treadle.dialects.diagram.array import axes_of, is_array
+from treadle.passes.diagram_compose_maps import DiagramComposeMapsPass
+from treadle.runtime.interpreter import entry_function, run_function
+
+FOLDER = Path(__file__).parents[1] / "examples"
+SIZE = 3
+"""Of the other axes."""
+ARRAY = re.compile(r"(tensor<)([?\dx]+)(x\w+, #diagram\.array<\[)([\w, ]+)(\]>>)")
+
+
+def axes(path: Path) -> list[str]:
+    function = entry_function(load_module(path))
+    values = [*function.body.block.args, *(result for op in function.body.block.ops for result in op.results)]
+    return sorted({axis for value in values if is_array(value.type) for axis in axes_of(value.type)})
+
+
+def without_elements(text: str, empty: str) -> str:
+    """The program with a static size of 0 for one axis."""
+
+    def written(found: re.Match[str]) -> str:
+        names = found[4].split(", ")
+        sizes = ["0" if name == empty else size for name, size in zip(names, found[2].split("x"), strict=True)]
+        return found[1] + "x".join(sizes) + found[3] + found[4] + found[5]
+
+    def defaults(found: re.Match[str]) -> str:
+        return found[1] + ", ".join(each for each in found[2].split(", ") if not each.startswith(f"{empty} =")) + ">"
+
+    return re.sub(r"(#diagram\.sizes<)([^>]*)>", defaults, ARRAY.sub(written, text))
+
+
+UNDEFINED = {("attention_spherical", "d"), ("linear_attention", "x"), ("variance", "x")}
+"""They divide nothing by nothing: NaN is right, and no verdict vouches for that."""
+
+CASES = [(path.stem, axis) for path in sorted(FOLDER.glob("*.mlir")) for axis in axes(path)]
+
+
+@pytest.mark.sample(12, each=False)
+@pytest.mark.parametrize(("name", "axis"), CASES)
+def test_examples(name: str, axis: str) -> None:
+    text = without_elements(str(load_module(FOLDER / f"{name}.mlir")), axis)
+    road = compiled(text)
+    sizes = dict.fromkeys(road.symbolic, SIZE)
+    if (name, axis) not in UNDEFINED:
+        road.check(sizes)
+        return
+    inputs = road.inputs(sizes)
+    for result, wanted in zip(road.run(inputs), run_function(road.algorithm, inputs).results, strict=True):
+        np.testing.assert_array_equal(result, wanted)
+
+
+PROGRAM = """!X = tensor<?x0xf32, #diagram.array<[m, n]>>
+!Z = tensor<0x?xf32, #diagram.array<[n, p]>>
+!m = tensor<?xf32, #diagram.array<[m]>>
+!Y = tensor<?x?xf32, #diagram.array<[m, p]>>
+func.func @f(%X: !X, %Z: !Z, %start: !m, %Y: !Y) -> (!m, !m, !m, !m, !m, !Y, !Y, !X) {
+  %sum = diagram.reduce add %X over [n] : !X -> !m
+  %product = diagram.reduce mul %X over [n] : !X -> !m
+  %largest = diagram.reduce max %X over [n] : !X -> !m
+  %least = diagram.reduce min %X over [n] : !X -> !m
+  %more = diagram.reduce add %X over [n] into %start : !X -> !m
+  %XZ = diagram.contract %X, %Z over [n] accumulate f32 : !X, !Z -> !Y
+  %into = diagram.contract %X, %Z over [n] accumulate f32 into %Y : !X, !Z -> !Y
+  %negated = diagram.map (%x = %X : !X) -> !X {
+    %y = arith.negf %x : f32
+    diagram.yield %y : f32
+  }
+  func.return %sum, %product, %largest, %least, %more, %XZ, %into, %negated : !m, !m, !m, !m, !m, !Y, !Y, !X
+}"""
+
+
+def test_combinations_of_nothing() -> None:
+    module = parse_module(PROGRAM)
+    DiagramComposeMapsPass().apply(make_context(), module)
+    module.verify()
+    left = {op.name for op in module.walk() if op.name.startswith("diagram.")}
+    assert left == {"diagram.fill", "diagram.cast"}
+    compiled(PROGRAM).check({"m": 5, "p": 3})
+
+
+def test_a_read_that_says_how_long_an_axis_is_stays() -> None:
+    """Nothing is computed of the windows, but there are as many results as windows."""
+    text = """!X = tensor<?xf32, #diagram.array<[x]>>
+!W = tensor<?x3xf32, #diagram.array<[t, r]>>
+!at = tensor<?xi32, #diagram.array<[t]>>
+func.func @f(%X: !X) -> !at {
+  %W = diagram.read %X at "t + r" : !X -> !W
+  %at = diagram.index -> !at
+  func.return %at : !at
+}"""
+    road = compiled(text)
+    for size in (0, 2, 3, 40):
+        road.check({"x": size})
+        (result,) = road.run(road.inputs({"x": size}))
+        np.testing.assert_array_equal(result, np.arange(max(size - 2, 0)))
+
+
+@pytest.mark.parametrize("axis", ["d", "e"])
+def test_what_is_held_whole_without_the_pass_is_refused(axis: str) -> None:
+    module = parse_module(without_elements((FOLDER / "attention.mlir").read_text(), axis))
+    specs = [spec for spec in pipeline(Options()) if spec.name != DiagramComposeMapsPass.name]
+    with pytest.raises(TreadleError, match=f"axis '{axis}' has no elements, and every group holds it whole"):
+        run_passes(module, specs)
