@@ -5,7 +5,6 @@
 #include "launch.hpp"
 
 namespace emu {
-namespace {
 
 class Agents {
  public:
@@ -30,7 +29,6 @@ class Agents {
   std::unordered_map<std::string, unsigned> known_;
 };
 
-Agents agents;
+inline Agents agents;
 
-}  // namespace
 }  // namespace emu

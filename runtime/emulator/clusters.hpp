@@ -42,6 +42,8 @@ void maybe_complete_cluster() {
   barrier.completed = std::make_shared<Knowledge>(barrier.gathered);
 }
 
+}  // namespace
+
 void leave_cluster(unsigned thread) {
   --cluster_barrier.living;
   if (cluster_barrier.phases[thread] > cluster_barrier.phase) --cluster_barrier.come;
@@ -61,6 +63,8 @@ bool may_pass_cluster(unsigned thread) {
   if (launch->checks) clocks.acquire(thread, cluster_barrier.completed);
   return true;
 }
+
+namespace {
 
 // What lies in a block where this lies in that of the current thread.
 void* there(const void* p, unsigned block) {

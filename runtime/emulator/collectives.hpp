@@ -1,8 +1,9 @@
 // What the lanes of a warp, the threads [first, last), do together once all have come.
 #pragma once
 
+#include "accesses.hpp"
+#include "asynchronous.hpp"
 #include "copies.hpp"
-#include "roles.hpp"
 #include "tensor.hpp"
 
 namespace emu {

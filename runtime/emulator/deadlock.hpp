@@ -1,18 +1,16 @@
 // Who waits for whom, when nobody can go on.
 #pragma once
 
+#include "asynchronous.hpp"
 #include "roles.hpp"
 
 namespace emu {
 namespace {
 
-struct Group {
-  const Request* request;
-  std::vector<unsigned> members;
-};
-
 // A thread waits there for itself, whatever the others of its warp do.
 bool waits_alone(Operation operation) { return operation == MBARRIER_WAIT || operation == BARRIER_CLUSTER; }
+
+}  // namespace
 
 // Of one block.
 std::vector<Group> waiting_groups(unsigned block) {
@@ -32,6 +30,8 @@ std::vector<Group> waiting_groups(unsigned block) {
   }
   return groups;
 }
+
+namespace {
 
 // The living threads that a group waits for: of its warp, or of the block.
 std::vector<unsigned> awaited(const Group& group) {
@@ -60,6 +60,8 @@ std::string waits_for(const Request& request) {
               barrier.missing, barrier.count, (long long)barrier.bytes);
 }
 
+}  // namespace
+
 void report_deadlock(const std::vector<Group>& groups) {
   bool divergent = false;
   std::string message;
@@ -84,5 +86,4 @@ void report_deadlock(const std::vector<Group>& groups) {
   abandoned = true;
 }
 
-}  // namespace
 }  // namespace emu

@@ -4,8 +4,10 @@
 
 #include <chrono>
 
+#include "asynchronous.hpp"
 #include "collectives.hpp"
-#include "deadlock.hpp"
+#include "reports.hpp"
+#include "switch.hpp"
 
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
@@ -135,10 +137,7 @@ bool resolve_block(unsigned block) {
 
 // When no thread can go on: data that is under way arrives, block barriers are passed. True if something happened.
 bool resolve_cluster() {
-  if (!loads.empty()) {  // at the latest now
-    land_one(launch->seed ? random_bits() % loads.size() : 0);
-    return true;
-  }
+  if (land_any()) return true;
   bool passed = false;
   for (unsigned block = 0; block < launch->cluster; ++block) passed |= resolve_block(block);
   if (passed) return true;
@@ -174,15 +173,7 @@ void run_cluster(std::vector<unsigned>& warps) {
   memset(cluster_base, 0xff, bytes);  // NaN in every floating point type
   clocks.reset(places);
   if (launch->checks) shadow.reset(bytes, &clocks);
-  agents.reset(places);
-  barriers.clear();
-  init_fenced = Knowledge();
-  loads.clear();
-  stores.clear();
-  store_groups.clear();
-  warpgroups.assign((places + WARPGROUP - 1) / WARPGROUP, Warpgroup());
-  reset_roles(threads_of_block());
-  reset_cluster(launch->cluster * threads_of_block(), places);
+  reset_asynchronous(launch->cluster * threads_of_block(), places);
   start_threads();
   while (!abandoned) {
     bool ran = false;

@@ -1,5 +1,5 @@
 // What a printed kernel's primitives call on the host, and the language it is written in.
-// The bodies are in emulator.cpp, which is compiled once; this header stays light, because every
+// The bodies are in emulator.cpp and asynchronous.cpp, which are compiled once; this header stays light, because every
 // kernel compiles it anew.
 #pragma once
 

@@ -56,6 +56,8 @@ void pass(unsigned thread, const Barrier& barrier) {
   clocks.acquire(thread, barrier.completed);
 }
 
+}  // namespace
+
 // Whether the thread, which waits for a phase, may go on.
 bool may_pass(unsigned thread) {
   const Thread& waiter = all_threads[thread];
@@ -73,6 +75,8 @@ bool may_pass(unsigned thread) {
   }
   return true;
 }
+
+namespace {
 
 void arrive_at(const void* p, unsigned bytes, const char* what, int line) {
   Barrier* barrier = barrier_at(p, what, line);

@@ -58,6 +58,8 @@ void agree_on_threads(NamedBarrier& barrier, unsigned thread, unsigned threads, 
   barrier.line = line;
 }
 
+}  // namespace
+
 // Who arrives hands something on: at the end of the block nobody is left to take it.
 void check_named() {
   for (const auto& [id, barrier] : named)
@@ -94,8 +96,6 @@ void change_registers(unsigned first, const Request& request) {
   free = unsigned(int(free) + 32 * (int(held) - int(wanted)));
   held = wanted;
 }
-
-}  // namespace
 
 void arrive_named(int id, int threads, int line) {
   const unsigned name = block_of(current) * NAMES + unsigned(id);

@@ -126,14 +126,14 @@ void write_out(const TensorCopy& copy) {
 
 unsigned store_agent(unsigned thread) { return agents.of("a tensor store of " + name_of_thread(thread)); }
 
+}  // namespace
+
 // Data may arrive at any moment. True if some did, and who waits for it may go on.
 bool land_some() {
   if (launch->seed == 0 || loads.empty() || random_bits() % 4 != 0) return false;
   land_one(random_bits() % loads.size());
   return true;
 }
-
-}  // namespace
 
 namespace {
 

@@ -2,12 +2,13 @@
 // its accumulator, which hold a NaN meanwhile, and may read its operands at any moment. PTX ISA 9.7.15, wgmma.
 #pragma once
 
+#include "asynchronous.hpp"
 #include "descriptors.hpp"
 
 namespace emu {
 namespace {
 
-constexpr unsigned WARPGROUP = 128, ROWS = 64, DEPTH_BYTES = 32;
+constexpr unsigned ROWS = 64, DEPTH_BYTES = 32;
 constexpr uint32_t POISON = 0x7f80dead;  // a signalling NaN: no arithmetic makes one, nor passes one on
 
 struct Accumulator {
@@ -247,6 +248,8 @@ void wait_for_products(unsigned first, unsigned pending, int line) {
     clocks.acquire(t, agent, uint32_t(group.waited));
 }
 
+}  // namespace
+
 // Under a seed a product may be executed at any moment before the wait, in the order of their issue.
 void execute_some() {
   if (launch->seed == 0) return;
@@ -279,5 +282,4 @@ void check_left_over() {
   if (!stores.empty()) report("missing wait", stores[0].thread, stores[0].line, "the block ends while a tensor store is in flight");
 }
 
-}  // namespace
 }  // namespace emu
