@@ -52,6 +52,9 @@ class Lowering:
         self.before: Operation | None = None
 
     def run(self) -> None:
+        for op in self.block.ops:
+            if not isinstance(op, LOWERED) and any(is_array(result.type) for result in op.results):
+                raise Refusal(op, "it gives an array, which is no plain tensor: inline the function that it calls, say")
         old = [op for op in self.block.ops if isinstance(op, LOWERED)]
         arrays = [argument for argument in self.block.args if is_array(argument.type)]
         for argument in arrays:
@@ -79,6 +82,8 @@ class Lowering:
         result = op.results[0]
         axes = axes_of(result.type)
         value = self._value(op)
+        if not is_array(result.type) and isinstance(value.type, TensorType):
+            value = self._add(tensor.ExtractOp(value, [], format_of(result.type)))
         if not isinstance(op, WhereOp):
             value.name_hint = result.name_hint
         if is_array(result.type):
@@ -155,7 +160,7 @@ class Lowering:
         format = op.accumulate
         type = TensorType(format, shape_of(op.result.type))
         direct = op.init is not None and format_of(op.result.type) == format
-        init = self._now(op.init) if direct and op.init is not None else self._start("add", op, format)
+        init = self._begun(op.init) if direct and op.init is not None else self._start("add", op, format)
         multiply, add = (arith.MuliOp, arith.AddiOp) if format == i32 else (arith.MulfOp, arith.AddfOp)
         presence = Presence.of([op.lhs, op.rhs])
         kept = axes_of(op.result.type)
@@ -189,7 +194,7 @@ class Lowering:
 
     def _reduce(self, op: ReduceOp) -> SSAValue:
         format = format_of(op.result.type)
-        init = self._start(op.kind.data, op, format) if op.init is None else self._now(op.init)
+        init = self._start(op.kind.data, op, format) if op.init is None else self._begun(op.init)
         real, whole = COMBINE[op.kind.data]
         combine = whole if format == i32 else real
         presence = Presence.of([op.operand])
@@ -249,7 +254,7 @@ class Lowering:
         as long as the dimension."""
         source = self._now(op.operand)
         whole, reached = sizes_of(op.operand.type), sizes_of(op.result.type)
-        alone = {along: str(next(iter(form.terms))) for along, form in op.forms.items() if form == _loop_of(form)}
+        alone = {along: str(next(iter(form.terms))) for along, form in op.forms.items() if _is_one_loop(form)}
         cut = {along: axis for along, axis in alone.items() if not self._is_as_long(op, along, axis)}
         if not cut:
             return source
@@ -304,11 +309,19 @@ class Lowering:
         """An array of neutral elements with the axes of the result."""
         return self._filled(neutral_of(kind, cast(Format, format)), op.result.type)
 
+    def _begun(self, init: SSAValue) -> SSAValue:
+        """What a combination starts from, as a tensor."""
+        value = self._now(init)
+        return value if isinstance(value.type, TensorType) else self._spread(value, self._empty(init.type))
+
     def _filled(self, number: Number, type: Attribute) -> SSAValue:
         format = number.type
         scalar = self._add(arith.ConstantOp(number))
         empty = self._empty(type, format)
-        return self._add(linalg.ops.FillOp([scalar], [empty], [empty.type]))
+        return self._spread(scalar, empty)
+
+    def _spread(self, scalar: SSAValue, room: SSAValue) -> SSAValue:
+        return self._add(linalg.ops.FillOp([scalar], [room], [room.type]))
 
     def _empty(self, type: Attribute, format: Attribute | None = None) -> SSAValue:
         dynamic = [self._size(axis) for axis, size in sizes_of(type).items() if size == DYNAMIC]
@@ -349,13 +362,12 @@ class Lowering:
 
 
 def plain(type: Attribute) -> Attribute:
-    """The type without names of axes."""
-    return TensorType(format_of(type), shape_of(type)) if is_array(type) else type
+    """The type without names of axes; a number is a tensor without dimensions."""
+    return TensorType(format_of(type), shape_of(type))
 
 
-def _loop_of(form: Linear) -> Linear:
-    """The place of one loop: that of the first term of a form."""
-    return Linear(dict.fromkeys(list(form.terms)[:1], 1))
+def _is_one_loop(form: Linear) -> bool:
+    return list(form.terms.values()) == [1] and form.constant == 0
 
 
 def _map_of(axes: Sequence[str], loops: Sequence[str]) -> AffineMap:

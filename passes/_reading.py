@@ -69,6 +69,7 @@ class Reading:
                 except (Stays, Differ) as why:
                     self.stays[op] = str(why)
         self._take_sizes_of_rooms()
+        self._leave_computed_sizes()
         for op in self.block.walk():
             if isinstance(op, STRUCTURED) and op.parent is not self.block:
                 parent = op.parent_op()
@@ -85,9 +86,25 @@ class Reading:
                     if size is None or axis.root in given:
                         continue
                     value, number = size
-                    told = self.dimensions_of(value)[number]
-                    if told.root in given:
-                        self.axes.unify(told, axis)
+                    told = self.dimensions_of(value)
+                    if number < len(told) and told[number].root in given:
+                        self.axes.unify(told[number], axis)
+
+    def _leave_computed_sizes(self) -> None:
+        """Let stay what has a dimension whose size is nobody's but the room's: a number that the program computes."""
+        for op, plan in list(self.plans.items()):
+            known = self._with_sizes()
+            axes = [axis.root for result in plan.of.results for axis in self.dimensions_of(result)]
+            if any(axis.size == DYNAMIC and axis not in known for axis in axes):
+                del self.plans[op]
+                self.stays[op] = "the size of a dimension is computed, and neither an argument nor an operand has it"
+
+    def _with_sizes(self) -> set[Axis]:
+        """The axes of arguments, of what stays, and those that reads go along."""
+        made = {result for plan in self.plans.values() for result in plan.of.results}
+        known = {axis.root for value, axes in self.dimensions.items() if value not in made for axis in axes}
+        read = [(plan, plan.of.places[number]) for plan in self.plans.values() for number in plan.reads]
+        return known | {plan.loops[loop].root for plan, places in read for place in places for loop, _ in place.terms}
 
     def _plan(self, op: Structured) -> Plan:
         for value in (*op.operands, *op.results):
@@ -174,5 +191,6 @@ def _sizes_of_room(value: SSAValue) -> list[tuple[SSAValue, int] | None]:
     dynamic = [i for i, size in enumerate(shape) if size == DYNAMIC]
     for i, size in zip(dynamic, value.owner.dynamic_sizes, strict=True):
         if isinstance(size.owner, tensor.DimOp) and isinstance(at := constant_of(size.owner.index), IntegerAttr):
-            found[i] = (size.owner.source, int(cast("Number", at).value.data))
+            number = int(cast("Number", at).value.data)
+            found[i] = (size.owner.source, number) if number >= 0 else None
     return found

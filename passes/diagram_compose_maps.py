@@ -14,7 +14,6 @@ from xdsl.passes import ModulePass
 from treadle.dialects.diagram import CastOp, MapOp
 from treadle.dialects.diagram.array import axes_of, format_of
 from treadle.dialects.diagram.formats import holds
-from treadle.passes._empty_axes import fold_empty_axes
 from treadle.passes._functions import (
     diagram_blocks,
     erase_dead,
@@ -38,6 +37,7 @@ from treadle.passes._scalars import (
     substitute,
     walk,
 )
+from treadle.passes._static_axes import fold_empty_axes, fold_extents
 
 CHEAP: tuple[type[Operation], ...] = (
     arith.AddfOp,
@@ -95,7 +95,8 @@ class DiagramComposeMapsPass(ModulePass):
     inner map has one user, and either the axes of the result already (so it is evaluated as often as
     before) or a cheap body. A widening cast is exact, so a map may read the narrow array itself; a rounding
     (f32 to f16) is part of the algorithm and stays. Along an axis whose size is 0 a sum is 0, as every combination is
-    its neutral element; an array that has such an axis holds nothing.
+    its neutral element; an array that has such an axis holds nothing. A known size of an axis that only maps have is a
+    number.
     """
 
     name = "diagram-compose-maps"
@@ -104,6 +105,7 @@ class DiagramComposeMapsPass(ModulePass):
         for function in functions(op):
             for block in diagram_blocks(function):
                 fold_empty_axes(function, block, self.name)
+                fold_extents(function, block, self.name)
                 unite_equal(block)
                 erase_dead(block)
                 _compose_all(function, block)

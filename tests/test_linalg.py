@@ -190,6 +190,51 @@ def test_a_slice_of_a_computed_size_stays(start: int) -> None:
     assert "math.exp" in str(module)
 
 
+POSITIONS = """func.func @f(%x: tensor<?xf32>, %k: index) -> tensor<{shape}xi32> {{
+  %at = arith.constant {at} : index
+  %n = {size}
+  %e = tensor.empty({sizes}) : tensor<{shape}xi32>
+  %r = linalg.generic {{indexing_maps = [affine_map<({loops}) -> ({loops})>], iterator_types = [{kinds}]}}
+      outs(%e : tensor<{shape}xi32>) {{
+    ^bb0(%o: i32):
+      %i = linalg.index 0 : index
+      %y = arith.index_cast %i : index to i32
+      linalg.yield %y : i32
+  }} -> tensor<{shape}xi32>
+  func.return %r : tensor<{shape}xi32>
+}}"""
+
+
+def positions(size: str, at: int = 0, rank: int = 1) -> str:
+    """Positions along dimensions whose size is `size`."""
+    several = {"shape": "x".join("?" * rank), "sizes": ", ".join(["%n"] * rank), "loops": ", ".join("ij"[:rank])}
+    return POSITIONS.format(size=size, at=at, kinds=", ".join(['"parallel"'] * rank), **several)
+
+
+DIM = "tensor.dim %x, %at : tensor<?xf32>"
+
+
+def test_a_size_that_an_argument_tells() -> None:
+    module = raised(positions(DIM), whole=False)
+    np.testing.assert_array_equal(result(module, numbers(1, 5), np.asarray(0)), np.arange(5))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        positions(DIM, at=2),
+        positions(DIM, at=-1),
+        positions("arith.constant 4 : index"),
+        positions("arith.muli %k, %k : index"),
+        positions(DIM, rank=2),
+    ],
+)
+def test_a_size_that_no_argument_tells_stays(text: str) -> None:
+    module = raised(text, whole=False)
+    assert "the size of a dimension is computed" in str(module)
+    assert "diagram.index" not in str(module)
+
+
 REDUCTIONS: dict[str, Callable[[Numbers], Numbers]] = {
     "%y = arith.addf %v0, %v1 : f32": lambda x: x.sum(1),
     "%y = arith.mulf %v1, %v0 : f32": lambda x: x.prod(1),

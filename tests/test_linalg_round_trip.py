@@ -73,6 +73,9 @@ class Evaluator:
                 return np.full(shape, np.nan)
             case arith.IndexCastOp():
                 return self.values[op.operands[0]].astype(np.int32)
+            case tensor.ExtractOp():
+                assert not op.indices
+                return self.values[op.tensor]
             case tensor.ExtractSliceOp():
                 sizes = iter(op.sizes)
                 assert not op.offsets
@@ -235,4 +238,46 @@ func.func @f(%X: !X) -> !W {
   func.return %W : !W
 }""")
     with pytest.raises(Refusal, match="put the condition after the read"):
+        ConvertDiagramToLinalgPass().apply(make_context(), module)
+
+
+NUMBERS = """!X = tensor<?x?xf32, #diagram.array<[m, n]>>
+!W = tensor<?xf32, #diagram.array<[t]>>
+func.func @f(%X: !X, %a: f32) -> (f32, f32, f32, !W, !W) {
+  %s = diagram.reduce max %X over [m, n] : !X -> f32
+  %t = diagram.reduce add %X over [m, n] into %a : !X -> f32
+  %u = diagram.contract %X, %X over [m, n] accumulate f32 into %t : !X, !X -> f32
+  %first = diagram.read %X at "0, t" : !X -> !W
+  %scaled = diagram.map (%x = %first : !W, %k = %u : f32) -> !W {
+    %y = arith.mulf %x, %k : f32
+    diagram.yield %y : f32
+  }
+  func.return %s, %t, %u, %first, %scaled : f32, f32, f32, !W, !W
+}"""
+
+
+def test_numbers_and_constant_places() -> None:
+    """A reduction along all axes gives a number, which is no tensor; a read may stay at one place of an axis."""
+    x = np.random.default_rng(1).normal(size=(4, 7))
+    module = parse_module(NUMBERS)
+    ConvertDiagramToLinalgPass().apply(make_context(), module)
+    module.verify()
+    total = 2.5 + x.sum()
+    wanted = [x.max(), total, total + (x * x).sum(), x[0], x[0] * (total + (x * x).sum())]
+    results = Evaluator().run(entry_function(module), [x, np.float64(2.5)])
+    for result, value in zip(results, wanted, strict=True):
+        np.testing.assert_allclose(result, value, rtol=1e-12)
+
+
+def test_arrays_of_other_operations_are_refused() -> None:
+    module = parse_module("""!x = tensor<?xf32, #diagram.array<[x]>>
+func.func private @g(%a: !x) -> !x {
+  func.return %a : !x
+}
+func.func @f(%X: !x) -> !x {
+  %b = func.call @g(%X) : (!x) -> !x
+  %c = diagram.cast %b : !x -> !x
+  func.return %c : !x
+}""")
+    with pytest.raises(Refusal, match="it gives an array, which is no plain tensor: inline the function"):
         ConvertDiagramToLinalgPass().apply(make_context(), module)

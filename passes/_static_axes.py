@@ -1,18 +1,33 @@
-"""Axes that are known to have no elements: nothing is computed along them.
-
-What is combined along such an axis is the neutral element, or what the combination starts from; an array that has one
-holds nothing, whatever it is made of. So no kernel has to hold such an array."""
+"""Axes of known size. Along one without elements nothing is computed: what is combined is the neutral element, or what
+the combination starts from; an array that has one holds nothing, whatever it is made of. So no kernel has to hold such
+an array. And the size of an axis that only a map adds, which no array tells at a launch, is a number."""
 
 from __future__ import annotations
 
-from xdsl.dialects import func
+from xdsl.dialects import arith, func
 from xdsl.ir import Block, Operation, SSAValue
 
 from treadle.compiler.lowering.numbers import neutral_of
-from treadle.dialects.diagram import CastOp, ContractOp, FillOp, ReadOp, ReduceOp
-from treadle.dialects.diagram.array import format_of, is_array, sizes_of
+from treadle.dialects.diagram import CastOp, ContractOp, ExtentOp, FillOp, ReadOp, ReduceOp
+from treadle.dialects.diagram.array import DYNAMIC, format_of, is_array, sizes_of
 from treadle.dialects.diagram.operation import DiagramOperation
 from treadle.passes._functions import label, note, replace
+
+
+def fold_extents(function: func.FuncOp, block: Block, rewrite: str) -> None:
+    """Replace the size of each axis that is known and that neither an argument nor a result of the function has."""
+    outer = [*function.function_type.inputs, *function.function_type.outputs]
+    told = {axis for type in outer for axis in sizes_of(type)}
+    results = [result for op in block.ops for result in op.results]
+    known = {axis: size for result in results for axis, size in sizes_of(result.type).items() if size != DYNAMIC}
+    for op in [op for op in block.ops if isinstance(op, ExtentOp)]:
+        axis = op.axis.data
+        if axis in told or axis not in known:
+            continue
+        name, constant = label(op.result), arith.ConstantOp.from_int_and_width(known[axis], 32)
+        constant.location = op.location
+        replace(op, [constant], constant.result)
+        note(function, rewrite, name, "the size of an axis", f"axis '{axis}' has {known[axis]}, and only a map has it")
 
 
 def fold_empty_axes(function: func.FuncOp, block: Block, rewrite: str) -> None:
