@@ -18,8 +18,8 @@ MUTATIONS: dict[str, Mutation] = {
     "to linalg: a least is a largest": ("_linalg_scalars", '"min": (arith.MinimumfOp', '"min": (arith.MaximumfOp'),
     "to linalg: a sum forgets what it begins with": (
         "_linalg_of",
-        "if op.init is None else self._now(op.init)\n        real",
-        "if True else self._now(op.init)\n        real",
+        "if op.init is None else self._begun(op.init)\n        real",
+        "if True else self._begun(op.init)\n        real",
     ),
     "to linalg: a rounded product forgets what it is added to": (
         "_linalg_of",
@@ -60,7 +60,7 @@ MUTATIONS: dict[str, Mutation] = {
     "to linalg: nothing is cut off": ("_linalg_of", "if not cut:", "if True:"),
     "from linalg: slices go to the end": ("_reading", "if number in apart:", "if False:"),
     "from linalg: a computed slice is all of it": ("_as_generic", "size == shape_of(source.type)[dim]", "True"),
-    "from linalg: positions along no axis": ("_reading", "if told.root in given:", "if False:"),
+    "from linalg: positions along no axis": ("_reading", "told[number].root in given:", "False:"),
     "from linalg: forgets what a reduction begins with": (
         "_raising",
         "if constant is not None and neutral(kind, constant):",
