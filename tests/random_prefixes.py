@@ -31,7 +31,7 @@ from treadle.compiler.source import parse_module
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, sizes_of
 from treadle.dialects.hierarchy import KernelOp
-from treadle.dialects.hierarchy.schedule import ScheduleAttr
+from treadle.dialects.hierarchy.schedule import ScheduleAttr, derivation_of
 from treadle.runtime.inputs import Input, axis_sizes, make_inputs
 from treadle.runtime.interpreter import Bounded, entry_function, run_function, run_with_bounds
 from treadle.runtime.verify import compare
@@ -44,6 +44,8 @@ FLOAT64 = 2.0**-24
 no format of a program is finer than f32 (2^-24)."""
 FINENESS = {"diagram-exp-to-exp2": 1.0}
 """It writes constants in f32."""
+CONSTANTS = "exp(a) exp(b) = exp(a + b)"
+"""By this law `diagram-hoist-factors` writes logarithms of factors in f32."""
 COLLECTED = 8
 """Programs after which memory is collected."""
 LEFT_OUT = "diagram-hoist-factors"
@@ -211,6 +213,8 @@ class Journey:
         return max(dice.choice([2, 3, 5]), -(-(size if size > 0 else 8) // MOST_PIECES))
 
     def _interpret(self, module: ModuleOp, fineness: float = FLOAT64) -> None:
+        if any(step.law.data == CONSTANTS for step in derivation_of(entry_function(module).attributes)):
+            fineness = 1.0
         with np.errstate(all="ignore"):
             results = run_function(module, self.inputs, sizes=self.sizes).results
         self.tally[self.prefix] += 1
