@@ -97,7 +97,7 @@ class Clusters:
         is_asked = (op.results[0].name_hint or "") in self.asked
         producers = self._producers(op) if self.together and (is_asked or not self.asked) else []
         if is_asked and not producers:
-            raise NotFused(op, "it is to share a kernel with what it uses, and no kernel makes that")
+            raise NotFused(op, "it is to share a kernel with what it uses, and no kernel makes that: name what uses it")
         together = cluster.union(*producers)
         if self._why_not(together) is None and self._why_unfit(op, together, producers) is None:
             self._join(together)

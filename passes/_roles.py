@@ -81,7 +81,7 @@ def _two_symbolic(part: Part, sizes: dict[str, int]) -> str | None:
     (one, first), (other, second), *_ = by.items()
     return (
         f"'{one}', reduced by {first}, and '{other}', reduced by {second}, are both known only at launch, "
-        "and only one axis can be streamed"
+        "and only one axis can be streamed: with a static size a group may hold the other whole"
     )
 
 

@@ -120,7 +120,7 @@ def _at(kernel: KernelOp) -> str:
 
 
 def _nothing_chosen(axis: str, kernel: str, found: list[KernelOp]) -> str:
-    names = ", ".join(_at(kernel) for kernel in found) or "none"
+    names = ", ".join(_at(kernel) for kernel in found) or "none: fusion makes them"
     if kernel:
         return f"there is no kernel @{kernel} (kernels are {names})"
     return f"axis '{axis}' is reduced in no kernel (kernels are {names})"

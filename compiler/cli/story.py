@@ -20,7 +20,8 @@ CHOICE = "choose sizes"
 """What the derivation calls a choice of sizes."""
 
 REFUSALS = ("decline", "keep apart")
-"""How rewrites begin that were not made; why not is what a reader wants to know."""
+NOT_TAKEN = ("refused", "recomputation")
+"""How rewrites begin that were not made, and the laws of those that do less; why is what a reader wants to know."""
 
 Texts: TypeAlias = tuple[str, str, str, str]
 """Rewrite, subject, law, reason."""
@@ -75,8 +76,8 @@ def derivation_lines(steps: Sequence[StepAttr], *, reasons: bool = True) -> Iter
 
 
 def _refuses(texts: Texts) -> bool:
-    """Whether a step is one that was not taken."""
-    return texts[0].startswith(REFUSALS)
+    """Whether a step is one that was not taken, or not as far as it might."""
+    return texts[0].startswith(REFUSALS) or texts[2] in NOT_TAKEN
 
 
 def _summed(steps: Iterator[Texts]) -> Iterator[Texts]:

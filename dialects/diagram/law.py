@@ -186,7 +186,10 @@ class LawOp(IRDLOperation):
         """Why the law cannot be applied in this way; None if it can."""
         name = self.sym_name.data
         if len(apply.over_axes) != len(self.over_axes):
-            return f"law @{name} is over {len(self.over_axes)} axes, it is applied over {len(apply.over_axes)}"
+            return (
+                f"law @{name} is over [{', '.join(self.over_axes)}], it is applied over "
+                f"[{', '.join(apply.over_axes)}]: a law is for as many axes as it names"
+            )
         if len(apply.inputs) != len(self.inputs):
             return f"law @{name} takes {len(self.inputs)} arrays, it is given {len(apply.inputs)}"
         if len(apply.outputs) != len(self.outputs):
