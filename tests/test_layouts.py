@@ -84,6 +84,7 @@ def test_a_slice_is_held_by_its_replicas(layout: LayoutAttr) -> None:
         assert set(found.values()) == {LANES * layout.warps * prod(sliced.register_shape) // len(found)}
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("program", range(len(PROGRAMS)))
 def test_fragments_of_a_kernel_hold_their_tiles(program: int) -> None:
     """Every layout that the compiler makes reaches all of its tile, and every element equally often."""
@@ -260,6 +261,7 @@ def test_printed_places_are_the_tiles(extents: tuple[int, ...]) -> None:
             assert evaluate(text, **variables) == rows.offset(place, chunk)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("program", range(len(PROGRAMS)))
 def test_tiles_of_a_kernel(program: int) -> None:
     """Every tile that the compiler makes holds its array and the padding, each element in a place of its own."""

@@ -124,6 +124,7 @@ def as_linalg(path: Path, sizes: Mapping[str, int] | None = None) -> ModuleOp:
     return module
 
 
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_examples(path: Path) -> None:
     module = load_module(path)
