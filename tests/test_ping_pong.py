@@ -164,6 +164,7 @@ def test_results_are_right_at_any_size(text: str, how: dict[str, Any], q: int, x
 
 
 @needs_compiler
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("text", [FULL, CAUSAL], ids=["full", "causal"])
 def test_twenty_orders_of_completion_give_no_report(text: str) -> None:
     for seed in range(20):
