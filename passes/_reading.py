@@ -92,12 +92,13 @@ class Reading:
 
     def _leave_computed_sizes(self) -> None:
         """Let stay what has a dimension whose size is nobody's but the room's: a number that the program computes."""
+        known = self._with_sizes()
         for op, plan in list(self.plans.items()):
-            known = self._with_sizes()
             axes = [axis.root for result in plan.of.results for axis in self.dimensions_of(result)]
             if any(axis.size == DYNAMIC and axis not in known for axis in axes):
                 del self.plans[op]
                 self.stays[op] = "the size of a dimension is computed, and neither an argument nor an operand has it"
+                known = self._with_sizes()  # what stays has sizes of its own
 
     def _with_sizes(self) -> set[Axis]:
         """The axes of arguments, of what stays, and those that reads go along."""
