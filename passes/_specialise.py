@@ -14,6 +14,7 @@ from treadle.compiler.lowering.barriers import insert_barriers
 from treadle.dialects import cuda
 from treadle.dialects.cuda.rings import place_shared
 from treadle.dialects.cuda.roles import WARPGROUP
+from treadle.dialects.cuda.tensor_maps import rows_types
 from treadle.dialects.cuda.tiles import boxes_of, is_buffer
 from treadle.dialects.diagram import FillOp
 from treadle.passes._specialise_consumers import Consumers
@@ -26,6 +27,7 @@ from treadle.passes._specialise_laws import (
     inward_copies,
     is_inward,
     reads_of,
+    stop_of,
 )
 from treadle.passes._specialise_producer import Producer
 from treadle.passes._specialise_tiles import boxed_type, plain, stages_for
@@ -71,6 +73,8 @@ class Builder:
     """Values of the source that both roles know: arguments, and index arithmetic before any loop."""
     maps: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
     """Tensor maps, by tile."""
+    row_maps: dict[SSAValue, list[SSAValue]] = field(default_factory=dict[SSAValue, list[SSAValue]])
+    """Those of its rows, of a tile that is copied before a position."""
     shared: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
     rings: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
     first_turns: dict[Operation, SSAValue] = field(default_factory=dict[Operation, SSAValue])
@@ -124,15 +128,21 @@ class Builder:
             self.common[arg] = self._argument(arg.type, arg.name_hint)
         mapped: list[tuple[int, cuda.TensorMapType]] = []
         known: dict[tuple[SSAValue, cuda.TensorMapType], SSAValue] = {}
-        for copy in inward_copies(self.kernel):
-            buffer = copy.buffer
+
+        def map_of(buffer: SSAValue, type: cuda.TensorMapType, name: str) -> SSAValue:
             assert isinstance(buffer, BlockArgument)
-            boxes = boxes_of(boxed_type(copy.tile))
-            type = cuda.TensorMapType(boxes.box, buffer.type, boxes.order)
             if (buffer, type) not in known:
-                known[buffer, type] = self._argument(type, f"{buffer.name_hint}_map")
+                known[buffer, type] = self._argument(type, f"{buffer.name_hint}_{name}")
                 mapped.append((buffer.index, type))
-            self.maps[copy.tile] = known[buffer, type]
+            return known[buffer, type]
+
+        for copy in inward_copies(self.kernel):
+            boxes = boxes_of(boxed_type(copy.tile))
+            type = cuda.TensorMapType(boxes.box, copy.buffer.type, boxes.order)
+            self.maps[copy.tile] = map_of(copy.buffer, type, "map")
+            if stop_of(copy) is not None:
+                of_rows = zip(rows_types(type, boxes), ("rows", "row"), strict=True)
+                self.row_maps[copy.tile] = [map_of(copy.buffer, each, name) for each, name in of_rows]
         return tuple(kept), tuple(mapped)
 
     def _argument(self, type: Attribute, name: str | None) -> SSAValue:

@@ -9,10 +9,11 @@ from xdsl.dialects import arith, scf
 from xdsl.ir import Block, Operation, SSAValue
 
 from treadle.dialects import cuda
+from treadle.dialects.cuda.accesses import is_extent
 from treadle.dialects.cuda.boxes import MOST_ROWS, boxes_layout, cut, why_no_order
 from treadle.dialects.cuda.layout import is_interleaved, spelled
 from treadle.dialects.cuda.roles import WARPGROUP
-from treadle.dialects.cuda.tensor_maps import MOST_AXES
+from treadle.dialects.cuda.tensor_maps import MOST_AXES, why_no_rows
 from treadle.dialects.cuda.tiles import format_bytes, is_shared, layout_of, rows_of
 from treadle.dialects.cuda.warpgroups import result_axes, row_order, why_no_product
 from treadle.dialects.diagram.array import axes_of, format_of, sizes_of
@@ -66,6 +67,7 @@ def why_not(kernel: cuda.KernelOp) -> Reason | None:
         *(_product_problem(op) for op in kernel.walk() if isinstance(op, cuda.ProductOp)),
         *(_use_problem(tile) for tile in dict.fromkeys(copy.tile for copy in copies)),
         *(_order_problem(copy) for copy in copies),
+        *(_stop_problem(copy) for copy in copies),
         _turns_problem(kernel, copies),
         _ends_problem(kernel, copies),
     ):
@@ -101,6 +103,35 @@ def _copy_problem(copy: cuda.CopyOp) -> Reason | None:
     if sizes[wide[0]] > MOST_ROWS:
         return Reason(law, f"a box has at most {MOST_ROWS} rows, pieces of {name} {sizes[wide[0]]}")
     return None
+
+
+def _stop_problem(copy: cuda.CopyOp) -> Reason | None:
+    if (stop := stop_of(copy)) is None:
+        return None
+    law = "what lies behind a position that data tells is zeros where it is multiplied"
+    sizes = sizes_of(copy.tile.type)
+    boxes = boxes_layout(tuple(sizes.values()), format_bytes(copy.tile.type))
+    assert boxes is not None
+    axis = next(axis for axis, limit in zip(copy.bound_axes, copy.limits, strict=True) if limit is stop)
+    if axes_of(copy.tile.type)[boxes.row_axis] == axis:
+        return Reason(law, f"rows of %{copy.buffer.name_hint} lie along '{axis}': no tensor copy ends within one")
+    problem = why_no_rows(boxes, format_bytes(copy.tile.type))
+    return None if problem is None else Reason(law, f"%{copy.buffer.name_hint}: {problem}")
+
+
+def stop_of(copy: cuda.CopyOp) -> SSAValue | None:
+    """Before which position a copy must bring zeros although its array goes on: a product over that axis multiplies
+    what lies behind it with zeros, and what is there may be no number. None if there is no such position."""
+    summed = {product.axis for product in _products_of(copy.tile)}
+    bounds = zip(copy.bound_axes, copy.limits, strict=True)
+    return next((limit for axis, limit in bounds if axis in summed and not is_extent(limit)), None)
+
+
+def _products_of(tile: SSAValue) -> list[cuda.ProductOp]:
+    """Those that multiply a tile, from shared memory or from registers."""
+    users = [use.operation for use in tile.uses]
+    users += [use.operation for read in users if isinstance(read, cuda.ReadOp) for use in read.result.uses]
+    return [user for user in users if isinstance(user, cuda.ProductOp)]
 
 
 def _columns(op: cuda.ProductOp) -> int:

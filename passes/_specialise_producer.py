@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xdsl.dialects import scf
+from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from treadle.dialects import cuda
-from treadle.passes._specialise_laws import is_inward
+from treadle.dialects.cuda.accesses import is_extent
+from treadle.passes._specialise_laws import is_inward, stop_of
 from treadle.passes._specialise_tiles import Turns, stage_of
 
 
@@ -44,9 +45,26 @@ class Producer:
         ring, turn = turns.rings[tile], turns.turn(op, target, mapping)
         place = stage_of(turns, tile, turn, target, "to")
         offsets = [mapping[offset] for offset in op.offsets]
-        load = cuda.TensorLoadOp(turns.maps[tile], offsets, place, ring, turn)
+        before, rows = None, ()
+        if (stop := stop_of(op)) is not None:
+            before, rows = self._before(stop, target, mapping), turns.row_maps[tile]
+        load = cuda.TensorLoadOp(turns.maps[tile], offsets, place, ring, turn, stop=before, row_maps=rows)
         load.location = op.location
         target.add_ops([cuda.AcquireOp(ring, turn), cuda.ExpectOp(ring, turn, load.bytes), load])
+
+    def _before(self, stop: SSAValue, target: Block, mapping: dict[SSAValue, SSAValue]) -> SSAValue:
+        """The position before which a copy ends; beyond all where that is the end of the array, at which every copy
+        ends by itself."""
+        sides = stop.owner.operands if isinstance(stop.owner, arith.MinSIOp) else ()
+        end = next((side for side in sides if is_extent(side)), None)
+        if end is None:
+            return mapping[stop]
+        is_before = arith.CmpiOp(mapping[stop], mapping[end], "slt")
+        never = arith.ConstantOp.from_int_and_width(2**31 - 1, IndexType())
+        before = arith.SelectOp(is_before.result, mapping[stop], never.result)
+        before.result.name_hint = stop.name_hint
+        target.add_ops([is_before, never, before])
+        return before.result
 
     def _loop(self, op: scf.ForOp, target: Block, mapping: dict[SSAValue, SSAValue]) -> None:
         body = Block(arg_types=[IndexType()])

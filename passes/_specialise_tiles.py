@@ -29,6 +29,8 @@ class Turns(Protocol):
     rings: dict[SSAValue, SSAValue]
     maps: dict[SSAValue, SSAValue]
     """Each by the tile of the source kernel."""
+    row_maps: dict[SSAValue, list[SSAValue]]
+    """Of those that are copied before a position."""
 
     def turn(self, copy: cuda.CopyOp, block: Block, mapping: dict[SSAValue, SSAValue]) -> SSAValue:
         """The turn of a copy, where a role has reached it."""

@@ -28,6 +28,10 @@ class Program:
     """Sizes that its pieces are chosen for, if they are not its own."""
     asked: Mapping[str, Mapping[str, Sequence[str | int | bool]]] = field(default_factory=dict)
     """Options of passes, by their names."""
+    past: Mapping[int, int] = field(default_factory=dict)
+    """Inputs that are NaN from a position on along their last axis but one: nobody wrote what is there."""
+    lengths: Mapping[int, int] = field(default_factory=dict)
+    """Inputs of which every element is that number."""
 
     def text(self) -> str:
         text = (ROOT / self.path).read_text(encoding="utf-8")
@@ -45,6 +49,8 @@ SUBLOOP: Mapping[str, Mapping[str, Sequence[str | int]]] = {"hierarchy-subloop":
 CLUSTERS: Mapping[str, Mapping[str, Sequence[int]]] = {"cuda-cluster": {"size": (2,)}}
 TURNS: Mapping[str, Mapping[str, Sequence[bool]]] = {"cuda-ping-pong": {"turns": (True,)}}
 
+PADDED: Mapping[str, Mapping[int, int]] = {"past": {2: 203}, "lengths": {3: 203}}
+
 PROGRAMS = (
     Program("examples/matmul.mlir", "h100", [{"m": 300, "n": 264, "k": 328}], {"m": 4096, "n": 4096, "k": 4096}),
     Program("examples/matmul.mlir", "h100", PAIRS, {"m": 4096, "n": 4096, "k": 4096}, CLUSTERS),
@@ -53,6 +59,8 @@ PROGRAMS = (
     Program("examples/attention_causal.mlir", "a100", [SHORT]),
     Program("examples/attention_lse.mlir", "a100", [SHORT], None, SUBLOOP),
     Program("tests/programs/computed_operands.mlir", "a100", [{"m": 40, "n": 24, "k": 77}]),
+    Program("examples/attention_lengths.mlir", "h100", [SHORT], **PADDED),
+    Program("examples/attention_lengths.mlir", "a100", [SHORT], **PADDED),
     Program("examples/softmax.mlir", "a100", [{"row": 3, "x": 5000}, {"row": 2, "x": 37}]),
 )
 
@@ -85,6 +93,10 @@ def wrong(program: Program) -> Iterator[str]:
     backend = EmulatorBackend(print_cuda(module), kernel_names(module))
     for sizes in program.sizes:
         inputs = make_inputs(entry_function(algorithm), axis_sizes(entry_function(algorithm), sizes), 0)
+        for number, length in program.past.items():
+            inputs[number][..., length:, :] = float("nan")
+        for number, length in program.lengths.items():
+            inputs[number][...] = length
         try:
             outputs = execute(module, inputs, backend)
         except EmulationError as error:

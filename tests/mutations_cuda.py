@@ -54,10 +54,20 @@ MUTATIONS: dict[str, Mutation] = {
         'emit(arith.CmpiOp(total(less, type), total(more, type), "sle"))',
         'emit(arith.CmpiOp(total(less, type), total(more, type), "slt"))',
     ),
+    "lowering: what lies behind a length is multiplied": (
+        f"{LOWERING}/transfers",
+        "lowering.bounds(axes, lambda axis: _is_factor(op.result, axis))",
+        "lowering.bounds(axes)",
+    ),
+    "lowering: a length is one too long": (
+        f"{LOWERING}/runs",
+        "        stop = None if _is_of_positions(fed[1]) else end",
+        "        stop = self.emit(arith.AddiOp(end, self._index(1)))",
+    ),
     "lowering: the border is not tested": (
         f"{LOWERING}/runs",
-        'Run(self.stream.border, until, end, False, "the border',
-        'Run(self.stream.step, until, end, False, "the border',
+        'Run(self.stream.border, until, end, False, stop, "the border',
+        'Run(self.stream.step, until, end, False, stop, "the border',
     ),
     "lowering: whole pieces end a piece late": (
         f"{LOWERING}/runs",

@@ -1,15 +1,21 @@
-"""Products of which a factor is absent do not count, whatever the other is: data past a length may be NaN. Kernels take
-a zero for what is absent, so where the other is no finite number nothing is said of the sum."""
+"""Products of which a factor is absent do not count, whatever the other is: data past a length may be NaN. A kernel
+loads nothing of that. Elsewhere it takes a zero for what is absent, and where the other is no finite number nothing is
+said of the sum."""
 
 from __future__ import annotations
 
+from functools import cache
+from pathlib import Path
+
 import numpy as np
 import pytest
+from mutant_cuda import few_processors
 
-from roads import array, compiled
+from roads import Road, array, compiled
 from treadle.compiler.source import parse_module
 from treadle.runtime.interpreter import Bounded, run_with_bounds
 
+EXAMPLES = Path(__file__).parents[1] / "examples"
 Q, X, E = 12, 40, 6
 SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan])
 LEFT, RIGHT, RESULT = array("f16", q=None, x=None), array("f16", x=None, e=None), array("f32", q=None, e=None)
@@ -83,16 +89,88 @@ def test_products_with_an_absent_factor_do_not_count(conditions, turned: bool, s
     assert met.any() == (specials > 0)
 
 
-@pytest.mark.parametrize("machine", ["a100", "h100"])
-@pytest.mark.parametrize("length", [128, 100, 256])
-def test_data_past_a_length(machine: str, length: int):
-    """A cache that is not filled: the emulator is not called wrong where it visits nothing of it, and not right where
-    it multiplies zeros with it."""
-    road = compiled(program("x < n"), machine=machine)
+# -- kernels --------------------------------------------------------------------------------------------------------
+
+MACHINES = ("a100", "h100")
+
+
+def garbage(array: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    """An array with what nobody wrote: no finite number where it is not kept."""
+    random = np.random.default_rng(1)
+    return np.where(kept, array, random.choice([np.nan, np.inf, -np.inf], array.shape)).astype(array.dtype)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("turned", [False, True], ids=["", "turned"])
+@pytest.mark.parametrize("length", [128, 100, 256, 0, 300])
+def test_data_past_a_length(machine: str, turned: bool, length: int):
+    """A cache that is not filled: what lies behind its length is not loaded, and counts for nothing."""
+    road = compiled(program("x < n", turned=turned), machine=machine)
     left, right = np.ones((16, 256), np.float16), np.ones((256, 16), np.float16)
-    right[length:] = np.nan
-    inputs = (left, right, np.zeros(16, np.int32), length)
-    assert (reference(program("x < n"), inputs).value == length).all()
+    inputs = (left, garbage(right, np.arange(256)[:, None] < length), np.zeros(16, np.int32), length)
     (verdict,) = road.verdicts(inputs)
-    assert not verdict.wrong, verdict
-    assert verdict.ok == (length == 256), verdict
+    assert verdict.ok, verdict
+    assert (road.run(inputs)[0] == min(length, 256)).all()
+
+
+PADDED = {"as rows": "[b, h, x, e]", "as columns": "[b, h, e, x]"}
+
+
+@cache
+def padded(values: str, machine: str, d: int = 64) -> Road:
+    """Attention to keys of different lengths, whose values lie in memory in this order of axes."""
+    text = (EXAMPLES / "attention_lengths.mlir").read_text(encoding="utf-8").replace("x64x", f"x{d}x")
+    if values == PADDED["as columns"]:
+        rows = f"!V = tensor<?x?x?x{d}xf16, #diagram.array<[b, h, x, e]>>"
+        assert rows in text
+        text = text.replace(rows, f"!V = tensor<?x?x{d}x?xf16, #diagram.array<{values}>>")
+    return compiled(text, machine=machine)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("values", PADDED.values(), ids=PADDED)
+@pytest.mark.parametrize("lengths", [(0, 5), (100, 333), (176, 200), (7, 352), (353, 400), (400, 1)], ids=str)
+@pytest.mark.parametrize("keys", [333, 400, 64])
+@pytest.mark.sample(8)
+def test_keys_and_values_past_a_length(keys: int, lengths: tuple[int, int], values: str, machine: str):
+    road = padded(values, machine)
+    queries, k, v, _ = road.inputs({"b": 2, "h": 1, "q": 70, "x": keys})
+    there = np.arange(keys) < np.array(lengths)[:, None]
+    rows, columns = there[:, None, :, None], there[:, None, None, :]
+    inputs = (queries, garbage(k, rows), garbage(v, rows if values == PADDED["as rows"] else columns), lengths)
+    inputs = (*inputs[:3], np.array(lengths, np.int32))
+    (verdict,) = road.verdicts(inputs)
+    assert verdict.ok, verdict
+    assert np.isfinite(road.run(inputs)[0]).all()
+
+
+@pytest.mark.parametrize("d", [80, 64])
+def test_rows_of_128_bytes_are_copied_before_a_length(d: int):
+    """Other rows of what is multiplied come by `cp.async`, which ends anywhere."""
+    text = padded(PADDED["as rows"], "h100", d).text
+    assert ("tensor_load_before" in text) == (d == 64)
+    assert ("a row that is copied alone has 128 bytes, not 32" in text) == (d == 80)
+    assert "no tensor copy ends within one" in padded(PADDED["as columns"], "h100").text
+
+
+def test_pieces_that_a_block_takes_one_after_another_end_each_for_itself():
+    text = (EXAMPLES / "attention_lengths.mlir").read_text(encoding="utf-8")
+    road = compiled(text.replace("b = 2, h = 3, q = 200, x = 333", "b = 4, h = 16, q = 2048, x = 2048"), machine="h100")
+    assert "gridDim" in road.text
+    assert "tensor_load_before" in road.text
+    few_processors(road.module)
+    queries, k, v, _ = road.inputs({"b": 2, "h": 2, "q": 300, "x": 700})
+    lengths = np.array([1, 650], np.int32)
+    there = (np.arange(700) < lengths[:, None])[:, None, :, None]
+    (verdict,) = road.verdicts((queries, garbage(k, there), garbage(v, there), lengths))
+    assert verdict.ok, verdict
+
+
+def test_positions_alone_end_no_copy():
+    """What causal attention leaves out of a piece is there for other queries."""
+    road = compiled((EXAMPLES / "attention_causal.mlir").read_text(encoding="utf-8"), machine="h100")
+    assert "tensor_load_before" not in road.text
+    queries, k, v = road.inputs({"b": 1, "h": 1, "q": 100, "x": 100})
+    v[:, :, 90] = np.nan
+    (verdict,) = road.verdicts((queries, k, v))
+    assert verdict.unverifiable, verdict

@@ -14,7 +14,7 @@ from treadle.compiler.layouts.order import sector_requests
 from treadle.compiler.layouts.sectors import SECTOR_BYTES, Traffic, dense_strides, traffic, traffic_of_requests
 from treadle.compiler.layouts.vectors import MOST_BYTES, widest_copy, widest_fragment, widest_in_memory
 from treadle.dialects import cuda
-from treadle.dialects.cuda.accesses import GlobalAccess
+from treadle.dialects.cuda.accesses import GlobalAccess, is_extent
 from treadle.dialects.cuda.layout import LayoutAttr, Mode
 from treadle.dialects.cuda.tiles import format_bytes, layout_of, rows_of
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, shape_of, sizes_of
@@ -36,16 +36,25 @@ def piece_type(op: GlobalAccess) -> Attribute:
 
 def widest(op: GlobalAccess, most_bytes: int = 16) -> int:
     """The most neighbours of a row that every thread can move at once, if rows are aligned to them: they divide the
-    piece (so that none crosses its end, and pieces begin at multiples), and are neighbours where they come from."""
+    piece (so that none crosses its end, and pieces begin at multiples), and are neighbours where they come from. One if
+    the row may end anywhere."""
     type = piece_type(op)
     axes, bytes = axes_of(type), format_bytes(op.buffer_type)
-    if not axes:
+    if not axes or ends_within_rows(op):
         return 1
     most = widest_in_memory([shape_of(type)[-1]], bytes, most_bytes)
     if isinstance(op, cuda.CopyOp):
         shape = rows_of(type).shape
         return min(most, widest_copy(shape)) if shape[-1] != 1 else 1
     return min(most, widest_fragment(fragment(layout_of(type)), axes[-1]))
+
+
+def ends_within_rows(op: GlobalAccess) -> bool:
+    """Whether an access ends along its rows before the array does, at a position that the kernel finds: no alignment
+    says of what that is a multiple."""
+    sizes = sizes_of(piece_type(op))
+    row = next((axis for axis in reversed(sizes) if sizes[axis] != 1), None)
+    return any(axis == row and not is_extent(limit) for axis, limit in zip(op.bound_axes, op.limits, strict=True))
 
 
 def widest_in_tile(layout: LayoutAttr, tile: Attribute) -> int:

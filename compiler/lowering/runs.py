@@ -6,14 +6,14 @@ through `border`. The last run may hold the one piece that reaches past the end 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import IndexType, IntegerAttr
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from treadle.dialects.hierarchy import StreamOp, YieldOp
+from treadle.dialects.hierarchy import PieceOp, StreamOp, YieldOp
 
 
 def yielded(region: Region) -> tuple[SSAValue, ...]:
@@ -31,6 +31,9 @@ class Run:
     end: SSAValue
     is_full: bool
     """Whether none of them reaches past the end of the axis."""
+    stop: SSAValue | None = None
+    """From where on all is absent, if not positions alone say so and the last of them may reach past it: what memory
+    holds there may be nobody's (a cache past its length)."""
     where: str = ""
     """Which pieces these are, for a comment."""
 
@@ -52,35 +55,36 @@ class RunWriter:
         assert fed is not None
         first = self._down(self._not_negative(self.scalar(fed[0])), f"{axis}_first")
         end = self._named(arith.MinSIOp(self.scalar(fed[1]), self.size), f"{axis}_stop")
+        stop = None if _is_of_positions(fed[1]) else end
         if self.stream.border is None:
-            return self._tested(first, end)
+            return self._tested(first, end, stop)
         assert self.stream.whole is not None
         low, high = (self.scalar(limit) for limit in self.stream.whole)
         last = self._down(self._smaller(high, end))
         if _is_zero(low):
             until = self._named(arith.MaxSIOp(first, last), f"{axis}_whole")
-            return self._after(first, until, end)
+            return self._after(first, until, end, stop)
         low = self._up(self._larger(low, first))
         some = self.emit(arith.CmpiOp(low, last, "slt"))
         since = self._named(arith.SelectOp(some, low, first), f"{axis}_whole_first")
         until = self._named(arith.SelectOp(some, last, first), f"{axis}_whole")
-        before = Run(self.stream.border, first, since, True, "the border before: elements are tested")
-        return [before, *self._after(since, until, end)]
+        before = Run(self.stream.border, first, since, True, stop, "the border before: elements are tested")
+        return [before, *self._after(since, until, end, stop)]
 
-    def _tested(self, first: SSAValue, end: SSAValue) -> list[Run]:
+    def _tested(self, first: SSAValue, end: SSAValue, stop: SSAValue | None) -> list[Run]:
         if self.divides:
-            return [Run(self.stream.step, first, end, True)]
+            return [Run(self.stream.step, first, end, True, stop)]
         full = self._down(self._larger(end, first), f"{self.stream.axis}_full")
         return [
             Run(self.stream.step, first, full, True),
-            Run(self.stream.step, self._larger(full, first), end, False, "the last piece, which is smaller"),
+            Run(self.stream.step, self._larger(full, first), end, False, stop, "the last piece, which is smaller"),
         ]
 
-    def _after(self, since: SSAValue, until: SSAValue, end: SSAValue) -> list[Run]:
+    def _after(self, since: SSAValue, until: SSAValue, end: SSAValue, stop: SSAValue | None) -> list[Run]:
         assert self.stream.border is not None
         return [
-            Run(self.stream.step, since, until, True, "the condition holds: no test"),
-            Run(self.stream.border, until, end, False, "the border: elements are tested"),
+            Run(self.stream.step, since, until, True, where="the condition holds: no test"),
+            Run(self.stream.border, until, end, False, stop, "the border: elements are tested"),
         ]
 
     # -- arithmetic ----------------------------------------------------------------------------------
@@ -112,6 +116,24 @@ class RunWriter:
 
     def _not_negative(self, value: SSAValue) -> SSAValue:
         return value if _is_zero(value) else self.emit(arith.MaxSIOp(value, self._index(0)))
+
+
+def _is_of_positions(limit: SSAValue) -> bool:
+    """Whether a limit of a stream moves with the pieces of other axes, and with nothing but those."""
+    leaves = list(_leaves(limit))
+    return bool(leaves) and all(isinstance(leaf.owner, PieceOp) for leaf in leaves)
+
+
+def _leaves(limit: SSAValue) -> Iterator[SSAValue]:
+    """What a limit is computed from, constants left out."""
+    match limit.owner:
+        case arith.ConstantOp():
+            return
+        case Operation() as op if op.dialect_name() == "arith":
+            for operand in op.operands:
+                yield from _leaves(operand)
+        case _:
+            yield limit
 
 
 def _is_zero(value: SSAValue) -> bool:

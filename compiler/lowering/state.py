@@ -39,6 +39,8 @@ class KernelLowering:
     """The streamed axis, in the last piece."""
     bounded: set[str] = field(default_factory=set[Any])
     """Axes whose piece may reach past the end here."""
+    stops: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])
+    """For streamed axes, from where on all is absent here, if not positions alone say so."""
     tiles: dict[object, SSAValue] = field(default_factory=dict[Any, Any])
     allocated: list[cuda.SharedOp] = field(default_factory=list[cuda.SharedOp])
     left_fragments: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
@@ -74,6 +76,14 @@ class KernelLowering:
         yield
         self.block = outside
 
+    @contextmanager
+    def stopping(self, axis: str, stop: SSAValue | None) -> Generator[None]:
+        """Say for a while from where on all of a streamed axis is absent."""
+        if stop is not None:
+            self.stops[axis] = stop
+        yield
+        self.stops.pop(axis, None)
+
     # -- axes --------------------------------------------------------------------------------------
 
     def size(self, axis: str) -> SSAValue:
@@ -83,8 +93,17 @@ class KernelLowering:
     def offset(self, axis: str) -> SSAValue:
         return self.offsets[axis] if axis in self.offsets else self.index(0)
 
-    def bounds(self, axes: Sequence[str]) -> tuple[tuple[str, SSAValue], ...]:
-        return tuple((axis, self.size(axis)) for axis in axes if axis in self.bounded)
+    def bounds(
+        self, axes: Sequence[str], stops: Callable[[str], bool] = lambda axis: False
+    ) -> tuple[tuple[str, SSAValue], ...]:
+        """Where an access ends along axes: with the array, or before what is absent if it `stops` there."""
+        ends: dict[str, SSAValue] = {}
+        for axis in axes:
+            if axis in self.stops and stops(axis):
+                ends[axis] = self.stops[axis]
+            elif axis in self.bounded:
+                ends[axis] = self.size(axis)
+        return tuple(ends.items())
 
     def partial_mark(self, bounds: Sequence[tuple[str, SSAValue]]) -> UnitAttr | None:
         return UnitAttr() if any(axis == self.partial for axis, _ in bounds) else None

@@ -14,6 +14,7 @@ from treadle.compiler.lowering.tiles import allocate, tile_of
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LayoutAttr, rows_layout
 from treadle.dialects.cuda.tiles import is_shared, layout_of
+from treadle.dialects.diagram import CastOp, ContractOp, MapOp, WhereOp
 from treadle.dialects.diagram.array import axes_of, format_of, level_of, sizes_of
 from treadle.dialects.diagram.contract import is_multiplied
 from treadle.dialects.hierarchy import LoadOp, SaveOp
@@ -23,7 +24,7 @@ def lower_load(lowering: KernelLowering, op: LoadOp) -> None:
     axes = axes_of(op.result.type)
     source = lowering.scalar(op.source)
     offsets = tuple(lowering.offset(axis) for axis in axes)
-    bounds = lowering.bounds(axes)
+    bounds = lowering.bounds(axes, lambda axis: _is_factor(op.result, axis))
     pending = PendingLoad(op, source, offsets, bounds, lowering.block, {})
     if level_of(op.result.type) != "shared" and not is_multiplied(op.result):
         lowering.values[op.result] = pending
@@ -33,6 +34,20 @@ def lower_load(lowering: KernelLowering, op: LoadOp) -> None:
     copy.location = op.location
     copy.partial = lowering.partial_mark(bounds)
     lowering.values[op.result] = tile
+
+
+def _is_factor(value: SSAValue, axis: str) -> bool:
+    """Whether products along an axis are summed whose one factor is made of a value. Where the other is absent, a zero
+    stands for it, and is to meet a number."""
+    for use in value.uses:
+        match use.operation:
+            case ContractOp() as contract if axis in contract.over_axes:
+                return True
+            case MapOp() | CastOp() | WhereOp() as made if _is_factor(made.results[0], axis):
+                return True
+            case _:
+                pass
+    return False
 
 
 def lower_save(lowering: KernelLowering, op: SaveOp) -> None:

@@ -57,6 +57,26 @@ __device__ __forceinline__ void tensor_load$SUFFIX(void* shared, const TensorMap
 #endif
 }
 
+// primitive: tensor_load_before; needs: tensor_load; from: sm_90
+// As tensor_load, of a box of ROWS rows of 128 bytes along coordinate AXIS, but rows from stop on become zeros, too: a
+// box that reaches past it comes by boxes of 8 rows, and around stop by single ones; those behind it come from before
+// the tensor. A swizzle follows the address, so it is that of the whole box. PTX ISA 9.7.9.27.1.2 and 5.5.7.
+template <int ROWS, int AXIS, class T, int RANK>
+__device__ __forceinline__ void tensor_load_before(T* shared, const TensorMap& map, const TensorMap& eight_rows,
+                                                   const TensorMap& one_row, uint64_t* barrier,
+                                                   const int (&at)[RANK], int64_t stop AND_LINE) {
+  if (at[AXIS] + ROWS <= stop) return tensor_load(shared, map, barrier, at AND_THIS_LINE);
+  int from[RANK];
+  for (int i = 0; i < RANK; ++i) from[i] = at[i];
+  UNROLL_1 for (int row = 0; row < ROWS;) {
+    const int64_t left = stop - at[AXIS] - row;
+    const bool is_alone = row % 8 != 0 || (0 < left && left < 8);
+    from[AXIS] = left > 0 ? at[AXIS] + row : -8;
+    tensor_load(&shared[row * 128 / sizeof(T)], is_alone ? one_row : eight_rows, barrier, from AND_THIS_LINE);
+    row += is_alone ? 1 : 8;
+  }
+}
+
 // primitive: in_boxes; from: sm_90
 // Where an element lies in a tile that is cut into boxes, one after another: of SPAN elements a row and ROWS rows, with
 // the swizzle that spans a row. PTX ISA 5.5.7.

@@ -194,9 +194,13 @@ class WarpgroupPrinter:
                 tile = add([tile, scaled(share, op.boxes.rows // op.shares * op.boxes.span.data)])
                 blocks = f", {(1 << op.shares) - 1}"
             tile, at = box_place(tile, op.boxes, offsets, box)
+            maps = ", ".join(writer.values[map] for map in (op.map, *op.row_maps))
+            if op.stop is not None:
+                axis = len(offsets) - 1 - shared_axis(op.boxes)  # coordinates are innermost first
+                load = f"{writer.call('tensor_load_before')}<{op.boxes.rows}, {axis}>"
+                blocks = f", {bare(writer.values[op.stop])}"
             barrier = f"&{writer.values[op.ring]}[{stage}]"
-            load = f"{load}({tile}, {writer.values[op.map]}, {barrier}, {at}{blocks});"
-            print_for_each_box(writer, op.boxes, box, load)
+            print_for_each_box(writer, op.boxes, box, f"{load}({tile}, {maps}, {barrier}, {at}{blocks});")
 
     # -- products ----------------------------------------------------------------------------------
 

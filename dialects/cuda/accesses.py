@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeVar
 
+from xdsl.dialects import arith
 from xdsl.dialects.builtin import (
     ArrayAttr,
     IndexType,
@@ -12,7 +13,7 @@ from xdsl.dialects.builtin import (
     StringAttr,
     UnitAttr,
 )
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, BlockArgument, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
@@ -107,6 +108,11 @@ class GlobalAccess(IRDLOperation):
         if self.widths is not None:
             printer.print_string(f" widths [{', '.join(str(width) for width in self.width_list)}]")
         printer.print_op_attributes(self.attributes)
+
+
+def is_extent(limit: SSAValue) -> bool:
+    """Whether a limit is the end of the array: the size of an axis, as kernels are given it."""
+    return isinstance(limit, BlockArgument) or isinstance(limit.owner, arith.ConstantOp)
 
 
 _Built = TypeVar("_Built", bound=GlobalAccess)

@@ -18,18 +18,20 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import (
+    AttrSizedOperandSegments,
     IRDLOperation,
     irdl_attr_definition,
     irdl_op_definition,
     operand_def,
     opt_attr_def,
+    opt_operand_def,
     opt_prop_def,
     param_def,
     result_def,
     traits_def,
     var_operand_def,
 )
-from xdsl.parser import AttrParser, Parser
+from xdsl.parser import AttrParser, Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
@@ -222,6 +224,28 @@ def share_of(boxes: BoxesAttr, shares: int) -> tuple[int, ...] | None:
     return tuple(sides)
 
 
+ROW_BYTES = 128
+"""To which the place of a copy in shared memory is aligned: so much has a row that comes alone."""
+
+
+def why_no_rows(boxes: BoxesAttr, element_bytes: int) -> str | None:
+    """Why the rows of a tile cannot be copied before a position; None if they can."""
+    if boxes.span.data * element_bytes != ROW_BYTES:
+        return f"a row that is copied alone has {ROW_BYTES} bytes, not {boxes.span.data * element_bytes}"
+    if tuple(boxes.order):
+        return "rows with an order of their own are not copied one by one"
+    side = boxes.box[shared_axis(boxes)]
+    if side != boxes.rows or side % SHARE_ROWS:
+        return f"{side} of {boxes.rows} rows of a box along one axis are no multiple of {SHARE_ROWS}"
+    return None
+
+
+def rows_types(map: TensorMapType, boxes: BoxesAttr) -> list[TensorMapType]:
+    """The maps that copy a tile before a position, beside that of its boxes: of 8 rows, and of one."""
+    sides, axis = list(map.shape), shared_axis(boxes)
+    return [TensorMapType([*sides[:axis], rows, *sides[axis + 1 :]], map.buffer) for rows in (SHARE_ROWS, 1)]
+
+
 def check_mapped(tile: Attribute, map: TensorMapType, offsets: int, shares: int = 1) -> None:
     """That a tensor map moves a tile in boxes, or one of so many shares of it, at so many offsets (VerifyException)."""
     if not is_boxed(tile):
@@ -258,6 +282,15 @@ class TensorLoadOp(IRDLOperation):
     With `multicast` before the types, the blocks of a cluster copy one tile together: each a share, an equal part of
     the rows of its boxes, to all of them. Every block waits for the bytes of all shares (the same section,
     `.multicast::cluster`).
+
+    With `before %stop by %A_rows, %A_row`, rows from that position on become zeros, too: what a group has no use for
+    within an array. A tile that reaches past the position comes by two further maps, of 8 rows, at which a swizzle
+    begins anew, and around the position of one row; what lies behind it is asked for from outside of the array.
+
+    ```
+    cuda.tensor_load %A_map[%x0, %e0] into %A_now signals %A_ring[%turn] before %stop by %A_rows, %A_row :
+        !A_map, !As, !cuda.ring<3>, !A_rows, !A_row
+    ```
     """
 
     name = "cuda.tensor_load"
@@ -267,7 +300,11 @@ class TensorLoadOp(IRDLOperation):
     ring = operand_def(RingType)
     turn = operand_def(IndexType())
     offsets = var_operand_def(IndexType())
+    stop = opt_operand_def(IndexType())
+    row_maps = var_operand_def(TensorMapType)
     multicast = opt_prop_def(UnitAttr)
+
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
     def __init__(
         self,
@@ -277,9 +314,12 @@ class TensorLoadOp(IRDLOperation):
         ring: SSAValue,
         turn: SSAValue,
         multicast: bool = False,
+        stop: SSAValue | None = None,
+        row_maps: Sequence[SSAValue] = (),
     ):
         super().__init__(
-            operands=[map, tile, ring, turn, offsets], properties={"multicast": UnitAttr() if multicast else None}
+            operands=[map, tile, ring, turn, offsets, stop, row_maps],
+            properties={"multicast": UnitAttr() if multicast else None},
         )
 
     @property
@@ -308,6 +348,22 @@ class TensorLoadOp(IRDLOperation):
         if isinstance(ring, RingOp) and ring.filled_by != self.shares:
             raise VerifyException(f"{ring.filled_by} blocks fill the stages of its ring, {self.shares} copy the tile")
         check_mapped(self.tile.type, self.map_type, len(self.offsets), self.shares)
+        self._check_rows()
+
+    def _check_rows(self) -> None:
+        given = [map.type for map in self.row_maps]
+        if self.stop is None:
+            if given:
+                raise VerifyException("maps of rows serve what is copied `before` a position")
+            return
+        if self.multicast is not None:
+            raise VerifyException("what blocks copy together ends with the array, not before a position")
+        if (problem := why_no_rows(self.boxes, format_bytes(self.tile.type))) is not None:
+            raise VerifyException(problem)
+        wanted = rows_types(self.map_type, self.boxes)
+        if given != wanted:
+            boxes = " and ".join(str(list(type.shape)) for type in wanted)
+            raise VerifyException(f"what is copied before a position comes by maps of boxes of {boxes}, too")
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
@@ -317,11 +373,16 @@ class TensorLoadOp(IRDLOperation):
         tile = parser.parse_unresolved_operand()
         parser.parse_keyword("signals")
         ring, turn = parse_element(parser)
+        stop, rows = None, list[UnresolvedOperand]()
+        if parser.parse_optional_keyword("before") is not None:
+            stop = parser.parse_unresolved_operand()
+            parser.parse_keyword("by")
+            rows = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_unresolved_operand)
         multicast = parser.parse_optional_keyword("multicast") is not None
         attributes = parse_attributes(parser)
         types: list[Attribute] = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
-        if len(types) != 3:
-            parser.raise_error("expected the types of the map, the tile and the ring")
+        if len(types) != 3 + len(rows):
+            parser.raise_error("expected the types of the map, the tile, the ring and maps of rows")
         op = cls(
             parser.resolve_operand(map, types[0]),
             [parser.resolve_operand(offset, IndexType()) for offset in offsets],
@@ -329,6 +390,8 @@ class TensorLoadOp(IRDLOperation):
             parser.resolve_operand(ring, types[2]),
             parser.resolve_operand(turn, IndexType()),
             multicast,
+            stop and parser.resolve_operand(stop, IndexType()),
+            [parser.resolve_operand(map, type) for map, type in zip(rows, types[3:], strict=True)],
         )
         op.attributes |= attributes
         return op
@@ -342,6 +405,12 @@ class TensorLoadOp(IRDLOperation):
         printer.print_operand(self.tile)
         printer.print_string(" signals ")
         print_element(printer, self.ring, self.turn)
+        if self.stop is not None:
+            printer.print_string(" before ")
+            printer.print_operand(self.stop)
+            printer.print_string(" by ")
+            printer.print_list(self.row_maps, printer.print_operand)
         if self.multicast is not None:
             printer.print_string(" multicast")
-        print_types(printer, self, (self.map.type, self.tile.type, self.ring.type))
+        maps = [map.type for map in self.row_maps]
+        print_types(printer, self, (self.map.type, self.tile.type, self.ring.type, *maps))

@@ -540,3 +540,53 @@ cuda.kernel @k (%A_map: !cuda.tensor_map<[4, 64], !A>, %m0: index) threads 128 s
   %r = cuda.ring at 8192 consumers 1 blocks 4 : !cuda.ring<1>
   cuda.tensor_load %A_map[%m0, %m0] into %A signals %r[%m0] multicast : !cuda.tensor_map<[4, 64], !A>, !As, !cuda.ring<1>
 }
+
+// -----
+
+// CHECK: what is copied before a position comes by maps of boxes of [8, 64] and [1, 64], too
+!A = memref<?x?xf16, strided<[?, 1], offset: ?>, #diagram.array<[m, k], level = device>>
+!As = memref<64x64xf16, #diagram.array<[m, k], level = shared, layout = #cuda.boxes<extents = [64, 64], span = 64>>>
+!A_map = !cuda.tensor_map<[64, 64], !A>
+cuda.kernel @k (%A_map: !A_map, %m0: index) threads 128 shared 8208 {
+  %A = cuda.shared at 0 : !As
+  %r = cuda.ring at 8192 consumers 1 : !cuda.ring<1>
+  cuda.tensor_load %A_map[%m0, %m0] into %A signals %r[%m0] before %m0 by %A_map, %A_map : !A_map, !As, !cuda.ring<1>, !A_map, !A_map
+}
+
+// -----
+
+// CHECK: a row that is copied alone has 128 bytes, not 64
+!A = memref<?x?xf16, strided<[?, 1], offset: ?>, #diagram.array<[m, k], level = device>>
+!As = memref<64x32xf16, #diagram.array<[m, k], level = shared, layout = #cuda.boxes<extents = [64, 32], span = 32>>>
+!A_rows = !cuda.tensor_map<[8, 32], !A>
+!A_row = !cuda.tensor_map<[1, 32], !A>
+cuda.kernel @k (%A_map: !cuda.tensor_map<[64, 32], !A>, %rows: !A_rows, %row: !A_row, %m0: index) threads 128 shared 4112 {
+  %A = cuda.shared at 0 : !As
+  %r = cuda.ring at 4096 consumers 1 : !cuda.ring<1>
+  cuda.tensor_load %A_map[%m0, %m0] into %A signals %r[%m0] before %m0 by %rows, %row : !cuda.tensor_map<[64, 32], !A>, !As, !cuda.ring<1>, !A_rows, !A_row
+}
+
+// -----
+
+// CHECK: 12 of 12 rows of a box along one axis are no multiple of 8
+!A = memref<?x?xf16, strided<[?, 1], offset: ?>, #diagram.array<[m, k], level = device>>
+!As = memref<12x64xf16, #diagram.array<[m, k], level = shared, layout = #cuda.boxes<extents = [12, 64], span = 64>>>
+!A_rows = !cuda.tensor_map<[8, 64], !A>
+!A_row = !cuda.tensor_map<[1, 64], !A>
+cuda.kernel @k (%A_map: !cuda.tensor_map<[12, 64], !A>, %rows: !A_rows, %row: !A_row, %m0: index) threads 128 shared 4112 {
+  %A = cuda.shared at 0 : !As
+  %r = cuda.ring at 4096 consumers 1 : !cuda.ring<1>
+  cuda.tensor_load %A_map[%m0, %m0] into %A signals %r[%m0] before %m0 by %rows, %row : !cuda.tensor_map<[12, 64], !A>, !As, !cuda.ring<1>, !A_rows, !A_row
+}
+
+// -----
+
+// CHECK: what blocks copy together ends with the array, not before a position
+!A = memref<?x?xf16, strided<[?, 1], offset: ?>, #diagram.array<[m, k], level = device>>
+!As = memref<64x64xf16, #diagram.array<[m, k], level = shared, layout = #cuda.boxes<extents = [64, 64], span = 64>>>
+!A_map = !cuda.tensor_map<[32, 64], !A>
+cuda.kernel @k (%A_map: !A_map, %m0: index) threads 128 shared 8208 cluster 2 {
+  %A = cuda.shared at 0 : !As
+  %r = cuda.ring at 8192 consumers 1 blocks 2 : !cuda.ring<1>
+  cuda.tensor_load %A_map[%m0, %m0] into %A signals %r[%m0] before %m0 by %A_map, %A_map multicast : !A_map, !As, !cuda.ring<1>, !A_map, !A_map
+}

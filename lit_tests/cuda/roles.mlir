@@ -6,6 +6,8 @@
 !B = memref<?x?xf16, strided<[?, 1], offset: ?>, #diagram.array<[n, k], level = device>>
 !K = memref<?x64xf8E4M3FN, strided<[?, 1], offset: ?>, #diagram.array<[x, d], level = device>>
 !A_map = !cuda.tensor_map<[64, 64], !A>
+!A_rows = !cuda.tensor_map<[8, 64], !A>
+!A_row = !cuda.tensor_map<[1, 64], !A>
 !B_map = !cuda.tensor_map<[32, 64], !B>
 !As = memref<64x128xf16, #diagram.array<[m, k], level = shared, layout = #cuda.boxes<extents = [64, 128], span = 64>>>
 !Bs = memref<32x128xf16, #diagram.array<[n, k], level = shared, layout = #cuda.boxes<extents = [32, 128], span = 64>>>
@@ -42,6 +44,16 @@ cuda.kernel @turns () threads 512 shared 0 {
     cuda.order_arrive
     cuda.order_end
   }
+}
+
+// Rows from a position on are zeros, though the array goes on.
+
+// CHECK-LABEL: cuda.kernel @before
+// CHECK: cuda.tensor_load %A_map[%m, %m] into %A_shared signals %A_ring[%m] before %stop by %A_rows, %A_row {note = 11 : i32} : !cuda.tensor_map<[64, 64], {{.*}}>, memref<64x128xf16, {{.*}}>, !cuda.ring<1>, !cuda.tensor_map<[8, 64], {{.*}}>, !cuda.tensor_map<[1, 64],
+cuda.kernel @before (%A_map: !A_map, %A_rows: !A_rows, %A_row: !A_row, %m: index, %stop: index) threads 256 shared 16400 {
+  %A_shared = cuda.shared at 0 : !As
+  %A_ring = cuda.ring at 16384 consumers 1 : !cuda.ring<1>
+  cuda.tensor_load %A_map[%m, %m] into %A_shared signals %A_ring[%m] before %stop by %A_rows, %A_row {note = 11 : i32} : !A_map, !As, !cuda.ring<1>, !A_rows, !A_row
 }
 
 // A producer acquires a turn, says what will come and starts the copy; a consumer awaits, multiplies and releases it.

@@ -74,7 +74,9 @@ void for_each_chunk(const TensorCopy& copy, Body body) {
 
 bool sound_map(const char* what, const TensorMap& map, const void* shared, int rank, int line) {
   const uint32_t at = uint32_t(within_block(place_of(shared)));
-  const unsigned align = map.swizzle_bytes == 0 ? 128 : 8 * map.swizzle_bytes;
+  // A box is read as a tile from where a swizzle begins anew; a part of one, of fewer than 8 rows, lies anywhere.
+  const bool is_part = box_bytes(map) < 8 * map.box[0] * map.element_bytes;
+  const unsigned align = map.swizzle_bytes == 0 || is_part ? 128 : 8 * map.swizzle_bytes;
   std::string wrong;
   if (map.magic != TENSOR_MAP_MAGIC)
     wrong = "is given what is no tensor map";

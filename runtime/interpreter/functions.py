@@ -125,9 +125,10 @@ class DiagramFunctions(SessionFunctions):
         axes = with_weaved(axes_of(op.result.type), (left, right), op.over_axes)
         with np.errstate(all="ignore"):
             value = self._held(contract_present(op, left, right, axes), format_of(op.result.type))
-        error = (
-            bounds.contract_error(op, left, right, value, axes, self.session.coarse) if self.session.bounded else None
-        )
+        error = None
+        if self.session.bounded:
+            coarse, lenient = self.session.coarse, self.session.lenient
+            error = bounds.contract_error(op, left, right, value, axes, coarse, lenient)
         gamma = bounds.contract_gamma(op, left, right, self.session.coarse)
         result = self._into(op.result.type, "add", args[2:], Array(axes, Numbers(value, error)), gamma)
         return self._result(op, result)

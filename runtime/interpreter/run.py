@@ -68,11 +68,13 @@ def run_with_bounds(
     function: str | None = None,
     sizes: Mapping[str, int] | None = None,
     coarse: bool = False,
+    lenient: bool = True,
 ) -> tuple[Bounded, ...]:
     """Run a function with an error bound for each element, `bounds.SLACK` included. It must not have been
-    expanded: the bounds belong to the algorithm. `coarse` asks for those of a GPU (`Session`)."""
+    expanded: the bounds belong to the algorithm. `coarse` asks for those of a GPU, `lenient` for those of kernels that
+    multiply zeros for what is absent (`Session`)."""
     bounded: list[Bounded] = []
-    for result in _run(module, arguments, function, sizes, Session(bounded=True, coarse=coarse)):
+    for result in _run(module, arguments, function, sizes, Session(bounded=True, coarse=coarse, lenient=lenient)):
         assert result.error is not None
         bounded.append(Bounded(result.value, SLACK * result.error))
     return tuple(bounded)

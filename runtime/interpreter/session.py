@@ -64,11 +64,13 @@ class Tally:
 @dataclass
 class Session:
     """`bounded` asks for error bounds beside the values, `exact` for fractions in place of floats; `coarse` says that
-    the bounds are for a GPU, whose tensor cores keep few bits of the sums of 8-bit operands."""
+    the bounds are for a GPU, whose tensor cores keep few bits of the sums of 8-bit operands; `lenient` that a kernel
+    may multiply a zero where a factor is absent, so that nothing is said where the other is no finite number."""
 
     bounded: bool = False
     exact: bool = False
     coarse: bool = False
+    lenient: bool = True
     scope: Scope = field(default_factory=Scope)
     transfers: list[TransferCounts] = field(default_factory=list[TransferCounts])
     tally: Tally = field(default_factory=lambda: Tally(""))

@@ -54,11 +54,20 @@ def _length(op: diagram.ContractOp, left: Array, right: Array) -> int:
 
 
 def contract_error(
-    op: diagram.ContractOp, left: Array, right: Array, value: AnyArray, axes: Sequence[str], coarse: bool = False
+    op: diagram.ContractOp,
+    left: Array,
+    right: Array,
+    value: AnyArray,
+    axes: Sequence[str],
+    coarse: bool = False,
+    lenient: bool = True,
 ) -> FloatArray:
-    """|a| eb + |b| ea + ea eb, summed; a unit of the accumulator for each term; the result's rounding."""
+    """|a| eb + |b| ea + ea eb, summed; a unit of the accumulator for each term; the result's rounding. `coarse` and
+    `lenient` as in `Session`."""
     accumulate, length = str(op.accumulate), _length(op, left, right)
-    unknown = _is_unknown(left, right, op.over_axes, axes) | _is_unknown(right, left, op.over_axes, axes)
+    unknown = _is_unknown(left, right, op.over_axes, axes, lenient) | _is_unknown(
+        right, left, op.over_axes, axes, lenient
+    )
     left, right = left.filled(0), right.filled(0)
     operand_unit = TF32 if op.is_tf32 else 0.0
     a, b = _size_and_reach(left, operand_unit), _size_and_reach(right, operand_unit)
@@ -73,7 +82,7 @@ def contract_error(
         return rounded(value, error, format_of(op.result.type))
 
 
-def _is_unknown(one: Array, other: Array, over: Sequence[str], axes: Sequence[str]) -> NDArray[np.bool_]:
+def _is_unknown(one: Array, other: Array, over: Sequence[str], axes: Sequence[str], lenient: bool) -> NDArray[np.bool_]:
     """The sums in which an infinite element of one array is multiplied by what may be zero, or of either sign; or any
     that is not finite by an absent one, for which a kernel may take a zero."""
     value, absent = one.filled(0).numbers.value, other.numbers.absent
@@ -82,7 +91,7 @@ def _is_unknown(one: Array, other: Array, over: Sequence[str], axes: Sequence[st
     near = other.filled(0).numbers
     vanishes = (error_of(near) > 0) & (np.abs(near.value) <= error_of(near))
     unknown = contract(one.where(np.isinf(value)), other.where(vanishes), over, axes)
-    if absent is not None:
+    if absent is not None and lenient:
         unknown = unknown + contract(one.where(~np.isfinite(value)), other.where(absent), over, axes)
     return unknown > 0
 
