@@ -23,8 +23,8 @@ std::string where(const Region& region, uint64_t address) {
 bool aligned(Operation operation, unsigned thread, uint64_t address, unsigned bytes, int line) {
   if (address % bytes == 0) return true;
   report("misaligned", thread, line,
-         text("%s of %u bytes at an address that is %llu past a multiple of %u", name_of(operation),
-              bytes, (unsigned long long)(address % bytes), bytes));
+         "%s of %u bytes at an address that is %llu past a multiple of %u", name_of(operation), bytes,
+         (unsigned long long)(address % bytes), bytes);
   return false;
 }
 
@@ -34,13 +34,13 @@ const Region* global_region(Operation operation, uint64_t address, unsigned byte
   if (!region) {
     const Region* nearest = regions.nearest(address);
     report("out of bounds", current, line,
-           text("%s of %u bytes at ", name_of(operation), bytes) +
-               (nearest ? where(*nearest, address) : "an address, though the kernel has no arrays"));
+           "%s of %u bytes at %s", name_of(operation), bytes,
+           nearest ? where(*nearest, address).c_str() : "an address, though the kernel has no arrays");
     return nullptr;
   }
   if (write && !region->writable) {
     report("read-only", current, line,
-           text("%s to argument %d, which is an input", name_of(operation), region->argument));
+           "%s to argument %d, which is an input", name_of(operation), region->argument);
     return nullptr;
   }
   return any_alignment || aligned(operation, current, address, bytes, line) ? region : nullptr;
@@ -62,9 +62,8 @@ void report_stranger(uint64_t who, const Region& region, uint64_t address, bool 
                  unsigned(block % gridDim.x), unsigned(block / gridDim.x % gridDim.y),
                  unsigned(block / gridDim.x / gridDim.y));
   report("race", current, line,
-         text("%s byte %llu of argument %d, which was written by ", write ? "writes" : "reads",
-              (unsigned long long)(address - region.low), region.argument) +
-             other);
+         "%s byte %llu of argument %d, which was written by %s", write ? "writes" : "reads",
+         (unsigned long long)(address - region.low), region.argument, other.c_str());
 }
 
 }  // namespace
@@ -109,12 +108,12 @@ bool within_shared(Operation operation, unsigned thread, const void* p, unsigned
   if (at + bytes <= launch->shared_bytes && at + bytes >= bytes)
     return aligned(operation, thread, reinterpret_cast<uint64_t>(p), bytes, line);
   const int64_t offset = int64_t(at);
+  const bool near = offset > -(1 << 24) && offset < (1 << 24);
   report("out of bounds", thread, line,
-         text("%s of %u bytes at ", name_of(operation), bytes) +
-             (offset > -(1 << 24) && offset < (1 << 24)
-                  ? text("byte %lld of shared memory, which has %llu", (long long)offset,
-                         (unsigned long long)launch->shared_bytes)
-                  : std::string("an address far outside dynamic shared memory")));
+         "%s of %u bytes at %s", name_of(operation), bytes,
+         near ? text("byte %lld of shared memory, which has %llu", (long long)offset,
+                     (unsigned long long)launch->shared_bytes).c_str()
+              : "an address far outside dynamic shared memory");
   return false;
 }
 
@@ -126,18 +125,17 @@ void report_finding(const Shadow::Finding& finding, Operation operation, unsigne
     case SOUND: return;
     case NEVER_WRITTEN:
       return report("uninitialised", thread, line,
-                    text("%s reads byte %zu of shared memory, which nobody has written", name,
-                         byte));
+                    "%s reads byte %zu of shared memory, which nobody has written", name, byte);
     case UNFENCED:
       return report("missing fence", thread, line,
-                    text("%s through the asynchronous proxy at byte %zu of shared memory, which %s wrote "
-                         "through the generic one on line %d, with no fence_proxy_async between",
-                         name, byte, name_of_thread(other.thread).c_str(), other.line));
+                    "%s through the asynchronous proxy at byte %zu of shared memory, which %s wrote "
+                    "through the generic one on line %d, with no fence_proxy_async between", name, byte,
+                    name_of_thread(other.thread).c_str(), other.line);
     case STILL_PENDING: {
       if (other.thread >= all_threads.size())
         return report("race", thread, line,
-                      text("%s at byte %zu of shared memory, where %s (line %d) is still under way", name,
-                           byte, agents.name(other.thread).c_str(), other.line));
+                      "%s at byte %zu of shared memory, where %s (line %d) is still under way", name, byte,
+                      agents.name(other.thread).c_str(), other.line);
       bool committed = false;
       const Thread& copier = all_threads[other.thread];
       for (const Copy& copy : copier.copies) {
@@ -145,17 +143,15 @@ void report_finding(const Shadow::Finding& finding, Operation operation, unsigne
         if (at <= finding.byte && finding.byte < at + copy.bytes) committed = copy.group < copier.groups;
       }
       return report("race", thread, line,
-                    text("%s at byte %zu of shared memory, where the copy_async of %s (line %d)"
-                         " is still under way: it was %s",
-                         name, byte, name_of_thread(other.thread).c_str(), other.line,
-                         committed ? "not waited for" : "never committed"));
+                    "%s at byte %zu of shared memory, where the copy_async of %s (line %d)"
+                    " is still under way: it was %s", name, byte, name_of_thread(other.thread).c_str(), other.line,
+                    committed ? "not waited for" : "never committed");
     }
     case RACE:
       return report("race", thread, line,
-                    text("%s at byte %zu of shared memory, which %s %s on line %d, with no "
-                         "barrier between",
-                         name, byte, agents.name(other.thread).c_str(),
-                         finding.other_wrote ? "wrote" : "read", other.line));
+                    "%s at byte %zu of shared memory, which %s %s on line %d, with no "
+                    "barrier between", name, byte, agents.name(other.thread).c_str(),
+                    finding.other_wrote ? "wrote" : "read", other.line);
   }
 }
 

@@ -8,27 +8,15 @@ namespace emu {
 
 class Agents {
  public:
-  void reset(unsigned threads) {
-    names_.clear();
-    known_.clear();
-    threads_ = threads;
-  }
-  unsigned of(const std::string& name) {
-    const auto [place, added] = known_.emplace(name, threads_ + unsigned(names_.size()));
-    if (added) names_.push_back(name);
-    return place->second;
-  }
-  std::string name(unsigned agent) const {
-    if (agent < threads_) return name_of_thread(agent);
-    return names_[agent - threads_];
-  }
+  void reset(unsigned threads);
+  unsigned of(const std::string& name);
+  std::string name(unsigned agent) const;
 
  private:
   unsigned threads_ = 0;
-  std::vector<std::string> names_;
-  std::unordered_map<std::string, unsigned> known_;
+  std::vector<std::string> names_;  // few: they are looked through
 };
 
-inline Agents agents;
+extern Agents agents;
 
 }  // namespace emu

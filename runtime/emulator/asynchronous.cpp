@@ -1,8 +1,9 @@
-// What works beside the threads of a block, and the roles that they take. A translation unit of its own, so that two
-// processors compile the runtime.
+// What works beside the threads of a block, the roles that they take, and what is said of both. A translation unit of
+// its own, so that two processors compile the runtime; they take as long.
 #include "asynchronous.hpp"
 
 #include "deadlock.hpp"
+#include "reports.hpp"
 
 namespace emu {
 
@@ -12,7 +13,7 @@ void reset_asynchronous(unsigned living, unsigned places) {
   init_fenced = Knowledge();
   loads.clear();
   stores.clear();
-  store_groups.clear();
+  store_groups.assign(places, 0);
   warpgroups = std::vector<Warpgroup>((places + WARPGROUP - 1) / WARPGROUP);
   reset_roles(living / launch->cluster);
   reset_cluster(living, places);

@@ -19,19 +19,19 @@ ClusterBarrier cluster_barrier;
 
 // The last that an agent did to the memory of another block.
 struct Reach {
-  uint32_t clock;
-  unsigned thread;
-  int line;
-  const char* what;
+  uint32_t clock = 0;  // if it did anything
+  unsigned thread = 0;
+  int line = 0;
+  const char* what = nullptr;
 };
 
-std::map<std::pair<unsigned, unsigned>, Reach> reaches;  // by block and agent
+std::vector<std::vector<Reach>> reaches;  // by block and agent
 
 void reset_cluster(unsigned living, unsigned places) {
   cluster_barrier = ClusterBarrier();
   cluster_barrier.living = living;
   cluster_barrier.phases.assign(places, 0);
-  reaches.clear();
+  reaches.assign(launch->cluster, {});
 }
 
 void maybe_complete_cluster() {
@@ -55,7 +55,8 @@ bool may_pass_cluster(unsigned thread) {
   become(thread);
   uint64_t& phase = cluster_barrier.phases[thread];
   if (phase == 0) {
-    refuse("phase", all_threads[thread].request->line, "barrier_cluster_wait without barrier_cluster_arrive before");
+    report("phase", thread, all_threads[thread].request->line,
+           "barrier_cluster_wait without barrier_cluster_arrive before");
     return true;
   }
   if (phase > cluster_barrier.phase) return false;
@@ -72,27 +73,33 @@ void* there(const void* p, unsigned block) {
 }
 
 void reach(unsigned block, unsigned agent, uint32_t clock, const char* what, int line) {
-  reaches[{block, agent}] = {clock, current, line, what};
+  if (agent >= reaches[block].size()) reaches[block].resize(agent + 1);
+  reaches[block][agent] = {clock, current, line, what};
 }
 
 bool in_cluster(int block, const char* what, int line) {
   if (block >= 0 && unsigned(block) < launch->cluster) return true;
-  refuse("out of bounds", line, text("%s names block %d of a cluster of %u", what, block, launch->cluster));
+  report("out of bounds", current, line, "%s names block %d of a cluster of %u", what, block, launch->cluster);
   return false;
 }
 
 // A block may return when all its threads have, so one of them must know that the others have let go of its memory.
+bool known_in(unsigned block, unsigned agent, uint32_t clock) {
+  for (unsigned t = 0; t < block_threads; ++t)
+    if (clocks.knows(block * block_threads + t, agent, clock)) return true;
+  return false;
+}
+
 void check_reaches() {
-  for (const auto& [at, last] : reaches) {
-    bool known = false;
-    for (unsigned t = 0; t < block_threads && !known; ++t)
-      known = clocks.knows(at.first * block_threads + t, at.second, last.clock);
-    if (known) continue;
-    report("left block", last.thread, last.line,
-           text("%s reaches into the shared memory of block %u of the cluster, which may have returned: no "
-                "barrier_cluster or wait stands between that and its end",
-                last.what, at.first));
-  }
+  for (unsigned block = 0; block < launch->cluster; ++block)
+    for (unsigned agent = 0; agent < reaches[block].size(); ++agent) {
+      const Reach& last = reaches[block][agent];
+      if (last.clock == 0 || known_in(block, agent, last.clock)) continue;
+      report("left block", last.thread, last.line,
+             "%s reaches into the shared memory of block %u of the cluster, which may have returned: no "
+             "barrier_cluster or wait stands between that and its end",
+             last.what, block);
+    }
 }
 
 }  // namespace
@@ -103,7 +110,8 @@ void barrier_cluster_arrive(int line) {
   current_line = line;
   ClusterBarrier& barrier = cluster_barrier;
   if (barrier.phases[current] != 0)
-    return refuse("phase", line, "barrier_cluster_arrive a second time, with no barrier_cluster_wait between");
+    return report("phase", current, line,
+                  "barrier_cluster_arrive a second time, with no barrier_cluster_wait between");
   if (launch->checks) clocks.release(current, barrier.gathered);
   barrier.phases[current] = barrier.phase + 1;
   ++barrier.come;

@@ -4,6 +4,7 @@
 #include "accesses.hpp"
 #include "asynchronous.hpp"
 #include "copies.hpp"
+#include "requests.hpp"
 #include "tensor.hpp"
 
 namespace emu {
@@ -28,8 +29,8 @@ void exchange(unsigned first, unsigned last) {
     const unsigned source = first + (request.operation == SHUFFLE ? other : (t - first) ^ other);
     if (source >= last || all_threads[source].state == State::EXITED)
       report("missing lanes", t, request.line,
-             text("%s reads from %s, which %s", name_of(request.operation), name_of_thread(source).c_str(),
-                  source >= last ? "does not exist" : "has returned"));
+             "%s reads from %s, which %s", name_of(request.operation), name_of_thread(source).c_str(),
+             source >= last ? "does not exist" : "has returned");
     memcpy(request.out, &values[source - first], 4);
   }
 }
@@ -86,8 +87,8 @@ bool missing_lanes(unsigned first, unsigned last, const Request& request) {
     if (t >= last || all_threads[t].state == State::EXITED) missing.push_back(t);
   if (missing.empty()) return false;
   report("missing lanes", first, request.line,
-         text("%s needs all 32 lanes of the warp, but %s returned or never existed",
-              name_of(request.operation), name_of_threads(missing).c_str()));
+         "%s needs all 32 lanes of the warp, but %s returned or never existed", name_of(request.operation),
+         name_of_threads(missing).c_str());
   abandoned = true;
   return true;
 }

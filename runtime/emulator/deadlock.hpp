@@ -55,9 +55,9 @@ std::string waits_for(const Request& request) {
   const BarrierWait& wait = *static_cast<const BarrierWait*>(request.a);
   const size_t at = place_of(wait.barrier);
   const Barrier& barrier = barriers[at];
-  return text(" on line %d for parity %u of ", request.line, wait.parity) + describe(at) +
-         text(", which is in phase %llu and misses %u arrivals of %u and %lld bytes", (unsigned long long)barrier.phase,
-              barrier.missing, barrier.count, (long long)barrier.bytes);
+  return text(" on line %d for parity %u of %s, which is in phase %llu and misses %u arrivals of %u and %lld bytes",
+              request.line, wait.parity, describe(at).c_str(), (unsigned long long)barrier.phase, barrier.missing,
+              barrier.count, (long long)barrier.bytes);
 }
 
 }  // namespace
@@ -71,18 +71,16 @@ void report_deadlock(const std::vector<Group>& groups) {
         divergent |= &other != &group && other.members[0] / 32 == a / 32 &&
                      !waits_alone(group.request->operation) && !waits_alone(other.request->operation);
     if (!message.empty()) message += "; ";
+    message += name_of_threads(group.members) + (group.members.size() == 1 ? " waits" : " wait");
     if (group.request->operation == MBARRIER_WAIT) {
-      message += name_of_threads(group.members) + " wait" + (group.members.size() == 1 ? "s" : "") +
-                 waits_for(*group.request);
+      message += waits_for(*group.request);
       continue;
     }
-    message += name_of_threads(group.members) +
-               text(" wait%s at %s on line %d for ", group.members.size() == 1 ? "s" : "",
-                    name_of(group.request->operation), group.request->line) +
-               name_of_threads(awaited(group));
+    message += text(" at %s on line %d for ", name_of(group.request->operation), group.request->line);
+    message += name_of_threads(awaited(group));
   }
   const Group& first = groups[0];
-  record(divergent ? "divergence" : "deadlock", int(first.members[0]), first.request->line, message);
+  record(divergent ? "divergence" : "deadlock", int(first.members[0]), first.request->line, message.c_str());
   abandoned = true;
 }
 

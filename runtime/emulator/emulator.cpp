@@ -2,11 +2,13 @@
 // in each compiled kernel: the driver holds a lock.
 #include "emulator.h"
 
-#include <chrono>
+#include <time.h>
 
 #include "asynchronous.hpp"
 #include "collectives.hpp"
-#include "reports.hpp"
+#include "knowledge.hpp"
+#include "requests.hpp"
+#include "shadow.hpp"
 #include "switch.hpp"
 
 uint3 threadIdx, blockIdx;
@@ -16,6 +18,14 @@ namespace emu {
 
 unsigned char* shared_base;
 unsigned char zeros[64], sink[64];
+
+std::vector<Thread> all_threads;
+Clocks clocks;
+Shadow shadow;
+Regions regions;
+Traffic traffic;
+Agents agents;
+std::vector<FaultRecord> faults;
 
 namespace {
 
@@ -83,15 +93,16 @@ bool resolve_warp(unsigned first, unsigned last) {
 }
 
 double seconds_now() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration<double>(now).count();
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return double(now.tv_sec) + 1e-9 * double(now.tv_nsec);
 }
 
 // Lanes stop now and then even in a loop without meetings, so this is asked often enough.
 void check_time() {
   if (launch->time_limit <= 0 || seconds_now() < started + launch->time_limit) return;
   record("timeout", int(current), current_line,
-         text("still running after %.3g seconds", launch->time_limit));
+         text("still running after %.3g seconds", launch->time_limit).c_str());
   abandoned = true;
 }
 
@@ -237,7 +248,7 @@ TREADLE_EXPORT int treadle_launch(emu::Launch* requested) {
   stacks.release();
   launch->faults = fault_count;
   launch->faults_kept = int32_t(faults.size());
-  launch->operations = int32_t(traffic.records().size());
+  launch->operations = int32_t(traffic.operations());
   return 0;
 }
 
@@ -246,5 +257,5 @@ TREADLE_EXPORT void treadle_fault(int index, emu::FaultRecord* record) {
 }
 
 TREADLE_EXPORT void treadle_operation(int index, emu::OperationRecord* record) {
-  *record = emu::traffic.records()[size_t(index)];
+  *record = emu::traffic.record(size_t(index));
 }

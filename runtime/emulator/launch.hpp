@@ -31,7 +31,6 @@ struct Launch {
   uint64_t blocks_done;  // read by another thread while the launch runs
 };
 
-
 // MEETING: its warp has come to a named barrier, where other warps are awaited.
 enum class State { READY, RESTING, WAITING, MEETING, EXITED };
 
@@ -56,7 +55,7 @@ struct Thread {
 inline Launch* launch;
 inline Context scheduler;
 inline Stacks stacks;
-inline std::vector<Thread> all_threads;
+extern std::vector<Thread> all_threads;
 inline unsigned current;        // the thread that runs
 inline int current_line;        // where it was last seen
 inline uint64_t current_block;  // its block's linear index
@@ -67,11 +66,11 @@ inline size_t block_stride;          // from one to the next
 inline bool abandoned;          // the launch cannot go on
 inline uint64_t random_state;
 
-inline Clocks clocks;
-inline Shadow shadow;
-inline Regions regions;
-inline Traffic traffic;
-inline std::vector<FaultRecord> faults;
+extern Clocks clocks;
+extern Shadow shadow;
+extern Regions regions;
+extern Traffic traffic;
+extern std::vector<FaultRecord> faults;
 inline uint64_t fault_count;
 
 inline uint64_t random_bits() {
@@ -108,8 +107,8 @@ inline void suspend(State state) {
   thread.context.switch_to(scheduler);
 }
 
-void record(const char* kind, int thread, int line, const std::string& message);
+void record(const char* kind, int thread, int line, const char* message);
 // A fault of one thread's access; called on its fibre or, for a collective, on the scheduler's.
-void report(const char* kind, unsigned thread, int line, const std::string& message);
+__attribute__((format(printf, 4, 5))) void report(const char* kind, unsigned thread, int line, const char* format, ...);
 
 }  // namespace emu

@@ -22,10 +22,9 @@ struct Barrier {
 std::map<size_t, Barrier> barriers;  // by offset in shared memory
 Knowledge init_fenced;               // threads that made their initialisations visible to the asynchronous proxy
 
-void refuse(const char* kind, int line, const std::string& message) { report(kind, current, line, message); }
-
 std::string describe(size_t at) {
-  return text("the barrier at byte %zu of shared memory", within_block(at)) + of_block(unsigned(at / block_stride));
+  return text("the barrier at byte %zu of shared memory%s", within_block(at),
+              of_block(unsigned(at / block_stride)).c_str());
 }
 
 Barrier* barrier_at(const void* p, const char* what, int line) {
@@ -34,11 +33,11 @@ Barrier* barrier_at(const void* p, const char* what, int line) {
   if (found != barriers.end()) {
     const Barrier& barrier = found->second;
     if (!clocks.knows(current, barrier.init_thread, barrier.init_clock))
-      refuse("race", line, text("%s uses ", what) + describe(at) +
-                 ", which " + name_of_thread(barrier.init_thread) + " initialised, with no barrier between");
+      report("race", current, line, "%s uses %s, which %s initialised, with no barrier between", what,
+             describe(at).c_str(), name_of_thread(barrier.init_thread).c_str());
     return &found->second;
   }
-  refuse("uninitialised", line, text("%s uses ", what) + describe(at) + ", which nobody has initialised");
+  report("uninitialised", current, line, "%s uses %s, which nobody has initialised", what, describe(at).c_str());
   return nullptr;
 }
 
@@ -83,8 +82,9 @@ void arrive_at(const void* p, unsigned bytes, const char* what, int line) {
   if (!barrier) return;
   const size_t at = place_of(p);
   if (barrier->missing == 0)
-    return refuse("phase", line, text("arrival %u of %u at ", barrier->count + 1, barrier->count) + describe(at) +
-                      ": its phase still waits for bytes, and all arrivals have come");
+    return report("phase", current, line,
+                  "arrival %u of %u at %s: its phase still waits for bytes, and all arrivals have come",
+                  barrier->count + 1, barrier->count, describe(at).c_str());
   if (launch->checks) clocks.release(current, barrier->gathered);
   barrier->bytes += bytes;
   --barrier->missing;
@@ -97,14 +97,15 @@ void mbarrier_init(void* p, unsigned count, int line) {
   current_line = line;
   const size_t at = place_of(p), mine = size_t(static_cast<unsigned char*>(p) - shared_base);
   if (mine % 8 != 0 || mine + 8 > launch->shared_bytes)
-    return refuse("out of bounds", line, describe(at) + " is not 8 aligned bytes of shared memory");
-  if (barriers.count(at)) return refuse("phase", line, describe(at) + " is initialised twice");
-  if (count == 0 || count > 0xfffff) return refuse("phase", line, text("a barrier of %u arrivals", count));
+    return report("out of bounds", current, line, "%s is not 8 aligned bytes of shared memory",
+                  describe(at).c_str());
+  if (barriers.count(at)) return report("phase", current, line, "%s is initialised twice", describe(at).c_str());
+  if (count == 0 || count > 0xfffff) return report("phase", current, line, "a barrier of %u arrivals", count);
   if (launch->checks) may_write_shared(STORE_SHARED, p, 8, line, false);
   Barrier& barrier = barriers[at];
   barrier.count = barrier.missing = count;
-  barrier.agent = agents.of(text("a tensor copy that completes on the barrier at byte %zu", within_block(at)) +
-                            of_block(unsigned(at / block_stride)));
+  barrier.agent = agents.of(text("a tensor copy that completes on the barrier at byte %zu%s", within_block(at),
+                                 of_block(unsigned(at / block_stride)).c_str()));
   barrier.init_thread = current;
   barrier.init_clock = clocks.now(current);
 }

@@ -16,12 +16,14 @@ struct NamedBarrier {
   Knowledge gathered;
 };
 
-std::map<unsigned, NamedBarrier> named;  // of all blocks of a cluster, 16 each
+constexpr unsigned NAMES = 16;  // of barriers of a block
+
+std::vector<NamedBarrier> named;  // of all blocks of a cluster
 std::vector<unsigned> registers_of;  // a thread of each warp
 std::vector<unsigned> registers_free;  // of each block's, by threads
 
 void reset_roles(unsigned threads) {
-  named.clear();
+  named.assign(launch->cluster * NAMES, {});
   const unsigned places = launch->cluster * block_threads;
   unsigned cap = 65536 / threads / 8 * 8;
   if (cap > 255) cap = 255 / 8 * 8;
@@ -29,10 +31,12 @@ void reset_roles(unsigned threads) {
   registers_free.assign(launch->cluster, 0);
 }
 
-constexpr unsigned NAMES = 16;  // of barriers of a block
-
-unsigned id_of(const Request& request) { return block_of(current) * NAMES + (unsigned(request.option) >> 16); }
-unsigned size_of(const Request& request) { return unsigned(request.option) & 0xffff; }
+bool is_name(unsigned name, unsigned thread, int line) {
+  if (name < NAMES) return true;
+  report("barrier", thread, line, "named barrier %u: a block has %u", name, NAMES);
+  abandoned = true;
+  return false;
+}
 
 bool full(unsigned id, unsigned threads) {
   return named[id].waiting.size() + named[id].arrived >= threads;
@@ -45,14 +49,14 @@ void release_named(unsigned id) {
     for (const unsigned thread : barrier.waiting) clocks.acquire(thread, barrier.gathered);
   }
   for (const unsigned thread : barrier.waiting) all_threads[thread].state = State::READY;
-  named.erase(id);
+  barrier = NamedBarrier();
 }
 
 // All that come to a barrier say the same number of threads.
 void agree_on_threads(NamedBarrier& barrier, unsigned thread, unsigned threads, int line) {
   if (barrier.threads && barrier.threads != threads)
     report("barrier", thread, line,
-           text("%u threads are to come to a named barrier, others there say %u", threads, barrier.threads));
+           "%u threads are to come to a named barrier, others there say %u", threads, barrier.threads);
   barrier.threads = threads;
   barrier.last = thread;
   barrier.line = line;
@@ -62,15 +66,18 @@ void agree_on_threads(NamedBarrier& barrier, unsigned thread, unsigned threads, 
 
 // Who arrives hands something on: at the end of the block nobody is left to take it.
 void check_named() {
-  for (const auto& [id, barrier] : named)
-    report("barrier", barrier.last, barrier.line,
-           text("%u threads came to named barrier %u, and nobody waits there any more when the block ends",
-                barrier.arrived, id % NAMES));
+  for (unsigned id = 0; id < named.size(); ++id)
+    if (named[id].threads != 0)
+      report("barrier", named[id].last, named[id].line,
+             "%u threads came to named barrier %u, and nobody waits there any more when the block ends",
+             named[id].arrived, id % NAMES);
 }
 
 // The lanes of a warp have come to a named barrier, and stay until enough threads have.
 void come_to_named(unsigned first, unsigned last, const Request& request) {
-  const unsigned id = id_of(request), threads = size_of(request);
+  const unsigned name = unsigned(request.option) >> 16, threads = unsigned(request.option) & 0xffff;
+  if (!is_name(name, first, request.line)) return;
+  const unsigned id = block_of(current) * NAMES + name;
   NamedBarrier& barrier = named[id];
   agree_on_threads(barrier, first, threads, request.line);
   for (unsigned t = first; t < last; ++t) {
@@ -91,22 +98,23 @@ void change_registers(unsigned first, const Request& request) {
   unsigned& held = registers_of[first / 32];
   const unsigned wanted = unsigned(request.option);
   if (wanted % 8 != 0 || wanted < 24 || wanted > 256)
-    report("registers", first, request.line, text("%u registers a thread: a multiple of 8 from 24 to 256", wanted));
+    report("registers", first, request.line, "%u registers a thread: a multiple of 8 from 24 to 256", wanted);
   unsigned& free = registers_free[block_of(first)];
   free = unsigned(int(free) + 32 * (int(held) - int(wanted)));
   held = wanted;
 }
 
-void arrive_named(int id, int threads, int line) {
-  const unsigned name = block_of(current) * NAMES + unsigned(id);
-  NamedBarrier& barrier = named[name];
+void arrive_named(int name, int threads, int line) {
+  if (!is_name(unsigned(name), current, line)) return;
+  const unsigned id = block_of(current) * NAMES + unsigned(name);
+  NamedBarrier& barrier = named[id];
   if (launch->checks) clocks.release(current, barrier.gathered);
   agree_on_threads(barrier, current, unsigned(threads), line);
   ++barrier.arrived;
-  if (!full(name, unsigned(threads))) return;
+  if (!full(id, unsigned(threads))) return;
   if (barrier.waiting.empty())
-    report("barrier", current, line, text("%d threads came to named barrier %d and none of them waits", threads, id));
-  release_named(name);
+    report("barrier", current, line, "%d threads came to named barrier %d and none of them waits", threads, name);
+  release_named(id);
 }
 
 }  // namespace emu

@@ -2,8 +2,6 @@
 // elements in shared memory under a swizzle is that of 5.5.7.
 #pragma once
 
-#include <deque>
-
 #include "clusters.hpp"
 
 namespace emu {
@@ -22,9 +20,8 @@ struct TensorCopy {
   Access access;
 };
 
-std::deque<TensorCopy> loads;
-std::vector<TensorCopy> stores;
-std::map<unsigned, uint64_t> store_groups;  // closed groups, by thread
+std::vector<TensorCopy> loads, stores;
+std::vector<uint64_t> store_groups;  // closed groups, by thread
 
 unsigned box_bytes(const TensorMap& map) {
   unsigned bytes = map.element_bytes;
@@ -38,14 +35,21 @@ uint32_t swizzled_address(uint32_t address, unsigned swizzle_bytes) {
   return address ^ ((address >> 7 & mask) << 4);
 }
 
-// Calls body(shared address, global address, bytes, inside) for each 16 bytes of a box, or a whole inner row of less.
-template <class Body>
-void for_each_chunk(const TensorCopy& copy, Body body) {
+// 16 bytes of a box, or fewer: those that lie together on both sides and are all inside or all outside.
+struct Chunk {
+  uint32_t shared;  // from the beginning of the cluster's memory
+  uint64_t address;
+  unsigned bytes;
+  bool inside;
+};
+
+std::vector<Chunk> chunks_of(const TensorCopy& copy) {
   const TensorMap& map = copy.map;
   const unsigned inner = map.box[0] * map.element_bytes, piece = map.element_bytes;
   unsigned rows = 1;
   for (unsigned i = 1; i < map.rank; ++i) rows *= map.box[i];
   const uint32_t base = uint32_t(place_of(copy.shared));
+  std::vector<Chunk> chunks;
   for (unsigned row = 0; row < rows; ++row) {
     uint64_t address = map.address;
     bool inside = true;
@@ -57,7 +61,6 @@ void for_each_chunk(const TensorCopy& copy, Body body) {
       address += uint64_t(index) * map.strides[i - 1];
     }
     for (unsigned start = 0; start < inner;) {
-      // As many bytes as lie together on both sides and are all inside or all outside.
       const int64_t element = copy.at[0] + int64_t(start / piece);
       const bool here = inside && element >= 0 && uint64_t(element) < map.sizes[0];
       unsigned bytes = 16 - start % 16;
@@ -65,11 +68,12 @@ void for_each_chunk(const TensorCopy& copy, Body body) {
       if (here && uint64_t(element) + bytes / piece > map.sizes[0])
         bytes = unsigned(map.sizes[0] - uint64_t(element)) * piece;
       if (!here && inside && element < 0 && int64_t(bytes / piece) > -element) bytes = unsigned(-element) * piece;
-      body(swizzled_address(base + row * inner + start, map.swizzle_bytes), address + uint64_t(element * piece),
-           bytes, here);
+      const uint32_t shared = swizzled_address(base + row * inner + start, map.swizzle_bytes);
+      chunks.push_back({shared, address + uint64_t(element * piece), bytes, here});
       start += bytes;
     }
   }
+  return chunks;
 }
 
 bool sound_map(const char* what, const TensorMap& map, const void* shared, int rank, int line) {
@@ -85,28 +89,28 @@ bool sound_map(const char* what, const TensorMap& map, const void* shared, int r
   else if (uint64_t(at) + box_bytes(map) > launch->shared_bytes)
     wrong = text("of %u bytes at byte %u of shared memory, which has %llu", box_bytes(map), at,
                  (unsigned long long)launch->shared_bytes);
-  if (!wrong.empty()) return report("out of bounds", current, line, what + (" " + wrong)), abandoned = true, false;
+  if (!wrong.empty()) return report("out of bounds", current, line, "%s %s", what, wrong.c_str()), abandoned = true, false;
   if (at % align != 0) {
     report("misaligned", current, line,
-           text("%s at byte %u of shared memory, which is no multiple of %u", what, at, align));
+           "%s at byte %u of shared memory, which is no multiple of %u", what, at, align);
     return false;
   }
   return true;
 }
 
 void land(TensorCopy& copy) {
-  for_each_chunk(copy, [&](uint32_t at, uint64_t address, unsigned bytes, bool inside) {
-    if (inside)
-      memcpy(cluster_base + at, reinterpret_cast<const void*>(address), bytes);
+  for (const Chunk& chunk : chunks_of(copy)) {
+    if (chunk.inside)
+      memcpy(cluster_base + chunk.shared, reinterpret_cast<const void*>(chunk.address), chunk.bytes);
     else
-      memset(cluster_base + at, 0, bytes);
-  });
+      memset(cluster_base + chunk.shared, 0, chunk.bytes);
+  }
   Barrier& barrier = *copy.barrier;
   if (barrier.phase != copy.phase)
     report("phase", copy.thread, copy.line,
-           text("tensor_load began in phase %llu of its barrier and completes in phase %llu: the bytes that the "
-                "barrier expected are fewer than those that were copied",
-                (unsigned long long)copy.phase, (unsigned long long)barrier.phase));
+           "tensor_load began in phase %llu of its barrier and completes in phase %llu: the bytes that the "
+           "barrier expected are fewer than those that were copied",
+           (unsigned long long)copy.phase, (unsigned long long)barrier.phase);
   if (launch->checks) {
     shadow.landed(place_of(copy.shared), box_bytes(copy.map), copy.access);
   }
@@ -121,12 +125,11 @@ void land_one(size_t index) {
 }
 
 void write_out(const TensorCopy& copy) {
-  for_each_chunk(copy, [&](uint32_t at, uint64_t address, unsigned bytes, bool inside) {
-    if (inside) memcpy(reinterpret_cast<void*>(address), cluster_base + at, bytes);
-  });
+  for (const Chunk& chunk : chunks_of(copy))
+    if (chunk.inside) memcpy(reinterpret_cast<void*>(chunk.address), cluster_base + chunk.shared, chunk.bytes);
 }
 
-unsigned store_agent(unsigned thread) { return agents.of("a tensor store of " + name_of_thread(thread)); }
+unsigned store_agent(unsigned thread) { return agents.of(text("a tensor store of %s", name_of_thread(thread).c_str())); }
 
 }  // namespace
 
@@ -164,11 +167,11 @@ void check_load(const TensorMap& map, const int* at, int rank, int line) {
   TensorCopy copy = {map, cluster_base, {}, nullptr, 0, current, 0, 0, line, {}};
   memcpy(copy.at, at, sizeof(int) * size_t(rank));
   uint64_t read = 0;
-  for_each_chunk(copy, [&](uint32_t, uint64_t address, unsigned bytes, bool inside) {
-    if (!inside) return;
-    read += bytes;
-    may_read_global_bytes(TENSOR_LOAD, reinterpret_cast<const void*>(address), bytes, line);
-  });
+  for (const Chunk& chunk : chunks_of(copy)) {
+    if (!chunk.inside) continue;
+    read += chunk.bytes;
+    may_read_global_bytes(TENSOR_LOAD, reinterpret_cast<const void*>(chunk.address), chunk.bytes, line);
+  }
   traffic.request(TENSOR_LOAD, line, read, 0);
 }
 
@@ -184,7 +187,7 @@ void start_tensor_load(void* shared, const TensorMap& map, void* p, const int* a
   if (!barrier_at(p, "tensor_load", line) || !sound_map("tensor_load", map, shared, rank, line)) return;
   if (blocks == 0 || blocks >> launch->cluster != 0)
     return report("out of bounds", current, line,
-                  text("tensor_load to the blocks of the mask 0x%x, in a cluster of %u", blocks, launch->cluster));
+                  "tensor_load to the blocks of the mask 0x%x, in a cluster of %u", blocks, launch->cluster);
   if (launch->checks) check_load(map, at, rank, line);
   for (unsigned block = 0; block < launch->cluster; ++block)
     if (blocks >> block & 1) start_load_into(block, shared, map, p, at, rank, line);
@@ -203,11 +206,11 @@ void start_tensor_store(const TensorMap& map, const void* shared, const int* at,
     const Access reader{agent, uint32_t(copy.group + 1), 0, line, false, true};
     report_finding(shadow.read(place_of(copy.shared), box_bytes(map), {current, true}, reader),
                    TENSOR_STORE, current, line);
-    for_each_chunk(copy, [&](uint32_t, uint64_t address, unsigned bytes, bool inside) {
-      if (!inside) return;
-      written += bytes;
-      may_write_global_bytes(TENSOR_STORE, reinterpret_cast<void*>(address), bytes, line);
-    });
+    for (const Chunk& chunk : chunks_of(copy)) {
+      if (!chunk.inside) continue;
+      written += chunk.bytes;
+      may_write_global_bytes(TENSOR_STORE, reinterpret_cast<void*>(chunk.address), chunk.bytes, line);
+    }
     traffic.request(TENSOR_STORE, line, written, 0);
   }
   stores.push_back(copy);

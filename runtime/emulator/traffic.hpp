@@ -1,12 +1,11 @@
 // Counts what memory traffic costs: sectors of global memory and bank conflicts of shared memory, per
 // warp request and per line. Lanes run one after another, so a request is put together afterwards:
 // between two points where the lanes of a warp meet, the k-th access that each lane makes on a line
-// is the same instruction of the warp.
+// is the same instruction of the warp. How they are put together and counted is in requests.hpp.
 #pragma once
 
 #include <stdint.h>
 
-#include <algorithm>
 #include <vector>
 
 #include "emulator.h"
@@ -25,121 +24,22 @@ struct WarpRequest {
   uint32_t active = 0;
 };
 
-constexpr unsigned SECTOR = 32, BANKS = 32, BANK_BYTES = 4;
-
-// The distinct sectors of 32 bytes that the warp touches; `seen` has room for two a lane.
-inline unsigned sectors_of(const WarpRequest& request, unsigned bytes, uint64_t* seen) {
-  unsigned count = 0;
-  for (unsigned lane = 0; lane < 32; ++lane) {
-    if (!(request.active >> lane & 1)) continue;
-    const uint64_t first = request.address[lane] / SECTOR;
-    const uint64_t last = (request.address[lane] + bytes - 1) / SECTOR;
-    for (uint64_t sector = first; sector <= last; ++sector) {
-      unsigned i = count;
-      while (i > 0 && seen[i - 1] != sector) --i;
-      if (i == 0) seen[count++] = sector;
-    }
-  }
-  return count;
-}
-
-// Times that one bank must be read for these words: the largest number of distinct words in a bank.
-class Wavefront {
- public:
-  void add(uint64_t address, unsigned bytes) {
-    const uint64_t first = address / BANK_BYTES, last = (address + bytes - 1) / BANK_BYTES;
-    for (uint64_t word = first; word <= last; ++word) add_word(word);
-  }
-  unsigned passes() const { return most_; }
-
- private:
-  void add_word(uint64_t word) {
-    const unsigned bank = word % BANKS;
-    for (unsigned i = 0; i < count_[bank]; ++i)
-      if (words_[bank][i] == word) return;
-    words_[bank][count_[bank]++] = word;
-    if (count_[bank] > most_) most_ = count_[bank];
-  }
-  uint64_t words_[BANKS][32];
-  uint8_t count_[BANKS] = {};
-  unsigned most_ = 0;
-};
-
-// Passes beyond the fewest. Wide accesses go by halves (8 bytes) or quarters (16 bytes) of a warp.
-inline unsigned conflicts_of(const WarpRequest& request, unsigned bytes) {
-  const unsigned group = bytes <= 4 ? 32 : bytes == 8 ? 16 : 8;
-  unsigned extra = 0;
-  for (unsigned first = 0; first < 32; first += group) {
-    Wavefront wavefront;
-    for (unsigned lane = first; lane < first + group; ++lane)
-      if (request.active >> lane & 1) wavefront.add(request.address[lane], bytes);
-    if (wavefront.passes() > 1) extra += wavefront.passes() - 1;
-  }
-  return extra;
-}
-
 class Traffic {
  public:
-  // A lane that has made this many accesses since the warp last met waits for the others, so that
-  // what is kept stays small.
-  static constexpr unsigned PATIENCE = 4096;
-
-  void reset() {
-    slots_.clear();
-    for (auto& slots : slot_of_) slots.clear();
-    for (unsigned& count : since_meeting_) count = 0;
-  }
+  void reset();
 
   // One lane's access; an inactive one only keeps the lane in step. True if the lane should wait.
-  bool access(Operation operation, int line, unsigned lane, const void* address, unsigned bytes,
-              bool active) {
-    Slot& slot = slot_at(operation, line);
-    slot.bytes = bytes;
-    const unsigned index = slot.made[lane]++;
-    if (index >= slot.requests.size()) slot.requests.resize(index + 1);
-    if (active) {
-      slot.requests[index].active |= 1u << lane;
-      slot.requests[index].address[lane] = reinterpret_cast<uint64_t>(address);
-      slot.record.bytes += bytes;
-    }
-    return ++since_meeting_[lane] >= PATIENCE;
-  }
-
+  bool access(Operation operation, int line, unsigned lane, const void* address, unsigned bytes, bool active);
   // One instruction of the whole warp that is counted as it executes.
-  void request(Operation operation, int line, uint64_t bytes, unsigned conflicts) {
-    OperationRecord& record = slot_at(operation, line).record;
-    ++record.requests;
-    record.bytes += bytes;
-    record.conflicts += conflicts;
-  }
-
+  void request(Operation operation, int line, uint64_t bytes, unsigned conflicts);
   // The lanes of the warp that ran have all stopped: count what they did.
-  void meet() {
-    for (Slot& slot : slots_) {
-      if (slot.requests.empty()) continue;
-      for (const WarpRequest& request : slot.requests) count(slot, request);
-      slot.requests.clear();
-      for (unsigned& made : slot.made) made = 0;
-    }
-    for (unsigned& count : since_meeting_) count = 0;
-  }
-
+  void meet();
   // The block has met, or ended: of the sectors that each operation asked for since, no fewer than the distinct
   // ones would have done.
-  void meet_block() {
-    for (Slot& slot : slots_) {
-      std::sort(slot.touched.begin(), slot.touched.end());
-      const auto end = std::unique(slot.touched.begin(), slot.touched.end());
-      slot.record.distinct += uint64_t(end - slot.touched.begin());
-      slot.touched.clear();
-    }
-  }
+  void meet_block();
 
-  std::vector<OperationRecord> records() const {
-    std::vector<OperationRecord> result;
-    for (const Slot& slot : slots_) result.push_back(slot.record);
-    return result;
-  }
+  size_t operations() const { return slots_.size(); }
+  const OperationRecord& record(size_t operation) const { return slots_[operation].record; }
 
  private:
   struct Slot {
@@ -150,31 +50,8 @@ class Traffic {
     std::vector<uint64_t> touched;
   };
 
-  Slot& slot_at(Operation operation, int line) {
-    std::vector<int>& slots = slot_of_[operation];
-    const size_t index = line < 0 ? 0 : size_t(line);
-    if (index >= slots.size()) slots.resize(index + 1, -1);
-    if (slots[index] < 0) {
-      slots[index] = int(slots_.size());
-      slots_.emplace_back();
-      slots_.back().record = {operation, line, 0, 0, 0, 0, 0};
-    }
-    return slots_[slots[index]];
-  }
-
-  static void count(Slot& slot, const WarpRequest& request) {
-    if (!request.active) return;
-    ++slot.record.requests;
-    const int operation = slot.record.operation;
-    if (operation == LOAD_GLOBAL || operation == STORE_GLOBAL || operation == COPY_ASYNC) {
-      uint64_t seen[64];
-      const unsigned sectors = sectors_of(request, slot.bytes, seen);
-      slot.record.sectors += sectors;
-      slot.touched.insert(slot.touched.end(), seen, seen + sectors);
-    } else {
-      slot.record.conflicts += conflicts_of(request, slot.bytes);
-    }
-  }
+  Slot& slot_at(Operation operation, int line);
+  static void count(Slot& slot, const WarpRequest& request);
 
   std::vector<Slot> slots_;
   std::vector<int> slot_of_[OPERATIONS];

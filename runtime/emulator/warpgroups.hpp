@@ -41,7 +41,8 @@ struct Warpgroup {
 std::vector<Warpgroup> warpgroups;
 
 unsigned products_agent(unsigned first) {
-  return agents.of(text("a product of warpgroup %u", first % block_threads / WARPGROUP) + of_block(block_of(first)));
+  return agents.of(
+      text("a product of warpgroup %u%s", first % block_threads / WARPGROUP, of_block(block_of(first)).c_str()));
 }
 
 // The fragment of an accumulator: lane l of warp w holds d[n8][m8][n1] at row 16 w + 8 m8 + l / 4, column
@@ -59,7 +60,7 @@ void check_untouched(const Accumulator& accumulator, unsigned first, int line) {
     for (int i = 0; i < accumulator.columns / 2; ++i) {
       if (memcmp(accumulator.at[t] + i, &POISON, 4) == 0) continue;
       report("race", first + t, line,
-             text("register %d of an accumulator was written while a product into it was in flight", i));
+             "register %d of an accumulator was written while a product into it was in flight", i);
       return;
     }
 }
@@ -150,8 +151,8 @@ void check_operand(uint64_t descriptor, unsigned rows, bool transposed, unsigned
       const uint32_t at = matrix.chunk(i, bytes, transposed);
       if (uint64_t(at) + 16 > launch->shared_bytes)
         return report("out of bounds", first, line,
-                      text("wgmma reads byte %u of shared memory, which has %llu", at,
-                           (unsigned long long)launch->shared_bytes));
+                      "wgmma reads byte %u of shared memory, which has %llu", at,
+                      (unsigned long long)launch->shared_bytes);
       const Shadow::Finding finding = shadow.read(base + at, 16, {first, true}, reader);
       if (finding.verdict != SOUND) return report_finding(finding, WGMMA, first, line);
       for (unsigned warp = 1; warp < 4; ++warp) {  // every warp must know that the tile is there
