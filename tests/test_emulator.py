@@ -416,3 +416,16 @@ def test_of_two_writers_both_succeed(tmp_path: Path) -> None:
 
 def _write(path: Path, text: str) -> None:
     path.write_text(text)
+
+
+@pytest.mark.parametrize("name", [15, 16])
+def test_a_block_has_sixteen_named_barriers(name: int) -> None:
+    text = f"""{source(["barrier_numbered"])}
+extern "C" __global__ void meet() {{ barrier_numbered({name - 1} + threadIdx.x / 64, 64); }}
+"""
+    module = compile_source(text, ["meet"])
+    if name < 16:
+        module.launch("meet", (1, 1, 1), (128, 1, 1), 0, [])
+        return
+    with pytest.raises(EmulationError, match="named barrier 16: a block has 16"):
+        module.launch("meet", (1, 1, 1), (128, 1, 1), 0, [])
