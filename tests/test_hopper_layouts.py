@@ -3,16 +3,14 @@ bytes and bits, so that the emulator and what the compiler makes cannot share a 
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import shutil
-import subprocess
 from collections import defaultdict
 from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
+from cute import printed_with_cute
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 from xdsl.parser import Parser
@@ -42,18 +40,11 @@ FIELDS = ((2, np.uint64), (1, np.int32))
 
 
 @pytest.fixture(scope="module")
-def cute(tmp_path_factory: pytest.TempPathFactory) -> Facts:
+def cute() -> Facts:
     """CuTe's facts, by kind and name: rows of three numbers, in the order of the first two."""
-    spec = importlib.util.find_spec("cutlass_library")
-    if shutil.which("nvcc") is None or spec is None or spec.origin is None:
-        pytest.skip("nvcc and nvidia-cutlass are not both installed")
-    folder, text = tmp_path_factory.mktemp("cute"), Path(__file__).parent / "hopper" / "cute.cu"
-    include = Path(spec.origin).parent / "source" / "include"
-    command = ["nvcc", "-x", "c++", "-std=c++17", f"-I{include}", str(text), "-o", "cute"]  # no device code
-    subprocess.run(command, cwd=folder, check=True, capture_output=True)
-    shown = subprocess.run([folder / "cute"], check=True, capture_output=True, text=True).stdout
+    shown = printed_with_cute((Path(__file__).parent / "hopper" / "cute.cu").read_text())
     rows: dict[str, list[tuple[int, ...]]] = defaultdict(list)
-    for kind, name, *numbers in (line.split() for line in shown.splitlines()):
+    for kind, name, *numbers in (line.split() for line in shown):
         if not kind.startswith("ERROR"):  # it has no address in shared memory on the host: see the file
             rows[f"{kind} {name}"].append(tuple(int(number) for number in numbers))
     return {name: np.array(sorted(each)) for name, each in rows.items()}

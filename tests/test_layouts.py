@@ -3,16 +3,14 @@ expressions say; shared tiles keep elements apart, rows aligned and eight rows i
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import shutil
-import subprocess
 from collections import Counter, defaultdict
 from itertools import product
 from math import prod
 from pathlib import Path
 
 import pytest
+from cute import printed_with_cute
 
 from roads import attention, compiled, matmul
 from treadle.compiler.printer.indices import Loop, coordinate, replicas, subscripts, tile_offset
@@ -131,19 +129,10 @@ int main() {
 
 
 @pytest.fixture(scope="module")
-def cute(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[tuple[int, int], int]]:
+def cute() -> dict[str, dict[tuple[int, int], int]]:
     """CuTe's layouts: the index, down the columns, of each lane's values in order."""
-    spec = importlib.util.find_spec("cutlass_library")
-    if shutil.which("nvcc") is None or spec is None or spec.origin is None:
-        pytest.skip("nvcc and nvidia-cutlass are not both installed")
-    folder = tmp_path_factory.mktemp("cute")
-    (folder / "show.cu").write_text(CUTE)
-    include = Path(spec.origin).parent / "source" / "include"
-    command = ["nvcc", "-std=c++17", "-arch=sm_80", f"-I{include}", "show.cu", "-o", "show"]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True)
-    shown = subprocess.run([folder / "show"], check=True, capture_output=True, text=True).stdout
     found: dict[str, dict[tuple[int, int], int]] = defaultdict(dict)
-    for line in shown.splitlines():
+    for line in printed_with_cute(CUTE):
         name, lane, value, index = line.split()
         found[name][int(lane), int(value)] = int(index)
     return found
