@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 from xdsl.dialects import func
@@ -61,18 +61,24 @@ class SessionFunctions(InterpreterFunctions):
     session: Session
 
 
-def scalar_functions(session: Session) -> InterpreterFunctions:
-    """`arith` and `math`, from the tables of what each operation computes."""
+def _run_scalar(functions: SessionFunctions, _: Interpreter, op: Operation, args: PythonValues) -> PythonValues:
+    operands = cast("tuple[Numbers, ...]", args)
+    session = functions.session
+    rule = exact_value_of if session.exact else value_of
+    value = rule(op, tuple(operand.value for operand in operands))
+    error = bounds.scalar_error(op, operands, value) if session.bounded else None
+    return (Numbers(value, error),)
 
-    def run(functions: Any, interpreter: Interpreter, op: Operation, args: PythonValues) -> PythonValues:
-        operands = cast("tuple[Numbers, ...]", args)
-        rule = exact_value_of if session.exact else value_of
-        value = rule(op, tuple(operand.value for operand in operands))
-        error = bounds.scalar_error(op, operands, value) if session.bounded else None
-        return (Numbers(value, error),)
 
-    methods = {op.name.replace(".", "_"): impl(op)(run) for op in SCALAR_OPERATIONS}
-    return register_impls(type("ScalarFunctions", (InterpreterFunctions,), methods))()
+# Made once: xDSL looks through all attributes of all methods, in milliseconds, and a law is run thousands of times.
+ScalarFunctions: type[SessionFunctions] = register_impls(
+    type(
+        "ScalarFunctions",
+        (SessionFunctions,),
+        {op.name.replace(".", "_"): impl(op)(_run_scalar) for op in SCALAR_OPERATIONS},
+    )
+)
+"""`arith` and `math`, from the tables of what each operation computes."""
 
 
 @register_impls

@@ -20,7 +20,7 @@ from treadle.runtime.foreign import Foreign
 from treadle.runtime.interpreter.arrays import AnyArray, Array, CannotRun, FloatArray, Numbers, array_of, dtype_of
 from treadle.runtime.interpreter.bounds import SLACK
 from treadle.runtime.interpreter.foreign import foreign_functions
-from treadle.runtime.interpreter.functions import DiagramFunctions, FuncFunctions, scalar_functions
+from treadle.runtime.interpreter.functions import DiagramFunctions, FuncFunctions, ScalarFunctions
 from treadle.runtime.interpreter.hierarchy import HierarchyFunctions
 from treadle.runtime.interpreter.scope import Scope
 from treadle.runtime.interpreter.session import Session, TransferCounts
@@ -127,7 +127,7 @@ def make_interpreter(module: ModuleOp, session: Session) -> tuple[Interpreter, T
     trace = Trace()
     interpreter.listeners = (trace, _Forget(interpreter))
     for functions in (
-        scalar_functions(session),
+        ScalarFunctions(session),
         FuncFunctions(session),
         DiagramFunctions(session),
         HierarchyFunctions(session),
