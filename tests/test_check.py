@@ -85,7 +85,13 @@ diagram.law @count over [x] (%v : !v) -> !r {{
 """
 
 
-def judged(text: str, cases: int = 60) -> Verdict:
+@pytest.fixture
+def cases(request: pytest.FixtureRequest) -> int:
+    """How many a law is tried on: every mistake here shows in a few of them."""
+    return 60 if request.config.getoption("--all") else 20
+
+
+def judged(text: str, cases: int) -> Verdict:
     """The verdict on the first law of a file."""
     module = parse_module(text)
     law = laws_in(module)[0]
@@ -118,12 +124,12 @@ def test_derived_laws_can_be_read_again(path: Path):
         assert str(laws_in(parse_module(str(law)))[0]) == str(law)
 
 
-def test_rational_laws_are_checked_exactly():
-    assert judged(MEAN).exact
-    assert judged(MEAN.replace("arith.divf %a, %count", "arith.mulf %a, %count")).exact
+def test_rational_laws_are_checked_exactly(cases: int):
+    assert judged(MEAN, cases).exact
+    assert judged(MEAN.replace("arith.divf %a, %count", "arith.mulf %a, %count"), cases).exact
 
 
-def test_other_laws_are_checked_up_to_rounding():
+def test_other_laws_are_checked_up_to_rounding(cases: int):
     text = MEAN.replace(
         "%mean = arith.divf %a, %count : f32",
         "%q = arith.divf %a, %count : f32\n %mean = math.sin %q : f32",
@@ -131,12 +137,12 @@ def test_other_laws_are_checked_up_to_rounding():
         "%share = arith.divf %a, %count : f32",
         "%q = arith.divf %a, %count : f32\n %share = math.sin %q : f32",
     )
-    verdict = judged(text)
+    verdict = judged(text, cases)
     assert (verdict.exact, verdict.wrong) == (False, "")
 
 
-def test_a_stream_that_no_rule_derives_may_be_stated():
-    verdict = judged(COUNT.replace("diagram.yield %one : !r\n}\n", "").rsplit("} merge", 1)[0] + "}")
+def test_a_stream_that_no_rule_derives_may_be_stated(cases: int):
+    verdict = judged(COUNT.replace("diagram.yield %one : !r\n}\n", "").rsplit("} merge", 1)[0] + "}", cases)
     assert verdict.wrong == ""
 
 
@@ -152,31 +158,31 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("region", MISTAKES)
-def test_the_region_that_is_wrong_is_named(region: str):
+def test_the_region_that_is_wrong_is_named(region: str, cases: int):
     assert MISTAKES[region][0] in MEAN
-    verdict = judged(MEAN.replace(*MISTAKES[region]))
+    verdict = judged(MEAN.replace(*MISTAKES[region]), cases)
     assert verdict.wrong.startswith(f"'{region.split()[0]}': with the derived one in its place")
     assert verdict.found is not None
     assert verdict.found.case.sizes["x"] <= 2, "a counterexample is made small"
 
 
-def test_a_wrong_merge_is_named_without_a_derived_one():
-    verdict = judged(COUNT)
+def test_a_wrong_merge_is_named_without_a_derived_one(cases: int):
+    verdict = judged(COUNT, cases)
     assert verdict.wrong.startswith("'merge': fed in pieces one after another, the law holds")
 
 
-def test_a_wrong_step_is_named_without_a_derived_one():
-    verdict = judged(COUNT.replace("add %ones over [x] into %so_far", "add %ones over [x]"))
+def test_a_wrong_step_is_named_without_a_derived_one(cases: int):
+    verdict = judged(COUNT.replace("add %ones over [x] into %so_far", "add %ones over [x]"), cases)
     assert verdict.wrong.startswith("'step': in one piece the law holds")
 
 
-def test_a_guard_that_is_forgotten_is_found():
+def test_a_guard_that_is_forgotten_is_found(cases: int):
     """Without its stand-in a maximum over nothing gives inf - inf."""
     law = next(law for law in derived_laws(ROOT / "examples/softmax_matmul.mlir"))
     text = str(law)
     select = "%3 = arith.select %1, %2, %m_new_1 : f32"
     assert select in text
-    verdict = judged(text.replace(select, "%3 = arith.addf %m_new_1, %m_new_1 : f32"))
+    verdict = judged(text.replace(select, "%3 = arith.addf %m_new_1, %m_new_1 : f32"), cases)
     assert verdict.wrong.startswith("'step'")
 
 

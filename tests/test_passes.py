@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -62,13 +63,19 @@ def decide(module: ModuleOp, group: int = 4, stream: int = 5) -> None:
         )
 
 
-def lowered(name: str, last: str = PASSES[-1], sizes: str = "") -> ModuleOp:
+@lru_cache(16)
+def _lowered(name: str, last: str, sizes: str) -> ModuleOp:
     module = load_module(PROGRAMS[name])
     if sizes:
         make_pass(ArgSpec("diagram-set-sizes", {"sizes": tuple(sizes.split(","))})).apply(make_context(), module)
     for step in PASSES[: PASSES.index(last) + 1]:
         apply(module, step)
     return module
+
+
+def lowered(name: str, last: str = PASSES[-1], sizes: str = "") -> ModuleOp:
+    """A program after the pass `last`; whoever asks may change it."""
+    return _lowered(name, last, sizes).clone()
 
 
 def small(sizes: Mapping[str, int]) -> dict[str, int]:
@@ -96,17 +103,21 @@ def steps(module: ModuleOp, rewrite: str = "") -> list[tuple[str, str, str, str]
     return [text for text in texts if rewrite in ("", text[0])]
 
 
-def after_each_pass(name: str) -> Iterator[tuple[str, ModuleOp]]:
+@lru_cache(4)
+def after_each_pass(name: str) -> list[tuple[str, ModuleOp]]:
+    """A program before the first pass and after each; not to be changed."""
     module = load_module(PROGRAMS[name])
-    yield "nothing", module
+    found = [("nothing", module.clone())]
     for step in PASSES:
         apply(module, step)
-        yield step, module
+        found.append((step, module.clone()))
+    return found
 
 
 def check(name: str, sizes: Mapping[str, int], given: list[np.ndarray]) -> None:
-    wanted = run_function(load_module(PROGRAMS[name]), given, sizes=sizes).results
-    for step, module in after_each_pass(name):
+    (_, first), *others = after_each_pass(name)
+    wanted = run_function(first, given, sizes=sizes).results
+    for step, module in others:
         got = run_function(module, given, sizes=sizes).results
         for i, (one, other) in enumerate(zip(wanted, got, strict=True)):
             np.testing.assert_allclose(other, one, rtol=1e-9, atol=1e-9, err_msg=f"result {i} after {step}")

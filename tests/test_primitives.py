@@ -280,14 +280,12 @@ def test_nvcc_assembles_every_primitive(tmp_path: Path) -> None:
 # 256 columns are assembled every day beside all other primitives, and each with --all.
 RARE = [wgmma.name_of(width, depth) for width in wgmma.WIDTHS if width % 64 for depth in (16, 32)]
 COMMON = [name for name in primitive_names("sm_90a") if name not in RARE]
+HELPERS = [name for name in COMMON if re.match("wgmma_[a-z]+$|keep|vec|shared_memory|tensor_map_prefetch", name)]
+PARTS = [COMMON, *(pytest.param([*HELPERS, *RARE[i::4]], marks=pytest.mark.full) for i in range(4))]
 
 
 @needs_nvcc
-@pytest.mark.parametrize(
-    "names",
-    [COMMON, *(pytest.param([*RARE[i::4], "shared_memory"], marks=pytest.mark.full) for i in range(4))],
-    ids=["common", "rare 0", "rare 1", "rare 2", "rare 3"],
-)
+@pytest.mark.parametrize("names", PARTS, ids=["common", "rare 0", "rare 1", "rare 2", "rare 3"])
 def test_nvcc_assembles_every_primitive_of_hopper(tmp_path: Path, names: list[str]) -> None:
     text = file_of("sm_90a", names)
     assert text.count("__global__ void use_") == len(names)
