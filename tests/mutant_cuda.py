@@ -63,11 +63,20 @@ PROGRAMS = (
     Program("examples/attention_lengths.mlir", "a100", [SHORT], **PADDED),
     Program("examples/softmax.mlir", "a100", [{"row": 3, "x": 5000}, {"row": 2, "x": 37}]),
 )
+FIRST = {
+    "_cluster_laws": 1,
+    "_ping_pong": 2,
+    "compiler/lowering/absent": 4,
+    "compiler/printer/order": 2,
+    "compiler/printer/products": 5,
+    "cuda_cluster": 1,
+}
+"""The number of the program that meets the mistakes of a file, which runs before all others."""
 
 
-def complaints() -> Iterator[str]:
-    """What is wrong with the programs that are wrong."""
-    for program in PROGRAMS:
+def complaints(first: int = 0) -> Iterator[str]:
+    """What is wrong with the programs that are wrong; `first` is the one to begin with."""
+    for program in (PROGRAMS[first], *PROGRAMS[:first], *PROGRAMS[first + 1 :]):
         for said in wrong(program):
             yield f"{program.path} for {program.machine}: {said}"
 
@@ -117,6 +126,6 @@ def few_processors(module: object) -> None:
 
 if __name__ == "__main__":
     mutate(MUTATIONS, sys.argv[1:])
-    said = next(complaints(), "")
+    said = next(complaints(*(FIRST.get(MUTATIONS[name][0], 0) for name in sys.argv[1:])), "")
     print(said)
     sys.exit(1 if said else 0)
