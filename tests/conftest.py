@@ -39,7 +39,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="long: runs with --all (make test-all)"))
     grids: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if item.get_closest_marker("sample") is not None:
+        if item.get_closest_marker("sample") is not None and item.get_closest_marker("full") is None:
             grids[f"{item.path}::{getattr(item, 'originalname', item.name)}"].append(item)
     left_out = {item for name, grid in grids.items() for item in set(grid) - _sample(name, grid)}
     config.hook.pytest_deselected(items=list(left_out))

@@ -109,7 +109,8 @@ def survives(first: str | None) -> bool:
     everything = [(path, cases, Options(), {}) for path, cases in PROGRAMS.items()]
     everything += [(path, ({},), Options(sizes=sizes), {"parts": (PARTS,)}) for path, sizes in CUT.items()]
     everything += [(path, cases, Options(), {"length": (LENGTH,)}) for path, cases in CUT_AT_LAUNCH.items()]
-    for path, cases, options, asked in sorted(everything, key=lambda each: each[0] != first):
+    in_order = [each for each in everything if each[0] == first] + [each for each in everything if each[0] != first]
+    for path, cases, options, asked in in_order:
         algorithm = load_module(ROOT / path)
         lowered = algorithm.clone()
         specs = [ArgSpec(each.name, asked) if each.name == SPLIT else each for each in pipeline(options)]

@@ -16,6 +16,7 @@ from treadle.compiler.source import load_module
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 ATTENTION = str(EXAMPLES / "attention.mlir")
+MATMUL = str(EXAMPLES / "matmul.mlir")
 
 
 def compared(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, object]]:
@@ -190,14 +191,23 @@ def test_what_is_refused(arguments: list[str], message: str, capsys: pytest.Capt
     assert message in capsys.readouterr().err
 
 
-def test_plots(tmp_path: Path):
+# Attention takes three times as long to derive for each case.
+PLOTTED = pytest.mark.parametrize(
+    ("program", "axis"),
+    [(MATMUL, "m"), pytest.param(ATTENTION, "x", marks=pytest.mark.full)],
+    ids=["matmul", "attention"],
+)
+
+
+@PLOTTED
+def test_plots(program: str, axis: str, tmp_path: Path):
     pytest.importorskip("matplotlib")
     shown = {"roofline": "h100: f16, device memory", "time": "h100, as written", "transfers": "slope -1"}
     wanted = [f"--plot={kind}={tmp_path}/{kind}.svg" for kind in shown]
-    asked = ["--machine", "a100,h100", "--size", "x=512:1024:2x", *wanted]
+    asked = ["--machine", "a100,h100", "--size", f"{axis}=512:1024:2x", *wanted]
     drawn: list[dict[str, str]] = []
     for _ in range(2):
-        assert main(["explain", ATTENTION, *asked]) == 0
+        assert main(["explain", program, *asked]) == 0
         drawn.append({kind: (tmp_path / f"{kind}.svg").read_text() for kind in shown})
     for kind, text in shown.items():
         assert ElementTree.fromstring(drawn[0][kind]).tag.endswith("svg")
@@ -205,12 +215,13 @@ def test_plots(tmp_path: Path):
     assert drawn[0] == drawn[1]
 
 
-def test_plots_are_written_together_or_not_at_all(tmp_path: Path):
+@PLOTTED
+def test_plots_are_written_together_or_not_at_all(program: str, axis: str, tmp_path: Path):
     pytest.importorskip("matplotlib")
     asked = [f"--plot={kind}={tmp_path}/{kind}.svg" for kind in ("roofline", "time")]
-    assert main(["explain", ATTENTION, *asked]) == 2  # one size has no time over sizes
+    assert main(["explain", program, *asked]) == 2  # one size has no time over sizes
     assert list(tmp_path.iterdir()) == []
-    assert main(["explain", ATTENTION, "--size", "x=512:1024:2x", *asked]) == 0
+    assert main(["explain", program, "--size", f"{axis}=512:1024:2x", *asked]) == 0
     assert sorted(each.name for each in tmp_path.iterdir()) == ["roofline.svg", "time.svg"]
 
 
@@ -257,7 +268,6 @@ def test_plots_of_no_kernels(nothing: str, tmp_path: Path, capsys: pytest.Captur
 
 # -- replayed -------------------------------------------------------------------------------------
 
-MATMUL = str(EXAMPLES / "matmul.mlir")
 PIECES = """set-machine{name=h100}
 fusion
 streaming

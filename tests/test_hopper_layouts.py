@@ -10,7 +10,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from cute import printed_with_cute
+from cute_facts import printed_with_cute
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 from xdsl.parser import Parser

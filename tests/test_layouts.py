@@ -10,7 +10,7 @@ from math import prod
 from pathlib import Path
 
 import pytest
-from cute import printed_with_cute
+from cute_facts import printed_with_cute
 
 from roads import attention, compiled, matmul
 from treadle.compiler.printer.indices import Loop, coordinate, replicas, subscripts, tile_offset

@@ -12,7 +12,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from cute import printed_with_cute
+from cute_facts import printed_with_cute
 from numpy.typing import NDArray
 
 from tools import find_cuobjdump

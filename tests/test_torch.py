@@ -18,6 +18,8 @@ import treadle.language as tl
 from treadle.compiler.errors import TreadleError
 from treadle.dialects.cuda import KernelOp
 from treadle.torch import Report, backend, explain, operator
+from treadle.torch.backend import make_backend
+from treadle.torch.options import Options
 
 torch.manual_seed(0)
 
@@ -25,20 +27,38 @@ TOLERANCES = {torch.float32: 2e-5, torch.float16: 2.0**-7, torch.bfloat16: 2.0**
 """Of the largest element: rounding of the format, once for each layer that eager PyTorch rounds in between."""
 
 
+EXPLAINED: list[bool] = []
+"""Whether every comparison asks `explain` and then the backend, which compile alike; else one compilation does."""
+
+
 @pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
+def fresh(pytestconfig: pytest.Config) -> Iterator[None]:
+    EXPLAINED[:] = [pytestconfig.getoption("--all")]
     torch._dynamo.reset()
     yield
     torch._dynamo.reset()
 
 
-def compare(model: Callable[..., Any], inputs: tuple[Any, ...], options: dict[str, Any] | None = None) -> Report:
-    """Run both ways; the report of what became kernels."""
+def compare(
+    model: Callable[..., Any],
+    inputs: tuple[Any, ...],
+    options: dict[str, Any] | None = None,
+    explained: bool = False,
+    whole: bool = False,
+) -> Report:
+    """Run both ways; the report of what became kernels, which knows of graph breaks if it is `explained`. A `whole`
+    model has none."""
     with torch.no_grad():
-        report = explain(model, inputs, options=options)
-        torch._dynamo.reset()
         want = model(*inputs)
-        got = torch.compile(model, backend=backend, options=options or {})(*inputs)
+        if explained or EXPLAINED[0]:
+            report = explain(model, inputs, options=options)
+            assert not (whole and report.breaks)
+            torch._dynamo.reset()
+            got = torch.compile(model, backend=backend, options=options or {})(*inputs)
+        else:
+            report = Report()
+            made = make_backend(Options.of(options), report.graphs.append)
+            got = torch.compile(model, backend=made, fullgraph=whole)(*inputs)
     want, got = (first_of(each) for each in (want, got))
     assert got.dtype == want.dtype
     assert got.shape == want.shape
@@ -268,9 +288,8 @@ def test_modules(make: Callable[[], tuple[nn.Module, tuple[Any, ...]]], dtype: t
     torch.manual_seed(0)
     module, inputs = make()
     given = tuple(each.to(dtype) if each.is_floating_point() else each for each in inputs)
-    report = compare(module.eval().to(dtype), given)
+    report = compare(module.eval().to(dtype), given, whole=True)
     assert report.taken, report
-    assert not report.breaks
 
 
 # -- training, sizes that change ---------------------------------------------------------------------
@@ -352,7 +371,7 @@ def test_a_fast_path_of_pytorch_stays_and_the_reason_says_what_to_do() -> None:
 
 
 def test_what_pytorch_makes_no_graph_of() -> None:
-    report = compare(lambda x: torch.sparse.mm(x.to_sparse(), x.t()), (heads(5, 8),))
+    report = compare(lambda x: torch.sparse.mm(x.to_sparse(), x.t()), (heads(5, 8),), explained=True)
     assert not report.graphs
     assert "PyTorch made no graph of it" in str(report)
 
@@ -363,7 +382,7 @@ def test_a_graph_break_ends_a_program() -> None:
         print("", end="")
         return torch.softmax(y @ y.t(), -1)
 
-    report = compare(function, (heads(5, 24),))
+    report = compare(function, (heads(5, 24),), explained=True)
     assert len(report.graphs) == 2
     assert report.breaks
     assert "graph breaks" in str(report)
