@@ -5,6 +5,7 @@ Exits with 1 at the first program that comes out wrong or not at all, with 0 if 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 
 from mutated import ROOT, mutate
 
@@ -106,6 +107,7 @@ def survives(first: str | None) -> bool:
     from treadle.runtime.inputs import make_inputs
     from treadle.runtime.interpreter import entry_function, run_function
 
+    everything: list[tuple[str, Sequence[Mapping[str, int]], Options, dict[str, tuple[int, ...]]]]
     everything = [(path, cases, Options(), {}) for path, cases in PROGRAMS.items()]
     everything += [(path, ({},), Options(sizes=sizes), {"parts": (PARTS,)}) for path, sizes in CUT.items()]
     everything += [(path, cases, Options(), {"length": (LENGTH,)}) for path, cases in CUT_AT_LAUNCH.items()]

@@ -33,7 +33,7 @@ EXPLAINED: list[bool] = []
 
 @pytest.fixture(autouse=True)
 def fresh(pytestconfig: pytest.Config) -> Iterator[None]:
-    EXPLAINED[:] = [pytestconfig.getoption("--all")]
+    EXPLAINED[:] = [bool(pytestconfig.getoption("--all"))]
     torch._dynamo.reset()
     yield
     torch._dynamo.reset()
