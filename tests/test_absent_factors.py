@@ -13,6 +13,8 @@ from mutant_cuda import few_processors
 
 from roads import Road, array, compiled
 from treadle.compiler.source import parse_module
+from treadle.dialects import cuda
+from treadle.dialects.cuda.accesses import is_extent
 from treadle.runtime.interpreter import Bounded, run_with_bounds
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -164,6 +166,15 @@ def test_pieces_that_a_block_takes_one_after_another_end_each_for_itself():
     there = (np.arange(700) < lengths[:, None])[:, None, :, None]
     (verdict,) = road.verdicts((queries, garbage(k, there), garbage(v, there), lengths))
     assert verdict.ok, verdict
+
+
+def test_only_the_other_factor_ends_early():
+    """What is compared or made into scores is absent itself behind the end, and loaded as wide as ever."""
+    road = compiled((EXAMPLES / "attention_packed.mlir").read_text(encoding="utf-8"), machine="a100")
+    inward = [op for kernel in road.kernels for op in kernel.walk() if isinstance(op, cuda.LoadOp | cuda.CopyOp)]
+    ending = {op.source.name_hint for op in inward if any(not is_extent(limit) for limit in op.limits)}
+    assert ending == {"V"}
+    assert any(op.source.name_hint == "of_x" and op.width_list == (2, 1) for op in inward)
 
 
 def test_positions_alone_end_no_copy():

@@ -15,6 +15,7 @@ from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LayoutAttr, rows_layout
 from treadle.dialects.cuda.tiles import is_shared, layout_of
 from treadle.dialects.diagram import CastOp, ContractOp, MapOp, WhereOp
+from treadle.dialects.diagram.absence import absences
 from treadle.dialects.diagram.array import axes_of, format_of, level_of, sizes_of
 from treadle.dialects.diagram.contract import is_multiplied
 from treadle.dialects.hierarchy import LoadOp, SaveOp
@@ -24,7 +25,7 @@ def lower_load(lowering: KernelLowering, op: LoadOp) -> None:
     axes = axes_of(op.result.type)
     source = lowering.scalar(op.source)
     offsets = tuple(lowering.offset(axis) for axis in axes)
-    bounds = lowering.bounds(axes, lambda axis: _is_factor(op.result, axis))
+    bounds = lowering.bounds(axes, lambda axis: _meets_absent(op.result, axis))
     pending = PendingLoad(op, source, offsets, bounds, lowering.block, {})
     if level_of(op.result.type) != "shared" and not is_multiplied(op.result):
         lowering.values[op.result] = pending
@@ -36,14 +37,18 @@ def lower_load(lowering: KernelLowering, op: LoadOp) -> None:
     lowering.values[op.result] = tile
 
 
-def _is_factor(value: SSAValue, axis: str) -> bool:
-    """Whether products along an axis are summed whose one factor is made of a value. Where the other is absent, a zero
-    stands for it, and is to meet a number."""
+def _meets_absent(value: SSAValue, axis: str) -> bool:
+    """Whether what is made of a value is multiplied, in a sum over an axis, with what is absent where it is not: a zero
+    stands for that, and is to meet a number."""
     for use in value.uses:
         match use.operation:
-            case ContractOp() as contract if axis in contract.over_axes:
-                return True
-            case MapOp() | CastOp() | WhereOp() as made if _is_factor(made.results[0], axis):
+            case ContractOp() as contract if use.index < 2 and axis in contract.over_axes:
+                other = contract.operands[1 - use.index]
+                if not absences(other) <= absences(value):
+                    return True
+            case WhereOp() if use.index > 0:  # what a condition is told, not what it keeps
+                pass
+            case MapOp() | CastOp() | WhereOp() as made if _meets_absent(made.results[0], axis):
                 return True
             case _:
                 pass
