@@ -55,11 +55,10 @@ class Producer:
     def _before(self, stop: SSAValue, target: Block, mapping: dict[SSAValue, SSAValue]) -> SSAValue:
         """The position before which a copy ends; beyond all where that is the end of the array, at which every copy
         ends by itself."""
-        sides = stop.owner.operands if isinstance(stop.owner, arith.MinSIOp) else ()
-        end = next((side for side in sides if is_extent(side)), None)
-        if end is None:
+        least = stop.owner  # of what conditions leave and the end of the array, in this order (`runs`)
+        if not isinstance(least, arith.MinSIOp) or not is_extent(least.rhs):
             return mapping[stop]
-        is_before = arith.CmpiOp(mapping[stop], mapping[end], "slt")
+        is_before = arith.CmpiOp(mapping[stop], mapping[least.rhs], "slt")
         never = arith.ConstantOp.from_int_and_width(2**31 - 1, IndexType())
         before = arith.SelectOp(is_before.result, mapping[stop], never.result)
         before.result.name_hint = stop.name_hint

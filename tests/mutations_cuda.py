@@ -56,7 +56,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "lowering: what lies behind a length is multiplied": (
         f"{LOWERING}/transfers",
-        "lowering.bounds(axes, lambda axis: _meets_absent(op.result, axis))",
+        "lowering.bounds(axes, lambda axis: is_met_by_absent(op.result, axis) and not tells(op.result))",
         "lowering.bounds(axes)",
     ),
     "lowering: a length is one too long": (

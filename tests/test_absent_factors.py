@@ -146,6 +146,60 @@ def test_keys_and_values_past_a_length(keys: int, lengths: tuple[int, int], valu
     assert np.isfinite(road.run(inputs)[0]).all()
 
 
+MADE = {
+    "a logarithm": "%l = math.log %w : f32",
+    "an inverse": "%o = arith.constant 1.0 : f32\n    %l = arith.divf %o, %w : f32",
+}
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("made", MADE.values(), ids=MADE)
+def test_values_that_a_map_makes(made: str, machine: str):
+    """Zeros behind the length would be infinite then: they stand for what the map has made."""
+    text = (EXAMPLES / "attention_lengths.mlir").read_text(encoding="utf-8")
+    body = f"%w = arith.extf %v : f16 to f32\n    {made}\n    %y = arith.truncf %l : f32 to f16"
+    made_of = f"%U = diagram.map (%v = %V : !V) -> !V {{\n    {body}\n    diagram.yield %y : f16\n  }}\n  %A = "
+    assert "%P16, %V over" in text
+    road = compiled(text.replace("%A = ", made_of).replace("%P16, %V over", "%P16, %U over"), machine=machine)
+    queries, k, v, _ = road.inputs({"b": 2, "h": 1, "q": 70, "x": 300})
+    lengths = np.array([100, 205], np.int32)
+    there = (np.arange(300) < lengths[:, None])[:, None, :, None]
+    v = (np.abs(v) + 0.5).astype(np.float16)
+    for values in (v, garbage(v, there)):
+        (verdict,) = road.verdicts((queries, k, values, lengths))
+        assert verdict.ok, verdict
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("size", [None, 320])
+def test_an_end_that_is_a_number(size: int | None, machine: str):
+    text = program("x < 100")
+    if size is not None:
+        text = text.replace(LEFT, array("f16", q=None, x=size)).replace(RIGHT, array("f16", x=size, e=None))
+    road = compiled(text, machine=machine)
+    left, right = np.ones((16, 320), np.float16), np.ones((320, 16), np.float16)
+    inputs = (left, garbage(right, np.arange(320)[:, None] < 100), np.zeros(16, np.int32), 1)
+    (verdict,) = road.verdicts(inputs)
+    assert verdict.ok, verdict
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_numbers_of_sequences_are_read_to_their_end(machine: str):
+    """A condition asks about them behind the stop, too: zeros there would be the keys of sequence 0."""
+    road = compiled((EXAMPLES / "attention_packed.mlir").read_text(encoding="utf-8"), machine=machine)
+    queries, k, v, of_q, of_x = road.inputs({"b": 1, "h": 1, "q": 100, "x": 300})
+    of_q[:], of_x[:50], of_x[50:] = 0, 0, 1
+    (verdict,) = road.verdicts((queries, k, v, of_q, of_x))
+    assert verdict.ok, verdict
+
+
+def test_widths_that_no_tensor_map_takes():
+    text = (EXAMPLES / "attention_lengths.mlir").read_text(encoding="utf-8")
+    for type in ("!V = tensor<?x?x?x64x", "!A = tensor<?x?x?x64x", "!O = tensor<?x?x?x64x"):
+        text = text.replace(type, type.replace("64", "8"))
+    assert "rows of 16 bytes of %V are no multiple of 32" in compiled(text, machine="h100").text
+
+
 @pytest.mark.parametrize("d", [80, 64])
 def test_rows_of_128_bytes_are_copied_before_a_length(d: int):
     """Other rows of what is multiplied come by `cp.async`, which ends anywhere."""
@@ -185,3 +239,22 @@ def test_positions_alone_end_no_copy():
     v[:, :, 90] = np.nan
     (verdict,) = road.verdicts((queries, k, v))
     assert verdict.unverifiable, verdict
+
+
+def test_each_result_has_a_verdict_of_its_own():
+    """One that has met zeros in the place of what is absent makes nothing less certain of another."""
+    text = f"""
+func.func @f(%W: {LEFT}, %V: {RIGHT}, %U: {RIGHT}, %n: i32) -> ({RESULT}, {RESULT}) {{
+  %W_1 = diagram.where %W if "x < n" with (n = %n : i32) : {LEFT}
+  %O = diagram.contract %W_1, %V over [x] accumulate f32 : {LEFT}, {RIGHT} -> {RESULT}
+  %W_2 = diagram.where %W if "x <= q" : {LEFT}
+  %R = diagram.contract %W_2, %U over [x] accumulate f32 : {LEFT}, {RIGHT} -> {RESULT}
+  func.return %O, %R : {RESULT}, {RESULT}
+}}
+"""
+    left, right = np.ones((70, 300), np.float16), np.ones((300, 64), np.float16)
+    other = right.copy()
+    other[60] = np.nan
+    one, two = compiled(text).verdicts((left, garbage(right, np.arange(300)[:, None] < 100), other, 100))
+    assert one.ok, one
+    assert two.unverifiable, two

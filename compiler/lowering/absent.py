@@ -247,6 +247,29 @@ def _replaced_infinity(op: arith.SelectOp) -> float | None:
     return number if number is not None and numbers.isinf(number) else None
 
 
+# -- what meets absent elements ------------------------------------------------------------------
+
+
+def is_met_by_absent(value: SSAValue, axis: str) -> bool:
+    """Whether a value is multiplied, in a sum over an axis, with what is absent where it is not itself: a zero stands
+    for that, and is to meet a number."""
+    return any(
+        isinstance(contract := use.operation, ContractOp)
+        and use.index < 2
+        and axis in contract.over_axes
+        and not absences(contract.operands[1 - use.index]) <= absences(value)
+        for use in value.uses
+    )
+
+
+def tells(value: SSAValue) -> bool:
+    """Whether a condition is asked about a value, or about what is made of it: then it must be what it is."""
+    return any(
+        (isinstance(use.operation, WhereOp) and use.index > 0) or any(map(tells, use.operation.results))
+        for use in value.uses
+    )
+
+
 # -- the test --------------------------------------------------------------------------------------
 
 

@@ -96,16 +96,23 @@ def fill(lowering: KernelLowering, type: Attribute, number: Number, source: SSAV
     return fill.result if source is None else hinted(fill.result, source)
 
 
-def masked(lowering: KernelLowering, value: SSAValue, axis: str, other: Number, layout: LayoutAttr) -> SSAValue:
-    """Elements outside the axis replaced, where there may be any, and those past the piece that the layout has beyond
-    it: the next piece brings them."""
+def masked(
+    lowering: KernelLowering,
+    value: SSAValue,
+    axis: str,
+    other: Number,
+    layout: LayoutAttr,
+    stop: SSAValue | None = None,
+) -> SSAValue:
+    """Elements outside the axis, or from `stop` on, replaced, where there may be any, and those past the piece that the
+    layout has beyond it: the next piece brings them."""
     piece = lowering.plan.pieces[axis]
     if axis not in axes_of(value.type):
         return value
     overhangs = layout.extent(axis) > piece
-    if axis in lowering.bounded:
+    if axis in lowering.bounded or stop is not None:
         # The smaller last piece ends where the axis does; of others, only some may reach that far.
-        limit = lowering.size(axis)
+        limit = stop or lowering.size(axis)
         if overhangs and lowering.partial != axis:
             limit = _end_of_piece(lowering, axis, limit)
         mask = lowering.emit(cuda.MaskOp(value, axis, lowering.offset(axis), limit, other))

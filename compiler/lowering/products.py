@@ -5,6 +5,7 @@ from __future__ import annotations
 from xdsl.ir import SSAValue
 
 from treadle.compiler.errors import Refusal
+from treadle.compiler.lowering.absent import is_met_by_absent
 from treadle.compiler.lowering.conditions import present
 from treadle.compiler.lowering.conversions import is_exchanged, renumbered
 from treadle.compiler.lowering.fragments import fill, fragment_of, fragment_type, masked
@@ -86,7 +87,8 @@ def _product_operand(
     value = fragment_of(lowering, operand, layout)
     zero = neutral_of("add", format_of(value.type))
     value = present(lowering, operand, value, layout, 0)
-    value = masked(lowering, value, depth, zero, layout)
+    stop = lowering.stops.get(depth) if is_met_by_absent(operand, depth) else None
+    value = masked(lowering, value, depth, zero, layout, stop)
     if in_registers and _is_left_operand(layout, lowering.plan, depth):
         return value
     wanted = lowering.layouts.left_operand(operand) if in_registers else None

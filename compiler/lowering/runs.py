@@ -68,7 +68,7 @@ class RunWriter:
         some = self.emit(arith.CmpiOp(low, last, "slt"))
         since = self._named(arith.SelectOp(some, low, first), f"{axis}_whole_first")
         until = self._named(arith.SelectOp(some, last, first), f"{axis}_whole")
-        before = Run(self.stream.border, first, since, True, stop, "the border before: elements are tested")
+        before = Run(self.stream.border, first, since, True, where="the border before: elements are tested")
         return [before, *self._after(since, until, end, stop)]
 
     def _tested(self, first: SSAValue, end: SSAValue, stop: SSAValue | None) -> list[Run]:

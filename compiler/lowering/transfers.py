@@ -5,6 +5,7 @@ from __future__ import annotations
 from xdsl.ir import Attribute, SSAValue
 
 from treadle.compiler.layouts.operations import is_fewest
+from treadle.compiler.lowering.absent import is_met_by_absent, tells
 from treadle.compiler.lowering.conditions import present
 from treadle.compiler.lowering.fragments import fragment_of
 from treadle.compiler.lowering.pending import PendingLoad
@@ -14,8 +15,6 @@ from treadle.compiler.lowering.tiles import allocate, tile_of
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LayoutAttr, rows_layout
 from treadle.dialects.cuda.tiles import is_shared, layout_of
-from treadle.dialects.diagram import CastOp, ContractOp, MapOp, WhereOp
-from treadle.dialects.diagram.absence import absences
 from treadle.dialects.diagram.array import axes_of, format_of, level_of, sizes_of
 from treadle.dialects.diagram.contract import is_multiplied
 from treadle.dialects.hierarchy import LoadOp, SaveOp
@@ -25,7 +24,7 @@ def lower_load(lowering: KernelLowering, op: LoadOp) -> None:
     axes = axes_of(op.result.type)
     source = lowering.scalar(op.source)
     offsets = tuple(lowering.offset(axis) for axis in axes)
-    bounds = lowering.bounds(axes, lambda axis: _meets_absent(op.result, axis))
+    bounds = lowering.bounds(axes, lambda axis: is_met_by_absent(op.result, axis) and not tells(op.result))
     pending = PendingLoad(op, source, offsets, bounds, lowering.block, {})
     if level_of(op.result.type) != "shared" and not is_multiplied(op.result):
         lowering.values[op.result] = pending
@@ -35,24 +34,6 @@ def lower_load(lowering: KernelLowering, op: LoadOp) -> None:
     copy.location = op.location
     copy.partial = lowering.partial_mark(bounds)
     lowering.values[op.result] = tile
-
-
-def _meets_absent(value: SSAValue, axis: str) -> bool:
-    """Whether what is made of a value is multiplied, in a sum over an axis, with what is absent where it is not: a zero
-    stands for that, and is to meet a number."""
-    for use in value.uses:
-        match use.operation:
-            case ContractOp() as contract if use.index < 2 and axis in contract.over_axes:
-                other = contract.operands[1 - use.index]
-                if not absences(other) <= absences(value):
-                    return True
-            case WhereOp() if use.index > 0:  # what a condition is told, not what it keeps
-                pass
-            case MapOp() | CastOp() | WhereOp() as made if _meets_absent(made.results[0], axis):
-                return True
-            case _:
-                pass
-    return False
 
 
 def lower_save(lowering: KernelLowering, op: SaveOp) -> None:
