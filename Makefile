@@ -11,7 +11,7 @@
 #   make format    put the format right
 #   make clean     remove what was made here
 #
-# PYTHON=... chooses the interpreter that .venv is made with.
+# PYTHON=... chooses the interpreter that .venv is made with, WORKERS=... the processes of pytest.
 
 SHELL := /bin/sh
 VENV := .venv
@@ -20,6 +20,9 @@ PIP := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check --no-inp
 # Python's bytecode, as pip makes it for everything but an editable package: where Python may not write it
 # (PYTHONDONTWRITEBYTECODE), every start of treadle would compile its own modules again, in half a second.
 BYTECODE := $(BIN)/python -m compileall -q compiler dialects passes runtime treadle
+
+# Processes of pytest: one more than two cores, for one or the other waits for a compiler.
+WORKERS ?= 3
 
 # The user's own python3 if it is new enough, else the newest that is there (a version manager may have names for
 # versions that do not start, so each is asked).
@@ -33,11 +36,11 @@ demo: $(VENV)/.demo
 
 test: lint
 	@echo "FileCheck tests" && $(BIN)/lit -q lit_tests
-	@echo "pytest, a sample" && $(BIN)/pytest -n 2 --dist worksteal
+	@echo "pytest, a sample" && $(BIN)/pytest -n $(WORKERS) --dist worksteal
 
 test-all: lint
 	@echo "FileCheck tests" && $(BIN)/lit -q lit_tests
-	@echo "pytest, everything" && $(BIN)/pytest -n 2 --dist worksteal --all
+	@echo "pytest, everything" && $(BIN)/pytest -n $(WORKERS) --dist worksteal --all
 	@echo "ten thousand random programs, about an hour and a half on two cores" && $(BIN)/python benchmarks/random_programs.py
 
 gpu: $(VENV)/.test $(VENV)/.demo
