@@ -31,7 +31,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "lowering: edges are not zero in products": (
         f"{LOWERING}/products",
-        "value = masked(lowering, value, depth, zero, layout)",
+        "value = masked(lowering, value, depth, zero, layout, stop)",
         "value = value",
     ),
     "lowering: the state of a product is forgotten": (
