@@ -100,7 +100,7 @@ def _expand(
         raise Refusal(
             apply,
             f"no law for '{name}' on axis {axes}: define @{name} with diagram.law, its meaning as contractions, maps "
-            f"and reductions, which a median or a sort has not (known laws: {', '.join(sorted(laws))})",
+            f"and reductions, which nothing has that puts elements in order (known laws: {', '.join(sorted(laws))})",
         )
     if name in around:
         raise Refusal(apply, f"law @{name} applies itself, so its meaning has no end")

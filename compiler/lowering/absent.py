@@ -264,10 +264,13 @@ def is_met_by_absent(value: SSAValue, axis: str) -> bool:
 
 def tells(value: SSAValue) -> bool:
     """Whether a condition is asked about a value, or about what is made of it: then it must be what it is."""
-    return any(
-        (isinstance(use.operation, WhereOp) and use.index > 0) or any(map(tells, use.operation.results))
-        for use in value.uses
-    )
+    made = [value]
+    for each in made:
+        for use in each.uses:
+            if isinstance(use.operation, WhereOp) and use.index > 0:
+                return True
+            made += [result for result in use.operation.results if result not in made]
+    return False
 
 
 # -- the test --------------------------------------------------------------------------------------
