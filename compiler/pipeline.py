@@ -20,12 +20,14 @@ from treadle.compiler.errors import InternalError, TreadleError, describe, faili
 from treadle.compiler.machines import DEFAULT_MACHINE
 from treadle.compiler.source import make_context
 from treadle.compiler.universe import PASSES, TARGETS, loader
-from treadle.compiler.verified import Verified
 from treadle.dialects.hierarchy.schedule import StepAttr
 from treadle.passes._functions import watching
 
 MACHINE_OF_ARCH = {"sm_80": "a100", "sm_90": "h100", "sm_90a": "h100"}
 """The machine to optimise for where only an architecture is named."""
+
+LOWERINGS = ("fusion", "convert-hierarchy-to-cuda")
+"""The passes that begin a level: what they are given is verified, and what the last pass leaves."""
 
 LAST_DIAGRAM_PASS = "diagram-compose-maps"
 CHOOSING_PASS = "hierarchy-choose-sizes"
@@ -92,7 +94,7 @@ class Observer:
         """A step more stands in the derivation of `module`, which is whole; the pass that made it goes on."""
 
     def after_pass(self, run: PassRun, module: ModuleOp) -> None:
-        """`module` was rewritten, and verifies."""
+        """`module` was rewritten."""
 
 
 @dataclass(frozen=True)
@@ -128,11 +130,26 @@ def run_passes(
     *,
     context: Context | None = None,
 ) -> list[PassRun]:
-    """Rewrite `module` in place by one pass after another, verifying after each that changed it (TreadleError)."""
+    """Rewrite `module` in place by one pass after another (TreadleError).
+
+    It is verified at the end of each level: after each pass would take four times as long. Where something goes
+    wrong the passes run again on what was given, verified one by one, so that the pass at fault is named.
+    """
     context = context or make_context()
-    verified = Verified()
-    observer = observer or Observer()
+    given = module.clone()
+    try:
+        return _rewrite(module, specs, observer or Observer(), context)
+    except Exception as error:
+        if _may_be_a_mistake(error):
+            _rewrite(given, specs, Observer(), context, each=True)
+        raise
+
+
+def _rewrite(
+    module: ModuleOp, specs: Sequence[ArgSpec], observer: Observer, context: Context, *, each: bool = False
+) -> list[PassRun]:
     passes = [(spec, make_pass(spec)) for spec in specs]
+    verified = [each or i + 1 == len(specs) or specs[i + 1].name in LOWERINGS for i in range(len(specs))]
     runs: list[PassRun] = []
     text = str(module) if observer.compares else ""
 
@@ -140,11 +157,13 @@ def run_passes(
         if function.get_toplevel_object() is module:  # what a pass tries on a copy is no rewrite
             observer.after_rewrite(module)
 
-    for spec, instance in counted(passes, "passes"):
+    for (spec, instance), verifies in zip(counted(passes, "passes"), verified, strict=True):
         observer.before_pass(spec, module)
         start = perf_counter()
         with watching(rewritten):
-            _apply(instance, context, module, verified)
+            _apply(instance, context, module)
+        if verifies:
+            _verify(instance, module)
         seconds = perf_counter() - start
         previous, text = text, str(module) if observer.compares else ""
         runs.append(PassRun(spec, seconds, previous != text or not observer.compares))
@@ -181,15 +200,27 @@ def print_cuda(module: ModuleOp, context: Context | None = None) -> str:
     return output.getvalue()
 
 
-def _apply(instance: ModulePass, context: Context, module: ModuleOp, verified: Verified) -> None:
+def _apply(instance: ModulePass, context: Context, module: ModuleOp) -> None:
     try:
         instance.apply(context, module)
     except Exception as error:
         raise _in_pass(instance.name, describe(error, module)) from error
+
+
+def _verify(instance: ModulePass, module: ModuleOp) -> None:
     try:
-        verified.verify(module)
+        module.verify()
     except VerifyException as error:
         raise _invalid(instance.name, module, error) from error
+
+
+def _may_be_a_mistake(error: Exception) -> bool:
+    """Whether a pass before may have left what the error is about, so that it is no refusal of the program."""
+    return (
+        not isinstance(error, TreadleError)
+        or isinstance(error, InternalError)
+        or isinstance(error.__cause__, VerifyException)
+    )
 
 
 def _in_pass(name: str, error: TreadleError) -> TreadleError:

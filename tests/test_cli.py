@@ -243,6 +243,26 @@ def test_a_pass_that_leaves_invalid_ir_is_named(
     assert "'over' names no axis" in said
 
 
+def test_a_pass_that_fails_on_what_another_left_is_not_blamed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from xdsl.dialects.builtin import UnitAttr
+
+    from treadle.passes.streaming import StreamingPass
+    from treadle.passes.tiling import TilingPass
+
+    def broken(self, ctx, op):
+        next(inner for inner in op.walk() if inner.name == "diagram.contract").properties["odd"] = UnitAttr()
+
+    def fails(self, ctx, op):
+        assert not any("odd" in inner.properties for inner in op.walk())
+
+    monkeypatch.setattr(StreamingPass, "apply", broken)
+    monkeypatch.setattr(TilingPass, "apply", fails)
+    assert cli.main(["compile", program()]) == 3
+    assert "pass 'streaming' left invalid IR at 'diagram.contract' %C" in capsys.readouterr().err
+
+
 def test_inputs_from_a_file(capsys: pytest.CaptureFixture[str]) -> None:
     a = np.ones((3, 16), np.float16)
     b = np.asfortranarray(np.ones((16, 9), np.float16))
