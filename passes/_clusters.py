@@ -18,6 +18,7 @@ from treadle.dialects.diagram.operation import DiagramOperation
 from treadle.passes._functions import fresh_hint, label, note, replace
 from treadle.passes._parts import part_of
 from treadle.passes._roles import Refusal, roles_of
+from treadle.passes._stages import Repairs
 
 PASS = "fusion"
 
@@ -75,6 +76,7 @@ class Clusters:
         self.members: dict[Operation, frozenset[Operation]] = {}
         """The cluster of each operation that is in one."""
         self.flow = _Dataflow(self.ops)
+        self.repairs: Repairs = {}
         for op in self.ops:
             if _may_join(op):
                 self._place(op)
@@ -91,7 +93,7 @@ class Clusters:
 
     def _place(self, op: Operation) -> None:
         cluster = frozenset([op])
-        if isinstance(alone := roles_of(part_of(cluster), self.limit), Refusal):
+        if isinstance(alone := roles_of(part_of(cluster), self.limit, repairs=self.repairs), Refusal):
             note(self.function, "keep apart", f"{_names(cluster)} from all", "no kernel", alone.reason)
             return
         is_asked = (op.results[0].name_hint or "") in self.asked
@@ -124,7 +126,7 @@ class Clusters:
         """The law that is broken and the reason why operations cannot be one kernel, or None."""
         if (through := self.flow.way_back(ops, self.members)) is not None:
             return "not convex", f"a value would leave for {through.name} and come back"
-        roles = roles_of(part_of(ops), self.limit)
+        roles = roles_of(part_of(ops), self.limit, repairs=self.repairs)
         return ("no role for an axis", roles.reason) if isinstance(roles, Refusal) else None
 
     def _why_unfit(

@@ -15,7 +15,7 @@ from treadle.dialects.diagram.array import DYNAMIC, axes_of, size_text
 from treadle.passes._functions import label
 from treadle.passes._parts import Part, Reducing, part_of_kernel
 from treadle.passes._scalars import weave
-from treadle.passes._stages import StreamPlan
+from treadle.passes._stages import Repairs, StreamPlan
 
 __all__ = [
     "ROUNDS_LIMIT",
@@ -53,19 +53,22 @@ class Refusal:
     reason: str
 
 
-def roles_of(part: Part, whole_limit: int = WHOLE_LIMIT, stream: str | None = None) -> Roles | Refusal:
+def roles_of(
+    part: Part, whole_limit: int = WHOLE_LIMIT, stream: str | None = None, repairs: Repairs | None = None
+) -> Roles | Refusal:
     """A role for each axis, or why there is none; `stream` asks for that axis to be streamed."""
+    repairs = {} if repairs is None else repairs
     sizes = part.sizes
     refused = {axis: reason for axis in sizes if (reason := not_grouped(part, axis)) is not None}
     if stream is None and (problem := _two_symbolic(part, sizes)) is not None:
         return Refusal(problem)
-    candidates = _stream_candidates(part, sizes, whole_limit) if stream is None else [stream]
+    candidates = _stream_candidates(part, sizes, whole_limit, repairs) if stream is None else [stream]
     problems: list[str] = []
     for candidate in candidates:
         whole = {axis: sizes[axis] for axis in refused if axis != candidate}
         problem = (
             _too_large(whole, whole_limit, refused)
-            or _too_often(part, candidate)
+            or _too_often(part, candidate, repairs)
             or _two_columns(part, [*([] if candidate is None else [candidate]), *whole], sizes)
         )
         if problem is None:
@@ -112,7 +115,7 @@ def _group_axes(part: Part, refused: dict[str, str]) -> tuple[str, ...]:
     return tuple(axis for axis in met if axis not in refused)
 
 
-def _stream_candidates(part: Part, sizes: dict[str, int], whole_limit: int) -> Sequence[str | None]:
+def _stream_candidates(part: Part, sizes: dict[str, int], whole_limit: int, repairs: Repairs) -> Sequence[str | None]:
     """Axes that may be streamed, best first: a symbolic one, which nothing can hold whole; else those
     reduced last, whose earlier ones end up inside the step, the largest first. None of them where the best
     one would be fed more than once and can be held whole instead."""
@@ -122,12 +125,12 @@ def _stream_candidates(part: Part, sizes: dict[str, int], whole_limit: int) -> S
         return symbolic[:1]
     if not reduced:
         return [None]
-    repeated = sizes[reduced[0]] <= whole_limit and len(StreamPlan(part, reduced[0]).streams) > 1
+    repeated = sizes[reduced[0]] <= whole_limit and len(StreamPlan(part, reduced[0], repairs).streams) > 1
     return [None, *reduced] if repeated else reduced
 
 
-def _too_often(part: Part, axis: str | None) -> str | None:
-    rounds = 0 if axis is None else len(StreamPlan(part, axis).streams)
+def _too_often(part: Part, axis: str | None, repairs: Repairs) -> str | None:
+    rounds = 0 if axis is None else len(StreamPlan(part, axis, repairs).streams)
     if rounds <= ROUNDS_LIMIT:
         return None
     return f"axis '{axis}' would be fed {rounds} times, to make the same pieces again (at most {ROUNDS_LIMIT})"

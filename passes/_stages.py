@@ -14,6 +14,7 @@ pieces again: recomputation is always legal. So is a piece that leaves the kerne
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from xdsl.ir import Operation, SSAValue
 
@@ -25,6 +26,11 @@ from treadle.passes._parts import Part
 
 FIXED = -1
 """The stage of what is known before any stream."""
+
+
+Repairs: TypeAlias = dict[tuple[Operation, str, frozenset[tuple[SSAValue, frozenset[SSAValue]]]], Repair | NoLaw]
+"""The repair of a reduction along an axis, by what comes before it in its part. Parts of one block share what was found
+as long as nothing rewrites the block: clusters are tried one operation larger each time."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,7 @@ class StreamPlan:
 
     part: Part
     axis: str
+    repairs: Repairs = field(default_factory=Repairs)
     verdicts: dict[SSAValue, Verdict] = field(default_factory=dict[SSAValue, Verdict])
     stage: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
     """For a state or late value: the stream that finishes it; for a piece: the first that can make it from
@@ -152,7 +159,9 @@ class StreamPlan:
             return Verdict(0, None)
         last = max(self.stage[state] for state in states)
         running = frozenset(state for state in self.verdicts if self.stage[state] == last)
-        repair = Cascade(self.axis, running, self.states_of).repair(op)
+        before = (op, self.axis, frozenset(self._states.items()))
+        if (repair := self.repairs.get(before)) is None:
+            repair = self.repairs[before] = Cascade(self.axis, running, self.states_of).repair(op)
         if isinstance(repair, NoLaw):
             return Verdict(last + 1, None, repair.reason)
         if (refused := self._admit(repair, states & running)) is not None:

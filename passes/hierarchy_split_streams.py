@@ -29,7 +29,7 @@ from treadle.passes._roles import Refusal as NoRoles
 from treadle.passes._roles import roles_of
 from treadle.passes._scalars import is_plain
 from treadle.passes._splits import Split, inline_extent, split_kernel
-from treadle.passes._stages import StreamPlan
+from treadle.passes._stages import Repairs, StreamPlan
 from treadle.passes.hierarchy_choose_sizes import UNKNOWN_SIZE, HierarchyChooseSizesPass, likely_sizes
 from treadle.passes.streaming import StreamingPass
 from treadle.passes.tiling import TilingPass
@@ -206,12 +206,13 @@ def _plan(kernel: KernelOp, axis: str) -> StreamPlan | str:
     part = part_of_kernel(kernel)
     if axis and all(axis not in op.over_axes for op in part.reducing):
         return f"axis '{axis}' is reduced by nothing in it"
-    roles = roles_of(part, stream=axis or None)
+    repairs: Repairs = {}
+    roles = roles_of(part, stream=axis or None, repairs=repairs)
     if isinstance(roles, NoRoles):
         return roles.reason
     if roles.stream is None:
         return "no axis of it is streamed"
-    plan = StreamPlan(part, roles.stream)
+    plan = StreamPlan(part, roles.stream, repairs)
     return _why_not(kernel, plan) or plan
 
 

@@ -19,7 +19,7 @@ from treadle.passes._parts import Part, part_of_kernel
 from treadle.passes._roles import WHOLE_LIMIT, roles_of
 from treadle.passes._roles import Refusal as NoRoles
 from treadle.passes._scalars import spell
-from treadle.passes._stages import StreamPlan, Verdict
+from treadle.passes._stages import Repairs, StreamPlan, Verdict
 
 PASS = "streaming"
 
@@ -92,7 +92,8 @@ class StreamingPass(ModulePass):
         part = part_of_kernel(kernel)
         if self.axis and all(self.axis not in op.over_axes for op in part.reducing):
             raise Refusal(kernel, f"{_at(kernel)}: axis '{self.axis}' is reduced by nothing in it")
-        roles = roles_of(part, self.whole_limit, self.axis or None)
+        repairs: Repairs = {}
+        roles = roles_of(part, self.whole_limit, self.axis or None, repairs)
         if isinstance(roles, NoRoles):
             if self.axis:
                 raise Refusal(_reducing(part, self.axis), f"{_at(kernel)} cannot stream '{self.axis}': {roles.reason}")
@@ -107,7 +108,7 @@ class StreamingPass(ModulePass):
                 raise Refusal(kernel, f"{_at(kernel)}: its schedule holds axis '{self.axis}' whole")
             return
         kernel.properties["schedule"] = old.but(stream={roles.stream: UNDECIDED})
-        _note_laws(function, kernel, StreamPlan(part, roles.stream))
+        _note_laws(function, kernel, StreamPlan(part, roles.stream, repairs))
 
 
 def _reducing(part: Part, axis: str) -> Operation:
