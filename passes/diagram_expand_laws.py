@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 
 from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.parser import Parser
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from treadle.compiler.errors import Refusal
-from treadle.dialects.diagram import ApplyOp, CastOp, ContractOp, Diagram, ExtentOp, LawOp, ReduceOp, YieldOp
+from treadle.compiler.laws import standard_law, standard_laws
+from treadle.dialects.diagram import ApplyOp, CastOp, ContractOp, ExtentOp, LawOp, ReduceOp, YieldOp
 from treadle.dialects.diagram.array import array_type, axes_of, format_of, is_array, sizes_of
 from treadle.passes._functions import fresh_hint, functions, label, note, replace
 from treadle.passes._scalars import weave
@@ -66,7 +64,7 @@ class DiagramExpandLawsPass(ModulePass):
     name = "diagram-expand-laws"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        laws = standard_laws() | {law.sym_name.data: law for law in op.walk() if isinstance(law, LawOp)}
+        laws = {law.sym_name.data: law for law in op.walk() if isinstance(law, LawOp)}
         for function in functions(op):
             # A law may apply another: what stands in its meaning is expanded after it.
             waiting = [(item, ()) for item in reversed(list(function.walk())) if isinstance(item, ApplyOp)]
@@ -76,35 +74,22 @@ class DiagramExpandLawsPass(ModulePass):
                 waiting += [(item, (*around, name)) for item in reversed(new) if isinstance(item, ApplyOp)]
 
 
-@cache
-def standard_laws() -> dict[str, LawOp]:
-    """The laws that ship in `dialects/diagram/laws.mlir`, by name."""
-    from xdsl.dialects import arith, builtin, math
-
-    context = Context()
-    for dialect in (builtin.Builtin, arith.Arith, math.Math, Diagram):
-        context.load_dialect(dialect)
-    source = files("treadle.dialects.diagram") / "laws.mlir"
-    module = Parser(context, source.read_text(), "laws.mlir").parse_module()
-    module.verify()
-    return {law.sym_name.data: law for law in module.walk() if isinstance(law, LawOp)}
-
-
 def _expand(
     function: func.FuncOp, apply: ApplyOp, laws: dict[str, LawOp], around: tuple[str, ...]
 ) -> tuple[str, list[Operation]]:
     """Put the meaning of a law in the place of its application, which stood in the meaning of the laws `around`."""
     name = apply.law.string_value()
-    if name not in laws:
+    law = laws.get(name) or standard_law(name)
+    if law is None:
         axes = ", ".join(f"'{axis}'" for axis in apply.over_axes)
+        known = ", ".join(sorted({*laws, *standard_laws()}))
         raise Refusal(
             apply,
             f"no law for '{name}' on axis {axes}: define @{name} with diagram.law, its meaning as contractions, maps "
-            f"and reductions, which nothing has that puts elements in order (known laws: {', '.join(sorted(laws))})",
+            f"and reductions, which nothing has that puts elements in order (known laws: {known})",
         )
     if name in around:
         raise Refusal(apply, f"law @{name} applies itself, so its meaning has no end")
-    law = laws[name]
     if (problem := law.why_not(apply)) is not None:
         raise Refusal(apply, problem)
     subject = f"{label(apply.result)} = @{name} over [{', '.join(apply.over_axes)}]"

@@ -18,7 +18,6 @@ from treadle.runtime.interpreter import entry_function
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.mlir"))
-STANDARD = ROOT / "dialects/diagram/laws.mlir"
 
 HEAD = """
 !v = tensor<?xf32, #diagram.array<[x]>>

@@ -125,7 +125,7 @@ class ApplyOp(DiagramOperation):
 class LawOp(IRDLOperation):
     """A named function along axes, generic in the other axes: its plain meaning and, for a law over one
     axis, how it is fed that axis in pieces. Without the second part the stream is derived from the meaning.
-    The standard laws ship in `dialects/diagram/laws.mlir`; a program that defines a law of the same name
+    The standard laws ship in `dialects/diagram/laws`; a program that defines a law of the same name
     uses its own.
 
     ```
