@@ -116,6 +116,10 @@ class Layouts:
 
     def _visit(self, op: Operation) -> None:
         match op:
+            case MapOp() | CastOp() | WhereOp() if op.result in self.found:
+                pass
+            case ContractOp() if op.result in self.found and (op.init is None or op.init in self.found):
+                pass
             case ContractOp():
                 self._set(op.result, self._accumulator(op))
                 if op.init is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from math import prod
 
@@ -54,6 +55,10 @@ class ModeAttr(ParametrizedAttribute):
         return Mode(self.axis.data, self.size.data, self.stride.data)
 
 
+_attribute = cache(ModeAttr)
+"""A mode as an attribute, the same for equal modes: a kernel has hundreds of layouts of a few modes."""
+
+
 @irdl_attr_definition
 class ModesAttr(ParametrizedAttribute):
     """`#cuda.modes<[q:8:1, x:4:2]>`: the digits of one index, the slowest first."""
@@ -63,7 +68,7 @@ class ModesAttr(ParametrizedAttribute):
     modes: ArrayAttr[ModeAttr] = param_def()
 
     def __init__(self, modes: Iterable[Mode]):
-        super().__init__(ArrayAttr(ModeAttr(mode) for mode in modes if mode.size != 1))
+        super().__init__(ArrayAttr(_attribute(mode) for mode in modes if mode.size != 1))
 
     def __iter__(self) -> Iterator[Mode]:
         for mode in self.modes:

@@ -84,7 +84,7 @@ class ArrayEncoding(ParametrizedAttribute):
 
     @property
     def axis_names(self) -> tuple[str, ...]:
-        return tuple(axis.data for axis in self.axes)
+        return tuple([axis.data for axis in self.axes.data])  # asked for thousands of times: no generator
 
     @property
     def level_name(self) -> str | None:
@@ -183,6 +183,10 @@ def print_axis_list(printer: Printer, axes: Iterable[str]) -> None:
     printer.print_string(f"[{', '.join(axes)}]")
 
 
+NO_AXES = ArrayEncoding(())
+"""The encoding of a scalar."""
+
+
 # -- reading and making array types ---------------------------------------------------------------
 
 ArrayType: TypeAlias = TensorType[Attribute]
@@ -208,7 +212,7 @@ def encoding_of(type: Attribute) -> ArrayEncoding:
         space = cast(BufferType, type).memory_space
         if isinstance(space, ArrayEncoding):
             return space
-    return ArrayEncoding(())
+    return NO_AXES
 
 
 def axes_of(type: Attribute) -> tuple[str, ...]:
