@@ -14,7 +14,7 @@ from xdsl.ir import BlockArgument, SSAValue
 from treadle.dialects.diagram import ContractOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import axes_of, is_array
-from treadle.passes._limits import may_hold_a_piece
+from treadle.passes._limits import LimitWriter, may_hold_a_piece
 from treadle.passes._ranges import WHOLE, Knowledge, Range, every_of, hull, intersection, some_of
 from treadle.passes._reductions import operands_of
 from treadle.passes._stages import StreamPlan
@@ -32,6 +32,13 @@ class Visits:
     def are_all(self) -> bool:
         """Whether the stream is fed every piece, and tests what it tests in each."""
         return self.some.is_whole and self.every is None
+
+    def write(self, writer: LimitWriter) -> list[SSAValue]:
+        """The ranges of the pieces that a stream is fed, and of those that need no test; nothing if it is fed all."""
+        if self.are_all:
+            return []
+        limits = [*writer.limits(self.some)]
+        return limits if self.every is None else [*limits, *writer.limits(self.every)]
 
 
 @dataclass(frozen=True)

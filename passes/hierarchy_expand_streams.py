@@ -246,8 +246,6 @@ class _Expansion(StreamParts):
 
     def _limits(self, scope: Scope, visits: Visits) -> list[SSAValue]:
         """The ranges of the pieces that a stream is fed, and of those that need no test."""
-        if visits.are_all:
-            return []
 
         def add(op: Operation) -> SSAValue:
             for each in op.walk():
@@ -262,8 +260,7 @@ class _Expansion(StreamParts):
             self._load,
             self.searched,
         )
-        limits = [*writer.limits(visits.some)]
-        return limits if visits.every is None else [*limits, *writer.limits(visits.every)]
+        return visits.write(writer)
 
     def fetch(self, scope: Scope, value: SSAValue) -> None:
         scope.add(self._load(value), value)

@@ -29,7 +29,7 @@ from treadle.compiler.cost import (
 )
 from treadle.compiler.cost.memory import registers
 from treadle.compiler.errors import TreadleError
-from treadle.compiler.machines import load_machine
+from treadle.compiler.machines import Machine, load_machine
 from treadle.compiler.pipeline import LAST_DECORATING_PASS, LAST_HIERARCHY_PASS, Options, run_pipeline
 from treadle.compiler.sizes import default_sizes
 from treadle.compiler.source import load_module, parse_module
@@ -320,6 +320,7 @@ def test_memory_of_attention():
 # -- what the passes make ---------------------------------------------------------------------------
 
 EXAMPLES = sorted((HERE.parent / "examples").glob("*.mlir"))
+SEARCHING = [HERE.parent / "examples" / "attention_packed.mlir", HERE / "programs" / "packed_by_places.mlir"]
 
 
 def scheduled(path: Path, last: str) -> ModuleOp:
@@ -364,16 +365,40 @@ def test_examples_need_what_was_chosen_for(path: Path):
     (function,) = (op for op in module.ops if isinstance(op, FuncOp))
     for early, kernel in zip(before, [op for op in module.walk() if isinstance(op, KernelOp)], strict=True):
         late, sizes = plan_of(kernel), sizes_of_kernel(kernel, function)
-        if len(late.streams) > len(early.streams):
-            # Choosing does not see the stream that searches data for limits: docs/model.md, "Not modelled".
-            wanted, held = footprint(late, machine), footprint(early, machine)
-            assert wanted.shared_bytes == held.shared_bytes
-            assert abs(wanted.registers_per_thread - held.registers_per_thread) <= 16
-            continue
+        assert len(late.streams) == len(early.streams)
         assert footprint(late, machine) == footprint(early, machine)
         chosen_for, needed = timing(early, machine, sizes), timing(late, machine, sizes)
         assert needed.time_us == pytest.approx(chosen_for.time_us, rel=1e-3)
         assert set(needed.units_us) == set(chosen_for.units_us)
+
+
+@pytest.mark.parametrize("machine", [A100, load_machine("h100")], ids=lambda machine: machine.name)
+@pytest.mark.parametrize("path", SEARCHING, ids=lambda path: path.stem)
+def test_searches_for_limits_are_chosen_for(path: Path, machine: Machine):
+    """The stream that searches data for where another one begins and ends stands in both forms of a kernel."""
+    plans: list[Plan] = []
+    for last in (LAST_DECORATING_PASS, LAST_HIERARCHY_PASS):
+        module = load_module(path)
+        run_pipeline(module, Options(machine=machine.name), last=last)
+        plans.append(plan_of(kernel_in(module)))
+    decorated, explicit = plans
+    assert list(map(str, decorated.streams)) == list(map(str, explicit.streams))
+    sizes = {"b": 2, "h": 3, "q": 333, "d": 64, "x": 333, "e": 64}
+    for size in (1, 31, 333, 4096):
+        at = sizes | {"q": size, "x": size}
+        assert sorted(map(str, counted(decorated, at))) == sorted(map(str, counted(explicit, at)))
+        chosen_for, needed = timing(decorated, machine, at), timing(explicit, machine, at)
+        assert needed.time_us == pytest.approx(chosen_for.time_us)
+        assert needed.footprint == chosen_for.footprint
+        # A step of the search waits, too.
+        (search, *_), others = decorated.streams, replace(decorated, streams=decorated.streams[1:])
+        assert decorated.steps(at) - others.steps(at) == search.count(at)
+        assert timing(others, machine, at).time_us < chosen_for.time_us
+
+
+def counted(plan: Plan, sizes: Mapping[str, int]) -> list[tuple[str, str, int]]:
+    """What is loaded, where to, and how many values."""
+    return [(each.array, each.level, each.values(sizes)) for each in plan.transfers if not each.saves]
 
 
 def test_products_of_streams_are_held_one_after_another():

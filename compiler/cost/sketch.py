@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
 
+import numpy as np
 from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.amounts import Amount, is_any, most
@@ -15,9 +15,6 @@ from treadle.compiler.cost.ahead import begun_ahead, divided
 from treadle.compiler.cost.fed import AboutFed, AboutPieces, Fed, FedPieces
 from treadle.compiler.cost.issue import (
     Product,
-    issued_by_copy,
-    issued_by_product,
-    issued_by_reduction,
     issued_by_turn,
     kept_registers,
     least_of_streams,
@@ -30,10 +27,12 @@ from treadle.compiler.cost.names import name_of
 from treadle.compiler.cost.operands import left_operand, read_back, stays_in_registers, written
 from treadle.compiler.cost.plan import Issue, Pieces, Plan, Tile, Transfer, Work
 from treadle.compiler.cost.roles import ProductAxes, alignment_of, lies_along_columns, product_axes, stream_use
+from treadle.compiler.cost.searches import Finding, Findings
 from treadle.compiler.cost.spread import Spread
 from treadle.compiler.cost.steps import Steps
+from treadle.compiler.cost.tasks import Crossing, Holding, Task
 from treadle.compiler.cost.warpgroups import can_be_of_warpgroups
-from treadle.compiler.cost.work import Labour, labours_of, width_of
+from treadle.compiler.cost.work import labours_of, width_of
 from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import axes_of, shape_of, sizes_of
 from treadle.dialects.diagram.contract import is_multiplied
@@ -42,58 +41,6 @@ from treadle.dialects.hierarchy.schedule import ScheduleAttr
 from treadle.passes._near import comes_to_shared
 from treadle.passes._stages import StreamPlan
 from treadle.passes._visits import Visits, visits_of
-
-
-@dataclass(frozen=True)
-class Crossing:
-    array: str
-    level: str
-    saves: bool
-    axes: tuple[str, ...]
-    width: int
-    streamed: bool
-    stream: int | None = None
-    """The stream that it is loaded in."""
-    tested_by: frozenset[WhereOp] = frozenset()
-    """The conditions that alone need it there; empty if something else does."""
-
-
-Done: TypeAlias = Labour | Product | ReduceOp | Crossing
-
-
-@dataclass(frozen=True)
-class Task:
-    """Something that the warps of a group do."""
-
-    work: Done
-    streams: tuple[int | None, ...]
-    """Those that do it; one None where it is done outside of them."""
-    streamed: bool
-    """Whether every step does it."""
-
-    @property
-    def times(self) -> int:
-        return len(self.streams)
-
-    def issued(self, spread: Spread) -> Iterator[tuple[str, Amount]]:
-        match self.work:
-            case Labour(kind, factor, axes):
-                yield kind, factor * spread.of_lane(axes)
-            case Product():
-                yield from issued_by_product(self.work, spread)
-            case ReduceOp():
-                yield from issued_by_reduction(self.work, spread)
-            case Crossing():
-                yield from issued_by_copy(self.work.axes, self.work.width, spread, self.work.level == "shared")
-
-
-@dataclass(frozen=True)
-class Holding:
-    role: str
-    axes: tuple[str, ...]
-    width: int
-    stream: int | None = None
-    """The stream whose steps hold it; none if it is there in all."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +73,8 @@ class Sketch:
     """Whether warpgroups can do its products, whatever its sizes."""
     conditional: StreamPlan | None
     """How the streamed axis runs, if there are conditions."""
+    findings: Findings | None
+    """How groups find the limits of streams then."""
     subloops: Mapping[str, int]
     """The pieces in which contractions walk an axis, where they do not take what a group holds at once."""
 
@@ -168,17 +117,19 @@ class Sketch:
         fed = self._fed(visits, tiles, groups) if about is None else self._fed_about(about, tiles)
         all_streams = tuple(self._pieces(each, tiles) for each in fed)
         streams = all_streams[:1]
+        found = self._finding(tiles)
+        searches = tuple(Pieces(pieces.axis, pieces.size) for pieces in streams * found.searches)
         spread = Spread(padded, warps, self.roles.row, self.has_products, rereads, self.subloops)
         return Plan(
             self.name,
             groups,
-            all_streams,
+            (*searches, *all_streams),
             warps,
-            tuple(self._transfer(crossing, groups, visits, fed) for crossing in self.crossings),
-            tuple(self._issues(spread, streams)),
+            tuple(self._transfer(crossing, groups, visits, fed) for crossing in (*found.crossings, *self.crossings)),
+            (*found.issues(spread, searches[:1]), *self._issues(spread, streams)),
             tuple(
                 Tile(holding.role, tuple(padded[axis] for axis in holding.axes), holding.width, holding.stream)
-                for holding in self.holdings
+                for holding in (*self.holdings, *found.holdings)
             ),
             tuple(Work(each.format, (*each.result, *each.over), stream) for each, stream in self._done),
             self.roles.row,
@@ -249,6 +200,13 @@ class Sketch:
         if axis not in self.whole and axis not in self._empty:
             return size
         return -(-max(size, 1) // self.alignment) * self.alignment
+
+    def _finding(self, tiles: Mapping[str, Amount]) -> Finding:
+        """What a group does to find the limits of its streams; of many candidates, one with the smallest pieces."""
+        if self.findings is None:
+            return Finding()
+        smallest = {axis: int(np.min(size)) for axis, size in tiles.items()}
+        return self.findings.of(self._visits(smallest), smallest)
 
     def _visits(self, tiles: Mapping[str, int]) -> list[Visits]:
         """The pieces that conditions leave to each stream."""
@@ -322,6 +280,7 @@ class _Reader:
         for value in values:
             sizes.update(zip(axes_of(value.type), shape_of(value.type), strict=True))
         outside = [*self.use.inputs, *self.results]
+        conditional = self.use.plan if any(isinstance(op, WhereOp) for op in self.operations) else None
         return Sketch(
             name=self.kernel.kernel_name.data,
             sizes=sizes,
@@ -343,7 +302,8 @@ class _Reader:
             holdings=tuple(self._holdings()),
             steps_singly=any(self._sums_beside_stream(op) for op in self.operations),
             suits_warpgroups=can_be_of_warpgroups(self.kernel, self.roles.row),
-            conditional=self.use.plan if any(isinstance(op, WhereOp) for op in self.operations) else None,
+            conditional=conditional,
+            findings=None if conditional is None else Findings(conditional.axis, self._comes_to_shared),
             subloops=self.kernel.schedule.subloop.as_dict() if self.kernel.schedule is not None else {},
         )
 
