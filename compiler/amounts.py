@@ -53,6 +53,16 @@ def rounded(amount: Amount) -> Amount:
     return np.rint(amount).astype(np.int64) if is_many(amount) else round(amount)
 
 
+def floor_power(amount: Amount) -> Amount:
+    """The largest power of two that is not above a positive amount."""
+    return 2 ** np.floor(np.log2(most(amount, 1))).astype(np.int64)
+
+
+def ceil_power(amount: Amount) -> Amount:
+    """The smallest power of two that is not below an amount."""
+    return 2 ** np.ceil(np.log2(most(amount, 1))).astype(np.int64)
+
+
 def is_any(amount: Amount) -> bool:
     """Whether it is not zero, of any candidate."""
     return bool(np.any(amount))

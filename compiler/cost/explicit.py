@@ -9,6 +9,7 @@ from functools import cached_property
 
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
+from treadle.compiler.amounts import Amount
 from treadle.compiler.cost.ahead import begun_ahead, divided
 from treadle.compiler.cost.fed import FedPieces
 from treadle.compiler.cost.issue import (
@@ -24,16 +25,27 @@ from treadle.compiler.cost.issue import (
 )
 from treadle.compiler.cost.limits import are_limits_found_together, fed_of_stream
 from treadle.compiler.cost.names import name_of
-from treadle.compiler.cost.operands import left_operand, read_back, stays_in_registers, written
+from treadle.compiler.cost.operands import computes_with, left_operand, read_back, stays_in_registers, written
 from treadle.compiler.cost.plan import Issue, Pieces, Plan, Tile, Transfer, Work
-from treadle.compiler.cost.roles import alignment_of, contractions_of, lies_along_columns, product_axes
+from treadle.compiler.cost.roles import (
+    alignment_of,
+    contractions_of,
+    lies_along_columns,
+    lies_in_rows,
+    product_axes,
+    vector_in_rows,
+)
 from treadle.compiler.cost.spread import Spread
+from treadle.compiler.cost.tasks import ADDRESS
 from treadle.compiler.cost.warpgroups import can_be_of_warpgroups
 from treadle.compiler.cost.work import Labour, labours_of, width_of
 from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp
 from treadle.dialects.diagram.array import axes_of, is_array, level_of, sizes_of
 from treadle.dialects.diagram.contract import is_multiplied
 from treadle.dialects.hierarchy import GroupOp, KernelOp, LoadOp, SaveOp, StreamOp
+
+LASTING = ("carried", "row", "state", "repairing", "column", "value", "leaving")
+"""Roles of tiles that stay from step to step."""
 
 
 def plan_of_explicit(kernel: KernelOp) -> Plan:
@@ -147,17 +159,41 @@ class Walk:
             if not is_multiplied(piece):
                 self.labour([read_back(piece)], self.spread(piece))
                 self.in_register(array, piece)
+            elif self.inside and computes_with(use.operation for use in piece.uses):
+                self.read_back_in_rows(piece)
         else:
             self.in_register(array, piece)
 
     def in_register(self, array: SSAValue, piece: SSAValue) -> None:
         """A piece that is held in registers; where a later stream loads the array again, the earlier one had it."""
+        if lies_in_rows(axes_of(array.type), self.products):
+            self.loaded_in_rows(piece)
+            return
         if array in self.in_registers:
             return
         self.in_registers.add(array)
         stream = self.inside[-1].axis if self.inside else None
         along_columns = lies_along_columns(axes_of(array.type), stream, self.row, self.products)
         self.hold("column" if along_columns else "value", piece)
+
+    def loaded_in_rows(self, piece: SSAValue) -> None:
+        if self.inside:
+            self.hold("loaded", piece, along=piece)
+            self.addresses(piece)
+            return
+        in_steps = any(isinstance(use.operation.parent_op(), StreamOp) for use in piece.uses)
+        self.hold("value" if in_steps else "loaded", piece, along=piece)
+
+    def read_back_in_rows(self, piece: SSAValue) -> None:
+        if lies_in_rows(axes_of(piece.type), self.products):
+            self.hold("loaded", piece, along=piece)
+
+    def addresses(self, piece: SSAValue) -> None:
+        """One of each row that a lane loads."""
+        axes, sizes = axes_of(piece.type), self.padded(piece)
+        of_lane = self.spread(piece).in_rows(axes, axes[:-1])
+        shape = tuple(sizes[axis] for axis in axes[:-1])
+        self.tiles.append(Tile("address", shape, ADDRESS, self.stream_number, of_lane))
 
     def saved(self, piece: SSAValue, width: int) -> None:
         if not self.has_products:
@@ -173,9 +209,14 @@ class Walk:
         elif isinstance(op, ReduceOp):
             self.issue(issued_by_reduction(op, spread))
             if op.init is not None:
-                self.hold("row", op.result)
+                self.hold(self.role_of_state(op), op.result, along=op.operand)
         elif isinstance(op, MapOp) and self.has_products and self.inside:
             self.ahead(op)
+
+    def role_of_state(self, op: ReduceOp) -> str:
+        if not lies_in_rows(axes_of(op.operand.type), self.products):
+            return "row"
+        return "repairing" if _is_needed_beside(op) else "state"
 
     def ahead(self, op: MapOp) -> None:
         """What it begins while products run, and divides, each piece of the stream anew."""
@@ -201,6 +242,7 @@ class Walk:
                 self.hold("passing", operand)
             else:
                 self.hold("shared", operand)
+                self.hold("moving", operand, along=operand)
                 self.labour([written(operand)], spread)
 
     def left(self, op: ContractOp) -> str:
@@ -217,11 +259,19 @@ class Walk:
     def issue(self, instructions: Iterable[tuple[str, float]]) -> None:
         self.issues += [Issue(kind, count, self.inside) for kind, count in instructions if count]
 
-    def hold(self, role: str, value: SSAValue, width: int | None = None) -> None:
+    def hold(self, role: str, value: SSAValue, width: int | None = None, along: SSAValue | None = None) -> None:
+        """`along` is what lies in the lanes as the value does, or as what it is a result of."""
         sizes = self.padded(value)
         shape = tuple(sizes[axis] for axis in axes_of(value.type))
-        lasts = role in ("carried", "row", "column", "value", "leaving")
-        self.tiles.append(Tile(role, shape, width or width_of(value.type), None if lasts else self.stream_number))
+        stream = None if role in LASTING else self.stream_number
+        of_lane = None if along is None else self.in_rows(value, along)
+        self.tiles.append(Tile(role, shape, width or width_of(value.type), stream, of_lane))
+
+    def in_rows(self, value: SSAValue, along: SSAValue) -> Amount | None:
+        axes, kept = axes_of(along.type), axes_of(value.type)
+        if not lies_in_rows(axes, self.products):
+            return None
+        return self.spread(along).in_rows(axes, kept, tuple(axis for axis in axes if axis not in kept))
 
     @property
     def stream_number(self) -> int | None:
@@ -248,7 +298,14 @@ class Walk:
         schedule = self.kernel.schedule
         rereads = schedule is not None and schedule.left.data == "shared"
         subloops = {} if schedule is None else schedule.subloop.as_dict()
-        return Spread(sizes, self.warps, self.row, self.has_products, rereads, subloops)
+        return Spread(sizes, self.warps, self.row, self.has_products, rereads, subloops, self.vector)
+
+    @cached_property
+    def vector(self) -> int:
+        """How many elements a lane takes of what lies in rows."""
+        moved = [op.result.type for op in self.kernel.walk() if isinstance(op, LoadOp)]
+        moved += [op.value.type for op in self.kernel.walk() if isinstance(op, SaveOp)]
+        return vector_in_rows(map(width_of, moved), self.products)
 
     def padded(self, value: SSAValue) -> dict[str, int]:
         """Sizes of a tile; products need axes that are held whole to be multiples of what they take at once."""
@@ -258,6 +315,15 @@ class Walk:
             axis: size if axis in cut else -(-max(size, 1) // step) * step
             for axis, size in sizes_of(value.type).items()
         }
+
+
+def _is_needed_beside(op: ReduceOp) -> bool:
+    """Whether a step needs the state before it beside what it becomes."""
+    block = op.parent_block()
+    assert block is not None
+    assert block.last_op is not None
+    kept = list(block.last_op.operands)
+    return op.result in kept and len({use.operation for use in block.args[kept.index(op.result)].uses}) > 1
 
 
 def _pieces(partition: Mapping[str, int]) -> tuple[Pieces, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from math import inf, prod
 
@@ -51,6 +52,10 @@ ptxas 13.0 spills nothing at pieces of 128 and 16 bytes at 144."""
 DIVIDING = 0.45
 """The part of what a step divides that is on its way at a time: ptxas 13.0 spills nothing of scores that go through a
 logistic function in pieces of 160, and 24 bytes in pieces of 176."""
+
+REPAIRING = 4
+"""For each register of a state by which a step repairs others, where each lane has many of them: itself, what it
+becomes, a finite number for that, and the factor of the repair."""
 
 FROM_SM_90 = 13
 """Registers that ptxas takes more for sm_90 and newer. With these numbers, what ptxas 13.0 takes is within about 10 %
@@ -184,18 +189,39 @@ def _held(plan: Plan, carried: float, passing: float) -> Amount:
         "passing": passing,
         "ahead": AHEAD,
         "dividing": DIVIDING,
+        "moving": 1,
+        "address": 1,
+        "state": 1,
+        "repairing": REPAIRING,
         "value": 1,
         "row": 1,
         "column": 1,
     }
-    held = [(tile.stream, weights[tile.role] * _words(tile, plan)) for tile in plan.tiles if tile.role in weights]
-    streams = {stream for stream, _ in held if stream is not None}
-    in_steps = (sum(words for of_stream, words in held if of_stream == stream) for stream in streams)
-    return sum(words for stream, words in held if stream is None) + most(0, *in_steps)
+    held = [(tile, weights[tile.role] * _words(tile, plan)) for tile in plan.tiles if tile.role in weights]
+    lasting = sum(words for tile, words in held if tile.stream is None and not _is_on_its_way(tile))
+    return lasting + most(*(_held_in(plan, held, stream) for stream in {None, *(tile.stream for tile in plan.tiles)}))
+
+
+def _held_in(plan: Plan, held: Sequence[tuple[Tile, Amount]], stream: int | None) -> Amount:
+    """Beside what stays: in a step of a stream, or outside of all."""
+    here = [(tile, words) for tile, words in held if tile.stream == stream and stream is not None]
+    addresses = sum(words for tile, words in here if tile.role == "address")
+    made = sum(words for tile, words in here if tile.role != "address" and not _is_on_its_way(tile))
+    # What lies in rows is on its way before the products of the step begin, whose results it does not meet.
+    loaded = sum(_words(tile, plan) for tile in plan.tiles if tile.role == "loaded" and tile.stream == stream)
+    moving = sum(words for tile, words in held if _is_on_its_way(tile) and tile.stream == stream)
+    return addresses + most(made, loaded, moving)
+
+
+def _is_on_its_way(tile: Tile) -> bool:
+    """Whether it is an operand in rows, which takes the place of what was loaded for it."""
+    return tile.role == "moving" and tile.of_lane is not None
 
 
 def _words(tile: Tile, plan: Plan) -> Amount:
     """Registers that a lane needs for its part of a tile."""
+    if tile.of_lane is not None:
+        return ceil_div(tile.of_lane * tile.width, 4)
     words = ceil_div(tile.elements * tile.width, 4)
     if tile.role == "column":
         return ceil_div(words, FRAGMENT_LANES)

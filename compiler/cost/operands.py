@@ -3,7 +3,7 @@ tile of shared memory, which is written and read back."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
 
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
@@ -30,6 +30,11 @@ def stays_in_registers(op: ContractOp, operand: SSAValue, row: str | None) -> bo
         return False
     is_left = all(_is_left(use.operation, operand, row) for use in operand.uses)
     return is_left and _lies_as_result(operand, {row, *op.over_axes}, set())
+
+
+def computes_with(users: Iterable[Operation]) -> bool:
+    """Whether some of those that use an operand of products are no products."""
+    return any(not isinstance(user, ContractOp) for user in users)
 
 
 def written(operand: SSAValue) -> Labour:

@@ -111,13 +111,18 @@ class Tile:
     accumulator that a stream carries or the kernel gives; `passing`, what a step makes and uses up; `ahead`, what it
     makes before its products are there; `dividing`, what it divides; `value` (spread over all lanes); `row` (a copy in
     each lane that shares the row); `column` (a copy in each lane that shares the column: what a step
-    loads for scores and has no rows, so that all warps, and eight lanes of each, hold the same)."""
+    loads for scores and has no rows, so that all warps, and eight lanes of each, hold the same). Beside products, of
+    what lies in rows over the lanes: `loaded`, what a step loads of it; `moving`, an operand on its way to its tile in
+    shared memory, in whose place; `address`, of a row that a lane loads; `state` and `repairing`, states of reductions
+    over it, of which the latter repairs others when it changes."""
 
     role: str
     shape: tuple[Amount, ...]
     width: int
     stream: int | None = None
     """The stream whose steps alone hold it, by number: streams run one after another. None if it stays."""
+    of_lane: Amount | None = None
+    """Elements that a lane has, where that is no even share of them."""
 
     @property
     def elements(self) -> Amount:

@@ -47,6 +47,20 @@ def lies_along_columns(
     return stream in axes and any({stream, row, *axes} <= result for result in results) and row not in axes
 
 
+def lies_in_rows(axes: Iterable[str], products: Iterable[ContractOp]) -> bool:
+    """Whether an array with these axes is spread in rows over the lanes, beside products: it meets the result of none
+    element by element, and so lies as none does."""
+    results = [set(axes_of(op.result.type)) for op in products]
+    return bool(results) and not any(set(axes) <= result for result in results)
+
+
+def vector_in_rows(moved: Iterable[int], products: Iterable[ContractOp]) -> int:
+    """How many elements a lane takes of one: 16 bytes of the narrowest that the kernel moves, though no more than of an
+    operand. `moved` are the bytes of what it loads and saves (`lowering.plan.widest_vector`)."""
+    operands = (format_of(op.lhs.type).size for op in products)
+    return 16 // max(min(moved, default=4), min(operands, default=0))
+
+
 def product_axes(kernel: KernelOp, group_axes: Iterable[str]) -> ProductAxes:
     group_axes = tuple(group_axes)
     products = contractions_of(kernel)

@@ -50,6 +50,8 @@ class Findings:
     axis: str
     """The streamed one."""
     comes_to_shared: Callable[[SSAValue], bool]
+    held_row: Callable[[ReduceOp], Holding]
+    """What is held of a state."""
     known: dict[tuple[object, ...], Finding] = field(default_factory=dict[tuple[object, ...], Finding])
 
     def of(self, visits: Sequence[Visits], pieces: Mapping[str, int]) -> Finding:
@@ -82,7 +84,7 @@ class _Written:
         steps = [op for search in searches for op in search.step.block.ops]
         tasks = [*self._tasks(self.block.ops, streamed=False), *self._tasks(steps, streamed=True)]
         states = [op for op in steps if isinstance(op, ReduceOp)]
-        held = [Holding("row", axes_of(op.result.type), width_of(op.result.type)) for op in states]
+        held = map(self.findings.held_row, states)
         crossings = [task.work for task in tasks if isinstance(task.work, Crossing)]
         return Finding(len(searches), tuple(crossings), tuple(tasks), tuple(held))
 

@@ -24,13 +24,21 @@ from treadle.compiler.cost.issue import (
 )
 from treadle.compiler.cost.limits import are_found_together, fed_of_visits
 from treadle.compiler.cost.names import name_of
-from treadle.compiler.cost.operands import left_operand, read_back, stays_in_registers, written
-from treadle.compiler.cost.plan import Issue, Pieces, Plan, Tile, Transfer, Work
-from treadle.compiler.cost.roles import ProductAxes, alignment_of, lies_along_columns, product_axes, stream_use
+from treadle.compiler.cost.operands import computes_with, left_operand, read_back, stays_in_registers, written
+from treadle.compiler.cost.plan import Issue, Pieces, Plan, Transfer, Work
+from treadle.compiler.cost.roles import (
+    ProductAxes,
+    alignment_of,
+    lies_along_columns,
+    lies_in_rows,
+    product_axes,
+    stream_use,
+    vector_in_rows,
+)
 from treadle.compiler.cost.searches import Finding, Findings
 from treadle.compiler.cost.spread import Spread
 from treadle.compiler.cost.steps import Steps
-from treadle.compiler.cost.tasks import Crossing, Holding, Task
+from treadle.compiler.cost.tasks import ADDRESS, Crossing, Holding, Task
 from treadle.compiler.cost.warpgroups import can_be_of_warpgroups
 from treadle.compiler.cost.work import labours_of, width_of
 from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp, WhereOp
@@ -38,7 +46,9 @@ from treadle.dialects.diagram.array import axes_of, shape_of, sizes_of
 from treadle.dialects.diagram.contract import is_multiplied
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import ScheduleAttr
+from treadle.passes._changes import BEFORE
 from treadle.passes._near import comes_to_shared
+from treadle.passes._scalars import leaves
 from treadle.passes._stages import StreamPlan
 from treadle.passes._visits import Visits, visits_of
 
@@ -69,6 +79,8 @@ class Sketch:
     holdings: tuple[Holding, ...]
     steps_singly: bool
     """Whether a product sums over the streamed axis and another one: it takes one index of the streamed one a step."""
+    vector: int
+    """How many elements a lane takes of what lies in rows."""
     suits_warpgroups: bool
     """Whether warpgroups can do its products, whatever its sizes."""
     conditional: StreamPlan | None
@@ -119,7 +131,7 @@ class Sketch:
         streams = all_streams[:1]
         found = self._finding(tiles)
         searches = tuple(Pieces(pieces.axis, pieces.size) for pieces in streams * found.searches)
-        spread = Spread(padded, warps, self.roles.row, self.has_products, rereads, self.subloops)
+        spread = Spread(padded, warps, self.roles.row, self.has_products, rereads, self.subloops, self.vector)
         return Plan(
             self.name,
             groups,
@@ -127,10 +139,7 @@ class Sketch:
             warps,
             tuple(self._transfer(crossing, groups, visits, fed) for crossing in (*found.crossings, *self.crossings)),
             (*found.issues(spread, searches[:1]), *self._issues(spread, streams)),
-            tuple(
-                Tile(holding.role, tuple(padded[axis] for axis in holding.axes), holding.width, holding.stream)
-                for holding in (*self.holdings, *found.holdings)
-            ),
+            tuple(holding.tile(padded, spread) for holding in (*self.holdings, *found.holdings)),
             tuple(Work(each.format, (*each.result, *each.over), stream) for each, stream in self._done),
             self.roles.row,
             self.suits_warpgroups and not self.finds_limits,
@@ -301,9 +310,10 @@ class _Reader:
             tasks=tuple(self._tasks()),
             holdings=tuple(self._holdings()),
             steps_singly=any(self._sums_beside_stream(op) for op in self.operations),
+            vector=vector_in_rows([width_of(value.type) for value in outside], self.products),
             suits_warpgroups=can_be_of_warpgroups(self.kernel, self.roles.row),
             conditional=conditional,
-            findings=None if conditional is None else Findings(conditional.axis, self._comes_to_shared),
+            findings=None if conditional is None else Findings(conditional.axis, self._comes_to_shared, self._held_row),
             subloops=self.kernel.schedule.subloop.as_dict() if self.kernel.schedule is not None else {},
         )
 
@@ -397,15 +407,39 @@ class _Reader:
         for value, times in self.use.inputs.items():
             axes, width = axes_of(value.type), width_of(value.type)
             if not self._comes_to_shared(value):
-                along_columns = lies_along_columns(axes, self.stream, self.roles.row, self.products)
-                held.append(Holding("column" if along_columns else "value", axes, width))
+                held += self._held_loaded(value)
                 continue
             # The second stream has tiles of its own in shared memory.
             role = "staged" if self.stream in axes else "shared"
             held += [Holding(role, axes, width)] * times
             if not is_multiplied(value):
                 held.append(Holding("value", axes, width))
+            else:
+                held += self._held_beside_products(value)
         return held
+
+    def _held_loaded(self, value: SSAValue) -> Iterator[Holding]:
+        axes, width = axes_of(value.type), width_of(value.type)
+        if not lies_in_rows(axes, self.products):
+            along_columns = lies_along_columns(axes, self.stream, self.roles.row, self.products)
+            yield Holding("column" if along_columns else "value", axes, width)
+            return
+        streams = self.use.fed_in.get(value)
+        if streams is None:
+            in_steps = any(use.operation in step for use in value.uses for step in self.use.steps)
+            yield Holding("value" if in_steps else "loaded", axes, width, None, axes)
+            return
+        for stream in streams:
+            yield Holding("loaded", axes, width, stream, axes)
+            yield Holding("address", axes[:-1], ADDRESS, stream, axes)
+
+    def _held_beside_products(self, value: SSAValue) -> Iterator[Holding]:
+        """What steps read back of an operand's tile, to compute with it."""
+        axes, users = axes_of(value.type), {use.operation for use in value.uses}
+        for stream in self.use.fed_in.get(value, ()):
+            users_there = users.intersection(self.use.steps[stream])
+            if computes_with(users_there) and lies_in_rows(axes, self.products):
+                yield Holding("loaded", axes, width_of(value.type), stream, axes)
 
     def _held_products(self) -> list[Holding]:
         held: list[Holding] = []
@@ -418,9 +452,14 @@ class _Reader:
                 held.append(Holding("carried", axes, 4))
             for operand in (op.lhs, op.rhs):
                 if isinstance(operand.owner, Operation):
-                    role = "shared" if self._in_shared(op, operand) else "passing"
-                    held += [Holding(role, axes_of(operand.type), width_of(operand.type), each) for each in streams]
+                    roles = ("shared", "moving") if self._in_shared(op, operand) else ("passing",)
+                    held += [self._held_operand(role, operand, each) for role in roles for each in streams]
         return held + self._held_ahead()
+
+    def _held_operand(self, role: str, operand: SSAValue, stream: int | None) -> Holding:
+        axes = axes_of(operand.type)
+        in_rows = axes if role == "moving" and lies_in_rows(axes, self.products) else None
+        return Holding(role, axes, width_of(operand.type), stream, in_rows)
 
     def _streams_of(self, op: Operation) -> tuple[int | None, ...]:
         """The streams in whose steps an operation is."""
@@ -436,7 +475,23 @@ class _Reader:
     def _held_rows(self) -> list[Holding]:
         """The state of the stream's reductions; what is reduced at once, little is left of."""
         reductions = [op for op in self.operations if isinstance(op, ReduceOp) and self.stream in op.over_axes]
-        return [Holding("row", axes_of(op.result.type), 4) for op in reductions]
+        repairing = self._repairing()
+        return [self._held_row(op, op.result in repairing) for op in reductions]
+
+    def _held_row(self, op: ReduceOp, repairs: bool = False) -> Holding:
+        """Where what it reduces lies in rows over the lanes, fewer of them share a row."""
+        axes, along = axes_of(op.result.type), axes_of(op.operand.type)
+        if lies_in_rows(along, self.products):
+            return Holding("repairing" if repairs else "state", axes, 4, None, along)
+        return Holding("row", axes, 4)
+
+    def _repairing(self) -> frozenset[SSAValue]:
+        """The states by whose changes others are repaired."""
+        if self.use.plan is None:
+            return frozenset()
+        repairs = [verdict.repair for verdict in self.use.plan.verdicts.values() if verdict.repair is not None]
+        found = (leaf for repair in repairs for leaf in leaves(repair.expression))
+        return frozenset(leaf.value for leaf in found if leaf.version == BEFORE)
 
     def _held_results(self) -> list[Holding]:
         """Results on their way out; where there are products the accumulators are counted already."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import prod
 
-from treadle.compiler.amounts import Amount, ceil_div, choice, most
+from treadle.compiler.amounts import Amount, ceil_div, ceil_power, choice, floor_power, is_any, least, most
 from treadle.compiler.machines.machine import WARP
 
 FRAGMENT_ROWS = 8
@@ -26,6 +26,8 @@ class Spread:
     """Whether left operands that all steps share are read again in each."""
     subloops: Mapping[str, int] = field(default_factory=dict[str, int])
     """The pieces in which contractions walk an axis, where the schedule asks for smaller ones than a group holds."""
+    vector: int = 1
+    """How many elements a lane takes side by side of what lies in rows over the lanes."""
 
     def turns_of(self, over: Iterable[str]) -> Amount:
         """Turns of the loop in which a contraction over these axes walks its operands; 1 if there is none."""
@@ -41,6 +43,32 @@ class Spread:
             return prod(self.tiles[axis] for axis in axes) / (WARP * prod(self.warps.values()))
         elements = prod(self.of_warp(axis) for axis in axes)
         return most(1.0, elements / self._lanes(axes))
+
+    def in_rows(self, axes: tuple[str, ...], kept: tuple[str, ...], reduced: tuple[str, ...] = ()) -> Amount:
+        """Elements along the `kept` ones of these axes that a lane has of an array which lies in rows: the last axis
+        over neighbouring lanes, the lanes that are left over the others, as `lowering.layouts.blocked` spreads it."""
+        axes = tuple(axis for axis in axes if is_any(self.tiles[axis] != 1))
+        warps = self._warps_in_rows(axes, reduced)
+        lanes: Amount = WARP
+        count: Amount = 1
+        for axis in reversed(axes):
+            vector = least(self.vector, floor_power(self.tiles[axis])) if axis in axes[-1:] else 1
+            along = least(lanes, ceil_power(ceil_div(self.tiles[axis], vector * (warps[axis] if len(axes) > 1 else 1))))
+            lanes = lanes // along
+            if axis in kept:
+                count = count * vector * ceil_div(self.tiles[axis], vector * along * warps[axis])
+        return count
+
+    def _warps_in_rows(self, axes: tuple[str, ...], reduced: tuple[str, ...]) -> dict[str, Amount]:
+        """The warps along each axis: as the schedule says, if it says something of one, else all along the first that
+        nothing reduces. Of an axis with one warp it speaks only if that is its first."""
+        stated = {axis: self.warps[axis] for axis in axes if axis in self.warps}
+        first = [axis for axis in axes if axis not in reduced][:1]
+        all_along = {axis: prod(self.warps.values()) if axis in first else 1 for axis in axes}
+        speaks: Amount = next(iter(self.warps), None) in stated
+        for count in stated.values():
+            speaks = speaks | (count > 1)
+        return {axis: choice(speaks, stated.get(axis, 1), all_along[axis]) for axis in axes}
 
     def _lanes(self, axes: tuple[str, ...]) -> Amount:
         """Lanes that share the elements of such an array."""

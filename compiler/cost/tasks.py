@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from treadle.compiler.amounts import Amount
 from treadle.compiler.cost.issue import Product, issued_by_copy, issued_by_product, issued_by_reduction
+from treadle.compiler.cost.plan import Tile
 from treadle.compiler.cost.spread import Spread
 from treadle.compiler.cost.work import Labour
 from treadle.dialects.diagram import ReduceOp, WhereOp
@@ -56,6 +57,10 @@ class Task:
                 yield from issued_by_copy(self.work.axes, self.work.width, spread, self.work.level == "shared")
 
 
+ADDRESS = 8
+"""Bytes of one in device memory."""
+
+
 @dataclass(frozen=True)
 class Holding:
     role: str
@@ -63,3 +68,15 @@ class Holding:
     width: int
     stream: int | None = None
     """The stream whose steps hold it; none if it is there in all."""
+    in_rows_of: tuple[str, ...] | None = None
+    """The axes of what lies in rows over the lanes, of which this is all or a result; None if it does not."""
+
+    def tile(self, padded: Mapping[str, Amount], spread: Spread) -> Tile:
+        shape = tuple(padded[axis] for axis in self.axes)
+        return Tile(self.role, shape, self.width, self.stream, self._of_lane(spread))
+
+    def _of_lane(self, spread: Spread) -> Amount | None:
+        if self.in_rows_of is None:
+            return None
+        reduced = tuple(axis for axis in self.in_rows_of if axis not in self.axes)
+        return spread.in_rows(self.in_rows_of, self.axes, reduced)

@@ -1,0 +1,113 @@
+"""Registers of what lies in rows over the lanes, beside products: as the lowering spreads it, and as ptxas counts."""
+
+from __future__ import annotations
+
+from math import prod
+from pathlib import Path
+
+import pytest
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import OpResult
+
+from treadle.compiler.cost import Plan, footprint, plan_of, sketch_of
+from treadle.compiler.cost.candidates import candidates
+from treadle.compiler.cost.spread import Spread
+from treadle.compiler.machines import load_machine
+from treadle.compiler.pipeline import CHOOSING_PASS, LAST_HIERARCHY_PASS, Options, pipeline, run_passes
+from treadle.compiler.source import load_module
+from treadle.dialects import cuda
+from treadle.dialects.cuda.tiles import layout_of
+from treadle.dialects.diagram import ReduceOp
+from treadle.dialects.diagram.array import shape_of
+from treadle.dialects.hierarchy import KernelOp
+from treadle.passes.hierarchy_choose_sizes import HierarchyChooseSizesPass
+
+HERE = Path(__file__).parent
+EXAMPLES = HERE.parent / "examples"
+LOWERING_PASS = "convert-hierarchy-to-cuda"
+
+CASES = [
+    ("softmax_matmul", "row=64,e=16", "x=128", 176),
+    ("softmax_matmul", "row=128,e=16", "x=64", 105),
+    ("softmax_matmul", "row=64,e=128", "x=64", 126),
+    ("quantised_matmul", "t=16,o=64", "i=128", 168),
+    ("quantised_matmul", "t=16,o=64", "i=32", 64),
+    ("quantised_matmul", "t=64,o=16", "i=64", 94),
+    ("l2_norm_matmul", "t=128,o=64", "i=64", 110),
+]
+"""What ptxas 13.0 takes for an A100 of each, with nothing spilled."""
+
+
+def in_stages(name: str, group: str, stream: str) -> tuple[Plan, Plan, ModuleOp]:
+    """The plans of the decorated and of the explicit kernel, and the lowered module."""
+    module = load_module(EXAMPLES / f"{name}.mlir")
+    passes = list(pipeline(Options(machine="a100")))
+    names = [spec.name for spec in passes]
+    run_passes(module, passes[: names.index(CHOOSING_PASS)])
+    HierarchyChooseSizesPass(group=group, stream=stream).apply(Context(), module)
+    decorated = plan_in(module)
+    explicit, lowered = names.index(LAST_HIERARCHY_PASS) + 1, names.index(LOWERING_PASS) + 1
+    run_passes(module, passes[names.index(CHOOSING_PASS) : explicit])
+    plan = plan_in(module)
+    run_passes(module, passes[explicit:lowered])
+    return decorated, plan, module
+
+
+def plan_in(module: ModuleOp) -> Plan:
+    (kernel,) = (op for op in module.walk() if isinstance(op, KernelOp))
+    return plan_of(kernel)
+
+
+@pytest.mark.parametrize(("name", "group", "stream", "taken"), CASES)
+def test_what_lies_in_rows_takes_what_the_lowering_gives_it(name: str, group: str, stream: str, taken: int):
+    decorated, explicit, module = in_stages(name, group, stream)
+    machine = load_machine("a100")
+    assert footprint(decorated, machine) == footprint(explicit, machine)
+    loads = [op.result for op in module.walk() if isinstance(op, cuda.LoadOp | cuda.ReadOp)]
+    states = [op.result for op in module.walk() if isinstance(op, ReduceOp) and op.init is not None]
+    for plan in (decorated, explicit):
+        assert of_lanes(plan, "loaded") <= lowered(loads)
+        assert of_lanes(plan, "state", "repairing") <= lowered(states)
+        assert of_lanes(plan, "loaded")
+    assert footprint(explicit, machine).registers_per_thread == pytest.approx(taken, rel=0.16)
+
+
+def of_lanes(plan: Plan, *roles: str) -> set[tuple[tuple[int, ...], int]]:
+    """Shapes of tiles, and what a lane has of them."""
+    return {(tile.shape, int(tile.of_lane)) for tile in plan.tiles if tile.role in roles and tile.of_lane is not None}
+
+
+def lowered(values: list[OpResult]) -> set[tuple[tuple[int, ...], int]]:
+    """The same, as the layouts of fragments say it."""
+    return {(shape_of(each.type), prod(mode.size for mode in layout_of(each.type).register)) for each in values}
+
+
+@pytest.mark.parametrize("name", ["softmax_matmul", "quantised_matmul", "l2_norm_matmul", "linear_attention"])
+def test_rows_of_many_candidates_are_those_of_each(name: str):
+    """Also where the schedule says nothing of an axis that has one warp."""
+    module = load_module(EXAMPLES / f"{name}.mlir")
+    passes = list(pipeline(Options(machine="a100")))
+    run_passes(module, passes[: [spec.name for spec in passes].index(CHOOSING_PASS)])
+    machine = load_machine("a100")
+    for kernel in (op for op in module.walk() if isinstance(op, KernelOp)):
+        assert kernel.schedule is not None
+        sketch = sketch_of(kernel, kernel.schedule)
+        found = candidates(sketch, dict.fromkeys(sketch.sizes, 300), {})
+        together = footprint(sketch.plan(found.tiles, found.warps, about=1.0, rereads=found.rereads), machine)
+        for i in range(0, len(found), max(1, len(found) // 50)):
+            one = found[i]
+            alone = footprint(sketch.plan(one.tiles, one.warps, rereads=one.rereads), machine)
+            assert together.of(i) == alone, one
+
+
+def test_an_array_that_meets_no_product_lies_over_all_warps_of_its_first_axis():
+    spread = Spread({"b": 1, "x": 64, "e": 64}, {"q": 4}, "q", True, vector=8)
+    # Eight lanes along e, four along x, and all warps along x: b has one element.
+    assert spread.in_rows(("b", "x", "e"), ("x", "e")) == 4 * 8
+    assert spread.in_rows(("b", "x", "e"), ("x",)) == 4
+    # Warps do not share what one of them reduces.
+    assert spread.in_rows(("x", "e"), ("e",), reduced=("x",)) == 8
+    # Where the schedule says how many warps an axis has, the others hold the same.
+    stated = Spread({"q": 64, "e": 64}, {"q": 2, "k": 2}, "q", True, vector=8)
+    assert stated.in_rows(("q", "e"), ("q", "e")) == 8 * 8
