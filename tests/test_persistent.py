@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from math import inf
+from pathlib import Path
 
 import pytest
 from xdsl.dialects import arith, scf
@@ -20,9 +21,10 @@ from xdsl.utils.arg_spec import ArgSpec
 
 from benchmarking import benchmark
 from treadle.compiler.cli.run import kernel_names
-from treadle.compiler.cost import Estimate, estimate, plan_of, sizes_of_kernel, time
+from treadle.compiler.cost import Estimate, estimate, footprint, plan_of, sizes_of_kernel, sketch_of, time
+from treadle.compiler.cost.plan import LEAVING
 from treadle.compiler.cost.tile_order import Sharing, best_section, different_bytes, is_uneven
-from treadle.compiler.cost.turns import clocks_in_turns, together
+from treadle.compiler.cost.turns import can_take_turns, clocks_in_turns, together
 from treadle.compiler.machines import Machine, load_machine, machine_of
 from treadle.compiler.pipeline import LAST_DECORATING_PASS, Options, pipeline, print_cuda, run_passes, run_pipeline
 from treadle.compiler.rings import ring_problems
@@ -206,6 +208,32 @@ def test_the_model_says_which_grids_are_persistent(text: str) -> None:
     (kernel,) = (op for op in module.ops if isinstance(op, cuda.KernelOp) and "specialised" in op.sym_name.data)
     # The model rounds the place of the barriers up.
     assert 0 <= found.footprint.shared_bytes - kernel.shared_bytes.data < 128
+
+
+LONG = re.compile(r"= (?:[4-9]\d|\d{3,})")
+"""A default size that is no number of heads."""
+
+
+@pytest.mark.parametrize("name", ["matmul_tn", "matmul_transposed", "matmul_gelu", "attention_gqa", "swiglu"])
+def test_the_model_takes_turns_where_the_pass_does(name: str) -> None:
+    text = (Path(__file__).parents[1] / "examples" / f"{name}.mlir").read_text(encoding="utf-8")
+    found, module = predicted(re.sub(r"sizes<.*?>", lambda sizes: LONG.sub("= 4096", sizes[0]), text))
+    assert found.blocks > 132
+    assert told(module).startswith("cuda-persist") == found.in_turns
+
+
+def test_a_result_that_is_turned_leaves_in_one_part() -> None:
+    """Its boxes have all columns as rows: half of the columns would be another box."""
+    text = (Path(__file__).parents[1] / "examples" / "matmul_transposed.mlir").read_text(encoding="utf-8")
+    (kernel,) = (op for op in decorated(text).walk() if isinstance(op, KernelOp))
+    assert kernel.schedule is not None
+    sketch = sketch_of(kernel, kernel.schedule)
+    machine = load_machine("h100")
+    for columns, has_room in ((256, False), (128, True)):
+        plan = sketch.plan({"m": 128, "n": columns, "k": 128}, {"m": 8})
+        (leaving,) = (tile for tile in plan.tiles if tile.role in LEAVING)
+        assert leaving.role == "turned"
+        assert can_take_turns(plan, machine, 512, footprint(plan, machine).shared_bytes) == has_room
 
 
 def test_few_pieces_have_a_block_each() -> None:

@@ -26,7 +26,7 @@ from treadle.compiler.cost.issue import (
 from treadle.compiler.cost.limits import are_limits_found_together, fed_of_stream
 from treadle.compiler.cost.names import name_of
 from treadle.compiler.cost.operands import computes_with, left_operand, read_back, stays_in_registers, written
-from treadle.compiler.cost.plan import Issue, Pieces, Plan, Tile, Transfer, Work
+from treadle.compiler.cost.plan import LEAVING, Issue, Pieces, Plan, Tile, Transfer, Work
 from treadle.compiler.cost.roles import (
     alignment_of,
     contractions_of,
@@ -44,7 +44,7 @@ from treadle.dialects.diagram.array import axes_of, is_array, level_of, sizes_of
 from treadle.dialects.diagram.contract import is_multiplied
 from treadle.dialects.hierarchy import GroupOp, KernelOp, LoadOp, SaveOp, StreamOp
 
-LASTING = ("carried", "row", "state", "repairing", "column", "value", "leaving")
+LASTING = ("carried", "row", "state", "repairing", "column", "value", *LEAVING)
 """Roles of tiles that stay from step to step."""
 
 
@@ -199,7 +199,7 @@ class Walk:
         if not self.has_products:
             self.hold("value", piece)
         elif width == 2 and not self.inside:
-            self.hold("leaving", piece)
+            self.hold("turned" if axes_of(piece.type)[-1:] == (self.row,) else "leaving", piece)
 
     def compute(self, op: Operation) -> None:
         spread = self.spread(*op.operands, *op.results)

@@ -9,7 +9,7 @@ from math import inf, prod
 import numpy as np
 
 from treadle.compiler.amounts import Amount, ceil_div, choice, least, most, rounded
-from treadle.compiler.cost.plan import Plan, Tile
+from treadle.compiler.cost.plan import LEAVING, Plan, Tile
 from treadle.compiler.cost.warpgroups import WARPGROUP, are_of_warpgroups, granted_registers
 from treadle.compiler.machines import Machine
 from treadle.compiler.machines.machine import WARP
@@ -143,7 +143,7 @@ def shared_bytes(plan: Plan, stages: Amount) -> Amount:
     """Of a block: results on their way out lie where the tiles were."""
     places = {"shared": 1, "staged": stages}
     tiles = sum(places[tile.role] * tile_bytes(tile.shape, tile.width) for tile in plan.tiles if tile.role in places)
-    leaving = (tile_bytes(tile.shape, tile.width) for tile in plan.tiles if tile.role == "leaving")
+    leaving = (tile_bytes(tile.shape, tile.width) for tile in plan.tiles if tile.role in LEAVING)
     return most(tiles, *leaving)
 
 

@@ -104,10 +104,15 @@ class Issue:
     """The streams around the operation: it runs once in each step."""
 
 
+LEAVING = ("leaving", "turned")
+"""Roles of results on their way out."""
+
+
 @dataclass(frozen=True)
 class Tile:
     """What a group holds. `role` says where and how. In shared memory: `shared`; `staged`, which every step of a
-    stream loads anew; `leaving`, a result on its way out, in the place of all others. In registers: `carried`, an
+    stream loads anew; `leaving`, a result on its way out, in the place of all others, and `turned`,
+    one whose last axis is that of the rows. In registers: `carried`, an
     accumulator that a stream carries or the kernel gives; `passing`, what a step makes and uses up; `ahead`, what it
     makes before its products are there; `dividing`, what it divides; `value` (spread over all lanes); `row` (a copy in
     each lane that shares the row); `column` (a copy in each lane that shares the column: what a step

@@ -498,7 +498,7 @@ class _Reader:
         if not self.products:
             return [Holding("value", axes_of(value.type), width_of(value.type)) for value in self.results]
         return [
-            Holding("leaving", axes_of(value.type), 2)
+            Holding("turned" if axes_of(value.type)[-1:] == (self.roles.row,) else "leaving", axes_of(value.type), 2)
             for value in self.results
             if width_of(value.type) == 2 and self.stream not in axes_of(value.type)
         ]

@@ -133,7 +133,7 @@ def timing(plan: Plan, machine: Machine, sizes: Mapping[str, int]) -> Timing:
     full, rest = blocks // slots, blocks % slots
     last = choice(rest > 0, beside(ceil_div(rest, machine.sms)), 0.0)
     on_sms = full * beside(resident) + last if np.any(full) else last
-    turns = can_take_turns(plan, machine, blocks)
+    turns = can_take_turns(plan, machine, blocks, needs.shared_bytes)
     if np.any(turns):
         warps = ceil_div(needs.warps, SUB_PARTITIONS)
         filled = replace(round_, fill=0).clocks(warps)
@@ -170,7 +170,7 @@ def estimate(plan: Plan, machine: Machine, sizes: Mapping[str, int]) -> Estimate
         limited_by=_limit(machine, found.footprint, found.blocks_per_sm),
         waves=found.blocks / (machine.sms * found.blocks_per_sm),
         in_turns=in_turns,
-        by_piece=bool(can_take_turns(plan, machine, found.blocks)) and not in_turns,
+        by_piece=bool(can_take_turns(plan, machine, found.blocks, found.footprint.shared_bytes)) and not in_turns,
     )
 
 

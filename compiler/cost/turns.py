@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import prod
 
 from treadle.compiler.amounts import Amount, ceil_div, choice, least, most
-from treadle.compiler.cost.plan import Pieces, Plan
+from treadle.compiler.cost.plan import LEAVING, Pieces, Plan, Tile
 from treadle.compiler.cost.tile_order import KEPT
 from treadle.compiler.cost.warpgroups import are_of_warpgroups
 from treadle.compiler.machines import Machine
+from treadle.dialects.cuda.boxes import SPANS
 
 PARTS = (1, 2, 4, 8)
 """Parts of a result that may leave one after another, through a place of its own."""
@@ -19,17 +20,41 @@ LARGEST_SECTION = 1024
 """Rows of pieces that are taken together, at most."""
 
 
-def can_take_turns(plan: Plan, machine: Machine, blocks: Amount) -> Amount:
-    """Whether there are roles, of which each counts its turns on from piece to piece, and a second piece to take."""
-    return are_of_warpgroups(plan, machine) & (blocks > machine.sms)
+def can_take_turns(plan: Plan, machine: Machine, blocks: Amount, shared_bytes: Amount) -> Amount:
+    """Whether there are roles, of which each counts its turns on from piece to piece, a second piece to take, and room
+    for what leaves while its tiles come."""
+    room = [has_room for _, has_room in _rooms(plan, shared_bytes, machine)]
+    return are_of_warpgroups(plan, machine) & (blocks > machine.sms) & (sum(room) > 0)
 
 
 def bytes_in_turns(plan: Plan, shared_bytes: int, machine: Machine) -> int:
     """Shared memory of a block whose results leave while the tiles of the next piece come: in as few parts as there is
     room for."""
-    leaving = sum(tile.elements * tile.width for tile in plan.tiles if tile.role == "leaving")
-    sizes = (shared_bytes + ceil_div(leaving, parts) for parts in PARTS)
-    return next((size for size in sizes if size <= machine.limits.shared_per_block), shared_bytes)
+    return next((size for size, has_room in _rooms(plan, shared_bytes, machine) if has_room), shared_bytes)
+
+
+def _rooms(plan: Plan, shared_bytes: Amount, machine: Machine) -> Iterator[tuple[Amount, Amount]]:
+    """What a block takes if its results leave in so many parts, and whether they can, and it has as much."""
+    leaving = [tile for tile in plan.tiles if tile.role in LEAVING]
+    for parts in PARTS:
+        size = shared_bytes + ceil_div(sum(tile.elements * tile.width for tile in leaving), parts)
+        are_cut: Amount = True
+        for tile in leaving:
+            are_cut = are_cut & _leaves_in(tile, parts)
+        yield size, are_cut & (size <= machine.limits.shared_per_block)
+
+
+def _leaves_in(tile: Tile, parts: int) -> Amount:
+    """Whether each part is as many whole boxes of a tensor copy: these are cut along the last axis, and parts along the
+    columns of a product."""
+    if parts == 1 or tile.role == "turned":
+        return parts == 1
+    columns = tile.shape[-1]
+    spans = [span // tile.width for span in SPANS]
+    boxes: Amount = 0
+    for span in reversed(spans):
+        boxes = choice(columns % span == 0, columns // span, boxes)
+    return (boxes > 0) & (boxes % parts == 0)
 
 
 def clocks_in_turns(first: Amount, filled: Amount, blocks: Amount, machine: Machine) -> Amount:
