@@ -320,6 +320,11 @@ def test_memory_of_attention():
 # -- what the passes make ---------------------------------------------------------------------------
 
 EXAMPLES = sorted((HERE.parent / "examples").glob("*.mlir"))
+SEVERAL_WAYS = [
+    HERE / "programs" / f"{name}.mlir"
+    for name in ("product_softmax", "mixed_numbers", "narrow_result", "to_linalg", "to_linalg_where")
+]
+"""With two streams, searches in a kernel without products, results narrower than their sums, several results."""
 SEARCHING = [HERE.parent / "examples" / "attention_packed.mlir", HERE / "programs" / "packed_by_places.mlir"]
 
 
@@ -356,7 +361,7 @@ def test_examples_move_what_is_predicted(path: Path, size: int | None):
 
 
 @pytest.mark.sample(15)
-@pytest.mark.parametrize("path", [*EXAMPLES, HERE / "programs" / "product_softmax.mlir"], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*EXAMPLES, *SEVERAL_WAYS], ids=lambda path: path.stem)
 def test_examples_need_what_was_chosen_for(path: Path):
     """What choosing estimates of a decorated kernel is what the explicit one needs, and takes."""
     machine = load_machine("h100")
@@ -368,7 +373,7 @@ def test_examples_need_what_was_chosen_for(path: Path):
         assert len(late.streams) == len(early.streams)
         assert footprint(late, machine) == footprint(early, machine)
         chosen_for, needed = timing(early, machine, sizes), timing(late, machine, sizes)
-        assert needed.time_us == pytest.approx(chosen_for.time_us, rel=1e-3)
+        assert needed.time_us == pytest.approx(chosen_for.time_us)
         assert set(needed.units_us) == set(chosen_for.units_us)
 
 

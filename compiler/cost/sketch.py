@@ -40,9 +40,9 @@ from treadle.compiler.cost.spread import Spread
 from treadle.compiler.cost.steps import Steps
 from treadle.compiler.cost.tasks import ADDRESS, Crossing, Holding, Task
 from treadle.compiler.cost.warpgroups import can_be_of_warpgroups
-from treadle.compiler.cost.work import labours_of, width_of
+from treadle.compiler.cost.work import labours_of, rounding_to, width_of
 from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp, WhereOp
-from treadle.dialects.diagram.array import axes_of, shape_of, sizes_of
+from treadle.dialects.diagram.array import axes_of, format_of, shape_of, sizes_of
 from treadle.dialects.diagram.contract import is_multiplied
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import ScheduleAttr
@@ -378,6 +378,9 @@ class _Reader:
             streams = self._streams_of(op)
             streamed = streams != (None,)
             yield Task(product_of(op, self._left(op)), streams, streamed)
+            if self.stream in op.over_axes and op.accumulate != format_of(op.result.type):
+                # A stream keeps the sum as it accumulates, and rounds it in the end.
+                yield Task(rounding_to(op.result.type), (None,), False)
             for operand in (op.lhs, op.rhs):
                 if isinstance(operand.owner, Operation) and self._in_shared(op, operand):
                     yield Task(written(operand), streams, streamed)

@@ -68,11 +68,13 @@ def labours_of(op: Operation) -> list[Labour]:
         return list(_of_map(op))
     if isinstance(op, ReduceOp):
         return [Labour("float", 1, axes_touched(op))]
-    if isinstance(op, CastOp):
-        # One conversion makes a pair of narrow numbers.
-        pairs = 2 if width_of(op.result.type) <= 2 else 1
-        return [Labour("convert", 1 / pairs, axes_of(op.result.type))]
-    return []
+    return [rounding_to(op.result.type)] if isinstance(op, CastOp) else []
+
+
+def rounding_to(type: Attribute) -> Labour:
+    """One conversion makes a pair of narrow numbers."""
+    pairs = 2 if width_of(type) <= 2 else 1
+    return Labour("convert", 1 / pairs, axes_of(type))
 
 
 def _of_map(op: MapOp) -> Iterator[Labour]:
