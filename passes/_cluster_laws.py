@@ -74,7 +74,7 @@ def _own(load: cuda.TensorLoadOp, depends: set[SSAValue], size: int) -> str | No
         return "blocks take different numbers of turns"
     if load.multicast is not None:
         return "it is made together already"
-    if load.stop is not None:
+    if load.is_by_rows:
         return "it ends before a position that data tells"
     if share_of(load.boxes, size) is None:
         return f"{load.boxes.rows} rows of a box are no {size} shares of whole swizzles"

@@ -25,9 +25,9 @@ from treadle.passes._specialise_laws import (
     constant_of,
     ends_of,
     inward_copies,
+    is_by_rows,
     is_inward,
     reads_of,
-    stop_of,
 )
 from treadle.passes._specialise_producer import Producer
 from treadle.passes._specialise_tiles import boxed_type, plain, stages_for
@@ -140,7 +140,7 @@ class Builder:
             boxes = boxes_of(boxed_type(copy.tile))
             type = cuda.TensorMapType(boxes.box, copy.buffer.type, boxes.order)
             self.maps[copy.tile] = map_of(copy.buffer, type, "map")
-            if stop_of(copy) is not None:
+            if is_by_rows(copy):
                 of_rows = zip(rows_types(type, boxes), ("rows", "row"), strict=True)
                 self.row_maps[copy.tile] = [map_of(copy.buffer, each, name) for each, name in of_rows]
         return tuple(kept), tuple(mapped)

@@ -106,16 +106,17 @@ def _copy_problem(copy: cuda.CopyOp) -> Reason | None:
 
 
 def _stop_problem(copy: cuda.CopyOp) -> Reason | None:
-    if (stop := stop_of(copy)) is None:
+    if not is_by_rows(copy):
         return None
-    law = "what lies behind a position that data tells is zeros where it is multiplied"
+    behind = "before" if stop_of(copy) is None else "behind"
+    law = f"what lies {behind} a position that data tells is zeros where it is multiplied"
     sizes = sizes_of(copy.tile.type)
     boxes = boxes_layout(tuple(sizes.values()), format_bytes(copy.tile.type))
     if boxes is None:  # which is a reason of its own
         return None
-    axis = next(axis for axis, limit in zip(copy.bound_axes, copy.limits, strict=True) if limit is stop)
-    if axes_of(copy.tile.type)[boxes.row_axis] == axis:
-        return Reason(law, f"rows of %{copy.buffer.name_hint} lie along '{axis}': no tensor copy ends within one")
+    row = axes_of(copy.tile.type)[boxes.row_axis]
+    if row in (axis for axis, _ in (*_begins_of(copy), *_stops_of(copy))):
+        return Reason(law, f"rows of %{copy.buffer.name_hint} lie along '{row}': no tensor copy ends within one")
     problem = why_no_rows(boxes, format_bytes(copy.tile.type))
     return None if problem is None else Reason(law, f"%{copy.buffer.name_hint}: {problem}")
 
@@ -123,9 +124,30 @@ def _stop_problem(copy: cuda.CopyOp) -> Reason | None:
 def stop_of(copy: cuda.CopyOp) -> SSAValue | None:
     """Before which position a copy must bring zeros although its array goes on: a product over that axis multiplies
     what lies behind it with zeros, and what is there may be no number. None if there is no such position."""
-    summed = {product.axis for product in _products_of(copy.tile)}
+    return next((limit for _, limit in _stops_of(copy)), None)
+
+
+def begin_of(copy: cuda.CopyOp) -> SSAValue | None:
+    """From which position on a copy must bring what its array has, and zeros before, for the same reason."""
+    return next((begin for _, begin in _begins_of(copy)), None)
+
+
+def is_by_rows(copy: cuda.CopyOp) -> bool:
+    return begin_of(copy) is not None or stop_of(copy) is not None
+
+
+def _stops_of(copy: cuda.CopyOp) -> list[tuple[str, SSAValue]]:
     bounds = zip(copy.bound_axes, copy.limits, strict=True)
-    return next((limit for axis, limit in bounds if axis in summed and not is_extent(limit)), None)
+    return [(axis, limit) for axis, limit in bounds if axis in _summed(copy) and not is_extent(limit)]
+
+
+def _begins_of(copy: cuda.CopyOp) -> list[tuple[str, SSAValue]]:
+    bounds = zip(copy.begun_axes, copy.begins, strict=True)
+    return [(axis, begin) for axis, begin in bounds if axis in _summed(copy)]
+
+
+def _summed(copy: cuda.CopyOp) -> set[str]:
+    return {product.axis for product in _products_of(copy.tile)}
 
 
 def _products_of(tile: SSAValue) -> list[cuda.ProductOp]:

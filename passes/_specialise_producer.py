@@ -10,7 +10,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import is_extent
-from treadle.passes._specialise_laws import is_inward, stop_of
+from treadle.passes._specialise_laws import begin_of, is_inward, stop_of
 from treadle.passes._specialise_tiles import Turns, stage_of
 
 
@@ -45,10 +45,11 @@ class Producer:
         ring, turn = turns.rings[tile], turns.turn(op, target, mapping)
         place = stage_of(turns, tile, turn, target, "to")
         offsets = [mapping[offset] for offset in op.offsets]
-        before, rows = None, ()
-        if (stop := stop_of(op)) is not None:
-            before, rows = self._before(stop, target, mapping), turns.row_maps[tile]
-        load = cuda.TensorLoadOp(turns.maps[tile], offsets, place, ring, turn, stop=before, row_maps=rows)
+        begin, stop = begin_of(op), stop_of(op)
+        before = None if stop is None else self._before(stop, target, mapping)
+        after = None if begin is None else mapping[begin]
+        rows = () if after is before is None else turns.row_maps[tile]
+        load = cuda.TensorLoadOp(turns.maps[tile], offsets, place, ring, turn, False, before, rows, after)
         load.location = op.location
         target.add_ops([cuda.AcquireOp(ring, turn), cuda.ExpectOp(ring, turn, load.bytes), load])
 

@@ -28,8 +28,10 @@ class Program:
     """Sizes that its pieces are chosen for, if they are not its own."""
     asked: Mapping[str, Mapping[str, Sequence[str | int | bool]]] = field(default_factory=dict)
     """Options of passes, by their names."""
+    before: Mapping[int, int] = field(default_factory=dict)
+    """Inputs that are NaN before a position along their last axis but one: nobody wrote what is there."""
     past: Mapping[int, int] = field(default_factory=dict)
-    """Inputs that are NaN from a position on along their last axis but one: nobody wrote what is there."""
+    """Inputs that are NaN from a position on along that axis, for the same reason."""
     lengths: Mapping[int, int] = field(default_factory=dict)
     """Inputs of which every element is that number."""
 
@@ -51,6 +53,8 @@ TURNS: Mapping[str, Mapping[str, Sequence[bool]]] = {"cuda-ping-pong": {"turns":
 
 PADDED: Mapping[str, Mapping[int, int]] = {"past": {2: 203}, "lengths": {3: 203}}
 
+STARTED: Mapping[str, Mapping[int, int]] = {"before": {2: 70}, "past": {2: 203}, "lengths": {3: 70, 4: 203}}
+
 PROGRAMS = (
     Program("examples/matmul.mlir", "h100", [{"m": 300, "n": 264, "k": 328}], {"m": 4096, "n": 4096, "k": 4096}),
     Program("examples/matmul.mlir", "h100", PAIRS, {"m": 4096, "n": 4096, "k": 4096}, CLUSTERS),
@@ -61,6 +65,8 @@ PROGRAMS = (
     Program("tests/programs/computed_operands.mlir", "a100", [{"m": 40, "n": 24, "k": 77}]),
     Program("examples/attention_lengths.mlir", "h100", [SHORT], **PADDED),
     Program("examples/attention_lengths.mlir", "a100", [SHORT], **PADDED),
+    Program("tests/programs/left_padding.mlir", "h100", [SHORT], **STARTED),
+    Program("tests/programs/left_padding.mlir", "a100", [SHORT], **STARTED),
     Program("examples/softmax.mlir", "a100", [{"row": 3, "x": 5000}, {"row": 2, "x": 37}]),
 )
 FIRST = {
@@ -102,6 +108,8 @@ def wrong(program: Program) -> Iterator[str]:
     backend = EmulatorBackend(print_cuda(module), kernel_names(module))
     for sizes in program.sizes:
         inputs = make_inputs(entry_function(algorithm), axis_sizes(entry_function(algorithm), sizes), 0)
+        for number, start in program.before.items():
+            inputs[number][..., :start, :] = float("nan")
         for number, length in program.past.items():
             inputs[number][..., length:, :] = float("nan")
         for number, length in program.lengths.items():

@@ -31,7 +31,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "lowering: edges are not zero in products": (
         f"{LOWERING}/products",
-        "value = masked(lowering, value, depth, zero, layout, stop)",
+        "value = masked(lowering, value, depth, zero, layout, begin, stop)",
         "value = value",
     ),
     "lowering: the state of a product is forgotten": (
@@ -56,7 +56,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "lowering: what lies behind a length is multiplied": (
         f"{LOWERING}/transfers",
-        "lowering.bounds(axes, lambda axis: is_met_by_absent(op.result, axis) and not tells(op.result))",
+        "lowering.bounds(axes, is_multiplied_with_absent)",
         "lowering.bounds(axes)",
     ),
     "lowering: a length is one too long": (
@@ -64,10 +64,25 @@ MUTATIONS: dict[str, Mutation] = {
         "        stop = None if _is_of_positions(fed[1]) else end",
         "        stop = self.emit(arith.AddiOp(end, self._index(1)))",
     ),
+    "lowering: what lies before a start is multiplied": (
+        f"{LOWERING}/transfers",
+        "lowering.beginnings(axes, is_multiplied_with_absent)",
+        "()",
+    ),
+    "lowering: a start is one too early": (
+        f"{LOWERING}/runs",
+        "or self._begins_a_piece(fed[0]) else lowest",
+        "or self._begins_a_piece(fed[0]) else self.emit(arith.SubiOp(lowest, self._index(1)))",
+    ),
+    "lowering: the border behind begins with its piece": (
+        f"{LOWERING}/runs",
+        "self._after(since, until, end, begin, stop)",
+        "self._after(since, until, end, None, stop)",
+    ),
     "lowering: the border is not tested": (
         f"{LOWERING}/runs",
-        'Run(self.stream.border, until, end, False, stop, "the border',
-        'Run(self.stream.step, until, end, False, stop, "the border',
+        'Run(self.stream.border, until, end, False, begin, stop, "the border',
+        'Run(self.stream.step, until, end, False, begin, stop, "the border',
     ),
     "lowering: whole pieces end a piece late": (
         f"{LOWERING}/runs",
@@ -112,6 +127,11 @@ MUTATIONS: dict[str, Mutation] = {
         "_specialise_producer",
         "[cuda.AcquireOp(ring, turn), cuda.ExpectOp(",
         "[cuda.ExpectOp(",
+    ),
+    "roles: copies begin with their piece": (
+        "_specialise_producer",
+        "after = None if begin is None else mapping[begin]",
+        "after = None",
     ),
     "roles: the producer expects half": ("_specialise_producer", "turn, load.bytes)", "turn, load.bytes // 2)"),
     "roles: a product starts anew in each turn": (

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from mutant_cuda import few_processors
+from xdsl.dialects import scf
 
 from roads import Road, array, compiled
 from treadle.compiler.source import parse_module
@@ -115,13 +116,31 @@ def test_data_past_a_length(machine: str, turned: bool, length: int):
     assert (road.run(inputs)[0] == min(length, 256)).all()
 
 
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("turned", [False, True], ids=["", "turned"])
+@pytest.mark.parametrize("start", [128, 100, 3, 256, 0, 300, -5])
+@pytest.mark.sample(10)
+def test_data_before_a_start(machine: str, turned: bool, start: int):
+    """Padding on the left: what lies before the start is not loaded, and counts for nothing."""
+    road = compiled(program("x >= n", turned=turned), machine=machine)
+    left, right = np.ones((16, 256), np.float16), np.ones((256, 16), np.float16)
+    inputs = (left, garbage(right, np.arange(256)[:, None] >= start), np.zeros(16, np.int32), start)
+    (verdict,) = road.verdicts(inputs)
+    assert verdict.ok, verdict
+    assert (road.run(inputs)[0] == 256 - min(max(start, 0), 256)).all()
+
+
 PADDED = {"as rows": "[b, h, x, e]", "as columns": "[b, h, e, x]"}
 
 
 @cache
-def padded(values: str, machine: str, d: int = 64) -> Road:
+def padded(values: str, machine: str, d: int = 64, condition: str = "x < len[b]") -> Road:
     """Attention to keys of different lengths, whose values lie in memory in this order of axes."""
     text = (EXAMPLES / "attention_lengths.mlir").read_text(encoding="utf-8").replace("x64x", f"x{d}x")
+    if condition != "x < len[b]":
+        assert '"x < len[b]" with (len = %len : !len)' in text
+        text = text.replace('"x < len[b]" with (len = %len : !len)', f'"{condition}" with ({given(condition)})')
+        text = text.replace("%len: !len {", '%since: !len {diagram.up_to = "x"}, %len: !len {')
     if values == PADDED["as columns"]:
         rows = f"!V = tensor<?x?x?x{d}xf16, #diagram.array<[b, h, x, e]>>"
         assert rows in text
@@ -146,6 +165,37 @@ def test_keys_and_values_past_a_length(keys: int, lengths: tuple[int, int], valu
     assert np.isfinite(road.run(inputs)[0]).all()
 
 
+def given(condition: str) -> str:
+    return ", ".join(f"{name} = %{name} : !len" for name in ("since", "len") if f"{name}[b]" in condition)
+
+
+STARTED = {
+    "since[b] <= x": lambda starts, lengths: lambda x: x >= starts,
+    "since[b] <= x < len[b]": lambda starts, lengths: lambda x: (x >= starts) & (x < lengths),
+    "since[b] <= x and x <= q": lambda starts, lengths: lambda x: x >= starts,
+    "x > q - len[b] and x >= since[b]": lambda starts, lengths: lambda x: x >= starts,
+}
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("values", PADDED.values(), ids=PADDED)
+@pytest.mark.parametrize("starts", [(0, 5), (100, 333), (176, 200), (7, 352), (353, 400), (-4, 130)], ids=str)
+@pytest.mark.parametrize("keys", [333, 400, 64])
+@pytest.mark.parametrize("condition", STARTED)
+@pytest.mark.sample(20)
+def test_keys_and_values_before_a_start(condition: str, keys: int, starts: tuple[int, int], values: str, machine: str):
+    road = padded(values, machine, condition=condition)
+    first, lengths = np.array(starts, np.int32), np.array([keys - 1, min(keys, 140)], np.int32)
+    made = road.inputs({"b": 2, "h": 1, "q": 70, "x": keys})
+    there = STARTED[condition](first[:, None], lengths[:, None])(np.arange(keys))
+    rows, columns = there[:, None, :, None], there[:, None, None, :]
+    queries, k, v = made[0], garbage(made[1], rows), garbage(made[2], rows if values == PADDED["as rows"] else columns)
+    inputs = (queries, k, v, first, lengths)
+    (verdict,) = road.verdicts(inputs)
+    assert verdict.ok, verdict
+    assert np.isfinite(road.run(inputs)[0]).all()
+
+
 MADE = {
     "a logarithm": "%l = math.log %w : f32",
     "an inverse": "%o = arith.constant 1.0 : f32\n    %l = arith.divf %o, %w : f32",
@@ -154,16 +204,20 @@ MADE = {
 
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("made", MADE.values(), ids=MADE)
-def test_values_that_a_map_makes(made: str, machine: str):
-    """Zeros behind the length would be infinite then: they stand for what the map has made."""
+@pytest.mark.parametrize("condition", ["x < len[b]", "x >= len[b]"])
+def test_values_that_a_map_makes(condition: str, made: str, machine: str):
+    """Zeros beyond the length would be infinite then: they stand for what the map has made."""
     text = (EXAMPLES / "attention_lengths.mlir").read_text(encoding="utf-8")
     body = f"%w = arith.extf %v : f16 to f32\n    {made}\n    %y = arith.truncf %l : f32 to f16"
     made_of = f"%U = diagram.map (%v = %V : !V) -> !V {{\n    {body}\n    diagram.yield %y : f16\n  }}\n  %A = "
     assert "%P16, %V over" in text
-    road = compiled(text.replace("%A = ", made_of).replace("%P16, %V over", "%P16, %U over"), machine=machine)
+    text = text.replace("%A = ", made_of).replace("%P16, %V over", "%P16, %U over")
+    assert "x < len[b]" in text
+    road = compiled(text.replace("x < len[b]", condition), machine=machine)
     queries, k, v, _ = road.inputs({"b": 2, "h": 1, "q": 70, "x": 300})
     lengths = np.array([100, 205], np.int32)
-    there = (np.arange(300) < lengths[:, None])[:, None, :, None]
+    there = np.arange(300) < lengths[:, None]
+    there = (there if "<" in condition else ~there)[:, None, :, None]
     v = (np.abs(v) + 0.5).astype(np.float16)
     for values in (v, garbage(v, there)):
         (verdict,) = road.verdicts((queries, k, values, lengths))
@@ -180,6 +234,30 @@ def test_an_end_that_is_a_number(size: int | None, machine: str):
     left, right = np.ones((16, 320), np.float16), np.ones((320, 16), np.float16)
     inputs = (left, garbage(right, np.arange(320)[:, None] < 100), np.zeros(16, np.int32), 1)
     (verdict,) = road.verdicts(inputs)
+    assert verdict.ok, verdict
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("start", [100, 128])
+def test_a_start_that_is_a_number(start: int, machine: str):
+    """One that begins a piece asks for nothing."""
+    road = compiled(program(f"x >= {start}"), machine=machine)
+    copies = [op for kernel in road.kernels for op in kernel.walk() if isinstance(op, cuda.CopyOp)]
+    assert any(op.begins for op in copies) == (start == 100)
+    left, right = np.ones((16, 320), np.float16), np.ones((320, 16), np.float16)
+    inputs = (left, garbage(right, np.arange(320)[:, None] >= start), np.zeros(16, np.int32), 1)
+    (verdict,) = road.verdicts(inputs)
+    assert verdict.ok, verdict
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_sequences_before_those_of_a_group(machine: str):
+    """Of packed sequences, what belongs to none that the queries of a group are of."""
+    road = compiled((EXAMPLES / "attention_packed.mlir").read_text(encoding="utf-8"), machine=machine)
+    queries, k, v, of_q, of_x = road.inputs({"b": 1, "h": 1, "q": 100, "x": 300})
+    of_q[:], of_x[:50], of_x[50:] = 1, 0, 1
+    there = (of_x == 1)[None, None, :, None]
+    (verdict,) = road.verdicts((queries, garbage(k, there), garbage(v, there), of_q, of_x))
     assert verdict.ok, verdict
 
 
@@ -209,15 +287,32 @@ def test_rows_of_128_bytes_are_copied_before_a_length(d: int):
     assert "no tensor copy ends within one" in padded(PADDED["as columns"], "h100").text
 
 
-def test_pieces_that_a_block_takes_one_after_another_end_each_for_itself():
-    text = (EXAMPLES / "attention_lengths.mlir").read_text(encoding="utf-8")
+@pytest.mark.parametrize("condition", STARTED)
+def test_rows_of_128_bytes_are_copied_from_a_start(condition: str):
+    assert "tensor_load_within" in padded(PADDED["as rows"], "h100", condition=condition).text
+    assert "no tensor copy ends within one" in padded(PADDED["as columns"], "h100", condition=condition).text
+    assert "has 128 bytes, not 32" in padded(PADDED["as rows"], "h100", 80, condition).text
+
+
+def test_whole_pieces_are_copied_whole():
+    """What a start leaves of a piece is asked in the borders alone."""
+    road = padded(PADDED["as rows"], "a100", condition="since[b] <= x < len[b]")
+    loops = [op for kernel in road.kernels for op in kernel.walk() if isinstance(op, scf.ForOp)]
+    copies = [[op for op in loop.walk() if isinstance(op, cuda.CopyOp)] for loop in loops]
+    assert [sorted({*(axis for op in found for axis in op.begun_axes)}) for found in copies] == [["x"], [], ["x"]]
+
+
+@pytest.mark.parametrize("condition", ["x < len[b]", "x >= len[b]"])
+def test_pieces_that_a_block_takes_one_after_another_end_each_for_itself(condition: str):
+    text = (EXAMPLES / "attention_lengths.mlir").read_text(encoding="utf-8").replace("x < len[b]", condition)
     road = compiled(text.replace("b = 2, h = 3, q = 200, x = 333", "b = 4, h = 16, q = 2048, x = 2048"), machine="h100")
     assert "gridDim" in road.text
-    assert "tensor_load_before" in road.text
+    assert ("tensor_load_before" if "<" in condition else "tensor_load_within") in road.text
     few_processors(road.module)
     queries, k, v, _ = road.inputs({"b": 2, "h": 2, "q": 300, "x": 700})
     lengths = np.array([1, 650], np.int32)
-    there = (np.arange(700) < lengths[:, None])[:, None, :, None]
+    there = np.arange(700) < lengths[:, None]
+    there = (there if "<" in condition else ~there)[:, None, :, None]
     (verdict,) = road.verdicts((queries, garbage(k, there), garbage(v, there), lengths))
     assert verdict.ok, verdict
 
@@ -227,7 +322,7 @@ def test_only_the_other_factor_ends_early():
     road = compiled((EXAMPLES / "attention_packed.mlir").read_text(encoding="utf-8"), machine="a100")
     inward = [op for kernel in road.kernels for op in kernel.walk() if isinstance(op, cuda.LoadOp | cuda.CopyOp)]
     ending = {op.source.name_hint for op in inward if any(not is_extent(limit) for limit in op.limits)}
-    assert ending == {"V"}
+    assert ending == {op.source.name_hint for op in inward if op.begins} == {"V"}
     assert any(op.source.name_hint == "of_x" and op.width_list == (2, 1) for op in inward)
 
 

@@ -50,11 +50,12 @@ def widest(op: GlobalAccess, most_bytes: int = 16) -> int:
 
 
 def ends_within_rows(op: GlobalAccess) -> bool:
-    """Whether an access ends along its rows before the array does, at a position that the kernel finds: no alignment
-    says of what that is a multiple."""
+    """Whether an access begins or ends along its rows where the array does not, at a position that the kernel finds: no
+    alignment says of what that is a multiple."""
     sizes = sizes_of(piece_type(op))
     row = next((axis for axis in reversed(sizes) if sizes[axis] != 1), None)
-    return any(axis == row and not is_extent(limit) for axis, limit in zip(op.bound_axes, op.limits, strict=True))
+    ends = zip(op.bound_axes, op.limits, strict=True)
+    return row in op.begun_axes or any(axis == row and not is_extent(limit) for axis, limit in ends)
 
 
 def widest_in_tile(layout: LayoutAttr, tile: Attribute) -> int:

@@ -64,7 +64,9 @@ def _load_fragment(lowering: KernelLowering, pending: PendingLoad, type: Attribu
     layout = loaded_layout(type, pending.buffer.type)
     with lowering.inside(pending.block):
         loaded = fragment_type(lowering, source, layout)
-        load = lowering.emit(cuda.LoadOp(pending.buffer, pending.offsets, loaded, pending.bounds))
+        load = lowering.emit(
+            cuda.LoadOp(pending.buffer, pending.offsets, loaded, pending.bounds, begins=pending.begins)
+        )
         load.partial = lowering.partial_mark(pending.bounds)
         result = placed(load, pending.op, load.result, source)
         if layout == layout_of(type):
@@ -102,20 +104,21 @@ def masked(
     axis: str,
     other: Number,
     layout: LayoutAttr,
+    begin: SSAValue | None = None,
     stop: SSAValue | None = None,
 ) -> SSAValue:
-    """Elements outside the axis, or from `stop` on, replaced, where there may be any, and those past the piece that the
-    layout has beyond it: the next piece brings them."""
+    """Elements outside the axis, before `begin` or from `stop` on, replaced, where there may be any, and those past the
+    piece that the layout has beyond it: the next piece brings them."""
     piece = lowering.plan.pieces[axis]
     if axis not in axes_of(value.type):
         return value
     overhangs = layout.extent(axis) > piece
-    if axis in lowering.bounded or stop is not None:
+    if axis in lowering.bounded or begin is not None or stop is not None:
         # The smaller last piece ends where the axis does; of others, only some may reach that far.
         limit = stop or lowering.size(axis)
         if overhangs and lowering.partial != axis:
             limit = _end_of_piece(lowering, axis, limit)
-        mask = lowering.emit(cuda.MaskOp(value, axis, lowering.offset(axis), limit, other))
+        mask = lowering.emit(cuda.MaskOp(value, axis, lowering.offset(axis), limit, other, begin))
     elif overhangs:
         mask = lowering.emit(cuda.MaskOp(value, axis, lowering.index(0), lowering.index(piece), other))
     else:

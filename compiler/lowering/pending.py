@@ -18,6 +18,7 @@ class PendingLoad:
     buffer: SSAValue
     offsets: tuple[SSAValue, ...]
     bounds: tuple[tuple[str, SSAValue], ...]
+    begins: tuple[tuple[str, SSAValue], ...]
     block: Block
     """Where the piece is loaded: once, whatever loop uses it."""
     loaded: dict[Attribute, SSAValue]

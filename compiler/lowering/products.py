@@ -87,8 +87,9 @@ def _product_operand(
     value = fragment_of(lowering, operand, layout)
     zero = neutral_of("add", format_of(value.type))
     value = present(lowering, operand, value, layout, 0)
-    stop = lowering.stops.get(depth) if is_met_by_absent(operand, depth) else None
-    value = masked(lowering, value, depth, zero, layout, stop)
+    is_met = is_met_by_absent(operand, depth)
+    begin, stop = (ends.get(depth) if is_met else None for ends in (lowering.begins, lowering.stops))
+    value = masked(lowering, value, depth, zero, layout, begin, stop)
     if in_registers and _is_left_operand(layout, lowering.plan, depth):
         return value
     wanted = lowering.layouts.left_operand(operand) if in_registers else None

@@ -31,6 +31,9 @@ class Run:
     end: SSAValue
     is_full: bool
     """Whether none of them reaches past the end of the axis."""
+    begin: SSAValue | None = None
+    """Before which all is absent, if not positions alone say so and the first of them may reach before it: what memory
+    holds there may be nobody's (batches padded on the left)."""
     stop: SSAValue | None = None
     """From where on all is absent, if not positions alone say so and the last of them may reach past it: what memory
     holds there may be nobody's (a cache past its length)."""
@@ -53,38 +56,47 @@ class RunWriter:
     def runs(self) -> list[Run]:
         fed, axis = self.stream.fed, self.stream.axis
         assert fed is not None
-        first = self._down(self._not_negative(self.scalar(fed[0])), f"{axis}_first")
+        lowest = self._not_negative(self.scalar(fed[0]))
+        first = self._down(lowest, f"{axis}_first")
+        begin = None if _is_of_positions(fed[0]) or self._begins_a_piece(fed[0]) else lowest
+        if begin is not None:
+            begin.name_hint = f"{axis}_begin"
         end = self._named(arith.MinSIOp(self.scalar(fed[1]), self.size), f"{axis}_stop")
         stop = None if _is_of_positions(fed[1]) else end
         if self.stream.border is None:
-            return self._tested(first, end, stop)
+            return self._tested(first, end, begin, stop)
         assert self.stream.whole is not None
         low, high = (self.scalar(limit) for limit in self.stream.whole)
         last = self._down(self._smaller(high, end))
-        if _is_zero(low):
+        if _is_zero(low) and begin is None:
             until = self._named(arith.MaxSIOp(first, last), f"{axis}_whole")
-            return self._after(first, until, end, stop)
+            return self._after(first, until, end, None, stop)
         low = self._up(self._larger(low, first))
         some = self.emit(arith.CmpiOp(low, last, "slt"))
         since = self._named(arith.SelectOp(some, low, first), f"{axis}_whole_first")
         until = self._named(arith.SelectOp(some, last, first), f"{axis}_whole")
-        before = Run(self.stream.border, first, since, True, where="the border before: elements are tested")
-        return [before, *self._after(since, until, end, stop)]
+        before = Run(self.stream.border, first, since, True, begin, where="the border before: elements are tested")
+        return [before, *self._after(since, until, end, begin, stop)]
 
-    def _tested(self, first: SSAValue, end: SSAValue, stop: SSAValue | None) -> list[Run]:
+    def _tested(self, first: SSAValue, end: SSAValue, begin: SSAValue | None, stop: SSAValue | None) -> list[Run]:
         if self.divides:
-            return [Run(self.stream.step, first, end, True, stop)]
+            return [Run(self.stream.step, first, end, True, begin, stop)]
         full = self._down(self._larger(end, first), f"{self.stream.axis}_full")
         return [
-            Run(self.stream.step, first, full, True),
-            Run(self.stream.step, self._larger(full, first), end, False, stop, "the last piece, which is smaller"),
+            Run(self.stream.step, first, full, True, begin),
+            Run(
+                self.stream.step, self._larger(full, first), end, False, begin, stop, "the last piece, which is smaller"
+            ),
         ]
 
-    def _after(self, since: SSAValue, until: SSAValue, end: SSAValue, stop: SSAValue | None) -> list[Run]:
+    def _after(
+        self, since: SSAValue, until: SSAValue, end: SSAValue, begin: SSAValue | None, stop: SSAValue | None
+    ) -> list[Run]:
+        """Where no piece is whole, the border behind takes the first, too."""
         assert self.stream.border is not None
         return [
             Run(self.stream.step, since, until, True, where="the condition holds: no test"),
-            Run(self.stream.border, until, end, False, stop, "the border: elements are tested"),
+            Run(self.stream.border, until, end, False, begin, stop, "the border: elements are tested"),
         ]
 
     # -- arithmetic ----------------------------------------------------------------------------------
@@ -114,6 +126,10 @@ class RunWriter:
     def _smaller(self, one: SSAValue, other: SSAValue) -> SSAValue:
         return self.emit(arith.MinSIOp(one, other))
 
+    def _begins_a_piece(self, limit: SSAValue) -> bool:
+        number = _number(limit)
+        return number is not None and number % self.stream.size == 0
+
     def _not_negative(self, value: SSAValue) -> SSAValue:
         return value if _is_zero(value) else self.emit(arith.MaxSIOp(value, self._index(0)))
 
@@ -137,8 +153,14 @@ def _leaves(limit: SSAValue) -> Iterator[SSAValue]:
 
 
 def _is_zero(value: SSAValue) -> bool:
+    return _number(value) == 0
+
+
+def _number(value: SSAValue) -> int | None:
     owner = value.owner
-    return isinstance(owner, arith.ConstantOp) and isinstance(owner.value, IntegerAttr) and owner.value.value.data == 0
+    if not isinstance(owner, arith.ConstantOp) or not isinstance(owner.value, IntegerAttr):
+        return None
+    return owner.value.value.data
 
 
 def twins(stream: StreamOp) -> dict[Operation, Operation]:

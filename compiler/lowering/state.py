@@ -39,6 +39,8 @@ class KernelLowering:
     """The streamed axis, in the last piece."""
     bounded: set[str] = field(default_factory=set[Any])
     """Axes whose piece may reach past the end here."""
+    begins: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])
+    """For streamed axes, before which position all is absent here, if not positions alone say so."""
     stops: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])
     """For streamed axes, from where on all is absent here, if not positions alone say so."""
     tiles: dict[object, SSAValue] = field(default_factory=dict[Any, Any])
@@ -77,11 +79,13 @@ class KernelLowering:
         self.block = outside
 
     @contextmanager
-    def stopping(self, axis: str, stop: SSAValue | None) -> Generator[None]:
-        """Say for a while from where on all of a streamed axis is absent."""
-        if stop is not None:
-            self.stops[axis] = stop
+    def between(self, axis: str, begin: SSAValue | None, stop: SSAValue | None) -> Generator[None]:
+        """Say for a while before where, and from where on, all of a streamed axis is absent."""
+        for ends, end in ((self.begins, begin), (self.stops, stop)):
+            if end is not None:
+                ends[axis] = end
         yield
+        self.begins.pop(axis, None)
         self.stops.pop(axis, None)
 
     # -- axes --------------------------------------------------------------------------------------
@@ -104,6 +108,10 @@ class KernelLowering:
             elif axis in self.bounded:
                 ends[axis] = self.size(axis)
         return tuple(ends.items())
+
+    def beginnings(self, axes: Sequence[str], begins: Callable[[str], bool]) -> tuple[tuple[str, SSAValue], ...]:
+        """Where an access begins along axes: behind what is absent, if it `begins` there."""
+        return tuple((axis, self.begins[axis]) for axis in axes if axis in self.begins and begins(axis))
 
     def partial_mark(self, bounds: Sequence[tuple[str, SSAValue]]) -> UnitAttr | None:
         return UnitAttr() if any(axis == self.partial for axis, _ in bounds) else None

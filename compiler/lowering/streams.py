@@ -65,7 +65,7 @@ def _selected(lowering: KernelLowering, op: StreamOp, state: list[SSAValue]) -> 
         if run.is_full or op.border is not None:
             state = _pieces_of(lowering, op, run, state)
         else:
-            with lowering.stopping(op.axis, run.stop):
+            with lowering.between(op.axis, run.begin, run.stop):
                 state = _last_piece(lowering, op, run.start, run.end, state)
     return state
 
@@ -85,7 +85,7 @@ def _pieces_of(lowering: KernelLowering, op: StreamOp, run: Run, state: list[SSA
     step = lowering.index(op.size)
     is_bounded = not run.is_full and _has_part(lowering, op)
     lowering.bounded |= {op.axis} if is_bounded else set()
-    with lowering.inside(body), lowering.stopping(op.axis, run.stop):
+    with lowering.inside(body), lowering.between(op.axis, run.begin, run.stop):
         lowering.emit(scf.YieldOp(*_step(lowering, op, run.region, body.args[0], list(body.args[1:]))))
     lowering.bounded -= {op.axis}
     loop = lowering.emit(scf.ForOp(run.start, run.end, step, state, body))

@@ -24,13 +24,18 @@ def lower_load(lowering: KernelLowering, op: LoadOp) -> None:
     axes = axes_of(op.result.type)
     source = lowering.scalar(op.source)
     offsets = tuple(lowering.offset(axis) for axis in axes)
-    bounds = lowering.bounds(axes, lambda axis: is_met_by_absent(op.result, axis) and not tells(op.result))
-    pending = PendingLoad(op, source, offsets, bounds, lowering.block, {})
+
+    def is_multiplied_with_absent(axis: str) -> bool:
+        return is_met_by_absent(op.result, axis) and not tells(op.result)
+
+    bounds = lowering.bounds(axes, is_multiplied_with_absent)
+    begins = lowering.beginnings(axes, is_multiplied_with_absent)
+    pending = PendingLoad(op, source, offsets, bounds, begins, lowering.block, {})
     if level_of(op.result.type) != "shared" and not is_multiplied(op.result):
         lowering.values[op.result] = pending
         return
     tile = tile_of(lowering, lowering.twin(op), op.result)
-    copy = lowering.emit(cuda.CopyOp(source, offsets, tile, bounds))
+    copy = lowering.emit(cuda.CopyOp(source, offsets, tile, bounds, begins=begins))
     copy.location = op.location
     copy.partial = lowering.partial_mark(bounds)
     lowering.values[op.result] = tile

@@ -77,6 +77,24 @@ __device__ __forceinline__ void tensor_load_before(T* shared, const TensorMap& m
   }
 }
 
+// primitive: tensor_load_within; needs: tensor_load; from: sm_90
+// As tensor_load_before, but rows before begin become zeros, too: single rows come around both positions.
+template <int ROWS, int AXIS, class T, int RANK>
+__device__ __forceinline__ void tensor_load_within(T* shared, const TensorMap& map, const TensorMap& eight_rows,
+                                                   const TensorMap& one_row, uint64_t* barrier,
+                                                   const int (&at)[RANK], int64_t begin, int64_t stop AND_LINE) {
+  if (begin <= at[AXIS] && at[AXIS] + ROWS <= stop) return tensor_load(shared, map, barrier, at AND_THIS_LINE);
+  int from[RANK];
+  for (int i = 0; i < RANK; ++i) from[i] = at[i];
+  UNROLL_1 for (int row = 0; row < ROWS;) {
+    const int64_t left = stop - at[AXIS] - row, early = begin - at[AXIS] - row;
+    const bool is_alone = row % 8 != 0 || (0 < left && left < 8) || (0 < early && early < 8);
+    from[AXIS] = left > 0 && early <= 0 ? at[AXIS] + row : -8;
+    tensor_load(&shared[row * 128 / sizeof(T)], is_alone ? one_row : eight_rows, barrier, from AND_THIS_LINE);
+    row += is_alone ? 1 : 8;
+  }
+}
+
 // primitive: in_boxes; from: sm_90
 // Where an element lies in a tile that is cut into boxes, one after another: of SPAN elements a row and ROWS rows, with
 // the swizzle that spans a row. PTX ISA 5.5.7.

@@ -320,8 +320,9 @@ class AccessPrinter:
             if extent > size and axis in indices
         ]
         tests += [
-            f"{add([values[offsets[axis]], indices.get(axis, '0')])} < {bare(values[limit])}"
-            for axis, limit in zip(op.bound_axes, op.limits, strict=True)
+            f"{add([values[offsets[axis]], indices.get(axis, '0')])} {test} {bare(values[end])}"
+            for test, ended, ends in ((">=", op.begun_axes, op.begins), ("<", op.bound_axes, op.limits))
+            for axis, end in zip(ended, ends, strict=True)
         ]
         return " && ".join(tests) or None
 

@@ -57,6 +57,14 @@ class DealtPrinter:
         offset = dict(zip(axes_of(op.tile.type), op.offsets, strict=True))[axis]
         return f"{self.kernel.call('at_most')}({size}, {bare(values[limits[axis]])} - {values[offset]})"
 
+    def _begun(self, op: cuda.CopyOp, indices: dict[str, str], test: str = ">=") -> list[str]:
+        """The tests that an element of the tile lies behind the beginnings of the copy, or before one."""
+        values, offsets = self.kernel.values, dict(zip(axes_of(op.tile.type), op.offsets, strict=True))
+        return [
+            f"{add([values[offsets[axis]], indices.get(axis, '0')])} {test} {bare(values[begin])}"
+            for axis, begin in zip(op.begun_axes, op.begins, strict=True)
+        ]
+
     def _named(self, count: str, axis: str) -> str:
         """A number as it is; else the name of a constant."""
         if count.isdigit():
@@ -77,6 +85,7 @@ class DealtPrinter:
         text.line(f"const {kernel.call('sector_order')}<{type}, width> {slots}({given});")
         with text.block(f"for (int {slot} = thread; {slot} < {slots}.count; {slot} += {kernel.threads})"):
             text.line(f"const auto [{row_i}, {column_i}, {is_there}] = {slots}[{slot}];")
+            is_there = " && ".join([is_there, *self._begun(op, at | dict(places))])
             far = add([there, *(strided(name, strides[axis]) for axis, name in places)])
             self._vector(op, self._place(op, at | dict(places)), f"{kernel.call('vec')}<width>({far})", is_there)
 
@@ -102,14 +111,16 @@ class DealtPrinter:
             for name, count, extent in (("row", row_count, row_extent), ("column", column_count, column_extent))
             if count != str(extent)
         ]
-        if not wanting:
+        if not wanting and not op.begins:
             return
         slot, total = kernel.names.fresh("i"), row_extent * column_extent
         index = {"row": f"{slot} / {column_extent}", "column": f"{slot} % {column_extent}"}
-        text.line(f"if ({' || '.join(f'{count} < {extent}' for _, count, extent in wanting)})")
+        fewer = [f"{count} < {extent}" for _, count, extent in wanting] + self._begun(op, at, "<")
+        text.line(f"if ({' || '.join(fewer)})")
         text.line(f"  for (int {slot} = thread; {slot} < {total}; {slot} += {kernel.threads})")
-        tests = " || ".join(f"{index[name]} >= {count}" for name, count, _ in wanting)
         places = {axis: text for axis, text in ((row, index["row"]), (column, index["column"])) if axis}
+        outside = [f"{index[name]} >= {count}" for name, count, _ in wanting] + self._begun(op, at | places, "<")
+        tests = " || ".join(outside)
         near = f"{kernel.call('vec')}<1>({self._place(op, at | places)})"
         zero = f"Vec<{c_type(op.buffer.type)}, 1>{{}}"
         text.line(f"    {kernel.call('store_shared_if')}({near}, {zero}, {tests});")

@@ -116,7 +116,10 @@ def print_mask(writer: KernelWriter, op: cuda.MaskOp) -> None:
     loops = writer.loops(layout)
     place = add([writer.values[op.offset], coordinate(layout, op.axis.data, loops)])
     element = writer.element(op.value, loops)
-    text = f"{place} < {bare(writer.values[op.limit])} ? {element} : {literal(op.other, writer.uses)}"
+    is_there = f"{place} < {bare(writer.values[op.limit])}"
+    if op.begin is not None:
+        is_there = f"{place} >= {bare(writer.values[op.begin])} && {is_there}"
+    text = f"{is_there} ? {element} : {literal(op.other, writer.uses)}"
     writer.text.nest(loops, [f"{name}{subscripts(layout, loops)} = {text};"])
 
 

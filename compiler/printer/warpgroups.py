@@ -32,6 +32,10 @@ FEW_STEPS = 4
 """Of a product, whose descriptors cost no more where they are than to have them moved."""
 
 
+NEVER = str(2**31 - 1)
+"""A position behind all of a tensor."""
+
+
 class WarpgroupPrinter:
     """Prints the operations of one kernel's roles."""
 
@@ -195,10 +199,12 @@ class WarpgroupPrinter:
                 blocks = f", {(1 << op.shares) - 1}"
             tile, at = box_place(tile, op.boxes, offsets, box)
             maps = ", ".join(writer.values[map] for map in (op.map, *op.row_maps))
-            if op.stop is not None:
+            if op.is_by_rows:
                 axis = len(offsets) - 1 - shared_axis(op.boxes)  # coordinates are innermost first
-                load = f"{writer.call('tensor_load_before')}<{op.boxes.rows}, {axis}>"
-                blocks = f", {bare(writer.values[op.stop])}"
+                name = "tensor_load_before" if op.begin is None else "tensor_load_within"
+                load = f"{writer.call(name)}<{op.boxes.rows}, {axis}>"
+                stop = NEVER if op.stop is None else bare(writer.values[op.stop])
+                blocks = f", {stop}" if op.begin is None else f", {bare(writer.values[op.begin])}, {stop}"
             barrier = f"&{writer.values[op.ring]}[{stage}]"
             print_for_each_box(writer, op.boxes, box, f"{load}({tile}, {maps}, {barrier}, {at}{blocks});")
 

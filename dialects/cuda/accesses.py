@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from xdsl.dialects import arith
@@ -35,10 +35,14 @@ from treadle.dialects.diagram.array import (
 WIDEST_VECTOR = 16
 """Bytes."""
 
+Bounds = Sequence[tuple[str, SSAValue]]
+"""Axes with positions along them."""
+
 
 class GlobalAccess(IRDLOperation):
     """What accesses to device memory share: a buffer, the offset of the tile along each axis, the axes along which
-    the tile may reach past the end with the sizes to test against, and what is known of alignment.
+    the tile may reach past the end with the sizes to test against, those along which it may reach before a position
+    from which on elements are wanted with that position, and what is known of alignment.
 
     `widths` are the vector widths, in elements, among which the alignment chooses at run time; `coalescing` sets
     them. `partial` says that the tile surely reaches past the end. Elements outside are read as zero and not
@@ -46,7 +50,9 @@ class GlobalAccess(IRDLOperation):
 
     offsets = var_operand_def(IndexType())
     limits = var_operand_def(IndexType())
+    begins = var_operand_def(IndexType())
     bounds = prop_def(ArrayAttr[StringAttr])
+    begun = opt_prop_def(ArrayAttr[StringAttr])
     widths = opt_prop_def(ArrayAttr[IntAttr])
     partial = opt_prop_def(UnitAttr)
 
@@ -60,6 +66,10 @@ class GlobalAccess(IRDLOperation):
     @property
     def bound_axes(self) -> tuple[str, ...]:
         return tuple(axis.data for axis in self.bounds)
+
+    @property
+    def begun_axes(self) -> tuple[str, ...]:
+        return () if self.begun is None else tuple(axis.data for axis in self.begun)
 
     @property
     def width_list(self) -> tuple[int, ...]:
@@ -83,7 +93,9 @@ class GlobalAccess(IRDLOperation):
             raise VerifyException(f"{len(self.offsets)} offsets for {len(axes_of(buffer))} axes")
         if len(self.limits) != len(self.bounds):
             raise VerifyException(f"{len(self.limits)} limits for {len(self.bounds)} bounded axes")
-        for axis in self.bound_axes:
+        if len(self.begins) != len(self.begun_axes):
+            raise VerifyException(f"{len(self.begins)} beginnings for {len(self.begun_axes)} axes that have one")
+        for axis in (*self.begun_axes, *self.bound_axes):
             if axis not in axes_of(buffer):
                 raise VerifyException(f"bounded axis '{axis}' is not an axis of the buffer")
 
@@ -94,14 +106,16 @@ class GlobalAccess(IRDLOperation):
         printer.print_string("]")
 
     def print_tail(self, printer: Printer) -> None:
-        if self.bound_axes:
+        bounds = [(f"{axis} >= ", begin) for axis, begin in zip(self.begun_axes, self.begins, strict=True)]
+        bounds += [(f"{axis} < ", limit) for axis, limit in zip(self.bound_axes, self.limits, strict=True)]
+        if bounds:
             printer.print_string(" bounds [")
 
             def entry(bound: tuple[str, SSAValue]) -> None:
-                printer.print_string(f"{bound[0]} < ")
+                printer.print_string(bound[0])
                 printer.print_operand(bound[1])
 
-            printer.print_list(list(zip(self.bound_axes, self.limits, strict=True)), entry)
+            printer.print_list(bounds, entry)
             printer.print_string("]")
         if self.partial is not None:
             printer.print_string(" partial")
@@ -129,6 +143,7 @@ class ParsedAccess:
         self.has_offsets = offsets is not None
         self.offsets: list[UnresolvedOperand] = offsets or []
         self.bounds: list[tuple[str, UnresolvedOperand]] = []
+        self.begins: list[tuple[str, UnresolvedOperand]] = []
         self.widths: list[int] | None = None
 
     def parse_destination(self, parser: Parser) -> UnresolvedOperand:
@@ -139,25 +154,27 @@ class ParsedAccess:
         return destination
 
     def parse_tail(self, parser: Parser) -> None:
-        def bound() -> tuple[str, UnresolvedOperand]:
+        def bound() -> None:
             axis = parser.parse_identifier()
-            parser.parse_punctuation("<")
-            return axis, parser.parse_unresolved_operand()
+            is_begin = parser.parse_optional_punctuation(">") is not None
+            parser.parse_punctuation("=" if is_begin else "<")
+            (self.begins if is_begin else self.bounds).append((axis, parser.parse_unresolved_operand()))
 
         if parser.parse_optional_keyword("bounds"):
-            self.bounds = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, bound)
+            parser.parse_comma_separated_list(parser.Delimiter.SQUARE, bound)
         self.partial = parser.parse_optional_keyword("partial") is not None
         if parser.parse_optional_keyword("widths"):
             self.widths = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
         self.attributes = parser.parse_optional_attr_dict()
 
-    def operands(self, parser: Parser) -> tuple[list[SSAValue], list[tuple[str, SSAValue]]]:
-        """The offsets, and the bounded axes with their limits."""
+    def operands(self, parser: Parser) -> tuple[list[SSAValue], Bounds, Bounds]:
+        """The offsets, the bounded axes with their limits, and those with a beginning."""
 
         def index(operand: UnresolvedOperand) -> SSAValue:
             return parser.resolve_operand(operand, IndexType())
 
-        return [index(operand) for operand in self.offsets], [(axis, index(limit)) for axis, limit in self.bounds]
+        bounds, begins = ([(axis, index(end)) for axis, end in ends] for ends in (self.bounds, self.begins))
+        return [index(operand) for operand in self.offsets], bounds, begins
 
     def marked(self, op: _Built) -> _Built:
         """The operation, with what stood after its operands."""
@@ -166,8 +183,9 @@ class ParsedAccess:
         return op
 
 
-def access_properties(bounds: Iterable[str], widths: Iterable[int] | None) -> dict[str, Attribute | None]:
+def access_properties(bounds: Bounds, begins: Bounds, widths: Iterable[int] | None) -> dict[str, Attribute | None]:
     return {
-        "bounds": ArrayAttr(StringAttr(axis) for axis in bounds),
+        "bounds": ArrayAttr(StringAttr(axis) for axis, _ in bounds),
+        "begun": ArrayAttr(StringAttr(axis) for axis, _ in begins) if begins else None,
         "widths": None if widths is None else ArrayAttr(IntAttr(width) for width in widths),
     }

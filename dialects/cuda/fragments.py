@@ -19,6 +19,7 @@ from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
     operand_def,
+    opt_operand_def,
     prop_def,
     result_def,
     traits_def,
@@ -43,10 +44,11 @@ from treadle.dialects.syntax import parse_attributes, print_types
 @irdl_op_definition
 class MaskOp(IRDLOperation):
     """Elements at or past the end of an axis become `other`, the neutral element of what follows: an element outside
-    does not exist.
+    does not exist. So do those before a beginning, where one is given.
 
     ```
     %M = cuda.mask %S where x from %x0 < %x else 0xFF800000 : f32 : !S
+    %N = cuda.mask %V where x from %x0 >= %x_begin < %x else 0.0 : f16 : !V
     ```
     """
 
@@ -55,6 +57,7 @@ class MaskOp(IRDLOperation):
     value = operand_def(TensorType)
     offset = operand_def(IndexType())
     limit = operand_def(IndexType())
+    begin = opt_operand_def(IndexType())
     axis = prop_def(StringAttr)
     other = prop_def(FloatAttr | IntegerAttr)
     result = result_def(TensorType)
@@ -68,9 +71,10 @@ class MaskOp(IRDLOperation):
         offset: SSAValue,
         limit: SSAValue,
         other: Number,
+        begin: SSAValue | None = None,
     ):
         super().__init__(
-            operands=[value, offset, limit],
+            operands=[value, offset, limit, begin],
             properties={"axis": StringAttr(axis), "other": other},
             result_types=[value.type],
         )
@@ -89,6 +93,10 @@ class MaskOp(IRDLOperation):
         axis = parser.parse_identifier()
         parser.parse_keyword("from")
         offset = parser.parse_unresolved_operand()
+        begin = None
+        if parser.parse_optional_punctuation(">") is not None:
+            parser.parse_punctuation("=")
+            begin = parser.parse_unresolved_operand()
         parser.parse_punctuation("<")
         limit = parser.parse_unresolved_operand()
         parser.parse_keyword("else")
@@ -99,7 +107,8 @@ class MaskOp(IRDLOperation):
         attributes = parse_attributes(parser)
         index = IndexType()
         bounds = parser.resolve_operand(offset, index), parser.resolve_operand(limit, index)
-        op = cls(parser.resolve_operand(value, parser.parse_type()), axis, *bounds, other)
+        resolved = parser.resolve_operand(value, parser.parse_type())
+        op = cls(resolved, axis, *bounds, other, begin and parser.resolve_operand(begin, index))
         op.attributes |= attributes
         return op
 
@@ -108,6 +117,9 @@ class MaskOp(IRDLOperation):
         printer.print_operand(self.value)
         printer.print_string(f" where {self.axis.data} from ")
         printer.print_operand(self.offset)
+        if self.begin is not None:
+            printer.print_string(" >= ")
+            printer.print_operand(self.begin)
         printer.print_string(" < ")
         printer.print_operand(self.limit)
         printer.print_string(" else ")

@@ -229,7 +229,7 @@ ROW_BYTES = 128
 
 
 def why_no_rows(boxes: BoxesAttr, element_bytes: int) -> str | None:
-    """Why the rows of a tile cannot be copied before a position; None if they can."""
+    """Why the rows of a tile cannot be copied from a position or before one; None if they can."""
     if boxes.span.data * element_bytes != ROW_BYTES:
         return f"a row that is copied alone has {ROW_BYTES} bytes, not {boxes.span.data * element_bytes}"
     if tuple(boxes.order):
@@ -241,7 +241,7 @@ def why_no_rows(boxes: BoxesAttr, element_bytes: int) -> str | None:
 
 
 def rows_types(map: TensorMapType, boxes: BoxesAttr) -> list[TensorMapType]:
-    """The maps that copy a tile before a position, beside that of its boxes: of 8 rows, and of one."""
+    """The maps that copy a tile from a position or before one, beside that of its boxes: of 8 rows, and of one."""
     sides, axis = list(map.shape), shared_axis(boxes)
     return [TensorMapType([*sides[:axis], rows, *sides[axis + 1 :]], map.buffer) for rows in (SHARE_ROWS, 1)]
 
@@ -284,11 +284,14 @@ class TensorLoadOp(IRDLOperation):
     `.multicast::cluster`).
 
     With `before %stop by %A_rows, %A_row`, rows from that position on become zeros, too: what a group has no use for
-    within an array. A tile that reaches past the position comes by two further maps, of 8 rows, at which a swizzle
-    begins anew, and around the position of one row; what lies behind it is asked for from outside of the array.
+    within an array; with `from %begin`, those before that one. A tile that reaches past a position comes by two further
+    maps, of 8 rows, at which a swizzle begins anew, and around the position of one row; what lies beyond it is asked
+    for from outside of the array.
 
     ```
     cuda.tensor_load %A_map[%x0, %e0] into %A_now signals %A_ring[%turn] before %stop by %A_rows, %A_row :
+        !A_map, !As, !cuda.ring<3>, !A_rows, !A_row
+    cuda.tensor_load %A_map[%x0, %e0] into %A_now signals %A_ring[%turn] from %begin before %stop by %A_rows, %A_row :
         !A_map, !As, !cuda.ring<3>, !A_rows, !A_row
     ```
     """
@@ -300,6 +303,7 @@ class TensorLoadOp(IRDLOperation):
     ring = operand_def(RingType)
     turn = operand_def(IndexType())
     offsets = var_operand_def(IndexType())
+    begin = opt_operand_def(IndexType())
     stop = opt_operand_def(IndexType())
     row_maps = var_operand_def(TensorMapType)
     multicast = opt_prop_def(UnitAttr)
@@ -316,9 +320,10 @@ class TensorLoadOp(IRDLOperation):
         multicast: bool = False,
         stop: SSAValue | None = None,
         row_maps: Sequence[SSAValue] = (),
+        begin: SSAValue | None = None,
     ):
         super().__init__(
-            operands=[map, tile, ring, turn, offsets, stop, row_maps],
+            operands=[map, tile, ring, turn, offsets, begin, stop, row_maps],
             properties={"multicast": UnitAttr() if multicast else None},
         )
 
@@ -326,6 +331,11 @@ class TensorLoadOp(IRDLOperation):
     def shares(self) -> int:
         """Blocks that copy the tile together, each a share of it."""
         return cluster_around(self) if self.multicast is not None else 1
+
+    @property
+    def is_by_rows(self) -> bool:
+        """Whether it brings zeros where the array has rows: before a position, or from one on."""
+        return self.begin is not None or self.stop is not None
 
     @property
     def map_type(self) -> TensorMapType:
@@ -352,18 +362,18 @@ class TensorLoadOp(IRDLOperation):
 
     def _check_rows(self) -> None:
         given = [map.type for map in self.row_maps]
-        if self.stop is None:
+        if not self.is_by_rows:
             if given:
-                raise VerifyException("maps of rows serve what is copied `before` a position")
+                raise VerifyException("maps of rows serve what is copied `from` a position or `before` one")
             return
         if self.multicast is not None:
-            raise VerifyException("what blocks copy together ends with the array, not before a position")
+            raise VerifyException("what blocks copy together begins and ends with the array, not at a position")
         if (problem := why_no_rows(self.boxes, format_bytes(self.tile.type))) is not None:
             raise VerifyException(problem)
         wanted = rows_types(self.map_type, self.boxes)
         if given != wanted:
             boxes = " and ".join(str(list(type.shape)) for type in wanted)
-            raise VerifyException(f"what is copied before a position comes by maps of boxes of {boxes}, too")
+            raise VerifyException(f"what is copied from or before a position comes by maps of boxes of {boxes}, too")
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
@@ -373,9 +383,12 @@ class TensorLoadOp(IRDLOperation):
         tile = parser.parse_unresolved_operand()
         parser.parse_keyword("signals")
         ring, turn = parse_element(parser)
-        stop, rows = None, list[UnresolvedOperand]()
+        begin, stop, rows = None, None, list[UnresolvedOperand]()
+        if parser.parse_optional_keyword("from") is not None:
+            begin = parser.parse_unresolved_operand()
         if parser.parse_optional_keyword("before") is not None:
             stop = parser.parse_unresolved_operand()
+        if begin or stop:
             parser.parse_keyword("by")
             rows = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_unresolved_operand)
         multicast = parser.parse_optional_keyword("multicast") is not None
@@ -392,6 +405,7 @@ class TensorLoadOp(IRDLOperation):
             multicast,
             stop and parser.resolve_operand(stop, IndexType()),
             [parser.resolve_operand(map, type) for map, type in zip(rows, types[3:], strict=True)],
+            begin and parser.resolve_operand(begin, IndexType()),
         )
         op.attributes |= attributes
         return op
@@ -405,9 +419,11 @@ class TensorLoadOp(IRDLOperation):
         printer.print_operand(self.tile)
         printer.print_string(" signals ")
         print_element(printer, self.ring, self.turn)
-        if self.stop is not None:
-            printer.print_string(" before ")
-            printer.print_operand(self.stop)
+        for word, position in (("from", self.begin), ("before", self.stop)):
+            if position is not None:
+                printer.print_string(f" {word} ")
+                printer.print_operand(position)
+        if self.is_by_rows:
             printer.print_string(" by ")
             printer.print_list(self.row_maps, printer.print_operand)
         if self.multicast is not None:

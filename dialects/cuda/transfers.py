@@ -21,7 +21,7 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from treadle.dialects.cuda.accesses import GlobalAccess, ParsedAccess, access_properties
+from treadle.dialects.cuda.accesses import Bounds, GlobalAccess, ParsedAccess, access_properties
 from treadle.dialects.cuda.tiles import check_fragment, check_tile, is_shared
 from treadle.dialects.syntax import parse_conversion_types
 
@@ -35,6 +35,7 @@ class CopyOp(GlobalAccess):
 
     ```
     cuda.copy %Q[%b, %h, %q0, %zero] into %Qs bounds [q < %q] widths [8, 2, 1] : !Q, !Qs
+    cuda.copy %V[%b, %h, %x0, %zero] into %Vs bounds [x >= %x_begin, x < %x] : !V, !Vs
     ```
     """
 
@@ -49,9 +50,10 @@ class CopyOp(GlobalAccess):
         source: SSAValue,
         offsets: Sequence[SSAValue],
         destination: SSAValue,
-        bounds: Sequence[tuple[str, SSAValue]] = (),
+        bounds: Bounds = (),
         widths: Iterable[int] | None = None,
         asynchronous: bool = False,
+        begins: Bounds = (),
     ):
         super().__init__(
             operands=[
@@ -59,9 +61,10 @@ class CopyOp(GlobalAccess):
                 destination,
                 offsets,
                 [limit for _, limit in bounds],
+                [begin for _, begin in begins],
             ],
             properties={
-                **access_properties((axis for axis, _ in bounds), widths),
+                **access_properties(bounds, begins, widths),
                 "asynchronous": UnitAttr() if asynchronous else None,
             },
         )
@@ -98,7 +101,7 @@ class CopyOp(GlobalAccess):
         source_type = parser.parse_type()
         parser.parse_punctuation(",")
         destination_type = parser.parse_type()
-        offsets, bounds = access.operands(parser)
+        offsets, bounds, begins = access.operands(parser)
         op = cls(
             parser.resolve_operand(access.buffer, source_type),
             offsets,
@@ -106,6 +109,7 @@ class CopyOp(GlobalAccess):
             bounds,
             access.widths,
             asynchronous,
+            begins,
         )
         return access.marked(op)
 
@@ -143,12 +147,13 @@ class LoadOp(GlobalAccess):
         source: SSAValue,
         offsets: Sequence[SSAValue],
         result_type: Attribute,
-        bounds: Sequence[tuple[str, SSAValue]] = (),
+        bounds: Bounds = (),
         widths: Iterable[int] | None = None,
+        begins: Bounds = (),
     ):
         super().__init__(
-            operands=[source, offsets, [limit for _, limit in bounds]],
-            properties=access_properties((axis for axis, _ in bounds), widths),
+            operands=[source, offsets, [limit for _, limit in bounds], [begin for _, begin in begins]],
+            properties=access_properties(bounds, begins, widths),
             result_types=[result_type],
         )
 
@@ -162,13 +167,14 @@ class LoadOp(GlobalAccess):
         access.parse_tail(parser)
         parser.parse_punctuation(":")
         source_type, result_type = parse_conversion_types(parser)
-        offsets, bounds = access.operands(parser)
+        offsets, bounds, begins = access.operands(parser)
         op = cls(
             parser.resolve_operand(access.buffer, source_type),
             offsets,
             result_type,
             bounds,
             access.widths,
+            begins,
         )
         return access.marked(op)
 
@@ -201,8 +207,9 @@ class StoreOp(GlobalAccess):
         value: SSAValue,
         destination: SSAValue,
         offsets: Sequence[SSAValue],
-        bounds: Sequence[tuple[str, SSAValue]] = (),
+        bounds: Bounds = (),
         widths: Iterable[int] | None = None,
+        begins: Bounds = (),
     ):
         super().__init__(
             operands=[
@@ -210,8 +217,9 @@ class StoreOp(GlobalAccess):
                 destination,
                 offsets,
                 [limit for _, limit in bounds],
+                [begin for _, begin in begins],
             ],
-            properties=access_properties((axis for axis, _ in bounds), widths),
+            properties=access_properties(bounds, begins, widths),
         )
 
     def verify_(self) -> None:
@@ -228,13 +236,14 @@ class StoreOp(GlobalAccess):
         value_type = parser.parse_type()
         parser.parse_punctuation(",")
         destination_type = parser.parse_type()
-        offsets, bounds = access.operands(parser)
+        offsets, bounds, begins = access.operands(parser)
         op = cls(
             parser.resolve_operand(value, value_type),
             parser.resolve_operand(access.buffer, destination_type),
             offsets,
             bounds,
             access.widths,
+            begins,
         )
         return access.marked(op)
 

@@ -130,6 +130,24 @@ func.func @f(%A: memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[q,
 
 // -----
 
+// CHECK: bounded axis 'x' is not an axis of the buffer
+func.func @f(%A: memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[q, d], level = device>>, %i: index) {
+  %T = cuda.shared at 0 : memref<8x64xf16, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [8, 64], pitch = 64>>>
+  cuda.copy %A[%i, %i] into %T bounds [x >= %i] : memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[q, d], level = device>>, memref<8x64xf16, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [8, 64], pitch = 64>>>
+  func.return
+}
+
+// -----
+
+// CHECK: 1 beginnings for 0 axes that have one
+func.func @f(%A: memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[q, d], level = device>>, %i: index) {
+  %T = cuda.shared at 0 : memref<8x64xf16, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [8, 64], pitch = 64>>>
+  "cuda.copy"(%A, %T, %i, %i, %i) <{bounds = [], operandSegmentSizes = array<i32: 1, 1, 2, 0, 1>}> : (memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[q, d], level = device>>, memref<8x64xf16, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [8, 64], pitch = 64>>>, index, index, index) -> ()
+  func.return
+}
+
+// -----
+
 // CHECK: only a copy to shared memory can be asynchronous
 func.func @f(%A: memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[q, d], level = device>>, %i: index) {
   %T = cuda.shared at 0 : memref<8x64xf16, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [8, 64], pitch = 64>>>
@@ -543,7 +561,7 @@ cuda.kernel @k (%A_map: !cuda.tensor_map<[4, 64], !A>, %m0: index) threads 128 s
 
 // -----
 
-// CHECK: what is copied before a position comes by maps of boxes of [8, 64] and [1, 64], too
+// CHECK: what is copied from or before a position comes by maps of boxes of [8, 64] and [1, 64], too
 !A = memref<?x?xf16, strided<[?, 1], offset: ?>, #diagram.array<[m, k], level = device>>
 !As = memref<64x64xf16, #diagram.array<[m, k], level = shared, layout = #cuda.boxes<extents = [64, 64], span = 64>>>
 !A_map = !cuda.tensor_map<[64, 64], !A>
@@ -551,6 +569,30 @@ cuda.kernel @k (%A_map: !A_map, %m0: index) threads 128 shared 8208 {
   %A = cuda.shared at 0 : !As
   %r = cuda.ring at 8192 consumers 1 : !cuda.ring<1>
   cuda.tensor_load %A_map[%m0, %m0] into %A signals %r[%m0] before %m0 by %A_map, %A_map : !A_map, !As, !cuda.ring<1>, !A_map, !A_map
+}
+
+// -----
+
+// CHECK: what is copied from or before a position comes by maps of boxes of [8, 64] and [1, 64], too
+!A = memref<?x?xf16, strided<[?, 1], offset: ?>, #diagram.array<[m, k], level = device>>
+!As = memref<64x64xf16, #diagram.array<[m, k], level = shared, layout = #cuda.boxes<extents = [64, 64], span = 64>>>
+!A_map = !cuda.tensor_map<[64, 64], !A>
+cuda.kernel @k (%A_map: !A_map, %m0: index) threads 128 shared 8208 {
+  %A = cuda.shared at 0 : !As
+  %r = cuda.ring at 8192 consumers 1 : !cuda.ring<1>
+  cuda.tensor_load %A_map[%m0, %m0] into %A signals %r[%m0] from %m0 by %A_map : !A_map, !As, !cuda.ring<1>, !A_map
+}
+
+// -----
+
+// CHECK: maps of rows serve what is copied `from` a position or `before` one
+!A = memref<?x?xf16, strided<[?, 1], offset: ?>, #diagram.array<[m, k], level = device>>
+!As = memref<64x64xf16, #diagram.array<[m, k], level = shared, layout = #cuda.boxes<extents = [64, 64], span = 64>>>
+!A_map = !cuda.tensor_map<[64, 64], !A>
+cuda.kernel @k (%A_map: !A_map, %m0: index) threads 128 shared 8208 {
+  %A = cuda.shared at 0 : !As
+  %r = cuda.ring at 8192 consumers 1 : !cuda.ring<1>
+  "cuda.tensor_load"(%A_map, %A, %r, %m0, %m0, %m0, %A_map) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 2, 0, 0, 1>}> : (!A_map, !As, !cuda.ring<1>, index, index, index, !A_map) -> ()
 }
 
 // -----
@@ -581,7 +623,7 @@ cuda.kernel @k (%A_map: !cuda.tensor_map<[12, 64], !A>, %rows: !A_rows, %row: !A
 
 // -----
 
-// CHECK: what blocks copy together ends with the array, not before a position
+// CHECK: what blocks copy together begins and ends with the array, not at a position
 !A = memref<?x?xf16, strided<[?, 1], offset: ?>, #diagram.array<[m, k], level = device>>
 !As = memref<64x64xf16, #diagram.array<[m, k], level = shared, layout = #cuda.boxes<extents = [64, 64], span = 64>>>
 !A_map = !cuda.tensor_map<[32, 64], !A>

@@ -44,13 +44,15 @@ cuda.kernel @everything (%Q: !Q, %scale: f32, %q: index, %x: index) threads 128 
   // CHECK-NEXT: cuda.copy async %Q[%block, %zero] into %Q_shared bounds [q < %q, d < %x] partial : memref<?x64xf16,
   // CHECK-NEXT: cuda.copy %Q[%block, %zero] into %Q_shared : memref<?x64xf16,
   // CHECK-NEXT: cuda.copy %O_shared into %Q[%block, %zero] bounds [q < %q] : memref<64x64xf16, {{.*}}, memref<?x64xf16,
+  // CHECK-NEXT: cuda.copy %Q[%block, %zero] into %Q_shared bounds [q >= %block, q < %q] : memref<?x64xf16,
   // CHECK-NEXT: cuda.commit
   // CHECK-NEXT: cuda.wait pending 1 {note = 8 : i32}
   // CHECK-NEXT: cuda.barrier
-  // GENERIC: "cuda.copy"(%Q, %Q_shared, %block, %zero, %q) <{bounds = ["q"], widths = [#builtin.int<8>, #builtin.int<2>, #builtin.int<1>], operandSegmentSizes = array<i32: 1, 1, 2, 1>}> {note = 1 : i32}
-  // GENERIC-NEXT: "cuda.copy"(%Q, %Q_shared, %block, %zero, %q, %x) <{bounds = ["q", "d"], asynchronous, operandSegmentSizes = array<i32: 1, 1, 2, 2>, partial}>
-  // GENERIC-NEXT: "cuda.copy"(%Q, %Q_shared, %block, %zero) <{bounds = [], operandSegmentSizes = array<i32: 1, 1, 2, 0>}>
-  // GENERIC-NEXT: "cuda.copy"(%O_shared, %Q, %block, %zero, %q) <{bounds = ["q"], operandSegmentSizes = array<i32: 1, 1, 2, 1>}>
+  // GENERIC: "cuda.copy"(%Q, %Q_shared, %block, %zero, %q) <{bounds = ["q"], widths = [#builtin.int<8>, #builtin.int<2>, #builtin.int<1>], operandSegmentSizes = array<i32: 1, 1, 2, 1, 0>}> {note = 1 : i32}
+  // GENERIC-NEXT: "cuda.copy"(%Q, %Q_shared, %block, %zero, %q, %x) <{bounds = ["q", "d"], asynchronous, operandSegmentSizes = array<i32: 1, 1, 2, 2, 0>, partial}>
+  // GENERIC-NEXT: "cuda.copy"(%Q, %Q_shared, %block, %zero) <{bounds = [], operandSegmentSizes = array<i32: 1, 1, 2, 0, 0>}>
+  // GENERIC-NEXT: "cuda.copy"(%O_shared, %Q, %block, %zero, %q) <{bounds = ["q"], operandSegmentSizes = array<i32: 1, 1, 2, 1, 0>}>
+  // GENERIC-NEXT: "cuda.copy"(%Q, %Q_shared, %block, %zero, %q, %block) <{bounds = ["q"], begun = ["q"], operandSegmentSizes = array<i32: 1, 1, 2, 1, 1>}>
   // GENERIC-NEXT: "cuda.commit"() : () -> ()
   // GENERIC-NEXT: "cuda.wait"() <{pending = #builtin.int<1>}> {note = 8 : i32} : () -> ()
   // GENERIC-NEXT: "cuda.barrier"() : () -> ()
@@ -58,6 +60,7 @@ cuda.kernel @everything (%Q: !Q, %scale: f32, %q: index, %x: index) threads 128 
   cuda.copy async %Q[%block, %zero] into %Q_shared bounds [q < %q, d < %x] partial : !Q, !Qs
   cuda.copy %Q[%block, %zero] into %Q_shared : !Q, !Qs
   cuda.copy %O_shared into %Q[%block, %zero] bounds [q < %q] : !Qs, !Q
+  cuda.copy %Q[%block, %zero] into %Q_shared bounds [q < %q, q >= %block] : !Q, !Qs
   cuda.commit
   cuda.wait pending 1 {note = 8 : i32}
   cuda.barrier
@@ -72,12 +75,14 @@ cuda.kernel @everything (%Q: !Q, %scale: f32, %q: index, %x: index) threads 128 
   // CHECK-NEXT: %U = cuda.product %Q_shared, %K_now into %T over [d] using fma {note = 2 : i32} : memref<64x64xf16,
   // CHECK-NEXT: %U_1 = cuda.product %Q_shared, %K_now into %T over [d] subloop 32 using m16n8k16 : memref<64x64xf16,
   // CHECK-NEXT: %V = cuda.mask %U where x from %zero < %x else 0xff800000 : f32 {note = 6 : i32} : tensor<64x32xf32,
+  // CHECK-NEXT: %V_1 = cuda.mask %U where x from %zero >= %q < %x else 0.000000e+00 : f32 : tensor<64x32xf32,
   // CHECK-NEXT: %r = diagram.reduce max %V over [x] {partial} : tensor<64x32xf32, {{.*}} -> tensor<64xf32,
   // CHECK-NEXT: %t = cuda.combine max %r lanes [1, 2] {note = 7 : i32} : tensor<64xf32, #diagram.array<[q], level = register, layout = #cuda.layout<register = [q:2:8], lane = [q:8:1, 4], warp = [q:4:16]>>>
   // CHECK-NEXT: %w = cuda.exchange %t {note = 10 : i32} : tensor<64xf32, {{.*}}layout = #cuda.layout<register = [q:2:8], lane = [q:8:1, 4], warp = [q:4:16]>>> -> tensor<64xf32, {{.*}}layout = #cuda.layout<register = [q:2:1], lane = [q:8:2, 4], warp = [q:4:16]>>>
   // GENERIC: %S = "cuda.product"(%Q_shared, %K_now, %none) <{over = "d", instruction = "m16n8k16"}>
   // GENERIC: %U_1 = "cuda.product"(%Q_shared, %K_now, %T) <{over = "d", instruction = "m16n8k16", subloop = #builtin.int<32>}>
   // GENERIC: %V = "cuda.mask"(%U, %zero, %x) <{axis = "x", other = 0xff800000 : f32}> {note = 6 : i32}
+  // GENERIC-NEXT: %V_1 = "cuda.mask"(%U, %zero, %x, %q) <{axis = "x", other = 0.000000e+00 : f32}>
   // GENERIC: %t = "cuda.combine"(%r) <{kind = "max", lanes = [#builtin.int<1>, #builtin.int<2>]}> {note = 7 : i32}
   %a = cuda.read %Q_shared : !Qs -> !q
   cuda.write %a into %O_shared : !q, !Qs
@@ -87,6 +92,7 @@ cuda.kernel @everything (%Q: !Q, %scale: f32, %q: index, %x: index) threads 128 
   %U = cuda.product %Q_shared, %K_now into %T over [d] using fma {note = 2 : i32} : !Qs, !Ks -> !S
   %U_1 = cuda.product %Q_shared, %K_now into %T over [d] subloop 32 using m16n8k16 : !Qs, !Ks -> !S
   %V = cuda.mask %U where x from %zero < %x else 0xFF800000 : f32 {note = 6 : i32} : !S
+  %V_1 = cuda.mask %U where x from %zero >= %q < %x else 0.0 : f32 : !S
   %r = diagram.reduce max %V over [x] {partial} : !S -> !r
   %t = cuda.combine max %r lanes [1, 2] {note = 7 : i32} : !r
   %w = cuda.exchange %t {note = 10 : i32} : !r -> !w
@@ -104,14 +110,16 @@ cuda.kernel @everything (%Q: !Q, %scale: f32, %q: index, %x: index) threads 128 
 // CHECK-NEXT: %zero = arith.constant 0 : index
 // CHECK-NEXT: %a = cuda.load %A[%zero] bounds [q < %q] partial widths [2, 1] : memref<?xf16, strided<[1], offset: ?>, #diagram.array<[q], level = device>> -> tensor<64xf16, #diagram.array<[q], level = register, layout = #cuda.layout<register = [q:2:8], lane = [q:8:1, 4], warp = [q:4:16]>>>
 // CHECK-NEXT: %b = cuda.load %A[%zero] : memref<?xf16,
+// CHECK-NEXT: %c = cuda.load %A[%zero] bounds [q >= %zero, q < %q] widths [1] : memref<?xf16,
 // CHECK-NEXT: cuda.store %a into %A[%zero] bounds [q < %q] partial widths [1] : tensor<64xf16, {{.*}}, memref<?xf16,
 // CHECK-NEXT: cuda.store %b into %A[%zero] : tensor<64xf16,
-// GENERIC: %a = "cuda.load"(%A, %zero, %q) <{bounds = ["q"], widths = [#builtin.int<2>, #builtin.int<1>], operandSegmentSizes = array<i32: 1, 1, 1>, partial}>
-// GENERIC: "cuda.store"(%b, %A, %zero) <{bounds = [], operandSegmentSizes = array<i32: 1, 1, 1, 0>}>
+// GENERIC: %a = "cuda.load"(%A, %zero, %q) <{bounds = ["q"], widths = [#builtin.int<2>, #builtin.int<1>], operandSegmentSizes = array<i32: 1, 1, 1, 0>, partial}>
+// GENERIC: "cuda.store"(%b, %A, %zero) <{bounds = [], operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>}>
 cuda.kernel @rows (%A: !M, %q: index) threads 128 shared 0 resident 4 fallback {
   %zero = arith.constant 0 : index
   %a = cuda.load %A[%zero] bounds [q < %q] partial widths [2, 1] : !M -> !m
   %b = cuda.load %A[%zero] : !M -> !m
+  %c = cuda.load %A[%zero] bounds [q >= %zero, q < %q] widths [1] : !M -> !m
   cuda.store %a into %A[%zero] bounds [q < %q] partial widths [1] : !m, !M
   cuda.store %b into %A[%zero] : !m, !M
 }

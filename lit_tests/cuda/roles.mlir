@@ -56,6 +56,18 @@ cuda.kernel @before (%A_map: !A_map, %A_rows: !A_rows, %A_row: !A_row, %m: index
   cuda.tensor_load %A_map[%m, %m] into %A_shared signals %A_ring[%m] before %stop by %A_rows, %A_row {note = 11 : i32} : !A_map, !As, !cuda.ring<1>, !A_rows, !A_row
 }
 
+// Rows before a position, too.
+
+// CHECK-LABEL: cuda.kernel @within
+// CHECK: cuda.tensor_load %A_map[%m, %m] into %A_shared signals %A_ring[%m] from %begin before %stop by %A_rows, %A_row : !cuda.tensor_map<[64, 64], {{.*}}>, memref<64x128xf16, {{.*}}>, !cuda.ring<1>, !cuda.tensor_map<[8, 64], {{.*}}>, !cuda.tensor_map<[1, 64],
+// CHECK-NEXT: cuda.tensor_load %A_map[%m, %m] into %A_shared signals %A_ring[%m] from %begin by %A_rows, %A_row : !cuda.tensor_map<[64, 64],
+cuda.kernel @within (%A_map: !A_map, %A_rows: !A_rows, %A_row: !A_row, %m: index, %begin: index, %stop: index) threads 256 shared 16400 {
+  %A_shared = cuda.shared at 0 : !As
+  %A_ring = cuda.ring at 16384 consumers 1 : !cuda.ring<1>
+  cuda.tensor_load %A_map[%m, %m] into %A_shared signals %A_ring[%m] from %begin before %stop by %A_rows, %A_row : !A_map, !As, !cuda.ring<1>, !A_rows, !A_row
+  cuda.tensor_load %A_map[%m, %m] into %A_shared signals %A_ring[%m] from %begin by %A_rows, %A_row : !A_map, !As, !cuda.ring<1>, !A_rows, !A_row
+}
+
 // A producer acquires a turn, says what will come and starts the copy; a consumer awaits, multiplies and releases it.
 
 // CHECK-LABEL: cuda.kernel @product (%A_map: !cuda.tensor_map<[64, 64], memref<?x?xf16, {{.*}}>>, %B_map: !cuda.tensor_map<[32, 64], {{.*}}>, %k: index) threads 256 shared 49216 {
