@@ -43,8 +43,8 @@ class LimitWriter:
         self.scalars: dict[tuple[SSAValue, bool], SSAValue] = {}
 
     def limits(self, range: Range) -> tuple[SSAValue, SSAValue]:
-        low = self.constant(0) if range.low is None else self._end(range.low)
-        high = self._piece(self.axis).end if range.high is None else self._end(range.high)
+        low = self.constant(0) if range.low is None else self.end(range.low)
+        high = self._piece(self.axis).end if range.high is None else self.end(range.high)
         return low, high
 
     def constant(self, number: int) -> SSAValue:
@@ -60,7 +60,8 @@ class LimitWriter:
             self.pieces[axis] = op
         return self.pieces[axis]
 
-    def _end(self, end: End) -> SSAValue:
+    def end(self, end: End) -> SSAValue:
+        """One end, as a position."""
         match end:
             case Quotient(corner, divisor, up, added):
                 if divisor == 1:
@@ -76,7 +77,7 @@ class LimitWriter:
                 return self.searched[search][sign, last]
             case Extreme(largest, ends):
                 kind = arith.MaxSIOp if largest else arith.MinSIOp
-                first, *others = (self._end(part) for part in ends)
+                first, *others = (self.end(part) for part in ends)
                 for other in others:
                     first = self.add(kind(first, other))
                 return first

@@ -13,7 +13,7 @@ from treadle.dialects.cuda.accesses import is_extent
 from treadle.dialects.cuda.boxes import MOST_ROWS, boxes_layout, cut, why_no_order
 from treadle.dialects.cuda.layout import is_interleaved, spelled
 from treadle.dialects.cuda.roles import WARPGROUP
-from treadle.dialects.cuda.tensor_maps import MOST_AXES, why_no_rows
+from treadle.dialects.cuda.tensor_maps import MOST_AXES, shared_axis, why_no_rows
 from treadle.dialects.cuda.tiles import format_bytes, is_shared, layout_of, rows_of
 from treadle.dialects.cuda.warpgroups import result_axes, row_order, why_no_product
 from treadle.dialects.diagram.array import axes_of, format_of, sizes_of
@@ -114,9 +114,10 @@ def _stop_problem(copy: cuda.CopyOp) -> Reason | None:
     boxes = boxes_layout(tuple(sizes.values()), format_bytes(copy.tile.type))
     if boxes is None:  # which is a reason of its own
         return None
-    row = axes_of(copy.tile.type)[boxes.row_axis]
-    if row in (axis for axis, _ in (*_begins_of(copy), *_stops_of(copy))):
-        return Reason(law, f"rows of %{copy.buffer.name_hint} lie along '{row}': no tensor copy ends within one")
+    rows = axes_of(copy.tile.type)[shared_axis(boxes)]
+    other = next((axis for axis, _ in (*_begins_of(copy), *_stops_of(copy)) if axis != rows), None)
+    if other is not None:
+        return Reason(law, f"rows of %{copy.buffer.name_hint} lie along '{other}': no tensor copy ends within one")
     problem = why_no_rows(boxes, format_bytes(copy.tile.type))
     return None if problem is None else Reason(law, f"%{copy.buffer.name_hint}: {problem}")
 
@@ -270,10 +271,11 @@ def _ends_problem(kernel: cuda.KernelOp, copies: Sequence[cuda.CopyOp]) -> Reaso
 
 
 def ends_of(copies: Sequence[cuda.CopyOp]) -> list[SSAValue]:
-    """What says whether and how often the loops and branches run in which tiles are copied."""
+    """What says whether and how often the loops and branches run in which tiles are copied, and how far copies go."""
     places = dict.fromkeys(copy.parent_op() for copy in copies)
     counts = [(place, 3 if isinstance(place, scf.ForOp) else 1) for place in places]
-    return [end for place, n in counts if isinstance(place, scf.ForOp | scf.IfOp) for end in place.operands[:n]]
+    ends = [end for place, n in counts if isinstance(place, scf.ForOp | scf.IfOp) for end in place.operands[:n]]
+    return ends + [end for copy in copies for end in (begin_of(copy), stop_of(copy)) if end is not None]
 
 
 def _turns_problem(kernel: cuda.KernelOp, copies: Sequence[cuda.CopyOp]) -> Reason | None:

@@ -32,6 +32,8 @@ class Program:
     """Inputs that are NaN before a position along their last axis but one: nobody wrote what is there."""
     past: Mapping[int, int] = field(default_factory=dict)
     """Inputs that are NaN from a position on along that axis, for the same reason."""
+    wide: Mapping[int, int] = field(default_factory=dict)
+    """Inputs that are NaN from a position on along their last axis."""
     lengths: Mapping[int, int] = field(default_factory=dict)
     """Inputs of which every element is that number."""
 
@@ -67,12 +69,14 @@ PROGRAMS = (
     Program("examples/attention_lengths.mlir", "a100", [SHORT], **PADDED),
     Program("tests/programs/left_padding.mlir", "h100", [SHORT], **STARTED),
     Program("tests/programs/left_padding.mlir", "a100", [SHORT], **STARTED),
+    Program("tests/programs/part_of_the_width.mlir", "a100", [SHORT], wide={0: 37, 1: 37}, lengths={3: 37}),
     Program("examples/softmax.mlir", "a100", [{"row": 3, "x": 5000}, {"row": 2, "x": 37}]),
 )
 FIRST = {
     "_cluster_laws": 1,
     "_ping_pong": 2,
     "compiler/lowering/absent": 4,
+    "compiler/lowering/held": 11,
     "compiler/printer/order": 2,
     "compiler/printer/products": 5,
     "cuda_cluster": 1,
@@ -112,6 +116,8 @@ def wrong(program: Program) -> Iterator[str]:
             inputs[number][..., :start, :] = float("nan")
         for number, length in program.past.items():
             inputs[number][..., length:, :] = float("nan")
+        for number, length in program.wide.items():
+            inputs[number][..., length:] = float("nan")
         for number, length in program.lengths.items():
             inputs[number][...] = length
         try:

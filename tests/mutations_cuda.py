@@ -61,7 +61,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "lowering: a length is one too long": (
         f"{LOWERING}/runs",
-        "        stop = None if _is_of_positions(fed[1]) else end",
+        "        stop = None if is_of_positions(fed[1]) else end",
         "        stop = self.emit(arith.AddiOp(end, self._index(1)))",
     ),
     "lowering: what lies before a start is multiplied": (
@@ -78,6 +78,16 @@ MUTATIONS: dict[str, Mutation] = {
         f"{LOWERING}/runs",
         "self._after(since, until, end, begin, stop)",
         "self._after(since, until, end, None, stop)",
+    ),
+    "lowering: nobody asks what a condition leaves of an axis that is held": (
+        f"{LOWERING}/held",
+        "            held[value, axis] = begin",
+        "            _ = begin",
+    ),
+    "lowering: an axis that is held ends with its array": (
+        f"{LOWERING}/held",
+        "arith.MinSIOp(stop, piece.end)]",
+        "arith.MaxSIOp(stop, piece.end)]",
     ),
     "lowering: the border is not tested": (
         f"{LOWERING}/runs",

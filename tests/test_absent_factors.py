@@ -271,6 +271,52 @@ def test_numbers_of_sequences_are_read_to_their_end(machine: str):
     assert verdict.ok, verdict
 
 
+@cache
+def held(condition: str, masked: str, keys: str, machine: str) -> Road:
+    """Attention of which a condition leaves part of the width of queries or keys, which lie in memory in this order."""
+    text = (EXAMPLES / "attention_lengths.mlir").read_text(encoding="utf-8")
+    where = f'%R = diagram.where %{masked} if "{condition}" with ({given(condition)}) : !{masked}\n  '
+    scores = "%S = diagram.contract %Q, %K"
+    assert scores in text
+    assert "x < len[b]" in text
+    text = text.replace(scores, where + scores.replace(f"%{masked}", "%R"))
+    text = text.replace('"x < len[b]" with (len = %len : !len)', '"x <= q"')
+    text = text.replace("%len: !len {", '%since: !len {diagram.up_to = "q"}, %len: !len {')
+    rows = "!K = tensor<?x?x?x64xf16, #diagram.array<[b, h, x, d]>>"
+    assert rows in text
+    columns = "!K = tensor<?x?x64x?xf16, #diagram.array<[b, h, d, x]>>"
+    return compiled(text if keys == "as rows" else text.replace(rows, columns), machine=machine)
+
+
+HELD = {
+    "d < len[b]": lambda d, since, length: d < length,
+    "d >= since[b]": lambda d, since, length: d >= since,
+    "since[b] <= d < len[b]": lambda d, since, length: (d >= since) & (d < length),
+    "d < len[b] or d >= since[b]": lambda d, since, length: (d >= since) | (d < length),
+    "3 <= d < 37": lambda d, since, length: (d >= 3) & (d < 37 + 0 * length),
+}
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("keys", PADDED)
+@pytest.mark.parametrize("masked", ["Q", "K"])
+@pytest.mark.parametrize("condition", HELD)
+@pytest.mark.parametrize(("since", "lengths"), [((5, 0), (40, 64)), ((0, 63), (64, 70)), ((30, -1), (29, 0))])
+@pytest.mark.sample(12)
+def test_part_of_an_axis_that_a_kernel_holds(since, lengths, condition: str, masked: str, keys: str, machine: str):
+    """Beside a condition along the streamed axis, which some of its pieces need not test."""
+    road = held(condition, masked, keys, machine)
+    queries, k, v, *_ = road.inputs({"b": 2, "h": 1, "q": 150, "x": 200})
+    first, length = np.array(since, np.int32), np.array(lengths, np.int32)
+    there = HELD[condition](np.arange(64), first[:, None], length[:, None])
+    if " or " in condition:  # what lies between the two is loaded
+        there[:] = True
+    rows = there[:, None, None, :]
+    k = garbage(k, rows if keys == "as rows" else there[:, None, :, None])
+    (verdict,) = road.verdicts((garbage(queries, rows), k, v, first, length))
+    assert verdict.ok, verdict
+
+
 def test_widths_that_no_tensor_map_takes():
     text = (EXAMPLES / "attention_lengths.mlir").read_text(encoding="utf-8")
     for type in ("!V = tensor<?x?x?x64x", "!A = tensor<?x?x?x64x", "!O = tensor<?x?x?x64x"):

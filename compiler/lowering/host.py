@@ -23,6 +23,7 @@ from treadle.compiler.cost.explicit import plan_of_explicit
 from treadle.compiler.cost.memory import footprint
 from treadle.compiler.errors import Refusal
 from treadle.compiler.lowering.fitting import fitting_size
+from treadle.compiler.lowering.held import Held, hold_limits
 from treadle.compiler.lowering.kernel import lower_body, lower_op
 from treadle.compiler.lowering.layouts import Layouts
 from treadle.compiler.lowering.names import plain_name
@@ -189,8 +190,9 @@ class HostLowering:
     # -- one kernel --------------------------------------------------------------------------------
 
     def _launch(self, op: KernelOp) -> None:
+        held = hold_limits(op)
         plan = plan_kernel(op)
-        kernel = lower_kernel(plan, self.machine)
+        kernel = lower_kernel(plan, self.machine, held)
         parent = self.function.parent
         assert parent is not None
         parent.insert_op_before(kernel, self.function)
@@ -248,7 +250,7 @@ class HostLowering:
         return grid
 
 
-def lower_kernel(plan: KernelPlan, machine: Machine) -> cuda.KernelOp:
+def lower_kernel(plan: KernelPlan, machine: Machine, held: Held) -> cuda.KernelOp:
     """The kernel of one launch: buffers and scalars in the order of the source, then sizes of symbolic axes.
     PassFailedException if its tiles take more shared memory than a block may have on the machine."""
     source = plan.kernel
@@ -262,7 +264,7 @@ def lower_kernel(plan: KernelPlan, machine: Machine) -> cuda.KernelOp:
     for axis, arg in sizes.items():
         arg.name_hint = axis
     by_array: dict[SSAValue, SSAValue] = dict(zip(old, block.args, strict=False))
-    shared_bytes = lower_body(KernelLowering(plan, Layouts(plan), by_array, sizes, lower_op), block)
+    shared_bytes = lower_body(KernelLowering(plan, Layouts(plan), by_array, sizes, lower_op, held), block)
     _check_shared(plan, shared_bytes, machine.limits.shared_per_block)
     op = cuda.KernelOp(f"{source.kernel_name.data}_kernel", 32 * plan.warp_count, shared_bytes, Region(block))
     resident = _resident(source, machine)

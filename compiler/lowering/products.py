@@ -88,7 +88,8 @@ def _product_operand(
     zero = neutral_of("add", format_of(value.type))
     value = present(lowering, operand, value, layout, 0)
     is_met = is_met_by_absent(operand, depth)
-    begin, stop = (ends.get(depth) if is_met else None for ends in (lowering.begins, lowering.stops))
+    with lowering.holding(operand):
+        begin, stop = (ends.get(depth) if is_met else None for ends in (lowering.begins, lowering.stops))
     value = masked(lowering, value, depth, zero, layout, begin, stop)
     if in_registers and _is_left_operand(layout, lowering.plan, depth):
         return value

@@ -58,11 +58,11 @@ class RunWriter:
         assert fed is not None
         lowest = self._not_negative(self.scalar(fed[0]))
         first = self._down(lowest, f"{axis}_first")
-        begin = None if _is_of_positions(fed[0]) or self._begins_a_piece(fed[0]) else lowest
+        begin = None if is_of_positions(fed[0]) or self._begins_a_piece(fed[0]) else lowest
         if begin is not None:
             begin.name_hint = f"{axis}_begin"
         end = self._named(arith.MinSIOp(self.scalar(fed[1]), self.size), f"{axis}_stop")
-        stop = None if _is_of_positions(fed[1]) else end
+        stop = None if is_of_positions(fed[1]) else end
         if self.stream.border is None:
             return self._tested(first, end, begin, stop)
         assert self.stream.whole is not None
@@ -134,7 +134,7 @@ class RunWriter:
         return value if _is_zero(value) else self.emit(arith.MaxSIOp(value, self._index(0)))
 
 
-def _is_of_positions(limit: SSAValue) -> bool:
+def is_of_positions(limit: SSAValue) -> bool:
     """Whether a limit of a stream moves with the pieces of other axes, and with nothing but those."""
     leaves = list(_leaves(limit))
     return bool(leaves) and all(isinstance(leaf.owner, PieceOp) for leaf in leaves)

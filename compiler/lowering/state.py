@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -11,12 +11,13 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import IndexType, UnitAttr
 from xdsl.ir import Block, Operation, SSAValue
 
+from treadle.compiler.lowering.held import Held
 from treadle.compiler.lowering.layouts import Layouts
 from treadle.compiler.lowering.pending import Lowered
 from treadle.compiler.lowering.plan import KernelPlan
 from treadle.dialects import cuda
 from treadle.dialects.diagram import ReduceOp, WhereOp
-from treadle.dialects.diagram.array import DYNAMIC
+from treadle.dialects.diagram.array import DYNAMIC, axes_of
 
 OperationT = TypeVar("OperationT", bound=Operation)
 
@@ -33,6 +34,8 @@ class KernelLowering:
     """Sizes of symbolic axes."""
     lower_op: Callable[[KernelLowering, Operation], None]
     """What each operation becomes."""
+    held: Held = field(default_factory=dict[Any, Any])
+    """Where values that are multiplied begin and end along axes that a group holds whole."""
     values: dict[SSAValue, Lowered] = field(default_factory=dict[Any, Any])
     offsets: dict[str, SSAValue] = field(default_factory=dict[Any, Any])
     partial: str | None = None
@@ -40,9 +43,9 @@ class KernelLowering:
     bounded: set[str] = field(default_factory=set[Any])
     """Axes whose piece may reach past the end here."""
     begins: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])
-    """For streamed axes, before which position all is absent here, if not positions alone say so."""
+    """Before which position along an axis all is absent here, if not positions alone say so."""
     stops: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])
-    """For streamed axes, from where on all is absent here, if not positions alone say so."""
+    """From where on along an axis all is absent here, if not positions alone say so."""
     tiles: dict[object, SSAValue] = field(default_factory=dict[Any, Any])
     allocated: list[cuda.SharedOp] = field(default_factory=list[cuda.SharedOp])
     left_fragments: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
@@ -80,13 +83,23 @@ class KernelLowering:
 
     @contextmanager
     def between(self, axis: str, begin: SSAValue | None, stop: SSAValue | None) -> Generator[None]:
-        """Say for a while before where, and from where on, all of a streamed axis is absent."""
+        """Say for a while before where, and from where on, all of an axis is absent."""
         for ends, end in ((self.begins, begin), (self.stops, stop)):
             if end is not None:
                 ends[axis] = end
         yield
         self.begins.pop(axis, None)
         self.stops.pop(axis, None)
+
+    @contextmanager
+    def holding(self, value: SSAValue) -> Generator[None]:
+        """Say for a while what nothing needs of a value along axes that the group holds."""
+        with ExitStack() as stack:
+            for axis in axes_of(value.type):
+                ends = [None if end is None else self.scalar(end) for end in self.held.get((value, axis), ())]
+                if ends:
+                    stack.enter_context(self.between(axis, *ends))
+            yield
 
     # -- axes --------------------------------------------------------------------------------------
 

@@ -28,8 +28,9 @@ def lower_load(lowering: KernelLowering, op: LoadOp) -> None:
     def is_multiplied_with_absent(axis: str) -> bool:
         return is_met_by_absent(op.result, axis) and not tells(op.result)
 
-    bounds = lowering.bounds(axes, is_multiplied_with_absent)
-    begins = lowering.beginnings(axes, is_multiplied_with_absent)
+    with lowering.holding(op.result):
+        bounds = lowering.bounds(axes, is_multiplied_with_absent)
+        begins = lowering.beginnings(axes, is_multiplied_with_absent)
     pending = PendingLoad(op, source, offsets, bounds, begins, lowering.block, {})
     if level_of(op.result.type) != "shared" and not is_multiplied(op.result):
         lowering.values[op.result] = pending
