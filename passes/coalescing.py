@@ -21,6 +21,7 @@ from treadle.dialects.cuda.tiles import format_bytes
 from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.hierarchy.schedule import StepAttr, record
 from treadle.passes._levels import check_lowered
+from treadle.passes._staging import stage
 
 
 @dataclass(frozen=True)
@@ -31,9 +32,11 @@ class CoalescingPass(ModulePass):
     The widths come from the layout algebra (`docs/layouts.md`): of a copy, the neighbours that fill rows of its tile;
     of fragments, those that every thread holds in registers that follow each other. Legal always: a vector never
     leaves a row, since the launch allows a width only if addresses, strides and the size of the last axis are multiples
-    of it, and here only if the piece is, too. Narrower widths serve other alignments. The derivation of the function
-    that launches the kernel says, for each access, the bytes a thread and the sectors a request, beside the fewest
-    possible (dense arrays, symbolic sizes multiples of a line).
+    of it, and here only if the piece is, too. Narrower widths serve other alignments. Where rows begin anywhere, lanes
+    that hold neighbours would ask for the same sector several times: in the variants for such rows a fragment goes
+    through shared memory, if there is room, and the block copies it by whole sectors (`passes/_staging.py`). The
+    derivation of the function that launches the kernel says, for each access, the bytes a thread and the sectors a
+    request, beside the fewest possible (dense arrays, symbolic sizes multiples of a line).
 
     Before:
     ```
@@ -50,12 +53,13 @@ class CoalescingPass(ModulePass):
     After:
     ```
     #fragment = #cuda.layout<register = [n:2:1], lane = [n:32:2], warp = []>
+    #staged = #cuda.staged<at = 0, below = 8, rows = #cuda.rows<extents = [64], pitch = 64>>
     !X = memref<64xf32, strided<[1], offset: ?>, #diagram.array<[n], level = device>>
     !t = tensor<64xf32, #diagram.array<[n], level = register, layout = #fragment>>
     cuda.kernel @copy_kernel (%x: !X, %y: !X) threads 32 shared 0 {
       %zero = arith.constant 0 : index
-      %a = cuda.load %x[%zero] widths [2, 1] : !X -> !t
-      cuda.store %a into %y[%zero] widths [2, 1] : !t, !X
+      %a = cuda.load %x[%zero] widths [2, 1] through #staged : !X -> !t
+      cuda.store %a into %y[%zero] widths [2, 1] through #staged : !t, !X
     }
     ```
     """
@@ -70,9 +74,7 @@ class CoalescingPass(ModulePass):
             raise PassFailedException(f"max-bytes={self.max_bytes}: a vector has 2, 4, 8 or 16 bytes")
         check_lowered(op)
         symbols = {kernel.sym_name.data: kernel for kernel in op.body.block.ops if isinstance(kernel, cuda.KernelOp)}
-        steps = {
-            name: [self.coalesce(access, kernel) for access in accesses_of(kernel)] for name, kernel in symbols.items()
-        }
+        steps = {name: self.coalesce(accesses_of(kernel), kernel) for name, kernel in symbols.items()}
         for function in op.body.block.ops:
             if isinstance(function, FuncOp):
                 launches = [launch for launch in function.walk() if isinstance(launch, cuda.LaunchOp)]
@@ -80,18 +82,27 @@ class CoalescingPass(ModulePass):
                 mark_single(launches, symbols)
                 record(function.attributes, dict.fromkeys(step for name in kernels for step in steps[name]))
 
-    def coalesce(self, access: GlobalAccess, kernel: cuda.KernelOp) -> StepAttr:
-        """Set the widths of one access, and say what it moves."""
-        bytes = format_bytes(access.buffer_type)
-        widths = ladder(widest(access, self.max_bytes), bytes)
-        access.properties["widths"] = ArrayAttr(IntAttr(width) for width in widths)
-        moved = traffic_of(access, cuda.working_threads(kernel))
-        return StepAttr(
-            "coalescing",
-            f"{subject(access)} in @{kernel.sym_name.data}",
-            "a vector that divides addresses, strides, sizes and pieces never leaves a row",
-            f"{widths[0] * bytes} bytes a thread where aligned, {per_request(moved)}",
-        )
+    def coalesce(self, accesses: Sequence[GlobalAccess], kernel: cuda.KernelOp) -> list[StepAttr]:
+        """Set the widths of all accesses of a kernel and which go through shared memory, and say what each moves."""
+        for access in accesses:
+            bytes = format_bytes(access.buffer_type)
+            widths = ladder(widest(access, self.max_bytes), bytes)
+            access.widths = ArrayAttr(IntAttr(width) for width in widths)
+        stage(accesses, kernel)
+        return [step_of(access, kernel) for access in accesses]
+
+
+def step_of(access: GlobalAccess, kernel: cuda.KernelOp) -> StepAttr:
+    """What one access moves."""
+    bytes = max(access.width_list) * format_bytes(access.buffer_type)
+    moved = traffic_of(access, cuda.working_threads(kernel))
+    elsewhere = "" if access.staged is None else "; elsewhere through shared memory, sector by sector"
+    return StepAttr(
+        "coalescing",
+        f"{subject(access)} in @{kernel.sym_name.data}",
+        "a vector that divides addresses, strides, sizes and pieces never leaves a row",
+        f"{bytes} bytes a thread where aligned, {per_request(moved)}{elsewhere}",
+    )
 
 
 def mark_single(launches: Sequence[cuda.LaunchOp], kernels: Mapping[str, cuda.KernelOp]) -> None:

@@ -288,7 +288,7 @@ class HostExecution:
         # A backend of somebody else's need not know of clusters while no kernel has any.
         clusters = {} if kernel.cluster == 1 else {"cluster": kernel.cluster}
         report = self.backend.launch(
-            cuda.variant_name(kernel, variant), grid, block, kernel.shared_bytes.data, arguments, **clusters
+            cuda.variant_name(kernel, variant), grid, block, cuda.shared_bytes(kernel, variant), arguments, **clusters
         )
         self.launches.append(Launched(cuda.variant_name(kernel, variant), grid, report))
 

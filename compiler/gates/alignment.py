@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from treadle.compiler.layouts.operations import assumed_strides, traffic_of, width_at
+from treadle.compiler.layouts.operations import strides_at, traffic_of, width_at
 from treadle.compiler.layouts.sectors import SECTOR_BYTES, Traffic
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import GlobalAccess
@@ -40,7 +40,7 @@ def _variant(kernel: cuda.KernelOp, accesses: list[GlobalAccess], alignment: int
     bytes = {op: width_at(op, alignment) * format_bytes(op.buffer_type) for op in accesses}
     total = scattered = Traffic(0, 0, 0, 0, 0, 0)
     for op in accesses:
-        strides, base = _strides(op, alignment), (alignment or format_bytes(op.buffer_type)) % SECTOR_BYTES
+        strides, base = strides_at(op, alignment)
         total += traffic_of(op, kernel.threads.data, alignment, strides, base)
         if alignment == cuda.ANY_STRIDES:
             apart = {axis: stride * SECTOR_BYTES for axis, stride in strides.items()}
@@ -48,13 +48,6 @@ def _variant(kernel: cuda.KernelOp, accesses: list[GlobalAccess], alignment: int
     waits = any(_is_asynchronous(op) and bytes[op] < LEAST_ASYNCHRONOUS for op in accesses)
     name, widest = cuda.variant_name(kernel, alignment), max(bytes.values())
     return Variant(name, alignment, widest, total, scattered.sectors, waits)
-
-
-def _strides(op: GlobalAccess, alignment: int) -> dict[str, int]:
-    """Strides of a dense array, or where rows do not begin with sectors, longer by what they are aligned to."""
-    strides = assumed_strides(op.buffer_type)
-    more = 0 if alignment >= SECTOR_BYTES else max(alignment // format_bytes(op.buffer_type), 1)
-    return {axis: stride + more if stride > 1 else stride for axis, stride in strides.items()}
 
 
 def _is_asynchronous(op: GlobalAccess) -> bool:

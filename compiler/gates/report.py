@@ -88,7 +88,7 @@ def report_kernels(
             kernel=(name := kernel.sym_name.data),
             machine=machine,
             threads=kernel.threads.data,
-            dynamic_shared=kernel.shared_bytes.data,
+            dynamic_shared=cuda.shared_bytes(kernel, cuda.alignments(kernel)[0]),
             resources=by_name.get(name),
             code=codes.get(name),
             step=step_of(kernel),

@@ -23,22 +23,11 @@ ASSUMED_SIZE = 4096
 """Size of a symbolic axis where traffic must be told before launch: its rows then begin at whole lines."""
 
 
-def piece_type(op: GlobalAccess) -> Attribute:
-    """The type of the tile or fragment that an access moves."""
-    match op:
-        case cuda.CopyOp():
-            return op.tile.type
-        case cuda.StoreOp():
-            return op.value.type
-        case _:
-            return op.results[0].type
-
-
 def widest(op: GlobalAccess, most_bytes: int = 16) -> int:
     """The most neighbours of a row that every thread can move at once, if rows are aligned to them: they divide the
     piece (so that none crosses its end, and pieces begin at multiples), and are neighbours where they come from. One if
     the row may end anywhere."""
-    type = piece_type(op)
+    type = op.piece_type
     axes, bytes = axes_of(type), format_bytes(op.buffer_type)
     if not axes or ends_within_rows(op):
         return 1
@@ -52,7 +41,7 @@ def widest(op: GlobalAccess, most_bytes: int = 16) -> int:
 def ends_within_rows(op: GlobalAccess) -> bool:
     """Whether an access begins or ends along its rows where the array does not, at a position that the kernel finds: no
     alignment says of what that is a multiple."""
-    sizes = sizes_of(piece_type(op))
+    sizes = sizes_of(op.piece_type)
     row = next((axis for axis in reversed(sizes) if sizes[axis] != 1), None)
     ends = zip(op.bound_axes, op.limits, strict=True)
     return row in op.begun_axes or any(axis == row and not is_extent(limit) for axis, limit in ends)
@@ -78,7 +67,7 @@ def width_at(op: GlobalAccess, aligned: int) -> int:
 def access_of(op: GlobalAccess, threads: int, width: int | None = None) -> Access:
     """What each lane moves, at a vector width of the access (its widest, unless given); of a copy, where its rows begin
     with a sector."""
-    type = piece_type(op)
+    type = op.piece_type
     width = width or max(op.width_list, default=1)
     if isinstance(op, cuda.CopyOp):
         extents = dict(zip(axes_of(type), rows_of(type).shape, strict=True))
@@ -102,12 +91,12 @@ def traffic_of(
     `strides` of the buffer in elements: unless given, those of a dense array, in which symbolic sizes are taken as a
     multiple of a line. `base` is the byte address of the piece's first element; elements at or past `limits` along an
     axis (counted from the beginning of the piece) are outside."""
-    type, bytes = piece_type(op), format_bytes(op.buffer_type)
+    type, bytes = op.piece_type, format_bytes(op.buffer_type)
     inside = {axis: min(size, (limits or {}).get(axis, size)) for axis, size in sizes_of(type).items()}
     steps = strides if strides is not None else assumed_strides(op.buffer_type)
     width = width_at(op, aligned)
-    if isinstance(op, cuda.CopyOp) and is_dealt_by_sectors(op, aligned):
-        counts = {axis: max(inside[axis], 0) for axis in dealt_axes(op)}
+    if is_dealt_by_sectors(op, aligned):
+        counts = {axis: max(inside[axis], 0) for axis in dealt_axes(dealt_tile(op))}
         if not all(inside.values()):
             return traffic_of_requests((), bytes)
         requests = sector_requests(counts, steps, base // bytes, width, bytes)
@@ -115,18 +104,24 @@ def traffic_of(
     return traffic(access_of(op, threads, width), steps, bytes, base, inside)
 
 
-def is_dealt_by_sectors(op: cuda.CopyOp, aligned: int) -> bool:
-    """Whether a copy looks where in its sector each row begins: in variants for rows that begin anywhere, and where
-    rows of the tile are no whole sectors or take no vectors of 16 bytes."""
+def is_dealt_by_sectors(op: GlobalAccess, aligned: int) -> bool:
+    """Whether an access looks where in its sector each row begins: in variants for rows that begin anywhere, and where
+    rows of the tile are no whole sectors or take no vectors of 16 bytes; of fragments, where they are staged."""
+    if not isinstance(op, cuda.CopyOp):
+        return op.is_staged(aligned)
     extents = rows_of(op.tile.type).shape
     whole = bool(extents) and extents[-1] != 1 and extents[-1] * format_bytes(op.buffer_type) % SECTOR_BYTES == 0
     return aligned < SECTOR_BYTES or not (whole and op.has_widest_vectors)
 
 
-def dealt_axes(op: cuda.CopyOp) -> list[str]:
+def dealt_tile(op: GlobalAccess) -> Attribute:
+    """The type of the tile in shared memory that an access is dealt to or from."""
+    return op.piece_type if op.staged is None else op.staged.tile(op.piece_type)
+
+
+def dealt_axes(tile: Attribute) -> list[str]:
     """The axes along which a tile has several elements, those that only pad it included; rows and columns last."""
-    extents = rows_of(op.tile.type).shape
-    return [axis for axis, extent in zip(axes_of(op.tile.type), extents, strict=True) if extent != 1]
+    return [axis for axis, extent in zip(axes_of(tile), rows_of(tile).shape, strict=True) if extent != 1]
 
 
 def of_whole_sectors(layout: LayoutAttr, axis: str, element_bytes: int) -> LayoutAttr | None:
@@ -178,3 +173,14 @@ def assumed_strides(buffer: Attribute) -> dict[str, int]:
     """Strides of a dense array, in elements, symbolic axes having `ASSUMED_SIZE`."""
     sizes = {axis: ASSUMED_SIZE if size == DYNAMIC else size for axis, size in sizes_of(buffer).items()}
     return dense_strides(axes_of(buffer), sizes)
+
+
+def strides_at(op: GlobalAccess, alignment: int) -> tuple[dict[str, int], int]:
+    """Strides of an access's buffer in elements and the byte address of its piece, as traffic is told of rows that are
+    aligned to so many bytes: those of a dense array, or where rows do not begin with sectors, longer by what they are
+    aligned to, and the piece as far into a sector."""
+    bytes = format_bytes(op.buffer_type)
+    strides = assumed_strides(op.buffer_type)
+    more = 0 if alignment >= SECTOR_BYTES else max(alignment // bytes, 1)
+    longer = {axis: stride + more if stride > 1 else stride for axis, stride in strides.items()}
+    return longer, (alignment or bytes) % SECTOR_BYTES

@@ -18,6 +18,7 @@ from treadle.compiler.lowering.plan import FORMAT_BYTES
 from treadle.compiler.printer.dealt import DealtPrinter
 from treadle.compiler.printer.indices import Loop, add, coordinate, replicas, scaled, strided, subscripts
 from treadle.compiler.printer.scalars import bare, c_type
+from treadle.compiler.printer.staged import StagedPrinter
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import GlobalAccess
@@ -47,6 +48,7 @@ class AccessPrinter:
     def __init__(self, kernel: KernelWriter):
         self.kernel = kernel
         self.dealt = DealtPrinter(kernel, self)
+        self.staged = StagedPrinter(kernel, self.dealt)
         self.running: dict[cuda.CopyOp, Running] = {}
         """Copies whose loop carries their pointer."""
         self.has_whole_sectors = cuda.WHOLE_SECTORS in cuda.alignments(kernel.kernel)
@@ -228,32 +230,38 @@ class AccessPrinter:
 
     def load(self, op: cuda.LoadOp) -> None:
         kernel = self.kernel
-        layout = layout_of(op.result.type)
         name = kernel.declare(op.result)
         with self._width(op, f"{kernel.values[op.source]}[{', '.join(axes_of(op.source.type))}] to registers"):
-            loops, step, fragment = self._vector_loops(layout, op, name)
-            indices = self._indices(layout, loops, step, op.result.type)
-            valid = self._valid_fragment(op, layout, op.result.type, indices)
-            value = self._load_global(f"{kernel.call('vec')}<width>({self.where(op, indices)})", valid)
-            self._vector_nest(loops, step, f"{kernel.call('unpack')}({fragment}, {value});")
+            self.staged.print(op, lambda: self._load_directly(op, name))
+
+    def _load_directly(self, op: cuda.LoadOp, name: str) -> None:
+        """Each thread what it holds."""
+        kernel, layout = self.kernel, layout_of(op.result.type)
+        loops, step, fragment = self._vector_loops(layout, op, name)
+        indices = self._indices(layout, loops, step, op.result.type)
+        valid = self._valid_fragment(op, layout, op.result.type, indices)
+        value = self._load_global(f"{kernel.call('vec')}<width>({self.where(op, indices)})", valid)
+        self._vector_nest(loops, step, f"{kernel.call('unpack')}({fragment}, {value});")
 
     def store(self, op: cuda.StoreOp) -> None:
-        kernel = self.kernel
-        layout = layout_of(op.value.type)
-        name = kernel.values[op.value]
-        target = f"{kernel.values[op.destination]}[{', '.join(axes_of(op.destination.type))}]"
+        target = f"{self.kernel.values[op.destination]}[{', '.join(axes_of(op.destination.type))}]"
         with self._width(op, f"{target} from registers"):
-            loops, step, fragment = self._vector_loops(layout, op, name)
-            indices = self._indices(layout, loops, step, op.value.type)
-            valid = self._valid_fragment(op, layout, op.value.type, indices)
-            tests = [test for test in (replicas(layout), valid) if test is not None]
-            place = f"{kernel.call('vec')}<width>({self.where(op, indices)})"
-            value = f"{kernel.call('pack')}<width>({fragment})"
-            if tests:
-                statement = f"{kernel.call('store_global_if')}({place}, {value}, {' && '.join(tests)});"
-            else:
-                statement = f"{kernel.call('store_global')}({place}, {value});"
-            self._vector_nest(loops, step, statement)
+            self.staged.print(op, lambda: self._store_directly(op))
+
+    def _store_directly(self, op: cuda.StoreOp) -> None:
+        """Each thread what it holds; of copies, the first."""
+        kernel, layout = self.kernel, layout_of(op.value.type)
+        loops, step, fragment = self._vector_loops(layout, op, kernel.values[op.value])
+        indices = self._indices(layout, loops, step, op.value.type)
+        valid = self._valid_fragment(op, layout, op.value.type, indices)
+        tests = [test for test in (replicas(layout), valid) if test is not None]
+        place = f"{kernel.call('vec')}<width>({self.where(op, indices)})"
+        value = f"{kernel.call('pack')}<width>({fragment})"
+        if tests:
+            statement = f"{kernel.call('store_global_if')}({place}, {value}, {' && '.join(tests)});"
+        else:
+            statement = f"{kernel.call('store_global')}({place}, {value});"
+        self._vector_nest(loops, step, statement)
 
     def _vector_loops(self, layout: LayoutAttr, op: GlobalAccess, name: str) -> tuple[list[Loop], Loop | None, str]:
         """Loops over a fragment for vector access: the innermost mode goes in steps of `width`. Gives the loops, that

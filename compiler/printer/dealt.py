@@ -30,7 +30,7 @@ class DealtPrinter:
     def copy(self, op: cuda.CopyOp) -> None:
         """One matrix of the tile after another: what the array has, slot by slot, then zeros in the rest."""
         text = self.kernel.text
-        *outer, row, column = ("", "", *(wide := dealt_axes(op)))[-max(len(wide), 2) :]
+        *outer, row, column = ("", "", *(wide := dealt_axes(op.tile.type)))[-max(len(wide), 2) :]
         extents = dict(zip(axes_of(op.tile.type), rows_of(op.tile.type).shape, strict=True))
         at = {axis: self.kernel.names.fresh(f"{axis}_i") for axis in outer}
         counts = {axis: self._count(op, axis) for axis in (row, column)}

@@ -23,6 +23,7 @@ from treadle.compiler.printer.tiles import TilePrinter
 from treadle.compiler.printer.warpgroups import WarpgroupPrinter
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects import cuda
+from treadle.dialects.cuda.accesses import GlobalAccess
 from treadle.dialects.cuda.layout import LANES
 from treadle.dialects.cuda.tiles import is_boxed
 from treadle.dialects.diagram import CastOp, FillOp, MapOp, ReduceOp
@@ -92,8 +93,12 @@ class KernelPrinter(KernelWriter):
         """How many blocks an entry says that a multiprocessor is to hold; 0 if it says nothing. Registers move between
         roles only where the least number of blocks is stated; and where none is, ptxas would rather spill a register of
         the arithmetic that copies of narrower rows need than hold one block less. What a kernel states holds where its
-        accesses are as wide as they were planned: any strides take more registers."""
-        deals = alignment < cuda.WHOLE_SECTORS and any(isinstance(op, cuda.CopyOp) for op in self.kernel.walk())
+        accesses are as wide as they were planned: any strides take more registers. Entries that deal tiles by sectors,
+        copies or what is staged, state one block."""
+        every = [op for op in self.kernel.walk() if isinstance(op, GlobalAccess)]
+        deals = any(
+            op.is_staged(alignment) or (alignment < cuda.WHOLE_SECTORS and isinstance(op, cuda.CopyOp)) for op in every
+        )
         if self.roles is not None or deals:
             return 1
         resident = self.kernel.resident

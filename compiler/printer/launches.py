@@ -32,8 +32,11 @@ def launch_lines(kernel: cuda.KernelOp, launch: cuda.LaunchOp | None, names: Map
     asked = " (cudaFuncAttributeMaxDynamicSharedMemorySize allows that)" if shared > WITHOUT_ASKING else ""
     memory = f"{shared} bytes of dynamic shared memory{asked}" if shared else "no dynamic shared memory"
     clusters = "" if kernel.cluster == 1 else f"; {kernel.cluster} neighbouring blocks are a cluster"
+    *aligned, strided = variants = cuda.alignments(kernel)
+    more = [(cuda.variant_name(kernel, each), cuda.shared_bytes(kernel, each)) for each in variants]
+    differing = ", ".join(f"{bytes} for {name}" for name, bytes in more if bytes != shared)
+    memory += f" ({differing})" if differing else ""
     yield f"Launch: {grid}{kernel.threads.data} threads; {memory}{clusters}."
-    *aligned, strided = cuda.alignments(kernel)
     entries = [f"{cuda.variant_name(kernel, each)} ({each})" for each in aligned]
     if entries:
         yield (

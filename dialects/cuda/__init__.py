@@ -35,6 +35,7 @@ from treadle.dialects.cuda.kernel import (
     KernelOp,
     LaunchOp,
     alignments,
+    shared_bytes,
     variant_name,
 )
 from treadle.dialects.cuda.layout import LayoutAttr, ModeAttr, ModesAttr, RowsAttr
@@ -43,6 +44,7 @@ from treadle.dialects.cuda.products import ProductOp
 from treadle.dialects.cuda.rings import AcquireOp, AwaitOp, ExpectOp, ReadyOp, ReleaseOp, RingOp, RingType
 from treadle.dialects.cuda.roles import RolesOp, roles_of, working_threads
 from treadle.dialects.cuda.shared import ReadOp, SharedOp, StageOp, WriteOp
+from treadle.dialects.cuda.staging import StagedAttr
 from treadle.dialects.cuda.tensor_maps import MappableOp, TensorLoadOp, TensorMapOp, TensorMapType
 from treadle.dialects.cuda.tensor_stores import TensorFenceOp, TensorStoreOp, TensorWaitOp
 from treadle.dialects.cuda.transfers import CopyOp, LoadOp, StoreOp
@@ -95,7 +97,7 @@ Cuda = Dialect(
         WarpgroupWaitOp,
         WriteOp,
     ],
-    [BoxesAttr, LayoutAttr, ModeAttr, ModesAttr, RingType, RowsAttr, TensorMapType],
+    [BoxesAttr, LayoutAttr, ModeAttr, ModesAttr, RingType, RowsAttr, StagedAttr, TensorMapType],
 )
 
 __all__ = [
@@ -141,6 +143,7 @@ __all__ = [
     "RowsAttr",
     "SharedOp",
     "StageOp",
+    "StagedAttr",
     "StoreOp",
     "TensorFenceOp",
     "TensorLoadOp",
@@ -154,6 +157,7 @@ __all__ = [
     "WriteOp",
     "alignments",
     "roles_of",
+    "shared_bytes",
     "variant_name",
     "working_threads",
 ]

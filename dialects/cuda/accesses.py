@@ -25,7 +25,8 @@ from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from treadle.dialects.cuda.tiles import format_bytes, is_buffer
+from treadle.dialects.cuda.staging import StagedAttr
+from treadle.dialects.cuda.tiles import check_tile, format_bytes, is_buffer
 from treadle.dialects.diagram.array import (
     axes_of,
     format_of,
@@ -38,6 +39,9 @@ WIDEST_VECTOR = 16
 Bounds = Sequence[tuple[str, SSAValue]]
 """Axes with positions along them."""
 
+NEAR = ("shared", "register")
+"""Levels of the other side of an access."""
+
 
 class GlobalAccess(IRDLOperation):
     """What accesses to device memory share: a buffer, the offset of the tile along each axis, the axes along which
@@ -46,7 +50,7 @@ class GlobalAccess(IRDLOperation):
 
     `widths` are the vector widths, in elements, among which the alignment chooses at run time; `coalescing` sets
     them. `partial` says that the tile surely reaches past the end. Elements outside are read as zero and not
-    written."""
+    written. With `staged`, which is for fragments, they go through shared memory where rows are aligned to less."""
 
     offsets = var_operand_def(IndexType())
     limits = var_operand_def(IndexType())
@@ -55,6 +59,7 @@ class GlobalAccess(IRDLOperation):
     begun = opt_prop_def(ArrayAttr[StringAttr])
     widths = opt_prop_def(ArrayAttr[IntAttr])
     partial = opt_prop_def(UnitAttr)
+    staged = opt_prop_def(StagedAttr)
 
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
@@ -62,6 +67,11 @@ class GlobalAccess(IRDLOperation):
     def buffer_type(self) -> Attribute:
         """The type of the array at device level."""
         return next(value.type for value in (*self.operands, *self.results) if level_of(value.type) == "device")
+
+    @property
+    def piece_type(self) -> Attribute:
+        """The type of the tile or fragment that it moves."""
+        return next(value.type for value in (*self.operands, *self.results) if level_of(value.type) in NEAR)
 
     @property
     def bound_axes(self) -> tuple[str, ...]:
@@ -74,6 +84,10 @@ class GlobalAccess(IRDLOperation):
     @property
     def width_list(self) -> tuple[int, ...]:
         return () if self.widths is None else tuple(width.data for width in self.widths)
+
+    def is_staged(self, aligned: int) -> bool:
+        """Whether it goes through shared memory in the variant for rows aligned to so many bytes."""
+        return self.staged is not None and aligned < self.staged.below.data
 
     @property
     def has_widest_vectors(self) -> bool:
@@ -99,6 +113,12 @@ class GlobalAccess(IRDLOperation):
             if axis not in axes_of(buffer):
                 raise VerifyException(f"bounded axis '{axis}' is not an axis of the buffer")
 
+    def check_fragment_access(self, buffer: Attribute, piece: Attribute) -> None:
+        """What holds for accesses from and to registers beside."""
+        self.check_access(buffer, piece)
+        if self.staged is not None:
+            check_tile(self.staged.tile(piece), "the tile on the way")
+
     def print_access(self, printer: Printer, buffer: SSAValue) -> None:
         printer.print_operand(buffer)
         printer.print_string("[")
@@ -121,6 +141,9 @@ class GlobalAccess(IRDLOperation):
             printer.print_string(" partial")
         if self.widths is not None:
             printer.print_string(f" widths [{', '.join(str(width) for width in self.width_list)}]")
+        if self.staged is not None:
+            printer.print_string(" through ")
+            printer.print_attribute(self.staged)
         printer.print_op_attributes(self.attributes)
 
 
@@ -145,6 +168,7 @@ class ParsedAccess:
         self.bounds: list[tuple[str, UnresolvedOperand]] = []
         self.begins: list[tuple[str, UnresolvedOperand]] = []
         self.widths: list[int] | None = None
+        self.staged: StagedAttr | None = None
 
     def parse_destination(self, parser: Parser) -> UnresolvedOperand:
         """The other side of a copy, with offsets if the source had none."""
@@ -165,6 +189,11 @@ class ParsedAccess:
         self.partial = parser.parse_optional_keyword("partial") is not None
         if parser.parse_optional_keyword("widths"):
             self.widths = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
+        if parser.parse_optional_keyword("through"):
+            staged = parser.parse_attribute()
+            if not isinstance(staged, StagedAttr):
+                parser.raise_error("expected #cuda.staged")
+            self.staged = staged
         self.attributes = parser.parse_optional_attr_dict()
 
     def operands(self, parser: Parser) -> tuple[list[SSAValue], Bounds, Bounds]:
@@ -180,6 +209,7 @@ class ParsedAccess:
         """The operation, with what stood after its operands."""
         op.attributes |= self.attributes
         op.partial = UnitAttr() if self.partial else None
+        op.staged = self.staged
         return op
 
 

@@ -263,13 +263,24 @@ class GridSizeOp(IRDLOperation):
 
 def alignments(kernel: KernelOp) -> tuple[int, ...]:
     """The alignments, in bytes, for which a kernel has a variant, the widest first: one for each vector that an access
-    may take; for copies by the widest vectors, one where rows begin with a sector; and last `ANY_STRIDES`. A fallback
-    has none for whole sectors: tensor maps take those rows."""
+    may take; for copies by the widest vectors, one where rows begin with a sector, and for what goes through shared
+    memory elsewhere, one where it need not; and last `ANY_STRIDES`. A fallback has none for whole sectors: tensor maps
+    take those rows."""
     accesses = [op for op in kernel.walk() if isinstance(op, GlobalAccess)]
     found = {width * format_bytes(op.buffer_type) for op in accesses for width in op.width_list if width > 1}
-    if kernel.fallback is None and any(isinstance(op, CopyOp) and op.has_widest_vectors for op in accesses):
+    found |= {op.staged.below.data for op in accesses if op.staged is not None and found}
+    if any(isinstance(op, CopyOp) and op.has_widest_vectors for op in accesses):
         found.add(WHOLE_SECTORS)
+    if kernel.fallback is not None:
+        found.discard(WHOLE_SECTORS)
     return (*sorted(found, reverse=True), ANY_STRIDES)
+
+
+def shared_bytes(kernel: KernelOp, alignment: int) -> int:
+    """The bytes of dynamic shared memory of a kernel's variant for rows aligned to so many bytes."""
+    accesses = [op for op in kernel.walk() if isinstance(op, GlobalAccess)]
+    ends = [op.staged.end(op.piece_type) for op in accesses if op.staged is not None and op.is_staged(alignment)]
+    return max(kernel.shared_bytes.data, *ends, 0)
 
 
 def variant_name(kernel: KernelOp, alignment: int) -> str:

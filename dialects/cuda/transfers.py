@@ -89,6 +89,8 @@ class CopyOp(GlobalAccess):
         self.check_access(self.buffer.type, self.tile.type)
         if self.asynchronous is not None and self.is_outward:
             raise VerifyException("only a copy to shared memory can be asynchronous")
+        if self.staged is not None:
+            raise VerifyException("a copy has its own tile: only what goes to or from registers is staged")
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
@@ -130,7 +132,8 @@ class CopyOp(GlobalAccess):
 
 @irdl_op_definition
 class LoadOp(GlobalAccess):
-    """Each thread loads its elements of a tile from device memory; what lies outside the bounds becomes zero.
+    """Each thread loads its elements of a tile from device memory; what lies outside the bounds becomes zero. With
+    `through`, by way of a tile in shared memory where rows are aligned to less than `#cuda.staged` says.
 
     ```
     %f = cuda.load %X[%n0] bounds [n < %n] widths [4, 1] : !X -> !f
@@ -159,7 +162,7 @@ class LoadOp(GlobalAccess):
 
     def verify_(self) -> None:
         check_fragment(self.result.type, "the result")
-        self.check_access(self.source.type, self.result.type)
+        self.check_fragment_access(self.source.type, self.result.type)
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
@@ -190,7 +193,8 @@ class LoadOp(GlobalAccess):
 
 @irdl_op_definition
 class StoreOp(GlobalAccess):
-    """Each thread stores its elements of a tile to device memory; copies and what lies outside are not written.
+    """Each thread stores its elements of a tile to device memory; copies and what lies outside are not written. With
+    `through`, by way of a tile in shared memory where rows are aligned to less than `#cuda.staged` says.
 
     ```
     cuda.store %o into %O[%q0, %zero] bounds [q < %q] widths [2, 1] : !o, !O
@@ -224,7 +228,7 @@ class StoreOp(GlobalAccess):
 
     def verify_(self) -> None:
         check_fragment(self.value.type, "the value")
-        self.check_access(self.destination.type, self.value.type)
+        self.check_fragment_access(self.destination.type, self.value.type)
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:

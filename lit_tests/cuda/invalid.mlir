@@ -157,6 +157,38 @@ func.func @f(%A: memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[q,
 
 // -----
 
+// CHECK: a copy has its own tile: only what goes to or from registers is staged
+func.func @f(%A: memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[q, d], level = device>>, %i: index) {
+  %T = cuda.shared at 0 : memref<8x64xf16, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [8, 64], pitch = 64>>>
+  cuda.copy %T into %A[%i, %i] through #cuda.staged<at = 0, below = 16, rows = #cuda.rows<extents = [8, 64], pitch = 64>> : memref<8x64xf16, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [8, 64], pitch = 64>>>, memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[q, d], level = device>>
+  func.return
+}
+
+// -----
+
+// CHECK: the tile on the way has 1 axes, its #cuda.rows 2
+func.func @f(%A: memref<?xf16, strided<[1], offset: ?>, #diagram.array<[q], level = device>>, %i: index) {
+  %a = cuda.load %A[%i] through #cuda.staged<at = 0, below = 16, rows = #cuda.rows<extents = [8, 64], pitch = 64>> : memref<?xf16, strided<[1], offset: ?>, #diagram.array<[q], level = device>> -> tensor<32xf16, #diagram.array<[q], level = register, layout = #cuda.layout<register = [], lane = [q:32:1], warp = []>>>
+  func.return
+}
+
+// -----
+
+// CHECK: a tile at byte 8: tiles are aligned to 16 bytes
+func.func private @f() attributes {a = #cuda.staged<at = 8, below = 16, rows = #cuda.rows<extents = [64], pitch = 64>>}
+
+// -----
+
+// CHECK: no rows are aligned to fewer than 0 bytes
+func.func private @f() attributes {a = #cuda.staged<at = 0, below = 0, rows = #cuda.rows<extents = [64], pitch = 64>>}
+
+// -----
+
+// CHECK: expected #cuda.rows
+func.func private @f() attributes {a = #cuda.staged<at = 0, below = 16, rows = 4>}
+
+// -----
+
 // CHECK: the result is tensor<32xf16, #diagram.array<[q], level = register>>: expected a fragment, a tensor with a #cuda.layout
 func.func @f(%A: memref<?xf16, strided<[1], offset: ?>, #diagram.array<[q], level = device>>, %i: index) {
   %a = cuda.load %A[%i] : memref<?xf16, strided<[1], offset: ?>, #diagram.array<[q], level = device>> -> tensor<32xf16, #diagram.array<[q], level = register>>

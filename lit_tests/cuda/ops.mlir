@@ -111,7 +111,7 @@ cuda.kernel @everything (%Q: !Q, %scale: f32, %q: index, %x: index) threads 128 
 // CHECK-NEXT: %a = cuda.load %A[%zero] bounds [q < %q] partial widths [2, 1] : memref<?xf16, strided<[1], offset: ?>, #diagram.array<[q], level = device>> -> tensor<64xf16, #diagram.array<[q], level = register, layout = #cuda.layout<register = [q:2:8], lane = [q:8:1, 4], warp = [q:4:16]>>>
 // CHECK-NEXT: %b = cuda.load %A[%zero] : memref<?xf16,
 // CHECK-NEXT: %c = cuda.load %A[%zero] bounds [q >= %zero, q < %q] widths [1] : memref<?xf16,
-// CHECK-NEXT: cuda.store %a into %A[%zero] bounds [q < %q] partial widths [1] : tensor<64xf16, {{.*}}, memref<?xf16,
+// CHECK-NEXT: cuda.store %a into %A[%zero] bounds [q < %q] partial widths [1] through #cuda.staged<at = 0, below = 16, rows = #cuda.rows<extents = [64], pitch = 64>> : tensor<64xf16, {{.*}}, memref<?xf16,
 // CHECK-NEXT: cuda.store %b into %A[%zero] : tensor<64xf16,
 // GENERIC: %a = "cuda.load"(%A, %zero, %q) <{bounds = ["q"], widths = [#builtin.int<2>, #builtin.int<1>], operandSegmentSizes = array<i32: 1, 1, 1, 0>, partial}>
 // GENERIC: "cuda.store"(%b, %A, %zero) <{bounds = [], operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>}>
@@ -120,7 +120,7 @@ cuda.kernel @rows (%A: !M, %q: index) threads 128 shared 0 resident 4 fallback {
   %a = cuda.load %A[%zero] bounds [q < %q] partial widths [2, 1] : !M -> !m
   %b = cuda.load %A[%zero] : !M -> !m
   %c = cuda.load %A[%zero] bounds [q >= %zero, q < %q] widths [1] : !M -> !m
-  cuda.store %a into %A[%zero] bounds [q < %q] partial widths [1] : !m, !M
+  cuda.store %a into %A[%zero] bounds [q < %q] partial widths [1] through #cuda.staged<at = 0, below = 16, rows = #cuda.rows<extents = [64], pitch = 64>> : !m, !M
   cuda.store %b into %A[%zero] : !m, !M
 }
 

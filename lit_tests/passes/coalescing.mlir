@@ -31,9 +31,10 @@ cuda.kernel @move (%A: !A, %B: !B, %C: !C, %D: !D) threads 128 shared 8192 {
   // NARROW: cuda.copy %B[%zero, %zero] into %Bs widths [2, 1] :
   cuda.copy %B[%zero, %zero] into %Bs : !B, !Bs
 
-  // Fragments: the neighbours that a thread holds.
-  // CHECK: %c = cuda.load %C[%zero, %zero] widths [2, 1] :
-  // NARROW: %c = cuda.load %C[%zero, %zero] widths [2, 1] :
+  // Fragments: the neighbours that a thread holds. Where rows begin inside sectors, several requests would ask for one:
+  // they go through a tile behind those of the kernel.
+  // CHECK: %c = cuda.load %C[%zero, %zero] widths [2, 1] through #cuda.staged<at = 8192, below = 32, rows = #cuda.rows<extents = [8, 16], pitch = 16, swizzle = [1, 2]>> :
+  // NARROW: %c = cuda.load %C[%zero, %zero] widths [2, 1] through #cuda.staged<at = 8192, below = 32, {{.*}}>> :
   %c = cuda.load %C[%zero, %zero] : !C -> !c
 
   // A pair could reach past the end of a piece of 15.
@@ -46,7 +47,7 @@ cuda.kernel @move (%A: !A, %B: !B, %C: !C, %D: !D) threads 128 shared 8192 {
 // CHECK: func.func @host
 // CHECK-SAME: #hierarchy.step<"coalescing", "copy of A[m, k] to shared memory in @move", "a vector that divides addresses, strides, sizes and pieces never leaves a row", "16 bytes a thread where aligned, 16 sectors a request, the fewest, in whole lines">
 // CHECK-SAME: "copy of B[m, k] to shared memory in @move", {{.*}}, "8 bytes a thread where aligned,
-// CHECK-SAME: "copy of C[m, n] to registers in @move", {{.*}}, "4 bytes a thread where aligned, 8 sectors a request, the fewest are 4">
+// CHECK-SAME: "copy of C[m, n] to registers in @move", {{.*}}, "4 bytes a thread where aligned, 8 sectors a request, the fewest are 4; elsewhere through shared memory, sector by sector">
 // CHECK-SAME: "copy of D[m, n] to registers in @move",
 // CHECK-SAME: "copy of D[m, n] from registers in @move",
 func.func @host(%A: !A, %B: !B, %C: !C, %D: !D) {

@@ -27,6 +27,16 @@ struct alignas(sizeof(T) * N) Vec {
   T at[N];
 };
 
+// The block's dynamic shared memory.
+__device__ __forceinline__ unsigned char* shared_memory() {
+#ifndef TREADLE_EMULATOR
+  extern __shared__ __align__(1024) unsigned char shared_bytes[];
+  return shared_bytes;
+#else
+  return emu::shared_memory();
+#endif
+}
+
 #ifndef TREADLE_EMULATOR
 // Word<T> is what one memory instruction moves for a T, whatever T is made of.
 template <int BYTES> struct WordOf;
@@ -69,6 +79,35 @@ __device__ __forceinline__ void store_global_if(T* p, T value, bool valid AND_LI
 #endif
 }
 
+// One load from shared memory. PTX ISA 9.7.9, ld.
+template <class T>
+__device__ __forceinline__ T load_shared(const T* p AND_LINE) {
+#ifndef TREADLE_EMULATOR
+  return same_bits<T>(*reinterpret_cast<const Word<T>*>(p));
+#else
+  return emu::load_shared(p, line);
+#endif
+}
+
+// One store to shared memory. PTX ISA 9.7.9, st.
+template <class T>
+__device__ __forceinline__ void store_shared(T* p, T value AND_LINE) {
+#ifndef TREADLE_EMULATOR
+  *reinterpret_cast<Word<T>*>(p) = same_bits<Word<T>>(value);
+#else
+  emu::store_shared(p, value, line);
+#endif
+}
+
+// All threads of the block meet; what they wrote before is seen after. PTX ISA 9.7.13.1, bar.sync.
+__device__ __forceinline__ void barrier_block(LINE) {
+#ifndef TREADLE_EMULATOR
+  __syncthreads();
+#else
+  emu::barrier_block(line);
+#endif
+}
+
 // The value that lane ^ mask holds. It orders no memory. PTX ISA 9.7.9.6, shfl.sync.bfly.
 template <class T>
 __device__ __forceinline__ T shuffle_xor(T value, int mask AND_LINE) {
@@ -77,6 +116,55 @@ __device__ __forceinline__ T shuffle_xor(T value, int mask AND_LINE) {
   return __shfl_xor_sync(0xffffffffu, value, mask);
 #else
   return emu::shuffle_xor(value, mask, line);
+#endif
+}
+
+#ifndef TREADLE_EMULATOR
+// A pointer into shared memory as PTX wants it: 32 bits.
+__device__ __forceinline__ uint32_t shared_address(const void* p) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+#endif
+
+// Starts to copy 4, 8 or 16 bytes from global to shared memory; writes zeros where not valid.
+// PTX ISA 9.7.9.25.3.1, cp.async.
+template <int BYTES, class T>
+__device__ __forceinline__ void copy_async(T* shared, const T* global, bool valid AND_LINE) {
+  static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16);
+#ifndef TREADLE_EMULATOR
+  const uint32_t target = shared_address(shared);
+  const int read = valid ? BYTES : 0;
+  if constexpr (BYTES == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(target),
+                 "l"(__cvta_generic_to_global(global)), "r"(read)
+                 : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(target),
+                 "l"(__cvta_generic_to_global(global)), "r"(read), "n"(BYTES)
+                 : "memory");
+  }
+#else
+  emu::copy_async<BYTES>(shared, global, valid, line);
+#endif
+}
+
+// Closes this thread's group of copies. PTX ISA 9.7.9.25.3.2, cp.async.commit_group.
+__device__ __forceinline__ void copy_async_commit() {
+#ifndef TREADLE_EMULATOR
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#else
+  emu::copy_async_commit();
+#endif
+}
+
+// Waits until at most PENDING of this thread's newest groups are under way. The data is then seen by
+// this thread; a barrier shows it to others. PTX ISA 9.7.9.25.3.3, cp.async.wait_group.
+template <int PENDING>
+__device__ __forceinline__ void copy_async_wait() {
+#ifndef TREADLE_EMULATOR
+  asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
+#else
+  emu::copy_async_wait(PENDING);
 #endif
 }
 
@@ -109,6 +197,101 @@ template <class T, int MOST>
 __device__ constexpr int width_of(int aligned) {
   const int width = aligned < int(sizeof(T)) ? 1 : aligned / int(sizeof(T));
   return width < MOST ? width : MOST;
+}
+
+// Starts to copy a vector to shared memory where the hardware can, which is from 4 bytes on, else copies it;
+// zeros where not valid.
+template <class V>
+__device__ __forceinline__ void copy_async_or_now(V* shared, const V* global, bool valid AND_LINE) {
+  if constexpr (sizeof(V) >= 4) {
+    copy_async<sizeof(V)>(shared, global, valid AND_THIS_LINE);
+  } else {
+    store_shared(shared, load_global_if(global, valid AND_THIS_LINE) AND_THIS_LINE);
+  }
+}
+
+// What is left, but at most so much.
+__device__ __forceinline__ int at_most(int most, int64_t left) {
+  return left < most ? int(left) : most;
+}
+
+// Deals a tile to the threads of a block, slot by slot of WIDTH neighbours, so that a warp asks for whole sectors of 32
+// bytes and no two warps for one: where lines begin inside a sector, the slots before and behind them are nobody's.
+// Lines are rows, or columns if those are what lies together. Elements that have no neighbours go in any order.
+template <class T, int WIDTH>
+struct sector_order {
+  struct Slot {
+    int row, column;
+    bool is_there;
+  };
+  static constexpr int SECTOR = 32 / int(sizeof(T));
+  bool turned;        // lines are columns
+  int lines, length;  // lines, and elements of one
+  int first, skew;    // elements of a sector before the tile; more of them with each line
+  int span;           // slots of a line, in elements
+  int pitch;          // from line to line, in elements, where a sector may have parts of two lines; else 0
+  int last;           // the line that comes first in memory then
+  int count;          // slots, whole warps of them
+
+  __device__ __forceinline__ sector_order(const T* tile, int rows, int columns, int64_t row_stride,
+                                          int64_t column_stride) {
+    const int64_t down = row_stride < 0 ? -row_stride : row_stride;
+    const int64_t along = column_stride < 0 ? -column_stride : column_stride;
+    turned = column_stride != 1 && (row_stride == 1 || down < along);
+    lines = turned ? columns : rows, length = turned ? rows : columns;
+    const int64_t stride = turned ? column_stride : row_stride, apart = turned ? along : down;
+    const bool together = column_stride == 1 || row_stride == 1;
+    skew = together ? int(stride & (SECTOR - 1)) : 0;
+    span = together ? (length + 2 * SECTOR - WIDTH - 1) / SECTOR * SECTOR : length;
+    pitch = together && apart >= length && apart < length + SECTOR ? int(apart) : 0;
+    last = pitch && stride < 0 ? lines - 1 : 0;
+    first = together ? int(reinterpret_cast<size_t>(tile + last * stride) / sizeof(T) % SECTOR) : 0;
+    const int elements = pitch ? first + (lines - 1) * pitch + length : lines * span;
+    count = length > 0 && lines > 0 ? ((elements + WIDTH - 1) / WIDTH + 31) / 32 * 32 : 0;
+  }
+
+  __device__ __forceinline__ Slot operator[](int slot) const {
+    const int at = slot * WIDTH - (pitch ? first : 0);
+    const int line = at / (pitch ? pitch : span);
+    const int before = pitch ? 0 : (first + line * skew) & (SECTOR - 1);
+    const int place = at - line * (pitch ? pitch : span) - before;
+    if (at < 0 || line >= lines || place < 0 || place >= length) return {0, 0, false};
+    const int from = last ? last - line : line;
+    return turned ? Slot{place, from, true} : Slot{from, place, true};
+  }
+};
+
+// What copy_async_or_now does, by the threads that take part. Every lane calls it.
+template <class V>
+__device__ __forceinline__ void copy_async_if(V* shared, const V* global, bool is_there AND_LINE) {
+#ifndef TREADLE_EMULATOR
+  if (is_there) copy_async_or_now(shared, global, true);
+#else
+  if (is_there) return copy_async_or_now(shared, global, true, line);
+  emu::take_no_part(sizeof(V), sizeof(V) >= 4, line);
+#endif
+}
+
+// One load from shared memory by the threads that take part, zeros elsewhere. Every lane calls it.
+template <class T>
+__device__ __forceinline__ T load_shared_if(const T* p, bool is_there AND_LINE) {
+#ifndef TREADLE_EMULATOR
+  T value{};
+  if (is_there) value = load_shared(p);
+  return value;
+#else
+  return emu::load_shared_if(p, is_there, line);
+#endif
+}
+
+// One store to shared memory by the threads that take part. Every lane calls it.
+template <class T>
+__device__ __forceinline__ void store_shared_if(T* p, T value, bool is_there AND_LINE) {
+#ifndef TREADLE_EMULATOR
+  if (is_there) store_shared(p, value);
+#else
+  emu::store_shared_if(p, value, is_there, line);
+#endif
 }
 
 // 2^x in one instruction; subnormals count as zero. PTX ISA 9.7.3, ex2.approx.ftz.
@@ -145,8 +328,8 @@ __device__ __forceinline__ float maximum(float x, float y) {
 #endif
 }
 
-// Launch: ceil(row / 4) blocks along x, each of 128 threads; no dynamic shared memory.
-// The entry depends on the bytes of which the addresses, the strides and the rows of all arrays are multiples: softmax_rows_kernel (16); softmax_rows_kernel_strided takes any strides.
+// Launch: ceil(row / 4) blocks along x, each of 128 threads; no dynamic shared memory (16384 for softmax_rows_kernel_aligned_16, 16384 for softmax_rows_kernel_strided).
+// The entry depends on the bytes of which the addresses, the strides and the rows of all arrays are multiples: softmax_rows_kernel (32), softmax_rows_kernel_aligned_16 (16); softmax_rows_kernel_strided takes any strides.
 // The rows of all arrays are aligned to so many bytes; 0: they have any strides.
 template <int ALIGNED>
 __device__ __forceinline__ void softmax_rows_kernel_body(
@@ -168,9 +351,29 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
     float A_piece[8][4];
     {
       constexpr int width = width_of<float, 4>(ALIGNED);
-      UNROLL for (int x128 = 0; x128 < 8; ++x128)
-        UNROLL for (int x1 = 0; x1 < 4; x1 += width)
-          unpack(&A_piece[x128][x1], load_global_if(vec<width>(&A[warp * A_row + row0 * A_row + (x128 * 128 + x1 + lane * 4) * A_x + x0 * A_x]), row0 + warp < row));
+      if constexpr (ALIGNED >= 32) {
+        UNROLL for (int x128 = 0; x128 < 8; ++x128)
+          UNROLL for (int x1 = 0; x1 < 4; x1 += width)
+            unpack(&A_piece[x128][x1], load_global_if(vec<width>(&A[warp * A_row + row0 * A_row + (x128 * 128 + x1 + lane * 4) * A_x + x0 * A_x]), row0 + warp < row));
+      } else {
+        float* const A_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [row, x]: 4 x 1024, rows 1024 apart
+        barrier_block();
+        const int row_count = at_most(4, row - row0);
+        const float* const there = &A[row0 * A_row + x0 * A_x];
+        const sector_order<float, width> slots(there, row_count, 1024, A_row, A_x);
+        for (int i_2 = thread; i_2 < slots.count; i_2 += 128) {
+          const auto [row_i, x_i, is_there] = slots[i_2];
+          copy_async_if(vec<width>(&A_staged[row_i * 1024 + x_i]), vec<width>(there + row_i * A_row + x_i * A_x), is_there);
+        }
+        if (row_count < 4)
+          for (int i_3 = thread; i_3 < 4096; i_3 += 128)
+            store_shared_if(vec<1>(&A_staged[i_3 / 1024 * 1024 + i_3 % 1024]), Vec<float, 1>{}, i_3 / 1024 >= row_count);
+        copy_async_commit();
+        copy_async_wait<0>();
+        barrier_block();
+        UNROLL for (int x128 = 0; x128 < 8; ++x128)
+          unpack(A_piece[x128], load_shared(vec<4>(&A_staged[warp * 1024 + x128 * 128 + lane * 4])));
+      }
     }  // A[row, x] to registers
     float m_new;
     m_new = m;
@@ -206,9 +409,30 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
     float A_piece[8][4];
     {
       constexpr int width = width_of<float, 4>(ALIGNED);
-      UNROLL for (int x128 = 0; x128 < 8; ++x128)
-        UNROLL for (int x1 = 0; x1 < 4; x1 += width)
-          unpack(&A_piece[x128][x1], load_global_if(vec<width>(&A[warp * A_row + row0 * A_row + (x128 * 128 + x1 + lane * 4) * A_x + x_full * A_x]), row0 + warp < row && x_full + x128 * 128 + x1 + lane * 4 < x));
+      if constexpr (ALIGNED >= 32) {
+        UNROLL for (int x128 = 0; x128 < 8; ++x128)
+          UNROLL for (int x1 = 0; x1 < 4; x1 += width)
+            unpack(&A_piece[x128][x1], load_global_if(vec<width>(&A[warp * A_row + row0 * A_row + (x128 * 128 + x1 + lane * 4) * A_x + x_full * A_x]), row0 + warp < row && x_full + x128 * 128 + x1 + lane * 4 < x));
+      } else {
+        float* const A_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [row, x]: 4 x 1024, rows 1024 apart
+        barrier_block();
+        const int row_count = at_most(4, row - row0);
+        const int x_count = at_most(1024, x - x_full);
+        const float* const there = &A[row0 * A_row + x_full * A_x];
+        const sector_order<float, width> slots(there, row_count, x_count, A_row, A_x);
+        for (int i_2 = thread; i_2 < slots.count; i_2 += 128) {
+          const auto [row_i, x_i, is_there] = slots[i_2];
+          copy_async_if(vec<width>(&A_staged[row_i * 1024 + x_i]), vec<width>(there + row_i * A_row + x_i * A_x), is_there);
+        }
+        if (row_count < 4 || x_count < 1024)
+          for (int i_3 = thread; i_3 < 4096; i_3 += 128)
+            store_shared_if(vec<1>(&A_staged[i_3 / 1024 * 1024 + i_3 % 1024]), Vec<float, 1>{}, i_3 / 1024 >= row_count || i_3 % 1024 >= x_count);
+        copy_async_commit();
+        copy_async_wait<0>();
+        barrier_block();
+        UNROLL for (int x128 = 0; x128 < 8; ++x128)
+          unpack(A_piece[x128], load_shared(vec<4>(&A_staged[warp * 1024 + x128 * 128 + lane * 4])));
+      }
     }  // A[row, x] to registers
     float A_piece_2[8][4];
     UNROLL for (int x128 = 0; x128 < 8; ++x128)
@@ -260,9 +484,29 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
     float A_piece[8][4];
     {
       constexpr int width = width_of<float, 4>(ALIGNED);
-      UNROLL for (int x128 = 0; x128 < 8; ++x128)
-        UNROLL for (int x1 = 0; x1 < 4; x1 += width)
-          unpack(&A_piece[x128][x1], load_global_if(vec<width>(&A[warp * A_row + row0 * A_row + (x128 * 128 + x1 + lane * 4) * A_x + x0 * A_x]), row0 + warp < row));
+      if constexpr (ALIGNED >= 32) {
+        UNROLL for (int x128 = 0; x128 < 8; ++x128)
+          UNROLL for (int x1 = 0; x1 < 4; x1 += width)
+            unpack(&A_piece[x128][x1], load_global_if(vec<width>(&A[warp * A_row + row0 * A_row + (x128 * 128 + x1 + lane * 4) * A_x + x0 * A_x]), row0 + warp < row));
+      } else {
+        float* const A_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [row, x]: 4 x 1024, rows 1024 apart
+        barrier_block();
+        const int row_count = at_most(4, row - row0);
+        const float* const there = &A[row0 * A_row + x0 * A_x];
+        const sector_order<float, width> slots(there, row_count, 1024, A_row, A_x);
+        for (int i_2 = thread; i_2 < slots.count; i_2 += 128) {
+          const auto [row_i, x_i, is_there] = slots[i_2];
+          copy_async_if(vec<width>(&A_staged[row_i * 1024 + x_i]), vec<width>(there + row_i * A_row + x_i * A_x), is_there);
+        }
+        if (row_count < 4)
+          for (int i_3 = thread; i_3 < 4096; i_3 += 128)
+            store_shared_if(vec<1>(&A_staged[i_3 / 1024 * 1024 + i_3 % 1024]), Vec<float, 1>{}, i_3 / 1024 >= row_count);
+        copy_async_commit();
+        copy_async_wait<0>();
+        barrier_block();
+        UNROLL for (int x128 = 0; x128 < 8; ++x128)
+          unpack(A_piece[x128], load_shared(vec<4>(&A_staged[warp * 1024 + x128 * 128 + lane * 4])));
+      }
     }  // A[row, x] to registers
     UNROLL for (int x128 = 0; x128 < 8; ++x128)
       UNROLL for (int x1 = 0; x1 < 4; ++x1)
@@ -272,9 +516,24 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
         A_piece[x128][x1] = divide(A_piece[x128][x1], l);
     {
       constexpr int width = width_of<float, 4>(ALIGNED);
-      UNROLL for (int x128 = 0; x128 < 8; ++x128)
-        UNROLL for (int x1 = 0; x1 < 4; x1 += width)
-          store_global_if(vec<width>(&P[warp * P_row + row0 * P_row + (x128 * 128 + x1 + lane * 4) * P_x + x0 * P_x]), pack<width>(&A_piece[x128][x1]), row0 + warp < row);
+      if constexpr (ALIGNED >= 32) {
+        UNROLL for (int x128 = 0; x128 < 8; ++x128)
+          UNROLL for (int x1 = 0; x1 < 4; x1 += width)
+            store_global_if(vec<width>(&P[warp * P_row + row0 * P_row + (x128 * 128 + x1 + lane * 4) * P_x + x0 * P_x]), pack<width>(&A_piece[x128][x1]), row0 + warp < row);
+      } else {
+        float* const P_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [row, x]: 4 x 1024, rows 1024 apart
+        barrier_block();
+        UNROLL for (int x128 = 0; x128 < 8; ++x128)
+          store_shared(vec<4>(&P_staged[warp * 1024 + x128 * 128 + lane * 4]), pack<4>(A_piece[x128]));
+        barrier_block();
+        const int row_count = at_most(4, row - row0);
+        float* const there = &P[row0 * P_row + x0 * P_x];
+        const sector_order<float, width> slots(there, row_count, 1024, P_row, P_x);
+        for (int i_2 = thread; i_2 < slots.count; i_2 += 128) {
+          const auto [row_i, x_i, is_there] = slots[i_2];
+          store_global_if(vec<width>(there + row_i * P_row + x_i * P_x), load_shared_if(vec<width>(&P_staged[row_i * 1024 + x_i]), is_there), is_there);
+        }
+      }
     }  // P[row, x] from registers
   }
   // streaming: the last piece of x, which is smaller
@@ -282,9 +541,30 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
     float A_piece[8][4];
     {
       constexpr int width = width_of<float, 4>(ALIGNED);
-      UNROLL for (int x128 = 0; x128 < 8; ++x128)
-        UNROLL for (int x1 = 0; x1 < 4; x1 += width)
-          unpack(&A_piece[x128][x1], load_global_if(vec<width>(&A[warp * A_row + row0 * A_row + (x128 * 128 + x1 + lane * 4) * A_x + x_full_2 * A_x]), row0 + warp < row && x_full_2 + x128 * 128 + x1 + lane * 4 < x));
+      if constexpr (ALIGNED >= 32) {
+        UNROLL for (int x128 = 0; x128 < 8; ++x128)
+          UNROLL for (int x1 = 0; x1 < 4; x1 += width)
+            unpack(&A_piece[x128][x1], load_global_if(vec<width>(&A[warp * A_row + row0 * A_row + (x128 * 128 + x1 + lane * 4) * A_x + x_full_2 * A_x]), row0 + warp < row && x_full_2 + x128 * 128 + x1 + lane * 4 < x));
+      } else {
+        float* const A_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [row, x]: 4 x 1024, rows 1024 apart
+        barrier_block();
+        const int row_count = at_most(4, row - row0);
+        const int x_count = at_most(1024, x - x_full_2);
+        const float* const there = &A[row0 * A_row + x_full_2 * A_x];
+        const sector_order<float, width> slots(there, row_count, x_count, A_row, A_x);
+        for (int i_2 = thread; i_2 < slots.count; i_2 += 128) {
+          const auto [row_i, x_i, is_there] = slots[i_2];
+          copy_async_if(vec<width>(&A_staged[row_i * 1024 + x_i]), vec<width>(there + row_i * A_row + x_i * A_x), is_there);
+        }
+        if (row_count < 4 || x_count < 1024)
+          for (int i_3 = thread; i_3 < 4096; i_3 += 128)
+            store_shared_if(vec<1>(&A_staged[i_3 / 1024 * 1024 + i_3 % 1024]), Vec<float, 1>{}, i_3 / 1024 >= row_count || i_3 % 1024 >= x_count);
+        copy_async_commit();
+        copy_async_wait<0>();
+        barrier_block();
+        UNROLL for (int x128 = 0; x128 < 8; ++x128)
+          unpack(A_piece[x128], load_shared(vec<4>(&A_staged[warp * 1024 + x128 * 128 + lane * 4])));
+      }
     }  // A[row, x] to registers
     UNROLL for (int x128 = 0; x128 < 8; ++x128)
       UNROLL for (int x1 = 0; x1 < 4; ++x1)
@@ -294,9 +574,25 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
         A_piece[x128][x1] = divide(A_piece[x128][x1], l);
     {
       constexpr int width = width_of<float, 4>(ALIGNED);
-      UNROLL for (int x128 = 0; x128 < 8; ++x128)
-        UNROLL for (int x1 = 0; x1 < 4; x1 += width)
-          store_global_if(vec<width>(&P[warp * P_row + row0 * P_row + (x128 * 128 + x1 + lane * 4) * P_x + x_full_2 * P_x]), pack<width>(&A_piece[x128][x1]), row0 + warp < row && x_full_2 + x128 * 128 + x1 + lane * 4 < x);
+      if constexpr (ALIGNED >= 32) {
+        UNROLL for (int x128 = 0; x128 < 8; ++x128)
+          UNROLL for (int x1 = 0; x1 < 4; x1 += width)
+            store_global_if(vec<width>(&P[warp * P_row + row0 * P_row + (x128 * 128 + x1 + lane * 4) * P_x + x_full_2 * P_x]), pack<width>(&A_piece[x128][x1]), row0 + warp < row && x_full_2 + x128 * 128 + x1 + lane * 4 < x);
+      } else {
+        float* const P_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [row, x]: 4 x 1024, rows 1024 apart
+        barrier_block();
+        UNROLL for (int x128 = 0; x128 < 8; ++x128)
+          store_shared(vec<4>(&P_staged[warp * 1024 + x128 * 128 + lane * 4]), pack<4>(A_piece[x128]));
+        barrier_block();
+        const int row_count = at_most(4, row - row0);
+        const int x_count = at_most(1024, x - x_full_2);
+        float* const there = &P[row0 * P_row + x_full_2 * P_x];
+        const sector_order<float, width> slots(there, row_count, x_count, P_row, P_x);
+        for (int i_2 = thread; i_2 < slots.count; i_2 += 128) {
+          const auto [row_i, x_i, is_there] = slots[i_2];
+          store_global_if(vec<width>(there + row_i * P_row + x_i * P_x), load_shared_if(vec<width>(&P_staged[row_i * 1024 + x_i]), is_there), is_there);
+        }
+      }
     }  // P[row, x] from registers
   }
 }
@@ -306,10 +602,18 @@ extern "C" __global__ void __launch_bounds__(128, 4) softmax_rows_kernel(
     float* __restrict__ P, int64_t P_row,
     int64_t row,
     int64_t x) {
+  softmax_rows_kernel_body<32>(A, A_row, 1, P, P_row, 1, row, x);
+}
+
+extern "C" __global__ void __launch_bounds__(128, 1) softmax_rows_kernel_aligned_16(
+    const float* __restrict__ A, int64_t A_row,
+    float* __restrict__ P, int64_t P_row,
+    int64_t row,
+    int64_t x) {
   softmax_rows_kernel_body<16>(A, A_row, 1, P, P_row, 1, row, x);
 }
 
-extern "C" __global__ void __launch_bounds__(128) softmax_rows_kernel_strided(
+extern "C" __global__ void __launch_bounds__(128, 1) softmax_rows_kernel_strided(
     const float* __restrict__ A, int64_t A_row, int64_t A_x,
     float* __restrict__ P, int64_t P_row, int64_t P_x,
     int64_t row,
