@@ -5,7 +5,8 @@
 // NARROW: an access to device memory without widths: run coalescing before printing
 // NONE: the module has no cuda.kernel: run convert-hierarchy-to-cuda before printing
 
-// Names from axes and values, comments from rewrites, and one body for all alignments.
+// Names from axes and values, comments from rewrites, and one body for all alignments: rows that begin anywhere go
+// through shared memory.
 
 #layout = #cuda.layout<register = [n:4:1], lane = [n:32:4], warp = [n:2:128]>
 !X = memref<?x?xf32, strided<[?, 1], offset: ?>, #diagram.array<[m, n], level = device>>
@@ -27,14 +28,26 @@
 // CHECK-NEXT: for (int64_t n0 = 0; n0 < n; n0 += 256) {
 // CHECK-NEXT: float x[4];
 // CHECK: constexpr int width = width_of<float, 4>(ALIGNED);
+// CHECK-NEXT: if constexpr (ALIGNED >= 32) {
 // CHECK-NEXT: UNROLL for (int n1 = 0; n1 < 4; n1 += width)
 // CHECK-NEXT: unpack(&x[n1], load_global_if({{.*}}X[{{.*}}m0 * X_m{{.*}}n0{{.*}} < n));
+// CHECK-NEXT: } else {
+// CHECK-NEXT: float* const X_staged = {{.*}}shared_memory() + 0);
+// CHECK-NEXT: barrier_block();
+// CHECK: copy_async_if(vec<width>(&X_staged[
+// CHECK: barrier_block();
+// CHECK-NEXT: unpack(x, load_shared(vec<4>(&X_staged[
 // CHECK: UNROLL for (int n1 = 0; n1 < 4; ++n1)
 // CHECK-NEXT: x[n1] = x[n1] * factor;
 // CHECK: store_global_if({{.*}}Y[{{.*}}pack<width>(&x[n1])
+// CHECK: store_shared(vec<4>(&Y_staged[{{.*}}pack<4>(x));
+// CHECK-NEXT: barrier_block();
+// CHECK: store_global_if({{.*}}load_shared_if(vec<width>(&Y_staged[
 // CHECK: extern "C" __global__ void __launch_bounds__(64) scale_kernel(
+// CHECK: scale_kernel_body<32>(X, X_m, 1, Y, Y_m, 1, factor, m, n);
+// CHECK: extern "C" __global__ void __launch_bounds__(64, 1) scale_kernel_aligned_16(
 // CHECK: scale_kernel_body<16>(X, X_m, 1, Y, Y_m, 1, factor, m, n);
-// CHECK: extern "C" __global__ void __launch_bounds__(64) scale_kernel_strided(
+// CHECK: extern "C" __global__ void __launch_bounds__(64, 1) scale_kernel_strided(
 // CHECK: scale_kernel_body<0>(X, X_m, X_n, Y, Y_m, Y_n, factor, m, n);
 cuda.kernel @scale_kernel (%X: !X, %Y: !X, %factor: f32, %m: index, %n: index) threads 64 shared 0 {
   %m0 = cuda.block_index
