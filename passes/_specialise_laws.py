@@ -106,14 +106,13 @@ def _copy_problem(copy: cuda.CopyOp) -> Reason | None:
 
 
 def _stop_problem(copy: cuda.CopyOp) -> Reason | None:
-    if not is_by_rows(copy):
+    if not is_by_rows(copy) or _copy_problem(copy) is not None:  # which is a reason of its own
         return None
     behind = "before" if stop_of(copy) is None else "behind"
     law = f"what lies {behind} a position that data tells is zeros where it is multiplied"
     sizes = sizes_of(copy.tile.type)
     boxes = boxes_layout(tuple(sizes.values()), format_bytes(copy.tile.type))
-    if boxes is None:  # which is a reason of its own
-        return None
+    assert boxes is not None
     rows = axes_of(copy.tile.type)[shared_axis(boxes)]
     other = next((axis for axis, _ in (*_begins_of(copy), *_stops_of(copy)) if axis != rows), None)
     if other is not None:
