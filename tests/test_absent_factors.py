@@ -119,7 +119,7 @@ def test_data_past_a_length(machine: str, turned: bool, length: int):
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("turned", [False, True], ids=["", "turned"])
 @pytest.mark.parametrize("start", [128, 100, 3, 256, 0, 300, -5])
-@pytest.mark.sample(10)
+@pytest.mark.sample(7)
 def test_data_before_a_start(machine: str, turned: bool, start: int):
     """Padding on the left: what lies before the start is not loaded, and counts for nothing."""
     road = compiled(program("x >= n", turned=turned), machine=machine)
@@ -182,7 +182,7 @@ STARTED = {
 @pytest.mark.parametrize("starts", [(0, 5), (100, 333), (176, 200), (7, 352), (353, 400), (-4, 130)], ids=str)
 @pytest.mark.parametrize("keys", [333, 400, 64])
 @pytest.mark.parametrize("condition", STARTED)
-@pytest.mark.sample(20)
+@pytest.mark.sample(8)
 def test_keys_and_values_before_a_start(condition: str, keys: int, starts: tuple[int, int], values: str, machine: str):
     road = padded(values, machine, condition=condition)
     first, lengths = np.array(starts, np.int32), np.array([keys - 1, min(keys, 140)], np.int32)
@@ -302,7 +302,7 @@ HELD = {
 @pytest.mark.parametrize("masked", ["Q", "K"])
 @pytest.mark.parametrize("condition", HELD)
 @pytest.mark.parametrize(("since", "lengths"), [((5, 0), (40, 64)), ((0, 63), (64, 70)), ((30, -1), (29, 0))])
-@pytest.mark.sample(12)
+@pytest.mark.sample(7)
 def test_part_of_an_axis_that_a_kernel_holds(since, lengths, condition: str, masked: str, keys: str, machine: str):
     """Beside a condition along the streamed axis, which some of its pieces need not test."""
     road = held(condition, masked, keys, machine)
