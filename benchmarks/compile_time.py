@@ -1,7 +1,9 @@
 """How long `treadle compile` takes, as a user waits for it: whole processes, with start-up; and how long its pages of
 every example take (`page_time.py`), the first time with nvcc's time on top, which is not counted.
 
-python benchmarks/compile_time.py [--runs N]
+python benchmarks/compile_time.py [--runs N] [--without-pages]
+
+The pages of all examples take ten minutes; a result without them says nothing of them.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ OTHERS = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=9)
-    runs = parser.parse_args().runs
+    parser.add_argument("--without-pages", action="store_true", help="leave out the pages, which take ten minutes")
+    arguments = parser.parse_args()
+    runs = arguments.runs
     load = round(os.getloadavg()[0], 1)
     with tempfile.TemporaryDirectory() as folder:
         output = ["-o", str(Path(folder) / "a.cu")]
@@ -45,7 +49,7 @@ def main() -> None:
             for arch in ("sm_80", "sm_90a")
         }
         samples["start-up alone"] = measure(["--version"], runs)
-    pages = page_time.slowest_pages(runs)
+    pages = None if arguments.without_pages else page_time.slowest_pages(runs)
     mine = samples["attention, sm_90a"].wall.median
     ratios = {name: round(seconds / mine, 2) for name, (_, seconds) in OTHERS.items()}
     rows = [
@@ -55,12 +59,13 @@ def main() -> None:
     rows += [
         [f"{name}: {what}", f"{seconds:.2f} s", "", f"{ratios[name]:.1f} x"] for name, (what, seconds) in OTHERS.items()
     ]
-    rows += page_time.rows(pages)
+    rows += [] if pages is None else page_time.rows(pages)
     print(results.table(["whole process, median", "waited", "worked", "treadle's"], rows))
     worst = max(samples[name].wall.median for name in samples if name.startswith("attention"))
     print(f"load of the machine before the runs: {load}")
     print(f"attention {results.goal(worst, GOAL)}")
-    print(page_time.verdict(pages))
+    if pages is not None:
+        print(page_time.verdict(pages))
     path = results.write(
         "compile-time",
         {
@@ -70,7 +75,7 @@ def main() -> None:
                 name: {"waited": sample.wall.as_json(), "worked": sample.work.as_json()}
                 for name, sample in samples.items()
             },
-            "pages": page_time.as_json(pages),
+            **({} if pages is None else {"pages": page_time.as_json(pages)}),
             "load": load,
             "others": {
                 name: {"what": what, "seconds": seconds, "ratio": ratios[name]}
