@@ -23,6 +23,10 @@ OBJECTS_BETWEEN_COLLECTIONS = 300_000
 """New objects until Python looks for cycles. A program's IR is full of cycles that live until the end; looking for
 others in it, and again when the process ends, took a quarter of the time of a compilation."""
 
+COMMANDS_THAT_COMPUTE = ("run", "check", "bench")
+"""Those that multiply arrays on this machine. In the others NumPy's BLAS has no work, and its threads, which spin a while
+after they are made, took a fifth of the processor time of a compilation."""
+
 _EXAMPLES = """examples:
   treadle run examples/attention.mlir --size q=1000 --size x=4096
   treadle compile examples/attention.mlir --arch sm_80 -o attention.cu --report
@@ -54,6 +58,8 @@ def _run(parsed: argparse.Namespace) -> int:
     # What is left when the process ends needs no search for cycles: the whole of its memory goes.
     atexit.unregister(gc.freeze)
     atexit.register(gc.freeze)
+    if parsed.command not in COMMANDS_THAT_COMPUTE:
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         # What a user catches with Ctrl-C may be cut off here, but every file is written whole or not at all.
         code = _command(parsed.command)(parsed)
