@@ -22,16 +22,30 @@ class Process:
 
 
 def measure(arguments: Sequence[str], runs: int, environment: Mapping[str, str] | None = None) -> Process:
-    """The first run is not counted: it may have to write Python's bytecode. `environment` is added to ours."""
-    wall: list[float] = []
-    work: list[float] = []
-    command = [sys.executable, "-m", "treadle.compiler.main", *arguments]
+    """Of one command of `treadle`. `environment` is added to ours."""
+    return in_turn({"": treadle(*arguments)}, runs, environment)[""]
+
+
+def treadle(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "treadle.compiler.main", *arguments]
+
+
+def in_turn(
+    commands: Mapping[str, Sequence[str]], runs: int, environment: Mapping[str, str] | None = None
+) -> dict[str, Process]:
+    """Every command once, then every command again, so that a minute in which the machine is slow is slow for all. The
+    first round is not counted: it may have to write Python's bytecode."""
+    wall: dict[str, list[float]] = {name: [] for name in commands}
+    work: dict[str, list[float]] = {name: [] for name in commands}
     for _ in range(runs + 1):
-        start, worked = perf_counter(), _worked()
-        subprocess.run(command, check=True, capture_output=True, env={**os.environ, **(environment or {})})
-        wall.append(perf_counter() - start)
-        work.append(_worked() - worked)
-    return Process(results.Sample(tuple(wall[1:])), results.Sample(tuple(work[1:])))
+        for name, command in commands.items():
+            start, worked = perf_counter(), _worked()
+            subprocess.run(command, check=True, capture_output=True, env={**os.environ, **(environment or {})})
+            wall[name].append(perf_counter() - start)
+            work[name].append(_worked() - worked)
+    return {
+        name: Process(results.Sample(tuple(wall[name][1:])), results.Sample(tuple(work[name][1:]))) for name in commands
+    }
 
 
 def _worked() -> float:
