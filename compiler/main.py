@@ -24,8 +24,8 @@ OBJECTS_BETWEEN_COLLECTIONS = 300_000
 others in it, and again when the process ends, took a quarter of the time of a compilation."""
 
 COMMANDS_THAT_COMPUTE = ("run", "check", "bench")
-"""Those that multiply arrays on this machine. In the others NumPy's BLAS has no work, and its threads, which spin a while
-after they are made, took a fifth of the processor time of a compilation."""
+"""Those that multiply arrays on this machine. In the others NumPy's BLAS has no work, and its threads, which spin a
+while after they are made, took a fifth of the processor time of a compilation."""
 
 _EXAMPLES = """examples:
   treadle run examples/attention.mlir --size q=1000 --size x=4096
