@@ -472,3 +472,33 @@ def test_the_widest_vector_of_a_fragment(parameters: Mapping[str, Any], width: i
     module = parse_module(FRAGMENT.format(**parameters))
     (op,) = [op for op in module.walk() if isinstance(op, cuda.LoadOp)]
     assert widest(op) == width
+
+
+# -- what lies in rows beside products ------------------------------------------------------------
+
+IN_ROWS = [
+    ("softmax_matmul", "A"),
+    ("quantised_matmul", "X"),
+    ("linear_attention", "K"),
+    ("attention_f8", "V"),
+]
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize(("name", "array"), IN_ROWS)
+def test_what_threads_load_beside_products_is_asked_for_once(name: str, array: str, machine: str) -> None:
+    """Neighbours by their own format, not by that of a factor that is copied; vectors along their own last axis; and no
+    two warps load the same."""
+    module = load_module(EXAMPLES / f"{name}.mlir")
+    run_pipeline(module, Options(machine=machine))
+    loads = [
+        (load, cuda.working_threads(kernel))
+        for kernel in module.body.block.ops
+        if isinstance(kernel, cuda.KernelOp)
+        for load in kernel.walk()
+        if isinstance(load, cuda.LoadOp) and load.source.name_hint == array
+    ]
+    for load, threads in loads:
+        assert max(load.width_list) * format_bytes(load.buffer_type) >= 8
+        assert traffic_of(load, threads).is_fewest
+    assert loads or machine == "h100"  # where tensor copies may bring it

@@ -28,13 +28,13 @@ EXAMPLES = HERE.parent / "examples"
 LOWERING_PASS = "convert-hierarchy-to-cuda"
 
 CASES = [
-    ("softmax_matmul", "row=64,e=16", "x=128", 176),
-    ("softmax_matmul", "row=128,e=16", "x=64", 105),
-    ("softmax_matmul", "row=64,e=128", "x=64", 126),
-    ("quantised_matmul", "t=16,o=64", "i=128", 168),
-    ("quantised_matmul", "t=16,o=64", "i=32", 64),
+    ("softmax_matmul", "row=64,e=16", "x=128", 168),
+    ("softmax_matmul", "row=16,e=64", "x=128", 64),
+    ("softmax_matmul", "row=64,e=64", "x=64", 60),
+    ("quantised_matmul", "t=16,o=64", "i=128", 96),
+    ("quantised_matmul", "t=16,o=64", "i=32", 52),
     ("quantised_matmul", "t=64,o=16", "i=64", 94),
-    ("l2_norm_matmul", "t=128,o=64", "i=64", 110),
+    ("l2_norm_matmul", "t=128,o=64", "i=64", 60),
 ]
 """What ptxas 13.0 takes for an A100 of each, with nothing spilled."""
 
@@ -108,6 +108,6 @@ def test_an_array_that_meets_no_product_lies_over_all_warps_of_its_first_axis():
     assert spread.in_rows(("b", "x", "e"), ("x",)) == 4
     # Warps do not share what one of them reduces.
     assert spread.in_rows(("x", "e"), ("e",), reduced=("x",)) == 8
-    # Where the schedule says how many warps an axis has, the others hold the same.
+    # Where the schedule says how many warps an axis has, the others share its part.
     stated = Spread({"q": 64, "e": 64}, {"q": 2, "k": 2}, "q", True, vector=8)
-    assert stated.in_rows(("q", "e"), ("q", "e")) == 8 * 8
+    assert stated.in_rows(("q", "e"), ("q", "e")) == 4 * 8

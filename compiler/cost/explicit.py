@@ -33,6 +33,7 @@ from treadle.compiler.cost.roles import (
     lies_along_columns,
     lies_in_rows,
     product_axes,
+    results_of,
     vector_in_rows,
 )
 from treadle.compiler.cost.spread import Spread
@@ -298,7 +299,11 @@ class Walk:
         schedule = self.kernel.schedule
         rereads = schedule is not None and schedule.left.data == "shared"
         subloops = {} if schedule is None else schedule.subloop.as_dict()
-        return Spread(sizes, self.warps, self.row, self.has_products, rereads, subloops, self.vector)
+        return Spread(sizes, self.warps, self.row, self.has_products, rereads, subloops, self.vector, self.results)
+
+    @cached_property
+    def results(self) -> tuple[tuple[str, ...], ...]:
+        return results_of(self.products)
 
     @cached_property
     def vector(self) -> int:

@@ -54,6 +54,11 @@ def lies_in_rows(axes: Iterable[str], products: Iterable[ContractOp]) -> bool:
     return bool(results) and not any(set(axes) <= result for result in results)
 
 
+def results_of(products: Iterable[ContractOp]) -> tuple[tuple[str, ...], ...]:
+    """The axes of the results of products, each list of them once."""
+    return tuple(dict.fromkeys(axes_of(op.result.type) for op in products))
+
+
 def vector_in_rows(moved: Iterable[int], products: Iterable[ContractOp]) -> int:
     """How many elements a lane takes of one: 16 bytes of the narrowest that the kernel moves, though no more than of an
     operand. `moved` are the bytes of what it loads and saves (`lowering.plan.widest_vector`)."""

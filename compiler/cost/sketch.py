@@ -32,6 +32,7 @@ from treadle.compiler.cost.roles import (
     lies_along_columns,
     lies_in_rows,
     product_axes,
+    results_of,
     stream_use,
     vector_in_rows,
 )
@@ -80,7 +81,9 @@ class Sketch:
     steps_singly: bool
     """Whether a product sums over the streamed axis and another one: it takes one index of the streamed one a step."""
     vector: int
-    """How many elements a lane takes of what lies in rows."""
+    """How many elements of a row a lane takes of what lies in rows."""
+    results: tuple[tuple[str, ...], ...]
+    """The axes of the results of products."""
     suits_warpgroups: bool
     """Whether warpgroups can do its products, whatever its sizes."""
     conditional: StreamPlan | None
@@ -131,7 +134,9 @@ class Sketch:
         streams = all_streams[:1]
         found = self._finding(tiles)
         searches = tuple(Pieces(pieces.axis, pieces.size) for pieces in streams * found.searches)
-        spread = Spread(padded, warps, self.roles.row, self.has_products, rereads, self.subloops, self.vector)
+        spread = Spread(
+            padded, warps, self.roles.row, self.has_products, rereads, self.subloops, self.vector, self.results
+        )
         return Plan(
             self.name,
             groups,
@@ -310,6 +315,7 @@ class _Reader:
             tasks=tuple(self._tasks()),
             holdings=tuple(self._holdings()),
             steps_singly=any(self._sums_beside_stream(op) for op in self.operations),
+            results=results_of(self.products),
             vector=vector_in_rows([width_of(value.type) for value in outside], self.products),
             suits_warpgroups=can_be_of_warpgroups(self.kernel, self.roles.row),
             conditional=conditional,

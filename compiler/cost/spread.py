@@ -27,7 +27,9 @@ class Spread:
     subloops: Mapping[str, int] = field(default_factory=dict[str, int])
     """The pieces in which contractions walk an axis, where the schedule asks for smaller ones than a group holds."""
     vector: int = 1
-    """How many elements a lane takes side by side of what lies in rows over the lanes."""
+    """How many elements of a row a lane takes of what lies in rows over the lanes."""
+    results: tuple[tuple[str, ...], ...] = ()
+    """The axes of the results of products: what lies in none of them lies in rows."""
 
     def turns_of(self, over: Iterable[str]) -> Amount:
         """Turns of the loop in which a contraction over these axes walks its operands; 1 if there is none."""
@@ -41,6 +43,8 @@ class Spread:
         """Elements that one lane has of an array with these axes."""
         if not self.has_products:
             return prod(self.tiles[axis] for axis in axes) / (WARP * prod(self.warps.values()))
+        if self.results and not any(set(axes) <= set(result) for result in self.results):
+            return self.in_rows(axes, axes)
         elements = prod(self.of_warp(axis) for axis in axes)
         return most(1.0, elements / self._lanes(axes))
 
@@ -60,15 +64,12 @@ class Spread:
         return count
 
     def _warps_in_rows(self, axes: tuple[str, ...], reduced: tuple[str, ...]) -> dict[str, Amount]:
-        """The warps along each axis: as the schedule says, if it says something of one, else all along the first that
-        nothing reduces. Of an axis with one warp it speaks only if that is its first."""
-        stated = {axis: self.warps[axis] for axis in axes if axis in self.warps}
+        """The warps along each axis: as the schedule says; those along other axes share the first that nothing
+        reduces."""
+        stated: dict[str, Amount] = {axis: self.warps.get(axis, 1) for axis in axes}
+        others = prod(self.warps.values()) // prod(stated.values())
         first = [axis for axis in axes if axis not in reduced][:1]
-        all_along = {axis: prod(self.warps.values()) if axis in first else 1 for axis in axes}
-        speaks: Amount = next(iter(self.warps), None) in stated
-        for count in stated.values():
-            speaks = speaks | (count > 1)
-        return {axis: choice(speaks, stated.get(axis, 1), all_along[axis]) for axis in axes}
+        return {axis: count * others if axis in first else count for axis, count in stated.items()}
 
     def _lanes(self, axes: tuple[str, ...]) -> Amount:
         """Lanes that share the elements of such an array."""

@@ -13,7 +13,7 @@ from xdsl.dialects.tensor import ExtractOp
 from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.errors import Refusal
-from treadle.compiler.lowering.plan import KernelPlan, contiguous_axis, widest_vector
+from treadle.compiler.lowering.plan import KernelPlan, contiguous_axis, neighbours_in_vector, widest_vector
 from treadle.dialects.cuda.layout import LANES, LayoutAttr, Mode, accumulator, row_operand
 from treadle.dialects.cuda.products import DEPTHS
 from treadle.dialects.diagram import CastOp, ContractOp, FillOp, IndexOp, MapOp, ReduceOp, WhereOp
@@ -339,7 +339,7 @@ def blocked(plan: KernelPlan, axes: Mapping[str, int], whole: Container[str] = (
     """A tile in rows of vectors: the contiguous axis over neighbouring lanes, 16 bytes each; lanes that are left
     over, and the warps, over the other axes. An axis in `whole` is not divided among warps beside products: threads of
     one warp reduce over it together."""
-    main = contiguous_axis(plan)
+    main = contiguous_axis(plan, axes)
     names = [axis for axis in axes if axis != main] + [axis for axis in axes if axis == main]
     if main not in axes and names:
         main = names[-1]
@@ -351,10 +351,11 @@ def blocked(plan: KernelPlan, axes: Mapping[str, int], whole: Container[str] = (
     warp: list[Mode] = []
     for axis in reversed(names):
         size = axes[axis]
-        vector = min(widest_vector(plan), _floor_power(size)) if axis == main else 1
+        held = min(widest_vector(plan), _floor_power(size)) if axis == main else 1
+        vector = min(neighbours_in_vector(plan, axes), held)
         count = warps.get(axis, 1)
         # Lanes that the other warps make idle along this axis lie along another one, if there is one.
-        together = vector * (count if len(names) > 1 else 1)
+        together = held * (count if len(names) > 1 else 1)
         lanes = min(lanes_left, _ceil_power(_ceil(size, together)))
         lanes_left //= lanes
         lane.insert(0, Mode(axis, lanes, vector))
@@ -380,10 +381,15 @@ def in_every_warp(plan: KernelPlan, value: SSAValue) -> LayoutAttr:
 
 
 def _spread_warps(plan: KernelPlan, names: list[str], whole: Container[str]) -> dict[str, int]:
+    """Warps along each axis of what lies in rows: as the schedule says. Those that it puts along others would do the
+    same over again: beside products, they share what lies along the first axis that nothing reduces."""
     given = {axis: count for axis, count in plan.warps.items() if axis in names}
-    if given or not plan.contractions:
+    if not plan.contractions:
         return given
-    return dict.fromkeys([axis for axis in names if axis not in whole][:1], plan.warp_count)
+    shared = dict.fromkeys(
+        [axis for axis in names if axis not in whole][:1], plan.warp_count // _product(given.values())
+    )
+    return given | {axis: count * given.get(axis, 1) for axis, count in shared.items()}
 
 
 def _product(numbers: Iterable[int]) -> int:

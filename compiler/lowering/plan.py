@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from math import prod
 
 from xdsl.dialects.builtin import MemRefType
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from treadle.compiler.errors import Refusal
 from treadle.compiler.sizes import REDUCES, sizes_of_whole_arrays, why_unknown
 from treadle.dialects.diagram import ContractOp, ExtentOp, ReduceOp
 from treadle.dialects.diagram.array import axes_of, format_of, is_array, sizes_of
+from treadle.dialects.diagram.contract import is_computed_with
 from treadle.dialects.diagram.formats import NUMBER_FORMATS
 from treadle.dialects.hierarchy import GroupOp, KernelOp, LoadOp, SaveOp, StreamOp
 
@@ -115,18 +117,36 @@ def _row_axis(plan: KernelPlan) -> str | None:
 
 
 def widest_vector(plan: KernelPlan) -> int:
-    """Elements that 16 bytes hold, for the narrowest format that the kernel loads or saves; for operands of products,
-    which go on to a tile, at most of what they are multiplied as: threads with more would meet in the tile's banks."""
+    """Elements of a row that a lane takes: those that 16 bytes hold, for the narrowest format that the kernel loads or
+    saves; for operands of products, which go on to a tile, at most of what they are multiplied as: threads with more
+    would meet in the tile's banks."""
     types = [op.result.type for op in plan.kernel.walk() if isinstance(op, LoadOp)]
     types += [op.value.type for op in plan.kernel.walk() if isinstance(op, SaveOp)]
+    return _in_vector(plan, types)
+
+
+def neighbours_in_vector(plan: KernelPlan, axes: Container[str]) -> int:
+    """How many of those are neighbours, at most, where rows with these axes are spread over lanes: as many as 16 bytes
+    hold, for the narrowest format of what threads load or save there themselves. Lanes with more neighbours would ask
+    for sectors twice. (What is a factor alone is copied.)"""
+    loads = [op.result for op in plan.kernel.walk() if isinstance(op, LoadOp)]
+    types = [value.type for value in loads if is_computed_with(value)]
+    types += [op.value.type for op in plan.kernel.walk() if isinstance(op, SaveOp)]
+    here = [type for type in types if all(axis in axes for axis in axes_of(type))]
+    return min(_in_vector(plan, here), widest_vector(plan)) if here else widest_vector(plan)
+
+
+def _in_vector(plan: KernelPlan, types: Iterable[Attribute]) -> int:
     sizes = [FORMAT_BYTES[str(format_of(type))] for type in types]
     operands = [FORMAT_BYTES[str(format_of(op.lhs.type))] for op in plan.contractions]
     return 16 // max(min(sizes, default=4), min(operands, default=0))
 
 
-def contiguous_axis(plan: KernelPlan) -> str | None:
-    """The last wide axis of the largest buffer of the kernel: the one along which threads should be neighbours."""
-    buffers = [arg for arg in plan.kernel.body.block.args if is_array(arg.type)]
+def contiguous_axis(plan: KernelPlan, axes: Container[str]) -> str | None:
+    """The last wide axis of the largest buffer that has only these axes, or else of all: the one along which threads
+    should be neighbours."""
+    every = [arg for arg in plan.kernel.body.block.args if is_array(arg.type)]
+    buffers = [arg for arg in every if (wide := plan.wide_axes(arg)) and all(axis in axes for axis in wide)] or every
     outputs = [arg for arg in buffers if isinstance(arg.type, MemRefType)]
 
     def rank(arg: SSAValue) -> tuple[int, int]:

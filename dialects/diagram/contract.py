@@ -154,6 +154,11 @@ class ContractOp(DiagramOperation):
         print_types(printer, self, (self.lhs.type, self.rhs.type), self.result.type)
 
 
+def is_computed_with(value: SSAValue) -> bool:
+    """Whether anything but contractions reads a value, or they read it for more than a factor."""
+    return any(not isinstance(use.operation, ContractOp) or use.index >= 2 for use in value.uses)
+
+
 def is_multiplied(value: SSAValue) -> bool:
     """Whether contractions read a value as a factor."""
     return any(isinstance(use.operation, ContractOp) and use.index < 2 for use in value.uses)
