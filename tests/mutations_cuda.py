@@ -61,7 +61,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "lowering: a length is one too long": (
         f"{LOWERING}/runs",
-        "        stop = None if is_of_positions(fed[1]) else end",
+        "        stop = None if self._is_for_others(fed[1]) else end",
         "        stop = self.emit(arith.AddiOp(end, self._index(1)))",
     ),
     "lowering: what lies before a start is multiplied": (

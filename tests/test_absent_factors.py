@@ -251,6 +251,50 @@ def test_a_start_that_is_a_number(start: int, machine: str):
 
 
 @pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("condition", ["x >= 7", "x < 600", "7 <= x < 600"])
+@pytest.mark.sample(2)
+def test_numbers_along_an_axis_that_is_split(condition: str, machine: str):
+    """Where a number lies in a part follows from which part it is, but what is beyond it is there for none."""
+    text = (EXAMPLES / "attention_decode.mlir").read_text(encoding="utf-8")
+    applied = "%P = diagram.apply @softmax(%T)"
+    assert applied in text
+    where = f'%W = diagram.where %T if "{condition}" : !S\n  '
+    road = compiled(text.replace(applied, where + applied.replace("%T", "%W")), machine=machine)
+    assert len(road.kernels) == 2
+    queries, k, v = road.inputs({"b": 1, "h": 2, "x": 777})
+    there = np.array([eval(condition, {"x": x}) for x in range(777)])[None, None, :, None]
+    (verdict,) = road.verdicts((queries, garbage(k, there), garbage(v, there)))
+    assert verdict.ok, verdict
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("start", [3, 64, 100, 170])
+@pytest.mark.sample(3)
+def test_a_start_beside_a_condition_that_holds_before_it(start: int, machine: str):
+    """A piece in which one condition is not asked, since it holds there, may lie on both sides of a start that another
+    one sets and that is asked everywhere."""
+    text = (EXAMPLES / "attention_lengths.mlir").read_text(encoding="utf-8")
+    asked = '"x >= len[b] and kind[x] > 0" with (len = %len : !len, kind = %kind : !kind)'
+    for old, new in (
+        ('"x < len[b]" with (len = %len : !len)', asked),
+        (
+            "%T = diagram.map (%s = %W : !S)",
+            '%U = diagram.where %W if "x <= q" : !S\n  %T = diagram.map (%s = %U : !S)',
+        ),
+        ("%len: !len {", "%kind: !kind, %len: !len {"),
+        ("!len = ", "!kind = tensor<?xi32, #diagram.array<[x]>>\n!len = "),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    road = compiled(text, machine=machine)
+    queries, k, v, _, _ = road.inputs({"b": 2, "h": 1, "q": 500, "x": 400})
+    there = (np.arange(400) >= start)[None, None, :, None]
+    inputs = (queries, k, garbage(v, there), np.arange(1, 401, dtype=np.int32) % 5, np.full(2, start, np.int32))
+    (verdict,) = road.verdicts(inputs)
+    assert verdict.ok, verdict
+
+
+@pytest.mark.parametrize("machine", MACHINES)
 def test_sequences_before_those_of_a_group(machine: str):
     """Of packed sequences, what belongs to none that the queries of a group are of."""
     road = compiled((EXAMPLES / "attention_packed.mlir").read_text(encoding="utf-8"), machine=machine)

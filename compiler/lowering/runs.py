@@ -13,6 +13,8 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import IndexType, IntegerAttr
 from xdsl.ir import Block, Operation, Region, SSAValue
 
+from treadle.dialects.diagram import ContractOp
+from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.hierarchy import PieceOp, StreamOp, YieldOp
 
 
@@ -58,11 +60,11 @@ class RunWriter:
         assert fed is not None
         lowest = self._not_negative(self.scalar(fed[0]))
         first = self._down(lowest, f"{axis}_first")
-        begin = None if is_of_positions(fed[0]) or self._begins_a_piece(fed[0]) else lowest
+        begin = None if self._is_for_others(fed[0]) or self._begins_a_piece(fed[0]) else lowest
         if begin is not None:
             begin.name_hint = f"{axis}_begin"
         end = self._named(arith.MinSIOp(self.scalar(fed[1]), self.size), f"{axis}_stop")
-        stop = None if is_of_positions(fed[1]) else end
+        stop = None if self._is_for_others(fed[1]) else end
         if self.stream.border is None:
             return self._tested(first, end, begin, stop)
         assert self.stream.whole is not None
@@ -71,7 +73,8 @@ class RunWriter:
         if _is_zero(low) and begin is None:
             until = self._named(arith.MaxSIOp(first, last), f"{axis}_whole")
             return self._after(first, until, end, None, stop)
-        low = self._up(self._larger(low, first))
+        # What is tested in no piece may hold for more than is fed: of a piece before the beginning, part is not loaded.
+        low = self._up(self._larger(low, first if begin is None else begin))
         some = self.emit(arith.CmpiOp(low, last, "slt"))
         since = self._named(arith.SelectOp(some, low, first), f"{axis}_whole_first")
         until = self._named(arith.SelectOp(some, last, first), f"{axis}_whole")
@@ -126,6 +129,13 @@ class RunWriter:
     def _smaller(self, one: SSAValue, other: SSAValue) -> SSAValue:
         return self.emit(arith.MinSIOp(one, other))
 
+    def _is_for_others(self, limit: SSAValue) -> bool:
+        """Whether what lies beyond a limit is there for other pieces: it moves with positions alone, and not all
+        factors are of those positions, as they are of the parts into which an axis is split."""
+        axes = {leaf.owner.axis.data for leaf in _leaves(limit) if isinstance(leaf.owner, PieceOp)}
+        is_of_factors = axes != {self.stream.axis} and axes <= _factor_axes(self.stream)
+        return is_of_positions(limit) and not is_of_factors
+
     def _begins_a_piece(self, limit: SSAValue) -> bool:
         number = _number(limit)
         return number is not None and number % self.stream.size == 0
@@ -135,9 +145,16 @@ class RunWriter:
 
 
 def is_of_positions(limit: SSAValue) -> bool:
-    """Whether a limit of a stream moves with the pieces of other axes, and with nothing but those."""
+    """Whether a limit moves with the pieces of axes, and with nothing but those."""
     leaves = list(_leaves(limit))
     return bool(leaves) and all(isinstance(leaf.owner, PieceOp) for leaf in leaves)
+
+
+def _factor_axes(stream: StreamOp) -> set[str]:
+    """The axes that all factors have which are multiplied in sums over the axis of a stream."""
+    contracts = [op for op in stream.walk() if isinstance(op, ContractOp) and stream.axis in op.over_axes]
+    factors = [set(axes_of(operand.type)) for op in contracts for operand in (op.lhs, op.rhs)]
+    return set[str].intersection(*factors) if factors else set()
 
 
 def _leaves(limit: SSAValue) -> Iterator[SSAValue]:
