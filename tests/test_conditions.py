@@ -16,6 +16,7 @@ from roads import Road, compiled
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Options, pipeline, run_pipeline
 from treadle.compiler.source import load_module, parse_module
+from treadle.dialects import cuda
 from treadle.dialects.diagram.condition import Read, evaluate, read_condition
 from treadle.dialects.hierarchy import StreamOp
 from treadle.runtime.host import HostExecution
@@ -371,6 +372,33 @@ def test_the_printed_loops_begin_and_end_where_the_condition_says():
     whole, border = text.split("for (int64_t x0 = ")[1:]
     assert "at_x" not in whole
     assert "at_x" in border
+
+
+TWO_RESULTS = (
+    ("f16", "f32"),
+    (
+        "  %P16 = diagram.cast %P : !S -> !P\n",
+        '  %U = diagram.where %V if "e < len[b]" with (len = %len : !len) : !V\n',
+    ),
+    ("%P16, %V over [x] accumulate f32 : !P", "%P, %U over [x] accumulate f32 : !S"),
+    ("  func.return", "  %B = diagram.contract %P, %V over [x] accumulate f32 : !S, !V -> !A\n  func.return"),
+    ("return %A : !A", "return %A, %B : !A, !A"),
+    ("-> !A\n    attributes", "-> (!A, !A)\n    attributes"),
+)
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+def test_a_border_takes_the_shared_memory_of_the_step(machine: str):
+    """Also of products one of whose operands is made in the border, where the step has it as it is loaded."""
+    text = PROGRAM.format(arguments=", %len: !len", condition="x <= q", inputs="")
+    for old, new in TWO_RESULTS:
+        assert old in text
+        text = text.replace(old, new)
+    made = compiled(text, machine=machine)
+    (kernel,) = made.kernels
+    tiles = [op.result.name_hint for op in kernel.walk() if isinstance(op, cuda.SharedOp)]
+    assert tiles.count("e_shared") == 2, "an operand of each of two products"
+    made.check({"b": 2, "q": 77, "x": 100})
 
 
 def test_the_emulator_moves_what_is_visited():

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import IndexType, IntegerAttr
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from treadle.dialects.diagram import ContractOp
-from treadle.dialects.diagram.array import axes_of
+from treadle.dialects.diagram.array import axes_of, format_of, is_array, sizes_of
 from treadle.dialects.hierarchy import PieceOp, StreamOp, YieldOp
 
 
@@ -181,26 +181,39 @@ def _number(value: SSAValue) -> int | None:
 
 
 def twins(stream: StreamOp) -> dict[Operation, Operation]:
-    """For operations of `border`, the operation of `step` that does the same on the same types: each of one sort the
-    one of its rank. The two never run at once, so what one keeps in shared memory may take the other's place."""
+    """For operations of `border`, the operation of `step` that does the same on the same types, or else on arrays of
+    the same shapes: each of one sort the one of its rank. The two never run at once, so what one keeps in shared memory
+    may take the other's place."""
     if stream.border is None:
         return {}
-    ranked: dict[object, list[Operation]] = {}
-    for op in stream.step.block.ops:
-        ranked.setdefault(_sort_of(op), []).append(op)
     found: dict[Operation, Operation] = {}
-    for op in stream.border.block.ops:
-        same = ranked.get(_sort_of(op), [])
-        if same:
-            found[op] = same.pop(0)
+    # What is made in registers in the border, where a condition is asked of it, the step may have as it is loaded.
+    for of_type in (_itself, _shape_of):
+        taken = set(found.values())
+        ranked: dict[object, list[Operation]] = {}
+        for op in stream.step.block.ops:
+            if op not in taken:
+                ranked.setdefault(_sort_of(op, of_type), []).append(op)
+        for op in stream.border.block.ops:
+            if op not in found and (same := ranked.get(_sort_of(op, of_type))):
+                found[op] = same.pop(0)
     return found
 
 
-def _sort_of(op: Operation) -> object:
+def _sort_of(op: Operation, of_type: Callable[[Attribute], object]) -> object:
     """What two operations that do the same on tiles of the same shapes agree in."""
     outside = tuple(operand for operand in op.operands if _home_of(operand) is not op.parent)
-    types = tuple(value.type for value in (*op.operands, *op.results))
+    types = tuple(of_type(value.type) for value in (*op.operands, *op.results))
     return op.name, tuple(sorted(op.properties.items(), key=lambda item: item[0])), types, outside
+
+
+def _itself(type: Attribute) -> object:
+    return type
+
+
+def _shape_of(type: Attribute) -> object:
+    """Of an array, all but where it lies."""
+    return (format_of(type), *sizes_of(type).items()) if is_array(type) else type
 
 
 def _home_of(value: SSAValue) -> Block | None:
