@@ -18,6 +18,8 @@ from treadle.dialects.diagram.array import DYNAMIC, array_type, format_of, level
 from treadle.dialects.diagram.condition import Term
 from treadle.passes._changes import BEFORE, Repair
 from treadle.passes._functions import unite_equal
+from treadle.passes._kinds import FINITE, ZERO, kinds_of
+from treadle.passes._polynomials import key_of
 from treadle.passes._reductions import combine, is_neutral, kind_of, neutral_of, operands_of, rebuilt, stand_in_of
 from treadle.passes._scalars import Expression, Leaf, axes_in, build_map, compare, leaves, number, select, substitute
 from treadle.passes._stages import StreamPlan
@@ -206,7 +208,7 @@ class Following:
     def repaired(self, state: SSAValue, repair: Repair, before: Named) -> SSAValue:
         """An accumulator as it would be, had the states always been as they are after."""
         old = before[state]
-        change = substitute(repair.expression, self._at_this_moment(repair, before))
+        change = substitute(repair.expression, self._at_this_moment(state, repair, before))
         if not leaves(change):
             return old
         present = axes_in(change)
@@ -217,19 +219,22 @@ class Following:
         applied = repair.apply(Leaf(old), Leaf(factor.result))
         return self.scope.add(build_map(applied, old.type, hint_of(state, "repaired"), location_of(state)))
 
-    def _at_this_moment(self, repair: Repair, before: Named) -> Callable[[Leaf], Expression]:
+    def _at_this_moment(self, state: SSAValue, repair: Repair, before: Named) -> Callable[[Leaf], Expression]:
         """What a leaf of a repair stands for here. While a guarded state was neutral nothing was added, so
         there is nothing to repair: what such a state is after the step takes the place of what it was. In a factor
-        all states are so exchanged: what it makes of their ways may overflow, and 0 times infinity is no number."""
+        all states are so exchanged: what it makes of their ways may overflow, and 0 times infinity is no number.
+        None is where 0 is added up and the factor, too, is 0: as a power of 2 of -inf is."""
         moved = dict.fromkeys(leaf.value for leaf in leaves(repair.expression) if leaf.version == BEFORE)
-        guards = [state for state in moved if state in self.plan.guarded]
+        guards = (
+            [] if _stays_nothing(state, repair, list(moved)) else [each for each in moved if each in self.plan.guarded]
+        )
 
         def replace(leaf: Leaf) -> Expression:
             if leaf.version != BEFORE:
                 return Leaf(self._value(leaf.value))
             old = Leaf(before[leaf.value])
             here: Expression = old
-            for guard in guards if repair.scales else [state for state in guards if state is leaf.value]:
+            for guard in guards if repair.scales else [each for each in guards if each is leaf.value]:
                 here = select(is_neutral(guard, Leaf(before[guard])), Leaf(self._value(leaf.value)), here)
             return here
 
@@ -283,6 +288,18 @@ class Merge(Following):
         )
         both = combine(kind_of(state), Leaf(one), Leaf(other))
         self.moved(state, self.scope.add(build_map(both, one.type, hint_of(state, "both"), location_of(state))))
+
+
+def _stays_nothing(state: SSAValue, repair: Repair, moved: Sequence[SSAValue]) -> bool:
+    """Whether a sum is repaired by the way of one state, by a factor that is 0 where that was neutral and is a number
+    now, for finite values of all else."""
+    if not repair.scales or neutral_of(state).value.data != 0 or len(moved) != 1:
+        return False
+    others = [leaf for leaf in leaves(repair.expression) if leaf.value is not moved[0]]
+    given = {key_of(leaf): kinds_of(leaf) & FINITE for leaf in others}
+    given[key_of(Leaf(moved[0]))] = FINITE
+    given[key_of(Leaf(moved[0], BEFORE))] = kinds_of(number(neutral_of(moved[0]).value.data))
+    return kinds_of(repair.expression, given) == ZERO
 
 
 def name_all(states: Sequence[SSAValue], arguments: Sequence[SSAValue], suffix: str) -> Named:

@@ -95,11 +95,12 @@ class HierarchyExpandStreamsPass(ModulePass):
     }
     ```
 
-    Legal by the laws that `_stages` and `_cascades` find for each reduction. A repaired accumulator is
-    multiplied by the ratio of its summands after and before; where the state that moved is still neutral, a
-    finite number stands for it, since nothing that counts can have been added. Where it is neutral at the end
-    though the row has elements, what followed it is NaN, as in the formula (`_undefined`). Sums are kept in the format
-    in which the algorithm accumulates them and rounded to that of the result once, after the last piece.
+    Legal by the laws that `_stages` and `_cascades` find for each reduction. A repaired accumulator is multiplied by
+    the ratio of its summands after and before; where the state that moved is still neutral, a finite number stands for
+    it, since nothing that counts can have been added; not where the ratio is 0 then, and the accumulator is, too.
+    Where it is neutral at the end though the row has elements, what followed it is NaN, as in the formula
+    (`_undefined`). Sums are kept in the format in which the algorithm accumulates them and rounded to that of the
+    result once, after the last piece.
     """
 
     name = PASS

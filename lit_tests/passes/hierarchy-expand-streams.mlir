@@ -10,7 +10,8 @@
 !O = tensor<?x24xf16, #diagram.array<[q, e], level = register>>
 
 // Online softmax, from plain max, exp, sum, product and division: the state is a maximum, a sum and a product,
-// and when the maximum moves the other two are repaired. Where the maximum is -inf at the end though x has an element, the
+// and when the maximum moves the other two are repaired: by 0 from -inf on, where they are 0 as well. Where the maximum is -inf
+// at the end though x has an element, the
 // quotient is 0/0, no number, as in the formula: nothing has to be said of the sums.
 // CHECK-LABEL: hierarchy.kernel @online
 // CHECK-SAME:    saves (%O_to: memref<?x24xf16, #diagram.array<[q, e], level = device>>)
@@ -27,8 +28,8 @@
 // CHECK-NEXT:        %m_new = diagram.reduce max %S over [x] into %m_so_far
 // CHECK-NEXT:        %m_safe = diagram.map (%{{.*}} = %m_new : {{.*}})
 // CHECK:             %E = diagram.map (%{{.*}} = %S : {{.*}}, %{{.*}} = %m_safe : {{.*}})
-// CHECK:             %repair = diagram.map (%{{.*}} = %m_so_far : {{.*}}, %{{.*}} = %m_safe : {{.*}})
-// CHECK:               %[[d:.*]] = arith.subf
+// CHECK:             %repair = diagram.map (%[[before:.*]] = %m_so_far : {{.*}}, %[[now:.*]] = %m_safe : {{.*}})
+// CHECK-NEXT:          %[[d:.*]] = arith.subf %[[before]], %[[now]] : f32
 // CHECK-NEXT:          math.exp %[[d]] : f32
 // CHECK:             %l_repaired = diagram.map (%[[l:.*]] = %l_so_far : {{.*}}, %[[f:.*]] = %repair : {{.*}})
 // CHECK-NEXT:          arith.mulf %[[l]], %[[f]] : f32

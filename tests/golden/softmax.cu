@@ -394,7 +394,7 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
       UNROLL for (int x1 = 0; x1 < 4; ++x1)
         e[x128][x1] = exp2_approx((A_piece[x128][x1] - m_safe) * 1.442695f);
     float repair;
-    repair = exp2_approx((((m == -INFINITY) ? m_safe : m) - m_safe) * 1.442695f);
+    repair = exp2_approx((m - m_safe) * 1.442695f);
     l = l * repair;
     float l_new;
     l_new = l;
@@ -457,7 +457,7 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
       UNROLL for (int x1 = 0; x1 < 4; ++x1)
         e[x128][x1] = exp2_approx((A_piece[x128][x1] - m_safe) * 1.442695f);
     float repair;
-    repair = exp2_approx((((m == -INFINITY) ? m_safe : m) - m_safe) * 1.442695f);
+    repair = exp2_approx((m - m_safe) * 1.442695f);
     l = l * repair;
     UNROLL for (int x128 = 0; x128 < 8; ++x128)
       UNROLL for (int x1 = 0; x1 < 4; ++x1)
