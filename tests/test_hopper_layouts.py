@@ -200,7 +200,7 @@ def test_tensor_copies_leave_cutes_tiles(cute: Facts, span: int, transposed: int
 
 DESCRIBE = """
 __global__ void describe(uint64_t* out) {
-  if (threadIdx.x == 0) store_global(out, matrix_descriptor<SPAN>(shared_memory(), LEADING, STRIDE));
+  if (threadIdx.x == 0) store_global(out, matrix_descriptor<SPAN>(matrix_start(shared_memory(), LEADING), STRIDE));
 }
 """
 
@@ -215,7 +215,7 @@ def test_descriptors_are_cutes(cute: Facts, operand: str, span: int, transposed:
     head = f"constexpr int SPAN = {span}, LEADING = {leading}, STRIDE = {8 * span};\n"
     out = np.zeros(1, np.uint64)
     module = compile_source(
-        source(["matrix_descriptor", "shared_memory", "store_global"]) + head + DESCRIBE, ["describe"]
+        source(["matrix_start", "matrix_descriptor", "shared_memory", "store_global"]) + head + DESCRIBE, ["describe"]
     )
     module.launch("describe", (1, 1, 1), (32, 1, 1), 1024, [Array(out, True)])
     steps = cute[f"step {operand}.{transposed}.{span}"]
@@ -228,7 +228,7 @@ def test_descriptors_are_cutes(cute: Facts, operand: str, span: int, transposed:
 
 PRODUCT = """
 __device__ uint64_t moved(uint64_t descriptor, const T* tile, int start) {
-  return further(descriptor, start + int(matrix_descriptor<0>(tile, 0, 0) & 0x3fff) * 16);
+  return further(descriptor, start + int(matrix_start(tile, 0)) * 16);
 }
 __global__ void product(const T* a, const T* b, const T* fragments, const uint64_t* a_steps, const int* a_starts,
                         const uint64_t* b_steps, const int* b_starts, float* d, float* e) {
@@ -264,7 +264,7 @@ def test_products_of_cutes_tiles_and_descriptors(cute: Facts, element: str, a_mn
     """Tiles filled where CuTe says, described by CuTe's descriptors, or fragments filled by CuTe's table, give the
     product, exactly, in CuTe's registers, under every swizzle."""
     names = ["shared_memory", "load_global", "store_global", "store_shared", "fence_proxy_async", "barrier_block"]
-    names += ["matrix_descriptor", "further", "wgmma_fence", "wgmma_commit", "wgmma_wait", name_of(COLUMNS)]
+    names += ["matrix_start", "further", "wgmma_fence", "wgmma_commit", "wgmma_wait", name_of(COLUMNS)]
     head = f"using T = {element};\nconstexpr int COLUMNS = {COLUMNS}, SUM = {SUM}, A_MN = {a_mn}, B_MN = {b_mn};\n"
     text = re.sub(r"\bWGMMA\b", name_of(COLUMNS), PRODUCT)
     module = compile_source(source(names) + head + text, ["product"])
@@ -302,7 +302,7 @@ PRODUCT_OF_BYTES = (
 def test_products_of_bytes_of_cutes_tiles_and_descriptors(cute: Facts, element: str) -> None:
     """As `test_products_of_cutes_tiles_and_descriptors`, of 8-bit operands, which are K-major."""
     names = ["shared_memory", "load_global", "store_global", "store_shared", "fence_proxy_async", "barrier_block"]
-    names += ["matrix_descriptor", "further", "wgmma_fence", "wgmma_commit", "wgmma_wait", name_of(COLUMNS, 32)]
+    names += ["matrix_start", "further", "wgmma_fence", "wgmma_commit", "wgmma_wait", name_of(COLUMNS, 32)]
     head = f"using T = {element};\nconstexpr int COLUMNS = {COLUMNS}, SUM = {SUM};\n"
     text = re.sub(r"\bWGMMA\b", name_of(COLUMNS, 32), PRODUCT_OF_BYTES)
     module = compile_source(source(names) + head + text, ["product"])

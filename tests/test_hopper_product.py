@@ -136,8 +136,11 @@ FAULTS = {
     "products begin without a fence": (r"wgmma_fence\(\);", ""),
     "products are not committed": (r"wgmma_commit\(\);", ""),
     "results are read before the products are done": (r"wgmma_wait<0>\(\);\n", ""),
-    "another swizzle in a descriptor": (r"matrix_descriptor<128>\(A_tile", "matrix_descriptor<64>(A_tile"),
-    "another stride in a descriptor": (r"rows \* 128, 0, 1024\)", "rows * 128, 0, 512)"),
+    "another swizzle in a descriptor": (
+        r"matrix_descriptor<128>\(matrix_start\(A",
+        "matrix_descriptor<64>(matrix_start(A",
+    ),
+    "another stride in a descriptor": (r"rows \* 128, 0\), 1024\)", "rows * 128, 0), 512)"),
     "a step along k too wide": (r"stage \* A_BYTES \+ k16 \* 32", "stage * A_BYTES + k16 * 64"),
     "a descriptor of the other rows": (r"A_tile \+ rows \* 128", "A_tile + (64 - rows) * 128"),
     "the output is not swizzled": (r"\(chunk \^ row % 8\)", "chunk"),

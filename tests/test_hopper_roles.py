@@ -183,15 +183,15 @@ FAULTS = {
     "K completes on V's barrier": (r"(tensor_load\(K_\w+, K_map, )&K_ring", r"\1&V_ring"),
     "K lands in the first stage always": (r"stage_at\((K_\w+), [^;]*;", r"\1;"),
     "K is read from the first stage always": (
-        r"(for \(int \w+ = second.*?const uint64_t b = )further\((matrix_descriptor.*?\)), .*?\);",
-        r"\1\2;",
+        r"(for \(int \w+ = second.*?const uint64_t b = matrix_descriptor<128>\(\w+) \+ .*?, (\d+\);)",
+        r"\1, \2",
     ),
     "the other array is loaded": (r"tensor_load\((K_\w+), K_map", r"tensor_load(\1, V_map"),
     "coordinates of another piece": (r"(tensor_load\(K_\w+, K_map.*?\{0, )int\((\w+)\)", r"\1int(\2) + 1"),
     "products begin without a fence": (r"wgmma_fence\(\);", ";"),
     "products are not committed": (r"wgmma_commit\(\);", ";"),
     "scores are read before they are there": (r"wgmma_wait<0>\(\);", ";"),
-    "another stride in a descriptor": (r"(matrix_descriptor<\d+>\(\w+, \d+, )1024", r"\g<1>512"),
+    "another stride in a descriptor": (r"(matrix_descriptor<\d+>\([^;]*, )1024", r"\g<1>512"),
     "another swizzle in a descriptor": (r"matrix_descriptor<128>", "matrix_descriptor<64>"),
     "another step along the depth": (r"further\(b, k16 \* 32\)", "further(b, k16 * 64)"),
     "barriers are not fenced": (r"mbarrier_init_fence\(\);", ";"),
@@ -223,6 +223,24 @@ def test_every_fault_is_caught(fault: str) -> None:
         except EmulationError:
             return
     raise AssertionError("nothing was noticed")
+
+
+# -- descriptors in the text ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [64, 256])
+def test_a_turn_makes_no_start_of_a_descriptor(width: int) -> None:
+    """It adds a stage to a number that was made before all loops, and to what stays a zero that is of the turn."""
+    _, _, printed = made(programs.attention(width, {"b": 4, "h": 16, "q": 4096, "x": 4096}))
+    consumers = printed[printed.index("registers_take<", start_of_roles(printed)) :]
+    before, loop = consumers[: consumers.index("\n}\n")].split("for (", 1)
+    starts = re.findall(r"const int (\w+) = kept\(matrix_start\(", before)
+    assert len(starts) == 3
+    assert "matrix_start(" not in loop
+    descriptors = re.findall(r"const uint64_t [ab] = matrix_descriptor<128>\((\w+) \+ (.*?), 1024\);", loop)
+    assert {start for start, _ in descriptors} == set(starts)
+    turns = {added for start, added in descriptors if start.startswith("Q")}
+    assert all(re.fullmatch(r"\(kept\(uint32_t\(\w+\)\) >> 31\)", turn) for turn in turns)
 
 
 # -- the way to a GPU ----------------------------------------------------------------------------------

@@ -74,7 +74,8 @@ extern "C" __global__ void __launch_bounds__(128) product_of_warpgroups(float* o
   asm volatile("fence.proxy.async;" ::: "memory");
   __syncthreads();
   float sums[32][2][2] = {};
-  const uint64_t a = matrix_descriptor<128>(lhs, 16, 1024), b = matrix_descriptor<128>(rhs, 16, 1024);
+  const uint64_t a = matrix_descriptor<128>(matrix_start(lhs, 16), 1024);
+  const uint64_t b = matrix_descriptor<128>(matrix_start(rhs, 16), 1024);
   for (int64_t turn = 0; turn < turns; ++turn) {
     wgmma_fence();
 #pragma unroll

@@ -13,7 +13,15 @@ from treadle.compiler.primitives import source
 SOURCE = Path(__file__).with_name("rates.cu")
 KERNELS = ("copy", "read_l2", "busy", "product", "exp2_rate")
 OF_WARPGROUPS = "product_of_warpgroups"
-PRIMITIVES = ("matrix_descriptor", "further", "wgmma_fence", "wgmma_commit", "wgmma_wait", "wgmma_m64n256k16")
+PRIMITIVES = (
+    "matrix_start",
+    "matrix_descriptor",
+    "further",
+    "wgmma_fence",
+    "wgmma_commit",
+    "wgmma_wait",
+    "wgmma_m64n256k16",
+)
 WARPGROUPS_FROM = 90
 
 COPIED_BYTES = 1 << 30

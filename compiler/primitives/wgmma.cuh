@@ -1,20 +1,24 @@
-// primitive: matrix_descriptor; needs: shared_address, shared_memory; from: sm_90
-// What wgmma knows of an operand in shared memory: its address, the bytes between its chunks (leading) and groups of
-// 8 rows (stride), its swizzle. PTX ISA 9.7.15.5.1.2.2.
-template <int SWIZZLE_BYTES>
-__device__ __forceinline__ uint64_t matrix_descriptor(const void* tile, int leading_bytes, int stride_bytes) {
-  static_assert(SWIZZLE_BYTES == 0 || SWIZZLE_BYTES == 32 || SWIZZLE_BYTES == 64 || SWIZZLE_BYTES == 128);
-  constexpr uint64_t MODE = SWIZZLE_BYTES == 0 ? 0 : SWIZZLE_BYTES == 128 ? 1 : SWIZZLE_BYTES == 64 ? 2 : 3;
-  const unsigned char* const first = shared_memory();
+// primitive: matrix_start; needs: shared_address; from: sm_90
+// The lower half of what wgmma knows of an operand in shared memory: its address, and the bytes between its chunks
+// (leading). PTX ISA 9.7.15.5.1.2.2.
+__device__ __forceinline__ uint32_t matrix_start(const void* tile, int leading_bytes) {
 #ifndef TREADLE_EMULATOR
-  const uint32_t address = shared_address(first);
+  const uint32_t address = shared_address(tile);
 #else
-  const uint32_t address = emu::shared_address(first);
+  const uint32_t address = emu::shared_address(tile);
 #endif
-  // Where shared memory begins is the same for all tiles: what is left to compute for each is one addition.
-  const uint32_t start = uint32_t(static_cast<const unsigned char*>(tile) - first) / 16;
-  return uint64_t(((address & 0x3ffff) >> 4) + start) | uint64_t((leading_bytes & 0x3ffff) >> 4) << 16 |
-         uint64_t((stride_bytes & 0x3ffff) >> 4) << 32 | MODE << 62;
+  return (address & 0x3ffff) >> 4 | uint32_t((leading_bytes & 0x3ffff) >> 4) << 16;
+}
+
+// primitive: matrix_descriptor; from: sm_90
+// What wgmma knows of an operand in shared memory: where it starts, the bytes between its groups of 8 rows (stride), its
+// swizzle. What is added to the start, an address in units of 16 bytes, never reaches the upper half: so that is constant.
+// PTX ISA 9.7.15.5.1.2.2.
+template <int SWIZZLE_BYTES>
+__device__ __forceinline__ uint64_t matrix_descriptor(uint32_t start, int stride_bytes) {
+  static_assert(SWIZZLE_BYTES == 0 || SWIZZLE_BYTES == 32 || SWIZZLE_BYTES == 64 || SWIZZLE_BYTES == 128);
+  constexpr uint32_t MODE = SWIZZLE_BYTES == 0 ? 0 : SWIZZLE_BYTES == 128 ? 1 : SWIZZLE_BYTES == 64 ? 2 : 3;
+  return uint64_t(uint32_t((stride_bytes & 0x3ffff) >> 4) | MODE << 30) << 32 | start;
 }
 
 // primitive: further; from: sm_90

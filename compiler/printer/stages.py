@@ -23,12 +23,16 @@ class Stages:
         self.known: dict[Block, list[tuple[int, Form, str]]] = defaultdict(list)
         self.turns: dict[Block, SSAValue] = {}
 
+    def awaited(self, op: cuda.AwaitOp) -> None:
+        """A turn was awaited here."""
+        assert op.parent is not None
+        self.turns[op.parent] = op.turn
+
     def note(self, op: cuda.AwaitOp, name: str) -> None:
         """The stage of a turn has a name from here to the end of the block."""
         block, stages = op.parent, stages_of(op.ring)
         assert block is not None
         self.known[block].append((stages, residue(op.turn, stages), name))
-        self.turns[block] = op.turn
 
     def turn(self, user: Operation) -> SSAValue | None:
         """The turn that was awaited last, in the block of an operation."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from xdsl.dialects import scf
-from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.printer.arithmetic import define_index
@@ -24,14 +23,8 @@ from treadle.dialects.diagram.array import axes_of, sizes_of
 
 CONSUMER_BARRIER = 1
 """The named barrier at which all consumers meet."""
-UNIFORM_REGISTERS = 63
-"""Of a warp on sm_90, 32 bits each (CUDA Binary Utilities, Hopper instruction set)."""
-STEP_REGISTERS = 4
-"""Uniform registers that one product instruction reads its two descriptors from, one after the other."""
-FEW_STEPS = 4
-"""Of a product, whose descriptors cost no more where they are than to have them moved."""
-
-
+DESCRIBED = 16
+"""Bytes that a descriptor counts as one."""
 NEVER = str(2**31 - 1)
 """A position behind all of a tensor."""
 
@@ -151,6 +144,7 @@ class WarpgroupPrinter:
     def wait(self, op: cuda.AwaitOp) -> None:
         writer = self.writer
         stage, use = self._place(op.ring, op.turn)
+        self.stages.awaited(op)
         if not stage.isdigit():  # kept: each use would take the digits of the turn in a place of their own
             name = writer.names.fresh(f"{writer.values[op.ring].removesuffix('_ring')}_stage")
             writer.text.line(f"const uint32_t {name} = {writer.call('kept')}({stage});")
@@ -274,53 +268,50 @@ class WarpgroupPrinter:
                 step = "" if inside == 1 else f" % {inside}"
                 part = "" if inside == 1 else f"{turn}{step} * {DEPTH_BYTES}"
                 further = add([scaled(turn if inside == 1 else f"{turn} / {inside}", box_bytes), part])
-        base, stage = self._base(tile)
-        build = f"{writer.call('matrix_descriptor')}<{row_bytes}>({base}, {leading}, {8 * row_bytes})"
-        shift = add([scaled("warpgroup", offset) if split else "0", stage])
+        start = self._start(tile, leading, offset if split else 0)
+        build = f"{writer.call('matrix_descriptor')}<{row_bytes}>({start}{self._in_turn(tile, op)}, {8 * row_bytes})"
         writer.call("further")
-        if shift != "0":
-            build = f"further({build}, {shift})"
-        around = _loops_that_keep(tile, op)
-        if around and _crowd(op):  # nvcc would make them all before the loop, in two registers of each thread
-            build = f"{writer.call('kept')}({build})"
-        elif around > 1 and _steps(op) > FEW_STEPS and (turn := self.stages.turn(op)) is not None:
-            # Nothing is added: no turn has bit 31. Without that, ptxas makes the descriptors of all steps before the
-            # wait for the turn, by two 32-bit additions each; behind it one of 64 bits does.
-            build += f" + (uint32_t({bare(writer.values[turn])}) >> 31)"
         writer.text.line(f"const uint64_t {name} = {build};")
         return _Operand(f"further({name}, {further})", transposed)
 
-    def _base(self, tile: SSAValue) -> tuple[str, str]:
-        """The first stage of a tile, which is the same in every turn, and the bytes from there to this one."""
-        owner = tile.owner
-        if not isinstance(owner, cuda.StageOp):
-            return self.writer.values[tile], "0"
-        source = owner.tile.owner
+    def _start(self, tile: SSAValue, leading: int, rows: int) -> str:
+        """Where a tile lies, as descriptors say it, and the `rows` bytes of each warpgroup's part of it. That of the
+        first stage is made before all loops, for nvcc would make it anew in each turn; so a turn adds its stage."""
+        writer, stage = self.writer, "0"
+        first = tile
+        if isinstance(tile.owner, cuda.StageOp):
+            first, stage = tile.owner.tile, self._stage(tile.owner)
+        own = scaled("warpgroup", rows // DESCRIBED) if rows else "0"
+        text = add([f"{writer.call('matrix_start')}({writer.values[first]}, {leading})", own])
+        with writer.names.scope():
+            return add([writer.constant(f"{writer.values[first]}_start", text), stage])
+
+    def _in_turn(self, tile: SSAValue, op: cuda.WarpgroupProductOp) -> str:
+        """Zero, as a number of the turn, for an operand that all turns of a loop find at the same place. Without it the
+        descriptors of all steps would be made before the loop, in two registers of each thread, or before the wait for
+        the turn, by two 32-bit additions each; behind it one of 64 bits does. No turn has bit 31."""
+        turn = self.stages.turn(op)
+        if turn is None or not _is_kept(tile, op):
+            return ""
+        return f" + ({self.writer.call('kept')}(uint32_t({bare(self.writer.values[turn])})) >> 31)"
+
+    def _stage(self, op: cuda.StageOp) -> str:
+        """How far a stage lies behind the first one, as descriptors say it."""
+        source = op.tile.owner
         assert isinstance(source, cuda.SharedOp)
-        assert isinstance(owner.tile.type, MemRefType)
-        index = bare(self.writer.values[owner.index])
-        index = self.stages.name(owner.index, source.stages.data, owner) or index
-        shift = "0" if index == "0" else scaled(f"int({index})", source.stage_bytes)
-        return self.writer.values[owner.tile], shift
+        index = bare(self.writer.values[op.index])
+        index = self.stages.name(op.index, source.stages.data, op) or index
+        return "0" if index == "0" else scaled(f"int({index})", source.stage_bytes // DESCRIBED)
 
 
-def _loops_that_keep(tile: SSAValue, op: cuda.WarpgroupProductOp) -> int:
-    """How many of the loops around a product find the operand at the same place in every turn."""
-    count, around = 0, op.parent_op()
+def _is_kept(tile: SSAValue, op: cuda.WarpgroupProductOp) -> bool:
+    """Whether a loop around a product finds the operand at the same place in every turn."""
+    around = op.parent_op()
     while around is not None and not (isinstance(tile.owner, Operation) and around.is_ancestor(tile.owner)):
-        count += isinstance(around, scf.ForOp)
+        if isinstance(around, scf.ForOp):
+            return True
         around = around.parent_op()
-    return count
-
-
-def _crowd(op: cuda.WarpgroupProductOp) -> bool:
-    """Whether the descriptors of all steps of a product are more than a warp's uniform registers."""
-    return _steps(op) * STEP_REGISTERS > UNIFORM_REGISTERS
-
-
-def _steps(op: cuda.WarpgroupProductOp) -> int:
-    """Instructions of a product."""
-    return sizes_of(op.rhs.type)[op.axis] // depth_of(op.rhs.type)
+    return False
 
 
 class _Operand:

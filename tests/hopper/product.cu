@@ -42,8 +42,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) product(const __grid_consta
     registers_take<232>();
     float sums[COLUMNS / 8][2][2] = {};
     const int rows = (group - 1) * 64;
-    const uint64_t a = matrix_descriptor<128>(A_tile + rows * 128, 0, 1024);
-    const uint64_t b = B_MN ? matrix_descriptor<128>(B_tile, CHUNK * 128, 1024) : matrix_descriptor<128>(B_tile, 0, 1024);
+    const uint64_t a = matrix_descriptor<128>(matrix_start(A_tile + rows * 128, 0), 1024);
+    const uint64_t b = matrix_descriptor<128>(matrix_start(B_tile, B_MN ? CHUNK * 128 : 0), 1024);
     uint32_t parity = 0;
     int before = 0;
     for (int k0 = 0, stage = 0; k0 < k; k0 += DEPTH) {
