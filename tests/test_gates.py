@@ -194,6 +194,14 @@ def test_a_loop_over_pieces_is_no_turn() -> None:
     assert (step.warpgroups, step.masked, step.products, step.scores) == (True, False, 16, 64)
 
 
+@pytest.mark.parametrize(("name", "masked"), [("attention_causal", False), ("attention_window", True)])
+def test_a_turn_that_asks_each_element_is_masked(name: str, masked: bool) -> None:
+    """No tile of 128 queries and 128 keys lies in a window of 128 for all queries: that kernel has no other loop."""
+    step, *_ = steps(programs.attention(128, {"b": 4, "h": 16, "q": 4096, "x": 4096}, example=name), "sm_90a")
+    assert step is not None
+    assert (step.warpgroups, step.masked) == (True, masked)
+
+
 def test_a_turn_of_a_product_has_none() -> None:
     (step,) = steps(programs.matmul({"m": 4096, "n": 4096, "k": 4096}))
     assert step is not None

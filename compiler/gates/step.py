@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
-from xdsl.dialects import scf
+from xdsl.dialects import arith, scf
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from treadle.dialects import cuda
 from treadle.dialects.cuda.products import DEPTHS
 from treadle.dialects.cuda.tiles import layout_of
 from treadle.dialects.cuda.warpgroups import depth_of
+from treadle.dialects.diagram import MapOp
 from treadle.dialects.diagram.array import format_of, sizes_of
 
 ACCUMULATORS = 4
@@ -39,7 +40,7 @@ class Step:
     copies: bool
     """Whether the loop brings tiles to shared memory."""
     masked: bool
-    """Whether elements outside an array are put aside in every turn."""
+    """Whether every turn puts elements aside: outside an array, or by a condition that each is asked."""
     warpgroups: bool = False
     """Whether warpgroups multiply, rather than single warps."""
 
@@ -89,8 +90,13 @@ def _step(loop: Operation) -> Step | None:
         tile=tile,
         copies=any(isinstance(op, cuda.CopyOp | cuda.AwaitOp) for op in operations),
         warpgroups=isinstance(products[0], cuda.WarpgroupProductOp),
-        masked=any(isinstance(op, cuda.MaskOp) for op in operations),
+        masked=any(isinstance(op, cuda.MaskOp) or _asks_elements(op) for op in operations),
     )
+
+
+def _asks_elements(op: Operation) -> bool:
+    """Whether positions, or integers that the program reads, are compared element by element, as conditions are."""
+    return isinstance(op, arith.CmpiOp) and isinstance(op.parent_op(), MapOp)
 
 
 def _parents(op: Operation) -> Iterator[Operation]:
