@@ -170,6 +170,8 @@ def _reworded(message: str) -> str:
         return "after '#', '!', '^' or '%' a name must follow at once"
     if message.startswith(" "):
         return f"expected a name{message}"
+    if message[1:2].isupper():  # "SSA value %A is already defined"
+        return message
     return message[:1].lower() + message[1:]
 
 

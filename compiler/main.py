@@ -39,9 +39,8 @@ exit codes: 0 done; 1 a result is wrong; 2 refused, with a message that says wha
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
-    parsed = make_parser().parse_args(arguments)
     try:
-        return _run(parsed)
+        return _run(arguments)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -50,17 +49,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return OK
 
 
-def _run(parsed: argparse.Namespace) -> int:
-    from treadle.compiler.errors import InternalError, describe
-
+def _run(arguments: Sequence[str] | None) -> int:
     usual = gc.get_threshold()
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS, *usual[1:])
     # What is left when the process ends needs no search for cycles: the whole of its memory goes.
     atexit.unregister(gc.freeze)
     atexit.register(gc.freeze)
-    if parsed.command not in COMMANDS_THAT_COMPUTE:
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
+        parsed = _parsed(arguments)
+        if parsed.command not in COMMANDS_THAT_COMPUTE:
+            os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         # What a user catches with Ctrl-C may be cut off here, but every file is written whole or not at all.
         code = _command(parsed.command)(parsed)
         print(end="", flush=True)  # unlike sys.stdout.flush(), also where standard output is closed
@@ -70,12 +68,21 @@ def _run(parsed: argparse.Namespace) -> int:
     except Exception as exception:
         if os.environ.get("TREADLE_TRACEBACK"):
             raise
+        from treadle.compiler.errors import InternalError, describe
+
         _end_output()
         error = describe(exception)
         print(f"treadle: {error}", file=sys.stderr)
         return INTERNAL if isinstance(error, InternalError) else REFUSED
     finally:
         gc.set_threshold(*usual)
+
+
+def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    try:
+        return make_parser().parse_args(arguments)
+    finally:
+        print(end="", flush=True)  # --help and --version end here: what they printed may meet a full disk
 
 
 def _end_output() -> None:

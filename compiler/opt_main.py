@@ -109,8 +109,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if os.environ.get("TREADLE_TRACEBACK"):
             raise
         if isinstance(exception, ValueError) and str(exception).startswith(_KNOWN_BY_MESSAGE):
-            return _refuse(TreadleError(str(exception)))
+            return _refuse(TreadleError(f"{exception}{_advice(str(exception))}"))
         return _refuse(describe(exception))
+
+
+def _advice(message: str) -> str:
+    if not message.startswith("Unrecognized passes"):
+        return ""
+    return ": 'treadle passes' lists those of treadle, 'treadle-opt --help' the others"
 
 
 def _refuse(error: TreadleError) -> int:

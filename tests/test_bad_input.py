@@ -346,6 +346,8 @@ def test_a_law_captures_nothing(capsys: pytest.CaptureFixture[str]) -> None:
         (["-o", ""], "its name is empty"),
         (["-o", "a\0b"], "its name is empty or holds a zero byte"),
         (["-o", "x" * 300], "cannot write"),
+        (["--html", "-"], "cannot write -: this goes to a file only"),
+        (["--cubin", "-"], "cannot write -: this goes to a file only"),
     ],
 )
 def test_outputs_that_cannot_be(arguments: list[str], why: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -393,23 +395,38 @@ def test_one_array_is_no_archive(capsys: pytest.CaptureFixture[str]) -> None:
     assert "this is one array, not an .npz" in refused(capsys, "run", program(), "--inputs", "one.npy")
 
 
+def test_a_file_of_another_kind_is_no_archive(capsys: pytest.CaptureFixture[str]) -> None:
+    said = refused(capsys, "run", program(), "--inputs", "p.mlir")
+    assert said.startswith(
+        "treadle: p.mlir: cannot be read as an .npz of numbers: it is none: make one with numpy.savez"
+    )
+
+
 def test_the_optimizer_refuses_what_is_not_text(capsys: pytest.CaptureFixture[str]) -> None:
     Path("p.mlir").write_bytes(bytes(range(256)))
     assert opt_main.main(["p.mlir"]) == 2
     assert "byte 128 is not UTF-8" in capsys.readouterr().err
 
 
+def with_streams(arguments: list[str], streams: str, unbuffered: str) -> subprocess.CompletedProcess[str]:
+    command = shlex.join([sys.executable, "-m", "treadle.compiler.main", *arguments])
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    return subprocess.run(["sh", "-c", f"{command} {streams}"], env=environment, capture_output=True, text=True)
+
+
 @pytest.mark.sample(3)
 @pytest.mark.parametrize(("streams", "code"), [("<&- >&-", 0), ("<&- >&- 2>&-", 0), ("> /dev/full", 2)])
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_closed_streams_and_a_full_disk_are_no_internal_errors(streams: str, code: int, unbuffered: str) -> None:
-    command = [sys.executable, "-m", "treadle.compiler.main", "explain", program()]
-    done = subprocess.run(
-        ["sh", "-c", f"{shlex.join(command)} {streams}"],
-        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
-        capture_output=True,
-        text=True,
-    )
+    done = with_streams(["explain", program()], streams, unbuffered)
     assert done.returncode == code, done.stderr
     assert "internal error" not in done.stderr
     assert "Exception ignored" not in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"]])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_help_on_a_full_disk(arguments: list[str], unbuffered: str) -> None:
+    done = with_streams(arguments, "> /dev/full", unbuffered)
+    assert done.returncode == 2
+    assert done.stderr == "treadle: cannot read or write the output: No space left on device\n"

@@ -120,6 +120,11 @@ def test_a_syntax_error_shows_its_line_with_carets() -> None:
     ]
 
 
+def test_a_message_keeps_its_abbreviations() -> None:
+    twice = PROGRAM.replace("    diagram.yield", "    %b = arith.negf %a : f32\n    diagram.yield")
+    assert refused(twice).message == "SSA value %b is already defined"
+
+
 def test_an_excerpt_shows_no_control_characters_and_is_short() -> None:
     assert "\x1b" not in excerpt("a\x1b[31mb", 1, 1)
     assert max(map(len, excerpt("x" * 10_000, 7, 5_000).splitlines())) < 140

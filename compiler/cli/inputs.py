@@ -76,7 +76,11 @@ def read_arrays(path: str) -> Mapping[str, NDArray[Any]]:
     except TreadleError as error:
         raise TreadleError(error.message, path) from None
     except Exception as error:  # numpy and zipfile raise a dozen kinds for a damaged file
-        reason = "it holds Python objects" if "pickle" in str(error).lower() else str(error)
+        reason = str(error)
+        if reason.startswith("Object arrays"):
+            reason = "it holds Python objects"
+        elif "pickle" in reason:  # so numpy takes whatever does not begin as a file of its own
+            reason = "it is none: make one with numpy.savez, by name"
         if "<f1" in reason:  # what numpy writes for f8E5M2, and cannot read
             reason = "numpy cannot read 8-bit floats back: save their bytes (array.view(numpy.uint8))"
         raise TreadleError(f"cannot be read as an .npz of numbers: {reason}", path) from error

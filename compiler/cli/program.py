@@ -152,6 +152,8 @@ def check_output(path: str | None) -> None:
         return
     if not path or "\0" in path:
         raise TreadleError("cannot write the output: its name is empty or holds a zero byte")
+    if path == "-":
+        raise TreadleError("cannot write -: this goes to a file only, so name one (/dev/stdout is standard output)")
     try:
         problem = _problem_of_output(Path(path))
     except OSError as error:
