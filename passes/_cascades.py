@@ -40,7 +40,7 @@ from treadle.passes._bounds import (
 )
 from treadle.passes._changes import BEFORE, ORDERED, Change, NoLaw, Repair, is_ordered, same, shrinks, summed
 from treadle.passes._functions import label
-from treadle.passes._infinities import troubled_by
+from treadle.passes._infinities import infinite_by, troubled_by
 from treadle.passes._neutral import vanishes
 from treadle.passes._polynomials import (
     Key,
@@ -226,6 +226,7 @@ class Cascade:
         """Of an expression that does not vary along the axis: its two values, as they are."""
         after, before = self._two_moments(expression)
         moved = self._moves(expression)
+        self._check_fixed_parts(expression, after, moved)
         solid = is_positive(after)
         fragile = frozenset(r for r in moved if not solid or is_ordered(r))
         return Change(after, before, fragile)
@@ -304,6 +305,7 @@ class Cascade:
 
     def _plain_shift(self, expression: Expression) -> Change:
         after, before = self._two_moments(expression)
+        self._check_fixed_parts(expression, after, self._moves(expression))
         polynomial = isinstance(expression, Leaf)
         fragile = frozenset(r for r in self._moves(expression) if is_ordered(r) or not polynomial)
         return Change(after, before, fragile)
@@ -328,6 +330,12 @@ class Cascade:
         """An expression in the running reductions themselves, after and before the step."""
         after = self._unfold(expression)
         return after, substitute(after, self._before)
+
+    def _check_fixed_parts(self, expression: Expression, after: Expression, moved: frozenset[SSAValue]) -> None:
+        """What stays as it is may not make both moments infinite, for they have neither ratio nor difference then."""
+        if (endless := infinite_by(after, moved)) is not None:
+            reason = f"{_spell(expression)} may be infinite with {label(endless)}, where no repair is defined"
+            raise _Dependent(expression, reason)
 
     def _unfold(self, expression: Expression) -> Expression:
         if self.axis in axes_in(expression):

@@ -10,7 +10,7 @@ own distance from the maximum is `inf - inf`. Where it can, the pieces are made 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from xdsl.ir import SSAValue
 
@@ -49,6 +49,17 @@ def troubled_by(operands: Sequence[SSAValue], moved: Sequence[SSAValue]) -> SSAV
     infinite itself; None if there is none. Products of `operands` are reduced."""
     keys = Keys()
     return next((each for each in moved if not _spoils(each, operands, keys)), None)
+
+
+def infinite_by(expression: Expression, moved: Collection[SSAValue]) -> SSAValue | None:
+    """What does not move and may make an expression infinite, whatever finite values those have which do; None if
+    there is nothing."""
+    finite = {key_of(Leaf(each)): kinds_of(Leaf(each)) - INFINITE for each in moved}
+    for leaf in sources(expression):
+        for sign in sorted(kinds_of(leaf) & INFINITE) if leaf.value not in moved else ():
+            if kinds_of(expression, finite | {key_of(leaf): frozenset({sign})}) & INFINITE:
+                return leaf.value
+    return None
 
 
 def _spoils(reduction: SSAValue, operands: Sequence[SSAValue], keys: Keys) -> bool:

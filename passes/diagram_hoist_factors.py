@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 from xdsl.context import Context
 from xdsl.dialects import arith, func
@@ -21,7 +22,14 @@ from treadle.dialects.diagram.array import (
     sizes_of,
     with_format,
 )
-from treadle.passes._bounds import inner_expression, is_exact_in, is_nonnegative, is_positive_scalar, misfit
+from treadle.passes._bounds import (
+    distance_of,
+    inner_expression,
+    is_exact_in,
+    is_nonnegative,
+    is_positive_scalar,
+    misfit,
+)
 from treadle.passes._functions import (
     diagram_blocks,
     erase_dead,
@@ -107,10 +115,11 @@ class DiagramHoistFactorsPass(ModulePass):
     latter in floating point as well, for rounding is monotone); c may be a number of the program, if it says that it
     is above zero, as in `maximumf(c, 1.0e-30)`. At last a factor of powers below their maximum moves into their
     exponents (`_powers`). Guards: where the axis may be empty, the
-    moved division is not done (0 / 0 would be NaN, the plain sum is 0); past a rounding a factor moves only
-    if what stays behind provably fits the narrower format (see `_bounds.misfit`); the sum itself must not
-    be kept in f16, where it might overflow without the factor; a factor that may be absent stays, for the sum of
-    nothing is there.
+    moved division is not done (0 / 0 would be NaN, the plain sum is 0), nor in rows of which a condition leaves
+    nothing, if a sum tells which these are: the divisor, or in it one of powers that are 1 at their extremum; past a
+    rounding a factor moves only if what stays behind provably fits the narrower format (see
+    `_bounds.misfit`); the sum itself must not be kept in f16, where it might overflow without the factor; a factor that
+    may be absent stays, for the sum of nothing is there.
     """
 
     name = PASS
@@ -283,7 +292,10 @@ def _hoist_from_sum(function: func.FuncOp, sum: ContractOp | ReduceOp) -> None:
     if (lost := _axis_lost(sum, splits)) is not None:
         _stays(function, sum, None, f"nothing that would be left to sum varies along '{lost}'")
         return
-    if guarded and (unsafe := next((each for each in below if not _is_sum_of_what_counts(each)), None)) is not None:
+    witnesses = [_witness(each, sum, operands) for each in below] if guarded else []
+    if (
+        unsafe := next((each for each, found in zip(below, witnesses, strict=False) if found is None), None)
+    ) is not None:
         reason = "every element of a row may be absent, and then nothing says what it would divide"
         _stays(function, sum, unsafe, reason)
         return
@@ -293,7 +305,7 @@ def _hoist_from_sum(function: func.FuncOp, sum: ContractOp | ReduceOp) -> None:
     for extent in guards:
         extent.location = sum.location
         extent.result.name_hint = fresh_hint(sum.result, f"extent_{extent.axis.data}")
-    scaled = _scale(Leaf(new_sum.results[0]), above, below, guards, guarded)
+    scaled = _scale(Leaf(new_sum.results[0]), above, below, guards, witnesses)
     hint = sum.result.name_hint
     new = build_map(scaled, sum.result.type, hint, sum.location)
     noted = _noted_of_sum(sum, [*above, *below], splits, guards, guarded and bool(below))
@@ -317,6 +329,32 @@ def _stays(function: func.FuncOp, sum: ContractOp | ReduceOp, factor: Expression
 
 def _sum_format(sum: ContractOp | ReduceOp) -> Attribute:
     return sum.accumulate if isinstance(sum, ContractOp) else format_of(sum.result.type)
+
+
+def _witness(divisor: Expression, sum: ContractOp | ReduceOp, operands: Sequence[SSAValue]) -> Expression | None:
+    """What is zero where every element of a row is absent, and tells that nothing is to be divided: the divisor itself,
+    or a sum in it that is above zero in each row that has an element."""
+    if _is_sum_of_what_counts(divisor):
+        return divisor
+    return next((leaf for leaf in leaves(divisor) if _tells_of_each_row(leaf.value, sum, operands)), None)
+
+
+def _tells_of_each_row(value: SSAValue, sum: ContractOp | ReduceOp, operands: Sequence[SSAValue]) -> bool:
+    """Whether a value sums, over the very elements that `sum` has, powers of distances from their extremum: that of the
+    extremum is one."""
+    owner = value.owner
+    if not isinstance(owner, ReduceOp) or owner.kind.data != "add" or owner.init is not None:
+        return False
+    distance = distance_of(Leaf(owner.operand))
+    if distance is None or not distance.is_reached or distance.peak < SMALLEST_PEAK:
+        return False
+    over = set(sum.over_axes)
+    same_rows = set(owner.over_axes) == over and set(distance.extremum.over_axes) == over
+    return same_rows and absences_of([owner.operand]) == absences_of(operands)
+
+
+SMALLEST_PEAK = 2.0**-6
+"""Of powers in a sum that tells whether a row has an element: no format rounds it to zero."""
 
 
 def _is_sum_of_what_counts(divisor: Expression) -> bool:
@@ -386,17 +424,17 @@ def _scale(
     above: Sequence[Expression],
     below: Sequence[Expression],
     guards: Sequence[ExtentOp],
-    guarded: bool,
+    witnesses: Sequence[Expression | None],
 ) -> Expression:
     """The sum with its factors; of an empty axis it is 0, and stays so. It is divided by 1 then: one choice a row, not
     one for each element, which becomes a branch around all of them with every result in registers twice."""
     scaled = sum
     for factor in above:
         scaled = product(scaled, factor)
-    for divisor in below:
+    for divisor, witness in zip_longest(below, witnesses):
         scaled = quotient(scaled, divisor if above else _unless_empty(divisor, guards))
-        if guarded:
-            scaled = select(compare(divisor, "!=", number(0, divisor.type)), scaled, number(0, scaled.type))
+        if witness is not None:
+            scaled = select(compare(witness, "!=", number(0, witness.type)), scaled, number(0, scaled.type))
     for extent in guards if above else ():
         size = Leaf(extent.result)
         scaled = select(compare(size, ">", number(0, size.type)), scaled, number(0, scaled.type))

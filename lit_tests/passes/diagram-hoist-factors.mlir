@@ -212,3 +212,34 @@ func.func @axis_of_the_map_alone(%X: !X) -> !t {
   %s = diagram.reduce add %M over [x, y] : !Y -> !t
   func.return %s : !t
 }
+
+// Of a row that a condition leaves empty the sum is 0, and so it stays: %l, in which the largest power is 1, tells which
+// rows these are, also where the power of the sink makes the divisor no number.
+// CHECK-LABEL: func.func @sink
+// CHECK:       %l = diagram.reduce add %E over [x]
+// CHECK-NEXT:  %O_sum = diagram.contract %E, %V over [x] accumulate f32
+// CHECK-NEXT:  %O = diagram.map (%[[l:[a-z0-9_]+]] = %l : {{.*}}, %[[sum:[a-z0-9_]+]] = %O_sum : {{.*}}, %{{[a-z0-9_]+}} = %sink : {{.*}}, %{{[a-z0-9_]+}} = %m : {{.*}})
+// CHECK-NEXT:    %[[zero:.*]] = arith.constant 0.000000e+00 : f32
+// CHECK-NEXT:    %[[any:.*]] = arith.cmpf une, %[[l]], %[[zero]] : f32
+// CHECK:         %[[all:.*]] = arith.addf %[[l]], %e : f32
+// CHECK-NEXT:    %[[quotient:.*]] = arith.divf %[[sum]], %[[all]] : f32
+// CHECK-NEXT:    arith.select %[[any]], %[[quotient]], %[[zero]] : f32
+func.func @sink(%S: !E, %V: !V, %sink: !l) -> !O {
+  %W = diagram.where %S if "x <= q" : !E
+  %m = diagram.reduce max %W over [x] : !E -> !l
+  %E = diagram.map (%s = %W : !E, %r = %m : !l) -> !E {
+    %d = arith.subf %s, %r : f32
+    %e = math.exp %d : f32
+    diagram.yield %e : f32
+  }
+  %l = diagram.reduce add %E over [x] : !E -> !l
+  %P = diagram.map (%a = %E : !E, %b = %l : !l, %r = %m : !l, %k = %sink : !l) -> !E {
+    %d = arith.subf %k, %r : f32
+    %e = math.exp %d : f32
+    %n = arith.addf %b, %e : f32
+    %p = arith.divf %a, %n : f32
+    diagram.yield %p : f32
+  }
+  %O = diagram.contract %P, %V over [x] accumulate f32 : !E, !V -> !O
+  func.return %O : !O
+}
