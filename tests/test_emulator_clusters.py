@@ -71,6 +71,8 @@ def run(text: str = KERNEL, seed: int = 0, cluster: int = BLOCKS, grid: int = 2 
     report = module.launch("together", (grid, 1, 1), (96, 1, 1), 8208, arguments, seed=seed, cluster=cluster)
     np.testing.assert_array_equal(out, np.broadcast_to(a.astype(np.float32).sum(0), out.shape))
     assert report.bytes_loaded == a.nbytes * grid // BLOCKS  # each half once a cluster, not once a block
+    # ... and across what others bring; then what each reads of the sums of another.
+    assert report.cluster_bytes == a.nbytes * grid // BLOCKS * (BLOCKS - 1) + grid * COLUMNS * 4
 
 
 @needs_compiler

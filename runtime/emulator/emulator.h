@@ -39,6 +39,8 @@ enum Operation : int {
   STORE_MATRIX,
   ELECT,
   REGISTERS,
+  LOAD_CLUSTER,       // of the shared memory of another block
+  TENSOR_MULTICAST,   // what a tensor_load brings to other blocks
   OPERATIONS
 };
 

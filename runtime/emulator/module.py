@@ -53,6 +53,8 @@ _KINDS = (
     "store_matrix",
     "elect_one",
     "registers",
+    "load_cluster",
+    "tensor_multicast",
 )
 _COPY_ASYNC_SHARED = 5
 
@@ -86,6 +88,9 @@ class LaunchReport:
     seconds: float
     operations: tuple[OperationCount, ...]
     unwritten: dict[int, int]
+    cluster_bytes: int = 0
+    """Between the blocks of clusters: what one reads of another, and what multicasts bring to others, as far as it lies
+    within the array."""
 
 
 class EmulatedModule:
@@ -219,6 +224,7 @@ class EmulatedModule:
             seconds=launch.seconds,
             operations=operations,
             unwritten={i: placed.unwritten() for i, placed in arena.placed.items() if placed.owners is not None},
+            cluster_bytes=moved("load_cluster", "tensor_multicast"),
         )
 
 

@@ -162,8 +162,8 @@ void start_load_into(unsigned block, void* shared, const TensorMap& map, void* p
   loads.push_back(copy);
 }
 
-// What a load reads of global memory, once for all blocks that it goes to.
-void check_load(const TensorMap& map, const int* at, int rank, int line) {
+// What a load reads of global memory, once for all blocks that it goes to; of these, `others` are not the own one.
+void check_load(const TensorMap& map, const int* at, int rank, unsigned others, int line) {
   TensorCopy copy = {map, cluster_base, {}, nullptr, 0, current, 0, 0, line, {}};
   memcpy(copy.at, at, sizeof(int) * size_t(rank));
   uint64_t read = 0;
@@ -173,6 +173,7 @@ void check_load(const TensorMap& map, const int* at, int rank, int line) {
     may_read_global_bytes(TENSOR_LOAD, reinterpret_cast<const void*>(chunk.address), chunk.bytes, line);
   }
   traffic.request(TENSOR_LOAD, line, read, 0);
+  if (others) traffic.request(TENSOR_MULTICAST, line, read * others, 0);
 }
 
 }  // namespace
@@ -188,7 +189,8 @@ void start_tensor_load(void* shared, const TensorMap& map, void* p, const int* a
   if (blocks == 0 || blocks >> launch->cluster != 0)
     return report("out of bounds", current, line,
                   "tensor_load to the blocks of the mask 0x%x, in a cluster of %u", blocks, launch->cluster);
-  if (launch->checks) check_load(map, at, rank, line);
+  const unsigned others = unsigned(__builtin_popcount(blocks & ~(1u << block_of(current))));
+  if (launch->checks) check_load(map, at, rank, others, line);
   for (unsigned block = 0; block < launch->cluster; ++block)
     if (blocks >> block & 1) start_load_into(block, shared, map, p, at, rank, line);
   land_some();
