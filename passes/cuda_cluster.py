@@ -213,7 +213,7 @@ def _by_model(
     if pieces is None or isinstance(loads, Reason):
         return 1
     fed = feeding(kernel, roles, arguments, loads, machine)
-    able = [size for size in ACROSS if pieces % size == 0 and not isinstance(alike(kernel, roles, found, size), Reason)]
+    able = {size: pieces % size == 0 and not isinstance(alike(kernel, roles, found, size), Reason) for size in ACROSS}
     return 1 if fed is None else best_cluster(fed, machine, able)
 
 

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -19,12 +20,15 @@ from xdsl.utils.arg_spec import ArgSpec
 
 from benchmarking import benchmark
 from treadle.compiler.cli.run import kernel_names
-from treadle.compiler.cost import plan_of, sizes_of_kernel, transfers_at
-from treadle.compiler.cost.clusters import ACROSS, Feeding, best_cluster, from_l2
+from treadle.compiler.cost import Plan, plan_of, sizes_of_kernel, timing, transfers_at
+from treadle.compiler.cost.clusters import ACROSS, Feeding, best_cluster, bytes_across, from_l2
 from treadle.compiler.cost.scaling import cross_transfer
 from treadle.compiler.draw.program import draw_module
+from treadle.compiler.explain import Explanation, explain
+from treadle.compiler.explain.text import explanation_text
 from treadle.compiler.machines import load_machine
 from treadle.compiler.pipeline import (
+    CHOOSING_PASS,
     LAST_HIERARCHY_PASS,
     Options,
     make_pass,
@@ -34,6 +38,7 @@ from treadle.compiler.pipeline import (
     run_pipeline,
 )
 from treadle.compiler.rings import ring_problems
+from treadle.compiler.sizes import default_sizes
 from treadle.compiler.source import make_context, parse_module
 from treadle.dialects import cuda
 from treadle.dialects.hierarchy import KernelOp
@@ -210,8 +215,8 @@ def test_clusters_only_where_copies_are_what_is_waited_for() -> None:
     assert best_cluster(Feeding(1000 * rate, 0, 1000), machine) == 1  # products take as long
     assert best_cluster(Feeding(1000 * rate, 0, 900), machine) == 2
     assert best_cluster(Feeding(100 * rate, 900 * rate, 0), machine) == 1  # little of it is alike
-    assert best_cluster(Feeding(1000 * rate, 0, 0), machine, [4]) == 4
-    assert best_cluster(Feeding(1000 * rate, 0, 0), machine, []) == 1
+    assert best_cluster(Feeding(1000 * rate, 0, 0), machine, {4: True}) == 4
+    assert best_cluster(Feeding(1000 * rate, 0, 0), machine, {}) == 1
 
 
 def test_the_model_chooses_where_sizes_are_known() -> None:
@@ -223,6 +228,78 @@ def test_the_model_chooses_where_sizes_are_known() -> None:
     assert "clusters of 2 blocks along %n0" in told(module)[0]
     (step,) = told(made(PRODUCT, None)[1])
     assert "known at launch only: make its size static, or ask for size=2" in step
+
+
+AT_4096 = {
+    "attention": 1,
+    "attention_bias": 2,
+    "attention_causal": 1,
+    "conv1d": 2,
+    "matmul": 2,
+    "matmul_transposed": 2,
+    "mlp": 2,
+    "split_k": 2,
+    "swiglu": 2,
+}
+"""Blocks of the clusters of examples whose long axes have 4096 elements, as they know."""
+
+
+def explained(name: str, long: int) -> tuple[Explanation, list[cuda.KernelOp]]:
+    """What `explain` says of an example with static axes, the long ones of so many elements; and its kernels with
+    roles. On an H100."""
+    module = parse_module((programs.EXAMPLES / f"{name}.mlir").read_text(encoding="utf-8"))
+    defaults = default_sizes(entry_function(module))
+    static = {axis: long if size >= 40 else size for axis, size in defaults.items()}
+    specs = list(pipeline(Options(machine="h100", sizes=static)))
+    explicit = [each.name for each in specs].index(LAST_HIERARCHY_PASS) + 1
+    run_passes(module, specs[:explicit])
+    told = explain(module, load_machine("h100"))
+    run_passes(module, specs[explicit:])
+    kernels = [op for op in module.body.block.ops if isinstance(op, cuda.KernelOp)]
+    return told, [kernel for kernel in kernels if cuda.roles_of(kernel)]
+
+
+@pytest.mark.parametrize("name", AT_4096)
+@pytest.mark.sample(4)
+def test_what_is_explained_is_what_the_kernel_does(name: str) -> None:
+    told, kernels = explained(name, 4096)
+    (of_model,) = (each for each in told.kernels if kernels[0].sym_name.data.startswith(f"{each.name}_kernel"))
+    assert of_model.cluster == kernels[0].cluster == AT_4096[name]
+    assert (of_model.cluster_bytes > 0) == (of_model.cluster > 1)
+    text = " ".join(explanation_text(told).split())
+    brought = f"in clusters of {of_model.cluster}, which bring each other {of_model.cluster_bytes:,} bytes"
+    assert (brought in text) == (of_model.cluster > 1)
+
+
+def test_a_cluster_takes_less_from_l2() -> None:
+    """Half of what two blocks read alike, and the rest across at its rate; other units are as busy as before."""
+    plan, machine = static_plan(), load_machine("h100")
+    together = timing(plan, machine, SQUARE)
+    alone = timing(replace(plan, static=frozenset()), machine, SQUARE)
+    assert (together.cluster, alone.cluster) == (2, 1)
+    (alike,) = (each for each in plan.transfers if each.array == "A")
+    spared = alike.values(SQUARE) * 2 * (1 / 2 - 1 / ACROSS[2] / 2)
+    assert together.units_us["L2"] / alone.units_us["L2"] == pytest.approx(
+        1 - spared / sum(each.values(SQUARE) * each.width for each in plan.transfers)
+    )
+    assert bytes_across(plan, SQUARE, 2) == alike.values(SQUARE) * 2 // 2
+    for unit in ("device memory", "tensor f16", "shared", "issue"):
+        assert together.units_us[unit] == alone.units_us[unit]
+    assert together.time_us < alone.time_us
+
+
+SQUARE = {"m": 4096, "n": 4096, "k": 4096}
+
+
+def static_plan() -> Plan:
+    """Of a product whose fetches from L2 take longer than anything else."""
+    module = parse_module(PRODUCT)
+    specs = list(pipeline(Options(machine="h100", sizes=SQUARE)))
+    names = [each.name for each in specs]
+    specs[names.index(CHOOSING_PASS)] = ArgSpec(CHOOSING_PASS, {"group": ("m=128,n=64",), "stream": ("k=64",)})
+    run_passes(module, specs[: names.index(LAST_HIERARCHY_PASS) + 1])
+    (kernel,) = (op for op in module.walk() if isinstance(op, KernelOp))
+    return plan_of(kernel)
 
 
 def test_neighbours_stay_together_in_every_order() -> None:

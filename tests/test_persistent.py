@@ -242,6 +242,14 @@ def test_few_pieces_have_a_block_each() -> None:
     assert told(module) == f"decline cuda-persist: {found.blocks} pieces, 132 processors"
 
 
+def test_results_that_threads_copy_out_leave_no_room_for_the_next_piece() -> None:
+    """A tile of 64 x 16 elements is so small that a tensor copy pays for nothing."""
+    found, module = predicted(PRODUCT, "m=64,n=16")
+    assert found.blocks > 132
+    assert (found.in_turns, found.by_piece) == (False, False)
+    assert told(module) == "decline cuda-persist: %C16_shared lies where the copies of the next piece go"
+
+
 def test_several_blocks_on_an_sm_are_left_alone_where_the_model_finds_them_faster() -> None:
     found, module = predicted(PRODUCT, "m=64,n=128")
     assert found.by_piece

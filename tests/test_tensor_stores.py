@@ -15,10 +15,15 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from benchmarking import benchmark
 from treadle.compiler.cli.run import kernel_names
-from treadle.compiler.pipeline import Options, print_cuda, run_pipeline
+from treadle.compiler.cost import are_of_warpgroups, plan_of
+from treadle.compiler.cost.leaving import leaving_slots
+from treadle.compiler.machines import load_machine
+from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Options, print_cuda, run_pipeline
 from treadle.compiler.rings import ring_problems
 from treadle.compiler.source import parse_module
 from treadle.dialects import cuda
+from treadle.dialects.hierarchy import KernelOp
+from treadle.dialects.hierarchy.schedule import derivation_of
 from treadle.runtime.backend import has_host_compiler
 from treadle.runtime.emulator import EmulationError
 from treadle.runtime.emulator.backend import EmulatorBackend
@@ -193,3 +198,20 @@ def test_the_model_keeps_small_tiles() -> None:
     """Of a tile of 2,048 bytes a thread copies one vector: a tensor copy would save nothing."""
     module = made((programs.EXAMPLES / "matmul.mlir").read_text())[1]
     assert not any(isinstance(op, cuda.TensorStoreOp) for op in module.walk())
+
+
+@pytest.mark.parametrize("name", ["attention", "attention_bf16", "matmul_nt", "mlp"])
+def test_the_time_counts_what_the_copy_saves(name: str) -> None:
+    """The instructions of a thread for what leaves, fewer by what the derivation says of the kernel; of single warps,
+    which copy by themselves, none are."""
+    text = product("_nt") if name == "matmul_nt" else (programs.EXAMPLES / f"{name}.mlir").read_text(encoding="utf-8")
+    module = parse_module(text)
+    run_pipeline(module, Options(machine="h100"), last=LAST_HIERARCHY_PASS)
+    (plan,) = (plan_of(op) for op in module.walk() if isinstance(op, KernelOp))
+    (leaving,) = (issue for issue in plan.issues if issue.kind == "leaving")
+    assert are_of_warpgroups(plan, load_machine("h100"))
+    saved = leaving_slots(leaving.count, False) - leaving_slots(leaving.count, True)
+    steps = (str(step) for step in derivation_of(entry_function(made(text)[1]).attributes))
+    (told,) = (step for step in steps if '"cuda-store-tensors"' in step)
+    assert saved > 0
+    assert f"; {saved:.0f} instructions a thread fewer" in told

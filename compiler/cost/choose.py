@@ -162,10 +162,11 @@ def _warps(needs: Footprint) -> str:
 
 
 def _grid(found: Estimate, machine: Machine) -> str:
+    together = f", in clusters of {found.cluster}" if found.cluster > 1 else ""
     if found.in_turns:
-        return f"{found.blocks} pieces, which a block on each of {machine.sms} SMs takes one after another"
+        return f"{found.blocks} pieces, which a block on each of {machine.sms} SMs takes one after another{together}"
     held = f"{found.blocks_per_sm} on an SM (more do not fit: {found.limited_by})"
-    return f"{found.blocks} blocks, {held}, {found.waves:.2f} waves"
+    return f"{found.blocks} blocks, {held}, {found.waves:.2f} waves{together}"
 
 
 def _spilled(needs: Footprint) -> str:

@@ -11,6 +11,7 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from treadle.compiler.amounts import Amount
 from treadle.compiler.cost.ahead import begun_ahead, divided
+from treadle.compiler.cost.boxes import comes_in_boxes
 from treadle.compiler.cost.fed import FedPieces
 from treadle.compiler.cost.issue import (
     issued_by_copy,
@@ -41,7 +42,7 @@ from treadle.compiler.cost.tasks import ADDRESS
 from treadle.compiler.cost.warpgroups import can_be_of_warpgroups
 from treadle.compiler.cost.work import Labour, labours_of, width_of
 from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp
-from treadle.dialects.diagram.array import axes_of, is_array, level_of, sizes_of
+from treadle.dialects.diagram.array import DYNAMIC, axes_of, is_array, level_of, sizes_of
 from treadle.dialects.diagram.contract import is_multiplied
 from treadle.dialects.hierarchy import GroupOp, KernelOp, LoadOp, SaveOp, StreamOp
 
@@ -89,7 +90,14 @@ class Walk:
             can_be_of_warpgroups(self.kernel, self.row) and not self.finds_limits,
             max(self.kept.values(), default=0),
             least_of_streams(self.spared),
+            self.static,
         )
+
+    @property
+    def static(self) -> frozenset[str]:
+        outside = (*self.kernel.inputs, *self.kernel.outputs)
+        sizes = ((axis, size) for array in outside for axis, size in sizes_of(array.type).items())
+        return frozenset(axis for axis, size in sizes if size != DYNAMIC)
 
     @property
     def finds_limits(self) -> bool:
@@ -151,8 +159,12 @@ class Walk:
         fed = next((pieces.fed for pieces in self.inside if isinstance(pieces, FedPieces)), None)
         name = name_of(array, f"array{_number(array)}")
         level = level_of(piece.type) or "register"
-        self.transfers.append(Transfer(name, level, saves, axes, width, again, fed))
-        self.issue(issued_by_copy(axes, width, self.spread(piece), level == "shared"))
+        comes = () if saves or level != "shared" else tuple(self.padded(piece)[axis] for axis in axes)
+        stream = self.inside[-1].axis if self.inside else None
+        in_boxes = bool(comes) and comes_in_boxes(piece, self.products, self.row, stream, fed is not None)
+        self.transfers.append(Transfer(name, level, saves, axes, width, again, fed, tile=comes, in_boxes=in_boxes))
+        leaves = saves and self.leaves(width)
+        self.issue(issued_by_copy(axes, width, self.spread(piece), level == "shared", leaves))
         if saves:
             self.saved(piece, width)
         elif level == "shared":
@@ -199,8 +211,12 @@ class Walk:
     def saved(self, piece: SSAValue, width: int) -> None:
         if not self.has_products:
             self.hold("value", piece)
-        elif width == 2 and not self.inside:
+        elif self.leaves(width):
             self.hold("turned" if axes_of(piece.type)[-1:] == (self.row,) else "leaving", piece)
+
+    def leaves(self, width: int) -> bool:
+        """Whether a result goes out by way of shared memory: 16-bit numbers of products, at the end."""
+        return self.has_products and width == 2 and not self.inside
 
     def compute(self, op: Operation) -> None:
         spread = self.spread(*op.operands, *op.results)

@@ -30,6 +30,7 @@ KINDS = {
     "shuffle": "SHFL",
     "copies": "LDGSTS of 16 bytes, with the step of its address",
     "global": "LDG and STG of 16 bytes",
+    "leaving": "16 bytes of a lane that leave by way of shared memory (`leaving.py` says by how many instructions)",
     "operands": "512 bytes of shared memory that a warpgroup's product reads for each warp; no instructions",
     "turn": "addresses, counters, waits and branches of one turn of a loop; `turn copies`: of its copies",
 }
@@ -165,10 +166,15 @@ def issued_by_reduction(op: ReduceOp, spread: Spread) -> Iterator[tuple[str, Amo
     yield "float", exchanges * rows
 
 
-def issued_by_copy(axes: tuple[str, ...], width: int, spread: Spread, shared: bool) -> Iterator[tuple[str, Amount]]:
-    """A tile from or to device memory."""
+def issued_by_copy(
+    axes: tuple[str, ...], width: int, spread: Spread, shared: bool, leaves: bool = False
+) -> Iterator[tuple[str, Amount]]:
+    """A tile from or to device memory; or, if it `leaves`, to there by way of shared memory."""
     warps = prod(spread.warps.values())
     moved = width * prod(spread.tiles[axis] for axis in axes) / (WARP * VECTOR * warps)
+    if leaves:
+        yield "leaving", moved
+        return
     if not shared:
         yield "global", moved
         return

@@ -69,6 +69,10 @@ class Transfer:
     """The stream around it, if that is fed part of its axis only."""
     part: str = "all"
     """The pieces of that stream in which it crosses: `all`, `whole` (not tested) or `border`."""
+    tile: tuple[Amount, ...] = ()
+    """The shape of its tile in shared memory; empty where it has none."""
+    in_boxes: bool = False
+    """Whether tensor copies could bring that tile by whole boxes, whose rows lie in their order (`boxes.py`)."""
 
     @property
     def factors(self) -> tuple[str, ...]:
@@ -166,6 +170,8 @@ class Plan:
     """Of a thread, for left operands that it keeps during a stream."""
     spared_registers: Amount = 0
     """Of a thread, for those of which subloops hold a piece at a time."""
+    static: frozenset[str] = frozenset()
+    """The axes whose sizes the kernel knows."""
 
     @property
     def has_products(self) -> bool:

@@ -12,6 +12,7 @@ from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.amounts import Amount, is_any, most
 from treadle.compiler.cost.ahead import begun_ahead, divided
+from treadle.compiler.cost.boxes import comes_in_boxes
 from treadle.compiler.cost.fed import AboutFed, AboutPieces, Fed, FedPieces
 from treadle.compiler.cost.issue import (
     Product,
@@ -43,7 +44,7 @@ from treadle.compiler.cost.tasks import ADDRESS, Crossing, Holding, Task
 from treadle.compiler.cost.warpgroups import can_be_of_warpgroups
 from treadle.compiler.cost.work import labours_of, rounding_to, width_of
 from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp, WhereOp
-from treadle.dialects.diagram.array import axes_of, format_of, shape_of, sizes_of
+from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, shape_of, sizes_of
 from treadle.dialects.diagram.contract import is_multiplied
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import ScheduleAttr
@@ -142,7 +143,10 @@ class Sketch:
             groups,
             (*searches, *all_streams),
             warps,
-            tuple(self._transfer(crossing, groups, visits, fed) for crossing in (*found.crossings, *self.crossings)),
+            tuple(
+                self._transfer(crossing, padded, groups, visits, fed)
+                for crossing in (*found.crossings, *self.crossings)
+            ),
             (*found.issues(spread, searches[:1]), *self._issues(spread, streams)),
             tuple(holding.tile(padded, spread) for holding in (*self.holdings, *found.holdings)),
             tuple(Work(each.format, (*each.result, *each.over), stream) for each, stream in self._done),
@@ -150,6 +154,7 @@ class Sketch:
             self.suits_warpgroups and not self.finds_limits,
             self._kept(spread),
             self._spared(spread),
+            frozenset(axis for axis, size in self.sizes.items() if size != DYNAMIC),
         )
 
     @property
@@ -197,6 +202,9 @@ class Sketch:
         for task in self.tasks:
             place = each_step if task.streamed else once
             for kind, count in task.issued(spread):
+                if kind == "leaving":  # each result by copies of its own
+                    yield Issue(kind, count, ())
+                    continue
                 place[kind] += task.times * count
             if isinstance(task.work, Product):
                 once["ldmatrix"] += task.times * read_before(task.work, spread)
@@ -254,6 +262,7 @@ class Sketch:
     def _transfer(
         self,
         crossing: Crossing,
+        padded: Mapping[str, Amount],
         groups: tuple[Pieces, ...],
         visits: Sequence[Visits],
         fed: Sequence[Fed | AboutFed | None],
@@ -263,8 +272,20 @@ class Sketch:
         is_tested = crossing.stream is not None and bool(crossing.tested_by)
         assumed = visits[crossing.stream].assumed if crossing.stream is not None else frozenset[WhereOp]()
         part = "border" if limited is not None and is_tested and crossing.tested_by <= assumed else "all"
+        comes = () if crossing.saves or crossing.level != "shared" else tuple(padded[axis] for axis in crossing.axes)
+        # what limits depend on is not known of many candidates
+        in_boxes = bool(comes) and not isinstance(limited, AboutFed) and crossing.in_boxes[limited is not None]
         return Transfer(
-            crossing.array, crossing.level, crossing.saves, crossing.axes, crossing.width, again, limited, part
+            crossing.array,
+            crossing.level,
+            crossing.saves,
+            crossing.axes,
+            crossing.width,
+            again,
+            limited,
+            part,
+            comes,
+            in_boxes,
         )
 
 
@@ -343,10 +364,17 @@ class _Reader:
                 self.stream in axes_of(value.type),
                 stream,
                 self._tested_by(value, stream),
+                self._in_boxes(value),
             )
             for i, (value, times) in enumerate(self.use.inputs.items())
             for stream in self.use.fed_in.get(value, (None,) * times)
         ]
+
+    def _in_boxes(self, value: SSAValue) -> tuple[bool, bool]:
+        without, within = (
+            comes_in_boxes(value, self.products, self.roles.row, self.stream, limited) for limited in (False, True)
+        )
+        return without, within
 
     def _tested_by(self, value: SSAValue, stream: int | None) -> frozenset[WhereOp]:
         if stream is None or self.use.plan is None:
@@ -365,6 +393,7 @@ class _Reader:
                 axes_of(value.type),
                 width_of(value.type),
                 self.stream in axes_of(value.type),
+                leaves=self._leaves(value),
             )
             for i, value in enumerate(self.results)
         ]
@@ -509,8 +538,12 @@ class _Reader:
         return [
             Holding("turned" if axes_of(value.type)[-1:] == (self.roles.row,) else "leaving", axes_of(value.type), 2)
             for value in self.results
-            if width_of(value.type) == 2 and self.stream not in axes_of(value.type)
+            if self._leaves(value)
         ]
+
+    def _leaves(self, value: SSAValue) -> bool:
+        """Whether a result goes out by way of shared memory: 16-bit numbers of products, at the end."""
+        return bool(self.products) and width_of(value.type) == 2 and self.stream not in axes_of(value.type)
 
 
 def _batch_axes(op: ContractOp) -> set[str]:

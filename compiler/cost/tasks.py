@@ -26,6 +26,11 @@ class Crossing:
     """The stream that it is loaded in."""
     tested_by: frozenset[WhereOp] = frozenset()
     """The conditions that alone need it there; empty if something else does."""
+    in_boxes: tuple[bool, bool] = (False, False)
+    """Whether tensor copies could bring its tile by whole boxes in their order: where its stream has no limits, and
+    where it has."""
+    leaves: bool = False
+    """Whether it goes out by way of shared memory."""
 
 
 Done: TypeAlias = Labour | Product | ReduceOp | Crossing
@@ -54,7 +59,8 @@ class Task:
             case ReduceOp():
                 yield from issued_by_reduction(self.work, spread)
             case Crossing():
-                yield from issued_by_copy(self.work.axes, self.work.width, spread, self.work.level == "shared")
+                at = self.work
+                yield from issued_by_copy(at.axes, at.width, spread, at.level == "shared", at.leaves)
 
 
 ADDRESS = 8

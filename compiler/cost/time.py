@@ -16,7 +16,9 @@ from math import inf, prod
 import numpy as np
 
 from treadle.compiler.amounts import Amount, ceil_div, choice, is_any, most
+from treadle.compiler.cost.clusters import L2_PORT, bytes_spared, cluster_of
 from treadle.compiler.cost.issue import PRODUCT_FLOP, SHARED_BYTES
+from treadle.compiler.cost.leaving import leaving_slots
 from treadle.compiler.cost.memory import Footprint, footprint
 from treadle.compiler.cost.plan import Plan
 from treadle.compiler.cost.turns import bytes_in_turns, can_take_turns, clocks_in_turns, together
@@ -26,9 +28,6 @@ from treadle.compiler.machines.machine import WARP
 
 SUB_PARTITIONS = 4
 """A warp uses the units of its quarter of an SM, which issues one instruction a clock."""
-
-L2_PORT = 64
-"""Bytes a clock from L2 into one SM [NVIDIA A100 white paper]."""
 
 LAUNCH_CLOCKS = 1000
 """From the start of a block to its first load, and from its last result to its end."""
@@ -72,6 +71,8 @@ class Estimate:
     """Whether a block on each SM takes one piece after another."""
     by_piece: bool = False
     """Whether it could, but blocks of their own, several on an SM, take less time."""
+    cluster: int = 1
+    """Blocks that bring together what they read alike."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,8 @@ class Timing:
     blocks_per_sm: Amount
     in_turns: Amount
     """Whether a block on each SM takes one piece after another."""
+    cluster: Amount
+    """Blocks of each cluster."""
 
 
 def timing(plan: Plan, machine: Machine, sizes: Mapping[str, int]) -> Timing:
@@ -123,6 +126,10 @@ def timing(plan: Plan, machine: Machine, sizes: Mapping[str, int]) -> Timing:
     resident = needs.blocks_on(machine)
     blocks = plan.blocks(sizes)
     clocks = _block_clocks(plan, machine, sizes, blocks)
+    products = sum(used for unit, used in clocks.items() if unit.startswith("tensor"))
+    cluster = cluster_of(plan, machine, sizes, products)
+    spared = bytes_spared(plan, sizes, cluster)
+    clocks["loads"] -= spared / most(blocks, 1) / L2_PORT
     round_ = _round(plan, machine, sizes, clocks, needs)
 
     def beside(count: Amount) -> Amount:
@@ -140,16 +147,16 @@ def timing(plan: Plan, machine: Machine, sizes: Mapping[str, int]) -> Timing:
         in_turns = clocks_in_turns(beside(1), filled, blocks, machine)
         # Where an SM holds one block, the next begins when it has ended.
         begun = clocks_in_turns(beside(1), round_.clocks(warps, idle=True), blocks, machine)
-        by_piece = choice(resident == 1, begun, on_sms)
+        by_piece = choice(turns & (resident == 1), begun, on_sms)
         turns = turns & (in_turns < by_piece)
         on_sms = choice(turns, in_turns, by_piece)
     slots = choice(turns, machine.sms, slots)
-    traffic = _traffic_clocks(plan, machine, sizes, slots, turns)
+    traffic = _traffic_clocks(plan, machine, sizes, slots, turns, spared)
     units = {unit: used * blocks / machine.sms for unit, used in _units(clocks).items()} | traffic
     total = choice(resident > 0, most(on_sms, *traffic.values()), inf)
     in_us = {unit: _microseconds(used, machine) for unit, used in units.items()}
     held = choice(turns, 1, resident)
-    return Timing(_microseconds(total, machine), in_us, needs, blocks, choice(resident > 0, held, 0), turns)
+    return Timing(_microseconds(total, machine), in_us, needs, blocks, choice(resident > 0, held, 0), turns, cluster)
 
 
 def estimate(plan: Plan, machine: Machine, sizes: Mapping[str, int]) -> Estimate | None:
@@ -171,6 +178,7 @@ def estimate(plan: Plan, machine: Machine, sizes: Mapping[str, int]) -> Estimate
         waves=found.blocks / (machine.sms * found.blocks_per_sm),
         in_turns=in_turns,
         by_piece=bool(can_take_turns(plan, machine, found.blocks, found.footprint.shared_bytes)) and not in_turns,
+        cluster=int(found.cluster),
     )
 
 
@@ -204,6 +212,9 @@ def _block_clocks(plan: Plan, machine: Machine, sizes: Mapping[str, int], blocks
     for issue in plan.issues:
         count = issue.count * plan.warp_count * prod(pieces.mean(sizes) for pieces in issue.streams)
         kind, _, format = issue.kind.partition(" ")
+        if kind == "leaving":
+            clocks["issue others"] += plan.warp_count * leaving_slots(issue.count, grouped) / SUB_PARTITIONS
+            continue
         count = count * choice(grouped, issue.kind != "ldmatrix", kind != "operands")
         clocks["issue products" if kind in OF_PRODUCTS else "issue others"] += _issued(issue.kind, count, grouped)
         if kind in SHARED_BYTES:
@@ -253,12 +264,13 @@ def _round(
 
 
 def _traffic_clocks(
-    plan: Plan, machine: Machine, sizes: Mapping[str, int], slots: Amount, turns: Amount
+    plan: Plan, machine: Machine, sizes: Mapping[str, int], slots: Amount, turns: Amount, spared: Amount
 ) -> dict[str, Amount]:
-    """Device memory and L2. Blocks that work at a time and read the same piece fetch it from device memory once,
-    and an array that fits L2 is fetched once altogether. The steps of a stream come one at a time."""
+    """Device memory and L2, of which clusters have `spared` so many bytes. Blocks that work at a time and read the same
+    piece fetch it from device memory once, and an array that fits L2 is fetched once altogether. The steps of a stream
+    come one at a time."""
     at_a_time = together(plan, machine, sizes, slots, turns)
-    device = l2 = 0.0
+    device, l2 = 0.0, -spared
     for transfer in plan.transfers:
         l2 += transfer.values(sizes) * transfer.width
         kept = transfer.values(sizes) / most(transfer.unlimited(sizes), 1)

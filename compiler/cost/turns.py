@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from math import prod
 
 from treadle.compiler.amounts import Amount, ceil_div, choice, least, most
+from treadle.compiler.cost.leaving import leave_by_tensor_copies
 from treadle.compiler.cost.plan import LEAVING, Pieces, Plan, Tile
 from treadle.compiler.cost.tile_order import KEPT
 from treadle.compiler.cost.warpgroups import are_of_warpgroups
@@ -22,9 +23,10 @@ LARGEST_SECTION = 1024
 
 def can_take_turns(plan: Plan, machine: Machine, blocks: Amount, shared_bytes: Amount) -> Amount:
     """Whether there are roles, of which each counts its turns on from piece to piece, a second piece to take, and room
-    for what leaves while its tiles come."""
+    for what leaves while its tiles come, by tensor copies: what threads copy out lies where the tiles go."""
+    grouped = are_of_warpgroups(plan, machine) & leave_by_tensor_copies(plan)
     room = [has_room for _, has_room in _rooms(plan, shared_bytes, machine)]
-    return are_of_warpgroups(plan, machine) & (blocks > machine.sms) & (sum(room) > 0)
+    return grouped & (blocks > machine.sms) & (sum(room) > 0)
 
 
 def bytes_in_turns(plan: Plan, shared_bytes: int, machine: Machine) -> int:

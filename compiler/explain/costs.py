@@ -25,6 +25,7 @@ from treadle.compiler.cost import (
     transfer_expression,
     transfer_values,
 )
+from treadle.compiler.cost.clusters import bytes_across
 from treadle.compiler.cost.levers import Lever, levers
 from treadle.compiler.cost.limit import flop, limits_us, tile_use, wave_use
 from treadle.compiler.cost.overlap import overlap
@@ -81,6 +82,10 @@ class KernelCost:
     waves: float
     in_turns: bool
     """Whether a block on each SM takes one piece after another (`cuda-persist`); then `blocks` are pieces."""
+    cluster: int
+    """Blocks that bring together what they read alike (`cuda-cluster`); 1 where each reads by itself."""
+    cluster_bytes: int
+    """What the blocks of clusters bring each other; device memory and L2 give so much less."""
     wave_use: float
     """The part of the blocks' places that is filled, in all waves."""
     tile_use: float
@@ -257,6 +262,8 @@ def kernel_cost(
         limited_by="" if time is None else time.limited_by,
         waves=0.0 if time is None else time.waves,
         in_turns=time is not None and time.in_turns,
+        cluster=1 if time is None else time.cluster,
+        cluster_bytes=0 if time is None or time.cluster == 1 else bytes_across(plan, sizes, time.cluster),
         wave_use=0.0 if time is None else wave_use(time.waves),
         tile_use=tile_use(plan, sizes),
         stages=needs.stages,

@@ -95,6 +95,8 @@ def _block_text(kernel: KernelCost) -> str:
         grid = (
             f"{number(kernel.blocks)} pieces, which a block on each SM takes one after another, {kernel.waves:.2f} each"
         )
+    if kernel.cluster > 1:
+        grid += f"; in clusters of {kernel.cluster}, which bring each other {number(kernel.cluster_bytes)} bytes"
     return (
         f"a block: {number(kernel.shared_bytes)} bytes of shared memory with padding{stages}, about "
         f"{kernel.registers_per_thread} registers a thread{spilled}; {grid}"
