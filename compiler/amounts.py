@@ -55,11 +55,15 @@ def rounded(amount: Amount) -> Amount:
 
 def floor_power(amount: Amount) -> Amount:
     """The largest power of two that is not above a positive amount."""
+    if not is_many(amount):
+        return 1 << (max(int(amount), 1).bit_length() - 1)
     return 2 ** np.floor(np.log2(most(amount, 1))).astype(np.int64)
 
 
 def ceil_power(amount: Amount) -> Amount:
     """The smallest power of two that is not below an amount."""
+    if not is_many(amount):
+        return 1 << (max(-int(-amount // 1), 1) - 1).bit_length()
     return 2 ** np.ceil(np.log2(most(amount, 1))).astype(np.int64)
 
 

@@ -166,3 +166,12 @@ def test_costs_in_symbols():
     assert found.exponent == "1"
     assert "ceiling(q/g_q)" in found.transfer_values["device"]
     assert set(found.memory_values) == {"device", "shared", "register", "chip"}
+
+
+def test_registers_of_states_over_lanes_are_plain_numbers() -> None:
+    """They come from powers of two, and JSON takes no others."""
+    example = Path(__file__).resolve().parents[1] / "examples" / "moving_average.mlir"
+    module = load_module(example)
+    run_pipeline(module, Options(machine="a100"), last=LAST_HIERARCHY_PASS)
+    (kernel,) = json.loads(explain(module, load_machine("a100")).to_json())["kernels"]
+    assert 24 <= kernel["registers_per_thread"] < 60

@@ -111,3 +111,41 @@ def test_an_array_that_meets_no_product_lies_over_all_warps_of_its_first_axis():
     # Where the schedule says how many warps an axis has, the others share its part.
     stated = Spread({"q": 64, "e": 64}, {"q": 2, "k": 2}, "q", True, vector=8)
     assert stated.in_rows(("q", "e"), ("q", "e")) == 4 * 8
+
+
+STATES = {"moving_average": 4, "split_k": 8, "attention_decode": 8, "log_sum_exp": 1}
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_states_without_products_lie_as_the_lowering_spreads_them(name: str):
+    """Lanes along an axis that is not reduced have a part of the state each."""
+    module = load_module(EXAMPLES / f"{name}.mlir")
+    passes = list(pipeline(Options(machine="a100")))
+    names = [spec.name for spec in passes]
+    explicit, lowered = names.index(LAST_HIERARCHY_PASS) + 1, names.index(LOWERING_PASS) + 1
+    run_passes(module, passes[:explicit])
+    plans = [plan_of(op) for op in module.walk() if isinstance(op, KernelOp)]
+    (plan,) = (each for each in plans if not each.has_products)
+    run_passes(module, passes[explicit:lowered])
+    kernels = (op for op in module.walk() if isinstance(op, cuda.KernelOp))
+    (kernel,) = (op for op in kernels if op.sym_name.data == f"{plan.name}_kernel")
+    states = [op.result for op in kernel.walk() if isinstance(op, ReduceOp) and op.init is not None]
+    found = {(shape_of(each.type), prod(mode.size for mode in layout_of(each.type).register)) for each in states}
+    assert of_lanes(plan, "row") == found
+    assert max(count for _, count in found) == STATES[name]
+
+
+UNEVEN = [
+    ("matmul_tn", "m=32,n=32", "k=112", 64),
+    ("matmul", "m=32,n=32", "k=80", 54),
+    ("matmul", "m=32,n=32", "k=48", 42),
+]
+"""Products whose tiles 128 threads do not share out evenly; what ptxas 13.0 takes of each, with nothing spilled."""
+
+
+@pytest.mark.parametrize(("name", "group", "stream", "taken"), UNEVEN)
+def test_uneven_copies_keep_the_addresses_of_their_turns(name: str, group: str, stream: str, taken: int):
+    decorated, explicit, _ = in_stages(name, group, stream)
+    machine = load_machine("a100")
+    assert footprint(decorated, machine) == footprint(explicit, machine)
+    assert footprint(explicit, machine).registers_per_thread == pytest.approx(taken, rel=0.16)

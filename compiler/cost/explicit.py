@@ -286,7 +286,7 @@ class Walk:
 
     def in_rows(self, value: SSAValue, along: SSAValue) -> Amount | None:
         axes, kept = axes_of(along.type), axes_of(value.type)
-        if not lies_in_rows(axes, self.products):
+        if self.has_products and not lies_in_rows(axes, self.products):
             return None
         return self.spread(along).in_rows(axes, kept, tuple(axis for axis in axes if axis not in kept))
 

@@ -9,6 +9,7 @@ from math import inf, prod
 import numpy as np
 
 from treadle.compiler.amounts import Amount, ceil_div, choice, least, most, rounded
+from treadle.compiler.cost.issue import VECTOR
 from treadle.compiler.cost.plan import LEAVING, Plan, Tile
 from treadle.compiler.cost.warpgroups import WARPGROUP, are_of_warpgroups, granted_registers
 from treadle.compiler.machines import Machine
@@ -60,6 +61,13 @@ becomes, a finite number for that, and the factor of the repair."""
 FROM_SM_90 = 13
 """Registers that ptxas takes more for sm_90 and newer. With these numbers, what ptxas 13.0 takes is within about 10 %
 of the estimate for most sizes of attention and matmul in `benchmarks/results/model-*.md`; the worst is 21 % off."""
+
+UNEVEN = 2.5
+"""For each turn in which threads copy a tile that they do not share out evenly: its address, and whether it takes part
+in the last. ptxas 13.0 takes 10 to 24 more for three or four turns of both tiles of a product, and none for two."""
+FEW_TURNS = 2
+UNROLLED = 4
+"""Turns that are under way at a time (`UNROLL_4` in the printed code)."""
 
 FRAGMENT_LANES = 4
 """Lanes that share out the columns of a row of a fragment, and have each of its rows to themselves."""
@@ -163,8 +171,20 @@ def registers(plan: Plan, machine: Machine) -> Amount:
     if not plan.has_products:
         return BASE_REGISTERS + sum(_words(tile, plan) for tile in plan.tiles if tile.role in ("value", "row"))
     alone = PRODUCT_BASE + (FROM_SM_90 if machine.capability >= 90 else 0) + _held(plan, CARRIED, PASSING)
+    alone = alone + _addresses_of_copies(plan)
     of_group = WARPGROUP_BASE + _held(plan, WARPGROUP_CARRIED, WARPGROUP_PASSING)
     return rounded(choice(are_of_warpgroups(plan, machine), of_group, alone - plan.spared_registers))
+
+
+def _addresses_of_copies(plan: Plan) -> Amount:
+    """Of tiles that the threads of a block do not share out evenly."""
+    kept: Amount = 0
+    for tile in plan.tiles:
+        if tile.role == "staged":
+            turns = tile.elements * tile.width / (VECTOR * WARP * plan.warp_count)
+            several = (ceil_div(turns, 1) != turns) & (turns > FEW_TURNS)
+            kept = kept + choice(several, UNEVEN * least(ceil_div(turns, 1), UNROLLED), 0)
+    return kept
 
 
 def most_of_block(plan: Plan, machine: Machine) -> Amount:
@@ -225,6 +245,5 @@ def _words(tile: Tile, plan: Plan) -> Amount:
     words = ceil_div(tile.elements * tile.width, 4)
     if tile.role == "column":
         return ceil_div(words, FRAGMENT_LANES)
-    # In a fragment four lanes share a row; without products all lanes of a warp do.
-    lanes = (WARP // FRAGMENT_LANES if plan.has_products else 1) if tile.role == "row" else WARP
+    lanes = WARP // FRAGMENT_LANES if tile.role == "row" else WARP  # in a fragment four lanes share a row
     return ceil_div(words, lanes * plan.warp_count)

@@ -521,7 +521,7 @@ class _Reader:
         axes, along = axes_of(op.result.type), axes_of(op.operand.type)
         if lies_in_rows(along, self.products):
             return Holding("repairing" if repairs else "state", axes, 4, None, along)
-        return Holding("row", axes, 4)
+        return Holding("row", axes, 4, None, None if self.products else along)
 
     def _repairing(self) -> frozenset[SSAValue]:
         """The states by whose changes others are repaired."""
