@@ -28,7 +28,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.irdl import IRDLOperation
 
-from treadle.dialects.diagram import MapOp, YieldOp
+from treadle.dialects.diagram import CastOp, MapOp, YieldOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import axes_of, format_of
 from treadle.dialects.diagram.formats import SIXTEEN_BIT, number_format
@@ -185,6 +185,22 @@ def substitute(expression: Expression, replace: Callable[[Leaf], Expression]) ->
 def strip_casts(expression: Expression) -> Expression:
     while isinstance(expression, Node) and expression.kind in CASTS:
         expression = expression.operands[0]
+    return expression
+
+
+def is_same(one: Expression, other: Expression) -> bool:
+    """Whether two expressions compute the same over the real numbers, as far as their forms tell: casts aside."""
+    one, other = (_past_casts(each) for each in (one, other))
+    if not isinstance(one, Node) or not isinstance(other, Node):
+        return one == other
+    alike = one.kind is other.kind and len(one.operands) == len(other.operands)
+    return alike and one.properties == other.properties and all(map(is_same, one.operands, other.operands))
+
+
+def _past_casts(expression: Expression) -> Expression:
+    expression = strip_casts(expression)
+    while isinstance(expression, Leaf) and isinstance(expression.value.owner, CastOp):
+        expression = Leaf(expression.value.owner.operand)
     return expression
 
 

@@ -55,8 +55,10 @@ from treadle.passes._scalars import (
     compare,
     convert,
     expression_of,
+    factors,
     forgets_absences,
     is_plain,
+    is_same,
     leaves,
     number,
     positive_constant,
@@ -292,7 +294,8 @@ def _hoist_from_sum(function: func.FuncOp, sum: ContractOp | ReduceOp) -> None:
     if (lost := _axis_lost(sum, splits)) is not None:
         _stays(function, sum, None, f"nothing that would be left to sum varies along '{lost}'")
         return
-    witnesses = [_witness(each, sum, operands) for each in below] if guarded else []
+    rests_of = [split.rest for split in splits]
+    witnesses = [_witness(each, sum, rests_of, operands) for each in below] if guarded else []
     if (
         unsafe := next((each for each, found in zip(below, witnesses, strict=False) if found is None), None)
     ) is not None:
@@ -331,10 +334,12 @@ def _sum_format(sum: ContractOp | ReduceOp) -> Attribute:
     return sum.accumulate if isinstance(sum, ContractOp) else format_of(sum.result.type)
 
 
-def _witness(divisor: Expression, sum: ContractOp | ReduceOp, operands: Sequence[SSAValue]) -> Expression | None:
+def _witness(
+    divisor: Expression, sum: ContractOp | ReduceOp, rests: Sequence[Expression], operands: Sequence[SSAValue]
+) -> Expression | None:
     """What is zero where every element of a row is absent, and tells that nothing is to be divided: the divisor itself,
     or a sum in it that is above zero in each row that has an element."""
-    if _is_sum_of_what_counts(divisor):
+    if _is_sum_of_what_counts(divisor, rests):
         return divisor
     return next((leaf for leaf in leaves(divisor) if _tells_of_each_row(leaf.value, sum, operands)), None)
 
@@ -357,10 +362,21 @@ SMALLEST_PEAK = 2.0**-6
 """Of powers in a sum that tells whether a row has an element: no format rounds it to zero."""
 
 
-def _is_sum_of_what_counts(divisor: Expression) -> bool:
-    """Whether a divisor is a sum of what is never negative: it is zero only if nothing was there to sum, or all of it
-    was zero, where the plain form divides zero by zero."""
-    return isinstance(divisor, Leaf) and isinstance(divisor.value.owner, ReduceOp) and is_nonnegative(divisor)
+def _is_sum_of_what_counts(divisor: Expression, rests: Sequence[Expression]) -> bool:
+    """Whether a divisor is a sum of what is never negative and is a factor of all that it divides: it is zero only if
+    nothing was there to sum, or all of it was zero, where the plain form divides zero by zero. (Of another factor, or
+    other elements, something else than zero might be divided by zero.)"""
+    if not isinstance(divisor, Leaf) or not isinstance(sum := divisor.value.owner, ReduceOp):
+        return False
+    if not is_nonnegative(divisor):
+        return False
+    return any(_is_array(factor, sum.operand) for rest in rests for factor in factors(strip_casts(rest))[0])
+
+
+def _is_array(expression: Expression, value: SSAValue) -> bool:
+    """Whether an expression is what an array holds, but for casts."""
+    inner = inner_expression(value)
+    return is_same(expression, Leaf(value)) or (inner is not None and is_same(expression, inner))
 
 
 def _may_be_empty(axis: str, operands: Sequence[SSAValue]) -> bool:
