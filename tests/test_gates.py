@@ -206,8 +206,8 @@ def test_a_turn_of_a_product_has_none() -> None:
     (step,) = steps(programs.matmul({"m": 4096, "n": 4096, "k": 4096}))
     assert step is not None
     assert step.scores == 0
-    tile = step.tile
-    assert step.products * 4 == tile["m"] * tile["n"] * tile["k"] / (16 * 8 * 16)
+    tile, warps = step.tile, 8
+    assert step.products * warps == tile["m"] * tile["n"] * tile["k"] / (16 * 8 * 16)
 
 
 def test_a_kernel_that_does_not_multiply_has_no_turn() -> None:

@@ -156,7 +156,10 @@ def test_computed_operands_meet_no_bank_conflict(name: str) -> None:
     printed = print_cuda(module)
     backend = EmulatorBackend(printed, kernel_names(module))
     execute(module, inputs, backend)
-    conflicts, _ = check_traffic(traffic_of(printed, backend.reports))
+    # Copies of rows that are no whole sectors are dealt by sectors, whatever banks they meet in.
+    others = [each for each in traffic_of(printed, backend.reports) if each.kind != "copy_async"]
+    conflicts, _ = check_traffic(others)
+    assert {"store_shared", "load_matrix"} <= {each.kind for each in others}
     assert conflicts.ok, str(conflicts)
 
 
