@@ -189,12 +189,25 @@ def strip_casts(expression: Expression) -> Expression:
 
 
 def is_same(one: Expression, other: Expression) -> bool:
-    """Whether two expressions compute the same over the real numbers, as far as their forms tell: casts aside."""
-    one, other = (_past_casts(each) for each in (one, other))
-    if not isinstance(one, Node) or not isinstance(other, Node):
-        return one == other
-    alike = one.kind is other.kind and len(one.operands) == len(other.operands)
-    return alike and one.properties == other.properties and all(map(is_same, one.operands, other.operands))
+    """Whether two expressions compute the same over the real numbers, as far as their forms tell: casts aside.
+
+    Each pair of parts is compared once, however often the expressions share it, and without recursion."""
+    pairs = [(one, other)]
+    seen: set[tuple[int, int]] = set()
+    while pairs:
+        left, right = pairs.pop()
+        if (id(left), id(right)) in seen:
+            continue
+        seen.add((id(left), id(right)))
+        left, right = _past_casts(left), _past_casts(right)
+        if not isinstance(left, Node) or not isinstance(right, Node):
+            if left != right:
+                return False
+            continue
+        if (left.kind, left.properties) != (right.kind, right.properties) or len(left.operands) != len(right.operands):
+            return False
+        pairs += zip(left.operands, right.operands, strict=True)
+    return True
 
 
 def _past_casts(expression: Expression) -> Expression:

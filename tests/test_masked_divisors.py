@@ -6,11 +6,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import f32
+from xdsl.ir import Operation
 
 import treadle
 from roads import array
 from treadle.compiler.pipeline import Options, pipeline, run_passes
 from treadle.compiler.source import parse_module
+from treadle.passes._scalars import Expression, Node, is_same, number
 
 ROWS, R, V, OUT = (
     array("f32", **axes) for axes in ({"q": None, "x": None}, {"q": None}, {"x": None, "d": 16}, {"q": None, "d": 16})
@@ -78,3 +82,23 @@ def test_only_a_sum_of_what_it_divides_moves(case: str) -> None:
     last = [spec.name for spec in passes].index("diagram-hoist-factors")
     run_passes(module, passes[: last + 1])
     assert ("%l past the sum %O" in str(module)) == (case == "the same")
+
+
+def squares(depth: int) -> Expression:
+    """x squared, and that again: as a tree it would have 2^depth leaves."""
+    expression: Expression = number(3.0, f32)
+    for _ in range(depth):
+        expression = Node(arith.MulfOp, (expression, expression), f32)
+    return expression
+
+
+def with_kind(expression: Expression, kind: type[Operation]) -> Expression:
+    assert isinstance(expression, Node)
+    return Node(kind, expression.operands, expression.type)
+
+
+def test_expressions_that_share_their_parts_are_compared_part_by_part() -> None:
+    assert is_same(squares(100), squares(100))
+    assert is_same(squares(5000), squares(5000))
+    assert not is_same(squares(100), squares(101))
+    assert not is_same(squares(100), with_kind(squares(100), arith.AddfOp))

@@ -7,8 +7,9 @@ from math import prod
 
 from xdsl.ir import SSAValue
 
-from treadle.compiler.amounts import Amount, choice
+from treadle.compiler.amounts import Amount
 from treadle.compiler.cost.operands import left_operand, stays_in_registers
+from treadle.compiler.cost.plan import row_of
 from treadle.compiler.cost.work import multiply_format
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import axes_of
@@ -44,9 +45,5 @@ def _has_order(op: ContractOp, piece: SSAValue, products: Sequence[ContractOp], 
 
 
 def rows_of(tile: Sequence[Amount]) -> Amount:
-    """Rows of a box of a tile (`dialects.cuda.boxes`): of its elements, those along the last axis that has any
-    neighbours make one row."""
-    row: Amount = 1
-    for extent in reversed(tile):
-        row = choice(row == 1, extent, row)
-    return prod(tile) // row
+    """Rows of a box of a tile (`dialects.cuda.boxes`)."""
+    return prod(tile) // row_of(tile)

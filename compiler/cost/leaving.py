@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from treadle.compiler.amounts import Amount, ceil_div, choice, least
 from treadle.compiler.cost.issue import VECTOR
-from treadle.compiler.cost.plan import LEAVING, Plan, Tile
+from treadle.compiler.cost.plan import LEAVING, Plan, Tile, row_of
 from treadle.compiler.machines.machine import WARP
 from treadle.dialects.cuda.boxes import MOST_ROWS, SPANS
 from treadle.dialects.cuda.tensor_maps import MOST_AXES
@@ -48,8 +48,6 @@ def _leaves_by_tensor_copy(tile: Tile, threads: Amount) -> Amount:
     if not 2 <= len(tile.shape) <= MOST_AXES:
         return False
     fits: Amount = saved_by_tensor_store(tile.elements * tile.width, threads) >= 1
-    row: Amount = 1
-    for extent in reversed(tile.shape):
+    for extent in tile.shape:
         fits = fits & (extent <= MOST_ROWS)
-        row = choice(row == 1, extent, row)
-    return fits & (row * tile.width % min(SPANS) == 0)
+    return fits & (row_of(tile.shape) * tile.width % min(SPANS) == 0)

@@ -10,7 +10,7 @@ import numpy as np
 
 from treadle.compiler.amounts import Amount, ceil_div, choice, least, most, rounded
 from treadle.compiler.cost.issue import VECTOR
-from treadle.compiler.cost.plan import LEAVING, Plan, Tile
+from treadle.compiler.cost.plan import LEAVING, Plan, Tile, row_of
 from treadle.compiler.cost.warpgroups import WARPGROUP, are_of_warpgroups, granted_registers
 from treadle.compiler.machines import Machine
 from treadle.compiler.machines.machine import WARP
@@ -159,9 +159,7 @@ def tile_bytes(shape: tuple[Amount, ...], width: int) -> Amount:
     """One place of a tile, in the layout that the lowering gives it (`cuda.layout.rows_layout`): rows are whole chunks
     of 16 bytes."""
     chunk = 16 // width
-    row = 1
-    for extent in reversed(shape):
-        row = choice(row == 1, extent, row)
+    row = row_of(shape)
     size = prod(shape) // row * ceil_div(row, chunk) * chunk * width
     return ceil_div(size, TILE_UNIT) * TILE_UNIT
 

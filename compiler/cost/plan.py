@@ -7,13 +7,13 @@ construction."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import Protocol
 
-from treadle.compiler.amounts import Amount
+from treadle.compiler.amounts import Amount, choice
 
 
 @dataclass(frozen=True)
@@ -136,6 +136,14 @@ class Tile:
     @property
     def elements(self) -> Amount:
         return prod(self.shape)
+
+
+def row_of(shape: Sequence[Amount]) -> Amount:
+    """Elements of one row of a tile: those along the last axis that has any neighbours."""
+    row: Amount = 1
+    for extent in reversed(shape):
+        row = choice(row == 1, extent, row)
+    return row
 
 
 @dataclass(frozen=True)
