@@ -21,6 +21,7 @@ PROGRAMS: dict[str, Mapping[str, int]] = {
     "examples/matmul.mlir": {"m": 300, "n": 264, "k": 328},
     "examples/attention.mlir": {"b": 1, "h": 2, "q": 150, "x": 333},
     "examples/attention_causal.mlir": {"b": 1, "h": 2, "q": 150, "x": 150},
+    "examples/attention_bias.mlir": {"b": 1, "h": 2, "q": 150, "x": 333},
     "examples/softmax_matmul.mlir": {"row": 67, "x": 150, "e": 40},
 }
 """And sizes at which transfers are counted."""
@@ -30,6 +31,7 @@ ASKED = {
     "examples/matmul.mlir": {"group": "m=64,n=32", "stream": "k=32"},
     "examples/attention.mlir": {"group": "b=1,h=1,q=32", "stream": "x=48"},
     "examples/attention_causal.mlir": {"group": "b=1,h=1,q=32", "stream": "x=48"},
+    "examples/attention_bias.mlir": {"group": "b=1,h=1,q=32", "stream": "x=48"},
     "examples/softmax_matmul.mlir": {"group": "row=32,e=16", "stream": "x=48"},
 }
 """Not what would be chosen."""
