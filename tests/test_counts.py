@@ -20,6 +20,7 @@ from treadle.compiler.cost.issue import SHARED_BYTES
 from treadle.compiler.gates.traffic import traffic_of
 from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Options, run_pipeline
 from treadle.compiler.source import load_module
+from treadle.dialects import cuda
 from treadle.dialects.hierarchy import KernelOp
 from treadle.runtime.inputs import axis_sizes
 from treadle.runtime.interpreter import entry_function, run_function
@@ -138,8 +139,10 @@ def test_emulator_counts_what_is_predicted(path: Path, kind: str):
     made = road(path)
     backend = made.backend()
     backend.reports.clear()
+    backend.variants.clear()
     made.run(made.inputs(given))
-    wanted = list(predictions(path, given, [copies_of_arrays(kernel) for kernel in made.kernels]))
+    of_name = {cuda.variant_name(each, to): (each, to) for each in made.kernels for to in cuda.alignments(each)}
+    wanted = list(predictions(path, given, [copies_of_arrays(*of_name[name]) for name in backend.variants]))
     assert len(backend.reports) == len(wanted)
     for report, prediction, plan in zip(backend.reports, wanted, plans(path), strict=True):
         loaded, saved = Counter[str](), Counter[str]()

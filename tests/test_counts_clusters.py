@@ -165,13 +165,14 @@ def hold_counts_against_predictions(name: str, blocks: int, kind: str) -> None:
     launches = execute(path, blocks, given)
     known = axis_sizes(entry_function(made(path, blocks)[0]), given)
     function = entry_function(made(path, blocks)[0])
-    kernels = {op.sym_name.data: op for op in made(path, blocks)[1].body.block.ops if isinstance(op, cuda.KernelOp)}
+    kernels = [op for op in made(path, blocks)[1].body.block.ops if isinstance(op, cuda.KernelOp)]
+    of_name = {cuda.variant_name(each, to): (each, to) for each in kernels for to in cuda.alignments(each)}
     in_clusters = 0
     for launch, (kernel, plan) in zip(launches, made(path, blocks)[3], strict=True):
-        of_entry = kernels[launch.kernel.partition("_aligned_")[0]]
+        of_entry, alignment = of_name[launch.kernel]
         at, cluster = sizes_of_kernel(kernel, function, known), of_entry.cluster
         across = bytes_across(plan, at, cluster) if cluster > 1 else 0
-        copies = copies_of_arrays(of_entry)
+        copies = copies_of_arrays(of_entry, alignment)
         taken = sum(
             each.values(at) * each.width * copies.get(each.array, 1)
             for each in transfers_at(plan, "device")
