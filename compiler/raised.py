@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xdsl.dialects import arith, func, tensor
+from xdsl.dialects import arith, func
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Operation
 from xdsl.transforms.dead_code_elimination import dce
@@ -13,6 +13,8 @@ from treadle.compiler.pipeline import run_passes
 from treadle.dialects.hierarchy.schedule import derivation_of
 
 DIALECTS = ("linalg", "tensor")
+ABOUT_SHAPES = ("tensor.empty", "tensor.dim")
+"""Operations that stay for another's sake."""
 
 DATA = "an array of numbers in the program is data: make it an argument of the function"
 UNKNOWN = "a diagram has no such operation (docs/xdsl.md: how a compiler keeps it between kernels)"
@@ -35,7 +37,7 @@ def _check(function: func.FuncOp) -> None:
     reasons = {(subject, law): reason for _, subject, law, reason in steps}
     stayed = [op for op in function.walk() if op.dialect_name() in DIALECTS or _is_data(op)]
     said = {op: reasons.get((_subject(op), f"{op.name} stays")) or (DATA if _is_data(op) else None) for op in stayed}
-    for op in sorted(stayed, key=lambda op: (said[op] is None, isinstance(op, tensor.EmptyOp | tensor.DimOp))):
+    for op in sorted(stayed, key=lambda op: (said[op] is None, op.name in ABOUT_SHAPES)):
         raise at(op, f"it cannot be raised to a diagram: {said[op] or UNKNOWN}")
 
 
