@@ -20,6 +20,7 @@ from xdsl.rewriter import Rewriter
 from xdsl.utils.arg_spec import ArgSpec
 
 from benchmarking import benchmark
+from roads import array, compiled
 from treadle.compiler.cli.run import kernel_names
 from treadle.compiler.cost import Estimate, estimate, footprint, plan_of, sizes_of_kernel, sketch_of, time
 from treadle.compiler.cost.plan import LEAVING
@@ -354,3 +355,23 @@ def test_what_fits_at_once_is_left_alone() -> None:
     module = made(text)[1]
     assert not any(isinstance(op, cuda.GridSizeOp) for op in module.walk())
     assert re.search(r'"decline cuda-persist", .*"\d+ pieces, 132 processors"', str(module))
+
+
+@needs_compiler
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+def test_a_single_number_of_products_leaves(machine: str) -> None:
+    """It is no box of a tensor copy, so there are no parts in which it could."""
+    row, wide, narrow = array("f32", b=3), array("f32"), array("f16")
+    road = compiled(
+        f"""
+        func.func @f(%A: {row}) -> ({narrow}, {wide}) {{
+          %W = diagram.where %A if "b >= 1" : {row}
+          %N = diagram.contract %A, %W over [b] accumulate f32 : {row}, {row} -> {wide}
+          %H = diagram.cast %N : {wide} -> {narrow}
+          %M = diagram.contract %W, %W over [b] accumulate f32 : {row}, {row} -> {wide}
+          func.return %H, %M : {narrow}, {wide}
+        }}
+        """,
+        machine=machine,
+    )
+    road.check({})

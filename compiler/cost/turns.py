@@ -49,7 +49,7 @@ def _rooms(plan: Plan, shared_bytes: Amount, machine: Machine) -> Iterator[tuple
 def _leaves_in(tile: Tile, parts: int) -> Amount:
     """Whether each part is as many whole boxes of a tensor copy: these are cut along the last axis, and parts along the
     columns of a product."""
-    if parts == 1 or tile.role == "turned":
+    if parts == 1 or tile.role == "turned" or not tile.shape:
         return parts == 1
     columns = tile.shape[-1]
     spans = [span // tile.width for span in SPANS]
