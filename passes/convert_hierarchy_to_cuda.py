@@ -26,7 +26,8 @@ class ConvertHierarchyToCudaPass(ModulePass):
     products (see `compiler/lowering/layouts.py`). A stream becomes a loop over its full pieces, without any test for
     the edge, and one turn for a last, smaller piece, in which elements outside are masked by the neutral element of
     what uses them. Barriers stand where a tile is read after it was written, or written after it was read. A kernel
-    without products states how many blocks an SM is to hold (`resident`): those that the cost model counted on.
+    without products states how many blocks an SM is to hold (`resident`): those that the cost model counted on. One
+    with products does where they are several and leave registers that the model may not know of.
 
     Before:
     ```

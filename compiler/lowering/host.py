@@ -282,19 +282,20 @@ NOT_COUNTED = 32
 def _resident(source: KernelOp, machine: Machine) -> int:
     """The blocks that an SM is to hold; 0 if that is not to be stated.
 
-    Of kernels without products the model counts all values that a thread has, so its blocks are stated: left to itself,
-    ptxas takes registers from them for one more block, and rather spills. Of products it may hold more than the model
-    knows, and it leaves them alone, but where warps share the partitions of an SM unevenly: there one block fewer than
-    the model counts is stated, or as many as leave room for what it may miss."""
+    Left to itself, ptxas takes registers away for one more block, and rather spills. Of kernels without products the
+    model counts all values that a thread has, so its blocks are stated. Of products ptxas may hold more than the model
+    knows: their blocks are stated where they are several and leave room for that. Where warps share the partitions of
+    an SM unevenly, one block fewer than the model counts is stated, or as many as leave that room."""
     plan = plan_of_explicit(source)
     needed = footprint(plan, machine)
     blocks = int(needed.blocks_on(machine))
     if not plan.has_products:
         return blocks
-    if needed.warps % machine.limits.register_partitions == 0:
-        return 0
     taken = int(needed.registers_per_thread) + NOT_COUNTED
-    return max(min(blocks - 1, machine.limits.registers_per_sm // (LANES * int(needed.warps) * taken)), 1)
+    with_room = machine.limits.registers_per_sm // (LANES * int(needed.warps) * taken)
+    if needed.warps % machine.limits.register_partitions == 0:
+        return blocks if 1 < blocks <= with_room else 0
+    return max(min(blocks - 1, with_room), 1)
 
 
 def _check_shared(plan: KernelPlan, needed: int, limit: int) -> None:

@@ -695,7 +695,7 @@ __device__ __forceinline__ void matmul_kernel_body(
   }  // C16[m, n] from shared memory
 }
 
-extern "C" __global__ void __launch_bounds__(128) matmul_kernel(
+extern "C" __global__ void __launch_bounds__(128, 4) matmul_kernel(
     const __half* __restrict__ A, int64_t A_m,
     const __half* __restrict__ B, int64_t B_k,
     __half* __restrict__ C16, int64_t C16_m,
