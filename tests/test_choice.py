@@ -21,7 +21,7 @@ from xdsl.dialects.func import FuncOp
 
 from treadle.compiler.cost import Merit, Sketch, choose, estimate, merit, plan_of, sketch_of, timing
 from treadle.compiler.cost.candidates import ROW, candidates, covering
-from treadle.compiler.cost.overlap import overlap
+from treadle.compiler.cost.overlap import overlaps
 from treadle.compiler.machines import load_machine, machine_names
 from treadle.compiler.pipeline import CHOOSING_PASS, LAST_HIERARCHY_PASS, Options, pipeline, run_passes
 from treadle.compiler.sizes import default_sizes
@@ -230,8 +230,7 @@ def test_the_step_of_a_warpgroup_is_that_of_its_products():
     HierarchyChooseSizesPass(group="q=128", stream="x=128").apply(Context(), module)
     run_passes(module, passes[choosing + 1 : [spec.name for spec in passes].index(LAST_HIERARCHY_PASS) + 1])
     (kernel,) = (op for op in module.walk() if isinstance(op, KernelOp))
-    step = overlap(plan_of(kernel), load_machine("h100"), 1)
-    assert step is not None
+    (step,) = overlaps(plan_of(kernel), load_machine("h100"), 1)
     scores, _, output = (stage.clocks for stage in step.stages)
     assert scores == 64 / 16 * 128 / 2
     assert output == 128 / 16 * 64 / 2

@@ -81,6 +81,14 @@ def test_of_a_program_on_hopper(tmp_path: Path):
     assert "@attention on h100" in output.read_text()
 
 
+def test_every_stream_has_a_picture_of_its_own(tmp_path: Path):
+    output = tmp_path / "pipeline.svg"
+    packed = str(Path(ATTENTION).parent / "attention_packed.mlir")
+    assert main(["draw", packed, "--pipeline", "-o", str(output)]) == 0
+    drawn = output.read_text()
+    assert all(f"@attention_packed on a100, stream {number} (x)" in drawn for number in (1, 2))
+
+
 def test_a_program_without_streams_has_none(capsys: pytest.CaptureFixture[str]):
     assert main(["draw", str(Path(ATTENTION).parent / "sin2cos2.mlir"), "--pipeline"]) == 2
     assert "no kernel streams" in capsys.readouterr().err

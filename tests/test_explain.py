@@ -149,14 +149,45 @@ def example(name: str) -> ModuleOp:
 
 def test_the_step_of_an_explicit_kernel():
     (kernel,) = explain(example("attention"), A100).kernels
-    step = kernel.step
-    assert step is not None
+    (step,) = kernel.steps
     assert [stage["unit"] for stage in step.stages].count("tensor") == 2
     demands = {unit: sum(s["clocks"] for s in step.stages if s["unit"] == unit) for unit in ("tensor", "scalar")}
     # No faster than the busiest unit allows, no slower than one stage after another.
     assert step.warps * max(demands.values()) <= step.clocks * 1.0001
     assert step.clocks <= step.warps * sum(demands.values()) * 1.0001
     assert step.use["tensor"] == pytest.approx(step.warps * demands["tensor"] / step.clocks)
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+def test_the_steps_of_each_stream_are_its_own(machine: str):
+    """The first searches, with no product; the second is a step of attention, and takes as long as that alone."""
+    module = load_module(HERE.parent / "examples" / "attention_packed.mlir")
+    run_pipeline(module, Options(machine=machine), last=LAST_HIERARCHY_PASS)
+    explanation = explain(module, load_machine(machine))
+    (kernel,) = explanation.kernels
+    search, main = kernel.steps
+    assert [stage["unit"] for stage in search.stages] == ["scalar"]
+    assert search.clocks == pytest.approx(search.warps * search.stages[0]["clocks"])
+    assert [stage["unit"] for stage in main.stages].count("tensor") == 2
+    assert (search.stream, main.stream) == tuple(kernel.stream)
+    assert kernel.step == main
+    text = " ".join(explanation_text(explanation).split())
+    for number, step in enumerate(kernel.steps, 1):
+        assert f"a step of one warp of stream {number} (x = {step.stream['x']}; {step.number:.4g} a group)" in text
+    (told,) = json.loads(explanation.to_json())["kernels"]
+    assert [step["clocks"] for step in told["steps"]] == [step.clocks for step in kernel.steps]
+    assert told["step"] == told["steps"][1]
+
+
+def test_equal_streams_are_told_apart():
+    """Softmax walks its row twice by equal pieces: exponentials of the first are those of the sum, and the second
+    also divides."""
+    (kernel,) = explain(example("softmax"), A100).kernels
+    first, second = kernel.steps
+    assert first.stream == second.stream
+    assert first.number == second.number
+    assert 0 < first.clocks < second.clocks
+    assert kernel.step == second
 
 
 def test_costs_in_symbols():

@@ -99,7 +99,7 @@ def _frames(program: Program, options: Options, last: str | None = None) -> list
 
 
 def _pipeline(program: Program, options: Options) -> Picture:
-    """The main loop of every kernel that has one, as the model sees it."""
+    """The loop of every stream of every kernel, as the model sees it."""
     run_pipeline(program.module, options, last=LAST_HIERARCHY_PASS)
     pictures = [draw_timeline(timeline, Labels(title)) for title, timeline in timelines_of(program.module)]
     if not pictures:

@@ -64,6 +64,8 @@ class Walk:
     """The streams around the operation at hand."""
     outermost: int = -1
     """The number of the outermost stream so far."""
+    innermost: int | None = None
+    """The place among `streams` of the stream at hand."""
     streams: list[Pieces] = field(default_factory=list[Pieces])
     transfers: list[Transfer] = field(default_factory=list[Transfer])
     issues: list[Issue] = field(default_factory=list[Issue])
@@ -133,15 +135,16 @@ class Walk:
         fed = fed_of_stream(op, (*self.groups, *_pieces(self.whole)))
         pieces = Pieces(op.axis, op.size) if fed is None else FedPieces(op.axis, op.size, fed)
         self.streams.append(pieces)
-        around = self.inside
+        around, outer = self.inside, self.innermost
+        number = len(self.streams) - 1
         self.block(op.initialise.block)
         self.outermost += not around
-        self.inside = (*around, pieces)
+        self.inside, self.innermost = (*around, pieces), number
         self.issue(issued_by_turn(len([each for each in op.step.walk() if isinstance(each, ContractOp)])))
         self.block(op.step.block)
         if op.border is not None:
             self.border(op)
-        self.inside = around
+        self.inside, self.innermost = around, outer
         self.block(op.finish.block)
 
     def border(self, op: StreamOp) -> None:
@@ -274,7 +277,7 @@ class Walk:
         self.issue((labour.kind, labour.factor * spread.of_lane(labour.axes)) for labour in labours)
 
     def issue(self, instructions: Iterable[tuple[str, float]]) -> None:
-        self.issues += [Issue(kind, count, self.inside) for kind, count in instructions if count]
+        self.issues += [Issue(kind, count, self.inside, self.innermost) for kind, count in instructions if count]
 
     def hold(self, role: str, value: SSAValue, width: int | None = None, along: SSAValue | None = None) -> None:
         """`along` is what lies in the lanes as the value does, or as what it is a result of."""

@@ -1,8 +1,9 @@
-"""How the warps of a quarter of an SM overlap in the main loop: the pipeline schedule of one step, read off the
-instructions of an explicit kernel.
+"""How the warps of a quarter of an SM overlap in the loops of a kernel: the pipeline schedule of one step of each of
+its streams, read off the instructions of an explicit kernel.
 
-A step falls into stages where its instructions change between products (with the reads that feed them) and scalar
-work. A warp does its stages in order; a stage takes as many clocks as the busiest part of its unit does."""
+Streams run one after another, each with steps of its own. A step falls into stages where its instructions change
+between products (with the reads that feed them) and scalar work. A warp does its stages in order; a stage takes as many
+clocks as the busiest part of its unit does."""
 
 from __future__ import annotations
 
@@ -24,8 +25,10 @@ MOST_WORKERS = 8
 
 @dataclass(frozen=True)
 class Overlap:
-    """The main loop when it repeats itself."""
+    """The loop of one stream when it repeats itself."""
 
+    stream: int
+    """Its place among the streams of the plan."""
     warps: int
     """On a quarter of an SM."""
     stages: tuple[Stage, ...]
@@ -55,32 +58,40 @@ def unit_clocks(issues: Sequence[Issue], machine: Machine) -> dict[str, float]:
     return dict(clocks)
 
 
-def overlap(plan: Plan, machine: Machine, blocks_per_sm: int) -> Overlap | None:
-    """The schedule of the longest stream's step; None where nothing is streamed. `plan` is that of an explicit kernel,
-    whose instructions stand in program order."""
-    stages = tuple(_stages(plan, machine))
-    if not stages:
-        return None
+def overlaps(plan: Plan, machine: Machine, blocks_per_sm: int) -> tuple[Overlap, ...]:
+    """The schedule of a step of each stream that computes, in the order of the program. `plan` is that of an explicit
+    kernel, whose instructions stand in that order."""
     warps = max(1, -(-plan.warp_count * max(blocks_per_sm, 1) // SUB_PARTITIONS))
-    timeline = schedule(stages, min(warps, MOST_WORKERS))
-    clocks = timeline.clocks_of_step * warps / timeline.workers
-    return Overlap(warps, stages, clocks, dict(timeline.use), timeline)
+    found: list[Overlap] = []
+    for stream, issues in sorted(_by_stream(plan, machine).items()):
+        stages = tuple(_stages(issues, machine))
+        timeline = schedule(stages, min(warps, MOST_WORKERS))
+        clocks = timeline.clocks_of_step * warps / timeline.workers
+        found.append(Overlap(stream, warps, stages, clocks, dict(timeline.use), timeline))
+    return tuple(found)
 
 
-def _stages(plan: Plan, machine: Machine) -> Iterator[Stage]:
-    runs: list[tuple[str, list[Issue]]] = []
+def _by_stream(plan: Plan, machine: Machine) -> dict[int, list[Issue]]:
+    """What a warp that computes issues in a step of each stream."""
     # A warpgroup's products read their operands themselves, and a producer copies.
     others = ("ldmatrix", "copies") if are_of_warpgroups(plan, machine) else ("operands",)
+    found: dict[int, list[Issue]] = defaultdict(list)
     for issue in plan.issues:
-        if not issue.streams or issue.kind.split()[0] in ("turn", *others):
-            continue
+        if issue.stream is not None and issue.kind.split()[0] not in ("turn", *others):
+            found[issue.stream].append(issue)
+    return found
+
+
+def _stages(issues: Sequence[Issue], machine: Machine) -> Iterator[Stage]:
+    runs: list[tuple[str, list[Issue]]] = []
+    for issue in issues:
         unit = "tensor" if issue.kind.split()[0] in OF_PRODUCTS else "scalar"
         if not runs or runs[-1][0] != unit:
             runs.append((unit, []))
         runs[-1][1].append(issue)
-    for i, (unit, issues) in enumerate(runs):
+    for i, (unit, together) in enumerate(runs):
         before = f"{runs[i - 1][0]} {i}" if i else f"{runs[-1][0]} {len(runs)}"
-        clocks = max(unit_clocks(issues, machine).values())
+        clocks = max(unit_clocks(together, machine).values())
         # One stage alone waits for nothing but its unit.
         after = ((before, 0 if i else 1),) if len(runs) > 1 else ()
         yield Stage(f"{unit} {i + 1}", unit, clocks, after)

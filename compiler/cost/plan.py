@@ -106,6 +106,9 @@ class Issue:
     count: Amount
     streams: tuple[Pieces, ...]
     """The streams around the operation: it runs once in each step."""
+    stream: int | None = None
+    """The place of the innermost of these among the streams of an explicit kernel: those of two that run one after
+    another may be equal. None outside of streams, and of a decorated kernel, whose streams are counted together."""
 
 
 LEAVING = ("leaving", "turned")

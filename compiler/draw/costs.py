@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
 from treadle.compiler.cost import estimate, plan_of, sizes_of_kernel
-from treadle.compiler.cost.overlap import overlap
+from treadle.compiler.cost.overlap import overlaps
 from treadle.compiler.cost.roles import alignment_of, contractions_of
 from treadle.compiler.cost.schedule import Timeline
 from treadle.compiler.errors import TreadleError
@@ -64,13 +64,15 @@ def crossings_of(kernel: KernelOp) -> dict[tuple[str, bool], Crossing]:
 
 
 def timelines_of(module: ModuleOp) -> Iterator[tuple[str, Timeline]]:
-    """Of every kernel that streams, explicit, and fits the machine: which of its warps uses which unit when."""
+    """Of each stream of each explicit kernel that fits the machine: which of its warps uses which unit when."""
     machine = machine_of(module)
     for kernel in (op for op in module.walk() if isinstance(op, KernelOp)):
         plan = plan_of(kernel)
         time = estimate(plan, machine, sizes_of_kernel(kernel, parent_function(kernel), {}))
-        if time is not None and (found := overlap(plan, machine, time.blocks_per_sm)) is not None:
-            yield f"@{plan.name} on {machine.name}, {found.warps} warps on a quarter of an SM", found.timeline
+        found = () if time is None else overlaps(plan, machine, time.blocks_per_sm)
+        for i, step in enumerate(found):
+            stream = f", stream {i + 1} ({plan.streams[step.stream].axis})" if len(found) > 1 else ""
+            yield f"@{plan.name} on {machine.name}{stream}, {step.warps} warps on a quarter of an SM", step.timeline
 
 
 def parent_function(kernel: KernelOp) -> FuncOp:

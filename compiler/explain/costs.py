@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import prod
 from typing import Any
@@ -28,7 +28,7 @@ from treadle.compiler.cost import (
 from treadle.compiler.cost.clusters import bytes_across
 from treadle.compiler.cost.levers import Lever, levers
 from treadle.compiler.cost.limit import flop, limits_us, tile_use, wave_use
-from treadle.compiler.cost.overlap import overlap
+from treadle.compiler.cost.overlap import overlaps
 from treadle.compiler.explain.symbols import Expressions
 from treadle.compiler.machines import Machine
 from treadle.dialects.hierarchy import KernelOp
@@ -51,8 +51,12 @@ class LevelCost:
 
 @dataclass(frozen=True)
 class StepCost:
-    """The main loop when it repeats itself, on a quarter of an SM."""
+    """The loop of one stream when it repeats itself, on a quarter of an SM."""
 
+    stream: Mapping[str, int]
+    """The axis, and the piece of it that a step takes."""
+    number: float
+    """Of steps: as many as a group takes on average."""
     warps: int
     clocks: float
     """From one step of all these warps to the next."""
@@ -112,10 +116,19 @@ class KernelCost:
     """Why the machine cannot run it; empty where it can."""
     why: str
     """What choosing the sizes recorded."""
-    step: StepCost | None = None
+    steps: Sequence[StepCost] = ()
+    """Of each stream that computes, in order."""
     levers: Sequence[Lever] = ()
     """What would make it faster, and its time then."""
     expressions: Expressions | None = None
+
+    @property
+    def step(self) -> StepCost | None:
+        """Of the stream that takes longest."""
+        return max(self.steps, key=lambda step: step.number * step.clocks, default=None)
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"step": None if self.step is None else asdict(self.step)}
 
 
 @dataclass(frozen=True)
@@ -173,7 +186,7 @@ class Explanation:
             "limit_us": self.limit_us,
             "share_of_limit": self.share_of_limit,
             "bottleneck": self.bottleneck,
-            "kernels": [asdict(kernel) for kernel in self.kernels],
+            "kernels": [kernel.as_dict() for kernel in self.kernels],
         }
 
     def to_json(self) -> str:
@@ -278,7 +291,7 @@ def kernel_cost(
         bottleneck="does not fit" if time is None else time.bottleneck,
         does_not_fit=does_not_fit,
         why=why,
-        step=_step(plan, machine, time.blocks_per_sm) if in_order and time is not None else None,
+        steps=tuple(_steps(plan, machine, sizes, time.blocks_per_sm)) if in_order and time is not None else (),
         levers=levers(sketch, machine, known, time.time_us) if sketch is not None and time is not None else (),
         expressions=expressions,
     )
@@ -294,12 +307,12 @@ def _why_not(device: LevelCost, blocks: int, machine: Machine, of_block: bool) -
     return ""
 
 
-def _step(plan: Plan, machine: Machine, blocks_per_sm: int) -> StepCost | None:
-    found = overlap(plan, machine, blocks_per_sm)
-    if found is None:
-        return None
-    stages = [{"name": stage.name, "unit": stage.unit, "clocks": stage.clocks} for stage in found.stages]
-    return StepCost(found.warps, found.clocks_of_step, stages, found.use)
+def _steps(plan: Plan, machine: Machine, sizes: Mapping[str, int], blocks_per_sm: int) -> Iterator[StepCost]:
+    for found in overlaps(plan, machine, blocks_per_sm):
+        stages = [{"name": stage.name, "unit": stage.unit, "clocks": stage.clocks} for stage in found.stages]
+        stream = plan.streams[found.stream]
+        number = float(stream.mean(sizes))
+        yield StepCost({stream.axis: stream.size}, number, found.warps, found.clocks_of_step, stages, found.use)
 
 
 def _level(

@@ -65,8 +65,9 @@ def _details(kernel: KernelCost) -> Iterator[str]:
         f"limit: {kernel.limit_us:.3g} us ({limit} alone, everything else free); share of it: "
         f"{kernel.share_of_limit or 0:.0%}; tiles {kernel.tile_use:.0%} full, waves {kernel.wave_use:.0%}"
     )
-    if kernel.step is not None:
-        yield _step_text(kernel.step)
+    for i, step in enumerate(kernel.steps):
+        stream = f" of stream {i + 1} ({sizes_text(step.stream)}; {step.number:.4g} a group)"
+        yield _step_text(step, stream if len(kernel.steps) > 1 else "")
     if kernel.levers:
         moves = (f"{lever.what}: {lever.time_us:.3g} us" for lever in kernel.levers)
         yield f"what would move it: {'; '.join(moves)}"
@@ -77,11 +78,11 @@ def _details(kernel: KernelCost) -> Iterator[str]:
         yield f"at least, as the memory M of a group grows: {kernel.expressions.leading}"
 
 
-def _step_text(step: StepCost) -> str:
+def _step_text(step: StepCost, stream: str) -> str:
     stages = ", ".join(f"{stage['unit']} {stage['clocks']:.0f}" for stage in step.stages)
     use = ", ".join(f"{unit} {part:.0%}" for unit, part in step.use.items())
     return (
-        f"a step of one warp, in clocks of a quarter SM: {stages}; {step.warps} warps there overlap to "
+        f"a step of one warp{stream}, in clocks of a quarter SM: {stages}; {step.warps} warps there overlap to "
         f"{step.clocks:.0f} clocks, busy with {use}"
     )
 
