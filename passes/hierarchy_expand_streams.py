@@ -135,6 +135,13 @@ def _expand(function: func.FuncOp, kernel: KernelOp) -> None:
     kernel.erase()
 
 
+def expanded(kernel: KernelOp, schedule: ScheduleAttr) -> KernelOp:
+    """The explicit form of a decorated kernel under any decided schedule, beside it; its states are kept apart."""
+    axis = next(iter(schedule.stream.as_dict()), "")
+    keep_states_apart(kernel, axis)
+    return _Expansion(kernel, schedule, StreamPlan(part_of_kernel(kernel), axis)).kernel()
+
+
 def _check_known(function: func.FuncOp, kernel: KernelOp, axis: str) -> None:
     """Once pieces of it are all that is left of a streamed axis, its whole size is that of an array of the program."""
     if axis and axis not in sizes_of_whole_arrays(function):

@@ -25,6 +25,7 @@ from treadle.compiler.cost.issue import (
     spared_registers,
 )
 from treadle.compiler.cost.limits import are_limits_found_together, fed_of_stream
+from treadle.compiler.cost.moments import moments_of
 from treadle.compiler.cost.names import name_of
 from treadle.compiler.cost.operands import computes_with, left_operand, read_back, stays_in_registers, written
 from treadle.compiler.cost.plan import LEAVING, Issue, Pieces, Plan, Tile, Transfer, Work
@@ -92,8 +93,24 @@ class Walk:
             can_be_of_warpgroups(self.kernel, self.row) and not self.finds_limits,
             max(self.kept.values(), default=0),
             least_of_streams(self.spared),
+            self.held,
             self.static,
         )
+
+    @property
+    def held(self) -> Amount:
+        if self.has_products:
+            return 0
+        made = (result.type for op in self.kernel.body.walk() for result in op.results if is_array(result.type))
+        sizes = {axis: size for type in made for axis, size in sizes_of(type).items()}
+        tiles = dict.fromkeys(self.axes, 1) | {axis: max(size, 1) for axis, size in sizes.items()}
+        return moments_of(self.kernel).registers(tiles, self.warps)
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """Of the arrays in device memory."""
+        outside = (*self.kernel.inputs, *self.kernel.outputs)
+        return tuple(dict.fromkeys(axis for array in outside for axis in axes_of(array.type)))
 
     @property
     def static(self) -> frozenset[str]:

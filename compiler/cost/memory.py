@@ -24,8 +24,11 @@ STAGES = PipeliningPass.stages
 TILE_UNIT = 128
 """Tiles begin at multiples of this many bytes."""
 
-BASE_REGISTERS = 40
-"""Registers of a kernel without products, for addresses, sizes and counters."""
+BASE_REGISTERS = 16
+"""Registers of a kernel without products, for sizes, positions and what is on its way from one value to the next."""
+
+STREAM_REGISTERS = 8
+"""And where it streams: counters, limits, and the tests of the last piece."""
 
 PRODUCT_BASE = 26
 """And of one with products."""
@@ -167,7 +170,7 @@ def tile_bytes(shape: tuple[Amount, ...], width: int) -> Amount:
 def registers(plan: Plan, machine: Machine) -> Amount:
     """32-bit registers of one thread, however many there are."""
     if not plan.has_products:
-        return BASE_REGISTERS + sum(_words(tile, plan) for tile in plan.tiles if tile.role in ("value", "row"))
+        return rounded(BASE_REGISTERS + (STREAM_REGISTERS if plan.streams else 0) + plan.held)
     alone = PRODUCT_BASE + (FROM_SM_90 if machine.capability >= 90 else 0) + _held(plan, CARRIED, PASSING)
     alone = alone + _addresses_of_copies(plan)
     of_group = WARPGROUP_BASE + _held(plan, WARPGROUP_CARRIED, WARPGROUP_PASSING)

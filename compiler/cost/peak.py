@@ -42,7 +42,7 @@ def columns(kernel: KernelOp) -> Iterator[frozenset[SSAValue]]:
 
 def _columns(block: Block, outside: frozenset[SSAValue]) -> Iterator[frozenset[SSAValue]]:
     yield outside
-    lives = _lives(block)
+    lives = lives_in(block)
     for i, op in enumerate(block.ops):
         yield from _column(op, i, outside, lives)
 
@@ -52,7 +52,7 @@ def _column(
 ) -> Iterator[frozenset[SSAValue]]:
     """What is alive while `op`, the operation at `index`, runs."""
     if op.regions and not isinstance(op, MapOp):
-        around = _near(value for value, (born, last) in lives.items() if born < index <= last)
+        around = near_arrays(value for value, (born, last) in lives.items() if born < index <= last)
         for region in op.regions:
             yield from _columns(region.block, outside | around)
         return
@@ -60,10 +60,11 @@ def _column(
     alive |= set(op.results)
     if not isinstance(op, MapOp | CastOp | WhereOp):
         alive |= {value for value in op.operands if value in lives and value is not _overwritten(op)}
-    yield outside | _near(alive)
+    yield outside | near_arrays(alive)
 
 
-def _near(values: Iterable[SSAValue]) -> frozenset[SSAValue]:
+def near_arrays(values: Iterable[SSAValue]) -> frozenset[SSAValue]:
+    """Those that are arrays at near levels."""
     return frozenset(value for value in values if is_array(value.type) and level_of(value.type) in NEAR)
 
 
@@ -71,7 +72,7 @@ def _overwritten(op: Operation) -> SSAValue | None:
     return op.init if isinstance(op, ContractOp | ReduceOp) else None
 
 
-def _lives(block: Block) -> dict[SSAValue, tuple[int, int]]:
+def lives_in(block: Block) -> dict[SSAValue, tuple[int, int]]:
     """From which operation of `block` to which each of its values is alive. What a step loads arrives in
     one column, however the loads are placed: each has a tile of its own."""
     position = {op: i for i, op in enumerate(block.ops)}

@@ -181,6 +181,8 @@ class Plan:
     """Of a thread, for left operands that it keeps during a stream."""
     spared_registers: Amount = 0
     """Of a thread, for those of which subloops hold a piece at a time."""
+    held: Amount = 0
+    """Registers of a thread for the values and addresses that it holds at once, where there are no products."""
     static: frozenset[str] = frozenset()
     """The axes whose sizes the kernel knows."""
 

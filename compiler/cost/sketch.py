@@ -24,6 +24,7 @@ from treadle.compiler.cost.issue import (
     spared_registers,
 )
 from treadle.compiler.cost.limits import are_found_together, fed_of_visits
+from treadle.compiler.cost.moments import Moments, moments_of_decorated
 from treadle.compiler.cost.names import name_of
 from treadle.compiler.cost.operands import computes_with, left_operand, read_back, stays_in_registers, written
 from treadle.compiler.cost.plan import Issue, Pieces, Plan, Transfer, Work
@@ -93,6 +94,8 @@ class Sketch:
     """How groups find the limits of streams then."""
     subloops: Mapping[str, int]
     """The pieces in which contractions walk an axis, where they do not take what a group holds at once."""
+    moments: Moments | None
+    """What a lane holds at once, where there are no products."""
 
     @property
     def streams(self) -> int:
@@ -154,6 +157,7 @@ class Sketch:
             self.suits_warpgroups and not self.finds_limits,
             self._kept(spread),
             self._spared(spread),
+            0 if self.moments is None else self.moments.registers(_present(padded), warps),
             frozenset(axis for axis, size in self.sizes.items() if size != DYNAMIC),
         )
 
@@ -292,17 +296,18 @@ class Sketch:
 def sketch_of(kernel: KernelOp, schedule: ScheduleAttr) -> Sketch:
     group = tuple(schedule.group.as_dict())
     stream = next(iter(schedule.stream.as_dict()), None)
-    return _Reader(kernel, group, stream, tuple(schedule.whole.as_dict())).sketch()
+    return _Reader(kernel, group, stream, schedule).sketch()
 
 
 class _Reader:
     """Gathers a sketch from one decorated kernel."""
 
-    def __init__(self, kernel: KernelOp, group: tuple[str, ...], stream: str | None, whole: tuple[str, ...]):
+    def __init__(self, kernel: KernelOp, group: tuple[str, ...], stream: str | None, schedule: ScheduleAttr):
         self.kernel = kernel
         self.group = group
         self.stream = stream
-        self.whole = whole
+        self.schedule = schedule
+        self.whole = tuple(schedule.whole.as_dict())
         *self.operations, terminator = kernel.body.block.ops
         self.results = tuple(terminator.operands)
         self.products = [op for op in self.operations if isinstance(op, ContractOp)]
@@ -342,6 +347,7 @@ class _Reader:
             conditional=conditional,
             findings=None if conditional is None else Findings(conditional.axis, self._comes_to_shared, self._held_row),
             subloops=self.kernel.schedule.subloop.as_dict() if self.kernel.schedule is not None else {},
+            moments=None if self.products else moments_of_decorated(self.kernel, self.schedule),
         )
 
     def _sums_beside_stream(self, op: Operation) -> bool:
@@ -544,6 +550,11 @@ class _Reader:
     def _leaves(self, value: SSAValue) -> bool:
         """Whether a result goes out by way of shared memory: 16-bit numbers of products, at the end."""
         return bool(self.products) and width_of(value.type) == 2 and self.stream not in axes_of(value.type)
+
+
+def _present(tiles: Mapping[str, Amount]) -> dict[str, Amount]:
+    """The sizes of tiles, of which none is empty."""
+    return {axis: most(size, 1) for axis, size in tiles.items()}
 
 
 def _batch_axes(op: ContractOp) -> set[str]:

@@ -347,7 +347,7 @@ __device__ __forceinline__ void sin2cos2_kernel_body(
   }  // one[n] from registers
 }
 
-extern "C" __global__ void __launch_bounds__(128, 10) sin2cos2_kernel(
+extern "C" __global__ void __launch_bounds__(128, 16) sin2cos2_kernel(
     const float* __restrict__ x,
     float* __restrict__ one,
     int64_t n) {
