@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math as numbers
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeGuard, cast
+from typing import TypeAlias, TypeGuard, cast
 
 from xdsl.context import Context
 from xdsl.dialects import arith, math
@@ -16,6 +16,8 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp
 from treadle.dialects.diagram.absence import absences_of
+from treadle.dialects.diagram.array import format_of
+from treadle.passes._below_maximum import LOWEST, below_maximum
 from treadle.passes._bounds import is_positive_scalar
 from treadle.passes._scalars import (
     Constant,
@@ -23,20 +25,16 @@ from treadle.passes._scalars import (
     Leaf,
     Node,
     build_map,
-    compare,
-    difference,
     expression_of,
     expressions_of,
     is_number,
     is_plain,
     number,
     product,
-    select,
 )
+from treadle.passes._spans import past_conditions
 
 LOG2_E = 1.4426950408889634
-DIGITS = 24
-"""Binary digits of an f32."""
 EQUAL = 1
 """Predicate of `arith.cmpf`: ordered and equal."""
 
@@ -59,7 +57,11 @@ class DiagramExpToExp2Pass(ModulePass):
       and finite. So no power overflows, and that of the maximum is never 0. The factor may hold a number of the
       program that is above zero; then the slope beyond is a power of two so large that neighbours are 1 apart, whatever
       the factor is. What is added to the exponent is taken from the offset, but beyond, where it would only be rounded:
-      all powers of a row then lack the same factor.
+      all powers of a row then lack the same factor. Where what the contraction multiplies has few exponents, one such
+      power of two does for every maximum, and beside it what is added vanishes by itself (`_spans`).
+
+    A finite number stands for a maximum that is -inf: the lowest one, if all that is made of it are such powers, for
+    those of -inf are 0 below it, too. It takes one operation (`max`), another number two.
 
     Before:
     ```
@@ -131,33 +133,42 @@ class DiagramExpToExp2Pass(ModulePass):
     name = "diagram-exp-to-exp2"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        below: Below = {}
         for map in list(op.walk()):
             if isinstance(map, MapOp) and (powers := [*filter(_is_power, map.body.block.ops)]):
                 for power in powers:
-                    _rewrite(power, map)
+                    _rewrite(power, map, below)
                 _erase_dead(map)
                 _drop_unused(map)
+        for map in list(op.walk()):
+            if isinstance(map, MapOp) and (maximum := _at_bottom(map)) is not None:
+                _stand_low(map, maximum, below)
+
+
+Below: TypeAlias = dict[Operation, float]
+"""What is made of a maximum, or of a number in its place, so that a power of what is -inf is 0 beside this number
+or a higher one, which is below every finite maximum: maps, and differences inside of maps."""
 
 
 def _is_power(op: Operation) -> TypeGuard[math.ExpOp]:
     return isinstance(op, math.ExpOp) and op.result.type == f32
 
 
-def _rewrite(op: math.ExpOp, map: MapOp) -> None:
-    power = math.Exp2Op(_exponent(op, map))
+def _rewrite(op: math.ExpOp, map: MapOp, below: Below) -> None:
+    power = math.Exp2Op(_exponent(op, map, below))
     power.location = op.location
     power.result.name_hint = op.result.name_hint
     Rewriter.replace_op(op, power)
 
 
-def _exponent(op: math.ExpOp, map: MapOp) -> SSAValue:
+def _exponent(op: math.ExpOp, map: MapOp, below: Below) -> SSAValue:
     """log2 e times what `op` takes the power of, computed before `op`."""
     inside = expressions_of(map) if is_plain(map) else {}
     terms, plus = _linear(op.operand, lambda value: value in inside and is_positive_scalar(inside[value]))
     if len(terms) == 2:
         (a, c), (b, other) = terms.items()
         apart = c == -other and a.scale is b.scale and _is_safe(c)
-        if apart and (found := _of_difference(op, map, a, b, c, inside, plus)) is not None:
+        if apart and (found := _of_difference(op, map, a, b, c, inside, plus, below)) is not None:
             return found
     if len(terms) == 1 and not plus:
         ((x, c),) = terms.items()
@@ -167,7 +178,14 @@ def _exponent(op: math.ExpOp, map: MapOp) -> SSAValue:
 
 
 def _of_difference(
-    op: math.ExpOp, map: MapOp, a: _Term, b: _Term, c: float, inside: Mapping[SSAValue, Expression], plus: float
+    op: math.ExpOp,
+    map: MapOp,
+    a: _Term,
+    b: _Term,
+    c: float,
+    inside: Mapping[SSAValue, Expression],
+    plus: float,
+    below: Below,
 ) -> SSAValue | None:
     """`log2 e (c (a - b) + plus)`, where `a` and `b` have one scale; None where that is no shorter than it stands."""
     if c < 0:
@@ -177,11 +195,15 @@ def _of_difference(
     if a.scale is not None:
         slope = product(inside[a.scale], slope)
     left, right = outer.get(a.value), outer.get(b.value)
-    if left is not None and right is not None and is_small and _is_rounded(left) and _is_maximum(right, left):
-        return _below_maximum(op, map, a.value, right, slope, plus * LOG2_E)
+    if left is not None and right is not None and is_small and _is_rounded(left, slope) and _is_maximum(right, left):
+        made = below_maximum(map, left, right, _maximum(right), slope, plus * LOG2_E)
+        below.update({each.owner: made.lowest for each in (made.slope, made.offset) if isinstance(each.owner, MapOp)})
+        return _multiply_add(op, map, a.value, (made.slope, made.offset))
     if plus:
         return None
     apart, factor = _insert(arith.SubfOp(a.value, b.value), op), _constant(c * LOG2_E, op)
+    if left is not None and right is not None and _is_maximum(right, left) and isinstance(apart.owner, Operation):
+        below[apart.owner] = LOWEST
     if a.scale is not None:
         factor = _insert(arith.MulfOp(a.scale, factor), op)
     return _insert(arith.MulfOp(apart, factor), op)
@@ -283,68 +305,64 @@ def _drop_unused(map: MapOp) -> None:
 # -- below a maximum --------------------------------------------------------------------------------
 
 
-def _below_maximum(
-    op: math.ExpOp, map: MapOp, a: SSAValue, maximum: SSAValue, factor: Expression, plus: float
-) -> SSAValue:
-    """`slope a - offset`; slope and offset are arrays of their own, for all elements that share a maximum."""
-    slope = _before(map, _slope(Leaf(maximum), factor), maximum, "slope")
-    at_maximum = product(Leaf(maximum), Leaf(slope))
-    if plus:
-        at_maximum = difference(at_maximum, select(_is_fine(Leaf(maximum), factor), number(plus), number(0)))
-    offset = _before(map, at_maximum, maximum, "offset")
-    block, given = map.body.block, (slope, offset)
-    slope_of, offset_of = (block.insert_arg(f32, len(block.args)) for _ in given)
-    slope_of.name_hint, offset_of.name_hint = "slope", "offset"
+def _multiply_add(op: math.ExpOp, map: MapOp, a: SSAValue, given: tuple[SSAValue, SSAValue]) -> SSAValue:
+    """`slope a - offset`, of arrays for all elements that share a maximum."""
+    block = map.body.block
+    slope, offset = (block.insert_arg(f32, len(block.args)) for _ in given)
+    slope.name_hint, offset.name_hint = "slope", "offset"
     map.operands = (*map.operands, *given)
-    return _insert(math.FmaOp(a, slope_of, _insert(arith.NegfOp(offset_of), op)), op)
+    return _insert(math.FmaOp(a, slope, _insert(arith.NegfOp(offset), op)), op)
 
 
-def _slope(maximum: Expression, factor: Expression) -> Expression:
-    """`factor`, or a power of two where a product with `factor` has no digit after the point."""
-    return select(_is_fine(maximum, factor), factor, _steep(maximum, factor))
-
-
-def _is_fine(maximum: Expression, factor: Expression) -> Expression:
-    """Whether a product of a maximum and a factor has digits after the point."""
-    size = Node(math.AbsFOp, (maximum,), f32)
+def _is_rounded(value: SSAValue, factor: Expression) -> bool:
+    """Whether every element carries a rounding of its own size: sums of products in f32. Where some are absent, -inf
+    stands for them if its power is 0, for which a factor that is not known might not be finite."""
     if isinstance(factor, Constant):
-        return compare(size, "<", number(2.0**DIGITS / factor.number))
-    return compare(product(size, factor), "<", number(2.0**DIGITS))
-
-
-def _steep(maximum: Expression, factor: Expression) -> Expression:
-    """A power of two, at least a half of the factor, whose product with the maximum is finite. Of a factor that is not
-    known it is so steep that neighbours of the maximum are 1 apart, at least: whatever the factor, they are that in a
-    product with it that has no digit after the point."""
-    if isinstance(factor, Constant):
-        return number(2.0 ** min(round(numbers.log2(factor.number)), 0))
-    size = Node(math.AbsFOp, (maximum,), f32)
-    large = select(compare(size, "<", number(2.0**64)), number(2.0**63), number(1))
-    return select(compare(size, "<", number(1)), number(2.0**126), large)
-
-
-def _before(map: MapOp, expression: Expression, like: SSAValue, hint: str) -> SSAValue:
-    new = build_map(expression, like.type, hint, map.location)
-    Rewriter.insert_op(new, InsertPoint.before(map))
-    return new.result
-
-
-def _is_rounded(value: SSAValue) -> bool:
-    """Whether every element carries a rounding of its own size: sums of products in f32."""
+        value = past_conditions(value)
     return isinstance(value.owner, ContractOp) and value.owner.accumulate == f32
 
 
 def _is_maximum(value: SSAValue, of: SSAValue) -> bool:
     """Whether no element of `of` is above the element of `value` that belongs to it, but where nothing is above
     -inf: a maximum over it and perhaps others, or a number in place of a maximum that is -inf."""
-    if isinstance(value.owner, ReduceOp):
-        return value.owner.kind.data == "max" and value.owner.operand is of
-    if not isinstance(value.owner, MapOp) or not is_plain(value.owner):
-        return False
-    match expression_of(value.owner):
+    owner = _maximum(value).owner
+    return isinstance(owner, ReduceOp) and owner.kind.data == "max" and of in (owner.operand, owner.init)
+
+
+def _maximum(value: SSAValue) -> SSAValue:
+    """What a number stands for where it is -inf, or the value itself."""
+    inner = _at_bottom(value.owner) if isinstance(value.owner, MapOp) else None
+    return value if inner is None else inner.value
+
+
+def _at_bottom(map: MapOp) -> Leaf | None:
+    """Of a map that puts a number in place of -inf, what it is in the other places."""
+    if not is_plain(map) or format_of(map.result.type) != f32:
+        return None
+    match expression_of(map):
         case Node(kind=arith.SelectOp, operands=(Node(kind=arith.CmpfOp) as bottom, Constant(), Leaf() as inner)):
             is_bottom = bottom.properties["predicate"] == IntegerAttr(EQUAL, 64)
             is_bottom = is_bottom and bottom.operands[0] == inner and is_number(bottom.operands[1], -numbers.inf)
-            return is_bottom and _is_maximum(inner.value, of)
+            return inner if is_bottom else None
         case _:
-            return False
+            return None
+
+
+def _stand_low(map: MapOp, maximum: Leaf, below: Below) -> None:
+    """Let a number that is below every finite maximum stand for one that is -inf, if all users allow it."""
+    users = [user for use in map.result.uses for user in _users(use.operation, map.result, below)]
+    if not users or any(user not in below for user in users):
+        return
+    lowest = Node(arith.MaximumfOp, (maximum, number(max(below[user] for user in users))), f32)
+    new = build_map(lowest, map.result.type, None, map.location)
+    new.result.name_hint = map.result.name_hint
+    Rewriter.replace_op(map, new)
+
+
+def _users(op: Operation, value: SSAValue, below: Below) -> Iterator[Operation]:
+    """What makes something of a value: a map as a whole, or what its body does with it."""
+    if op in below or not isinstance(op, MapOp):
+        yield op
+        return
+    arguments = [arg for arg, given in zip(op.body.block.args, op.inputs, strict=True) if given is value]
+    yield from (use.operation for arg in arguments for use in arg.uses)

@@ -32,6 +32,7 @@ NO_OVERFLOW = arith.IntegerOverflowAttr([arith.IntegerOverflowFlag.NSW])
 
 SPECIALS = frozenset({"-inf", "inf", "nan"})
 """What is not finite."""
+_OPPOSITE = {"-inf": "inf", "inf": "-inf", "nan": "nan"}
 
 
 def neutral_number(kind: str, value: SSAValue) -> float:
@@ -142,6 +143,8 @@ class _Evaluation:
                 return self._sum(op)
             case arith.MulfOp():
                 return self._product(op)
+            case math.FmaOp():
+                return self._multiply_add(op)
             case arith.DivfOp():
                 return self._quotient(op)
             case arith.SelectOp():
@@ -171,6 +174,28 @@ class _Evaluation:
         known, other = (left, op.rhs) if right is None else (right, op.lhs)
         return 0.0 if known == 0 and not self.specials(other) else None
 
+    def _multiply_add(self, op: math.FmaOp) -> float | None:
+        """Infinity times a number above zero, beside a summand that is not its opposite."""
+        known = self.scalar(op.a)
+        if known is None or not numbers.isinf(known) or not self.is_positive(op.b):
+            return None
+        return None if self.specials(op.c) & {_special(-known), "nan"} else known
+
+    def is_positive(self, value: SSAValue) -> bool:
+        """Whether a scalar is a finite number above zero, at whatever element."""
+        if isinstance(value, BlockArgument):
+            map = value.block.parent_op()
+            array = map.inputs[value.index].owner if isinstance(map, MapOp) else None
+            return isinstance(array, MapOp) and self.is_positive(array.yielded)
+        match value.owner:
+            case arith.ConstantOp():
+                number = _number(value.owner)
+                return number is not None and 0 < number < numbers.inf
+            case arith.SelectOp():
+                return self.is_positive(value.owner.lhs) and self.is_positive(value.owner.rhs)
+            case _:
+                return False
+
     def _quotient(self, op: arith.DivfOp) -> float | None:
         upper, lower = self.scalar(op.lhs), self.scalar(op.rhs)
         if upper is None or lower is None or lower == 0 or numbers.isinf(lower):
@@ -191,12 +216,26 @@ class _Evaluation:
                 return SPECIALS if number is None else _specials_of(number)
             case arith.SelectOp() as choice if (replaced := _replaced_infinity(choice)) is not None:
                 return self.specials(choice.lhs) | self.specials(choice.rhs) - {_special(replaced)}
+            case arith.MaximumfOp() | arith.MinimumfOp() if (kept := self._bounded(value.owner)) is not None:
+                return self.specials(kept) - {"-inf" if isinstance(value.owner, arith.MaximumfOp) else "inf"}
             case arith.ExtFOp():
                 return self.specials(value.owner.input)
-            case arith.AddfOp() | arith.SubfOp() | arith.MulfOp() | arith.NegfOp():
+            case arith.NegfOp():
+                return frozenset(_OPPOSITE[each] for each in self.specials(value.owner.operand))
+            case arith.MulfOp() if self.is_positive(value.owner.rhs):
+                return self.specials(value.owner.lhs)
+            case arith.AddfOp() | arith.SubfOp() | arith.MulfOp():
                 return SPECIALS if any(self.specials(operand) for operand in value.owner.operands) else frozenset()
             case _:
                 return SPECIALS
+
+    def _bounded(self, op: arith.MaximumfOp | arith.MinimumfOp) -> SSAValue | None:
+        """What a finite constant bounds from one side."""
+        for bound, kept in ((op.rhs, op.lhs), (op.lhs, op.rhs)):
+            number = _number(bound.owner) if isinstance(bound.owner, arith.ConstantOp) else None
+            if number is not None and numbers.isfinite(number):
+                return kept
+        return None
 
     def _specials_of_array(self, value: SSAValue) -> frozenset[str]:
         match value.owner:

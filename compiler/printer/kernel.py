@@ -15,7 +15,7 @@ from treadle.compiler.printer.exchanges import print_exchange
 from treadle.compiler.printer.launches import launch_lines
 from treadle.compiler.printer.matrices import read_accumulator
 from treadle.compiler.printer.products import ProductPrinter
-from treadle.compiler.printer.reductions import print_combine, print_reduce
+from treadle.compiler.printer.reductions import print_combine, print_reduce, scaled_start
 from treadle.compiler.printer.scalars import c_type
 from treadle.compiler.printer.shared import print_shared, print_stage
 from treadle.compiler.printer.tensor_stores import print_boxed_write, print_on_the_way_out
@@ -169,6 +169,8 @@ class KernelPrinter(KernelWriter):
                 elementwise.print_fill(self, op)
             case cuda.IndexOp():
                 elementwise.print_index(self, op)
+            case MapOp() if scaled_start(op.result) is not None:
+                pass  # the sum after it begins with the product
             case MapOp():
                 elementwise.print_map(self, op)
             case CastOp():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
 from treadle.compiler.errors import Refusal
@@ -9,8 +10,8 @@ from treadle.compiler.printer.indices import subscripts
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects import cuda
 from treadle.dialects.cuda.fragments import PARTIAL, lane_masks
-from treadle.dialects.cuda.tiles import layout_of
-from treadle.dialects.diagram import ReduceOp
+from treadle.dialects.cuda.tiles import is_fragment, layout_of
+from treadle.dialects.diagram import MapOp, ReduceOp
 from treadle.dialects.diagram.array import format_of
 from treadle.dialects.diagram.formats import NARROW
 
@@ -35,6 +36,8 @@ def print_reduce(writer: KernelWriter, op: ReduceOp) -> None:
         raise Refusal(op, f"'{kind}' reduces in {format_of(op.result.type)}: reduce in f32 and cast the result")
     layout, source = layout_of(op.result.type), layout_of(op.operand.type)
     name = writer.declare(op.result)
+    if op.init is not None and (scaled := scaled_start(op.init)) is not None:
+        return _print_scaled_sum(writer, op, name, scaled)
     partial = PARTIAL in op.attributes
     masks = [] if partial else lane_masks(source, op.over_axes)
     # Every lane would combine what it starts from: right if that changes nothing, or if lanes keep apart.
@@ -55,6 +58,38 @@ def print_reduce(writer: KernelWriter, op: ReduceOp) -> None:
         statements.append(f"{here} = {combine.format(writer.element(op.init, loops), here)};")
     if statements:
         writer.text.nest(loops, statements)
+
+
+def scaled_start(value: SSAValue) -> MapOp | None:
+    """The map of a value that is a product and nothing but what a sum begins with, right after it: then the first
+    summand and the product are one multiply-add."""
+    map = value.owner
+    if not isinstance(map, MapOp) or len(map.body.block.ops) != 2 or len(map.inputs) != 2:
+        return None
+    sum = map.next_op
+    if (
+        not isinstance(sum, ReduceOp)
+        or sum.kind.data != "add"
+        or sum.init is not value
+        or PARTIAL not in sum.attributes
+    ):
+        return None
+    is_used_once = len(list(value.uses)) == 1
+    is_product = isinstance(map.yielded.owner, arith.MulfOp) and {*map.yielded.owner.operands} == {*map.body.block.args}
+    layouts = {layout_of(each.type) for each in (*map.inputs, sum.result) if is_fragment(each.type)}
+    formats = {str(format_of(each.type)) for each in (*map.inputs, sum.operand, sum.result)}
+    return map if is_used_once and is_product and len(layouts) == 1 and formats == {"f32"} else None
+
+
+def _print_scaled_sum(writer: KernelWriter, op: ReduceOp, name: str, start: MapOp) -> None:
+    every = writer.loops(layout_of(op.operand.type))
+    element = writer.element(op.operand, every)
+    target = f"{name}{subscripts(layout_of(op.result.type), every)}"
+    factors = ", ".join(writer.element(each, every) for each in start.inputs)
+    first = [f"{loop.variable} == 0" for loop in every if loop.mode.axis in op.over_axes]
+    begin, further = f"fmaf({factors}, {element})", f"{target} + {element}"
+    value = f"{' && '.join(first)} ? {begin} : {further}" if first else begin
+    writer.text.nest(every, [f"{target} = {value};"])
 
 
 def print_combine(writer: KernelWriter, op: cuda.CombineOp) -> None:
