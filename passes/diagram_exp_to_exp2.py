@@ -195,7 +195,7 @@ def _of_difference(
     if a.scale is not None:
         slope = product(inside[a.scale], slope)
     left, right = outer.get(a.value), outer.get(b.value)
-    if left is not None and right is not None and is_small and _is_rounded(left, slope) and _is_maximum(right, left):
+    if left is not None and right is not None and is_small and _is_rounded(left) and _is_maximum(right, left):
         made = below_maximum(map, left, right, _maximum(right), slope, plus * LOG2_E)
         below.update({each.owner: made.lowest for each in (made.slope, made.offset) if isinstance(each.owner, MapOp)})
         return _multiply_add(op, map, a.value, (made.slope, made.offset))
@@ -314,11 +314,9 @@ def _multiply_add(op: math.ExpOp, map: MapOp, a: SSAValue, given: tuple[SSAValue
     return _insert(math.FmaOp(a, slope, _insert(arith.NegfOp(offset), op)), op)
 
 
-def _is_rounded(value: SSAValue, factor: Expression) -> bool:
-    """Whether every element carries a rounding of its own size: sums of products in f32. Where some are absent, -inf
-    stands for them if its power is 0, for which a factor that is not known might not be finite."""
-    if isinstance(factor, Constant):
-        value = past_conditions(value)
+def _is_rounded(value: SSAValue) -> bool:
+    """Whether every element that is there carries a rounding of its own size: sums of products in f32."""
+    value = past_conditions(value)
     return isinstance(value.owner, ContractOp) and value.owner.accumulate == f32
 
 

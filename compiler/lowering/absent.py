@@ -9,7 +9,7 @@ or infinite where the element is absent, and what a map makes of an absent eleme
 from __future__ import annotations
 
 import math as numbers
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,6 +32,10 @@ NO_OVERFLOW = arith.IntegerOverflowAttr([arith.IntegerOverflowFlag.NSW])
 
 SPECIALS = frozenset({"-inf", "inf", "nan"})
 """What is not finite."""
+LESS = 4
+"""Predicate of `arith.cmpf`: ordered and less."""
+TINY = 2.0**-100
+"""Above this, rounding makes no number zero."""
 _OPPOSITE = {"-inf": "inf", "inf": "-inf", "nan": "nan"}
 
 
@@ -42,10 +46,34 @@ def neutral_number(kind: str, value: SSAValue) -> float:
 
 def filler_of(op: WhereOp) -> float | None:
     """A number that, in the place of absent elements, changes nothing in whatever they meet; None if there is none."""
-    meetings = list(_meetings(op.result))
+    return _filler(op.result, list(_meetings(op.result)))
+
+
+def filler_beyond(value: SSAValue, axis: str) -> float | None:
+    """A number that, in the place of elements past the end of an axis, changes nothing in what they meet along it; None
+    if there is none, or nothing is spared: they meet once at most."""
+    meetings = list(_meetings(value))
+    along = [each for each in meetings if axis in each.over]
+    if len({each.value for each in along}) < 2 or any(numbers.isnan(each.wanted) for each in meetings):
+        return None
+    return _filler(value, along)
+
+
+def is_made_of(value: SSAValue, filled: Container[SSAValue]) -> bool:
+    """Whether an array is made, element by element, of one of some arrays."""
+    left = [value]
+    while left:
+        if (each := left.pop()) in filled:
+            return True
+        if isinstance(each.owner, MapOp | CastOp | WhereOp):
+            left += each.owner.operands
+    return False
+
+
+def _filler(value: SSAValue, meetings: Sequence[_Meeting]) -> float | None:
     for kind in ("max", "add", "min", "mul"):
-        candidate = neutral_number(kind, op.result)
-        if all(_Evaluation(op.result, candidate, each).array(each.value) == each.wanted for each in meetings):
+        candidate = neutral_number(kind, value)
+        if all(_Evaluation(value, candidate, each).array(each.value) == each.wanted for each in meetings):
             return candidate
     return None
 
@@ -183,18 +211,34 @@ class _Evaluation:
 
     def is_positive(self, value: SSAValue) -> bool:
         """Whether a scalar is a finite number above zero, at whatever element."""
-        if isinstance(value, BlockArgument):
-            map = value.block.parent_op()
-            array = map.inputs[value.index].owner if isinstance(map, MapOp) else None
-            return isinstance(array, MapOp) and self.is_positive(array.yielded)
         match value.owner:
+            case Block():
+                inner = _in_map(value)
+                return inner is not None and self.is_positive(inner)
             case arith.ConstantOp():
-                number = _number(value.owner)
-                return number is not None and 0 < number < numbers.inf
-            case arith.SelectOp():
-                return self.is_positive(value.owner.lhs) and self.is_positive(value.owner.rhs)
+                return 0 < self.least(value) < numbers.inf
+            case arith.SelectOp() as choice:
+                is_finite = self.is_positive(choice.lhs) or (_is_bounded(choice) and self.least(choice.lhs) > TINY)
+                return is_finite and self.is_positive(choice.rhs)
             case _:
                 return False
+
+    def least(self, value: SSAValue) -> float:
+        """What a scalar is not below, if it is a number."""
+        match value.owner:
+            case Block():
+                inner = _in_map(value)
+                return -numbers.inf if inner is None else self.least(inner)
+            case arith.ConstantOp():
+                number = _number(value.owner)
+                return -numbers.inf if number is None else number
+            case arith.MaximumfOp():
+                return max(self.least(operand) for operand in value.owner.operands)
+            case arith.MulfOp():
+                left, right = (self.least(operand) for operand in value.owner.operands)
+                return left * right if min(left, right) > 0 else -numbers.inf
+            case _:
+                return -numbers.inf
 
     def _quotient(self, op: arith.DivfOp) -> float | None:
         upper, lower = self.scalar(op.lhs), self.scalar(op.rhs)
@@ -224,6 +268,8 @@ class _Evaluation:
                 return frozenset(_OPPOSITE[each] for each in self.specials(value.owner.operand))
             case arith.MulfOp() if self.is_positive(value.owner.rhs):
                 return self.specials(value.owner.lhs)
+            case math.FmaOp() if self.is_positive(value.owner.b) and not self.specials(value.owner.c):
+                return self.specials(value.owner.a)
             case arith.AddfOp() | arith.SubfOp() | arith.MulfOp():
                 return SPECIALS if any(self.specials(operand) for operand in value.owner.operands) else frozenset()
             case _:
@@ -232,7 +278,7 @@ class _Evaluation:
     def _bounded(self, op: arith.MaximumfOp | arith.MinimumfOp) -> SSAValue | None:
         """What a finite constant bounds from one side."""
         for bound, kept in ((op.rhs, op.lhs), (op.lhs, op.rhs)):
-            number = _number(bound.owner) if isinstance(bound.owner, arith.ConstantOp) else None
+            number = _number_of(bound)
             if number is not None and numbers.isfinite(number):
                 return kept
         return None
@@ -247,6 +293,26 @@ class _Evaluation:
                 return self._specials_of_array(cast.operand)
             case _:
                 return SPECIALS
+
+
+def _in_map(argument: SSAValue) -> SSAValue | None:
+    """What an argument of a map is in the map that makes it."""
+    map = argument.block.parent_op() if isinstance(argument, BlockArgument) else None
+    array = map.inputs[argument.index].owner if isinstance(map, MapOp) and isinstance(argument, BlockArgument) else None
+    return array.yielded if isinstance(array, MapOp) else None
+
+
+def _is_bounded(op: arith.SelectOp) -> bool:
+    """Whether the first choice is taken only if its product with something not below zero is below a constant: then it
+    is not infinite, and a number."""
+    test = op.cond.owner
+    if not isinstance(test, arith.CmpfOp) or test.predicate.value.data != LESS or _number_of(test.rhs) is None:
+        return False
+    scaled = test.lhs.owner
+    if not isinstance(scaled, arith.MulfOp) or op.lhs not in scaled.operands:
+        return False
+    other = scaled.rhs if scaled.lhs is op.lhs else scaled.lhs
+    return isinstance(other.owner, math.AbsFOp)
 
 
 def _held(number: float | None, value: SSAValue) -> float | None:
@@ -265,6 +331,10 @@ def _held(number: float | None, value: SSAValue) -> float | None:
 def _number(op: Operation) -> float | None:
     number = op.properties.get("value")
     return float(number.value.data) if isinstance(number, FloatAttr | IntegerAttr) else None
+
+
+def _number_of(value: SSAValue) -> float | None:
+    return _number(value.owner) if isinstance(value.owner, arith.ConstantOp) else None
 
 
 def _special(infinity: float) -> str:

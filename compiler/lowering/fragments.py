@@ -5,6 +5,7 @@ from __future__ import annotations
 from xdsl.dialects import arith
 from xdsl.ir import Attribute, SSAValue
 
+from treadle.compiler.lowering.absent import filler_beyond, is_made_of
 from treadle.compiler.lowering.conversions import (
     is_exchanged,
     loaded_layout,
@@ -13,6 +14,7 @@ from treadle.compiler.lowering.conversions import (
     stays_in_threads,
 )
 from treadle.compiler.lowering.names import hinted, named, placed
+from treadle.compiler.lowering.numbers import number_in
 from treadle.compiler.lowering.pending import PendingFill, PendingIndex, PendingLoad
 from treadle.compiler.lowering.state import KernelLowering
 from treadle.compiler.lowering.tiles import tile_of
@@ -124,6 +126,24 @@ def masked(
     else:
         return value
     return hinted(mask.result, value)
+
+
+def filled(lowering: KernelLowering, source: SSAValue, value: SSAValue, layout: LayoutAttr) -> SSAValue:
+    """A fragment of `source` with a number past the ends of axes, if one changes nothing in all that it meets there:
+    then nothing that is made of it is masked again."""
+    for axis in axes_of(source.type):
+        lowering.filled.setdefault(axis, set()).discard(source)
+        if axis not in lowering.bounded or layout.extent(axis) > lowering.plan.pieces[axis]:
+            continue
+        if (filler := filler_beyond(source, axis)) is not None:
+            value = masked(lowering, value, axis, number_in(format_of(value.type), filler), layout)
+            lowering.filled[axis].add(source)
+    return value
+
+
+def is_filled(lowering: KernelLowering, value: SSAValue, axis: str) -> bool:
+    """Whether a number stands past the end of an axis that changes nothing in what a value meets along it."""
+    return axis in lowering.bounded and is_made_of(value, lowering.filled.get(axis, ()))
 
 
 def _end_of_piece(lowering: KernelLowering, axis: str, size: SSAValue) -> SSAValue:

@@ -8,7 +8,7 @@ from treadle.compiler.errors import Refusal
 from treadle.compiler.lowering.absent import is_met_by_absent
 from treadle.compiler.lowering.conditions import present
 from treadle.compiler.lowering.conversions import is_exchanged, renumbered
-from treadle.compiler.lowering.fragments import fill, fragment_of, fragment_type, masked
+from treadle.compiler.lowering.fragments import fill, filled, fragment_of, fragment_type, is_filled, masked
 from treadle.compiler.lowering.layouts import FROM_REGISTERS, depth_of, operands_of
 from treadle.compiler.lowering.names import hinted, named, placed
 from treadle.compiler.lowering.numbers import neutral_of
@@ -48,7 +48,7 @@ def lower_contract(lowering: KernelLowering, op: ContractOp) -> SSAValue:
     product = lowering.emit(cuda.ProductOp(left, right, init, depth, instruction, subloop))
     result = placed(product, op, product.result, op.result)
     if format_of(op.result.type) == op.accumulate:
-        return result
+        return filled(lowering, op.result, result, layout) if op.init is None else result
     cast = lowering.emit(CastOp(result, fragment_type(lowering, op.result, layout)))
     return placed(cast, op, cast.result, op.result)
 
@@ -90,7 +90,8 @@ def _product_operand(
     is_met = is_met_by_absent(operand, depth)
     with lowering.holding(operand):
         begin, stop = (ends.get(depth) if is_met else None for ends in (lowering.begins, lowering.stops))
-    value = masked(lowering, value, depth, zero, layout, begin, stop)
+    if begin is not None or stop is not None or not is_filled(lowering, operand, depth):
+        value = masked(lowering, value, depth, zero, layout, begin, stop)
     if in_registers and _is_left_operand(layout, lowering.plan, depth):
         return value
     wanted = lowering.layouts.left_operand(operand) if in_registers else None

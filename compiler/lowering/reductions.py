@@ -9,7 +9,7 @@ from xdsl.ir import Region, SSAValue
 from treadle.compiler.lowering.absent import neutral_number
 from treadle.compiler.lowering.conditions import present
 from treadle.compiler.lowering.conversions import stays_in_threads
-from treadle.compiler.lowering.fragments import fragment_of, fragment_type, masked
+from treadle.compiler.lowering.fragments import fragment_of, fragment_type, is_filled, masked
 from treadle.compiler.lowering.names import named, placed, plain_name
 from treadle.compiler.lowering.numbers import neutral_of
 from treadle.compiler.lowering.runs import yielded
@@ -30,7 +30,7 @@ def lower_reduce(lowering: KernelLowering, op: ReduceOp) -> SSAValue:
     layout = source.slice(axes_of(op.result.type))
     value = fragment_of(lowering, op.operand, source)
     value = present(lowering, op.operand, value, source, neutral_number(op.kind.data, value))
-    for axis in op.over_axes:
+    for axis in (axis for axis in op.over_axes if not is_filled(lowering, op.operand, axis)):
         value = masked(lowering, value, axis, neutral_of(op.kind.data, format_of(value.type)), source)
     init = None if op.init is None else fragment_of(lowering, op.init, layout)
     result = lowering.emit(

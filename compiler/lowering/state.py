@@ -52,6 +52,8 @@ class KernelLowering:
     """Left operands that the steps of a stream share, by tile: read once, before the loop."""
     unfilled: set[WhereOp] = field(default_factory=set[WhereOp])
     """Conditions that are tested before each reduction, because no one number serves for what they exclude."""
+    filled: dict[str, set[SSAValue]] = field(default_factory=dict[str, set[SSAValue]])
+    """By axis, values in which a number stands past its end that changes nothing in what they meet along it."""
     twins: dict[Operation, Operation] = field(default_factory=dict[Operation, Operation])
     """For operations of a border, the operation of the step that does the same."""
     apart: set[ReduceOp] = field(default_factory=set[ReduceOp])
