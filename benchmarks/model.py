@@ -22,7 +22,7 @@ from gates import markdown, nvcc_version
 from xdsl.dialects.builtin import ModuleOp
 
 from treadle.compiler.cost import Plan, are_of_warpgroups, footprint, plan_of
-from treadle.compiler.cost.time import WARPGROUP_TURN
+from treadle.compiler.cost.issue import is_issued
 from treadle.compiler.gates import KernelReport, codes_of_cubin, report_kernels
 from treadle.compiler.machines import load_machine
 from treadle.compiler.pipeline import CHOOSING_PASS, Options, pipeline, print_cuda, run_passes
@@ -44,7 +44,7 @@ CLASSES: Mapping[str, Sequence[str]] = {
 }
 """Kinds of instructions of the model, and what the reader of machine code calls them."""
 
-NOT_OF_CONSUMERS = ("products", "ldmatrix", "copies", "turn copies")
+NOT_OF_CONSUMERS = ("products", "ldmatrix", "copies")
 """What the model does not count for the warps of a warpgroup: they start few large products, and a producer copies."""
 
 
@@ -176,8 +176,8 @@ def _counts(plan: Plan, grouped: bool) -> dict[str, float]:
     counts = dict.fromkeys((kind for kind in CLASSES if not (grouped and kind in NOT_OF_CONSUMERS)), 0.0)
     for issue in plan.issues:
         kind = issue.kind.split()[0]
-        if issue.streams and kind in counts and not (grouped and issue.kind in NOT_OF_CONSUMERS):
-            counts[kind] += issue.count * (WARPGROUP_TURN if grouped and issue.kind == "turn" else 1)
+        if issue.streams and kind in counts and is_issued(issue.kind, grouped):
+            counts[kind] += issue.count
     return counts
 
 

@@ -205,6 +205,8 @@ def _multiples(
     if axis in fixed:
         return (fixed[axis],)
     line = _line(sketch, axis)
+    if axis == sketch.stream and any(axis in each.result for each in sketch.products):
+        line = max(1, line // 2)  # registers decide; and tensor copies swizzle rows of half a line as well
     most = min(most, max(granule, covering(sizes[axis])))
     return tuple(size for size in range(granule, most + 1, granule) if size % line == 0 or line % size == 0)
 

@@ -98,15 +98,15 @@ def _best(sketch: Sketch, machine: Machine, sizes: Mapping[str, int], trial: _Tr
 
 
 def _by_rank(trial: _Trial) -> list[int]:
-    """Candidates, the best first. Among equals: pieces that the threads of a block share out evenly, wide vectors, a
-    usual number of warps, few steps and little memory."""
+    """Candidates, the best first. Among equals: pieces that the threads of a block share out evenly, where they copy;
+    wide vectors, a usual number of warps, few steps and little memory."""
     its, needs, plan = trial.merit, trial.timing.footprint, trial.plan
     with np.errstate(divide="ignore"):
         keys = (
             its.spills,
             np.rint(np.log(its.time_us) / SAME),
             trial.candidates.rereads,
-            _odd(trial.candidates),
+            _odd(trial.candidates) * (needs.producers == 0),
             -trial.candidates.vector,
             np.abs(np.log(needs.warps / USUAL_WARPS)),
             -sum(pieces.size for pieces in plan.streams),

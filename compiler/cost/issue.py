@@ -32,7 +32,8 @@ KINDS = {
     "global": "LDG and STG of 16 bytes",
     "leaving": "16 bytes of a lane that leave by way of shared memory (`leaving.py` says by how many instructions)",
     "operands": "512 bytes of shared memory that a warpgroup's product reads for each warp; no instructions",
-    "turn": "addresses, counters, waits and branches of one turn of a loop; `turn copies`: of its copies",
+    "turn": "addresses, counters, waits and branches of one turn of a loop; `turn copies`: of its copies; "
+    "`turn warpgroup`, `turn operands`: where warpgroups multiply, and for what their products read",
 }
 """Every kind of instruction that the model knows."""
 
@@ -61,12 +62,32 @@ TURN = 25
 matmul is within 25 of this, see `benchmarks/results/model-*.md`."""
 COPY_STEPS = 3
 
+WARPGROUP_TURN, WARPGROUP_PRODUCT = 24, 6
+"""Of one turn of warpgroups, and for each product in it: rings, stages, waits, descriptors of whole tiles. Each step
+of a product then moves one descriptor for each operand in shared memory. Counted over the main loops of `examples/`
+without masks, as ptxas 13.0 makes them, what is left beside those descriptors is 30 with one product, 34 to 39 with
+two. (What conversions and positions of a step move is not counted.)"""
+
 SUBLOOP_TURN = 11
 """Of one turn of a subloop: its counter and branch, and the addresses of both operands, as ptxas 13.0 makes them."""
 
 
+OF_WARPGROUPS = ("turn warpgroup", "turn operands")
+OF_SINGLE_WARPS = ("products", "ldmatrix", "copies", "turn", "turn copies")
+"""What only those issue: a warpgroup multiplies with a few large instructions, and a producer copies."""
+
+
+def is_issued(kind: str, grouped: Amount) -> Amount:
+    """Whether warps that compute issue instructions of a kind."""
+    if kind == "operands":
+        return False
+    of_groups, of_singles = kind in OF_WARPGROUPS, kind in OF_SINGLE_WARPS or kind.split()[0] == "products"
+    return choice(grouped, not of_singles, not of_groups)
+
+
 def issued_by_turn(products: int) -> Iterator[tuple[str, float]]:
     yield "turn", TURN * max(1, products)
+    yield "turn warpgroup", WARPGROUP_TURN + WARPGROUP_PRODUCT * products
 
 
 @dataclass(frozen=True)
@@ -104,6 +125,7 @@ def issued_by_product(product: Product, spread: Spread) -> Iterator[tuple[str, A
         return
     yield f"products {product.format}", rows * columns * deep
     yield "ldmatrix", ceil_div(columns, 2) * deep + rows * deep * _is_read_again(product, rows, deep, spread)
+    yield "turn operands", deep * (1 + (product.left != "registers"))
     # The four warps of a warpgroup share what they read of the right operand; the left one is in registers or read.
     yield "operands", columns * deep / 8 + rows * deep * (product.left != "registers")
 

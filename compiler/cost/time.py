@@ -17,7 +17,7 @@ import numpy as np
 
 from treadle.compiler.amounts import Amount, ceil_div, choice, is_any, most
 from treadle.compiler.cost.clusters import L2_PORT, bytes_spared, cluster_of
-from treadle.compiler.cost.issue import PRODUCT_FLOP, SHARED_BYTES
+from treadle.compiler.cost.issue import PRODUCT_FLOP, SHARED_BYTES, is_issued
 from treadle.compiler.cost.leaving import leaving_slots
 from treadle.compiler.cost.memory import Footprint, footprint
 from treadle.compiler.cost.plan import Plan
@@ -38,10 +38,6 @@ TURN_CLOCKS = 60
 WARPGROUP_CLOCKS = 100
 """The same where warpgroups have roles: the ring, the start of a product and its way through the tensor core. Not
 measured."""
-
-WARPGROUP_TURN = 2
-"""Of their turns, times what a turn of single warps issues: rings, descriptors and waits. What ptxas 13.0 makes of
-attention is within a tenth of this."""
 
 SPILL_CLOCKS = 4
 """For each register that is missing, in each turn: a store and a load of a thread's own memory."""
@@ -88,6 +84,8 @@ class _Round:
     """After that."""
     orderly: Amount = False
     """Whether they are warpgroups: those take turns, so that a station has no queue."""
+    idle: Amount = 0
+    """Of what warpgroups wait, the part that all of a block wait for at a time: tiles that have one place."""
 
     def clocks(self, warps: Amount, idle: Amount = False) -> Amount:
         """A round of so many warps on one quarter: warps meet by chance, by mean value analysis. `idle`: their units
@@ -99,7 +97,7 @@ class _Round:
             found = self.fill + self.waits + sum(times)
             total = choice(n <= warps, found, total)
             waiting = [n * time / found for time in times]
-        busy = warps * (sum(self.stations) * EXPOSED + self.busiest) + choice(idle, self.fill, 0)
+        busy = warps * (sum(self.stations) * EXPOSED + self.busiest) + choice(idle, self.fill, 0) + self.idle
         orderly = most(self.fill + self.waits + sum(self.stations), busy)
         return choice(self.orderly, orderly, most(total, warps * self.busiest))
 
@@ -216,7 +214,8 @@ def _block_clocks(plan: Plan, machine: Machine, sizes: Mapping[str, int], blocks
             clocks["issue others"] += plan.warp_count * leaving_slots(issue.count, grouped) / SUB_PARTITIONS
             continue
         count = count * choice(grouped, issue.kind != "ldmatrix", kind != "operands")
-        clocks["issue products" if kind in OF_PRODUCTS else "issue others"] += _issued(issue.kind, count, grouped)
+        issued = count * is_issued(issue.kind, grouped) / SUB_PARTITIONS
+        clocks["issue products" if kind in OF_PRODUCTS else "issue others"] += issued
         if kind in SHARED_BYTES:
             clocks["shared"] += count * SHARED_BYTES[kind] / machine.bytes_per_clock("shared")
         elif kind == "products":
@@ -226,13 +225,6 @@ def _block_clocks(plan: Plan, machine: Machine, sizes: Mapping[str, int], blocks
     loaded = sum(transfer.values(sizes) * transfer.width for transfer in plan.transfers)
     clocks["loads"] = loaded / most(blocks, 1) / L2_PORT
     return clocks
-
-
-def _issued(kind: str, count: Amount, grouped: Amount) -> Amount:
-    """Clocks of the quarters of an SM. A warpgroup multiplies with a few large instructions, and a producer copies."""
-    by_others = kind.split()[0] in ("products", "operands", "copies") or kind == "turn copies"
-    more = WARPGROUP_TURN if kind == "turn" else 1
-    return choice(grouped, 0 if by_others else more * count, 0 if kind == "operands" else count) / SUB_PARTITIONS
 
 
 def _units(clocks: Mapping[str, Amount]) -> dict[str, Amount]:
@@ -260,7 +252,8 @@ def _round(
     alone = latency + share * clocks["loads"] / most(steps, 1)
     waits_of_step = choice(needs.stages > 1, choice(grouped, WARPGROUP_CLOCKS, TURN_CLOCKS), alone)
     waits = steps * (waits_of_step + SPILL_CLOCKS * needs.spilled)
-    return _Round((products, scalars), share * most(0.0, *_units(clocks).values()), fill, waits, grouped)
+    idle = choice(needs.stages > 1, 0, steps * alone)
+    return _Round((products, scalars), share * most(0.0, *_units(clocks).values()), fill, waits, grouped, idle)
 
 
 def _traffic_clocks(

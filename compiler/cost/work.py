@@ -121,4 +121,13 @@ def _is_swallowed(scalar: Operation, axes: dict[SSAValue, tuple[str, ...]]) -> b
         return False
     if scalar.name == "arith.mulf":
         return user.name in ("arith.addf", "arith.subf")
-    return scalar.name in ("arith.addf", "arith.subf") and user.name == "math.exp"
+    if scalar.name not in ("arith.addf", "arith.subf"):
+        return False
+    return user.name == "math.exp" or _shifts_exponent(user)
+
+
+def _shifts_exponent(op: Operation) -> bool:
+    """Whether a constant is added to an exponent: it goes into what all elements subtract."""
+    users = [use.operation.name for use in op.results[0].uses] if op.results else []
+    is_sum = op.name == "arith.addf" and any(isinstance(each.owner, arith.ConstantOp) for each in op.operands)
+    return is_sum and users == ["math.exp"]
