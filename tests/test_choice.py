@@ -72,10 +72,12 @@ def up_to(axis: str | None, sizes: Mapping[str, int], least: int, most: int = 10
 
 
 def multiples(sketch: Sketch, axis: str | None, sizes: Mapping[str, int], granule: int, most: int) -> list[int]:
-    """Of the granule; where an array has neighbours along the axis, of whole lines, or a part of one."""
+    """Of the granule; where an array has neighbours along the axis, of whole lines, or a part of one: of half a line
+    where a stream has scores along it."""
     if axis is None:
         return [1]
-    lines = [128 // width for axes, width in sketch.arrays if axes[-1:] == (axis,)]
+    halves = 1 + (axis == sketch.stream and any(axis in each.result for each in sketch.products))
+    lines = [128 // halves // width for axes, width in sketch.arrays if axes[-1:] == (axis,)]
     end = min(most, max(granule, covering(sizes[axis])))
     return [
         size for size in range(granule, end + 1, granule) if all(size % line == 0 or line % size == 0 for line in lines)

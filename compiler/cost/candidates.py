@@ -199,14 +199,15 @@ def _multiples(
     sketch: Sketch, granule: int, most: int, axis: str | None, sizes: Mapping[str, int], fixed: Mapping[str, int]
 ) -> tuple[int, ...]:
     """Sizes of the pieces of an axis: multiples of the granule, of whole lines or a whole part of one, and none much
-    larger than the axis."""
+    larger than the axis. Of half a line along a stream that has scores: registers decide how many, and tensor copies
+    swizzle rows of half a line as well."""
     if axis is None:
         return (1,)
     if axis in fixed:
         return (fixed[axis],)
     line = _line(sketch, axis)
     if axis == sketch.stream and any(axis in each.result for each in sketch.products):
-        line = max(1, line // 2)  # registers decide; and tensor copies swizzle rows of half a line as well
+        line = max(1, line // 2)
     most = min(most, max(granule, covering(sizes[axis])))
     return tuple(size for size in range(granule, most + 1, granule) if size % line == 0 or line % size == 0)
 

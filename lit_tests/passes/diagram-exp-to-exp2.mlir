@@ -3,6 +3,8 @@
 !Q = tensor<4x16xf16, #diagram.array<[q, d]>>
 !K = tensor<8x16xf16, #diagram.array<[x, d]>>
 !S = tensor<4x8xf32, #diagram.array<[q, x]>>
+!Q8 = tensor<4x16xf8E4M3FN, #diagram.array<[q, d]>>
+!K8 = tensor<8x16xf8E4M3FN, #diagram.array<[x, d]>>
 !m = tensor<4xf32, #diagram.array<[q]>>
 
 // Products below their maximum: one multiply-add an element, though a number stands for a maximum that is -inf.
@@ -17,6 +19,9 @@ func.func @below_maximum(%Q: !Q, %K: !K, %before: !m) -> !S {
     %finite = arith.select %is_bottom, %zero, %s : f32
     diagram.yield %finite : f32
   }
+  // CHECK:      %safe = diagram.map (%[[M:.*]] = %m : tensor<4xf32
+  // CHECK-NEXT: %[[K:.*]] = arith.constant -3.40282347e+38 : f32
+  // CHECK-NEXT: arith.maximumf %[[M]], %[[K]] : f32
   // CHECK:      %slope = diagram.map (%[[M:.*]] = %safe : tensor<4xf32
   // CHECK:      %[[A:.*]] = math.absf %[[M]] : f32
   // CHECK-NEXT: %[[K:.*]] = arith.constant 0x4CB17218 : f32
@@ -145,7 +150,7 @@ func.func @factor(%S: !S) -> !S {
 }
 
 // A scale that the program is given is part of the slope, if it is said to be above zero; a summand is part of the offset,
-// but where the slope is a power of two.
+// where it vanishes if the slope is a power of two.
 // CHECK-LABEL: func.func @given
 // CHECK:      %slope = diagram.map (%[[M:.*]] = %m : {{.*}}, %[[G:.*]] = %given : f32)
 // CHECK-NEXT: %[[A:.*]] = math.absf %[[M]] : f32
@@ -158,7 +163,8 @@ func.func @factor(%S: !S) -> !S {
 // CHECK-NEXT: %[[N:.*]] = arith.cmpf olt, %[[P]], %[[D]] : f32
 // CHECK:      arith.select %[[N]], %[[F]], %{{.*}} : f32
 // CHECK:      %offset = diagram.map
-// CHECK:      %[[E:.*]] = arith.constant 8.000000e+00 : f32
+// CHECK:      %[[E:.*]] = arith.constant -8.000000e+00 : f32
+// CHECK-NEXT: math.fma %{{.*}}, %{{.*}}, %[[E]] : f32
 // CHECK:      %P = diagram.map (%s = %S : {{.*}}, %[[L:.*]] = %slope : tensor<4xf32, {{.*}}, %[[O:.*]] = %offset : tensor<4xf32
 // CHECK-NEXT: %[[N:.*]] = arith.negf %[[O]] : f32
 // CHECK-NEXT: %[[E:.*]] = math.fma %s, %[[L]], %[[N]] : f32
@@ -178,4 +184,64 @@ func.func @given(%Q: !Q, %K: !K, %given: f32) -> !S {
     diagram.yield %p : f32
   }
   func.return %P : !S
+}
+
+// Sums of products of 8 bits lie between 2^-18 and 2^25, so one slope does for all of them, and what is added vanishes
+// beside it. The number that stands for -inf is below them, and in their range.
+// CHECK-LABEL: func.func @narrow
+// CHECK:      %safe = diagram.map (%[[M:.*]] = %m : {{.*}}) -> {{.*}} {
+// CHECK-NEXT: %[[L:.*]] = arith.constant 0xCC000000 : f32
+// CHECK-NEXT: arith.maximumf %[[M]], %[[L]] : f32
+// CHECK:      %slope = diagram.map
+// CHECK:      %[[N:.*]] = arith.cmpf olt
+// CHECK-NEXT: %[[S:.*]] = arith.constant 5.0706024e+30 : f32
+// CHECK-NEXT: arith.select %[[N]], %{{.*}}, %[[S]] : f32
+// CHECK:      %offset = diagram.map (%[[M:.*]] = %safe : {{.*}}, %[[L:.*]] = %slope : {{.*}}) -> {{.*}} {
+// CHECK-NEXT: %[[E:.*]] = arith.constant -8.000000e+00 : f32
+// CHECK-NEXT: math.fma %[[M]], %[[L]], %[[E]] : f32
+func.func @narrow(%Q: !Q8, %K: !K8, %given: f32) -> !S {
+  %S = diagram.contract %Q, %K over [d] accumulate f32 : !Q8, !K8 -> !S
+  %m = diagram.reduce max %S over [x] : !S -> !m
+  %safe = diagram.map (%s = %m : !m) -> !m {
+    %bottom = arith.constant 0xff800000 : f32
+    %is_bottom = arith.cmpf oeq, %s, %bottom : f32
+    %zero = arith.constant 0.0 : f32
+    %finite = arith.select %is_bottom, %zero, %s : f32
+    diagram.yield %finite : f32
+  }
+  %P = diagram.map (%s = %S : !S, %r = %safe : !m, %g = %given : f32) -> !S {
+    %least = arith.constant 1.0e-30 : f32
+    %scale = arith.maximumf %g, %least : f32
+    %t = arith.mulf %s, %scale : f32
+    %u = arith.mulf %r, %scale : f32
+    %difference = arith.subf %t, %u : f32
+    %c = arith.constant 5.54517746 : f32
+    %shifted = arith.addf %difference, %c : f32
+    %p = math.exp %shifted : f32
+    diagram.yield %p : f32
+  }
+  func.return %P : !S
+}
+
+// A number that stands for -inf and is also read by others stays what it is.
+// CHECK-LABEL: func.func @read_elsewhere
+// CHECK:      %safe = diagram.map
+// CHECK:      arith.select
+// CHECK:      %slope = diagram.map
+func.func @read_elsewhere(%Q: !Q, %K: !K) -> (!S, !m) {
+  %S = diagram.contract %Q, %K over [d] accumulate f32 : !Q, !K -> !S
+  %m = diagram.reduce max %S over [x] : !S -> !m
+  %safe = diagram.map (%s = %m : !m) -> !m {
+    %bottom = arith.constant 0xff800000 : f32
+    %is_bottom = arith.cmpf oeq, %s, %bottom : f32
+    %zero = arith.constant 0.0 : f32
+    %finite = arith.select %is_bottom, %zero, %s : f32
+    diagram.yield %finite : f32
+  }
+  %P = diagram.map (%s = %S : !S, %r = %safe : !m) -> !S {
+    %difference = arith.subf %s, %r : f32
+    %p = math.exp %difference : f32
+    diagram.yield %p : f32
+  }
+  func.return %P, %safe : !S, !m
 }
