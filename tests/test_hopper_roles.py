@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.arg_spec import ArgSpec
 
 from benchmarking import benchmark
 from treadle.compiler.cli.run import kernel_names
-from treadle.compiler.pipeline import Options, print_cuda, run_pipeline
+from treadle.compiler.pipeline import CHOOSING_PASS, Options, pipeline, print_cuda, run_passes
 from treadle.compiler.source import parse_module
 from treadle.runtime.backend import has_host_compiler
 from treadle.runtime.cuda_driver import ALIGNMENT, EncodedMap, arguments_of, parameters
@@ -33,11 +34,13 @@ EXAMPLES = programs.EXAMPLES
 
 
 @cache
-def made(text: str) -> tuple[ModuleOp, ModuleOp, str]:
-    """The algorithm, its module for sm_90a, and the printed file."""
+def made(text: str, stream: str = "") -> tuple[ModuleOp, ModuleOp, str]:
+    """The algorithm, its module for sm_90a, and the printed file; pieces of the stream as given, or as chosen."""
     module = parse_module(text)
     algorithm = module.clone()
-    run_pipeline(module, Options(arch="sm_90a"))
+    fixed = ArgSpec(CHOOSING_PASS, {"stream": (stream,)} if stream else {})
+    specs = pipeline(Options(arch="sm_90a"))
+    run_passes(module, [fixed if spec.name == fixed.name and stream else spec for spec in specs])
     return algorithm, module, print_cuda(module)
 
 
@@ -210,7 +213,7 @@ def start_of_roles(printed: str) -> int:
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.sample(10)
 def test_every_fault_is_caught(fault: str) -> None:
-    text, sizes = programs.attention(64, {"q": 128, "x": 8192}), {"b": 1, "h": 1, "q": 128, "x": 700}
+    text, sizes = programs.attention(64, {"q": 128, "x": 8192}), {"b": 1, "h": 1, "q": 128, "x": 1700}
     _, _, printed = made(text)
     pattern, replacement = FAULTS[fault]
     at = start_of_roles(printed)
@@ -230,8 +233,9 @@ def test_every_fault_is_caught(fault: str) -> None:
 
 @pytest.mark.parametrize("width", [64, 256])
 def test_a_turn_makes_no_start_of_a_descriptor(width: int) -> None:
-    """It adds a stage to a number that was made before all loops, and to what stays a zero that is of the turn."""
-    _, _, printed = made(programs.attention(width, {"b": 4, "h": 16, "q": 4096, "x": 4096}))
+    """It adds a stage to a number that was made before all loops, and to what stays a zero that is of the turn. At 64
+    keys a block takes one piece after another, in a loop around all that."""
+    _, _, printed = made(programs.attention(width, {"b": 4, "h": 16, "q": 4096, "x": 4096}), "x=64")
     consumers = printed[printed.index("registers_take<", start_of_roles(printed)) :]
     before, loop = consumers[: consumers.index("\n}\n")].split("for (", 1)
     starts = re.findall(r"const int (\w+) = kept\(matrix_start\(", before)

@@ -388,19 +388,17 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
       m_new = maximum(m_new, shuffle_xor(m_new, 16));
     }
     float m_safe;
-    m_safe = (m_new == -INFINITY) ? 0.0f : m_new;
+    m_safe = maximum(m_new, -3.4028235e+38f);
     float e[8][4];
     UNROLL for (int x128 = 0; x128 < 8; ++x128)
       UNROLL for (int x1 = 0; x1 < 4; ++x1)
         e[x128][x1] = exp2_approx((A_piece[x128][x1] - m_safe) * 1.442695f);
     float repair;
     repair = exp2_approx((m - m_safe) * 1.442695f);
-    l = l * repair;
     float l_new;
-    l_new = l;
     UNROLL for (int x128 = 0; x128 < 8; ++x128)
       UNROLL for (int x1 = 0; x1 < 4; ++x1)
-        l_new = l_new + e[x128][x1];
+        l_new = x128 == 0 && x1 == 0 ? fmaf(l, repair, e[x128][x1]) : l_new + e[x128][x1];
     m = m_new;
     l = l_new;
   }
@@ -451,7 +449,7 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
       m_new = maximum(m_new, shuffle_xor(m_new, 16));
     }
     float m_safe;
-    m_safe = (m_new == -INFINITY) ? 0.0f : m_new;
+    m_safe = maximum(m_new, -3.4028235e+38f);
     float e[8][4];
     UNROLL for (int x128 = 0; x128 < 8; ++x128)
       UNROLL for (int x1 = 0; x1 < 4; ++x1)
