@@ -15,8 +15,10 @@ from xdsl.utils.exceptions import PassFailedException
 from treadle.compiler.layouts.operations import traffic_of, widest
 from treadle.compiler.layouts.sectors import Traffic
 from treadle.compiler.layouts.vectors import ladder
+from treadle.compiler.machines import Machine, machine_of
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import GlobalAccess
+from treadle.dialects.cuda.staging import EVERYWHERE
 from treadle.dialects.cuda.tiles import format_bytes
 from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.hierarchy.schedule import StepAttr, record
@@ -32,11 +34,12 @@ class CoalescingPass(ModulePass):
     The widths come from the layout algebra (`docs/layouts.md`): of a copy, the neighbours that fill rows of its tile;
     of fragments, those that every thread holds in registers that follow each other. Legal always: a vector never
     leaves a row, since the launch allows a width only if addresses, strides and the size of the last axis are multiples
-    of it, and here only if the piece is, too. Narrower widths serve other alignments. Where rows begin anywhere, lanes
-    that hold neighbours would ask for the same sector several times: in the variants for such rows a fragment goes
-    through shared memory, if there is room, and the block copies it by whole sectors (`passes/_staging.py`). The
-    derivation of the function that launches the kernel says, for each access, the bytes a thread and the sectors a
-    request, beside the fewest possible (dense arrays, symbolic sizes multiples of a line).
+    of it, and here only if the piece is, too. Narrower widths serve other alignments. Where lanes, as they hold
+    elements, would ask for the same sector several times (neighbours in rows that begin anywhere, what several warps
+    hold), a fragment goes through shared memory in those variants, if there is room, and the block copies it by whole
+    sectors (`passes/_staging.py`). The derivation of the function that launches the kernel says, for each access, the
+    bytes a thread and the sectors a request, beside the fewest possible (dense arrays, symbolic sizes multiples of a
+    line).
 
     Before:
     ```
@@ -73,8 +76,9 @@ class CoalescingPass(ModulePass):
         if self.max_bytes not in (2, 4, 8, 16):
             raise PassFailedException(f"max-bytes={self.max_bytes}: a vector has 2, 4, 8 or 16 bytes")
         check_lowered(op)
+        machine = machine_of(op)
         symbols = {kernel.sym_name.data: kernel for kernel in op.body.block.ops if isinstance(kernel, cuda.KernelOp)}
-        steps = {name: self.coalesce(accesses_of(kernel), kernel) for name, kernel in symbols.items()}
+        steps = {name: self.coalesce(accesses_of(kernel), kernel, machine) for name, kernel in symbols.items()}
         for function in op.body.block.ops:
             if isinstance(function, FuncOp):
                 launches = [launch for launch in function.walk() if isinstance(launch, cuda.LaunchOp)]
@@ -82,13 +86,13 @@ class CoalescingPass(ModulePass):
                 mark_single(launches, symbols)
                 record(function.attributes, dict.fromkeys(step for name in kernels for step in steps[name]))
 
-    def coalesce(self, accesses: Sequence[GlobalAccess], kernel: cuda.KernelOp) -> list[StepAttr]:
+    def coalesce(self, accesses: Sequence[GlobalAccess], kernel: cuda.KernelOp, machine: Machine) -> list[StepAttr]:
         """Set the widths of all accesses of a kernel and which go through shared memory, and say what each moves."""
         for access in accesses:
             bytes = format_bytes(access.buffer_type)
             widths = ladder(widest(access, self.max_bytes), bytes)
             access.widths = ArrayAttr(IntAttr(width) for width in widths)
-        stage(accesses, kernel)
+        stage(accesses, kernel, machine)
         return [step_of(access, kernel) for access in accesses]
 
 
@@ -97,6 +101,8 @@ def step_of(access: GlobalAccess, kernel: cuda.KernelOp) -> StepAttr:
     bytes = max(access.width_list) * format_bytes(access.buffer_type)
     moved = traffic_of(access, cuda.working_threads(kernel))
     elsewhere = "" if access.staged is None else "; elsewhere through shared memory, sector by sector"
+    if access.staged is not None and access.staged.below.data == EVERYWHERE:
+        elsewhere = ", through shared memory"
     return StepAttr(
         "coalescing",
         f"{subject(access)} in @{kernel.sym_name.data}",

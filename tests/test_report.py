@@ -157,7 +157,9 @@ def test_computed_operands_meet_no_bank_conflict(name: str) -> None:
     backend = EmulatorBackend(printed, kernel_names(module))
     execute(module, inputs, backend)
     # Copies of rows that are no whole sectors are dealt by sectors, whatever banks they meet in.
-    others = [each for each in traffic_of(printed, backend.reports) if each.kind != "copy_async"]
+    # What is loaded through a tile on the way spares more sectors than it meets conflicts (`passes/_staging.py`).
+    found = [each for each in traffic_of(printed, backend.reports) if each.kind != "copy_async"]
+    others = [each for each in found if "_staged[" not in each.text]
     conflicts, _ = check_traffic(others)
     assert {"store_shared", "load_matrix"} <= {each.kind for each in others}
     assert conflicts.ok, str(conflicts)
@@ -201,15 +203,15 @@ def test_what_alignment_costs() -> None:
 
 def test_what_rows_in_registers_cost() -> None:
     """Where a lane keeps its own neighbours, rows go through shared memory for narrower vectors, and no sector is asked
-    for again; numbers of single rows, which each warp has for itself, are: the report says how often."""
+    for again; a number that each warp needs beside products is: the report says how often."""
     kernels: dict[str, KernelOp] = {}
-    for name in ("softmax", "log_sum_exp"):
+    for name in ("softmax", "attention_sink"):
         module = parse_module((programs.EXAMPLES / f"{name}.mlir").read_text(encoding="utf-8"))
         run_pipeline(module, Options(arch="sm_80"))
         (kernels[name],) = (op for op in module.body.block.ops if isinstance(op, KernelOp))
     assert all(each.traffic.is_fewest for each in variants(kernels["softmax"]))
     assert not any("the fewest are" in line for line in alignment_lines(kernels["softmax"]))
-    kernel = kernels["log_sum_exp"]
+    kernel = kernels["attention_sink"]
     any_strides, moved = list(alignment_lines(kernel))[-1], variants(kernel)[-1].traffic
     assert moved.sectors > moved.fewest_sectors
     assert f"{moved.sectors:,} sectors, the fewest are {moved.fewest_sectors:,} (" in any_strides

@@ -1,24 +1,33 @@
-"""Fragments of rows that begin anywhere: through shared memory no sector is asked for twice, and what arrives is right,
-whatever the sizes, strides and alignments."""
+"""Fragments that go through shared memory: no sector is asked for twice, and what arrives is right, whatever the sizes,
+strides and alignments."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
 import pytest
-from test_coalescing import check, program
+from test_coalescing import EXAMPLES, check, program
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 
+from treadle.compiler.layouts import Traffic
+from treadle.compiler.layouts.operations import strides_at, traffic_of
+from treadle.compiler.machines import machine_of
 from treadle.compiler.pipeline import Options, print_cuda, run_pipeline
 from treadle.compiler.source import parse_module
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import GlobalAccess
 from treadle.dialects.cuda.kernel import variant_name
-from treadle.passes._staging import MOST_BYTES
+from treadle.dialects.diagram.array import DYNAMIC, axes_of, is_array, sizes_of
+from treadle.passes._staging import way_costs
 from treadle.runtime.emulator.backend import EmulatorBackend
 from treadle.runtime.host import HostExecution
+from treadle.runtime.inputs import axis_sizes, make_inputs
 from treadle.runtime.interpreter import entry_function
+from treadle.runtime.verify import verify
 
 SEEDS = (0, 1, 2)
 
@@ -33,9 +42,41 @@ def softmax(a: Any) -> Any:
 
 
 def kernels_of(text: str, arch: str = "sm_80") -> list[cuda.KernelOp]:
+    return kernels_in(compiled(text, arch))
+
+
+def compiled(text: str, arch: str) -> ModuleOp:
     module = parse_module(text)
     run_pipeline(module, Options(arch=arch))
+    return module
+
+
+def kernels_in(module: ModuleOp) -> list[cuda.KernelOp]:
     return [op for op in module.body.block.ops if isinstance(op, cuda.KernelOp)]
+
+
+def fragments(kernel: cuda.KernelOp) -> list[GlobalAccess]:
+    return [op for op in kernel.walk() if isinstance(op, cuda.LoadOp | cuda.StoreOp)]
+
+
+def moved(op: GlobalAccess, kernel: cuda.KernelOp, alignment: int) -> Traffic:
+    strides, base = strides_at(op, alignment)
+    return traffic_of(op, kernel.threads.data, alignment, strides, base)
+
+
+def inputs_of(name: str, **sizes: int) -> list[Any]:
+    function = entry_function(parse_module(program(name)))
+    arrays = [np.asarray(each) for each in make_inputs(function, axis_sizes(function, sizes), 0)]
+    return [each.item() if each.ndim == 0 else each for each in arrays]
+
+
+def shifted(array: Any, by: int) -> Any:
+    """The same numbers in rows that begin so many elements behind a sector, each at another place of one."""
+    if not isinstance(array, np.ndarray) or not array.ndim:
+        return array
+    view = np.zeros((*array.shape[:-1], array.shape[-1] + by), array.dtype)[..., by:]
+    view[...] = array
+    return view
 
 
 # -- the fewest sectors ---------------------------------------------------------------------------
@@ -78,13 +119,84 @@ def test_columns_that_lie_together() -> None:
 
 @pytest.mark.parametrize("name", ["log_softmax", "rms_norm", "layer_norm", "sin2cos2"])
 def test_other_kernels_without_products(name: str) -> None:
-    from treadle.runtime.inputs import axis_sizes, make_inputs
-
     function = entry_function(parse_module(program(name)))
     sizes = {axis: 333 if size > 64 else 5 for axis, size in axis_sizes(function, {}).items()}
-    arrays = [np.asarray(each) for each in make_inputs(function, axis_sizes(function, sizes), 0)]
-    moved = check(program(name), [each.item() if each.ndim == 0 else each for each in arrays])
+    moved = check(program(name), inputs_of(name, **sizes))
     assert all(loaded.is_fewest and stored.is_fewest for loaded, stored in moved)
+
+
+@pytest.mark.sample(8)
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("name", sorted(path.stem for path in EXAMPLES.glob("*.mlir")))
+def test_each_access_of_each_entry(name: str, arch: str) -> None:
+    """Whatever rows are aligned to: the fewest there are, but for what is loaded beside products, where a block that
+    meets would cost more than it spares."""
+    for kernel in kernels_of(program(name), arch):
+        if cuda.roles_of(kernel) is not None:
+            continue
+        products = any(isinstance(op, cuda.ProductOp) for op in kernel.walk())
+        for op, alignment in product(fragments(kernel), cuda.alignments(kernel)):
+            found = moved(op, kernel, alignment)
+            spared = found.sectors - found.fewest_sectors
+            entry = alignment if max(op.width_list) > 1 else cuda.alignments(kernel)[0]
+            if products and isinstance(op, cuda.LoadOp):
+                assert spared <= way_costs(op, kernel, alignment, entry, 2)
+            else:
+                assert spared == 0
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_rows_that_all_warps_read_are_loaded_once(arch: str) -> None:
+    """Layer norm of four rows of 1024: whole sectors, and yet four warps would ask for all of gamma, by halves of
+    sectors. X is loaded twice, gamma and beta once."""
+    x = np.zeros((4, 1024), np.float16)
+    ((loaded, stored),) = check(program("layer_norm"), [x, *rows(2, 1024)], arch=arch)
+    assert loaded.sectors == loaded.fewest_sectors == (2 * x.nbytes + 2 * 1024 * 4) // 32
+    assert stored.sectors == stored.fewest_sectors == x.nbytes // 32
+
+
+@pytest.mark.parametrize("length", [1000, 77])
+@pytest.mark.parametrize(("name", "results"), [("log_sum_exp", 1), ("variance", 2)])
+def test_numbers_of_single_rows_are_stored_together(name: str, results: int, length: int) -> None:
+    """77 rows, four a block: 20 sectors of each result, where every warp would ask for that of its row."""
+    ((_, stored),) = check(program(name), [rows(77, length)])
+    assert stored.sectors == stored.fewest_sectors == results * 20
+
+
+@pytest.mark.parametrize("by", [1, 2, 3])
+def test_numbers_of_single_rows_are_loaded_together(by: int) -> None:
+    """Where the array of numbers begins within a sector, too."""
+    array, bound = rows(13, 1024), shifted(rows(1, 13)[0] + 9, by)
+    ((loaded, stored),) = check(program("softmax_bounded"), [array, bound])
+    assert loaded.is_fewest
+    assert stored.is_fewest
+
+
+LOADED_BESIDE_PRODUCTS = [
+    ("attention_f8", 1, {"q": 37, "x": 75, "h": 1}),
+    ("attention_mixed", 1, {"q": 37, "x": 75, "h": 1}),
+    ("linear_attention", 1, {"q": 37, "x": 75, "h": 1}),
+    ("linear_attention", 2, {"q": 37, "x": 75, "h": 1}),
+    ("quantised_matmul", 1, {"t": 37, "i": 75, "o": 41}),
+    ("quantised_matmul", 4, {"t": 37, "i": 76, "o": 44}),
+    ("softmax_matmul", 1, {"row": 37, "x": 75, "e": 41}),
+    ("matmul_residual", 1, {"t": 37, "j": 75, "i": 41}),
+]
+
+
+@pytest.mark.sample(6)
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize(("name", "by", "sizes"), LOADED_BESIDE_PRODUCTS)
+def test_rows_beside_products_that_begin_anywhere(name: str, by: int, sizes: dict[str, int], arch: str) -> None:
+    """What the algebra computes is what the emulator counts, and for all that is worth it the fewest."""
+    known = axis_sizes(entry_function(parse_module(program(name))), {})
+    arrays = [shifted(each, by) for each in inputs_of(name, **{a: s for a, s in sizes.items() if a in known})]
+    kernels = kernels_of(program(name), arch)
+    narrow = [op for kernel in kernels for op in fragments(kernel) if isinstance(op, cuda.LoadOp) and op.staged]
+    assert narrow or arch == "sm_90"
+    for loaded, stored in check(program(name), arrays, arch=arch):
+        assert stored.is_fewest
+        assert loaded.sectors - loaded.fewest_sectors <= loaded.requests
 
 
 # -- what arrives ---------------------------------------------------------------------------------
@@ -106,14 +218,37 @@ VIEWS: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("view", VIEWS)
 def test_every_element_arrives_where_it_belongs(view: str, seed: int) -> None:
     """And no thread reads what another has yet to write: the emulator tells of races in any order of threads."""
-    module = parse_module(program("softmax"))
-    run_pipeline(module, Options(arch="sm_80"))
-    kernels = [op for op in module.body.block.ops if isinstance(op, cuda.KernelOp)]
-    names = [variant_name(kernel, each) for kernel in kernels for each in cuda.alignments(kernel)]
     array = VIEWS[view]()
-    backend = EmulatorBackend(print_cuda(module), names, seed=seed)
-    (found,) = HostExecution(module, backend).run(entry_function(module), [array])
+    (found,) = run(compiled(program("softmax"), "sm_80"), [array], seed)
     assert np.allclose(found, softmax(array), rtol=1e-5, atol=1e-7)
+
+
+def run(module: ModuleOp, arrays: list[Any], seed: int) -> list[Any]:
+    names = [variant_name(kernel, each) for kernel in kernels_in(module) for each in cuda.alignments(kernel)]
+    backend = EmulatorBackend(print_cuda(module), names, seed=seed)
+    return list(HostExecution(module, backend).run(entry_function(module), arrays))
+
+
+@pytest.mark.sample(6)
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("by", [0, 1, 4])
+@pytest.mark.parametrize(
+    "name", ["layer_norm", "variance", "linear_attention", "attention_decode", "quantised_matmul", "matmul_residual"]
+)
+def test_what_meets_together_arrives(name: str, by: int, seed: int) -> None:
+    """Accesses that follow each other, single numbers, what is loaded beside products, and results in the place of
+    tiles that are needed no more."""
+    function = entry_function(parse_module(program(name)))
+    sizes = {axis: min(size, 45) for axis, size in axis_sizes(function, {}).items() if is_symbolic(function, axis)}
+    arrays = [shifted(each, by) for each in inputs_of(name, **sizes)]
+    found = run(compiled(program(name), "sm_80"), arrays, seed)
+    verdicts = verify(parse_module(program(name)), arrays, found, "emulator", sizes=axis_sizes(function, sizes))
+    assert all(verdict.ok for verdict in verdicts), [str(verdict) for verdict in verdicts]
+
+
+def is_symbolic(function: FuncOp, axis: str) -> bool:
+    types = [*function.function_type.inputs, *function.function_type.outputs]
+    return any(sizes_of(type).get(axis) == DYNAMIC for type in types if is_array(type))
 
 
 # -- which variants have it -----------------------------------------------------------------------
@@ -132,11 +267,38 @@ def test_where_lanes_ask_for_each_sector_once_nothing_is_staged() -> None:
     assert all(not op.is_staged(each) for op in staged for each in cuda.alignments(kernel)[:1])
 
 
-@pytest.mark.parametrize("name", ["softmax", "matmul", "attention", "matmul_residual", "quantised_matmul"])
-def test_there_is_room(name: str) -> None:
-    """What is staged lies behind the kernel's own tiles, within what every block may have."""
-    for kernel in kernels_of(program(name)):
-        for op in kernel.walk():
-            if isinstance(op, GlobalAccess) and op.staged is not None:
-                assert kernel.shared_bytes.data <= op.staged.at.data
-                assert op.staged.end(op.piece_type) <= MOST_BYTES
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize(
+    "name", ["softmax", "attention_lse", "linear_attention", "matmul_residual", "quantised_matmul"]
+)
+def test_there_is_room(name: str, arch: str) -> None:
+    """What is staged lies behind the kernel's own tiles, or where those are needed no more; and a multiprocessor holds
+    as many blocks as without, or two."""
+    module = compiled(program(name), arch)
+    machine = machine_of(module)
+    a_block = machine.limits.shared_reserved
+    for kernel in kernels_in(module):
+        held = machine.levels["shared"].capacity // (kernel.shared_bytes.data + a_block)
+        for alignment in cuda.alignments(kernel):
+            needed = cuda.shared_bytes(kernel, alignment)
+            assert needed <= machine.limits.shared_per_block
+            assert machine.levels["shared"].capacity // (needed + a_block) >= min(held, 2)
+
+
+def test_loads_that_follow_each_other_meet_once() -> None:
+    (kernel,) = kernels_of(program("layer_norm"))
+    together = {op.meets_with for op in fragments(kernel) if len(op.meets_with) > 1}
+    assert {tuple(axes_of(op.buffer_type) for op in each) for each in together} == {(("t", "i"), ("i",), ("i",))}
+    for each in together:
+        places = [(op.staged.at.data, op.staged.end(op.piece_type)) for op in each if op.staged is not None]
+        assert len(places) == len(each)
+        assert all(end <= begin for (_, end), (begin, _) in pairwise(places))
+
+
+def test_results_take_the_place_of_tiles_that_are_needed_no_more() -> None:
+    kernel, _ = kernels_of(program("attention_decode"))
+    results = [op for op in fragments(kernel) if isinstance(op, cuda.StoreOp)]
+    assert kernel.shared_bytes.data
+    assert results[0].staged is not None
+    assert results[0].staged.at.data == 0
+    assert cuda.shared_bytes(kernel, cuda.ANY_STRIDES) == kernel.shared_bytes.data

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 
 from xdsl.ir import Attribute
 
@@ -15,7 +16,7 @@ from treadle.compiler.layouts.sectors import SECTOR_BYTES, Traffic, dense_stride
 from treadle.compiler.layouts.vectors import MOST_BYTES, widest_copy, widest_fragment, widest_in_memory
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import GlobalAccess, is_extent
-from treadle.dialects.cuda.layout import LayoutAttr, Mode
+from treadle.dialects.cuda.layout import LANES, LayoutAttr, Mode
 from treadle.dialects.cuda.tiles import format_bytes, layout_of, rows_of
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, shape_of, sizes_of
 
@@ -64,13 +65,12 @@ def width_at(op: GlobalAccess, aligned: int) -> int:
     return max((width for width in op.width_list if width * bytes <= aligned), default=1)
 
 
-def access_of(op: GlobalAccess, threads: int, width: int | None = None) -> Access:
-    """What each lane moves, at a vector width of the access (its widest, unless given); of a copy, where its rows begin
-    with a sector."""
-    type = op.piece_type
-    width = width or max(op.width_list, default=1)
-    if isinstance(op, cuda.CopyOp):
-        extents = dict(zip(axes_of(type), rows_of(type).shape, strict=True))
+def access_of(op: GlobalAccess, threads: int, aligned: int) -> Access:
+    """What each lane moves in the variant for rows aligned to so many bytes, if it is not dealt by sectors there."""
+    type, width = op.piece_type, width_at(op, aligned)
+    if isinstance(op, cuda.CopyOp) or op.is_staged(aligned):
+        tile = dealt_tile(op)
+        extents = dict(zip(axes_of(tile), rows_of(tile).shape, strict=True))
         return copy_access(extents, width, threads, format_bytes(op.buffer_type))
     axes = axes_of(type)
     layout: LayoutAttr = layout_of(type)
@@ -94,24 +94,29 @@ def traffic_of(
     type, bytes = op.piece_type, format_bytes(op.buffer_type)
     inside = {axis: min(size, (limits or {}).get(axis, size)) for axis, size in sizes_of(type).items()}
     steps = strides if strides is not None else assumed_strides(op.buffer_type)
-    width = width_at(op, aligned)
     if is_dealt_by_sectors(op, aligned):
+        width = width_at(op, aligned)
         counts = {axis: max(inside[axis], 0) for axis in dealt_axes(dealt_tile(op))}
         if not all(inside.values()):
             return traffic_of_requests((), bytes)
         requests = sector_requests(counts, steps, base // bytes, width, bytes)
         return traffic_of_requests((tuple(at * bytes for at in request) for request in requests), width * bytes, base)
-    return traffic(access_of(op, threads, width), steps, bytes, base, inside)
+    return traffic(access_of(op, threads, aligned), steps, bytes, base, inside)
 
 
 def is_dealt_by_sectors(op: GlobalAccess, aligned: int) -> bool:
     """Whether an access looks where in its sector each row begins: in variants for rows that begin anywhere, and where
     rows of the tile are no whole sectors or take no vectors of 16 bytes; of fragments, where they are staged."""
-    if not isinstance(op, cuda.CopyOp):
-        return op.is_staged(aligned)
-    extents = rows_of(op.tile.type).shape
+    if not (isinstance(op, cuda.CopyOp) or op.is_staged(aligned)) or is_one_request(tile := dealt_tile(op)):
+        return False
+    extents = rows_of(tile).shape
     whole = bool(extents) and extents[-1] != 1 and extents[-1] * format_bytes(op.buffer_type) % SECTOR_BYTES == 0
     return aligned < SECTOR_BYTES or not (whole and op.has_widest_vectors)
+
+
+def is_one_request(tile: Attribute) -> bool:
+    """Whether one request moves a tile, even element by element: it asks for no sector twice, wherever rows begin."""
+    return prod(rows_of(tile).shape) <= LANES
 
 
 def dealt_tile(op: GlobalAccess) -> Attribute:

@@ -9,7 +9,7 @@ from treadle.compiler.layouts.conversions import plan_conversion
 from treadle.compiler.layouts.digits import LayoutError
 from treadle.compiler.layouts.fragments import fragment, same_elements
 from treadle.compiler.layouts.operations import is_fewest, load_cost, of_whole_sectors
-from treadle.compiler.layouts.swizzle import choose_rows
+from treadle.compiler.layouts.swizzle import Choice, choose_rows
 from treadle.compiler.layouts.vectors import widest_fragment, widest_in_memory
 from treadle.compiler.lowering.plan import FORMAT_BYTES
 from treadle.dialects.cuda.layout import LayoutAttr, RowsAttr
@@ -59,12 +59,21 @@ def loaded_layout(type: Attribute, buffer: Attribute) -> LayoutAttr:
 def staging_rows(source: LayoutAttr, target: LayoutAttr, type: Attribute) -> RowsAttr:
     """The tile in shared memory through which a value goes from one layout to the other, with the fewest bank conflicts
     of the vectors that are written and read."""
+    rows = _staging(source, target, type).rows
+    return RowsAttr(tuple(sizes_of(type).values()), rows.pitch.data, (bits.data for bits in rows.swizzle))
+
+
+def staging_wavefronts(layout: LayoutAttr, type: Attribute) -> int:
+    """The wavefronts by which all warps read or write a fragment in the tile of `staging_rows`."""
+    return _staging(layout, layout, type).accesses[0].wavefronts
+
+
+def _staging(source: LayoutAttr, target: LayoutAttr, type: Attribute) -> Choice:
     sizes, bytes = sizes_of(type), FORMAT_BYTES[str(format_of(type))]
     wide = {axis: size for axis, size in sizes.items() if size != 1}
     row = next(reversed(wide), None)
     accesses = [_vectors(source, row, bytes, wide), _vectors(target, row, bytes, wide)]
-    chosen = choose_rows(tuple(wide), tuple(wide.values()), bytes, *accesses).rows
-    return RowsAttr(tuple(sizes.values()), chosen.pitch.data, (bits.data for bits in chosen.swizzle))
+    return choose_rows(tuple(wide), tuple(wide.values()), bytes, *accesses)
 
 
 def _vectors(layout: LayoutAttr, row: str | None, element_bytes: int, sizes: dict[str, int]) -> Access:

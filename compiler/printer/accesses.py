@@ -13,7 +13,7 @@ from xdsl.ir import Attribute, Block, SSAValue
 
 from treadle.compiler.errors import Refusal
 from treadle.compiler.layouts.copies import line_span
-from treadle.compiler.layouts.operations import is_dealt_by_sectors
+from treadle.compiler.layouts.operations import is_dealt_by_sectors, is_one_request
 from treadle.compiler.lowering.plan import FORMAT_BYTES
 from treadle.compiler.printer.dealt import DealtPrinter
 from treadle.compiler.printer.indices import Loop, add, coordinate, replicas, scaled, strided, subscripts
@@ -23,6 +23,7 @@ from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import GlobalAccess
 from treadle.dialects.cuda.layout import LayoutAttr
+from treadle.dialects.cuda.staging import EVERYWHERE
 from treadle.dialects.cuda.tiles import layout_of, rows_of
 from treadle.dialects.diagram.array import axes_of, format_of, shape_of
 
@@ -48,7 +49,7 @@ class AccessPrinter:
     def __init__(self, kernel: KernelWriter):
         self.kernel = kernel
         self.dealt = DealtPrinter(kernel, self)
-        self.staged = StagedPrinter(kernel, self.dealt)
+        self.staged = StagedPrinter(kernel, self)
         self.running: dict[cuda.CopyOp, Running] = {}
         """Copies whose loop carries their pointer."""
         self.has_whole_sectors = cuda.WHOLE_SECTORS in cuda.alignments(kernel.kernel)
@@ -56,19 +57,23 @@ class AccessPrinter:
     # -- copies between device and shared memory -----------------------------------------------------
 
     def copy(self, op: cuda.CopyOp) -> None:
-        wide = _wide(op)
         way = "from" if op.is_outward else "to"
         name = f"{self.kernel.values[op.buffer]}[{', '.join(axes_of(op.tile.type))}]"
-        with self._width(op, f"{name} {way} shared memory"):
-            if self._is_dealt(op):
-                self.dealt.copy(op)
-                return
-            with self.kernel.names.scope(), self.kernel.text.block(f"if constexpr ({WHOLE})", "} else {"):
-                self._copy_whole(op, wide)
-            self.kernel.text.depth += 1
-            self.dealt.copy(op)
-            self.kernel.text.depth -= 1
-            self.kernel.text.line("}")
+        with self.width(op, f"{name} {way} shared memory"):
+            self.move(op)
+
+    def move(self, op: cuda.CopyOp, below: int = EVERYWHERE) -> None:
+        """A copy whose width is in scope, in variants for rows aligned to fewer than so many bytes."""
+        if is_one_request(op.tile.type):
+            return self._copy_linear(op, _wide(op), together=False)
+        if self._is_dealt(op) or below <= cuda.WHOLE_SECTORS:
+            return self.dealt.copy(op)
+        with self.kernel.names.scope(), self.kernel.text.block(f"if constexpr ({WHOLE})", "} else {"):
+            self._copy_whole(op, _wide(op))
+        self.kernel.text.depth += 1
+        self.dealt.copy(op)
+        self.kernel.text.depth -= 1
+        self.kernel.text.line("}")
 
     def _is_dealt(self, op: cuda.CopyOp) -> bool:
         """Whether a copy looks where in its sector each row begins in all variants of the kernel."""
@@ -85,7 +90,7 @@ class AccessPrinter:
     def _span(self, op: cuda.CopyOp) -> int | None:
         """Neighbours that neighbouring threads take before they go down, of a copy of whole sectors; None if it goes
         in the order of the tile."""
-        if self._is_dealt(op):
+        if self._is_dealt(op) or is_one_request(op.tile.type):
             return None
         bytes = FORMAT_BYTES[str(format_of(op.tile.type))]
         return line_span(dict(_wide(op)), max(op.width_list, default=1), self.kernel.threads, bytes)
@@ -140,7 +145,7 @@ class AccessPrinter:
         head = head.replace("swizzled<", f"{self.kernel.call('swizzled_down')}<")
         return f"{head}, {step}>({tail[:-1]}, {down})"
 
-    def _copy_linear(self, op: cuda.CopyOp, wide: Sequence[tuple[str, int]]) -> None:
+    def _copy_linear(self, op: cuda.CopyOp, wide: Sequence[tuple[str, int]], together: bool = True) -> None:
         """Vector by vector, in the order of the tile."""
         kernel = self.kernel
         total, threads = prod(extent for _, extent in wide), kernel.threads
@@ -151,7 +156,7 @@ class AccessPrinter:
             is_even = total % (threads * max(op.width_list)) == 0
             with nullcontext() if is_even else kernel.text.block(f"if (i < {total})"):
                 indices = self._split_index(wide)
-                far = f"{kernel.call('vec')}<width>({self.where(op, indices, together=True)})"
+                far = f"{kernel.call('vec')}<width>({self.where(op, indices, together=together)})"
                 offset = kernel.tile_offset(op.tile, [indices.get(axis, "0") for axis in axes_of(op.tile.type)])
                 self._copy_vector(op, indices, far, offset)
 
@@ -214,7 +219,7 @@ class AccessPrinter:
         kernel.text.line(f"{_pointer(op)} {pointer};")
         kernel.text.line(f"int64_t {', '.join(dict.fromkeys([down, turn]))};  // bytes")
         what = f"where this thread copies from in the first turn: {axis} = {position}"
-        with self._width(op, what, f"if constexpr ({WHOLE})"):
+        with self.width(op, what, f"if constexpr ({WHOLE})"):
             step = kernel.names.fresh(f"{row}_step")
             kernel.text.line(f"constexpr int {step} = {kernel.kernel.threads.data} * width / {span};")
             indices = self._own_place(wide, span)
@@ -229,10 +234,8 @@ class AccessPrinter:
     # -- fragments -----------------------------------------------------------------------------------
 
     def load(self, op: cuda.LoadOp) -> None:
-        kernel = self.kernel
-        name = kernel.declare(op.result)
-        with self._width(op, f"{kernel.values[op.source]}[{', '.join(axes_of(op.source.type))}] to registers"):
-            self.staged.print(op, lambda: self._load_directly(op, name))
+        name = self.kernel.declare(op.result)
+        self.staged.load(op, lambda: self._load_directly(op, name))
 
     def _load_directly(self, op: cuda.LoadOp, name: str) -> None:
         """Each thread what it holds."""
@@ -244,9 +247,7 @@ class AccessPrinter:
         self._vector_nest(loops, step, f"{kernel.call('unpack')}({fragment}, {value});")
 
     def store(self, op: cuda.StoreOp) -> None:
-        target = f"{self.kernel.values[op.destination]}[{', '.join(axes_of(op.destination.type))}]"
-        with self._width(op, f"{target} from registers"):
-            self.staged.print(op, lambda: self._store_directly(op))
+        self.staged.store(op, lambda: self._store_directly(op))
 
     def _store_directly(self, op: cuda.StoreOp) -> None:
         """Each thread what it holds; of copies, the first."""
@@ -296,7 +297,7 @@ class AccessPrinter:
     # -- what all accesses share -----------------------------------------------------------------------
 
     @contextmanager
-    def _width(self, op: GlobalAccess, what: str, head: str = "") -> Generator[None]:
+    def width(self, op: GlobalAccess, what: str, head: str = "") -> Generator[None]:
         """The scope of an access, in which `width` is how many elements move at once."""
         if not op.width_list:
             raise Refusal(op, "an access to device memory without widths: run coalescing before printing")

@@ -96,8 +96,8 @@ class KernelPrinter(KernelWriter):
         accesses are as wide as they were planned: any strides take more registers. Entries that deal tiles by sectors,
         copies or what is staged, state one block."""
         every = [op for op in self.kernel.walk() if isinstance(op, GlobalAccess)]
-        deals = any(
-            op.is_staged(alignment) or (alignment < cuda.WHOLE_SECTORS and isinstance(op, cuda.CopyOp)) for op in every
+        deals = alignment < cuda.WHOLE_SECTORS and any(
+            isinstance(op, cuda.CopyOp) or op.is_staged(alignment) for op in every
         )
         if self.roles is not None or deals:
             return 1

@@ -29,13 +29,14 @@ def launch_lines(kernel: cuda.KernelOp, launch: cuda.LaunchOp | None, names: Map
     blocks = None if launch is None else _blocks(kernel, launch, names)
     grid = "" if blocks is None else f"{blocks} blocks along x, each of "
     shared = kernel.shared_bytes.data
-    asked = " (cudaFuncAttributeMaxDynamicSharedMemorySize allows that)" if shared > WITHOUT_ASKING else ""
-    memory = f"{shared} bytes of dynamic shared memory{asked}" if shared else "no dynamic shared memory"
+    memory = f"{shared} bytes of dynamic shared memory" if shared else "no dynamic shared memory"
     clusters = "" if kernel.cluster == 1 else f"; {kernel.cluster} neighbouring blocks are a cluster"
     *aligned, strided = variants = cuda.alignments(kernel)
     more = [(cuda.variant_name(kernel, each), cuda.shared_bytes(kernel, each)) for each in variants]
     differing = ", ".join(f"{bytes} for {name}" for name, bytes in more if bytes != shared)
     memory += f" ({differing})" if differing else ""
+    if max(bytes for _, bytes in more) > WITHOUT_ASKING:
+        memory += " (cudaFuncAttributeMaxDynamicSharedMemorySize allows that)"
     yield f"Launch: {grid}{kernel.threads.data} threads; {memory}{clusters}."
     entries = [f"{cuda.variant_name(kernel, each)} ({each})" for each in aligned]
     if entries:

@@ -1,73 +1,157 @@
-"""Print loads and stores of fragments that go through shared memory where rows begin anywhere."""
+"""Print loads and stores of fragments that go through shared memory where lanes would ask for sectors twice."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
 
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
-from treadle.compiler.printer.dealt import DealtPrinter
 from treadle.compiler.printer.shared import print_shared
 from treadle.compiler.printer.tiles import TilePrinter
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects import cuda
+from treadle.dialects.cuda.accesses import GlobalAccess
+from treadle.dialects.cuda.staging import StagedAttr
+from treadle.dialects.diagram.array import axes_of
+
+
+class Copies(Protocol):
+    """What this needs of the printer of accesses."""
+
+    def width(self, op: GlobalAccess, what: str) -> AbstractContextManager[None]: ...
+    def move(self, op: cuda.CopyOp, below: int) -> None: ...
 
 
 class StagedPrinter:
-    """Prints the two ways of a fragment: as threads hold it, and through a tile that is copied by whole sectors.
-    `width` is in scope."""
+    """Prints the two ways of a fragment: as threads hold it, and through a tile that the block copies. What an
+    operation stands for on its way is printed as operations, which belong to nothing."""
 
-    def __init__(self, kernel: KernelWriter, dealt: DealtPrinter):
+    def __init__(self, kernel: KernelWriter, copies: Copies):
         self.kernel = kernel
-        self.dealt = dealt
+        self.copies = copies
         self.tiles = TilePrinter(kernel)
+        self.widest = cuda.alignments(kernel.kernel)[0]
 
-    def print(self, op: cuda.LoadOp | cuda.StoreOp, directly: Callable[[], None]) -> None:
-        """The one way or the other, as the variant of the kernel has it."""
-        variants, text = cuda.alignments(self.kernel.kernel), self.kernel.text
-        if op.staged is None:
-            return directly()
-        if op.is_staged(variants[0]):
-            return self._through(op, op.staged)
-        with self.kernel.names.scope(), text.block(f"if constexpr (ALIGNED >= {op.staged.below.data})", "} else {"):
-            directly()
-        text.depth += 1
-        self._through(op, op.staged)
-        text.depth -= 1
-        text.line("}")
+    def load(self, op: cuda.LoadOp, directly: Callable[[], None]) -> None:
+        """Into registers that are declared already, the one way or the other, as the variant of the kernel has it."""
+        what = f"{self._name(op.source)} to registers"
+        if op.staged is not None and op is op.meets_with[0]:
+            self._bring(op.meets_with)
+        with self.copies.width(op, what):
+            if op.staged is None:
+                directly()
+            elif op.is_staged(self.widest):
+                self._read(op)
+            else:
+                with self.kernel.names.scope(), self.kernel.text.block(self._where_direct(op.staged), "} else {"):
+                    directly()
+                self.kernel.text.depth += 1
+                self._read(op)
+                self.kernel.text.depth -= 1
+                self.kernel.text.line("}")
 
-    def _through(self, op: cuda.LoadOp | cuda.StoreOp, staged: cuda.StagedAttr) -> None:
-        """What the operation stands for: the operations are printed, and belong to nothing."""
-        tile = cuda.SharedOp(staged.at.data, staged.tile(op.piece_type))
-        buffer = op.source if isinstance(op, cuda.LoadOp) else op.destination
-        tile.result.name_hint = f"{self.kernel.values[buffer]}_staged"
-        print_shared(self.kernel, tile)
-        bounds = list(zip(op.bound_axes, op.limits, strict=True))
-        begins = list(zip(op.begun_axes, op.begins, strict=True))
-        if isinstance(op, cuda.LoadOp):
-            # Registers on the way would make every slot wait for its own load. A loop that copies ahead waits for those
-            # copies alone, and to wait for these would be to wait for all.
-            is_asynchronous = not _copies_ahead(op)
-            copy = cuda.CopyOp(op.source, op.offsets, tile.result, bounds, begins=begins, asynchronous=is_asynchronous)
-            read = cuda.ReadOp(tile.result, op.result.type)
+    def store(self, op: cuda.StoreOp, directly: Callable[[], None]) -> None:
+        """The one way or the other."""
+        if op.staged is not None and op is op.meets_with[0]:
+            self._send(op.meets_with)
+        if op.is_staged(self.widest):
+            return
+        with self.copies.width(op, f"{self._name(op.destination)} from registers"):
+            if op.staged is None:
+                return directly()
+            with self.kernel.names.scope(), self.kernel.text.block(self._where_direct(op.staged)):
+                directly()
+
+    # -- all that meet together ----------------------------------------------------------------------
+
+    def _bring(self, together: Sequence[GlobalAccess]) -> None:
+        """Copy the tiles of loads that follow each other."""
+        # Registers on the way would make every slot wait for its own load. A loop that copies ahead waits for those
+        # copies alone, and to wait for these would be to wait for all.
+        is_asynchronous = not _copies_ahead(together[0])
+        with self._where_staged(most := max(_below(each) for each in together)):
             self._meet()
-            self.dealt.copy(copy)
+            for op in together:
+                assert isinstance(op, cuda.LoadOp)
+                with self._where_staged(_below(op), most), self.copies.width(op, f"{self._name(op.source)} to a tile"):
+                    self._copy(op, op.source, is_asynchronous)
             if is_asynchronous:
                 self.kernel.text.line(f"{self.kernel.call('copy_async_commit')}();")
                 self.kernel.text.line(f"{self.kernel.call('copy_async_wait')}<0>();")
             self._meet()
-            self.tiles.read(read, self.kernel.values[op.result])
-            return _forget(read, copy, tile)
+
+    def _send(self, together: Sequence[GlobalAccess]) -> None:
+        """Write the tiles of stores that follow each other, and copy them out."""
+        with self._where_staged(most := max(_below(each) for each in together)):
+            self._meet()
+            for op in together:
+                assert isinstance(op, cuda.StoreOp)
+                with self._where_staged(_below(op), most), self.kernel.names.scope(), self.kernel.text.block(""):
+                    self._write(op)
+            self._meet()
+            for op in together:
+                assert isinstance(op, cuda.StoreOp)
+                name = f"{self._name(op.destination)} from a tile"
+                with self._where_staged(_below(op), most), self.copies.width(op, name):
+                    self._copy(op, op.destination)
+
+    # -- the two sides of a tile ---------------------------------------------------------------------
+
+    def _copy(self, op: GlobalAccess, buffer: SSAValue, is_asynchronous: bool = False) -> None:
+        """Between an array and the tile of an access, whose width is in scope."""
+        tile = self._tile(op, buffer)
+        bounds = list(zip(op.bound_axes, op.limits, strict=True))
+        begins = list(zip(op.begun_axes, op.begins, strict=True))
+        ways = (buffer, tile.result) if isinstance(op, cuda.LoadOp) else (tile.result, buffer)
+        copy = cuda.CopyOp(ways[0], op.offsets, ways[1], bounds, op.width_list, is_asynchronous, begins)
+        self.copies.move(copy, _below(op))
+        _forget(copy, tile)
+
+    def _read(self, op: cuda.LoadOp) -> None:
+        tile = self._tile(op, op.source)
+        read = cuda.ReadOp(tile.result, op.result.type)
+        self.tiles.read(read, self.kernel.values[op.result])
+        _forget(read, tile)
+
+    def _write(self, op: cuda.StoreOp) -> None:
+        tile = self._tile(op, op.destination)
         write = cuda.WriteOp(op.value, tile.result)
-        copy = cuda.CopyOp(tile.result, op.offsets, op.destination, bounds, begins=begins)
-        self._meet()
         self.tiles.write(write)
-        self._meet()
-        self.dealt.copy(copy)
-        return _forget(copy, write, tile)
+        _forget(write, tile)
+
+    def _tile(self, op: GlobalAccess, buffer: SSAValue) -> cuda.SharedOp:
+        """The tile of an access, with a pointer to it in the text."""
+        assert op.staged is not None
+        tile = cuda.SharedOp(op.staged.at.data, op.staged.tile(op.piece_type))
+        tile.result.name_hint = f"{self.kernel.values[buffer]}_staged"
+        print_shared(self.kernel, tile)
+        return tile
 
     def _meet(self) -> None:
         self.kernel.text.line(f"{self.kernel.call('barrier_block')}();")
+
+    # -- which way, by the variant of the kernel -----------------------------------------------------
+
+    @contextmanager
+    def _where_staged(self, below: int, around: int = 0) -> Generator[None]:
+        """In the variants for rows aligned to fewer than so many bytes; `around` of what stands around."""
+        if below > self.widest or below == around:
+            yield
+            return
+        with self.kernel.names.scope(), self.kernel.text.block(f"if constexpr (ALIGNED < {below})"):
+            yield
+
+    def _where_direct(self, staged: StagedAttr) -> str:
+        return f"if constexpr (ALIGNED >= {staged.below.data})"
+
+    def _name(self, buffer: SSAValue) -> str:
+        return f"{self.kernel.values[buffer]}[{', '.join(axes_of(buffer.type))}]"
+
+
+def _below(op: GlobalAccess) -> int:
+    return 0 if op.staged is None else op.staged.below.data
 
 
 def _copies_ahead(op: Operation) -> bool:

@@ -90,6 +90,18 @@ class GlobalAccess(IRDLOperation):
         return self.staged is not None and aligned < self.staged.below.data
 
     @property
+    def meets_with(self) -> tuple[GlobalAccess, ...]:
+        """The accesses that go through shared memory together with this one: those of its kind right before and behind
+        it whose tiles lie behind one another. The block meets once for all of them before the tiles are touched, and
+        once between their two sides."""
+        found: list[GlobalAccess] = [self]
+        while isinstance(other := found[0].prev_op, GlobalAccess) and _go_together(other, found[0]):
+            found.insert(0, other)
+        while isinstance(other := found[-1].next_op, GlobalAccess) and _go_together(found[-1], other):
+            found.append(other)
+        return tuple(found)
+
+    @property
     def has_widest_vectors(self) -> bool:
         """Whether it moves 16 bytes a thread where alignment allows: the widest vector there is."""
         return max(self.width_list, default=1) * format_bytes(self.buffer_type) >= WIDEST_VECTOR
@@ -145,6 +157,12 @@ class GlobalAccess(IRDLOperation):
             printer.print_string(" through ")
             printer.print_attribute(self.staged)
         printer.print_op_attributes(self.attributes)
+
+
+def _go_together(first: GlobalAccess, second: GlobalAccess) -> bool:
+    if first.staged is None or second.staged is None or type(first) is not type(second):
+        return False
+    return first.staged.end(first.piece_type) <= second.staged.at.data
 
 
 def is_extent(limit: SSAValue) -> bool:

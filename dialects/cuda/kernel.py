@@ -268,7 +268,8 @@ def alignments(kernel: KernelOp) -> tuple[int, ...]:
     take those rows."""
     accesses = [op for op in kernel.walk() if isinstance(op, GlobalAccess)]
     found = {width * format_bytes(op.buffer_type) for op in accesses for width in op.width_list if width > 1}
-    found |= {op.staged.below.data for op in accesses if op.staged is not None and found}
+    needless = {op.staged.below.data for op in accesses if op.staged is not None and found}
+    found |= {below for below in needless if below <= WHOLE_SECTORS}
     if any(isinstance(op, CopyOp) and op.has_widest_vectors for op in accesses):
         found.add(WHOLE_SECTORS)
     if kernel.fallback is not None:

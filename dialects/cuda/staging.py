@@ -1,4 +1,4 @@
-"""The way of a fragment through shared memory where rows of its array begin anywhere."""
+"""The way of a fragment through shared memory where lanes would ask for a sector twice."""
 
 from __future__ import annotations
 
@@ -15,14 +15,19 @@ from treadle.dialects.cuda.layout import RowsAttr
 from treadle.dialects.cuda.tiles import tile_bytes
 from treadle.dialects.diagram.array import ArrayEncoding, axes_of, format_of, shape_of
 
+EVERYWHERE = 64
+"""More bytes than the rows of any variant are aligned to."""
+
 
 @irdl_attr_definition
 class StagedAttr(ParametrizedAttribute):
     """`#cuda.staged<at = 0, below = 32, rows = #cuda.rows<...>>`: in the variants of a kernel for rows that are aligned
     to fewer than `below` bytes, a fragment goes through a tile that lies `at` so many bytes in shared memory, in these
-    rows: the block copies the tile by whole sectors, and threads read or write their elements there.
+    rows: the block copies the tile by whole sectors, and threads read or write their elements there. If `below` is
+    `EVERYWHERE` it does so in all variants.
 
-    The block meets before the tile is touched and between its two sides, so that one place serves all such accesses."""
+    The block meets before the tile is touched and between its two sides, so that one place serves all such accesses;
+    those that follow each other meet together if each has a place of its own."""
 
     name = "cuda.staged"
 

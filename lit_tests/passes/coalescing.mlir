@@ -11,12 +11,15 @@
 !As = memref<32x64xf16, #diagram.array<[m, k], level = shared, layout = #rows>>
 !B = memref<32x44xf16, strided<[?, 1], offset: ?>, #diagram.array<[m, k], level = device>>
 !Bs = memref<32x44xf16, #diagram.array<[m, k], level = shared, layout = #odd>>
+!b = tensor<32x44xf16, #diagram.array<[m, k], level = register, layout = #cuda.layout<register = [m:8:4, k:2:32], lane = [k:32:1], warp = [m:4:1]>>>
+!E = memref<8x64xf32, strided<[?, 1], offset: ?>, #diagram.array<[m, n], level = device>>
+!e = tensor<8x64xf32, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [n:4:1], lane = [m:2:1, n:16:4], warp = [m:4:2]>>>
 !C = memref<8x16xf16, strided<[?, 1], offset: ?>, #diagram.array<[m, n], level = device>>
 !c = tensor<8x16xf16, #diagram.array<[m, n], level = register, layout = #pairs>>
 !D = memref<8x15xf32, strided<[?, 1], offset: ?>, #diagram.array<[m, n], level = device>>
 !d = tensor<8x15xf32, #diagram.array<[m, n], level = register, layout = #pairs>>
 
-cuda.kernel @move (%A: !A, %B: !B, %C: !C, %D: !D) threads 128 shared 8192 {
+cuda.kernel @move (%A: !A, %B: !B, %C: !C, %D: !D, %E: !E) threads 128 shared 8192 {
   %zero = arith.constant 0 : index
   %As = cuda.shared at 0 : !As
   %Bs = cuda.shared at 4096 : !Bs
@@ -31,15 +34,21 @@ cuda.kernel @move (%A: !A, %B: !B, %C: !C, %D: !D) threads 128 shared 8192 {
   // NARROW: cuda.copy %B[%zero, %zero] into %Bs widths [2, 1] :
   cuda.copy %B[%zero, %zero] into %Bs : !B, !Bs
 
-  // Fragments: the neighbours that a thread holds. Where rows begin inside sectors, several requests would ask for one:
-  // they go through a tile behind those of the kernel.
-  // CHECK: %c = cuda.load %C[%zero, %zero] widths [2, 1] through #cuda.staged<at = 8192, below = 32, rows = #cuda.rows<extents = [8, 16], pitch = 16, swizzle = [1, 2]>> :
-  // NARROW: %c = cuda.load %C[%zero, %zero] widths [2, 1] through #cuda.staged<at = 8192, below = 32, {{.*}}>> :
+  // Fragments: the neighbours that a thread holds. A request has whole rows by vectors of 16 bytes; by single elements
+  // several ask for a sector. Then they go through a tile behind those of the kernel.
+  // CHECK: %e = cuda.load %E[%zero, %zero] widths [4, 1] through #cuda.staged<at = 8192, below = 16, rows = #cuda.rows<extents = [8, 64], pitch = 64>> :
+  // NARROW: %e = cuda.load %E[%zero, %zero] widths [1] through #cuda.staged<at = 8192, below = 64, {{.*}}>> :
+  %e = cuda.load %E[%zero, %zero] : !E -> !e
+  %Bs_1 = cuda.read %Bs : !Bs -> !b
+
+  // Pairs of 16 bits ask for each sector twice wherever rows begin, and the kernel's own tiles are needed no more.
+  // CHECK: %c = cuda.load %C[%zero, %zero] widths [2, 1] through #cuda.staged<at = 0, below = 64, rows = #cuda.rows<extents = [8, 16], pitch = 16, swizzle = [1, 2]>> :
+  // NARROW: %c = cuda.load %C[%zero, %zero] widths [2, 1] through #cuda.staged<at = 0, below = 64, {{.*}}>> :
   %c = cuda.load %C[%zero, %zero] : !C -> !c
 
-  // A pair could reach past the end of a piece of 15.
-  // CHECK: %d = cuda.load %D[%zero, %zero] widths [1] :
-  // CHECK: cuda.store %d into %D[%zero, %zero] widths [1] :
+  // A pair could reach past the end of a piece of 15. The load follows another: they meet together, in tiles of their own.
+  // CHECK: %d = cuda.load %D[%zero, %zero] widths [1] through #cuda.staged<at = 256, below = 64, rows = #cuda.rows<extents = [8, 15], {{.*}}>> :
+  // CHECK: cuda.store %d into %D[%zero, %zero] widths [1] through #cuda.staged<at = 0, below = 64, rows = #cuda.rows<extents = [8, 15], {{.*}}>> :
   %d = cuda.load %D[%zero, %zero] : !D -> !d
   cuda.store %d into %D[%zero, %zero] : !d, !D
 }
@@ -47,12 +56,13 @@ cuda.kernel @move (%A: !A, %B: !B, %C: !C, %D: !D) threads 128 shared 8192 {
 // CHECK: func.func @host
 // CHECK-SAME: #hierarchy.step<"coalescing", "copy of A[m, k] to shared memory in @move", "a vector that divides addresses, strides, sizes and pieces never leaves a row", "16 bytes a thread where aligned, 16 sectors a request, the fewest, in whole lines">
 // CHECK-SAME: "copy of B[m, k] to shared memory in @move", {{.*}}, "8 bytes a thread where aligned,
-// CHECK-SAME: "copy of C[m, n] to registers in @move", {{.*}}, "4 bytes a thread where aligned, 8 sectors a request, the fewest are 4; elsewhere through shared memory, sector by sector">
+// CHECK-SAME: "copy of E[m, n] to registers in @move", {{.*}}, "16 bytes a thread where aligned, 16 sectors a request, the fewest, in whole lines; elsewhere through shared memory, sector by sector">
+// CHECK-SAME: "copy of C[m, n] to registers in @move", {{.*}}, "4 bytes a thread where aligned, 4 sectors a request, the fewest, in whole lines, through shared memory">
 // CHECK-SAME: "copy of D[m, n] to registers in @move",
 // CHECK-SAME: "copy of D[m, n] from registers in @move",
-func.func @host(%A: !A, %B: !B, %C: !C, %D: !D) {
+func.func @host(%A: !A, %B: !B, %C: !C, %D: !D, %E: !E) {
   %one = arith.constant 1 : index
-  %aligned = cuda.alignment %A, %B, %C, %D : !A, !B, !C, !D
-  cuda.launch @move grid %one aligned %aligned (%A, %B, %C, %D) : !A, !B, !C, !D
+  %aligned = cuda.alignment %A, %B, %C, %D, %E : !A, !B, !C, !D, !E
+  cuda.launch @move grid %one aligned %aligned (%A, %B, %C, %D, %E) : !A, !B, !C, !D, !E
   func.return
 }

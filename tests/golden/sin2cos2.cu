@@ -297,14 +297,11 @@ __device__ __forceinline__ void sin2cos2_kernel_body(
   const int64_t block = int64_t(blockIdx.x);
   const int64_t n0 = block * 128;
   float x_piece[4];
-  {
-    constexpr int width = width_of<float, 4>(ALIGNED);
-    if constexpr (ALIGNED >= 16) {
-      UNROLL for (int n1 = 0; n1 < 4; n1 += width)
-        unpack(&x_piece[n1], load_global_if(vec<width>(&x[(n1 + lane * 4 + warp * 128) * x_n + n0 * x_n]), n1 + lane * 4 + warp * 128 < 128 && n0 + n1 + lane * 4 + warp * 128 < n));
-    } else {
+  if constexpr (ALIGNED < 16) {
+    barrier_block();
+    {
+      constexpr int width = width_of<float, 4>(ALIGNED);
       float* const x_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [n]: 128, rows 128 apart
-      barrier_block();
       const int n_count = at_most(128, n - n0);
       const float* const there = &x[n0 * x_n];
       const sector_order<float, width> slots(there, 1, n_count, 0, x_n);
@@ -315,9 +312,18 @@ __device__ __forceinline__ void sin2cos2_kernel_body(
       if (n_count < 128)
         for (int i_3 = thread; i_3 < 128; i_3 += 128)
           store_shared_if(vec<1>(&x_staged[i_3 % 128]), Vec<float, 1>{}, i_3 % 128 >= n_count);
-      copy_async_commit();
-      copy_async_wait<0>();
-      barrier_block();
+    }  // x[n] to a tile
+    copy_async_commit();
+    copy_async_wait<0>();
+    barrier_block();
+  }
+  {
+    constexpr int width = width_of<float, 4>(ALIGNED);
+    if constexpr (ALIGNED >= 16) {
+      UNROLL for (int n1 = 0; n1 < 4; n1 += width)
+        unpack(&x_piece[n1], load_global_if(vec<width>(&x[(n1 + lane * 4 + warp * 128) * x_n + n0 * x_n]), n1 + lane * 4 + warp * 128 < 128 && n0 + n1 + lane * 4 + warp * 128 < n));
+    } else {
+      float* const x_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [n]: 128, rows 128 apart
       unpack(x_piece, lane * 4 + warp * 128 < 128 ? load_shared(vec<4>(&x_staged[lane * 4 + warp * 128])) : Vec<float, 4>{});
     }
   }  // x[n] to registers
@@ -326,16 +332,16 @@ __device__ __forceinline__ void sin2cos2_kernel_body(
     const float y_2 = cosf(x_piece[n1]);
     x_piece[n1] = (y * y) + (y_2 * y_2);
   }
-  {
-    constexpr int width = width_of<float, 4>(ALIGNED);
-    if constexpr (ALIGNED >= 16) {
-      UNROLL for (int n1 = 0; n1 < 4; n1 += width)
-        store_global_if(vec<width>(&one[(n1 + lane * 4 + warp * 128) * one_n + n0 * one_n]), pack<width>(&x_piece[n1]), n1 + lane * 4 + warp * 128 < 128 && n0 + n1 + lane * 4 + warp * 128 < n);
-    } else {
+  if constexpr (ALIGNED < 16) {
+    barrier_block();
+    {
       float* const one_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [n]: 128, rows 128 apart
-      barrier_block();
       if (lane * 4 + warp * 128 < 128) store_shared(vec<4>(&one_staged[lane * 4 + warp * 128]), pack<4>(x_piece));
-      barrier_block();
+    }
+    barrier_block();
+    {
+      constexpr int width = width_of<float, 4>(ALIGNED);
+      float* const one_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [n]: 128, rows 128 apart
       const int n_count = at_most(128, n - n0);
       float* const there = &one[n0 * one_n];
       const sector_order<float, width> slots(there, 1, n_count, 0, one_n);
@@ -343,6 +349,13 @@ __device__ __forceinline__ void sin2cos2_kernel_body(
         const auto [row_i, n_i, is_there] = slots[i_2];
         store_global_if(vec<width>(there + n_i * one_n), load_shared_if(vec<width>(&one_staged[n_i]), is_there), is_there);
       }
+    }  // one[n] from a tile
+  }
+  {
+    constexpr int width = width_of<float, 4>(ALIGNED);
+    if constexpr (ALIGNED >= 16) {
+      UNROLL for (int n1 = 0; n1 < 4; n1 += width)
+        store_global_if(vec<width>(&one[(n1 + lane * 4 + warp * 128) * one_n + n0 * one_n]), pack<width>(&x_piece[n1]), n1 + lane * 4 + warp * 128 < 128 && n0 + n1 + lane * 4 + warp * 128 < n);
     }
   }  // one[n] from registers
 }

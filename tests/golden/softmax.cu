@@ -349,15 +349,11 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
   // streaming: x in pieces of 1024
   for (int64_t x0 = 0; x0 < x_full; x0 += 1024) {
     float A_piece[8][4];
-    {
-      constexpr int width = width_of<float, 4>(ALIGNED);
-      if constexpr (ALIGNED >= 32) {
-        UNROLL for (int x128 = 0; x128 < 8; ++x128)
-          UNROLL for (int x1 = 0; x1 < 4; x1 += width)
-            unpack(&A_piece[x128][x1], load_global_if(vec<width>(&A[warp * A_row + row0 * A_row + (x128 * 128 + x1 + lane * 4) * A_x + x0 * A_x]), row0 + warp < row));
-      } else {
+    if constexpr (ALIGNED < 32) {
+      barrier_block();
+      {
+        constexpr int width = width_of<float, 4>(ALIGNED);
         float* const A_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [row, x]: 4 x 1024, rows 1024 apart
-        barrier_block();
         const int row_count = at_most(4, row - row0);
         const float* const there = &A[row0 * A_row + x0 * A_x];
         const sector_order<float, width> slots(there, row_count, 1024, A_row, A_x);
@@ -368,9 +364,19 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
         if (row_count < 4)
           for (int i_3 = thread; i_3 < 4096; i_3 += 128)
             store_shared_if(vec<1>(&A_staged[i_3 / 1024 * 1024 + i_3 % 1024]), Vec<float, 1>{}, i_3 / 1024 >= row_count);
-        copy_async_commit();
-        copy_async_wait<0>();
-        barrier_block();
+      }  // A[row, x] to a tile
+      copy_async_commit();
+      copy_async_wait<0>();
+      barrier_block();
+    }
+    {
+      constexpr int width = width_of<float, 4>(ALIGNED);
+      if constexpr (ALIGNED >= 32) {
+        UNROLL for (int x128 = 0; x128 < 8; ++x128)
+          UNROLL for (int x1 = 0; x1 < 4; x1 += width)
+            unpack(&A_piece[x128][x1], load_global_if(vec<width>(&A[warp * A_row + row0 * A_row + (x128 * 128 + x1 + lane * 4) * A_x + x0 * A_x]), row0 + warp < row));
+      } else {
+        float* const A_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [row, x]: 4 x 1024, rows 1024 apart
         UNROLL for (int x128 = 0; x128 < 8; ++x128)
           unpack(A_piece[x128], load_shared(vec<4>(&A_staged[warp * 1024 + x128 * 128 + lane * 4])));
       }
@@ -405,15 +411,11 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
   // streaming: the last piece of x, which is smaller
   if (x_full < x) {
     float A_piece[8][4];
-    {
-      constexpr int width = width_of<float, 4>(ALIGNED);
-      if constexpr (ALIGNED >= 32) {
-        UNROLL for (int x128 = 0; x128 < 8; ++x128)
-          UNROLL for (int x1 = 0; x1 < 4; x1 += width)
-            unpack(&A_piece[x128][x1], load_global_if(vec<width>(&A[warp * A_row + row0 * A_row + (x128 * 128 + x1 + lane * 4) * A_x + x_full * A_x]), row0 + warp < row && x_full + x128 * 128 + x1 + lane * 4 < x));
-      } else {
+    if constexpr (ALIGNED < 32) {
+      barrier_block();
+      {
+        constexpr int width = width_of<float, 4>(ALIGNED);
         float* const A_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [row, x]: 4 x 1024, rows 1024 apart
-        barrier_block();
         const int row_count = at_most(4, row - row0);
         const int x_count = at_most(1024, x - x_full);
         const float* const there = &A[row0 * A_row + x_full * A_x];
@@ -425,9 +427,19 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
         if (row_count < 4 || x_count < 1024)
           for (int i_3 = thread; i_3 < 4096; i_3 += 128)
             store_shared_if(vec<1>(&A_staged[i_3 / 1024 * 1024 + i_3 % 1024]), Vec<float, 1>{}, i_3 / 1024 >= row_count || i_3 % 1024 >= x_count);
-        copy_async_commit();
-        copy_async_wait<0>();
-        barrier_block();
+      }  // A[row, x] to a tile
+      copy_async_commit();
+      copy_async_wait<0>();
+      barrier_block();
+    }
+    {
+      constexpr int width = width_of<float, 4>(ALIGNED);
+      if constexpr (ALIGNED >= 32) {
+        UNROLL for (int x128 = 0; x128 < 8; ++x128)
+          UNROLL for (int x1 = 0; x1 < 4; x1 += width)
+            unpack(&A_piece[x128][x1], load_global_if(vec<width>(&A[warp * A_row + row0 * A_row + (x128 * 128 + x1 + lane * 4) * A_x + x_full * A_x]), row0 + warp < row && x_full + x128 * 128 + x1 + lane * 4 < x));
+      } else {
+        float* const A_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [row, x]: 4 x 1024, rows 1024 apart
         UNROLL for (int x128 = 0; x128 < 8; ++x128)
           unpack(A_piece[x128], load_shared(vec<4>(&A_staged[warp * 1024 + x128 * 128 + lane * 4])));
       }
@@ -480,15 +492,11 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
   // streaming: x in pieces of 1024
   for (int64_t x0 = 0; x0 < x_full_2; x0 += 1024) {
     float A_piece[8][4];
-    {
-      constexpr int width = width_of<float, 4>(ALIGNED);
-      if constexpr (ALIGNED >= 32) {
-        UNROLL for (int x128 = 0; x128 < 8; ++x128)
-          UNROLL for (int x1 = 0; x1 < 4; x1 += width)
-            unpack(&A_piece[x128][x1], load_global_if(vec<width>(&A[warp * A_row + row0 * A_row + (x128 * 128 + x1 + lane * 4) * A_x + x0 * A_x]), row0 + warp < row));
-      } else {
+    if constexpr (ALIGNED < 32) {
+      barrier_block();
+      {
+        constexpr int width = width_of<float, 4>(ALIGNED);
         float* const A_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [row, x]: 4 x 1024, rows 1024 apart
-        barrier_block();
         const int row_count = at_most(4, row - row0);
         const float* const there = &A[row0 * A_row + x0 * A_x];
         const sector_order<float, width> slots(there, row_count, 1024, A_row, A_x);
@@ -499,9 +507,19 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
         if (row_count < 4)
           for (int i_3 = thread; i_3 < 4096; i_3 += 128)
             store_shared_if(vec<1>(&A_staged[i_3 / 1024 * 1024 + i_3 % 1024]), Vec<float, 1>{}, i_3 / 1024 >= row_count);
-        copy_async_commit();
-        copy_async_wait<0>();
-        barrier_block();
+      }  // A[row, x] to a tile
+      copy_async_commit();
+      copy_async_wait<0>();
+      barrier_block();
+    }
+    {
+      constexpr int width = width_of<float, 4>(ALIGNED);
+      if constexpr (ALIGNED >= 32) {
+        UNROLL for (int x128 = 0; x128 < 8; ++x128)
+          UNROLL for (int x1 = 0; x1 < 4; x1 += width)
+            unpack(&A_piece[x128][x1], load_global_if(vec<width>(&A[warp * A_row + row0 * A_row + (x128 * 128 + x1 + lane * 4) * A_x + x0 * A_x]), row0 + warp < row));
+      } else {
+        float* const A_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [row, x]: 4 x 1024, rows 1024 apart
         UNROLL for (int x128 = 0; x128 < 8; ++x128)
           unpack(A_piece[x128], load_shared(vec<4>(&A_staged[warp * 1024 + x128 * 128 + lane * 4])));
       }
@@ -512,18 +530,17 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
     UNROLL for (int x128 = 0; x128 < 8; ++x128)
       UNROLL for (int x1 = 0; x1 < 4; ++x1)
         A_piece[x128][x1] = divide(A_piece[x128][x1], l);
-    {
-      constexpr int width = width_of<float, 4>(ALIGNED);
-      if constexpr (ALIGNED >= 32) {
-        UNROLL for (int x128 = 0; x128 < 8; ++x128)
-          UNROLL for (int x1 = 0; x1 < 4; x1 += width)
-            store_global_if(vec<width>(&P[warp * P_row + row0 * P_row + (x128 * 128 + x1 + lane * 4) * P_x + x0 * P_x]), pack<width>(&A_piece[x128][x1]), row0 + warp < row);
-      } else {
+    if constexpr (ALIGNED < 32) {
+      barrier_block();
+      {
         float* const P_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [row, x]: 4 x 1024, rows 1024 apart
-        barrier_block();
         UNROLL for (int x128 = 0; x128 < 8; ++x128)
           store_shared(vec<4>(&P_staged[warp * 1024 + x128 * 128 + lane * 4]), pack<4>(A_piece[x128]));
-        barrier_block();
+      }
+      barrier_block();
+      {
+        constexpr int width = width_of<float, 4>(ALIGNED);
+        float* const P_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [row, x]: 4 x 1024, rows 1024 apart
         const int row_count = at_most(4, row - row0);
         float* const there = &P[row0 * P_row + x0 * P_x];
         const sector_order<float, width> slots(there, row_count, 1024, P_row, P_x);
@@ -531,21 +548,25 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
           const auto [row_i, x_i, is_there] = slots[i_2];
           store_global_if(vec<width>(there + row_i * P_row + x_i * P_x), load_shared_if(vec<width>(&P_staged[row_i * 1024 + x_i]), is_there), is_there);
         }
+      }  // P[row, x] from a tile
+    }
+    {
+      constexpr int width = width_of<float, 4>(ALIGNED);
+      if constexpr (ALIGNED >= 32) {
+        UNROLL for (int x128 = 0; x128 < 8; ++x128)
+          UNROLL for (int x1 = 0; x1 < 4; x1 += width)
+            store_global_if(vec<width>(&P[warp * P_row + row0 * P_row + (x128 * 128 + x1 + lane * 4) * P_x + x0 * P_x]), pack<width>(&A_piece[x128][x1]), row0 + warp < row);
       }
     }  // P[row, x] from registers
   }
   // streaming: the last piece of x, which is smaller
   if (x_full_2 < x) {
     float A_piece[8][4];
-    {
-      constexpr int width = width_of<float, 4>(ALIGNED);
-      if constexpr (ALIGNED >= 32) {
-        UNROLL for (int x128 = 0; x128 < 8; ++x128)
-          UNROLL for (int x1 = 0; x1 < 4; x1 += width)
-            unpack(&A_piece[x128][x1], load_global_if(vec<width>(&A[warp * A_row + row0 * A_row + (x128 * 128 + x1 + lane * 4) * A_x + x_full_2 * A_x]), row0 + warp < row && x_full_2 + x128 * 128 + x1 + lane * 4 < x));
-      } else {
+    if constexpr (ALIGNED < 32) {
+      barrier_block();
+      {
+        constexpr int width = width_of<float, 4>(ALIGNED);
         float* const A_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [row, x]: 4 x 1024, rows 1024 apart
-        barrier_block();
         const int row_count = at_most(4, row - row0);
         const int x_count = at_most(1024, x - x_full_2);
         const float* const there = &A[row0 * A_row + x_full_2 * A_x];
@@ -557,9 +578,19 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
         if (row_count < 4 || x_count < 1024)
           for (int i_3 = thread; i_3 < 4096; i_3 += 128)
             store_shared_if(vec<1>(&A_staged[i_3 / 1024 * 1024 + i_3 % 1024]), Vec<float, 1>{}, i_3 / 1024 >= row_count || i_3 % 1024 >= x_count);
-        copy_async_commit();
-        copy_async_wait<0>();
-        barrier_block();
+      }  // A[row, x] to a tile
+      copy_async_commit();
+      copy_async_wait<0>();
+      barrier_block();
+    }
+    {
+      constexpr int width = width_of<float, 4>(ALIGNED);
+      if constexpr (ALIGNED >= 32) {
+        UNROLL for (int x128 = 0; x128 < 8; ++x128)
+          UNROLL for (int x1 = 0; x1 < 4; x1 += width)
+            unpack(&A_piece[x128][x1], load_global_if(vec<width>(&A[warp * A_row + row0 * A_row + (x128 * 128 + x1 + lane * 4) * A_x + x_full_2 * A_x]), row0 + warp < row && x_full_2 + x128 * 128 + x1 + lane * 4 < x));
+      } else {
+        float* const A_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [row, x]: 4 x 1024, rows 1024 apart
         UNROLL for (int x128 = 0; x128 < 8; ++x128)
           unpack(A_piece[x128], load_shared(vec<4>(&A_staged[warp * 1024 + x128 * 128 + lane * 4])));
       }
@@ -570,18 +601,17 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
     UNROLL for (int x128 = 0; x128 < 8; ++x128)
       UNROLL for (int x1 = 0; x1 < 4; ++x1)
         A_piece[x128][x1] = divide(A_piece[x128][x1], l);
-    {
-      constexpr int width = width_of<float, 4>(ALIGNED);
-      if constexpr (ALIGNED >= 32) {
-        UNROLL for (int x128 = 0; x128 < 8; ++x128)
-          UNROLL for (int x1 = 0; x1 < 4; x1 += width)
-            store_global_if(vec<width>(&P[warp * P_row + row0 * P_row + (x128 * 128 + x1 + lane * 4) * P_x + x_full_2 * P_x]), pack<width>(&A_piece[x128][x1]), row0 + warp < row && x_full_2 + x128 * 128 + x1 + lane * 4 < x);
-      } else {
+    if constexpr (ALIGNED < 32) {
+      barrier_block();
+      {
         float* const P_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [row, x]: 4 x 1024, rows 1024 apart
-        barrier_block();
         UNROLL for (int x128 = 0; x128 < 8; ++x128)
           store_shared(vec<4>(&P_staged[warp * 1024 + x128 * 128 + lane * 4]), pack<4>(A_piece[x128]));
-        barrier_block();
+      }
+      barrier_block();
+      {
+        constexpr int width = width_of<float, 4>(ALIGNED);
+        float* const P_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [row, x]: 4 x 1024, rows 1024 apart
         const int row_count = at_most(4, row - row0);
         const int x_count = at_most(1024, x - x_full_2);
         float* const there = &P[row0 * P_row + x_full_2 * P_x];
@@ -590,6 +620,14 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
           const auto [row_i, x_i, is_there] = slots[i_2];
           store_global_if(vec<width>(there + row_i * P_row + x_i * P_x), load_shared_if(vec<width>(&P_staged[row_i * 1024 + x_i]), is_there), is_there);
         }
+      }  // P[row, x] from a tile
+    }
+    {
+      constexpr int width = width_of<float, 4>(ALIGNED);
+      if constexpr (ALIGNED >= 32) {
+        UNROLL for (int x128 = 0; x128 < 8; ++x128)
+          UNROLL for (int x1 = 0; x1 < 4; x1 += width)
+            store_global_if(vec<width>(&P[warp * P_row + row0 * P_row + (x128 * 128 + x1 + lane * 4) * P_x + x_full_2 * P_x]), pack<width>(&A_piece[x128][x1]), row0 + warp < row && x_full_2 + x128 * 128 + x1 + lane * 4 < x);
       }
     }  // P[row, x] from registers
   }
