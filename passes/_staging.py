@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from math import prod
 
 from xdsl.ir import Operation
@@ -30,44 +31,86 @@ def stage(accesses: Sequence[GlobalAccess], kernel: cuda.KernelOp, machine: Mach
     """Let each load and store of a fragment go through shared memory in those variants of its kernel where lanes, as
     they hold elements, would ask for a sector twice. Legal always: the same elements move, by other threads. All tiles
     begin where the kernel's own end, or where those are needed no more, with them, since the block meets around each;
-    those of accesses that follow each other lie behind one another, so that the block meets once for all. There is room
-    as long as a multiprocessor holds two blocks, or one if it never holds more.
+    those of accesses that follow each other lie behind one another, so that the block meets once for all, as long as a
+    multiprocessor holds the blocks that the kernel states. There is room as long as it holds two, or one if it never
+    holds more.
 
     The widths of all accesses must be known. Kernels whose warps have roles do not meet as a block. What is loaded
     beside products goes through shared memory only where that spares more sectors than it costs."""
     if cuda.roles_of(kernel) is not None:
         return
-    room = most_bytes(kernel, machine)
-    variants, has_products = cuda.alignments(kernel), any(isinstance(op, cuda.ProductOp) for op in kernel.walk())
+    stager = _Stager(kernel, cuda.alignments(kernel), any(isinstance(op, cuda.ProductOp) for op in kernel.walk()))
+    stated = FEW_BLOCKS if kernel.resident is None else max(FEW_BLOCKS, kernel.resident.data)
     for access in accesses:
         if isinstance(access, cuda.CopyOp):
             continue
-        begins = [_end_before(access), 0 if _is_after_tiles(access, kernel) else _rounded(kernel.shared_bytes.data)]
-        has_to_gain = has_products and isinstance(access, cuda.LoadOp)
-        for begin in begins:
-            if access.staged is None and begin is not None:
-                barriers = 0 if begin == begins[0] else 2
-                found = _staged(access, variants, begin, kernel, barriers if has_to_gain else None)
-                access.staged = found if found is None or found.end(access.piece_type) <= room else None
+        access.staged = None
+        begin = 0 if _is_after_tiles(access, kernel) else _rounded(kernel.shared_bytes.data)
+        if (before := _before(access)) is not None and before.staged is not None:
+            behind = _rounded(before.staged.end(before.piece_type))
+            found = stager.staged(access, behind, before.staged.below.data)
+            access.staged = _within(found, access, most_bytes(kernel, machine, stated))
+        if access.staged is None:
+            access.staged = _within(stager.staged(access, begin), access, most_bytes(kernel, machine, FEW_BLOCKS))
 
 
-def most_bytes(kernel: cuda.KernelOp, machine: Machine) -> int:
-    """Of shared memory, for a block of an entry with tiles on the way."""
+@dataclass(frozen=True)
+class _Stager:
+    """What decides on the accesses of one kernel: its variants, and whether what it loads stands beside products."""
+
+    kernel: cuda.KernelOp
+    variants: tuple[int, ...]
+    has_products: bool
+
+    def staged(self, op: GlobalAccess, at: int, together: int = 0) -> cuda.StagedAttr | None:
+        """How an access goes through a tile that lies `at` so many bytes; None if it need not, or beside products, if
+        that costs more than it spares. In variants for rows aligned to fewer than `together` bytes the block meets for
+        another access anyway."""
+        if (below := self._below(op, together)) is None:
+            return None
+        layout = layout_of(op.piece_type)
+        return cuda.StagedAttr(at, below, staging_rows(layout, layout, op.piece_type))
+
+    def _below(self, op: GlobalAccess, together: int) -> int | None:
+        """The bytes, those of a variant if there is one, such that an access asks too often in variants for rows
+        aligned to fewer; None if it never does."""
+        if max(op.width_list) == 1 and len(self.variants) > 1:
+            # What is accessed by single elements has no say in which variant is launched: it may lie anywhere in each.
+            asks = self._asks_too_often(op, format_bytes(op.buffer_type), self.variants[0], together)
+            return EVERYWHERE if asks else None
+        every = sorted({cuda.WHOLE_SECTORS, *self.variants, EVERYWHERE})
+        asking = [each for each in every[:-1] if self._asks_too_often(op, each, each, together)]
+        return min((each for each in every if each > max(asking)), default=None) if asking else None
+
+    def _asks_too_often(self, op: GlobalAccess, alignment: int, entry: int, together: int) -> bool:
+        """Whether lanes, as they hold elements, ask for a sector twice where rows are aligned to so many bytes; beside
+        products, more often than is worth it."""
+        moved, barriers = _moved(op, alignment, self.kernel.threads.data), 0 if entry < together else 2
+        has_to_gain = self.has_products and isinstance(op, cuda.LoadOp)
+        most = way_costs(op, self.kernel, alignment, entry, barriers) - moved.requests if has_to_gain else 0
+        return moved.sectors - moved.fewest_sectors > most
+
+
+def most_bytes(kernel: cuda.KernelOp, machine: Machine, blocks: int) -> int:
+    """Of shared memory, for a block of an entry with tiles on the way, if a multiprocessor is to hold so many blocks,
+    or as many as without."""
     capacity, reserved = int(machine.levels["shared"].capacity), machine.limits.shared_reserved
-    blocks = min(capacity // (kernel.shared_bytes.data + reserved), FEW_BLOCKS)
-    return min(capacity // max(blocks, 1) - reserved, machine.limits.shared_per_block)
+    held = min(capacity // (kernel.shared_bytes.data + reserved), blocks)
+    return min(capacity // max(held, 1) - reserved, machine.limits.shared_per_block)
+
+
+def _within(staged: cuda.StagedAttr | None, op: GlobalAccess, room: int) -> cuda.StagedAttr | None:
+    return staged if staged is not None and staged.end(op.piece_type) <= room else None
 
 
 def _rounded(bytes: int) -> int:
     return -(-bytes // TILE_UNIT) * TILE_UNIT
 
 
-def _end_before(op: GlobalAccess) -> int | None:
-    """Where the tile of the access of its kind right before it ends; None if there is none."""
+def _before(op: GlobalAccess) -> GlobalAccess | None:
+    """The access of its kind right before an access."""
     before: Operation | None = op.prev_op
-    if not isinstance(before, GlobalAccess) or type(before) is not type(op) or before.staged is None:
-        return None
-    return _rounded(before.staged.end(before.piece_type))
+    return before if isinstance(before, GlobalAccess) and type(before) is type(op) else None
 
 
 def _is_after_tiles(op: GlobalAccess, kernel: cuda.KernelOp) -> bool:
@@ -99,35 +142,6 @@ def _behind(op: Operation) -> Iterator[Operation]:
     while later is not None:
         yield later
         later = later.next_op
-
-
-def _staged(
-    op: GlobalAccess, variants: Sequence[int], at: int, kernel: cuda.KernelOp, barriers: int | None
-) -> cuda.StagedAttr | None:
-    """How an access goes through a tile that lies `at` so many bytes; None if it need not, or, where `barriers` say how
-    often the block has to meet for it, that costs more than it spares."""
-
-    def asks_twice(alignment: int, entry: int) -> bool:
-        moved = _moved(op, alignment, kernel.threads.data)
-        most = 0 if barriers is None else way_costs(op, kernel, alignment, entry, barriers) - moved.requests
-        return moved.sectors - moved.fewest_sectors > most
-
-    below = _below(op, variants, asks_twice)
-    if below is None:
-        return None
-    layout = layout_of(op.piece_type)
-    return cuda.StagedAttr(at, below, staging_rows(layout, layout, op.piece_type))
-
-
-def _below(op: GlobalAccess, variants: Sequence[int], asks_twice: Callable[[int, int], bool]) -> int | None:
-    """The bytes, those of a variant if there is one, such that an access asks twice in variants for rows aligned to
-    fewer; None if it never does. `asks_twice` is given what its rows are aligned to, and the variant."""
-    if max(op.width_list) == 1 and len(variants) > 1:
-        # What is accessed by single elements has no say in which variant is launched: it may lie anywhere in each.
-        return EVERYWHERE if asks_twice(format_bytes(op.buffer_type), variants[0]) else None
-    every = sorted({cuda.WHOLE_SECTORS, *variants, EVERYWHERE})
-    asking = [alignment for alignment in every[:-1] if asks_twice(alignment, alignment)]
-    return min((each for each in every if each > max(asking)), default=None) if asking else None
 
 
 def way_costs(op: GlobalAccess, kernel: cuda.KernelOp, alignment: int, entry: int, barriers: int) -> int:

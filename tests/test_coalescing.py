@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise, product
+from math import gcd
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,14 @@ from treadle.compiler.layouts import Traffic, dense_strides, fragment_access, ro
 from treadle.compiler.layouts.conversions import by_shuffles
 from treadle.compiler.layouts.copies import copy_access, line_span
 from treadle.compiler.layouts.fragments import fragment
-from treadle.compiler.layouts.operations import of_whole_sectors, traffic_of, widest
+from treadle.compiler.layouts.operations import of_spread_copies, of_whole_sectors, traffic_of, widest
 from treadle.compiler.layouts.order import sector_requests
 from treadle.compiler.pipeline import Options, print_cuda, run_pipeline
 from treadle.compiler.source import load_module, parse_module
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import GlobalAccess
 from treadle.dialects.cuda.kernel import variant_name
-from treadle.dialects.cuda.layout import accumulator
+from treadle.dialects.cuda.layout import LayoutAttr, Mode, accumulator
 from treadle.dialects.cuda.tiles import format_bytes
 from treadle.dialects.diagram.array import axes_of, is_array
 from treadle.runtime.emulator import LaunchReport
@@ -440,6 +441,37 @@ def test_what_fills_sectors_or_has_no_neighbours_is_loaded_as_it_is() -> None:
     assert of_whole_sectors(pairs, "d", 4) is None  # four pairs of 32 bits
     assert of_whole_sectors(pairs, "q", 2) is None  # registers run along the other axis
     assert of_whole_sectors(accumulator("q", "d", 1, 3, (4, 1)), "d", 2) is None  # of three, one would be left
+
+
+@pytest.mark.parametrize("start", [0, 1, 3, 5])
+@pytest.mark.parametrize("warps", [(1, 1), (4, 1), (8, 1)])
+@pytest.mark.parametrize("row_tiles", [1, 2, 3, 4])
+def test_lanes_that_hold_copies_share_out_rows(row_tiles: int, warps: tuple[int, int], start: int) -> None:
+    """Sums of the rows of accumulators, four lanes each: the warp stores its rows by the fewest requests, and what they
+    ask for are the fewest sectors that each warp can."""
+    own = accumulator("q", "d", row_tiles, 8, warps).slice(["q"])
+    spread = of_spread_copies(own)
+    assert spread is not None
+    held = [{elements_of_warp(each, warp) for warp in range(warps[0])} for each in (own, spread)]
+    assert held[0] == held[1]
+    moved = [traffic(fragment_access(each, "q", 1, once=True), {"q": 1}, 4, 4 * start) for each in (own, spread)]
+    registers = 2 * row_tiles
+    assert moved[0].requests == registers * warps[0]
+    assert moved[1].requests == registers // gcd(4, registers) * warps[0]
+    assert moved[1].sectors <= moved[0].sectors
+    if 4 % registers == 0:
+        each_warp = [{(at + start) * 4 // 32 for at in elements} for elements in held[0]]
+        assert moved[1].sectors == sum(map(len, each_warp))
+    assert by_shuffles(own, spread, 4).cost.wavefronts == 0  # selects alone
+
+
+def elements_of_warp(layout: LayoutAttr, warp: int) -> tuple[int, ...]:
+    return tuple(sorted({at["q"] for _, _, its_warp, at in layout.elements() if its_warp == warp}))
+
+
+def test_what_no_lanes_hold_twice_is_stored_as_it_is() -> None:
+    assert of_spread_copies(accumulator("q", "d", 1, 8, (4, 1))) is None
+    assert of_spread_copies(LayoutAttr((), (Mode("", 32, 0),), (Mode("q", 4, 1),))) is None  # one register
 
 
 # -- widths ---------------------------------------------------------------------------------------

@@ -172,6 +172,21 @@ def test_numbers_of_single_rows_are_loaded_together(by: int) -> None:
     assert stored.is_fewest
 
 
+@pytest.mark.parametrize("queries", [128, 99])
+def test_each_warp_of_a_role_stores_the_numbers_of_its_rows_at_once(queries: int) -> None:
+    """Warps with roles do not meet: each asks for the sectors of its 16 rows, by one request."""
+    kernel = next(each for each in kernels_of(program("attention_lse"), "sm_90a") if cuda.roles_of(each) is not None)
+    (store,) = (op for op in fragments(kernel) if axes_of(op.buffer_type)[-1] == "q")
+    threads = cuda.working_threads(kernel)
+    rows, own = sizes_of(store.piece_type)["q"], 16
+    for start in range(8):
+        inside = min(rows, queries)
+        found = traffic_of(store, threads, cuda.ANY_STRIDES, base=4 * start, limits={"q": inside})
+        warps = [range(first, min(first + own, inside)) for first in range(0, inside, own)]
+        assert found.requests == len(warps) == -(-inside // own)
+        assert found.sectors == sum(len({(start + row) // 8 for row in each}) for each in warps)
+
+
 LOADED_BESIDE_PRODUCTS = [
     ("attention_f8", 1, {"q": 37, "x": 75, "h": 1}),
     ("attention_mixed", 1, {"q": 37, "x": 75, "h": 1}),

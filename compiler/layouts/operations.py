@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import prod
+from math import gcd, prod
 
 from xdsl.ir import Attribute
 
@@ -152,9 +152,34 @@ def of_whole_sectors(layout: LayoutAttr, axis: str, element_bytes: int) -> Layou
     return LayoutAttr((*register, wide), lane, layout.warp)
 
 
-def load_cost(layout: LayoutAttr, buffer: Attribute, sizes: Mapping[str, int]) -> int:
-    """What loading fragments costs a warp: requests, and the lines that they reach into, as conversions are counted in
-    instructions and wavefronts."""
+def of_spread_copies(layout: LayoutAttr) -> LayoutAttr | None:
+    """The layout in which lanes that held copies share out the registers: each keeps others of them. None if no lanes
+    hold copies, or not of several registers."""
+    register, lane, spread = list(layout.register), list[Mode](), list[Mode]()
+    for mode in layout.lane:
+        taken = [] if mode.axis else _spread(register, mode.size)
+        lane += [Mode("", mode.size // prod(each.size for each in taken), 0), *taken] if taken else [mode]
+        spread += taken
+    if not spread:
+        return None
+    return LayoutAttr([mode for mode in register if mode.size > 1], lane, layout.warp)
+
+
+def _spread(register: list[Mode], copies: int) -> list[Mode]:
+    """Digits for so many copies, taken from registers, the fastest first."""
+    found: list[Mode] = []
+    for i, mode in reversed(list(enumerate(register))):
+        count = gcd(copies, mode.size)
+        if count > 1:
+            found.insert(0, Mode(mode.axis, count, mode.stride))
+            register[i] = Mode(mode.axis, mode.size // count, mode.stride * count)
+            copies //= count
+    return found
+
+
+def access_cost(layout: LayoutAttr, buffer: Attribute, sizes: Mapping[str, int]) -> int:
+    """What loading or storing fragments costs a warp: requests, and the lines that they reach into, as conversions are
+    counted in instructions and wavefronts."""
     moved = _assumed(layout, buffer, sizes)
     return (moved.requests + moved.lines) // layout.warp.size
 

@@ -8,7 +8,7 @@ from treadle.compiler.layouts.accesses import Access, copies, fragment_access
 from treadle.compiler.layouts.conversions import plan_conversion
 from treadle.compiler.layouts.digits import LayoutError
 from treadle.compiler.layouts.fragments import fragment, same_elements
-from treadle.compiler.layouts.operations import is_fewest, load_cost, of_whole_sectors
+from treadle.compiler.layouts.operations import access_cost, is_fewest, of_spread_copies, of_whole_sectors
 from treadle.compiler.layouts.swizzle import Choice, choose_rows
 from treadle.compiler.layouts.vectors import widest_fragment, widest_in_memory
 from treadle.compiler.lowering.plan import FORMAT_BYTES
@@ -52,8 +52,21 @@ def loaded_layout(type: Attribute, buffer: Attribute) -> LayoutAttr:
     if wide is None or is_fewest(layout, buffer, sizes):
         return layout
     plan = plan_conversion(wide, layout, bytes, warp_barriers=False)
-    costs = [load_cost(each, buffer, sizes) for each in (wide, layout)]
+    costs = [access_cost(each, buffer, sizes) for each in (wide, layout)]
     return wide if plan.way == "shuffle" and costs[0] + plan.cost.total < costs[1] else layout
+
+
+def stored_layout(type: Attribute, buffer: Attribute) -> LayoutAttr:
+    """The layout in which a fragment is stored: its own, or where lanes hold copies of several registers, one in which
+    they share them out, if that is the cheaper. (Sums of 16 rows beside an accumulator: two requests of 8 lanes, or
+    a select and one request of 16.)"""
+    layout, sizes, bytes = layout_of(type), sizes_of(type), FORMAT_BYTES[str(format_of(type))]
+    spread = of_spread_copies(layout) if sizes else None
+    if spread is None:
+        return layout
+    plan = plan_conversion(layout, spread, bytes, warp_barriers=False)
+    costs = [access_cost(each, buffer, sizes) for each in (spread, layout)]
+    return spread if plan.way == "shuffle" and costs[0] + plan.cost.total < costs[1] else layout
 
 
 def staging_rows(source: LayoutAttr, target: LayoutAttr, type: Attribute) -> RowsAttr:

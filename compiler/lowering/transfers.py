@@ -7,7 +7,9 @@ from xdsl.ir import Attribute, SSAValue
 from treadle.compiler.layouts.operations import is_fewest
 from treadle.compiler.lowering.absent import is_met_by_absent, tells
 from treadle.compiler.lowering.conditions import present
-from treadle.compiler.lowering.fragments import fragment_of
+from treadle.compiler.lowering.conversions import stored_layout
+from treadle.compiler.lowering.fragments import fragment_of, fragment_type
+from treadle.compiler.lowering.names import hinted
 from treadle.compiler.lowering.pending import PendingLoad
 from treadle.compiler.lowering.plan import FORMAT_BYTES
 from treadle.compiler.lowering.state import KernelLowering
@@ -54,9 +56,19 @@ def lower_save(lowering: KernelLowering, op: SaveOp) -> None:
     if is_shared(value.type):
         store = lowering.emit(cuda.CopyOp(value, offsets, destination, bounds))
     else:
-        store = lowering.emit(cuda.StoreOp(value, destination, offsets, bounds))
+        store = lowering.emit(
+            cuda.StoreOp(_spread(lowering, op.value, value, destination), destination, offsets, bounds)
+        )
     store.location = op.location
     store.partial = lowering.partial_mark(bounds)
+
+
+def _spread(lowering: KernelLowering, source: SSAValue, value: SSAValue, destination: SSAValue) -> SSAValue:
+    """The fragments of a result as they are stored."""
+    layout = stored_layout(value.type, destination.type)
+    if layout == layout_of(value.type):
+        return value
+    return hinted(lowering.emit(cuda.ExchangeOp(value, fragment_type(lowering, source, layout))).result, source)
 
 
 def _is_scattered(lowering: KernelLowering, value: SSAValue, layout: LayoutAttr, buffer: Attribute) -> bool:
