@@ -27,22 +27,28 @@
 // CHECK-NEXT: // streaming: n in pieces of 256
 // CHECK-NEXT: for (int64_t n0 = 0; n0 < n; n0 += 256) {
 // CHECK-NEXT: float x[4];
+// CHECK-NEXT: if constexpr (ALIGNED < 32) {
+// CHECK-NEXT: barrier_block();
+// CHECK: float* const X_staged = {{.*}}shared_memory() + 0);
+// CHECK: copy_async_if(vec<width>(&X_staged[
+// CHECK: copy_async_wait<0>();
+// CHECK-NEXT: barrier_block();
 // CHECK: constexpr int width = width_of<float, 4>(ALIGNED);
 // CHECK-NEXT: if constexpr (ALIGNED >= 32) {
 // CHECK-NEXT: UNROLL for (int n1 = 0; n1 < 4; n1 += width)
 // CHECK-NEXT: unpack(&x[n1], load_global_if({{.*}}X[{{.*}}m0 * X_m{{.*}}n0{{.*}} < n));
 // CHECK-NEXT: } else {
 // CHECK-NEXT: float* const X_staged = {{.*}}shared_memory() + 0);
-// CHECK-NEXT: barrier_block();
-// CHECK: copy_async_if(vec<width>(&X_staged[
-// CHECK: barrier_block();
 // CHECK-NEXT: unpack(x, load_shared(vec<4>(&X_staged[
 // CHECK: UNROLL for (int n1 = 0; n1 < 4; ++n1)
 // CHECK-NEXT: x[n1] = x[n1] * factor;
-// CHECK: store_global_if({{.*}}Y[{{.*}}pack<width>(&x[n1])
-// CHECK: store_shared(vec<4>(&Y_staged[{{.*}}pack<4>(x));
+// CHECK-NEXT: if constexpr (ALIGNED < 32) {
 // CHECK-NEXT: barrier_block();
+// CHECK: store_shared(vec<4>(&Y_staged[{{.*}}pack<4>(x));
+// CHECK: barrier_block();
 // CHECK: store_global_if({{.*}}load_shared_if(vec<width>(&Y_staged[
+// CHECK: if constexpr (ALIGNED >= 32) {
+// CHECK: store_global_if({{.*}}Y[{{.*}}pack<width>(&x[n1])
 // CHECK: extern "C" __global__ void __launch_bounds__(64) scale_kernel(
 // CHECK: scale_kernel_body<32>(X, X_m, 1, Y, Y_m, 1, factor, m, n);
 // CHECK: extern "C" __global__ void __launch_bounds__(64, 1) scale_kernel_aligned_16(
