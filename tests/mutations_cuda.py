@@ -26,8 +26,13 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "lowering: edges are not neutral in reductions": (
         f"{LOWERING}/reductions",
-        "    for axis in op.over_axes:\n        value = masked",
-        "    for axis in ():\n        value = masked",
+        "for axis in (axis for axis in op.over_axes if not is_filled(lowering, op.operand, axis)):",
+        "for axis in ():",
+    ),
+    "lowering: what a product makes past an end is filled with zero": (
+        f"{LOWERING}/fragments",
+        "number_in(format_of(value.type), filler)",
+        "number_in(format_of(value.type), 0.0)",
     ),
     "lowering: edges are not zero in products": (
         f"{LOWERING}/products",
