@@ -135,8 +135,7 @@ def test_no_bank_conflict_and_the_fewest_sectors(name: str, arch: str) -> None:
     backend = EmulatorBackend(printed, kernel_names(module))
     execute(module, inputs, backend)
     operations = traffic_of(printed, backend.reports)
-    # A product of one turn has nothing to copy ahead of: the model takes single warps for it.
-    has_roles = arch == "sm_90a" and name != "matmul k 64"
+    has_roles = arch == "sm_90a"
     means = {"tensor_load", "wgmma"} if has_roles else {"load_matrix", "copy_async"}
     kinds = {each.kind for each in operations}
     assert kinds >= means
