@@ -46,6 +46,7 @@ IN_CLUSTERS = [
     "attention_soft_cap",
     "attention_spherical",
     "attention_widths",
+    "batched_matmul",
     "matmul",
     "matmul_epilogue",
     "matmul_gelu",
@@ -122,7 +123,8 @@ def execute(path: Path, blocks: int, given: Mapping[str, int]) -> list[Launched]
     inputs = make_inputs(entry_function(algorithm), axis_sizes(entry_function(algorithm), given), 0)
     execution = HostExecution(module, EmulatorBackend(printed, kernel_names(module)))
     outputs = execution.run(entry_function(module), inputs)
-    assert all(verdict.ok for verdict in verify(algorithm, inputs, outputs, "emulator"))
+    # Of long sums of 8-bit numbers some cancel down to their rounding errors, and have no tolerance: none may be wrong.
+    assert not any(verdict.wrong for verdict in verify(algorithm, inputs, outputs, "emulator"))
     return execution.launches
 
 
