@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import IndexType, IntAttr, IntegerAttr, ModuleOp, UnitAttr
+from xdsl.dialects.builtin import IntAttr, ModuleOp, UnitAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
@@ -21,8 +21,10 @@ from treadle.compiler.rings import ring_problems
 from treadle.dialects import cuda
 from treadle.dialects.cuda.shared import place_tiles
 from treadle.dialects.hierarchy.schedule import StepAttr, record
+from treadle.passes._ahead import are_known_ahead, constant, constant_of, named, position_ahead, step_of
 from treadle.passes._delay import delay_products
 from treadle.passes._levels import check_lowered
+from treadle.passes._load_ahead import MOST_WORDS, loads_to_move, move_ahead
 
 FIRST_ARCH = 80
 """`cp.async` exists from sm_80 on (PTX ISA 9.7.9.25.3.1)."""
@@ -41,7 +43,11 @@ class PipeliningPass(ModulePass):
     move ahead of the turns before it. A wait counts groups, so each turn closes one, empty or not. The one barrier a
     turn orders both the arrival of its piece and the end of the reads of the place that it overwrites.
 
-    The pass declines below sm_80, and where the stages would not fit into a block's shared memory.
+    Asynchronous copies are declined below sm_80, and where the stages would not fit into a block's shared memory.
+
+    What a turn loads to registers and needs before its first product is loaded in the turn before (`_load_ahead.py`),
+    right after the last use of what that turn has itself; the first piece is loaded before the loop. Legal on the same
+    condition, and declined where a thread would hold more than 32 registers ahead.
 
     In a kernel with roles copies are ahead already. There a product that only feeds the state of the stream is delayed
     by one turn (`_delay.py`): a turn starts its own first product and the product of the turn before, waits for its own
@@ -124,57 +130,67 @@ class PipeliningPass(ModulePass):
         check_lowered(op)
         machine = machine_of(op)
         arch = int(machine.arch.removeprefix("sm_").rstrip("af"))
-        steps: dict[str, StepAttr] = {}
+        steps: list[StepAttr] = []
         for kernel in op.body.block.ops:
             if not isinstance(kernel, cuda.KernelOp) or self.stages == 1:
                 continue
-            name = f"@{kernel.sym_name.data}"
             if cuda.roles_of(kernel) is not None:
-                if (step := _delay(kernel)) is not None:
-                    steps[name] = step
+                steps += _delay(kernel)
                 continue
             if arch < FIRST_ARCH:
-                reason = f"the machine {machine.name} is {machine.arch}"
-                steps[name] = StepAttr("decline pipelining", name, "copies are asynchronous from sm_80 on", reason)
-                continue
-            step = pipeline_kernel(kernel, self.stages, machine.limits.shared_per_block)
-            if step is not None:
-                steps[name] = step
+                name, reason = f"@{kernel.sym_name.data}", f"the machine {machine.name} is {machine.arch}"
+                steps.append(StepAttr("decline pipelining", name, "copies are asynchronous from sm_80 on", reason))
+            else:
+                steps += pipeline_kernel(kernel, self.stages, machine.limits.shared_per_block)
+            steps += _load_ahead(kernel)
         for function in op.body.block.ops:
             if isinstance(function, FuncOp):
                 launched = {f"@{launch.kernel.root_reference.data}" for launch in _launches(function)}
-                record(function.attributes, [step for name, step in steps.items() if name in launched])
+                record(function.attributes, [step for step in steps if step.subject.data in launched])
 
 
-def _delay(kernel: cuda.KernelOp) -> StepAttr | None:
-    """Delay products of a kernel with roles; the step of the derivation, None if there is none to delay."""
+def _delay(kernel: cuda.KernelOp) -> list[StepAttr]:
+    """Delay products of a kernel with roles; the step of the derivation, if there is any to delay."""
     sums = delay_products(kernel)
     if not sums:
-        return None
+        return []
     name = f"@{kernel.sym_name.data}"
     if problems := ring_problems(kernel):
         raise InternalError(f"{name}: {problems[0]}")
     reason = f"{', '.join(sums)} of a turn during the next turn"
-    return StepAttr("pipelining", name, "a turn needs the sum of the turn before only where it repairs it", reason)
+    return [StepAttr("pipelining", name, "a turn needs the sum of the turn before only where it repairs it", reason)]
+
+
+def _load_ahead(kernel: cuda.KernelOp) -> Iterator[StepAttr]:
+    """Load to registers ahead in each loop of a kernel; the steps of the derivation."""
+    name = f"@{kernel.sym_name.data}"
+    for loads in loads_to_move(kernel):
+        told = f"{loads.names} of the next turn in {loads.words} registers"
+        if loads.words > MOST_WORDS:
+            reason = f"{told}, of {MOST_WORDS} at most"
+            yield StepAttr("decline pipelining", name, "what is ahead leaves registers to the products", reason)
+            continue
+        move_ahead(loads)
+        yield StepAttr("pipelining", name, "loads depend on nothing the loop computes", told)
 
 
 def _launches(function: FuncOp) -> list[cuda.LaunchOp]:
     return [op for op in function.walk() if isinstance(op, cuda.LaunchOp)]
 
 
-def pipeline_kernel(kernel: cuda.KernelOp, stages: int, limit: int) -> StepAttr | None:
-    """Pipeline every loop of a kernel that copies; the step of the derivation, None if there is no such loop."""
+def pipeline_kernel(kernel: cuda.KernelOp, stages: int, limit: int) -> list[StepAttr]:
+    """Pipeline every loop of a kernel that copies; the step of the derivation, if there is such a loop."""
     block = kernel.body.block
     loops = [op for op in block.ops if isinstance(op, scf.ForOp) and movable_copies(op)]
     if not loops:
-        return None
+        return []
     name = f"@{kernel.sym_name.data}"
     tiles = dict.fromkeys(copy.tile.owner for loop in loops for copy in movable_copies(loop))
     staged = [tile for tile in tiles if isinstance(tile, cuda.SharedOp)]
     needed = kernel.shared_bytes.data + (stages - 1) * sum(tile.stage_bytes for tile in staged)
     if needed > limit:
         reason = f"{stages} stages take {needed:,} bytes of shared memory, a block has {limit:,}"
-        return StepAttr("decline pipelining", name, "every stage has its place", reason)
+        return [StepAttr("decline pipelining", name, "every stage has its place", reason)]
     for tile in staged:
         tile.stages = IntAttr(stages)
     for loop in loops:
@@ -187,27 +203,18 @@ def pipeline_kernel(kernel: cuda.KernelOp, stages: int, limit: int) -> StepAttr 
         _ask_for_the_last(each)
     names = ", ".join(f"%{tile.result.name_hint}" for tile in staged)
     reason = f"{stages} stages of {names}, {stages - 1} ahead"
-    return StepAttr("pipelining", name, "copies depend on nothing the loop computes", reason)
+    return [StepAttr("pipelining", name, "copies depend on nothing the loop computes", reason)]
 
 
 def movable_copies(loop: scf.ForOp) -> list[cuda.CopyOp]:
     """Copies to shared memory in the body of a loop that depend on nothing that it computes but its position."""
-    body = loop.body.block
-    position = body.args[0]
-
-    def known(value: SSAValue) -> bool:
-        owner = value.owner
-        if value is position or isinstance(owner, arith.ConstantOp):
-            return True
-        return value not in body.args and not (isinstance(owner, Operation) and loop.is_ancestor(owner))
-
     return [
         op
-        for op in body.ops
+        for op in loop.body.block.ops
         if isinstance(op, cuda.CopyOp)
         and not op.is_outward
         and op.asynchronous is None
-        and all(known(value) for value in op.operands)
+        and are_known_ahead(op.operands, loop)
     ]
 
 
@@ -290,8 +297,8 @@ class _Pipeline:
         """The number of the first turn, and of stages, where the loop does not begin with turn 0."""
         if _is_zero(self.loop.lb):
             return None, None
-        step, count = _constant(_constant_of(self.loop.step)), _named(_constant(self.stages), "stages")
-        turn = _named(arith.DivUIOp(self.loop.lb, step.result), "turn")
+        step, count = constant(step_of(self.loop)), named(constant(self.stages), "stages")
+        turn = named(arith.DivUIOp(self.loop.lb, step.result), "turn")
         ops += [step, count, turn]
         return turn.results[0], count.results[0]
 
@@ -317,12 +324,11 @@ class _Pipeline:
     def _turn(self) -> None:
         body = self.loop.body.block
         position = body.args[0]
-        turn = _named(arith.DivUIOp(position, self.loop.step), "turn")
-        count = _named(_constant(self.stages), "stages")
-        stage = _named(arith.RemUIOp(turn.results[0], count.results[0]), "stage")
-        step = _constant_of(self.loop.step)
-        ahead = self._ask(position, self.stages - 1, turn.results[0], count.results[0], step)
-        views = [_named(cuda.StageOp(copy.tile, stage.results[0]), f"{_plain(copy.tile)}_now") for copy in self.copies]
+        turn = named(arith.DivUIOp(position, self.loop.step), "turn")
+        count = named(constant(self.stages), "stages")
+        stage = named(arith.RemUIOp(turn.results[0], count.results[0]), "stage")
+        ahead = self._ask(position, self.stages - 1, turn.results[0], count.results[0])
+        views = [named(cuda.StageOp(copy.tile, stage.results[0]), f"{_plain(copy.tile)}_now") for copy in self.copies]
         first = body.first_op
         assert first is not None
         for copy, view in zip(self.copies, views, strict=True):
@@ -336,45 +342,34 @@ class _Pipeline:
         assert begin is not None
         Rewriter.insert_op([*head, cuda.CommitOp(), *views], InsertPoint.before(begin))
 
-    def _ask(
-        self,
-        position: SSAValue,
-        turns: int,
-        turn: SSAValue | None,
-        count: SSAValue | None,
-        step: int | None = None,
-    ) -> list[Operation]:
+    def _ask(self, position: SSAValue, turns: int, turn: SSAValue | None, count: SSAValue | None) -> list[Operation]:
         """Start the copies of the piece so many turns ahead, if there is one."""
-        distance = turns * (_constant_of(self.loop.step) if step is None else step)
-        offset = _named(_constant(distance), "ahead")
-        name = f"{self.loop.body.block.args[0].name_hint or 'position'}_ahead"
-        there = _named(arith.AddiOp(position, offset.results[0]), name)
-        test = _named(arith.CmpiOp(there.results[0], self.loop.ub, "ult"), "is_there")
+        found, there, test = position_ahead(self.loop, position, turns * step_of(self.loop))
         block = Block()
         if turn is None or count is None:
-            place = _named(_constant(turns), "place")
+            place = named(constant(turns), "place")
             block.add_op(place)
         else:
-            one = _constant(turns)
+            one = constant(turns)
             later = arith.AddiOp(turn, one.results[0])
-            place = _named(arith.RemUIOp(later.result, count), "place")
+            place = named(arith.RemUIOp(later.result, count), "place")
             block.add_ops([one, later, place])
         for copy in self.copies:
-            stage = _named(cuda.StageOp(copy.tile, place.results[0]), f"{_plain(copy.tile)}_ahead")
+            stage = named(cuda.StageOp(copy.tile, place.results[0]), f"{_plain(copy.tile)}_ahead")
             block.add_op(stage)
-            self._clone_copy(copy, there.results[0], stage.results[0], block)
+            self._clone_copy(copy, there, stage.results[0], block)
         block.add_op(scf.YieldOp())
-        branch = scf.IfOp(test.results[0], [], Region(block))
+        branch = scf.IfOp(test, [], Region(block))
         branch.location = self.loop.location
-        return [offset, there, test, branch]
+        return [*found, branch]
 
     def _clone_copy(self, copy: cuda.CopyOp, position: SSAValue, tile: SSAValue, block: Block) -> None:
         mapping: dict[SSAValue, SSAValue] = {self.loop.body.block.args[0]: position, copy.tile: tile}
         for value in copy.operands:
             if isinstance(value.owner, arith.ConstantOp) and self.loop.is_ancestor(value.owner):
-                constant = value.owner.clone()
-                block.add_op(constant)
-                mapping[value] = constant.result
+                own = value.owner.clone()
+                block.add_op(own)
+                mapping[value] = own.result
         clone = copy.clone(value_mapper=mapping)
         clone.asynchronous = UnitAttr()
         block.add_op(clone)
@@ -397,25 +392,8 @@ def _inside(ops: Sequence[Operation]) -> list[Operation]:
     return [inner for op in ops for inner in op.walk()]
 
 
-def _constant(number: int) -> arith.ConstantOp:
-    return arith.ConstantOp.from_int_and_width(number, IndexType())
-
-
 def _is_zero(value: SSAValue) -> bool:
-    return isinstance(value.owner, arith.ConstantOp) and _constant_of(value) == 0
-
-
-def _constant_of(value: SSAValue) -> int:
-    owner = value.owner
-    if not isinstance(owner, arith.ConstantOp):
-        raise PassFailedException("the step of a stream's loop is not a constant")
-    assert isinstance(owner.value, IntegerAttr)
-    return owner.value.value.data
-
-
-def _named(op: Operation, name: str) -> Operation:
-    op.results[0].name_hint = name
-    return op
+    return isinstance(value.owner, arith.ConstantOp) and constant_of(value) == 0
 
 
 def _plain(tile: SSAValue) -> str:

@@ -64,7 +64,9 @@ PROGRAMS = (
     Program("examples/matmul.mlir", "a100", [{"m": 40, "n": 48, "k": 464}, {"m": 3, "n": 5, "k": 19}]),
     Program("examples/attention_causal.mlir", "a100", [SHORT]),
     Program("examples/attention_lse.mlir", "a100", [SHORT], None, SUBLOOP),
-    Program("tests/programs/computed_operands.mlir", "a100", [{"m": 40, "n": 24, "k": 77}]),
+    Program(
+        "tests/programs/computed_operands.mlir", "a100", [{"m": 40, "n": 24, "k": 77}, {"m": 3, "n": 24, "k": 333}]
+    ),
     Program("examples/attention_lengths.mlir", "h100", [SHORT], **PADDED),
     Program("examples/attention_lengths.mlir", "a100", [SHORT], **PADDED),
     Program("tests/programs/left_padding.mlir", "h100", [SHORT], **STARTED),
@@ -74,6 +76,7 @@ PROGRAMS = (
 )
 FIRST = {
     "_cluster_laws": 1,
+    "_load_ahead": 6,
     "_ping_pong": 2,
     "compiler/lowering/absent": 4,
     "compiler/lowering/held": 11,

@@ -122,11 +122,18 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "pipelining: asks for the piece that it has": (
         "pipelining",
-        "distance = turns * (",
-        "distance = (turns - 1) * (",
+        "turns * step_of(self.loop)",
+        "(turns - 1) * step_of(self.loop)",
     ),
     "pipelining: no stage of its own": ("pipelining", "tile.stages = IntAttr(stages)", "tile.stages = IntAttr(1)"),
-    "pipelining: asks for what is behind the end": ("pipelining", 'self.loop.ub, "ult")', 'self.loop.ub, "ule")'),
+    "pipelining: asks for what is behind the end": ("_ahead", 'loop.ub, "ult")', 'loop.ub, "ule")'),
+    "pipelining: begins with nothing": (
+        "_load_ahead",
+        "arith.CmpiOp(loop.lb, loop.ub,",
+        "arith.CmpiOp(loop.ub, loop.ub,",
+    ),
+    "pipelining: loads the piece that it has": ("_load_ahead", "load, loop, later[0]", "load, loop, body.args[0]"),
+    "pipelining: hands on what it had": ("_load_ahead", "on.append(branch.results[0])", "on.append(piece)"),
     # Roles.
     "roles: consumers do not wait": (
         "_specialise_consumers",

@@ -27,7 +27,14 @@ from treadle.compiler.cost.issue import (
 from treadle.compiler.cost.limits import are_limits_found_together, fed_of_stream
 from treadle.compiler.cost.moments import moments_of
 from treadle.compiler.cost.names import name_of
-from treadle.compiler.cost.operands import computes_with, left_operand, read_back, stays_in_registers, written
+from treadle.compiler.cost.operands import (
+    computes_with,
+    is_needed_first,
+    left_operand,
+    read_back,
+    stays_in_registers,
+    written,
+)
 from treadle.compiler.cost.plan import LEAVING, Issue, Pieces, Plan, Tile, Transfer, Work
 from treadle.compiler.cost.roles import (
     alignment_of,
@@ -210,11 +217,14 @@ class Walk:
         self.hold("column" if along_columns else "value", piece)
 
     def loaded_in_rows(self, piece: SSAValue) -> None:
+        users = {use.operation for use in piece.uses}
         if self.inside:
-            self.hold("loaded", piece, along=piece)
+            block = piece.owner.parent if isinstance(piece.owner, Operation) else piece.owner
+            assert block is not None
+            self.hold("next" if is_needed_first(users, block.ops) else "loaded", piece, along=piece)
             self.addresses(piece)
             return
-        in_steps = any(isinstance(use.operation.parent_op(), StreamOp) for use in piece.uses)
+        in_steps = any(isinstance(user.parent_op(), StreamOp) for user in users)
         self.hold("value" if in_steps else "loaded", piece, along=piece)
 
     def read_back_in_rows(self, piece: SSAValue) -> None:

@@ -3,7 +3,7 @@ tile of shared memory, which is written and read back."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import takewhile
 
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
@@ -87,6 +87,13 @@ def _states(state: BlockArgument) -> list[SSAValue]:
 def _yielded(block: Block) -> Sequence[SSAValue]:
     assert block.last_op is not None
     return block.last_op.operands
+
+
+def is_needed_first(users: Collection[Operation], step: Iterable[Operation]) -> bool:
+    """Whether something that these use is needed before the first product of a step, so that nothing of the step runs
+    until it is there."""
+    before = takewhile(lambda op: not isinstance(op, ContractOp), step)
+    return any(op in users for op in before)
 
 
 def _is_computed(value: SSAValue) -> bool:

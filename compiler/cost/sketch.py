@@ -26,7 +26,14 @@ from treadle.compiler.cost.issue import (
 from treadle.compiler.cost.limits import are_found_together, fed_of_visits
 from treadle.compiler.cost.moments import Moments, moments_of_decorated
 from treadle.compiler.cost.names import name_of
-from treadle.compiler.cost.operands import computes_with, left_operand, read_back, stays_in_registers, written
+from treadle.compiler.cost.operands import (
+    computes_with,
+    is_needed_first,
+    left_operand,
+    read_back,
+    stays_in_registers,
+    written,
+)
 from treadle.compiler.cost.plan import Issue, Pieces, Plan, Transfer, Work
 from treadle.compiler.cost.roles import (
     ProductAxes,
@@ -473,8 +480,10 @@ class _Reader:
             in_steps = any(use.operation in step for use in value.uses for step in self.use.steps)
             yield Holding("value" if in_steps else "loaded", axes, width, None, axes)
             return
+        users = {use.operation for use in value.uses}
         for stream in streams:
-            yield Holding("loaded", axes, width, stream, axes)
+            role = "next" if is_needed_first(users, self.use.steps[stream]) else "loaded"
+            yield Holding(role, axes, width, stream, axes)
             yield Holding("address", axes[:-1], ADDRESS, stream, axes)
 
     def _held_beside_products(self, value: SSAValue) -> Iterator[Holding]:

@@ -19,7 +19,7 @@ from treadle.compiler.amounts import Amount, ceil_div, choice, is_any, most
 from treadle.compiler.cost.clusters import L2_PORT, bytes_spared, cluster_of
 from treadle.compiler.cost.issue import PRODUCT_FLOP, SHARED_BYTES, is_issued
 from treadle.compiler.cost.leaving import leaving_slots
-from treadle.compiler.cost.memory import Footprint, footprint
+from treadle.compiler.cost.memory import Footprint, footprint, loads_ahead
 from treadle.compiler.cost.plan import Plan
 from treadle.compiler.cost.turns import bytes_in_turns, can_take_turns, clocks_in_turns, together
 from treadle.compiler.cost.warpgroups import are_of_warpgroups
@@ -250,10 +250,18 @@ def _round(
     if plan.delays:
         scalars = choice(grouped, most(scalars - tensor * share * plan.last_product(sizes), 0), scalars)
     alone = latency + share * clocks["loads"] / most(steps, 1)
-    waits_of_step = choice(needs.stages > 1, choice(grouped, WARPGROUP_CLOCKS, TURN_CLOCKS), alone)
+    # What a step begins with is there already: its tiles, and what it loads to registers.
+    staged = needs.stages > 1 if any(tile.role == "staged" for tile in plan.tiles) else _has_next(plan)
+    is_fed = grouped | (staged & loads_ahead(plan))
+    waits_of_step = choice(is_fed, choice(grouped, WARPGROUP_CLOCKS, TURN_CLOCKS), alone)
     waits = steps * (waits_of_step + SPILL_CLOCKS * needs.spilled)
-    idle = choice(needs.stages > 1, 0, steps * alone)
+    idle = choice(is_fed, 0, steps * alone)
     return _Round((products, scalars), share * most(0.0, *_units(clocks).values()), fill, waits, grouped, idle)
+
+
+def _has_next(plan: Plan) -> bool:
+    """Whether steps begin with what is loaded to registers."""
+    return any(tile.role == "next" for tile in plan.tiles)
 
 
 def _traffic_clocks(

@@ -234,7 +234,7 @@ class AccessPrinter:
     # -- fragments -----------------------------------------------------------------------------------
 
     def load(self, op: cuda.LoadOp) -> None:
-        name = self.kernel.declare(op.result)
+        name = self.kernel.array_of(op.result)
         self.staged.load(op, lambda: self._load_directly(op, name))
 
     def _load_directly(self, op: cuda.LoadOp, name: str) -> None:

@@ -117,7 +117,10 @@ def print_branch(writer: KernelWriter, op: scf.IfOp) -> None:
 def _dies_in(writer: KernelWriter, value: SSAValue, op: scf.IfOp) -> bool:
     """Whether nothing after the branch needs the value, and the branch runs once for each time it is made."""
     home = value.owner if isinstance(value.owner, Block) else value.owner.parent
-    return home is op.parent and all(op.is_ancestor(use.operation) for use in value.uses)
+    if home is None or home is not op.parent:
+        return False
+    users = (home.find_ancestor_op_in_block(use.operation) for use in value.uses)
+    return all(user is op or (user is not None and user.is_before_in_block(op)) for user in users)
 
 
 def _does_nothing(writer: KernelWriter, op: scf.IfOp, block: Block) -> bool:

@@ -102,6 +102,25 @@ class KernelWriter(ABC):
                 return self.values[result]
         return self.declare(result)
 
+    def array_of(self, value: SSAValue) -> str:
+        """The array that a value is made in: that of the branch's result which it becomes, if nothing there needs what
+        that holds, or a new one."""
+        uses = list(value.uses)
+        branch = uses[0].operation.parent_op() if len(uses) == 1 else None
+        if isinstance(branch, scf.IfOp) and uses[0].operation is branch.true_region.block.last_op:
+            result = branch.results[uses[0].index]
+            kept = self._kept_by(branch, uses[0].index)
+            needed = kept is not None and any(branch.true_region.is_ancestor(use.operation) for use in kept.uses)
+            if result in self.values and not needed and self._same_registers(value, result):
+                self.values[value] = self.values[result]
+                return self.values[value]
+        return self.declare(value)
+
+    def _kept_by(self, branch: scf.IfOp, index: int) -> SSAValue | None:
+        """What a result of a branch is where its condition does not hold."""
+        last = branch.false_region.block.last_op if branch.false_region.blocks else None
+        return None if last is None else last.operands[index]
+
     def _same_registers(self, left: SSAValue, right: SSAValue) -> bool:
         if not is_fragment(left.type) or format_of(left.type) != format_of(right.type):
             return False

@@ -87,3 +87,60 @@ func.func @step(%Q: !K, %K: !K, %x: index) {
 
 // MANY-NOT: async
 // MANY:     #hierarchy.step<"decline pipelining", "@step_kernel", "every stage has its place", "40 stages take 335,872 bytes of shared memory, a block has 166,912">
+
+#small = #cuda.rows<extents = [16, 16], pitch = 16>
+#in_rows = #cuda.layout<register = [k:8:1], lane = [m:16:1, k:2:8], warp = []>
+#sums = #cuda.layout<register = [n:2:8, m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = []>
+!A = memref<?x?xf16, strided<[?, 1], offset: ?>, #diagram.array<[m, k], level = device>>
+!As = memref<16x16xf16, #diagram.array<[m, k], level = shared, layout = #small>>
+!Bs = memref<16x16xf16, #diagram.array<[k, n], level = shared, layout = #small>>
+!a = tensor<16x16xf16, #diagram.array<[m, k], level = register, layout = #in_rows>>
+!c = tensor<16x16xf32, #diagram.array<[m, n], level = register, layout = #sums>>
+
+// A goes through registers to its tile: a turn loads it for the next one as soon as it has written its own. What the
+// product stands before, here %late, may arrive while that runs, and stays.
+cuda.kernel @loading_kernel (%A: !A, %m: index, %k: index) threads 32 shared 1024 {
+  %A_shared = cuda.shared at 0 : !As
+  %B_shared = cuda.shared at 512 : !Bs
+  %zero = arith.constant 0 : index
+  %piece = arith.constant 16 : index
+  %none = diagram.fill 0.0 : f32 -> !c
+  %C = scf.for %k0 = %zero to %k step %piece iter_args(%sum = %none) -> (!c) {
+    %a = cuda.load %A[%zero, %k0] bounds [m < %m] : !A -> !a
+    cuda.write %a into %A_shared : !a, !As
+    cuda.barrier
+    %new = cuda.product %A_shared, %B_shared into %sum over [k] using m16n8k16 : !As, !Bs -> !c
+    %late = cuda.load %A[%zero, %k0] bounds [m < %m] : !A -> !a
+    cuda.write %late into %A_shared : !a, !As
+    scf.yield %new : !c
+  }
+}
+
+func.func @loading(%A: !A, %m: index, %k: index) {
+  cuda.launch @loading_kernel grid %m aligned %m (%A, %m, %k) : !A, index, index
+  func.return
+}
+
+// CHECK:      cuda.kernel @loading_kernel
+// CHECK:      %has_turns = arith.cmpi ult, %zero, %k : index
+// CHECK-NEXT: %a = diagram.fill 0.000000e+00 : f16
+// CHECK-NEXT: %a_1 = scf.if %has_turns
+// CHECK-NEXT:   %a_2 = cuda.load %A[%zero, %zero] bounds [m < %m]
+// CHECK-NEXT:   scf.yield %a_2
+// CHECK-NEXT: } else {
+// CHECK-NEXT:   scf.yield %a
+// CHECK:      scf.for %k0 = %zero to %k step %piece iter_args(%sum = %none, %a_3 = %a_1)
+// CHECK-NEXT:   cuda.write %a_3 into %A_shared
+// CHECK-NEXT:   %ahead = arith.constant 16 : index
+// CHECK-NEXT:   %k0_ahead = arith.addi %k0, %ahead : index
+// CHECK-NEXT:   %is_there = arith.cmpi ult, %k0_ahead, %k : index
+// CHECK-NEXT:   %a_4 = scf.if %is_there
+// CHECK-NEXT:     %a_5 = cuda.load %A[%zero, %k0_ahead] bounds [m < %m]
+// CHECK-NEXT:     scf.yield %a_5
+// CHECK-NEXT:   } else {
+// CHECK-NEXT:     scf.yield %a_3
+// CHECK:        cuda.barrier
+// CHECK-NEXT:   %new = cuda.product %A_shared, %B_shared into %sum
+// CHECK-NEXT:   %late = cuda.load %A[%zero, %k0]
+// CHECK:        scf.yield %new, %a_4
+// CHECK:      derivation = [#hierarchy.step<"pipelining", "@loading_kernel", "loads depend on nothing the loop computes", "%A of the next turn in 4 registers">]

@@ -1,0 +1,55 @@
+"""What depends on nothing that a loop computes but its position, and the position of a later turn: for whatever is
+asked for ahead of the turn that needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import IndexType, IntegerAttr
+from xdsl.ir import Operation, SSAValue
+from xdsl.utils.exceptions import PassFailedException
+
+
+def are_known_ahead(values: Iterable[SSAValue], loop: scf.ForOp) -> bool:
+    """Whether values depend on nothing that a loop computes but its position."""
+    body = loop.body.block
+
+    def known(value: SSAValue) -> bool:
+        owner = value.owner
+        if value is body.args[0] or isinstance(owner, arith.ConstantOp):
+            return True
+        return value not in body.args and not (isinstance(owner, Operation) and loop.is_ancestor(owner))
+
+    return all(known(value) for value in values)
+
+
+def position_ahead(loop: scf.ForOp, position: SSAValue, distance: int) -> tuple[list[Operation], SSAValue, SSAValue]:
+    """Operations that compute the position so much after another, that position, and whether the loop reaches it."""
+    offset = named(constant(distance), "ahead")
+    name = f"{loop.body.block.args[0].name_hint or 'position'}_ahead"
+    there = named(arith.AddiOp(position, offset.results[0]), name)
+    test = named(arith.CmpiOp(there.results[0], loop.ub, "ult"), "is_there")
+    return [offset, there, test], there.results[0], test.results[0]
+
+
+def step_of(loop: scf.ForOp) -> int:
+    """By how much the position moves each turn."""
+    return constant_of(loop.step)
+
+
+def constant(number: int) -> arith.ConstantOp:
+    return arith.ConstantOp.from_int_and_width(number, IndexType())
+
+
+def constant_of(value: SSAValue) -> int:
+    owner = value.owner
+    if not isinstance(owner, arith.ConstantOp):
+        raise PassFailedException("the step of a stream's loop is not a constant")
+    assert isinstance(owner.value, IntegerAttr)
+    return owner.value.value.data
+
+
+def named(op: Operation, name: str) -> Operation:
+    op.results[0].name_hint = name
+    return op
