@@ -160,10 +160,10 @@ def exchanged(name: str, **sizes: int) -> list[cuda.ExchangeOp]:
 
 
 def test_a_number_for_each_row_is_shuffled() -> None:
-    """The one warp of a small `quantised_matmul` holds the largest magnitude of all rows, as loads left it: the
-    accumulator of the product, by which it is multiplied, wants it elsewhere. Shared memory would cost five times as
-    much."""
-    (found,) = exchanged("quantised_matmul", t=16, o=16)
+    """The one warp of a small `quantised_matmul`, fed all of i at once, holds the largest magnitude of all rows, as
+    loads left it: the accumulator of the product, by which it is multiplied, wants it elsewhere. Shared memory would
+    cost five times as much."""
+    (found,) = exchanged("quantised_matmul", t=16, i=128, o=16)
     plan = plan_conversion(layout_of(found.value.type), layout_of(found.result.type), 4, warp_barriers=False)
     assert plan.way == "shuffle"
     assert (plan.cost.total, dict(plan.others)["shared"].total) == (10, 50)

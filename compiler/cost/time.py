@@ -252,7 +252,7 @@ def _round(
     alone = latency + share * clocks["loads"] / most(steps, 1)
     # What a step begins with is there already: its tiles, and what it loads to registers.
     staged = needs.stages > 1 if any(tile.role == "staged" for tile in plan.tiles) else _has_next(plan)
-    is_fed = grouped | (staged & loads_ahead(plan))
+    is_fed = staged & (grouped | loads_ahead(plan))
     waits_of_step = choice(is_fed, choice(grouped, WARPGROUP_CLOCKS, TURN_CLOCKS), alone)
     waits = steps * (waits_of_step + SPILL_CLOCKS * needs.spilled)
     idle = choice(is_fed, 0, steps * alone)
