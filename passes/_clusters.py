@@ -13,11 +13,11 @@ from xdsl.traits import is_side_effect_free
 
 from treadle.compiler.errors import Refusal as NotFused
 from treadle.dialects.diagram import ApplyOp, ContractOp, ExtentOp, FillOp, IndexOp, ReadOp, ReduceOp
-from treadle.dialects.diagram.array import DYNAMIC, array_type, format_of, sizes_of
+from treadle.dialects.diagram.array import DYNAMIC, array_type, axes_of, format_of, sizes_of
 from treadle.dialects.diagram.operation import DiagramOperation
 from treadle.passes._functions import fresh_hint, label, note, replace
 from treadle.passes._parts import part_of
-from treadle.passes._roles import Refusal, roles_of
+from treadle.passes._roles import Refusal, Roles, roles_of
 from treadle.passes._stages import Repairs
 
 PASS = "fusion"
@@ -80,6 +80,8 @@ class Clusters:
         for op in self.ops:
             if _may_join(op):
                 self._place(op)
+        if together and not asked:
+            self._join_readers()
         self.found = list(dict.fromkeys(self.members[op] for op in self.ops if op in self.members))
         """The clusters, each of which becomes a kernel."""
 
@@ -115,6 +117,34 @@ class Clusters:
         if is_asked and len(cluster) == 1:
             raise NotFused(op, f"it is to share a kernel with what it uses, and must stay apart {'; '.join(reasons)}")
         self._join(cluster)
+
+    def _join_readers(self) -> None:
+        """Clusters that read one array alike become one, which reads it once."""
+        joined: list[frozenset[Operation]] = []
+        for cluster in dict.fromkeys(self.members[op] for op in self.ops if op in self.members):
+            place = next((i for i, other in enumerate(joined) if self._read_alike(other, cluster)), None)
+            if place is None:
+                joined.append(cluster)
+            else:
+                joined[place] |= cluster
+                self._join(joined[place])
+
+    def _read_alike(self, one: frozenset[Operation], other: frozenset[Operation]) -> bool:
+        """Whether two clusters spend their time on reading the same array, and one that is both would have no fewer
+        groups and be fed no other axis. Products spend it on other things."""
+        parts, union = (part_of(one), part_of(other)), one | other
+        shared = set(parts[0].read) & set(parts[1].read)
+        if not shared or any(isinstance(op, ContractOp) for op in union):
+            return False
+        found = [roles_of(part, self.limit, repairs=self.repairs) for part in (*parts, part_of(union))]
+        walked = {(frozenset(each.group), each.stream) for each in found if isinstance(each, Roles)}
+        if len(walked) != 1 or any(isinstance(each, Refusal) for each in found):
+            return False
+        ((group, stream),) = walked
+        axes = group if stream is None else group | {stream}
+        if not any(axes <= set(axes_of(value.type)) for value in shared):
+            return False
+        return self._why_not(union) is None and self.unfit(union) is None
 
     def _producers(self, op: Operation) -> list[frozenset[Operation]]:
         """The clusters that `op` uses a value of, the latest first."""

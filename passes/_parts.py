@@ -28,6 +28,12 @@ class Part:
         return {axis: size for value in values for axis, size in sizes_of(value.type).items()}
 
     @property
+    def read(self) -> tuple[SSAValue, ...]:
+        """The values that it takes from others, in the order in which it uses them."""
+        outside = [operand for op in self.ops for operand in op.operands if operand.owner not in self.ops]
+        return tuple(dict.fromkeys(outside))
+
+    @property
     def reducing(self) -> list[Reducing]:
         return [op for op in self.ops if isinstance(op, ContractOp | ReduceOp)]
 

@@ -68,6 +68,8 @@ class FusionPass(ModulePass):
     `_roles.roles_of`): at most one axis streamed, no other but axes of at most `whole-limit` elements held
     whole, no product computed again by another group. Several products become one kernel only if there are sizes with
     which it fits the machine, which is tried. What is kept apart is recorded with the reason.
+    What has nothing in common but an array that it reads becomes one kernel, too, if that is what takes the time (no
+    products), every axis has the same role in each and in all, and they fit the machine: the array is read once.
     With `operations` only those, named by their results, are put together with what they use, or refused.
     Operations of other dialects are boundaries and stay as they are.
     """
@@ -209,6 +211,11 @@ def _noted_of_kernel(part: Part, kernel: KernelOp) -> tuple[str, str, str]:
     if len(part.ops) == 1:
         return subject, "recolour", ""
     kept = [label(op.results[0]) for op in part.ops if op.results[0] not in part.leaving]
+    if not kept:
+        several = [
+            label(value) for value in _inputs(part) if len({use.operation for use in value.uses} & {*part.ops}) > 1
+        ]
+        return subject, "recolour of a convex set", f"read once: {', '.join(several)}"
     return subject, "recolour of a convex set", f"kept at the near level: {', '.join(kept)}"
 
 
@@ -228,8 +235,7 @@ def _kernel(name: str, part: Part) -> KernelOp:
 
 def _inputs(part: Part) -> list[SSAValue]:
     """What a kernel is given, in the order in which it is used."""
-    outside = [operand for op in part.ops for operand in op.operands if operand.owner not in part.ops]
-    return [value for value in dict.fromkeys(outside) if not _is_free_value(value)]
+    return [value for value in part.read if not _is_free_value(value)]
 
 
 def _free_operands(part: Part) -> list[Operation]:

@@ -66,3 +66,33 @@ func.func @boundary(%x: !x) -> !x {
   }
   func.return %C : !x
 }
+
+// %most and %sum walk the same array alike, and read it once. %Y, which walks it in groups along both axes, reads it for
+// itself: with them it would have fewer groups. %left and %right are products, which have other things to do than to read.
+!S = tensor<?x?xf32, #diagram.array<[t, i]>>
+!r = tensor<?xf32, #diagram.array<[t]>>
+!W32 = tensor<?x48xf32, #diagram.array<[i, j]>>
+// CHECK-LABEL: func.func @readers
+// CHECK-SAME:  #hierarchy.step<"fusion", "%most, %sum into @readers_1", "recolour of a convex set", "read once: %S">
+// CHECK:       %most, %sum = hierarchy.kernel @readers_1 (%[[S:.*]] = %S : {{.*}} as {{.*}}) -> (tensor<?xf32, #diagram.array<[t]>>, tensor<?xf32, #diagram.array<[t]>>) {
+// CHECK-NEXT:    %[[M:.*]] = diagram.reduce max %[[S]] over [i]
+// CHECK-NEXT:    %[[A:.*]] = diagram.reduce add %[[S]] over [i]
+// CHECK-NEXT:    hierarchy.yield %[[M]], %[[A]]
+// CHECK:       %Y = hierarchy.kernel @readers_2 (%{{.*}} = %S : {{.*}})
+// CHECK:       %left = hierarchy.kernel @readers_3 (%{{.*}} = %S : {{.*}}, %{{.*}} = %W : {{.*}})
+// CHECK:       %right = hierarchy.kernel @readers_4 (%{{.*}} = %S : {{.*}}, %{{.*}} = %U : {{.*}})
+
+// ALONE-LABEL: func.func @readers
+// ALONE:       %most = hierarchy.kernel @readers_1 (%{{.*}} = %S : {{.*}})
+// ALONE:       %sum = hierarchy.kernel @readers_2 (%{{.*}} = %S : {{.*}})
+func.func @readers(%S: !S, %W: !W32, %U: !W32) -> (!r, !r, !S, !Z, !Z) {
+  %most = diagram.reduce max %S over [i] : !S -> !r
+  %sum = diagram.reduce add %S over [i] : !S -> !r
+  %Y = diagram.map (%a = %S : !S) -> !S {
+    %y = math.sin %a : f32
+    diagram.yield %y : f32
+  }
+  %left = diagram.contract %S, %W over [i] accumulate f32 : !S, !W32 -> !Z
+  %right = diagram.contract %S, %U over [i] accumulate f32 : !S, !W32 -> !Z
+  func.return %most, %sum, %Y, %left, %right : !r, !r, !S, !Z, !Z
+}
