@@ -16,6 +16,7 @@ from treadle.dialects.diagram import ApplyOp, ContractOp, ExtentOp, FillOp, Inde
 from treadle.dialects.diagram.array import DYNAMIC, array_type, axes_of, format_of, sizes_of
 from treadle.dialects.diagram.operation import DiagramOperation
 from treadle.passes._functions import fresh_hint, label, note, replace
+from treadle.passes._narrow import narrow_product
 from treadle.passes._parts import part_of
 from treadle.passes._roles import Refusal, Roles, roles_of
 from treadle.passes._stages import Repairs
@@ -157,16 +158,20 @@ class Clusters:
         if (through := self.flow.way_back(ops, self.members)) is not None:
             return "not convex", f"a value would leave for {through.name} and come back"
         roles = roles_of(part_of(ops), self.limit, repairs=self.repairs)
-        return ("no role for an axis", roles.reason) if isinstance(roles, Refusal) else None
+        if isinstance(roles, Refusal):
+            return "no role for an axis", roles.reason
+        narrow = None if self.asked else narrow_product(part_of(ops), roles)
+        return None if narrow is None else ("few columns", narrow)
 
     def _why_unfit(
         self, op: Operation, ops: frozenset[Operation], joined: list[frozenset[Operation]]
     ) -> tuple[str, str] | None:
-        """Asked where several products come together, or anything joins reductions over several axes: only they hold so
-        much at once, and asking takes time."""
+        """Asked where several products come together, a product joins a reduction, or anything joins reductions over
+        several axes: only they hold so much at once, and asking takes time."""
         products = sum(isinstance(each, ContractOp) for each in ops)
         reduced = {axis for each in ops if isinstance(each, ReduceOp) for axis in each.over_axes}
         brings_product = products > 1 and (isinstance(op, ContractOp | ReduceOp) or len(joined) > 1)
+        brings_product |= isinstance(op, ContractOp) and len(reduced) > 0
         if not brings_product and len(reduced) < 2:
             return None
         reason = self.unfit(ops)

@@ -66,8 +66,9 @@ class FusionPass(ModulePass):
     Legal if the set is convex in the dataflow (no value leaves it and comes back), for then its
     operations can run at one moment. A set is made one kernel only if every axis has a role in it (see
     `_roles.roles_of`): at most one axis streamed, no other but axes of at most `whole-limit` elements held
-    whole, no product computed again by another group. Several products become one kernel only if there are sizes with
-    which it fits the machine, which is tried. What is kept apart is recorded with the reason.
+    whole, no product computed again by another group. Several products, or a product and a reduction, become one kernel
+    only if there are sizes with which it fits the machine, which is tried, and a product is not made a few columns at a
+    time (`_narrow`). What is kept apart is recorded with the reason.
     What has nothing in common but an array that it reads becomes one kernel, too, if that is what takes the time (no
     products), every axis has the same role in each and in all, and they fit the machine: the array is read once.
     With `operations` only those, named by their results, are put together with what they use, or refused.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
 
 from treadle.dialects.diagram import ContractOp
-from treadle.dialects.diagram.array import axes_of, format_of, is_array
+from treadle.dialects.diagram.array import axes_of, format_of, is_array, sizes_of
 from treadle.dialects.hierarchy import KernelOp
 from treadle.passes._roles import part_of_kernel
 from treadle.passes._stages import StreamPlan
@@ -19,8 +19,9 @@ class ProductAxes:
     """How the products of one kernel lie on the warps.
 
     `row`: the axis M, a group axis in every product's result and in exactly one operand of each: warps lie
-    along it. `column`: one more group axis of products, of the operand that lacks the rows; warps may lie
-    along it too where `splits_columns`. Other group axes are pieces of 1."""
+    along it. `column`: one more group axis of products, of the operand that lacks the rows, none of whose results has
+    columns along an axis already that groups do not cut; warps may lie along it too where `splits_columns`. Other group
+    axes are pieces of 1."""
 
     row: str | None
     column: str | None
@@ -79,7 +80,7 @@ def product_axes(kernel: KernelOp, group_axes: Iterable[str]) -> ProductAxes:
         if axis != row
         and row is not None
         and any(_is_column(axis, row, op) for op in products)
-        and not any(_is_batch(axis, op) for op in products)
+        and not any(_is_batch(axis, op) or _has_columns(axis, group_axes, op) for op in products)
     ]
     column = columns[-1] if columns else None
     return ProductAxes(row, column, column is not None and all(_only(row, column, op) for op in products))
@@ -135,6 +136,13 @@ def _is_batch(axis: str, op: ContractOp) -> bool:
 def _is_column(axis: str, row: str, op: ContractOp) -> bool:
     rows = axes_of(op.lhs.type) if row in axes_of(op.lhs.type) else axes_of(op.rhs.type)
     return _is_free(axis, op) and axis not in rows
+
+
+def _has_columns(axis: str, group_axes: Collection[str], op: ContractOp) -> bool:
+    """Whether the result of a product with this axis has another one that no group cuts: columns lie along that, of
+    which a product has one axis."""
+    sizes = sizes_of(op.result.type)
+    return axis in sizes and any(size != 1 and other not in group_axes for other, size in sizes.items())
 
 
 def _only(row: str | None, column: str, op: ContractOp) -> bool:

@@ -96,3 +96,17 @@ func.func @readers(%S: !S, %W: !W32, %U: !W32) -> (!r, !r, !S, !Z, !Z) {
   %right = diagram.contract %S, %U over [i] accumulate f32 : !S, !W32 -> !Z
   func.return %most, %sum, %Y, %left, %right : !r, !r, !S, !Z, !Z
 }
+
+// The sum over e holds e whole: columns of %Z would lie along its 4 elements alone, with j taken index by index.
+!E = tensor<4x?x?xf16, #diagram.array<[e, i, j]>>
+!ZE = tensor<?x4x?xf32, #diagram.array<[t, e, j]>>
+!ZJ = tensor<?x?xf32, #diagram.array<[t, j]>>
+// CHECK-LABEL: func.func @few_columns
+// CHECK-SAME:  #hierarchy.step<"keep apart", "%R from %Z", "few columns", "the product %Z would have columns along 'e' alone, of which there are 4: groups may not cut it, and would take 't' or 'j' index by index">
+// CHECK:       %Z = hierarchy.kernel @few_columns_1 (%{{.*}} = %X : {{.*}}, %{{.*}} = %E : {{.*}})
+// CHECK:       %R = hierarchy.kernel @few_columns_2 (%{{.*}} = %Z : {{.*}})
+func.func @few_columns(%X: !X, %E: !E) -> !ZJ {
+  %Z = diagram.contract %X, %E over [i] accumulate f32 : !X, !E -> !ZE
+  %R = diagram.reduce add %Z over [e] : !ZE -> !ZJ
+  func.return %R : !ZJ
+}

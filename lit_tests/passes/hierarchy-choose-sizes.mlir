@@ -30,3 +30,25 @@ func.func @product(%A: !A, %B: !B) -> !C attributes {sizes = #diagram.sizes<m = 
   }
   func.return %C : !C
 }
+
+// Columns lie along n, which is reduced and so no group's to cut: groups take one index of o.
+!W = tensor<?x64x64xf16, #diagram.array<[o, k, n]>>
+!Wd = tensor<?x64x64xf16, #diagram.array<[o, k, n], level = device>>
+!A64 = tensor<?x64xf16, #diagram.array<[m, k]>>
+!A64d = tensor<?x64xf16, #diagram.array<[m, k], level = device>>
+!Rr = tensor<?x?x64xf32, #diagram.array<[m, o, n], level = register>>
+!M = tensor<?x?xf32, #diagram.array<[m, o]>>
+!Mr = tensor<?x?xf32, #diagram.array<[m, o], level = register>>
+
+// CHECK-LABEL: func.func @columns(
+// CHECK:       %M = hierarchy.kernel @columns
+// CHECK-SAME:  schedule #hierarchy.schedule<group = [m = {{[0-9]+}}, o = 1], stream = [k = {{[0-9]+}}], whole = [n = 64],
+func.func @columns(%A: !A64, %W: !W) -> !M attributes {sizes = #diagram.sizes<m = 4096, o = 4096>} {
+  %M = hierarchy.kernel @columns (%a = %A : !A64 as !A64d, %w = %W : !W as !Wd) -> (!M)
+      schedule #hierarchy.schedule<group = [m = ?, o = ?], stream = [k = ?], whole = [n = 64]> {
+    %c = diagram.contract %a, %w over [k] accumulate f32 : !A64d, !Wd -> !Rr
+    %m = diagram.reduce max %c over [n] : !Rr -> !Mr
+    hierarchy.yield %m : !Mr
+  }
+  func.return %M : !M
+}
