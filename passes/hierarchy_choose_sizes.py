@@ -136,13 +136,13 @@ def _decide(
 ) -> None:
     if schedule.is_decided and schedule.warps.as_dict():
         return
+    _check_whole(kernel, schedule)
     sketch = sketch_of(kernel, schedule)
     fixed = _stated(schedule)
     fixed |= {axis: size for axis, size in group.items() if axis in sketch.group}
     fixed |= {axis: size for axis, size in stream.items() if axis == sketch.stream}
     function = _function_of(kernel)
     try:
-        _check_whole(kernel, sketch)
         choice = choose(sketch, machine, likely_sizes(sketch, function), fixed)
     except TreadleError as error:
         raise Refusal(kernel, error.message) from error
@@ -165,20 +165,20 @@ def _function_of(kernel: KernelOp) -> FuncOp | None:
     return parent
 
 
-def _check_whole(kernel: KernelOp, sketch: Sketch) -> None:
-    for axis in sketch.whole:
-        if sketch.sizes.get(axis, DYNAMIC) == DYNAMIC:
-            raise TreadleError(
+def _check_whole(kernel: KernelOp, schedule: ScheduleAttr) -> None:
+    """Before anything else is asked of the kernel, for it answers only if every axis has a piece."""
+    part = part_of_kernel(kernel)
+    whole, cut = schedule.whole.as_dict(), (*schedule.group.as_dict(), *schedule.stream.as_dict())
+    for axis in (axis for axis, size in part.sizes.items() if size == DYNAMIC and axis not in cut):
+        if axis in whole:
+            raise Refusal(
+                kernel,
                 f"axis '{axis}' is held whole by every group, but its size is known only at launch: "
-                "give it a static size in the types"
+                "give it a static size in the types",
             )
-    for axis, size in sketch.sizes.items():
-        if size == DYNAMIC and axis not in (*sketch.group, *sketch.whole, sketch.stream):
-            roles = roles_of(part_of_kernel(kernel))
-            why = roles.reason if isinstance(roles, NoRoles) else "run streaming and tiling first"
-            raise TreadleError(
-                f"axis '{axis}' is neither cut nor streamed, and its size is known only at launch: {why}"
-            )
+        roles = roles_of(part)
+        why = roles.reason if isinstance(roles, NoRoles) else "run streaming and tiling first"
+        raise Refusal(kernel, f"axis '{axis}' is neither cut nor streamed, and its size is known only at launch: {why}")
 
 
 def likely_sizes(sketch: Sketch, function: FuncOp | None) -> dict[str, int]:
