@@ -178,8 +178,13 @@ def _array(argument: Any) -> Any:
         raise TreadleError(
             f"an argument is a {type(argument).__name__}: pass a numpy array, a torch tensor or a number"
         )
+    if isinstance(argument, np.ma.MaskedArray):
+        raise TreadleError(
+            "an argument is a masked array, whose mask kernels do not see: pass argument.filled(...), and the mask as "
+            "a condition or an argument of its own"
+        )
     array = cast("NDArray[Any]", argument)
-    return array if _is_aligned(array) else np.ascontiguousarray(array)
+    return array if _is_aligned(array) else array.copy()
 
 
 def _is_aligned(array: NDArray[Any]) -> bool:

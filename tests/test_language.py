@@ -120,6 +120,31 @@ def test_integers_stay_integers() -> None:
     np.testing.assert_array_equal(total, a.sum(1))
 
 
+def test_an_array_in_the_middle_of_an_element_is_copied() -> None:
+    """numpy calls one contiguous all the same."""
+    A = rows(5, 8)
+    apart = np.zeros(A.nbytes + 1, np.uint8)[1:].view(np.float32).reshape(A.shape)
+    apart[:] = A
+    np.testing.assert_array_equal(treadle.kernel("m n -> m n")(lambda A: A * 2)(apart), A * 2)
+
+
+def test_what_is_no_integer_any_more_is_a_float() -> None:
+    a = np.arange(7, dtype=np.int32)
+    half = treadle.kernel("n -> n")(lambda a: a / 2)(a)
+    assert half.dtype == np.float32
+    np.testing.assert_array_equal(half, a / 2)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    A = np.abs(rows(5, 8)) + 1
+    mine = treadle.kernel("m n -> m n")(
+        lambda A: tl.where(np.float32(2) < A, np.float32(3) * A ** np.int64(2), A * np.float16(0.5) - np.int8(1))
+    )
+    np.testing.assert_allclose(mine(A), np.where(A > 2, 3 * A**2, A * 0.5 - 1), rtol=1e-6)
+    a = np.arange(7, dtype=np.int32)
+    assert treadle.kernel("n -> n")(lambda a: a + np.int64(3))(a).dtype == np.int32
+
+
 def test_the_absolute_value_of_an_integer_is_exact() -> None:
     """f32 does not hold 2^24 + 1; of -2^31 there is none, and it stays as it is, as in numpy."""
     a = np.array([[-(2**24 + 1), 2**24 + 1, 0], [-1, -(2**31) + 1, -(2**31)]], np.int32)
@@ -162,6 +187,7 @@ def test_scalars_are_arguments_without_axes() -> None:
         ("q -> x", "axis 'x' of a result is in no argument"),
         ("1q -> 1q", "'1q' is not an identifier"),
         ("q; -> q", "not an identifier"),
+        (3, "'3' is no signature"),
     ],
 )
 def test_what_is_no_signature(signature: str, message: str) -> None:
@@ -199,6 +225,10 @@ def test_options_that_do_not_fit() -> None:
         (lambda A, B: A.sum("m"), None),
         (lambda A, B: (A, B), "returns 2 arrays, its signature has 1"),
         (lambda A, B: 3, "returns a int"),
+        (lambda A, B: A * 1e300, "1e\\+300 does not fit in f32"),
+        (lambda A, B: tl.where((A > 0) & (A < 1), A, B), "comparisons of a traced function are not joined"),
+        (lambda A, B: tl.where(~(A > 0), A, B), "comparisons of a traced function are not joined"),
+        (lambda A, B: tl.keep(A, "m <"), "^condition 'm <' cannot be read"),
         (lambda A, B: tl.contract(A, B, over="m") * A, None),
     ],
 )
@@ -232,6 +262,7 @@ def test_a_mean_needs_a_size() -> None:
         ((rows(2, 3), rows(3)), "has 1 dimensions"),
         ((rows(2, 3), rows(2, 3, dtype=np.float64)), "elements of float64"),
         ((rows(2, 3), [[1.0]]), "the type list"),
+        ((rows(2, 3), np.ma.masked_array(rows(2, 3), rows(2, 3) > 0)), "a masked array, whose mask kernels do not see"),
     ],
 )
 def test_arguments_that_do_not_fit(arguments: tuple[Any, ...], message: str) -> None:

@@ -12,7 +12,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from treadle.compiler.errors import TreadleError
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of
-from treadle.language.graph import FORMATS, Graph, computing_format, constant, is_number
+from treadle.language.graph import FORMATS, Graph, computing_format, constant, is_number, plain
 
 Binary = Callable[[SSAValue, SSAValue], Operation]
 
@@ -79,6 +79,7 @@ class Array:
         return combine("/", arith.DivfOp, None, other, self)
 
     def __pow__(self, other: Any) -> Array:
+        other = plain(other)
         if isinstance(other, int) and 1 <= other <= 8:  # exact, and cheaper than a power
             result = self
             for _ in range(other - 1):
@@ -180,6 +181,14 @@ class Condition:
             "a traced function cannot ask for the value of an array: use treadle.language.where, not 'if'"
         )
 
+    def _alone(self, other: Any = None) -> NoReturn:
+        raise TreadleError(
+            "comparisons of a traced function are not joined: put one treadle.language.where into another, or use "
+            "keep, whose text may say 'and', 'or' and 'not'"
+        )
+
+    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __invert__ = _alone
+
 
 def elementwise(operation: Callable[[SSAValue], Operation], value: Any) -> Array:
     """A function of one number, in f32."""
@@ -191,6 +200,7 @@ def elementwise(operation: Callable[[SSAValue], Operation], value: Any) -> Array
 
 def combine(symbol: str, of_floats: Binary, of_integers: Binary | None, left: Any, right: Any) -> Array:
     """A function of two numbers; in i32 if both are integers and it has such a form."""
+    left, right = plain(left), plain(right)
     arrays = [each for each in (left, right) if isinstance(each, Array)]
     for each in (left, right):
         if not isinstance(each, Array) and not is_number(each):

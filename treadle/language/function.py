@@ -88,7 +88,7 @@ class NamedKernel:
             raise TreadleError(
                 f"{self._name} returns {len(results)} arrays, its signature has {len(self.signature.outputs)} results"
             )
-        wanted = self.result or next((format for format in formats if format != "i32"), "i32")
+        wanted = self.result or next((format for format in formats if format != "i32"), "f32")
         pairs = zip(results, self.signature.outputs, strict=True)
         return graph.module(self._name, [self._result(graph, i, *pair, wanted) for i, pair in enumerate(pairs)], sizes)
 
@@ -146,8 +146,9 @@ def kernel(
 
     The signature names the axes of each argument and result, `"q d, x d, x e -> q e"`; the same name is the same axis.
     The function is called once with arrays that write down what is done to them (`treadle.language`): arithmetic aligns
-    axes by name. Results have the format of the first argument that is no integer, or `result`. `static` names axes
-    that keep a fixed size in each kernel; `machine` and `arch` are those of `treadle.compile`.
+    axes by name. Results have the format of the first argument that is no integer (f32 if all are), or `result`;
+    integers stay integers where that is not given. `static` names axes that keep a fixed size in each kernel; `machine`
+    and `arch` are those of `treadle.compile`.
 
     ```
     @treadle.kernel("q d, x d, x e -> q e")

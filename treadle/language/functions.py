@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from math import pi
 from math import sqrt as root
 from typing import Any
@@ -13,7 +14,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from treadle.compiler.errors import TreadleError
 from treadle.language.array import Array, Condition, combine, elementwise, first_of, names_of
-from treadle.language.graph import computing_format, constant, is_number
+from treadle.language.graph import computing_format, constant, is_number, plain
 
 
 def contract(left: Array, right: Array, over: str | Iterable[str]) -> Array:
@@ -95,7 +96,8 @@ def where(condition: Any, left: Any, right: Any) -> Array:
     """`left` where the comparison holds, else `right`: `where(S > 0, S, 0.0)`."""
     if not isinstance(condition, Condition):
         raise TreadleError("the first argument of where is a comparison of arrays, as in where(S > 0, S, 0.0)")
-    given: Condition = condition
+    given: Condition = replace(condition, left=plain(condition.left), right=plain(condition.right))
+    left, right = plain(left), plain(right)
     operands = (given.left, given.right, left, right)
     for each in operands:
         if not isinstance(each, Array) and not is_number(each):

@@ -5,9 +5,11 @@ between integers); what arrives narrower is widened first, so that a person need
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
+import numpy as np
 from xdsl.builder import ImplicitBuilder
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import FloatAttr, FunctionType, IntegerAttr, ModuleOp, f16, f32, i32
@@ -84,7 +86,9 @@ class Graph:
             op = WhereOp(self.computed(value), condition, inputs)
             op.verify()
         except VerifyException as error:
-            raise TreadleError(f"condition '{condition}': {error}") from error
+            said = str(error)
+            named = said.startswith(f"condition '{condition}'")
+            raise TreadleError(said if named else f"condition '{condition}': {said}") from error
         return self._add(op)
 
     def cast(self, value: SSAValue, format: Attribute, axes: Sequence[str] | None = None) -> SSAValue:
@@ -144,10 +148,19 @@ def computing_format(values: Sequence[SSAValue]) -> Attribute:
 def constant(number: float, format: Attribute) -> SSAValue:
     """A scalar constant, in the body of a map (TreadleError for a fraction among integers, and one beyond 32 bits)."""
     if format != i32:
-        return arith.ConstantOp(FloatAttr(float(number), f32)).result
+        return arith.ConstantOp(FloatAttr(_fitting(number), f32)).result
     if number != int(number):
         raise TreadleError(f"{number} cannot be combined with integers: convert the array to f32 first")
     return arith.ConstantOp(_integer(int(number))).result
+
+
+def _fitting(number: float) -> float:
+    """(TreadleError for a finite one beyond f32)"""
+    try:
+        struct.pack("<f", number)
+    except OverflowError:
+        raise TreadleError(f"{number} does not fit in f32, in which a program computes") from None
+    return float(number)
 
 
 def _integer(number: int) -> IntegerAttr:
@@ -166,6 +179,11 @@ def check_axis(name: str) -> str:
     except VerifyException as error:
         raise TreadleError(str(error)) from error
     return name
+
+
+def plain(value: Any) -> Any:
+    """A number of numpy as Python's own; all else as it is."""
+    return cast(Any, value).item() if isinstance(value, np.generic) else value
 
 
 def is_number(value: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from treadle.compiler.errors import TreadleError
 from treadle.language.graph import check_axis
@@ -41,7 +42,8 @@ class Signature:
 
 def parse_signature(text: str) -> Signature:
     """TreadleError for what is no signature."""
-    left, arrow, right = text.partition("->")
+    given: Any = text
+    left, arrow, right = text.partition("->") if isinstance(given, str) else ("", "", "")
     if not arrow or "->" in right:
         raise TreadleError(f"'{text}' is no signature: write 'm k, k n -> m n', axes of arguments -> axes of results")
     inputs, outputs = _arrays(left), _arrays(right)
