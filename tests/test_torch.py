@@ -184,6 +184,46 @@ def test_functions(function: Callable[..., Any]) -> None:
     assert report.taken, report
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: F.normalize(x, dim=-1),
+        lambda x: torch.linalg.vector_norm(x) + torch.linalg.vector_norm(x, 1, dim=0),
+        lambda x: F.cosine_similarity(x[:, None], x[None, :3] * 2, dim=-1),
+        lambda x: F.group_norm(x, 4, x.sum(0), x.mean(0)),
+        lambda x: x.clamp(x.mean(0), max=x.mean(1, keepdim=True) + 1),
+        lambda x: torch.clamp(x, max=x.mean(0)),
+        lambda x: F.group_norm(x.reshape(5, 4, 6), 2),
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_norms_leave_nothing_to_pytorch(function: Callable[..., Any], dtype: torch.dtype) -> None:
+    report = compare(function, (heads(5, 24, dtype=dtype),))
+    assert report.taken
+    assert not report.left, report
+
+
+def test_other_norms_stay() -> None:
+    x = heads(5, 24)
+    for power in (3, torch.inf):
+        report = compare(lambda x, power=power: torch.linalg.vector_norm(x @ x.t(), power, dim=-1), (x,))
+        assert "linalg_vector_norm" in report.left[0].operation
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: F.layer_norm(x, (24,)),
+        lambda x: F.group_norm(x, 4),
+        lambda x: torch.var_mean(x, -1)[1],
+        lambda x: F.normalize(x, dim=-1),
+    ],
+)
+def test_what_is_spelled_out_of_doubles_is_as_exact(function: Callable[..., Any]) -> None:
+    x = heads(5, 24).double() + 100
+    torch.testing.assert_close(torch.compile(function, backend=backend)(x), function(x), atol=0.0, rtol=1e-12)
+
+
 # -- modules -----------------------------------------------------------------------------------------
 
 
@@ -416,6 +456,19 @@ def test_the_interpreter_serves_too() -> None:
 def test_an_option_that_is_not_known() -> None:
     with pytest.raises(TreadleError, match="unknown option 'mashine'"):
         explain(explicit, (heads(2, 9, 16),) * 3, options={"mashine": "a100"})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"machine": "nope"}, "unknown machine 'nope'"),
+        ({"machine": "a100", "arch": "sm_90a"}, "code for sm_90a does not run on a100"),
+    ],
+)
+def test_a_machine_that_is_not_known(options: dict[str, str], message: str) -> None:
+    """Each graph would be left to PyTorch, and nobody would hear of it."""
+    with pytest.raises(TreadleError, match=message):
+        explain(explicit, (heads(2, 9, 16),) * 3, options=options)
 
 
 @pytest.mark.parametrize("view", [lambda x: x.t(), lambda x: x[:, ::2], lambda x: x[1:, 3:], lambda x: x.flip(0)])

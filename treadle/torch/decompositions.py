@@ -24,21 +24,62 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         for overload in packet.overloads():
             table.pop(getattr(packet, overload), None)
     table[aten.native_layer_norm.default] = layer_norm
+    table[aten.native_group_norm.default] = group_norm
+    table[aten.linalg_vector_norm.default] = vector_norm
+    table[aten.clamp.Tensor] = clamp
     table[aten.var_mean.correction] = var_mean
     table[aten.var.correction] = lambda x, *a, **k: var_mean(x, *a, **k)[0]
     return table
 
 
 def layer_norm(x: Any, shape: Sequence[int], weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any]:
-    dims = list(range(x.dim() - len(shape), x.dim()))
-    wide = x.float()
+    result, mean, rstd = _normalised(x, list(range(x.dim() - len(shape), x.dim())), eps)
+    return _scaled(result, weight, bias).to(x.dtype), mean, rstd
+
+
+def group_norm(
+    x: Any, weight: Any, bias: Any, batch: int, channels: int, size: int, groups: int, eps: float
+) -> tuple[Any, Any, Any]:
+    result, mean, rstd = _normalised(x.reshape(batch, groups, channels // groups, size), [2, 3], eps)
+    along = [1, channels, *[1] * (x.dim() - 2)]
+    gain, shift = (None if each is None else each.reshape(along) for each in (weight, bias))
+    result = _scaled(result.reshape(x.shape), gain, shift).to(x.dtype)
+    return result, *(each.reshape(batch, groups).to(x.dtype) for each in (mean, rstd))
+
+
+def _normalised(x: Any, dims: Sequence[int], eps: float) -> tuple[Any, Any, Any]:
+    """Less its mean and by its deviation, with the mean and one by the deviation."""
+    wide = _wide(x)
     mean = wide.mean(dims, keepdim=True)
     centred = wide - mean
     rstd = torch.rsqrt((centred * centred).mean(dims, keepdim=True) + eps)
-    result = centred * rstd
-    result = result if weight is None else result * weight
-    result = result if bias is None else result + bias
-    return result.to(x.dtype), mean, rstd
+    return centred * rstd, mean, rstd
+
+
+def _scaled(x: Any, weight: Any, bias: Any) -> Any:
+    x = x if weight is None else x * weight
+    return x if bias is None else x + bias
+
+
+def _wide(x: Any) -> Any:
+    """In f32, but what is wider already."""
+    return x if x.dtype == torch.float64 else x.float()
+
+
+def vector_norm(
+    x: Any, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
+) -> Any:
+    if ord not in (1, 2) or dtype is not None or not x.is_floating_point():
+        return NotImplemented
+    dims = list(range(x.dim())) if dim is None else dim
+    wide = _wide(x)
+    norm = torch.sqrt((wide * wide).sum(dims, keepdim=keepdim)) if ord == 2 else wide.abs().sum(dims, keepdim=keepdim)
+    return norm.to(x.dtype)
+
+
+def clamp(x: Any, least: Any = None, most: Any = None) -> Any:
+    x = x if least is None else torch.maximum(x, least)
+    return x if most is None else torch.minimum(x, most)
 
 
 def var_mean(
@@ -48,7 +89,7 @@ def var_mean(
     count = 1
     for each in dims if x.dim() else ():  # PyTorch lets one name a dimension of a tensor without any
         count *= x.shape[each]
-    mean = x.float().mean(dims, keepdim=True)
+    mean = _wide(x).mean(dims, keepdim=True)
     centred = x - mean
     var = (centred * centred).sum(dims, keepdim=keepdim) / max(count - (1 if correction is None else correction), 0)
     return var.to(x.dtype), (mean if keepdim else mean.squeeze(dims)).to(x.dtype)

@@ -9,8 +9,12 @@ from typing import Any
 
 import torch
 from torch.fx import Node
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.exceptions import PassFailedException
 
 from treadle.compiler.errors import TreadleError
+from treadle.passes.set_machine import SetMachinePass
 from treadle.torch.operations import PRODUCTS
 from treadle.torch.tensors import Unsupported
 
@@ -30,13 +34,22 @@ class Options:
 
     @staticmethod
     def of(given: Mapping[str, Any] | None) -> Options:
-        """(TreadleError for an option that is not known)"""
+        """(TreadleError for an option that is not known, and for no machine)"""
         known = [field.name for field in fields(Options)]
         if unknown := [name for name in given or {} if name not in known]:
             raise TreadleError(f"unknown option {', '.join(map(repr, unknown))} (options are {', '.join(known)})")
         for name, value in (given or {}).items():
             _check(name, value)
-        return Options(**(given or {}))
+        options = Options(**(given or {}))
+        options.check_machine()
+        return options
+
+    def check_machine(self) -> None:
+        """Before any graph comes, for nothing of it would be taken, without a word (TreadleError)."""
+        try:
+            SetMachinePass(machine=self.machine, arch=self.arch).apply(Context(), ModuleOp([]))
+        except PassFailedException as error:
+            raise TreadleError(str(error)) from error
 
     def check_work(self, nodes: Sequence[Node], device: torch.device) -> None:
         """(Unsupported)"""
