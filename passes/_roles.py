@@ -70,6 +70,7 @@ def roles_of(
             _too_large(whole, whole_limit, refused)
             or _too_often(part, candidate, repairs)
             or _two_columns(part, [*([] if candidate is None else [candidate]), *whole], sizes)
+            or _two_depths(part, whole)
         )
         if problem is None:
             return Roles(_group_axes(part, refused), candidate, whole, refused)
@@ -145,6 +146,16 @@ def _two_columns(part: Part, held: Sequence[str], sizes: dict[str, int]) -> str 
         if len(wide) > 1:
             names = " and ".join(f"'{axis}'" for axis in wide)
             return f"the product {label(op.result)} would have columns along {names}, neither of which groups may cut"
+    return None
+
+
+def _two_depths(part: Part, whole: dict[str, int]) -> str | None:
+    """A product sums over one axis at a time, and index by index over the one that is streamed."""
+    for op in part.reducing:
+        wide = [axis for axis in op.over_axes if whole.get(axis, 1) != 1]
+        if isinstance(op, ContractOp) and len(wide) > 1:
+            names = " and ".join(f"'{axis}'" for axis in wide)
+            return f"the product {label(op.result)} would sum over {names} at once, neither of which is streamed"
     return None
 
 

@@ -66,9 +66,10 @@ class FusionPass(ModulePass):
     Legal if the set is convex in the dataflow (no value leaves it and comes back), for then its
     operations can run at one moment. A set is made one kernel only if every axis has a role in it (see
     `_roles.roles_of`): at most one axis streamed, no other but axes of at most `whole-limit` elements held
-    whole, no product computed again by another group. Several products, or a product and a reduction, become one kernel
-    only if there are sizes with which it fits the machine, which is tried, and a product is not made a few columns at a
-    time (`_narrow`). What is kept apart is recorded with the reason.
+    whole, no product computed again by another group. Several products, or a product and a reduction, become one
+    kernel only if that can be lowered, with sizes that fit the machine, which is tried, and a product is not made a few
+    columns at a time (`_narrow`). A reduction or a product over several axes that no kernel can do at once is done one
+    axis after another. What is kept apart is recorded with the reason.
     What has nothing in common but an array that it reads becomes one kernel, too, if that is what takes the time (no
     products), every axis has the same role in each and in all, and they fit the machine: the array is read once.
     With `operations` only those, named by their results, are put together with what they use, or refused.
@@ -154,7 +155,8 @@ def _outline(function: func.FuncOp, block: Block, clusters: Clusters, names: _Na
 
 
 def _why_unfit(module: ModuleOp, function: func.FuncOp, ops: frozenset[Operation]) -> str | None:
-    """Why a kernel of these operations could not be made for the machine of the module; found by trying, on a copy."""
+    """Why a kernel of these operations could not be made for the machine of the module; found by trying, on a copy,
+    down to the layouts of its fragments."""
     part = part_of(ops)
     inputs = _inputs(part)
     trial = func.FuncOp("trial", ([value.type for value in inputs], [value.type for value in part.leaving]))
@@ -174,11 +176,19 @@ def _why_unfit(module: ModuleOp, function: func.FuncOp, ops: frozenset[Operation
 
 def _trial_passes() -> list[ModulePass]:
     # imported here, for they come later in the pipeline
+    from treadle.passes.convert_hierarchy_to_cuda import ConvertHierarchyToCudaPass
     from treadle.passes.hierarchy_choose_sizes import HierarchyChooseSizesPass
+    from treadle.passes.hierarchy_expand_streams import HierarchyExpandStreamsPass
     from treadle.passes.streaming import StreamingPass
     from treadle.passes.tiling import TilingPass
 
-    return [StreamingPass(), TilingPass(), HierarchyChooseSizesPass()]
+    return [
+        StreamingPass(),
+        TilingPass(),
+        HierarchyChooseSizesPass(),
+        HierarchyExpandStreamsPass(),
+        ConvertHierarchyToCudaPass(),
+    ]
 
 
 def _check_absent(part: Part) -> None:

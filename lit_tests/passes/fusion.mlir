@@ -110,3 +110,30 @@ func.func @few_columns(%X: !X, %E: !E) -> !ZJ {
   %R = diagram.reduce add %Z over [e] : !ZE -> !ZJ
   func.return %R : !ZJ
 }
+
+// Neither of the axes of %R can be held whole: the product sums over one, and leaves the other to a sum.
+!P = tensor<?x?xf16, #diagram.array<[t, i]>>
+!Q = tensor<?x?x?xf16, #diagram.array<[b, i, t]>>
+!b16 = tensor<?xf16, #diagram.array<[b]>>
+// CHECK-LABEL: func.func @two_symbolic
+// CHECK-SAME:  #hierarchy.step<"fusion", "%R one axis after another", "associativity of add", "">
+// CHECK:       diagram.contract %{{.*}}, %{{.*}} over [t] accumulate f32 : {{.*}} -> tensor<?x?xf32, #diagram.array<[i, b], level = register>>
+// CHECK:       diagram.reduce add %{{.*}} over [i] : {{.*}} -> tensor<?xf32, #diagram.array<[b], level = register>>
+// CHECK:       diagram.cast
+func.func @two_symbolic(%X: !P, %Y: !Q) -> !b16 {
+  %R = diagram.contract %X, %Y over [t, i] accumulate f32 : !P, !Q -> !b16
+  func.return %R : !b16
+}
+
+// Both are held whole where i is streamed, and a product sums over one axis at a time.
+!A4 = tensor<4x16xf16, #diagram.array<[u, v]>>
+!B4 = tensor<4x16x?xf16, #diagram.array<[u, v, i]>>
+!i = tensor<?xf32, #diagram.array<[i]>>
+!s = tensor<f32, #diagram.array<[]>>
+// CHECK-LABEL: func.func @two_whole
+// CHECK-SAME:  #hierarchy.step<"keep apart", "%s from %r", "no role for an axis", "the product %r would sum over 'u' and 'v' at once, neither of which is streamed">
+func.func @two_whole(%A: !A4, %B: !B4) -> !s {
+  %r = diagram.contract %A, %B over [u, v] accumulate f32 : !A4, !B4 -> !i
+  %s = diagram.reduce add %r over [i] : !i -> !s
+  func.return %s : !s
+}
