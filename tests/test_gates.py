@@ -227,8 +227,6 @@ class Today:
     warps: int = 8
     not_met: tuple[str, ...] = ()
     """Gates that the issue asks for and this kernel does not meet yet."""
-    strided_spills: int = 0
-    """Bytes that the entry for any strides spills, which no gate asks about."""
 
 
 LONG = {"b": 4, "h": 16, "q": 4096, "x": 4096}
@@ -239,11 +237,11 @@ KERNELS = {
     ("attention", 64, "sm_80"): Today(7.84),
     ("attention", 128, "sm_80"): Today(8.97),
     # Two of these a turn are the barriers at which warpgroups take turns.
-    ("attention", 64, "sm_90a"): Today(6.16),
-    ("attention", 128, "sm_90a"): Today(6.79),
+    ("attention", 64, "sm_90a"): Today(5.67),
+    ("attention", 128, "sm_90a"): Today(6.38),
     # Descriptors of 16 steps are made in each turn: before the loop they are in registers of each thread, which spill.
     ("attention_causal", 256, "sm_90a"): Today(10.15),
-    ("attention", 256, "sm_90a"): Today(10.15, strided_spills=56),
+    ("attention", 256, "sm_90a"): Today(10.15),
     ("matmul", 64, "sm_80"): Today(1.94, not_met=(PRODUCT,)),
     ("matmul", 128, "sm_80"): Today(1.17),
     ("matmul", 4096, "sm_80"): Today(0.89),
@@ -260,7 +258,8 @@ def of_which(*every_day: tuple[str, int, str]) -> list[Any]:
 def program(name: str, width: int) -> str:
     if name == "matmul":
         return programs.matmul({**LARGE, "k": width})
-    return programs.attention(width, LONG, example=name)
+    sizes = LONG | ({"h": 4, "g": 4} if name == "attention_gqa" else {})
+    return programs.attention(width, sizes, example=name)
 
 
 def main_entry(text: str) -> str:
@@ -293,18 +292,29 @@ def test_gates_of_today(name: str, width: int, arch: str) -> None:
     assert {each.name for each in check(made) if not each.ok} <= set(today.not_met), said
 
 
+FALLBACKS = [
+    *KERNELS,
+    # Whose sums, and what stands beside them, take nearly all registers that a thread of 8 warps can have.
+    ("attention_f8", 128, "sm_90a"),
+    ("attention_gqa", 256, "sm_90a"),
+]
+
+
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
-@pytest.mark.parametrize(("name", "width", "arch"), of_which(("attention", 64, "sm_90a")))
+@pytest.mark.parametrize(
+    ("name", "width", "arch"),
+    [
+        pytest.param(*each, marks=[] if each in (("attention", 64, "sm_90a"), FALLBACKS[-1]) else [pytest.mark.full])
+        for each in FALLBACKS
+    ],
+)
 def test_no_other_entry_spills(name: str, width: int, arch: str) -> None:
-    """Neither those for narrower rows, nor those of the kernel for arrays without tensor maps."""
+    """Neither those for narrower rows and any strides, nor those of the kernel for arrays without tensor maps."""
     module = parse_module(program(name, width))
     run_pipeline(module, Options(arch=arch))
     found = compile_cubin(print_cuda(module), arch).resources
     assert len(found) > 1
-    spilled = {each.kernel: each.spilled_bytes for each in found if each.spilled_bytes}
-    strided = {kernel for kernel in spilled if kernel.endswith("_strided")}
-    assert not spilled.keys() - strided, spilled
-    assert sum(spilled.values()) <= KERNELS[name, width, arch].strided_spills, spilled
+    assert not {each.kernel: each.spilled_bytes for each in found if each.spilled_bytes}
 
 
 TILES = {
@@ -318,7 +328,9 @@ EIGHT_BIT = {
     # Of attention with heads of 128 whose scores are f8: others a score, and bytes spilled, all outside of the loop.
     ("attention_f8", "x=192"): (6.0, 0),
     ("attention_f8", "x=224"): (5.8, 0),
+    ("attention_f8", ""): (6.0, 0),  # what the model chooses
     ("attention_mixed", "x=128"): (7.0, 0),
+    ("attention_mixed", ""): (6.3, 0),
 }
 
 
@@ -328,7 +340,8 @@ EIGHT_BIT = {
 @pytest.mark.parametrize(("name", "stream"), EIGHT_BIT)
 def test_gates_of_eight_bits(name: str, stream: str) -> None:
     """The loop that needs no mask: no local memory, four shuffles, and as few instructions as the issue asks for."""
-    fixed = ArgSpec("hierarchy-choose-sizes", {"group": ("b=1,h=1,q=128",), "stream": (stream,)})
+    given = {"group": ("b=1,h=1,q=128",), "stream": (stream,)} if stream else {}
+    fixed = ArgSpec("hierarchy-choose-sizes", given)
     module = parse_module(programs.attention(128, LONG, example=name))
     run_passes(module, [fixed if spec.name == fixed.name else spec for spec in pipeline(Options(arch="sm_90a"))])
     cubin = compile_cubin(main_entry(print_cuda(module)), "sm_90a")

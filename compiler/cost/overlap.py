@@ -3,7 +3,7 @@ its streams, read off the instructions of an explicit kernel.
 
 Streams run one after another, each with steps of its own. A step falls into stages where its instructions change
 between products (with the reads that feed them) and scalar work. A warp does its stages in order; a stage takes as many
-clocks as the busiest part of its unit does."""
+clocks as the busiest part of its unit does, or where that is in order as all of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from treadle.compiler.cost.issue import PRODUCT_FLOP, SHARED_BYTES
 from treadle.compiler.cost.plan import Issue, Plan
 from treadle.compiler.cost.schedule import Stage, Timeline, schedule
 from treadle.compiler.cost.time import OF_PRODUCTS, SUB_PARTITIONS
-from treadle.compiler.cost.warpgroups import are_of_warpgroups
+from treadle.compiler.cost.warpgroups import are_of_warpgroups, computes_in_order, one_after_another
 from treadle.compiler.machines import Machine
 from treadle.compiler.machines.machine import WARP
 
@@ -64,7 +64,7 @@ def overlaps(plan: Plan, machine: Machine, blocks_per_sm: int) -> tuple[Overlap,
     warps = max(1, -(-plan.warp_count * max(blocks_per_sm, 1) // SUB_PARTITIONS))
     found: list[Overlap] = []
     for stream, issues in sorted(_by_stream(plan, machine).items()):
-        stages = tuple(_stages(issues, machine))
+        stages = tuple(_stages(issues, machine, computes_in_order(plan, machine)))
         timeline = schedule(stages, min(warps, MOST_WORKERS))
         clocks = timeline.clocks_of_step * warps / timeline.workers
         found.append(Overlap(stream, warps, stages, clocks, dict(timeline.use), timeline))
@@ -82,7 +82,7 @@ def _by_stream(plan: Plan, machine: Machine) -> dict[int, list[Issue]]:
     return found
 
 
-def _stages(issues: Sequence[Issue], machine: Machine) -> Iterator[Stage]:
+def _stages(issues: Sequence[Issue], machine: Machine, in_order: bool) -> Iterator[Stage]:
     runs: list[tuple[str, list[Issue]]] = []
     for issue in issues:
         unit = "tensor" if issue.kind.split()[0] in OF_PRODUCTS else "scalar"
@@ -91,7 +91,11 @@ def _stages(issues: Sequence[Issue], machine: Machine) -> Iterator[Stage]:
         runs[-1][1].append(issue)
     for i, (unit, together) in enumerate(runs):
         before = f"{runs[i - 1][0]} {i}" if i else f"{runs[-1][0]} {len(runs)}"
-        clocks = max(unit_clocks(together, machine).values())
+        busy = unit_clocks(together, machine)
+        clocks = max(busy.values())
+        if in_order and unit == "scalar":
+            special = sum(issue.count for issue in together if issue.kind == "special")
+            clocks = max(clocks, float(one_after_another(busy.get("special", 0.0), busy["issue"] - special)))
         # One stage alone waits for nothing but its unit.
         after = ((before, 0 if i else 1),) if len(runs) > 1 else ()
         yield Stage(f"{unit} {i + 1}", unit, clocks, after)

@@ -17,6 +17,7 @@ from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.cost.schedule import Stage, schedule
 from treadle.compiler.cost.time import SUB_PARTITIONS
+from treadle.compiler.cost.warpgroups import one_after_another
 from treadle.compiler.cost.work import Labour, axes_touched, labours_of
 from treadle.compiler.machines import Machine
 from treadle.compiler.machines.machine import WARP
@@ -61,7 +62,7 @@ def _stages(loop: scf.ForOp, groups: int, machine: Machine) -> Iterator[Stage]:
     def compute() -> None:
         """Close a stage in which numbers are computed."""
         if computing or awaited:
-            clocks = max(computing.values(), default=0.0)
+            clocks = max(computing["float"], one_after_another(computing["special"], computing["issue"]))
             found.append(Stage(f"compute {len(found)}", "scalar", clocks, tuple((name, 0) for name in awaited)))
         computing.clear()
         awaited.clear()
@@ -99,7 +100,8 @@ def _product_clocks(op: cuda.WarpgroupProductOp, groups: int, machine: Machine) 
 
 
 def _clocks_of(op: Operation, groups: int, machine: Machine) -> Iterator[tuple[str, float]]:
-    """Clocks for which one warpgroup's part of an operation keeps units of an SM busy."""
+    """Clocks for which one warpgroup's part of an operation keeps units of an SM busy; `issue` is without special
+    functions."""
     labours = labours_of(op)
     if isinstance(op, cuda.MaskOp):
         labours = [Labour("float", 1, axes_touched(op))]
@@ -111,9 +113,12 @@ def _clocks_of(op: Operation, groups: int, machine: Machine) -> Iterator[tuple[s
     }
     for labour in labours:
         results = labour.factor * prod(sizes[axis] for axis in labour.axes) / groups
+        if labour.kind == "special":
+            yield "special", results / machine.rates.special
+            continue
         yield "issue", results / (SUB_PARTITIONS * WARP)
-        if labour.kind in ("float", "special"):
-            yield labour.kind, results / (machine.rates.float if labour.kind == "float" else machine.rates.special)
+        if labour.kind == "float":
+            yield "float", results / machine.rates.float
 
 
 def computes(op: Operation) -> bool:

@@ -22,7 +22,7 @@ from treadle.compiler.cost.leaving import leaving_slots
 from treadle.compiler.cost.memory import Footprint, footprint, loads_ahead
 from treadle.compiler.cost.plan import Plan
 from treadle.compiler.cost.turns import bytes_in_turns, can_take_turns, clocks_in_turns, together
-from treadle.compiler.cost.warpgroups import are_of_warpgroups
+from treadle.compiler.cost.warpgroups import are_of_warpgroups, computes_in_order, one_after_another
 from treadle.compiler.machines import Machine
 from treadle.compiler.machines.machine import WARP
 
@@ -77,7 +77,7 @@ class _Round:
 
     stations: tuple[Amount, Amount]
     busiest: Amount
-    """Of all units."""
+    """Of all units; of warpgroups also what they compute, where that is one after another."""
     fill: Amount
     """Until the first tiles are there, for which all warps of a block wait."""
     waits: Amount
@@ -203,7 +203,8 @@ def _bottleneck(units: Mapping[str, float], total: float) -> str:
 
 
 def _block_clocks(plan: Plan, machine: Machine, sizes: Mapping[str, int], blocks: Amount) -> dict[str, Amount]:
-    """How long one block keeps each unit of its SM busy. `issue products` is what the products take of `issue`."""
+    """How long one block keeps each unit of its SM busy. `issue products` is what the products take of `issue`,
+    `issue special` what special functions take of `issue others`."""
     clocks: dict[str, Amount] = defaultdict(float)
     grouped = are_of_warpgroups(plan, machine)
     of_mma = choice(grouped, 1.0, machine.rates.single_warps)
@@ -222,6 +223,7 @@ def _block_clocks(plan: Plan, machine: Machine, sizes: Mapping[str, int], blocks
             clocks[f"tensor {format}"] += count * PRODUCT_FLOP[format] / machine.rates.products(format) / of_mma
         elif kind in ("float", "special"):
             clocks[kind] += count * WARP / (machine.rates.float if kind == "float" else machine.rates.special)
+            clocks["issue special"] += issued if kind == "special" else 0
     loaded = sum(transfer.values(sizes) * transfer.width for transfer in plan.transfers)
     clocks["loads"] = loaded / most(blocks, 1) / L2_PORT
     return clocks
@@ -241,11 +243,15 @@ def _round(
     feeding = (tensor, clocks["shared"] if plan.has_products else 0.0, clocks["issue products"])
     longest = most(*feeding)
     products = share * (longest + EXPOSED * (sum(feeding) - longest))
-    scalars = share * most(clocks["float"], clocks["special"], clocks["issue others"])
     steps = plan.steps(sizes)
     latency = machine.levels["device"].latency
     fill = LAUNCH_CLOCKS + latency
     grouped = are_of_warpgroups(plan, machine)
+    in_order = 0.0
+    if computes_in_order(plan, machine):
+        in_order = one_after_another(clocks["special"], clocks["issue others"] - clocks["issue special"])
+    scalars = share * most(clocks["float"], clocks["special"], clocks["issue others"], in_order)
+    busiest = share * most(choice(grouped, in_order, 0.0), *_units(clocks).values())
     # A delayed product runs while its warpgroup works on the scores of the next turn.
     if plan.delays:
         scalars = choice(grouped, most(scalars - tensor * share * plan.last_product(sizes), 0), scalars)
@@ -256,7 +262,7 @@ def _round(
     waits_of_step = choice(is_fed, choice(grouped, WARPGROUP_CLOCKS, TURN_CLOCKS), alone)
     waits = steps * (waits_of_step + SPILL_CLOCKS * needs.spilled)
     idle = choice(is_fed, 0, steps * alone)
-    return _Round((products, scalars), share * most(0.0, *_units(clocks).values()), fill, waits, grouped, idle)
+    return _Round((products, scalars), busiest, fill, waits, grouped, idle)
 
 
 def _has_next(plan: Plan) -> bool:

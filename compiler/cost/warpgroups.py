@@ -64,6 +64,20 @@ def are_of_warpgroups(plan: Plan, machine: Machine) -> Amount:
     return whole & (plan.warp_count == warps) & (rows == ROWS * warps) & few
 
 
+def computes_in_order(plan: Plan, machine: Machine) -> bool:
+    """Whether special functions of a step hide little of its other instructions: where a step computes what it
+    multiplies next, on a machine whose tensor cores leave no time for that. A warp has the maxima of all scores before
+    the first power, and sums and conversions after; what other warps of its quarter do meanwhile is the same, or
+    products. Published speeds on an H100 say so (`tests/test_published.py`). Of older machines, where products take
+    longer than all that is computed beside them, none is known here."""
+    return machine.capability >= CAPABILITY and plan.has_scores
+
+
+def one_after_another(special: Amount, others: Amount) -> Amount:
+    """Clocks of special functions and of all other instructions that are no products, where they are done in order."""
+    return special + others
+
+
 def granted_registers(plan: Plan) -> Amount:
     """Registers that a thread of so many warpgroups may have."""
     groups = plan.warp_count // WARPGROUP
