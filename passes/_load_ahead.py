@@ -136,7 +136,8 @@ def _first(load: cuda.LoadOp, loop: scf.ForOp) -> SSAValue:
 
 def _load_if(test: SSAValue, load: cuda.LoadOp, loop: scf.ForOp, position: SSAValue, otherwise: SSAValue) -> scf.IfOp:
     """Load the piece of a loop at a position if there is one, and have another value otherwise."""
-    some, mapping = Block(), {loop.body.block.args[0]: position}
+    some = Block()
+    mapping: dict[SSAValue, SSAValue] = {loop.body.block.args[0]: position}
     for value in load.operands:
         if isinstance(value.owner, arith.ConstantOp) and loop.is_ancestor(value.owner):
             own = value.owner.clone()
