@@ -296,6 +296,8 @@ FALLBACKS = [
     *KERNELS,
     # Whose sums, and what stands beside them, take nearly all registers that a thread of 8 warps can have.
     ("attention_f8", 128, "sm_90a"),
+    ("attention_window", 256, "sm_90a"),
+    ("attention_lengths", 256, "sm_90a"),
     ("attention_gqa", 256, "sm_90a"),
 ]
 

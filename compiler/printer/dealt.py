@@ -84,18 +84,21 @@ class DealtPrinter:
         steps = [self._known_here(each) for each in (strides.get(row, "0"), strides.get(column, "1"))]
         given = ", ".join([there, row_count, column_count, *steps])
         text.line(f"const {kernel.call('sector_order')}<{type}, width> {slots}({given});")
-        with text.block(f"for (int {slot} = thread; {slot} < {slots}.count; {slot} += {kernel.threads})"):
+        with text.block(
+            f"for (int {slot} = {self._known_here('thread')}; {slot} < {slots}.count; {slot} += {kernel.threads})"
+        ):
             text.line(f"const auto [{row_i}, {column_i}, {is_there}] = {slots}[{slot}];")
             is_there = " && ".join([is_there, *self._begun(op, at | dict(places))])
             far = add([there, *(strided(name, strides[axis]) for axis, name in places)])
             self._vector(op, self._place(op, at | dict(places)), f"{kernel.call('vec')}<width>({far})", is_there)
 
-    def _known_here(self, stride: str) -> str:
-        """A stride, of which a fallback works out the order of a copy where it stands: from before a loop on, the order
-        would take registers that a kernel whose pieces were chosen for roles needs for its sums. (Grouped attention
-        with d = 256 and 80 keys on an H100: 255 registers and 32 bytes in local memory; 254 and none. ptxas 13.0.)"""
-        is_number = stride.removeprefix("-").isdigit()
-        return stride if is_number or self.kernel.kernel.fallback is None else f"{self.kernel.call('kept')}({stride})"
+    def _known_here(self, number: str) -> str:
+        """A number, of which a fallback works out the order of a copy where it stands: from before a loop on, the order
+        would take registers that a kernel whose pieces were chosen for roles needs for its sums. It follows from
+        strides and from the thread, and both have to be kept. (Of 36 attentions on an H100, d 64 to 256, ptxas 13.0
+        spills 12 otherwise, up to 616 bytes, and 5 now, up to 228: with a window, grouped or of some length none.)"""
+        is_plain = number.removeprefix("-").isdigit() or self.kernel.kernel.fallback is None
+        return number if is_plain else f"{self.kernel.call('kept')}({number})"
 
     def _vector(self, op: cuda.CopyOp, place: str, far: str, is_there: str) -> None:
         """Move one vector, if the slot has one."""
