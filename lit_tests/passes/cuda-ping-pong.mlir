@@ -184,7 +184,7 @@ cuda.kernel @products (%x: index) threads 384 shared 24576 {
   }
 }
 
-// CHECK: #hierarchy.step<"cuda-ping-pong", "@sums", "all warpgroups take as many turns, and products keep their order within each", "a step of 2 warpgroups: 768 clocks side by side, 512 in turns">
+// CHECK: #hierarchy.step<"cuda-ping-pong", "@sums", "all warpgroups take as many turns, and products keep their order within each", "a step of 2 warpgroups: 896 clocks side by side, 640 in turns">
 // CHECK-SAME: #hierarchy.step<"decline cuda-ping-pong", "@little", "taking turns saves a twentieth of a step", "a step of 2 warpgroups: 257 clocks side by side, 256 in turns">
 // CHECK-SAME: #hierarchy.step<"decline cuda-ping-pong", "@products", "one warpgroup's products run while another computes", "a turn does nothing but products">
 func.func @host(%x: index) {
