@@ -91,9 +91,15 @@ def _yielded(block: Block) -> Sequence[SSAValue]:
 
 def is_needed_first(users: Collection[Operation], step: Iterable[Operation]) -> bool:
     """Whether something that these use is needed before the first product of a step, so that nothing of the step runs
-    until it is there."""
-    before = takewhile(lambda op: not isinstance(op, ContractOp), step)
-    return any(op in users for op in before)
+    until it is there. A condition is not what needs it: most steps are of pieces in which it holds."""
+    used = set(users)
+    for op in takewhile(lambda op: not isinstance(op, ContractOp), step):
+        if op not in used:
+            continue
+        if not isinstance(op, WhereOp):
+            return True
+        used |= {use.operation for use in op.result.uses}
+    return False
 
 
 def _is_computed(value: SSAValue) -> bool:
