@@ -12,7 +12,7 @@ from typing import cast
 from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
-from treadle.compiler.lowering.absent import test_of
+from treadle.compiler.lowering.comparisons import test_of
 from treadle.compiler.lowering.numbers import number_in
 from treadle.dialects.diagram import WhereOp
 from treadle.dialects.diagram.absence import absences_of

@@ -72,6 +72,7 @@ PROGRAMS = (
     Program("tests/programs/left_padding.mlir", "h100", [SHORT], **STARTED),
     Program("tests/programs/left_padding.mlir", "a100", [SHORT], **STARTED),
     Program("tests/programs/part_of_the_width.mlir", "a100", [SHORT], wide={0: 37, 1: 37}, lengths={3: 37}),
+    Program("tests/programs/packed_causal.mlir", "a100", [SHORT]),
     Program("examples/softmax.mlir", "a100", [{"row": 3, "x": 5000}, {"row": 2, "x": 37}]),
 )
 FIRST = {
@@ -79,7 +80,10 @@ FIRST = {
     "_load_ahead": 6,
     "_ping_pong": 2,
     "compiler/lowering/absent": 4,
+    "compiler/lowering/conditions": 12,
     "compiler/lowering/held": 11,
+    "compiler/lowering/intervals": 4,
+    "compiler/printer/masks": 4,
     "compiler/printer/order": 2,
     "compiler/printer/products": 5,
     "cuda_cluster": 1,

@@ -285,6 +285,32 @@ MUTATIONS: dict[str, Mutation] = {
         "        depth in lowering.plan.subloops\n        or lowering.block",
         "        lowering.block",
     ),
+    # Masks.
+    "masks: a condition ends a position early": (
+        f"{LOWERING}/intervals",
+        "interval.ends.append(other.plus(Linear({}, 1)))",
+        "interval.ends.append(other)",
+    ),
+    "masks: of two ends the last counts": (
+        f"{LOWERING}/intervals",
+        "_joined(lowering, inner.limit, end, arith.MinSIOp, layout)",
+        "_joined(lowering, inner.limit, end, arith.MaxSIOp, layout)",
+    ),
+    "masks: what is left of a condition is forgotten": (
+        f"{LOWERING}/conditions",
+        "if kept is not None and rest == Both(()):",
+        "if kept is not None:",
+    ),
+    "masks: a lane counts from the first place of all": (
+        "compiler/printer/masks",
+        "first = add([*start, *thread_terms(layout, op.axis.data)])",
+        "first = add(start)",
+    ),
+    "masks: the second word is the first": (
+        "compiler/printer/masks",
+        "bits = f\"{writer.call('bits_before')}<{word}, {digits}>\"",
+        "bits = f\"{writer.call('bits_before')}<0, {digits}>\"",
+    ),
     # Widths.
     "coalescing: wider than what is side by side": (
         "coalescing",

@@ -370,8 +370,8 @@ def test_the_printed_loops_begin_and_end_where_the_condition_says():
     loops = re.findall(r"for \(int64_t x0 = (\w+); x0 < (\w+); x0 \+= (\d+)\)", text)
     assert loops == [("0", "x_whole", piece), ("x_whole", "x_stop", piece)]
     whole, border = text.split("for (int64_t x0 = ")[1:]
-    assert "at_x" not in whole
-    assert "at_x" in border
+    assert "bits_before" not in whole
+    assert "bits_before" in border
 
 
 TWO_RESULTS = (

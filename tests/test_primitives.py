@@ -86,6 +86,8 @@ USES = {
         "  f2[i] = to_float(x[i]) + to_float(y[i]);"
     ),
     "at_most": "f2[t] = float(at_most(7, int64_t(t)));",
+    "places_before": "f2[t] = float(places_before<16, 8, 2, 1>(t));",
+    "bits_before": "f2[t] = float(bits_before<0, 16, 8, 2, 1>(t) + bits_before<1, 64, 1>(int64_t(t)));",
     "sector_order": (
         "const sector_order<__half, 1> order(h + t, 8, 65, 65, 1); const auto [row, column, is_there] = order[t];"
         "f2[t] = h[row * 65 + column + is_there + order.count];"

@@ -9,26 +9,23 @@ or infinite where the element is absent, and what a map makes of an absent eleme
 from __future__ import annotations
 
 import math as numbers
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr, IntegerType, i1, i32
-from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from treadle.compiler.lowering.runs import yielded
-from treadle.dialects.diagram import CastOp, ContractOp, FillOp, MapOp, ReduceOp, WhereOp, YieldOp
+from treadle.dialects.diagram import CastOp, ContractOp, FillOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.absence import absences
 from treadle.dialects.diagram.array import format_of
-from treadle.dialects.diagram.condition import AtLeastZero, Both, Condition, Linear, Term, leaves_32_bits
 from treadle.dialects.diagram.formats import NUMBER_FORMATS, holds
 from treadle.dialects.hierarchy import SaveOp, StreamOp
 
 NEUTRAL = {"add": 0.0, "mul": 1.0, "max": float("-inf"), "min": float("inf")}
 INTEGER_NEUTRAL = {"add": 0, "mul": 1, "max": -(2**31), "min": 2**31 - 1}
-
-NO_OVERFLOW = arith.IntegerOverflowAttr([arith.IntegerOverflowFlag.NSW])
 
 SPECIALS = frozenset({"-inf", "inf", "nan"})
 """What is not finite."""
@@ -380,71 +377,3 @@ def tells(value: SSAValue) -> bool:
                 return True
             made += [result for result in use.operation.results if result not in made]
     return False
-
-
-# -- the test --------------------------------------------------------------------------------------
-
-
-def test_of(
-    condition: Condition,
-    arguments: dict[Term, SSAValue],
-    emit: Callable[[Operation], SSAValue],
-    last: Mapping[str, int],
-) -> SSAValue:
-    """A condition as operations on integers in the body of a map, whose arguments hold its terms; `emit` puts one there
-    and gives its result, `last` has the last position along each axis. In 64 bits where 32 may be too few."""
-
-    def number(value: int, type: IntegerType | IndexType) -> SSAValue:
-        return emit(arith.ConstantOp(IntegerAttr(value, type)))
-
-    def total(side: Linear, type: IntegerType | IndexType) -> SSAValue:
-        found: SSAValue | None = None
-        for term, factor in side.terms.items():
-            value = arguments[term]
-            if type != value.type:
-                value = emit(arith.IndexCastOp(value, type))
-            if factor != 1:
-                value = emit(arith.MuliOp(value, number(factor, type), overflow=NO_OVERFLOW))
-            found = value if found is None else emit(arith.AddiOp(found, value, overflow=NO_OVERFLOW))
-        if found is None or side.constant:
-            constant = number(side.constant, type)
-            found = constant if found is None else emit(arith.AddiOp(found, constant, overflow=NO_OVERFLOW))
-        return found
-
-    if isinstance(condition, AtLeastZero):
-        less, more = condition.form.side(-1), condition.form.side(1)
-        type = IndexType() if any(leaves_32_bits(side, last.__getitem__) for side in (less, more)) else i32
-        return emit(arith.CmpiOp(total(less, type), total(more, type), "sle"))
-    parts = [test_of(part, arguments, emit, last) for part in condition.parts]
-    kind = arith.AndIOp if isinstance(condition, Both) else arith.OrIOp
-    if not parts:
-        return emit(arith.ConstantOp(IntegerAttr(int(isinstance(condition, Both)), i1)))
-    result = parts[0]
-    for part in parts[1:]:
-        result = emit(kind(result, part))
-    return result
-
-
-def kept_if(
-    value: SSAValue,
-    condition: Condition,
-    terms: dict[Term, SSAValue],
-    last: Mapping[str, int],
-    other: FloatAttr | IntegerAttr,
-) -> MapOp:
-    """`value` where a condition holds and a number elsewhere, as a map of fragments; `terms` gives positions along axes
-    and inputs as fragments or scalars, `last` the last position along each axis."""
-    inputs = [value, *terms.values()]
-    block = Block(arg_types=[format_of(each.type) for each in inputs])
-    for argument, each in zip(block.args, inputs, strict=True):
-        argument.name_hint = each.name_hint
-
-    def emit(op: Operation) -> SSAValue:
-        block.add_op(op)
-        return op.results[0]
-
-    holds = test_of(condition, dict(zip(terms, block.args[1:], strict=True)), emit, last)
-    number = arith.ConstantOp(other)
-    choice = arith.SelectOp(holds, block.args[0], number.result)
-    block.add_ops([number, choice, YieldOp(choice.result)])
-    return MapOp(inputs, value.type, Region(block))

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import i32
-from xdsl.ir import SSAValue
+from collections.abc import Iterator, Mapping
 
-from treadle.compiler.lowering.absent import filler_of, kept_if
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import i32
+from xdsl.ir import Operation, SSAValue
+
+from treadle.compiler.lowering.absent import filler_of
+from treadle.compiler.lowering.comparisons import kept_if
 from treadle.compiler.lowering.fragments import fragment_of, operand_of
+from treadle.compiler.lowering.intervals import Interval, bound_of, intervals_of, mask
 from treadle.compiler.lowering.names import hinted, named, placed
 from treadle.compiler.lowering.numbers import number_in
 from treadle.compiler.lowering.state import KernelLowering
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LayoutAttr
-from treadle.dialects.diagram import MapOp, WhereOp
+from treadle.dialects.diagram import WhereOp
 from treadle.dialects.diagram.absence import absences
 from treadle.dialects.diagram.array import DYNAMIC, array_type, format_of
-from treadle.dialects.diagram.condition import LAST_POSITION, Term, terms_of
+from treadle.dialects.diagram.condition import LAST_POSITION, Both, Condition, Term, terms_of
 
 
 def lower_where(lowering: KernelLowering, op: WhereOp) -> SSAValue:
@@ -32,17 +37,37 @@ def lower_where(lowering: KernelLowering, op: WhereOp) -> SSAValue:
 
 def kept_elements(
     lowering: KernelLowering, op: WhereOp, value: SSAValue, layout: LayoutAttr, other: float
-) -> tuple[MapOp, SSAValue]:
-    condition = op.holds
+) -> tuple[Operation, SSAValue]:
+    """What a condition keeps of a value, and `other` elsewhere: masks where it leaves intervals, a choice for the
+    rest."""
+    number = number_in(format_of(value.type), other)
+    intervals, rest = intervals_of(op.holds, layout)
     terms: dict[Term, SSAValue] = {}
-    for term in terms_of(condition):
+    for term in _terms(intervals, rest):
         if term not in terms:
             terms[term] = (
                 operand_of(lowering, term, layout) if isinstance(term, SSAValue) else _positions(lowering, term, layout)
             )
     last = {term: _last(lowering, term) for term in terms if isinstance(term, str)}
-    kept = lowering.emit(kept_if(value, condition, terms, last, number_in(format_of(value.type), other)))
-    return kept, kept.result
+    kept: Operation | None = None
+    for axis, each in intervals.items():
+        begin = bound_of(lowering, each.begins, terms, last, layout, arith.MaxSIOp)
+        end = bound_of(lowering, each.ends, terms, last, layout, arith.MinSIOp)
+        if begin is not None:
+            named(begin, f"{axis}_begins")
+        end = lowering.index(_last(lowering, axis)) if end is None else named(end, f"{axis}_ends")
+        kept = mask(lowering, value, axis, lowering.offset(axis), begin, end, number)
+        value = kept.result
+    if kept is not None and rest == Both(()):
+        return kept, value
+    choice = lowering.emit(kept_if(value, rest, {term: terms[term] for term in terms_of(rest)}, last, number))
+    return choice, choice.result
+
+
+def _terms(intervals: Mapping[str, Interval], rest: Condition) -> Iterator[Term]:
+    for each in intervals.values():
+        yield from (term for form in (*each.begins, *each.ends) for term in form.terms)
+    yield from terms_of(rest)
 
 
 def _last(lowering: KernelLowering, axis: str) -> int:

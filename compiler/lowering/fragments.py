@@ -13,6 +13,7 @@ from treadle.compiler.lowering.conversions import (
     staging_rows,
     stays_in_threads,
 )
+from treadle.compiler.lowering.intervals import mask
 from treadle.compiler.lowering.names import hinted, named, placed
 from treadle.compiler.lowering.numbers import number_in
 from treadle.compiler.lowering.pending import PendingFill, PendingIndex, PendingLoad
@@ -120,12 +121,12 @@ def masked(
         limit = stop or lowering.size(axis)
         if overhangs and lowering.partial != axis:
             limit = _end_of_piece(lowering, axis, limit)
-        mask = lowering.emit(cuda.MaskOp(value, axis, lowering.offset(axis), limit, other, begin))
+        made = mask(lowering, value, axis, lowering.offset(axis), begin, limit, other)
     elif overhangs:
-        mask = lowering.emit(cuda.MaskOp(value, axis, lowering.index(0), lowering.index(piece), other))
+        made = mask(lowering, value, axis, lowering.index(0), None, lowering.index(piece), other)
     else:
         return value
-    return hinted(mask.result, value)
+    return hinted(made.result, value)
 
 
 def filled(lowering: KernelLowering, source: SSAValue, value: SSAValue, layout: LayoutAttr) -> SSAValue:

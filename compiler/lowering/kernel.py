@@ -11,6 +11,7 @@ from treadle.compiler.lowering.barriers import insert_barriers
 from treadle.compiler.lowering.conditions import lower_where
 from treadle.compiler.lowering.elementwise import lower_cast, lower_map
 from treadle.compiler.lowering.fragments import fragment_of
+from treadle.compiler.lowering.intervals import erase_unused
 from treadle.compiler.lowering.names import hinted
 from treadle.compiler.lowering.pending import PendingFill, PendingIndex
 from treadle.compiler.lowering.pieces import locate_group, lower_piece
@@ -31,6 +32,7 @@ def lower_body(lowering: KernelLowering, block: Block) -> int:
     locate_group(lowering)
     for op in lowering.plan.group.body.block.ops:
         lowering.lower(op)
+    erase_unused(block)
     shared_bytes = place_tiles(lowering.allocated)
     insert_barriers(block)
     return shared_bytes

@@ -115,3 +115,29 @@ __device__ __forceinline__ void store_pair(__nv_bfloat16 (&pair)[2], float lo, f
   memcpy(pair, &both, sizeof(pair));
 }
 #endif
+
+// primitive: places_before
+// How many places of a lane along an axis are before `end`, which is counted from the first of them. A digit of SIZE
+// values moves the place by STRIDE; the slowest comes first, and no digit carries into another.
+template <int SIZE, int STRIDE, int... FASTER>
+__device__ constexpr int places_before(int end) {
+  if constexpr (sizeof...(FASTER) == 0) {
+    const int before = (end + STRIDE - 1) / STRIDE;
+    return before < SIZE ? before : SIZE;
+  } else {
+    constexpr int EACH = places_before<FASTER...>(1 << 30);
+    const int whole = end / STRIDE;
+    const int before = whole * EACH + places_before<FASTER...>(end - whole * STRIDE);
+    return before < SIZE * EACH ? before : SIZE * EACH;
+  }
+}
+
+// primitive: bits_before; needs: places_before
+// A bit for each place of a lane along an axis, the WORD-th 32 of them: set if the place is before `end`. Both count
+// from the first place, DIGITS are those of `places_before`.
+template <int WORD, int... DIGITS, class T>
+__device__ __forceinline__ uint32_t bits_before(T end) {
+  constexpr T FAR = 1 << 30;
+  const int before = places_before<DIGITS...>(int(end < 0 ? 0 : end < FAR ? end : FAR)) - 32 * WORD;
+  return before <= 0 ? 0u : before < 32 ? (1u << before) - 1u : ~0u;
+}

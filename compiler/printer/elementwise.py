@@ -1,4 +1,4 @@
-"""Print what each thread does with its own elements: constants, positions, maps, casts, masks."""
+"""Print what each thread does with its own elements: constants, positions, maps, casts."""
 
 from __future__ import annotations
 
@@ -108,19 +108,6 @@ def _cast_pairs(writer: KernelWriter, op: CastOp, name: str, loops: list[Loop]) 
         statements.append(f"{writer.call('narrow_pair')}({to}, {low}, {high});")
     head = f"UNROLL for (int {last.variable} = 0; {last.variable} < {last.mode.size}; {last.variable} += 2)"
     writer.text.nest(outer if few else [*outer, head], statements)
-
-
-def print_mask(writer: KernelWriter, op: cuda.MaskOp) -> None:
-    layout = layout_of(op.result.type)
-    name = writer.over(op.result, [op.value], op)
-    loops = writer.loops(layout)
-    place = add([writer.values[op.offset], coordinate(layout, op.axis.data, loops)])
-    element = writer.element(op.value, loops)
-    is_there = f"{place} < {bare(writer.values[op.limit])}"
-    if op.begin is not None:
-        is_there = f"{place} >= {bare(writer.values[op.begin])} && {is_there}"
-    text = f"{is_there} ? {element} : {literal(op.other, writer.uses)}"
-    writer.text.nest(loops, [f"{name}{subscripts(layout, loops)} = {text};"])
 
 
 def _in_pairs(modes: cuda.ModesAttr) -> bool:

@@ -13,6 +13,7 @@ from treadle.compiler.printer.accesses import AccessPrinter
 from treadle.compiler.printer.control_flow import print_branch, print_loop, print_yield
 from treadle.compiler.printer.exchanges import print_exchange
 from treadle.compiler.printer.launches import launch_lines
+from treadle.compiler.printer.masks import print_mask
 from treadle.compiler.printer.matrices import read_accumulator
 from treadle.compiler.printer.products import ProductPrinter
 from treadle.compiler.printer.reductions import print_combine, print_reduce, scaled_start
@@ -176,7 +177,7 @@ class KernelPrinter(KernelWriter):
             case CastOp():
                 elementwise.print_cast(self, op)
             case cuda.MaskOp():
-                elementwise.print_mask(self, op)
+                print_mask(self, op)
             case ReduceOp():
                 print_reduce(self, op)
             case cuda.ExchangeOp():

@@ -95,9 +95,14 @@ class KernelWriter(ABC):
         return name
 
     def over(self, result: SSAValue, operands: Sequence[SSAValue], op: Operation) -> str:
-        """The array of a result: that of an operand which no one needs any more, or a new one."""
+        """The array of a result: that of an operand which no one needs any more, or a new one. What is made of
+        positions is something else, and named so."""
         for operand in operands:
-            if self._same_registers(operand, result) and self.is_last_use(operand, op):
+            if (
+                not isinstance(operand.owner, cuda.IndexOp)
+                and self._same_registers(operand, result)
+                and self.is_last_use(operand, op)
+            ):
                 self.values[result] = self.values[operand]
                 return self.values[result]
         return self.declare(result)

@@ -24,7 +24,7 @@ from xdsl.irdl import (
     result_def,
     traits_def,
 )
-from xdsl.parser import Parser
+from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
@@ -35,6 +35,7 @@ from treadle.dialects.diagram.array import (
     Number,
     axes_of,
     format_of,
+    is_array,
     sizes_of,
 )
 from treadle.dialects.diagram.operation import REDUCTIONS
@@ -44,11 +45,13 @@ from treadle.dialects.syntax import parse_attributes, print_types
 @irdl_op_definition
 class MaskOp(IRDLOperation):
     """Elements at or past the end of an axis become `other`, the neutral element of what follows: an element outside
-    does not exist. So do those before a beginning, where one is given.
+    does not exist. So do those before a beginning, where one is given. Either may be a number of each row: positions,
+    from 0 on, along other axes of the value, in the registers that meet its own.
 
     ```
     %M = cuda.mask %S where x from %x0 < %x else 0xFF800000 : f32 : !S
     %N = cuda.mask %V where x from %x0 >= %x_begin < %x else 0.0 : f16 : !V
+    %W = cuda.mask %S where x from %x0 >= %x_begin < %ends else 0xFF800000 : f32 : !S, index, !rows
     ```
     """
 
@@ -56,8 +59,8 @@ class MaskOp(IRDLOperation):
 
     value = operand_def(TensorType)
     offset = operand_def(IndexType())
-    limit = operand_def(IndexType())
-    begin = opt_operand_def(IndexType())
+    limit = operand_def(IndexType | TensorType)
+    begin = opt_operand_def(IndexType | TensorType)
     axis = prop_def(StringAttr)
     other = prop_def(FloatAttr | IntegerAttr)
     result = result_def(TensorType)
@@ -85,6 +88,21 @@ class MaskOp(IRDLOperation):
             raise VerifyException(f"axis '{self.axis.data}' is not in the value")
         if self.other.type != format_of(self.value.type):
             raise VerifyException(f"{self.other} is not an element of {format_of(self.value.type)}")
+        for bound in self.bounds:
+            if is_array(bound.type):
+                self._check_bound(bound.type)
+
+    def _check_bound(self, type: Attribute) -> None:
+        check_fragment(type, "a bound of each row")
+        axes = axes_of(type)
+        if str(format_of(type)) != "i32" or not set(axes) <= set(axes_of(self.value.type)) - {self.axis.data}:
+            raise VerifyException(f"bounds of rows are i32 along other axes of the value, not {type}")
+        if layout_of(type) != layout_of(self.value.type).slice(axes):
+            raise VerifyException(f"the bounds of rows lie in other threads or registers than the value: {type}")
+
+    @property
+    def bounds(self) -> tuple[SSAValue, ...]:
+        return (self.limit,) if self.begin is None else (self.begin, self.limit)
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
@@ -93,22 +111,24 @@ class MaskOp(IRDLOperation):
         axis = parser.parse_identifier()
         parser.parse_keyword("from")
         offset = parser.parse_unresolved_operand()
-        begin = None
+        bounds: list[UnresolvedOperand] = []
         if parser.parse_optional_punctuation(">") is not None:
             parser.parse_punctuation("=")
-            begin = parser.parse_unresolved_operand()
+            bounds.append(parser.parse_unresolved_operand())
         parser.parse_punctuation("<")
-        limit = parser.parse_unresolved_operand()
+        bounds.append(parser.parse_unresolved_operand())
         parser.parse_keyword("else")
         attribute = parser.parse_attribute()
         if not isinstance(attribute, FloatAttr | IntegerAttr):
             parser.raise_error("expected a number with its format")
         other = cast(Number, attribute)
         attributes = parse_attributes(parser)
-        index = IndexType()
-        bounds = parser.resolve_operand(offset, index), parser.resolve_operand(limit, index)
         resolved = parser.resolve_operand(value, parser.parse_type())
-        op = cls(resolved, axis, *bounds, other, begin and parser.resolve_operand(begin, index))
+        types: list[Attribute] = [IndexType()] * len(bounds)
+        if parser.parse_optional_punctuation(",") is not None:
+            types = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
+        *begin, limit = parser.resolve_operands(bounds, types, parser.pos)
+        op = cls(resolved, axis, parser.resolve_operand(offset, IndexType()), limit, other, *begin)
         op.attributes |= attributes
         return op
 
@@ -124,7 +144,8 @@ class MaskOp(IRDLOperation):
         printer.print_operand(self.limit)
         printer.print_string(" else ")
         printer.print_attribute(self.other)
-        print_types(printer, self, (self.value.type,))
+        types = [bound.type for bound in self.bounds]
+        print_types(printer, self, (self.value.type, *(types if any(map(is_array, types)) else ())))
 
 
 @irdl_op_definition

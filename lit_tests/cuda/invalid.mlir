@@ -352,6 +352,26 @@ func.func @f(%C: !C, %i: index) {
 
 // -----
 
+!C = tensor<16x8xf32, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = []>>>
+!rows = tensor<8xi32, #diagram.array<[n], level = register, layout = #cuda.layout<register = [n:2:1], lane = [8, n:4:2], warp = []>>>
+// CHECK: bounds of rows are i32 along other axes of the value, not tensor<8xi32, #diagram.array<[n],
+func.func @f(%C: !C, %i: index, %rows: !rows) {
+  %D = cuda.mask %C where n from %i < %rows else 0.0 : f32 : !C, !rows
+  func.return
+}
+
+// -----
+
+!C = tensor<16x8xf32, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = []>>>
+!rows = tensor<16xi32, #diagram.array<[m], level = register, layout = #cuda.layout<register = [m:2:1], lane = [m:8:2, 4], warp = []>>>
+// CHECK: the bounds of rows lie in other threads or registers than the value: tensor<16xi32,
+func.func @f(%C: !C, %i: index, %rows: !rows) {
+  %D = cuda.mask %C where n from %i >= %rows < %i else 0.0 : f32 : !C, !rows, index
+  func.return
+}
+
+// -----
+
 // Exchanges between lanes.
 
 !C = tensor<16xf32, #diagram.array<[m], level = register, layout = #cuda.layout<register = [m:2:8], lane = [m:8:1, 4], warp = []>>>

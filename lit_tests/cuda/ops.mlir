@@ -76,6 +76,8 @@ cuda.kernel @everything (%Q: !Q, %scale: f32, %q: index, %x: index) threads 128 
   // CHECK-NEXT: %U_1 = cuda.product %Q_shared, %K_now into %T over [d] subloop 32 using m16n8k16 : memref<64x64xf16,
   // CHECK-NEXT: %V = cuda.mask %U where x from %zero < %x else 0xff800000 : f32 {note = 6 : i32} : tensor<64x32xf32,
   // CHECK-NEXT: %V_1 = cuda.mask %U where x from %zero >= %q < %x else 0.000000e+00 : f32 : tensor<64x32xf32,
+  // CHECK-NEXT: %ends = cuda.index %zero -> tensor<64xi32, #diagram.array<[q],
+  // CHECK-NEXT: %V_2 = cuda.mask %U where x from %zero >= %q < %ends else 0.000000e+00 : f32 : tensor<64x32xf32, {{.*}}, index, tensor<64xi32, #diagram.array<[q],
   // CHECK-NEXT: %r = diagram.reduce max %V over [x] {partial} : tensor<64x32xf32, {{.*}} -> tensor<64xf32,
   // CHECK-NEXT: %t = cuda.combine max %r lanes [1, 2] {note = 7 : i32} : tensor<64xf32, #diagram.array<[q], level = register, layout = #cuda.layout<register = [q:2:8], lane = [q:8:1, 4], warp = [q:4:16]>>>
   // CHECK-NEXT: %w = cuda.exchange %t {note = 10 : i32} : tensor<64xf32, {{.*}}layout = #cuda.layout<register = [q:2:8], lane = [q:8:1, 4], warp = [q:4:16]>>> -> tensor<64xf32, {{.*}}layout = #cuda.layout<register = [q:2:1], lane = [q:8:2, 4], warp = [q:4:16]>>>
@@ -83,6 +85,7 @@ cuda.kernel @everything (%Q: !Q, %scale: f32, %q: index, %x: index) threads 128 
   // GENERIC: %U_1 = "cuda.product"(%Q_shared, %K_now, %T) <{over = "d", instruction = "m16n8k16", subloop = #builtin.int<32>}>
   // GENERIC: %V = "cuda.mask"(%U, %zero, %x) <{axis = "x", other = 0xff800000 : f32}> {note = 6 : i32}
   // GENERIC-NEXT: %V_1 = "cuda.mask"(%U, %zero, %x, %q) <{axis = "x", other = 0.000000e+00 : f32}>
+  // GENERIC: %V_2 = "cuda.mask"(%U, %zero, %ends, %q) <{axis = "x", other = 0.000000e+00 : f32}> : (tensor<64x32xf32, {{.*}}, index, tensor<64xi32,
   // GENERIC: %t = "cuda.combine"(%r) <{kind = "max", lanes = [#builtin.int<1>, #builtin.int<2>]}> {note = 7 : i32}
   %a = cuda.read %Q_shared : !Qs -> !q
   cuda.write %a into %O_shared : !q, !Qs
@@ -93,6 +96,8 @@ cuda.kernel @everything (%Q: !Q, %scale: f32, %q: index, %x: index) threads 128 
   %U_1 = cuda.product %Q_shared, %K_now into %T over [d] subloop 32 using m16n8k16 : !Qs, !Ks -> !S
   %V = cuda.mask %U where x from %zero < %x else 0xFF800000 : f32 {note = 6 : i32} : !S
   %V_1 = cuda.mask %U where x from %zero >= %q < %x else 0.0 : f32 : !S
+  %ends = cuda.index %zero -> !i
+  %V_2 = cuda.mask %U where x from %zero >= %q < %ends else 0.0 : f32 : !S, index, !i
   %r = diagram.reduce max %V over [x] {partial} : !S -> !r
   %t = cuda.combine max %r lanes [1, 2] {note = 7 : i32} : !r
   %w = cuda.exchange %t {note = 10 : i32} : !r -> !w

@@ -111,6 +111,55 @@ func.func @tops(%X: !X) -> !Y {
 
 // -----
 
+// What a condition leaves of an axis along which lanes have many elements is one mask, with ends of its own for each row,
+// and the end of the array is one of them. What it says of data along that axis is a test of each element.
+
+!S = tensor<?x1000xf32, #diagram.array<[q, x]>>
+!Sd = tensor<?x1000xf32, #diagram.array<[q, x], level = device>>
+!id = tensor<1000xi32, #diagram.array<[x], level = device>>
+!i = tensor<1000xi32, #diagram.array<[x]>>
+!Yd = memref<?xf32, #diagram.array<[q], level = device>>
+!Y = tensor<?xf32, #diagram.array<[q]>>
+!s = tensor<4x1000xf32, #diagram.array<[q, x], level = register>>
+!ids = tensor<1000xi32, #diagram.array<[x], level = register>>
+!y = tensor<4xf32, #diagram.array<[q], level = register>>
+
+// CHECK: cuda.kernel @rows_kernel (%s: memref<?x1000xf32, {{.*}}>, %o: memref<1000xi32, {{.*}}>, %most: i32, %y: memref<?xf32, {{.*}}>, %q: index)
+// CHECK: %[[A:.*]] = cuda.load %s[%q0, %{{.*}}] bounds [q < %q] :
+// CHECK-NEXT: %at_q = cuda.index %q0 ->
+// CHECK: %x_begins = diagram.map (%[[Q:.*]] = %at_q :
+// CHECK-NEXT: %[[SEVEN:.*]] = arith.constant -7 : i32
+// CHECK-NEXT: %[[FROM:.*]] = arith.addi %[[Q]], %[[SEVEN]] overflow<nsw> : i32
+// CHECK-NEXT: %[[ZERO:.*]] = arith.constant 0 : i32
+// CHECK-NEXT: %[[AT_LEAST:.*]] = arith.maxsi %[[FROM]], %[[ZERO]] : i32
+// CHECK-NEXT: diagram.yield %[[AT_LEAST]] : i32
+// CHECK: %x_ends = diagram.map (%{{.*}} = %at_q : {{.*}}, %{{.*}} = %most : i32)
+// CHECK: arith.addi %{{.*}}, %{{.*}} overflow<nsw> : index
+// CHECK: %[[MOST:.*]] = arith.constant 2147483647 : index
+// CHECK-NEXT: %[[END:.*]] = arith.minsi %{{.*}}, %[[MOST]] : index
+// CHECK-NEXT: %[[NARROW:.*]] = arith.index_cast %[[END]] : index to i32
+// CHECK-NEXT: diagram.yield %[[NARROW]] : i32
+// CHECK: %[[M:.*]] = cuda.mask %[[A]] where x from %{{.*}} >= %x_begins < %x_ends else 0xff800000 : f32 : tensor<4x1000xf32,
+// CHECK-NEXT: %w = diagram.map (%{{.*}} = %[[M]] : {{.*}}, %{{.*}} = %b :
+// CHECK: arith.cmpi sle,
+// CHECK: arith.select
+func.func @rows(%S: !S, %of: !i, %n: i32) -> !Y {
+  %Y = hierarchy.kernel @rows (%s = %S : !S as !Sd, %o = %of : !i as !id, %most = %n : i32 as i32) saves (%y: !Yd) -> (!Y)
+      schedule #hierarchy.schedule<group = [q = 4], whole = [x = 1000], warps = [q = 4]> {
+    hierarchy.group [q = 4] {
+      %a = hierarchy.load %s : !Sd -> !s
+      %b = hierarchy.load %o : !id -> !ids
+      %w = diagram.where %a if "q - 7 <= x and x <= q + n and of[x] == 1" with (n = %most : i32, of = %b : !ids) : !s
+      %top = diagram.reduce max %w over [x] : !s -> !y
+      hierarchy.save %top into %y : !y, !Yd
+    }
+    hierarchy.yield
+  }
+  func.return %Y : !Y
+}
+
+// -----
+
 // A function without kernels stays as it is; laws are used up.
 
 // CHECK-NOT: diagram.law

@@ -328,6 +328,30 @@ __device__ __forceinline__ float maximum(float x, float y) {
 #endif
 }
 
+// How many places of a lane along an axis are before `end`, which is counted from the first of them. A digit of SIZE
+// values moves the place by STRIDE; the slowest comes first, and no digit carries into another.
+template <int SIZE, int STRIDE, int... FASTER>
+__device__ constexpr int places_before(int end) {
+  if constexpr (sizeof...(FASTER) == 0) {
+    const int before = (end + STRIDE - 1) / STRIDE;
+    return before < SIZE ? before : SIZE;
+  } else {
+    constexpr int EACH = places_before<FASTER...>(1 << 30);
+    const int whole = end / STRIDE;
+    const int before = whole * EACH + places_before<FASTER...>(end - whole * STRIDE);
+    return before < SIZE * EACH ? before : SIZE * EACH;
+  }
+}
+
+// A bit for each place of a lane along an axis, the WORD-th 32 of them: set if the place is before `end`. Both count
+// from the first place, DIGITS are those of `places_before`.
+template <int WORD, int... DIGITS, class T>
+__device__ __forceinline__ uint32_t bits_before(T end) {
+  constexpr T FAR = 1 << 30;
+  const int before = places_before<DIGITS...>(int(end < 0 ? 0 : end < FAR ? end : FAR)) - 32 * WORD;
+  return before <= 0 ? 0u : before < 32 ? (1u << before) - 1u : ~0u;
+}
+
 // Launch: ceil(row / 4) blocks along x, each of 128 threads; no dynamic shared memory (16384 for softmax_rows_kernel_aligned_16, 16384 for softmax_rows_kernel_strided).
 // The entry depends on the bytes of which the addresses, the strides and the rows of all arrays are multiples: softmax_rows_kernel (32), softmax_rows_kernel_aligned_16 (16); softmax_rows_kernel_strided takes any strides.
 // The rows of all arrays are aligned to so many bytes; 0: they have any strides.
@@ -445,9 +469,10 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
       }
     }  // A[row, x] to registers
     float A_piece_2[8][4];
+    const uint32_t A_piece_kept = bits_before<0, 8, 128, 4, 1>(x - (x_full + lane * 4));
     UNROLL for (int x128 = 0; x128 < 8; ++x128)
       UNROLL for (int x1 = 0; x1 < 4; ++x1)
-        A_piece_2[x128][x1] = x_full + x128 * 128 + x1 + lane * 4 < x ? A_piece[x128][x1] : -INFINITY;
+        A_piece_2[x128][x1] = A_piece_kept & 1u << (x128 * 4 + x1) ? A_piece[x128][x1] : -INFINITY;
     float m_new;
     m_new = m;
     UNROLL for (int x128 = 0; x128 < 8; ++x128)
@@ -469,9 +494,10 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
     float repair;
     repair = exp2_approx((m - m_safe) * 1.442695f);
     l = l * repair;
+    const uint32_t e_kept = bits_before<0, 8, 128, 4, 1>(x - (x_full + lane * 4));
     UNROLL for (int x128 = 0; x128 < 8; ++x128)
       UNROLL for (int x1 = 0; x1 < 4; ++x1)
-        e[x128][x1] = x_full + x128 * 128 + x1 + lane * 4 < x ? e[x128][x1] : 0.0f;
+        e[x128][x1] = e_kept & 1u << (x128 * 4 + x1) ? e[x128][x1] : 0.0f;
     float l_new;
     l_new = l;
     UNROLL for (int x128 = 0; x128 < 8; ++x128)
