@@ -80,6 +80,7 @@ FIRST = {
     "_load_ahead": 6,
     "_ping_pong": 2,
     "compiler/lowering/absent": 4,
+    "compiler/lowering/comparisons": 12,
     "compiler/lowering/conditions": 12,
     "compiler/lowering/held": 11,
     "compiler/lowering/intervals": 4,

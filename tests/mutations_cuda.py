@@ -55,9 +55,9 @@ MUTATIONS: dict[str, Mutation] = {
         "if written & (state.written | state.read):",
     ),
     "lowering: a condition off by one": (
-        f"{LOWERING}/absent",
-        'emit(arith.CmpiOp(total(less, type), total(more, type), "sle"))',
-        'emit(arith.CmpiOp(total(less, type), total(more, type), "slt"))',
+        f"{LOWERING}/comparisons",
+        'emit(arith.CmpiOp(total_of(less, terms, type, emit), total_of(more, terms, type, emit), "sle"))',
+        'emit(arith.CmpiOp(total_of(less, terms, type, emit), total_of(more, terms, type, emit), "slt"))',
     ),
     "lowering: what lies behind a length is multiplied": (
         f"{LOWERING}/transfers",

@@ -91,4 +91,4 @@ def test_what_a_condition_leaves_is_one_mask(machine: str, name: str, begins: bo
     assert maps
     assert not any(isinstance(op, arith.CmpiOp) for each in maps for op in each.walk())
     text = print_cuda(module)
-    assert re.search(r"S_kept\w*(\[q8\])? & 1u << \(", text)
+    assert re.search(r"S_kept\w*(\[.*\])? & 1u << \(", text)

@@ -26,7 +26,7 @@ WORD = 32
 def print_mask(writer: KernelWriter, op: cuda.MaskOp) -> None:
     layout = layout_of(op.result.type)
     places = places_along(layout, op.axis.data)
-    if places is None or not has_bits(layout, op.axis.data):
+    if places is None or not has_bits(layout, op.axis.data) or (_has_few_registers(writer) and count(places) < WORD):
         return _print_compared(writer, op, layout)
     rows = [mode for mode in layout.register if any(mode.axis in axes for axes in map(_axes, op.bounds))]
     kept, words = writer.names.fresh(f"{op.value.name_hint or op.axis.data}_kept"), -(-count(places) // WORD)
@@ -50,7 +50,15 @@ def print_mask(writer: KernelWriter, op: cuda.MaskOp) -> None:
     word, bit = (f"[({bit}) / {WORD}]", f"(({bit}) % {WORD})") if many else ("", f"({bit})" if " " in bit else bit)
     element, other = writer.element(op.value, loops), literal(op.other, writer.uses)
     text = f"{name}{place_of(layout, loops)} = {kept}{row}{word} & 1u << {bit} ? {element} : {other};"
-    writer.text.nest([*around, *along, *others], [text])
+    writer.text.nest([*around, *others, *along], [text])  # rows outside: of one row, bits move to predicates together
+
+
+def _has_few_registers(writer: KernelWriter) -> bool:
+    """Whether the pieces were chosen for roles, of which this kernel has none: then bits pay from a word of them on.
+    (At d = 256, 20 places and 255 registers, with bits a causal attention and one with a window spill 208 and 196
+    bytes, and nothing without; at d = 128, 64 and more places, a causal one spills 84 bytes without, and one with
+    starts 292, and nothing with them. ptxas 13.0.)"""
+    return writer.kernel.fallback is not None
 
 
 def _axes(bound: SSAValue) -> tuple[str, ...]:
@@ -97,6 +105,6 @@ def _print_compared(writer: KernelWriter, op: cuda.MaskOp, layout: LayoutAttr) -
     element = writer.element(op.value, loops)
     is_there = f"{place} < {bare(writer.element(op.limit, loops))}"
     if op.begin is not None:
-        is_there = f"{place} >= {bare(writer.element(op.begin, loops))} && {is_there}"
+        is_there = f"({bare(writer.element(op.begin, loops))} <= {place}) & ({is_there})"
     text = f"{is_there} ? {element} : {literal(op.other, writer.uses)}"
     writer.text.nest(loops, [f"{name}{place_of(layout, loops)} = {text};"])
