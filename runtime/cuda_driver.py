@@ -2,14 +2,17 @@
 
 A tensor map is a parameter of 128 bytes that must lie at a multiple of 64 in the kernel's parameters; PyCUDA packs
 arguments itself, so such a launch names each argument's address instead (CUDA driver API, cuLaunchKernel). Both
-libraries work in the primary context. cuda-bindings is imported when the first map is made."""
+libraries work in the primary context. cuda-bindings is imported when the first map is made.
+
+The driver is asked for a map by address, too: it writes to a multiple of 64 only, and cuda-bindings gives it memory of
+a Python object, which lies at any multiple of 16."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -18,8 +21,8 @@ from treadle.runtime.clusters import why_no_cluster
 from treadle.runtime.replay import Given, Launch, Mapped, Place
 from treadle.runtime.tensor_maps import BYTES, TensorMap, tensor_map
 
-ALIGNMENT = 64
-"""Bytes that the address of a tensor map is a multiple of."""
+ALIGNMENT = 128
+"""Bytes that the address of a tensor map is a multiple of: 64 for the hardware, 128 in the headers of CUDA 13."""
 
 FORMATS = {
     "float16": "CU_TENSOR_MAP_DATA_TYPE_FLOAT16",
@@ -67,25 +70,52 @@ def encode(map: TensorMap, address: int, array: object) -> EncodedMap:
 
 @lru_cache(maxsize=1024)
 def _image(map: TensorMap, address: int) -> bytes:
-    driver = _driver()
-    given = arguments_of(map, address)
-    wide, narrow = driver.cuuint64_t, driver.cuuint32_t
-    encoded = _checked(
-        driver.cuTensorMapEncodeTiled(
-            getattr(driver.CUtensorMapDataType, given["data_type"]),
-            given["rank"],
-            given["address"],
-            [wide(size) for size in given["sizes"]],
-            [wide(stride) for stride in given["strides"]],
-            [narrow(side) for side in given["box"]],
-            [narrow(stride) for stride in given["element_strides"]],
-            driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
-            getattr(driver.CUtensorMapSwizzle, given["swizzle"]),
-            driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-            driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
-        )
+    driver, given, rank = _driver(), arguments_of(map, address), map.rank
+    room, place = _aligned()
+    status = _encoder()(
+        place,
+        int(getattr(driver.CUtensorMapDataType, given["data_type"])),
+        rank,
+        given["address"],
+        (ctypes.c_uint64 * rank)(*given["sizes"]),
+        (ctypes.c_uint64 * (rank - 1))(*given["strides"]),
+        (ctypes.c_uint32 * rank)(*given["box"]),
+        (ctypes.c_uint32 * rank)(*given["element_strides"]),
+        int(driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE),
+        int(getattr(driver.CUtensorMapSwizzle, given["swizzle"])),
+        int(driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B),
+        int(driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
     )
-    return ctypes.string_at(encoded.getPtr(), BYTES)
+    _checked((driver.CUresult(status),))
+    return bytes(room)[place - ctypes.addressof(room) :][:BYTES]
+
+
+ENCODE_ARGUMENTS = (
+    ctypes.c_void_p,
+    ctypes.c_uint,
+    ctypes.c_uint32,
+    ctypes.c_void_p,
+    ctypes.POINTER(ctypes.c_uint64),
+    ctypes.POINTER(ctypes.c_uint64),
+    ctypes.POINTER(ctypes.c_uint32),
+    ctypes.POINTER(ctypes.c_uint32),
+    *(ctypes.c_uint,) * 4,
+)
+"""Of cuTensorMapEncodeTiled: the map, type, rank, address, sizes, strides, box, element strides, four enumerators."""
+
+
+@cache
+def _encoder() -> Any:
+    function = ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled
+    function.argtypes = ENCODE_ARGUMENTS
+    return function
+
+
+def _aligned() -> tuple[Any, int]:
+    """Room for a tensor map, and where in it one may lie."""
+    room = (ctypes.c_ubyte * (BYTES + ALIGNMENT))()
+    begin = ctypes.addressof(room)
+    return room, begin + -begin % ALIGNMENT
 
 
 @dataclass
@@ -108,10 +138,9 @@ def parameters(arguments: Sequence[Any]) -> Parameters:
     places: list[int] = []
     for argument in arguments:
         if isinstance(argument, EncodedMap):
-            holder = (ctypes.c_ubyte * (BYTES + ALIGNMENT))()
-            start = -ctypes.addressof(holder) % ALIGNMENT
-            ctypes.memmove(ctypes.addressof(holder) + start, argument.image, BYTES)
-            places.append(ctypes.addressof(holder) + start)
+            holder, place = _aligned()
+            ctypes.memmove(place, argument.image, BYTES)
+            places.append(place)
         else:
             holder = argument
             places.append(ctypes.addressof(holder))

@@ -18,8 +18,9 @@ from benchmarking import benchmark
 from treadle.compiler.cli.run import kernel_names
 from treadle.compiler.pipeline import CHOOSING_PASS, Options, pipeline, print_cuda, run_passes
 from treadle.compiler.source import parse_module
+from treadle.runtime import cuda_driver
 from treadle.runtime.backend import has_host_compiler
-from treadle.runtime.cuda_driver import ALIGNMENT, EncodedMap, arguments_of, parameters
+from treadle.runtime.cuda_driver import ALIGNMENT, DriverFailure, EncodedMap, arguments_of, encode, parameters
 from treadle.runtime.emulator import EmulationError
 from treadle.runtime.emulator.backend import EmulatorBackend
 from treadle.runtime.host import HostExecution
@@ -262,6 +263,37 @@ def test_what_the_driver_is_asked() -> None:
         "element_strides": [1, 1, 1],
         "swizzle": "CU_TENSOR_MAP_SWIZZLE_128B",
     }
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_where_the_driver_writes_a_map(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+    """It refuses an address that is no multiple of 64, as those of Python's objects are; and is told no more numbers
+    than the map has dimensions."""
+    driver = pytest.importorskip("cuda.bindings.driver")
+    image, told = bytes(range(128)), []
+
+    def encoded(*given: Any) -> int:
+        place, format, rank, address, sizes, strides, box, steps, *modes = given
+        told.append((place, format, address, sizes[:rank], strides[: rank - 1], box[:rank], steps[:rank], modes))
+        ctypes.memmove(place, image, 128)
+        return status
+
+    stand_in = ctypes.CFUNCTYPE(ctypes.c_int, *cuda_driver.ENCODE_ARGUMENTS)(encoded)
+    monkeypatch.setattr(cuda_driver, "_encoder", lambda: stand_in)
+    # Addresses that no other test has: each map is encoded once.
+    address = 0x7F00_0000_0000 + 4096 * status
+    map = tensor_map((2, 100, 64), (100 * 72 * 2, 144, 2), np.dtype(np.float16), address, (1, 128, 64), 128)
+    if status:
+        with pytest.raises(DriverFailure, match="CUDA_ERROR_INVALID_VALUE"):
+            encode(map, address, None)
+    else:
+        assert encode(map, address, None).image == image
+    ((place, format, *rest),) = told
+    assert place % 64 == 0
+    assert format == driver.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+    none, promoted = 0, driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B
+    modes = [none, int(driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B), int(promoted), none]
+    assert rest == [address, [64, 100, 2], [144, 14400], [64, 128, 1], [1, 1, 1], modes]
 
 
 def test_parameters_of_a_launch_lie_where_they_are_named() -> None:
