@@ -241,8 +241,22 @@ class Functions:
     ) -> None:
         """Start a kernel in a stream of the current context, the default one if it is 0, in clusters of so many blocks
         (DriverFailure)."""
+        self.repeatable(kernel, grid, block, shared_bytes, arguments, cluster, stream)()
+
+    def repeatable(
+        self,
+        kernel: str,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        shared_bytes: int,
+        arguments: Sequence[Any],
+        cluster: int = 1,
+        stream: int = 0,
+    ) -> Callable[[], None]:
+        """The same launch, as often as one likes."""
         given = parameters(arguments)
-        self._start(Launch(kernel, grid, block, shared_bytes, (), cluster))(given.pointer, stream)
+        start = self._start(Launch(kernel, grid, block, shared_bytes, (), cluster))
+        return lambda: start(given.pointer, stream)
 
     def prepared(self, launch: Launch) -> Prepared:
         return Prepared(self._start(launch), launch.arguments)

@@ -1,12 +1,13 @@
-"""Runs compiled kernels on an NVIDIA GPU through PyCUDA, in the context that PyTorch shares.
+"""Runs compiled kernels on an NVIDIA GPU through PyCUDA, in the context that PyTorch shares; where PyCUDA is not
+installed, through cuda-bindings.
 
-PyCUDA is imported when the first kernel is loaded, never before; whether there is a device is asked of the
+Either is imported when the first kernel is loaded, never before; whether there is a device is asked of the
 driver itself. Packing of arguments and copying of strided arrays need no device and are tested without."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
@@ -65,24 +66,28 @@ def missing_for_gpu() -> str | None:
     count, reason = device_count()
     if count == 0:
         return reason
-    if find_spec("pycuda") is None:
-        return "a GPU is here, but PyCUDA is not: pip install 'treadle[gpu]'"
+    if not has_pycuda() and not is_installed():
+        return "a GPU is here, but neither PyCUDA nor cuda-bindings is: pip install 'treadle[gpu]'"
     if find_nvcc() is None:
         return "a GPU is here, but nvcc is not: pip install 'treadle[nvcc]', or install the CUDA toolkit"
     return None
+
+
+def has_pycuda() -> bool:
+    return find_spec("pycuda") is not None
 
 
 @cache
 def device_count() -> tuple[int, str]:
     """How many devices the driver finds, and why none, asked without importing PyCUDA."""
     try:
-        driver = ctypes.CDLL("libcuda.so.1")
+        library = ctypes.CDLL("libcuda.so.1")
     except OSError:
         return 0, "no GPU: there is no NVIDIA driver (libcuda.so.1)"
     count = ctypes.c_int(0)
-    if (status := driver.cuInit(0)) != 0:
+    if (status := library.cuInit(0)) != 0:
         return 0, f"no GPU: the NVIDIA driver does not start (cuInit gives {status})"
-    if driver.cuDeviceGetCount(ctypes.byref(count)) != 0 or count.value == 0:
+    if library.cuDeviceGetCount(ctypes.byref(count)) != 0 or count.value == 0:
         return 0, "no GPU: the NVIDIA driver finds no device"
     return count.value, ""
 
@@ -138,7 +143,7 @@ class GpuBackend:
     def __init__(self, source: str, kernels: Sequence[str], arch: str):
         if (missing := missing_for_gpu()) is not None:
             raise GpuUnavailable(missing)
-        self._driver = _driver()
+        self._driver = driver()
         device = self._driver.Context.get_device()
         self.device = next(i for i in range(self._driver.Device.count()) if self._driver.Device(i) == device)
         capability = device.compute_capability()
@@ -149,10 +154,13 @@ class GpuBackend:
                 f"the kernel is made for {arch}, and {device.name()} is {here}: give another --machine or --arch"
             )
         cubin = compile_cubin(source, target)
-        module = self._driver.module_from_buffer(cubin.image)
-        self._module = module
         self.functions = Functions(cubin.image)
-        self._functions = {kernel: module.get_function(kernel) for kernel in kernels}
+        self.variants: list[str] = []
+        """What was launched, by the names that the printed file gives the variants of its kernels."""
+        self._functions: dict[str, Any] = {}
+        if has_pycuda():
+            self._module = self._driver.module_from_buffer(cubin.image)
+            self._functions = {kernel: self._module.get_function(kernel) for kernel in kernels}
 
     def allocate(self, shape: Sequence[int], dtype: np.dtype[Any]) -> DeviceArray:
         """An array without contents, rows contiguous."""
@@ -207,11 +215,17 @@ class GpuBackend:
         stream: int = 0,
     ) -> None:
         """Start a kernel; an empty grid, which the driver would refuse, has nothing to do. A stream other than the
-        default one, which is PyTorch's, say, takes cuda-bindings."""
+        default one, which is PyTorch's, say, takes cuda-bindings, as all launches do without PyCUDA."""
         if 0 in grid:
             return
-        if stream or cluster > 1 or any(isinstance(argument, EncodedMap) for argument in arguments):
-            return self._launch_by_address(kernel, grid, block, shared_bytes, arguments, cluster, stream)
+        self.variants.append(kernel)
+        if (
+            not self._functions
+            or stream
+            or cluster > 1
+            or any(isinstance(argument, EncodedMap) for argument in arguments)
+        ):
+            return self.again(kernel, grid, block, shared_bytes, arguments, cluster, stream)()
         function = self._functions[kernel]
         if shared_bytes > DEFAULT_SHARED_BYTES:
             attribute = self._driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -220,21 +234,29 @@ class GpuBackend:
         packed = np.void(pack_arguments(arguments))
         self._guard(lambda: function(packed, grid=grid, block=block, shared=shared_bytes))
 
-    def _launch_by_address(
+    def again(
         self,
         kernel: str,
         grid: tuple[int, int, int],
         block: tuple[int, int, int],
         shared_bytes: int,
         arguments: Sequence[DeviceArray | Scalar | EncodedMap],
-        cluster: int,
-        stream: int,
-    ) -> None:
+        cluster: int = 1,
+        stream: int = 0,
+    ) -> Callable[[], None]:
+        """The launch, to be done as often as one likes: all but the driver's part is done once (cuda-bindings)."""
         given = [ctypes.c_uint64(each.pointer) if isinstance(each, DeviceArray) else each for each in arguments]
-        try:
-            self.functions.launch(kernel, grid, block, shared_bytes, given, cluster, stream)
-        except DriverFailure as error:
-            raise GpuFailure(f"@{kernel} cannot be launched: {error}") from error
+        start: Callable[[], None] | None = None
+
+        def launch(arrays: object = arguments) -> None:  # which live as long as the launch can be done
+            nonlocal start
+            try:
+                start = start or self.functions.repeatable(kernel, grid, block, shared_bytes, given, cluster, stream)
+                start()
+            except DriverFailure as error:
+                raise GpuFailure(f"@{kernel} cannot be launched: {error}") from error
+
+        return launch
 
     def synchronise(self) -> None:
         self._guard(self._driver.Context.synchronize)
@@ -253,8 +275,12 @@ class GpuBackend:
             raise GpuFailure(f"the GPU reports: {error}") from error
 
 
-def _driver() -> Any:
-    """PyCUDA's driver, its primary context current."""
+def driver() -> Any:
+    """PyCUDA's driver, or what stands in for it; the primary context is current."""
+    if not has_pycuda():
+        stand_in = import_module("treadle.runtime.bindings_driver")
+        stand_in.retain_primary_context()
+        return stand_in
     import_module("pycuda.autoprimaryctx")
     return import_module("pycuda.driver")
 

@@ -6,7 +6,6 @@ import ctypes
 import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from treadle.compiler.machines import Machine
 from treadle.compiler.pipeline import Options, print_cuda, run_pipeline
 from treadle.compiler.sizes import set_default_sizes
 from treadle.compiler.source import load_module
-from treadle.runtime.gpu import GpuBackend
+from treadle.runtime.gpu import GpuBackend, driver
 from treadle.runtime.host import execute
 from treadle.runtime.inputs import axis_sizes, make_inputs
 
@@ -44,21 +43,23 @@ class Recorder(GpuBackend):
         cluster: int = 1,
         stream: int = 0,
     ) -> None:
-        def start() -> None:
-            super(Recorder, self).launch(kernel, grid, block, shared_bytes, arguments, cluster, stream)
-
-        start()
-        self.launches.append(start)
+        super().launch(kernel, grid, block, shared_bytes, arguments, cluster, stream)
+        if 0 in grid:
+            return
+        if self.has_tensor_maps:
+            self.launches.append(self.again(kernel, grid, block, shared_bytes, arguments, cluster, stream))
+            return
+        self.launches.append(
+            lambda: super(Recorder, self).launch(kernel, grid, block, shared_bytes, arguments, cluster, stream)
+        )
 
 
 class Gpu:
     """Measures between CUDA events; medians of repeated runs."""
 
     def __init__(self) -> None:
-        driver: Any = import_module("pycuda.driver")
-        import_module("pycuda.autoprimaryctx")
-        self._driver = driver
-        self.name: str = driver.Context.get_device().name()
+        self._driver = driver()
+        self.name: str = self._driver.Context.get_device().name()
 
     def rates(self, machine: Machine) -> Rates:
         backend = GpuBackend(text(machine), kernels(machine), machine.arch)

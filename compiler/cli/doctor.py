@@ -158,12 +158,14 @@ def _gpu(found: Gpu) -> Finding:
 
 
 def pycuda() -> Sequence[Finding]:
-    without = "nothing runs on a GPU; pip install 'treadle[gpu]' (it compiles PyCUDA, with the CUDA toolkit's headers)"
+    without = (
+        "cuda-bindings stands in; pip install 'treadle[gpu]' (it compiles PyCUDA, with the CUDA toolkit's headers)"
+    )
     return [_package("PyCUDA", "pycuda", "pycuda.driver", without)]
 
 
 def cuda_bindings() -> Sequence[Finding]:
-    without = "on sm_90 the kernels with tensor copies are passed over for slower ones; pip install 'treadle[gpu]'"
+    without = "on sm_90 slower kernels run, without PyCUDA nothing runs on a GPU; pip install 'treadle[gpu]'"
     return [_package("cuda-bindings", "cuda-bindings", "cuda.bindings.driver", without)]
 
 

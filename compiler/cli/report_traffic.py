@@ -15,9 +15,10 @@ def memory_lines(
     text: str | None, reports: Sequence[LaunchReport] | None, launched: Sequence[str] = ()
 ) -> Iterator[str]:
     """The table of operations, and which kernels ran in a variant for arrays that are less aligned than could be; only
-    the emulator counts them, and only with its checks."""
+    the emulator counts them, and only with its checks. Of a GPU, what was launched."""
     if text is None or reports is None:
         yield "memory: not known; the emulator counts it ('--backend emulator')"
+        yield from (f"  launched @{name}" for name in dict.fromkeys(launched))
         return
     lines = list(traffic_lines(traffic_of(text, reports)))
     if not lines:

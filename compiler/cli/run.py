@@ -68,7 +68,7 @@ class Execution:
             numbers = [given if isinstance(given, np.ndarray) else given.item() for given in self.inputs]
             runner = self._backend(module, backend)
             self.reports = runner.reports if backend == "emulator" else None
-            self.launched = runner.variants if backend == "emulator" else ()
+            self.launched = runner.variants
             with progress(f"running ({backend})"):
                 return execute(module, numbers, runner)
         except wrong_kernel() as error:
