@@ -4,7 +4,7 @@
 #   make test      format, lint, strict types, FileCheck tests, pytest: a sample of every grid
 #   make test-all  the same with full grids, long fuzzing and all seeds
 #   make lint      format, lint and strict types alone
-#   make gpu       on a GPU: tests, compute-sanitizer, speed beside PyTorch and cuBLAS (without one: says so);
+#   make gpu       on a GPU: tests, speed beside PyTorch and cuBLAS, compute-sanitizer (without one: says so);
 #                  PYCUDA=pycuda-....whl installs that one (benchmarks/pycuda_wheel.sh makes it), else PyCUDA is built
 #   make gallery   docs/gallery: every example with its diagram, derivation, costs and kernel; and the pictures of docs
 #   make reference docs/reference: dialects and passes, from their docstrings

@@ -1,34 +1,38 @@
-"""Tests and compute-sanitizer on a GPU, each a command of its own."""
+"""Tests and compute-sanitizer on a GPU: each a process of its own, for after a fault a context does nothing more, and
+with a limit, for a kernel that waits for ever ends with its process only."""
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Any
 
 import programs
 
 ROOT = Path(__file__).resolve().parent.parent
+FOREVER = float("inf")
 
 
 @dataclass(frozen=True)
 class Done:
-    """A command that ran."""
+    """A command that ran, or did not for lack of time."""
 
     what: str
     ok: bool
     seconds: float
     tail: str = ""
-    """The last lines of what it said, if it failed."""
+    """The last lines of what it said."""
 
     def as_json(self) -> dict[str, Any]:
-        failed = {} if self.ok else {"said": self.tail}
-        return {"what": self.what, "ok": self.ok, "seconds": round(self.seconds, 1), **failed}
+        return {"what": self.what, "ok": self.ok, "seconds": round(self.seconds, 1), "said": self.tail}
 
 
 SMALL = {
@@ -40,24 +44,62 @@ SMALL = {
 }
 """Programs for the sanitizer, at sizes with full and partial pieces."""
 
+FIRST = (
+    "matmul",
+    "attention",
+    "attention_causal",
+    "softmax",
+    "rms_norm",
+    "split_k",
+    "attention_f8",
+    "attention_gqa",
+    "attention_decode",
+    "matmul_nt",
+    "matmul_tn",
+    "matmul_tt",
+    "matmul_transposed",
+    "matmul_epilogue",
+    "attention_lengths",
+)
+"""What is run before the other examples: one of each kind of kernel, what others build on before that."""
+
+LARGE = {
+    "matmul": ("m=2104", "n=4104", "k=520"),
+    "attention": ("b=2", "h=8", "q=1100", "x=1100"),
+    "attention_causal": ("b=2", "h=8", "q=1100", "x=1100"),
+    "matmul_epilogue": ("t=2104", "o=4104", "i=520"),
+    "attention_f8": ("b=2", "h=8", "q=1100", "x=1104"),
+    "softmax": ("row=3001", "x=4104"),
+}
+"""Sizes at which grids are persistent and warpgroups take turns; the last pieces are not whole."""
+
+ODD = (("attention", ("q=1", "x=1")), ("attention", ("q=65", "x=1031")), ("matmul", ("m=1", "n=1", "k=1")))
+
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 
 
-def treadle_run(program: str, sizes: Sequence[str] = ()) -> list[str]:
+def treadle_run(program: str, sizes: Sequence[str] = (), machine: str = "a100") -> list[str]:
+    """It tells, too, which variants of the kernels were launched."""
     chosen = [part for size in sizes for part in ("--size", size)]
     file = f"examples/{program}.mlir"
-    return [sys.executable, "-m", "treadle.compiler.main", "run", file, "--backend", "gpu", *chosen]
+    run = [sys.executable, "-m", "treadle.compiler.main", "run", file, "--backend", "gpu", "--report"]
+    return [*run, "--machine", machine, *chosen]
 
 
-def test_commands() -> dict[str, list[str]]:
-    """The tests that need a GPU, then every example, verified."""
-    runs = {f"treadle run {path.stem}": treadle_run(path.stem) for path in sorted(programs.EXAMPLES.glob("*.mlir"))}
-    odd = treadle_run("attention", ("q=1", "x=1")), treadle_run("attention", ("q=65", "x=1031"))
-    return {
-        "pytest": [sys.executable, "-m", "pytest", "-q", "tests/test_gpu.py"],
-        **runs,
-        "treadle run attention, one of each": odd[0],
-        "treadle run attention, odd": odd[1],
+def runs() -> Iterator[tuple[str, Sequence[str]]]:
+    """Examples and their sizes, what tells most first."""
+    yield from ((program, ()) for program in FIRST)
+    yield from LARGE.items()
+    yield from ODD
+    yield from ((path.stem, ()) for path in sorted(programs.EXAMPLES.glob("*.mlir")) if path.stem not in FIRST)
+
+
+def test_commands(machines: Sequence[str]) -> dict[str, list[str]]:
+    """The tests that need a GPU, then every example, verified, with the kernels that are made for each machine."""
+    return {"pytest": [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_gpu.py"]} | {
+        _told("run", program, sizes, machine): treadle_run(program, sizes, machine)
+        for program, sizes in runs()
+        for machine in machines
     }
 
 
@@ -65,27 +107,63 @@ def find_sanitizer() -> str | None:
     return shutil.which("compute-sanitizer") or shutil.which("/usr/local/cuda/bin/compute-sanitizer")
 
 
-def sanitizer_commands(sanitizer: str) -> dict[str, list[str]]:
+def sanitizer_commands(sanitizer: str, machines: Sequence[str]) -> dict[str, list[str]]:
     return {
-        f"{tool} {program}": [sanitizer, "--tool", tool, "--error-exitcode", "9", *treadle_run(program, sizes)]
+        _told(tool, program, sizes, machine): [
+            *(sanitizer, "--tool", tool, "--error-exitcode", "9"),
+            *treadle_run(program, sizes, machine),
+        ]
         for tool in TOOLS
         for program, sizes in SMALL.items()
+        for machine in machines
     }
 
 
-def run_all(commands: Mapping[str, Sequence[str]], limit: float = 600) -> list[Done]:
-    found: list[Done] = []
-    for what, command in commands.items():
-        found.append(run_one(what, command, limit))
-        print(f"{'ok    ' if found[-1].ok else 'FAILED'}  {what}", flush=True)
-    return found
+def _told(what: str, program: str, sizes: Sequence[str], machine: str) -> str:
+    return " ".join((what, program, *sizes, "for", machine))
+
+
+def run_all(
+    commands: Mapping[str, Sequence[str]],
+    limit: float = 120,
+    workers: int = 1,
+    until: float = FOREVER,
+    found: Callable[[Done], object] = lambda done: None,
+) -> list[Done]:
+    """Some at a time, told as they end; those that have not begun at `until`, of the monotonic clock, are left out."""
+    done: list[Done] = []
+    with ThreadPoolExecutor(workers) as pool:
+        begun = [pool.submit(_run_in_time, what, command, limit, until) for what, command in commands.items()]
+        for each in as_completed(begun):
+            done.append(each.result())
+            found(done[-1])
+            lines = done[-1].tail.splitlines()
+            why = f": {lines[-1].strip()}" if lines and not done[-1].ok else ""
+            word = "ok    " if done[-1].ok else "FAILED"
+            print(f"{word}  {len(done)}/{len(begun)}  {done[-1].what} ({done[-1].seconds:.0f} s){why}", flush=True)
+    return done
+
+
+def _run_in_time(what: str, command: Sequence[str], limit: float, until: float) -> Done:
+    left = until - monotonic()
+    return run_one(what, command, min(limit, left)) if left > 0 else Done(what, False, 0.0, "not run: the time is over")
 
 
 def run_one(what: str, command: Sequence[str], limit: float) -> Done:
+    """With all processes that it starts: those of a tool, too, end with it."""
     start = perf_counter()
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
     try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=limit, check=False)
-        ok, said = done.returncode == 0, done.stdout + done.stderr
+        said, _ = process.communicate(timeout=limit)
+        ok = process.returncode == 0
     except subprocess.TimeoutExpired:
-        ok, said = False, f"no end after {limit:.0f} s"
-    return Done(what, ok, perf_counter() - start, "" if ok else "\n".join(said.strip().splitlines()[-8:]))
+        os.killpg(process.pid, signal.SIGKILL)
+        said, _ = process.communicate()
+        ok, said = False, f"{said}\nno end after {limit:.0f} s"
+    return Done(what, ok, perf_counter() - start, "\n".join(_last(said)))
+
+
+def _last(said: str) -> Iterator[str]:
+    yield from said.strip().splitlines()[-8:]

@@ -166,7 +166,7 @@ def main() -> None:
     if not given.examples:
         summary = {"slowest_ms": slowest, "furthest": furthest, "goals": [GOAL_MS, GOAL_RATIO], "load": load}
         path = results.write("choice", {**summary, "rows": [asdict(each) for each in rows]})
-        print(f"written to {path.relative_to(results.RESULTS.parent.parent)}")
+        print(f"written to {path}")
 
 
 if __name__ == "__main__":

@@ -91,7 +91,7 @@ def main() -> None:
             "note": "the others' figures were measured earlier, on another day, on a machine of the same kind",
         },
     )
-    print(f"written to {path.relative_to(results.RESULTS.parent.parent)}")
+    print(f"written to {path}")
 
 
 if __name__ == "__main__":

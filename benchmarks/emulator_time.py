@@ -96,7 +96,7 @@ def main() -> None:
             ],
         },
     )
-    print(f"written to {path.relative_to(results.RESULTS.parent.parent)}")
+    print(f"written to {path}")
 
 
 if __name__ == "__main__":

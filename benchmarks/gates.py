@@ -235,7 +235,7 @@ def main() -> None:
     version = nvcc_version(nvcc)
     path = results.write("gates", {"nvcc": version, "kernels": data, "spilling": spilling(found)})
     path.with_suffix(".md").write_text(page(chosen, given, version), encoding="utf-8")
-    print(f"written to {path.relative_to(results.RESULTS.parent.parent)}, with a page beside it")
+    print(f"written to {path}, with a page beside it")
 
 
 if __name__ == "__main__":

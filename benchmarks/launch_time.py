@@ -162,7 +162,7 @@ def main() -> None:
 
         device = torch.cuda.get_device_name()
     path = results.write("launch-time", report(measure(gpu), gpu), device)
-    print(f"written to {path.relative_to(results.RESULTS.parent.parent)}")
+    print(f"written to {path}")
 
 
 if __name__ == "__main__":

@@ -238,7 +238,7 @@ def main() -> None:
     version = nvcc_version(nvcc)
     path = results.write("model", {"nvcc": version, **data})
     path.with_suffix(".md").write_text(page(parts, version), encoding="utf-8")
-    print(f"written to {path.relative_to(results.RESULTS.parent.parent)}, with a page beside it")
+    print(f"written to {path}, with a page beside it")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).resolve().parent / "results"
+RESULTS = Path(os.environ.get("TREADLE_RESULTS") or Path(__file__).resolve().parent / "results")
+"""Where results are kept, unless $TREADLE_RESULTS says another place."""
 
 
 def machine_in_words(device: str | None = None) -> str:
@@ -41,14 +42,17 @@ class Sample:
         return {"median": round(self.median, 6), "least": min(rounded), "most": max(rounded), "runs": len(rounded)}
 
 
-def write(what: str, data: Mapping[str, Any], machine: str | None = None, folder: Path = RESULTS) -> Path:
+def write(what: str, data: Mapping[str, Any], machine: str | None = None, folder: Path | None = None) -> Path:
     """Keep a result as `<what>-<machine>-<date>.json`; a second one of a day replaces the first."""
     machine = machine or machine_in_words()
     slug = "-".join("".join(c if c.isalnum() else " " for c in machine.lower()).split())
+    folder = folder or RESULTS
     path = folder / f"{what}-{slug}-{date.today().isoformat()}.json"
     whole = {"what": what, "machine": machine, "date": date.today().isoformat(), "python": python(), **data}
     folder.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(whole, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(whole, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    partial.replace(path)
     return path
 
 

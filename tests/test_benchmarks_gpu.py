@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,7 +37,7 @@ def test_without_a_gpu_it_says_so_and_writes_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(runtime_gpu, "missing_for_gpu", lambda: "no GPU: there is no driver")
-    monkeypatch.setattr(gpu, "run_parts", lambda *_: pytest.fail("there is nothing to run on"))
+    monkeypatch.setattr(gpu, "Run", lambda *_: pytest.fail("there is nothing to run on"))
     before = set((BENCHMARKS / "results").iterdir())
     assert gpu.main([]) == 0
     assert capsys.readouterr().out == "no GPU: there is no driver: nothing was tested or measured\n"
@@ -137,7 +140,7 @@ def failing() -> Any:
 
 def test_who_fails_is_told_and_stops_nobody() -> None:
     case = cases.attention(1, 1, 100, 64)
-    one, other = np.zeros(3, np.float16), np.array([0, 0.5, 0], np.float16)
+    one, other = np.array([0, 64, 0], np.float16), np.array([0, 64.5, 0], np.float16)
     makers = {"treadle": prepared(other), "SDPA flash": prepared(one), "SDPA cuDNN": failing}
     found = measured.measure_case(case, makers, Clock(1e-3), measured.largest_difference)
     by_name = {each.who: each for each in found.measured}
@@ -150,7 +153,28 @@ def test_who_fails_is_told_and_stops_nobody() -> None:
     }
     text = measured.table([found])
     assert "not measured" in text
-    assert "1.00" in text
+
+
+def test_what_is_wrong_has_no_time() -> None:
+    case = cases.attention(1, 1, 100, 64)
+    right, nearly, wrong = np.array([1, -2.0]), np.array([1, -1.97]), np.array([1, np.nan])
+    for ours, rated in ((nearly, True), (wrong, False), (right + 1, False)):
+        makers = {"treadle": prepared(ours), "SDPA flash": prepared(right)}
+        found = measured.measure_case(case, makers, Clock(1e-3), measured.largest_difference)
+        assert ("treadle" in found.rates) == rated
+        assert ("WRONG" in measured.table([found])) != rated
+
+
+def test_who_never_ends_is_told_before_it_begins() -> None:
+    case, kept = cases.attention(1, 1, 100, 64), []
+    makers = {"treadle": prepared(np.ones(3)), "SDPA flash": prepared(np.ones(3))}
+    measured.measure_case(case, makers, Clock(1e-3), measured.largest_difference, kept.append)
+    reasons = [[(each.who, each.reason) for each in found.measured] for found in kept]
+    assert reasons == [
+        [("SDPA flash", "it did not end")],
+        [("SDPA flash", ""), ("treadle", "it did not end")],
+        [("SDPA flash", ""), ("treadle", "")],
+    ]
 
 
 def found(case: Any, **rates: float) -> Any:
@@ -177,14 +201,163 @@ def test_goals() -> None:
 
 
 def test_commands() -> None:
-    commands = checks.test_commands()
+    commands = checks.test_commands(["h100", "a100"])
     assert "pytest" in commands
     assert all((checks.ROOT / part).exists() for command in commands.values() for part in command if "/" in part)
-    checked = checks.sanitizer_commands("compute-sanitizer")
+    checked = checks.sanitizer_commands("compute-sanitizer", ["h100"])
     assert len(checked) == len(checks.TOOLS) * len(checks.SMALL)
-    command = checked["racecheck matmul"]
+    command = checked["racecheck matmul m=70 n=72 k=200 for h100"]
     assert command[:5] == ["compute-sanitizer", "--tool", "racecheck", "--error-exitcode", "9"]
     assert "k=200" in command
+
+
+def test_every_example_runs_with_the_kernels_of_every_machine() -> None:
+    """Those of a device's own generation come first: without a machine to choose, none of them would run."""
+    commands = list(checks.test_commands(["h100", "a100"]).values())[1:]
+    for machine in ("h100", "a100"):
+        files = [command[command.index("run") + 1] for command in commands if machine in command]
+        assert {f"examples/{path.name}" for path in sys.modules["programs"].EXAMPLES.glob("*.mlir")} == set(files)
+        assert files[0] == "examples/matmul.mlir"
+    assert "h100" in commands[0]
+
+
+@pytest.mark.parametrize(
+    ("device", "capability", "machines"),
+    [
+        ("NVIDIA H100 80GB HBM3", (9, 0), ["h100", "a100"]),
+        ("NVIDIA H200", (9, 0), ["h200", "a100"]),
+        ("NVIDIA A100-SXM4-80GB", (8, 0), ["a100"]),
+        ("NVIDIA GeForce RTX 5090", (12, 0), ["a100"]),
+    ],
+)
+def test_the_machines_of_a_device(device: str, capability: tuple[int, int], machines: list[str]) -> None:
+    assert gpu.machines_for(gpu.machine_of_device(device), capability) == machines
+
+
+def test_what_is_prepared_is_what_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The same text as `treadle run` has compiled, with the sizes of the program or others."""
+    from treadle.compiler.cli.run import Execution
+    from treadle.compiler.main import main
+    from treadle.runtime import nvcc
+
+    compiled: list[tuple[str, str]] = []
+    monkeypatch.setattr(nvcc, "compile_cubin", lambda text, target: compiled.append((text, target)))
+    given = [program for program in gpu.programs_of(("tests",), ["h100"], True) if "@softmax_rows" in program.text]
+    assert [program.sizes for program in given] == [{}, {"row": 3001, "x": 4104}]
+    for program in given:
+        gpu.compile_one(program, (9, 0))
+    printed: list[str] = []
+
+    def backend(self: Any, module: Any, name: str) -> Any:
+        printed.append(sys.modules["treadle.compiler.pipeline"].print_cuda(module))
+        raise ValueError("enough")
+
+    monkeypatch.setattr(Execution, "_backend", backend)
+    for sizes in ((), ("row=3001", "x=4104")):
+        command = checks.treadle_run("softmax", sizes, "h100")[3:]
+        command[command.index("gpu")] = "emulator"
+        main(command)
+    assert [text for text, _ in compiled] == printed
+    assert {target for _, target in compiled} == {"sm_90a"}
+
+
+def told(script: str) -> list[str]:
+    return [sys.executable, "-c", script]
+
+
+def run_of(
+    commands: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch, folder: Path, *given: str
+) -> tuple[int, Any]:
+    """What a run on a device gives, and writes."""
+    from treadle.runtime import gpu_facts
+
+    monkeypatch.setattr(runtime_gpu, "missing_for_gpu", lambda: None)
+    monkeypatch.setattr(gpu_facts, "gpus", lambda: (gpu_facts.Gpu("NVIDIA H100", (9, 0), 2**36),))
+    monkeypatch.setattr(gpu_facts, "driver_facts", lambda: None)
+    monkeypatch.setattr(checks, "test_commands", lambda machines: commands)
+    monkeypatch.setattr(sys.modules["results"], "RESULTS", folder)
+    code = gpu.main([*given] if "--only" in given else ["--only", "tests", *given])
+    (path,) = folder.glob("gpu-*.json")
+    return code, json.loads(path.read_text(encoding="utf-8"))
+
+
+def test_a_run_goes_on_after_failures(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    commands = {"wrong": told("raise SystemExit('no')"), "late": told("import time; time.sleep(60)"), "right": told("")}
+    code, kept = run_of(commands, monkeypatch, tmp_path, "--limit", "5", "--workers", "2")
+    assert code == 1
+    assert {each["what"]: each["ok"] for each in kept["tests"]} == {"wrong": False, "late": False, "right": True}
+    assert kept["not run"] == ["speed", "launch", "sanitizer"]
+
+
+def test_what_was_found_is_written_before_what_follows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The second command reads what the first one gave, from the file of results."""
+    read = f"import pathlib; print(next(pathlib.Path({str(tmp_path)!r}).glob('gpu-*.json')).read_text()); exit(1)"
+    code, kept = run_of(
+        {"first": told("print('found')"), "second": told(read)}, monkeypatch, tmp_path, "--workers", "1"
+    )
+    assert code == 1
+    assert '"what": "first"' in kept["tests"][1]["said"]
+
+
+def test_nothing_begins_when_the_time_is_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    code, kept = run_of({"any": told("")}, monkeypatch, tmp_path, "--minutes", "0")
+    assert code == 1
+    assert kept["tests"][0]["said"] == "not run: the time is over"
+
+
+SPEED = f"""
+import pickle, sys, time
+sys.path.insert(0, {str(BENCHMARKS)!r})
+import results
+from speed import cases, measured
+number, file = int(sys.argv[1]), sys.argv[2]
+case = list(cases.cases(True))[number]
+others = [measured.Measured("cuBLAS", results.Sample((1e-3,)))]
+ours = measured.Measured("treadle", results.Sample((5e-4,)), 0.0, launched=("a_kernel",))
+late = measured.Measured("treadle", reason="it did not end")
+with open(file, "wb") as kept:
+    pickle.dump(measured.Found(case, [*others, ours if number == 0 else late]), kept)
+if number == 1:
+    time.sleep(60)
+"""
+
+
+def test_cases_that_hang_leave_what_they_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The first two are products: one is measured, and in the other our kernel waits for ever."""
+    products = [cases.product(4096), cases.product(8192)]
+    monkeypatch.setattr(cases, "cases", lambda quick: products)
+    monkeypatch.setattr(gpu, "CASE_LIMIT", 5)
+    monkeypatch.setattr(gpu, "prepare", lambda *_: 0)
+    monkeypatch.setattr(gpu.Run, "_case", lambda self, number, file: [*told(SPEED), str(number), str(file)])
+    code, kept = run_of({}, monkeypatch, tmp_path, "--only", "speed")
+    assert code == 1
+    first, second, failed = kept["speed"]
+    assert first["kernels"][1]["launched"] == ["a_kernel"]
+    assert [each.get("not measured") for each in second["kernels"]] == [None, "it did not end"]
+    assert failed["said"].endswith("no end after 5 s")
+    (judged,) = [each for each in kept["goals"] if each["goal"].startswith("products")]
+    assert judged["ratios"] == {"product m 4096, n 4096, k 4096": 2.0}
+
+
+def test_processes_of_a_command_end_with_it(tmp_path: Path) -> None:
+    """A tool that starts a program does not leave it behind."""
+    pid = tmp_path / "pid"
+    child = f"import os, time; open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    both = told(f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])")
+    done = checks.run_one("both", both, 5)
+    assert not done.ok
+    until = time.monotonic() + 20
+    while (gone := not _is_running(int(pid.read_text()))) is False and time.monotonic() < until:
+        time.sleep(0.01)
+    assert gone
+
+
+def _is_running(pid: int) -> bool:
+    """A process that has ended stays known until somebody has asked for its status."""
+    try:
+        return ") Z" not in Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return False
 
 
 def test_a_command_that_fails_is_told() -> None:
@@ -192,6 +365,6 @@ def test_a_command_that_fails_is_told() -> None:
     bad = checks.run_one("bad", [sys.executable, "-c", "raise SystemExit('no such thing')"], 30)
     late = checks.run_one("late", [sys.executable, "-c", "import time; time.sleep(30)"], 0.5)
     assert (good.ok, bad.ok, late.ok) == (True, False, False)
-    assert "said" not in good.as_json()
+    assert good.as_json()["said"] == "fine"
     assert bad.as_json()["said"] == "no such thing"
     assert "no end after" in late.tail

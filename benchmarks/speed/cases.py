@@ -38,12 +38,34 @@ class Case:
 
 
 def cases(quick: bool) -> Iterator[Case]:
-    """Everything, or a few of each kind."""
-    yield from _attention((1024, 4096) if quick else (512, 1024, 2048, 4096, 8192, 16384))
-    yield from map(product, (2048,) if quick else (1024, 2048, 4096, 8192, 16384))
-    yield from map(layer, (2048,) if quick else (1024, 4096, 8192))
-    yield from map(swiglu, (2048,) if quick else (1024, 4096, 8192))
-    for length in (4096,) if quick else (1024, 4096, 16384, 65536):
+    """A few of each kind, by which one would judge; then, unless in haste, all others."""
+    first = list(_few())
+    yield from first
+    if not quick:
+        known = {str(case) for case in first}
+        yield from (case for case in _all() if str(case) not in known)
+
+
+def _few() -> Iterator[Case]:
+    yield from map(product, (4096, 8192))
+    for width in (128, 64, 256):
+        for causal in (False, True):
+            yield attention(TOKENS // 4096, CHANNELS // width, 4096, width, causal)
+    yield softmax(4096)
+    yield rms_norm(4096)
+    yield layer(4096)
+    yield swiglu(4096)
+    for causal in (False, True):
+        yield attention(TOKENS // 16384, CHANNELS // 128, 16384, 128, causal)
+        yield attention(TOKENS // 1024, CHANNELS // 128, 1024, 128, causal)
+
+
+def _all() -> Iterator[Case]:
+    yield from _attention((512, 1024, 2048, 4096, 8192, 16384))
+    yield from map(product, (1024, 2048, 4096, 8192, 16384))
+    yield from map(layer, (1024, 4096, 8192))
+    yield from map(swiglu, (1024, 4096, 8192))
+    for length in (1024, 4096, 16384, 65536):
         yield softmax(length)
         yield rms_norm(length)
 

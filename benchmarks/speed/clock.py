@@ -22,10 +22,12 @@ class Timer(Protocol):
 
 def cuda_timer() -> Timer:
     """Between CUDA events on the default stream, which is PyTorch's too."""
-    from pycuda import driver
+    from treadle.runtime.gpu import driver
+
+    events = driver()
 
     def seconds(call: Call, repeats: int) -> float:
-        begin, end = driver.Event(), driver.Event()
+        begin, end = events.Event(), events.Event()
         begin.record()
         for _ in range(repeats):
             call()

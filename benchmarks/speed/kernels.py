@@ -24,6 +24,8 @@ class Prepared:
     call: Call
     result: Callable[[], Any]
     """A numpy array."""
+    launched: Callable[[], tuple[str, ...]] = tuple
+    """The kernels of ours that ran."""
 
 
 # -- treadle -------------------------------------------------------------------------------------------
@@ -53,7 +55,8 @@ def prepare_treadle(case: Case, inputs: Sequence[Any], device: str) -> Prepared:
     run_pipeline(module, Options(machine.name))
     backend: Any = Recorder(print_cuda(module), kernel_names(module), machine.arch)
     (result,) = execute(module, inputs, backend)
-    return Prepared(lambda: [launch() for launch in backend.launches], lambda: result)
+    launched = tuple(dict.fromkeys(backend.variants))
+    return Prepared(lambda: [launch() for launch in backend.launches], lambda: result, lambda: launched)
 
 
 # -- PyTorch -------------------------------------------------------------------------------------------
@@ -183,6 +186,9 @@ ATTENTION: Mapping[str, Maker] = {
 }
 
 UNFUSED, COPY = "PyTorch eager", "copy"
+
+SLOW = ("FlexAttention", "Triton", "torch.compile")
+"""Those who compile for a minute before they can be measured."""
 
 PEERS: Mapping[str, Mapping[str, Maker]] = {
     "attention": ATTENTION,

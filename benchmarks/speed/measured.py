@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import results
 
-from speed.cases import Case, cases
+from speed.cases import Case
 from speed.clock import Timer, measure
 from speed.kernels import COPY, PEERS, Prepared, inputs_of, prepare_torch, prepare_treadle
 
@@ -24,12 +25,16 @@ class Measured:
     error: float | None = None
     """Largest difference from the first peer's result, None for what computes nothing."""
     reason: str = ""
+    launched: tuple[str, ...] = ()
+    """The kernels of ours that ran: their variants."""
 
     def as_json(self, case: Case) -> dict[str, Any]:
+        names = {"launched": list(self.launched)} if self.launched else {}
         if self.seconds is None:
-            return {"who": self.who, "not measured": self.reason}
+            return {"who": self.who, "not measured": self.reason, **names}
         rate = round(case.rate(self.seconds.median), 3)
-        return {"who": self.who, case.unit: rate, "seconds": self.seconds.as_json(), "largest difference": self.error}
+        sample = {"seconds": self.seconds.as_json(), "largest difference": self.error}
+        return {"who": self.who, case.unit: rate, **sample, **names}
 
 
 @dataclass(frozen=True)
@@ -69,23 +74,41 @@ def table(found: Sequence[Found]) -> str:
     return results.table(["", "median", "of the best other"], [row for each in found for row in each.rows()])
 
 
+WRONG = 0.02
+"""Of the largest element of the first result: what differs by more is wrong, and its time is none."""
+
+
 def measure_case(
-    case: Case, makers: Mapping[str, Callable[[], Prepared]], timer: Timer, difference: Callable[[Any, Any], float]
+    case: Case,
+    makers: Mapping[str, Callable[[], Prepared]],
+    timer: Timer,
+    difference: Callable[[Any, Any], float],
+    keep: Callable[[Found], object] = lambda found: None,
 ) -> Found:
-    """The first result that there is, treadle's aside, is what the others are compared with."""
+    """The first result that there is, treadle's aside, is what the others are compared with. What is known is told to
+    `keep` before each, so that it is kept if that one never ends."""
     found: list[Measured] = []
     reference: Any = None
     for who in sorted(makers, key=lambda each: each == OURS):
+        keep(Found(case, [*found, Measured(who, reason="it did not end")]))
+        launched: tuple[str, ...] = ()
         try:
             prepared = makers[who]()
+            launched = prepared.launched()
             result = prepared.result()
-            reference = result if reference is None else reference
+            if who != COPY:
+                reference = result if reference is None else reference
             error = None if who == COPY else difference(result, reference)
-            found.append(Measured(who, measure(prepared.call, timer), error))
+            if error is not None and not error <= WRONG * difference(reference, 0 * reference):
+                found.append(Measured(who, reason=f"WRONG: it differs by {error:.3g}", launched=launched))
+                continue
+            found.append(Measured(who, measure(prepared.call, timer), error, launched=launched))
         except Exception as error:
             # Whatever a peer raises is its own: it is told, and the others go on.
             said = str(error).strip().splitlines()
-            found.append(Measured(who, reason=f"{type(error).__name__}: {said[0] if said else ''}"))
+            told = f"{type(error).__name__}: {said[0] if said else ''}"
+            found.append(Measured(who, reason=told, launched=launched))
+    keep(Found(case, found))
     return Found(case, found)
 
 
@@ -95,15 +118,13 @@ def largest_difference(one: Any, other: Any) -> float:
     return float(np.max(np.abs(one.astype(np.float32) - other.astype(np.float32)), initial=0))
 
 
-def measure_all(quick: bool, timer: Timer, device: str) -> list[Found]:
-    """Every case, told as it is found."""
-    found: list[Found] = []
-    for case in cases(quick):
-        inputs = inputs_of(case)
-        makers: dict[str, Callable[[], Prepared]] = {
-            who: lambda case=case, inputs=inputs, who=who: prepare_torch(case, inputs, who) for who in PEERS[case.kind]
-        }
-        makers[OURS] = lambda case=case, inputs=inputs: prepare_treadle(case, inputs, device)
-        found.append(measure_case(case, makers, timer, largest_difference))
-        print(table(found[-1:]), flush=True)
-    return found
+def measure_one_case(
+    case: Case, timer: Timer, device: str, without: Sequence[str], keep: Callable[[Found], object]
+) -> Found:
+    """All but some on a case."""
+    inputs = inputs_of(case)
+    makers: dict[str, Callable[[], Prepared]] = {
+        who: partial(prepare_torch, case, inputs, who) for who in PEERS[case.kind] if who not in without
+    }
+    makers[OURS] = partial(prepare_treadle, case, inputs, device)
+    return measure_case(case, makers, timer, largest_difference, keep)
