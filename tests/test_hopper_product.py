@@ -20,6 +20,7 @@ from treadle.compiler.primitives.wgmma import name_of
 from treadle.runtime.backend import has_host_compiler
 from treadle.runtime.emulator import Array, EmulationError, LaunchReport, MappedArray, compile_source
 from treadle.runtime.emulator.module import EmulatedModule
+from treadle.runtime.tensor_maps import NoTensorMap, tensor_map
 
 needs_host_compiler = pytest.mark.skipif(not has_host_compiler(), reason="no C++ compiler is installed")
 needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
@@ -176,6 +177,30 @@ def test_every_fault_is_caught(fault: str) -> None:
         if caught:
             return
     raise AssertionError("nothing was noticed")
+
+
+@needs_host_compiler
+@pytest.mark.parametrize(
+    ("pattern", "replacement", "said"),
+    [
+        # The rows are read as they lie, by the address; the hardware would take row 60 for the first of eight.
+        (r"rows = \(group - 1\) \* 64", "rows = (group - 1) * 60", "into the 1024 after which its swizzle begins anew"),
+        (r"A_BYTES \+ B_BYTES\);\n", "1 << 20);\n", "1048576 bytes to wait for; it counts to 1048575"),
+    ],
+)
+def test_what_only_the_hardware_would_do_otherwise_is_told(pattern: str, replacement: str, said: str) -> None:
+    kernel, count = re.subn(pattern, replacement, KERNEL, count=1)
+    assert count == 1
+    with pytest.raises(EmulationError) as caught:
+        multiply(compile_source(Shape().text(kernel), ["product"]), Shape(), 128, 64, 64, 0)
+    assert said in str(caught.value)
+
+
+def test_a_box_fills_the_rows_of_its_swizzle() -> None:
+    shape, strides, half = (100, 72), (144, 2), np.dtype(np.float16)
+    assert tensor_map(shape, strides, half, 0, (8, 64), 128).box == (64, 8)
+    with pytest.raises(NoTensorMap, match="128 bytes of its swizzle, here 64"):
+        tensor_map(shape, strides, half, 0, (8, 32), 128)
 
 
 @needs_nvcc

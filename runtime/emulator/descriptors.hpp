@@ -19,6 +19,11 @@ struct Matrix {
         swizzle_bytes((descriptor >> 62) == 0 ? 0 : 256u >> (descriptor >> 62)),
         base_offset(unsigned(descriptor >> 49 & 7)) {}
 
+  // Whether it starts in the first row of an atom, as it must where the base offset is 0. PTX ISA 9.7.15.5.1.2.2.
+  bool begins_with_its_swizzle() const {
+    return swizzle_bytes == 0 || start % (8 * swizzle_bytes) < swizzle_bytes;
+  }
+
   // The shared address of the 16 bytes that hold an element: `outer` counts along M or N, `bytes` along K where the
   // matrix is K-major; transposed, `bytes` counts along M or N and `outer` along K. Chunks of 16 bytes lie together;
   // a row of an atom has as many of them as the swizzle spans, an atom 8 rows.

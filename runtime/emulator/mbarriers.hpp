@@ -9,6 +9,8 @@
 namespace emu {
 namespace {
 
+constexpr int64_t MOST_PENDING_BYTES = (1 << 20) - 1;  // PTX ISA 9.7.13.15, mbarrier: contents of the object, tx-count
+
 struct Barrier {
   unsigned count = 0, missing = 0;  // arrivals of a phase; those still to come
   int64_t bytes = 0;                // still to be copied in this phase
@@ -39,6 +41,14 @@ Barrier* barrier_at(const void* p, const char* what, int line) {
   }
   report("uninitialised", current, line, "%s uses %s, which nobody has initialised", what, describe(at).c_str());
   return nullptr;
+}
+
+// Bytes that a phase is told to wait for, or that have come: a barrier counts only so far.
+void count_bytes(Barrier& barrier, int64_t bytes, unsigned thread, const char* what, int line) {
+  barrier.bytes += bytes;
+  if (barrier.bytes > MOST_PENDING_BYTES || -barrier.bytes > MOST_PENDING_BYTES)
+    report("phase", thread, line, "%s leaves a barrier %lld bytes to wait for; it counts to %lld", what,
+           (long long)barrier.bytes, (long long)MOST_PENDING_BYTES);
 }
 
 bool phase_completed(const Barrier& barrier, unsigned parity) { return (barrier.phase & 1) != parity; }
@@ -86,7 +96,7 @@ void arrive_at(const void* p, unsigned bytes, const char* what, int line) {
                   "arrival %u of %u at %s: its phase still waits for bytes, and all arrivals have come",
                   barrier->count + 1, barrier->count, describe(at).c_str());
   if (launch->checks) clocks.release(current, barrier->gathered);
-  barrier->bytes += bytes;
+  count_bytes(*barrier, bytes, current, what, line);
   --barrier->missing;
   maybe_complete(*barrier);
 }

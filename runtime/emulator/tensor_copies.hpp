@@ -114,7 +114,7 @@ void land(TensorCopy& copy) {
   if (launch->checks) {
     shadow.landed(place_of(copy.shared), box_bytes(copy.map), copy.access);
   }
-  barrier.bytes -= box_bytes(copy.map);
+  count_bytes(barrier, -int64_t(box_bytes(copy.map)), copy.thread, "tensor_load", copy.line);
   maybe_complete(barrier);
 }
 

@@ -143,8 +143,13 @@ void check_operand(uint64_t descriptor, unsigned rows, bool transposed, unsigned
   const unsigned agent = products_agent(first);
   const size_t base = block_of(first) * block_stride;
   const Access reader{agent, uint32_t(warpgroups[first / WARPGROUP].groups + 1), 0, line, false, true};
-  if (matrix.base_offset != 0 || (matrix.swizzle_bytes && matrix.start % 16 != 0))
+  if (matrix.base_offset != 0)
     return report("misaligned", first, line, "a matrix descriptor with a base offset is not supported");
+  if (!matrix.begins_with_its_swizzle())
+    return report("misaligned", first, line,
+                  "a matrix descriptor begins at byte %u of shared memory, %u bytes into the %u after which its swizzle "
+                  "begins anew: only a base offset would say so",
+                  matrix.start, matrix.start % (8 * matrix.swizzle_bytes), 8 * matrix.swizzle_bytes);
   const unsigned outer = transposed ? 16 : rows, inner = transposed ? rows * 2 : DEPTH_BYTES;
   for (unsigned i = 0; i < outer; ++i)
     for (unsigned bytes = 0; bytes < inner; bytes += 16) {
