@@ -23,6 +23,7 @@ from treadle.compiler.layouts.fragments import fragment
 from treadle.compiler.layouts.operations import of_spread_copies, of_whole_sectors, traffic_of, widest
 from treadle.compiler.layouts.order import sector_requests
 from treadle.compiler.pipeline import Options, print_cuda, run_pipeline
+from treadle.compiler.sass import disassemble, find_disassembler
 from treadle.compiler.source import load_module, parse_module
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import GlobalAccess
@@ -34,6 +35,7 @@ from treadle.runtime.emulator import LaunchReport
 from treadle.runtime.emulator.backend import EmulatorBackend
 from treadle.runtime.host import HostExecution
 from treadle.runtime.interpreter import entry_function
+from treadle.runtime.nvcc import compile_cubin, find_nvcc
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 NONE = Traffic(0, 0, 0, 0, 0, 0)
@@ -534,3 +536,23 @@ def test_what_threads_load_beside_products_is_asked_for_once(name: str, array: s
         assert max(load.width_list) * format_bytes(load.buffer_type) >= 8
         assert traffic_of(load, threads).is_fewest
     assert loads or machine == "h100"  # where tensor copies may bring it
+
+
+# -- what the compiler makes of it ---------------------------------------------------------------------
+
+
+@pytest.mark.skipif(find_nvcc() is None or find_disassembler() is None, reason="no nvcc or no disassembler")
+@pytest.mark.parametrize("name", ["matmul", "softmax", "split_k"])
+def test_a_vector_leaves_by_one_instruction(name: str) -> None:
+    """As the emulator counts it. The compiler stores a structure of four words as it likes, and at times one by one."""
+    module = load_module(EXAMPLES / f"{name}.mlir")
+    run_pipeline(module, Options(arch="sm_80"))
+    kernels = {kernel.sym_name.data for kernel in module.walk() if isinstance(kernel, cuda.KernelOp)}
+    stores = {
+        function.name: [each.opcode for each in function.instructions if each.opcode.startswith("STG")]
+        for function in disassemble(compile_cubin(print_cuda(module), "sm_80").path)
+        if function.name in kernels and "parts" not in function.name
+    }
+    assert stores
+    for kernel, found in stores.items():
+        assert set(found) == {"STG.E.128"}, kernel

@@ -54,23 +54,42 @@ __device__ __forceinline__ T load_global_if(const T* p, bool valid AND_LINE) {
 #endif
 }
 
-// primitive: store_global; needs: word
+// primitive: store_word; needs: word
+#ifndef TREADLE_EMULATOR
+// One store of 1 to 16 bytes to global memory. As a structure the compiler sometimes stores each word of a vector
+// by itself: then a warp asks for each sector as often as it has words of it. PTX ISA 9.7.9, st.
+template <class W>
+__device__ __forceinline__ void store_word(W* p, W word) {
+  const size_t at = __cvta_generic_to_global(p);
+  if constexpr (sizeof(W) == 16) {
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(word.x), "r"(word.y), "r"(word.z),
+                 "r"(word.w)
+                 : "memory");
+  } else if constexpr (sizeof(W) == 8) {
+    asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(at), "r"(word.x), "r"(word.y) : "memory");
+  } else {
+    *p = word;
+  }
+}
+#endif
+
+// primitive: store_global; needs: store_word
 // One store to global memory. PTX ISA 9.7.9, st.
 template <class T>
 __device__ __forceinline__ void store_global(T* p, T value AND_LINE) {
 #ifndef TREADLE_EMULATOR
-  *reinterpret_cast<Word<T>*>(p) = same_bits<Word<T>>(value);
+  store_word(reinterpret_cast<Word<T>*>(p), same_bits<Word<T>>(value));
 #else
   emu::store_global(p, value, line);
 #endif
 }
 
-// primitive: store_global_if; needs: word
+// primitive: store_global_if; needs: store_word
 // One store to global memory where valid. Every lane calls it. PTX ISA 9.7.9, st.
 template <class T>
 __device__ __forceinline__ void store_global_if(T* p, T value, bool valid AND_LINE) {
 #ifndef TREADLE_EMULATOR
-  if (valid) *reinterpret_cast<Word<T>*>(p) = same_bits<Word<T>>(value);
+  if (valid) store_word(reinterpret_cast<Word<T>*>(p), same_bits<Word<T>>(value));
 #else
   emu::store_global_if(p, value, valid, line);
 #endif
