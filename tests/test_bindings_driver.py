@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import ctypes
 import inspect
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from treadle.runtime import bindings_driver, gpu
+from treadle.runtime import bindings_driver, cuda_driver, gpu
+from treadle.runtime.nvcc import Cubin
 
 ROOT = Path(gpu.__file__).resolve().parents[1]
 CODES = {0: "CUDA_SUCCESS", 2: "CUDA_ERROR_OUT_OF_MEMORY", 700: "CUDA_ERROR_ILLEGAL_ADDRESS"}
@@ -30,6 +32,7 @@ class Driver:
         self.answers = answers
         self.asked: list[tuple[Any, ...]] = []
         names = ("MAJOR", "MINOR")
+        self.CUfunction_attribute = SimpleNamespace()
         self.CUdevice_attribute = SimpleNamespace(
             **{f"CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_{name}": name for name in names}
         )
@@ -130,6 +133,38 @@ def test_it_has_what_is_asked_of_pycuda() -> None:
                 wanted.add(node.attr)
     assert {"mem_alloc", "Context", "Event", "Error"} <= wanted
     assert [name for name in sorted(wanted - own) if not hasattr(bindings_driver, name)] == []
+
+
+def test_a_launch_without_pycuda(driver: Driver, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """From the arrays to what the driver is given: addresses of the arguments, and shared memory that was asked for."""
+    given: list[tuple[Any, ...]] = []
+
+    def launch(function: Any, *asked: Any) -> tuple[Status]:
+        *shape, stream, parameters, extra = asked
+        addresses = (ctypes.c_void_p * 2).from_address(parameters)
+        given.append((function, shape, stream, extra, ctypes.c_uint64.from_address(addresses[0]).value))
+        given.append((ctypes.c_int32.from_address(addresses[1]).value,))
+        return (Status(0),)
+
+    driver.answers |= {"cuLaunchKernel": launch, "cuModuleGetFunction": "function", "cuModuleLoadData": "module"}
+    driver.CUfunction_attribute = SimpleNamespace(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES="most")
+    (tmp_path / "some.cubin").write_bytes(b"code")
+    monkeypatch.setattr(gpu, "missing_for_gpu", lambda: None)
+    monkeypatch.setattr(gpu, "has_pycuda", lambda: False)
+    monkeypatch.setattr(gpu, "compile_cubin", lambda source, target: Cubin(tmp_path / "some.cubin", target))
+    monkeypatch.setattr(cuda_driver, "_driver", lambda: driver)
+    monkeypatch.setattr(bindings_driver, "retain_primary_context", lambda: None)
+    backend = gpu.GpuBackend("text", ["some"], "sm_90a")
+    assert backend.device == 1
+    out = backend.allocate((8,), np.dtype(np.float32))
+    backend.launch("some", (2, 1, 1), (128, 1, 1), 50_000, [out, ctypes.c_int32(-3)])
+    assert given == [("function", [2, 1, 1, 128, 1, 1, 50_000], 0, 0, 0x7000), (-3,)]
+    assert ("cuFuncSetAttribute", "function", "most", 50_000) in driver.asked
+    backend.launch("some", (0, 1, 1), (128, 1, 1), 0, [out, ctypes.c_int32(-3)])
+    assert (len(given), backend.variants) == (2, ["some"])
+    driver.answers["cuLaunchKernel"] = lambda *_: (Status(700),)
+    with pytest.raises(gpu.GpuFailure, match="@some cannot be launched: the driver reports CUDA_ERROR_ILLEGAL_ADDRESS"):
+        backend.launch("some", (2, 1, 1), (128, 1, 1), 0, [out, ctypes.c_int32(-3)])
 
 
 def test_who_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
