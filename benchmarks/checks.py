@@ -65,10 +65,10 @@ FIRST = (
 
 LARGE = {
     "matmul": ("m=2104", "n=4104", "k=520"),
-    "attention": ("b=2", "h=8", "q=1100", "x=1100"),
-    "attention_causal": ("b=2", "h=8", "q=1100", "x=1100"),
+    "attention": ("b=1", "h=32", "q=1000", "x=520"),
+    "attention_causal": ("b=1", "h=32", "q=1000", "x=1000"),
     "matmul_epilogue": ("t=2104", "o=4104", "i=520"),
-    "attention_f8": ("b=2", "h=8", "q=1100", "x=1104"),
+    "attention_f8": ("b=1", "h=32", "q=1000", "x=528"),
     "softmax": ("row=3001", "x=4104"),
 }
 """Sizes at which grids are persistent and warpgroups take turns; the last pieces are not whole."""

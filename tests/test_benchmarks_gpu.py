@@ -221,6 +221,20 @@ def test_every_example_runs_with_the_kernels_of_every_machine() -> None:
     assert "h100" in commands[0]
 
 
+@pytest.mark.parametrize("name", sorted(set(checks.LARGE) - {"softmax"}))
+def test_large_sizes_are_those_of_persistent_grids(name: str) -> None:
+    """At which blocks of a machine of 132 processors take several pieces each."""
+    from treadle.compiler.pipeline import Options, print_cuda, run_pipeline
+    from treadle.compiler.sizes import set_default_sizes
+
+    module = parse_module(sys.modules["programs"].example(name))
+    function = entry_function(module)
+    sizes = {axis: int(size) for axis, size in (each.split("=") for each in checks.LARGE[name])}
+    set_default_sizes(function, axis_sizes(function, sizes))
+    run_pipeline(module, Options("h100"))
+    assert "// Launch: min(pieces, 132) blocks" in print_cuda(module)
+
+
 @pytest.mark.parametrize(
     ("device", "capability", "machines"),
     [
