@@ -153,6 +153,7 @@ def test_who_fails_is_told_and_stops_nobody() -> None:
     }
     text = measured.table([found])
     assert "not measured" in text
+    assert "1.00" in text
 
 
 def test_what_is_wrong_has_no_time() -> None:
