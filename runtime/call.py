@@ -20,6 +20,7 @@ from treadle.runtime.backend import BackendUnavailable, choose_backend
 from treadle.runtime.formats import DTYPES, held, rounded
 from treadle.runtime.inputs import check_inputs
 from treadle.runtime.interpreter import entry_function, run_function
+from treadle.runtime.torch_arguments import check_tensors
 from treadle.runtime.verify import Verdict, verify
 
 
@@ -37,27 +38,17 @@ class Compiled(Protocol):
 
 def call(kernel: Compiled, arguments: Sequence[Any], backend: str, checks: bool) -> Any:
     """Run; the results are torch tensors if an argument is one, else numpy arrays (TreadleError)."""
-    _check_no_gradient(arguments)
+    if (torch := sys.modules.get("torch")) is not None:
+        check_tensors([each for each in arguments if isinstance(each, torch.Tensor)])
     if any(_is_on_gpu(argument) for argument in arguments):
         from treadle.runtime.torch_gpu import call_on_gpu
 
-        return _one(_told(lambda: call_on_gpu(kernel, arguments, backend), "gpu"))
+        given = [each.resolve_neg() if _is_tensor(each) else each for each in arguments]  # its memory has another sign
+        return _one(_told(lambda: call_on_gpu(kernel, given, backend), "gpu"))
     results = _run(kernel, _arrays(kernel, arguments), _place(backend), checks)
     if any(_is_tensor(argument) for argument in arguments):
         return _one(tuple(_tensor(result) for result in results))
     return _one(results)
-
-
-def _check_no_gradient(arguments: Sequence[Any]) -> None:
-    """A result that PyTorch took for a constant would leave gradients out in silence (TreadleError)."""
-    torch = sys.modules.get("torch")
-    if torch is None or not any(isinstance(each, torch.Tensor) and each.requires_grad for each in arguments):
-        return
-    if torch.is_grad_enabled():
-        raise TreadleError(
-            "an argument requires a gradient, which a kernel by itself does not have: register it with "
-            "treadle.torch.operator(name, kernel, formula=...), call it under torch.no_grad(), or detach the argument"
-        )
 
 
 def judge(kernel: Compiled, arguments: Sequence[Any], backend: str, checks: bool) -> tuple[Verdict, ...]:

@@ -314,3 +314,58 @@ def test_each_result_has_memory_of_its_own(backend: str) -> None:
     same[:] = once[:] = 7
     assert (given == 1).all()
     assert (again == 2).all()
+
+
+def test_arguments_by_name() -> None:
+    product = treadle.kernel("m k, k n -> m n")(lambda A, B: tl.contract(A, B, over="k"))
+    a, b = np.ones((3, 4), np.float32), np.ones((4, 2), np.float32)
+    assert (product(a, B=b) == 4).all()
+    assert (product(B=b, A=a) == 4).all()
+    for arguments, named, said in (
+        ((a,), {"C": b}, "has no argument 'C'"),
+        ((a, b), {"A": a}, "is given 'A' twice"),
+        ((), {"B": b}, "needs A, too"),
+    ):
+        with pytest.raises(TreadleError, match=said):
+            product(*arguments, **named)
+
+
+KEPT_FROM_ANOTHER_CALL: list[Any] = []
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda A, B: A + B,
+        lambda A, B: tl.contract(A, B, over="k"),
+        lambda A, B: tl.where(A > B, A, 0.0),
+        lambda A, B: tl.keep(A, "m < n[m]", n=B),
+    ],
+)
+def test_an_array_of_another_call(function: Callable[..., Any]) -> None:
+    def first(A: Any) -> Any:
+        KEPT_FROM_ANOTHER_CALL[:] = [A]
+        return A.sum("k")
+
+    array = np.ones((3, 4), np.float32)
+    treadle.kernel("m k -> m")(first)(array)
+    with pytest.raises(TreadleError, match="that another call traced"):
+        treadle.kernel("m k -> m")(lambda A: function(A, KEPT_FROM_ANOTHER_CALL[0]).sum("k"))(array)
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (lambda A: A.sum(1), "over=1: axes of a traced function have names, not numbers"),
+        (lambda A: tl.keep(A, 5).sum("k"), "the condition of keep is a text"),
+        (lambda A: np.sum(A, 1), "numpy.sum does not trace: use the functions of treadle.language"),
+        (lambda A: A.sum("k") * 10**400, "0 does not fit in f32"),
+    ],
+)
+def test_what_numpy_would_take(function: Callable[..., Any], said: str) -> None:
+    with pytest.raises(TreadleError, match=said):
+        treadle.kernel("m k -> m")(function)(np.ones((3, 4), np.float32))
+
+
+def test_a_name_in_other_letters() -> None:
+    assert (treadle.kernel("m k -> m")(lambda π: π.sum("k"))(np.ones((3, 4), np.float32)) == 4).all()

@@ -121,6 +121,13 @@ IMAGES = torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last)
         (lambda a: (a * 2).exp(), IMAGES[:, :, :1].contiguous(memory_format=torch.channels_last)),
         (lambda a: (a * 2).exp(), IMAGES[:, :2, ::2]),
         (lambda a: ((a.reshape(2, 3, 20) * 2).exp() @ a.reshape(2, 20, 3)).transpose(1, 2), IMAGES),
+        (lambda a: F.layer_norm(a.t(), (5,)).view(-1) * 2, FLOATS),
+        (lambda a: F.layer_norm(a.t(), (5,), a[:, 0], a[:, 1]), FLOATS),
+        (
+            lambda a: F.scaled_dot_product_attention(*[a.transpose(1, 2)] * 3).transpose(1, 2).view(2, 3, -1),
+            IMAGES.contiguous(),
+        ),
+        (lambda a: F.scaled_dot_product_attention(*[a.transpose(1, 2)] * 3, is_causal=True), IMAGES.contiguous()),
     ],
 )
 def test_strides_are_pytorchs(function: Callable[..., Any], input: torch.Tensor) -> None:
@@ -203,6 +210,67 @@ def test_a_program_without_arguments_stays() -> None:
 
 def test_positions_along_an_axis_that_no_argument_has() -> None:
     check(lambda a: a.sum() + torch.arange(8) * 0.5, FLOATS, options={"backend": "interpreter"})
+
+
+# -- parts of an axis, sizes that values decide --------------------------------------------------------------
+
+
+WEIGHT = torch.randn(8, 24)
+
+
+def halves(a: torch.Tensor) -> torch.Tensor:
+    q, k, v = (a @ WEIGHT).chunk(3, -1)
+    return torch.softmax(q @ k.t(), -1) @ v
+
+
+def places(a: torch.Tensor) -> torch.Tensor:
+    q, k, v = (a @ WEIGHT).view(5, 3, 2, 4).permute(1, 2, 0, 3).unbind(0)
+    return F.scaled_dot_product_attention(q, k, v)
+
+
+def one_copied(a: torch.Tensor) -> torch.Tensor:
+    return (a @ WEIGHT).view(5, 3, 8).transpose(0, 1).contiguous()[1].view(-1)
+
+
+@pytest.mark.parametrize("function", [halves, places, one_copied])
+def test_parts_of_an_axis_are_views_and_cut_no_more_than_they_must(function: Callable[..., Any]) -> None:
+    report = report_of(function, FLOATS)
+    assert report.taken
+    assert not report.left, report
+    torch._dynamo.reset()
+    check(function, FLOATS)
+
+
+@pytest.mark.parametrize("power", [0, 0.5, 3, -2, float("inf"), -float("inf")])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_norms_of_any_order_are_kernels(power: float, dtype: torch.dtype) -> None:
+    def norm(x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.vector_norm(x, power, dim=-1, dtype=torch.float32)
+
+    report = report_of(norm, FLOATS.to(dtype))
+    assert report.taken
+    assert not report.left, report
+    torch._dynamo.reset()
+    check(norm, FLOATS.to(dtype))
+
+
+def as_many(x: torch.Tensor) -> torch.Tensor:
+    count = int((x > 0).sum().item())
+    torch._check(count > 0)
+    return torch.softmax(x.flatten()[:count], 0) * 2 + torch.ones(count)
+
+
+def chosen(x: torch.Tensor) -> torch.Tensor:
+    return torch.softmax(x[x > 0], 0) * 2
+
+
+@pytest.mark.parametrize("function", [as_many, chosen])
+def test_sizes_that_values_decide_stay(function: Callable[..., Any]) -> None:
+    with torch._dynamo.config.patch(capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True):
+        report = report_of(function, FLOATS)
+        assert any("known only once it has run" in left.reason for left in report.left), report
+        torch._dynamo.reset()
+        check(function, FLOATS)
 
 
 # -- operators ---------------------------------------------------------------------------------------------

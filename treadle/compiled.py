@@ -179,16 +179,7 @@ class Kernel:
     def _in_order(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
         if not named:
             return tuple(arrays)
-        names = [argument.name for argument in self.arguments]
-        for name in named:
-            if name not in names:
-                raise TreadleError(f"{self.name} has no argument '{name}' (it has {', '.join(names)})")
-            if name in names[: len(arrays)]:
-                raise TreadleError(f"{self.name} is given '{name}' twice, by place and by name")
-        rest = names[len(arrays) :]
-        if missing := [name for name in rest if name not in named]:
-            raise TreadleError(f"{self.name} needs {', '.join(missing)}, too")
-        return (*arrays, *(named[name] for name in rest))
+        return in_order(self.name, [argument.name for argument in self.arguments], arrays, named)
 
     def backend(self, name: str, checks: bool) -> Any:
         """The kernels, ready to launch at `gpu` or `emulator`; made once."""
@@ -275,6 +266,19 @@ def load(path: str | os.PathLike[str]) -> Kernel:
     from treadle.compiler.source import read_text
 
     return Kernel(from_json(read_text(Path(path)), str(path)))
+
+
+def in_order(kernel: str, names: Sequence[str], arrays: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Arguments by place and by name, in the order of the names (TreadleError)."""
+    for name in named:
+        if name not in names:
+            raise TreadleError(f"{kernel} has no argument '{name}' (it has {', '.join(names)})")
+        if name in names[: len(arrays)]:
+            raise TreadleError(f"{kernel} is given '{name}' twice, by place and by name")
+    rest = names[len(arrays) :]
+    if missing := [name for name in rest if name not in named]:
+        raise TreadleError(f"{kernel} needs {', '.join(missing)}, too")
+    return (*arrays, *(named[name] for name in rest))
 
 
 def to_json(texts: Texts) -> str:

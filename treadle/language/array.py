@@ -160,6 +160,13 @@ class Array:
     def __getitem__(self, key: Any) -> NoReturn:
         raise TreadleError("an array of a traced function cannot be indexed: its axes have names, not places")
 
+    @classmethod
+    def __torch_function__(cls, function: Any, *_: Any, **__: Any) -> NoReturn:
+        raise TreadleError(f"{_said(function)} does not trace: use the functions of treadle.language")
+
+    def __array_function__(self, function: Any, *_: Any, **__: Any) -> NoReturn:
+        raise TreadleError(f"{_said(function)} does not trace: use the functions of treadle.language")
+
     def __matmul__(self, other: Any) -> NoReturn:
         raise TreadleError("'@' does not say which axes it sums over: use treadle.language.contract(a, b, over='d')")
 
@@ -208,7 +215,7 @@ def combine(symbol: str, of_floats: Binary, of_integers: Binary | None, left: An
                 f"'{symbol}' with a {type(each).__name__}: arrays of a traced function combine with each other and "
                 "with numbers; pass other data as an argument"
             )
-    graph = first_of(symbol, arrays).graph
+    graph = graph_of(symbol, arrays)
     format = _format(arrays, of_integers, left, right)
     operation = of_integers if format == i32 else of_floats
     assert operation is not None
@@ -230,8 +237,21 @@ def first_of(symbol: str, operands: Sequence[Any]) -> Array:
     raise TreadleError(f"'{symbol}' of numbers alone: one operand must be an array of the traced function")
 
 
+def graph_of(symbol: str, operands: Sequence[Any]) -> Graph:
+    """What the arrays among these are written down in (TreadleError if there is none, or it is not one)."""
+    graph = first_of(symbol, operands).graph
+    if any(isinstance(each, Array) and each.graph is not graph for each in operands):
+        raise TreadleError(
+            f"'{symbol}' with an array that another call traced: use the arguments of the function alone"
+        )
+    return graph
+
+
 def names_of(over: str | Iterable[str]) -> tuple[str, ...]:
-    """`"x"`, `"x y"` or a sequence of names."""
+    """`"x"`, `"x y"` or a sequence of names (TreadleError for anything else)."""
+    given: Any = over
+    if not isinstance(given, Iterable):
+        raise TreadleError(f"over={given!r}: axes of a traced function have names, not numbers, as in over='x'")
     return tuple(over.split()) if isinstance(over, str) else tuple(over)
 
 
@@ -246,3 +266,7 @@ def _known(array: Array, axis: str) -> str:
     if axis not in array.axes:
         raise TreadleError(f"there is no axis '{axis}' in an array of axes [{', '.join(array.axes)}]")
     return axis
+
+
+def _said(function: Any) -> str:
+    return f"{getattr(function, '__module__', None) or 'torch'}.{getattr(function, '__name__', function)}"

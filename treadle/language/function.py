@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _DTYPES = {prefix + each.dtype: name for prefix in ("", "torch.") for name, each in NUMBER_FORMATS.items()}
 
+SEEN_THROUGH = "torch.compile and torch.export see through kernels that treadle.torch.operator(name, kernel) registers"
+
 
 class NamedKernel:
     """A function over named axes, and the kernels that were derived from it, one for each combination of formats.
@@ -53,9 +55,17 @@ class NamedKernel:
         self._seen: dict[str, int] = {}
         self._symbolic: set[str] = set()
 
-    def __call__(self, *arrays: Any, backend: str = "auto") -> Any:
-        """The result, or a tuple of them, as torch tensors if an argument is one (TreadleError)."""
-        return self.compiled(*arrays).run(*arrays, backend=backend)
+    def __call__(self, *arrays: Any, backend: str = "auto", **named: Any) -> Any:
+        """The result, or a tuple of them, as torch tensors if an argument is one. Arguments stand in the function's
+        order or carry its names (TreadleError)."""
+        from treadle.compiled import in_order
+
+        given = in_order(self._name, self.names, arrays, named) if named else arrays
+        return self.compiled(*given).run(*given, backend=backend)
+
+    # PyTorch's compiler reads these: it runs the call as it is, and says so where a whole graph is asked for.
+    __call__._torchdynamo_disable = True  # type: ignore[attr-defined]
+    __call__._torchdynamo_disable_msg = SEEN_THROUGH  # type: ignore[attr-defined]
 
     def compiled(self, *arrays: Any) -> Kernel:
         """The kernel for arguments of these formats and sizes (TreadleError)."""
@@ -65,7 +75,7 @@ class NamedKernel:
                 f"{len(arrays)} are given"
             )
         formats = self.formats(arrays)
-        sizes = self.signature.sizes(self.names, [_shape_of(array) for array in arrays])
+        sizes = self.signature.sizes(self.names, [_shape_of(*each) for each in zip(self.names, arrays, strict=True)])
         with self._lock:
             fixed = self._fixed(sizes)
             key = (*formats, *sorted(fixed.items()))
@@ -197,7 +207,9 @@ def _format_of(name: str, array: Any) -> str:
     raise TreadleError(f"argument '{name}' has {said}: kernels take arrays of {known}")
 
 
-def _shape_of(array: Any) -> tuple[int, ...]:
+def _shape_of(name: str, array: Any) -> tuple[int, ...]:
+    if getattr(array, "is_nested", False):
+        raise TreadleError(f"argument '{name}' is a nested tensor, whose rows differ in size: pass them padded")
     return tuple(getattr(array, "shape", ()))
 
 

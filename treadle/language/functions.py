@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import i32
 from xdsl.ir import Attribute, SSAValue
 
 from treadle.compiler.errors import TreadleError
-from treadle.language.array import Array, Condition, combine, elementwise, first_of, names_of
+from treadle.language.array import Array, Condition, combine, elementwise, graph_of, names_of
 from treadle.language.graph import computing_format, constant, is_number, plain
 
 
@@ -29,6 +29,7 @@ def contract(left: Array, right: Array, over: str | Iterable[str]) -> Array:
     for each in operands:
         if not isinstance(each, Array):
             raise TreadleError(f"contract takes two arrays of the traced function, not a {type(each).__name__}")
+    graph = graph_of("contract", operands)
     axes = names_of(over)
     for axis in axes:
         if axis not in left.axes and axis not in right.axes:
@@ -38,7 +39,7 @@ def contract(left: Array, right: Array, over: str | Iterable[str]) -> Array:
             )
     if not axes:
         return left * right
-    return Array(left.graph, left.graph.contract(left.value, right.value, axes))
+    return Array(graph, graph.contract(left.value, right.value, axes))
 
 
 def softmax(array: Array, over: str) -> Array:
@@ -77,11 +78,14 @@ def keep(array: Array, condition: str, **inputs: Array) -> Array:
 
     TreadleError for what is no condition, and for axes that the array does not have."""
     given: dict[str, Any] = dict(inputs)
+    text: Any = condition
+    if not isinstance(text, str):
+        raise TreadleError("the condition of keep is a text about positions, as in keep(S, 'x <= q')")
     for name, each in given.items():
         if not isinstance(each, Array):
             raise TreadleError(f"condition '{condition}': '{name}' is no array: write numbers in the text")
     named = {name: each.value for name, each in inputs.items()}
-    return Array(array.graph, array.graph.keep(array.value, condition, named))
+    return Array(array.graph, graph_of("keep", [array, *given.values()]).keep(array.value, condition, named))
 
 
 def maximum(left: Any, right: Any) -> Array:
@@ -109,7 +113,7 @@ def chosen(condition: Condition, left: Any, right: Any, format: Attribute) -> Ar
     """`where` in a format that is given: two numbers alone do not say whether they are integers."""
     operands = (condition.left, condition.right, left, right)
     compared = _format(operands[:2])
-    graph = first_of("where", operands).graph
+    graph = graph_of("where", operands)
     formats = (compared, compared, format, format)
     pairs = list(zip(operands, formats, strict=True))
     inputs = [graph.wide(each.value, format) for each, format in pairs if isinstance(each, Array)]

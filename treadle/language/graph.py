@@ -37,7 +37,7 @@ class Graph:
 
     def argument(self, name: str, axes: Sequence[str], format: str) -> SSAValue:
         value = self.block.insert_arg(self._type(axes, FORMATS[format]), len(self.block.args))
-        value.name_hint = name
+        value.name_hint = name if name.isascii() else None  # IR knows no other letters
         return value
 
     def map(self, inputs: Scalars, function: Callable[[Scalars], SSAValue], format: Attribute) -> SSAValue:
@@ -157,7 +157,7 @@ def constant(number: float, format: Attribute) -> SSAValue:
 def _fitting(number: float) -> float:
     """(TreadleError for a finite one beyond f32)"""
     try:
-        struct.pack("<f", number)
+        struct.pack("<f", float(number))
     except OverflowError:
         raise TreadleError(f"{number} does not fit in f32, in which a program computes") from None
     return float(number)

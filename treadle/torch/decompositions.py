@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     table[aten.native_layer_norm.default] = layer_norm
     table[aten.native_group_norm.default] = group_norm
     table[aten.linalg_vector_norm.default] = vector_norm
+    table[aten.split_with_sizes.default] = split
     table[aten.clamp.Tensor] = clamp
     table[aten.var_mean.correction] = var_mean
     table[aten.var.correction] = lambda x, *a, **k: var_mean(x, *a, **k)[0]
@@ -33,8 +35,9 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
 
 
 def layer_norm(x: Any, shape: Sequence[int], weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any]:
+    """PyTorch's own is contiguous, whatever the strides of its argument: what follows may look at the memory."""
     result, mean, rstd = _normalised(x, list(range(x.dim() - len(shape), x.dim())), eps)
-    return _scaled(result, weight, bias).to(x.dtype), mean, rstd
+    return _scaled(result, weight, bias).to(x.dtype).contiguous(), mean, rstd
 
 
 def group_norm(
@@ -69,12 +72,32 @@ def _wide(x: Any) -> Any:
 def vector_norm(
     x: Any, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
 ) -> Any:
-    if ord not in (1, 2) or dtype is not None or not x.is_floating_point():
+    if not x.is_floating_point():
         return NotImplemented
+    kept = x.dtype if dtype is None else dtype
+    wide = _wide(x.to(kept))
     dims = list(range(x.dim())) if dim is None else dim
-    wide = _wide(x)
-    norm = torch.sqrt((wide * wide).sum(dims, keepdim=keepdim)) if ord == 2 else wide.abs().sum(dims, keepdim=keepdim)
-    return norm.to(x.dtype)
+    return _norm(wide, float(ord), dims, keepdim).to(kept)
+
+
+def _norm(x: Any, ord: float, dims: Sequence[int], keep: bool) -> Any:
+    if ord == 2:
+        return torch.sqrt((x * x).sum(dims, keepdim=keep))
+    if ord == 0:
+        return (x != 0).to(x.dtype).sum(dims, keepdim=keep)
+    if ord == inf:
+        return x.abs().amax(dims, keepdim=keep)
+    if ord == -inf:
+        return x.abs().amin(dims, keepdim=keep)
+    if ord == 1:
+        return x.abs().sum(dims, keepdim=keep)
+    return (x.abs() ** ord).sum(dims, keepdim=keep) ** (1.0 / ord)
+
+
+def split(x: Any, sizes: Sequence[int], dim: int = 0) -> list[Any]:
+    """Views, which cost nothing and cut no program."""
+    starts = [sum(sizes[:i]) for i in range(len(sizes))]
+    return [x.narrow(dim, start, size) for start, size in zip(starts, sizes, strict=True)]
 
 
 def clamp(x: Any, least: Any = None, most: Any = None) -> Any:
@@ -100,8 +123,17 @@ def plain_attention(module: GraphModule) -> GraphModule:
     for node in module.graph.find_nodes(op="call_function", target=torch.nn.functional.scaled_dot_product_attention):
         if _dropout(node.args, node.kwargs) == 0:
             node.target = attention
+            node.kwargs = {**node.kwargs, "order": _order(node.meta.get("example_value"))}
     module.recompile()
     return module
+
+
+def _order(result: Any) -> tuple[int, ...] | None:
+    """The dimensions of PyTorch's own result in its order of memory, as far as that is known."""
+    if not isinstance(result, torch.Tensor):
+        return None
+    strides = result.stride()
+    return tuple(sorted(range(result.dim()), key=lambda i: (-strides[i], result.shape[i] == 1)))
 
 
 def attention(
@@ -113,8 +145,10 @@ def attention(
     is_causal: bool = False,
     scale: float | None = None,
     enable_gqa: bool = False,
+    order: Sequence[int] | None = None,
 ) -> Any:
-    """What PyTorch's documentation says of `scaled_dot_product_attention`; rows that see no key give zeros."""
+    """What PyTorch's documentation says of `scaled_dot_product_attention`; rows that see no key give zeros. In memory,
+    the result has its dimensions in that order: what follows was written for PyTorch's own, and may look at it."""
     if enable_gqa:
         key, value = (_for_heads(each, query.size(-3)) for each in (key, value))
     if scale is None:
@@ -130,7 +164,11 @@ def attention(
         shares = masked_softmax(scores, mask)
     else:  # what is added may be -inf for a whole row
         shares = (torch.softmax if attn_mask is None else aten._safe_softmax)(scores, -1)
-    return shares.to(value.dtype) @ value
+    result = shares.to(value.dtype) @ value
+    if order is None:
+        return result
+    back = sorted(range(len(order)), key=order.__getitem__)
+    return result.permute(tuple(order)).contiguous().permute(back)
 
 
 def _for_heads(shared: Any, heads: int) -> Any:

@@ -11,6 +11,7 @@ import torch
 from treadle.compiler.errors import TreadleError
 from treadle.dialects.diagram.formats import NUMBER_FORMATS
 from treadle.language.function import NamedKernel
+from treadle.torch.derivatives import differentiate
 
 DTYPES = {name: getattr(torch, each.dtype) for name, each in NUMBER_FORMATS.items()}
 
@@ -18,9 +19,9 @@ DTYPES = {name: getattr(torch, each.dtype) for name, each in NUMBER_FORMATS.item
 def operator(name: str, kernel: NamedKernel, formula: Callable[..., Any] | None = None) -> Any:
     """Register a kernel over named axes as the operator `name` (`"mine::attention"`, then `torch.ops.mine.attention`).
 
-    PyTorch knows the shapes of the results from the signature. Where a gradient is asked for, `formula`, the same
-    function in PyTorch's operations, is differentiated; without one, asking is an error. TreadleError for a name
-    without a namespace."""
+    PyTorch knows the shapes of the results from the signature. Where a derivative is asked for, `formula`, the same
+    function in PyTorch's operations, is differentiated: backward, once or several times, forward, and by the transforms
+    of `torch.func`. Without one, asking is an error. TreadleError for a name without a namespace."""
     if name.count("::") != 1 or not all(part.isidentifier() for part in name.split("::")):
         raise TreadleError(f"'{name}' is no name of an operator: write namespace::name")
     signature = kernel.signature
@@ -44,9 +45,16 @@ def operator(name: str, kernel: NamedKernel, formula: Callable[..., Any] | None 
 
     made = torch.library.custom_op(name, forward, mutates_args=(), schema=schema)
     made.register_fake(fake)
-    made.register_autograd(
-        lambda context, *gradients: _backward(name, formula, context, gradients), setup_context=_keep
-    )
+
+    def stated(*tensors: torch.Tensor) -> Any:
+        results = _stated(name, formula)(*tensors)
+        return tuple(results) if several else results
+
+    def backward(context: Any, *gradients: Any) -> Any:
+        return _backward(_stated(name, formula), context, gradients)
+
+    made.register_autograd(backward, setup_context=_keep)
+    differentiate(name, stated, _keep, backward)
     return made
 
 
@@ -59,21 +67,35 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     ctx.save_for_backward(*inputs)
 
 
-def _backward(name: str, formula: Callable[..., Any] | None, context: Any, gradients: tuple[Any, ...]) -> Any:
+def _stated(name: str, formula: Callable[..., Any] | None) -> Callable[..., Any]:
+    """(TreadleError)"""
     if formula is None:
         raise TreadleError(f"{name} has no gradient: register it with formula=, the same function in PyTorch")
+    return formula
+
+
+def _backward(formula: Callable[..., Any], context: Any, gradients: tuple[Any, ...]) -> Any:
+    again = torch.is_grad_enabled()  # the gradients are themselves to be differentiated
     with torch.enable_grad():
-        leaves = [each.detach().requires_grad_(each.dtype.is_floating_point) for each in context.saved_tensors]
+        leaves = [_leaf(each, again) for each in context.saved_tensors]
         results = formula(*leaves)
-    several = results if isinstance(results, tuple | list) else (results,)
-    wanted = [each for each in leaves if each.requires_grad]
-    pairs = zip(several, gradients, strict=True)
-    differentiable = [(result, gradient) for result, gradient in pairs if result.requires_grad]  # integers are not
-    given = [torch.zeros_like(result) if gradient is None else gradient for result, gradient in differentiable]
-    if not differentiable:
-        return (None,) * len(leaves)
-    found = iter(torch.autograd.grad([result for result, _ in differentiable], wanted, given, allow_unused=True))
+        several = results if isinstance(results, tuple | list) else (results,)
+        wanted = [each for each in leaves if each.requires_grad]
+        pairs = zip(several, gradients, strict=True)
+        differentiable = [(result, gradient) for result, gradient in pairs if result.requires_grad]  # integers are not
+        given = [torch.zeros_like(result) if gradient is None else gradient for result, gradient in differentiable]
+        if not differentiable:
+            return (None,) * len(leaves)
+        of = [result for result, _ in differentiable]
+        found = iter(torch.autograd.grad(of, wanted, given, create_graph=again, allow_unused=True))
     return tuple(next(found) if each.requires_grad else None for each in leaves)
+
+
+def _leaf(tensor: torch.Tensor, again: bool) -> torch.Tensor:
+    """What the formula is differentiated by; connected with the tensor if its gradient will be differentiated."""
+    if again and tensor.requires_grad:
+        return tensor.view_as(tensor)
+    return tensor.detach().requires_grad_(tensor.dtype.is_floating_point)
 
 
 __all__ = ["operator"]

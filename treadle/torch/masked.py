@@ -8,10 +8,16 @@ from typing import Any
 
 import torch
 
+from treadle.torch.derivatives import differentiate
+
 
 @torch.library.custom_op("treadle::masked_softmax", mutates_args=())
 def masked_softmax(scores: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Softmax along the last dimension over the elements whose mask is true; a row without one is zeros."""
+    return _formula(scores, mask)
+
+
+def _formula(scores: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     return torch.ops.aten._safe_softmax(torch.where(mask, scores, float("-inf")), -1)
 
 
@@ -32,5 +38,6 @@ def _backward(ctx: Any, gradient: torch.Tensor) -> tuple[Any, None]:
 
 
 masked_softmax.register_autograd(_backward, setup_context=_keep)
+differentiate("treadle::masked_softmax", _formula, _keep, _backward)
 
 __all__ = ["masked_softmax"]

@@ -393,6 +393,17 @@ def slice_whole(body: Body, tensor: Tensor, dim: int = 0, start: Any = None, end
     return tensor
 
 
+@_free(aten.select.int)
+def select(body: Body, tensor: Tensor, dim: int, index: int) -> Tensor:
+    if tensor.along(dim):
+        raise Unsupported("one place of an axis is a part of it")
+    return squeeze(body, tensor, [dim])
+
+
+PARTS = {aten.slice.Tensor, aten.select.int}
+"""What may leave elements out."""
+
+
 # -- of nothing ----------------------------------------------------------------------------------
 
 
@@ -454,4 +465,4 @@ TYPED = {
 }
 """These take `made`, PyTorch's number format of the result, which their operands alone do not say."""
 
-__all__ = ["COMPUTED", "FORMATS", "FREE", "PRODUCTS", "REDUCTIONS", "SOURCES", "TYPED", "handler_of"]
+__all__ = ["COMPUTED", "FORMATS", "FREE", "PARTS", "PRODUCTS", "REDUCTIONS", "SOURCES", "TYPED", "handler_of"]

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 
 from torch.fx import Node
 
-from treadle.torch.operations import aten
-from treadle.torch.program import is_free
+from treadle.torch.operations import PARTS, aten
+from treadle.torch.program import is_free, meta
 
 
 def outputs_of(members: Sequence[Node]) -> list[Node]:
@@ -46,7 +46,7 @@ def _is_read(node: Node, inside: set[Node]) -> bool:
 
 def _copy_below(node: Node) -> Node | None:
     """The copy at the end of a chain of free operations that each have one user."""
-    while is_free(node) and node.target is not aten.expand.default:
+    while is_free(node) and node.target is not aten.expand.default and not _is_part(node):
         if node.target is aten.clone.default:
             return node
         if len(node.users) != 1:
@@ -55,11 +55,16 @@ def _copy_below(node: Node) -> Node | None:
     return None
 
 
+def _is_part(node: Node) -> bool:
+    """Whether it leaves elements out: no program stores a part of an axis."""
+    return node.target in PARTS and meta(node).numel() < meta(node.args[0]).numel()
+
+
 def _last_of(node: Node) -> Node:
     """The end of a chain of views."""
     while len(node.users) == 1:
         (user,) = node.users
-        if not is_free(user) or user.target is aten.expand.default:
+        if not is_free(user) or user.target is aten.expand.default or _is_part(user):
             break
         node = user
     return node

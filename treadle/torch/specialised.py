@@ -8,17 +8,21 @@ from copy import deepcopy
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from treadle.torch.compiled_graph import with_kernels
 from treadle.torch.options import Options
-from treadle.torch.report import GraphReport
+from treadle.torch.report import GraphReport, Left
 
 KEPT = 32
 """For how many combinations of sizes a graph keeps its kernels."""
+
+DEPENDS_ON_VALUES = (
+    "the sizes of what it gives are known only once it has run, and with it those of the whole graph, which stays"
+)
 
 
 def is_symbolic(module: GraphModule) -> bool:
@@ -49,7 +53,11 @@ class Specialised:
         module = GraphModule(self.module, deepcopy(self.module.graph))
         mode = FakeTensorMode()
         fake = [mode.from_tensor(each) if isinstance(each, torch.Tensor) else each for each in arguments]
-        FakeTensorProp(module, mode).propagate_dont_convert_inputs(*fake)
+        try:
+            FakeTensorProp(module, mode).propagate_dont_convert_inputs(*fake)
+        except (DataDependentOutputException, DynamicOutputShapeException) as error:
+            self.report.left.append(Left(str(error.func).removeprefix("aten."), "", DEPENDS_ON_VALUES))
+            return self.module
         for node in module.graph.nodes:
             node.args, node.kwargs = map_arg((node.args, node.kwargs), _constant)
         module.graph.eliminate_dead_code()
