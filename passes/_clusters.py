@@ -19,6 +19,7 @@ from treadle.passes._functions import fresh_hint, label, note, replace
 from treadle.passes._narrow import narrow_product
 from treadle.passes._parts import Reducing, part_of
 from treadle.passes._roles import Refusal, Roles, roles_of
+from treadle.passes._select_again import select_again
 from treadle.passes._stages import Repairs
 
 PASS = "fusion"
@@ -115,8 +116,21 @@ class Clusters:
                 self._place(op)
         if together and not asked:
             self._join_readers()
-        self.found = list(dict.fromkeys(self.members[op] for op in self.ops if op in self.members))
+        self.found = self._select_again(block)
         """The clusters, each of which becomes a kernel."""
+
+    def _select_again(self, block: Block) -> list[frozenset[Operation]]:
+        """The clusters, none of which takes for an element what is absent in another."""
+        clusters = list(dict.fromkeys(self.members[op] for op in self.ops if op in self.members))
+        clusters = select_again(self.function, block, clusters, self._why_no_kernel)
+        self.ops = list(block.ops)
+        self.members = {op: cluster for cluster in clusters for op in cluster}
+        self.flow = _Dataflow(self.ops)
+        return clusters
+
+    def _why_no_kernel(self, ops: frozenset[Operation]) -> str | None:
+        roles = roles_of(part_of(ops), self.limit)
+        return roles.reason if isinstance(roles, Refusal) else None
 
     def in_order(self) -> list[frozenset[Operation]]:
         """Clusters and operations outside of any, in an order in which they can run: the program's, as far

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
-from treadle.dialects.diagram import ContractOp, WhereOp
+from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, sizes_of
 from treadle.passes._functions import label
 from treadle.passes._parts import Part
@@ -18,12 +18,8 @@ FEW_COLUMNS = 32
 
 def narrow_product(part: Part, roles: Roles) -> str | None:
     """Why a product would have few columns, or None if none has: columns lie along an axis that groups do not cut, so
-    that groups take one index at a time of the axis which they would lie along otherwise.
-
-    What has conditions stays as it is: kernels may not pass absent elements to each other."""
+    that groups take one index at a time of the axis which they would lie along otherwise."""
     products = [op for op in part.reducing if isinstance(op, ContractOp)]
-    if any(isinstance(op, WhereOp) for op in part.ops):
-        return None
     for op in products:
         sizes = sizes_of(op.result.type)
         few = [axis for axis, size in sizes.items() if axis not in roles.group and _are_few(size)]

@@ -73,6 +73,7 @@ class FusionPass(ModulePass):
     What has nothing in common but an array that it reads becomes one kernel, too, if that is what takes the time (no
     products), every axis has the same role in each and in all, and they fit the machine: the array is read once.
     With `operations` only those, named by their results, are put together with what they use, or refused.
+    What reads in one kernel what a condition left of an array of another asks that again (`_select_again`).
     Operations of other dialects are boundaries and stay as they are.
     """
 
@@ -136,7 +137,7 @@ def _outline(function: func.FuncOp, block: Block, clusters: Clusters, names: _Na
     units = [part_of(unit) if unit in clusters.found else unit for unit in clusters.in_order()]
     parts = [unit for unit in units if isinstance(unit, Part)]
     for part in parts:
-        _check_absent(part)
+        _check_absent(part, clusters)
     for op in clusters.ops:
         op.detach()
     for unit in units:
@@ -191,19 +192,18 @@ def _trial_passes() -> list[ModulePass]:
     ]
 
 
-def _check_absent(part: Part) -> None:
-    """Absent elements are saved as zeros: whoever reads them again would take them for elements."""
+def _check_absent(part: Part, clusters: Clusters) -> None:
+    """Absent elements are saved as zeros: kernels that read them ask again (`_select_again`), nobody else does."""
     for value in part.leaving:
-        readers = [use.operation for use in value.uses if use.operation not in part.ops]
-        reader = next((op for op in readers if not isinstance(op, func.ReturnOp)), None)
+        readers = [use.operation for use in value.uses if not isinstance(use.operation, func.ReturnOp)]
+        reader = next((op for op in readers if op not in clusters.members), None)
         if reader is None or not (conditions := absences(value)):
             continue
-        texts = " and ".join(sorted(f"'{op.condition.text.data}'" for op in conditions))
+        texts = " and ".join(sorted({f"'{op.condition.text.data}'" for op in conditions}))
         raise Refusal(
             reader,
-            f"{label(value)} has elements only where {texts}, but it would be saved by one kernel and read by another, "
-            "which could not know that (`treadle explain` says why they are kept apart): select its elements with "
-            "`diagram.where` again, from an array that has them all",
+            f"{label(value)} has elements only where {texts}, but it would be saved by a kernel and read by what is in "
+            "none, which could not know that: select its elements with `diagram.where` after that",
         )
 
 

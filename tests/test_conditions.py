@@ -551,23 +551,3 @@ def test_positions_and_single_data_are_compared_in_32_bits() -> None:
 def test_numbers_beyond_64_bits_are_refused() -> None:
     with pytest.raises(TreadleError, match="has numbers beyond 64 bits"):
         road("4000000000 * x < 3 * q + 9223372036854775000")
-
-
-# -- refusals -----------------------------------------------------------------------------------------------------
-
-
-def test_absent_elements_do_not_pass_between_kernels():
-    text = """
-!X = tensor<?x?xf32, #diagram.array<[i, j]>>
-!Y = tensor<?x?xf32, #diagram.array<[j, i]>>
-!r = tensor<?xf32, #diagram.array<[i]>>
-!s = tensor<?xf32, #diagram.array<[j]>>
-func.func @f(%X: !X) -> (!r, !s) {
-  %W = diagram.where %X if "j <= i" : !X
-  %a = diagram.reduce max %W over [j] : !X -> !r
-  %b = diagram.reduce max %W over [i] : !X -> !s
-  func.return %a, %b : !r, !s
-}
-"""
-    with pytest.raises(TreadleError, match=r"%W has elements only where 'j <= i', but it would be saved"):
-        run_pipeline(parse_module(text), Options(machine="a100"))

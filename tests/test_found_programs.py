@@ -12,8 +12,6 @@ from roads import compiled
 from treadle.compiler.sizes import default_sizes
 
 FOUND = sorted((Path(__file__).parent / "programs" / "found").glob("*.mlir"))
-APART = [path for path in FOUND if "diagram.where" not in path.read_text(encoding="utf-8")]
-"""Kernels may not pass absent elements to each other."""
 
 
 @pytest.mark.sample(7)
@@ -23,7 +21,7 @@ def test_in_one_kernel(path: Path, machine: str) -> None:
     check(path, machine, fusion=True)
 
 
-@pytest.mark.parametrize("path", APART, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
 def test_in_many_kernels(path: Path) -> None:
     check(path, "a100", fusion=False)
 

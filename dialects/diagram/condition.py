@@ -138,6 +138,16 @@ def resolved(condition: Condition, value: Callable[[Term], SSAValue | None]) -> 
     return Both(parts) if isinstance(condition, Both) else Either(parts)
 
 
+def renamed(text: str, names: Mapping[str, str]) -> str:
+    """The text of the same condition, with other names for inputs."""
+
+    class Renaming(ast.NodeTransformer):
+        def visit_Name(self, node: ast.Name) -> ast.Name:
+            return ast.Name(names.get(node.id, node.id))
+
+    return ast.unparse(Renaming().visit(ast.parse(text.strip(), mode="eval"))) if names else text
+
+
 # -- reading one -----------------------------------------------------------------------------------
 
 

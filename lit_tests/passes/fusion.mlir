@@ -111,6 +111,23 @@ func.func @few_columns(%X: !X, %E: !E) -> !ZJ {
   func.return %R : !ZJ
 }
 
+// Only one of i and j can be streamed: the maximum over i asks in its own kernel what there is of %S.
+// CHECK-LABEL: func.func @asked_again
+// CHECK-SAME:  #hierarchy.step<"fusion", "%W_b, as %W, for %down", "a condition holds wherever it is asked", "'j <= t'">
+// CHECK:       hierarchy.kernel @asked_again_1 (%[[S1:.*]] = %S : {{.*}})
+// CHECK-NEXT:    %W = diagram.where %[[S1]] if "j <= t"
+// CHECK-NEXT:    diagram.reduce max %W over [j]
+// CHECK:       hierarchy.kernel @asked_again_2 (%[[S2:.*]] = %S : {{.*}})
+// CHECK-NEXT:    %W_b = diagram.where %[[S2]] if "j <= t"
+// CHECK-NEXT:    diagram.reduce max %W_b over [t]
+!rj = tensor<?xf32, #diagram.array<[j]>>
+func.func @asked_again(%S: !ZJ) -> (!r, !rj) {
+  %W = diagram.where %S if "j <= t" : !ZJ
+  %across = diagram.reduce max %W over [j] : !ZJ -> !r
+  %down = diagram.reduce max %W over [t] : !ZJ -> !rj
+  func.return %across, %down : !r, !rj
+}
+
 // Neither of the axes of %R can be held whole: the product sums over one, and leaves the other to a sum.
 !P = tensor<?x?xf16, #diagram.array<[t, i]>>
 !Q = tensor<?x?x?xf16, #diagram.array<[b, i, t]>>

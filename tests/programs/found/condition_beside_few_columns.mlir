@@ -1,4 +1,4 @@
-// As few columns as that, of which a condition chooses one: kernels may not pass absent elements to each other.
+// As few columns as that, of which a condition chooses one: the sum asks it again, in a kernel of its own.
 
 !X = tensor<?x?xf16, #diagram.array<[t, i]>>
 !W = tensor<4x?x?xf16, #diagram.array<[e, i, j]>>

@@ -1,0 +1,113 @@
+"""Absent elements between kernels: what reads them in another kernel asks the condition again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+
+from roads import compiled
+from treadle.compiler.errors import TreadleError
+from treadle.compiler.pipeline import Options, run_pipeline
+from treadle.compiler.source import parse_module
+from treadle.dialects.diagram import WhereOp
+from treadle.dialects.hierarchy import KernelOp
+from treadle.passes.fusion import FusionPass
+
+PROGRAM = """
+!X = tensor<?x?xf32, #diagram.array<[i, j]>>
+!H = tensor<?x?xf16, #diagram.array<[i, j]>>
+!r = tensor<?xf32, #diagram.array<[i]>>
+!s = tensor<?xf32, #diagram.array<[j]>>
+func.func @f(%X: !X, %R: !r, %n: i32) -> (!r, !s) attributes {sizes = #diagram.sizes<i = 70, j = 90>} {
+  BODY
+  %a = diagram.reduce max %W over [j] : !X -> !r
+  %b = diagram.reduce max %W over [i] : !X -> !s
+  func.return %a, %b : !r, !s
+}
+"""
+
+BY_POSITION = '%W = diagram.where %X if "j <= i" : !X'
+BY_DATA = '%W = diagram.where %X if "j < n" with (n = %n : i32) : !X'
+OF_A_MAP = """%K = diagram.where %X if "j <= i" : !X
+  %L = diagram.where %K if "i < n" with (n = %n : i32) : !X
+  %W = diagram.map (%x = %L : !X) -> !X {
+    %c = arith.constant -1.0 : f32
+    %y = arith.divf %c, %x : f32
+    %z = arith.subf %c, %y : f32
+    diagram.yield %z : f32
+  }"""
+OF_A_ROW = """%K = diagram.where %R if "i < j" with (j = %n : i32) : !r
+  %W = diagram.map (%k = %K : !r, %x = %X : !X) -> !X {
+    %y = arith.addf %k, %x : f32
+    diagram.yield %y : f32
+  }"""
+"""The input has the name of an axis that the row has not, and the array that is made of it has."""
+OF_A_SUM = """%P = diagram.reduce max %X over [j] : !X -> !r
+  %K = diagram.map (%x = %X : !X, %p = %P : !r) -> !X {
+    %y = arith.addf %x, %p : f32
+    diagram.yield %y : f32
+  }
+  %W = diagram.where %K if "j <= i" : !X"""
+
+BODIES = {
+    "by_position": BY_POSITION,
+    "by_data": BY_DATA,
+    "of_a_map": OF_A_MAP,
+    "of_a_row": OF_A_ROW,
+    "of_a_sum": OF_A_SUM,
+}
+
+
+def fused(body: str) -> ModuleOp:
+    module = parse_module(PROGRAM.replace("BODY", body))
+    FusionPass().apply(Context(), module)
+    return module
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+def test_both_readers_pass_over_what_is_absent(body: str, machine: str) -> None:
+    """Elements are below zero, so that a zero that is taken for one would be the maximum."""
+    road = compiled(PROGRAM.replace("BODY", body), machine=machine)
+    dice = np.random.default_rng(0)
+    for i, j in ((70, 90), (33, 65), (1, 130), (5, 0), (0, 5)):
+        X = -2 - dice.random((i, j), np.float32)
+        R = -2 - dice.random(i, np.float32)
+        for verdict in road.verdicts([X, R, 20], {"i": i, "j": j}):
+            assert verdict.ok, (i, j, verdict)
+
+
+def test_what_is_read_anyway_is_selected_again() -> None:
+    """Nothing is saved for the second kernel, which reads the argument."""
+    first, second = (op for op in fused(BY_POSITION).walk() if isinstance(op, KernelOp))
+    assert len(first.outputs) == 1
+    assert [sum(isinstance(op, WhereOp) for op in kernel.walk()) for kernel in (first, second)] == [1, 1]
+
+
+def test_what_another_kernel_computes_is_saved_once() -> None:
+    """Making it again would take another maximum: the array itself is saved, and its conditions are asked of that."""
+    first, second = (op for op in fused(OF_A_SUM).walk() if isinstance(op, KernelOp))
+    assert len(first.outputs) == 2
+    (again,) = (op for op in second.walk() if isinstance(op, WhereOp))
+    assert again.operand is second.body.block.args[0]
+
+
+def test_an_input_gives_way_to_an_axis() -> None:
+    texts = [op.condition.text.data for op in fused(OF_A_ROW).walk() if isinstance(op, WhereOp)]
+    assert texts == ["i < j", "i < j"]  # made again of the row
+    saved = OF_A_ROW.replace("%R if", "%Q if")
+    saved = "%Q = diagram.reduce max %X over [j] : !X -> !r\n  " + saved
+    texts = [op.condition.text.data for op in fused(saved).walk() if isinstance(op, WhereOp)]
+    assert texts == ["i < j", "i < j_1"]
+
+
+def test_what_is_in_no_kernel_cannot_ask() -> None:
+    """A read is the operand's memory with other strides, so what it gives has no conditions."""
+    body = f"""{BY_POSITION}
+  %Y = diagram.read %W at "i, j" : !X -> !X
+  %c = diagram.reduce max %Y over [i] : !X -> !s"""
+    text = PROGRAM.replace("BODY", body).replace("%a, %b : !r, !s", "%a, %c : !r, !s")
+    with pytest.raises(TreadleError, match=r"%W has elements only where 'j <= i', but it would be saved by a kernel"):
+        run_pipeline(parse_module(text), Options(machine="a100"))
