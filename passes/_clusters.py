@@ -12,10 +12,13 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.traits import is_side_effect_free
 
 from treadle.compiler.errors import Refusal as NotFused
+from treadle.compiler.sizes import default_sizes
 from treadle.dialects.diagram import ApplyOp, CastOp, ContractOp, ExtentOp, FillOp, IndexOp, ReadOp, ReduceOp
 from treadle.dialects.diagram.array import DYNAMIC, array_type, axes_of, format_of, sizes_of
 from treadle.dialects.diagram.operation import DiagramOperation
+from treadle.dialects.diagram.read import with_fitting
 from treadle.passes._functions import fresh_hint, label, note, replace
+from treadle.passes._make_again import make_again
 from treadle.passes._narrow import narrow_product
 from treadle.passes._parts import Reducing, part_of
 from treadle.passes._roles import Refusal, Roles, roles_of
@@ -116,12 +119,15 @@ class Clusters:
                 self._place(op)
         if together and not asked:
             self._join_readers()
-        self.found = self._select_again(block)
+        self.found = self._again(block)
         """The clusters, each of which becomes a kernel."""
 
-    def _select_again(self, block: Block) -> list[frozenset[Operation]]:
-        """The clusters, none of which takes for an element what is absent in another."""
+    def _again(self, block: Block) -> list[frozenset[Operation]]:
+        """The clusters, which make again what need not be saved, and ask again what others would take for elements."""
         clusters = list(dict.fromkeys(self.members[op] for op in self.ops if op in self.members))
+        if self.together and not self.asked:
+            sizes = with_fitting(block, default_sizes(self.function))
+            clusters = make_again(self.function, block, clusters, sizes, self._why_other)
         clusters = select_again(self.function, block, clusters, self._why_no_kernel)
         self.ops = list(block.ops)
         self.members = {op: cluster for cluster in clusters for op in cluster}
@@ -131,6 +137,15 @@ class Clusters:
     def _why_no_kernel(self, ops: frozenset[Operation]) -> str | None:
         roles = roles_of(part_of(ops), self.limit)
         return roles.reason if isinstance(roles, Refusal) else None
+
+    def _why_other(self, before: frozenset[Operation], after: frozenset[Operation]) -> str | None:
+        """Why what became of a cluster could be no kernel, or would be one of other groups or of another stream."""
+        old, new = roles_of(part_of(before), self.limit), roles_of(part_of(after), self.limit)
+        if isinstance(new, Refusal):
+            return new.reason
+        if isinstance(old, Roles) and (set(new.group), new.stream) != (set(old.group), old.stream):
+            return "it would have other groups or another stream"
+        return self.unfit(after)
 
     def in_order(self) -> list[frozenset[Operation]]:
         """Clusters and operations outside of any, in an order in which they can run: the program's, as far

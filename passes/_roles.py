@@ -44,6 +44,8 @@ class Roles:
     whole: dict[str, int]
     refused: dict[str, str]
     """For each axis that cannot be cut into groups: why not."""
+    instead: str | None = None
+    """The axis that could be streamed, more than once, and is held whole."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,8 @@ def roles_of(
             or _two_depths(part, whole)
         )
         if problem is None:
-            return Roles(_group_axes(part, refused), candidate, whole, refused)
+            others = [each for each in candidates if each is not None and candidate is None]
+            return Roles(_group_axes(part, refused), candidate, whole, refused, next(iter(others), None))
         problems.append(problem)
     return Refusal(problems[0])
 

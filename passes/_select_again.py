@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from xdsl.dialects import func
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from treadle.compiler.errors import Refusal
-from treadle.dialects.diagram import CastOp, MapOp, WhereOp
+from treadle.dialects.diagram import WhereOp
 from treadle.dialects.diagram.absence import absences
-from treadle.dialects.diagram.array import axes_of, format_of
+from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.diagram.condition import ConditionAttr, renamed
-from treadle.dialects.diagram.formats import number_format
-from treadle.passes._functions import erase_dead, fresh_hint, label, note
+from treadle.passes._functions import fresh_hint, label, note
 from treadle.passes._parts import part_of
 
 PASS = "fusion"
@@ -29,9 +28,7 @@ def select_again(
     function: func.FuncOp, block: Block, clusters: Iterable[Cluster], why_not: Callable[[Cluster], str | None]
 ) -> list[Cluster]:
     """The same clusters, none of which takes for an element what is absent in another: the one that reads selects
-    again, or makes again what the other computes from what it is given, if that moves less.
-
-    What nobody uses then is erased. `why_not` says why operations cannot be one kernel (Refusal)."""
+    again, of what is saved. `why_not` says why operations cannot be one kernel (Refusal)."""
     return _Selection(function, block, list(clusters), why_not).run()
 
 
@@ -53,9 +50,7 @@ class _Selection:
     def run(self) -> list[Cluster]:
         while (found := self._next()) is not None:
             self._ask(*found)
-        erase_dead(self.block)
-        alive = (frozenset(op for op in cluster if op.parent is self.block) for cluster in self.clusters)
-        return [cluster for cluster in alive if cluster]
+        return self.clusters
 
     def _next(self) -> tuple[SSAValue, Cluster, int] | None:
         """An array that has absent elements, the cluster that makes it, and the place of another one that reads it."""
@@ -72,18 +67,16 @@ class _Selection:
 
     def _ask(self, value: SSAValue, maker: Cluster, place: int) -> None:
         users = self._users(value, self.clusters[place])
-        made = self._made_again(value, maker, users[0]) or self._selected_again(value, users[0])
+        made = self._selected_again(value, users[0])
         same = made[-1].results[0]
         for user in users:
             user.operands = [same if each is value else each for each in user.operands]
         self.clusters[place] |= {*made}
         for cluster in (maker, self.clusters[place]):
-            if (reason := self.why_not(frozenset(op for op in cluster if _is_used(op)))) is not None:
+            if (reason := self.why_not(cluster)) is not None:
                 raise Refusal(users[0], f"{_lacks(value)}, and no kernel can ask again: {reason}")
         asked = " and ".join(sorted({f"'{op.condition.text.data}'" for op in absences(value)}))
         note(self.function, PASS, f"{label(same)}, as {label(value)}, for {label(users[0].results[0])}", LAW, asked)
-
-    # -- the same elements from what was saved ---------------------------------------------------------------------
 
     def _selected_again(self, value: SSAValue, before: Operation) -> list[Operation]:
         """Each of its conditions, on the zeros that are saved for what is absent."""
@@ -95,47 +88,11 @@ class _Selection:
             source = made[-1].results[0]
         return made
 
-    # -- the same elements from what is there anyway ---------------------------------------------------------------
-
-    def _made_again(self, value: SSAValue, maker: Cluster, before: Operation) -> list[Operation]:
-        """Copies of what makes an array element by element from arrays that other kernels read or save anyway; nothing
-        if there is no such way, or it reads more than saving the array and reading it would move."""
-        others = {each for each in part_of(maker).leaving if not absences(each)}
-        cone = _cone(value, lambda each: each.owner in maker and each not in others)
-        if cone is None:
-            return []
-        given = dict.fromkeys(operand for op in cone for operand in op.operands if operand.owner not in cone)
-        wide = [each.type for each in given if set(axes_of(each.type)) == set(axes_of(value.type))]
-        if sum(map(_bytes, wide)) > 2 * _bytes(value.type):
-            return []
-        made: list[Operation] = []
-        copies: dict[SSAValue, SSAValue] = {}
-        for op in sorted(cone, key=self.block.get_operation_index):
-            copy = op.clone(copies)
-            made.append(self._insert(copy, op.results[0], before))
-            copies[op.results[0]] = copy.results[0]
-            if op in self.asking or isinstance(op, WhereOp):
-                self.asking.add(copy)
-        return made
-
     def _insert(self, op: Operation, like: SSAValue, before: Operation) -> Operation:
         op.results[0].name_hint = fresh_hint(like, like.name_hint)
         op.location = before.location
         self.block.insert_op_before(op, before)
         return op
-
-
-def _cone(value: SSAValue, is_made_here: Callable[[SSAValue], bool]) -> set[Operation] | None:
-    """The operations that make an array element by element; None if something else has a part in it."""
-    cone: set[Operation] = set()
-    left = [value]
-    while left:
-        owner = left.pop().owner
-        if not isinstance(owner, MapOp | CastOp | WhereOp):
-            return None
-        cone.add(owner)
-        left += [each for each in owner.operands if is_made_here(each) and each.owner not in cone]
-    return cone
 
 
 def _distinct(conditions: Iterable[WhereOp], block: Block) -> Iterator[WhereOp]:
@@ -158,14 +115,6 @@ def _asked_of(op: WhereOp, array: SSAValue) -> WhereOp:
 
 def _clear(name: str, taken: Iterable[str]) -> str:
     return next(each for each in (f"{name}_{i}" for i in range(1, 999)) if each not in taken)
-
-
-def _bytes(type: Attribute) -> int:
-    return number_format(format_of(type)).bytes
-
-
-def _is_used(op: Operation) -> bool:
-    return any(result.uses for result in op.results)
 
 
 def _lacks(value: SSAValue) -> str:

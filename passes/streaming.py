@@ -63,7 +63,9 @@ class StreamingPass(ModulePass):
 
     Legal: a reduction is streamable because its operation is associative, `B(F(x), y) = F(x ++ y)`; one
     whose summands depend on another over the same axis by the cascade law (`_cascades`), else by computing
-    the pieces again in a second stream (`_stages`). The law of each reduction is recorded.
+    the pieces again in a second stream (`_stages`). The law of each reduction is recorded. An axis that would be fed
+    more than once, and that a group can hold whole, is held whole, unless the cost model finds streaming faster
+    (`_whole_or_streamed`).
     """
 
     name = PASS
@@ -81,14 +83,14 @@ class StreamingPass(ModulePass):
             )
         for function, kernel in chosen:
             if not kernel.is_expanded:
-                self._decorate(function, kernel)
+                self._decorate(ctx, op, function, kernel)
 
     def _concerns(self, kernel: KernelOp) -> bool:
         if self.kernel:
             return kernel.kernel_name.data == self.kernel
         return not self.axis or any(self.axis in op.over_axes for op in part_of_kernel(kernel).reducing)
 
-    def _decorate(self, function: func.FuncOp, kernel: KernelOp) -> None:
+    def _decorate(self, ctx: Context, module: ModuleOp, function: func.FuncOp, kernel: KernelOp) -> None:
         part = part_of_kernel(kernel)
         if self.axis and all(self.axis not in op.over_axes for op in part.reducing):
             raise Refusal(kernel, f"{_at(kernel)}: axis '{self.axis}' is reduced by nothing in it")
@@ -99,16 +101,27 @@ class StreamingPass(ModulePass):
                 raise Refusal(_reducing(part, self.axis), f"{_at(kernel)} cannot stream '{self.axis}': {roles.reason}")
             note(function, PASS, _at(kernel), "refused", roles.reason)
             return
-        if roles.stream is None:
+        axis = roles.stream or (None if roles.instead is None else self._instead(ctx, module, kernel, roles.instead))
+        if axis is None:
             return
         old = kernel.schedule or ScheduleAttr({}, {}, {})
-        if roles.stream in old.whole.as_dict():
+        if axis in old.whole.as_dict():
             # Whoever wrote the schedule has decided that it is not fed in pieces.
             if self.axis:
                 raise Refusal(kernel, f"{_at(kernel)}: its schedule holds axis '{self.axis}' whole")
             return
-        kernel.properties["schedule"] = old.but(stream={roles.stream: UNDECIDED})
-        _note_laws(function, kernel, StreamPlan(part, roles.stream, repairs))
+        kernel.properties["schedule"] = old.but(stream={axis: UNDECIDED})
+        _note_laws(function, kernel, StreamPlan(part, axis, repairs))
+
+    def _instead(self, ctx: Context, module: ModuleOp, kernel: KernelOp, axis: str) -> str | None:
+        """The axis, if feeding it more than once is faster than holding it whole, or alone possible."""
+        # imported here, for it runs passes that come later in the pipeline
+        from treadle.passes._whole_or_streamed import is_faster_streamed
+
+        is_open = kernel.schedule is None and not isinstance(
+            roles_of(part_of_kernel(kernel), self.whole_limit, axis), NoRoles
+        )
+        return axis if is_open and is_faster_streamed(ctx, module, kernel, axis) else None
 
 
 def _reducing(part: Part, axis: str) -> Operation:

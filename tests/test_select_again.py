@@ -12,6 +12,7 @@ from treadle.compiler.errors import TreadleError
 from treadle.compiler.pipeline import Options, run_pipeline
 from treadle.compiler.source import parse_module
 from treadle.dialects.diagram import WhereOp
+from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.hierarchy import KernelOp
 from treadle.passes.fusion import FusionPass
 
@@ -21,6 +22,21 @@ PROGRAM = """
 !r = tensor<?xf32, #diagram.array<[i]>>
 !s = tensor<?xf32, #diagram.array<[j]>>
 func.func @f(%X: !X, %R: !r, %n: i32) -> (!r, !s) attributes {sizes = #diagram.sizes<i = 70, j = 90>} {
+  BODY
+  %a = diagram.reduce max %W over [j] : !X -> !r
+  %b = diagram.reduce max %W over [i] : !X -> !s
+  func.return %a, %b : !r, !s
+}
+"""
+
+PRODUCT = """
+!A = tensor<?x64xf16, #diagram.array<[i, k]>>
+!B = tensor<?x64xf16, #diagram.array<[j, k]>>
+!X = tensor<?x?xf32, #diagram.array<[i, j]>>
+!r = tensor<?xf32, #diagram.array<[i]>>
+!s = tensor<?xf32, #diagram.array<[j]>>
+func.func @f(%A: !A, %B: !B) -> (!r, !s) attributes {sizes = #diagram.sizes<i = 70, j = 90>} {
+  %X = diagram.contract %A, %B over [k] accumulate f32 : !A, !B -> !X
   BODY
   %a = diagram.reduce max %W over [j] : !X -> !r
   %b = diagram.reduce max %W over [i] : !X -> !s
@@ -60,9 +76,9 @@ BODIES = {
 }
 
 
-def fused(body: str) -> ModuleOp:
+def fused(body: str, fusion: FusionPass | None = None) -> ModuleOp:
     module = parse_module(PROGRAM.replace("BODY", body))
-    FusionPass().apply(Context(), module)
+    (fusion or FusionPass()).apply(Context(), module)
     return module
 
 
@@ -86,21 +102,30 @@ def test_what_is_read_anyway_is_selected_again() -> None:
     assert [sum(isinstance(op, WhereOp) for op in kernel.walk()) for kernel in (first, second)] == [1, 1]
 
 
-def test_what_another_kernel_computes_is_saved_once() -> None:
-    """Making it again would take another maximum: the array itself is saved, and its conditions are asked of that."""
+def test_what_depends_on_a_reduction_is_made_again_of_that() -> None:
+    """The maximum, a number a row, is saved in place of the array."""
     first, second = (op for op in fused(OF_A_SUM).walk() if isinstance(op, KernelOp))
+    assert [axes_of(value.type) for value in first.outputs] == [("i",), ("i",)]
+    assert [op.name for op in second.body.block.ops][:2] == ["diagram.map", "diagram.where"]
+
+
+def test_what_a_product_computes_is_saved_and_selected_again() -> None:
+    """A scaled product would be as large as what is made of it."""
+    text = PRODUCT.replace("BODY", BY_POSITION)
+    module = parse_module(text)
+    FusionPass().apply(Context(), module)
+    first, second = (op for op in module.walk() if isinstance(op, KernelOp))
     assert len(first.outputs) == 2
     (again,) = (op for op in second.walk() if isinstance(op, WhereOp))
-    assert again.operand is second.body.block.args[0]
+    assert again.operand in second.body.block.args
 
 
 def test_an_input_gives_way_to_an_axis() -> None:
     texts = [op.condition.text.data for op in fused(OF_A_ROW).walk() if isinstance(op, WhereOp)]
     assert texts == ["i < j", "i < j"]  # made again of the row
-    saved = OF_A_ROW.replace("%R if", "%Q if")
-    saved = "%Q = diagram.reduce max %X over [j] : !X -> !r\n  " + saved
-    texts = [op.condition.text.data for op in fused(saved).walk() if isinstance(op, WhereOp)]
-    assert texts == ["i < j", "i < j_1"]
+    apart = fused(OF_A_ROW, FusionPass(together=False))
+    texts = [op.condition.text.data for op in apart.walk() if isinstance(op, WhereOp)]
+    assert texts == ["i < j", "i < j", "i < j_1", "i < j_1"]
 
 
 def test_what_is_in_no_kernel_cannot_ask() -> None:

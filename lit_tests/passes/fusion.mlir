@@ -111,9 +111,9 @@ func.func @few_columns(%X: !X, %E: !E) -> !ZJ {
   func.return %R : !ZJ
 }
 
-// Only one of i and j can be streamed: the maximum over i asks in its own kernel what there is of %S.
+// Only one of j and t can be streamed: the maximum over t asks in its own kernel what there is of %S.
 // CHECK-LABEL: func.func @asked_again
-// CHECK-SAME:  #hierarchy.step<"fusion", "%W_b, as %W, for %down", "a condition holds wherever it is asked", "'j <= t'">
+// CHECK-SAME:  #hierarchy.step<"fusion", "%W_b: %W again", "recomputation", "moves fewer bytes than saving and reading it">
 // CHECK:       hierarchy.kernel @asked_again_1 (%[[S1:.*]] = %S : {{.*}})
 // CHECK-NEXT:    %W = diagram.where %[[S1]] if "j <= t"
 // CHECK-NEXT:    diagram.reduce max %W over [j]
