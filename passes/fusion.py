@@ -17,7 +17,8 @@ from xdsl.utils.exceptions import PassFailedException
 from treadle.compiler.errors import Refusal
 from treadle.dialects.diagram import ContractOp, ReduceOp
 from treadle.dialects.diagram.absence import absences
-from treadle.dialects.diagram.array import is_array, with_level
+from treadle.dialects.diagram.array import format_of, is_array, with_level
+from treadle.dialects.diagram.formats import SIXTEEN_BIT
 from treadle.dialects.hierarchy import KernelOp, YieldOp
 from treadle.passes._clusters import Clusters, split_reductions
 from treadle.passes._functions import erase_dead, erase_unused, functions, kernels, label, note
@@ -93,11 +94,24 @@ class FusionPass(ModulePass):
             raise PassFailedException(f"there is no operation %{unknown[0]} to put together with what it uses")
         for function in functions(op):
             for block in function.body.blocks:
+                _check_accumulators(block)
                 _reduce_alone(block)
                 split_reductions(function, block, self.whole_limit)
                 unfit = partial(_why_unfit, op, function)
                 found = Clusters(function, block, self.whole_limit, self.together, unfit, self.operations)
                 _outline(function, block, found, names)
+
+
+def _check_accumulators(block: Block) -> None:
+    """Kernels add up products in 32 bits; told here, before anything is decided for what none could be made of."""
+    for op in block.ops:
+        if isinstance(op, ContractOp) and str(op.accumulate) in SIXTEEN_BIT:
+            raise Refusal(
+                op,
+                f"it accumulates in {op.accumulate}, and kernels add up products in f32: a sum in {op.accumulate} would "
+                f"be rounded at every addition; write 'accumulate f32', and the result of {format_of(op.result.type)} "
+                "is rounded once",
+            )
 
 
 def _reduce_alone(block: Block) -> None:

@@ -365,7 +365,7 @@ MUTATIONS: dict[str, Mutation] = {
     # Roles of axes, written down.
     "streaming: streams what is weaved": (
         "streaming",
-        "stream={roles.stream: UNDECIDED}",
+        "stream={axis: UNDECIDED}",
         "stream={(*roles.group, roles.stream)[0]: UNDECIDED}",
     ),
     "streaming: any axis that is asked for": (

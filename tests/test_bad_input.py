@@ -70,6 +70,16 @@ def test_a_sum_of_floats_becomes_no_integer(command: str, capsys: pytest.Capture
     assert "p.mlir:5:3: 'diagram.contract' %C: what accumulates in f32 cannot become i32" in said
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_narrow_accumulator(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Before anything is decided, by the name that the program gives."""
+    said = refused(capsys, command, program(**{"accumulate f32": "accumulate f16"}))
+    assert (
+        "p.mlir:5:3: pass 'fusion': 'diagram.contract' %C: it accumulates in f16, and kernels add up products" in said
+    )
+    assert "write 'accumulate f32'" in said
+
+
 # -- programs ---------------------------------------------------------------------------------------
 
 

@@ -16,7 +16,6 @@ from xdsl.utils.exceptions import PassFailedException
 
 from roads import compiled
 from treadle.compiler.cost import footprint, plan_of, product_axes
-from treadle.compiler.errors import TreadleError
 from treadle.compiler.machines import load_machine, write_machine
 from treadle.compiler.source import parse_module, verify_module
 from treadle.dialects.diagram import ContractOp
@@ -327,10 +326,3 @@ def test_time_is_printed(name: str, capsys: pytest.CaptureFixture[str]):
     chosen(module)
     with capsys.disabled():
         print(f"\n{name}: {1000 * (time.perf_counter() - start):.1f} ms", end="")
-
-
-def test_an_axis_that_is_neither_cut_nor_streamed():
-    """Fusion knows that two arrays are one; the kernel, which reads both, feeds its axis once too often."""
-    text = (Path(__file__).parent / "programs" / "refused" / "fed_too_often.mlir").read_text()
-    with pytest.raises(TreadleError, match=r"'d' is neither cut nor streamed, and .* would be fed 4 times"):
-        compiled(text)

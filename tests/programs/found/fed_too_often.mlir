@@ -1,4 +1,5 @@
-// Each sum of a cascade asks for the axis again; the first is of an array, the others of the same one in another order.
+// Each sum of a cascade asks for the axis again, and the first is of the same array in another order: made again where it is
+// read, the order costs nothing, and only the product is saved.
 func.func @f(%in0: tensor<?x?x?xf32, #diagram.array<[b, e, c]>>, %in1: tensor<?x?x?xf32, #diagram.array<[e, c, d]>>) -> tensor<?x?x?xf32, #diagram.array<[b, e, c]>> attributes {sizes = #diagram.sizes<b = 3, c = 5, d = 17, e = 2>} {
   %v0 = diagram.contract %in1, %in0 over [c] accumulate f32 as tf32 : tensor<?x?x?xf32, #diagram.array<[e, c, d]>>, tensor<?x?x?xf32, #diagram.array<[b, e, c]>> -> tensor<?x?x?xf32, #diagram.array<[e, d, b]>>
   %v2 = diagram.map (%a0 = %v0 : tensor<?x?x?xf32, #diagram.array<[e, d, b]>>) -> tensor<?x?x?xf32, #diagram.array<[d, b, e]>> {
