@@ -366,7 +366,7 @@ MUTATIONS: dict[str, Mutation] = {
     "streaming: streams what is weaved": (
         "streaming",
         "stream={axis: UNDECIDED}",
-        "stream={(*roles.group, roles.stream)[0]: UNDECIDED}",
+        "stream={(*roles.group, axis)[0]: UNDECIDED}",
     ),
     "streaming: any axis that is asked for": (
         "streaming",
