@@ -109,8 +109,8 @@ def _check_accumulators(block: Block) -> None:
             raise Refusal(
                 op,
                 f"it accumulates in {op.accumulate}, and kernels add up products in f32: a sum in {op.accumulate} "
-                f"would be rounded at every addition; write 'accumulate f32', and the result of {format_of(op.result.type)} "
-                "is rounded once",
+                "would be rounded at every addition; write 'accumulate f32', and the result of "
+                f"{format_of(op.result.type)} is rounded once",
             )
 
 
