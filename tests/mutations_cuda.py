@@ -303,8 +303,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "masks: a lane counts from the first place of all": (
         "compiler/printer/masks",
-        "first = add([*start, *thread_terms(layout, op.axis.data)])",
-        "first = add(start)",
+        "first = add([_start(writer, op, bound), *thread_terms(layout, op.axis.data)])",
+        "first = _start(writer, op, bound)",
     ),
     "masks: the second word is the first": (
         "compiler/printer/masks",

@@ -41,7 +41,7 @@ def kept_elements(
     """What a condition keeps of a value, and `other` elsewhere: masks where it leaves intervals, a choice for the
     rest."""
     number = number_in(format_of(value.type), other)
-    intervals, rest = intervals_of(op.holds, layout)
+    intervals, rest = intervals_of(op.holds, layout) if lowering.has_room else ({}, op.holds)
     terms: dict[Term, SSAValue] = {}
     for term in _terms(intervals, rest):
         if term not in terms:

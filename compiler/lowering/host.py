@@ -20,7 +20,8 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.compiler.cost.explicit import plan_of_explicit
-from treadle.compiler.cost.memory import footprint
+from treadle.compiler.cost.memory import Footprint, footprint
+from treadle.compiler.cost.plan import Plan
 from treadle.compiler.errors import Refusal
 from treadle.compiler.lowering.fitting import fitting_size
 from treadle.compiler.lowering.held import Held, hold_limits
@@ -264,10 +265,14 @@ def lower_kernel(plan: KernelPlan, machine: Machine, held: Held) -> cuda.KernelO
     for axis, arg in sizes.items():
         arg.name_hint = axis
     by_array: dict[SSAValue, SSAValue] = dict(zip(old, block.args, strict=False))
-    shared_bytes = lower_body(KernelLowering(plan, Layouts(plan), by_array, sizes, lower_op, held), block)
+    counted = plan_of_explicit(source)
+    needed = footprint(counted, machine)
+    has_room = not counted.has_products or _has_room(needed)
+    lowering = KernelLowering(plan, Layouts(plan), by_array, sizes, lower_op, held, has_room)
+    shared_bytes = lower_body(lowering, block)
     _check_shared(plan, shared_bytes, machine.limits.shared_per_block)
     op = cuda.KernelOp(f"{source.kernel_name.data}_kernel", 32 * plan.warp_count, shared_bytes, Region(block))
-    resident = _resident(source, machine)
+    resident = _resident(counted, needed, machine)
     op.resident = IntAttr(resident) if resident else None
     if BY_PIECE in source.attributes:
         op.attributes[BY_PIECE] = UnitAttr()
@@ -279,15 +284,19 @@ NOT_COUNTED = 32
 """Registers of a thread that the model may miss where there are products."""
 
 
-def _resident(source: KernelOp, machine: Machine) -> int:
+def _has_room(needed: Footprint) -> bool:
+    """Whether a thread of a kernel with products has registers left: of roles, which get those that copying needs not,
+    and of kernels that take few."""
+    return bool(needed.producers) or int(needed.registers_per_thread) + NOT_COUNTED <= int(needed.most_registers)
+
+
+def _resident(plan: Plan, needed: Footprint, machine: Machine) -> int:
     """The blocks that an SM is to hold; 0 if that is not to be stated.
 
     Left to itself, ptxas takes registers away for one more block, and rather spills. Of kernels without products the
     model counts all values that a thread has, so its blocks are stated. Of products ptxas may hold more than the model
     knows: their blocks are stated where they are several and leave room for that. Where warps share the partitions of
     an SM unevenly, one block fewer than the model counts is stated, or as many as leave that room."""
-    plan = plan_of_explicit(source)
-    needed = footprint(plan, machine)
     blocks = int(needed.blocks_on(machine))
     if not plan.has_products:
         return blocks

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import IndexType, i32
+from xdsl.dialects.builtin import IndexType, UnitAttr, i32
 from xdsl.ir import Block, Region, SSAValue
 
 from treadle.compiler.layouts.places import count, has_bits, places_along
@@ -19,6 +19,7 @@ from treadle.compiler.lowering.comparisons import Emit, into, number, total_of
 from treadle.compiler.lowering.names import hinted
 from treadle.compiler.lowering.state import KernelLowering
 from treadle.dialects import cuda
+from treadle.dialects.cuda.fragments import COMPARED
 from treadle.dialects.cuda.layout import LayoutAttr
 from treadle.dialects.cuda.tiles import layout_of
 from treadle.dialects.diagram import MapOp, YieldOp
@@ -158,7 +159,10 @@ def mask(
         begin = _joined(lowering, inner.begin, begin, arith.MaxSIOp, layout)
         end = _joined(lowering, inner.limit, end, arith.MinSIOp, layout) or end
         value = inner.value
-    return lowering.emit(cuda.MaskOp(value, axis, offset, end, other, begin))
+    made = lowering.emit(cuda.MaskOp(value, axis, offset, end, other, begin))
+    if not lowering.has_room:
+        made.attributes[COMPARED] = UnitAttr()
+    return made
 
 
 def _is_same(one: SSAValue, other: SSAValue) -> bool:

@@ -36,6 +36,8 @@ class KernelLowering:
     """What each operation becomes."""
     held: Held = field(default_factory=dict[Any, Any])
     """Where values that are multiplied begin and end along axes that a group holds whole."""
+    has_room: bool = True
+    """Whether threads have registers to spare."""
     values: dict[SSAValue, Lowered] = field(default_factory=dict[Any, Any])
     offsets: dict[str, SSAValue] = field(default_factory=dict[Any, Any])
     partial: str | None = None

@@ -16,6 +16,7 @@ from treadle.compiler.printer.indices import subscripts as place_of
 from treadle.compiler.printer.scalars import bare, literal
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects import cuda
+from treadle.dialects.cuda.fragments import COMPARED
 from treadle.dialects.cuda.layout import LayoutAttr
 from treadle.dialects.cuda.tiles import is_fragment, layout_of
 
@@ -26,7 +27,7 @@ WORD = 32
 def print_mask(writer: KernelWriter, op: cuda.MaskOp) -> None:
     layout = layout_of(op.result.type)
     places = places_along(layout, op.axis.data)
-    if places is None or not has_bits(layout, op.axis.data) or (_has_few_registers(writer) and count(places) < WORD):
+    if places is None or not _is_by_bits(writer, op, layout):
         return _print_compared(writer, op, layout)
     rows = [mode for mode in layout.register if any(mode.axis in axes for axes in map(_axes, op.bounds))]
     kept, words = writer.names.fresh(f"{op.value.name_hint or op.axis.data}_kept"), -(-count(places) // WORD)
@@ -53,12 +54,14 @@ def print_mask(writer: KernelWriter, op: cuda.MaskOp) -> None:
     writer.text.nest([*around, *others, *along], [text])  # rows outside: of one row, bits move to predicates together
 
 
-def _has_few_registers(writer: KernelWriter) -> bool:
-    """Whether the pieces were chosen for roles, of which this kernel has none: then bits pay from a word of them on.
-    (At d = 256, 20 places and 255 registers, with bits a causal attention and one with a window spill 208 and 196
-    bytes, and nothing without; at d = 128, 64 and more places, a causal one spills 84 bytes without, and one with
-    starts 292, and nothing with them. ptxas 13.0.)"""
-    return writer.kernel.fallback is not None
+def _is_by_bits(writer: KernelWriter, op: cuda.MaskOp, layout: LayoutAttr) -> bool:
+    """Whether bits are worth their registers. In a fallback, whose pieces were chosen for roles, from a word of them
+    on: at d = 256, 20 places and 255 registers, a causal attention and one with a window spill 208 and 196 bytes with
+    bits and nothing without; at d = 128, 64 and more places, a causal one spills 84 bytes without, and one with
+    starts 292, and nothing with them (ptxas 13.0)."""
+    if COMPARED in op.attributes or not has_bits(layout, op.axis.data):
+        return False
+    return writer.kernel.fallback is None or count(places_along(layout, op.axis.data) or ()) >= WORD
 
 
 def _axes(bound: SSAValue) -> tuple[str, ...]:
@@ -91,9 +94,7 @@ def _distance(
     writer: KernelWriter, op: cuda.MaskOp, layout: LayoutAttr, bound: SSAValue, around: Sequence[Loop]
 ) -> str:
     """How far a bound is from the first place of a lane."""
-    offset = bare(writer.values[op.offset])
-    start = [f"int32_t({offset})"] if is_fragment(bound.type) and offset != "0" else [offset]
-    first = add([*start, *thread_terms(layout, op.axis.data)])
+    first = add([_start(writer, op, bound), *thread_terms(layout, op.axis.data)])
     end = writer.element(bound, around)
     return end if first == "0" else f"{end} - {f'({first})' if ' + ' in first else first}"
 
@@ -101,10 +102,18 @@ def _distance(
 def _print_compared(writer: KernelWriter, op: cuda.MaskOp, layout: LayoutAttr) -> None:
     name = writer.over(op.result, [op.value], op)
     loops = writer.loops(layout)
-    place = add([writer.values[op.offset], coordinate(layout, op.axis.data, loops)])
-    element = writer.element(op.value, loops)
-    is_there = f"{place} < {bare(writer.element(op.limit, loops))}"
+
+    def place(bound: SSAValue) -> str:
+        return add([_start(writer, op, bound), coordinate(layout, op.axis.data, loops)])
+
+    is_there = f"{place(op.limit)} < {bare(writer.element(op.limit, loops))}"
     if op.begin is not None:
-        is_there = f"({bare(writer.element(op.begin, loops))} <= {place}) & ({is_there})"
-    text = f"{is_there} ? {element} : {literal(op.other, writer.uses)}"
+        is_there = f"({bare(writer.element(op.begin, loops))} <= {place(op.begin)}) & ({is_there})"
+    text = f"{is_there} ? {writer.element(op.value, loops)} : {literal(op.other, writer.uses)}"
     writer.text.nest(loops, [f"{name}{place_of(layout, loops)} = {text};"])
+
+
+def _start(writer: KernelWriter, op: cuda.MaskOp, bound: SSAValue) -> str:
+    """The position of the first element, in the bits of a bound."""
+    offset = bare(writer.values[op.offset])
+    return f"int32_t({offset})" if is_fragment(bound.type) and offset != "0" else offset

@@ -41,6 +41,10 @@ from treadle.dialects.diagram.array import (
 from treadle.dialects.diagram.operation import REDUCTIONS
 from treadle.dialects.syntax import parse_attributes, print_types
 
+COMPARED = "compared"
+"""Attribute of a mask that compares each element's place with its bounds: bits, made once for all elements of a row,
+take registers that the kernel has not."""
+
 
 @irdl_op_definition
 class MaskOp(IRDLOperation):
