@@ -84,6 +84,10 @@ def _arrays_of(function: FuncOp) -> Iterable[tuple[Operation, str, Attribute]]:
             yield operation, f"%{result.name_hint}" if result.name_hint else "another array", result.type
 
 
+UNKNOWN_SIZE = 1024
+"""Taken for an axis whose size is known only at launch and has no default."""
+
+
 def default_sizes(function: FuncOp) -> dict[str, int]:
     """The attribute `sizes` of a program: defaults of its symbolic axes."""
     defaults = function.attributes.get("sizes")

@@ -12,6 +12,7 @@ from math import prod
 from xdsl.dialects import func
 from xdsl.ir import Block, Operation, SSAValue
 
+from treadle.compiler.sizes import UNKNOWN_SIZE
 from treadle.dialects.diagram import CastOp, ContractOp, MapOp, WhereOp
 from treadle.dialects.diagram.absence import absences
 from treadle.dialects.diagram.array import DYNAMIC, format_of, sizes_of
@@ -25,9 +26,6 @@ LAW = "recomputation"
 Cluster = frozenset[Operation]
 WhyNot = Callable[[Cluster, Cluster], str | None]
 """Why operations of a cluster cannot be one kernel once some are added or gone; given before and after."""
-
-UNKNOWN_SIZE = 1024
-"""Taken for an axis whose size is known only at launch and has no default."""
 
 
 def make_again(

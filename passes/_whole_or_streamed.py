@@ -8,7 +8,6 @@ from __future__ import annotations
 from math import inf
 
 from xdsl.context import Context
-from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import PassFailedException
 
@@ -20,6 +19,7 @@ from treadle.compiler.machines import machine_of
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import UNDECIDED, ScheduleAttr
 from treadle.passes._functions import function_of, kernels
+from treadle.passes._trial import alone
 from treadle.passes.hierarchy_choose_sizes import HierarchyChooseSizesPass, likely_sizes
 from treadle.passes.tiling import TilingPass
 
@@ -36,19 +36,13 @@ def is_faster_streamed(ctx: Context, module: ModuleOp, kernel: KernelOp, axis: s
 
 def _time(ctx: Context, module: ModuleOp, kernel: KernelOp, axis: str | None) -> float:
     """In microseconds, as the model chooses sizes; infinite if none fit the machine."""
-    function = function_of(kernel)
-    trial = func.FuncOp("trial", ([value.type for value in kernel.operands], [value.type for value in kernel.outputs]))
     copy = kernel.clone()
-    copy.operands = trial.body.block.args
-    trial.body.block.add_ops([copy, func.ReturnOp(*copy.outputs)])
-    if "sizes" in function.attributes:
-        trial.attributes["sizes"] = function.attributes["sizes"]
     if axis is not None:
         copy.properties["schedule"] = ScheduleAttr({}, {axis: UNDECIDED}, {})
-    alone = ModuleOp([trial], dict(module.attributes))
+    apart, trial = alone(module, function_of(kernel), copy)
     try:
-        TilingPass().apply(ctx, alone)
-        HierarchyChooseSizesPass().apply(ctx, alone)
+        TilingPass().apply(ctx, apart)
+        HierarchyChooseSizesPass().apply(ctx, apart)
     except (PassFailedException, TreadleError):
         return inf
     (chosen,) = kernels(trial)

@@ -25,6 +25,7 @@ from treadle.passes._functions import erase_dead, erase_unused, functions, kerne
 from treadle.passes._parts import Part, is_free, part_of
 from treadle.passes._reductions import reduce_alone
 from treadle.passes._roles import WHOLE_LIMIT
+from treadle.passes._trial import alone
 
 PASS = "fusion"
 
@@ -173,15 +174,7 @@ def _outline(function: func.FuncOp, block: Block, clusters: Clusters, names: _Na
 def _why_unfit(module: ModuleOp, function: func.FuncOp, ops: frozenset[Operation]) -> str | None:
     """Why a kernel of these operations could not be made for the machine of the module; found by trying, on a copy,
     down to the layouts of its fragments."""
-    part = part_of(ops)
-    inputs = _inputs(part)
-    trial = func.FuncOp("trial", ([value.type for value in inputs], [value.type for value in part.leaving]))
-    kernel = _kernel("trial", part)
-    kernel.operands = trial.body.block.args
-    trial.body.block.add_ops([kernel, func.ReturnOp(*kernel.outputs)])
-    if "sizes" in function.attributes:
-        trial.attributes["sizes"] = function.attributes["sizes"]
-    copy = ModuleOp([trial], dict(module.attributes))
+    copy, _ = alone(module, function, _kernel("trial", part_of(ops)))
     try:
         for each in _trial_passes():
             each.apply(Context(), copy)

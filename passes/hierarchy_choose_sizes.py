@@ -14,7 +14,7 @@ from treadle.compiler.cost import Choice, Sketch, choose, sketch_of
 from treadle.compiler.errors import Refusal, TreadleError
 from treadle.compiler.machines import Machine, machine_of
 from treadle.compiler.numerals import whole_number
-from treadle.compiler.sizes import default_sizes
+from treadle.compiler.sizes import UNKNOWN_SIZE, default_sizes
 from treadle.dialects.cuda.kernel import BY_PIECE
 from treadle.dialects.diagram.array import DYNAMIC
 from treadle.dialects.diagram.read import with_fitting
@@ -24,9 +24,6 @@ from treadle.passes._functions import note
 from treadle.passes._parts import part_of_kernel
 from treadle.passes._roles import Refusal as NoRoles
 from treadle.passes._roles import roles_of
-
-UNKNOWN_SIZE = 1024
-"""The size to choose for where an axis is symbolic and the function states no default."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from treadle.compiler.cost.sketch import sketch_of
 from treadle.compiler.cost.time import estimate
 from treadle.compiler.errors import Refusal, TreadleError
 from treadle.compiler.machines import machine_of
-from treadle.compiler.sizes import default_sizes
+from treadle.compiler.sizes import UNKNOWN_SIZE, default_sizes
 from treadle.dialects.diagram import ContractOp, MapOp, WhereOp
 from treadle.dialects.diagram.array import DYNAMIC, LARGEST_SIZE, axes_of, sizes_of
 from treadle.dialects.diagram.read import with_fitting
@@ -30,7 +30,7 @@ from treadle.passes._roles import roles_of
 from treadle.passes._scalars import is_plain
 from treadle.passes._splits import Split, inline_extent, split_kernel
 from treadle.passes._stages import Repairs, StreamPlan
-from treadle.passes.hierarchy_choose_sizes import UNKNOWN_SIZE, HierarchyChooseSizesPass, likely_sizes
+from treadle.passes.hierarchy_choose_sizes import HierarchyChooseSizesPass, likely_sizes
 from treadle.passes.streaming import StreamingPass
 from treadle.passes.tiling import TilingPass
 

@@ -43,15 +43,11 @@ class Recorder(GpuBackend):
         cluster: int = 1,
         stream: int = 0,
     ) -> None:
-        super().launch(kernel, grid, block, shared_bytes, arguments, cluster, stream)
-        if 0 in grid:
-            return
-        if self.has_tensor_maps:
-            self.launches.append(self.again(kernel, grid, block, shared_bytes, arguments, cluster, stream))
-            return
-        self.launches.append(
-            lambda: super(Recorder, self).launch(kernel, grid, block, shared_bytes, arguments, cluster, stream)
-        )
+        given = (kernel, grid, block, shared_bytes, arguments, cluster, stream)
+        super().launch(*given)
+        if 0 not in grid:
+            start = super().launch
+            self.launches.append(self.again(*given) if self.has_tensor_maps else lambda: start(*given))
 
 
 class Gpu:
