@@ -116,6 +116,25 @@ def test_a_whole_graph_says_how_kernels_get_into_it() -> None:
     torch.testing.assert_close(torch.compile(lambda q: kernel(q, K, V) * 2, backend="eager")(Q), kernel(Q, K, V) * 2)
 
 
+def derived_there(q: torch.Tensor) -> torch.Tensor:
+    program = treadle.kernel("q d, x d, x e -> q e")(kernel.function).compiled(q, K, V).diagram
+    return treadle.compile(program, cache=False).run(q, K, V)
+
+
+def judged_there(q: torch.Tensor) -> bool:
+    return kernel.compiled(q, K, V).verify(q, K, V)[0].ok
+
+
+def called_there(q: torch.Tensor) -> torch.Tensor:
+    return treadle.kernel("q d, x d, x e -> q e")(kernel.function)(q, K, V)
+
+
+@pytest.mark.parametrize("within", [derived_there, judged_there, called_there])
+def test_a_compiled_function_does_not_look_into_this_compiler(within: Callable[..., Any]) -> None:
+    """PyTorch's compiler reads numpy as tensors, also that of passes, once it looks below a function that it took."""
+    torch.testing.assert_close(torch.compile(within, backend="eager")(Q), within(Q))
+
+
 @pytest.mark.parametrize("derive", [forwards, gradient, of_many])
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_transforms_inside_a_compiled_function(derive: Callable[..., Any], is_causal: bool) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from treadle.compiler.errors import TreadleError
+from treadle.untraced import untraced
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -154,6 +155,7 @@ class Kernel:
 
     # -- running ---------------------------------------------------------------------------------
 
+    @untraced
     def run(self, *arrays: Any, backend: str = "auto", checks: bool = False, **named: Any) -> Any:
         """The result, or a tuple where the program has several.
 
@@ -169,6 +171,7 @@ class Kernel:
 
     __call__ = run
 
+    @untraced
     def verify(self, *arrays: Any, backend: str = "auto", checks: bool = True, **named: Any) -> tuple[Any, ...]:
         """Run, and compare with the float64 reference: a `Verdict` for each result, whose `ok` says whether it is
         within the tolerance that the formats allow, and whose text is the line that `treadle run` prints."""
@@ -231,6 +234,7 @@ class Kernel:
         return entry_function(self.program)
 
 
+@untraced
 def compile(
     program: str | os.PathLike[str] | ModuleOp,
     *,
@@ -261,6 +265,7 @@ def compile(
     return Kernel(texts)
 
 
+@untraced
 def load(path: str | os.PathLike[str]) -> Kernel:
     """A kernel that was saved (TreadleError if the file is none, or of another version)."""
     from treadle.compiler.source import read_text

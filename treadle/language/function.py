@@ -16,6 +16,7 @@ from treadle.dialects.diagram.formats import NUMBER_FORMATS
 from treadle.language.array import Array, names_of
 from treadle.language.graph import FORMATS, Graph
 from treadle.language.signature import Signature, parse_signature
+from treadle.untraced import untraced
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from treadle.compiled import Kernel
 
 _DTYPES = {prefix + each.dtype: name for prefix in ("", "torch.") for name, each in NUMBER_FORMATS.items()}
-
-SEEN_THROUGH = "torch.compile and torch.export see through kernels that treadle.torch.operator(name, kernel) registers"
 
 
 class NamedKernel:
@@ -55,6 +54,7 @@ class NamedKernel:
         self._seen: dict[str, int] = {}
         self._symbolic: set[str] = set()
 
+    @untraced
     def __call__(self, *arrays: Any, backend: str = "auto", **named: Any) -> Any:
         """The result, or a tuple of them, as torch tensors if an argument is one. Arguments stand in the function's
         order or carry its names (TreadleError)."""
@@ -63,10 +63,7 @@ class NamedKernel:
         given = in_order(self._name, self.names, arrays, named) if named else arrays
         return self.compiled(*given).run(*given, backend=backend)
 
-    # PyTorch's compiler reads these: it runs the call as it is, and says so where a whole graph is asked for.
-    __call__._torchdynamo_disable = True  # type: ignore[attr-defined]
-    __call__._torchdynamo_disable_msg = SEEN_THROUGH  # type: ignore[attr-defined]
-
+    @untraced
     def compiled(self, *arrays: Any) -> Kernel:
         """The kernel for arguments of these formats and sizes (TreadleError)."""
         if len(arrays) != len(self.signature.inputs):

@@ -1,0 +1,43 @@
+# pyright: standard
+"""What PyTorch's compiler is to call and not to read: its eyes on everything that runs below a compiled function would
+make tensors of the numbers that this compiler reckons with."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+SEEN_THROUGH = "torch.compile and torch.export see through kernels that treadle.torch.operator(name, kernel) registers"
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def untraced(function: Callable[P, R]) -> Callable[P, R]:
+    """`function`, called as it is where a function that `torch.compile` took calls it, and all below it too.
+
+    Where a whole graph is asked for, PyTorch says why there is none (`SEEN_THROUGH`)."""
+
+    @functools.wraps(function)
+    def call(*arguments: P.args, **named: P.kwargs) -> R:
+        # Torch is not to be imported for this: where its compiler is not loaded, it compiles nothing.
+        if "torch._dynamo" not in sys.modules:
+            return function(*arguments, **named)
+        return (_APART.get(function) or _set_apart(function))(*arguments, **named)
+
+    call._torchdynamo_disable = True  # type: ignore[attr-defined]
+    call._torchdynamo_disable_msg = SEEN_THROUGH  # type: ignore[attr-defined]
+    return call
+
+
+_APART: dict[Callable[..., Any], Callable[..., Any]] = {}
+
+
+def _set_apart(function: Callable[..., Any]) -> Callable[..., Any]:
+    import torch
+
+    _APART[function] = torch.compiler.disable(function, reason=SEEN_THROUGH)
+    return _APART[function]
