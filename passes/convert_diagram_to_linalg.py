@@ -12,8 +12,8 @@ from treadle.compiler.errors import Refusal
 from treadle.dialects.diagram import LawOp
 from treadle.dialects.diagram.array import is_array
 from treadle.passes._functions import functions
-from treadle.passes._linalg_of import Lowering
 from treadle.passes.diagram_expand_laws import DiagramExpandLawsPass
+from treadle.passes.linalg.of_diagram import Lowering
 
 
 @dataclass(frozen=True)

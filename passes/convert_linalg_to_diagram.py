@@ -11,10 +11,10 @@ from xdsl.passes import ModulePass
 
 from treadle.compiler.errors import Refusal
 from treadle.dialects.diagram.array import check_axis_name
-from treadle.passes._as_generic import as_generic
 from treadle.passes._functions import erase_dead, functions, note
-from treadle.passes._raising import Raising
-from treadle.passes._reading import Reading
+from treadle.passes.linalg.as_generic import as_generic
+from treadle.passes.linalg.raising import Raising
+from treadle.passes.linalg.reading import Reading
 
 
 @dataclass(frozen=True)

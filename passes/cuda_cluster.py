@@ -21,10 +21,10 @@ from treadle.dialects import cuda
 from treadle.dialects.cuda.kernel import MOST_IN_CLUSTER
 from treadle.dialects.cuda.tensor_maps import share_of
 from treadle.dialects.hierarchy.schedule import StepAttr, record
-from treadle.passes._cluster_laws import ALIKE, Neighbours, alike, feeding, neighbours_in
 from treadle.passes._functions import function_of, launches_of_kernel
-from treadle.passes._grid_sharing import numbers_of_host
-from treadle.passes._specialise_laws import BUSY, Reason
+from treadle.passes.grids.cluster_laws import ALIKE, Neighbours, alike, feeding, neighbours_in
+from treadle.passes.grids.sharing import numbers_of_host
+from treadle.passes.warps.laws import BUSY, Reason
 
 DIVIDES = "the blocks of a cluster are pieces that differ in one coordinate alone"
 SUFFIX = "_clusters"

@@ -19,11 +19,11 @@ from treadle.dialects import cuda
 from treadle.dialects.cuda.kernel import BY_PIECE
 from treadle.dialects.hierarchy.schedule import StepAttr, record
 from treadle.passes._functions import function_of, launches_of_kernel
-from treadle.passes._grid_sharing import numbers_of_host, sharing
 from treadle.passes._levels import check_lowered
-from treadle.passes._persistent import Persistent, parts_for, why_not
-from treadle.passes._specialise_laws import Reason
-from treadle.passes._tile_order import TileOrder
+from treadle.passes.grids.persistent import Persistent, parts_for, why_not
+from treadle.passes.grids.sharing import numbers_of_host, sharing
+from treadle.passes.grids.tile_order import TileOrder
+from treadle.passes.warps.laws import Reason
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from treadle.dialects import cuda
 from treadle.dialects.hierarchy.schedule import StepAttr, record
 from treadle.passes._functions import function_of, launches_of_kernel
 from treadle.passes._levels import check_lowered
-from treadle.passes._ping_pong import Runs, bracket, runs_of, take_turns
-from treadle.passes._specialise_laws import Reason
+from treadle.passes.warps.laws import Reason
+from treadle.passes.warps.ping_pong import Runs, bracket, runs_of, take_turns
 
 LAW = "all warpgroups take as many turns, and products keep their order within each"
 

@@ -25,8 +25,8 @@ from treadle.dialects.diagram.array import DYNAMIC, format_of, sizes_of
 from treadle.dialects.hierarchy.schedule import StepAttr, record
 from treadle.passes._functions import function_of, launches_of_kernel
 from treadle.passes._levels import check_lowered
-from treadle.passes._specialise_laws import Reason, constant_of
-from treadle.passes._specialise_tiles import boxed_type
+from treadle.passes.warps.laws import Reason, constant_of
+from treadle.passes.warps.tiles import boxed_type
 
 UNIT = 16
 """Bytes that the strides of an array with a tensor map are multiples of."""

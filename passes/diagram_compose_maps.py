@@ -24,7 +24,8 @@ from treadle.passes._functions import (
     replace,
     unite_equal,
 )
-from treadle.passes._scalars import (
+from treadle.passes._static_axes import fold_empty_axes, fold_extents
+from treadle.passes.expressions.scalars import (
     Expression,
     Leaf,
     Node,
@@ -37,7 +38,6 @@ from treadle.passes._scalars import (
     substitute,
     walk,
 )
-from treadle.passes._static_axes import fold_empty_axes, fold_extents
 
 CHEAP: tuple[type[Operation], ...] = (
     arith.AddfOp,

@@ -17,9 +17,9 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import format_of
-from treadle.passes._below_maximum import LOWEST, below_maximum
-from treadle.passes._bounds import is_positive_scalar
-from treadle.passes._scalars import (
+from treadle.passes.expressions.below_maximum import LOWEST, below_maximum
+from treadle.passes.expressions.bounds import is_positive_scalar
+from treadle.passes.expressions.scalars import (
     Constant,
     Expression,
     Leaf,
@@ -32,7 +32,7 @@ from treadle.passes._scalars import (
     number,
     product,
 )
-from treadle.passes._spans import past_conditions
+from treadle.passes.expressions.spans import past_conditions
 
 LOG2_E = 1.4426950408889634
 EQUAL = 1
@@ -58,7 +58,7 @@ class DiagramExpToExp2Pass(ModulePass):
       program that is above zero; then the slope beyond is a power of two so large that neighbours are 1 apart, whatever
       the factor is. What is added to the exponent is taken from the offset, but beyond, where it would only be rounded:
       all powers of a row then lack the same factor. Where what the contraction multiplies has few exponents, one such
-      power of two does for every maximum, and beside it what is added vanishes by itself (`_spans`).
+      power of two does for every maximum, and beside it what is added vanishes by itself (`expressions.spans`).
 
     A finite number stands for a maximum that is -inf: the lowest one, if all that is made of it are such powers, for
     those of -inf are 0 below it, too. It takes one operation (`max`), another number two.

@@ -17,7 +17,7 @@ from treadle.compiler.laws import standard_law, standard_laws
 from treadle.dialects.diagram import ApplyOp, CastOp, ContractOp, ExtentOp, LawOp, ReduceOp, YieldOp
 from treadle.dialects.diagram.array import array_type, axes_of, format_of, is_array, sizes_of
 from treadle.passes._functions import fresh_hint, functions, label, note, replace
-from treadle.passes._scalars import weave
+from treadle.passes.expressions.scalars import weave
 
 
 @dataclass(frozen=True)

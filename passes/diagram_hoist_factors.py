@@ -22,14 +22,6 @@ from treadle.dialects.diagram.array import (
     sizes_of,
     with_format,
 )
-from treadle.passes._bounds import (
-    distance_of,
-    inner_expression,
-    is_exact_in,
-    is_nonnegative,
-    is_positive_scalar,
-    misfit,
-)
 from treadle.passes._functions import (
     diagram_blocks,
     erase_dead,
@@ -40,11 +32,19 @@ from treadle.passes._functions import (
     note,
     replace,
 )
-from treadle.passes._infinities import is_number_of_nothing, may_be_infinite
-from treadle.passes._moments import without_late_parts
-from treadle.passes._powers import raise_power
-from treadle.passes._reductions import operands_of, rebuilt
-from treadle.passes._scalars import (
+from treadle.passes.expressions.bounds import (
+    distance_of,
+    inner_expression,
+    is_exact_in,
+    is_nonnegative,
+    is_positive_scalar,
+    misfit,
+)
+from treadle.passes.expressions.infinities import is_number_of_nothing, may_be_infinite
+from treadle.passes.expressions.moments import without_late_parts
+from treadle.passes.expressions.powers import raise_power
+from treadle.passes.expressions.reductions import operands_of, rebuilt
+from treadle.passes.expressions.scalars import (
     CASTS,
     Constant,
     Expression,
@@ -116,13 +116,12 @@ class DiagramHoistFactorsPass(ModulePass):
     Legal over the reals: sum(f * g(x)) = f * sum(g(x)), and max(c * s(x)) = c * max(s(x)) for c > 0 (the
     latter in floating point as well, for rounding is monotone); c may be a number of the program, if it says that it
     is above zero, as in `maximumf(c, 1.0e-30)`. At last a factor of powers below their maximum moves into their
-    exponents (`_powers`). Guards: where the axis may be empty, the
+    exponents (`expressions.powers`). Guards: where the axis may be empty, the
     moved division is not done (0 / 0 would be NaN, the plain sum is 0), nor in rows of which a condition leaves
     nothing, if a sum tells which these are: the divisor, or in it one of powers that are 1 at their extremum; past a
     rounding a factor moves only if what stays behind provably fits the narrower format (see
-    `_bounds.misfit`); the sum itself must not be kept in f16, where it might overflow without the factor; a factor that
-    may be absent stays, for the sum of nothing is there.
-    """
+    `expressions.bounds.misfit`); the sum itself must not be kept in f16, where it might overflow without the factor; a
+    factor that may be absent stays, for the sum of nothing is there."""
 
     name = PASS
 

@@ -20,12 +20,12 @@ from treadle.dialects.diagram.absence import absences
 from treadle.dialects.diagram.array import format_of, is_array, with_level
 from treadle.dialects.diagram.formats import SIXTEEN_BIT
 from treadle.dialects.hierarchy import KernelOp, YieldOp
-from treadle.passes._clusters import Clusters, split_reductions
 from treadle.passes._functions import erase_dead, erase_unused, functions, kernels, label, note
 from treadle.passes._parts import Part, is_free, part_of
-from treadle.passes._reductions import reduce_alone
-from treadle.passes._roles import WHOLE_LIMIT
-from treadle.passes._trial import alone
+from treadle.passes.expressions.reductions import reduce_alone
+from treadle.passes.kernels.clusters import Clusters, split_reductions
+from treadle.passes.kernels.roles import WHOLE_LIMIT
+from treadle.passes.kernels.trial import alone
 
 PASS = "fusion"
 
@@ -67,18 +67,17 @@ class FusionPass(ModulePass):
 
     Legal if the set is convex in the dataflow (no value leaves it and comes back), for then its
     operations can run at one moment. A set is made one kernel only if every axis has a role in it (see
-    `_roles.roles_of`): at most one axis streamed, no other but axes of at most `whole-limit` elements held
+    `kernels.roles.roles_of`): at most one axis streamed, no other but axes of at most `whole-limit` elements held
     whole, no product computed again by another group. Several products, or a product and a reduction, become one
     kernel only if that can be lowered, with sizes that fit the machine, which is tried, and a product is not made a few
-    columns at a time (`_narrow`). A reduction or a product over several axes that no kernel can do at once is done one
-    axis after another. What is kept apart is recorded with the reason.
-    What has nothing in common but an array that it reads becomes one kernel, too, if that is what takes the time (no
-    products), every axis has the same role in each and in all, and they fit the machine: the array is read once.
-    With `operations` only those, named by their results, are put together with what they use, or refused.
-    What one kernel computes element by element of what another reads or saves anyway is made again there, where that
-    moves fewer bytes (`_make_again`); what a condition left of an array is asked again (`_select_again`).
-    Operations of other dialects are boundaries and stay as they are.
-    """
+    columns at a time (`kernels.narrow`). A reduction or a product over several axes that no kernel can do at once is
+    done one axis after another. What is kept apart is recorded with the reason. What has nothing in common but an array
+    that it reads becomes one kernel, too, if that is what takes the time (no products), every axis has the same role in
+    each and in all, and they fit the machine: the array is read once. With `operations` only those, named by their
+    results, are put together with what they use, or refused. What one kernel computes element by element of what
+    another reads or saves anyway is made again there, where that moves fewer bytes (`kernels.make_again`); what a
+    condition left of an array is asked again (`kernels.select_again`). Operations of other dialects are boundaries and
+    stay as they are."""
 
     name = PASS
 
@@ -201,7 +200,8 @@ def _trial_passes() -> list[ModulePass]:
 
 
 def _check_absent(part: Part, clusters: Clusters) -> None:
-    """Absent elements are saved as zeros: kernels that read them ask again (`_select_again`), nobody else does."""
+    """Absent elements are saved as zeros: kernels that read them ask again (`kernels.select_again`), nobody else
+    does."""
     for value in part.leaving:
         readers = [use.operation for use in value.uses if not isinstance(use.operation, func.ReturnOp)]
         reader = next((op for op in readers if op not in clusters.members), None)

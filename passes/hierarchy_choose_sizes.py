@@ -22,8 +22,8 @@ from treadle.dialects.hierarchy import KernelOp, ScheduleAttr
 from treadle.dialects.hierarchy.schedule import UNDECIDED
 from treadle.passes._functions import note
 from treadle.passes._parts import part_of_kernel
-from treadle.passes._roles import Refusal as NoRoles
-from treadle.passes._roles import roles_of
+from treadle.passes.kernels.roles import Refusal as NoRoles
+from treadle.passes.kernels.roles import roles_of
 
 
 @dataclass(frozen=True)

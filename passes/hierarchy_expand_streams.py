@@ -29,15 +29,15 @@ from treadle.dialects.diagram.array import (
 from treadle.dialects.hierarchy import GroupOp, KernelOp, LoadOp, SaveOp, StreamOp, YieldOp
 from treadle.dialects.hierarchy.schedule import ScheduleAttr
 from treadle.passes._functions import functions, kernels, label, note
-from treadle.passes._limits import LimitWriter, spell_range
-from treadle.passes._near import comes_to_shared
 from treadle.passes._parts import part_of_kernel
-from treadle.passes._ranges import Search
-from treadle.passes._reductions import keep_states_apart
-from treadle.passes._searches import Ends
-from treadle.passes._stages import StreamPlan
-from treadle.passes._streams import Scope, StreamParts, hint_of, location_of
-from treadle.passes._visits import Visits, visits_of
+from treadle.passes.expressions.reductions import keep_states_apart
+from treadle.passes.kernels.near import comes_to_shared
+from treadle.passes.streams.limits import LimitWriter, spell_range
+from treadle.passes.streams.ranges import Search
+from treadle.passes.streams.searches import Ends
+from treadle.passes.streams.stages import StreamPlan
+from treadle.passes.streams.stream import Scope, StreamParts, hint_of, location_of
+from treadle.passes.streams.visits import Visits, visits_of
 
 PASS = "hierarchy-expand-streams"
 
@@ -95,13 +95,12 @@ class HierarchyExpandStreamsPass(ModulePass):
     }
     ```
 
-    Legal by the laws that `_stages` and `_cascades` find for each reduction. A repaired accumulator is multiplied by
-    the ratio of its summands after and before; where the state that moved is still neutral, a finite number stands for
-    it, since nothing that counts can have been added; not where the ratio is 0 then, and the accumulator is, too.
-    Where it is neutral at the end though the row has elements, what followed it is NaN, as in the formula
-    (`_undefined`). Sums are kept in the format in which the algorithm accumulates them and rounded to that of the
-    result once, after the last piece.
-    """
+    Legal by the laws that `streams.stages` and `streams.cascades` find for each reduction. A repaired accumulator is
+    multiplied by the ratio of its summands after and before; where the state that moved is still neutral, a finite
+    number stands for it, since nothing that counts can have been added; not where the ratio is 0 then, and the
+    accumulator is, too. Where it is neutral at the end though the row has elements, what followed it is NaN, as in the
+    formula (`streams.undefined`). Sums are kept in the format in which the algorithm accumulates them and rounded to
+    that of the result once, after the last piece."""
 
     name = PASS
 

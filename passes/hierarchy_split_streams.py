@@ -24,14 +24,14 @@ from treadle.dialects.diagram.read import with_fitting
 from treadle.dialects.hierarchy import KernelOp
 from treadle.passes._functions import functions, kernels, label, note
 from treadle.passes._parts import part_of_kernel
-from treadle.passes._reductions import keep_states_apart
-from treadle.passes._roles import Refusal as NoRoles
-from treadle.passes._roles import roles_of
-from treadle.passes._scalars import is_plain
-from treadle.passes._splits import Split, inline_extent, split_kernel
-from treadle.passes._stages import Repairs, StreamPlan
+from treadle.passes.expressions.reductions import keep_states_apart
+from treadle.passes.expressions.scalars import is_plain
 from treadle.passes.hierarchy_choose_sizes import HierarchyChooseSizesPass, likely_sizes
+from treadle.passes.kernels.roles import Refusal as NoRoles
+from treadle.passes.kernels.roles import roles_of
 from treadle.passes.streaming import StreamingPass
+from treadle.passes.streams.splits import Split, inline_extent, split_kernel
+from treadle.passes.streams.stages import Repairs, StreamPlan
 from treadle.passes.tiling import TilingPass
 
 PASS = "hierarchy-split-streams"
@@ -99,10 +99,9 @@ class HierarchySplitStreamsPass(ModulePass):
 
     Legal: a reduction is associative, so the reductions of the parts, combined, are that of the whole; where its
     summands depend on another reduction, each part's is repaired first to what that is of all parts, by the
-    cascade law (`_cascades`). Refused where a result has the axis, and where a reduction waits for another one that no
-    law repairs. An axis that does not divide has a longer last part, and a condition excludes that length in the
-    others.
-    """
+    cascade law (`streams.cascades`). Refused where a result has the axis, and where a reduction waits for another one
+    that no law repairs. An axis that does not divide has a longer last part, and a condition excludes that length in
+    the others."""
 
     name = PASS
 

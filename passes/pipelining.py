@@ -21,10 +21,10 @@ from treadle.compiler.rings import ring_problems
 from treadle.dialects import cuda
 from treadle.dialects.cuda.shared import place_tiles
 from treadle.dialects.hierarchy.schedule import StepAttr, record
-from treadle.passes._ahead import are_known_ahead, constant, constant_of, named, position_ahead, step_of
-from treadle.passes._delay import delay_products
 from treadle.passes._levels import check_lowered
-from treadle.passes._load_ahead import MOST_WORDS, loads_to_move, move_ahead
+from treadle.passes.loops.ahead import are_known_ahead, constant, constant_of, named, position_ahead, step_of
+from treadle.passes.loops.delay import delay_products
+from treadle.passes.loops.load_ahead import MOST_WORDS, loads_to_move, move_ahead
 
 FIRST_ARCH = 80
 """`cp.async` exists from sm_80 on (PTX ISA 9.7.9.25.3.1)."""
@@ -45,13 +45,13 @@ class PipeliningPass(ModulePass):
 
     Asynchronous copies are declined below sm_80, and where the stages would not fit into a block's shared memory.
 
-    What a turn loads to registers and needs before its first product is loaded in the turn before (`_load_ahead.py`),
-    right after the last use of what that turn has itself; the first piece is loaded before the loop. Legal on the same
-    condition, and declined where a thread would hold more than 32 registers ahead.
+    What a turn loads to registers and needs before its first product is loaded in the turn before
+    (`passes/loops/load_ahead.py`), right after the last use of what that turn has itself; the first piece is loaded
+    before the loop. Legal on the same condition, and declined where a thread would hold more than 32 registers ahead.
 
     In a kernel with roles copies are ahead already. There a product that only feeds the state of the stream is delayed
-    by one turn (`_delay.py`): a turn starts its own first product and the product of the turn before, waits for its own
-    alone, and has the other's sum where it repairs the state; the last product stands after the loop.
+    by one turn (`passes/loops/delay.py`): a turn starts its own first product and the product of the turn before, waits
+    for its own alone, and has the other's sum where it repairs the state; the last product stands after the loop.
 
     Before:
     ```

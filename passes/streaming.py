@@ -16,10 +16,10 @@ from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import UNDECIDED, ScheduleAttr
 from treadle.passes._functions import functions, kernels, label, note
 from treadle.passes._parts import Part, part_of_kernel
-from treadle.passes._roles import WHOLE_LIMIT, roles_of
-from treadle.passes._roles import Refusal as NoRoles
-from treadle.passes._scalars import spell
-from treadle.passes._stages import Repairs, StreamPlan, Verdict
+from treadle.passes.expressions.scalars import spell
+from treadle.passes.kernels.roles import WHOLE_LIMIT, roles_of
+from treadle.passes.kernels.roles import Refusal as NoRoles
+from treadle.passes.streams.stages import Repairs, StreamPlan, Verdict
 
 PASS = "streaming"
 
@@ -62,11 +62,10 @@ class StreamingPass(ModulePass):
     ```
 
     Legal: a reduction is streamable because its operation is associative, `B(F(x), y) = F(x ++ y)`; one
-    whose summands depend on another over the same axis by the cascade law (`_cascades`), else by computing
-    the pieces again in a second stream (`_stages`). The law of each reduction is recorded. An axis that would be fed
-    more than once, and that a group can hold whole, is held whole, unless the cost model finds streaming faster
-    (`_whole_or_streamed`).
-    """
+    whose summands depend on another over the same axis by the cascade law (`streams.cascades`), else by computing
+    the pieces again in a second stream (`streams.stages`). The law of each reduction is recorded. An axis that would be
+    fed more than once, and that a group can hold whole, is held whole, unless the cost model finds streaming faster
+    (`kernels.whole_or_streamed`)."""
 
     name = PASS
 
@@ -116,7 +115,7 @@ class StreamingPass(ModulePass):
     def _instead(self, ctx: Context, module: ModuleOp, kernel: KernelOp, axis: str) -> str | None:
         """The axis, if feeding it more than once is faster than holding it whole, or alone possible."""
         # imported here, for it runs passes that come later in the pipeline
-        from treadle.passes._whole_or_streamed import is_faster_streamed
+        from treadle.passes.kernels.whole_or_streamed import is_faster_streamed
 
         is_open = kernel.schedule is None and not isinstance(
             roles_of(part_of_kernel(kernel), self.whole_limit, axis), NoRoles

@@ -16,8 +16,8 @@ from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import UNDECIDED, ScheduleAttr
 from treadle.passes._functions import functions, kernels, note
 from treadle.passes._parts import Part, part_of_kernel
-from treadle.passes._roles import keeping_together, not_grouped
-from treadle.passes._scalars import weave
+from treadle.passes.expressions.scalars import weave
+from treadle.passes.kernels.roles import keeping_together, not_grouped
 
 PASS = "tiling"
 

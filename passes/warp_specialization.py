@@ -19,8 +19,8 @@ from treadle.compiler.rings import ring_problems
 from treadle.dialects import cuda
 from treadle.dialects.hierarchy.schedule import StepAttr, record
 from treadle.passes._levels import check_lowered
-from treadle.passes._specialise import Specialised, specialise
-from treadle.passes._specialise_laws import Reason, why_not
+from treadle.passes.warps.laws import Reason, why_not
+from treadle.passes.warps.specialise import Specialised, specialise
 
 FIRST_ARCH = 90
 """Registers can be moved between warps (`setmaxnreg`) and copies signal barriers from sm_90 on (PTX ISA 9.7.19.5)."""

@@ -126,68 +126,72 @@ MUTATIONS: dict[str, Mutation] = {
         "(turns - 1) * step_of(self.loop)",
     ),
     "pipelining: no stage of its own": ("pipelining", "tile.stages = IntAttr(stages)", "tile.stages = IntAttr(1)"),
-    "pipelining: asks for what is behind the end": ("_ahead", 'loop.ub, "ult")', 'loop.ub, "ule")'),
+    "pipelining: asks for what is behind the end": ("passes/loops/ahead", 'loop.ub, "ult")', 'loop.ub, "ule")'),
     "pipelining: begins with nothing": (
-        "_load_ahead",
+        "passes/loops/load_ahead",
         "arith.CmpiOp(loop.lb, loop.ub,",
         "arith.CmpiOp(loop.ub, loop.ub,",
     ),
-    "pipelining: loads the piece that it has": ("_load_ahead", "load, loop, later[0]", "load, loop, body.args[0]"),
-    "pipelining: hands on what it had": ("_load_ahead", "on.append(branch.results[0])", "on.append(piece)"),
+    "pipelining: loads the piece that it has": (
+        "passes/loops/load_ahead",
+        "load, loop, later[0]",
+        "load, loop, body.args[0]",
+    ),
+    "pipelining: hands on what it had": ("passes/loops/load_ahead", "on.append(branch.results[0])", "on.append(piece)"),
     # Roles.
     "roles: consumers do not wait": (
-        "_specialise_consumers",
+        "passes/warps/consumers",
         "        target.add_op(cuda.AwaitOp(turns.rings[tile], turn))\n",
         "",
     ),
     "roles: consumers give nothing back": (
-        "_specialise_consumers",
+        "passes/warps/consumers",
         "target.add_op(cuda.ReleaseOp(self.turns.rings[tile], held.pop(tile)))",
         "held.pop(tile)",
     ),
     "roles: the producer waits for nobody": (
-        "_specialise_producer",
+        "passes/warps/producer",
         "[cuda.AcquireOp(ring, turn), cuda.ExpectOp(",
         "[cuda.ExpectOp(",
     ),
     "roles: copies begin with their piece": (
-        "_specialise_producer",
+        "passes/warps/producer",
         "after = None if begin is None else mapping[begin]",
         "after = None",
     ),
-    "roles: the producer expects half": ("_specialise_producer", "turn, load.bytes)", "turn, load.bytes // 2)"),
+    "roles: the producer expects half": ("passes/warps/producer", "turn, load.bytes)", "turn, load.bytes // 2)"),
     "roles: a product starts anew in each turn": (
-        "_specialise_consumers",
+        "passes/warps/consumers",
         "accumulator = None if fresh else mapping[op.accumulator]",
         "accumulator = None",
     ),
     "roles: the second loop counts from 0": (
-        "_specialise",
+        "passes/warps/specialise",
         "                    taken[copy.tile].append(self.common[op.ub])",
         "                    pass",
     ),
     "roles: a loop too short by one": (
-        "_turns",
+        "passes/loops/turns",
         "before.append(turns := arith.CeilDivUIOp(distance, loop.step))",
         "before.append(turns := arith.DivUIOp(distance, loop.step))",
     ),
     # Products delayed by a turn.
     "delay: the piece of this turn": (
-        "_delay",
+        "passes/loops/delay",
         "previous = arith.SubiOp(block.args[0], what.loop.step)",
         "previous = arith.AddiOp(block.args[0], what.loop.step)",
     ),
     "delay: without the last product": (
-        "_delay",
+        "passes/loops/delay",
         "states[what.position] = self._last(some, main)",
         "self._last(some, main)",
     ),
     "delay: the left operand of the turn before": (
-        "_delay",
+        "passes/loops/delay",
         "scf.YieldOp(*self._states(mapping), mapping[what.carried])",
         "scf.YieldOp(*self._states(mapping), block.args[-1])",
     ),
-    "delay: waits for both": ("_delay", "clone.pending.data + 1", "clone.pending.data + 2"),
+    "delay: waits for both": ("passes/loops/delay", "clone.pending.data + 1", "clone.pending.data + 2"),
     # Results in boxes.
     "tensor stores: no fence": (
         "cuda_store_tensors",
@@ -201,33 +205,33 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     # Persistent grids.
     "persist: all pieces begin with turn 0": (
-        "_persistent",
+        "passes/grids/persistent",
         "sum = arith.AddiOp(op.turn, done[self.counted[op.ring]])",
         "sum = arith.AddiOp(op.turn, op.turn)",
     ),
     "persist: stages begin anew": (
-        "_persistent",
+        "passes/grids/persistent",
         "sum = arith.AddiOp(op.index, done[self.counted[self.rings[op.tile]]])",
         "sum = arith.AddiOp(op.index, count.result)",
     ),
     "persist: every part is the first": (
-        "_persistent",
+        "passes/grids/persistent",
         "(part, self.parts) if self.parts > 1 else None",
         "(0, self.parts) if self.parts > 1 else None",
     ),
     "persist: the next piece lies on what leaves": (
-        "_persistent",
+        "passes/grids/persistent",
         "                cuda.TensorWaitOp(),\n                cuda.BarrierOp(),\n                written,",
         "                cuda.BarrierOp(),\n                written,",
     ),
     "persist: skips a piece": (
-        "_persistent",
+        "passes/grids/persistent",
         "loop = scf.ForOp(block, pieces, grid,",
         "loop = scf.ForOp(block, grid, grid,",
     ),
     # Clusters.
     "cluster: blocks bring together what each reads elsewhere": (
-        "_cluster_laws",
+        "passes/grids/cluster_laws",
         "    if any(offset in depends for offset in load.offsets):",
         "    if False:",
     ),
@@ -253,17 +257,21 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     # Turns of warpgroups.
     "ping-pong: a turn is not given on": (
-        "_ping_pong",
+        "passes/warps/ping_pong",
         "            _after(run[-1], cuda.OrderArriveOp())\n",
         "",
     ),
     "ping-pong: products begin before their turn": (
-        "_ping_pong",
+        "passes/warps/ping_pong",
         "            _before(run[0], cuda.OrderWaitOp())\n",
         "",
     ),
-    "ping-pong: nobody has the first turn": ("_ping_pong", "    _before(first, cuda.OrderBeginOp())\n", ""),
-    "ping-pong: nobody takes the last turn back": ("_ping_pong", "    _after(last, cuda.OrderEndOp())\n", ""),
+    "ping-pong: nobody has the first turn": ("passes/warps/ping_pong", "    _before(first, cuda.OrderBeginOp())\n", ""),
+    "ping-pong: nobody takes the last turn back": (
+        "passes/warps/ping_pong",
+        "    _after(last, cuda.OrderEndOp())\n",
+        "",
+    ),
     "ping-pong: a warpgroup waits for itself": (
         "compiler/printer/order",
         'self._meet("_arrive", self.next)',

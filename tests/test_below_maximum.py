@@ -15,7 +15,7 @@ from roads import Road, compiled
 from treadle.compiler.source import parse_module
 from treadle.dialects import cuda
 from treadle.dialects.diagram import ContractOp
-from treadle.passes._spans import Span, span_of
+from treadle.passes.expressions.spans import Span, span_of
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 F8 = ml_dtypes.float8_e4m3fn

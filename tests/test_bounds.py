@@ -10,9 +10,9 @@ from xdsl.dialects.builtin import f16
 from xdsl.ir import SSAValue
 
 from treadle.compiler.source import parse_module
-from treadle.passes._bounds import distance_of, magnitude, misfit
-from treadle.passes._kinds import kinds_of
-from treadle.passes._scalars import Leaf
+from treadle.passes.expressions.bounds import distance_of, magnitude, misfit
+from treadle.passes.expressions.kinds import kinds_of
+from treadle.passes.expressions.scalars import Leaf
 
 ROWS = """
 !S = tensor<3x40xf32, #diagram.array<[q, x]>>

@@ -42,7 +42,7 @@ from treadle.compiler.sizes import default_sizes
 from treadle.compiler.source import make_context, parse_module
 from treadle.dialects import cuda
 from treadle.dialects.hierarchy import KernelOp
-from treadle.passes._tile_order import TileOrder
+from treadle.passes.grids.tile_order import TileOrder
 from treadle.runtime.arguments import HostError
 from treadle.runtime.backend import has_host_compiler
 from treadle.runtime.emulator import EmulationError

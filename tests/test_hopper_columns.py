@@ -10,7 +10,7 @@ from treadle.compiler.cost import are_of_warpgroups
 from treadle.compiler.machines import load_machine
 from treadle.compiler.pipeline import print_cuda
 from treadle.dialects import cuda
-from treadle.passes._specialise_laws import AT_LAUNCH, REGISTERS
+from treadle.passes.warps.laws import AT_LAUNCH, REGISTERS
 from treadle.runtime.nvcc import compile_cubin, find_nvcc
 
 model = benchmark("model")

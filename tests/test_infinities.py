@@ -10,9 +10,9 @@ from roads import array, compiled
 from treadle.compiler.pipeline import Options, pipeline, run_passes
 from treadle.compiler.source import parse_module
 from treadle.dialects.hierarchy import StreamOp
-from treadle.passes._infinities import may_be_infinite, troubled_by
-from treadle.passes._kinds import kinds_of
-from treadle.passes._scalars import Leaf
+from treadle.passes.expressions.infinities import may_be_infinite, troubled_by
+from treadle.passes.expressions.kinds import kinds_of
+from treadle.passes.expressions.scalars import Leaf
 from treadle.runtime.interpreter import entry_function, run_function, run_with_bounds
 from treadle.runtime.verify import compare
 

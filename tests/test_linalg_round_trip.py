@@ -20,10 +20,10 @@ from treadle.dialects.diagram import CastOp
 from treadle.dialects.diagram.array import axes_of, format_of, sizes_of
 from treadle.dialects.diagram.formats import NUMBER_FORMATS
 from treadle.dialects.diagram.read import with_fitting
-from treadle.passes._structured import STRUCTURED, structured
 from treadle.passes.convert_diagram_to_linalg import ConvertDiagramToLinalgPass
 from treadle.passes.convert_linalg_to_diagram import ConvertLinalgToDiagramPass
 from treadle.passes.diagram_set_sizes import DiagramSetSizesPass
+from treadle.passes.linalg.structured import STRUCTURED, structured
 from treadle.runtime.interpreter import entry_function, run_function
 from treadle.runtime.interpreter.scalars import value_of
 

@@ -14,7 +14,7 @@ import treadle
 from roads import array
 from treadle.compiler.pipeline import Options, pipeline, run_passes
 from treadle.compiler.source import parse_module
-from treadle.passes._scalars import Expression, Node, is_same, number
+from treadle.passes.expressions.scalars import Expression, Node, is_same, number
 
 ROWS, R, V, OUT = (
     array("f32", **axes) for axes in ({"q": None, "x": None}, {"q": None}, {"x": None, "d": 16}, {"q": None, "d": 16})

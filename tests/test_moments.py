@@ -11,8 +11,8 @@ from treadle.compiler.pipeline import Options, run_pipeline
 from treadle.compiler.source import load_module, parse_module
 from treadle.dialects.diagram import ReduceOp
 from treadle.dialects.hierarchy import StreamOp
-from treadle.passes._polynomials import unfolded
-from treadle.passes._scalars import Leaf, Node, walk
+from treadle.passes.expressions.polynomials import unfolded
+from treadle.passes.expressions.scalars import Leaf, Node, walk
 
 A, R = array("f32", t=None, x=None), array("f32", t=None)
 

@@ -37,6 +37,20 @@ def test_every_file_of_passes_is_a_pass() -> None:
     assert files == {name.replace("-", "_") for name in NAMES}
 
 
+LAYERS = [["expressions", "streams", "kernels"], ["loops", "warps", "grids"], ["linalg"]]
+"""The folders that passes share: each uses those before it in its row."""
+
+
+def test_folders_use_those_before_them() -> None:
+    passes = ROOT / "passes"
+    folders = {path.parent.name for path in passes.glob("*/__init__.py")}
+    assert folders == {folder for row in LAYERS for folder in row}
+    for row in LAYERS:
+        for index, folder in enumerate(row):
+            text = "".join(path.read_text(encoding="utf-8") for path in (passes / folder).glob("*.py"))
+            assert set(re.findall(r"treadle\.passes\.(\w+)\.", text)) <= set(row[: index + 1]), folder
+
+
 def test_names_say_what_a_pass_works_on() -> None:
     for name in set(NAMES) - {*MISSION, "pipelining", "treadle", "set-machine"}:
         assert name.startswith(("diagram-", "hierarchy-", "cuda-", "convert-")), name

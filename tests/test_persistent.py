@@ -33,7 +33,7 @@ from treadle.compiler.source import parse_module
 from treadle.dialects import cuda
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import derivation_of
-from treadle.passes._tile_order import TileOrder
+from treadle.passes.grids.tile_order import TileOrder
 from treadle.runtime.backend import has_host_compiler
 from treadle.runtime.emulator import EmulationError
 from treadle.runtime.emulator.backend import EmulatorBackend

@@ -24,8 +24,8 @@ from treadle.compiler.pipeline import Options, pipeline, print_cuda, run_passes
 from treadle.compiler.rings import ring_problems
 from treadle.compiler.source import parse_module
 from treadle.dialects import cuda
-from treadle.passes._ping_pong import Runs, runs_of
-from treadle.passes._specialise_laws import Reason
+from treadle.passes.warps.laws import Reason
+from treadle.passes.warps.ping_pong import Runs, runs_of
 from treadle.runtime.backend import has_host_compiler
 from treadle.runtime.emulator import EmulationError
 from treadle.runtime.emulator.backend import EmulatorBackend

@@ -22,8 +22,8 @@ from treadle.dialects.cuda.tiles import layout_of
 from treadle.dialects.diagram import ReduceOp
 from treadle.dialects.diagram.array import shape_of
 from treadle.dialects.hierarchy import KernelOp
-from treadle.passes._load_ahead import MOST_WORDS, loads_to_move
 from treadle.passes.hierarchy_choose_sizes import HierarchyChooseSizesPass
+from treadle.passes.loops.load_ahead import MOST_WORDS, loads_to_move
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parent / "examples"

@@ -26,14 +26,14 @@ def test_only_what_fails_is_left(seed: int) -> None:
 
 def test_a_mistake_of_a_pass_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sums that forget what was so far."""
-    from treadle.passes import _streams
+    from treadle.passes.streams import stream
 
-    original = _streams.rebuilt
+    original = stream.rebuilt
 
     def forgetful(op, operands, type, init=None):  # pyright: ignore  the signature of what it stands for
         return original(op, operands, type, None)
 
-    monkeypatch.setattr(_streams, "rebuilt", forgetful)
+    monkeypatch.setattr(stream, "rebuilt", forgetful)
     found = next(found for seed in range(50) if (found := random_prefixes.check(seed, Counter())) is not None)
     assert "in small pieces: wrong" in found["trouble"]
     operations = [op for op in parse_module(found["small"]).walk() if op.name.startswith("diagram.")]

@@ -11,8 +11,8 @@ from treadle.compiler.errors import InternalError, TreadleError, at
 from treadle.compiler.pipeline import Options, pipeline, run_passes
 from treadle.dialects.diagram import LawOp
 from treadle.dialects.hierarchy import KernelOp
-from treadle.passes._laws import function_of, laws_of_kernel
 from treadle.passes.hierarchy_expand_streams import keep_states_apart
+from treadle.passes.streams.laws import function_of, laws_of_kernel
 
 LAST_PASS = "streaming"
 """After it a kernel says what it streams, and by which laws."""

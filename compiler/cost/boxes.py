@@ -19,7 +19,7 @@ def comes_in_boxes(
     piece: SSAValue, products: Sequence[ContractOp], row: str | None, stream: str | None, limited: bool
 ) -> bool:
     """Whether the rows of a piece's tile come together and lie in their order. Row by row comes what a product sums
-    over in a stream that is `limited`, up to a position between its pieces (`_specialise_laws.is_by_rows`); in another
+    over in a stream that is `limited`, up to a position between its pieces (`warps.laws.is_by_rows`); in another
     order lie the columns of a product whose result becomes the left operand of one of 8-bit numbers
     (`lowering.layouts`)."""
     if row is None:

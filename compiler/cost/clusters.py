@@ -104,7 +104,7 @@ def bytes_spared(plan: Plan, sizes: Mapping[str, int], cluster: Amount) -> Amoun
 
 def _alike(plan: Plan, blocks: int) -> Iterator[tuple[Transfer, Amount]]:
     """What comes to shared memory alike for neighbours, which differ in the innermost coordinate of their pieces, and
-    whether its tiles have shares for so many: the laws of `passes/_cluster_laws.py`, read off a plan."""
+    whether its tiles have shares for so many: the laws of `passes/grids/cluster_laws.py`, read off a plan."""
     if not plan.groups:
         return
     inner = plan.groups[-1].axis

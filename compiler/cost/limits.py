@@ -14,8 +14,8 @@ from treadle.compiler.cost.plan import Pieces
 from treadle.dialects.diagram import ExtentOp, ReduceOp
 from treadle.dialects.diagram.condition import Read, Term
 from treadle.dialects.hierarchy import LoadOp, PieceOp, StreamOp
-from treadle.passes._ranges import Corner, End, Extreme, Found, Gate, Quotient, Range
-from treadle.passes._visits import Visits
+from treadle.passes.streams.ranges import Corner, End, Extreme, Found, Gate, Quotient, Range
+from treadle.passes.streams.visits import Visits
 
 ARITHMETIC: Mapping[type[Operation], Callable[[Amount, Amount], Amount]] = {
     arith.AddiOp: lambda a, b: a + b,

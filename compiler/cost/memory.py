@@ -15,9 +15,9 @@ from treadle.compiler.cost.warpgroups import WARPGROUP, are_of_warpgroups, grant
 from treadle.compiler.machines import Machine
 from treadle.compiler.machines.machine import WARP
 from treadle.dialects.cuda.rings import BARRIER_BYTES
-from treadle.passes._load_ahead import MOST_WORDS
-from treadle.passes._specialise_tiles import STAGES as RING_STAGES
+from treadle.passes.loops.load_ahead import MOST_WORDS
 from treadle.passes.pipelining import FIRST_ARCH, PipeliningPass
+from treadle.passes.warps.tiles import STAGES as RING_STAGES
 
 STAGES = PipeliningPass.stages
 """Places of each tile that a stream loads, where a block has memory for so many."""

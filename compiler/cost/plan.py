@@ -205,7 +205,7 @@ class Plan:
 
     @property
     def delays(self) -> bool:
-        """Whether warpgroups do the last product of a step in the step after it (`passes/_delay.py`)."""
+        """Whether warpgroups do the last product of a step in the step after it (`passes/loops/delay.py`)."""
         return self.has_scores and max(Counter(work.stream for work in self.work).values()) > 1
 
     @property

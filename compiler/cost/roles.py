@@ -10,8 +10,8 @@ from xdsl.ir import Operation, SSAValue
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import axes_of, format_of, is_array, sizes_of
 from treadle.dialects.hierarchy import KernelOp
-from treadle.passes._roles import part_of_kernel
-from treadle.passes._stages import StreamPlan
+from treadle.passes.kernels.roles import part_of_kernel
+from treadle.passes.streams.stages import StreamPlan
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
 """What groups do to find where their streams begin and end, before these run: by the same laws that write it
-(`passes/_limits.py`), into blocks of its own, so that the kernel is left as it is."""
+(`passes/streams/limits.py`), into blocks of its own, so that the kernel is left as it is."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from treadle.compiler.cost.work import labours_of, width_of
 from treadle.dialects.diagram import ReduceOp
 from treadle.dialects.diagram.array import array_type, axes_of, format_of, is_array, sizes_of
 from treadle.dialects.hierarchy import LoadOp, StreamOp
-from treadle.passes._limits import LimitWriter
-from treadle.passes._ranges import Search
-from treadle.passes._searches import Ends
-from treadle.passes._visits import Visits
+from treadle.passes.streams.limits import LimitWriter
+from treadle.passes.streams.ranges import Search
+from treadle.passes.streams.searches import Ends
+from treadle.passes.streams.visits import Visits
 
 
 @dataclass(frozen=True)

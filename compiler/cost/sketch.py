@@ -56,11 +56,11 @@ from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, shape_of
 from treadle.dialects.diagram.contract import is_multiplied
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import ScheduleAttr
-from treadle.passes._changes import BEFORE
-from treadle.passes._near import comes_to_shared
-from treadle.passes._scalars import leaves
-from treadle.passes._stages import StreamPlan
-from treadle.passes._visits import Visits, visits_of
+from treadle.passes.expressions.scalars import leaves
+from treadle.passes.kernels.near import comes_to_shared
+from treadle.passes.streams.changes import BEFORE
+from treadle.passes.streams.stages import StreamPlan
+from treadle.passes.streams.visits import Visits, visits_of
 
 
 @dataclass(frozen=True)

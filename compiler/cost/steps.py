@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from treadle.passes._streams import Named, Scope, StreamParts
+from treadle.passes.streams.stream import Named, Scope, StreamParts
 
 
 class Steps(StreamParts):

@@ -13,7 +13,7 @@ from treadle.compiler.cost.work import multiply_format
 from treadle.compiler.machines import Machine
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.hierarchy import KernelOp, LoadOp
-from treadle.passes._specialise_laws import REGISTERS, most_columns
+from treadle.passes.warps.laws import REGISTERS, most_columns
 
 CAPABILITY = 90
 WARPGROUP = 4

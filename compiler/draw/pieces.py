@@ -14,7 +14,7 @@ from treadle.compiler.draw.costs import divisor_of_products, product_axis_names
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, sizes_of
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import UNDECIDED
-from treadle.passes._near import comes_to_shared
+from treadle.passes.kernels.near import comes_to_shared
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from treadle.dialects.diagram.absence import absences
 from treadle.dialects.diagram.array import is_array, shape_of
 from treadle.dialects.diagram.condition import AtLeastZero, Both, Condition, Either
 from treadle.dialects.hierarchy import GroupOp, KernelOp, LoadOp, PieceOp, StreamOp
-from treadle.passes._limits import LimitWriter
-from treadle.passes._ranges import WHOLE, End, Knowledge, Range, hull, intersection, some_of
+from treadle.passes.streams.limits import LimitWriter
+from treadle.passes.streams.ranges import WHOLE, End, Knowledge, Range, hull, intersection, some_of
 
 Held = dict[tuple[SSAValue, str], tuple[SSAValue | None, SSAValue | None]]
 """For a value and an axis, before which position and from which on nothing needs it; None where only the array ends."""

@@ -1,0 +1,1 @@
+"""Scalar expressions of maps, and what can be proved about their values."""

@@ -1,0 +1,110 @@
+"""Where a law of the real numbers holds of infinities, too.
+
+`sum(c x) = c sum(x)` is true of every number c, and not of infinity: zero times infinity is no number, and summands of
+both signs have no sum then, where the right-hand side is infinite. So a factor moves only if it is never infinite
+(`may_be_infinite`). A divisor may be: what it divides vanishes on both sides.
+
+In the same way an accumulator follows what has moved by a ratio or a difference, which of two infinite values is none.
+`troubled_by` asks whether that can matter: a row with an infinite score has no softmax in the formula either, for its
+own distance from the maximum is `inf - inf`. Where it can, the pieces are made again in a stream of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from xdsl.ir import SSAValue
+
+from treadle.dialects.diagram import ContractOp, ReduceOp, WhereOp
+from treadle.dialects.diagram.absence import absences_of
+from treadle.passes.expressions.bounds import inner_expression
+from treadle.passes.expressions.kinds import FINITE, INFINITE, NAN, OF_NOTHING, Kinds, kinds_of
+from treadle.passes.expressions.polynomials import Keys, key_of
+from treadle.passes.expressions.reductions import operands_of
+from treadle.passes.expressions.scalars import Expression, Leaf, leaves, product
+
+
+def may_be_infinite(expression: Expression) -> bool:
+    """Whether an expression may be infinite, as far as can be seen, for any inputs."""
+    return bool(kinds_of(expression) & INFINITE)
+
+
+def is_number_of_nothing(expression: Expression) -> bool:
+    """Whether an expression is a finite number in rows whose elements are all absent, as far as can be seen, for finite
+    inputs: a mean of nothing is none."""
+    given = {key_of(leaf): _of_nothing(leaf) for leaf in sources(expression)}
+    kinds = kinds_of(expression, given)
+    return bool(kinds) and not kinds & (INFINITE | NAN)
+
+
+def _of_nothing(leaf: Leaf) -> Kinds:
+    owner = leaf.value.owner
+    if isinstance(owner, ContractOp | ReduceOp) and absences_of(operands_of(owner)):
+        kind = owner.kind.data if isinstance(owner, ReduceOp) else "add"
+        return OF_NOTHING.get(kind, FINITE)
+    return kinds_of(leaf) & FINITE
+
+
+def troubled_by(operands: Sequence[SSAValue], moved: Sequence[SSAValue]) -> SSAValue | None:
+    """A reduction that may be infinite where a sum, or an extremum, of what depends on it is still a number, or
+    infinite itself; None if there is none. Products of `operands` are reduced."""
+    keys = Keys()
+    return next((each for each in moved if not _spoils(each, operands, keys)), None)
+
+
+def infinite_by(expression: Expression, moved: Collection[SSAValue]) -> SSAValue | None:
+    """What does not move and may make an expression infinite, whatever finite values those have which do; None if
+    there is nothing."""
+    finite = {key_of(Leaf(each)): kinds_of(Leaf(each)) - INFINITE for each in moved}
+    for leaf in sources(expression):
+        for sign in sorted(kinds_of(leaf) & INFINITE) if leaf.value not in moved else ():
+            if kinds_of(expression, finite | {key_of(leaf): frozenset({sign})}) & INFINITE:
+                return leaf.value
+    return None
+
+
+def _spoils(reduction: SSAValue, operands: Sequence[SSAValue], keys: Keys) -> bool:
+    """Whether a reduction is finite, or makes what is reduced with it no number: each of its own elements that may
+    make it infinite does so."""
+    infinite = kinds_of(Leaf(reduction), keys=keys) & INFINITE
+    if not infinite:
+        return True
+    owner = reduction.owner
+    if not isinstance(owner, ContractOp | ReduceOp) or owner.init is not None:
+        return False
+    element, summand = _product(operands_of(owner)), _product(operands)
+    itself = ({keys.of(element): frozenset({sign}), keys.of(Leaf(reduction)): frozenset({sign})} for sign in infinite)
+    if all(kinds_of(summand, given, keys) == NAN for given in itself):
+        return True
+    return _each_source_spoils(Leaf(reduction), element, summand, keys)
+
+
+def _each_source_spoils(reduction: Leaf, element: Expression, summand: Expression, keys: Keys) -> bool:
+    arrays = sources(element)
+    finite = {keys.of(leaf): kinds_of(leaf, keys=keys) - INFINITE for leaf in arrays}
+    if kinds_of(element, finite, keys) & INFINITE:
+        return False
+    for leaf in arrays:
+        for sign in sorted(kinds_of(leaf, keys=keys) & INFINITE):
+            given = {keys.of(leaf): frozenset({sign})}
+            for result in sorted(kinds_of(element, given, keys) & INFINITE):
+                if kinds_of(summand, given | {keys.of(reduction): frozenset({result})}, keys) != NAN:
+                    return False
+    return True
+
+
+def _product(operands: Sequence[SSAValue]) -> Expression:
+    first, *rest = (Leaf(operand) for operand in operands)
+    whole: Expression = first
+    for factor in rest:
+        whole = product(whole, factor)
+    return whole
+
+
+def sources(expression: Expression) -> list[Leaf]:
+    """The arrays that an expression is made of, element by element."""
+    found: dict[Leaf, None] = {}
+    for leaf in leaves(expression):
+        owner = leaf.value.owner
+        inner = Leaf(owner.operand) if isinstance(owner, WhereOp) else inner_expression(leaf.value)
+        found |= dict.fromkeys([leaf] if inner is None else sources(inner))
+    return list(found)

@@ -1,0 +1,1 @@
+"""Blocks that share what they copy, or take one piece after another."""

@@ -1,0 +1,307 @@
+"""Which operations become one kernel: clusters of a block, grown greedily."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from heapq import heapify, heappop, heappush
+from itertools import pairwise
+from typing import TypeAlias
+
+from xdsl.dialects import func
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.traits import is_side_effect_free
+
+from treadle.compiler.errors import Refusal as NotFused
+from treadle.compiler.sizes import default_sizes
+from treadle.dialects.diagram import ApplyOp, CastOp, ContractOp, ExtentOp, FillOp, IndexOp, ReadOp, ReduceOp
+from treadle.dialects.diagram.array import DYNAMIC, array_type, axes_of, format_of, sizes_of
+from treadle.dialects.diagram.operation import DiagramOperation
+from treadle.dialects.diagram.read import with_fitting
+from treadle.passes._functions import fresh_hint, label, note, replace
+from treadle.passes._parts import Reducing, part_of
+from treadle.passes.kernels.make_again import make_again
+from treadle.passes.kernels.narrow import narrow_product
+from treadle.passes.kernels.roles import Refusal, Roles, roles_of
+from treadle.passes.kernels.select_again import select_again
+from treadle.passes.streams.stages import Repairs
+
+PASS = "fusion"
+
+
+def split_reductions(function: func.FuncOp, block: Block, limit: int) -> None:
+    """A reduction over several axes that no kernel can do at once becomes one reduction after another, the first of
+    a contraction the product."""
+    for op in list(block.ops):
+        if not isinstance(op, Reducing) or op.init is not None or len(op.over_axes) < 2:
+            continue
+        if isinstance(roles_of(part_of([op]), limit), Refusal):
+            made = _reductions(op) if isinstance(op, ReduceOp) else _product_and_reductions(op)
+            for each in made:
+                each.location = op.location
+            made[-1].results[0].name_hint = op.results[0].name_hint
+            subject = f"{label(op.result)} one axis after another"
+            kind = op.kind.data if isinstance(op, ReduceOp) else "add"
+            replace(op, made, made[-1].results[0])
+            note(function, PASS, subject, f"associativity of {kind}")
+
+
+def _reductions(op: ReduceOp) -> list[Operation]:
+    sizes = sizes_of(op.operand.type)
+    return _one_by_one(op.operand, op.kind.data, _symbolic_first(op.over_axes, sizes), op.result, op.result.type)
+
+
+def _product_and_reductions(op: ContractOp) -> list[Operation]:
+    """The product sums over one axis, as if the others were weaved; the sum goes on in the format of its products."""
+    left, right = sizes_of(op.lhs.type), sizes_of(op.rhs.type)
+    sizes = left | right
+    inner = [axis for axis in op.over_axes if axis in left and axis in right] or op.over_axes
+    depth = _symbolic_first(inner, sizes)[0]
+    others = _symbolic_first([axis for axis in op.over_axes if axis != depth], sizes)
+    kept = {axis: sizes[axis] for axis in others} | sizes_of(op.result.type)
+    product = ContractOp(op.lhs, op.rhs, [depth], array_type(op.accumulate, kept), op.accumulate)
+    product.multiply = op.multiply
+    product.result.name_hint = _hint(op.result, depth)
+    total = array_type(op.accumulate, sizes_of(op.result.type))
+    made = [product, *_one_by_one(product.result, "add", others, op.result, total)]
+    return made if total == op.result.type else [*made, CastOp(made[-1].results[0], op.result.type)]
+
+
+def _one_by_one(value: SSAValue, kind: str, over: Sequence[str], result: SSAValue, type: Attribute) -> list[Operation]:
+    """A reduction over each of these axes, on the way to `result`; that of the last is of this type."""
+    made = list[Operation]()
+    for axis in over:
+        sizes = {each: size for each, size in sizes_of(value.type).items() if each != axis}
+        step = ReduceOp(kind, value, [axis], type if axis == over[-1] else array_type(format_of(type), sizes))
+        step.result.name_hint = _hint(result, axis)
+        made.append(step)
+        value = step.result
+    return made
+
+
+def _hint(result: SSAValue, axis: str) -> str | None:
+    return None if result.name_hint is None else fresh_hint(result, f"{result.name_hint}_{axis}")
+
+
+def _symbolic_first(axes: Iterable[str], sizes: Mapping[str, int]) -> list[str]:
+    """Those that nothing can hold whole."""
+    return sorted(axes, key=lambda axis: sizes[axis] != DYNAMIC)
+
+
+Unfit: TypeAlias = Callable[[frozenset[Operation]], str | None]
+"""Why operations that could be one kernel fit no machine as one; None if they fit."""
+
+
+class Clusters:
+    """Sets of diagram operations of one block, grown greedily in program order."""
+
+    def __init__(
+        self,
+        function: func.FuncOp,
+        block: Block,
+        limit: int,
+        together: bool = True,
+        unfit: Unfit = lambda ops: None,
+        asked: Collection[str] = (),
+    ):
+        self.function = function
+        self.limit = limit
+        self.together = together
+        self.unfit = unfit
+        self.asked = asked
+        """The operations that may join what they use, by the names of their results; all if none is named."""
+        self.ops = list(block.ops)
+        self.members: dict[Operation, frozenset[Operation]] = {}
+        """The cluster of each operation that is in one."""
+        self.flow = _Dataflow(self.ops)
+        self.repairs: Repairs = {}
+        for op in self.ops:
+            if _may_join(op):
+                self._place(op)
+        if together and not asked:
+            self._join_readers()
+        self.found = self._again(block)
+        """The clusters, each of which becomes a kernel."""
+
+    def _again(self, block: Block) -> list[frozenset[Operation]]:
+        """The clusters, which make again what need not be saved, and ask again what others would take for elements."""
+        clusters = list(dict.fromkeys(self.members[op] for op in self.ops if op in self.members))
+        if self.together and not self.asked:
+            sizes = with_fitting(block, default_sizes(self.function))
+            clusters = make_again(self.function, block, clusters, sizes, self._why_other)
+        clusters = select_again(self.function, block, clusters, self._why_no_kernel)
+        self.ops = list(block.ops)
+        self.members = {op: cluster for cluster in clusters for op in cluster}
+        self.flow = _Dataflow(self.ops)
+        return clusters
+
+    def _why_no_kernel(self, ops: frozenset[Operation]) -> str | None:
+        roles = roles_of(part_of(ops), self.limit)
+        return roles.reason if isinstance(roles, Refusal) else None
+
+    def _why_other(self, before: frozenset[Operation], after: frozenset[Operation]) -> str | None:
+        """Why what became of a cluster could be no kernel, or would be one of other groups or of another stream."""
+        old, new = roles_of(part_of(before), self.limit), roles_of(part_of(after), self.limit)
+        if isinstance(new, Refusal):
+            return new.reason
+        if isinstance(old, Roles) and (set(new.group), new.stream) != (set(old.group), old.stream):
+            return "it would have other groups or another stream"
+        return self.unfit(after)
+
+    def in_order(self) -> list[frozenset[Operation]]:
+        """Clusters and operations outside of any, in an order in which they can run: the program's, as far
+        as it allows."""
+        return self.flow.in_order([self._unit(op) for op in self.ops])
+
+    def _unit(self, op: Operation) -> frozenset[Operation]:
+        return self.members.get(op, frozenset([op]))
+
+    def _place(self, op: Operation) -> None:
+        cluster = frozenset([op])
+        if isinstance(alone := roles_of(part_of(cluster), self.limit, repairs=self.repairs), Refusal):
+            note(self.function, "keep apart", f"{_names(cluster)} from all", "no kernel", alone.reason)
+            return
+        is_asked = (op.results[0].name_hint or "") in self.asked
+        producers = self._producers(op) if self.together and (is_asked or not self.asked) else []
+        if is_asked and not producers:
+            raise NotFused(op, "it is to share a kernel with what it uses, and no kernel makes that: name what uses it")
+        together = cluster.union(*producers)
+        if self._why_not(together) is None and self._why_unfit(op, together, producers) is None:
+            self._join(together)
+            return
+        reasons: list[str] = []
+        for producer in producers:
+            refusal = self._why_not(cluster | producer) or self._why_unfit(op, cluster | producer, [producer])
+            if refusal is None:
+                cluster |= producer
+            else:
+                reasons.append(f"from {_names(producer)}: {refusal[1]}")
+                note(self.function, "keep apart", f"{label(op.results[0])} from {_names(producer)}", *refusal)
+        if is_asked and len(cluster) == 1:
+            raise NotFused(op, f"it is to share a kernel with what it uses, and must stay apart {'; '.join(reasons)}")
+        self._join(cluster)
+
+    def _join_readers(self) -> None:
+        """Clusters that read one array alike become one, which reads it once."""
+        joined: list[frozenset[Operation]] = []
+        for cluster in dict.fromkeys(self.members[op] for op in self.ops if op in self.members):
+            place = next((i for i, other in enumerate(joined) if self._read_alike(other, cluster)), None)
+            if place is None:
+                joined.append(cluster)
+            else:
+                joined[place] |= cluster
+                self._join(joined[place])
+
+    def _read_alike(self, one: frozenset[Operation], other: frozenset[Operation]) -> bool:
+        """Whether two clusters spend their time on reading the same array, and one that is both would have no fewer
+        groups and be fed no other axis. Products spend it on other things."""
+        parts, union = (part_of(one), part_of(other)), one | other
+        shared = set(parts[0].read) & set(parts[1].read)
+        if not shared or any(isinstance(op, ContractOp) for op in union):
+            return False
+        found = [roles_of(part, self.limit, repairs=self.repairs) for part in (*parts, part_of(union))]
+        walked = {(frozenset(each.group), each.stream) for each in found if isinstance(each, Roles)}
+        if len(walked) != 1 or any(isinstance(each, Refusal) for each in found):
+            return False
+        ((group, stream),) = walked
+        axes = group if stream is None else group | {stream}
+        if not any(axes <= set(axes_of(value.type)) for value in shared):
+            return False
+        return self._why_not(union) is None and self.unfit(union) is None
+
+    def _producers(self, op: Operation) -> list[frozenset[Operation]]:
+        """The clusters that `op` uses a value of, the latest first."""
+        owners = [operand.owner for operand in op.operands]
+        found = [self.members[owner] for owner in owners if isinstance(owner, Operation) and owner in self.members]
+        return sorted(dict.fromkeys(found), key=lambda cluster: -max(self.ops.index(op) for op in cluster))
+
+    def _why_not(self, ops: frozenset[Operation]) -> tuple[str, str] | None:
+        """The law that is broken and the reason why operations cannot be one kernel, or None."""
+        if (through := self.flow.way_back(ops, self.members)) is not None:
+            return "not convex", f"a value would leave for {through.name} and come back"
+        roles = roles_of(part_of(ops), self.limit, repairs=self.repairs)
+        if isinstance(roles, Refusal):
+            return "no role for an axis", roles.reason
+        narrow = None if self.asked else narrow_product(part_of(ops), roles)
+        return None if narrow is None else ("few columns", narrow)
+
+    def _why_unfit(
+        self, op: Operation, ops: frozenset[Operation], joined: list[frozenset[Operation]]
+    ) -> tuple[str, str] | None:
+        """Asked where several products come together, a product joins a reduction, or anything joins reductions over
+        several axes: only they hold so much at once, and asking takes time."""
+        products = sum(isinstance(each, ContractOp) for each in ops)
+        reduced = {axis for each in ops if isinstance(each, ReduceOp) for axis in each.over_axes}
+        brings_product = products > 1 and (isinstance(op, ContractOp | ReduceOp) or len(joined) > 1)
+        brings_product |= isinstance(op, ContractOp) and len(reduced) > 0
+        if not brings_product and len(reduced) < 2:
+            return None
+        reason = self.unfit(ops)
+        return None if reason is None else ("no memory for one kernel", reason)
+
+    def _join(self, ops: frozenset[Operation]) -> None:
+        for op in ops:
+            self.members[op] = ops
+
+
+def _may_join(op: Operation) -> bool:
+    if not isinstance(op, DiagramOperation) or isinstance(op, ApplyOp | ExtentOp | ReadOp):
+        return False
+    return not isinstance(op, FillOp | IndexOp) or any(not _may_join(use.operation) for use in op.result.uses)
+
+
+def _names(ops: Iterable[Operation]) -> str:
+    ordered = part_of(ops).ops
+    return ", ".join(label(op.results[0]) for op in ordered)
+
+
+class _Dataflow:
+    """What must run after what in one block: users after producers, effects in their order."""
+
+    def __init__(self, ops: list[Operation]):
+        self.ops = ops
+        self.position = {op: i for i, op in enumerate(ops)}
+        self.users: dict[Operation, set[Operation]] = {op: set() for op in ops}
+        effects = [op for op in ops if not is_side_effect_free(op)]
+        for op in ops:
+            for inner in op.walk():
+                for operand in inner.operands:
+                    if isinstance(owner := operand.owner, Operation) and owner in self.users and owner is not op:
+                        self.users[owner].add(op)
+        for earlier, later in pairwise(effects):
+            self.users[earlier].add(later)
+
+    def way_back(self, ops: frozenset[Operation], cluster: dict[Operation, frozenset[Operation]]) -> Operation | None:
+        """An operation outside that needs a value of `ops` and that `ops` need, if there is one."""
+        seen: set[Operation] = set()
+        stack = [user for op in ops for user in self.users[op] if user not in ops]
+        while stack:
+            op = stack.pop()
+            if op in seen:
+                continue
+            unit = cluster.get(op, frozenset([op]))
+            seen |= unit
+            for user in {user for member in unit for user in self.users[member]} - unit:
+                if user in ops:
+                    return op
+                stack.append(user)
+        return None
+
+    def in_order(self, units: list[frozenset[Operation]]) -> list[frozenset[Operation]]:
+        """Each unit once, after all that it needs; of those that can run, the one that ends first."""
+        unit_of = {op: unit for unit in units for op in unit}
+        later = {unit: {unit_of[user] for op in unit for user in self.users[op]} - {unit} for unit in unit_of.values()}
+        needs = {unit: sum(unit in users for users in later.values()) for unit in later}
+        ready = [(self._end(unit), unit) for unit, count in needs.items() if count == 0]
+        heapify(ready)
+        ordered: list[frozenset[Operation]] = []
+        while ready:
+            _, unit = heappop(ready)
+            ordered.append(unit)
+            for user in later[unit]:
+                needs[user] -= 1
+                if needs[user] == 0:
+                    heappush(ready, (self._end(user), user))
+        return ordered
+
+    def _end(self, unit: frozenset[Operation]) -> int:
+        return max(self.position[op] for op in unit)

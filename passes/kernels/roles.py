@@ -1,0 +1,184 @@
+"""What one kernel may do with each axis: cut it into groups, stream it, or hold it whole.
+
+`roles_of` is the one place where this is decided; `fusion` asks it whether operations can be one kernel,
+`streaming` and `tiling` write its answer down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import SSAValue
+
+from treadle.dialects.diagram import ContractOp
+from treadle.dialects.diagram.array import DYNAMIC, axes_of, size_text
+from treadle.passes._functions import label
+from treadle.passes._parts import Part, Reducing, part_of_kernel
+from treadle.passes.expressions.scalars import weave
+from treadle.passes.streams.stages import Repairs, StreamPlan
+
+__all__ = [
+    "ROUNDS_LIMIT",
+    "WHOLE_LIMIT",
+    "Refusal",
+    "Roles",
+    "keeping_together",
+    "not_grouped",
+    "part_of_kernel",
+    "roles_of",
+]
+
+WHOLE_LIMIT = 256
+"""The largest axis that a group holds whole."""
+
+ROUNDS_LIMIT = 3
+"""How often a kernel may be fed its streamed axis: each further round makes the pieces again."""
+
+
+@dataclass(frozen=True)
+class Roles:
+    """A role for each axis of a set of operations that can be one kernel."""
+
+    group: tuple[str, ...]
+    stream: str | None
+    whole: dict[str, int]
+    refused: dict[str, str]
+    """For each axis that cannot be cut into groups: why not."""
+    instead: str | None = None
+    """The axis that could be streamed, more than once, and is held whole."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why operations cannot be one kernel."""
+
+    reason: str
+
+
+def roles_of(
+    part: Part, whole_limit: int = WHOLE_LIMIT, stream: str | None = None, repairs: Repairs | None = None
+) -> Roles | Refusal:
+    """A role for each axis, or why there is none; `stream` asks for that axis to be streamed."""
+    repairs = {} if repairs is None else repairs
+    sizes = part.sizes
+    refused = {axis: reason for axis in sizes if (reason := not_grouped(part, axis)) is not None}
+    if stream is None and (problem := _two_symbolic(part, sizes)) is not None:
+        return Refusal(problem)
+    candidates = _stream_candidates(part, sizes, whole_limit, repairs) if stream is None else [stream]
+    problems: list[str] = []
+    for candidate in candidates:
+        whole = {axis: sizes[axis] for axis in refused if axis != candidate}
+        problem = (
+            _too_large(whole, whole_limit, refused)
+            or _too_often(part, candidate, repairs)
+            or _two_columns(part, [*([] if candidate is None else [candidate]), *whole], sizes)
+            or _two_depths(part, whole)
+        )
+        if problem is None:
+            others = [each for each in candidates if each is not None and candidate is None]
+            return Roles(_group_axes(part, refused), candidate, whole, refused, next(iter(others), None))
+        problems.append(problem)
+    return Refusal(problems[0])
+
+
+def _two_symbolic(part: Part, sizes: dict[str, int]) -> str | None:
+    by = {axis: label(op.result) for op in part.reducing for axis in op.over_axes if sizes[axis] == DYNAMIC}
+    if len(by) < 2:
+        return None
+    (one, first), (other, second), *_ = by.items()
+    return (
+        f"'{one}', reduced by {first}, and '{other}', reduced by {second}, are both known only at launch, "
+        "and only one axis can be streamed: with a static size a group may hold the other whole"
+    )
+
+
+def not_grouped(part: Part, axis: str) -> str | None:
+    """Why an axis cannot be cut into independent groups, or None if it can."""
+    found = keeping_together(part, axis)
+    return None if found is None else found[1]
+
+
+def keeping_together(part: Part, axis: str) -> tuple[SSAValue, str] | None:
+    """The value because of which an axis cannot be cut into independent groups, and why; None if it can."""
+    for op in part.reducing:
+        if axis in op.over_axes:
+            return op.result, f"axis '{axis}' is reduced by {label(op.result)}"
+    for value in part.leaving:
+        if axis not in axes_of(value.type):
+            return value, f"axis '{axis}' is not in {label(value)}, which every group of it would save again"
+    for op in part.ops:
+        if isinstance(op, ContractOp) and axis not in axes_of(op.result.type):
+            why = f"axis '{axis}' is not in the product {label(op.result)}, which every group of it would repeat"
+            return op.result, why
+    return None
+
+
+def _group_axes(part: Part, refused: dict[str, str]) -> tuple[str, ...]:
+    """The axes of the groups, in the order of memory of what leaves."""
+    met = weave([*(axes_of(value.type) for value in part.leaving), part.sizes])
+    return tuple(axis for axis in met if axis not in refused)
+
+
+def _stream_candidates(part: Part, sizes: dict[str, int], whole_limit: int, repairs: Repairs) -> Sequence[str | None]:
+    """Axes that may be streamed, best first: a symbolic one, which nothing can hold whole; else those
+    reduced last, whose earlier ones end up inside the step, the largest first. None of them where the best
+    one would be fed more than once and can be held whole instead."""
+    last_first = [axis for op in reversed(part.reducing) for axis in _over_axes(op, sizes, whole_limit)]
+    reduced = tuple(dict.fromkeys(last_first))
+    if symbolic := [axis for axis in reduced if sizes[axis] == DYNAMIC]:
+        return symbolic[:1]
+    if not reduced:
+        return [None]
+    repeated = sizes[reduced[0]] <= whole_limit and len(StreamPlan(part, reduced[0], repairs).streams) > 1
+    return [None, *reduced] if repeated else reduced
+
+
+def _too_often(part: Part, axis: str | None, repairs: Repairs) -> str | None:
+    rounds = 0 if axis is None else len(StreamPlan(part, axis, repairs).streams)
+    if rounds <= ROUNDS_LIMIT:
+        return None
+    return f"axis '{axis}' would be fed {rounds} times, to make the same pieces again (at most {ROUNDS_LIMIT})"
+
+
+def _two_columns(part: Part, held: Sequence[str], sizes: dict[str, int]) -> str | None:
+    """A product has its rows along an axis of the groups, and columns along one more."""
+    for op in part.reducing:
+        if not isinstance(op, ContractOp):
+            continue
+        wide = [axis for axis in axes_of(op.result.type) if axis in held and sizes[axis] != 1]
+        if len(wide) > 1:
+            names = " and ".join(f"'{axis}'" for axis in wide)
+            return f"the product {label(op.result)} would have columns along {names}, neither of which groups may cut"
+    return None
+
+
+def _two_depths(part: Part, whole: dict[str, int]) -> str | None:
+    """A product sums over one axis at a time, and index by index over the one that is streamed."""
+    for op in part.reducing:
+        wide = [axis for axis in op.over_axes if whole.get(axis, 1) != 1]
+        if isinstance(op, ContractOp) and len(wide) > 1:
+            names = " and ".join(f"'{axis}'" for axis in wide)
+            return f"the product {label(op.result)} would sum over {names} at once, neither of which is streamed"
+    return None
+
+
+def _over_axes(op: Reducing, sizes: dict[str, int], whole_limit: int) -> list[str]:
+    """The axes of a reduction, the best to stream first. A product takes one axis at a time as its depth: the largest,
+    if a group can hold it whole, and the others index by index."""
+    largest, *others = _largest_first(op.over_axes, sizes)
+    held = 1 < sizes[largest] <= whole_limit
+    if isinstance(op, ContractOp) and others and held:
+        return [*reversed(others), largest]
+    return [largest, *others]
+
+
+def _largest_first(axes: Iterable[str], sizes: dict[str, int]) -> list[str]:
+    return sorted(axes, key=lambda axis: -sizes[axis])
+
+
+def _too_large(whole: dict[str, int], limit: int, refused: dict[str, str]) -> str | None:
+    for axis, size in whole.items():
+        if size == DYNAMIC or size > limit:
+            held = "its size is known only at launch" if size == DYNAMIC else f"it has {size_text(size)}"
+            return f"{refused[axis]}; a group would hold all of it, but {held} (at most {limit})"
+    return None

@@ -1,0 +1,51 @@
+"""Whether a kernel holds an axis whole or is fed it more than once, where it may do either: the cost model tells.
+
+Held whole, an axis is loaded and computed once, but a group holds all of it in registers at every moment; streamed, a
+group holds a piece, and makes each as often as reductions wait for each other."""
+
+from __future__ import annotations
+
+from math import inf
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.exceptions import PassFailedException
+
+from treadle.compiler.cost.read import plan_of
+from treadle.compiler.cost.sketch import sketch_of
+from treadle.compiler.cost.time import estimate
+from treadle.compiler.errors import TreadleError
+from treadle.compiler.machines import machine_of
+from treadle.dialects.hierarchy import KernelOp
+from treadle.dialects.hierarchy.schedule import UNDECIDED, ScheduleAttr
+from treadle.passes._functions import function_of, kernels
+from treadle.passes.hierarchy_choose_sizes import HierarchyChooseSizesPass, likely_sizes
+from treadle.passes.kernels.trial import alone
+from treadle.passes.tiling import TilingPass
+
+WORTH = 0.9
+"""Of the time with the axis held whole, what streaming may take: the model is not so exact that less is a gain."""
+
+
+def is_faster_streamed(ctx: Context, module: ModuleOp, kernel: KernelOp, axis: str) -> bool:
+    """Whether a kernel without a schedule takes less time with the axis fed in pieces, or fits only so."""
+    whole = _time(ctx, module, kernel, None)
+    streamed = _time(ctx, module, kernel, axis)
+    return streamed < inf and streamed <= WORTH * whole
+
+
+def _time(ctx: Context, module: ModuleOp, kernel: KernelOp, axis: str | None) -> float:
+    """In microseconds, as the model chooses sizes; infinite if none fit the machine."""
+    copy = kernel.clone()
+    if axis is not None:
+        copy.properties["schedule"] = ScheduleAttr({}, {axis: UNDECIDED}, {})
+    apart, trial = alone(module, function_of(kernel), copy)
+    try:
+        TilingPass().apply(ctx, apart)
+        HierarchyChooseSizesPass().apply(ctx, apart)
+    except (PassFailedException, TreadleError):
+        return inf
+    (chosen,) = kernels(trial)
+    assert chosen.schedule is not None
+    found = estimate(plan_of(chosen), machine_of(module), likely_sizes(sketch_of(chosen, chosen.schedule), trial))
+    return inf if found is None else found.time_us

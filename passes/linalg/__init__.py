@@ -1,0 +1,1 @@
+"""`linalg` on tensors, read and written."""

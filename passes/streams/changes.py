@@ -1,0 +1,108 @@
+"""How a value changes while an axis is streamed, and the repair of an accumulator that follows from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects import math
+from xdsl.ir import SSAValue
+
+from treadle.dialects.diagram import ReduceOp
+from treadle.passes.expressions.bounds import (
+    Atom,
+    is_nonnegative,
+    linear_form,
+    unscaled,
+)
+from treadle.passes.expressions.scalars import (
+    Constant,
+    Expression,
+    Leaf,
+    Node,
+    factors,
+    number,
+    product,
+    quotient,
+    strip_casts,
+    total,
+)
+
+BEFORE = "before"
+"""Version of a leaf: the value of a reduction before the step. Without it: after."""
+
+ORDERED = ("max", "min")
+
+
+@dataclass(frozen=True)
+class Change:
+    """How a value changes with the reductions it depends on: `above` over `below` for a ratio, `above`
+    minus `below` for a shift. Neither varies along the streamed axis."""
+
+    above: Expression
+    below: Expression
+    fragile: frozenset[SSAValue] = frozenset()
+
+
+@dataclass(frozen=True)
+class Repair:
+    """What an accumulator is multiplied by (`scale`), or increased by, before the next piece is added."""
+
+    expression: Expression
+    scales: bool
+    fragile: frozenset[SSAValue]
+    vanishing: frozenset[SSAValue]
+    """Reductions while which are neutral nothing that counts has been added."""
+
+    def apply(self, accumulator: Expression, change: Expression) -> Expression:
+        return (product if self.scales else total)(accumulator, change)
+
+
+@dataclass(frozen=True)
+class NoLaw:
+    """Why a reduction cannot be repaired."""
+
+    reason: str
+
+
+def shrinks(change: Change) -> bool:
+    """Whether a ratio is proved to be at most 1: exponentials of how far a maximum has risen (or a minimum
+    fallen), and sums of what is never negative before over after."""
+    above, below = factors(quotient(change.above, change.below))
+    for divisor in below:
+        before = Leaf(divisor.value, BEFORE) if isinstance(divisor, Leaf) else None
+        if before not in above or not is_nonnegative(divisor):
+            return False
+        above.remove(before)
+    return all(_is_at_most_one(factor) for factor in above)
+
+
+def _is_at_most_one(factor: Expression) -> bool:
+    factor = strip_casts(factor)
+    if isinstance(factor, Constant):
+        return abs(factor.number) <= 1
+    if not isinstance(factor, Node) or factor.kind not in (math.ExpOp, math.Exp2Op):
+        return False
+    form = unscaled(linear_form(factor.operands[0]))
+    return all(_falls(atom, slope, form) for atom, slope in form.items())
+
+
+def _falls(atom: Atom, slope: float, form: dict[Atom, float]) -> bool:
+    """Whether `slope * atom` and its partner at the other moment sum up to something not above zero."""
+    value = atom.value if isinstance(atom, Leaf) else atom
+    if not isinstance(value, SSAValue) or not isinstance(value.owner, ReduceOp):
+        return False
+    before, after = form.get(Leaf(value, BEFORE), 0.0), form.get(value, 0.0)
+    right_way = {"max": after < 0, "min": after > 0}.get(value.owner.kind.data, False)
+    return right_way and before == -after
+
+
+def same(value: float) -> Change:
+    return Change(number(value), number(value))
+
+
+def summed(left: Change, right: Change) -> Change:
+    return Change(total(left.above, right.above), total(left.below, right.below), left.fragile | right.fragile)
+
+
+def is_ordered(value: SSAValue) -> bool:
+    return isinstance(value.owner, ReduceOp) and value.owner.kind.data in ORDERED

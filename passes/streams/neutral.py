@@ -1,0 +1,92 @@
+"""What counts while a reduction is still neutral: a repair need not be defined there if nothing does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from xdsl.dialects import arith, math
+from xdsl.ir import SSAValue
+
+from treadle.dialects.diagram import ReduceOp
+from treadle.dialects.diagram.absence import absences_of
+from treadle.dialects.diagram.array import axes_of
+from treadle.passes.expressions.bounds import (
+    Atom,
+    inner_expression,
+    is_nonnegative,
+    linear_form,
+    same_form,
+    unscaled,
+)
+from treadle.passes.expressions.scalars import (
+    CASTS,
+    Expression,
+    Leaf,
+    Node,
+    is_number,
+)
+from treadle.passes.streams.changes import ORDERED
+
+
+def vanishes(operands: Sequence[SSAValue], r: SSAValue) -> bool:
+    """Whether summands are all zero as long as the reduction `r` is neutral, which holds if a factor is
+
+    - `exp(k * s + ...)` with `r = max s` and k > 0 (or `r = min s` and k < 0): then s = -inf so far, if every summand
+      has its s: no condition may leave out of `r` what counts in the sum;
+    - `e` itself, with `r = sum e` and e never negative: then e = 0 so far.
+    """
+    owner = r.owner
+    if not isinstance(owner, ReduceOp) or owner.init is not None:
+        return False
+    parts = [part for operand in operands for part in _numerators(Leaf(operand))]
+    if owner.kind.data == "add":
+        return is_nonnegative(Leaf(owner.operand)) and any(
+            isinstance(part, Leaf) and part.value is owner.operand for part in parts
+        )
+    if owner.kind.data in ORDERED:
+        is_among = absences_of([owner.operand]) <= absences_of(operands)
+        return is_among and any(_falls_with(part, owner) for part in parts)
+    return False
+
+
+def _numerators(expression: Expression) -> Iterator[Expression]:
+    """The factors of an expression, at every depth of naming."""
+    yield expression
+    if isinstance(expression, Leaf):
+        inner = inner_expression(expression.value)
+        if inner is not None:
+            yield from _numerators(inner)
+        return
+    if not isinstance(expression, Node):
+        return
+    if expression.kind is arith.MulfOp:
+        for operand in expression.operands:
+            yield from _numerators(operand)
+    elif expression.kind is arith.DivfOp or expression.kind in CASTS:
+        yield from _numerators(expression.operands[0])
+    elif expression.kind is arith.SelectOp and is_number(expression.operands[2], 0):
+        yield from _numerators(expression.operands[1])
+
+
+def _falls_with(part: Expression, extremum: ReduceOp) -> bool:
+    """Whether `part` is `exp(k * s + what does not vary along the axis)` with s the reduced array."""
+    if not isinstance(part, Node) or part.kind not in (math.ExpOp, math.Exp2Op):
+        return False
+    source = linear_form(Leaf(extremum.operand))
+    form = linear_form(part.operands[0])
+    form.pop(None, None)  # a constant changes no sign
+    form = unscaled(form)
+    own = {atom: size for atom, size in form.items() if _varies(atom, extremum)}
+    wanted = {atom: size for atom, size in source.items() if _varies(atom, extremum)}
+    atom = next(iter(wanted), None)
+    if atom is None or atom not in own or any(isinstance(other, int) for other in form):
+        return False
+    slope = own[atom] / wanted[atom]
+    right_way = slope > 0 if extremum.kind.data == "max" else slope < 0
+    return right_way and same_form(own, {other: slope * size for other, size in wanted.items()})
+
+
+def _varies(atom: Atom, extremum: ReduceOp) -> bool:
+    if not isinstance(atom, SSAValue):
+        return False
+    return bool(set(axes_of(atom.type)) & set(extremum.over_axes))

@@ -1,0 +1,379 @@
+"""A kernel whose streamed axis x is cut into parts: one kernel makes the states of each part, another merges them.
+
+The parts are an axis of their own, and so are the positions in a part: every operand that has x is read at
+`length * part + inner`. Where x does not divide, the last part is the longer one, and in the others a condition
+excludes what is beyond their length. The merge follows from the repairs of the plan: each part's accumulator is
+repaired to the states of all of them, then combined along the parts."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import IntegerAttr, i32
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from treadle.dialects.diagram import ContractOp, ExtentOp, IndexOp, MapOp, ReadOp, ReduceOp, WhereOp
+from treadle.dialects.diagram.absence import absent_with
+from treadle.dialects.diagram.array import (
+    DYNAMIC,
+    array_type,
+    axes_of,
+    format_of,
+    is_array,
+    level_of,
+    sizes_of,
+    with_level,
+)
+from treadle.dialects.hierarchy import KernelOp, YieldOp
+from treadle.passes._functions import erase_dead, replace
+from treadle.passes.expressions.reductions import is_neutral, kind_of, neutral_of, operands_of, rebuilt
+from treadle.passes.expressions.scalars import (
+    Constant,
+    Expression,
+    Leaf,
+    Node,
+    build_map,
+    leaves,
+    number,
+    select,
+    substitute,
+)
+from treadle.passes.streams.changes import BEFORE
+from treadle.passes.streams.stages import StreamPlan
+from treadle.passes.streams.stream import hint_of, location_of
+
+
+@dataclass(frozen=True)
+class Split:
+    """How an axis is cut: `count` parts of `length`, the last one of `last`, which is at least `length`. Where the size
+    of the axis is known only at launch, so are these two (`whole_steps`); an axis that is shorter is one part."""
+
+    axis: str
+    count: int
+    length: int
+    last: int
+    part: str
+    """The name of the axis of the parts."""
+    inner: str
+    """The name of the axis along a part."""
+    parts: str = "parts"
+    """What conditions call the number of parts, where only the launch tells."""
+
+    @property
+    def position(self) -> str:
+        return f"({self.length} * {self.part} + {self.inner})"
+
+    @property
+    def exists(self) -> str | None:
+        """Which positions of a part there are; None for all."""
+        if self.last == self.length:
+            return None
+        last = f"{self.parts} - 1" if self.count == DYNAMIC else self.count - 1
+        return f"{self.inner} < {self.length} or {last} <= {self.part}"
+
+    def axes(self, axes: Iterable[str]) -> list[str]:
+        return [self.inner if axis == self.axis else axis for axis in axes]
+
+    def type(self, type: Attribute, has_part: bool) -> Attribute:
+        """The type of an array where the axis is cut, for each part or for all alike; a scalar is alike for all."""
+        if not is_array(type):
+            return type
+        sizes = {self.part: self.count} if has_part else {}
+        for axis, size in sizes_of(type).items():
+            sizes |= {self.inner: self.last} if axis == self.axis else {axis: size}
+        return array_type(format_of(type), sizes, level_of(type))
+
+    def in_condition(self, text: str) -> str:
+        """A condition on positions along the axis, told by parts."""
+        return ast.unparse(_Positions(self).visit(ast.parse(text.strip(), mode="eval")))
+
+
+class _Positions(ast.NodeTransformer):
+    """Puts a part and the position in it in the place of a position."""
+
+    def __init__(self, split: Split):
+        self.split = split
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.parse(self.split.position, mode="eval").body if node.id == self.split.axis else node
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        places = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        names = [ast.unparse(place) for place in places]
+        if self.split.axis not in names:
+            return node
+        names = [self.split.part, *self.split.axes(names)]
+        return ast.parse(f"{ast.unparse(node.value)}[{', '.join(names)}]", mode="eval").body
+
+
+def split_kernel(kernel: KernelOp, plan: StreamPlan, split: Split, name: str) -> tuple[KernelOp, KernelOp]:
+    """Put two kernels in the place of one that streams `split.axis` once and saves no piece of it: one called `name`,
+    for the parts, and one called as it was, which merges them."""
+    merge = _Merge(kernel, plan, split)
+    merge.write()
+    parts = _Parts(kernel, plan, split, name)
+    parts.write(list(merge.states))
+    merging = merge.kernel(list(parts.made.outputs))
+    replace(kernel, [*parts.reads, parts.made, merging], *merging.outputs)
+    return parts.made, merging
+
+
+def inline_extent(kernel: KernelOp, axis: str, size: int) -> None:
+    """Write the size of an axis into the maps that ask for it: where only the launch tells, as a number that the kernel
+    is given."""
+    extents = [op for op in kernel.body.block.ops if isinstance(op, ExtentOp) and op.axis.data == axis]
+    if not extents:
+        return
+    if size == DYNAMIC:
+        return _give_extent(kernel, extents)
+    for op in kernel.body.block.ops:
+        if isinstance(op, MapOp):
+            _write_number(op, [each.result for each in extents], size)
+    erase_dead(kernel.body.block)
+
+
+def _write_number(op: MapOp, operands: Sequence[SSAValue], number: int) -> None:
+    """A number in the place of some operands of a map; the others stay, whether they are read or only asked whether
+    they have an element."""
+    block = op.body.block
+    for argument in [each for each in block.args if op.inputs[each.index] in operands]:
+        constant = arith.ConstantOp(IntegerAttr(number, i32))
+        constant.result.name_hint = argument.name_hint
+        Rewriter.insert_op(constant, InsertPoint.at_start(block))
+        argument.replace_all_uses_with(constant.result)
+        op.operands = [each for i, each in enumerate(op.inputs) if i != argument.index]
+        block.erase_arg(argument)
+
+
+def _give_extent(kernel: KernelOp, extents: Sequence[ExtentOp]) -> None:
+    extent = ExtentOp(extents[0].axis.data)
+    extent.location = extents[0].location
+    extent.result.name_hint = extents[0].result.name_hint
+    Rewriter.insert_op(extent, InsertPoint.before(kernel))
+    given = kernel.body.block.insert_arg(i32, len(kernel.body.block.args))
+    given.name_hint = extent.result.name_hint
+    kernel.operands = [*kernel.inputs, extent.result]
+    for op in extents:
+        op.result.replace_all_uses_with(given)
+        Rewriter.erase_op(op)
+
+
+@dataclass
+class _Parts:
+    """Writes the kernel that makes the states of each part."""
+
+    old: KernelOp
+    plan: StreamPlan
+    split: Split
+    name: str
+    block: Block = field(default_factory=Block)
+    inputs: list[SSAValue] = field(default_factory=list[SSAValue])
+    reads: list[ReadOp] = field(default_factory=list[ReadOp])
+    values: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    cut: set[SSAValue] = field(default_factory=set[SSAValue])
+    """Values of the old kernel of which what is beyond the end of a part is absent."""
+
+    def write(self, states: Sequence[SSAValue]) -> None:
+        for op in self.plan.step_of(0):
+            self._copy(op)
+        made = [self.values[state] for state in states]
+        self.block.add_op(YieldOp(*made))
+        types = [with_level(value.type, None) for value in made]
+        self.made = KernelOp(self.name, self.inputs, types, Region(self.block))
+        self.made.location = self.old.location
+        for state, result in zip(states, self.made.outputs, strict=True):
+            result.name_hint = hint_of(state, "parts")
+
+    def _copy(self, op: Operation) -> None:
+        for operand in op.operands:
+            self._find(operand)
+        if isinstance(op, ContractOp | ReduceOp) and self.split.axis in op.over_axes:
+            self._exclude(operands_of(op))
+        result = op.results[0]
+        if isinstance(op, IndexOp) and op.axis == self.split.axis:
+            self._positions(op)
+        else:
+            self._for_each_part(op)
+        if not self.plan.is_piece(result):
+            return
+        if not self.cut.isdisjoint(absent_with(op)):
+            self.cut.add(result)
+        elif isinstance(op, ContractOp):
+            self._exclude([result])
+
+    def _find(self, value: SSAValue) -> None:
+        """Make a value of the old kernel known."""
+        if value in self.values:
+            return
+        if isinstance(value, BlockArgument):
+            self._take(value)
+        elif isinstance(value.owner, Operation):
+            self._copy(value.owner)
+
+    def _take(self, argument: BlockArgument) -> None:
+        source = self.old.inputs[argument.index]
+        if self.plan.is_piece(argument):
+            place = ", ".join(self.split.position if axis == self.split.axis else axis for axis in axes_of(source.type))
+            read = ReadOp(source, place, self.split.type(source.type, has_part=True))
+            read.location = self.old.location
+            read.result.name_hint = hint_of(source, "parts")
+            self.reads.append(read)
+            source = read.result
+        self.inputs.append(source)
+        type = self.split.type(argument.type, has_part=self.plan.is_piece(argument))
+        self.values[argument] = new = self.block.insert_arg(type, len(self.block.args))
+        new.name_hint = argument.name_hint
+
+    def _exclude(self, operands: Iterable[SSAValue]) -> None:
+        """Let one of some arrays have no elements beyond the end of a part."""
+        pieces = [value for value in operands if self.plan.is_piece(value)]
+        if self.split.exists is None or not self.cut.isdisjoint(pieces):
+            return
+        there = self.values[pieces[0]]
+        inputs: dict[str, SSAValue] = {}
+        if self.split.count == DYNAMIC:
+            extent = ExtentOp(self.split.part)
+            extent.result.name_hint = self.split.parts
+            self.block.add_op(extent)
+            inputs[self.split.parts] = extent.result
+        where = WhereOp(there, self.split.exists, inputs, with_level(there.type, "register"))
+        where.location = self.old.location
+        where.result.name_hint = there.name_hint
+        self.block.add_op(where)
+        self.values[pieces[0]] = where.result
+        self.cut.add(pieces[0])
+
+    def _for_each_part(self, op: Operation) -> None:
+        operands = [self.values[operand] for operand in op.operands]
+        # A piece that is made of constants has no operand with parts, and still ends where its part does.
+        is_piece = self.plan.is_piece(op.results[0])
+        has_part = is_piece or any(self.split.part in axes_of(operand.type) for operand in operands)
+        type = self.split.type(op.results[0].type, has_part)
+        if isinstance(op, ContractOp | ReduceOp):
+            new: Operation = rebuilt(op, operands, type)
+            new.properties["over"] = _over(op, self.split)
+        elif isinstance(op, WhereOp):
+            names = [name.data for name in op.names]
+            inputs = dict(zip(names, operands[1:], strict=True))
+            text = op.condition.text.data
+            cut = self.split.in_condition(text) if self.plan.is_piece(op.operand) else text
+            new = WhereOp(operands[0], cut, inputs, type)
+        else:
+            new = op.clone(self.values)
+            if type != op.results[0].type:
+                Rewriter.replace_value_with_new_type(new.results[0], type)
+        new.location = op.location
+        new.results[0].name_hint = op.results[0].name_hint
+        self.block.add_op(new)
+        self.values[op.results[0]] = new.results[0]
+
+    def _positions(self, op: IndexOp) -> None:
+        """Positions along the whole axis."""
+        level = level_of(op.result.type)
+        part = IndexOp(array_type(i32, {self.split.part: self.split.count}, level))
+        inner = IndexOp(array_type(i32, {self.split.inner: self.split.last}, level))
+        begin = Node(arith.MuliOp, (Leaf(part.result), Constant(IntegerAttr(self.split.length, i32))), i32)
+        position = Node(arith.AddiOp, (begin, Leaf(inner.result)), i32)
+        map = build_map(position, self.split.type(op.result.type, True), op.result.name_hint, op.location)
+        self.block.add_ops([part, inner, map])
+        self.values[op.result] = map.result
+
+
+def _over(op: ContractOp | ReduceOp, split: Split) -> Attribute:
+    named = ReduceOp("add", op.operands[0], split.axes(op.over_axes), op.result.type)
+    over = named.over
+    named.erase()
+    return over
+
+
+@dataclass
+class _Merge:
+    """Writes the kernel that merges the states of the parts, and finishes."""
+
+    old: KernelOp
+    plan: StreamPlan
+    split: Split
+    block: Block = field(default_factory=Block)
+    states: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    """For each state that is needed: its values in all parts."""
+    others: list[SSAValue] = field(default_factory=list[SSAValue])
+    """What else the kernel is given, as the function knows it."""
+    values: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+
+    def write(self) -> None:
+        terminator = self.old.body.block.last_op
+        assert terminator is not None
+        given = [self._find(value) for value in terminator.operands]
+        self.block.add_op(YieldOp(*given))
+
+    def kernel(self, states: Sequence[SSAValue]) -> KernelOp:
+        """The kernel, given the states of the parts."""
+        types = [output.type for output in self.old.outputs]
+        inputs: Mapping[SSAValue, SSAValue] = dict(zip(self.states.values(), states, strict=True))
+        rest = iter(self.others)
+        operands = [inputs[argument] if argument in inputs else next(rest) for argument in self.block.args]
+        kernel = KernelOp(self.old.kernel_name.data, operands, types, Region(self.block))
+        kernel.location = self.old.location
+        return kernel
+
+    def _find(self, value: SSAValue) -> SSAValue:
+        """What a value of the old kernel that is no piece is here."""
+        if value not in self.values:
+            self.values[value] = self._made(value)
+            self.values[value].name_hint = value.name_hint
+        return self.values[value]
+
+    def _made(self, value: SSAValue) -> SSAValue:
+        if isinstance(value, BlockArgument):
+            self.others.append(self.old.inputs[value.index])
+            return self.block.insert_arg(value.type, len(self.block.args))
+        if self.plan.is_state(value):
+            return self._merged(value)
+        assert isinstance(value.owner, Operation)
+        for operand in value.owner.operands:
+            self._find(operand)
+        new = value.owner.clone(self.values)
+        self.block.add_op(new)
+        return new.results[0]
+
+    def _merged(self, state: SSAValue) -> SSAValue:
+        repair = self.plan.verdicts[state].repair
+        parts = self._parts_of(state)
+        if repair is not None:
+            expression = repair.apply(Leaf(parts), substitute(repair.expression, self._moment))
+            moved = [leaf.value for leaf in leaves(repair.expression) if leaf.version == BEFORE]
+            for guard in dict.fromkeys(value for value in moved if value in self.plan.guarded):
+                expression = self._guarded(guard, state, expression)
+            type = with_level(parts.type, "register")
+            map = build_map(
+                expression, type, None, state.owner.location if isinstance(state.owner, Operation) else None
+            )
+            map.result.name_hint = hint_of(state, "repaired")
+            self.block.add_op(map)
+            parts = map.result
+        merged = ReduceOp(kind_of(state), parts, [self.split.part], state.type)
+        merged.location = location_of(state)
+        self.block.add_op(merged)
+        return merged.result
+
+    def _parts_of(self, state: SSAValue) -> SSAValue:
+        if state not in self.states:
+            type = with_level(self.split.type(state.type, has_part=True), "device")
+            argument = self.block.insert_arg(type, len(self.block.args))
+            argument.name_hint = hint_of(state, "parts")
+            self.states[state] = argument
+        return self.states[state]
+
+    def _moment(self, leaf: Leaf) -> Expression:
+        return Leaf(self._parts_of(leaf.value) if leaf.version == BEFORE else self._find(leaf.value))
+
+    def _guarded(self, guard: SSAValue, state: SSAValue, repaired: Expression) -> Expression:
+        """While a guarded state was neutral nothing was added: such a part adds nothing here. Where it is in all parts,
+        each says for itself whether there was no element, or no number."""
+        nothing = number(neutral_of(state).value.data, repaired.type)
+        alone = select(is_neutral(guard, Leaf(self._find(guard))), Leaf(self._parts_of(state)), nothing)
+        return select(is_neutral(guard, Leaf(self._parts_of(guard))), alone, repaired)

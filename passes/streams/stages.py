@@ -1,0 +1,180 @@
+"""How a kernel runs along its streamed axis: which value is known in which stream, and by which law.
+
+Values fall into these kinds, for a streamed axis x:
+
+- *fixed*: nothing it depends on has x; known before any stream;
+- *piece*: it has x; made piece by piece inside a step;
+- *state*: the result of a reduction over x; carried from step to step, known when its stream is finished;
+- *late*: it does not have x, but depends on states; known when their stream is finished.
+
+A reduction whose summands depend on no state runs in stream 0. One whose summands depend on states of stream
+k runs in stream k as well if the cascade law repairs it (`streams.cascades`), else in stream k + 1, which makes the
+pieces again: recomputation is always legal. So is a piece that leaves the kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from xdsl.ir import Operation, SSAValue
+
+from treadle.dialects.diagram import ContractOp, ReduceOp
+from treadle.dialects.diagram.array import axes_of
+from treadle.passes._parts import Part
+from treadle.passes.streams.cascades import Cascade
+from treadle.passes.streams.changes import NoLaw, Repair
+
+FIXED = -1
+"""The stage of what is known before any stream."""
+
+
+Repairs: TypeAlias = dict[tuple[Operation, str, frozenset[tuple[SSAValue, frozenset[SSAValue]]]], Repair | NoLaw]
+"""The repair of a reduction along an axis, by what comes before it in its part. Parts of one block share what was found
+as long as nothing rewrites the block: clusters are tried one operation larger each time."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How one reduction over the streamed axis runs."""
+
+    stage: int
+    repair: Repair | None
+    refused: str = ""
+    """Why it does not run one stream earlier."""
+
+
+@dataclass
+class StreamPlan:
+    """Stages and laws of the operations of a kernel along one axis."""
+
+    part: Part
+    axis: str
+    repairs: Repairs = field(default_factory=Repairs)
+    verdicts: dict[SSAValue, Verdict] = field(default_factory=dict[SSAValue, Verdict])
+    stage: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
+    """For a state or late value: the stream that finishes it; for a piece: the first that can make it from
+    finished values only."""
+    guarded: set[SSAValue] = field(default_factory=set[SSAValue])
+    """States for which a finite value stands in while they are neutral."""
+    _raw: set[SSAValue] = field(default_factory=set[SSAValue])
+    _states: dict[SSAValue, frozenset[SSAValue]] = field(default_factory=dict[SSAValue, frozenset[SSAValue]])
+
+    def __post_init__(self) -> None:
+        for op in self.part.ops:
+            self._place(op)
+
+    # -- kinds of values --------------------------------------------------------------------------
+
+    def states_of(self, value: SSAValue) -> frozenset[SSAValue]:
+        """The states that a value depends on (a state: on itself)."""
+        return self._states.get(value, frozenset())
+
+    def is_piece(self, value: SSAValue) -> bool:
+        return self.axis in axes_of(value.type)
+
+    def is_state(self, value: SSAValue) -> bool:
+        return value in self.verdicts
+
+    def is_fixed(self, value: SSAValue) -> bool:
+        return not self.is_piece(value) and not self.states_of(value)
+
+    def is_late(self, value: SSAValue) -> bool:
+        return not self.is_piece(value) and not self.is_state(value) and bool(self.states_of(value))
+
+    def stage_of(self, value: SSAValue) -> int:
+        return self.stage.get(value, 0 if self.is_piece(value) else FIXED)
+
+    # -- what each stream does --------------------------------------------------------------------
+
+    @property
+    def streams(self) -> range:
+        stages = [verdict.stage for verdict in self.verdicts.values()]
+        stages += [self.stage_of(value) for value in self.part.leaving if self.is_piece(value)]
+        return range(max(stages, default=FIXED) + 1)
+
+    def states_in(self, stream: int) -> list[SSAValue]:
+        return [state for state, verdict in self.verdicts.items() if verdict.stage == stream]
+
+    def saved_in_step(self, stream: int) -> list[SSAValue]:
+        pieces = [value for value in self.part.leaving if self.is_piece(value)]
+        return [value for value in pieces if self.stage_of(value) == stream]
+
+    def step_of(self, stream: int) -> list[Operation]:
+        """What the step of a stream computes, in order: its states, and the pieces and late values (of the
+        states as they are at that moment) that these need."""
+        wanted = {*self.states_in(stream), *self.saved_in_step(stream)}
+        for op in reversed(self.part.ops):
+            if any(result in wanted for result in op.results):
+                wanted |= {operand for operand in op.operands if self._is_made_in(operand, stream)}
+        return [op for op in self.part.ops if op.results[0] in wanted]
+
+    def finish_of(self, stream: int) -> list[Operation]:
+        """Late values that are known when a stream is finished, and needed after it."""
+        needed = self._needed_late()
+        late = [op for op in self.part.ops if self.is_late(op.results[0]) and op.results[0] in needed]
+        return [op for op in late if self.stage_of(op.results[0]) == stream]
+
+    def exports_of(self, stream: int) -> list[SSAValue]:
+        """States and late values of a stream that something after it needs."""
+        needed = {value for value in self.part.leaving if not self.is_piece(value)}
+        for later in self.streams[stream + 1 :]:
+            for op in (*self.step_of(later), *self.finish_of(later)):
+                needed |= set(op.operands)
+        candidates = [*self.states_in(stream), *(op.results[0] for op in self.finish_of(stream))]
+        return [value for value in candidates if value in needed]
+
+    def _needed_late(self) -> set[SSAValue]:
+        """What a step of a later stream, or the outside, needs of finished values."""
+        needed = {value for value in self.part.leaving if not self.is_piece(value)}
+        for stream in self.streams:
+            for op in self.step_of(stream):
+                needed |= {value for value in op.operands if self.stage_of(value) < stream}
+        for op in reversed(self.part.ops):
+            if op.results[0] in needed and self.is_late(op.results[0]):
+                needed |= set(op.operands)
+        return needed
+
+    def _is_made_in(self, value: SSAValue, stream: int) -> bool:
+        """Whether a step makes a value itself, rather than find it outside."""
+        if not isinstance(value.owner, Operation) or self.is_fixed(value):
+            return False
+        return self.is_piece(value) or self.stage_of(value) == stream
+
+    # -- placing one operation --------------------------------------------------------------------
+
+    def _place(self, op: Operation) -> None:
+        result = op.results[0]
+        states = frozenset(state for operand in op.operands for state in self.states_of(operand))
+        if isinstance(op, ContractOp | ReduceOp) and self.axis in op.over_axes:
+            self.verdicts[result] = verdict = self._verdict(op, states)
+            self.stage[result] = verdict.stage
+            self._states[result] = frozenset([result])
+            return
+        self._states[result] = states
+        finished = max((self.stage[state] for state in states), default=FIXED)
+        self.stage[result] = finished + 1 if self.is_piece(result) else finished
+
+    def _verdict(self, op: ContractOp | ReduceOp, states: frozenset[SSAValue]) -> Verdict:
+        if not states:
+            return Verdict(0, None)
+        last = max(self.stage[state] for state in states)
+        running = frozenset(state for state in self.verdicts if self.stage[state] == last)
+        before = (op, self.axis, frozenset(self._states.items()))
+        if (repair := self.repairs.get(before)) is None:
+            repair = self.repairs[before] = Cascade(self.axis, running, self.states_of).repair(op)
+        if isinstance(repair, NoLaw):
+            return Verdict(last + 1, None, repair.reason)
+        if (refused := self._admit(repair, states & running)) is not None:
+            return Verdict(last + 1, None, refused)
+        return Verdict(last, repair)
+
+    def _admit(self, repair: Repair, moved: frozenset[SSAValue]) -> str | None:
+        """Agree with the other reductions of the stream on what stands for a neutral state.
+
+        A state is guarded for all of them or for none: they share the pieces made from it."""
+        guarded = frozenset(r for r in moved if r in repair.fragile or (r in self.guarded and r in repair.vanishing))
+        if guarded & self._raw or (moved - guarded) & self.guarded:
+            return "another reduction of this stream needs the neutral element itself"
+        self.guarded |= guarded
+        self._raw |= moved - guarded
+        return None

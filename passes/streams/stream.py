@@ -1,0 +1,334 @@
+"""The parts of a stream along an axis: initialise, step, finish, and the merge of two parts of the axis.
+
+`StreamParts` writes them from a `StreamPlan`. What is made of them, and where the pieces come from, its users
+say: explicit kernels (`hierarchy_expand_streams`), and laws for a person to read and check (`streams.laws`)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import LocationAttr, UnknownLoc, i32
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.rewriter import Rewriter
+
+from treadle.dialects.diagram import ContractOp, ExtentOp, FillOp, IndexOp, ReduceOp, WhereOp
+from treadle.dialects.diagram.array import DYNAMIC, array_type, format_of, level_of, sizes_of
+from treadle.dialects.diagram.condition import Term
+from treadle.passes._functions import unite_equal
+from treadle.passes.expressions.kinds import FINITE, ZERO, kinds_of
+from treadle.passes.expressions.polynomials import key_of
+from treadle.passes.expressions.reductions import (
+    combine,
+    is_neutral,
+    kind_of,
+    neutral_of,
+    operands_of,
+    rebuilt,
+    stand_in_of,
+)
+from treadle.passes.expressions.scalars import (
+    Expression,
+    Leaf,
+    axes_in,
+    build_map,
+    compare,
+    leaves,
+    number,
+    select,
+    substitute,
+)
+from treadle.passes.streams.changes import BEFORE, Repair
+from treadle.passes.streams.stages import StreamPlan
+from treadle.passes.streams.undefined import axes_reduced, is_limited, is_there, stretches_of, undefined_with
+
+Named = dict[SSAValue, SSAValue]
+"""What stands for each value of the decorated kernel at one moment."""
+
+
+@dataclass
+class Scope:
+    """Values of the decorated kernel as tiles, at one place of what is made of it."""
+
+    block: Block
+    values: Named
+
+    def inner(self, block: Block) -> Scope:
+        return Scope(block, dict(self.values))
+
+    def add(self, op: Operation, stands_for: SSAValue | None = None) -> SSAValue:
+        self.block.add_op(op)
+        if stands_for is not None:
+            self.values[stands_for] = op.results[0]
+        return op.results[0]
+
+
+class StreamParts(ABC):
+    """Writes the parts of the streams of a plan. A user of it says what a tile is, where an operand comes from
+    that no operation of the part makes, and what is done with a piece that leaves."""
+
+    def __init__(self, plan: StreamPlan):
+        self.plan = plan
+
+    @abstractmethod
+    def tile(self, type: Attribute) -> Attribute:
+        """The type of what a part holds of an array."""
+
+    @abstractmethod
+    def fetch(self, scope: Scope, value: SSAValue) -> None:
+        """Bring a value into scope."""
+
+    @abstractmethod
+    def leave(self, scope: Scope, value: SSAValue) -> None:
+        """A step has made a piece of a result."""
+
+    @abstractmethod
+    def end(self, block: Block, values: Sequence[SSAValue]) -> None:
+        """End a part with what it gives."""
+
+    # -- the parts --------------------------------------------------------------------------------
+
+    def initialise(self, states: Sequence[SSAValue]) -> Block:
+        block = Block()
+        for state in states:
+            fill = FillOp(neutral_of(state), self.tile(state.type))
+            fill.location = location_of(state)
+            fill.result.name_hint = hint_of(state, "start")
+            block.add_op(fill)
+        self.end(block, [op.results[0] for op in block.ops])
+        return block
+
+    def step(self, outer: Scope, stream: int, block: Block, assumed: frozenset[WhereOp] = frozenset()) -> None:
+        """Fill a block whose first arguments are the states before the piece, for pieces in which the conditions
+        of `assumed` hold."""
+        states = self.plan.states_in(stream)
+        scope = outer.inner(block)
+        step = Step(self, scope, name_all(states, block.args[: len(states)], "so_far"))
+        for op in self.plan.step_of(stream):
+            holds = isinstance(op, WhereOp) and op in assumed
+            self.fetch_all(scope, op.operands[:1] if holds else op.operands)
+            if isinstance(op, ContractOp | ReduceOp) and op.result in step.before:
+                step.update(op)
+            elif holds:
+                scope.values[op.results[0]] = scope.values[op.operands[0]]
+            else:
+                self.copy(scope, op)
+        for value in self.plan.saved_in_step(stream):
+            self.leave(scope, value)
+        self.end(block, [step.after[state] for state in states])
+        unite_equal(block)
+
+    def finish(self, outer: Scope, stream: int, block: Block, exports: Sequence[SSAValue]) -> None:
+        """Fill a block whose first arguments are the states after the last piece."""
+        states = self.plan.states_in(stream)
+        scope = outer.inner(block)
+        ends = name_all(states, block.args[: len(states)], "end")
+        scope.values |= ends
+        self.tell_undefined(outer, scope, stream, ends)
+        for op in self.plan.finish_of(stream):
+            self.copy(scope, op)
+        self.end(block, [scope.values[value] for value in exports])
+
+    def tell_undefined(self, outer: Scope, scope: Scope, stream: int, ends: Named) -> None:
+        """Let finished states be NaN where the formula has no number (`streams.undefined`)."""
+        for state, guards in undefined_with(self.plan, stream).items():
+            self._tell_undefined(outer, scope, state, [Leaf(ends[guard]) for guard in guards], guards)
+
+    def _tell_undefined(
+        self, outer: Scope, scope: Scope, state: SSAValue, ends: Sequence[Leaf], guards: Sequence[SSAValue]
+    ) -> None:
+        """Let a finished state be NaN where one of its guards is neutral though there was an element."""
+        end = Leaf(scope.values[state])
+        undefined: Expression = number(float("nan"), end.type)
+        for there in self._presence(outer, state, guards):
+            undefined = select(there, undefined, end)
+        told: Expression = end
+        for guard, value in zip(guards, ends, strict=True):
+            told = select(is_neutral(guard, value), undefined, told)
+        scope.add(build_map(told, end.value.type, hint_of(state, "told"), location_of(state)), state)
+
+    def _presence(self, outer: Scope, state: SSAValue, guards: Sequence[SSAValue]) -> Iterator[Expression]:
+        """What must hold for a state to have had an element."""
+        made: dict[Term, Expression] = {}
+
+        def resolve(term: Term) -> Expression:
+            if isinstance(term, SSAValue):
+                self.fetch_all(outer, [term])
+                return Leaf(outer.values[term])
+            assert isinstance(term, str)
+            if term not in made:
+                index = IndexOp(self.tile(array_type(i32, {term: sizes_of(state.type)[term]}, level_of(state.type))))
+                index.location = location_of(state)
+                made[term] = Leaf(outer.add(index))
+            return made[term]
+
+        sizes = {axis: self.static_size(axis, size) for axis, size in axes_reduced(state, guards).items()}
+
+        def size_of(axis: str) -> Expression:
+            if (size := sizes[axis]) != DYNAMIC:
+                return number(size, i32)
+            extent = ExtentOp(axis)
+            extent.location = location_of(state)
+            extent.result.name_hint = f"extent_{axis}"
+            return Leaf(outer.add(extent))
+
+        limited = is_limited(state)
+        for axis, size in sizes.items():
+            if size < 1 and (not limited or axis != self.plan.axis):
+                yield compare(size_of(axis), ">", number(0, i32))
+        if limited:
+            yield is_there(stretches_of(self.plan, state) or (), size_of(self.plan.axis), resolve)
+
+    def static_size(self, axis: str, size: int) -> int:
+        """The size of an axis, if it is the same wherever the parts are used; `DYNAMIC` otherwise."""
+        return size
+
+    def merge(self, outer: Scope, stream: int, block: Block) -> None:
+        """Fill a block whose first arguments are the states of one part of the axis, then those of the next."""
+        states = self.plan.states_in(stream)
+        count = len(states)
+        parts = [
+            name_all(states, block.args[:count], "first"),
+            name_all(states, block.args[count : 2 * count], "second"),
+        ]
+        merge = Merge(self, outer.inner(block), parts)
+        for state in states:
+            merge.update(state)
+        self.end(block, [merge.after[state] for state in states])
+        unite_equal(block)
+
+    # -- one operation ----------------------------------------------------------------------------
+
+    def copy(self, scope: Scope, op: Operation) -> None:
+        """The same operation on tiles."""
+        self.fetch_all(scope, op.operands)
+        new = op.clone(scope.values)
+        for old, result in zip(op.results, list(new.results), strict=True):
+            scope.values[old] = Rewriter.replace_value_with_new_type(result, self.tile(old.type))
+        scope.block.add_op(new)
+
+    def fetch_all(self, scope: Scope, operands: Iterable[SSAValue]) -> None:
+        for operand in operands:
+            if operand not in scope.values:
+                self.fetch(scope, operand)
+
+
+class Following:
+    """States that follow when one that they depend on moves: `before` it did, and `after`."""
+
+    def __init__(self, parts: StreamParts, scope: Scope):
+        self.parts = parts
+        self.plan = parts.plan
+        self.scope = scope
+        self.after: Named = {}
+
+    def repaired(self, state: SSAValue, repair: Repair, before: Named) -> SSAValue:
+        """An accumulator as it would be, had the states always been as they are after."""
+        old = before[state]
+        change = substitute(repair.expression, self._at_this_moment(state, repair, before))
+        if not leaves(change):
+            return old
+        present = axes_in(change)
+        sizes = {axis: size for axis, size in sizes_of(old.type).items() if axis in present}
+        type = array_type(format_of(old.type), sizes, level_of(old.type))
+        factor = build_map(change, type, "repair", location_of(state))
+        self.scope.add(factor)
+        applied = repair.apply(Leaf(old), Leaf(factor.result))
+        return self.scope.add(build_map(applied, old.type, hint_of(state, "repaired"), location_of(state)))
+
+    def _at_this_moment(self, state: SSAValue, repair: Repair, before: Named) -> Callable[[Leaf], Expression]:
+        """What a leaf of a repair stands for here. While a guarded state was neutral nothing was added, so
+        there is nothing to repair: what such a state is after the step takes the place of what it was. In a factor
+        all states are so exchanged: what it makes of their ways may overflow, and 0 times infinity is no number.
+        None is where 0 is added up and the factor, too, is 0: as a power of 2 of -inf is."""
+        moved = dict.fromkeys(leaf.value for leaf in leaves(repair.expression) if leaf.version == BEFORE)
+        guards = (
+            [] if _stays_nothing(state, repair, list(moved)) else [each for each in moved if each in self.plan.guarded]
+        )
+
+        def replace(leaf: Leaf) -> Expression:
+            if leaf.version != BEFORE:
+                return Leaf(self._value(leaf.value))
+            old = Leaf(before[leaf.value])
+            here: Expression = old
+            for guard in guards if repair.scales else [each for each in guards if each is leaf.value]:
+                here = select(is_neutral(guard, Leaf(before[guard])), Leaf(self._value(leaf.value)), here)
+            return here
+
+        return replace
+
+    def _value(self, value: SSAValue) -> SSAValue:
+        if value not in self.scope.values:
+            self.parts.fetch(self.scope, value)
+        return self.scope.values[value]
+
+    def moved(self, state: SSAValue, new: SSAValue) -> None:
+        """Keep the new value of a state. Where it is neutral still, a finite number stands for it in what is
+        made from it."""
+        self.after[state] = self.scope.values[state] = new
+        if state not in self.plan.guarded:
+            return
+        leaf = Leaf(new)
+        finite = select(is_neutral(state, leaf), number(stand_in_of(state), leaf.type), leaf)
+        self.scope.add(build_map(finite, new.type, hint_of(state, "safe"), location_of(state)), state)
+
+
+class Step(Following):
+    """The states of one step."""
+
+    def __init__(self, parts: StreamParts, scope: Scope, before: Named):
+        super().__init__(parts, scope)
+        self.before = before
+
+    def update(self, op: ContractOp | ReduceOp) -> None:
+        """Take one state through the piece: repair it, then reduce the piece into it."""
+        state, repair = op.result, self.plan.verdicts[op.result].repair
+        into = self.before[state] if repair is None else self.repaired(state, repair, self.before)
+        operands = [self.scope.values[operand] for operand in operands_of(op)]
+        new = rebuilt(op, operands, self.before[state].type, into)
+        new.result.name_hint = hint_of(state, "new")
+        self.moved(state, self.scope.add(new))
+
+
+class Merge(Following):
+    """The states of two parts of the axis, made one."""
+
+    def __init__(self, parts: StreamParts, scope: Scope, before: Sequence[Named]):
+        super().__init__(parts, scope)
+        self.before = before
+
+    def update(self, state: SSAValue) -> None:
+        """Repair what each part has gathered, then combine both."""
+        repair = self.plan.verdicts[state].repair
+        one, other = (
+            before[state] if repair is None else self.repaired(state, repair, before) for before in self.before
+        )
+        both = combine(kind_of(state), Leaf(one), Leaf(other))
+        self.moved(state, self.scope.add(build_map(both, one.type, hint_of(state, "both"), location_of(state))))
+
+
+def _stays_nothing(state: SSAValue, repair: Repair, moved: Sequence[SSAValue]) -> bool:
+    """Whether a sum is repaired by the way of one state, by a factor that is 0 where that was neutral and is a number
+    now, for finite values of all else."""
+    if not repair.scales or neutral_of(state).value.data != 0 or len(moved) != 1:
+        return False
+    others = [leaf for leaf in leaves(repair.expression) if leaf.value is not moved[0]]
+    given = {key_of(leaf): kinds_of(leaf) & FINITE for leaf in others}
+    given[key_of(Leaf(moved[0]))] = FINITE
+    given[key_of(Leaf(moved[0], BEFORE))] = kinds_of(number(neutral_of(moved[0]).value.data))
+    return kinds_of(repair.expression, given) == ZERO
+
+
+def name_all(states: Sequence[SSAValue], arguments: Sequence[SSAValue], suffix: str) -> Named:
+    for state, argument in zip(states, arguments, strict=True):
+        argument.name_hint = hint_of(state, suffix)
+    return dict(zip(states, arguments, strict=True))
+
+
+def hint_of(value: SSAValue, suffix: str) -> str | None:
+    return f"{value.name_hint}_{suffix}" if value.name_hint else None
+
+
+def location_of(value: SSAValue) -> LocationAttr:
+    return value.owner.location if isinstance(value.owner, Operation) else UnknownLoc()

@@ -1,0 +1,307 @@
+"""Whether the warps of a kernel can have roles: the laws that must hold, and the fact that shows where one does not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects import arith, scf
+from xdsl.ir import Block, Operation, SSAValue
+
+from treadle.dialects import cuda
+from treadle.dialects.cuda.accesses import is_extent
+from treadle.dialects.cuda.boxes import MOST_ROWS, boxes_layout, cut, why_no_order
+from treadle.dialects.cuda.layout import is_interleaved, spelled
+from treadle.dialects.cuda.roles import WARPGROUP
+from treadle.dialects.cuda.tensor_maps import MOST_AXES, shared_axis, why_no_rows
+from treadle.dialects.cuda.tiles import format_bytes, is_shared, layout_of, rows_of
+from treadle.dialects.cuda.warpgroups import result_axes, row_order, why_no_product
+from treadle.dialects.diagram.array import axes_of, format_of, sizes_of
+from treadle.dialects.diagram.formats import NARROW
+from treadle.passes.loops.turns import known_to_all
+
+REGISTERS = {1: (0, 0), 2: (24, 240), 3: (32, 160)}
+"""Registers of a thread of the producer's warpgroup and of a consumer, by the number of consumer warpgroups: with one,
+every thread has as many as there can be."""
+
+BUSY = {2: (40, 232)}
+"""The same of a producer that copies shares for a cluster, or walks loops whose ends are loaded: with 24 it spills, and
+with it what is computed before the roles (ptxas 13.0)."""
+
+AT_LAUNCH = {1: 255, 2: 168, 3: 128}
+"""Of any thread when the block starts: with the producer's, all warpgroups share 65,536."""
+BESIDE_ACCUMULATORS = 30
+"""What ptxas 13.0 wants beside the accumulators of one product of a warpgroup, within the registers of the start: 26,
+or 30 with the left operand in registers. It makes no code where they are missing ("insufficient registers")."""
+
+
+def most_columns(groups: int) -> int:
+    """Of a product in a block of so many consumer warpgroups: a thread has half as many accumulators."""
+    return 2 * (AT_LAUNCH[groups] - BESIDE_ACCUMULATORS)
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a kernel keeps one role: the law that is missing, and the fact that shows it."""
+
+    law: str
+    fact: str
+
+
+def inward_copies(kernel: cuda.KernelOp) -> list[cuda.CopyOp]:
+    return [op for op in kernel.walk() if isinstance(op, cuda.CopyOp) and not op.is_outward]
+
+
+def is_inward(op: Operation) -> bool:
+    return isinstance(op, cuda.CopyOp) and not op.is_outward
+
+
+def why_not(kernel: cuda.KernelOp) -> Reason | None:
+    """Why the warps of a kernel cannot have roles; None if they can."""
+    loops = [op for op in kernel.body.block.ops if isinstance(op, scf.ForOp)]
+    copies = inward_copies(kernel)
+    if not any(loop.is_ancestor(copy) for loop in loops for copy in copies):
+        return Reason("a producer overlaps copies with computation", "no loop of the kernel copies tiles")
+    for reason in (
+        *(_copy_problem(copy) for copy in copies),
+        *(_product_problem(op) for op in kernel.walk() if isinstance(op, cuda.ProductOp)),
+        *(_use_problem(tile) for tile in dict.fromkeys(copy.tile for copy in copies)),
+        *(_order_problem(copy) for copy in copies),
+        *(_stop_problem(copy) for copy in copies),
+        _turns_problem(kernel, copies),
+        _ends_problem(kernel, copies),
+    ):
+        if reason is not None:
+            return reason
+    groups = kernel.threads.data // WARPGROUP
+    if kernel.threads.data % WARPGROUP or groups not in REGISTERS:
+        fact = f"{kernel.threads.data} threads are not one, two or three warpgroups"
+        return Reason("consumers are whole warpgroups", fact)
+    most = most_columns(groups)
+    for op in kernel.walk():
+        if isinstance(op, cuda.ProductOp) and (columns := _columns(op)) > most:
+            law = "a product takes its accumulators from the registers that a thread starts with"
+            return Reason(law, f"{columns} columns; {groups} warpgroups that compute have at most {most} each")
+    return None
+
+
+def _copy_problem(copy: cuda.CopyOp) -> Reason | None:
+    law = "a producer's copies are described by tensor maps"
+    name, type = f"%{copy.buffer.name_hint}", copy.tile.type
+    sizes = sizes_of(type)
+    wide = [axis for axis, size in sizes.items() if size != 1]
+    if not 2 <= len(sizes) <= MOST_AXES:
+        return Reason(law, f"{name} has {len(sizes)} axes: a tensor map has 2 to {MOST_AXES}")
+    if str(format_of(type)) not in NARROW:
+        return Reason("warpgroups multiply values of 8 or 16 bits", f"{name} holds {format_of(type)}")
+    if len(wide) != 2 or wide[-1] != axes_of(type)[-1]:
+        return Reason(law, f"pieces of {name} are no rows of neighbours: they have elements along {wide}")
+    if rows_of(type).shape != tuple(sizes.values()):
+        return Reason(law, f"the tile of {name} is padded, from {list(sizes.values())} to {list(rows_of(type).shape)}")
+    if boxes_layout(tuple(sizes.values()), format_bytes(type)) is None:
+        return Reason(law, f"rows of {format_bytes(type) * sizes[wide[-1]]} bytes of {name} are no multiple of 32")
+    if sizes[wide[0]] > MOST_ROWS:
+        return Reason(law, f"a box has at most {MOST_ROWS} rows, pieces of {name} {sizes[wide[0]]}")
+    return None
+
+
+def _stop_problem(copy: cuda.CopyOp) -> Reason | None:
+    if not is_by_rows(copy) or _copy_problem(copy) is not None:  # which is a reason of its own
+        return None
+    behind = "before" if stop_of(copy) is None else "behind"
+    law = f"what lies {behind} a position that data tells is zeros where it is multiplied"
+    sizes = sizes_of(copy.tile.type)
+    boxes = boxes_layout(tuple(sizes.values()), format_bytes(copy.tile.type))
+    assert boxes is not None
+    rows = axes_of(copy.tile.type)[shared_axis(boxes)]
+    other = next((axis for axis, _ in (*_begins_of(copy), *_stops_of(copy)) if axis != rows), None)
+    if other is not None:
+        return Reason(law, f"rows of %{copy.buffer.name_hint} lie along '{other}': no tensor copy ends within one")
+    problem = why_no_rows(boxes, format_bytes(copy.tile.type))
+    return None if problem is None else Reason(law, f"%{copy.buffer.name_hint}: {problem}")
+
+
+def stop_of(copy: cuda.CopyOp) -> SSAValue | None:
+    """Before which position a copy must bring zeros although its array goes on: a product over that axis multiplies
+    what lies behind it with zeros, and what is there may be no number. None if there is no such position."""
+    return next((limit for _, limit in _stops_of(copy)), None)
+
+
+def begin_of(copy: cuda.CopyOp) -> SSAValue | None:
+    """From which position on a copy must bring what its array has, and zeros before, for the same reason."""
+    return next((begin for _, begin in _begins_of(copy)), None)
+
+
+def is_by_rows(copy: cuda.CopyOp) -> bool:
+    return begin_of(copy) is not None or stop_of(copy) is not None
+
+
+def _stops_of(copy: cuda.CopyOp) -> list[tuple[str, SSAValue]]:
+    bounds = zip(copy.bound_axes, copy.limits, strict=True)
+    return [(axis, limit) for axis, limit in bounds if axis in _summed(copy) and not is_extent(limit)]
+
+
+def _begins_of(copy: cuda.CopyOp) -> list[tuple[str, SSAValue]]:
+    bounds = zip(copy.begun_axes, copy.begins, strict=True)
+    return [(axis, begin) for axis, begin in bounds if axis in _summed(copy)]
+
+
+def _summed(copy: cuda.CopyOp) -> set[str]:
+    return {product.axis for product in _products_of(copy.tile)}
+
+
+def _products_of(tile: SSAValue) -> list[cuda.ProductOp]:
+    """Those that multiply a tile, from shared memory or from registers."""
+    users = [use.operation for use in tile.uses]
+    users += [use.operation for read in users if isinstance(read, cuda.ReadOp) for use in read.result.uses]
+    return [user for user in users if isinstance(user, cuda.ProductOp)]
+
+
+def _columns(op: cuda.ProductOp) -> int:
+    """Of the result of a product that warpgroups can take."""
+    axes = result_axes(layout_of(op.result.type))
+    assert axes is not None
+    return sizes_of(op.result.type)[axes[1]]
+
+
+def _product_problem(op: cuda.ProductOp) -> Reason | None:
+    law = "warpgroups multiply"
+    if op.instruction.data not in ("m16n8k16", "m16n8k32"):
+        return Reason(law, f"the product over '{op.axis}' runs on {op.instruction.data}")
+    if op.subloop is not None:
+        return Reason(law, f"the product over '{op.axis}' is walked by a subloop, whose pieces warps load to registers")
+    for tile in (left_of(op), op.rhs):
+        if is_shared(tile.type) and not _is_copied(tile):
+            fact = f"%{tile.name_hint} is written by the consumers"
+            return Reason("what warpgroups multiply comes by tensor copies", fact)
+    problem = why_no_product(left_of(op).type, op.rhs.type, op.result.type, op.axis)
+    return None if problem is None else Reason(law, f"over '{op.axis}': {problem}")
+
+
+def _order_problem(copy: cuda.CopyOp) -> Reason | None:
+    """Rows in another order come by maps in which their axis is several dimensions."""
+    tile, law = copy.tile, "rows come in the order of the columns that a product makes of them"
+    products = [use.operation for use in tile.uses if isinstance(use.operation, cuda.ProductOp)]
+    orders = {row_order(op.result.type) if op.rhs is tile else () for op in products}
+    if len(orders) > 1:
+        return Reason(law, f"products want %{tile.name_hint} in the orders {', '.join(map(spelled, orders))}")
+    inner = cut(next(iter(orders), ()))
+    if not inner:
+        return None
+    sizes = sizes_of(tile.type)
+    if (problem := why_no_order(next(iter(orders)), sizes[inner[0].axis])) is not None:
+        return Reason(law, problem)
+    if len(sizes) + len(inner) - 1 > MOST_AXES:
+        fact = f"%{copy.buffer.name_hint} would need {len(sizes) + len(inner) - 1} dimensions: at most {MOST_AXES}"
+        return Reason(law, fact)
+    offset = copy.offsets[axes_of(tile.type).index(inner[0].axis)]
+    if not is_multiple(offset, inner[0].stride):
+        return Reason(law, f"pieces of %{copy.buffer.name_hint} may begin between multiples of {inner[0].stride}")
+    return None
+
+
+def is_multiple(value: SSAValue, of: int) -> bool:
+    """Whether an index is provably a multiple of a number."""
+    owner = value.owner
+    match owner:
+        case Operation() if (number := constant_of(value)) is not None:
+            return number % of == 0
+        case arith.MuliOp():
+            return is_multiple(owner.lhs, of) or is_multiple(owner.rhs, of)
+        case arith.SubiOp() if isinstance(rest := owner.rhs.owner, arith.RemUIOp) and rest.lhs is owner.lhs:
+            return is_multiple(rest.rhs, of)
+        case arith.AddiOp() | arith.SubiOp() | arith.MaxSIOp() | arith.MinSIOp():
+            return is_multiple(owner.lhs, of) and is_multiple(owner.rhs, of)
+        case Block() if isinstance(loop := owner.parent_op(), scf.ForOp) and value is loop.body.block.args[0]:
+            return is_multiple(loop.lb, of) and is_multiple(loop.step, of)
+        case _:
+            return False
+
+
+def left_of(op: cuda.ProductOp) -> SSAValue:
+    """The left operand of a product: the tile, if it is read only for products."""
+    owner = op.lhs.owner
+    return owner.source if isinstance(owner, cuda.ReadOp) else op.lhs
+
+
+def _use_problem(tile: SSAValue) -> Reason | None:
+    reads = reads_of(tile)
+    multiplied = [use.operation for use in tile.uses if _multiplies(use.operation)]
+    if reads and multiplied:
+        user = next(iter(reads[0].result.uses)).operation
+        fact = f"%{tile.name_hint} is also used by '{user.name}'"
+        return Reason("what a producer brings is read by products alone, or by none", fact)
+    for read in reads:
+        layout, sizes = layout_of(read.result.type), sizes_of(read.result.type)
+        if result_axes(layout) is None or is_interleaved(layout) or format_bytes(read.result.type) != 2:
+            law = "what warps read of a piece are 16-bit numbers, spread as the sum of a product"
+            return Reason(law, f"%{tile.name_hint} is read otherwise")
+        if any(layout.extent(axis) != size for axis, size in sizes.items()):
+            return Reason("all warps read rows of their own", f"%{tile.name_hint} has fewer than there are")
+    return None
+
+
+def reads_of(tile: SSAValue) -> list[cuda.ReadOp]:
+    """Those that bring it to registers for anything but to be a left operand."""
+    return [use.operation for use in tile.uses if isinstance(use.operation, cuda.ReadOp) and is_kept(use.operation)]
+
+
+def is_kept(read: cuda.ReadOp) -> bool:
+    """Whether consumers read a tile themselves. Products of warpgroups read the tiles of their left operands."""
+    users = [use.operation for use in read.result.uses]
+    return not all(isinstance(user, cuda.ProductOp) and user.lhs is read.result for user in users)
+
+
+def _multiplies(op: Operation) -> bool:
+    return isinstance(op, cuda.ProductOp) or (isinstance(op, cuda.ReadOp) and not is_kept(op))
+
+
+def _is_copied(tile: SSAValue) -> bool:
+    return any(is_inward(use.operation) for use in tile.uses)
+
+
+def _ends_problem(kernel: cuda.KernelOp, copies: Sequence[cuda.CopyOp]) -> Reason | None:
+    """Producer and consumers walk the same loops, so both must know where these begin and end."""
+    known = known_to_all(kernel.body.block)
+    if known.issuperset(ends_of(copies)):
+        return None
+    fact = "where a loop that copies begins or ends depends on what the warps of the kernel find together"
+    return Reason("both roles walk the same loops", fact)
+
+
+def ends_of(copies: Sequence[cuda.CopyOp]) -> list[SSAValue]:
+    """What says whether and how often the loops and branches run in which tiles are copied, and how far copies go."""
+    places = dict.fromkeys(copy.parent_op() for copy in copies)
+    counts = [(place, 3 if isinstance(place, scf.ForOp) else 1) for place in places]
+    ends = [end for place, n in counts if isinstance(place, scf.ForOp | scf.IfOp) for end in place.operands[:n]]
+    return ends + [end for copy in copies for end in (begin_of(copy), stop_of(copy)) if end is not None]
+
+
+def _turns_problem(kernel: cuda.KernelOp, copies: Sequence[cuda.CopyOp]) -> Reason | None:
+    """Turns of a ring are counted: a copy in a branch must be the last of its tile."""
+    law = "the turns of a ring can be counted"
+    block, branched = kernel.body.block, set[SSAValue]()
+    for copy in copies:
+        if copy.tile in branched:
+            return Reason(law, f"%{copy.tile.name_hint} is copied again after a copy that may not happen")
+        parent = copy.parent_op()
+        if parent is kernel:
+            continue
+        if not isinstance(parent, scf.ForOp | scf.IfOp) or parent.parent is not block:
+            return Reason(law, f"%{copy.tile.name_hint} is copied in a loop in a loop")
+        if isinstance(parent, scf.IfOp):
+            branched.add(copy.tile)
+        elif constant_of(parent.step) is None:
+            return Reason(law, "the pieces of a loop that copies have no one size")
+    for tile in dict.fromkeys(copy.tile for copy in copies):
+        places = [copy.parent for copy in copies if copy.tile is tile]
+        if len(places) != len(set(places)):
+            return Reason(law, f"%{tile.name_hint} is copied twice in a turn")
+    return None
+
+
+def constant_of(value: SSAValue) -> int | None:
+    owner = value.owner
+    if isinstance(owner, arith.ConstantOp):
+        return getattr(getattr(owner.value, "value", None), "data", None)
+    return None
