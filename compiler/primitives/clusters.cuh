@@ -24,8 +24,8 @@ __device__ __forceinline__ void barrier_cluster_$VERB(LINE) {
 }
 
 // primitive: mbarrier_arrive_at; needs: shared_address; from: sm_90
-// One arrival at the barrier at the same place of a block of the cluster; it releases what this thread did before.
-// PTX ISA 9.7.9.24, mapa, and 9.7.13.15.13, mbarrier.arrive.
+// One arrival at the barrier at the same place of a block of the cluster, of what this thread has read and waited for.
+// PTX ISA 9.7.9.24, mapa, and 9.7.13.15.13, mbarrier.arrive; .release.cluster, for what it wrote, is a MEMBAR of the GPU.
 __device__ __forceinline__ void mbarrier_arrive_at(uint64_t* barrier, int block AND_LINE) {
 #ifndef TREADLE_EMULATOR
   asm volatile(
