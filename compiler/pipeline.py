@@ -62,6 +62,7 @@ def pipeline(options: Options) -> tuple[ArgSpec, ...]:
         _step("diagram-hoist-factors"),  # before maps are composed, while factors still stand alone
         _step("diagram-compose-maps"),
         _step("diagram-widen-operands"),  # before fusion, so that what is widened is widened where it is used
+        *_recompute(options),  # before fusion, which cannot join what sums one array along different axes
         _fusion(options),  # decides what is one kernel: everything below looks at one at a time
         _step("hierarchy-split-streams"),  # before streaming, which then sees the parts as one more axis
         _step("streaming"),
@@ -259,6 +260,10 @@ def _set_machine(options: Options) -> ArgSpec:
     machine = options.machine or MACHINE_OF_ARCH.get(options.arch or "", DEFAULT_MACHINE)
     is_file = machine.endswith(".toml") or "/" in machine
     return _step("set-machine", **{"file" if is_file else "name": machine}, arch=options.arch)
+
+
+def _recompute(options: Options) -> tuple[ArgSpec, ...]:
+    return (_step("diagram-recompute"),) if options.fusion else ()
 
 
 def _fusion(options: Options) -> ArgSpec:

@@ -25,6 +25,7 @@ from treadle.passes._functions import (
     unite_equal,
 )
 from treadle.passes._static_axes import fold_empty_axes, fold_extents
+from treadle.passes.expressions.dots import expand_dots
 from treadle.passes.expressions.scalars import (
     Expression,
     Leaf,
@@ -96,7 +97,7 @@ class DiagramComposeMapsPass(ModulePass):
     before) or a cheap body. A widening cast is exact, so a map may read the narrow array itself; a rounding
     (f32 to f16) is part of the algorithm and stays. Along an axis whose size is 0 a sum is 0, as every combination is
     its neutral element; an array that has such an axis holds nothing. A known size of an axis that only maps have is a
-    number.
+    number. A contraction that multiplies no matrices is a map that multiplies, and a sum.
     """
 
     name = "diagram-compose-maps"
@@ -106,6 +107,8 @@ class DiagramComposeMapsPass(ModulePass):
             for block in diagram_blocks(function):
                 fold_empty_axes(function, block, self.name)
                 fold_extents(function, block, self.name)
+                if block.parent_op() is function:
+                    expand_dots(function, block, self.name)
                 unite_equal(block)
                 erase_dead(block)
                 _compose_all(function, block)

@@ -378,6 +378,12 @@ MUTATIONS: dict[str, Mutation] = {
         "op.operands = [wide[op.lhs], wide[op.rhs]]",
         "op.operands = [wide[op.rhs], wide[op.rhs]]",
     ),
+    "recompute: one operand for the other": (
+        "diagram_recompute",
+        "operands = [values.get(operand, operand) for operand in op.operands]",
+        "operands = [values.get(operand, operand) for operand in reversed(op.operands)]",
+    ),
+    "dots: add in place of multiplying": ("passes/expressions/dots", "arith.MulfOp", "arith.AddfOp"),
     # Roles of axes, written down.
     "streaming: streams what is weaved": (
         "streaming",

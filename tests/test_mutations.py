@@ -33,6 +33,7 @@ EVERY_DAY = {
     "hoist: the guard upside down",
     "compose: one operand for all",
     "widen: one operand for the other",
+    "recompute: one operand for the other",
     "fusion: takes the results of a kernel for each other",
     "streaming: any axis that is asked for",
     "tiling: any axis that is asked for",

@@ -19,6 +19,7 @@ NAMES = (
     "diagram-hoist-factors",
     "diagram-compose-maps",
     "diagram-widen-operands",
+    "diagram-recompute",
     "fusion",
     "streaming",
     "tiling",

@@ -23,6 +23,7 @@ from treadle.passes.kernels.make_again import make_again
 from treadle.passes.kernels.narrow import narrow_product
 from treadle.passes.kernels.roles import Refusal, Roles, roles_of
 from treadle.passes.kernels.select_again import select_again
+from treadle.passes.kernels.sums import Sums, long_axes, summed_axes
 from treadle.passes.streams.stages import Repairs
 
 PASS = "fusion"
@@ -114,6 +115,7 @@ class Clusters:
         """The cluster of each operation that is in one."""
         self.flow = _Dataflow(self.ops)
         self.repairs: Repairs = {}
+        self.sums = Sums(block)
         for op in self.ops:
             if _may_join(op):
                 self._place(op)
@@ -212,7 +214,18 @@ class Clusters:
         """The clusters that `op` uses a value of, the latest first."""
         owners = [operand.owner for operand in op.operands]
         found = [self.members[owner] for owner in owners if isinstance(owner, Operation) and owner in self.members]
+        found = [cluster for cluster in found if not self._is_for_another(op, cluster)]
         return sorted(dict.fromkeys(found), key=lambda cluster: -max(self.ops.index(op) for op in cluster))
+
+    def _is_for_another(self, op: Operation, cluster: frozenset[Operation]) -> bool:
+        """Whether what an operation makes ends in sums along other axes than those of a cluster, which cannot be fed
+        both, and has more axes than what it uses of that: saving the latter takes less than saving the former."""
+        (result,) = op.results
+        summed = frozenset[str]().union(*map(summed_axes, cluster)) & long_axes(result)
+        ends = self.sums.ends.get(result, frozenset())
+        if not summed or not ends or result in self.sums.leaving or any(summed & axes for axes in ends):
+            return False
+        return all(long_axes(each) < long_axes(result) for each in op.operands if each.owner in cluster)
 
     def _why_not(self, ops: frozenset[Operation]) -> tuple[str, str] | None:
         """The law that is broken and the reason why operations cannot be one kernel, or None."""

@@ -1,0 +1,200 @@
+"""`diagram-recompute`: arrays that are summed along different axes are made once for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, prod
+
+from xdsl.context import Context
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.passes import ModulePass
+
+from treadle.compiler.errors import Refusal
+from treadle.compiler.machines import Machine, machine_of
+from treadle.compiler.sizes import UNKNOWN_SIZE, default_sizes
+from treadle.dialects.diagram import ContractOp
+from treadle.dialects.diagram.array import DYNAMIC, format_of, sizes_of
+from treadle.dialects.diagram.formats import EIGHT_BIT, number_format
+from treadle.passes._functions import fresh_hint, functions, kernels, label, note
+from treadle.passes.kernels.sums import Axes, Sums, long_axes, summed_axes
+
+PASS = "diagram-recompute"
+LAW = "recomputation"
+
+
+@dataclass(frozen=True)
+class DiagramRecomputePass(ModulePass):
+    """Make an array twice, and what it is computed from, if it is summed along one of its axes in one place and along
+    another in another: no kernel can be fed both axes, and one would save the array for the other.
+
+    Before:
+
+    ```
+    !A = tensor<?x64xf16, #diagram.array<[q, d]>>
+    !B = tensor<?x64xf16, #diagram.array<[x, d]>>
+    !S = tensor<?x?xf32, #diagram.array<[q, x]>>
+    !rows = tensor<?xf32, #diagram.array<[q]>>
+    !columns = tensor<?xf32, #diagram.array<[x]>>
+    func.func @f(%A: !A, %B: !B) -> (!rows, !columns) attributes {sizes = #diagram.sizes<q = 4096, x = 4096>} {
+      %S = diagram.contract %A, %B over [d] accumulate f32 : !A, !B -> !S
+      %r = diagram.reduce max %S over [x] : !S -> !rows
+      %c = diagram.reduce max %S over [q] : !S -> !columns
+      func.return %r, %c : !rows, !columns
+    }
+    ```
+
+    After:
+
+    ```
+    !A = tensor<?x64xf16, #diagram.array<[q, d]>>
+    !B = tensor<?x64xf16, #diagram.array<[x, d]>>
+    !S = tensor<?x?xf32, #diagram.array<[q, x]>>
+    !rows = tensor<?xf32, #diagram.array<[q]>>
+    !columns = tensor<?xf32, #diagram.array<[x]>>
+    func.func @f(%A: !A, %B: !B) -> (!rows, !columns) attributes {sizes = #diagram.sizes<q = 4096, x = 4096>} {
+      %S = diagram.contract %A, %B over [d] accumulate f32 : !A, !B -> !S
+      %S_b = diagram.contract %A, %B over [d] accumulate f32 : !A, !B -> !S
+      %r = diagram.reduce max %S over [x] : !S -> !rows
+      %c = diagram.reduce max %S_b over [q] : !S -> !columns
+      func.return %r, %c : !rows, !columns
+    }
+    ```
+
+    Legal always: operations are functions, and give the same wherever they are asked. Done where a product is among
+    what is made again (what is computed element by element is made again by `fusion`), if that takes less time than
+    what kernels then save and read less takes in device memory; both grow alike with the axes, so what sizes are likely
+    does not matter. What is saved is found by trying `fusion` with and without."""
+
+    name = PASS
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for index, function in enumerate(functions(op)):
+            for place, block in enumerate(function.body.blocks):
+                if (found := _Shared(block)).products and _pays(op, index, place):
+                    found.part(function)
+
+
+def _pays(module: ModuleOp, index: int, place: int) -> bool:
+    """Whether making arrays again, in one block of one function, takes less time than it spares in device memory."""
+    machine, alone, parted = machine_of(module), module.clone(), module.clone()
+    function = list(functions(parted))[index]
+    shared = _Shared(function.body.blocks[place])
+    made = shared.part(function)
+    sizes = default_sizes(function)
+    again = sum(_seconds(op, machine, sizes) for op in made if isinstance(op, ContractOp))
+    spared = _saved(alone, index, shared.classes) - _saved(parted, index, shared.classes)
+    return spared > again * machine.levels["device"].bandwidth
+
+
+def _seconds(op: ContractOp, machine: Machine, sizes: Mapping[str, int]) -> float:
+    """That a product takes on the units that make it, at their full rate."""
+    axes = sizes_of(op.lhs.type) | sizes_of(op.rhs.type)
+    format = str(format_of(op.lhs.type)) if op.multiply is None else op.multiply.data
+    format = "f8" if format in EIGHT_BIT else format
+    lanes = 2 * machine.rates.float * machine.sms * machine.clock
+    rate = machine.tensor_flops(format) if format in machine.rates.tensor else lanes
+    return 2 * _elements(axes, sizes) / rate
+
+
+def _saved(module: ModuleOp, index: int, classes: Sequence[Axes]) -> float:
+    """Bytes of arrays that kernels save and read, if they have axes of several classes; infinite if no kernels can be
+    made."""
+    from treadle.passes.fusion import FusionPass  # which comes later in the pipeline
+
+    function = list(functions(module))[index]
+    sizes = default_sizes(function)
+    try:
+        FusionPass().apply(Context(), module)
+    except Refusal:
+        return inf
+    arrays = [value for kernel in kernels(function) for value in (*kernel.operands, *kernel.outputs)]
+    return sum(_bytes(value, sizes) for value in arrays if len(_of(long_axes(value), classes)) > 1)
+
+
+def _bytes(value: SSAValue, sizes: Mapping[str, int]) -> int:
+    return _elements(sizes_of(value.type), sizes) * number_format(format_of(value.type)).bytes
+
+
+def _elements(axes: Mapping[str, int], sizes: Mapping[str, int]) -> int:
+    return prod(max(1, sizes.get(axis, UNKNOWN_SIZE) if size == DYNAMIC else size) for axis, size in axes.items())
+
+
+class _Shared:
+    """Arrays of a block that are summed along one long axis here, and along another there."""
+
+    def __init__(self, block: Block):
+        self.block = block
+        sums = Sums(block)
+        self.ops, self.ends = sums.ops, sums.ends
+        self.classes = self._classes()
+        """The axes of the sums that one kernel can make, those that come first in the program first."""
+
+    def _classes(self) -> list[Axes]:
+        found: list[Axes] = []
+        for op in self.ops:
+            if axes := summed_axes(op):
+                found = _united(found, axes)
+        return found
+
+    def served(self, op: Operation) -> list[int]:
+        """The classes of the sums of what an operation makes; the first of them keeps it."""
+        return _of(frozenset[str]().union(*self.ends[op.results[0]]), self.classes)
+
+    def is_shared(self, op: Operation) -> bool:
+        return len(self.served(op)) > 1
+
+    @property
+    def products(self) -> list[ContractOp]:
+        return [op for op in self.ops if isinstance(op, ContractOp) and self.is_shared(op)]
+
+    def part(self, function: func.FuncOp) -> list[Operation]:
+        """Let the sums of each class have arrays of their own; the operations that came."""
+        made: list[Operation] = []
+        for index in range(1, len(self.classes)):
+            if not (copies := self._copies(index)):
+                continue
+            made += copies
+            names, axes = ", ".join(label(op.results[0]) for op in copies), ", ".join(sorted(self.classes[index]))
+            note(function, PASS, f"{names} again", LAW, f"summed along {axes} here, and along another axis before")
+        return made
+
+    def _copies(self, index: int) -> list[Operation]:
+        """What the sums of one class are made of, for them alone."""
+        values: dict[SSAValue, SSAValue] = {}
+        made: list[Operation] = []
+        for op in self.ops:
+            served = self.served(op)
+            operands = [values.get(operand, operand) for operand in op.operands]
+            if len(served) > 1 and index in served[1:]:
+                copy = op.clone(dict(zip(op.operands, operands, strict=True)))
+                copy.results[0].name_hint = fresh_hint(op.results[0], op.results[0].name_hint)
+                copy.location = op.location
+                values[op.results[0]] = copy.results[0]
+                self.block.insert_op_after(copy, op)
+                made.append(copy)
+            elif self._is_of(op, index):
+                op.operands = operands
+        return made
+
+    def _is_of(self, op: Operation, index: int) -> bool:
+        """Whether an operation sums along the axes of a class, or makes what only that class sums."""
+        if summed := summed_axes(op):
+            return bool(self.classes[index] & summed)
+        return self.served(op) == [index]
+
+
+def _of(axes: Axes, classes: Sequence[Axes]) -> list[int]:
+    """The classes that have any of these axes."""
+    return [index for index, each in enumerate(classes) if each & axes]
+
+
+def _united(found: list[Axes], axes: Axes) -> list[Axes]:
+    """Sets of axes, with one more: those that have an axis in common become one, in the place of the first."""
+    touched = [each for each in found if each & axes]
+    if not touched:
+        return [*found, axes]
+    whole = axes.union(*touched)
+    return [whole if each is touched[0] else each for each in found if each is touched[0] or each not in touched]
