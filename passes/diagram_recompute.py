@@ -19,6 +19,7 @@ from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import DYNAMIC, format_of, sizes_of
 from treadle.dialects.diagram.formats import EIGHT_BIT, number_format
 from treadle.passes._functions import fresh_hint, functions, kernels, label, note
+from treadle.passes.expressions.steady import is_steady
 from treadle.passes.kernels.sums import Axes, Sums, long_axes, summed_axes
 
 PASS = "diagram-recompute"
@@ -63,7 +64,8 @@ class DiagramRecomputePass(ModulePass):
     }
     ```
 
-    Legal always: operations are functions, and give the same wherever they are asked. Done where a product is among
+    Legal, for operations are functions, as long as what is made of a product passes a rounding on as one
+    (`expressions.steady`): two kernels may add it up in different orders. Done where a product is among
     what is made again (what is computed element by element is made again by `fusion`), if that takes less time than
     what kernels then save and read less takes in device memory; both grow alike with the axes, so what sizes are likely
     does not matter. What is saved is found by trying `fusion` with and without."""
@@ -73,7 +75,8 @@ class DiagramRecomputePass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for index, function in enumerate(functions(op)):
             for place, block in enumerate(function.body.blocks):
-                if (found := _Shared(block)).products and _pays(op, index, place):
+                found = _Shared(block)
+                if found.products and found.is_steady and _pays(op, index, place):
                     found.part(function)
 
 
@@ -149,6 +152,11 @@ class _Shared:
     @property
     def products(self) -> list[ContractOp]:
         return [op for op in self.ops if isinstance(op, ContractOp) and self.is_shared(op)]
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether it does not matter that kernels add up the products in different orders."""
+        return is_steady([op.result for op in self.products], self.ops)
 
     def part(self, function: func.FuncOp) -> list[Operation]:
         """Let the sums of each class have arrays of their own; the operations that came."""

@@ -29,6 +29,15 @@ def selected(q: Tensor, k: Tensor, v: Tensor, seen: Tensor, bias: float | Tensor
     return (torch.softmax(scores, -1).nan_to_num(0.0) @ v,)
 
 
+def attention_backward(q: Tensor, k: Tensor, v: Tensor, o: Tensor, do: Tensor) -> tuple[Tensor, ...]:
+    """Gradients where the sum of each row is held: what its change does is in `o`, which is given."""
+    given = [each.clone().requires_grad_() for each in (q, k, v)]
+    scores = given[0] @ given[1].transpose(-1, -2) / q.shape[-1] ** 0.5
+    shares = torch.exp(scores - scores.detach().logsumexp(-1, keepdim=True))
+    apart = do @ given[2].transpose(-1, -2) - (o * do).sum(-1, keepdim=True)
+    return torch.autograd.grad((shares * apart).sum(), given)
+
+
 def positions(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
     """Those of queries, down, and of keys, along."""
     return torch.arange(q.shape[-2])[:, None], torch.arange(k.shape[-2])[None]
@@ -164,6 +173,7 @@ def sum_of_squares(x: Tensor) -> tuple[Tensor, ...]:
 ORACLES: dict[str, Oracle] = {
     "attention": attention,
     "attention_bf16": attention,
+    "attention_backward": attention_backward,
     "attention_bias": attention_bias,
     "attention_alibi": attention_alibi,
     "attention_causal": attention_causal,

@@ -34,6 +34,7 @@ EXAMPLES = sorted((Path(__file__).resolve().parents[1] / "examples").glob("*.mli
 IN_CLUSTERS = [
     "attention",
     "attention_bf16",
+    "attention_backward",
     "attention_bias",
     "attention_f8",
     "attention_gqa",

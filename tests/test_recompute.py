@@ -1,0 +1,102 @@
+"""`diagram-recompute`: what is summed along different axes is made once for each, and no wide array is saved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+from xdsl.dialects.builtin import ModuleOp
+
+from roads import compiled
+from treadle.compiler.pipeline import Options, run_pipeline
+from treadle.compiler.source import load_module, parse_module
+from treadle.dialects.diagram.array import axes_of
+from treadle.dialects.hierarchy import KernelOp
+from treadle.runtime.backend import has_host_compiler
+from treadle.runtime.interpreter import run_function
+
+ROOT = Path(__file__).parents[1]
+BACKWARD = ROOT / "examples" / "attention_backward.mlir"
+DUAL = ROOT / "tests" / "programs" / "masked_dual_softmax.mlir"
+
+needs_compiler = pytest.mark.skipif(not has_host_compiler(), reason="no C++ compiler is installed")
+
+
+def fused(module: ModuleOp, machine: str) -> list[KernelOp]:
+    run_pipeline(module, Options(machine=machine), last="fusion")
+    return [op for op in module.walk() if isinstance(op, KernelOp)]
+
+
+def saved(kernels: list[KernelOp]) -> list[tuple[str, ...]]:
+    """The axes of what kernels read of each other."""
+    return [axes_of(each.type) for kernel in kernels for each in kernel.operands if isinstance(each.owner, KernelOp)]
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize("path", [BACKWARD, DUAL], ids=lambda path: path.stem)
+def test_no_scores_are_saved(path: Path, machine: str) -> None:
+    kernels = fused(load_module(path), machine)
+    assert len(kernels) == 2
+    assert saved(kernels)
+    assert not [axes for axes in saved(kernels) if {"q", "x"} <= {*axes}]
+
+
+def test_gradients_are_autograds() -> None:
+    q, k, v, do = (torch.randn(1, 2, n, 64, dtype=torch.float64).half().double() for n in (9, 13, 13, 9))
+    q, k, v = (each.requires_grad_() for each in (q, k, v))
+    o = F.scaled_dot_product_attention(q, k, v)
+    wanted = torch.autograd.grad((o * do).sum(), (q, k, v))
+    given = [each.detach().numpy() for each in (q, k, v, o, do)]
+    found = run_function(load_module(BACKWARD), given, sizes={"b": 1, "h": 2, "q": 9, "x": 13}).results
+    for ours, theirs in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(ours, theirs.numpy(), rtol=0, atol=1e-12)
+
+
+@needs_compiler
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize("sizes", [{"q": 70, "x": 131}, {"q": 1, "x": 33}, {"q": 129, "x": 1}])
+def test_attention_backward_runs_at_any_size(sizes: dict[str, int], machine: str) -> None:
+    road = compiled(BACKWARD.read_text(), machine=machine)
+    every = {"b": 1, "h": 2, **sizes}
+    for verdict in road.verdicts(road.inputs(every, 3), every):
+        assert verdict.ok, verdict
+
+
+HEAD = """
+!A = tensor<?x64xf16, #diagram.array<[q, d]>>
+!B = tensor<?x64xf16, #diagram.array<[x, d]>>
+!S = tensor<?x?xf32, #diagram.array<[q, x]>>
+!rows = tensor<?xf32, #diagram.array<[q]>>
+!columns = tensor<?xf32, #diagram.array<[x]>>
+"""
+
+COUNTS = (
+    HEAD
+    + """
+func.func @counts(%A: !A, %B: !B) -> (!rows, !columns) attributes {sizes = #diagram.sizes<q = 200, x = 333>} {
+  %S = diagram.contract %A, %B over [d] accumulate f32 : !A, !B -> !S
+  %m = diagram.reduce max %S over [x] : !S -> !rows
+  %is_most = diagram.map (%s = %S : !S, %most = %m : !rows) -> !S {
+    %one = arith.constant 1.0 : f32
+    %zero = arith.constant 0.0 : f32
+    %is = arith.cmpf oeq, %s, %most : f32
+    %n = arith.select %is, %one, %zero : f32
+    diagram.yield %n : f32
+  }
+  %n = diagram.reduce add %is_most over [q] : !S -> !columns
+  func.return %m, %n : !rows, !columns
+}
+"""
+)
+
+
+def test_what_a_rounding_would_change_is_not_made_again() -> None:
+    """Whether an element is the largest of its row: two kernels that add up its product in different orders may not
+    agree."""
+    kernels = fused(parse_module(COUNTS, "counts.mlir"), "h100")
+    assert ("q", "x") in saved(kernels)
+    products = [op for kernel in kernels for op in kernel.walk() if op.name == "diagram.contract"]
+    assert len(products) == 1
