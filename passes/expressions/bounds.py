@@ -296,42 +296,49 @@ def is_positive(expression: Expression) -> bool:
 # -- magnitudes -----------------------------------------------------------------------------------
 
 
-def magnitude(expression: Expression) -> float:
-    """An upper bound of the absolute value; infinity if none is known."""
+def magnitude(expression: Expression, unknown: float = numbers.inf) -> float:
+    """An upper bound of the absolute value; where none is known, `unknown` stands for it."""
     expression = strip_casts(expression)
     if isinstance(expression, Leaf):
         inner = inner_expression(expression.value)
         known = NUMBER_FORMATS.get(str(expression.type))
-        own = known.largest if known is not None and known.has_few_exponents else numbers.inf
-        return own if inner is None else min(own, magnitude(inner))
+        own = known.largest if known is not None and known.has_few_exponents else unknown
+        return own if inner is None else min(own, magnitude(inner, unknown))
     if isinstance(expression, Constant):
         return abs(expression.number)
     if (near := distance_of(expression)) is not None:
         return near.peak
-    return _magnitude_of_node(expression)
+    return _magnitude_of_node(expression, unknown)
 
 
-def _magnitude_of_node(node: Node) -> float:
+def most_in(format: Attribute, expression: Expression) -> float:
+    """An upper bound of the absolute value of what is to be rounded to a format, computed in f32. Of what is beyond the
+    largest f32 the plain form is infinite, too, so a format of as many exponents takes that where no bound is known."""
+    is_narrow = number_format(format).has_few_exponents
+    return magnitude(expression, numbers.inf if is_narrow else NUMBER_FORMATS["f32"].largest)
+
+
+def _magnitude_of_node(node: Node, unknown: float) -> float:
     operands = node.operands
     match node.kind:
         case math.SinOp | math.CosOp | math.TanhOp | math.ErfOp:
             return 1.0
         case arith.NegfOp | math.AbsFOp:
-            return magnitude(operands[0])
+            return magnitude(operands[0], unknown)
         case arith.AddfOp | arith.SubfOp:
-            return sum(magnitude(operand) for operand in operands)
+            return sum(magnitude(operand, unknown) for operand in operands)
         case arith.MulfOp:
-            return _times(magnitude(operands[0]), magnitude(operands[1]))
+            return _times(magnitude(operands[0], unknown), magnitude(operands[1], unknown))
         case arith.DivfOp if is_share(operands[0], operands[1]):
             return 1.0
         case arith.DivfOp if (smallest := least(operands[1])) > 0:
-            return magnitude(operands[0]) / smallest
+            return magnitude(operands[0], unknown) / smallest
         case arith.MaximumfOp | arith.MinimumfOp:
-            return max(magnitude(operand) for operand in operands)
+            return max(magnitude(operand, unknown) for operand in operands)
         case arith.SelectOp:
-            return max(magnitude(operand) for operand in operands[1:])
+            return max(magnitude(operand, unknown) for operand in operands[1:])
         case _:
-            return numbers.inf
+            return unknown
 
 
 def is_share(part: Expression, whole: Expression) -> bool:
@@ -371,7 +378,7 @@ def misfit(expression: Expression, format: Attribute, over: Iterable[str]) -> st
     if is_exact_in(expression, format):
         return None
     known = number_format(format)
-    if (bound := magnitude(expression)) > known.largest:
+    if (bound := most_in(format, expression)) > known.largest:
         most = "no bound is known" if bound == numbers.inf else f"it may reach {bound:.3g}"
         return f"it may overflow {format} ({most})"
     if not known.has_few_exponents:

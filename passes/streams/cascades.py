@@ -37,7 +37,7 @@ from treadle.passes.expressions.bounds import (
     inner_expression,
     is_positive,
     is_saturating,
-    magnitude,
+    most_in,
 )
 from treadle.passes.expressions.infinities import infinite_by, troubled_by
 from treadle.passes.expressions.polynomials import (
@@ -216,7 +216,7 @@ class Cascade:
         change = self.ratio(inner)
         if isinstance(outer.type, Float32Type):
             return change
-        if magnitude(inner) > number_format(outer.type).largest:
+        if most_in(outer.type, inner) > number_format(outer.type).largest:
             raise _Dependent(outer, f"{_spell(outer)} may overflow {outer.type} before the last piece")
         if number_format(outer.type).has_few_exponents and not shrinks(change):
             raise _Dependent(outer, f"{_spell(outer)} may be too small for {outer.type} before the last piece")
