@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 
 from xdsl.context import Context
 from xdsl.dialects import func
@@ -14,18 +16,22 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import PassFailedException
 
-from treadle.compiler.errors import Refusal
+from treadle.compiler.errors import Refusal, TreadleError
+from treadle.compiler.machines import machine_of
+from treadle.compiler.sizes import default_sizes
 from treadle.dialects.diagram import ContractOp, ReduceOp
 from treadle.dialects.diagram.absence import absences
 from treadle.dialects.diagram.array import format_of, is_array, with_level
 from treadle.dialects.diagram.formats import SIXTEEN_BIT
+from treadle.dialects.diagram.read import with_fitting
 from treadle.dialects.hierarchy import KernelOp, YieldOp
 from treadle.passes._functions import erase_dead, erase_unused, functions, kernels, label, note
 from treadle.passes._parts import Part, is_free, part_of
 from treadle.passes.expressions.reductions import reduce_alone
+from treadle.passes.kernels.by_time import Clock, Sizes
 from treadle.passes.kernels.clusters import Clusters, split_reductions
 from treadle.passes.kernels.roles import WHOLE_LIMIT
-from treadle.passes.kernels.trial import alone
+from treadle.passes.kernels.trial import alone, alone_in_parts, scheduled_time
 
 PASS = "fusion"
 
@@ -70,14 +76,16 @@ class FusionPass(ModulePass):
     `kernels.roles.roles_of`): at most one axis streamed, no other but axes of at most `whole-limit` elements held
     whole, no product computed again by another group. Several products, or a product and a reduction, become one
     kernel only if that can be lowered, with sizes that fit the machine, which is tried, and a product is not made a few
-    columns at a time (`kernels.narrow`). A reduction or a product over several axes that no kernel can do at once is
-    done one axis after another. What is kept apart is recorded with the reason. What has nothing in common but an array
-    that it reads becomes one kernel, too, if that is what takes the time (no products), every axis has the same role in
-    each and in all, and they fit the machine: the array is read once. With `operations` only those, named by their
-    results, are put together with what they use, or refused. What one kernel computes element by element of what
-    another reads or saves anyway is made again there, where that moves fewer bytes (`kernels.make_again`); what a
-    condition left of an array is asked again (`kernels.select_again`). Operations of other dialects are boundaries and
-    stay as they are."""
+    columns at a time (`kernels.narrow`). What could be one kernel, but would do something again or lack registers, is
+    cut where the cost model finds that its parts take a tenth less time at the sizes that the program states, and no
+    more where axes known only at launch are long (`kernels.by_time`). A reduction or a product over several axes that
+    no kernel can do at once is done one axis after another. What is kept apart is recorded with the reason. What has
+    nothing in common but an array that it reads becomes one kernel, too, if that is what takes the time (no products),
+    every axis has the same role in each and in all, and they fit the machine: the array is read once. With `operations`
+    only those, named by their results, are put together with what they use, or refused. What one kernel computes
+    element by element of what another reads or saves anyway is made again there, where that moves fewer bytes, and what
+    takes a product where that takes less time (`kernels.make_again`); what a condition left of an array is asked again
+    (`kernels.select_again`). Operations of other dialects are boundaries and stay as they are."""
 
     name = PASS
 
@@ -98,7 +106,9 @@ class FusionPass(ModulePass):
                 _reduce_alone(block)
                 split_reductions(function, block, self.whole_limit)
                 unfit = partial(_why_unfit, op, function)
-                found = Clusters(function, block, self.whole_limit, self.together, unfit, self.operations)
+                stated = with_fitting(block, default_sizes(function))
+                clock = Clock(machine_of(op), stated, self.whole_limit, partial(_time, op, function, self.whole_limit))
+                found = Clusters(function, block, self.whole_limit, self.together, unfit, self.operations, clock)
                 _outline(function, block, found, names)
 
 
@@ -180,6 +190,20 @@ def _why_unfit(module: ModuleOp, function: func.FuncOp, ops: frozenset[Operation
     except Refusal as refusal:
         return str(refusal).split(";")[0].replace("kernel @trial", "it")
     return None
+
+
+def _time(
+    module: ModuleOp, function: func.FuncOp, limit: int, parts: Sequence[frozenset[Operation]], sizes: Sizes
+) -> float:
+    """In microseconds, of the kernels of some operations, with their launches; found by trying, on a copy."""
+    copy, trial, copies = alone_in_parts(module, function, parts, sizes)
+    block = trial.body.block
+    try:
+        clusters = Clusters(trial, block, limit, given=copies)
+        _outline(trial, block, clusters, _Names(copy))
+        return scheduled_time(copy)
+    except (Refusal, TreadleError):
+        return inf
 
 
 def _trial_passes() -> list[ModulePass]:

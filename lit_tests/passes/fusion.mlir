@@ -154,3 +154,64 @@ func.func @two_whole(%A: !A4, %B: !B4) -> !s {
   %s = diagram.reduce add %r over [i] : !i -> !s
   func.return %s : !s
 }
+
+// Every group along o would take the sines of all rows again: at the stated sizes two kernels are faster. At few
+// rows nothing is cut; nor where a size is not stated.
+// CHECK-LABEL: func.func @sines_of_rows
+// CHECK-SAME:  #hierarchy.step<"keep apart", "%Y from %G", "cost model", "every group along 'o' would make it again: estimated {{[0-9.e+]+}} us apart, {{[0-9.e+]+}} us as one kernel at t = 16384, i = 4096, o = 4096">
+// CHECK:       %G = hierarchy.kernel @sines_of_rows_1 (%[[G:.*]] = %X : {{.*}})
+// CHECK:       %Y = hierarchy.kernel @sines_of_rows_2 (%[[GY:.*]] = %G : {{.*}}, %[[WY:.*]] = %W : {{.*}})
+// CHECK-NEXT:    diagram.contract %[[GY]], %[[WY]] over [i]
+// ALONE-LABEL: func.func @sines_of_rows
+// ALONE-NOT:   "cost model"
+// ALONE:       %G = hierarchy.kernel
+!Wo = tensor<?x?xf16, #diagram.array<[i, o]>>
+!Yo = tensor<?x?xf32, #diagram.array<[t, o]>>
+func.func @sines_of_rows(%X: !X, %W: !Wo) -> !Yo attributes {sizes = #diagram.sizes<t = 16384, i = 4096, o = 4096>} {
+  %G = diagram.map (%x = %X : !X) -> !X {
+    %g = math.sin %x : f16
+    diagram.yield %g : f16
+  }
+  %Y = diagram.contract %G, %W over [i] accumulate f32 : !X, !Wo -> !Yo
+  func.return %Y : !Yo
+}
+
+// CHECK-LABEL: func.func @sines_of_few_rows
+// CHECK:       %Y = hierarchy.kernel @sines_of_few_rows (%{{.*}} = %X : {{.*}}, %{{.*}} = %W : {{.*}})
+func.func @sines_of_few_rows(%X: !X, %W: !Wo) -> !Yo attributes {sizes = #diagram.sizes<t = 100, i = 70, o = 90>} {
+  %G = diagram.map (%x = %X : !X) -> !X {
+    %g = math.sin %x : f16
+    diagram.yield %g : f16
+  }
+  %Y = diagram.contract %G, %W over [i] accumulate f32 : !X, !Wo -> !Yo
+  func.return %Y : !Yo
+}
+
+// CHECK-LABEL: func.func @sines_of_unknown_rows
+// CHECK:       %Y = hierarchy.kernel @sines_of_unknown_rows (%{{.*}} = %X : {{.*}}, %{{.*}} = %W : {{.*}})
+func.func @sines_of_unknown_rows(%X: !X, %W: !Wo) -> !Yo attributes {sizes = #diagram.sizes<t = 16384, i = 4096>} {
+  %G = diagram.map (%x = %X : !X) -> !X {
+    %g = math.sin %x : f16
+    diagram.yield %g : f16
+  }
+  %Y = diagram.contract %G, %W over [i] accumulate f32 : !X, !Wo -> !Yo
+  func.return %Y : !Yo
+}
+
+// Multiplying again takes less time than saving and reading scores, which would be the largest arrays by far.
+!A64 = tensor<?x64xf16, #diagram.array<[t, d]>>
+!B64 = tensor<?x64xf16, #diagram.array<[j, d]>>
+// CHECK-LABEL: func.func @most_both_ways
+// CHECK-SAME:  #hierarchy.step<"fusion", "%scores_b: %scores again", "recomputation", "estimated {{[0-9.e+]+}} us, {{[0-9.e+]+}} us if it is saved and read at t = 16384, j = 16384">
+// CHECK:       %across = hierarchy.kernel @most_both_ways_1 (%[[A1:.*]] = %A : {{.*}}, %[[B1:.*]] = %B : {{.*}}) -> (tensor<?xf32, #diagram.array<[t]>>)
+// CHECK-NEXT:    %scores = diagram.contract %[[A1]], %[[B1]] over [d]
+// CHECK-NEXT:    diagram.reduce max %scores over [j]
+// CHECK:       %down = hierarchy.kernel @most_both_ways_2 (%[[A2:.*]] = %A : {{.*}}, %[[B2:.*]] = %B : {{.*}}) -> (tensor<?xf32, #diagram.array<[j]>>)
+// CHECK-NEXT:    %scores_b = diagram.contract %[[A2]], %[[B2]] over [d]
+// CHECK-NEXT:    diagram.reduce max %scores_b over [t]
+func.func @most_both_ways(%A: !A64, %B: !B64) -> (!r, !rj) attributes {sizes = #diagram.sizes<t = 16384, j = 16384>} {
+  %scores = diagram.contract %A, %B over [d] accumulate f32 : !A64, !B64 -> !ZJ
+  %across = diagram.reduce max %scores over [j] : !ZJ -> !r
+  %down = diagram.reduce max %scores over [t] : !ZJ -> !rj
+  func.return %across, %down : !r, !rj
+}

@@ -1,4 +1,4 @@
-"""Which operations become one kernel: clusters of a block, grown greedily."""
+"""Which operations become one kernel: clusters of a block, grown greedily, and cut where that saves time."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from treadle.dialects.diagram.operation import DiagramOperation
 from treadle.dialects.diagram.read import with_fitting
 from treadle.passes._functions import fresh_hint, label, note, replace
 from treadle.passes._parts import Reducing, part_of
+from treadle.passes.kernels.by_time import Clock
 from treadle.passes.kernels.make_again import make_again
 from treadle.passes.kernels.narrow import narrow_product
 from treadle.passes.kernels.roles import Refusal, Roles, roles_of
@@ -103,6 +104,8 @@ class Clusters:
         together: bool = True,
         unfit: Unfit = lambda ops: None,
         asked: Collection[str] = (),
+        clock: Clock | None = None,
+        given: Collection[frozenset[Operation]] = (),
     ):
         self.function = function
         self.limit = limit
@@ -110,17 +113,21 @@ class Clusters:
         self.unfit = unfit
         self.asked = asked
         """The operations that may join what they use, by the names of their results; all if none is named."""
+        self.clock = clock
         self.ops = list(block.ops)
         self.members: dict[Operation, frozenset[Operation]] = {}
         """The cluster of each operation that is in one."""
         self.flow = _Dataflow(self.ops)
         self.repairs: Repairs = {}
         self.sums = Sums(block)
+        for cluster in given:
+            self._join(cluster)
         for op in self.ops:
-            if _may_join(op):
+            if not given and _may_join(op):
                 self._place(op)
-        if together and not asked:
+        if together and not asked and not given:
             self._join_readers()
+            self._cut()
         self.found = self._again(block)
         """The clusters, each of which becomes a kernel."""
 
@@ -129,7 +136,7 @@ class Clusters:
         clusters = list(dict.fromkeys(self.members[op] for op in self.ops if op in self.members))
         if self.together and not self.asked:
             sizes = with_fitting(block, default_sizes(self.function))
-            clusters = make_again(self.function, block, clusters, sizes, self._why_other)
+            clusters = make_again(self.function, block, clusters, sizes, self._why_other, self.clock)
         clusters = select_again(self.function, block, clusters, self._why_no_kernel)
         self.ops = list(block.ops)
         self.members = {op: cluster for cluster in clusters for op in cluster}
@@ -209,6 +216,32 @@ class Clusters:
         if not any(axes <= set(axes_of(value.type)) for value in shared):
             return False
         return self._why_not(union) is None and self.unfit(union) is None
+
+    def _cut(self) -> None:
+        """Clusters whose parts take less time become these, and so do the parts."""
+        left = list(dict.fromkeys(self.members[op] for op in self.ops if op in self.members))
+        while left:
+            cluster = left.pop(0)
+            found = self.clock.cut(cluster) if self.clock is not None and len(cluster) > 1 else None
+            if found is None or any(map(self._why_no_part, found[0].parts)):
+                continue
+            cut, times = found
+            *firsts, rest = cut.parts
+            for part in cut.parts:
+                self._join(part)
+            note(
+                self.function,
+                "keep apart",
+                f"{_names(rest)} from {_names(op for part in firsts for op in part)}",
+                "cost model",
+                times,
+            )
+            left += cut.parts
+
+    def _why_no_part(self, ops: frozenset[Operation]) -> str | None:
+        products = sum(isinstance(op, ContractOp) for op in ops)
+        holds_much = products > 1 or (products == 1 and any(isinstance(op, ReduceOp) for op in ops))
+        return self._why_no_kernel(ops) or (self.unfit(ops) if holds_much else None)
 
     def _producers(self, op: Operation) -> list[frozenset[Operation]]:
         """The clusters that `op` uses a value of, the latest first."""

@@ -1,0 +1,296 @@
+"""Which clusters are cut, because the kernels of their parts take less time: the cost model tells.
+
+What can be one kernel is made one, for then nothing between its operations leaves the near level. That may still lose
+time, and only where it may is the model asked, which takes as long as a pass:
+
+- Every group along an axis makes again what does not have that axis: a norm, or a conversion, before a wide product.
+- An axis is fed once more for elements that are saved, by few groups, or with a product that is made anew.
+- A product and what it feeds share registers, and little goes from one to the other beside what they multiply.
+
+A launch may bring other sizes than those that the program states. So parts must be faster at these, and no slower where
+every axis that is known only at launch is a long one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, prod
+from typing import TypeAlias
+
+from xdsl.ir import Operation, SSAValue
+
+from treadle.compiler.machines import Machine
+from treadle.dialects.diagram import CastOp, ContractOp, MapOp, WhereOp
+from treadle.dialects.diagram.absence import absences
+from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, sizes_of
+from treadle.dialects.diagram.formats import number_format
+from treadle.passes._functions import label
+from treadle.passes._parts import Part, is_free, part_of
+from treadle.passes.kernels.roles import Roles, roles_of
+from treadle.passes.streams.stages import StreamPlan
+
+Cluster = frozenset[Operation]
+Sizes: TypeAlias = Mapping[str, int]
+
+Time: TypeAlias = Callable[[Sequence[Cluster], Sizes], float]
+"""Microseconds that the kernels of some operations take, launches included; infinite where they fit no machine."""
+
+WORTH = 0.9
+"""Of the time of one kernel, what its parts may take: the model is not so exact that less would be a gain."""
+
+LONG = 4096
+"""What an axis that is known only at launch has at least, where parts must be no slower. The two ends of a scale: what
+is repeated grows with an axis, and few groups become many."""
+
+NO_SLOWER = 1.02
+"""Of two times this near to each other none is the longer one."""
+
+WIDEST = 256
+"""Of a longer axis no group takes all, so that several groups repeat what does not have it."""
+
+ROWS = 16
+"""Of a product, that a group has at least."""
+
+SLOWEST = 3
+"""Times as long as its multiplications alone a kernel takes that has no room: where saving and reading takes longer,
+there is nothing to gain by a cut."""
+
+MORE_MEMORY = 8
+"""Times as many bytes as a kernel reads and saves may go between its parts."""
+
+
+@dataclass(frozen=True)
+class Times:
+    """In microseconds."""
+
+    stated: float
+    """At the sizes that the program states."""
+    long: float
+    """Where axes known only at launch are long."""
+
+    def are_worth(self, others: Times) -> bool:
+        """Whether what takes these times is to be taken in place of what takes others."""
+        return self.stated <= WORTH * others.stated and self.long <= NO_SLOWER * others.long
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A cluster in parts, those first that others read."""
+
+    parts: tuple[Cluster, ...]
+    why: str
+    """What the one kernel would do that its parts do not."""
+
+
+@dataclass(frozen=True)
+class Sized:
+    """A part of a program that could be one kernel, and the likely size of every axis."""
+
+    part: Part
+    limit: int
+    """The largest axis that a group holds whole."""
+    sizes: Sizes
+    machine: Machine
+
+    @property
+    def ops(self) -> Cluster:
+        return frozenset(self.part.ops)
+
+    def elements(self, value: SSAValue) -> int:
+        return prod(max(1, self.sizes[axis]) for axis in sizes_of(value.type))
+
+    def bytes(self, value: SSAValue) -> int:
+        return self.elements(value) * number_format(format_of(value.type)).bytes
+
+    @property
+    def products(self) -> list[ContractOp]:
+        return [op for op in self.part.reducing if isinstance(op, ContractOp)]
+
+    @property
+    def least_time(self) -> float:
+        """In seconds: every array once, or all multiplications."""
+        arrays = (*self.part.read, *self.part.leaving)
+        return max(self.moving_time(sum(map(self.bytes, arrays))), self.multiplying_time(self.products))
+
+    def moving_time(self, bytes: int) -> float:
+        """In seconds, to or from the memory of the device."""
+        return bytes / self.machine.levels["device"].bandwidth
+
+    def multiplying_time(self, products: Iterable[ContractOp]) -> float:
+        """In seconds, at the rate of 16-bit products."""
+        return sum(2 * self._multiplications(op) for op in products) / self.machine.tensor_flops("f16")
+
+    def _multiplications(self, op: ContractOp) -> int:
+        return prod(max(1, self.sizes[axis]) for axis in {*axes_of(op.lhs.type), *axes_of(op.rhs.type)})
+
+    @property
+    def longer(self) -> dict[str, int]:
+        """The same sizes, but for axes that are known only at launch, and may be long."""
+        static = self.part.sizes
+        return {axis: size if static[axis] != DYNAMIC else max(size, LONG) for axis, size in self.sizes.items()}
+
+    @property
+    def at(self) -> str:
+        """For which sizes of those axes something is told."""
+        stated = [f"{axis} = {self.sizes[axis]}" for axis, size in self.part.sizes.items() if size == DYNAMIC]
+        return f" at {', '.join(stated)}" if stated else ""
+
+
+@dataclass(frozen=True)
+class Clock:
+    """What the cost model says of the operations of one block, at the sizes that its program states."""
+
+    machine: Machine
+    stated: Sizes
+    limit: int
+    time: Time
+
+    def sized(self, ops: Cluster) -> Sized | None:
+        """None where a size is not stated, or what is to do takes no longer than a launch: how long such a kernel
+        takes is latency, of which the model knows least."""
+        part = part_of(ops)
+        sizes = {axis: self.stated.get(axis, DYNAMIC) if size == DYNAMIC else size for axis, size in part.sizes.items()}
+        found = Sized(part, self.limit, sizes, self.machine)
+        return None if DYNAMIC in sizes.values() or found.least_time <= self.machine.launch else found
+
+    def cut(self, ops: Cluster) -> tuple[Cut, str] | None:
+        """How to cut a cluster, if that saves time, and both times."""
+        found = self.sized(ops)
+        roles = None if found is None else roles_of(found.part, self.limit)
+        if found is None or not isinstance(roles, Roles) or not (cuts := list(_cuts(found, roles))):
+            return None
+        together = self.time([ops], found.sizes)
+        timed = [(self.time(cut.parts, found.sizes), i) for i, cut in enumerate(cuts)]
+        for apart, i in sorted(timed):
+            if apart > WORTH * together:
+                return None
+            if found.longer == found.sizes or self._is_no_slower(found, cuts[i].parts, [ops]):
+                one = f"{together:.3g} us as one kernel" if together < inf else "one kernel does not fit"
+                return cuts[i], f"{cuts[i].why}: estimated {apart:.3g} us apart, {one}{found.at}"
+        return None
+
+    def _is_no_slower(self, found: Sized, parts: Sequence[Cluster], than: Sequence[Cluster]) -> bool:
+        return self.time(parts, found.longer) <= NO_SLOWER * self.time(than, found.longer)
+
+    def times(self, found: Sized, parts: Sequence[Cluster]) -> Times:
+        """Of the kernels of some parts, which may be other ones by the time that they are compared with."""
+        stated = self.time(parts, found.sizes)
+        return Times(stated, stated if found.longer == found.sizes else self.time(parts, found.longer))
+
+
+def _cuts(found: Sized, roles: Roles) -> Iterator[Cut]:
+    """The cuts that may save time, each once."""
+    seen: set[Cluster] = set()
+    for first, why in (*_repeated(found, roles), *_saved_late(found, roles), *_beside_products(found)):
+        if first in seen or not first or first == found.ops or not _may_be_saved(found, first):
+            continue
+        seen.add(first)
+        yield Cut((*_connected(first), *_connected(found.ops - first)), why)
+
+
+def _repeated(found: Sized, roles: Roles) -> Iterator[tuple[Cluster, str]]:
+    """What groups along an axis make again, if that is more than what leaves; of all such axes, and of each."""
+    saved = sum(found.elements(value) for value in found.part.leaving)
+    without: dict[str, Cluster] = {}
+    for axis in roles.group:
+        lacking = frozenset(op for op in found.part.ops if axis not in axes_of(op.results[0].type))
+        again = sum(max(map(found.elements, (*op.operands, *op.results))) for op in lacking)
+        if again * (found.sizes[axis] // WIDEST) > saved:
+            without[axis] = lacking
+    names = " and ".join(f"'{axis}'" for axis in without)
+    if len(without) > 1:
+        yield frozenset[Operation]().union(*without.values()), f"groups along {names} would make it again"
+    for axis, lacking in without.items():
+        yield lacking, f"every group along '{axis}' would make it again"
+
+
+def _saved_late(found: Sized, roles: Roles) -> Iterator[tuple[Cluster, str]]:
+    """What reductions need, where elements that are saved wait for them."""
+    if roles.stream is None or all(roles.stream not in axes_of(value.type) for value in found.part.leaving):
+        return
+    plan = StreamPlan(found.part, roles.stream)
+    if len(plan.streams) < 2:
+        return
+    first = _needed(found.ops, found.part.reducing)
+    made = [op for op in plan.step_of(plan.streams[-1]) if isinstance(op, ContractOp)]
+    if any(plan.is_piece(op.result) for op in made):
+        yield first, f"'{plan.axis}' would be fed again, and {label(made[0].result)} made anew, for what is saved"
+    elif prod(found.sizes[axis] for axis in roles.group) <= found.machine.sms * (ROWS if made else 1):
+        yield first, f"few groups would be fed '{plan.axis}' again for what is saved"
+
+
+def _beside_products(found: Sized) -> Iterator[tuple[Cluster, str]]:
+    """A product, and what is made of it element by element, as far as the fewest bytes go on from there."""
+    if len(found.part.reducing) < 2:
+        return
+    multiplied = found.multiplying_time(found.products)
+    for op in found.products:
+        first = _fewest_bytes(found, _needed(found.ops, [op]))
+        if found.moving_time(_crossing_bytes(found, first)) < SLOWEST * multiplied:
+            yield first, f"{label(op.result)} and what uses it would share registers"
+
+
+def _fewest_bytes(found: Sized, first: Cluster) -> Cluster:
+    best, grown = first, first
+    for op in found.part.ops:
+        inside = [operand for operand in op.operands if operand.owner in found.ops]
+        if op in grown or not isinstance(op, MapOp | CastOp | WhereOp) or any(o.owner not in grown for o in inside):
+            continue
+        grown |= {op}
+        if _crossing_bytes(found, grown) <= _crossing_bytes(found, best):
+            best = grown
+    return best
+
+
+def _crossing(found: Sized, first: Cluster) -> list[SSAValue]:
+    rest = found.ops - first
+    leaving = part_of(first).leaving
+    return [value for value in leaving if any(use.operation in rest for use in value.uses)]
+
+
+def _crossing_bytes(found: Sized, first: Cluster) -> int:
+    """Saved, unless it leaves anyway, and read."""
+    leaving = found.part.leaving
+    return sum((1 if value in leaving else 2) * found.bytes(value) for value in _crossing(found, first))
+
+
+def _may_be_saved(found: Sized, first: Cluster) -> bool:
+    """Whether what goes between the parts has all its elements, is no constant, and has room. Two axes that only the
+    launch knows may make an array of any size: it has room where another one with both is there anyway."""
+    between = _crossing(found, first)
+    if not between or any(absences(value) or is_free(_owner(value)) for value in between):
+        return False
+    arrays = [value for value in (*found.part.read, *found.part.leaving) if axes_of(value.type)]
+    symbolic = [{axis for axis, size in sizes_of(value.type).items() if size == DYNAMIC} for value in arrays]
+    for value in between:
+        open_ = {axis for axis, size in sizes_of(value.type).items() if size == DYNAMIC}
+        if len(open_) > 1 and not any(open_ <= each for each in symbolic):
+            return False
+    return sum(map(found.bytes, between)) <= MORE_MEMORY * sum(map(found.bytes, arrays))
+
+
+def _owner(value: SSAValue) -> Operation:
+    assert isinstance(value.owner, Operation)
+    return value.owner
+
+
+def _needed(ops: Cluster, for_: Iterable[Operation]) -> Cluster:
+    """Some of these operations, and all that they use."""
+    found: set[Operation] = set()
+    stack = [*for_]
+    while stack:
+        op = stack.pop()
+        if op in ops and op not in found:
+            found.add(op)
+            stack += [operand.owner for operand in op.operands if isinstance(operand.owner, Operation)]
+    return frozenset(found)
+
+
+def _connected(ops: Cluster) -> list[Cluster]:
+    """Sets between which no value goes, in program order."""
+    found: list[Cluster] = []
+    for op in part_of(ops).ops:
+        used = {operand.owner for operand in op.operands}
+        near = [each for each in found if not used.isdisjoint(each)]
+        found = [each for each in found if each not in near] + [frozenset([op]).union(*near)]
+    return found

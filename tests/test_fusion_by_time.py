@@ -1,0 +1,283 @@
+"""What could be one kernel is cut, and products are made again, where the model finds that faster, and nowhere else;
+what is computed stays the same."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import pytest
+import random_prefixes
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation
+
+import treadle
+import treadle.language as tl
+from random_diagrams import random_program
+from roads import Road, compiled
+from treadle.compiler.explain import explain
+from treadle.compiler.machines import load_machine
+from treadle.compiler.pipeline import LAST_DECORATING_PASS, Options, run_pipeline
+from treadle.compiler.sizes import axes_of_function, default_sizes
+from treadle.compiler.source import parse_module
+from treadle.dialects.diagram.array import axes_of
+from treadle.dialects.hierarchy import KernelOp
+from treadle.dialects.hierarchy.schedule import derivation_of
+from treadle.passes import _by_time, fusion
+from treadle.passes._functions import functions
+from treadle.runtime.backend import has_host_compiler
+from treadle.runtime.interpreter import entry_function
+
+needs_compiler = pytest.mark.skipif(not has_host_compiler(), reason="no C++ compiler is installed")
+
+Sizes = dict[str, int]
+
+
+@treadle.kernel("t i, i o -> t o")
+def activated(X: tl.Array, W: tl.Array) -> tl.Array:
+    return tl.contract(tl.gelu(X.to("f32")).to("f16"), W, over="i")
+
+
+@treadle.kernel("t i, i j, i j -> t j")
+def normed_gate(X: tl.Array, W: tl.Array, V: tl.Array) -> tl.Array:
+    x = X.to("f32")
+    normal = (x * tl.rsqrt(tl.sum(x * x, over="i") + 1e-5)).to("f16")
+    return tl.silu(tl.contract(normal, W, over="i")) * tl.contract(normal, V, over="i")
+
+
+@treadle.kernel("t i, i o -> t o")
+def converted(X: tl.Array, W: tl.Array) -> tl.Array:
+    return tl.contract(X.to("f16"), W.to("f16"), over="i")
+
+
+@treadle.kernel("t i -> t i")
+def shares(X: tl.Array) -> tl.Array:
+    return tl.softmax(X.to("f32"), over="i")
+
+
+@treadle.kernel("t i, i o, t o -> t o", static="o")
+def added_and_normed(X: tl.Array, W: tl.Array, R: tl.Array) -> tl.Array:
+    y = tl.contract(X, W, over="i") + R
+    return y * tl.rsqrt(tl.mean(y * y, over="o") + 1e-5)
+
+
+@treadle.kernel("q d, x d, x e -> q e", static="d e")
+def attention(Q: tl.Array, K: tl.Array, V: tl.Array) -> tl.Array:
+    scores = tl.contract(Q, K, over="d") * 0.0625
+    return tl.contract(tl.softmax(scores, over="x").to("f16"), V, over="x")
+
+
+@treadle.kernel("n d, m d -> n, m", static="d")
+def both_ways(A: tl.Array, B: tl.Array) -> tuple[tl.Array, tl.Array]:
+    scores = tl.contract(A, B, over="d") * 0.25
+    along, across = tl.max(scores, over="m"), tl.max(scores, over="n")
+    rows = tl.log(tl.sum(tl.exp(scores - along), over="m")) + along
+    return rows, tl.log(tl.sum(tl.exp(scores - across), over="n")) + across
+
+
+@treadle.kernel("n d, m d, n -> n, m", static="d")
+def balanced(A: tl.Array, B: tl.Array, start: tl.Array) -> tuple[tl.Array, tl.Array]:
+    scores = tl.contract(A, B, over="d") * 0.25
+    first = scores + start
+    most = tl.max(first, over="n")
+    v = -(tl.log(tl.sum(tl.exp(first - most), over="n")) + most)
+    second = scores + v
+    most = tl.max(second, over="m")
+    return -(tl.log(tl.sum(tl.exp(second - most), over="m")) + most), v
+
+
+WIDE = {"t": 16384, "i": 4096, "o": 4096}
+FEW = {"t": 64, "i": 262144}
+CUT = {
+    "activated on a100": (activated, ["f16"] * 2, WIDE, "a100", 2),
+    "activated on h100": (activated, ["f16"] * 2, WIDE, "h100", 2),
+    "normed_gate on h100": (normed_gate, ["f16"] * 3, {"t": 16384, "i": 4096, "j": 11008}, "h100", 2),
+    "converted on h100": (converted, ["f32"] * 2, WIDE, "h100", 3),
+    "shares on a100": (shares, ["f16"], FEW, "a100", 3),
+    "shares on h100": (shares, ["f16"], FEW, "h100", 3),
+    "added_and_normed on a100": (added_and_normed, ["f16"] * 3, {"t": 16384, "i": 4096, "o": 128}, "a100", 2),
+}
+"""A program, the formats of its arguments, the sizes that it states, the machine, and how many kernels: where rows are
+few, the axis that is streamed is cut into parts, too."""
+
+
+def text(program: treadle.language.NamedKernel, formats: list[str], sizes: Sizes, fixed: tuple[str, ...] = ()) -> str:
+    return str(program.trace(formats, dict(sizes), {*program.static, *fixed}))
+
+
+def scheduled(source: str, machine: str) -> ModuleOp:
+    module = parse_module(source)
+    run_pipeline(module, Options(machine=machine), last=LAST_DECORATING_PASS)
+    return module
+
+
+def cuts(module: ModuleOp) -> list[str]:
+    return cuts_of(entry_function(module))
+
+
+def cuts_of(function: FuncOp) -> list[str]:
+    steps = derivation_of(function.attributes)
+    return [step.reason.data for step in steps if (step.rewrite.data, step.law.data) == ("keep apart", "cost model")]
+
+
+def kernels(module: ModuleOp) -> list[KernelOp]:
+    return [op for op in module.walk() if isinstance(op, KernelOp)]
+
+
+@pytest.mark.parametrize("case", CUT)
+def test_a_cut_saves_a_tenth_and_says_so(case: str) -> None:
+    program, formats, sizes, machine, count = CUT[case]
+    module = scheduled(text(program, formats, sizes), machine)
+    (reason,) = cuts(module)
+    told = re.search(r"estimated (\S+) us apart, (\S+) us as one kernel", reason)
+    assert told is not None
+    apart, together = map(float, told.groups())
+    assert len(kernels(module)) == count
+    assert apart <= 0.9 * together
+    assert explain(module, load_machine(machine)).time_us == pytest.approx(apart, rel=0.006)
+
+
+@pytest.mark.parametrize("case", CUT)
+def test_small_sizes_stay_one_kernel(case: str) -> None:
+    program, formats, sizes, machine, _ = CUT[case]
+    small = {axis: min(size, 200) for axis, size in sizes.items()}
+    for fixed in ((), tuple(sizes)):
+        module = scheduled(text(program, formats, small, fixed), machine)
+        assert not cuts(module)
+        assert len(kernels(module)) == 1
+
+
+@needs_compiler
+@pytest.mark.parametrize("case", CUT)
+def test_a_cut_computes_the_same_at_any_size(case: str) -> None:
+    program, formats, sizes, machine, count = CUT[case]
+    road: Road = compiled(text(program, formats, sizes), machine=machine)
+    assert len(road.kernels) >= count
+    for size in (
+        {"t": 70, "i": 200, "o": 136, "j": 152},
+        {"t": 33, "i": 77, "o": 45, "j": 1},
+        {"t": 1, "i": 1000, "o": 8},
+    ):
+        road.check({axis: size.get(axis, 9) for axis in road.symbolic})
+
+
+AGAIN = {
+    "both ways on h100": (both_ways, ["f16"] * 2, 256, "h100"),
+    "balanced on a100": (balanced, ["f16", "f16", "f32"], 64, "a100"),
+    "balanced on h100": (balanced, ["f16", "f16", "f32"], 64, "h100"),
+}
+"""A program of two kernels that need the same scores, the formats of its arguments, its depth, and the machine."""
+
+
+def made_again(module: ModuleOp) -> list[str]:
+    steps = derivation_of(entry_function(module).attributes)
+    return [step.reason.data for step in steps if step.law.data == "recomputation" and "estimated" in step.reason.data]
+
+
+@pytest.mark.parametrize("case", AGAIN)
+def test_scores_are_made_again_where_that_saves_time(case: str) -> None:
+    program, formats, depth, machine = AGAIN[case]
+    module = scheduled(text(program, formats, {"n": 16384, "m": 16384, "d": depth}), machine)
+    (reason,) = made_again(module)
+    told = re.match(r"estimated (\S+) us, (\S+) us if it is saved and read", reason)
+    assert told is not None
+    again, saved = map(float, told.groups())
+    assert again <= 0.9 * saved
+    assert explain(module, load_machine(machine)).time_us == pytest.approx(again, rel=0.006)
+    assert all(len(axes_of(value.type)) == 1 for kernel in kernels(module) for value in kernel.outputs)
+    small = scheduled(text(program, formats, {"n": 100, "m": 90, "d": depth}), machine)
+    assert not made_again(small)
+
+
+@needs_compiler
+@pytest.mark.parametrize("case", AGAIN)
+def test_what_is_made_again_is_the_same_at_any_size(case: str) -> None:
+    program, formats, depth, machine = AGAIN[case]
+    road = compiled(text(program, formats, {"n": 16384, "m": 16384, "d": depth}), machine=machine)
+    assert len(road.kernels) >= 2
+    for n, m in ((70, 90), (33, 129), (1, 200), (130, 1)):
+        road.check({"n": n, "m": m})
+
+
+OF_A_DIFFERENCE: dict[str, tuple[Callable[[tl.Array], tl.Array], bool]] = {
+    "power": (lambda below: tl.exp(-below), True),
+    "share": (lambda below: tl.exp(-below) / 3.0, True),
+    "root": (tl.sqrt, False),
+    "logarithm": (lambda below: tl.log(below + 1e-6), False),
+    "division": (lambda below: 1.0 / (below + 1e-6), False),
+    "comparison": (lambda below: tl.where(below > 0.0, 0.0, 1.0), False),
+    "comparison of a maximum": (lambda below: tl.where(tl.max(below, over="n") > 0.0, below, 1.0), False),
+}
+"""What is made of the difference of an element and the maximum of its row, and whether it passes roundings on."""
+
+
+@pytest.mark.parametrize("made", OF_A_DIFFERENCE)
+def test_what_a_rounding_decides_is_made_of_one_product(made: str) -> None:
+    """The maximum of one product less an element of another may be below zero by a rounding, and has no root."""
+    of_a_difference, is_steady = OF_A_DIFFERENCE[made]
+
+    @treadle.kernel("n d, m d -> n, m", static="d")
+    def away_from_the_nearest(A: tl.Array, B: tl.Array) -> tuple[tl.Array, tl.Array]:
+        scores = tl.contract(A, B, over="d")
+        most = tl.max(scores, over="m")
+        return most, tl.sum(of_a_difference(most - scores), over="n")
+
+    module = scheduled(text(away_from_the_nearest, ["f16"] * 2, {"n": 16384, "m": 16384, "d": 64}), "h100")
+    assert bool(made_again(module)) == is_steady
+    assert any(len(axes_of(value.type)) == 2 for kernel in kernels(module) for value in kernel.outputs) != is_steady
+
+
+def test_scores_of_any_length_are_not_saved() -> None:
+    """Whatever the model says: what is as large as two axes that only the launch knows has no room."""
+    sizes = {"q": 16384, "x": 16384, "d": 256, "e": 256}
+    module = scheduled(text(attention, ["f16"] * 3, sizes), "a100")
+    assert not cuts(module)
+    assert len(kernels(module)) == 1
+
+
+def test_a_kernel_that_more_rows_would_fill_is_cut_only_if_that_never_costs() -> None:
+    """Powers of 64 rows: few groups at these sizes, and as much to read at any."""
+    few = scheduled(text(shares, ["f16"], FEW), "a100")
+    many = scheduled(text(shares, ["f16"], {"t": 4096, "i": 262144}), "a100")
+    assert cuts(few)
+    assert not cuts(many)
+
+
+RANDOM = range(30000, 30040)
+
+
+def fewest_for_most(
+    module: ModuleOp, function: FuncOp, limit: int, parts: Sequence[frozenset[Operation]], sizes: Sizes
+) -> float:
+    """A clock by which more parts are always faster."""
+    return 1 / len(parts)
+
+
+def some_sizes(function: FuncOp) -> Sizes:
+    """As if the program stated them all."""
+    return dict.fromkeys(axes_of_function(function), 50) | default_sizes(function)
+
+
+@needs_compiler
+def test_any_cut_that_is_tried_computes_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random programs, small as they are, with every cut made that may be tried, through all levels."""
+    cut = Counter[int]()
+    limits = {"WIDEST": 1, "SLOWEST": 10**9, "MORE_MEMORY": 10**9}
+    for name, value in limits.items():
+        monkeypatch.setattr(_by_time, name, value)
+    monkeypatch.setattr(_by_time.Sized, "least_time", 1.0)
+    monkeypatch.setattr(fusion, "_time", fewest_for_most)
+    monkeypatch.setattr(fusion, "default_sizes", some_sizes)
+
+    def tried(seed: int) -> bool:
+        text = random_program(seed)
+        module = parse_module(text) if text is not None else ModuleOp([])
+        run_pipeline(module, Options(machine="h100"), last="fusion")
+        cut[seed] = sum(len(cuts_of(function)) for function in functions(module))
+        return cut[seed] > 0
+
+    seeds = [seed for seed in RANDOM if tried(seed)][:4]
+    assert len(seeds) == 4
+    assert [random_prefixes.check(seed, Counter()) for seed in seeds] == [None] * 4
