@@ -73,7 +73,7 @@ def without_driver(kernel: Any, sizes: dict[str, int]) -> tuple[results.Sample, 
     import torch
 
     from treadle.runtime.cuda_driver import Prepared
-    from treadle.runtime.torch_gpu import Replay, TorchBackend, call_on_gpu, device_array, geometry, traced
+    from treadle.runtime.torch_gpu import Replay, TorchBackend, device_array, geometry, traced
 
     given = tensors_for(kernel, sizes, "cpu")
     begin = process_time()
@@ -85,8 +85,8 @@ def without_driver(kernel: Any, sizes: dict[str, int]) -> tuple[results.Sample, 
     def prepare(launch: Any) -> Prepared:
         return Prepared(lambda pointer, stream: None, launch.arguments, lambda map, address: encoded)
 
-    kernel.replays.keep(geometry(given)[0], Replay(plan, prepare, torch.device("cpu"), lambda: 0))
-    return first, microseconds(lambda: call_on_gpu(kernel, given, "auto"), lambda: None, process_time)
+    kernel.keep(geometry(given)[0], Replay(plan, prepare, torch.device("cpu"), lambda: 0))
+    return first, microseconds(lambda: kernel.run(*given), lambda: None, process_time)
 
 
 def nothing_done(base: type) -> Any:

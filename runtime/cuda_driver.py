@@ -148,6 +148,10 @@ def parameters(arguments: Sequence[Any]) -> Parameters:
     return Parameters(holders, places, (ctypes.c_void_p * len(places))(*places))
 
 
+IMAGES = 64
+"""For how many addresses a launch keeps each of its tensor maps: an allocator gives the same ones again."""
+
+
 class Prepared:
     """A launch of which only addresses change. Whoever starts it holds a lock: its parameters lie in one place, from
     which the driver copies them while it is asked."""
@@ -171,22 +175,43 @@ class Prepared:
             if isinstance(argument, Place)
         ]
         self._maps = [
-            (place, argument, argument.place.array, argument.place.offset)
+            _Map(place, argument, self._image)
             for place, argument in zip(self._parameters.places, arguments, strict=True)
             if isinstance(argument, Mapped)
         ]
-        self._encoded = [0] * len(self._maps)
 
     def __call__(self, addresses: Sequence[int], stream: int) -> None:
         """Launch on arrays that lie there (DriverFailure)."""
         for holder, array, offset in self._pointers:
             holder.value = addresses[array] + offset
-        for i, (place, mapped, array, offset) in enumerate(self._maps):
-            address = addresses[array] + offset
-            if self._encoded[i] != address:
-                ctypes.memmove(place, self._image(_map_of(mapped, address), address), BYTES)
-                self._encoded[i] = address
+        for map in self._maps:
+            map.describe(addresses[map.array] + map.offset)
         self._start(self._pointer, stream)
+
+
+class _Map:
+    """A tensor map among the parameters of a launch."""
+
+    def __init__(self, place: int, mapped: Mapped, image: Callable[[TensorMap, int], bytes]):
+        self.array = mapped.place.array
+        self.offset = mapped.place.offset
+        self._place = place
+        self._mapped = mapped
+        self._encode = image
+        self._described = 0
+        self._images: dict[int, bytes] = {}
+
+    def describe(self, address: int) -> None:
+        """From now on, what lies there (DriverFailure)."""
+        if self._described == address:
+            return
+        if (image := self._images.get(address)) is None:
+            image = self._encode(_map_of(self._mapped, address), address)
+            if len(self._images) == IMAGES:
+                del self._images[next(iter(self._images))]
+            self._images[address] = image
+        ctypes.memmove(self._place, image, BYTES)
+        self._described = address
 
 
 def _blank(argument: Given) -> Any:
@@ -271,12 +296,18 @@ class Functions:
         function, driver, shape = self._ready[key], _driver(), (*launch.grid, *launch.block, launch.shared_bytes)
         if launch.cluster == 1:
             start = driver.cuLaunchKernel
-            return lambda pointer, stream: _checked(start(function, *shape, stream, pointer, 0))
+
+            def start_blocks(pointer: int, stream: int) -> None:
+                if (answer := start(function, *shape, stream, pointer, 0))[0]:
+                    _checked(answer)
+
+            return start_blocks
         config = launch_config(driver, launch.grid, launch.block, launch.shared_bytes, launch.cluster)
 
         def start_clusters(pointer: int, stream: int) -> None:
             config.hStream = stream
-            _checked(driver.cuLaunchKernelEx(config, function, pointer, 0))
+            if (answer := driver.cuLaunchKernelEx(config, function, pointer, 0))[0]:
+                _checked(answer)
 
         return start_clusters
 

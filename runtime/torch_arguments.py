@@ -2,7 +2,7 @@
 """Which of torch's tensors a kernel by itself takes: those whose values are all in their memory.
 
 PyTorch would take the result for a constant: a derivative would be left out in silence. This is asked at every launch,
-so one question comes before those about each tensor."""
+so what most are given is told at once (`are_plain`), and why others are refused afterwards (`check_tensors`)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,22 @@ from typing import Any
 from treadle.compiler.errors import TreadleError
 
 REGISTER = "register it with treadle.torch.operator(name, kernel, formula=...)"
+
+
+def are_plain(arguments: Sequence[Any]) -> bool:
+    """Whether these are numbers and tensors of torch, and nothing is to be asked of any: what most calls are given."""
+    torch: Any = sys.modules["torch"]
+    if torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0:
+        return False
+    gradients, plain = torch.is_grad_enabled(), torch.Tensor
+    for each in arguments:
+        kind = type(each)
+        if kind is plain or kind is torch.nn.Parameter:
+            if (gradients and each.requires_grad) or each.is_neg():  # that one's memory has another sign
+                return False
+        elif kind not in (int, float, bool):
+            return False
+    return True
 
 
 def check_tensors(tensors: Sequence[Any]) -> None:
@@ -41,4 +57,4 @@ def check_tensors(tensors: Sequence[Any]) -> None:
         )
 
 
-__all__ = ["check_tensors"]
+__all__ = ["are_plain", "check_tensors"]

@@ -136,8 +136,8 @@ def again(device: Device, plan: Plan, tensors: Sequence[torch.Tensor], stream: i
     replay = Replay(plan, device.prepared, CPU, lambda: stream)
     made: list[torch.Tensor] = []
 
-    def empty(shape: tuple[int, ...], **how: Any) -> torch.Tensor:
-        made.append(torch.full(shape, torch.nan, **how))
+    def empty(shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        made.append(torch.empty_strided(shape, strides, dtype=dtype).fill_(torch.nan))
         device.known.append(made[-1])
         return made[-1]
 
@@ -206,8 +206,29 @@ def test_what_makes_another_geometry() -> None:
     assert (geometry([base])[0] == geometry([other])[0]) == (not (base.data_ptr() ^ other.data_ptr()) & 31)
 
 
+def test_a_call_is_repeated_where_nothing_is_to_be_asked() -> None:
+    """What is done again is what was written down: here a plan that gives its first argument."""
+    kernel = treadle.compile(EXAMPLES / "softmax.mlir")
+    (tensor,) = tensors_for(kernel, 0, row=4, x=16)
+    wanted = kernel.run(tensor)
+    replay = Replay(Plan((), (), (0,)), Device(kernel).prepared, CPU, lambda: 0)
+    kernel.keep(geometry([tensor])[0], replay)
+    assert kernel.run(tensor) is tensor
+    assert kernel.run(torch.nn.Parameter(tensor, requires_grad=False)) is not wanted
+    assert kernel.run(tensor, backend="interpreter") is not tensor
+    torch.testing.assert_close(kernel.run(tensor[:, 1:]), torch.softmax(tensor[:, 1:], -1), atol=1e-3, rtol=1e-3)
+    negative = torch._neg_view(-tensor)
+    torch.testing.assert_close(kernel.run(negative), wanted)
+    with pytest.raises(TreadleError, match="requires a gradient"):
+        kernel.run(tensor.clone().requires_grad_())
+    with torch.no_grad():
+        assert kernel.run(parameter := torch.nn.Parameter(tensor)) is parameter
+    with pytest.raises(TreadleError, match=r"inside a transform of torch\.func"):
+        torch.func.vmap(kernel.run)(tensor[None])
+
+
 def test_only_so_many_geometries_are_kept() -> None:
-    replays = Replays()
+    replays = Replays("f")
     for number in range(GEOMETRIES + 1):
         replays.keep((number,), f"replay {number}")  # type: ignore[arg-type]
     assert replays.get((0,)) is None

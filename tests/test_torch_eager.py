@@ -14,7 +14,7 @@ import torch.nn.functional as F
 import treadle
 from treadle.compiler.errors import TreadleError
 from treadle.torch import Report, backend, explain, operator
-from treadle.torch.operations import COMPUTED
+from treadle.torch.registry import COMPUTED
 
 torch.manual_seed(1)
 

@@ -10,7 +10,7 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from treadle.compiler.explain import Explanation
     from treadle.compiler.pipeline import Options
-    from treadle.runtime.torch_gpu import Replays
+    from treadle.runtime.torch_gpu import Replay, Replays
 
 FILE_FORMAT = "treadle kernel 1"
 """What a saved kernel begins with; another number is another layout of the file."""
@@ -83,6 +83,8 @@ class Kernel:
         self._texts = texts
         self._lock = threading.Lock()
         self._backends: dict[tuple[str, bool], Any] = {}
+        self.replays: Replays | None = None
+        """What calls on tensors of a GPU did; there is none before the first."""
 
     # -- what it is ------------------------------------------------------------------------------
 
@@ -165,9 +167,7 @@ class Kernel:
         memory. `backend` is one of `auto`, `gpu`, `emulator`, `interpreter`.
 
         TreadleError for arguments that do not fit, and where `backend` cannot be had."""
-        from treadle.runtime.call import call
-
-        return call(self, self._in_order(arrays, named), backend, checks)
+        return _calls().call(self, self._in_order(arrays, named) if named else arrays, backend, checks)
 
     __call__ = run
 
@@ -175,13 +175,9 @@ class Kernel:
     def verify(self, *arrays: Any, backend: str = "auto", checks: bool = True, **named: Any) -> tuple[Any, ...]:
         """Run, and compare with the float64 reference: a `Verdict` for each result, whose `ok` says whether it is
         within the tolerance that the formats allow, and whose text is the line that `treadle run` prints."""
-        from treadle.runtime.call import judge
-
-        return judge(self, self._in_order(arrays, named), backend, checks)
+        return _calls().judge(self, self._in_order(arrays, named) if named else arrays, backend, checks)
 
     def _in_order(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
-        if not named:
-            return tuple(arrays)
         return in_order(self.name, [argument.name for argument in self.arguments], arrays, named)
 
     def backend(self, name: str, checks: bool) -> Any:
@@ -192,12 +188,14 @@ class Kernel:
                 self._backends[key] = _make_backend(self, name, checks)
             return self._backends[key]
 
-    @cached_property
-    def replays(self) -> Replays:
-        """What calls on tensors of a GPU did, for the next ones."""
+    def keep(self, key: Any, replay: Replay) -> None:
+        """What a call on tensors of a GPU did, for the next ones of that geometry."""
         from treadle.runtime.torch_gpu import Replays
 
-        return Replays()
+        with self._lock:
+            if self.replays is None:
+                self.replays = Replays(self.name)
+            self.replays.keep(key, replay)
 
     @property
     def lock(self) -> threading.Lock:
@@ -378,6 +376,14 @@ def _derive(module: ModuleOp, text: str, options: Options) -> Texts:
     made_for = machine_of(module)
     steps = [list(step.texts()) for step in story.derivation]
     return Texts(__version__, made_for.name, made_for.arch, text, schedule.text, str(module), print_cuda(module), steps)
+
+
+@cache
+def _calls() -> Any:
+    """What runs kernels; an import in a function would be asked for at each call."""
+    from treadle.runtime import call
+
+    return call
 
 
 @lru_cache(maxsize=512)

@@ -23,14 +23,23 @@ def untraced(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def call(*arguments: P.args, **named: P.kwargs) -> R:
-        # Torch is not to be imported for this: where its compiler is not loaded, it compiles nothing.
-        if "torch._dynamo" not in sys.modules:
-            return function(*arguments, **named)
-        return (_APART.get(function) or _set_apart(function))(*arguments, **named)
+        if _is_watched():
+            return (_APART.get(function) or _set_apart(function))(*arguments, **named)
+        return function(*arguments, **named)
 
     call._torchdynamo_disable = True  # type: ignore[attr-defined]
     call._torchdynamo_disable_msg = SEEN_THROUGH  # type: ignore[attr-defined]
     return call
+
+
+def _is_watched() -> bool:
+    """Whether PyTorch's compiler looks at what runs in this thread. Torch is not to be imported for this: where it is
+    not loaded, it compiles nothing. A version that cannot be asked may always look."""
+    frames = sys.modules.get("torch._C._dynamo.eval_frame")
+    if frames is None:
+        return False
+    asked = getattr(frames, "get_eval_frame_callback", None)
+    return asked is None or asked() is not None
 
 
 _APART: dict[Callable[..., Any], Callable[..., Any]] = {}

@@ -16,8 +16,17 @@ from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp
 from treadle.dialects.diagram.array import axes_of, format_of, is_array
 from treadle.dialects.diagram.formats import EIGHT_BIT, SIXTEEN_BIT
 
-SLOW_FUNCTIONS = {"math.sin": 20, "math.cos": 20, "math.tan": 30, "math.erf": 20, "math.powf": 12}
-"""f32 operations that a function takes which no special-function unit computes to full accuracy."""
+SLOW_FUNCTIONS = {
+    **{"math.sin": 20, "math.cos": 20, "math.tan": 30, "math.erf": 20, "math.powf": 12},
+    **{"math.expm1": 28, "math.log1p": 33, "math.log10": 29, "math.cbrt": 14},
+    **{"math.asin": 24, "math.acos": 25, "math.atan": 18, "math.atan2": 60},
+    **{"math.sinh": 23, "math.cosh": 14, "math.asinh": 44, "math.acosh": 45, "math.atanh": 41},
+}
+"""f32 operations that a function takes which no special-function unit computes to full accuracy; from `expm1` on as
+ptxas 13.0 has them, less the one or two instructions of that unit."""
+
+CHEAP_FUNCTIONS = ("math.fma", "math.absf", "math.copysign")
+"""One instruction of the ordinary units."""
 
 EXPONENTIALS = ("math.exp", "math.exp2")
 
@@ -100,7 +109,7 @@ def _instructions(scalar: Operation, axes: dict[SSAValue, tuple[str, ...]]) -> d
         return {"select": 1}
     if scalar.name in SLOW_FUNCTIONS:
         return {"float": SLOW_FUNCTIONS[scalar.name]}
-    if scalar.name.startswith("math.") and scalar.name not in ("math.fma", "math.absf"):
+    if scalar.name.startswith("math.") and scalar.name not in CHEAP_FUNCTIONS:
         return {"special": 1, "float": 0 if scalar.name == "math.exp2" and _argument_counts(scalar) else 1}
     return {"float": 1}
 

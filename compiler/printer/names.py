@@ -21,7 +21,8 @@ uint16_t uint32_t uint64_t size_t ptrdiff_t emu line lane warp thread main std m
 AND_LINE UNROLL UNROLL_1 UNROLL_4 UNROLL_8
 ALIGNED from Vec Word WordOf Constant vec pack unpack width round lhs rhs k4 m8 i fmaf
 fmaxf fminf sqrtf rsqrtf sinf cosf tanhf erff logf powf fabsf floorf ceilf roundf expf exp2f log2f
-log1pf abs min max sin cos tan exp log pow sqrt signed unix linux y0 y1 yn j0 j1 jn
+log1pf log10f expm1f cbrtf tanf asinf acosf atanf atan2f sinhf coshf asinhf acoshf atanhf copysignf truncf rintf
+abs min max sin cos tan exp log pow sqrt signed unix linux y0 y1 yn j0 j1 jn
 alloca assert assert_perror errno isascii math_errhandling offsetof stderr stdin stdout strdupa strndupa toascii
 """
 

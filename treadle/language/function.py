@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 _DTYPES = {prefix + each.dtype: name for prefix in ("", "torch.") for name, each in NUMBER_FORMATS.items()}
 
 
+RECENT = 256
+"""For how many formats and sizes of its arguments a function keeps which kernel they lead to."""
+
+
 class NamedKernel:
     """A function over named axes, and the kernels that were derived from it, one for each combination of formats.
 
@@ -53,6 +57,8 @@ class NamedKernel:
         self._kernels: dict[tuple[Any, ...], Kernel] = {}
         self._seen: dict[str, int] = {}
         self._symbolic: set[str] = set()
+        self._recent: dict[tuple[Any, ...], Kernel] = {}
+        """What the arguments' formats and sizes lead to, until one more axis turns out to be symbolic."""
 
     @untraced
     def __call__(self, *arrays: Any, backend: str = "auto", **named: Any) -> Any:
@@ -66,6 +72,12 @@ class NamedKernel:
     @untraced
     def compiled(self, *arrays: Any) -> Kernel:
         """The kernel for arguments of these formats and sizes (TreadleError)."""
+        try:
+            asked = tuple([(each.dtype, each.shape) for each in arrays])
+            if (recent := self._recent.get(asked)) is not None:
+                return recent
+        except (AttributeError, TypeError, RuntimeError):  # a number, or what is refused below
+            asked = None
         if len(arrays) != len(self.signature.inputs):
             raise TreadleError(
                 f"{self._name} takes {len(self.signature.inputs)} arguments ({', '.join(self.names)}), "
@@ -78,7 +90,14 @@ class NamedKernel:
             key = (*formats, *sorted(fixed.items()))
             if key not in self._kernels:
                 self._kernels[key] = self._compile(formats, sizes, fixed)
+            if asked is not None:
+                self._remember(asked, self._kernels[key])
             return self._kernels[key]
+
+    def _remember(self, asked: tuple[Any, ...], kernel: Kernel) -> None:
+        if len(self._recent) >= RECENT:
+            self._recent.clear()
+        self._recent[asked] = kernel
 
     def trace(self, formats: Sequence[str], sizes: dict[str, int], fixed: Iterable[str] = ()) -> ModuleOp:
         """The program, as a module of the `diagram` dialect: arguments in these formats, axes in `fixed` of these
@@ -119,6 +138,7 @@ class NamedKernel:
         for axis, size in sizes.items():
             if self._seen.setdefault(axis, size) != size and axis not in self.static:
                 self._symbolic.add(axis)
+                self._recent.clear()
         return {axis: size for axis, size in sizes.items() if axis not in self._symbolic}
 
     def _compile(self, formats: Sequence[str], sizes: dict[str, int], fixed: dict[str, int]) -> Kernel:

@@ -149,6 +149,20 @@ def log2(array: Array) -> Array:
     return elementwise(math.Log2Op, array)
 
 
+def log10(array: Array) -> Array:
+    return elementwise(math.Log10Op, array)
+
+
+def log1p(array: Array) -> Array:
+    """log(1 + a), as accurate where `a` is small."""
+    return elementwise(math.Log1pOp, array)
+
+
+def expm1(array: Array) -> Array:
+    """exp(a) - 1, as accurate where `a` is small."""
+    return elementwise(math.ExpM1Op, array)
+
+
 def sqrt(array: Array) -> Array:
     return elementwise(math.SqrtOp, array)
 
@@ -167,6 +181,70 @@ def sin(array: Array) -> Array:
 
 def cos(array: Array) -> Array:
     return elementwise(math.CosOp, array)
+
+
+def tan(array: Array) -> Array:
+    return elementwise(math.TanOp, array)
+
+
+def asin(array: Array) -> Array:
+    return elementwise(math.AsinOp, array)
+
+
+def acos(array: Array) -> Array:
+    return elementwise(math.AcosOp, array)
+
+
+def atan(array: Array) -> Array:
+    return elementwise(math.AtanOp, array)
+
+
+def atan2(left: Any, right: Any) -> Array:
+    """The angle of the point (right, left)."""
+    return combine("atan2", math.Atan2Op, None, left, right)
+
+
+def sinh(array: Array) -> Array:
+    return elementwise(math.SinhOp, array)
+
+
+def cosh(array: Array) -> Array:
+    return elementwise(math.CoshOp, array)
+
+
+def asinh(array: Array) -> Array:
+    return elementwise(math.AsinhOp, array)
+
+
+def acosh(array: Array) -> Array:
+    return elementwise(math.AcoshOp, array)
+
+
+def atanh(array: Array) -> Array:
+    return elementwise(math.AtanhOp, array)
+
+
+def floor(array: Array) -> Array:
+    return elementwise(math.FloorOp, array)
+
+
+def ceil(array: Array) -> Array:
+    return elementwise(math.CeilOp, array)
+
+
+def trunc(array: Array) -> Array:
+    """Toward zero."""
+    return elementwise(math.TruncOp, array)
+
+
+def round(array: Array) -> Array:
+    """To the nearest whole number, of two the even one."""
+    return elementwise(math.RoundEvenOp, array)
+
+
+def copysign(left: Any, right: Any) -> Array:
+    """The size of one, the sign of the other."""
+    return combine("copysign", math.CopySignOp, None, left, right)
 
 
 def erf(array: Array) -> Array:

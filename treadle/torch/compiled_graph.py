@@ -17,7 +17,8 @@ from treadle.torch.outputs import members_read, outputs_of
 from treadle.torch.pieces import LEFT, Piece, best_pieces
 from treadle.torch.program import Input, Output, Program, translate
 from treadle.torch.report import GraphReport, Left, Taken
-from treadle.torch.tensors import Unsupported
+from treadle.torch.simplified import simplify
+from treadle.torch.tensors import Indivisible, Unsupported
 
 if TYPE_CHECKING:
     from treadle.compiled import Kernel
@@ -48,6 +49,7 @@ class Launch(torch.nn.Module):
 def with_kernels(module: GraphModule, options: Options, report: GraphReport) -> GraphModule:
     """The same graph, its groups replaced by kernels; what happened is written into the report."""
     graph = module.graph
+    simplify(graph)
     groups = grouped(graph)
     for node, reason in groups.left.items():
         report.left.append(Left(_said(node), _source(node), reason))
@@ -60,14 +62,14 @@ def with_kernels(module: GraphModule, options: Options, report: GraphReport) -> 
             program, launch = piece.made
             launches.append((program, launch, list(piece.nodes)))
             report.taken.append(Taken(launch.kernel, tuple(map(_said, piece.nodes)), _sources(piece.nodes)))
-    return _put_in(module, launches) if launches else module
+    return _put_in(module, launches)
 
 
 def _attempt(nodes: Sequence[Node], options: Options) -> Piece[tuple[Program, Launch]]:
     try:
         made = _compiled(nodes, options)
     except (Unsupported, TreadleError) as error:
-        return Piece(nodes, None, LEFT * len(nodes), str(error))
+        return Piece(nodes, None, LEFT * len(nodes), str(error), not isinstance(error, Indivisible))
     cost = made[1].kernel.cost()
     return Piece(nodes, made, (cost.time_us or 0.0) + LAUNCH_US * len(cost.kernels))
 
@@ -79,7 +81,7 @@ def _compiled(nodes: Sequence[Node], options: Options) -> tuple[Program, Launch]
     program = _translated(nodes)
     outputs = [each.node for each in program.outputs]
     if not program.inputs:
-        raise Unsupported("it reads no tensor: where a kernel runs is where its arguments lie")
+        raise Indivisible("it reads no tensor: where a kernel runs is where its arguments lie")
     device = outputs[0].meta["val"].device
     if any(node.meta["val"].device != device for node in (*outputs, *(each.node for each in program.inputs))):
         raise Unsupported("its tensors lie on several devices")

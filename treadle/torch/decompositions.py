@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import string
 from collections.abc import Callable, Sequence
 from math import inf
+from types import FunctionType
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch._decomp import core_aten_decompositions
 from torch.fx import GraphModule
 
@@ -15,8 +18,12 @@ from treadle.torch.masked import masked_softmax
 
 aten: Any = torch.ops.aten
 
-KEPT = (aten._softmax, aten._safe_softmax, aten._log_softmax, aten.gelu, aten.silu, aten.addmm, aten.baddbmm)
-"""What the calculus has a word for."""
+KEPT = (
+    *(aten._softmax, aten._safe_softmax, aten._log_softmax, aten.gelu, aten.silu, aten.addmm, aten.baddbmm),
+    aten._scaled_dot_product_flash_attention_for_cpu,
+)
+"""What the calculus has a word for; and an operation of which PyTorch's decomposition (2.13) gives the shares where its
+backward operation wants their logarithmic sum, so that gradients would be wrong."""
 
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
@@ -28,7 +35,12 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     table[aten.native_group_norm.default] = group_norm
     table[aten.linalg_vector_norm.default] = vector_norm
     table[aten.split_with_sizes.default] = split
+    table[aten.repeat.default] = repeat
     table[aten.clamp.Tensor] = clamp
+    table[aten.addmv.default] = addmv
+    table[aten._trilinear.default] = trilinear
+    table[aten._native_batch_norm_legit_no_training.default] = batch_norm
+    table[aten._native_batch_norm_legit.no_stats] = instance_norm
     table[aten.var_mean.correction] = var_mean
     table[aten.var.correction] = lambda x, *a, **k: var_mean(x, *a, **k)[0]
     return table
@@ -48,6 +60,25 @@ def group_norm(
     gain, shift = (None if each is None else each.reshape(along) for each in (weight, bias))
     result = _scaled(result.reshape(x.shape), gain, shift).to(x.dtype)
     return result, *(each.reshape(batch, groups).to(x.dtype) for each in (mean, rstd))
+
+
+def batch_norm(
+    x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, eps: float
+) -> tuple[Any, Any, Any]:
+    """By statistics that are given. Nothing is kept for a gradient, as in PyTorch."""
+    gain, shift, middle, width = (
+        None if each is None else each.reshape([1, -1, *[1] * (x.dim() - 2)]) for each in (weight, bias, mean, var)
+    )
+    result = _scaled((_wide(x) - middle) * torch.rsqrt(_wide(width) + eps), gain, shift)
+    nothing = x.new_empty((0,))
+    return result.to(x.dtype), nothing, nothing
+
+
+def instance_norm(x: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float) -> tuple[Any, Any, Any]:
+    """By the statistics of all but the channels."""
+    result, mean, rstd = _normalised(x, [i for i in range(x.dim()) if i != 1], eps)
+    gain, shift = (None if each is None else each.reshape([1, -1, *[1] * (x.dim() - 2)]) for each in (weight, bias))
+    return _scaled(result, gain, shift).to(x.dtype), mean.reshape(-1), rstd.reshape(-1)
 
 
 def _normalised(x: Any, dims: Sequence[int], eps: float) -> tuple[Any, Any, Any]:
@@ -100,6 +131,48 @@ def split(x: Any, sizes: Sequence[int], dim: int = 0) -> list[Any]:
     return [x.narrow(dim, start, size) for start, size in zip(starts, sizes, strict=True)]
 
 
+def repeat(x: Any, times: Sequence[int]) -> Any:
+    """A view of elements that are repeated, and a copy only where one is needed."""
+    shape = [1] * (len(times) - x.dim()) + [*x.shape]
+    apart = [each for size in shape for each in (1, size)]
+    grown = [each for n, size in zip(times, shape, strict=True) for each in (n, size)]
+    return (
+        x.reshape(apart)
+        .expand(grown)
+        .clone(memory_format=torch.contiguous_format)
+        .view([n * size for n, size in zip(times, shape, strict=True)])
+    )
+
+
+def addmv(x: Any, matrix: Any, vector: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    made = torch.mv(matrix, vector)
+    made = made if alpha == 1 else made * alpha
+    if beta == 0:  # then nothing of it counts, not even what is no number
+        return made
+    return made + (x if beta == 1 else x * beta)
+
+
+def trilinear(
+    a: Any,
+    b: Any,
+    c: Any,
+    expand_a: Sequence[int],
+    expand_b: Sequence[int],
+    expand_c: Sequence[int],
+    over: Sequence[int],
+    unroll: int = 1,
+) -> Any:
+    """The sum over some dimensions of products of three tensors, each of which lacks the dimensions `expand`: two
+    products, one after another."""
+    rank = a.dim() + len(expand_a)
+    letters = string.ascii_lowercase[:rank]
+    given = (
+        "".join(each for i, each in enumerate(letters) if i not in gone) for gone in (expand_a, expand_b, expand_c)
+    )
+    left = "".join(each for i, each in enumerate(letters) if i not in over)
+    return torch.einsum(f"{','.join(given)}->{left}", a, b, c)
+
+
 def clamp(x: Any, least: Any = None, most: Any = None) -> Any:
     x = x if least is None else torch.maximum(x, least)
     return x if most is None else torch.minimum(x, most)
@@ -120,12 +193,35 @@ def var_mean(
 
 def plain_attention(module: GraphModule) -> GraphModule:
     """`scaled_dot_product_attention` without dropout, spelled out before PyTorch chooses one of its own kernels."""
-    for node in module.graph.find_nodes(op="call_function", target=torch.nn.functional.scaled_dot_product_attention):
+    for node in module.graph.find_nodes(op="call_function", target=F.scaled_dot_product_attention):
         if _dropout(node.args, node.kwargs) == 0:
             node.target = attention
             node.kwargs = {**node.kwargs, "order": _order(node.meta.get("example_value"))}
+    for node in module.graph.find_nodes(op="call_function", target=F.multi_head_attention_forward):
+        node.target = with_plain_attention
     module.recompile()
     return module
+
+
+def _spelled(*args: Any, **kwargs: Any) -> Any:
+    """`scaled_dot_product_attention`, where it is called inside of another function."""
+    return (F.scaled_dot_product_attention if _dropout(args, kwargs) else attention)(*args, **kwargs)
+
+
+def _calling(name: str, function: Any, **others: Any) -> Any:
+    """A Python function that finds these where it asks for what has their names. Its own name is another, by which the
+    text of a graph calls it."""
+    made = FunctionType(function.__code__, {**function.__globals__, **others}, name, function.__defaults__)
+    made.__kwdefaults__ = function.__kwdefaults__
+    made.__module__, made.__qualname__ = __name__, name
+    made.__globals__[function.__name__] = made  # under a mode of PyTorch's, it calls itself
+    return made
+
+
+with_plain_attention = _calling(
+    "with_plain_attention", F.multi_head_attention_forward, scaled_dot_product_attention=_spelled
+)
+"""`multi_head_attention_forward`, which PyTorch does not look into, and which calls the attention itself."""
 
 
 def _order(result: Any) -> tuple[int, ...] | None:

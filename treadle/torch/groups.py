@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 import torch
 from torch.fx import Graph, Node
 
-from treadle.torch.operations import COMPUTED, REDUCTIONS
+from treadle.torch.operations import REDUCTIONS
 from treadle.torch.program import is_free, is_number, translatable
+from treadle.torch.registry import COMPUTED
 
 HINTS = {
     "aten._transformer_encoder_layer_fwd.default": ": it is PyTorch's fast path for inference; "
@@ -43,6 +44,9 @@ def grouped(graph: Graph) -> Groups:
             found.left[node] = reason
             continue
         joined = _joined(node, home, members, order)
+        if not joined and (reason := translatable([node])) is not None:
+            found.left[node] = reason
+            continue
         key = order[node]
         members[key] = [*(each for old in joined for each in members.pop(old)), node]
         members[key].sort(key=order.__getitem__)
@@ -61,7 +65,7 @@ def _refused(node: Node) -> str | None:
         return f"{node.target} is not known to the calculus{hint}"
     if not isinstance(node.meta.get("val"), torch.Tensor):
         return "it gives no tensor"
-    return translatable([node])
+    return None
 
 
 def _is_worth_it(nodes: list[Node]) -> bool:

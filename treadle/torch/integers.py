@@ -10,10 +10,8 @@ from typing import Any, TypeAlias
 
 import torch
 
-from treadle.torch.operations import FREE
+from treadle.torch.registry import FREE, aten
 from treadle.torch.tensors import Tensor, Unsupported
-
-aten: Any = torch.ops.aten
 
 Limit: TypeAlias = Callable[..., int]
 
@@ -82,8 +80,12 @@ _LIMITS: dict[Any, Limit] = {
     **dict.fromkeys((aten.mul.Tensor, aten.mul.Scalar), _product),
     **dict.fromkeys((aten.pow.Tensor_Scalar,), _power),
     **dict.fromkeys((aten.maximum.default, aten.minimum.default, aten.clamp.default, aten.where.self), _largest),
-    **dict.fromkeys((aten.neg.default, aten.abs.default, aten.relu.default), _of_tensor),
-    **dict.fromkeys((aten.amax.default, aten.amin.default), _of_tensor),
+    **dict.fromkeys((aten.neg.default, aten.abs.default, aten.relu.default, aten._to_copy.default), _of_tensor),
+    **dict.fromkeys((aten.floor.default, aten.ceil.default, aten.trunc.default, aten.round.default), _of_tensor),
+    **dict.fromkeys((aten.amax.default, aten.amin.default, aten.max.default, aten.min.default), _of_tensor),
+    **dict.fromkeys((aten.fmax.default, aten.fmin.default, aten.hardtanh.default), _largest),
+    aten.cat.default: lambda tensors, *_, **__: max(map(_of, tensors)),
+    aten.sign.default: lambda tensor: 1,
     aten.sum.dim_IntList: _total,
     aten.arange.start_step: _positions,
     aten.full.default: lambda shape, number, **_: _of(number),

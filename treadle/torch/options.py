@@ -16,7 +16,7 @@ from xdsl.utils.exceptions import PassFailedException
 from treadle.compiler.errors import TreadleError
 from treadle.passes.set_machine import SetMachinePass
 from treadle.torch.operations import PRODUCTS
-from treadle.torch.tensors import Unsupported
+from treadle.torch.tensors import Indivisible
 
 CPU_WORK = 2**31
 """Multiplications that one program may ask of the emulator: about a minute of it."""
@@ -52,12 +52,12 @@ class Options:
             raise TreadleError(str(error)) from error
 
     def check_work(self, nodes: Sequence[Node], device: torch.device) -> None:
-        """(Unsupported)"""
+        """(Indivisible: all together, not only those of one program)"""
         if device.type != "cpu" or self.backend == "interpreter":
             return
         work = sum(_work(node) for node in nodes)
         if work > self.cpu_work:
-            raise Unsupported(
+            raise Indivisible(
                 f"{work:.1e} multiplications are too many for the emulator; on a GPU, or with the option "
                 f"cpu_work={work:.0e}, it would be a kernel"
             )

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 
 from torch.fx import Node
 
-from treadle.torch.operations import PARTS, aten
+from treadle.torch.operations import PARTS
 from treadle.torch.program import is_free, meta
+from treadle.torch.registry import aten
 
 
 def outputs_of(members: Sequence[Node]) -> list[Node]:

@@ -2,7 +2,8 @@
 """Into which programs a group is cut: those whose predicted times add up to the least.
 
 Everything that can be one program need not be one: its kernels may fit no machine, or be slower than two. A group is
-cut before products and reductions, a piece has a few of them at most, and the cost model says which cuts are best."""
+cut before products and reductions, a piece has a few of them at most, and the cost model says which cuts are best. What
+becomes no program so is cut wherever that helps."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from typing import Generic, TypeVar
 from torch.fx import Node
 
 from treadle.torch.operations import PRODUCTS, REDUCTIONS
-from treadle.torch.program import is_free
+from treadle.torch.program import ARGUMENTS, is_free
 
 T = TypeVar("T")
 
@@ -33,11 +34,22 @@ class Piece(Generic[T]):
     made: T | None
     time_us: float
     reason: str = ""
+    divisible: bool = True
+    """Whether a part of them may become something where the whole does not."""
 
 
 def best_pieces(nodes: Sequence[Node], attempt: Callable[[Sequence[Node]], Piece[T]]) -> list[Piece[T]]:
     """Cut the nodes, which are in order; `attempt` makes a piece and says what it costs."""
+    known: dict[tuple[int, int], Piece[T]] = {}
+
+    def tried(first: int, end: int) -> Piece[T]:
+        if (first, end) not in known:
+            known[first, end] = attempt(nodes[first:end])
+        return known[first, end]
+
     starts = _starts(nodes)
+    ends = [*starts[1:], len(nodes)]
+    starts = [start for segment in zip(starts, ends, strict=True) for start in _fitting(nodes, *segment, tried)]
     ends = [*starts[1:], len(nodes)]
     best: list[tuple[float, list[Piece[T]]]] = [(0.0, [])]
     for last, end in enumerate(ends):
@@ -46,12 +58,24 @@ def best_pieces(nodes: Sequence[Node], attempt: Callable[[Sequence[Node]], Piece
             inside = nodes[starts[first] : end]
             if first < last and sum(node.target in PRODUCTS for node in inside) > MOST_PRODUCTS:
                 break
-            piece = attempt(inside)
+            piece = tried(starts[first], end)
             total = best[first][0] + piece.time_us
             if total < found[0]:
                 found = total, [*best[first][1], piece]
         best.append(found)
     return best[-1][1]
+
+
+def _fitting(nodes: Sequence[Node], first: int, end: int, tried: Callable[[int, int], Piece[T]]) -> list[int]:
+    """Where pieces begin that each become a program, as far as they can: one that does not is cut, near its middle,
+    where the fewest bytes go from one piece to the next."""
+    piece = tried(first, end)
+    if piece.made is not None or end - first < 2 or not piece.divisible:
+        return [first]
+    near = (end - first) // 4
+    places = range(first + max(near, 1), end - near)
+    at = min(places, key=lambda at: (_crossing(nodes[first:end], at - first), abs(2 * at - first - end)))
+    return [*_fitting(nodes, first, at, tried), *_fitting(nodes, at, end, tried)]
 
 
 def _starts(nodes: Sequence[Node]) -> list[int]:
@@ -69,10 +93,11 @@ def _starts(nodes: Sequence[Node]) -> list[int]:
     return sorted({*starts} - {len(nodes)})
 
 
-def _crossing(nodes: Sequence[Node], at: int) -> int:
-    """Bytes that are computed before a place and read after it."""
+def _crossing(nodes: Sequence[Node], at: int) -> float:
+    """Bytes that are computed before a place and read after it; of what no program reads, without end."""
     after = set(nodes[at:])
-    return sum(node.meta["val"].nbytes for node in nodes[:at] if any(_reaches(user, after) for user in node.users))
+    crossing = [node.meta["val"] for node in nodes[:at] if any(_reaches(user, after) for user in node.users)]
+    return sum(value.nbytes if value.dtype in ARGUMENTS else inf for value in crossing)
 
 
 def _reaches(user: Node, after: set[Node]) -> bool:

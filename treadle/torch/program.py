@@ -17,8 +17,9 @@ from treadle.language.array import Array
 from treadle.language.graph import FORMATS, Graph
 from treadle.torch.axes import Axis, Dims, leaves
 from treadle.torch.integers import check_fits, limit_of
-from treadle.torch.operations import COMPUTED, FREE, PRODUCTS, SOURCES, TYPED, Handler, aten, handler_of
-from treadle.torch.operations import FORMATS as FLOATS
+from treadle.torch.operations import PRODUCTS
+from treadle.torch.registry import COMPUTED, FREE, SOURCES, TYPED, Handler, aten, handler_of
+from treadle.torch.registry import FORMATS as FLOATS
 from treadle.torch.tensors import Body, Tensor, Unsupported
 
 if TYPE_CHECKING:
@@ -28,18 +29,44 @@ ARGUMENTS = {**FLOATS, torch.int32: "i32", torch.bool: "i32"}
 """What a tensor is to a program; truth values become 1 and 0 on the way in."""
 
 
+RESULTS = {**ARGUMENTS, torch.int64: "i32"}
+"""What a program gives as a tensor: of 64 bits only what is known to need 32."""
+
+
+@dataclass(frozen=True)
+class View:
+    """The same memory under other dimensions."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @staticmethod
+    def of(tensor: torch.Tensor) -> View:
+        return View(tuple(tensor.shape), tuple(tensor.stride()))
+
+    def on(self, tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.stride() == self.strides and tensor.shape == self.shape:
+            return tensor
+        return tensor.as_strided(self.shape, self.strides)
+
+
 @dataclass(frozen=True)
 class Input:
-    """A tensor that a program takes: seen as `shape`, its axes in the order of memory."""
+    """A tensor that a program takes, which lies in memory as `given` says: seen as `shape`, its axes in the order of
+    memory."""
 
     node: Node
+    given: View
     shape: tuple[int, ...]
     order: tuple[int, ...]
+    seen: View
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor:
         if tensor.dtype == torch.bool:
             tensor = tensor.to(torch.int32)
-        return tensor.detach().reshape(self.shape).permute(self.order)  # a view: reshape only splits dimensions
+        if tensor.stride() != self.given.strides:
+            return tensor.detach().reshape(self.shape).permute(self.order)
+        return self.seen.on(tensor)
 
 
 @dataclass(frozen=True)
@@ -48,12 +75,13 @@ class Output:
     graph was traced with them, and may look at the memory."""
 
     node: Node
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
+    view: View
     dtype: torch.dtype
 
     def of(self, result: torch.Tensor) -> torch.Tensor:
-        return result.to(self.dtype).reshape(-1).as_strided(self.shape, self.strides)
+        if result.dtype != self.dtype:
+            result = result.to(self.dtype)
+        return self.view.on(result if result.is_contiguous() else result.contiguous())
 
 
 @dataclass(frozen=True)
@@ -114,6 +142,8 @@ class Translation:
         return replace(tensor, dtype=dtype, limit=limit)
 
     def argument(self, argument: Any) -> Any:
+        if isinstance(argument, list | tuple):
+            return [self.argument(each) for each in argument]
         if not isinstance(argument, Node):
             return argument
         if argument in self.members:
@@ -225,12 +255,13 @@ def _arguments(first: Translation, graph: Graph, names: dict[Axis, str]) -> tupl
 def _input(node: Node, dims: Dims) -> Input:
     """How to look at the tensor: dimensions split into axes, the axis with the smallest stride last."""
     shape, strides = _split(dims, meta(node).stride())
-    return Input(node, shape, _in_memory(strides))
+    order = _in_memory(strides)
+    seen = View(tuple(shape[i] for i in order), tuple(strides[i] for i in order))
+    return Input(node, View.of(meta(node)), shape, order, seen)
 
 
 def _output(node: Node) -> Output:
-    value = meta(node)
-    return Output(node, tuple(value.shape), tuple(value.stride()), value.dtype)
+    return Output(node, View.of(meta(node)), meta(node).dtype)
 
 
 def _in_memory(strides: Sequence[int]) -> tuple[int, ...]:
@@ -261,7 +292,7 @@ def _said(array: Array, dtype: torch.dtype) -> dict[str, Any]:
 
 
 def _result(body: Body, node: Node, tensor: Tensor, names: dict[Axis, str]) -> Any:
-    format = ARGUMENTS.get(meta(node).dtype)
+    format = RESULTS.get(meta(node).dtype)
     if format is None:
         raise Unsupported(f"its result has elements of {meta(node).dtype}")
     shape, strides = _split(tensor.dims, meta(node).stride())

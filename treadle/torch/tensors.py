@@ -24,6 +24,10 @@ class Unsupported(Exception):
     """Why an operation stays with PyTorch."""
 
 
+class Indivisible(Unsupported):
+    """Why some do, that no part of them would get over."""
+
+
 @dataclass(frozen=True)
 class Tensor:
     """A value: the axes of its dimensions, and what it is in the program (None while only axes are known).
@@ -150,9 +154,7 @@ class Body:
         return self.tensor(tensor.dims, function(self.whole(tensor), [self.names[axis] for axis in tensor.along(dim)]))
 
     def contract(self, left: Tensor, right: Tensor, dims: Dims, over: tuple[Axis, ...], format: str | None) -> Tensor:
-        """Products, summed over `over`; operands are rounded to `format` first."""
-        if not leaves(over):
-            raise Unsupported("a product over an axis of size 1 sums over nothing")
+        """Products, summed over `over` (no axes are a dimension of size 1); operands are rounded to `format` first."""
         if self.graph is None:
             return self.tensor(dims)
         arrays = [self.whole(each, within=over) for each in (left, right)]

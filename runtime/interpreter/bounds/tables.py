@@ -120,17 +120,15 @@ ABSOLUTE: dict[type[Operation], float] = {
     math.LogOp: EXPONENTIAL,
     math.Log2Op: EXPONENTIAL,
     math.Log10Op: EXPONENTIAL,
-    math.Log1pOp: EXPONENTIAL,
-    math.ExpM1Op: EXPONENTIAL,
     math.ErfOp: FUNCTION,
     math.TanhOp: FUNCTION,
     math.SinhOp: FUNCTION,
 }
-"""Absolute error, for what crosses zero and is computed from something that does not."""
+"""Absolute error, for what crosses zero and is computed from something that does not. `log1p` and `expm1` are not: that
+is what they are for."""
 
 ARGUMENT: dict[type[Operation], float] = {
     math.ExpOp: APPROXIMATE,
-    math.ExpM1Op: APPROXIMATE,
     math.SinhOp: APPROXIMATE,
     math.CoshOp: APPROXIMATE,
 }

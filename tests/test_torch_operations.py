@@ -1,0 +1,203 @@
+# pyright: standard
+"""What PyTorch's modules compute element by element, join and take apart: kernels, and numbers as eager PyTorch's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from math import inf, nan
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from treadle.torch import Report
+from treadle.torch.backend import make_backend
+from treadle.torch.options import Options
+
+torch.manual_seed(2)
+
+NUMBERS = torch.cat([torch.randn(28) * 3, torch.tensor([0.0, -0.0, 1e-6, -1e-6, 1.5, 2.5, -2.5])]).reshape(5, 7)
+SPECIAL = torch.where(
+    torch.arange(35).reshape(5, 7) % 5 == 0, torch.tensor([inf, -inf, nan] * 12)[:35].reshape(5, 7), 1
+)
+
+Function = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def report_of(function: Function, *inputs: torch.Tensor, machine: str = "a100", backend: str = "emulator") -> Report:
+    """Compile, compare every result with eager PyTorch's, and say what was taken."""
+    report = Report()
+    options = Options.of({"machine": machine, "backend": backend})
+    with torch.no_grad():
+        want = several(function(*inputs))
+        got = several(torch.compile(function, backend=make_backend(options, report.graphs.append))(*inputs))
+    for a, b in zip(got, want, strict=True):
+        unit = 2.0**-9 if b.dtype == torch.float16 else 2e-6
+        torch.testing.assert_close(a, b, atol=unit, rtol=unit, equal_nan=True)
+        assert a.stride() == b.stride()
+    return report
+
+
+def several(result: Any) -> tuple[torch.Tensor, ...]:
+    return tuple(result) if isinstance(result, tuple | list) else (result,)
+
+
+def nothing_is_left(report: Report) -> None:
+    assert report.taken
+    assert not report.left, report
+
+
+ACTIVATIONS: dict[str, Function] = {
+    "elu": lambda x: F.elu(x, 0.5),
+    "selu": F.selu,
+    "celu": lambda x: F.celu(x, 0.7),
+    "softplus": lambda x: F.softplus(x, 2.0, 3.0),
+    "mish": F.mish,
+    "hardswish": F.hardswish,
+    "hardsigmoid": F.hardsigmoid,
+    "hardtanh": F.hardtanh,
+    "relu6": F.relu6,
+    "leaky_relu": lambda x: F.leaky_relu(x, 0.1),
+    "logsigmoid": F.logsigmoid,
+    "softsign": F.softsign,
+    "softshrink": F.softshrink,
+    "hardshrink": F.hardshrink,
+    "tanhshrink": F.tanhshrink,
+    "threshold": lambda x: F.threshold(x, 0.1, 2.0),
+    "log1p": lambda x: torch.log1p(x.abs()),
+    "expm1": torch.expm1,
+    "sinh": torch.sinh,
+    "cosh": torch.cosh,
+    "tan": torch.tan,
+    "atan": torch.atan,
+    "asin": lambda x: torch.asin(x / 20),
+    "acos": lambda x: torch.acos(x / 20),
+    "asinh": torch.asinh,
+    "acosh": lambda x: torch.acosh(x.abs() + 2),
+    "atanh": lambda x: torch.atanh(x / 20),
+    "log10": lambda x: torch.log10(x.abs()),
+    "floor": torch.floor,
+    "ceil": torch.ceil,
+    "round": torch.round,
+    "trunc": torch.trunc,
+    "frac": torch.frac,
+    "sign": torch.sign,
+    "power of a number": lambda x: 2.0**x,
+    "atan2": lambda x: torch.atan2(x, x + 1),
+    "copysign": lambda x: torch.copysign(x, -x),
+    "fmax": lambda x: torch.fmax(x, x * 2),
+    "fmin": lambda x: torch.fmin(x, x * 2),
+    "logaddexp": lambda x: torch.logaddexp(x, x * 2),
+    "isnan": lambda x: torch.where(torch.isnan(x), 0.5, x),
+    "isinf": lambda x: torch.where(torch.isinf(x), 0.5, x),
+    "isfinite": lambda x: torch.where(torch.isfinite(x), x, 0.5),
+    "nan_to_num": lambda x: torch.nan_to_num(x, 0.5, 4.0, -4.0),
+    "xor": lambda x: torch.where((x > 0) ^ (x < 1), x, 0.5),
+}
+
+
+@pytest.mark.sample(20)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_functions_of_one_element(name: str, dtype: torch.dtype) -> None:
+    """At ordinary numbers, where functions turn, and at those that are none. The doubling is exact."""
+    report = report_of(lambda x: ACTIVATIONS[name](x) * 2, NUMBERS.to(dtype))
+    nothing_is_left(report)
+    torch._dynamo.reset()
+    nothing_is_left(report_of(lambda x: ACTIVATIONS[name](x) * 2, SPECIAL.to(dtype)))
+
+
+@pytest.mark.parametrize("name", ["expm1", "log1p", "elu", "selu", "mish", "asinh"])
+def test_what_is_small_keeps_its_digits(name: str) -> None:
+    x = torch.logspace(-30, -3, 35).reshape(5, 7)
+    x = x if name in ("log1p", "mish") else -x
+    with torch.no_grad():
+        got = torch.compile(lambda x: ACTIVATIONS[name](x) * 2, backend="treadle")(x)
+    torch.testing.assert_close(got, (ACTIVATIONS[name](x.double()) * 2).float(), atol=0.0, rtol=1e-6)
+
+
+REDUCTIONS: dict[str, Function] = {
+    "max": lambda x: x.max() * 2,
+    "min": lambda x: x.min() * 2,
+    "values of a maximum": lambda x: x.max(-1)[0] * 2,
+    "values of a minimum": lambda x: x.min(0, keepdim=True).values * 2,
+    "product": lambda x: x.prod(-1),
+    "product of all": lambda x: (x / 2).prod(),
+    "any": lambda x: torch.any(x > 2, -1),
+    "any of all": lambda x: torch.any(x > 2),
+    "any of numbers": lambda x: torch.any(torch.relu(x), 0),
+    "all": lambda x: torch.all(x > -2, -1),
+    "var_mean": lambda x: torch.var_mean(x, -1),
+    "logsumexp": lambda x: torch.logsumexp(x, -1),
+    "nansum": lambda x: torch.nansum(x, -1),
+    "how many": lambda x: (x > 0).sum(-1),
+    "count_nonzero": lambda x: torch.count_nonzero(torch.relu(x), dim=-1),
+}
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_reductions(name: str) -> None:
+    nothing_is_left(report_of(REDUCTIONS[name], NUMBERS))
+
+
+def test_places_of_a_maximum_stay() -> None:
+    report = report_of(lambda x: x.max(-1), NUMBERS)
+    assert report.left[0].operation == "max.dim"
+
+
+W = torch.randn(7, 7)
+MODULES: dict[str, Function] = {
+    "rotated halves": lambda x: torch.cat([-x[:, 4:], x[:, :4]], -1) * 2 + x,
+    "stacked": lambda x: torch.stack([x[:, :7] @ W, x[:, 1:]], -1) * 2,
+    "stacked first": lambda x: torch.stack([x.exp(), x, x * 2]),
+    "three parts": lambda x: torch.cat([x.exp(), x, x.abs()], 0) + 1,
+    "results of products": lambda x: torch.cat([x[:, :7] @ W, x[:, 1:].relu() @ W], -1),
+    "softmax over parts": lambda x: torch.softmax(torch.cat([x[:, :7] @ W, x[:, 1:]], -1), -1),
+    "log_softmax over parts": lambda x: torch.log_softmax(torch.cat([x * 2, x.exp()], -1), -1),
+    "parts that are multiplied": lambda x: torch.cat([x.exp(), x], -1) @ torch.cat([x, -x], -1).t(),
+    "integers": lambda x: torch.cat([(x > 0).int(), (x < 1).int()], -1) * 3,
+    "repeated": lambda x: x.repeat(2, 3) * torch.arange(24) - 1,
+    "bilinear": lambda x: F.bilinear(x[:, :7], x[:, 1:], torch.stack([W, W.t(), W * 2])),
+    "addmv": lambda x: torch.addmv(x[:, 0], x, x[0], beta=0.5, alpha=2.0),
+    "batch_norm": lambda x: F.batch_norm(x, x[0], x[1].abs(), x[2], x[3]),
+    "instance_norm": lambda x: F.instance_norm(x[None] * 2),
+    "masks of positions": lambda x: torch.tril(x @ x.t()) @ x,
+    "softmax of one": lambda x: torch.softmax(x[:, :1] * 2, -1) + torch.log_softmax(x[:, :1] * 3, -1),
+    "products over one": lambda x: (x[:, :1] * 2) @ x[:1] + 1,
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.sample(20)
+def test_what_is_joined_and_taken_apart(name: str, machine: str, dtype: torch.dtype) -> None:
+    x = torch.randn(5, 8).to(dtype)
+    W.data = W.data.to(dtype)
+    nothing_is_left(report_of(MODULES[name], x, machine=machine))
+
+
+def test_parts_of_different_sizes_stay() -> None:
+    report = report_of(lambda x: torch.cat([x, x[:, :3]], -1).exp() * 2, NUMBERS)
+    assert [left.reason for left in report.left] == ["parts of different sizes, which are no axis of parts"]
+
+
+def test_what_fits_no_machine_is_cut() -> None:
+    """Tensors that share angles and nothing else: a kernel of all would hold each whole, along its own other axes."""
+
+    def rotated(angles: torch.Tensor, *tensors: torch.Tensor) -> list[torch.Tensor]:
+        sin, cos = angles.sin() * 2, angles.cos() * 2
+        return [half * by + 1 for x in tensors for half in x.split(4, -1) for by in (sin, cos)]
+
+    given = [torch.randn(2, 4, 9, 8) for _ in range(3)]
+    report = report_of(rotated, torch.randn(9, 4), *given, backend="interpreter")
+    assert len(report.taken) > 1
+    nothing_is_left(report)

@@ -1,0 +1,236 @@
+# pyright: standard
+"""Functions of one element of each operand, which broadcast as PyTorch's do: as `treadle.torch.operations`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+from typing import Any
+
+import torch
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import f32, i32
+
+from treadle.language import functions as tl
+from treadle.language.array import Condition, combine
+from treadle.torch.registry import COMPUTED, FORMATS, aten, computed, typed
+from treadle.torch.tensors import Body, Tensor, Unsupported
+
+
+def _map(*targets: Any, function: Callable[..., Any]) -> None:
+    for target in targets:
+        COMPUTED[target] = lambda body, *operands, _function=function, **_: body.map(_function, *operands)
+
+
+_map(aten.neg.default, function=lambda a: -a)
+_map(aten.abs.default, function=lambda a: abs(a))
+_map(aten.exp.default, function=tl.exp)
+_map(aten.exp2.default, function=tl.exp2)
+_map(aten.expm1.default, function=tl.expm1)
+_map(aten.log.default, function=tl.log)
+_map(aten.log2.default, function=tl.log2)
+_map(aten.log10.default, function=tl.log10)
+_map(aten.log1p.default, function=tl.log1p)
+_map(aten.sqrt.default, function=tl.sqrt)
+_map(aten.rsqrt.default, function=tl.rsqrt)
+_map(aten.reciprocal.default, function=lambda a: 1.0 / a)
+_map(aten.sin.default, function=tl.sin)
+_map(aten.cos.default, function=tl.cos)
+_map(aten.tan.default, function=tl.tan)
+_map(aten.asin.default, function=tl.asin)
+_map(aten.acos.default, function=tl.acos)
+_map(aten.atan.default, function=tl.atan)
+_map(aten.atan2.default, function=tl.atan2)
+_map(aten.sinh.default, function=tl.sinh)
+_map(aten.cosh.default, function=tl.cosh)
+_map(aten.tanh.default, function=tl.tanh)
+_map(aten.asinh.default, function=tl.asinh)
+_map(aten.acosh.default, function=tl.acosh)
+_map(aten.atanh.default, function=tl.atanh)
+_map(aten.erf.default, function=tl.erf)
+_map(aten.sigmoid.default, function=tl.sigmoid)
+_map(aten.relu.default, function=tl.relu)
+_map(aten.silu.default, function=tl.silu)
+_map(aten.mul.Tensor, aten.mul.Scalar, function=lambda a, b: a * b)
+_map(aten.maximum.default, function=tl.maximum)
+_map(aten.minimum.default, function=tl.minimum)
+_map(aten.fmax.default, function=lambda a, b: combine("fmax", arith.MaxnumfOp, arith.MaxSIOp, a, b))
+_map(aten.fmin.default, function=lambda a, b: combine("fmin", arith.MinnumfOp, arith.MinSIOp, a, b))
+_map(aten.copysign.Tensor, aten.copysign.Scalar, function=tl.copysign)
+
+
+def _whole_numbers(target: Any, function: Callable[..., Any]) -> None:
+    """Integers are whole already."""
+    COMPUTED[target] = lambda body, tensor: tensor if is_whole(tensor) else body.map(function, tensor)
+
+
+_whole_numbers(aten.floor.default, tl.floor)
+_whole_numbers(aten.ceil.default, tl.ceil)
+_whole_numbers(aten.trunc.default, tl.trunc)
+_whole_numbers(aten.round.default, tl.round)
+
+
+def _say(*targets: Any, symbol: str, function: Callable[..., Any]) -> None:
+    """Integers and truth values, of which conditions can speak; truth values are 1 and 0."""
+
+    def handler(body: Body, *operands: Any) -> Tensor:
+        return body.said(body.map(function, *operands), symbol, *operands)
+
+    for target in targets:
+        COMPUTED[target] = handler
+
+
+_say(aten.lt.Scalar, aten.lt.Tensor, symbol="<", function=lambda a, b: Condition("olt", "slt", a, b))
+_say(aten.le.Scalar, aten.le.Tensor, symbol="<=", function=lambda a, b: Condition("ole", "sle", a, b))
+_say(aten.gt.Scalar, aten.gt.Tensor, symbol=">", function=lambda a, b: Condition("ogt", "sgt", a, b))
+_say(aten.ge.Scalar, aten.ge.Tensor, symbol=">=", function=lambda a, b: Condition("oge", "sge", a, b))
+_say(aten.eq.Scalar, aten.eq.Tensor, symbol="==", function=lambda a, b: Condition("oeq", "eq", a, b))
+_say(aten.ne.Scalar, aten.ne.Tensor, symbol="!=", function=lambda a, b: Condition("une", "ne", a, b))
+_map(aten.isnan.default, function=lambda a: Condition("une", "ne", a, a))
+_map(aten.isinf.default, function=lambda a: abs(a).equals(inf))
+
+
+SAID = ("and", "or", "not")
+"""How conditions join others."""
+
+
+def _logical(target: Any, bitwise: Any, symbol: str, function: Callable[..., Any]) -> None:
+    """Of truth values; the logical operation asks other numbers whether they are 0, the bitwise one takes integers
+    apart, which programs do not."""
+
+    def of_truths(body: Body, *operands: Any) -> Tensor:
+        made = body.map(function, *operands)
+        return body.said(made, symbol, *operands) if symbol in SAID else made
+
+    def of_bits(body: Body, *operands: Any) -> Tensor:
+        if not all(map(is_truth, operands)):
+            raise Unsupported(f"{symbol} of the bits of integers")
+        return of_truths(body, *operands)
+
+    COMPUTED[target] = lambda body, *operands: of_truths(body, *(truth(body, each) for each in operands))
+    COMPUTED[bitwise] = of_bits
+
+
+def truth(body: Body, operand: Any) -> Any:
+    return operand if is_truth(operand) else COMPUTED[aten.ne.Scalar](body, operand, 0)
+
+
+def is_truth(operand: Any) -> bool:
+    return isinstance(operand, bool) or (isinstance(operand, Tensor) and operand.dtype == torch.bool)
+
+
+_logical(aten.logical_and.default, aten.bitwise_and.Tensor, "and", lambda a, b: a * b)
+_logical(aten.logical_or.default, aten.bitwise_or.Tensor, "or", tl.maximum)
+_logical(aten.logical_xor.default, aten.bitwise_xor.Tensor, "xor", lambda a, b: Condition("une", "ne", a, b))
+_logical(aten.logical_not.default, aten.bitwise_not.default, "not", lambda a: 1 - a)
+
+
+@typed(aten.where.self)
+def where(body: Body, condition: Tensor, left: Any, right: Any, *, made: torch.dtype) -> Tensor:
+    format = f32 if made.is_floating_point else i32
+    return body.map(lambda c, a, b: tl.chosen(c > 0, a, b, format), condition, left, right)
+
+
+@computed(aten.add.Tensor, aten.add.Scalar)
+def add(body: Body, left: Any, right: Any, alpha: Any = 1) -> Tensor:
+    if is_truth(left) and is_truth(right):
+        return COMPUTED[aten.logical_or.default](body, left, right if alpha else False)
+    made = body.map(lambda a, b: a + (b if alpha == 1 else b * alpha), left, right)
+    return body.said(made, "+", left, right) if alpha == 1 else made
+
+
+@computed(aten.sub.Tensor, aten.sub.Scalar)
+def sub(body: Body, left: Any, right: Any, alpha: Any = 1) -> Tensor:
+    made = body.map(lambda a, b: a - (b if alpha == 1 else b * alpha), left, right)
+    return body.said(made, "-", left, right) if alpha == 1 else made
+
+
+@computed(aten.div.Tensor, aten.div.Scalar)
+def div(body: Body, left: Any, right: Any) -> Tensor:
+    return body.map(lambda a, b: a / b, left, right)
+
+
+@typed(aten.pow.Tensor_Scalar, aten.pow.Tensor_Tensor)
+def power(body: Body, base: Tensor, exponent: Any, *, made: torch.dtype) -> Tensor:
+    if not made.is_floating_point and not (isinstance(exponent, int) and 1 <= exponent <= 8):
+        raise Unsupported("a power of integers, of which only those up to 8 are products")
+    if made.is_floating_point:
+        base = converted(body, base, torch.float32)  # the product of integers would wrap around
+    known: dict[Any, Callable[[Any], Any]] = {0.5: tl.sqrt, -0.5: tl.rsqrt, -1: lambda a: 1.0 / a}
+    if isinstance(exponent, int | float) and exponent in known:
+        return body.map(known[exponent], base)
+    if isinstance(exponent, float) and exponent.is_integer():
+        exponent = int(exponent)
+    return body.map(lambda a, b: a**b, base, exponent)
+
+
+@typed(aten.pow.Scalar)
+def power_of_number(body: Body, base: Any, exponent: Tensor, *, made: torch.dtype) -> Tensor:
+    if not made.is_floating_point:
+        raise Unsupported("a power of integers, of which only those up to 8 are products")
+    return body.map(lambda a, b: a**b, float(base), exponent)
+
+
+@typed(aten.sign.default)
+def sign(body: Body, tensor: Tensor, *, made: torch.dtype) -> Tensor:
+    format = f32 if made.is_floating_point else i32
+    one, zero = (1.0, 0.0) if made.is_floating_point else (1, 0)
+    return body.map(lambda a: tl.chosen(a > 0, one, tl.chosen(a < 0, -one, zero, format), format), tensor)
+
+
+@computed(aten.elu.default)
+def elu(body: Body, tensor: Tensor, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Tensor:
+    def function(a: Any) -> Any:
+        inner = a if input_scale == 1 else a * float(input_scale)
+        return tl.where(a < 0, tl.expm1(inner) * float(alpha * scale), a * float(scale))
+
+    return body.map(function, tensor)
+
+
+@computed(aten.leaky_relu.default)
+def leaky_relu(body: Body, tensor: Tensor, slope: Any = 0.01) -> Tensor:
+    return body.map(lambda a: tl.where(a > 0, a, a * float(slope)), tensor)
+
+
+@computed(aten.gelu.default)
+def gelu(body: Body, tensor: Tensor, approximate: str = "none") -> Tensor:
+    return body.map(lambda a: tl.gelu(a, approximate), tensor)
+
+
+@computed(aten.clamp.default)
+def clamp(body: Body, tensor: Tensor, low: Any = None, high: Any = None) -> Tensor:
+    def function(a: Any) -> Any:
+        a = a if low is None else tl.maximum(a, low)
+        return a if high is None else tl.minimum(a, high)
+
+    return body.map(function, tensor)
+
+
+@computed(aten.hardtanh.default)
+def hardtanh(body: Body, tensor: Tensor, low: Any = -1, high: Any = 1) -> Tensor:
+    return clamp(body, tensor, low, high)
+
+
+@computed(aten._to_copy.default)
+def to_copy(body: Body, tensor: Tensor, dtype: Any = None, **_: Any) -> Tensor:
+    if dtype is None or (dtype not in FORMATS and dtype.is_floating_point):
+        raise Unsupported(f"a conversion to {dtype}")
+    if dtype == torch.bool:
+        return truth(body, tensor)
+    if not dtype.is_floating_point:
+        if is_whole(tensor):  # what does not fit in 32 bits is refused
+            return tensor
+        raise Unsupported("a conversion of fractions to integers")
+    return body.map(lambda a: a.to(FORMATS[dtype]), tensor)
+
+
+def converted(body: Body, tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """Integers in a format of fractions; what has one already stays."""
+    return to_copy(body, tensor, dtype) if is_whole(tensor) else tensor
+
+
+def is_whole(tensor: Tensor) -> bool:
+    return tensor.dtype is not None and not tensor.dtype.is_floating_point
+
+
+__all__ = ["converted", "is_truth", "is_whole", "to_copy", "truth"]
