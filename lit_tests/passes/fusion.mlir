@@ -197,21 +197,3 @@ func.func @sines_of_unknown_rows(%X: !X, %W: !Wo) -> !Yo attributes {sizes = #di
   %Y = diagram.contract %G, %W over [i] accumulate f32 : !X, !Wo -> !Yo
   func.return %Y : !Yo
 }
-
-// Multiplying again takes less time than saving and reading scores, which would be the largest arrays by far.
-!A64 = tensor<?x64xf16, #diagram.array<[t, d]>>
-!B64 = tensor<?x64xf16, #diagram.array<[j, d]>>
-// CHECK-LABEL: func.func @most_both_ways
-// CHECK-SAME:  #hierarchy.step<"fusion", "%scores_b: %scores again", "recomputation", "estimated {{[0-9.e+]+}} us, {{[0-9.e+]+}} us if it is saved and read at t = 16384, j = 16384">
-// CHECK:       %across = hierarchy.kernel @most_both_ways_1 (%[[A1:.*]] = %A : {{.*}}, %[[B1:.*]] = %B : {{.*}}) -> (tensor<?xf32, #diagram.array<[t]>>)
-// CHECK-NEXT:    %scores = diagram.contract %[[A1]], %[[B1]] over [d]
-// CHECK-NEXT:    diagram.reduce max %scores over [j]
-// CHECK:       %down = hierarchy.kernel @most_both_ways_2 (%[[A2:.*]] = %A : {{.*}}, %[[B2:.*]] = %B : {{.*}}) -> (tensor<?xf32, #diagram.array<[j]>>)
-// CHECK-NEXT:    %scores_b = diagram.contract %[[A2]], %[[B2]] over [d]
-// CHECK-NEXT:    diagram.reduce max %scores_b over [t]
-func.func @most_both_ways(%A: !A64, %B: !B64) -> (!r, !rj) attributes {sizes = #diagram.sizes<t = 16384, j = 16384>} {
-  %scores = diagram.contract %A, %B over [d] accumulate f32 : !A64, !B64 -> !ZJ
-  %across = diagram.reduce max %scores over [j] : !ZJ -> !r
-  %down = diagram.reduce max %scores over [t] : !ZJ -> !rj
-  func.return %across, %down : !r, !rj
-}

@@ -60,20 +60,6 @@ MORE_MEMORY = 8
 
 
 @dataclass(frozen=True)
-class Times:
-    """In microseconds."""
-
-    stated: float
-    """At the sizes that the program states."""
-    long: float
-    """Where axes known only at launch are long."""
-
-    def are_worth(self, others: Times) -> bool:
-        """Whether what takes these times is to be taken in place of what takes others."""
-        return self.stated <= WORTH * others.stated and self.long <= NO_SLOWER * others.long
-
-
-@dataclass(frozen=True)
 class Cut:
     """A cluster in parts, those first that others read."""
 
@@ -171,11 +157,6 @@ class Clock:
 
     def _is_no_slower(self, found: Sized, parts: Sequence[Cluster], than: Sequence[Cluster]) -> bool:
         return self.time(parts, found.longer) <= NO_SLOWER * self.time(than, found.longer)
-
-    def times(self, found: Sized, parts: Sequence[Cluster]) -> Times:
-        """Of the kernels of some parts, which may be other ones by the time that they are compared with."""
-        stated = self.time(parts, found.sizes)
-        return Times(stated, stated if found.longer == found.sizes else self.time(parts, found.longer))
 
 
 def _cuts(found: Sized, roles: Roles) -> Iterator[Cut]:

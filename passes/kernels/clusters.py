@@ -136,7 +136,7 @@ class Clusters:
         clusters = list(dict.fromkeys(self.members[op] for op in self.ops if op in self.members))
         if self.together and not self.asked:
             sizes = with_fitting(block, default_sizes(self.function))
-            clusters = make_again(self.function, block, clusters, sizes, self._why_other, self.clock)
+            clusters = make_again(self.function, block, clusters, sizes, self._why_other)
         clusters = select_again(self.function, block, clusters, self._why_no_kernel)
         self.ops = list(block.ops)
         self.members = {op: cluster for cluster in clusters for op in cluster}
