@@ -84,7 +84,8 @@ class FusionPass(ModulePass):
     every axis has the same role in each and in all, and they fit the machine: the array is read once. With `operations`
     only those, named by their results, are put together with what they use, or refused. What one kernel computes
     element by element of what another reads or saves anyway is made again there, where that moves fewer bytes
-    (`kernels.make_again`); what a condition left of an array is asked again (`kernels.select_again`). Operations of other dialects are boundaries and stay as they are."""
+    (`kernels.make_again`); what a condition left of an array is asked again (`kernels.select_again`). Operations of
+    other dialects are boundaries and stay as they are."""
 
     name = PASS
 
