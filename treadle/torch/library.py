@@ -12,6 +12,7 @@ from treadle.compiler.errors import TreadleError
 from treadle.dialects.diagram.formats import NUMBER_FORMATS
 from treadle.language.function import NamedKernel
 from treadle.torch.derivatives import differentiate
+from treadle.torch.gradient import ADVICE, backward_of, gradient_operator, keep_all
 
 DTYPES = {name: getattr(torch, each.dtype) for name, each in NUMBER_FORMATS.items()}
 
@@ -21,7 +22,8 @@ def operator(name: str, kernel: NamedKernel, formula: Callable[..., Any] | None 
 
     PyTorch knows the shapes of the results from the signature. Where a derivative is asked for, `formula`, the same
     function in PyTorch's operations, is differentiated: backward, once or several times, forward, and by the transforms
-    of `torch.func`. Without one, asking is an error. TreadleError for a name without a namespace."""
+    of `torch.func`. Without one, `backward()` runs kernels of the derived gradient, and what else is asked for is an
+    error. TreadleError for a name without a namespace, and for what cannot be differentiated."""
     if name.count("::") != 1 or not all(part.isidentifier() for part in name.split("::")):
         raise TreadleError(f"'{name}' is no name of an operator: write namespace::name")
     signature = kernel.signature
@@ -50,11 +52,16 @@ def operator(name: str, kernel: NamedKernel, formula: Callable[..., Any] | None 
         results = _stated(name, formula)(*tensors)
         return tuple(results) if several else results
 
+    derived = gradient_operator(name, kernel) if formula is None else None
+
     def backward(context: Any, *gradients: Any) -> Any:
+        if derived is not None:
+            return backward_of(derived, context, gradients)
         return _backward(_stated(name, formula), context, gradients)
 
-    made.register_autograd(backward, setup_context=_keep)
-    differentiate(name, stated, _keep, backward)
+    keep = _keep if derived is None else keep_all
+    made.register_autograd(backward, setup_context=keep)
+    differentiate(name, stated, keep, backward)
     return made
 
 
@@ -70,7 +77,7 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 def _stated(name: str, formula: Callable[..., Any] | None) -> Callable[..., Any]:
     """(TreadleError)"""
     if formula is None:
-        raise TreadleError(f"{name} has no gradient: register it with formula=, the same function in PyTorch")
+        raise TreadleError(f"{name} has a gradient for backward() alone: for forward mode and torch.func, {ADVICE}")
     return formula
 
 

@@ -1,0 +1,33 @@
+"""The gradient of a function over named axes, as kernels of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from treadle.language.function import NamedKernel
+from treadle.language.signature import Signature
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
+
+class GradientKernel(NamedKernel):
+    """Takes what a function is given, its results and their cotangents, and gives the gradients of the arguments that
+    hold floats, in their order: the vector-Jacobian product, derived by `diagram-differentiate`."""
+
+    def __init__(self, of: NamedKernel):
+        inputs, outputs = of.signature.inputs, of.signature.outputs
+        super().__init__(of.function, of.signature, of.static, of.machine, of.arch, of.result)
+        self.of = of
+        self.signature = Signature((*inputs, *outputs, *outputs), inputs)
+        results = [f"result_{i}" for i in range(len(outputs))] if len(outputs) > 1 else ["result"]
+        self.names = (*of.names, *results, *(f"d_{name}" for name in results))
+
+    def trace(self, formats: Sequence[str], sizes: dict[str, int], fixed: Iterable[str] = ()) -> ModuleOp:
+        from treadle.gradients import differentiate
+
+        return differentiate(self.of.trace(formats[: len(self.of.names)], sizes, fixed))
+
+
+__all__ = ["GradientKernel"]
