@@ -28,6 +28,7 @@ PASSES: dict[str, str] = {
     "cuda-persist": "treadle.passes.cuda_persist:CudaPersistPass",
     "cuda-ping-pong": "treadle.passes.cuda_ping_pong:CudaPingPongPass",
     "cuda-store-tensors": "treadle.passes.cuda_store_tensors:CudaStoreTensorsPass",
+    "diagram-differentiate": "treadle.passes.diagram_differentiate:DiagramDifferentiatePass",
     "diagram-expand-laws": "treadle.passes.diagram_expand_laws:DiagramExpandLawsPass",
     "diagram-exp-to-exp2": "treadle.passes.diagram_exp_to_exp2:DiagramExpToExp2Pass",
     "diagram-hoist-factors": "treadle.passes.diagram_hoist_factors:DiagramHoistFactorsPass",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -66,16 +66,25 @@ class DiagramExpandLawsPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         laws = {law.sym_name.data: law for law in op.walk() if isinstance(law, LawOp)}
         for function in functions(op):
-            # A law may apply another: what stands in its meaning is expanded after it.
-            waiting = [(item, ()) for item in reversed(list(function.walk())) if isinstance(item, ApplyOp)]
-            while waiting:
-                apply, around = waiting.pop()
-                name, new = _expand(function, apply, laws, around)
-                waiting += [(item, (*around, name)) for item in reversed(new) if isinstance(item, ApplyOp)]
+            expand_laws(function, laws)
+
+
+def expand_laws(
+    function: func.FuncOp, laws: Mapping[str, LawOp], chosen: Callable[[ApplyOp], bool] = lambda _: True
+) -> None:
+    """Replace the applications of a function that are chosen, also those in the meaning of a law."""
+    # A law may apply another: what stands in its meaning is expanded after it.
+    waiting: list[tuple[ApplyOp, tuple[str, ...]]]
+    waiting = [(item, ()) for item in reversed(list(function.walk())) if isinstance(item, ApplyOp) and chosen(item)]
+    while waiting:
+        apply, around = waiting.pop()
+        name, new = _expand(function, apply, laws, around)
+        inner = [item for item in reversed(new) if isinstance(item, ApplyOp) and chosen(item)]
+        waiting += [(item, (*around, name)) for item in inner]
 
 
 def _expand(
-    function: func.FuncOp, apply: ApplyOp, laws: dict[str, LawOp], around: tuple[str, ...]
+    function: func.FuncOp, apply: ApplyOp, laws: Mapping[str, LawOp], around: tuple[str, ...]
 ) -> tuple[str, list[Operation]]:
     """Put the meaning of a law in the place of its application, which stood in the meaning of the laws `around`."""
     name = apply.law.string_value()

@@ -16,6 +16,7 @@ from xdsl.ir import Attribute, Operation, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
+    opt_prop_def,
     prop_def,
     region_def,
     traits_def,
@@ -140,12 +141,21 @@ class LawOp(IRDLOperation):
     } merge (%one : !r, %other : !r) { ... diagram.yield %both : !r }
     ```
 
+    ```
+    diagram.law @softmax over [x] (%v : !v) -> !v gradient @softmax_gradient { ... diagram.yield %y : !v }
+    diagram.law @softmax_gradient over [x] (%v : !v, %y : !v, %dy : !v) -> !v { ... diagram.yield %dv : !v }
+    ```
+
     `initialise` gives the state before the first piece. `step` takes the state and the arguments, those that
     have the axis piece by piece, and yields the next state, then the pieces of the results that have the
     axis. `finish` takes the state and the arguments that lack the axis, and yields the results that lack it.
     `merge`, which may be left out, takes the states of two neighbouring parts of the axis, the first part
     first, and the arguments that lack the axis, and yields the state of both parts together. `treadle check`
     tries whether all that is what the meaning says.
+
+    `gradient` names the law that `diagram-differentiate` applies for this one. It takes the arguments, the results and
+    the cotangents of the results, and yields the gradients of the arguments; integers have neither. `treadle check`
+    holds it against differences of the meaning.
     """
 
     name = "diagram.law"
@@ -153,13 +163,20 @@ class LawOp(IRDLOperation):
     sym_name = prop_def(SymbolNameConstraint())
     over = prop_def(ArrayAttr[StringAttr])
     function_type = prop_def(FunctionType)
+    gradient = opt_prop_def(SymbolRefAttr)
     body = region_def("single_block")
     stream = var_region_def("single_block")
 
     traits = traits_def(SymbolOpInterface(), IsolatedFromAbove(), NoTerminator())
 
     def __init__(
-        self, name: str, over: Iterable[str], result_types: Sequence[Attribute], body: Region, stream: Sequence[Region]
+        self,
+        name: str,
+        over: Iterable[str],
+        result_types: Sequence[Attribute],
+        body: Region,
+        stream: Sequence[Region],
+        gradient: str | None = None,
     ):
         inputs = [arg.type for arg in body.block.args]
         super().__init__(
@@ -167,6 +184,7 @@ class LawOp(IRDLOperation):
                 "sym_name": StringAttr(name),
                 "over": ArrayAttr(StringAttr(axis) for axis in over),
                 "function_type": FunctionType.from_lists(inputs, result_types),
+                "gradient": None if gradient is None else SymbolRefAttr(gradient),
             },
             regions=[body, stream],
         )
@@ -261,6 +279,7 @@ class LawOp(IRDLOperation):
         parser.parse_punctuation("->")
         types = parser.parse_optional_comma_separated_list(parser.Delimiter.PAREN, parser.parse_type)
         types = [parser.parse_type()] if types is None else types
+        gradient = parser.parse_symbol_name().data if parser.parse_optional_keyword("gradient") is not None else None
         body = parser.parse_region(arguments)
         stream: list[Region] = []
         for part in STREAM_PARTS:
@@ -270,7 +289,7 @@ class LawOp(IRDLOperation):
                 parser.Delimiter.PAREN, lambda: parser.parse_argument(expect_type=True)
             )
             stream.append(parser.parse_region(given or ()))
-        return cls(name, over, types, body, stream)
+        return cls(name, over, types, body, stream, gradient)
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
@@ -286,6 +305,8 @@ class LawOp(IRDLOperation):
             with printer.in_parens():
                 printer.print_list(self.outputs, printer.print_attribute)
         printer.print_string(" ")
+        if self.gradient is not None:
+            printer.print_string(f"gradient @{self.gradient.string_value()} ")
         printer.print_region(self.body, print_entry_block_args=False)
         for part, region in self.parts.items():
             printer.enter_scope()

@@ -3,7 +3,7 @@
 !v = tensor<?xf32, #diagram.array<[x]>>
 !r = tensor<f32, #diagram.array<[]>>
 
-diagram.law @log_softmax over [x] (%v : !v) -> !v {
+diagram.law @log_softmax over [x] (%v : !v) -> !v gradient @log_softmax_gradient {
   %m = diagram.reduce max %v over [x] : !v -> !r
   %e = diagram.map (%a = %v : !v, %b = %m : !r) -> !v {
     %shifted = arith.subf %a, %b : f32

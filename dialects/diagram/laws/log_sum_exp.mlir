@@ -3,7 +3,7 @@
 !v = tensor<?xf32, #diagram.array<[x]>>
 !r = tensor<f32, #diagram.array<[]>>
 
-diagram.law @log_sum_exp over [x] (%v : !v) -> !r {
+diagram.law @log_sum_exp over [x] (%v : !v) -> !r gradient @log_sum_exp_gradient {
   %m = diagram.reduce max %v over [x] : !v -> !r
   %e = diagram.map (%a = %v : !v, %b = %m : !r) -> !v {
     %shifted = arith.subf %a, %b : f32

@@ -3,7 +3,7 @@
 !v = tensor<?xf32, #diagram.array<[x]>>
 !r = tensor<f32, #diagram.array<[]>>
 
-diagram.law @mean over [x] (%v : !v) -> !r {
+diagram.law @mean over [x] (%v : !v) -> !r gradient @mean_gradient {
   %n = diagram.extent "x" : i32
   %s = diagram.reduce add %v over [x] : !v -> !r
   %y = diagram.map (%a = %s : !r, %b = %n : i32) -> !r {

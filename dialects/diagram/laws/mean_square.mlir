@@ -3,7 +3,7 @@
 !v = tensor<?xf32, #diagram.array<[x]>>
 !r = tensor<f32, #diagram.array<[]>>
 
-diagram.law @mean_square over [x] (%v : !v) -> !r {
+diagram.law @mean_square over [x] (%v : !v) -> !r gradient @mean_square_gradient {
   %n = diagram.extent "x" : i32
   %squares = diagram.map (%a = %v : !v) -> !v {
     %square = arith.mulf %a, %a : f32

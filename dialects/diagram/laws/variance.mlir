@@ -3,7 +3,7 @@
 !v = tensor<?xf32, #diagram.array<[x]>>
 !r = tensor<f32, #diagram.array<[]>>
 
-diagram.law @variance over [x] (%v : !v) -> !r {
+diagram.law @variance over [x] (%v : !v) -> !r gradient @variance_gradient {
   %n = diagram.extent "x" : i32
   %s = diagram.reduce add %v over [x] : !v -> !r
   %m = diagram.map (%a = %s : !r, %b = %n : i32) -> !r {

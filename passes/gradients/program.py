@@ -1,0 +1,190 @@
+"""A function and the function of its gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, StringAttr
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+
+from treadle.compiler.errors import Refusal
+from treadle.dialects.diagram import ApplyOp, ContractOp, LawOp, MapOp, WhereOp
+from treadle.dialects.diagram.operation import DiagramOperation
+from treadle.passes._functions import erase_dead, erase_unused, label, note, unite_equal
+from treadle.passes.diagram_expand_laws import expand_laws
+from treadle.passes.gradients.backward import Backward, cotangent_type
+from treadle.passes.gradients.exchange import LAW, exchange_sums
+from treadle.passes.gradients.given import given_values, take_given
+from treadle.passes.gradients.into import take_out_beginnings
+from treadle.passes.gradients.laws import gradient_of, is_float, is_plain_law, law_of, why_no_gradient
+from treadle.passes.gradients.presence import Asked, conditions_of
+from treadle.passes.gradients.rules import differentiate
+
+PASS = "diagram-differentiate"
+
+
+def to_gradient(function: func.FuncOp, of: Sequence[str], laws: Mapping[str, LawOp]) -> None:
+    """Turn a function into that of its gradient, in place (Refusal)."""
+    terminator = _check(function)
+    wanted = _wanted(function, of)
+    expand_laws(function, laws, lambda apply: not _has_gradient(apply, laws))
+    block = function.body.block
+    take_out_beginnings(block)
+    results = list(terminator.operands)
+    terminator.detach()
+    terminator.erase()
+    own = list(block.args)
+    given = [_argument(block, result, name(result)) for result in results]
+    backward = Backward(block, laws, _depending(block, wanted))
+    for result in results:
+        if is_float(result.type):
+            backward.add(result, _argument(block, result, f"d{name(result)}"))
+    for op in reversed(list(block.ops)):
+        differentiate(op, backward)
+    block.add_op(func.ReturnOp(*[_gradient(argument, backward) for argument in wanted]))
+    _declare(function, own, wanted)
+    for subject, law, reason in backward.steps:
+        note(function, PASS, subject, law, reason)
+    _simplify(function, given_values(results, given), laws)
+
+
+# -- what is asked for ----------------------------------------------------------------------------
+
+
+def _check(function: func.FuncOp) -> func.ReturnOp:
+    """How a function of a diagram ends (Refusal where it is none)."""
+    for op in function.body.block.ops:
+        if isinstance(op, func.ReturnOp):
+            return op
+        if not isinstance(op, DiagramOperation):
+            raise Refusal(op, "the gradient of a diagram is made of diagram operations: differentiate it before fusion")
+    raise Refusal(function, "it returns nothing")
+
+
+def _wanted(function: func.FuncOp, of: Sequence[str]) -> list[SSAValue]:
+    """The arguments whose gradients are asked for: all floats, if none is named."""
+    arguments = {name(argument): argument for argument in function.body.block.args}
+    for each in of:
+        if each not in arguments:
+            known = ", ".join(f"%{known}" for known in arguments) or "none"
+            raise Refusal(function, f"there is no argument %{each} to differentiate by (arguments: {known})")
+        if not is_float(arguments[each].type):
+            raise Refusal(function, f"argument %{each} holds integers, which have no gradient")
+    wanted = [argument for argument in arguments.values() if is_float(argument.type)]
+    wanted = [argument for argument in wanted if not of or name(argument) in of]
+    if not wanted:
+        raise Refusal(function, "it has no argument of floats to differentiate by")
+    return list(wanted)
+
+
+def name(value: SSAValue) -> str:
+    """What a value is called in the signature."""
+    if value.name_hint:
+        return value.name_hint
+    return f"argument{value.index}" if isinstance(value, BlockArgument) else "y"
+
+
+def _has_gradient(apply: ApplyOp, laws: Mapping[str, LawOp]) -> bool:
+    """Whether the law that is applied states a gradient (Refusal where what it states is none)."""
+    law = law_of(apply, laws)
+    if law is None or law.gradient is None or not is_plain_law(law):
+        return False
+    gradient = gradient_of(law, laws)
+    if gradient is None:
+        raise Refusal(apply, f"law @{law.sym_name.data} names @{law.gradient.string_value()}, which is no law")
+    if (problem := law.why_not(apply) or why_no_gradient(law, gradient)) is not None:
+        raise Refusal(apply, problem)
+    return True
+
+
+def _depending(block: Block, wanted: Iterable[SSAValue]) -> set[SSAValue]:
+    """The floats that depend on arguments."""
+    found = set(wanted)
+    for op in block.ops:
+        if any(operand in found for operand in op.operands):
+            found |= {result for result in op.results if is_float(result.type)}
+    return found
+
+
+# -- what is given back ---------------------------------------------------------------------------
+
+
+def _argument(block: Block, like: SSAValue, hint: str) -> SSAValue:
+    taken = {argument.name_hint for argument in block.args}
+    argument = block.insert_arg(cotangent_type(like.type), len(block.args))
+    argument.name_hint = hint if hint not in taken else _other(hint, taken)
+    return argument
+
+
+def _other(hint: str, taken: Iterable[str | None]) -> str:
+    letters = (f"{hint}_{letter}" for letter in "bcdefghijklmnopqrstuvwxyz")
+    return next(each for each in letters if each not in taken)
+
+
+def _gradient(argument: SSAValue, backward: Backward) -> SSAValue:
+    cotangent = backward.cotangent(argument)
+    if cotangent is None:
+        return backward.zeros(argument)
+    whole = backward.spread(cotangent, argument)
+    result = backward.as_type(whole, cotangent_type(argument.type), backward.hint(argument))
+    if result is whole and not isinstance(result, BlockArgument) and result.name_hint is None:
+        result.name_hint = backward.hint(argument)
+    return result
+
+
+def _declare(function: func.FuncOp, own: Sequence[SSAValue], wanted: Sequence[SSAValue]) -> None:
+    """The name and the types of the gradient; what was said of arguments stays said."""
+    arguments = function.body.block.args
+    types = [cotangent_type(argument.type) for argument in wanted]
+    function.properties["function_type"] = FunctionType.from_lists([each.type for each in arguments], types)
+    function.properties["sym_name"] = StringAttr(f"{function.sym_name.data}_gradient")
+    if function.arg_attrs is not None:
+        more = [DictionaryAttr({})] * (len(arguments) - len(own))
+        function.properties["arg_attrs"] = ArrayAttr([*function.arg_attrs.data, *more])
+    function.properties.pop("res_attrs", None)
+
+
+# -- what is known of the whole -------------------------------------------------------------------
+
+
+def _simplify(function: func.FuncOp, given: Mapping[SSAValue, SSAValue], laws: Mapping[str, LawOp]) -> None:
+    """Expand the gradients of laws, exchange sums, take what is given, and drop what is not used."""
+    block = function.body.block
+    gradients = {law.gradient.string_value() for law in _applied(block, laws) if law.gradient is not None}
+    expand_laws(function, laws, lambda apply: apply.law.string_value() in gradients)
+    unite_equal(block)
+    erase_dead(block)
+    _drop_conditions(block, laws)
+    for subject, reason in exchange_sums(block, given):
+        erase_dead(block)
+        note(function, PASS, subject, LAW, reason)
+    for value in take_given(given, laws):
+        note(function, PASS, f"{label(value)} is not computed", "a result is given")
+    unite_equal(block)
+    erase_dead(block)
+
+
+def _applied(block: Block, laws: Mapping[str, LawOp]) -> Iterable[LawOp]:
+    for op in block.ops:
+        if isinstance(op, ApplyOp) and (law := law_of(op, laws)) is not None:
+            yield law
+
+
+def _drop_conditions(block: Block, laws: Mapping[str, LawOp]) -> None:
+    """A condition need not be asked of one factor, or operand of a map, if it is asked of another: what either makes of
+    an absent element is absent, or counts for nothing."""
+    for op in reversed([op for op in block.ops if isinstance(op, WhereOp)]):
+        asked = Asked.by(op)
+        for use in list(op.result.uses):
+            others = _beside(use.operation, op.result)
+            if asked in conditions_of(others, laws):
+                use.operation.operands[use.index] = op.operand
+        erase_unused([op.result])
+
+
+def _beside(op: Operation, value: SSAValue) -> list[SSAValue]:
+    """What makes absent what a value makes absent."""
+    if isinstance(op, ContractOp):
+        return [factor for factor in (op.lhs, op.rhs) if factor is not value]
+    return [operand for operand in op.operands if operand is not value] if isinstance(op, MapOp) else []
