@@ -117,6 +117,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_passes(commands)
     _add_cache(commands)
     _add_check(commands)
+    _add_differentiate(commands)
     _add_bench(commands)
     _add_doctor(commands)
     return parser
@@ -290,6 +291,33 @@ def _count(text: str) -> int:
     return count
 
 
+def _add_differentiate(commands: _Commands) -> None:
+    parser = _subcommand(
+        commands, "differentiate", "derive the gradient of a program, as a program", _DIFFERENTIATE_EXAMPLES
+    )
+    parser.add_argument(
+        "--of",
+        type=_names,
+        default=(),
+        metavar="Q,K",
+        help="the arguments whose gradients are computed (default: all that hold floats)",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=_output,
+        metavar="OUT.mlir",
+        help="write the program there (default, and -: standard output)",
+    )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip().removeprefix("%") for name in text.split(","))
+    if not all(names):
+        raise argparse.ArgumentTypeError(f"'{text}' names no argument between two commas: write it as Q,K")
+    return names
+
+
 def _add_bench(commands: _Commands) -> None:
     summary = "hold the model's predictions against what a GPU does"
     parser = commands.add_parser("bench", help=summary, description=f"{summary[:1].upper()}{summary[1:]}.")
@@ -385,6 +413,15 @@ _EXPLAIN_EXAMPLES = """examples:
   treadle explain examples/attention.mlir --machine h100 --against unfused --against f8
   treadle explain examples/attention.mlir --derivation > attention.derivation
   treadle compile examples/attention_bias.mlir --replay attention.derivation
+"""
+
+_DIFFERENTIATE_EXAMPLES = """examples:
+  treadle differentiate examples/attention.mlir -o attention_gradient.mlir
+  treadle differentiate examples/layer_norm.mlir --of X,gamma
+  treadle run attention_gradient.mlir --machine h100
+
+The gradient takes the arguments, the results and the cotangents of the results, and gives the gradients of the
+arguments. It is a program as any other: every other command takes it.
 """
 
 _DRAW_EXAMPLES = """examples:

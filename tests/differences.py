@@ -93,7 +93,8 @@ def check(module: ModuleOp, of: Sequence[str] = (), sizes: Mapping[str, int] | N
         said = sum(float(np.sum(c * d)) for c, d in zip(cotangents, pairs, strict=True))
         made = float(np.sum(found * direction))
         # What sums of this size may lose: the length of the gradient, and of what the difference adds up.
-        scale = np.linalg.norm(found) + sum(np.linalg.norm(c) * np.linalg.norm(d) for c, d in zip(cotangents, pairs))
+        lengths = (np.linalg.norm(c) * np.linalg.norm(d) for c, d in zip(cotangents, pairs, strict=True))
+        scale = np.linalg.norm(found) + sum(lengths)
         assert np.isfinite(made), f"gradient by %{names[i]} is no number"
         assert abs(said - made) <= TOLERANCE * (scale + 1), f"by %{names[i]}: differences say {said}, it is {made}"
     return gradient

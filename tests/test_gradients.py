@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from differences import check, differentiated, is_float
+
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.raised import raised
 from treadle.compiler.source import load_module

@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[1]
 
 NAMES = sorted(PASSES)
 MISSION = ("fusion", "streaming", "tiling", "coalescing", "warp-specialization")
-DOORS = ("convert-diagram-to-linalg", "convert-linalg-to-diagram")
-"""To and from the dialects of others: no part of the road from a diagram to a kernel."""
+DOORS = ("convert-diagram-to-linalg", "convert-linalg-to-diagram", "diagram-differentiate")
+"""To and from the dialects of others, and to the gradient: no part of the road from a diagram to a kernel."""
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -37,7 +37,7 @@ def test_every_file_of_passes_is_a_pass() -> None:
     assert files == {name.replace("-", "_") for name in NAMES}
 
 
-LAYERS = [["expressions", "streams", "kernels"], ["loops", "warps", "grids"], ["linalg"]]
+LAYERS = [["expressions", "streams", "kernels"], ["loops", "warps", "grids"], ["linalg"], ["expressions", "gradients"]]
 """The folders that passes share: each uses those before it in its row."""
 
 

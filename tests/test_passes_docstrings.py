@@ -15,6 +15,7 @@ from treadle.compiler.source import make_context, parse_module
 from treadle.compiler.universe import PASSES, loader
 
 NAMES = (
+    "diagram-differentiate",
     "diagram-expand-laws",
     "diagram-hoist-factors",
     "diagram-compose-maps",

@@ -17,6 +17,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from treadle.compiled import Argument, Kernel, Step, compile, load
     from treadle.compiler.errors import TreadleError
+    from treadle.gradients import differentiate
     from treadle.language.function import kernel
     from treadle.torch.explain import explain
 
@@ -26,12 +27,24 @@ _HOMES = {
     "Step": "treadle.compiled",
     "TreadleError": "treadle.compiler.errors",
     "compile": "treadle.compiled",
+    "differentiate": "treadle.gradients",
     "explain": "treadle.torch.explain",
     "kernel": "treadle.language.function",
     "load": "treadle.compiled",
 }
 
-__all__ = ["Argument", "Kernel", "Step", "TreadleError", "__version__", "compile", "explain", "kernel", "load"]
+__all__ = [
+    "Argument",
+    "Kernel",
+    "Step",
+    "TreadleError",
+    "__version__",
+    "compile",
+    "differentiate",
+    "explain",
+    "kernel",
+    "load",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -251,7 +251,7 @@ def compile(
     from treadle.store import keep, kept, key_of
 
     _check_numbers(sizes or {})
-    module = _module_of(program)
+    module = module_of(program)
     text = str(module)
     options = Options(_path_text("machine", machine) if machine is not None else None, arch, dict(sizes or {}))
     key = key_of(text, options)
@@ -306,7 +306,7 @@ def from_json(text: str, name: str) -> Texts:
     return texts
 
 
-def _module_of(program: str | os.PathLike[str] | ModuleOp) -> ModuleOp:
+def module_of(program: str | os.PathLike[str] | ModuleOp) -> ModuleOp:
     """A copy of the program that may be rewritten, checked."""
     from xdsl.dialects.builtin import ModuleOp
 

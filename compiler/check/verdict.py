@@ -120,7 +120,8 @@ def _with_part(law: LawOp, part: str, region: Region) -> LawOp:
     """The law with another region in the place of one of its own."""
     parts = {**law.parts, part: region}
     stream = [parts[name].clone() for name in STREAM_PARTS if name in parts]
-    return LawOp(law.sym_name.data, law.over_axes, law.outputs, law.body.clone(), stream)
+    gradient = None if law.gradient is None else law.gradient.string_value()
+    return LawOp(law.sym_name.data, law.over_axes, law.outputs, law.body.clone(), stream, gradient)
 
 
 def _quick(count: int) -> settings:

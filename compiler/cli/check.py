@@ -13,6 +13,7 @@ from xdsl.dialects.func import FuncOp
 from treadle.compiler.check.cases import Tree
 from treadle.compiler.check.claims import Mismatch
 from treadle.compiler.check.derive import Derived, derive_laws, derive_stream, laws_in
+from treadle.compiler.check.gradients import check_gradient
 from treadle.compiler.check.verdict import Trial, Verdict
 from treadle.compiler.cli.progress import progress
 from treadle.compiler.errors import InternalError, TreadleError
@@ -30,6 +31,7 @@ def command(arguments: Namespace) -> int:
     holds = True
     for law in stated:
         holds &= _check_stated(module, law, arguments)
+        holds &= law.gradient is None or _check_gradient(module, law, arguments)
     for function in functions:
         holds &= _check_derived(module, function.sym_name.data, derive_laws(module, function), arguments)
     return 0 if holds else 1
@@ -62,6 +64,18 @@ def _tell(module: ModuleOp, law: LawOp, origin: str, arguments: Namespace, deriv
         verdict = Trial(module, law, arguments.cases, arguments.seed).verdict(derived)
     print("\n".join(_lines(law, origin, verdict)))
     return not verdict.wrong
+
+
+def _check_gradient(module: ModuleOp, law: LawOp, arguments: Namespace) -> bool:
+    verdict = check_gradient(module, law, arguments.cases, arguments.seed)
+    subject = f"@{verdict.gradient} (gradient of @{verdict.law})"
+    if (found := verdict.found) is None:
+        print(f"holds: {subject}: gradient = differences on {verdict.tried} cases; in float64, up to the step")
+        return True
+    sizes = ", ".join(f"{name} = {size}" for name, size in found.sizes.items())
+    print(f"WRONG: {subject}: by {found.argument} at {sizes}")
+    print(f"  along a random direction differences say {found.differences:.6g}, the gradient {found.gradient:.6g}")
+    return False
 
 
 def _lines(law: LawOp, origin: str, verdict: Verdict) -> Iterator[str]:

@@ -89,7 +89,8 @@ def _handed_on(part: Node, adjoint: Expression, result: Expression) -> Iterator[
     elif part.kind in UNARY:
         yield UNARY[part.kind](adjoint, operands[0], result)
     elif part.kind in BINARY:
-        yield from BINARY[part.kind](adjoint, *operands, result)
+        one, other = operands
+        yield from BINARY[part.kind](adjoint, one, other, result)
     elif part.kind is arith.SelectOp:
         condition = operands[0]
         yield None

@@ -17,11 +17,8 @@ from treadle.dialects.diagram import CastOp, FillOp, LawOp, ReduceOp
 from treadle.dialects.diagram.array import array_type, axes_of, format_of, is_array, sizes_of, with_format
 from treadle.dialects.diagram.formats import EIGHT_BIT, holds
 from treadle.passes._functions import label
-from treadle.passes.expressions.scalars import Expression, Leaf, Node, build_map, convert, total
-from treadle.passes.gradients.presence import Asked, conditions
-
-UNIT = "unit"
-"""An axis with one element, along which absent elements become zeros of a sum."""
+from treadle.passes.expressions.scalars import Expression, Leaf, Node, build_map, convert, number, total
+from treadle.passes.gradients.presence import Asked, conditions, conditions_of
 
 
 @dataclass
@@ -32,6 +29,8 @@ class Backward:
     laws: Mapping[str, LawOp]
     active: Set[SSAValue]
     """The values whose cotangents are asked for: floats that depend on an argument of interest."""
+    unit: str
+    """A name for an axis with one element, along which absent elements become zeros of a sum."""
     steps: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
     """Subject, law and reason of each rewrite."""
     location: LocationAttr = field(default_factory=UnknownLoc)
@@ -88,7 +87,8 @@ class Backward:
         """Parts of a sum that are absent together, or where the value is; others with zeros in place of what they
         lack."""
         asked = {part: conditions(part, self.laws) for part in parts}
-        fine = frozenset.intersection(*asked.values()) | conditions(value, self.laws)
+        fine = conditions(value, self.laws)
+        fine |= {each for each in conditions_of(asked, self.laws) if all(each in some for some in asked.values())}
         return [part if asked[part] <= fine else self.filled(part) for part in parts]
 
     def hint(self, value: SSAValue) -> str | None:
@@ -120,15 +120,16 @@ class Backward:
     def filled(self, cotangent: SSAValue) -> SSAValue:
         """Zeros in the place of what is absent: a sum over one element passes over it."""
         sizes, hint = sizes_of(cotangent.type), cotangent.name_hint
-        column = build_map(convert(Leaf(cotangent), f32), array_type(f32, {**sizes, UNIT: 1}), hint, self.location)
+        column = build_map(convert(Leaf(cotangent), f32), array_type(f32, {**sizes, self.unit: 1}), hint, self.location)
         self.note(cotangent, "what is absent adds nothing")
-        return self.write(ReduceOp("add", self.write(column, hint), [UNIT], array_type(f32, sizes)), hint)
+        return self.write(ReduceOp("add", self.write(column, hint), [self.unit], array_type(f32, sizes)), hint)
 
     def zeros(self, value: SSAValue) -> SSAValue:
         """The gradient of what makes no difference, in the format of an argument."""
         format = format_of(value.type)
-        zero = FillOp(FloatAttr(0.0, format), array_type(format, sizes_of(value.type)))
-        return self.write(zero, self.hint(value))
+        zero = number(0.0, format).attribute
+        assert isinstance(zero, FloatAttr)
+        return self.write(FillOp(zero, array_type(format, sizes_of(value.type))), self.hint(value))
 
     def as_type(self, value: SSAValue, type: Attribute, hint: str | None = None) -> SSAValue:
         """A value in another format, or order of axes: what it was widened from, where that is it."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from string import ascii_lowercase
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, StringAttr
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from treadle.compiler.errors import Refusal
+from treadle.compiler.sizes import axes_of_function, default_sizes
 from treadle.dialects.diagram import ApplyOp, ContractOp, LawOp, MapOp, WhereOp
+from treadle.dialects.diagram.array import SizesAttr, sizes_of
 from treadle.dialects.diagram.operation import DiagramOperation
+from treadle.dialects.diagram.read import with_fitting
 from treadle.passes._functions import erase_dead, erase_unused, label, note, unite_equal
 from treadle.passes.diagram_expand_laws import expand_laws
 from treadle.passes.gradients.backward import Backward, cotangent_type
@@ -36,7 +40,8 @@ def to_gradient(function: func.FuncOp, of: Sequence[str], laws: Mapping[str, Law
     terminator.erase()
     own = list(block.args)
     given = [_argument(block, result, name(result)) for result in results]
-    backward = Backward(block, laws, _depending(block, wanted))
+    unit = _other("unit", axes_of_function(function))
+    backward = Backward(block, laws, _depending(block, wanted), unit)
     for result in results:
         if is_float(result.type):
             backward.add(result, _argument(block, result, f"d{name(result)}"))
@@ -44,9 +49,11 @@ def to_gradient(function: func.FuncOp, of: Sequence[str], laws: Mapping[str, Law
         differentiate(op, backward)
     block.add_op(func.ReturnOp(*[_gradient(argument, backward) for argument in wanted]))
     _declare(function, own, wanted)
+    lengths = with_fitting(block, default_sizes(function))
     for subject, law, reason in backward.steps:
         note(function, PASS, subject, law, reason)
     _simplify(function, given_values(results, given), laws)
+    _set_defaults(function, lengths)
 
 
 # -- what is asked for ----------------------------------------------------------------------------
@@ -113,13 +120,14 @@ def _depending(block: Block, wanted: Iterable[SSAValue]) -> set[SSAValue]:
 def _argument(block: Block, like: SSAValue, hint: str) -> SSAValue:
     taken = {argument.name_hint for argument in block.args}
     argument = block.insert_arg(cotangent_type(like.type), len(block.args))
-    argument.name_hint = hint if hint not in taken else _other(hint, taken)
+    argument.name_hint = _other(hint, taken)
     return argument
 
 
-def _other(hint: str, taken: Iterable[str | None]) -> str:
-    letters = (f"{hint}_{letter}" for letter in "bcdefghijklmnopqrstuvwxyz")
-    return next(each for each in letters if each not in taken)
+def _other(hint: str, taken: Collection[str | None]) -> str:
+    """A name that is not taken: the hint, or with a letter behind it (xDSL cuts a number off the end of one)."""
+    names = (f"{hint}_{letter * count}" for count in range(1, 99) for letter in ascii_lowercase[1:])
+    return hint if hint not in taken else next(each for each in names if each not in taken)
 
 
 def _gradient(argument: SSAValue, backward: Backward) -> SSAValue:
@@ -143,6 +151,17 @@ def _declare(function: func.FuncOp, own: Sequence[SSAValue], wanted: Sequence[SS
         more = [DictionaryAttr({})] * (len(arguments) - len(own))
         function.properties["arg_attrs"] = ArrayAttr([*function.arg_attrs.data, *more])
     function.properties.pop("res_attrs", None)
+
+
+def _set_defaults(function: func.FuncOp, lengths: Mapping[str, int]) -> None:
+    """Axes that only a read had are now axes of arguments: where no read is left that says how long they are, they
+    begin with the lengths that it gave them."""
+    defaults = default_sizes(function)
+    known = with_fitting(function.body.block, defaults)
+    symbolic = {axis for each in function.body.block.args for axis, size in sizes_of(each.type).items() if size < 0}
+    more = {axis: lengths[axis] for axis in sorted(symbolic - known.keys()) if axis in lengths}
+    if more:
+        function.attributes["sizes"] = SizesAttr({**defaults, **more})
 
 
 # -- what is known of the whole -------------------------------------------------------------------

@@ -1,0 +1,95 @@
+// RUN: xdsl-opt -p diagram-differentiate %s | filecheck %s
+// RUN: not treadle-opt -p 'diagram-differentiate{of=Z}' %s 2>&1 | filecheck %s --check-prefix UNKNOWN
+// RUN: not treadle-opt -p 'diagram-differentiate{of=n}' %s 2>&1 | filecheck %s --check-prefix INTEGER
+
+!Q = tensor<?x64xf16, #diagram.array<[q, d]>>
+!K = tensor<?x64xf16, #diagram.array<[x, d]>>
+!V = tensor<?x32xf16, #diagram.array<[x, e]>>
+!O = tensor<?x32xf16, #diagram.array<[q, e]>>
+!S = tensor<?x?xf32, #diagram.array<[q, x]>>
+!P = tensor<?x?xf16, #diagram.array<[q, x]>>
+!A = tensor<?x32xf32, #diagram.array<[q, e]>>
+!X = tensor<?x?xf32, #diagram.array<[t, i]>>
+!X16 = tensor<?x?xf16, #diagram.array<[t, i]>>
+!b = tensor<?xf32, #diagram.array<[i]>>
+!r = tensor<?xf32, #diagram.array<[t]>>
+!w = tensor<?xf32, #diagram.array<[l]>>
+!windows = tensor<?x3xf32, #diagram.array<[u, k]>>
+
+
+// The row sums of the gradient of softmax are the products of what was returned and its cotangent: no score is summed
+// again. What the gradient does not need of what was computed is gone, and what it needs is computed again. The law's
+// own condition is asked of the shares, so it is not asked of what they are multiplied by.
+// CHECK-LABEL: func.func @shares_gradient(%Q: tensor<?x64xf16, {{.*}}>, %K: tensor<?x64xf16, {{.*}}>, %V: {{.*}}, %n: i32,
+// CHECK-SAME:    %O: tensor<?x32xf16, #diagram.array<[q, e]>>, %dO: tensor<?x32xf16, #diagram.array<[q, e]>>)
+// CHECK-SAME:    "gradient through %P", "gradient of @softmax", "@softmax_gradient"
+// CHECK-SAME:    "%s over [e]", "exchange of sums", "%O is the sum over [x]"
+// CHECK-NEXT:  %S = diagram.contract %Q, %K over [d] accumulate f32 :
+// CHECK-NEXT:  %W = diagram.where %S if "x <= q + n" with (n = %n : i32) :
+// CHECK-NEXT:  %P = diagram.apply @softmax(%W) over [x] :
+// CHECK-NEXT:  %P16 = diagram.cast %P :
+// CHECK-NEXT:  %dP16 = diagram.contract %dO, %V over [e] accumulate f32 : {{.*}} -> tensor<?x?xf32, #diagram.array<[q, x]>>
+// CHECK-NEXT:  %dV = diagram.contract %P16, %dO over [q] accumulate f32 : {{.*}} -> tensor<?x32xf32, #diagram.array<[x, e]>>
+// CHECK-NEXT:  %s = diagram.contract %O, %dO over [e] accumulate f32 : {{.*}} -> tensor<?xf32, #diagram.array<[q]>>
+// CHECK-NEXT:  %dW = diagram.map (%a = %P : {{.*}}, %b = %dP16 : {{.*}}, %c = %s : {{.*}}) -> tensor<?x?xf32
+// CHECK-NEXT:    %beyond = arith.subf %b, %c : f32
+// CHECK-NEXT:    %slope = arith.mulf %a, %beyond : f32
+// CHECK-NEXT:    diagram.yield %slope : f32
+// CHECK-NEXT:  }
+// CHECK-NEXT:  %dW_f16 = diagram.cast %dW : {{.*}} -> tensor<?x?xf16, #diagram.array<[q, x]>>
+// CHECK-NEXT:  %dQ = diagram.contract %dW_f16, %K over [x] accumulate f32 :
+// CHECK-NEXT:  %dK = diagram.contract %dW_f16, %Q over [q] accumulate f32 :
+// CHECK-NEXT:  %[[Q:.*]] = diagram.cast %dQ : {{.*}} -> tensor<?x64xf16
+// CHECK-NEXT:  %[[K:.*]] = diagram.cast %dK : {{.*}} -> tensor<?x64xf16
+// CHECK-NEXT:  %[[V:.*]] = diagram.cast %dV : {{.*}} -> tensor<?x32xf16
+// CHECK-NEXT:  func.return %[[Q]], %[[K]], %[[V]] :
+// UNKNOWN:     there is no argument %Z to differentiate by (arguments: %Q, %K, %V, %n)
+// INTEGER:     argument %n holds integers, which have no gradient
+func.func @shares(%Q: !Q, %K: !K, %V: !V, %n: i32) -> !O {
+  %S = diagram.contract %Q, %K over [d] accumulate f32 : !Q, !K -> !S
+  %W = diagram.where %S if "x <= q + n" with (n = %n : i32) : !S
+  %P = diagram.apply @softmax(%W) over [x] : (!S) -> !S
+  %P16 = diagram.cast %P : !S -> !P
+  %A = diagram.contract %P16, %V over [x] accumulate f32 : !P, !V -> !A
+  %O = diagram.cast %A : !A -> !O
+  func.return %O : !O
+}
+
+// Two uses add up: what is absent from one of them is a zero of the sum. All of an extremum goes to its elements, a bias
+// that rows share gets the sum over them, and what nothing depends on gets zeros.
+// CHECK-LABEL: func.func @two_uses_gradient(
+// CHECK:       %[[M:.*]] = diagram.reduce max %Y over [i] :
+// CHECK-NEXT:  %is_extremal = diagram.map (%y = %Y : {{.*}}, %[[m:.*]] = %[[M]] :
+// CHECK-NEXT:    %[[IS:.*]] = arith.cmpf oeq, %y, %[[m]] : f32
+// CHECK:       %count = diagram.reduce add %is_extremal over [i] :
+// CHECK:       %dY = diagram.map (%y = %Y : {{.*}} = %[[M]] : {{.*}} = %dm : {{.*}} = %count :
+// CHECK:       %[[SPREAD:.*]] = diagram.map ({{.*}} = %dp : tensor<?xf32, #diagram.array<[t]>>) -> tensor<?x?xf32, #diagram.array<[t, i]>>
+// CHECK:       %[[KEPT:.*]] = diagram.where %[[SPREAD]] if "i <= t" :
+// CHECK-NEXT:  %[[COLUMN:.*]] = diagram.map ({{.*}} = %[[KEPT]] : {{.*}}) -> tensor<?x?x1xf32, #diagram.array<[t, i, unit]>>
+// CHECK:       %[[FILLED:.*]] = diagram.reduce add %[[COLUMN]] over [unit] :
+// CHECK-NEXT:  %[[SUM:.*]] = diagram.map (%{{.*}} = %dY : {{.*}} = %[[FILLED]] :
+// CHECK-NEXT:    arith.addf
+// CHECK:       %dbias = diagram.reduce add %[[SUM]] over [t] :
+// CHECK-NEXT:  %dother = diagram.fill 0.000000e+00 : f32 -> tensor<?xf32, #diagram.array<[t]>>
+// CHECK-NEXT:  func.return %[[SUM]], %dbias, %dother :
+func.func @two_uses(%X: !X, %bias: !b, %other: !r) -> (!r, !r) {
+  %Y = diagram.map (%x = %X : !X, %b = %bias : !b) -> !X {
+    %y = arith.addf %x, %b : f32
+    diagram.yield %y : f32
+  }
+  %before = diagram.where %Y if "i <= t" : !X
+  %p = diagram.reduce add %before over [i] : !X -> !r
+  %m = diagram.reduce max %Y over [i] : !X -> !r
+  func.return %p, %m : !r, !r
+}
+
+// A position gets the sum of all that was read at it.
+// CHECK-LABEL: func.func @windows_gradient(
+// CHECK-NEXT:  %dw = diagram.map ({{.*}} = %dy : {{.*}}) -> tensor<?x?x3xf32, #diagram.array<[l, u, k]>>
+// CHECK:       %[[AT:.*]] = diagram.where %dw if "l == 2 * u + k" :
+// CHECK-NEXT:  %[[ALL:.*]] = diagram.reduce add %[[AT]] over [u, k] : {{.*}} -> tensor<?xf32, #diagram.array<[l]>>
+// CHECK-NEXT:  func.return %[[ALL]] :
+func.func @windows(%w: !w) -> !windows {
+  %y = diagram.read %w at "2 * u + k" : !w -> !windows
+  func.return %y : !windows
+}
