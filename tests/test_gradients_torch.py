@@ -1,0 +1,130 @@
+"""Gradients of diagrams, derived, are PyTorch's own in float64, of the same functions as PyTorch has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from differences import differentiated, inputs_of, is_float, odd_sizes, run
+
+from treadle.compiler.source import load_module, parse_module
+from treadle.runtime.interpreter import entry_function
+
+torch: Any = pytest.importorskip("torch")
+F: Any = torch.nn.functional
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+ROUNDED = 1e-6
+"""What constants that a program rounds to f32 may lose, beside those of float64."""
+
+
+def attention(q: Any, k: Any, v: Any, mask: Any = None, bias: Any = 0.0, scale: float = 0.125) -> Any:
+    scores = q @ k.mT * scale + bias
+    return torch.softmax(scores if mask is None else scores.masked_fill(~mask, -torch.inf), -1) @ v
+
+
+def causal(q: Any, k: Any, v: Any) -> Any:
+    return attention(q, k, v, torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).tril())
+
+
+def alibi(q: Any, k: Any, v: Any, slope: Any) -> Any:
+    at_q, at_x = torch.arange(q.shape[-2]), torch.arange(k.shape[-2])
+    bias = slope[:, None, None] * (at_x[None] - at_q[:, None])
+    return attention(q, k, v, at_x[None] <= at_q[:, None], bias)
+
+
+def sink(q: Any, k: Any, v: Any, sinks: Any) -> Any:
+    scores = q @ k.mT * 0.125
+    more = sinks[None, :, None, None].expand(*scores.shape[:-1], 1)
+    return torch.softmax(torch.cat([scores, more], -1), -1)[..., :-1] @ v
+
+
+def soft_cap(q: Any, k: Any, v: Any) -> Any:
+    return torch.softmax(30 * torch.tanh(q @ k.mT * 0.00416666667), -1) @ v
+
+
+def gqa(q: Any, k: Any, v: Any) -> Any:
+    return attention(q, k[:, :, None], v[:, :, None])
+
+
+def mlp(x: Any, w1: Any, b1: Any, w2: Any, b2: Any) -> Any:
+    return F.gelu(x @ w1 + b1) @ w2 + b2
+
+
+REFERENCE: dict[str, Callable[..., Any]] = {
+    "softmax": lambda a: torch.softmax(a, -1),
+    "log_softmax": lambda a: torch.log_softmax(a, -1),
+    "log_sum_exp": lambda a: torch.logsumexp(a, -1),
+    "variance": lambda a: (a.mean(-1), torch.var(a, -1, correction=0)),
+    "attention": attention,
+    "attention_causal": causal,
+    "attention_sink": sink,
+    "attention_soft_cap": soft_cap,
+    "attention_alibi": alibi,
+    "attention_gqa": gqa,
+    "attention_bias": lambda q, k, v, bias: attention(q, k, v, bias=bias),
+    "attention_lse": lambda q, k, v: (attention(q, k, v), torch.logsumexp(q @ k.mT * 0.125, -1)),
+    "layer_norm": lambda x, g, b: F.layer_norm(x, x.shape[-1:], g, b, eps=1e-5),
+    "rms_norm": lambda x, g: F.rms_norm(x, x.shape[-1:], g, eps=1e-5),
+    "cross_entropy": lambda z, y: -(y * torch.log_softmax(z, -1)).sum(-1),
+    "mlp": mlp,
+    "matmul_gelu": lambda x, w, b: F.gelu(x @ w.mT + b),
+    "swiglu": lambda x, w, v: F.silu(x @ w) * (x @ v),
+    "conv1d": lambda x, f: F.conv1d(x.mT, f.permute(2, 1, 0)).mT,
+    "conv1d_dilated": lambda x, f: F.conv1d(x.mT, f.permute(2, 1, 0), stride=2, dilation=3).mT,
+    "moving_average": lambda x: F.avg_pool1d(x.mT, 8, stride=1).mT,
+    "block_diagonal": lambda x, w: torch.diagonal(x).mT @ w,
+    "matmul": lambda a, b: a @ b,
+    "matmul_nt": lambda a, b: a @ b.mT,
+    "matmul_tn": lambda a, b: a.mT @ b,
+    "matmul_tt": lambda a, b: a.mT @ b.mT,
+    "matmul_transposed": lambda a, b: (a @ b).mT,
+    "batched_matmul": torch.matmul,
+}
+
+
+@pytest.mark.parametrize("name", REFERENCE)
+def test_gradients_are_those_of_pytorch(name: str) -> None:
+    module = load_module(EXAMPLES / f"{name}.mlir")
+    against(module, REFERENCE[name], inputs_of(entry_function(module), odd_sizes(entry_function(module))))
+
+
+def against(module: Any, reference: Callable[..., Any], inputs: Any) -> None:
+    tensors = [torch.from_numpy(np.array(each)).requires_grad_(each.dtype.kind == "f") for each in inputs]
+    results = reference(*tensors)
+    results = results if isinstance(results, tuple) else (results,)
+    random = np.random.default_rng(3)
+    cotangents = [random.standard_normal(tuple(result.shape)) for result in results]
+    wanted = [tensor for tensor in tensors if tensor.requires_grad]
+    expected = torch.autograd.grad(results, wanted, [torch.from_numpy(each) for each in cotangents])
+    own = run(module, inputs)
+    for result, given in zip(own, results, strict=True):
+        np.testing.assert_allclose(result, given.detach(), rtol=ROUNDED, atol=ROUNDED)
+    assert all(is_float(type) for type in entry_function(module).function_type.outputs)
+    for found, gradient in zip(run(differentiated(module), [*inputs, *own, *cotangents]), expected, strict=True):
+        np.testing.assert_allclose(found, gradient, rtol=ROUNDED, atol=ROUNDED * float(gradient.abs().max()))
+
+
+REDUCED = """
+!x = tensor<?x?xf32, #diagram.array<[i, k]>>
+!r = tensor<?xf32, #diagram.array<[i]>>
+func.func @f(%a: !x) -> !r {
+  %y = diagram.reduce KIND %a over [k] : !x -> !r
+  func.return %y : !r
+}
+"""
+
+TIES = np.array([[1.0, 3.0, 3.0, -2.0], [0.0, 0.0, 0.0, 0.0], [2.0, 0.0, 5.0, 1.0], [0.0, 4.0, 0.0, 1.0]])
+
+
+@pytest.mark.parametrize(
+    ("kind", "reference"),
+    [("max", torch.amax), ("min", torch.amin), ("mul", torch.prod), ("add", torch.sum)],
+    ids=["max", "min", "mul", "add"],
+)
+def test_reductions_of_equals_and_of_zeros(kind: str, reference: Callable[..., Any]) -> None:
+    against(parse_module(REDUCED.replace("KIND", kind)), lambda a: reference(a, -1), [TIES])
