@@ -103,5 +103,5 @@ def test_edges() -> None:
 
 
 def test_what_has_none_is_refused_by_name() -> None:
-    with pytest.raises(TreadleError, match="no derivative of 'arith.bitcast' is known"):
+    with pytest.raises(TreadleError, match=r"no derivative of 'arith\.bitcast' is known"):
         differentiated(parse_module(program("%y = arith.bitcast %p : f32 to f32")))

@@ -196,6 +196,18 @@ def test_what_was_absent_from_a_result_is_absent_again() -> None:
     assert operations(gradient, ApplyOp) == []
 
 
+def test_what_two_conditions_left_out_is_absent_again() -> None:
+    module = program(
+        "(%a: !x, %n: !n) -> (!x, !r)",
+        '%u = diagram.where %a if "k <= i + 2" : !x',
+        '%w = diagram.where %u if "k > n[i]" with (n = %n : !n) : !x',
+        "%y = diagram.apply @softmax(%w) over [k] : (!x) -> !x",
+        "%l = diagram.apply @log_sum_exp(%y) over [k] : (!x) -> !r",
+        "func.return %y, %l : !x, !r",
+    )
+    checked(parse_module(str(checked(module))))
+
+
 def test_an_extremum_is_taken_again() -> None:
     """The largest of what is computed may differ in the last bits from what another kernel found."""
     module = program("(%a: !x) -> !r", "%m = diagram.reduce max %a over [k] : !x -> !r", "func.return %m : !r")

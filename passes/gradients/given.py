@@ -59,8 +59,8 @@ def take_given(given: Mapping[SSAValue, SSAValue], laws: Mapping[str, LawOp]) ->
     return taken
 
 
-def _insert(new: Operation, after: Operation, like: SSAValue) -> SSAValue:
-    new.location = after.location
+def _insert(new: Operation, before: Operation, like: SSAValue) -> SSAValue:
+    new.location = before.location
     new.results[0].name_hint = like.name_hint
-    Rewriter.insert_op(new, InsertPoint.after(after))
+    Rewriter.insert_op(new, InsertPoint.before(before))
     return new.results[0]
