@@ -29,7 +29,7 @@ from treadle.compiler import main as cli
 from treadle.compiler import opt_main
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("start", "attention", "pytorch", "machines", "xdsl", "laws", "derivations", "debugging")
+PAGES = ("start", "attention", "pytorch", "machines", "xdsl", "laws", "gradients", "derivations", "debugging")
 NUMBER = re.compile(r"(?<![\w@])-?\d[\d,]*(\.\d+)?(e[+-]?\d+)?")
 
 

@@ -30,8 +30,8 @@ def command(arguments: Namespace) -> int:
         raise TreadleError("there is neither a diagram.law nor a func.func with a body to check", arguments.file)
     holds = True
     for law in stated:
-        holds &= _check_stated(module, law, arguments)
         holds &= law.gradient is None or _check_gradient(module, law, arguments)
+        holds &= _check_stated(module, law, arguments)
     for function in functions:
         holds &= _check_derived(module, function.sym_name.data, derive_laws(module, function), arguments)
     return 0 if holds else 1
