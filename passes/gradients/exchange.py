@@ -42,7 +42,17 @@ class _Sum:
 
     op: ReduceOp
     arrays: tuple[SSAValue, SSAValue]
-    rest: Expression
+    above: tuple[Expression, ...]
+    below: tuple[Expression, ...]
+    is_negative: bool
+
+    def times(self, whole: Expression) -> Expression:
+        """A sum of the two arrays, with what does not vary along it."""
+        for part in self.above:
+            whole = product(whole, part)
+        for part in self.below:
+            whole = quotient(whole, part)
+        return difference(number(0), whole) if self.is_negative else whole
 
 
 @dataclass(frozen=True)
@@ -88,12 +98,8 @@ def _sum(op: ReduceOp) -> _Sum | None:
     one, other = (strip_casts(part) for part in varying)
     if not isinstance(one, Leaf) or not isinstance(other, Leaf):
         return None
-    rest: Expression = number(1)
-    for part in above:
-        rest = rest if any(part is each for each in varying) else product(rest, part)
-    for part in below:
-        rest = quotient(rest, part)
-    return _Sum(op, (one.value, other.value), difference(number(0), rest) if is_negative else rest)
+    outside = tuple(part for part in above if not any(part is each for each in varying))
+    return _Sum(op, (one.value, other.value), outside, tuple(below), is_negative)
 
 
 def _exchanged(outer: _Sum, sums: Iterable[tuple[ContractOp, SSAValue]]) -> _Exchanged | None:
@@ -146,8 +152,8 @@ def _rewrite(outer: _Sum, found: _Exchanged) -> None:
     contract = ContractOp(left, right, inner.over_axes, array_type(f32, row), f32)
     contract.result.name_hint = op.result.name_hint
     new.append(contract)
-    if contract.result.type != op.result.type or outer.rest != number(1):
-        whole = product(outer.rest, Leaf(contract.result))
+    whole = outer.times(Leaf(contract.result))
+    if contract.result.type != op.result.type or not isinstance(whole, Leaf):
         new.append(build_map(whole, op.result.type, op.result.name_hint, op.location))
     for each in new:
         each.location = op.location

@@ -11,7 +11,7 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from treadle.compiler.errors import Refusal
 from treadle.compiler.sizes import axes_of_function, default_sizes
-from treadle.dialects.diagram import ApplyOp, ContractOp, LawOp, MapOp, WhereOp
+from treadle.dialects.diagram import ApplyOp, ContractOp, LawOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import SizesAttr, sizes_of
 from treadle.dialects.diagram.operation import DiagramOperation
 from treadle.dialects.diagram.read import with_fitting
@@ -24,6 +24,7 @@ from treadle.passes.gradients.into import take_out_beginnings
 from treadle.passes.gradients.laws import gradient_of, is_float, is_plain_law, law_of, why_no_gradient
 from treadle.passes.gradients.presence import Asked, conditions_of
 from treadle.passes.gradients.rules import differentiate
+from treadle.passes.gradients.shifts import makes_no_difference
 
 PASS = "diagram-differentiate"
 
@@ -41,7 +42,10 @@ def to_gradient(function: func.FuncOp, of: Sequence[str], laws: Mapping[str, Law
     own = list(block.args)
     given = [_argument(block, result, name(result)) for result in results]
     unit = _other("unit", axes_of_function(function))
-    backward = Backward(block, laws, _depending(block, wanted), unit)
+    idle = _idle(block, results)
+    backward = Backward(block, laws, _depending(block, wanted) - idle, unit)
+    for value in idle:
+        backward.note(value, "what makes no difference has no gradient", "each result is the same for any")
     for result in results:
         if is_float(result.type):
             backward.add(result, _argument(block, result, f"d{name(result)}"))
@@ -112,6 +116,12 @@ def _depending(block: Block, wanted: Iterable[SSAValue]) -> set[SSAValue]:
         if any(operand in found for operand in op.operands):
             found |= {result for result in op.results if is_float(result.type)}
     return found
+
+
+def _idle(block: Block, results: Sequence[SSAValue]) -> set[SSAValue]:
+    """Extrema that no result depends on, though powers are taken of distances from them."""
+    extrema = [op.result for op in block.ops if isinstance(op, ReduceOp) and op.kind.data in ("max", "min")]
+    return {value for value in extrema if makes_no_difference(value, block, results)}
 
 
 # -- what is given back ---------------------------------------------------------------------------
