@@ -514,3 +514,17 @@ COMPILED = {
 def test_kernels_compute_gradients(name: str, machine: str) -> None:
     gradient = treadle.differentiate(EXAMPLES / f"{name}.mlir")
     compiled(str(gradient), machine=machine).check(COMPILED[name])
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+def test_kernels_add_zeros_for_what_is_absent(machine: str) -> None:
+    module = program(
+        "(%a: !x) -> (!r, !r)",
+        '%w = diagram.where %a if "k <= i" : !x',
+        "%p = diagram.reduce add %w over [k] : !x -> !r",
+        "%l = diagram.apply @log_sum_exp(%a) over [k] : (!x) -> !r",
+        "func.return %p, %l : !r, !r",
+    )
+    gradient = checked(module)
+    assert "unit" in str(gradient)
+    compiled(str(gradient), machine=machine).check({"i": 33, "k": 41})

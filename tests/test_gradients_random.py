@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from differences import check, inputs_of, is_float, odd_sizes, run
+
 from random_diagrams import random_program
 from treadle.compiler.source import parse_module
 from treadle.runtime.interpreter import entry_function

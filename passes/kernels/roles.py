@@ -127,10 +127,15 @@ def _stream_candidates(part: Part, sizes: dict[str, int], whole_limit: int, repa
     reduced = tuple(dict.fromkeys(last_first))
     if symbolic := [axis for axis in reduced if sizes[axis] == DYNAMIC]:
         return symbolic[:1]
-    if not reduced:
-        return [None]
+    if all(sizes[axis] == 1 and not _is_read(part, axis) for axis in reduced):
+        return [None, *reduced]
     repeated = sizes[reduced[0]] <= whole_limit and len(StreamPlan(part, reduced[0], repairs).streams) > 1
     return [None, *reduced] if repeated else reduced
+
+
+def _is_read(part: Part, axis: str) -> bool:
+    """Whether an array that a part reads has an axis: one that only its maps make is nothing to be fed in pieces."""
+    return any(axis in axes_of(value.type) for value in part.read)
 
 
 def _too_often(part: Part, axis: str | None, repairs: Repairs) -> str | None:
