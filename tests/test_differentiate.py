@@ -125,6 +125,30 @@ def test_what_nothing_depends_on_gets_zeros() -> None:
     assert operations(gradient, FillOp) == ["dw"]
 
 
+def test_of_an_axis_that_is_gone_no_default_is_left() -> None:
+    module = parse_module("""
+!x = tensor<?xf32, #diagram.array<[i]>>
+!z = tensor<?x?xf32, #diagram.array<[i, k]>>
+func.func @f(%a: !x) -> !x attributes {sizes = #diagram.sizes<i = 5, k = 3>} {
+  %y = diagram.map (%p = %a : !x) -> !x {
+    %q = math.exp %p : f32
+    diagram.yield %q : f32
+  }
+  %one = diagram.fill 1.0 : f32 -> !z
+  %z = diagram.map (%p = %one : !z) -> !z {
+    diagram.yield %p : f32
+  }
+  %s = diagram.reduce add %z over [k] : !z -> !x
+  %t = diagram.map (%p = %y : !x, %q = %s : !x) -> !x {
+    %o = arith.addf %p, %q : f32
+    diagram.yield %o : f32
+  }
+  func.return %t : !x
+}
+""")
+    assert "sizes<i = 5>" in str(differentiated(module))
+
+
 # -- formats --------------------------------------------------------------------------------------
 
 

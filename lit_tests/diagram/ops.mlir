@@ -195,3 +195,10 @@ diagram.law @both over [x] (%v: !v) -> (!r, !r) {
   %l = diagram.reduce add %v over [x] : !v -> !r
   diagram.yield %m, %l : !r, !r
 }
+
+// CHECK-LABEL: diagram.law @twice over [x] (%v: tensor<?xf32, #diagram.array<[x]>>) -> tensor<f32, #diagram.array<[]>> gradient @twice_gradient {
+// GENERIC: "diagram.law"() <{sym_name = "twice", {{.*}}gradient = @twice_gradient}>
+diagram.law @twice over [x] (%v: !v) -> !r gradient @twice_gradient {
+  %l = diagram.reduce add %v over [x] : !v -> !r
+  diagram.yield %l : !r
+}

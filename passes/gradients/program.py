@@ -43,7 +43,7 @@ def to_gradient(function: func.FuncOp, of: Sequence[str], laws: Mapping[str, Law
     given = [_argument(block, result, name(result)) for result in results]
     unit = _other("unit", axes_of_function(function))
     idle = _idle(block, results)
-    backward = Backward(block, laws, _depending(block, wanted) - idle, unit)
+    backward = Backward(block, laws, _depending(block, wanted).difference(idle), unit)
     for value in idle:
         backward.note(value, "what makes no difference has no gradient", "each result is the same for any")
     for result in results:
@@ -118,10 +118,10 @@ def _depending(block: Block, wanted: Iterable[SSAValue]) -> set[SSAValue]:
     return found
 
 
-def _idle(block: Block, results: Sequence[SSAValue]) -> set[SSAValue]:
+def _idle(block: Block, results: Sequence[SSAValue]) -> list[SSAValue]:
     """Extrema that no result depends on, though powers are taken of distances from them."""
     extrema = [op.result for op in block.ops if isinstance(op, ReduceOp) and op.kind.data in ("max", "min")]
-    return {value for value in extrema if makes_no_difference(value, block, results)}
+    return [value for value in extrema if makes_no_difference(value, block, results)]
 
 
 # -- what is given back ---------------------------------------------------------------------------
@@ -165,12 +165,14 @@ def _declare(function: func.FuncOp, own: Sequence[SSAValue], wanted: Sequence[SS
 
 def _set_defaults(function: func.FuncOp, lengths: Mapping[str, int]) -> None:
     """Axes that only a read had are now axes of arguments: where no read is left that says how long they are, they
-    begin with the lengths that it gave them."""
-    defaults = default_sizes(function)
+    begin with the lengths that it gave them. Of axes that are gone, nothing is said."""
+    there = axes_of_function(function)
+    defaults = {axis: size for axis, size in default_sizes(function).items() if axis in there}
     known = with_fitting(function.body.block, defaults)
     symbolic = {axis for each in function.body.block.args for axis, size in sizes_of(each.type).items() if size < 0}
     more = {axis: lengths[axis] for axis in sorted(symbolic - known.keys()) if axis in lengths}
-    if more:
+    function.attributes.pop("sizes", None)
+    if defaults or more:
         function.attributes["sizes"] = SizesAttr({**defaults, **more})
 
 
