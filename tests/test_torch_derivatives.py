@@ -79,8 +79,9 @@ def test_operators_are_derived_by_their_formula(derive: Callable[..., Any]) -> N
 
 
 @pytest.mark.parametrize("derive", KINDS)
-def test_without_a_formula_every_derivative_is_refused(derive: Callable[..., Any]) -> None:
-    with pytest.raises(TreadleError, match="has no gradient: register it with formula="):
+def test_without_a_formula_all_but_backward_is_refused(derive: Callable[..., Any]) -> None:
+    """`backward()` is derived: see `test_torch_gradients.py`."""
+    with pytest.raises(TreadleError, match="register it with formula="):
         derive(WITHOUT)
 
 
