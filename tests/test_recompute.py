@@ -65,6 +65,28 @@ def test_attention_backward_runs_at_any_size(sizes: dict[str, int], machine: str
         assert verdict.ok, verdict
 
 
+LONG = BACKWARD.read_text().replace("q = 200, x = 333", "q = 4096, x = 4096")
+
+
+def test_what_begins_a_stream_is_kept_apart_where_that_saves_time() -> None:
+    """On an H100: the sum over e reads what else only products read, and no producer could bring."""
+    kernels = fused(parse_module(LONG, "long.mlir"), "h100")
+    assert len(kernels[0].outputs) == 1
+    assert len(kernels) == 3
+    assert not [axes for axes in saved(kernels) if {"q", "x"} <= {*axes}]
+
+
+@needs_compiler
+@pytest.mark.parametrize("format", ["f16", "bf16"])
+def test_long_gradients_at_odd_sizes(format: str) -> None:
+    road = compiled(LONG.replace("xf16", f"x{format}"), machine="h100")
+    assert len(road.kernels) >= 3
+    for q, x in ((70, 200), (129, 33)):
+        sizes = {"b": 1, "h": 1, "q": q, "x": x}
+        for verdict in road.verdicts(road.inputs(sizes, 4), sizes):
+            assert verdict.ok, verdict
+
+
 HEAD = """
 !A = tensor<?x64xf16, #diagram.array<[q, d]>>
 !B = tensor<?x64xf16, #diagram.array<[x, d]>>

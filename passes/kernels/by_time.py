@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import inf, prod
 from typing import TypeAlias
 
 from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.machines import Machine
-from treadle.dialects.diagram import CastOp, ContractOp, MapOp, WhereOp
+from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.absence import absences
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, sizes_of
 from treadle.dialects.diagram.formats import number_format
@@ -162,7 +163,8 @@ class Clock:
 def _cuts(found: Sized, roles: Roles) -> Iterator[Cut]:
     """The cuts that may save time, each once."""
     seen: set[Cluster] = set()
-    for first, why in (*_repeated(found, roles), *_saved_late(found, roles), *_beside_products(found)):
+    found_by = (_repeated(found, roles), _saved_late(found, roles), _beside_products(found), _begun_with(found, roles))
+    for first, why in chain.from_iterable(found_by):
         if first in seen or not first or first == found.ops or not _may_be_saved(found, first):
             continue
         seen.add(first)
@@ -209,6 +211,18 @@ def _beside_products(found: Sized) -> Iterator[tuple[Cluster, str]]:
         first = _fewest_bytes(found, _needed(found.ops, [op]))
         if found.moving_time(_crossing_bytes(found, first)) < SLOWEST * multiplied:
             yield first, f"{label(op.result)} and what uses it would share registers"
+
+
+def _begun_with(found: Sized, roles: Roles) -> Iterator[tuple[Cluster, str]]:
+    """What is summed before the stream of products begins: operands that it holds are then no operands alone, which no
+    producer brings."""
+    fed = [
+        op for op in found.part.ops if any(roles.stream in axes_of(value.type) for value in (*op.operands, *op.results))
+    ]
+    first = found.ops.difference(fed)
+    reducing = [op for op in first if isinstance(op, ReduceOp)]
+    if reducing and any(isinstance(op, ContractOp) for op in fed):
+        yield _needed(first, reducing), f"{label(reducing[0].result)} is summed before '{roles.stream}' is fed"
 
 
 def _fewest_bytes(found: Sized, first: Cluster) -> Cluster:
