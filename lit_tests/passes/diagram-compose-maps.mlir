@@ -95,3 +95,16 @@ func.func @casts(%h: !h) -> (!x, !x) {
   }
   func.return %z, %again : !x, !x
 }
+
+// No element of a factor is used twice: no product of matrices. Products are added up in f32, and the sum is rounded once.
+// CHECK-LABEL: func.func @dots
+// CHECK-SAME:    #hierarchy.step<"diagram-compose-maps", "%d element by element", "a contraction is a sum of products",
+// CHECK:       %d_products = diagram.map (%[[a:.*]] = %a : {{.*}}, %[[b:.*]] = %b : {{.*}}) -> tensor<?x?xf32, #diagram.array<[n, k]>>
+// CHECK:       %[[SUM:.*]] = diagram.reduce add %d_products over [k] : {{.*}} -> tensor<?xf32, #diagram.array<[n]>>
+// CHECK-NEXT:  %d = diagram.cast %[[SUM]] : tensor<?xf32, #diagram.array<[n]>> -> tensor<?xf16, #diagram.array<[n]>>
+// CHECK-NEXT:  func.return %d :
+!hk = tensor<?x?xf16, #diagram.array<[n, k]>>
+func.func @dots(%a: !hk, %b: !hk) -> !h {
+  %d = diagram.contract %a, %b over [k] accumulate f32 : !hk, !hk -> !h
+  func.return %d : !h
+}
