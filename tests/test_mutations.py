@@ -15,13 +15,14 @@ import pytest
 from mutated import NOT_APPLIED, Mutator
 from mutations_choice import MUTATIONS as MUTATIONS_CHOICE
 from mutations_cuda import MUTATIONS as MUTATIONS_CUDA
+from mutations_gradients import MUTATIONS as MUTATIONS_GRADIENTS
 from mutations_linalg import MUTATIONS as MUTATIONS_LINALG
 
 from mutations import MUTATIONS
 from treadle.runtime.backend import has_host_compiler
 
 TESTS = Path(__file__).parent
-EVERY = MUTATIONS | MUTATIONS_CUDA | MUTATIONS_CHOICE | MUTATIONS_LINALG
+EVERY = MUTATIONS | MUTATIONS_CUDA | MUTATIONS_CHOICE | MUTATIONS_LINALG | MUTATIONS_GRADIENTS
 needs_compiler = pytest.mark.skipif(not has_host_compiler(), reason="no C++ compiler is installed")
 
 
@@ -52,6 +53,7 @@ EVERY_DAY = {
     "coalescing: no array says how it is aligned",
     "to linalg: a maximum begins with zero",
     "from linalg: forgets what a reduction begins with",
+    "gradients: one factor for the other",
     # And of what several passes call.
     "common: forgets the operands",
     "streams: repairs nothing",
@@ -81,7 +83,9 @@ def check(program: str, name: str) -> None:
 def test_there_are_many():
     assert len(MUTATIONS) >= 40
     assert len(MUTATIONS_CUDA) >= 30
-    assert len(EVERY) == sum(map(len, (MUTATIONS, MUTATIONS_CUDA, MUTATIONS_CHOICE, MUTATIONS_LINALG)))
+    assert len(EVERY) == sum(
+        map(len, (MUTATIONS, MUTATIONS_CUDA, MUTATIONS_CHOICE, MUTATIONS_LINALG, MUTATIONS_GRADIENTS))
+    )
 
 
 # Where the mistakes of a pass are that has its work done elsewhere.
@@ -89,6 +93,7 @@ ELSEWHERE = {
     "convert_diagram_to_linalg": "linalg/of_diagram",
     "convert_hierarchy_to_cuda": "lowering/streams",
     "convert_linalg_to_diagram": "linalg/raising",
+    "diagram_differentiate": "gradients/rules",
     "cuda_persist": "grids/persistent",
     "cuda_ping_pong": "warps/ping_pong",
     "hierarchy_split_streams": "streams/splits",
@@ -127,6 +132,17 @@ def test_a_mistake_in_the_choice_is_caught(name: str):
 def test_without_a_mistake_programs_come_back_from_linalg():
     done = run("mutant_linalg.py")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.full
+def test_without_a_mistake_gradients_are_right():
+    done = run("mutant_gradients.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", some(MUTATIONS_GRADIENTS))
+def test_a_mistake_in_gradients_is_caught(name: str):
+    check("mutant_gradients.py", name)
 
 
 @pytest.mark.parametrize("name", some(MUTATIONS_LINALG))
