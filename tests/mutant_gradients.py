@@ -22,6 +22,7 @@ PROGRAMS = (
 
 def survives() -> bool:
     from differences import check
+
     from treadle.compiler.errors import TreadleError
     from treadle.compiler.source import load_module
 
