@@ -93,3 +93,30 @@ func.func @windows(%w: !w) -> !windows {
   %y = diagram.read %w at "2 * u + k" : !w -> !windows
   func.return %y : !windows
 }
+
+// Nor does it make a difference which is larger, the maximum of a row or a sink beside it.
+// CHECK-LABEL: func.func @with_sink_gradient(
+// CHECK-SAME:    #hierarchy.step<"diagram-differentiate", "gradient through %top", "what makes no difference has no gradient",
+// CHECK-NOT:     arith.cmpf
+// CHECK:         func.return
+func.func @with_sink(%X: !X, %sink: !r) -> !r {
+  %m = diagram.reduce max %X over [i] : !X -> !r
+  %top = diagram.map (%a = %m : !r, %b = %sink : !r) -> !r {
+    %most = arith.maximumf %a, %b : f32
+    diagram.yield %most : f32
+  }
+  %E = diagram.map (%x = %X : !X, %t = %top : !r) -> !X {
+    %u = arith.subf %x, %t : f32
+    %e = math.exp %u : f32
+    diagram.yield %e : f32
+  }
+  %l = diagram.reduce add %E over [i] : !X -> !r
+  %share = diagram.map (%s = %l : !r, %b = %sink : !r, %t = %top : !r) -> !r {
+    %u = arith.subf %b, %t : f32
+    %e = math.exp %u : f32
+    %all = arith.addf %s, %e : f32
+    %y = arith.divf %s, %all : f32
+    diagram.yield %y : f32
+  }
+  func.return %share : !r
+}

@@ -24,7 +24,7 @@ from treadle.passes.gradients.into import take_out_beginnings
 from treadle.passes.gradients.laws import gradient_of, is_float, is_plain_law, law_of, why_no_gradient
 from treadle.passes.gradients.presence import Asked, conditions_of
 from treadle.passes.gradients.rules import differentiate
-from treadle.passes.gradients.shifts import makes_no_difference
+from treadle.passes.gradients.shifts import EXTREMA, makes_no_difference
 
 PASS = "diagram-differentiate"
 
@@ -120,8 +120,15 @@ def _depending(block: Block, wanted: Iterable[SSAValue]) -> set[SSAValue]:
 
 def _idle(block: Block, results: Sequence[SSAValue]) -> list[SSAValue]:
     """Extrema that no result depends on, though powers are taken of distances from them."""
-    extrema = [op.result for op in block.ops if isinstance(op, ReduceOp) and op.kind.data in ("max", "min")]
+    extrema = [op.results[0] for op in block.ops if _is_extremum(op)]
     return [value for value in extrema if makes_no_difference(value, block, results)]
+
+
+def _is_extremum(op: Operation) -> bool:
+    """Whether an operation takes maxima or minima, of elements along an axis or of what stands at one place."""
+    if isinstance(op, ReduceOp):
+        return op.kind.data in ("max", "min")
+    return isinstance(op, MapOp) and any(isinstance(each, EXTREMA) for each in op.body.block.ops)
 
 
 # -- what is given back ---------------------------------------------------------------------------

@@ -102,13 +102,8 @@ def _of_expression(expression: Expression, known: Mapping[SSAValue, Dependence])
 EXPONENTIALS: dict[type[Operation], float] = {math.ExpOp: 1.0, math.Exp2Op: numbers.log(2)}
 LOGARITHMS: dict[type[Operation], float] = {math.LogOp: 1.0, math.Log2Op: numbers.log(2), math.Log10Op: numbers.log(10)}
 ROOTS: dict[type[Operation], float] = {math.SqrtOp: 0.5, math.RsqrtOp: -0.5, math.CbrtOp: 1 / 3}
-ALIKE: tuple[type[Operation], ...] = (
-    arith.MaximumfOp,
-    arith.MinimumfOp,
-    arith.MaxnumfOp,
-    arith.MinnumfOp,
-    arith.AddfOp,
-)
+EXTREMA = (arith.MaximumfOp, arith.MinimumfOp, arith.MaxnumfOp, arith.MinnumfOp)
+ALIKE: tuple[type[Operation], ...] = (*EXTREMA, arith.AddfOp)
 
 
 def _of_node(node: Node, operands: list[Dependence]) -> Dependence:
