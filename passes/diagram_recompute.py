@@ -20,6 +20,7 @@ from treadle.dialects.diagram.array import DYNAMIC, format_of, sizes_of
 from treadle.dialects.diagram.formats import EIGHT_BIT, number_format
 from treadle.passes._functions import fresh_hint, functions, kernels, label, note
 from treadle.passes.expressions.steady import is_steady
+from treadle.passes.kernels.in_turn import split_sums_between
 from treadle.passes.kernels.sums import Axes, Sums, long_axes, summed_axes
 
 PASS = "diagram-recompute"
@@ -68,13 +69,17 @@ class DiagramRecomputePass(ModulePass):
     (`expressions.steady`): two kernels may add it up in different orders. Done where a product is among
     what is made again (what is computed element by element is made again by `fusion`), if that takes less time than
     what kernels then save and read less takes in device memory; both grow alike with the axes, so what sizes are likely
-    does not matter. What is saved is found by trying `fusion` with and without."""
+    does not matter. What is saved is found by trying `fusion` with and without.
+
+    A reduction over several long axes, of which others sum along some, is no kernel's either: it is done along these
+    first, and then, of what is left, along the others."""
 
     name = PASS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for index, function in enumerate(functions(op)):
             for place, block in enumerate(function.body.blocks):
+                split_sums_between(function, block, PASS)
                 found = _Shared(block)
                 if found.products and found.is_steady and _pays(op, index, place):
                     found.part(function)

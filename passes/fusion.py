@@ -29,7 +29,8 @@ from treadle.passes._functions import erase_dead, erase_unused, functions, kerne
 from treadle.passes._parts import Part, is_free, part_of
 from treadle.passes.expressions.reductions import reduce_alone
 from treadle.passes.kernels.by_time import Clock, Sizes
-from treadle.passes.kernels.clusters import Clusters, split_reductions
+from treadle.passes.kernels.clusters import Clusters
+from treadle.passes.kernels.in_turn import split_reductions
 from treadle.passes.kernels.roles import WHOLE_LIMIT
 from treadle.passes.kernels.trial import alone, alone_in_parts, scheduled_time
 
@@ -104,7 +105,7 @@ class FusionPass(ModulePass):
             for block in function.body.blocks:
                 _check_accumulators(block)
                 _reduce_alone(block)
-                split_reductions(function, block, self.whole_limit)
+                split_reductions(function, block, self.whole_limit, PASS)
                 unfit = partial(_why_unfit, op, function)
                 stated = with_fitting(block, default_sizes(function))
                 clock = Clock(machine_of(op), stated, self.whole_limit, partial(_time, op, function, self.whole_limit))

@@ -68,3 +68,21 @@ func.func @wanted(%A: !A, %B: !B) -> (!S, !rows) attributes {sizes = #diagram.si
   %r = diagram.reduce max %S over [x] : !S -> !rows
   func.return %S, %r : !S, !rows
 }
+
+// A sum along both axes goes along that of another sum first: else no kernel could be fed for both.
+// CHECK-LABEL: func.func @sum_of_all(
+// CHECK-SAME:    #hierarchy.step<"diagram-recompute", "%all one axis after another", "associativity of add", "">
+// CHECK:         %r = diagram.reduce max %S over [x]
+// CHECK-NEXT:    %[[ROWS:.*]] = diagram.reduce add %S over [x] : {{.*}} -> tensor<?xf32, #diagram.array<[q]>>
+// CHECK-NEXT:    %all = diagram.reduce add %[[ROWS]] over [q]
+// CHECK-NEXT:    %c = diagram.reduce max %S_b over [q]
+// FUSED-LABEL: func.func @sum_of_all(
+// FUSED-NOT:   -> ({{.*}}tensor<?x?xf32
+!one = tensor<f32, #diagram.array<[]>>
+func.func @sum_of_all(%A: !A, %B: !B) -> (!rows, !one, !columns) attributes {sizes = #diagram.sizes<q = 4096, x = 4096>} {
+  %S = diagram.contract %A, %B over [d] accumulate f32 : !A, !B -> !S
+  %r = diagram.reduce max %S over [x] : !S -> !rows
+  %all = diagram.reduce add %S over [q, x] : !S -> !one
+  %c = diagram.reduce max %S over [q] : !S -> !columns
+  func.return %r, %all, %c : !rows, !one, !columns
+}

@@ -142,6 +142,15 @@ func.func @two_symbolic(%X: !P, %Y: !Q) -> !b16 {
   func.return %R : !b16
 }
 
+// The longest axis comes first: fewer elements are left for the others.
+// CHECK-LABEL: func.func @longest_first
+// CHECK:       diagram.contract %{{.*}}, %{{.*}} over [i] accumulate f32 : {{.*}} -> tensor<?x?xf32, #diagram.array<[t, b], level = register>>
+// CHECK:       diagram.reduce add %{{.*}} over [t] : {{.*}} -> tensor<?xf32, #diagram.array<[b], level = register>>
+func.func @longest_first(%X: !P, %Y: !Q) -> !b16 attributes {sizes = #diagram.sizes<t = 4, i = 4096, b = 64>} {
+  %R = diagram.contract %X, %Y over [t, i] accumulate f32 : !P, !Q -> !b16
+  func.return %R : !b16
+}
+
 // Both are held whole where i is streamed, and a product sums over one axis at a time.
 !A4 = tensor<4x16xf16, #diagram.array<[u, v]>>
 !B4 = tensor<4x16x?xf16, #diagram.array<[u, v, i]>>

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
 from typing import TypeAlias
 
 from xdsl.dialects import func
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Block, Operation
 from xdsl.traits import is_side_effect_free
 
 from treadle.compiler.errors import Refusal as NotFused
 from treadle.compiler.sizes import default_sizes
-from treadle.dialects.diagram import ApplyOp, CastOp, ContractOp, ExtentOp, FillOp, IndexOp, ReadOp, ReduceOp
-from treadle.dialects.diagram.array import DYNAMIC, array_type, axes_of, format_of, sizes_of
+from treadle.dialects.diagram import ApplyOp, ContractOp, ExtentOp, FillOp, IndexOp, ReadOp, ReduceOp
+from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.diagram.operation import DiagramOperation
 from treadle.dialects.diagram.read import with_fitting
-from treadle.passes._functions import fresh_hint, label, note, replace
-from treadle.passes._parts import Reducing, part_of
+from treadle.passes._functions import label, note
+from treadle.passes._parts import part_of
 from treadle.passes.kernels.by_time import Clock
 from treadle.passes.kernels.make_again import make_again
 from treadle.passes.kernels.narrow import narrow_product
@@ -28,65 +28,6 @@ from treadle.passes.kernels.sums import Sums, long_axes, summed_axes
 from treadle.passes.streams.stages import Repairs
 
 PASS = "fusion"
-
-
-def split_reductions(function: func.FuncOp, block: Block, limit: int) -> None:
-    """A reduction over several axes that no kernel can do at once becomes one reduction after another, the first of
-    a contraction the product."""
-    for op in list(block.ops):
-        if not isinstance(op, Reducing) or op.init is not None or len(op.over_axes) < 2:
-            continue
-        if isinstance(roles_of(part_of([op]), limit), Refusal):
-            made = _reductions(op) if isinstance(op, ReduceOp) else _product_and_reductions(op)
-            for each in made:
-                each.location = op.location
-            made[-1].results[0].name_hint = op.results[0].name_hint
-            subject = f"{label(op.result)} one axis after another"
-            kind = op.kind.data if isinstance(op, ReduceOp) else "add"
-            replace(op, made, made[-1].results[0])
-            note(function, PASS, subject, f"associativity of {kind}")
-
-
-def _reductions(op: ReduceOp) -> list[Operation]:
-    sizes = sizes_of(op.operand.type)
-    return _one_by_one(op.operand, op.kind.data, _symbolic_first(op.over_axes, sizes), op.result, op.result.type)
-
-
-def _product_and_reductions(op: ContractOp) -> list[Operation]:
-    """The product sums over one axis, as if the others were weaved; the sum goes on in the format of its products."""
-    left, right = sizes_of(op.lhs.type), sizes_of(op.rhs.type)
-    sizes = left | right
-    inner = [axis for axis in op.over_axes if axis in left and axis in right] or op.over_axes
-    depth = _symbolic_first(inner, sizes)[0]
-    others = _symbolic_first([axis for axis in op.over_axes if axis != depth], sizes)
-    kept = {axis: sizes[axis] for axis in others} | sizes_of(op.result.type)
-    product = ContractOp(op.lhs, op.rhs, [depth], array_type(op.accumulate, kept), op.accumulate)
-    product.multiply = op.multiply
-    product.result.name_hint = _hint(op.result, depth)
-    total = array_type(op.accumulate, sizes_of(op.result.type))
-    made = [product, *_one_by_one(product.result, "add", others, op.result, total)]
-    return made if total == op.result.type else [*made, CastOp(made[-1].results[0], op.result.type)]
-
-
-def _one_by_one(value: SSAValue, kind: str, over: Sequence[str], result: SSAValue, type: Attribute) -> list[Operation]:
-    """A reduction over each of these axes, on the way to `result`; that of the last is of this type."""
-    made = list[Operation]()
-    for axis in over:
-        sizes = {each: size for each, size in sizes_of(value.type).items() if each != axis}
-        step = ReduceOp(kind, value, [axis], type if axis == over[-1] else array_type(format_of(type), sizes))
-        step.result.name_hint = _hint(result, axis)
-        made.append(step)
-        value = step.result
-    return made
-
-
-def _hint(result: SSAValue, axis: str) -> str | None:
-    return None if result.name_hint is None else fresh_hint(result, f"{result.name_hint}_{axis}")
-
-
-def _symbolic_first(axes: Iterable[str], sizes: Mapping[str, int]) -> list[str]:
-    """Those that nothing can hold whole."""
-    return sorted(axes, key=lambda axis: sizes[axis] != DYNAMIC)
 
 
 Unfit: TypeAlias = Callable[[frozenset[Operation]], str | None]
