@@ -2,14 +2,16 @@
 
 Two kernels need not add up a product in one order, so what one finds of its elements (their maximum, say) may miss
 those of the other by a rounding. Sums, products and powers pass that on as it is. A comparison, a root or a logarithm
-of a difference, or a division by one makes another number of it, or none."""
+of a difference, or a division by one makes another number of it, or none. Of powers, and of sums and products of them,
+a rounding is small beside themselves: these may be divided by, and have roots and logarithms."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Set
 
 from xdsl.dialects import arith, math
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.dialects.builtin import FloatAttr
+from xdsl.ir import Operation, SSAValue
 
 from treadle.dialects.diagram import CastOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import format_of
@@ -36,16 +38,34 @@ STEADY = (
 )
 """What passes a rounding of any operand on as one of the same size, as far as numbers stay of their size."""
 
+STEADY_OF_POWERS = (arith.DivfOp, math.LogOp, math.Log2Op, math.Log10Op, math.SqrtOp, math.RsqrtOp)
+"""What does so if what it divides by, or takes a root or logarithm of, is made of powers."""
+
+KEEPS_POWERS = (
+    arith.AddfOp,
+    arith.MulfOp,
+    arith.DivfOp,
+    arith.MaximumfOp,
+    arith.MinimumfOp,
+    arith.ExtFOp,
+    arith.TruncFOp,
+    math.SqrtOp,
+    math.RsqrtOp,
+)
+"""What makes of powers alone what is as good as one: positive, and nothing in it cancels."""
+
 
 def is_steady(values: Iterable[SSAValue], ops: Collection[Operation]) -> bool:
     """Whether some operations pass roundings of these values on as roundings. A sum of many is taken to hold none of
     its elements alone; a maximum is one of them."""
-    moved = set(values)
+    moved, powers = set(values), set[SSAValue]()
     for op in part_of(ops).ops:
+        if _is_of_powers(op, powers):
+            powers.add(op.results[0])
         if moved.isdisjoint(op.operands):
             continue
         if isinstance(op, MapOp):
-            if not _is_steady_body(op.body.block, {i for i, each in enumerate(op.inputs) if each in moved}):
+            if not _is_steady_body(op, moved, powers):
                 return False
         elif isinstance(op, CastOp):
             if op.fixed is not None or not number_format(format_of(op.result.type)).is_float:
@@ -56,15 +76,38 @@ def is_steady(values: Iterable[SSAValue], ops: Collection[Operation]) -> bool:
     return True
 
 
-def _is_steady_body(block: Block, places: Collection[int]) -> bool:
-    moved: set[SSAValue] = {each for each in block.args if each.index in places}
-    for op in block.ops:
-        if moved.isdisjoint(op.operands):
+def _is_of_powers(op: Operation, powers: Set[SSAValue]) -> bool:
+    if isinstance(op, MapOp):
+        return op.yielded in _powers_of(op, powers)
+    return isinstance(op, CastOp | WhereOp | ReduceOp) and op.operands[0] in powers
+
+
+def _powers_of(op: MapOp, powers: Set[SSAValue]) -> set[SSAValue]:
+    """The values in the body of a map that are powers, or made of powers alone."""
+    block = op.body.block
+    found: set[SSAValue] = {block.args[i] for i, each in enumerate(op.inputs) if each in powers}
+    for each in block.ops:
+        is_power = isinstance(each, math.ExpOp | math.Exp2Op)
+        is_power |= _is_positive_constant(each)
+        if is_power or (isinstance(each, KEEPS_POWERS) and found.issuperset(each.operands)):
+            found |= {*each.results}
+    return found
+
+
+def _is_positive_constant(op: Operation) -> bool:
+    return isinstance(op, arith.ConstantOp) and isinstance(op.value, FloatAttr) and op.value.value.data > 0
+
+
+def _is_steady_body(op: MapOp, values: Set[SSAValue], powers: Set[SSAValue]) -> bool:
+    block, known = op.body.block, _powers_of(op, powers)
+    moved: set[SSAValue] = {block.args[i] for i, each in enumerate(op.inputs) if each in values}
+    for each in block.ops:
+        if moved.isdisjoint(each.operands):
             continue
-        if isinstance(op, arith.DivfOp):
-            if op.rhs in moved:
+        if isinstance(each, STEADY_OF_POWERS):
+            if each.operands[-1] in moved and each.operands[-1] not in known:
                 return False
-        elif not isinstance(op, STEADY):
-            return op is block.last_op
-        moved |= {*op.results}
+        elif not isinstance(each, STEADY):
+            return each is block.last_op
+        moved |= {*each.results}
     return True
