@@ -64,6 +64,12 @@ def added_and_normed(X: tl.Array, W: tl.Array, R: tl.Array) -> tl.Array:
     return y * tl.rsqrt(tl.mean(y * y, over="o") + 1e-5)
 
 
+@treadle.kernel("t d, d f -> t f, f", static="d f")
+def activated_and_summed(X: tl.Array, W: tl.Array) -> tuple[tl.Array, tl.Array]:
+    y = tl.silu(tl.contract(X, W, over="d"))
+    return y, tl.sum(y, over="t")
+
+
 @treadle.kernel("q d, x d, x e -> q e", static="d e")
 def attention(Q: tl.Array, K: tl.Array, V: tl.Array) -> tl.Array:
     scores = tl.contract(Q, K, over="d") * 0.0625
@@ -99,6 +105,7 @@ CUT = {
     "shares on a100": (shares, ["f16"], FEW, "a100", 3),
     "shares on h100": (shares, ["f16"], FEW, "h100", 3),
     "added_and_normed on a100": (added_and_normed, ["f16"] * 3, {"t": 16384, "i": 4096, "o": 128}, "a100", 2),
+    "activated_and_summed on h100": (activated_and_summed, ["f16"] * 2, {"t": 65536, "d": 64, "f": 128}, "h100", 3),
 }
 """A program, the formats of its arguments, the sizes that it states, the machine, and how many kernels: where rows are
 few, the axis that is streamed is cut into parts, too."""

@@ -5,6 +5,7 @@ time, and only where it may is the model asked, which takes as long as a pass:
 
 - Every group along an axis makes again what does not have that axis: a norm, or a conversion, before a wide product.
 - An axis is fed once more for elements that are saved, by few groups, or with a product that is made anew.
+- Few groups sum along an axis, which cannot be cut into parts, for elements along it are saved.
 - A product and what it feeds share registers, and little goes from one to the other beside what they multiply.
 
 A launch may bring other sizes than those that the program states. So parts must be faster at these, and no slower where
@@ -163,8 +164,9 @@ class Clock:
 def _cuts(found: Sized, roles: Roles) -> Iterator[Cut]:
     """The cuts that may save time, each once."""
     seen: set[Cluster] = set()
-    found_by = (_repeated(found, roles), _saved_late(found, roles), _beside_products(found), _begun_with(found, roles))
-    for first, why in chain.from_iterable(found_by):
+    late = (_saved_late(found, roles), _summed_late(found, roles))
+    proposed = (_repeated(found, roles), *late, _beside_products(found), _begun_with(found, roles))
+    for first, why in chain.from_iterable(proposed):
         if first in seen or not first or first == found.ops or not _may_be_saved(found, first):
             continue
         seen.add(first)
@@ -200,6 +202,17 @@ def _saved_late(found: Sized, roles: Roles) -> Iterator[tuple[Cluster, str]]:
         yield first, f"'{plan.axis}' would be fed again, and {label(made[0].result)} made anew, for what is saved"
     elif prod(found.sizes[axis] for axis in roles.group) <= found.machine.sms * (ROWS if made else 1):
         yield first, f"few groups would be fed '{plan.axis}' again for what is saved"
+
+
+def _summed_late(found: Sized, roles: Roles) -> Iterator[tuple[Cluster, str]]:
+    """What is made element by element, where few groups sum it and save some of it: alone, the elements are groups, and
+    the axis of a sum can be cut into parts."""
+    axis = roles.stream
+    if axis is None or all(axis not in axes_of(value.type) for value in found.part.leaving):
+        return
+    if prod(found.sizes[each] for each in roles.group) <= found.machine.sms * (ROWS if found.products else 1):
+        elements = [op for op in found.part.ops if axis in axes_of(op.results[0].type)]
+        yield _needed(found.ops, elements), f"few groups would sum along '{axis}' what is saved"
 
 
 def _beside_products(found: Sized) -> Iterator[tuple[Cluster, str]]:
