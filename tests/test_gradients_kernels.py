@@ -1,0 +1,68 @@
+"""Gradients that are derived, as kernels: no scores between them, and the numbers of the reference at any size."""
+
+from __future__ import annotations
+
+import pytest
+from differences import differentiated
+from test_recompute import fused, saved
+
+import treadle
+import treadle.language as tl
+from roads import compiled
+from treadle.compiler.source import parse_module
+from treadle.runtime.backend import has_host_compiler
+
+needs_compiler = pytest.mark.skipif(not has_host_compiler(), reason="no C++ compiler is installed")
+
+
+@treadle.kernel("h q d, h x d, h x e, h -> h q e", static="d e")
+def capped_window_with_sink(Q: tl.Array, K: tl.Array, V: tl.Array, sink: tl.Array) -> tl.Array:
+    S = tl.keep(tl.contract(Q, K, over="d"), "x <= q and q - x < 16")
+    S = tl.tanh(S * 0.01) * 20
+    m = tl.maximum(tl.max(S, over="x"), sink)
+    E = tl.exp(S - m)
+    return tl.contract(E / (tl.sum(E, over="x") + tl.exp(sink - m)), V, over="x")
+
+
+@treadle.kernel("h q d, h x d, h x e, h -> h q e", static="d e")
+def learned_temperature(Q: tl.Array, K: tl.Array, V: tl.Array, t: tl.Array) -> tl.Array:
+    return tl.contract(tl.softmax(tl.contract(Q, K, over="d") * t, over="x"), V, over="x")
+
+
+@treadle.kernel("h g q d, h x d, h x e -> h g q e", static="d e")
+def shared_keys(Q: tl.Array, K: tl.Array, V: tl.Array) -> tl.Array:
+    return tl.contract(tl.softmax(tl.contract(Q, K, over="d") * 0.17, over="x"), V, over="x")
+
+
+PROGRAMS = {
+    "capped_window_with_sink": (capped_window_with_sink, ["f16", "f16", "f16", "f32"]),
+    "learned_temperature": (learned_temperature, ["f16", "f16", "f16", "f32"]),
+    "shared_keys": (shared_keys, ["f16"] * 3),
+}
+LONG = {"h": 16, "g": 4, "q": 4096, "x": 4096, "d": 32, "e": 32}
+
+
+def gradient_of(name: str) -> str:
+    program, formats = PROGRAMS[name]
+    sizes = {axis: LONG[axis] for axis in program.signature.axes}
+    return str(differentiated(program.trace(formats, sizes, program.static)))
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_no_scores_leave_a_kernel(name: str, machine: str) -> None:
+    kernels = fused(parse_module(gradient_of(name)), machine)
+    assert saved(kernels)
+    assert not [axes for axes in saved(kernels) if {"q", "x"} <= {*axes}]
+
+
+@needs_compiler
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_gradients_run_at_any_size(name: str, machine: str) -> None:
+    road = compiled(gradient_of(name), machine=machine)
+    for q, x in ((70, 129), (1, 33), (33, 1)):
+        every = {axis: {"h": 2, "g": 3, "q": q, "x": x}[axis] for axis in road.symbolic}
+        for verdict in road.verdicts(road.inputs(every, 3), every):
+            assert verdict.ok, verdict
