@@ -246,7 +246,7 @@ def test_a_stream_for_each_round() -> None:
         ("biased_attention", 1),
         ("weights_too", 1),
         ("around_a_boundary", 2),
-        ("sum_of_squares", 3),
+        ("sum_of_squares", 2),
     ],
 )
 def test_count_of_kernels(name: str, count: int) -> None:

@@ -232,10 +232,10 @@ def _begun_with(found: Sized, roles: Roles) -> Iterator[tuple[Cluster, str]]:
     fed = [
         op for op in found.part.ops if any(roles.stream in axes_of(value.type) for value in (*op.operands, *op.results))
     ]
-    first = found.ops.difference(fed)
-    reducing = [op for op in first if isinstance(op, ReduceOp)]
+    before = [op for op in found.part.ops if _needed(found.ops, [op]).isdisjoint(fed)]
+    reducing = [op for op in before if isinstance(op, ReduceOp)]
     if reducing and any(isinstance(op, ContractOp) for op in fed):
-        yield _needed(first, reducing), f"{label(reducing[0].result)} is summed before '{roles.stream}' is fed"
+        yield _needed(found.ops, reducing), f"{label(reducing[0].result)} is summed before '{roles.stream}' is fed"
 
 
 def _fewest_bytes(found: Sized, first: Cluster) -> Cluster:
