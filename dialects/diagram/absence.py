@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
 
 from xdsl.ir import Operation, SSAValue
 
@@ -26,8 +27,16 @@ def absences(value: SSAValue) -> frozenset[WhereOp]:
     return absences_of([value])
 
 
-def absences_of(values: Iterable[SSAValue]) -> frozenset[WhereOp]:
-    """Of any of some arrays."""
+def absent_along(value: SSAValue, op: Operation) -> Sequence[SSAValue]:
+    """The arrays whose absent elements are absent from a result, too: operands, or what a stream finishes."""
+    return [op.finished(value)] if isinstance(op, Finishing) else absent_with(op)
+
+
+Along: TypeAlias = Callable[[SSAValue, Operation], Sequence[SSAValue]]
+
+
+def absences_of(values: Iterable[SSAValue], along: Along = absent_along) -> frozenset[WhereOp]:
+    """Of any of some arrays; `along` says where to look on."""
     found: set[WhereOp] = set()
     seen: set[SSAValue] = set()
     left = list(values)
@@ -38,10 +47,8 @@ def absences_of(values: Iterable[SSAValue]) -> frozenset[WhereOp]:
         seen.add(value)
         if isinstance(value.owner, WhereOp):
             found.add(value.owner)
-        if isinstance(value.owner, Finishing):
-            left.append(value.owner.finished(value))
-        elif isinstance(value.owner, Operation):
-            left.extend(absent_with(value.owner))
+        if isinstance(value.owner, Operation):
+            left.extend(along(value, value.owner))
     return frozenset(found)
 
 

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Operation, SSAValue
 
 from treadle.dialects.diagram import ApplyOp, ConditionAttr, LawOp, WhereOp, YieldOp
-from treadle.dialects.diagram.absence import absent_with
+from treadle.dialects.diagram.absence import absences_of, absent_with
 from treadle.passes.gradients.laws import law_of
 
 
@@ -39,19 +39,7 @@ def conditions(value: SSAValue, laws: Mapping[str, LawOp]) -> frozenset[Asked]:
 
 def conditions_of(values: Iterable[SSAValue], laws: Mapping[str, LawOp]) -> frozenset[Asked]:
     """Of any of some arrays."""
-    found: set[Asked] = set()
-    seen: set[SSAValue] = set()
-    left = list(values)
-    while left:
-        value = left.pop()
-        if value in seen:
-            continue
-        seen.add(value)
-        if isinstance(value.owner, WhereOp):
-            found.add(Asked.by(value.owner))
-        if isinstance(value.owner, Operation):
-            left.extend(_absent_with(value, value.owner, laws))
-    return frozenset(found)
+    return frozenset(map(Asked.by, absences_of(values, lambda value, op: _absent_with(value, op, laws))))
 
 
 def _absent_with(value: SSAValue, op: Operation, laws: Mapping[str, LawOp]) -> Sequence[SSAValue]:
