@@ -180,14 +180,13 @@ def test_the_steps_of_each_stream_are_its_own(machine: str):
 
 
 def test_equal_streams_are_told_apart():
-    """Softmax walks its row twice by equal pieces: exponentials of the first are those of the sum, and the second
-    also divides."""
-    (kernel,) = explain(example("softmax"), A100).kernels
+    """A log-softmax walks its row twice by equal pieces: the first adds up exponentials, the second only subtracts."""
+    (kernel,) = explain(example("log_softmax"), A100).kernels
     first, second = kernel.steps
     assert first.stream == second.stream
     assert first.number == second.number
-    assert 0 < first.clocks < second.clocks
-    assert kernel.step == second
+    assert 0 < second.clocks < first.clocks
+    assert kernel.step == first
 
 
 def test_costs_in_symbols():

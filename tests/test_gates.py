@@ -206,7 +206,7 @@ def test_a_turn_of_a_product_has_none() -> None:
     (step,) = steps(programs.matmul({"m": 4096, "n": 4096, "k": 4096}))
     assert step is not None
     assert step.scores == 0
-    tile, warps = step.tile, 8
+    tile, warps = step.tile, 4
     assert step.products * warps == tile["m"] * tile["n"] * tile["k"] / (16 * 8 * 16)
 
 

@@ -24,6 +24,8 @@ SAME = 0.019
 """Estimates this near to each other say nothing; then the rules of `_by_rank` decide."""
 
 USUAL_WARPS = 4
+TWO_WARPGROUPS = 8
+"""Of warpgroups beside one that copies, one computes while products of the other run."""
 
 NEAR = 1.15
 """Of a stream that conditions limit, candidates within this of the best are estimated again with the part of the stream
@@ -104,17 +106,24 @@ def _by_rank(trial: _Trial) -> list[int]:
     with np.errstate(divide="ignore"):
         keys = (
             its.spills,
-            np.rint(np.log(its.time_us) / SAME),
+            np.floor(np.log(its.time_us / _least(trial)) / SAME),
             trial.candidates.rereads,
             _odd(trial.candidates) * (needs.producers == 0),
             -trial.candidates.vector,
-            np.abs(np.log(needs.warps / USUAL_WARPS)),
+            np.abs(np.log(needs.warps / np.where(needs.producers == 0, USUAL_WARPS, TWO_WARPGROUPS))),
             -sum(pieces.size for pieces in plan.streams),
             needs.shared_bytes,
             needs.registers_per_thread,
         )
     whole = np.zeros(len(trial.candidates))
     return np.lexsort([key + whole for key in reversed(keys)]).tolist()
+
+
+def _least(trial: _Trial) -> float:
+    """The shortest time of what fits, in registers too if anything does."""
+    spills, time = np.broadcast_arrays(*trial.merit, np.zeros(len(trial.candidates)))[:2]
+    least = min(spills[trial.fitting], default=0)
+    return min(time[trial.fitting & (spills == least)], default=1)
 
 
 def _odd(found: Candidates) -> Amount:

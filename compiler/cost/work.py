@@ -16,24 +16,30 @@ from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp
 from treadle.dialects.diagram.array import axes_of, format_of, is_array
 from treadle.dialects.diagram.formats import EIGHT_BIT, SIXTEEN_BIT
 
-SLOW_FUNCTIONS = {
-    **{"math.sin": 20, "math.cos": 20, "math.tan": 30, "math.erf": 20, "math.powf": 12},
-    **{"math.expm1": 28, "math.log1p": 33, "math.log10": 29, "math.cbrt": 14},
-    **{"math.asin": 24, "math.acos": 25, "math.atan": 18, "math.atan2": 60},
-    **{"math.sinh": 23, "math.cosh": 14, "math.asinh": 44, "math.acosh": 45, "math.atanh": 41},
+FUNCTIONS = {
+    **{"math.sqrt": (1, 11), "math.rsqrt": (1, 3), "math.cbrt": (2, 14), "math.powf": (1, 69)},
+    **{"math.expm1": (1, 27), "math.log": (0, 25), "math.log2": (0, 27), "math.log10": (0, 26), "math.log1p": (0, 29)},
+    **{"math.sin": (0, 30), "math.cos": (0, 30), "math.tan": (1, 29)},
+    **{"math.asin": (1, 21), "math.acos": (1, 22), "math.atan": (1, 17), "math.atan2": (1, 46)},
+    **{"math.sinh": (2, 21), "math.cosh": (2, 13), "math.tanh": (2, 13), "math.erf": (1, 20)},
+    **{"math.asinh": (2, 39), "math.acosh": (1, 41), "math.atanh": (1, 36), "math.round": (0, 3)},
 }
-"""f32 operations that a function takes which no special-function unit computes to full accuracy; from `expm1` on as
-ptxas 13.0 has them, less the one or two instructions of that unit."""
+"""Instructions of the special-function unit, and others, of what is more than one of them, as ptxas 13.0 has it; not
+what only rare arguments take (large ones of `sin`, subnormal ones)."""
 
-CHEAP_FUNCTIONS = ("math.fma", "math.absf", "math.copysign")
+SLOW_FUNCTIONS = frozenset(name for name, (_, others) in FUNCTIONS.items() if others > 10)
+"""Those that hold numbers of their own in registers meanwhile."""
+
+CHEAP_FUNCTIONS = ("math.fma", "math.absf", "math.copysign", "math.floor", "math.ceil", "math.trunc", "math.roundeven")
 """One instruction of the ordinary units."""
 
 EXPONENTIALS = ("math.exp", "math.exp2")
 
 CHOICES = (arith.SelectOp, arith.CmpfOp)
 
-DIVISION = {"special": 1, "float": 4}
-"""A reciprocal and its refinement."""
+DIVISION, OF_DIVISOR = {"float": 3}, {"special": 1, "float": 4}
+"""What a quotient takes of what is divided, and of the divisor: `div.full` scales both into the range of the
+reciprocal, which elements that one number divides have together (ptxas 13.0)."""
 
 
 @dataclass(frozen=True)
@@ -95,20 +101,29 @@ def _of_map(op: MapOp) -> Iterator[Labour]:
         found = dict.fromkeys(axis for operand in scalar.operands for axis in axes.get(operand, ()))
         for result in scalar.results:
             axes[result] = tuple(found)
+        if isinstance(scalar, arith.DivfOp):
+            yield from _of_division(scalar, axes)
+            continue
         for kind, factor in _instructions(scalar, axes).items():
             if factor and found:
                 yield Labour(kind, factor, tuple(found))
 
 
+def _of_division(op: arith.DivfOp, axes: dict[SSAValue, tuple[str, ...]]) -> Iterator[Labour]:
+    by_constant = isinstance(op.rhs.owner, arith.ConstantOp)  # a multiplication by what nvcc makes of it
+    kinds = {op.result: {"float": 1}} if by_constant else {op.result: DIVISION, op.rhs: OF_DIVISOR}
+    for value, factors in kinds.items():
+        if axes.get(value):
+            yield from (Labour(kind, factor, axes[value]) for kind, factor in factors.items())
+
+
 def _instructions(scalar: Operation, axes: dict[SSAValue, tuple[str, ...]]) -> dict[str, int]:
     if isinstance(scalar, arith.ConstantOp) or scalar.name == "diagram.yield" or _is_swallowed(scalar, axes):
         return {}
-    if scalar.name == "arith.divf":
-        return DIVISION
     if isinstance(scalar, CHOICES):
         return {"select": 1}
-    if scalar.name in SLOW_FUNCTIONS:
-        return {"float": SLOW_FUNCTIONS[scalar.name]}
+    if scalar.name in FUNCTIONS:
+        return dict(zip(("special", "float"), FUNCTIONS[scalar.name], strict=True))
     if scalar.name.startswith("math.") and scalar.name not in CHEAP_FUNCTIONS:
         return {"special": 1, "float": 0 if scalar.name == "math.exp2" and _argument_counts(scalar) else 1}
     return {"float": 1}
