@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math as numbers
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from typing import TypeAlias, TypeGuard, cast
 
 from xdsl.context import Context
@@ -16,7 +17,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp
 from treadle.dialects.diagram.absence import absences_of
-from treadle.dialects.diagram.array import format_of
+from treadle.dialects.diagram.array import axes_of, format_of
 from treadle.passes.expressions.below_maximum import LOWEST, below_maximum
 from treadle.passes.expressions.bounds import is_positive_scalar
 from treadle.passes.expressions.scalars import (
@@ -48,7 +49,8 @@ class DiagramExpToExp2Pass(ModulePass):
     - *A factor.* `exp(c x) = exp2(c' x)` with `c' = c log2 e`: one rounding of the exponent, as `exp` itself has.
     - *A difference.* `exp(c a - c b) = exp2(c' (a - b))`: the difference comes first, because that of close numbers is
       exact. It is never a factor over each side, whose roundings would be as large as the sides are: the difference of
-      two equal numbers would not be zero, nor that of two infinite products a number.
+      two equal numbers would not be zero, nor that of two infinite products a number. What else is added, if several
+      elements have it together, is multiplied once for them: `exp2(c' (a - b) + g log2 e)`, a multiply-add.
     - *Below a maximum.* One multiply-add an element, `exp2(slope a - offset)` with `slope = c'` and `offset = c' b`
       rounded, if `b` is the maximum of `a`, `a` was rounded by a contraction, and `0 < c' < 2`. The power is then too
       large or too small by `2^(offset - c' b)`, which is less than what a rounding of the elements does to it,
@@ -165,16 +167,49 @@ def _exponent(op: math.ExpOp, map: MapOp, below: Below) -> SSAValue:
     """log2 e times what `op` takes the power of, computed before `op`."""
     inside = expressions_of(map) if is_plain(map) else {}
     terms, plus = _linear(op.operand, lambda value: value in inside and is_positive_scalar(inside[value]))
-    if len(terms) == 2:
-        (a, c), (b, other) = terms.items()
-        apart = c == -other and a.scale is b.scale and _is_safe(c)
-        if apart and (found := _of_difference(op, map, a, b, c, inside, plus, below)) is not None:
-            return found
+    pair = _difference_in(terms)
+    if pair is not None:
+        a, b = pair
+        others = [(each, c) for each, c in terms.items() if each not in pair]
+        found = None
+        if not others or (not plus and all(_is_of_rows(each, c, map) for each, c in others)):
+            found = _of_difference(op, map, a, b, terms[a], inside, plus, below)
+        if found is not None:
+            return _add_rows(op, found, others)
     if len(terms) == 1 and not plus:
         ((x, c),) = terms.items()
         if x.scale is None and _is_safe(c):
             return _insert(arith.MulfOp(x.value, _constant(c * LOG2_E, op)), op)
     return _insert(arith.MulfOp(op.operand, _constant(LOG2_E, op)), op)
+
+
+def _difference_in(terms: Mapping[_Term, float]) -> tuple[_Term, _Term] | None:
+    """Two terms that are one multiple of their difference."""
+    for (a, c), (b, other) in combinations(terms.items(), 2):
+        if c == -other and a.scale is b.scale and _is_safe(c):
+            return a, b
+    return None
+
+
+def _is_of_rows(term: _Term, factor: float, map: MapOp) -> bool:
+    """Whether a term is one number for several elements, which its multiple is computed once for."""
+    outer = next((given for arg, given in zip(map.body.block.args, map.inputs, strict=True) if arg is term.value), None)
+    if outer is None or term.scale is not None or not _is_safe(factor):
+        return False
+    return set(axes_of(outer.type)) < set(axes_of(map.result.type))
+
+
+def _add_rows(op: math.ExpOp, exponent: SSAValue, terms: Iterable[tuple[_Term, float]]) -> SSAValue:
+    """An exponent and log2 e times others: a multiply-add where it is a product that nothing else reads."""
+    for term, factor in terms:
+        added = _insert(arith.MulfOp(term.value, _constant(factor * LOG2_E, op)), op)
+        match exponent.owner:
+            case arith.MulfOp(lhs=left, rhs=right) as multiplied if not exponent.uses:
+                exponent = _insert(math.FmaOp(left, right, added), op)
+                Rewriter.erase_op(multiplied)
+            case _:
+                exponent = _insert(arith.AddfOp(exponent, added), op)
+    return exponent
 
 
 def _of_difference(

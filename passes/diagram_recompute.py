@@ -19,6 +19,7 @@ from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import DYNAMIC, format_of, sizes_of
 from treadle.dialects.diagram.formats import EIGHT_BIT, number_format
 from treadle.passes._functions import fresh_hint, functions, kernels, label, note
+from treadle.passes.expressions.shares import absorb_divisors
 from treadle.passes.expressions.steady import is_steady
 from treadle.passes.kernels.in_turn import split_sums_between
 from treadle.passes.kernels.sums import Axes, Sums, long_axes, summed_axes
@@ -71,6 +72,9 @@ class DiagramRecomputePass(ModulePass):
     what kernels then save and read less takes in device memory; both grow alike with the axes, so what sizes are likely
     does not matter. What is saved is found by trying `fusion` with and without.
 
+    Powers that are then made for their shares alone, `exp(a) / b`, are made as `exp(a - log b)`: one logarithm for all
+    that `b` divides (`expressions.shares`).
+
     A reduction over several long axes, of which others sum along some, is no kernel's either: it is done along these
     first, and then, of what is left, along the others."""
 
@@ -82,7 +86,7 @@ class DiagramRecomputePass(ModulePass):
                 split_sums_between(function, block, PASS)
                 found = _Shared(block)
                 if found.products and found.is_steady and _pays(op, index, place):
-                    found.part(function)
+                    absorb_divisors(function, found.part(function), PASS)
 
 
 def _pays(module: ModuleOp, index: int, place: int) -> bool:

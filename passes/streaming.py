@@ -17,6 +17,7 @@ from treadle.dialects.hierarchy.schedule import UNDECIDED, ScheduleAttr
 from treadle.passes._functions import functions, kernels, label, note
 from treadle.passes._parts import Part, part_of_kernel
 from treadle.passes.expressions.scalars import spell
+from treadle.passes.expressions.shares import absorb_divisors
 from treadle.passes.kernels.roles import WHOLE_LIMIT, roles_of
 from treadle.passes.kernels.roles import Refusal as NoRoles
 from treadle.passes.streams.stages import Repairs, StreamPlan, Verdict
@@ -63,7 +64,8 @@ class StreamingPass(ModulePass):
 
     Legal: a reduction is streamable because its operation is associative, `B(F(x), y) = F(x ++ y)`; one
     whose summands depend on another over the same axis by the cascade law (`streams.cascades`), else by computing
-    the pieces again in a second stream (`streams.stages`). The law of each reduction is recorded. An axis that would be
+    the pieces again in a second stream (`streams.stages`), which makes shares of powers as powers:
+    `exp(a) / b = exp(a - log b)` (`expressions.shares`). The law of each reduction is recorded. An axis that would be
     fed more than once, and that a group can hold whole, is held whole, unless the cost model finds streaming faster
     (`kernels.whole_or_streamed`)."""
 
@@ -110,7 +112,10 @@ class StreamingPass(ModulePass):
                 raise Refusal(kernel, f"{_at(kernel)}: its schedule holds axis '{self.axis}' whole")
             return
         kernel.properties["schedule"] = old.but(stream={axis: UNDECIDED})
-        _note_laws(function, kernel, StreamPlan(part, axis, repairs))
+        plan = StreamPlan(part, axis, repairs)
+        _note_laws(function, kernel, plan)
+        # A later stream makes its powers for itself.
+        absorb_divisors(function, part.ops, PASS, plan.is_finished_by)
 
     def _instead(self, ctx: Context, module: ModuleOp, kernel: KernelOp, axis: str) -> str | None:
         """The axis, if feeding it more than once is faster than holding it whole, or alone possible."""

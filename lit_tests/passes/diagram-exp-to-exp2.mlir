@@ -245,3 +245,24 @@ func.func @read_elsewhere(%Q: !Q, %K: !K) -> (!S, !m) {
   }
   func.return %P, %safe : !S, !m
 }
+
+// A number of the row beside the difference is multiplied once for all its elements.
+// CHECK-LABEL: func.func @beside_a_difference
+func.func @beside_a_difference(%S: !S, %r: !m, %l: !m) -> !S {
+  // CHECK:      %P = diagram.map (%s = %S : tensor<4x8xf32, {{.*}}, %t = %r : tensor<4xf32, {{.*}}, %g = %l : tensor<4xf32
+  // CHECK-NEXT: %[[D:.*]] = arith.subf %s, %t : f32
+  // CHECK-NEXT: %[[C:.*]] = arith.constant 0.180336878 : f32
+  // CHECK-NEXT: %[[M:.*]] = arith.constant -1.44269502 : f32
+  // CHECK-NEXT: %[[G:.*]] = arith.mulf %g, %[[M]] : f32
+  // CHECK-NEXT: %[[E:.*]] = math.fma %[[D]], %[[C]], %[[G]] : f32
+  // CHECK-NEXT: %p = math.exp2 %[[E]] : f32
+  %P = diagram.map (%s = %S : !S, %t = %r : !m, %g = %l : !m) -> !S {
+    %c = arith.constant 0.125 : f32
+    %apart = arith.subf %s, %t : f32
+    %scaled = arith.mulf %apart, %c : f32
+    %less = arith.subf %scaled, %g : f32
+    %p = math.exp %less : f32
+    diagram.yield %p : f32
+  }
+  func.return %P : !S
+}

@@ -48,3 +48,30 @@ func.func @distances(%S: !S) -> !r {
   %v = diagram.reduce add %D over [x] : !S -> !r
   func.return %v : !r
 }
+
+// Shares are made in a stream of their own, which makes their powers with the logarithm of what would divide them.
+// CHECK-LABEL: func.func @shares
+// CHECK-SAME:  #hierarchy.step<"streaming", "%l into the power %E", "exp(a) / b = exp(a - log b)", "%P: one logarithm for all that it divides">
+// CHECK:       %l = diagram.reduce add %E over [x]
+// CHECK-NEXT:  %log_l = diagram.map (%{{.*}} = %l :
+// CHECK-NEXT:    math.log
+// CHECK:       %P_1 = diagram.map (%[[X:.*]] = %X_1 : {{.*}}, %[[M:.*]] = %m : {{.*}}, %[[G:.*]] = %log_l :
+// CHECK-NEXT:    %[[D:.*]] = arith.subf %[[X]], %[[M]] : f32
+// CHECK-NEXT:    %[[E:.*]] = arith.subf %[[D]], %[[G]] : f32
+// CHECK-NEXT:    math.exp %[[E]] : f32
+// CHECK-NOT:   arith.divf
+!X = tensor<?x?xf32, #diagram.array<[q, x]>>
+func.func @shares(%X: !X) -> !X {
+  %m = diagram.reduce max %X over [x] : !X -> !r
+  %E = diagram.map (%s = %X : !X, %r = %m : !r) -> !X {
+    %d = arith.subf %s, %r : f32
+    %e = math.exp %d : f32
+    diagram.yield %e : f32
+  }
+  %l = diagram.reduce add %E over [x] : !X -> !r
+  %P = diagram.map (%e = %E : !X, %r = %l : !r) -> !X {
+    %p = arith.divf %e, %r : f32
+    diagram.yield %p : f32
+  }
+  func.return %P : !X
+}

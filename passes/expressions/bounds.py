@@ -67,6 +67,9 @@ def is_saturating(expression: Expression) -> bool:
     return known is not None and known.saturates and not holds(expression.type, source)
 
 
+FAR_FROM_OVERFLOW = 2.0**90
+"""A bound of elements of which as many as there may be have a finite sum in f32."""
+
 LEAST = 2.0**-100
 """What a factor of a program must reach for what it scales not to vanish."""
 
@@ -331,6 +334,8 @@ def _magnitude_of_node(node: Node, unknown: float) -> float:
             return _times(magnitude(operands[0], unknown), magnitude(operands[1], unknown))
         case arith.DivfOp if is_share(operands[0], operands[1]):
             return 1.0
+        case math.ExpOp if _is_share_by_logarithm(operands[0]):
+            return 1.0
         case arith.DivfOp if (smallest := least(operands[1])) > 0:
             return magnitude(operands[0], unknown) / smallest
         case arith.MaximumfOp | arith.MinimumfOp:
@@ -350,6 +355,41 @@ def is_share(part: Expression, whole: Expression) -> bool:
     if not isinstance(sum, ReduceOp) or sum.kind.data != "add" or sum.init is not None:
         return False
     return sum.operand is part.value and is_nonnegative(part)
+
+
+def _is_share_by_logarithm(exponent: Expression) -> bool:
+    """Whether an exponent is that of powers, less the logarithm of their sum."""
+    form = linear_form(exponent)
+    for atom, factor in form.items():
+        sum = logarithm_of(atom) if isinstance(atom, SSAValue) and factor == -1 else None
+        if sum is None or not isinstance(sum.owner, ReduceOp) or sum.owner.kind.data != "add" or sum.owner.init:
+            continue
+        power = look_through(Leaf(sum.owner.operand))
+        rest = {other: size for other, size in form.items() if other is not atom}
+        if isinstance(power, Node) and power.kind is math.ExpOp and same_form(rest, linear_form(power.operands[0])):
+            return True
+    return False
+
+
+def logarithm_of(value: SSAValue) -> SSAValue | None:
+    """The array that a value is the natural logarithm of, element by element."""
+    match inner_expression(value):
+        case Node(kind=math.LogOp, operands=(Leaf(value=inner),)):
+            return inner
+        case _:
+            return None
+
+
+def is_far_from_overflow(expression: Expression) -> bool:
+    """Whether an expression is finite in f32: bounded, or a sum of bounded elements, or of such."""
+    expression = look_through(expression)
+    match expression:
+        case Leaf(value=value) if isinstance(value.owner, ReduceOp) and value.owner.kind.data == "add":
+            return value.owner.init is None and magnitude(Leaf(value.owner.operand)) <= FAR_FROM_OVERFLOW
+        case Node(kind=arith.AddfOp, operands=operands):
+            return all(is_far_from_overflow(each) for each in operands)
+        case _:
+            return magnitude(expression) <= FAR_FROM_OVERFLOW
 
 
 def _times(left: float, right: float) -> float:

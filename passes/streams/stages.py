@@ -84,6 +84,10 @@ class StreamPlan:
     def stage_of(self, value: SSAValue) -> int:
         return self.stage.get(value, 0 if self.is_piece(value) else FIXED)
 
+    def is_finished_by(self, op: Operation, state: SSAValue) -> bool:
+        """Whether an operation is a reduction that a stream finishes no later than a state."""
+        return any(self.is_state(result) and self.stage_of(result) <= self.stage_of(state) for result in op.results)
+
     # -- what each stream does --------------------------------------------------------------------
 
     @property

@@ -323,18 +323,6 @@ __device__ __forceinline__ float exp2_approx(float x) {
 #endif
 }
 
-// x / y to 2 ulp over the full range, without the branch of the correctly rounded division. PTX ISA 9.7.3, div.full.
-// Volatile, so that it stays where it stands: behind a branch, what is divided and quotients take registers together.
-__device__ __forceinline__ float divide(float x, float y) {
-#ifndef TREADLE_EMULATOR
-  float quotient;
-  asm volatile("div.full.f32 %0, %1, %2;" : "=f"(quotient) : "f"(x), "f"(y));
-  return quotient;
-#else
-  return x / y;
-#endif
-}
-
 // The larger of two; NaN if either is, unlike fmaxf. PTX ISA 9.7.3, max.NaN.
 __device__ __forceinline__ float maximum(float x, float y) {
 #ifndef TREADLE_EMULATOR
@@ -532,6 +520,7 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
     l = l + shuffle_xor(l, 16);
   }
   l = (m == -INFINITY) ? ((extent_x > 0) ? NAN : l) : l;
+  l = logf(l);
   const int64_t x_full_2 = x - (uint32_t(x) % 1024);
   // streaming: x in pieces of 1024
   for (int64_t x0 = 0; x0 < x_full_2; x0 += 1024) {
@@ -570,10 +559,7 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
     }  // A[row, x] to registers
     UNROLL for (int x128 = 0; x128 < 8; ++x128)
       UNROLL for (int x1 = 0; x1 < 4; ++x1)
-        A_piece[x128][x1] = exp2_approx((A_piece[x128][x1] - m) * 1.442695f);
-    UNROLL for (int x128 = 0; x128 < 8; ++x128)
-      UNROLL for (int x1 = 0; x1 < 4; ++x1)
-        A_piece[x128][x1] = divide(A_piece[x128][x1], l);
+        A_piece[x128][x1] = exp2_approx(fmaf(A_piece[x128][x1] - m, 1.442695f, l * -1.442695f));
     if constexpr (ALIGNED < 32) {
       barrier_block();
       {
@@ -641,10 +627,7 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
     }  // A[row, x] to registers
     UNROLL for (int x128 = 0; x128 < 8; ++x128)
       UNROLL for (int x1 = 0; x1 < 4; ++x1)
-        A_piece[x128][x1] = exp2_approx((A_piece[x128][x1] - m) * 1.442695f);
-    UNROLL for (int x128 = 0; x128 < 8; ++x128)
-      UNROLL for (int x1 = 0; x1 < 4; ++x1)
-        A_piece[x128][x1] = divide(A_piece[x128][x1], l);
+        A_piece[x128][x1] = exp2_approx(fmaf(A_piece[x128][x1] - m, 1.442695f, l * -1.442695f));
     if constexpr (ALIGNED < 32) {
       barrier_block();
       {
@@ -677,7 +660,7 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
   }
 }
 
-extern "C" __global__ void __launch_bounds__(128, 6) softmax_rows_kernel(
+extern "C" __global__ void __launch_bounds__(128, 8) softmax_rows_kernel(
     const float* __restrict__ A, int64_t A_row,
     float* __restrict__ P, int64_t P_row,
     int64_t row,
