@@ -86,6 +86,7 @@ USES = {
         "  f2[i] = to_float(x[i]) + to_float(y[i]);"
     ),
     "at_most": "f2[t] = float(at_most(7, int64_t(t)));",
+    "within": "f2[t] = float(within(int64_t(t) - 3, 7));",
     "places_before": "f2[t] = float(places_before<16, 8, 2, 1>(t));",
     "bits_before": "f2[t] = float(bits_before<0, 16, 8, 2, 1>(t) + bits_before<1, 64, 1>(int64_t(t)));",
     "sector_order": (

@@ -54,6 +54,12 @@ __device__ __forceinline__ void copy_async_or_now(V* shared, const V* global, bo
   }
 }
 
+// primitive: within
+// A number as one from 0 to `most`, however far outside it lies.
+__device__ __forceinline__ int within(int64_t number, int most) {
+  return number < 0 ? 0 : number < most ? int(number) : most;
+}
+
 // primitive: stage_at
 // The stage of a tile that begins so many bytes after its first.
 template <class T>

@@ -16,7 +16,17 @@ from treadle.compiler.layouts.copies import line_span
 from treadle.compiler.layouts.operations import is_dealt_by_sectors, is_one_request
 from treadle.compiler.lowering.plan import FORMAT_BYTES
 from treadle.compiler.printer.dealt import DealtPrinter
-from treadle.compiler.printer.indices import Loop, add, coordinate, replicas, scaled, strided, subscripts
+from treadle.compiler.printer.indices import (
+    Loop,
+    add,
+    coordinate,
+    place_in_thread,
+    replicas,
+    scaled,
+    strided,
+    subscripts,
+    thread_terms,
+)
 from treadle.compiler.printer.scalars import bare, c_type
 from treadle.compiler.printer.staged import StagedPrinter
 from treadle.compiler.printer.writer import KernelWriter
@@ -242,7 +252,7 @@ class AccessPrinter:
         kernel, layout = self.kernel, layout_of(op.result.type)
         loops, step, fragment = self._vector_loops(layout, op, name)
         indices = self._indices(layout, loops, step, op.result.type)
-        valid = self._valid_fragment(op, layout, op.result.type, indices)
+        valid = self._valid_fragment(op, layout, loops, step, indices)
         value = self._load_global(f"{kernel.call('vec')}<width>({self.where(op, indices)})", valid)
         self._vector_nest(loops, step, f"{kernel.call('unpack')}({fragment}, {value});")
 
@@ -254,7 +264,7 @@ class AccessPrinter:
         kernel, layout = self.kernel, layout_of(op.value.type)
         loops, step, fragment = self._vector_loops(layout, op, kernel.values[op.value])
         indices = self._indices(layout, loops, step, op.value.type)
-        valid = self._valid_fragment(op, layout, op.value.type, indices)
+        valid = self._valid_fragment(op, layout, loops, step, indices)
         tests = [test for test in (replicas(layout), valid) if test is not None]
         place = f"{kernel.call('vec')}<width>({self.where(op, indices)})"
         value = f"{kernel.call('pack')}<width>({fragment})"
@@ -288,11 +298,40 @@ class AccessPrinter:
         }
 
     def _valid_fragment(
-        self, op: GlobalAccess, layout: LayoutAttr, type: Attribute, indices: dict[str, str]
+        self,
+        op: GlobalAccess,
+        layout: LayoutAttr,
+        loops: Sequence[Loop],
+        step: Loop | None,
+        indices: dict[str, str],
     ) -> str | None:
-        axes = axes_of(type)
-        extents = [layout.extent(axis) for axis in axes]
-        return self.valid(op, axes, shape_of(type), extents, indices)
+        """The test of a vector of a fragment. Along an axis on which a thread has several, what its lane and warp add
+        is taken off the bound, once: as positions in the array, in 64 bits, the columns of a wide result would be
+        alive from the loads of its finish to its store."""
+        kernel, axes = self.kernel, axes_of(op.piece_type)
+        tests = _inside(axes, shape_of(op.piece_type), [layout.extent(axis) for axis in axes], indices)
+        for axis, sign, end in _bounds(op):
+            is_known = _are_numbers(kernel.values[end], kernel.values[_offset(op, axis)])
+            if is_known or all(loop.mode.axis != axis for loop in loops):
+                tests.append(self._is_within(op, axis, sign, end, indices))
+                continue
+            own = place_in_thread(axis, [*loops, step] if step is not None else loops)
+            tests.append(f"{own} {sign} {self._bound_of_thread(op, layout, axis, sign, end)}")
+        return " && ".join(tests) or None
+
+    def _bound_of_thread(self, op: GlobalAccess, layout: LayoutAttr, axis: str, sign: str, end: SSAValue) -> str:
+        """The name of a bound, counted from a thread's first element of a fragment."""
+        kernel, extent = self.kernel, layout.extent(axis)
+        start, stop = bare(kernel.values[_offset(op, axis)]), bare(kernel.values[end])
+        apart = stop if start == "0" else f"{stop} - {start if start.isidentifier() else f'({start})'}"
+        # A piece may begin far behind where wanted elements do, but not where the array ends.
+        number = f"{kernel.call('at_most')}({extent}, {apart})"
+        if sign == ">=":
+            number = f"{kernel.call('within')}({apart}, {extent})"
+        name = kernel.names.fresh(f"{axis}_left" if sign == "<" else f"{axis}_first")
+        mine = [f"({term})" if " + " in term else term for term in (add(thread_terms(layout, axis)),) if term != "0"]
+        kernel.text.line(f"const int {name} = {' - '.join([number, *mine])};")
+        return name
 
     # -- what all accesses share -----------------------------------------------------------------------
 
@@ -321,19 +360,14 @@ class AccessPrinter:
         indices: dict[str, str],
     ) -> str | None:
         """The test that an element is in the tile and in the array; None if it must be."""
-        values = self.kernel.values
-        offsets = dict(zip(axes, op.offsets, strict=True))
-        tests = [
-            f"{indices[axis]} < {size}"
-            for axis, size, extent in zip(axes, sizes, extents, strict=True)
-            if extent > size and axis in indices
-        ]
-        tests += [
-            f"{add([values[offsets[axis]], indices.get(axis, '0')])} {test} {bare(values[end])}"
-            for test, ended, ends in ((">=", op.begun_axes, op.begins), ("<", op.bound_axes, op.limits))
-            for axis, end in zip(ended, ends, strict=True)
-        ]
+        tests = _inside(axes, sizes, extents, indices)
+        tests += [self._is_within(op, axis, sign, end, indices) for axis, sign, end in _bounds(op)]
         return " && ".join(tests) or None
+
+    def _is_within(self, op: GlobalAccess, axis: str, sign: str, end: SSAValue, indices: dict[str, str]) -> str:
+        """The test of a position in the array against a bound."""
+        values = self.kernel.values
+        return f"{add([values[_offset(op, axis)], indices.get(axis, '0')])} {sign} {bare(values[end])}"
 
     def _text_of(self, offset: SSAValue) -> str:
         """An offset; a constant may stand in a loop that is not printed yet."""
@@ -371,6 +405,31 @@ def _constant(value: SSAValue) -> int | None:
     if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, IntegerAttr):
         return owner.value.value.data
     return None
+
+
+def _offset(op: GlobalAccess, axis: str) -> SSAValue:
+    """Where an access begins along an axis."""
+    return dict(zip(axes_of(op.piece_type), op.offsets, strict=True))[axis]
+
+
+def _bounds(op: GlobalAccess) -> list[tuple[str, str, SSAValue]]:
+    """The axes along which an access has ends, the sign of the test against each, and the ends."""
+    begins = [(axis, ">=", end) for axis, end in zip(op.begun_axes, op.begins, strict=True)]
+    return begins + [(axis, "<", end) for axis, end in zip(op.bound_axes, op.limits, strict=True)]
+
+
+def _are_numbers(*texts: str) -> bool:
+    """Whether all are numbers, whose comparison the compiler knows."""
+    return all(text.isdigit() for text in texts)
+
+
+def _inside(axes: Sequence[str], sizes: Sequence[int], extents: Sequence[int], indices: dict[str, str]) -> list[str]:
+    """The tests that an element that a layout reaches is one of the tile's."""
+    return [
+        f"{indices[axis]} < {size}"
+        for axis, size, extent in zip(axes, sizes, extents, strict=True)
+        if extent > size and axis in indices
+    ]
 
 
 def _wide(op: cuda.CopyOp) -> list[tuple[str, int]]:

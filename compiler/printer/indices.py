@@ -11,15 +11,44 @@ from treadle.dialects.cuda.layout import LayoutAttr, Mode, RowsAttr
 
 
 @dataclass(frozen=True)
+class Piece:
+    """What a loop around walks of an axis: `count` pieces of what a thread holds, `extent` positions each."""
+
+    axis: str
+    extent: int
+    count: int
+    variable: str = ""
+
+    def __str__(self) -> str:
+        return f"UNROLL for (int {self.variable} = 0; {self.variable} < {self.count}; ++{self.variable})"
+
+
+@dataclass(frozen=True)
 class Loop:
-    """A loop over one mode of a fragment's registers."""
+    """A loop over one mode of a fragment's registers, or over a piece of it; a piece of one is no loop."""
 
     mode: Mode
     variable: str
+    piece: Piece | None = None
+
+    @property
+    def turns(self) -> int:
+        return self.mode.size if self.piece is None else self.piece.extent // self.mode.stride
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the variable is that of the loop around."""
+        return self.piece is not None and self.turns == 1
 
     def __str__(self) -> str:
-        size = self.mode.size
-        return f"UNROLL for (int {self.variable} = 0; {self.variable} < {size}; ++{self.variable})"
+        first = "0" if self.piece is None else times(self.piece.variable, self.turns)
+        last = str(self.turns) if self.piece is None else f"{first} + {self.turns}"
+        return f"UNROLL for (int {self.variable} = {first}; {self.variable} < {last}; ++{self.variable})"
+
+
+def outermost(modes: Iterable[Mode], axis: str) -> Mode | None:
+    """The slowest digit of an axis."""
+    return max((mode for mode in modes if mode.axis == axis), key=lambda mode: mode.stride, default=None)
 
 
 def times(text: str, factor: int) -> str:
@@ -78,8 +107,12 @@ def thread_terms(layout: LayoutAttr, axis: str) -> list[str]:
 
 def coordinate(layout: LayoutAttr, axis: str, loops: Sequence[Loop]) -> str:
     """The coordinate along an axis of the element that the loops have reached."""
-    own = [times(loop.variable, loop.mode.stride) for loop in loops if loop.mode.axis == axis]
-    return add([*own, *thread_terms(layout, axis)])
+    return add([place_in_thread(axis, loops), *thread_terms(layout, axis)])
+
+
+def place_in_thread(axis: str, loops: Sequence[Loop]) -> str:
+    """What the loops add to the coordinate of an axis, of what a thread's first element has."""
+    return add(times(loop.variable, loop.mode.stride) for loop in loops if loop.mode.axis == axis)
 
 
 def replicas(layout: LayoutAttr) -> str | None:
