@@ -57,8 +57,9 @@ __device__ __forceinline__ void wgmma_wait(LINE) {
 #endif
 }
 
-// primitive: keep; from: sm_90
-// The compiler may move no use of these registers across this place: products write them behind its back.
+// primitive: keep
+// The compiler may move no use of these registers across this place: products write them behind its back, or what is made
+// of them later is to stay there.
 __device__ __forceinline__ void keep(float& x) {
 #ifndef TREADLE_EMULATOR
   asm volatile("" : "+f"(x));

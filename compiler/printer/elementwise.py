@@ -43,11 +43,12 @@ def print_index(writer: KernelWriter, op: cuda.IndexOp) -> None:
     writer.text.nest(loops, [f"{name}{subscripts(layout, loops)} = {place};"])
 
 
-def print_map(writer: KernelWriter, op: MapOp) -> None:
+def print_map(writer: KernelWriter, op: MapOp, is_kept: bool = False) -> None:
+    """A map; `is_kept` says that what follows from each element stays behind it."""
     layout = layout_of(op.result.type)
     name = writer.over(op.result, op.inputs, op)
     with writer.names.scope() if layout.register_shape else nullcontext():
-        loops = [Loop(mode, writer.names.fresh(f"{mode.axis}{mode.stride}")) for mode in layout.register]
+        loops = writer.loops_over(tuple(layout.register))
         statements: list[str] = []
 
         def declare(type: str, hint: str | None, text: str) -> str:
@@ -60,6 +61,8 @@ def print_map(writer: KernelWriter, op: MapOp) -> None:
         }
         text = ScalarPrinter(writer.uses, declare).body(op.body.block, arguments)
         statements.append(f"{name}{subscripts(layout, loops)} = {bare(text)};")
+        if is_kept:
+            statements.append(f"{writer.call('keep')}({name}{subscripts(layout, loops)});")
         writer.text.nest(loops, statements)
 
 

@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 
 from treadle.compiler.errors import Refusal
 from treadle.compiler.layouts.conversions import Conversion, by_shuffles, repeated
-from treadle.compiler.layouts.digits import LayoutError
+from treadle.compiler.layouts.digits import LayoutError, Modes
 from treadle.compiler.layouts.exchange import LANE_BITS, Edge, Round, bit_runs, lane_matrix
 from treadle.compiler.lowering.plan import FORMAT_BYTES
 from treadle.compiler.printer.indices import Loop, subscripts
@@ -25,7 +25,24 @@ from treadle.dialects.diagram.array import format_of
 
 
 def print_exchange(writer: KernelWriter, op: cuda.ExchangeOp) -> None:
-    """What stays in its lane, then the rounds; in loops over what is repeated, where that costs no more."""
+    """What stays in its lane, then the rounds; in loops over what is repeated."""
+    common, part = _parts(op)
+    writer.declare(op.result)
+    with writer.names.scope(), ExitStack() as stack:
+        loops = writer.loops_over(common)
+        for loop in loops:
+            if not loop.is_given:
+                stack.enter_context(writer.text.block(str(loop)))
+        _ExchangePrinter(writer, op, part, loops).print()
+
+
+def repeated_modes(op: cuda.ExchangeOp) -> Modes:
+    """The register digits that the loops of an exchange count."""
+    return _parts(op)[0]
+
+
+def _parts(op: cuda.ExchangeOp) -> tuple[Modes, Conversion]:
+    """What is repeated, where that costs no more, and the exchange of the rest."""
     bytes, layouts = FORMAT_BYTES[str(format_of(op.value.type))], (layout_of(op.value.type), layout_of(op.result.type))
     try:
         plan = by_shuffles(*layouts, bytes)
@@ -34,13 +51,8 @@ def print_exchange(writer: KernelWriter, op: cuda.ExchangeOp) -> None:
     except LayoutError as error:
         raise Refusal(op, f"these layouts have no exchange: {error}") from error
     if prod(mode.size for mode in common) * part.cost.total > plan.cost.total:
-        common, part = (), plan
-    writer.declare(op.result)
-    with writer.names.scope(), ExitStack() as stack:
-        loops = [Loop(mode, writer.names.fresh(f"{mode.axis}{mode.stride}")) for mode in common]
-        for loop in loops:
-            stack.enter_context(writer.text.block(str(loop)))
-        _ExchangePrinter(writer, op, part, loops).print()
+        return (), plan
+    return common, part
 
 
 class _ExchangePrinter:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from xdsl.dialects import arith, scf, tensor
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
@@ -12,6 +13,7 @@ from treadle.compiler.printer import arithmetic, elementwise
 from treadle.compiler.printer.accesses import AccessPrinter
 from treadle.compiler.printer.control_flow import print_branch, print_loop, print_yield
 from treadle.compiler.printer.exchanges import print_exchange
+from treadle.compiler.printer.finish import Finish, finishes_of
 from treadle.compiler.printer.launches import launch_lines
 from treadle.compiler.printer.masks import print_mask
 from treadle.compiler.printer.matrices import read_accumulator
@@ -129,8 +131,32 @@ class KernelPrinter(KernelWriter):
         return [(pointer, name), *(("int64_t", stride) for stride in strides.values())]
 
     def block(self, block: Block) -> None:
+        finishes = finishes_of(self.kernel, block)
+        later = {each for finish in finishes.values() for each in finish.brought}
         for op in block.ops:
-            self._operation(op)
+            if op in finishes:
+                self._finish(finishes[op])
+            elif op not in later:
+                self._operation(op)
+
+    def _finish(self, finish: Finish) -> None:
+        """A map of finished sums, with what it needs, piece by piece: arrays first, then the loop."""
+        if finish.piece is None:
+            return elementwise.print_map(self, finish.map, is_kept=True)
+        for op in finish.brought:
+            if isinstance(op, cuda.LoadOp):
+                self.array_of(op.result)
+            else:
+                self.declare(op.results[0])
+        self.over(finish.map.result, finish.map.inputs, finish.map)
+        with self.names.scope():
+            variable = self.names.fresh(f"{finish.piece.axis}{finish.piece.extent}")
+            self.piece = replace(finish.piece, variable=variable)
+            with self.text.block(str(self.piece)):
+                for op in finish.brought:
+                    self._operation(op)
+                elementwise.print_map(self, finish.map, is_kept=True)
+        self.piece = None
 
     def before_loop(self, op: scf.ForOp) -> None:
         self.accesses.before_loop(op)

@@ -41,6 +41,7 @@ class Text:
     def nest(self, loops: Sequence[Loop | str], body: Sequence[str]) -> None:
         """Statements inside nested loops, with braces only where there are several."""
         depth = self.depth
+        loops = [loop for loop in loops if isinstance(loop, str) or not loop.is_given]
         if not loops and len(body) > 1:  # what the statements declare ends with them
             self.line("{")
             self.depth += 1

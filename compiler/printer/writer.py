@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 
 from xdsl.dialects import scf
 from xdsl.dialects.builtin import StringAttr
@@ -11,12 +12,12 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from treadle.compiler.lowering.plan import FORMAT_BYTES
 from treadle.compiler.primitives import primitive_names
-from treadle.compiler.printer.indices import Loop, coordinate, subscripts, tile_offset
+from treadle.compiler.printer.indices import Loop, Piece, coordinate, outermost, subscripts, tile_offset
 from treadle.compiler.printer.names import RESERVED, Names
 from treadle.compiler.printer.scalars import c_type
 from treadle.compiler.printer.text import Text
 from treadle.dialects import cuda
-from treadle.dialects.cuda.layout import LayoutAttr
+from treadle.dialects.cuda.layout import LayoutAttr, Mode
 from treadle.dialects.cuda.tiles import is_fragment, layout_of, rows_of
 from treadle.dialects.diagram.array import axes_of, format_of
 
@@ -42,6 +43,8 @@ class KernelWriter(ABC):
         """Of the outermost loop that is being printed: its first line, and the scope around it."""
         self.constants: dict[str, str] = {}
         """Names of what was computed before that loop, by its text."""
+        self.piece: Piece | None = None
+        """What is being printed, if a loop walks it in pieces; arrays are declared before that."""
         self.roles = cuda.roles_of(kernel)
         self.threads = cuda.working_threads(kernel)
         """Threads that copy and compute."""
@@ -69,7 +72,16 @@ class KernelWriter(ABC):
     def loops(self, layout: LayoutAttr) -> list[Loop]:
         """One loop for each register mode, its variable named by axis and stride."""
         with self.names.scope():
-            return [Loop(mode, self.names.fresh(f"{mode.axis}{mode.stride}")) for mode in layout.register]
+            return self.loops_over(tuple(layout.register))
+
+    def loops_over(self, modes: Sequence[Mode]) -> list[Loop]:
+        """The same, whose variables are names of the scope; the slowest along the axis of a piece stays within it."""
+        cut = None if self.piece is None else outermost(modes, self.piece.axis)
+        return [self._loop(mode, self.piece if mode is cut else None) for mode in modes]
+
+    def _loop(self, mode: Mode, piece: Piece | None) -> Loop:
+        loop = Loop(mode, "" if piece is None else piece.variable, piece)
+        return loop if loop.is_given else replace(loop, variable=self.names.fresh(f"{mode.axis}{mode.stride}"))
 
     def constant(self, hint: str, text: str) -> str:
         """The name of an `int` that depends on the thread alone: computed here, or once before all loops around. It
@@ -88,6 +100,8 @@ class KernelWriter(ABC):
 
     def declare(self, value: SSAValue, initial: str = "") -> str:
         """Declare the array of a fragment."""
+        if self.piece is not None and value in self.values:
+            return self.values[value]
         name = self.names.fresh(value.name_hint, "fragment")
         shape = "".join(f"[{size}]" for size in layout_of(value.type).register_shape)
         self.text.line(f"{c_type(value.type)} {name}{shape}{initial};")

@@ -1,0 +1,115 @@
+"""What is made of finished sums where a thread has no registers for all of it at once: right at odd sizes, piece by
+piece in the text, and without local memory in machine code."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from functools import cache
+from pathlib import Path
+
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.arg_spec import ArgSpec
+
+from treadle.compiler.cli.run import kernel_names
+from treadle.compiler.pipeline import Options, pipeline, print_cuda, run_passes
+from treadle.compiler.source import parse_module
+from treadle.runtime.backend import has_host_compiler
+from treadle.runtime.emulator.backend import EmulatorBackend
+from treadle.runtime.host import HostExecution
+from treadle.runtime.inputs import axis_sizes, make_inputs
+from treadle.runtime.interpreter import entry_function
+from treadle.runtime.nvcc import compile_cubin
+from treadle.runtime.verify import verify
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+needs_compiler = pytest.mark.skipif(not has_host_compiler(), reason="no C++ compiler is installed")
+
+LARGE = {
+    # Sizes that these are made for; they are given at the launch, so that every access asks for its bounds.
+    "rms_norm_matmul": {"t": 16384, "i": 4096, "o": 4096},
+    "quantised_matmul": {"t": 16384, "i": 4096, "o": 4096},
+    "matmul_residual": {"t": 16384, "j": 4096, "i": 4096},
+    "matmul_gelu": {"t": 16384, "i": 4096, "o": 4096},
+}
+WIDE = "t=128,i=256"
+
+
+def program(name: str) -> str:
+    """An example, made for large sizes."""
+    text = (EXAMPLES / f"{name}.mlir").read_text(encoding="utf-8")
+    sizes = ", ".join(f"{axis} = {size}" for axis, size in LARGE[name].items())
+    return re.sub(r"#diagram\.sizes<[^>]*>", f"#diagram.sizes<{sizes}>", text)
+
+
+@cache
+def made(name: str, arch: str, group: str = "") -> tuple[ModuleOp, ModuleOp, str]:
+    """The algorithm, its module, and the printed file; with the tile of a group, if one is given."""
+    module = parse_module(program(name))
+    algorithm = module.clone()
+    specs = pipeline(Options(arch=arch))
+    if group:
+        forced = ArgSpec("hierarchy-choose-sizes", {"group": (group,)})
+        specs = tuple(forced if each.name == forced.name else each for each in specs)
+    run_passes(module, specs)
+    return algorithm, module, print_cuda(module)
+
+
+@needs_compiler
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize(("t", "j", "i"), [(131, 72, 264), (60, 40, 516), (1, 8, 1)])
+def test_a_residual_added_in_pieces(arch: str, t: int, j: int, i: int) -> None:
+    """Rows that tensor maps take, that only narrow loads do, and one element; the last pieces are cut."""
+    assert_right(*made("matmul_residual", arch, WIDE), {"t": t, "j": j, "i": i})
+
+
+@needs_compiler
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("name", ["matmul_gelu", "rms_norm_matmul", "quantised_matmul"])
+def test_finishes_of_large_tiles(name: str, arch: str) -> None:
+    assert_right(*made(name, arch), {"t": 75, "i": 104, "o": 200})
+
+
+def assert_right(algorithm: ModuleOp, module: ModuleOp, printed: str, sizes: dict[str, int]) -> None:
+    inputs = make_inputs(entry_function(algorithm), axis_sizes(entry_function(algorithm), sizes), 0)
+    execution = HostExecution(module, EmulatorBackend(printed, kernel_names(module), seed=0))
+    outputs = execution.run(entry_function(module), inputs)
+    assert all(verdict.ok for verdict in verify(algorithm, inputs, outputs, "emulator"))
+
+
+def test_what_a_residual_needs_is_loaded_piece_by_piece() -> None:
+    """Sums, a bias and what is added are more than the 240 registers of a consumer: both are loaded in the loop."""
+    _, _, printed = made("matmul_residual", "sm_90a", WIDE)
+    body = printed[printed.index("residual_kernel_specialised_body(") :]
+    loop = body[
+        (begin := body.index("UNROLL for (int i16 = 0; i16 < 16; ++i16) {")) : body.index("__half Y[32]", begin)
+    ]
+    assert "unpack(&bias_piece[i8][i1], load_global_if(" in loop
+    assert "UNROLL for (int i8 = i16 * 2; i8 < i16 * 2 + 2; ++i8)" in loop
+    assert "unpack(&X_piece[i16][t8][i1], load_global_if(" in loop
+    assert "shuffle(" in loop
+    assert loop.count("keep(Z[i8][t8][i1]);") == 1
+
+
+def test_small_finishes_stay_whole() -> None:
+    """What fits at once is loaded at once, and left to the compiler to order."""
+    _, _, printed = made("matmul_residual", "sm_90a", "t=128,i=128")
+    assert "_specialised_body" in printed
+    assert "keep(Z);" in printed
+    assert "keep(Z[" not in printed
+    assert "i16 * 2" not in printed.replace("[i16 * 2]", "").replace("[i16 * 2 + 1]", "")
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=[] if each == "matmul_residual" else [pytest.mark.full]) for each in LARGE]
+)
+def test_large_products_with_a_finish_spill_nothing(name: str) -> None:
+    """The kernels with roles, for arrays that tensor maps take and rows in order."""
+    _, _, printed = made(name, "sm_90a")
+    found = [each for each in compile_cubin(printed, "sm_90a").resources if "_specialised" in each.kernel]
+    assert found
+    assert not {
+        each.kernel: each.spilled_bytes for each in found if each.spilled_bytes and not each.kernel.endswith("_strided")
+    }
