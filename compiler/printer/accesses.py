@@ -37,6 +37,8 @@ from treadle.dialects.cuda.staging import EVERYWHERE
 from treadle.dialects.cuda.tiles import layout_of, rows_of
 from treadle.dialects.diagram.array import axes_of, format_of, shape_of
 
+FEW = 8
+"""Vectors of a thread along an axis, of which the compiler may have each position: two registers."""
 WHOLE = f"ALIGNED >= {cuda.WHOLE_SECTORS}"
 """In C: rows begin with a sector."""
 
@@ -305,14 +307,14 @@ class AccessPrinter:
         step: Loop | None,
         indices: dict[str, str],
     ) -> str | None:
-        """The test of a vector of a fragment. Along an axis on which a thread has several, what its lane and warp add
-        is taken off the bound, once: as positions in the array, in 64 bits, the columns of a wide result would be
-        alive from the loads of its finish to its store."""
+        """The test of a vector of a fragment. Along an axis on which a thread has many, what its lane and warp add is
+        taken off the bound, once: as positions in the array, in 64 bits, the columns of a wide result would be alive
+        from the loads of its finish to its store."""
         kernel, axes = self.kernel, axes_of(op.piece_type)
         tests = _inside(axes, shape_of(op.piece_type), [layout.extent(axis) for axis in axes], indices)
         for axis, sign, end in _bounds(op):
             is_known = _are_numbers(kernel.values[end], kernel.values[_offset(op, axis)])
-            if is_known or all(loop.mode.axis != axis for loop in loops):
+            if is_known or prod(loop.mode.size for loop in loops if loop.mode.axis == axis) <= FEW:
                 tests.append(self._is_within(op, axis, sign, end, indices))
                 continue
             own = place_in_thread(axis, [*loops, step] if step is not None else loops)

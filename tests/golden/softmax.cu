@@ -465,10 +465,9 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
     {
       constexpr int width = width_of<float, 4>(ALIGNED);
       if constexpr (ALIGNED >= 32) {
-        const int x_left = at_most(1024, x - x_full) - lane * 4;
         UNROLL for (int x128 = 0; x128 < 8; ++x128)
           UNROLL for (int x1 = 0; x1 < 4; x1 += width)
-            unpack(&A_piece[x128][x1], load_global_if(vec<width>(&A[warp * A_row + row0 * A_row + (x128 * 128 + x1 + lane * 4) * A_x + x_full * A_x]), row0 + warp < row && x128 * 128 + x1 < x_left));
+            unpack(&A_piece[x128][x1], load_global_if(vec<width>(&A[warp * A_row + row0 * A_row + (x128 * 128 + x1 + lane * 4) * A_x + x_full * A_x]), row0 + warp < row && x_full + x128 * 128 + x1 + lane * 4 < x));
       } else {
         float* const A_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [row, x]: 4 x 1024, rows 1024 apart
         UNROLL for (int x128 = 0; x128 < 8; ++x128)
@@ -617,10 +616,9 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
     {
       constexpr int width = width_of<float, 4>(ALIGNED);
       if constexpr (ALIGNED >= 32) {
-        const int x_left = at_most(1024, x - x_full_2) - lane * 4;
         UNROLL for (int x128 = 0; x128 < 8; ++x128)
           UNROLL for (int x1 = 0; x1 < 4; x1 += width)
-            unpack(&A_piece[x128][x1], load_global_if(vec<width>(&A[warp * A_row + row0 * A_row + (x128 * 128 + x1 + lane * 4) * A_x + x_full_2 * A_x]), row0 + warp < row && x128 * 128 + x1 < x_left));
+            unpack(&A_piece[x128][x1], load_global_if(vec<width>(&A[warp * A_row + row0 * A_row + (x128 * 128 + x1 + lane * 4) * A_x + x_full_2 * A_x]), row0 + warp < row && x_full_2 + x128 * 128 + x1 + lane * 4 < x));
       } else {
         float* const A_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [row, x]: 4 x 1024, rows 1024 apart
         UNROLL for (int x128 = 0; x128 < 8; ++x128)
@@ -654,10 +652,9 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
     {
       constexpr int width = width_of<float, 4>(ALIGNED);
       if constexpr (ALIGNED >= 32) {
-        const int x_left = at_most(1024, x - x_full_2) - lane * 4;
         UNROLL for (int x128 = 0; x128 < 8; ++x128)
           UNROLL for (int x1 = 0; x1 < 4; x1 += width)
-            store_global_if(vec<width>(&P[warp * P_row + row0 * P_row + (x128 * 128 + x1 + lane * 4) * P_x + x_full_2 * P_x]), pack<width>(&A_piece[x128][x1]), row0 + warp < row && x128 * 128 + x1 < x_left);
+            store_global_if(vec<width>(&P[warp * P_row + row0 * P_row + (x128 * 128 + x1 + lane * 4) * P_x + x_full_2 * P_x]), pack<width>(&A_piece[x128][x1]), row0 + warp < row && x_full_2 + x128 * 128 + x1 + lane * 4 < x);
       }
     }  // P[row, x] from registers
   }
