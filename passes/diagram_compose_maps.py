@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects import arith, func, math
+from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp, f32
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Block, SSAValue
 from xdsl.passes import ModulePass
 
 from treadle.dialects.diagram import CastOp, MapOp
@@ -27,6 +27,7 @@ from treadle.passes._functions import (
 from treadle.passes._static_axes import fold_empty_axes, fold_extents
 from treadle.passes.expressions.dots import expand_dots
 from treadle.passes.expressions.scalars import (
+    CHEAP,
     Expression,
     Leaf,
     Node,
@@ -39,21 +40,6 @@ from treadle.passes.expressions.scalars import (
     substitute,
     walk,
 )
-
-CHEAP: tuple[type[Operation], ...] = (
-    arith.AddfOp,
-    arith.SubfOp,
-    arith.MulfOp,
-    arith.NegfOp,
-    math.AbsFOp,
-    arith.ExtFOp,
-    arith.MaximumfOp,
-    arith.MinimumfOp,
-    arith.SelectOp,
-    arith.CmpfOp,
-    arith.CmpiOp,
-)
-"""Scalar operations that cost about as much as reading an operand."""
 
 
 @dataclass(frozen=True)

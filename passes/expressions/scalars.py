@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias, cast
 
-from xdsl.dialects import arith
+from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import (
     Float32Type,
     FloatAttr,
@@ -74,6 +74,21 @@ class Node:
 
 
 Expression: TypeAlias = Leaf | Constant | Node
+
+CHEAP: tuple[type[Operation], ...] = (
+    arith.AddfOp,
+    arith.SubfOp,
+    arith.MulfOp,
+    arith.NegfOp,
+    math.AbsFOp,
+    arith.ExtFOp,
+    arith.MaximumfOp,
+    arith.MinimumfOp,
+    arith.SelectOp,
+    arith.CmpfOp,
+    arith.CmpiOp,
+)
+"""Scalar operations that cost about as much as reading an operand."""
 
 CASTS: tuple[type[Operation], ...] = (arith.ExtFOp, arith.TruncFOp)
 """Roundings and widenings of floats: the identity over the real numbers."""
