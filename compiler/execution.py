@@ -95,7 +95,7 @@ def computation(op: Operation) -> Computation | None:
     """How an operation makes a number of numbers; None if it does not."""
     if isinstance(op, arith.ConstantOp):
         return _giving(op.result, op.value.value.data) if isinstance(op.value, IntegerAttr) else None
-    if isinstance(op, cuda.BlockIndexOp):
+    if isinstance(op, cuda.BlockIndexOp | cuda.ClusterIndexOp | cuda.BlockInClusterOp):
         return _first_block(op.result)
     if isinstance(op, cuda.GridSizeOp):
         return _grid_size(op.result)

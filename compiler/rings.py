@@ -65,10 +65,12 @@ def ring_problems(kernel: cuda.KernelOp) -> list[str]:
     if problem := _cluster_problem(kernel):
         return [problem]
     check = _Check(kernel, roles)
-    places = [op.result for op in kernel.body.block.ops if isinstance(op, cuda.BlockIndexOp)]
+    places = [op.result for op in kernel.body.block.ops if isinstance(op, cuda.BlockIndexOp | cuda.ClusterIndexOp)]
+    ranks = [op.result for op in kernel.walk() if isinstance(op, cuda.BlockInClusterOp)]
     loaded = [op.result for op in kernel.walk() if isinstance(op, tensor.ExtractOp)]
     for size, block, part in product(SIZES, BLOCKS if places else BLOCKS[:1], PARTS if loaded else PARTS[:1]):
         known: dict[SSAValue, int] = {**dict.fromkeys(places, block), **dict.fromkeys(loaded, size // part)}
+        known |= dict.fromkeys(ranks, block % kernel.cluster)
         if problems := check.problems(size, known):
             return [f"{problem} (sizes of {size}, block {block})" for problem in problems]
     return []

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from xdsl.context import Context
-from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import IndexType, IntAttr, ModuleOp, StringAttr, UnitAttr
-from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.dialects.builtin import IntAttr, ModuleOp, UnitAttr
+from xdsl.ir import BlockArgument
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from treadle.compiler.cost.clusters import ACROSS, best_cluster
 from treadle.compiler.errors import InternalError
-from treadle.compiler.execution import computation
 from treadle.compiler.machines import Machine, machine_of
 from treadle.compiler.rings import ring_problems
 from treadle.dialects import cuda
@@ -22,28 +20,32 @@ from treadle.dialects.cuda.kernel import MOST_IN_CLUSTER
 from treadle.dialects.cuda.tensor_maps import share_of
 from treadle.dialects.hierarchy.schedule import StepAttr, record
 from treadle.passes._functions import function_of, launches_of_kernel
-from treadle.passes.grids.cluster_laws import ALIKE, Neighbours, alike, feeding, neighbours_in
-from treadle.passes.grids.sharing import numbers_of_host
+from treadle.passes.grids.beside import beside
+from treadle.passes.grids.cluster_laws import ALIKE, Sides, Together, alike
+from treadle.passes.grids.cluster_shapes import DIVIDES, Shapes
+from treadle.passes.grids.coordinates import coordinates_of
+from treadle.passes.grids.renumber import lies_side_by_side, renumber
 from treadle.passes.warps.laws import BUSY, Reason
-
-DIVIDES = "the blocks of a cluster are pieces that differ in one coordinate alone"
-SUFFIX = "_clusters"
 
 
 @dataclass(frozen=True)
 class CudaClusterPass(ModulePass):
     """Run neighbouring blocks of a grid as a cluster: each copies a share of every tile that all of them read, to all.
 
-    Neighbours differ in the innermost coordinate of their pieces. A copy whose place does not depend on it is made
-    alike by all of them; then each block takes an equal part of the rows, multicasts it, and waits for the bytes of all
-    parts. A stage is free when the consumers of all blocks have released it. The barriers of others are used only after
-    all blocks have initialised theirs, and no block ends before the others have let go of its memory.
+    The blocks of a cluster differ in one coordinate of their pieces, or in two. A copy whose place does not depend on
+    one of these is made alike by those that differ in it alone; then each of them takes an equal part of the rows,
+    multicasts it to them, and waits for the bytes of all parts. A stage is free when the consumers of all of them have
+    released it. The barriers of others are used only after all blocks have initialised theirs, and no block ends before
+    the others have let go of its memory. Neighbours in a grid differ in the innermost coordinate; where a cluster lies
+    along another one, the number of the cluster is split into coordinates, and that of the block in it goes on from
+    there.
 
-    Legal if the number of pieces along the coordinate is a multiple of the cluster's blocks, if all of them take the
-    same turns, and if the rows of a tile have so many shares of whole swizzles; the pass declines, with its reason in
-    the derivation, where that does not hold. How many blocks a cluster has the cost model finds
-    (`compiler/cost/clusters.py`), where the number of pieces is known; by the option it is so many, and where the
-    number of pieces is known at launch only, the launch takes the kernel with clusters if they divide it. 1 is none.
+    Legal if the number of pieces along each of the coordinates is a multiple of the cluster's blocks along it, if those
+    that copy together take the same turns, and if the rows of a tile have so many shares of whole swizzles; the pass
+    declines, with its reason in the derivation, where that does not hold. How many blocks a cluster has, and along
+    which coordinates, the cost model finds (`compiler/cost/clusters.py`), where the number of pieces is known; by the
+    options it is so many, along these, and where the number of pieces is known at launch only, the launch takes the
+    kernel with clusters if they divide it. 1 is none.
 
     Before:
     ```
@@ -114,110 +116,92 @@ class CudaClusterPass(ModulePass):
 
     name = "cuda-cluster"
 
-    size: int | None = None
-    """Blocks of a cluster, 1 for none; by default what the cost model finds."""
+    size: tuple[int, ...] = ()
+    """Blocks of a cluster, 1 for none, or how many along each axis of `along`; by default what the cost model finds."""
+    along: tuple[str, ...] = ()
+    """The axes of the grid along which a cluster may lie, one, or two for blocks along both; by default any."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        if self.size is not None and not 1 <= self.size <= MOST_IN_CLUSTER:
-            raise ValueError(f"cuda-cluster: size is {self.size}; a cluster has 1 to {MOST_IN_CLUSTER} blocks")
+        self._check()
         machine = machine_of(op)
         for kernel in [inner for inner in op.body.block.ops if isinstance(inner, cuda.KernelOp)]:
             roles, launches = cuda.roles_of(kernel), launches_of_kernel(kernel)
-            if roles is None or len(launches) != 1 or self.size == 1 or kernel.cluster > 1:
+            if roles is None or len(launches) != 1 or kernel.cluster > 1 or (self.size and prod(self.size) == 1):
                 continue
             function = function_of(launches[0])
             record(function.attributes, self._try(kernel, roles, launches[0], machine))
+
+    def _check(self) -> None:
+        if self.size and not (min(self.size) >= 1 and prod(self.size) <= MOST_IN_CLUSTER):
+            size = " x ".join(map(str, self.size))
+            raise ValueError(f"cuda-cluster: size is {size}; a cluster has 1 to {MOST_IN_CLUSTER} blocks")
+        if len(self.along) > 2 or len(set(self.along)) < len(self.along):
+            raise ValueError(f"cuda-cluster: along is {', '.join(self.along)}; a cluster lies along one axis or two")
+        if len(self.size) > 1 and len(self.size) != len(self.along):
+            raise ValueError(f"cuda-cluster: {len(self.size)} sizes, {len(self.along)} axes: name one for each size")
 
     def _try(
         self, kernel: cuda.KernelOp, roles: cuda.RolesOp, launch: cuda.LaunchOp, machine: Machine
     ) -> Sequence[StepAttr]:
         """What to tell. Where nobody asked and nothing is gained, that is nothing."""
         subject = f"@{kernel.sym_name.data}"
-        found = neighbours_in(kernel)
-        if found is None:
+        if not coordinates_of(kernel):
             return self._declined(subject, Reason(ALIKE, "the kernel does not ask which block it is"))
-        size = self.size or _by_model(kernel, roles, launch, found, machine)
-        if size == 1:
+        shapes = Shapes(kernel, roles, launch, machine)
+        shape = shapes.asked(self.size, self.along) if self.size else shapes.best(self.along)
+        if shape is None:
             return []
-        loads = alike(kernel, roles, found, size)
+        if isinstance(shape, Reason):
+            return self._declined(subject, shape)
+        loads = alike(kernel, roles, shape)
         if isinstance(loads, Reason):
             return self._declined(subject, loads)
-        pieces = _pieces(kernel, launch, found, hints=False)
-        if pieces is not None and pieces % size:
-            fact = f"a cluster of {size} blocks does not divide the {pieces} pieces along {found.name}"
-            return self._declined(subject, Reason(DIVIDES, fact))
-        if pieces is None and self.size is None:
-            fact = (
-                f"how many pieces there are along {found.name} is known at launch only: make its size static, or ask "
-                f"for size={size}"
-            )
-            return [StepAttr("decline cuda-cluster", subject, DIVIDES, fact)]
+        if (reason := shapes.why_no_clusters(shape)) is not None:
+            return self._declined(subject, reason)
+        is_known = all(shapes.pieces(place) is not None for place, _ in shape.sides)
+        where = " and ".join(map(str, (place for place, _ in shape.sides)))
+        if not is_known and not self.size:
+            told = ", ".join(str(count) for _, count in shape.sides)
+            sizes = "its size" if len(shape.sides) == 1 else "their sizes"
+            fact = f"how many pieces there are along {where} is known at launch only: make {sizes} static, or ask "
+            return [StepAttr("decline cuda-cluster", subject, DIVIDES, f"{fact}for size={told}")]
         tiles = ", ".join(dict.fromkeys(f"%{load.ring.name_hint}" for load in loads))
-        told = f"clusters of {size} blocks along {found.name} bring the stages of {tiles} together"
-        if pieces is None:
-            kernel, launch = _beside(kernel, launch, found, size)
-            made = cuda.roles_of(kernel)
-            assert made is not None
-            again = alike(kernel, made, _found(kernel), size)
-            assert not isinstance(again, Reason)
-            loads = again
-            told += f", where {size} divides the pieces along it; {subject} runs elsewhere"
-        _together(kernel, launch, loads, size)
+        told = f"clusters of {shape.blocks} blocks along {where} bring the stages of {tiles} together"
+        if not is_known:
+            told += f", where {_dividing(shape)}; {subject} runs elsewhere"
+            kernel, launch, shape = beside(kernel, launch, shape)
+            loads = _alike(kernel, shape)
+        is_numbered = lies_side_by_side(shape, coordinates_of(kernel))
+        _together(kernel, launch, loads, shape.blocks)
+        if not is_numbered:
+            renumber(kernel, shape)
         if problems := ring_problems(kernel):
             raise InternalError(f"{subject}: {problems[0]}")
         return [StepAttr("cuda-cluster", subject, ALIKE, told)]
 
     def _declined(self, subject: str, reason: Reason) -> Sequence[StepAttr]:
-        asked = self.size is not None
+        asked = bool(self.size or self.along)
         return [StepAttr("decline cuda-cluster", subject, reason.law, reason.fact)] if asked else []
 
 
-def _found(kernel: cuda.KernelOp) -> Neighbours:
-    found = neighbours_in(kernel)
-    assert found is not None
-    return found
+def _alike(kernel: cuda.KernelOp, shape: Sides) -> Mapping[cuda.TensorLoadOp, Together]:
+    """Of a kernel that has the copies of one in which there are some."""
+    roles = cuda.roles_of(kernel)
+    assert roles is not None
+    loads = alike(kernel, roles, shape)
+    assert not isinstance(loads, Reason)
+    return loads
 
 
-def _arguments(kernel: cuda.KernelOp, launch: cuda.LaunchOp, hints: bool) -> dict[SSAValue, int]:
-    """The numbers that the kernel is given, as far as they are known."""
-    known = numbers_of_host(function_of(launch), hints)
-    pairs = zip(kernel.body.block.args, launch.arguments, strict=True)
-    return {arg: known[given] for arg, given in pairs if given in known}
+def _dividing(shape: Sides) -> str:
+    if len(shape.sides) == 1:
+        return f"{shape.blocks} divides the pieces along it"
+    return "the pieces divide by " + " and ".join(f"{count} along {place}" for place, count in shape.sides)
 
 
-def _pieces(kernel: cuda.KernelOp, launch: cuda.LaunchOp, found: Neighbours, hints: bool) -> int | None:
-    """How many pieces there are along the coordinate; None if that is not known."""
-    if found.count is None:
-        return numbers_of_host(function_of(launch), hints).get(launch.grid)
-    return _number(found.count, _arguments(kernel, launch, hints))
-
-
-def _number(value: SSAValue, known: dict[SSAValue, int]) -> int | None:
-    """A number that a kernel computes from its arguments; None if one of those is not known."""
-    if value in known or not isinstance(value.owner, Operation):
-        return known.get(value)
-    if any(_number(operand, known) is None for operand in value.owner.operands):
-        return None
-    if (compute := computation(value.owner)) is not None:
-        compute(known)
-    return known.get(value)
-
-
-def _by_model(
-    kernel: cuda.KernelOp, roles: cuda.RolesOp, launch: cuda.LaunchOp, found: Neighbours, machine: Machine
-) -> int:
-    """The blocks of the best cluster of those that can be made, at the sizes that the function is made for."""
-    arguments = _arguments(kernel, launch, hints=True)
-    pieces = _pieces(kernel, launch, found, hints=True)
-    loads = alike(kernel, roles, found, min(ACROSS))
-    if pieces is None or isinstance(loads, Reason):
-        return 1
-    fed = feeding(kernel, roles, arguments, loads, machine)
-    able = {size: pieces % size == 0 and not isinstance(alike(kernel, roles, found, size), Reason) for size in ACROSS}
-    return 1 if fed is None else best_cluster(fed, machine, able)
-
-
-def _together(kernel: cuda.KernelOp, launch: cuda.LaunchOp, loads: Sequence[cuda.TensorLoadOp], size: int) -> None:
+def _together(
+    kernel: cuda.KernelOp, launch: cuda.LaunchOp, loads: Mapping[cuda.TensorLoadOp, Together], size: int
+) -> None:
     """Make a kernel one of clusters, whose blocks make these copies together, and give its launch the smaller boxes."""
     block, roles = kernel.body.block, cuda.roles_of(kernel)
     assert roles is not None
@@ -225,13 +209,14 @@ def _together(kernel: cuda.KernelOp, launch: cuda.LaunchOp, loads: Sequence[cuda
     roles.producer_registers, roles.consumer_registers = IntAttr(given), IntAttr(taken)
     kernel.blocks = IntAttr(size)
     arguments = list(launch.arguments)
-    for load in loads:
+    for load, members in loads.items():
         ring, map = load.ring.owner, load.map
         assert isinstance(ring, cuda.RingOp)
-        ring.blocks, load.multicast = IntAttr(size), UnitAttr()
+        ring.blocks, load.multicast = IntAttr(members.blocks), UnitAttr()
+        ring.step = IntAttr(members.step) if members.step > 1 else None
         assert isinstance(map, BlockArgument)
         old = load.map_type
-        share = share_of(load.boxes, size)
+        share = share_of(load.boxes, members.blocks)
         assert share is not None
         if old.shape == share:
             continue  # the map of a copy before
@@ -251,47 +236,3 @@ def _together(kernel: cuda.KernelOp, launch: cuda.LaunchOp, loads: Sequence[cuda
     for op in before:
         if isinstance(op, cuda.TensorMapOp) and not list(op.result.uses):
             Rewriter.erase_op(op)
-
-
-def _beside(
-    kernel: cuda.KernelOp, launch: cuda.LaunchOp, found: Neighbours, size: int
-) -> tuple[cuda.KernelOp, cuda.LaunchOp]:
-    """A copy of the kernel, which is launched in its stead where the cluster divides the pieces; the launch of it."""
-    copy = kernel.clone()
-    for old, new in zip(kernel.walk(), copy.walk(), strict=True):
-        new.location = old.location
-    copy.sym_name = StringAttr(f"{kernel.sym_name.data}{SUFFIX}")
-    Rewriter.insert_op(copy, InsertPoint.after(kernel))
-    given: dict[SSAValue, SSAValue] = dict(zip(kernel.body.block.args, launch.arguments, strict=True))
-    ops: list[Operation] = []
-    count = launch.grid if found.count is None else _on_host(found.count, given, ops)
-    blocks = arith.ConstantOp.from_int_and_width(size, IndexType())
-    rest, zero = arith.RemUIOp(count, blocks.result), arith.ConstantOp.from_int_and_width(0, IndexType())
-    divides = arith.CmpiOp(rest.result, zero.result, "eq")
-    divides.result.name_hint = "divides"
-    taken = cuda.LaunchOp(copy.sym_name.data, launch.grid, launch.alignment, list(launch.arguments))
-    taken.location = launch.location
-    branch = scf.IfOp(
-        divides.result,
-        [],
-        Region(Block([taken, scf.YieldOp()])),
-        Region(Block([launch.clone(), scf.YieldOp()])),
-    )
-    branch.location = launch.location
-    Rewriter.replace_op(launch, [*ops, blocks, rest, zero, divides, branch], [])
-    return copy, taken
-
-
-def _on_host(value: SSAValue, given: dict[SSAValue, SSAValue], ops: list[Operation]) -> SSAValue:
-    """The same number in the host function, of the arguments of the launch; its operations go to `ops`."""
-    if value in given:
-        return given[value]
-    owner = value.owner
-    assert isinstance(owner, Operation)
-    for operand in owner.operands:
-        _on_host(operand, given, ops)
-    ops.append(copy := owner.clone(value_mapper=dict(given)))
-    copy.results[0].name_hint = value.name_hint
-    copy.attributes.clear()
-    given[value] = copy.results[0]
-    return copy.results[0]

@@ -20,6 +20,7 @@ from treadle.dialects.cuda.kernel import BY_PIECE
 from treadle.dialects.hierarchy.schedule import StepAttr, record
 from treadle.passes._functions import function_of, launches_of_kernel
 from treadle.passes._levels import check_lowered
+from treadle.passes.grids.coordinates import number_of_unit
 from treadle.passes.grids.persistent import Persistent, parts_for, why_not
 from treadle.passes.grids.sharing import numbers_of_host, sharing
 from treadle.passes.grids.tile_order import TileOrder
@@ -132,7 +133,8 @@ class CudaPersistPass(ModulePass):
     name = "cuda-persist"
 
     section: int | None = None
-    """Rows of pieces that are taken together; by default what the cost model finds."""
+    """Rows of pieces, or of clusters that lie along another axis than the last, that are taken together; by default
+    what the cost model finds."""
     longest_first: bool | None = None
     """Whether the last pieces of all rows come first; by default where they are longer."""
 
@@ -183,7 +185,8 @@ class CudaPersistPass(ModulePass):
         if shared is not None:
             section = best_section(shared, machine.levels["l2"].capacity) if section is None else section
             longest_first = is_uneven(shared) if longest_first is None else longest_first
-        return TileOrder(section or 1, bool(longest_first), kernel.cluster)
+        is_numbered = isinstance(number_of_unit(kernel), cuda.ClusterIndexOp)
+        return TileOrder(section or 1, bool(longest_first), 1 if is_numbered else kernel.cluster)
 
 
 def _too_few(pieces: int | None, machine: Machine) -> Reason | None:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
+from math import prod
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from xdsl.utils.arg_spec import ArgSpec
 from benchmarking import benchmark
 from treadle.compiler.cli.run import kernel_names
 from treadle.compiler.cost import Plan, plan_of, sizes_of_kernel, timing, transfers_at
-from treadle.compiler.cost.clusters import ACROSS, Feeding, best_cluster, bytes_across, from_l2
+from treadle.compiler.cost.clusters import ACROSS, Feeding, Shape, best_cluster, bytes_across, from_l2, part, shapes_of
 from treadle.compiler.cost.scaling import cross_transfer
 from treadle.compiler.draw.program import draw_module
 from treadle.compiler.explain import Explanation, explain
@@ -63,25 +64,35 @@ CAUSAL = re.sub(
     "#diagram.sizes<b = 4, h = 16, q = 2048, x = 2048>",
     (programs.EXAMPLES / "attention_causal.mlir").read_text(),
 )
+INNERMOST = {PRODUCT: ("n",), ATTENTION: ("q",)}
 Made = tuple[ModuleOp, ModuleOp, str]
 
 
 @cache
-def made(text: str, size: int | None = 2, section: int = 0, static: tuple[tuple[str, int], ...] = ()) -> Made:
-    """The algorithm, its module for an H100, and the printed file for a grid of 4 blocks."""
+def made(
+    text: str,
+    size: int | None = 2,
+    section: int = 0,
+    static: tuple[tuple[str, int], ...] = (),
+    along: tuple[str, ...] | None = None,
+    sizes: tuple[int, ...] = (),
+) -> Made:
+    """The algorithm, its module for an H100, and the printed file for a grid of 4 blocks, or of one cluster. Clusters
+    of a given size lie along the innermost axis, if nothing else is said."""
     module = parse_module(text)
     algorithm = module.clone()
     specs = list(pipeline(Options(machine="h100", sizes=dict(static))))
     names = [each.name for each in specs]
     if size is not None:
-        specs[names.index("cuda-cluster")] = ArgSpec("cuda-cluster", {"size": (size,)})
+        options = {"size": sizes or (size,), "along": INNERMOST.get(text, ()) if along is None else along}
+        specs[names.index("cuda-cluster")] = ArgSpec("cuda-cluster", options)
     if section:
         specs[names.index("cuda-persist")] = ArgSpec("cuda-persist", {"section": (section,)})
     run_passes(module, tuple(specs))
     for op in module.walk():
         if isinstance(op, arith.MinSIOp) and op.result.name_hint == "grid":
             assert isinstance(op.rhs.owner, arith.ConstantOp)
-            op.rhs.owner.properties["value"] = IntegerAttr.from_index_int_value(4)
+            op.rhs.owner.properties["value"] = IntegerAttr.from_index_int_value(max(4, prod(sizes)))
     return algorithm, module, print_cuda(module)
 
 
@@ -202,30 +213,45 @@ def test_the_option_is_checked() -> None:
 def test_the_model_is_the_papers(blocks: int, of_attention: float, of_product: float) -> None:
     """All read alike, as keys and values are: the paper's figures for attention. Half of it, as in a product of square
     pieces whose clusters lie along one side, saves less than the paper's, which lie along both."""
-    attention, product = Feeding(1.0, 0.0, 0.0), Feeding(0.5, 0.5, 0.0)
-    assert attention.clocks(blocks, 1.0) == pytest.approx(of_attention, abs=5e-4)
-    assert attention.clocks(blocks, 1.0) == pytest.approx(cross_transfer(1.0, blocks, 1.0, ACROSS[blocks]))
-    assert product.clocks(blocks, 1.0) == pytest.approx(of_product, abs=5e-4)
+    attention, product = Feeding({blocks: 1.0}, blocks), Feeding({1: 0.5, blocks: 0.5}, blocks)
+    assert attention.clocks(1.0) == pytest.approx(of_attention, abs=5e-4)
+    assert attention.clocks(1.0) == pytest.approx(cross_transfer(1.0, blocks, 1.0, ACROSS[blocks]))
+    assert product.clocks(1.0) == pytest.approx(of_product, abs=5e-4)
+
+
+@pytest.mark.parametrize("larger", [0.5, 0.6, 0.7, 0.8, 1.0])
+def test_a_cluster_along_both_sides_of_a_product_saves_little_more(larger: float) -> None:
+    """2 x 2 blocks share all of it by twos, across four: the paper's figure, of which two along the side that shares
+    the larger part are less than a fortieth away."""
+    both = Feeding({2: 1.0}, 4).clocks(1.0)
+    assert both == pytest.approx(cross_transfer(0.5, 4, 1.0, ACROSS[4])) == pytest.approx(0.885, abs=5e-4)
+    assert Feeding({1: 1 - larger, 2: larger}, 2).clocks(1.0) < both + 1 / 40
 
 
 def test_clusters_only_where_copies_are_what_is_waited_for() -> None:
     machine = load_machine("h100")
     rate = from_l2(machine)
-    assert best_cluster(Feeding(1000 * rate, 0, 0), machine) == 2
-    assert best_cluster(Feeding(1000 * rate, 0, 1000), machine) == 1  # products take as long
-    assert best_cluster(Feeding(1000 * rate, 0, 900), machine) == 2
-    assert best_cluster(Feeding(100 * rate, 900 * rate, 0), machine) == 1  # little of it is alike
-    assert best_cluster(Feeding(1000 * rate, 0, 0), machine, {4: True}) == 4
-    assert best_cluster(Feeding(1000 * rate, 0, 0), machine, {}) == 1
+
+    def best(alike: float, own: float, product_clocks: float, *able: int) -> int:
+        alone = Feeding({1: alike + own})
+        made = [(blocks in able, Feeding({1: own, blocks: alike}, blocks)) for blocks in (2, 4)]
+        return best_cluster(alone, made, product_clocks, machine)
+
+    assert best(1000 * rate, 0, 0, 2, 4) == 1
+    assert best(1000 * rate, 0, 1000, 2, 4) == 0  # products take as long
+    assert best(1000 * rate, 0, 900, 2, 4) == 1
+    assert best(100 * rate, 900 * rate, 0, 2, 4) == 0  # little of it is alike
+    assert best(1000 * rate, 0, 0, 4) == 2
+    assert best(1000 * rate, 0, 0) == 0
 
 
 def test_the_model_chooses_where_sizes_are_known() -> None:
-    """A product of 4096 is fed by L2 more slowly than it multiplies; unasked and with sizes known at launch only, the
-    pass says what to do."""
+    """A product of 4096 is fed by L2 more slowly than it multiplies, and the larger of its tiles, 128 x 256 of B, is
+    the same along m; unasked and with sizes known at launch only, the pass says what to do."""
     static = tuple({"m": 4096, "n": 4096, "k": 4096}.items())
     module = made(PRODUCT, None, 0, static)[1]
     assert [op.cluster for op in module.body.block.ops if isinstance(op, cuda.KernelOp) and cuda.roles_of(op)] == [2]
-    assert "clusters of 2 blocks along %n0" in told(module)[0]
+    assert "clusters of 2 blocks along %m0 bring the stages of %B_ring" in told(module)[0]
     (step,) = told(made(PRODUCT, None)[1])
     assert "known at launch only: make its size static, or ask for size=2" in step
 
@@ -267,8 +293,12 @@ def test_what_is_explained_is_what_the_kernel_does(name: str) -> None:
     assert of_model.cluster == kernels[0].cluster == AT_4096[name]
     assert (of_model.cluster_bytes > 0) == (of_model.cluster > 1)
     text = " ".join(explanation_text(told).split())
-    brought = f"in clusters of {of_model.cluster}, which bring each other {of_model.cluster_bytes:,} bytes"
+    assert prod(of_model.cluster_along.values()) == of_model.cluster
+    along = "".join(f"{blocks} along {axis}" for axis, blocks in of_model.cluster_along.items())
+    brought = f"in clusters of {along}, which bring each other {of_model.cluster_bytes:,} bytes"
     assert (brought in text) == (of_model.cluster > 1)
+    numbered = any(isinstance(op, cuda.ClusterIndexOp) for op in kernels[0].body.block.ops)
+    assert numbered == (of_model.cluster > 1 and [*of_model.cluster_along] != [[*of_model.group][-1]])
 
 
 def test_a_cluster_takes_less_from_l2() -> None:
@@ -276,13 +306,14 @@ def test_a_cluster_takes_less_from_l2() -> None:
     plan, machine = static_plan(), load_machine("h100")
     together = timing(plan, machine, SQUARE)
     alone = timing(replace(plan, static=frozenset()), machine, SQUARE)
-    assert (together.cluster, alone.cluster) == (2, 1)
+    cluster = shapes_of(plan)[together.cluster - 1]
+    assert (cluster, alone.cluster) == (Shape((("n", 2),)), 0)
     (alike,) = (each for each in plan.transfers if each.array == "A")
-    spared = alike.values(SQUARE) * 2 * (1 / 2 - 1 / ACROSS[2] / 2)
+    spared = alike.values(SQUARE) * 2 * (1 - part(2, 2))
     assert together.units_us["L2"] / alone.units_us["L2"] == pytest.approx(
         1 - spared / sum(each.values(SQUARE) * each.width for each in plan.transfers)
     )
-    assert bytes_across(plan, SQUARE, 2) == alike.values(SQUARE) * 2 // 2
+    assert bytes_across(plan, SQUARE, cluster) == alike.values(SQUARE) * 2 // 2
     for unit in ("device memory", "tensor f16", "shared", "issue"):
         assert together.units_us[unit] == alone.units_us[unit]
     assert together.time_us < alone.time_us

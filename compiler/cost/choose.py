@@ -171,7 +171,7 @@ def _warps(needs: Footprint) -> str:
 
 
 def _grid(found: Estimate, machine: Machine) -> str:
-    together = f", in clusters of {found.cluster}" if found.cluster > 1 else ""
+    together = f", in clusters of {found.cluster}" if found.cluster else ""
     if found.in_turns:
         return f"{found.blocks} pieces, which a block on each of {machine.sms} SMs takes one after another{together}"
     held = f"{found.blocks_per_sm} on an SM (more do not fit: {found.limited_by})"

@@ -7,9 +7,10 @@ a byte, and every byte that arrives `1/B_across`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Generic, TypeVar
 
 from treadle.compiler.amounts import Amount, choice, is_any, most
 from treadle.compiler.cost.boxes import rows_of
@@ -28,26 +29,56 @@ WORTH = 0.05
 """The part of a piece's time that a cluster must save: its blocks wait for each other. Not measured."""
 
 
+Place = TypeVar("Place", bound=Hashable)
+"""What a coordinate of the grid is called: an axis of a plan, or what a lowered kernel computes."""
+
+
+@dataclass(frozen=True)
+class Shape(Generic[Place]):
+    """How many blocks a cluster has along which coordinates of the grid, the outermost first; along all others one."""
+
+    sides: tuple[tuple[Place, int], ...]
+
+    @property
+    def blocks(self) -> int:
+        return prod(count for _, count in self.sides)
+
+    def together(self, own: Iterable[Place]) -> int:
+        """How many of its blocks bring together what is another for each of these coordinates."""
+        others = set(own)
+        return prod(count for place, count in self.sides if place not in others)
+
+    def __str__(self) -> str:
+        along = " by ".join(f"{count} along {place}" for place, count in self.sides)
+        return along if len(self.sides) == 1 else f"{self.blocks}, {along}"
+
+
+def shapes_along(places: Sequence[Place]) -> list[Shape[Place]]:
+    """The clusters that may be best, of blocks that read something alike along one of these coordinates, the outermost
+    first; of those that take as long it is the first: the innermost lie side by side in the grid as it is. Along two,
+    2 x 2 blocks would share all that a product reads, but across four of them: that saves less than a fortieth of what
+    two along the better coordinate take, and four wait for each other."""
+    return [Shape(((place, count),)) for place in reversed(places) for count in sorted(ACROSS)]
+
+
 @dataclass(frozen=True)
 class Feeding:
-    """What a piece brings and does; of one plan, or of many."""
+    """What a piece brings and does, as one of a cluster of so many blocks; of one plan, or of many."""
 
-    alike_bytes: Amount
-    """What the blocks of a cluster read alike."""
-    own_bytes: Amount
-    product_clocks: Amount
-    """Of the tensor cores of one SM."""
+    bytes_by: Mapping[int, Amount]
+    """What so many of the blocks bring together: 1 for what each brings by itself."""
+    blocks: int = 1
 
-    def clocks(self, blocks: int, bytes_per_clock: float) -> Amount:
-        """Until a piece of a cluster of so many blocks is fed, at so many bytes a clock from above into one SM."""
-        return (self.alike_bytes * _part(blocks) + self.own_bytes) / bytes_per_clock
+    def clocks(self, bytes_per_clock: float) -> Amount:
+        """Until it is fed, at so many bytes a clock from above into one SM."""
+        return sum(part(together, self.blocks) * count for together, count in self.bytes_by.items()) / bytes_per_clock
 
 
-def _part(blocks: int) -> float:
-    """What a byte that all blocks of a cluster read costs each of them, in units of one that comes from above: a share
-    from there, and the whole across."""
-    across = 0.0 if blocks == 1 else 1 / ACROSS[blocks]
-    return (1 - across) / blocks + across
+def part(together: int, blocks: int) -> float:
+    """What a byte that so many blocks of a cluster read alike costs each of them, in units of one that comes from
+    above: a share from there, and the whole across. Across larger clusters than were measured as across the largest."""
+    across = 0.0 if together == 1 else 1 / ACROSS.get(blocks, ACROSS[max(ACROSS)])
+    return (1 - across) / together + across
 
 
 def from_l2(machine: Machine) -> float:
@@ -56,67 +87,99 @@ def from_l2(machine: Machine) -> float:
 
 
 def best_cluster(
-    feeding: Feeding, machine: Machine, able: Mapping[int, Amount] = dict.fromkeys(ACROSS, True)
+    alone: Feeding, made: Iterable[tuple[Amount, Feeding]], product_clocks: Amount, machine: Machine
 ) -> Amount:
-    """Blocks of the cluster that takes the least time, of those that can be made, products and copies overlapping; 1
-    where none is worth it."""
+    """The number of the cluster, from 1 on, that takes the least time of those that can be made, products and copies
+    overlapping; 0 where none is worth it. `product_clocks`: of the tensor cores of one SM."""
     rate = from_l2(machine)
-    alone = fewest = most(feeding.product_clocks, feeding.clocks(1, rate))
-    best: Amount = 1
-    for blocks in sorted(able):
-        clocks = most(feeding.product_clocks, feeding.clocks(blocks, rate))
-        better = able[blocks] & (clocks < fewest)
-        best, fewest = choice(better, blocks, best), choice(better, clocks, fewest)
-    return choice(fewest <= (1 - WORTH) * alone, best, 1)
+    by_itself = fewest = most(product_clocks, alone.clocks(rate))
+    best: Amount = 0
+    for number, (able, feeding) in enumerate(made, 1):
+        clocks = most(product_clocks, feeding.clocks(rate))
+        better = able & (clocks < fewest)
+        best, fewest = choice(better, number, best), choice(better, clocks, fewest)
+    return choice(fewest <= (1 - WORTH) * by_itself, best, 0)
 
 
 # -- read off a plan ---------------------------------------------------------------------------------
 
 
+def shapes_of(plan: Plan) -> list[Shape[str]]:
+    """The clusters that `passes/cuda_cluster.py` may make unasked: it must know how many pieces there are along an
+    axis, and what they read."""
+    if plan.is_at_most:
+        return []
+    axes = [pieces.axis for pieces in plan.groups if pieces.axis in plan.static]
+    shared = [each for each in plan.transfers if each.in_boxes]
+    return shapes_along([axis for axis in axes if any(axis not in _own(transfer) for transfer in shared)])
+
+
 def cluster_of(plan: Plan, machine: Machine, sizes: Mapping[str, int], product_clocks: Amount) -> Amount:
-    """Blocks of the cluster that `passes/cuda_cluster.py` makes unasked, where the products of a block take the tensor
-    cores so long: it must know how many pieces there are, and what they read."""
+    """The number, from 1 on, of the cluster of `shapes_of` that the pass makes, where the products of a block take the
+    tensor cores so long; 0 if none."""
     grouped = are_of_warpgroups(plan, machine)
-    if not plan.groups or plan.groups[-1].axis not in plan.static or plan.is_at_most or not is_any(grouped):
-        return 1
-    pieces = plan.groups[-1].count(sizes)
-    able = {size: grouped & (pieces % size == 0) & (_bytes(plan, sizes, size) > 0) for size in ACROSS}
-    alike = _bytes(plan, sizes, min(ACROSS))
-    arriving = sum(_bytes_of_block(plan, transfer, sizes) for transfer in plan.transfers)
-    return best_cluster(Feeding(alike, arriving - alike, product_clocks), machine, able)
+    shapes = shapes_of(plan)
+    if not shapes or not is_any(grouped):
+        return 0
+    pieces = {each.axis: each.count(sizes) for each in plan.groups}
+    brought = [(transfer, _bytes_of_block(plan, transfer, sizes)) for transfer in plan.transfers]
+    made: list[tuple[Amount, Feeding]] = []
+    for shape in shapes:
+        able = grouped
+        for axis, count in shape.sides:
+            able = able & (pieces[axis] % count == 0)
+        feeding = _feeding(brought, shape)
+        made.append((able, feeding))
+    return best_cluster(Feeding({1: sum(count for _, count in brought)}), made, product_clocks, machine)
 
 
-def bytes_across(plan: Plan, sizes: Mapping[str, int], blocks: int) -> int:
-    """What the blocks of clusters of that size bring each other over the whole launch: of what they read alike, all but
-    the share of each. The cluster must divide the pieces along the innermost axis."""
-    alike = (transfer for transfer, is_alike in _alike(plan, blocks) if is_alike)
-    return sum(transfer.values(sizes) * transfer.width * (blocks - 1) // blocks for transfer in alike)
+def _feeding(brought: Iterable[tuple[Transfer, Amount]], shape: Shape[str]) -> Feeding:
+    found: dict[int, Amount] = {1: 0}
+    for transfer, count in brought:
+        together, has_shares = _together(transfer, shape)
+        found[together] = found.get(together, 0) + choice(has_shares, count, 0)
+        found[1] = found[1] + choice(has_shares, 0, count)
+    return Feeding(found, shape.blocks)
+
+
+def bytes_across(plan: Plan, sizes: Mapping[str, int], shape: Shape[str]) -> int:
+    """What the blocks of clusters of that shape bring each other over the whole launch: of what they read alike, all
+    but the share of each. The cluster must divide the pieces."""
+    found = 0
+    for transfer in plan.transfers:
+        together, has_shares = _together(transfer, shape)
+        if has_shares:
+            found += transfer.values(sizes) * transfer.width * (together - 1) // together
+    return found
 
 
 def bytes_spared(plan: Plan, sizes: Mapping[str, int], cluster: Amount) -> Amount:
-    """By how many bytes less from L2 the launch is as fast as with clusters of so many blocks."""
+    """By how many bytes less from L2 the launch is as fast as with clusters of that number (`cluster_of`)."""
     spared: Amount = 0.0
-    for blocks in ACROSS:
-        alike = (choice(is_alike, each.values(sizes) * each.width, 0) for each, is_alike in _alike(plan, blocks))
-        spared = spared + choice(cluster == blocks, (1 - _part(blocks)) * sum(alike), 0.0)
+    for number, shape in enumerate(shapes_of(plan), 1):
+        is_it = cluster == number
+        if not is_any(is_it):
+            continue
+        for transfer in plan.transfers:
+            together, has_shares = _together(transfer, shape)
+            less = (1 - part(together, shape.blocks)) * transfer.width * transfer.values(sizes)
+            spared = spared + choice(is_it & has_shares, less, 0.0)
     return spared
 
 
-def _alike(plan: Plan, blocks: int) -> Iterator[tuple[Transfer, Amount]]:
-    """What comes to shared memory alike for neighbours, which differ in the innermost coordinate of their pieces, and
-    whether its tiles have shares for so many: the laws of `passes/grids/cluster_laws.py`, read off a plan."""
-    if not plan.groups:
-        return
-    inner = plan.groups[-1].axis
-    for transfer in plan.transfers:
-        around = () if transfer.fed is None else transfer.fed.around
-        if transfer.in_boxes and inner not in (*transfer.axes, *(pieces.axis for pieces in around)):
-            yield transfer, rows_of(transfer.tile) % (SHARE_ROWS * blocks) == 0
+def _together(transfer: Transfer, shape: Shape[str]) -> tuple[int, Amount]:
+    """How many blocks of a cluster bring the tiles of a transfer together, and whether these have as many shares: the
+    laws of `passes/grids/cluster_laws.py`, read off a plan."""
+    together = shape.together(_own(transfer)) if transfer.in_boxes else 1
+    if together == 1:
+        return 1, False
+    return together, rows_of(transfer.tile) % (SHARE_ROWS * together) == 0
 
 
-def _bytes(plan: Plan, sizes: Mapping[str, int], blocks: int) -> Amount:
-    """What a block reads as its neighbours do, where there are shares for so many."""
-    return sum(choice(is_alike, _bytes_of_block(plan, each, sizes), 0) for each, is_alike in _alike(plan, blocks))
+def _own(transfer: Transfer) -> set[str]:
+    """The axes along which each piece reads something else, or takes other turns."""
+    around = () if transfer.fed is None else transfer.fed.around
+    return {*transfer.axes, *(pieces.axis for pieces in around)}
 
 
 def _bytes_of_block(plan: Plan, transfer: Transfer, sizes: Mapping[str, int]) -> Amount:

@@ -16,7 +16,7 @@ from math import inf, prod
 import numpy as np
 
 from treadle.compiler.amounts import Amount, ceil_div, choice, is_any, most
-from treadle.compiler.cost.clusters import L2_PORT, bytes_spared, cluster_of
+from treadle.compiler.cost.clusters import L2_PORT, Shape, bytes_spared, cluster_of, shapes_of
 from treadle.compiler.cost.issue import PRODUCT_FLOP, SHARED_BYTES, is_issued
 from treadle.compiler.cost.leaving import leaving_slots
 from treadle.compiler.cost.memory import Footprint, footprint, loads_ahead
@@ -67,8 +67,8 @@ class Estimate:
     """Whether a block on each SM takes one piece after another."""
     by_piece: bool = False
     """Whether it could, but blocks of their own, several on an SM, take less time."""
-    cluster: int = 1
-    """Blocks that bring together what they read alike."""
+    cluster: Shape[str] | None = None
+    """Blocks that bring together what they read alike; None where each reads by itself."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Timing:
     in_turns: Amount
     """Whether a block on each SM takes one piece after another."""
     cluster: Amount
-    """Blocks of each cluster."""
+    """The number of the cluster among `clusters.shapes_of`, from 1 on; 0 for none."""
 
 
 def timing(plan: Plan, machine: Machine, sizes: Mapping[str, int]) -> Timing:
@@ -176,7 +176,7 @@ def estimate(plan: Plan, machine: Machine, sizes: Mapping[str, int]) -> Estimate
         waves=found.blocks / (machine.sms * found.blocks_per_sm),
         in_turns=in_turns,
         by_piece=bool(can_take_turns(plan, machine, found.blocks, found.footprint.shared_bytes)) and not in_turns,
-        cluster=int(found.cluster),
+        cluster=shapes_of(plan)[int(found.cluster) - 1] if found.cluster else None,
     )
 
 

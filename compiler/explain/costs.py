@@ -88,6 +88,8 @@ class KernelCost:
     """Whether a block on each SM takes one piece after another (`cuda-persist`); then `blocks` are pieces."""
     cluster: int
     """Blocks that bring together what they read alike (`cuda-cluster`); 1 where each reads by itself."""
+    cluster_along: Mapping[str, int]
+    """How many of them lie along which axes, the outermost first."""
     cluster_bytes: int
     """What the blocks of clusters bring each other; device memory and L2 give so much less."""
     wave_use: float
@@ -259,6 +261,7 @@ def kernel_cost(
     does_not_fit = _why_not(levels[0], plan.blocks(sizes), machine, time is not None)
     time = None if does_not_fit else time
     needs = needs if time is None else time.footprint
+    cluster = None if time is None else time.cluster
     limits = limits_us(plan, machine, sizes)
     limit = max(limits.values(), default=0.0)
     known = {axis: max(size, 1) for axis, size in sizes.items()}
@@ -275,8 +278,9 @@ def kernel_cost(
         limited_by="" if time is None else time.limited_by,
         waves=0.0 if time is None else time.waves,
         in_turns=time is not None and time.in_turns,
-        cluster=1 if time is None else time.cluster,
-        cluster_bytes=0 if time is None or time.cluster == 1 else bytes_across(plan, sizes, time.cluster),
+        cluster=1 if cluster is None else cluster.blocks,
+        cluster_along={} if cluster is None else dict(cluster.sides),
+        cluster_bytes=0 if cluster is None else bytes_across(plan, sizes, cluster),
         wave_use=0.0 if time is None else wave_use(time.waves),
         tile_use=tile_use(plan, sizes),
         stages=needs.stages,

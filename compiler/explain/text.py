@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from textwrap import fill
 
+from treadle.compiler.cost.clusters import Shape
 from treadle.compiler.explain.costs import Explanation, KernelCost, LevelCost, StepCost
 from treadle.compiler.explain.symbols import Expressions, Symbols
 
@@ -97,7 +98,8 @@ def _block_text(kernel: KernelCost) -> str:
             f"{number(kernel.blocks)} pieces, which a block on each SM takes one after another, {kernel.waves:.2f} each"
         )
     if kernel.cluster > 1:
-        grid += f"; in clusters of {kernel.cluster}, which bring each other {number(kernel.cluster_bytes)} bytes"
+        cluster = Shape(tuple(kernel.cluster_along.items()))
+        grid += f"; in clusters of {cluster}, which bring each other {number(kernel.cluster_bytes)} bytes"
     return (
         f"a block: {number(kernel.shared_bytes)} bytes of shared memory with padding{stages}, about "
         f"{kernel.registers_per_thread} registers a thread{spilled}; {grid}"

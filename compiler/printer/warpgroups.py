@@ -11,6 +11,7 @@ from treadle.compiler.printer.order import OrderPrinter
 from treadle.compiler.printer.scalars import bare, c_type
 from treadle.compiler.printer.stages import Stages
 from treadle.compiler.printer.tensor_stores import box_place, print_for_each_box
+from treadle.compiler.printer.together import Together
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LANES
@@ -57,7 +58,11 @@ class WarpgroupPrinter:
             case cuda.TensorLoadOp():
                 self.tensor_load(op)
             case cuda.BlockInClusterOp():
+                self.writer.comment_of(op)
                 define_index(self.writer, op, f"int64_t({self.writer.call('block_in_cluster')}())")
+            case cuda.ClusterIndexOp():
+                self.writer.comment_of(op)
+                define_index(self.writer, op, f"int64_t(blockIdx.x / {self.writer.kernel.cluster})")
             case cuda.ClusterArriveOp():
                 self.writer.text.line(f"{self.writer.call('barrier_cluster_arrive')}();")
             case cuda.ClusterWaitOp():
@@ -165,9 +170,15 @@ class WarpgroupPrinter:
         if owner.filled_by == 1:
             arrive = f"if ({thread} == 0) {self.writer.call('mbarrier_arrive')}({barrier});"
         else:  # a thread for each block
-            reach = f"{self.writer.call('mbarrier_arrive_at')}({barrier}, {thread})"
+            at = self._together(owner).member(thread)
+            reach = f"{self.writer.call('mbarrier_arrive_at')}({barrier}, {at})"
             arrive = f"if ({thread} < {owner.filled_by}) {reach};"
         self.writer.text.line(arrive)
+
+    def _together(self, ring: cuda.RingOp) -> Together:
+        """The blocks that fill a ring with this one."""
+        rank = f"{self.writer.call('block_in_cluster')}()" if ring.filled_by > 1 else "0"
+        return Together(rank, ring.filled_by, ring.apart, self.writer.kernel.cluster)
 
     def _place(self, ring: SSAValue, turn: SSAValue) -> tuple[str, str]:
         """The stage of a turn, and how often the stage was used before."""
@@ -187,10 +198,12 @@ class WarpgroupPrinter:
             tile, offsets = writer.values[op.tile], [writer.values[each] for each in op.offsets]
             load, blocks = writer.call("tensor_load" if op.shares == 1 else "tensor_load_multicast"), ""
             if op.shares > 1:
-                share, axis = f"{writer.call('block_in_cluster')}()", shared_axis(op.boxes)
+                assert isinstance(op.ring.owner, cuda.RingOp)
+                together = self._together(op.ring.owner)
+                share, axis = together.share, shared_axis(op.boxes)
                 offsets[axis] = add([bare(offsets[axis]), scaled(share, op.map_type.shape[axis])])
                 tile = add([tile, scaled(share, op.boxes.rows // op.shares * op.boxes.span.data)])
-                blocks = f", {(1 << op.shares) - 1}"
+                blocks = f", {together.mask}"
             tile, at = box_place(tile, op.boxes, offsets, box)
             maps = ", ".join(writer.values[map] for map in (op.map, *op.row_maps))
             if op.is_by_rows:

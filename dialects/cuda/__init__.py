@@ -24,7 +24,7 @@ share to all (`tensor_load .. multicast`). Consumer warpgroups may take turns at
 from xdsl.ir import Dialect
 
 from treadle.dialects.cuda.boxes import BoxesAttr
-from treadle.dialects.cuda.clusters import BlockInClusterOp, ClusterArriveOp, ClusterWaitOp
+from treadle.dialects.cuda.clusters import BlockInClusterOp, ClusterArriveOp, ClusterIndexOp, ClusterWaitOp
 from treadle.dialects.cuda.fragments import CombineOp, ExchangeOp, IndexOp, MaskOp
 from treadle.dialects.cuda.kernel import (
     ANY_STRIDES,
@@ -61,6 +61,7 @@ Cuda = Dialect(
         BlockInClusterOp,
         BlockIndexOp,
         ClusterArriveOp,
+        ClusterIndexOp,
         ClusterWaitOp,
         CombineOp,
         CommitOp,
@@ -112,6 +113,7 @@ __all__ = [
     "BlockIndexOp",
     "BoxesAttr",
     "ClusterArriveOp",
+    "ClusterIndexOp",
     "ClusterWaitOp",
     "CombineOp",
     "CommitOp",

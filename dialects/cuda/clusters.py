@@ -44,6 +44,22 @@ class BlockInClusterOp(_InCluster):
 
 
 @irdl_op_definition
+class ClusterIndexOp(_InCluster):
+    """The index of this block's cluster in the grid (PTX ISA 10, `%clusterid`): that of the block, divided by the
+    blocks of a cluster."""
+
+    name = "cuda.cluster_index"
+
+    result = result_def(IndexType())
+
+    traits = traits_def(Pure())
+    assembly_format = "attr-dict"
+
+    def __init__(self) -> None:
+        super().__init__(result_types=[IndexType()])
+
+
+@irdl_op_definition
 class ClusterArriveOp(_InCluster):
     """Every thread of every block of the cluster says that it has come this far (PTX ISA 9.7.13.3,
     `barrier.cluster.arrive`)."""

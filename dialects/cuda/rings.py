@@ -82,7 +82,8 @@ class RingOp(IRDLOperation):
     product of a warpgroup reads for all four, so that one arrival of theirs is enough.
 
     With `blocks 2` after the consumers, the blocks of a cluster fill their stages together: the consumers of all of
-    them release a stage of each, so that its empty barrier waits for the arrivals of all.
+    them release a stage of each, so that its empty barrier waits for the arrivals of all. With `blocks 2 step 2` in a
+    cluster of four, two and two do so: those whose numbers in the cluster differ by 2.
     """
 
     name = "cuda.ring"
@@ -91,6 +92,7 @@ class RingOp(IRDLOperation):
     consumers = prop_def(IntAttr)
     by_warps = opt_prop_def(UnitAttr)
     blocks = opt_prop_def(IntAttr)
+    step = opt_prop_def(IntAttr)
     result = result_def(RingType)
 
     def __init__(
@@ -100,6 +102,7 @@ class RingOp(IRDLOperation):
         stages: int | Attribute,
         blocks: int | None = None,
         by_warps: bool = False,
+        step: int | None = None,
     ):
         type = RingType(stages) if isinstance(stages, int) else stages
         properties = {
@@ -107,6 +110,7 @@ class RingOp(IRDLOperation):
             "consumers": IntAttr(consumers),
             "by_warps": UnitAttr() if by_warps else None,
             "blocks": None if blocks is None else IntAttr(blocks),
+            "step": None if step is None else IntAttr(step),
         }
         super().__init__(properties=properties, result_types=[type])
 
@@ -114,6 +118,11 @@ class RingOp(IRDLOperation):
     def filled_by(self) -> int:
         """Blocks that fill the stages together; 1 where each fills its own."""
         return 1 if self.blocks is None else self.blocks.data
+
+    @property
+    def apart(self) -> int:
+        """By how much the numbers in the cluster of blocks that fill a stage together differ, from one to the next."""
+        return 1 if self.step is None else self.step.data
 
     @property
     def arrivals(self) -> int:
@@ -132,10 +141,17 @@ class RingOp(IRDLOperation):
             )
         if self.consumers.data < 1:
             raise VerifyException("a ring without consumers is never empty again")
-        if self.blocks is not None and self.blocks.data != cluster_around(self):
+        if self.step is not None and (self.blocks is None or self.step.data < 1):
+            raise VerifyException("a step is 1 or more, between the blocks that fill a ring: say `blocks` before it")
+        if self.blocks is not None and not self._are_of_cluster():
             raise VerifyException(
-                f"a ring that {self.blocks.data} blocks fill, in a kernel with clusters of {cluster_around(self)}"
+                f"a ring that {_blocks(self.filled_by, self.step)} fill, in a kernel with clusters of "
+                f"{cluster_around(self)}"
             )
+
+    def _are_of_cluster(self) -> bool:
+        """Whether the cluster consists of so many, so far from each other."""
+        return self.filled_by > 1 and cluster_around(self) % (self.filled_by * self.apart) == 0
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
@@ -147,16 +163,22 @@ class RingOp(IRDLOperation):
         if by_warps:
             parser.parse_keyword("warps")
         blocks = parser.parse_integer() if parser.parse_optional_keyword("blocks") else None
+        step = parser.parse_integer() if parser.parse_optional_keyword("step") else None
         attributes = parse_attributes(parser)
-        op = cls(offset, consumers, parser.parse_type(), blocks, by_warps)
+        op = cls(offset, consumers, parser.parse_type(), blocks, by_warps, step)
         op.attributes |= attributes
         return op
 
     def print(self, printer: Printer) -> None:
         warps = "" if self.by_warps is None else " by warps"
         blocks = "" if self.blocks is None else f" blocks {self.blocks.data}"
-        printer.print_string(f" at {self.offset.data} consumers {self.consumers.data}{warps}{blocks}")
+        step = "" if self.step is None else f" step {self.step.data}"
+        printer.print_string(f" at {self.offset.data} consumers {self.consumers.data}{warps}{blocks}{step}")
         print_types(printer, self, (self.result.type,))
+
+
+def _blocks(count: int, step: IntAttr | None) -> str:
+    return f"{count} blocks" if step is None else f"{count} blocks {step.data} apart"
 
 
 def place_shared(block: Block) -> int:

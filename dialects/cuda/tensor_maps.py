@@ -329,8 +329,11 @@ class TensorLoadOp(IRDLOperation):
 
     @property
     def shares(self) -> int:
-        """Blocks that copy the tile together, each a share of it."""
-        return cluster_around(self) if self.multicast is not None else 1
+        """Blocks that copy the tile together, each a share of it: those that fill its ring."""
+        if self.multicast is None:
+            return 1
+        ring = self.ring.owner
+        return ring.filled_by if isinstance(ring, RingOp) and ring.filled_by > 1 else cluster_around(self)
 
     @property
     def is_by_rows(self) -> bool:

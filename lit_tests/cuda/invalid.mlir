@@ -562,9 +562,23 @@ cuda.kernel @k () threads 128 shared 0 {
 
 // -----
 
-// CHECK: a ring that 2 blocks fill, in a kernel with clusters of 4
+// CHECK: a ring that 3 blocks fill, in a kernel with clusters of 4
 cuda.kernel @k () threads 128 shared 0 cluster 4 {
-  %r = cuda.ring at 0 consumers 1 blocks 2 : !cuda.ring<2>
+  %r = cuda.ring at 0 consumers 1 blocks 3 : !cuda.ring<2>
+}
+
+// -----
+
+// CHECK: a ring that 2 blocks 4 apart fill, in a kernel with clusters of 4
+cuda.kernel @k () threads 128 shared 0 cluster 4 {
+  %r = cuda.ring at 0 consumers 1 blocks 2 step 4 : !cuda.ring<2>
+}
+
+// -----
+
+// CHECK: a step is 1 or more, between the blocks that fill a ring
+cuda.kernel @k () threads 128 shared 0 cluster 4 {
+  %r = cuda.ring at 0 consumers 1 step 2 : !cuda.ring<2>
 }
 
 // -----

@@ -3,81 +3,109 @@ does not."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects import arith, scf
+from xdsl.dialects import scf
 from xdsl.ir import Operation, SSAValue
 
-from treadle.compiler.cost.clusters import Feeding
+from treadle.compiler.cost.clusters import Feeding, Shape
 from treadle.compiler.execution import executed
 from treadle.compiler.machines import Machine
 from treadle.dialects import cuda
 from treadle.dialects.cuda.tensor_maps import share_of
 from treadle.dialects.diagram.array import format_of, sizes_of
+from treadle.passes.grids.coordinates import Coordinate
 from treadle.passes.grids.sharing import Numbers, depending
 from treadle.passes.warps.laws import Reason
 
 ALIKE = "the blocks of a cluster bring together what they read alike"
 
 
+Sides = Shape[Coordinate]
+
+
 @dataclass(frozen=True)
-class Neighbours:
-    """What blocks that are neighbours in the grid differ in."""
+class Together:
+    """The blocks of a cluster that copy a tile together: their numbers in it are `step` apart."""
 
-    coordinate: SSAValue
-    """The innermost coordinate of a piece: the only one, or a remainder of the block's number."""
-    count: SSAValue | None
-    """How many pieces there are along it; None if that is all of the grid."""
-
-    @property
-    def name(self) -> str:
-        """What it is called, or what is made of it: where the piece begins."""
-        made = [result.name_hint for use in self.coordinate.uses for result in use.operation.results]
-        return f"%{self.coordinate.name_hint or next(filter(None, made), 'block')}"
+    blocks: int
+    step: int
 
 
-def neighbours_in(kernel: cuda.KernelOp) -> Neighbours | None:
-    """None for a kernel that does not ask which block it is."""
-    block = next((op for op in kernel.body.block.ops if isinstance(op, cuda.BlockIndexOp)), None)
-    if block is None:
-        return None
-    users = [use.operation for use in block.result.uses]
-    inner = next((op for op in users if isinstance(op, arith.RemUIOp) and op.lhs is block.result), None)
-    return Neighbours(block.result, None) if inner is None else Neighbours(inner.result, inner.rhs)
-
-
-def alike(kernel: cuda.KernelOp, roles: cuda.RolesOp, found: Neighbours, size: int) -> list[cuda.TensorLoadOp] | Reason:
-    """The copies that blocks which differ in the innermost coordinate make alike, and whose tiles have as many shares
-    as a cluster of `size` has blocks: of each ring all or none."""
+def alike(kernel: cuda.KernelOp, roles: cuda.RolesOp, shape: Sides) -> dict[cuda.TensorLoadOp, Together] | Reason:
+    """The copies that blocks of a cluster make alike, those that differ in some of its coordinates or in all, and whose
+    tiles have as many shares: of each ring all or none."""
     loads = [op for op in roles.producer.walk() if isinstance(op, cuda.TensorLoadOp)]
-    depends = depending(kernel.body.block, found.coordinate)
-    by_ring: dict[SSAValue, list[cuda.TensorLoadOp]] = {}
-    for load in loads:
-        by_ring.setdefault(load.ring, []).append(load)
-    reasons = {ring: next(filter(None, (_own(op, depends, size) for op in ops)), None) for ring, ops in by_ring.items()}
-    for ring, ops in by_ring.items():  # a tensor map has one box
-        maps = {op.map for op in ops}
-        if any(op.map in maps and reasons[op.ring] is not None for op in loads):
-            reasons[ring] = reasons[ring] or "another copy takes whole boxes by its tensor map"
-    shared = [op for op in loads if reasons[op.ring] is None]
+    depends = {place: depending(kernel.body.block, place.value) for place, _ in shape.sides}
+    rings: dict[SSAValue, Together | str] = {}
+    for ring in dict.fromkeys(op.ring for op in loads):
+        rings[ring] = _of_ring([op for op in loads if op.ring is ring], depends, shape)
+    while (ring := next(filter(lambda ring: _maps_differ(ring, loads, rings), rings), None)) is not None:
+        rings[ring] = "another copy takes other boxes by its tensor map"
+    shared: dict[cuda.TensorLoadOp, Together] = {}
+    for op in loads:
+        if isinstance(together := rings[op.ring], Together):
+            shared[op] = together
     if shared:
         return shared
-    facts = [f"%{ring.name_hint}: {reason}" for ring, reason in reasons.items()]
+    facts = [f"%{ring.name_hint}: {reason}" for ring, reason in rings.items()]
     return Reason(ALIKE, "; ".join(facts) or "nothing is copied")
 
 
-def _own(load: cuda.TensorLoadOp, depends: set[SSAValue], size: int) -> str | None:
-    """Why each block makes a copy by itself; None if it need not."""
+def _of_ring(
+    ops: Sequence[cuda.TensorLoadOp], depends: Mapping[Coordinate, set[SSAValue]], shape: Sides
+) -> Together | str:
+    """Which blocks make all copies of a ring together, or why each makes them by itself."""
+    reasons = {place: next(filter(None, (_own(op, values) for op in ops)), None) for place, values in depends.items()}
+    own = [place for place, reason in reasons.items() if reason is not None]
+    together = _members(shape, own)
+    if together.blocks == 1:
+        return next(filter(None, reasons.values()))
+    if (problem := next(filter(None, (_no_shares(op, together.blocks) for op in ops)), None)) is not None:
+        return problem
+    return together
+
+
+def _members(shape: Sides, own: Sequence[Coordinate]) -> Together:
+    """The blocks of a cluster that differ in the other coordinates only; the last coordinate is the fastest in it. A
+    cluster lies along two at most, so that they are equally far apart."""
+    step = 1
+    for place, count in reversed(shape.sides):
+        if place not in own:
+            break
+        step *= count
+    return Together(shape.together(own), step)
+
+
+def _maps_differ(ring: SSAValue, loads: Sequence[cuda.TensorLoadOp], rings: Mapping[SSAValue, Together | str]) -> bool:
+    """Whether the stages of a ring are filled together by a tensor map whose boxes, which all are alike, are not the
+    shares of another copy."""
+    here = rings[ring]
+    if isinstance(here, str):
+        return False
+    maps = {op.map for op in loads if op.ring is ring}
+    others = [rings[op.ring] for op in loads if op.map in maps]
+    return any(isinstance(other, str) or other.blocks != here.blocks for other in others)
+
+
+def _own(load: cuda.TensorLoadOp, depends: set[SSAValue]) -> str | None:
+    """Why blocks that differ in what these values depend on do not make a copy alike; None if they do."""
     if any(offset in depends for offset in load.offsets):
         return "every block reads elsewhere"
     if load.turn in depends or any(_differs(op, depends) for op in _around(load)):
         return "blocks take different numbers of turns"
+    return None
+
+
+def _no_shares(load: cuda.TensorLoadOp, blocks: int) -> str | None:
+    """Why so many blocks cannot take a share of a copy each; None if they can."""
     if load.multicast is not None:
         return "it is made together already"
     if load.is_by_rows:
         return "it ends before a position that data tells"
-    if share_of(load.boxes, size) is None:
-        return f"{load.boxes.rows} rows of a box are no {size} shares of whole swizzles"
+    if share_of(load.boxes, blocks) is None:
+        return f"{load.boxes.rows} rows of a box are no {blocks} shares of whole swizzles"
     return None
 
 
@@ -96,10 +124,25 @@ def _differs(op: Operation, depends: set[SSAValue]) -> bool:
     return isinstance(op, scf.IfOp) and op.cond in depends
 
 
-def feeding(
-    kernel: cuda.KernelOp, roles: cuda.RolesOp, arguments: Numbers, shared: list[cuda.TensorLoadOp], machine: Machine
-) -> Feeding | None:
-    """What the first piece brings and multiplies; None if a number is not known."""
+@dataclass(frozen=True)
+class Piece:
+    """What the first piece brings, and the clocks of an SM's tensor cores that it multiplies."""
+
+    loads: Sequence[cuda.TensorLoadOp]
+    """Each as often as it is executed."""
+    product_clocks: float
+
+    def feeding(self, shape: Sides | None, shared: Mapping[cuda.TensorLoadOp, Together]) -> Feeding:
+        """What a block brings by itself, and together with how many of its cluster."""
+        found: dict[int, int] = {1: 0}
+        for op in self.loads:
+            together = shared[op].blocks if op in shared else 1
+            found[together] = found.get(together, 0) + op.bytes
+        return Feeding(found, 1 if shape is None else shape.blocks)
+
+
+def first_piece(kernel: cuda.KernelOp, roles: cuda.RolesOp, arguments: Numbers, machine: Machine) -> Piece | None:
+    """None if a number is not known."""
     known = dict(arguments)
     try:
         list(executed(kernel.body.block, known))
@@ -109,9 +152,7 @@ def feeding(
         ]
     except KeyError:
         return None
-    together = sum(op.bytes for op in loads if op in shared)
-    clocks = sum(_flop(op) / machine.rates.products(_rate_of(op)) for op in products)
-    return Feeding(together, sum(op.bytes for op in loads) - together, clocks)
+    return Piece(loads, sum(_flop(op) / machine.rates.products(_rate_of(op)) for op in products))
 
 
 def _flop(op: cuda.WarpgroupProductOp) -> int:

@@ -19,6 +19,7 @@ from treadle.dialects.cuda.rings import place_shared
 from treadle.dialects.cuda.tiles import boxes_of, format_bytes, is_boxed, layout_of
 from treadle.dialects.diagram import ReduceOp
 from treadle.dialects.diagram.array import ArrayEncoding, axes_of, format_of, sizes_of
+from treadle.passes.grids.coordinates import number_of_unit
 from treadle.passes.grids.tile_order import TileOrder
 from treadle.passes.warps.laws import Reason, constant_of
 
@@ -123,7 +124,8 @@ class Persistent:
     def run(self) -> None:
         top = self.kernel.body.block
         self.rings = {base_of(op.tile): op.ring for op in self.roles.walk() if isinstance(op, cuda.TensorLoadOp)}
-        block = next(op for op in top.ops if isinstance(op, cuda.BlockIndexOp))
+        unit = number_of_unit(self.kernel)
+        assert unit is not None
         pieces = top.insert_arg(IndexType(), len(top.args))
         pieces.name_hint = "pieces"
         self._count_turns()
@@ -131,16 +133,28 @@ class Persistent:
             self._leave_in_parts(store)
         grid = cuda.GridSizeOp()
         grid.result.name_hint = "blocks"
-        Rewriter.insert_op(grid, InsertPoint.after(block))
-        moved = _depending_ops(top, block.result)
+        Rewriter.insert_op(grid, InsertPoint.after(unit))
+        moved = _depending_ops(top, unit.result)
+        units, at_a_time = self._units(unit, pieces, grid)
         for role in (self.roles.producer.block, self.roles.consumers.block):
-            self._loop(role, block.result, pieces, grid.result, moved)
+            self._loop(role, unit.result, units, at_a_time, moved)
         last = self.roles.consumers.block
         if _stores(self.roles):
             last.add_op(cuda.TensorWaitOp())
         for op in reversed(moved):
             Rewriter.erase_op(op)
         self.kernel.shared_bytes = IntAttr(place_shared(top))
+
+    def _units(self, unit: Operation, pieces: SSAValue, grid: cuda.GridSizeOp) -> tuple[SSAValue, SSAValue]:
+        """How many units of work there are, and how many are worked on at a time: pieces, or those of clusters whose
+        number is split into coordinates."""
+        if not isinstance(unit, cuda.ClusterIndexOp):
+            return pieces, grid.result
+        size = arith.ConstantOp.from_int_and_width(self.kernel.cluster, IndexType())
+        clusters, at_a_time = arith.DivUIOp(pieces, size.result), arith.DivUIOp(grid.result, size.result)
+        clusters.result.name_hint, at_a_time.result.name_hint = "clusters", "at_a_time"
+        Rewriter.insert_op([size, clusters, at_a_time], InsertPoint.after(grid))
+        return clusters.result, at_a_time.result
 
     # -- turns -------------------------------------------------------------------------------------
 
@@ -182,7 +196,7 @@ class Persistent:
     # -- one role ----------------------------------------------------------------------------------
 
     def _loop(self, role: Block, block: SSAValue, pieces: SSAValue, grid: SSAValue, moved: Sequence[Operation]) -> None:
-        """Put the body of a role into a loop over this block's pieces."""
+        """Put the body of a role into a loop over the pieces of this block, or of its cluster."""
         body = Block(arg_types=[IndexType(), *(IndexType() for _ in self.counts)])
         number, *done = body.args
         number.name_hint = "number"

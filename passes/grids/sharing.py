@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from xdsl.dialects import arith, memref, scf
 from xdsl.dialects.builtin import IntegerAttr
@@ -14,15 +14,34 @@ from treadle.compiler.execution import ARITHMETIC, executed
 from treadle.dialects import cuda
 from treadle.dialects.diagram import SizesAttr
 from treadle.dialects.diagram.array import DYNAMIC, sizes_of
+from treadle.passes.grids.coordinates import number_of_unit, split_of
 
 Numbers = dict[SSAValue, int]
 
 
-def numbers_of_host(function: FuncOp, hints: bool = True) -> Numbers:
-    """The numbers that a host function computes; where sizes are symbolic, at those of its attribute `sizes`, or,
-    without `hints`, none."""
-    attribute = function.attributes.get("sizes") if hints else None
-    given = attribute.as_dict() if isinstance(attribute, SizesAttr) else {}
+class AnySizes(dict[str, int]):
+    """A size for every axis that is asked for, another for each, and others in another trial."""
+
+    def __init__(self, trial: int):
+        super().__init__()
+        self.trial = trial
+
+    def __contains__(self, axis: object) -> bool:
+        return True
+
+    def __missing__(self, axis: str) -> int:
+        self[axis] = 997 * (self.trial + 1) * (len(self) + self.trial + 1) + 13 * len(self)
+        return self[axis]
+
+
+def numbers_of_host(function: FuncOp) -> Numbers:
+    """The numbers that a host function computes; where sizes are symbolic, at those of its attribute `sizes`."""
+    attribute = function.attributes.get("sizes")
+    return numbers_at(function, attribute.as_dict() if isinstance(attribute, SizesAttr) else {})
+
+
+def numbers_at(function: FuncOp, given: Mapping[str, int]) -> Numbers:
+    """The same where symbolic axes have these sizes."""
     known: Numbers = {}
     for op in function.walk():
         match op:
@@ -40,30 +59,15 @@ def numbers_of_host(function: FuncOp, hints: bool = True) -> Numbers:
     return known
 
 
-def columns_of(kernel: cuda.KernelOp) -> tuple[arith.RemUIOp, arith.DivUIOp] | None:
-    """The column and the row of a block's piece: remainder and quotient of its number by the pieces of a row."""
-    block = next((op for op in kernel.body.block.ops if isinstance(op, cuda.BlockIndexOp)), None)
-    if block is None:
-        return None
-    users = [use.operation for use in block.result.uses]
-    column = next((op for op in users if isinstance(op, arith.RemUIOp) and op.lhs is block.result), None)
-    row = next((op for op in users if isinstance(op, arith.DivUIOp) and op.lhs is block.result), None)
-    return None if column is None or row is None or _number(column.rhs) != _number(row.rhs) else (column, row)
-
-
-def _number(value: SSAValue) -> int | SSAValue:
-    owner = value.owner
-    if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, IntegerAttr):
-        return owner.value.value.data
-    return value
-
-
 def sharing(kernel: cuda.KernelOp, roles: cuda.RolesOp, arguments: Numbers, pieces: int, slots: int) -> Sharing | None:
-    """What the copies of pieces share; None where pieces have no rows and columns."""
-    found = columns_of(kernel)
-    if found is None:
+    """What the copies of pieces share; None where pieces have no rows and columns. Where coordinates are those of
+    clusters, of what a cluster does, as if that were one piece."""
+    unit = number_of_unit(kernel)
+    found = None if unit is None else split_of(unit.result)
+    if unit is None or found is None or found[1] is None:
         return None
-    column, row = (depending(kernel.body.block, op.result) for op in found)
+    blocks = kernel.cluster if isinstance(unit, cuda.ClusterIndexOp) else 1
+    column, row = (depending(kernel.body.block, op.result) for op in (found[0], found[1]))
     loads = _loads(kernel, roles, arguments, 0)
     if loads is None:
         return None
@@ -71,18 +75,24 @@ def sharing(kernel: cuda.KernelOp, roles: cuda.RolesOp, arguments: Numbers, piec
     inner = known[found[0].rhs]
     last = _loads(kernel, roles, arguments, inner - 1)
     assert last is not None
-    by_row = sum(copy.bytes for copy in last[1] if not _uses(copy, column) and _uses(copy, row))
-    by_column = sum(copy.bytes for copy in copies if _uses(copy, column) and not _uses(copy, row))
-    first_bytes, last_bytes = (sum(copy.bytes for copy in each) for each in (copies, last[1]))
-    return Sharing(pieces // max(inner, 1), slots, by_row, by_column, first_bytes, last_bytes)
+
+    def of_unit(ops: Iterable[cuda.TensorLoadOp]) -> int:
+        """Each block brings its own, and of what several bring together a share."""
+        return sum(op.bytes * blocks // (op.shares if blocks > 1 else 1) for op in ops)
+
+    by_row = of_unit(copy for copy in last[1] if not _uses(copy, column) and _uses(copy, row))
+    by_column = of_unit(copy for copy in copies if _uses(copy, column) and not _uses(copy, row))
+    rows = pieces // blocks // max(inner, 1)
+    return Sharing(rows, max(slots // blocks, 1), by_row, by_column, of_unit(copies), of_unit(last[1]))
 
 
 def _loads(
     kernel: cuda.KernelOp, roles: cuda.RolesOp, arguments: Numbers, block: int
 ) -> tuple[Numbers, list[cuda.TensorLoadOp]] | None:
     """The copies of the piece of that number, and the numbers that the kernel computes; None if some are not known."""
-    index = next(op.result for op in kernel.body.block.ops if isinstance(op, cuda.BlockIndexOp))
-    known = {**arguments, index: block}
+    unit = number_of_unit(kernel)
+    assert unit is not None
+    known = {**arguments, unit.result: block}
     try:
         list(executed(kernel.body.block, known))
         return known, [op for op in executed(roles.producer.block, known) if isinstance(op, cuda.TensorLoadOp)]

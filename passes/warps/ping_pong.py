@@ -14,7 +14,7 @@ from treadle.dialects import cuda
 from treadle.passes.loops.turns import is_of_each_warp
 from treadle.passes.warps.laws import Reason
 
-NUMBERS = cuda.BlockIndexOp | cuda.BlockInClusterOp | cuda.GridSizeOp
+NUMBERS = cuda.BlockIndexOp | cuda.ClusterIndexOp | cuda.BlockInClusterOp | cuda.GridSizeOp
 """Of the block: alike for all its threads."""
 
 
