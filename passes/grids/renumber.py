@@ -35,6 +35,8 @@ def renumber(kernel: cuda.KernelOp, shape: Sides) -> None:
     Rewriter.insert_op([rank], InsertPoint.before(block))
     cluster.location = rank.location = block.location
     digits = dict(_digits(shape, rank))
+    for place, digit in digits.items():
+        digit.name_hint = digit.name_hint or f"place_along_{place.axis or place.hint}"
     for place, count in shape.sides:
         if place.count is not None:
             _count_clusters(place, count)
