@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import IntAttr, ModuleOp, UnitAttr
+from xdsl.dialects.builtin import IntAttr, ModuleOp, StringAttr, UnitAttr
 from xdsl.ir import BlockArgument
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -16,7 +16,7 @@ from treadle.compiler.errors import InternalError
 from treadle.compiler.machines import Machine, machine_of
 from treadle.compiler.rings import ring_problems
 from treadle.dialects import cuda
-from treadle.dialects.cuda.kernel import MOST_IN_CLUSTER
+from treadle.dialects.cuda.kernel import ALONG, MOST_IN_CLUSTER
 from treadle.dialects.cuda.tensor_maps import share_of
 from treadle.dialects.hierarchy.schedule import StepAttr, record
 from treadle.passes._functions import function_of, launches_of_kernel
@@ -84,7 +84,8 @@ class CudaClusterPass(ModulePass):
     !A = memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[m, k], level = device>>
     !A_map = !cuda.tensor_map<[32, 64], !A>
     !As = memref<64x64xf16, #diagram.array<[m, k], level = shared, layout = #cuda.boxes<extents = [64, 64], span = 64>>>
-    cuda.kernel @read (%A_map: !A_map, %columns: index) threads 256 shared 8208 cluster 2 {
+    cuda.kernel @read (%A_map: !A_map, %columns: index) threads 256 shared 8208 cluster 2
+        attributes {along = "column"} {
       %A_shared = cuda.shared at 0 : !As
       %A_ring = cuda.ring at 8192 consumers 1 blocks 2 : !cuda.ring<1>
       %block = cuda.block_index
@@ -158,7 +159,7 @@ class CudaClusterPass(ModulePass):
             return self._declined(subject, loads)
         if (reason := shapes.why_no_clusters(shape)) is not None:
             return self._declined(subject, reason)
-        is_known = all(shapes.pieces(place) is not None for place, _ in shape.sides)
+        is_known = shapes.is_known(shape)
         where = " and ".join(map(str, (place for place, _ in shape.sides)))
         if not is_known and not self.size:
             told = ", ".join(str(count) for _, count in shape.sides)
@@ -173,6 +174,7 @@ class CudaClusterPass(ModulePass):
             loads = _alike(kernel, shape)
         is_numbered = lies_side_by_side(shape, coordinates_of(kernel))
         _together(kernel, launch, loads, shape.blocks)
+        kernel.attributes[ALONG] = StringAttr(" and ".join(place.axis or place.hint for place, _ in shape.sides))
         if not is_numbered:
             renumber(kernel, shape)
         if problems := ring_problems(kernel):

@@ -47,7 +47,7 @@ class Program:
 
 SHORT = {"b": 1, "h": 1, "q": 150, "x": 333}
 PAIRS = [{"m": 256, "n": 512, "k": 200}, {"m": 300, "n": 200, "k": 136}]
-"""Two pieces along n, which a cluster takes, and one."""
+"""Two pieces along m, which a cluster takes, and three."""
 LONG = {"b": 2, "h": 16, "q": 2048, "x": 2048}
 SUBLOOP: Mapping[str, Mapping[str, Sequence[str | int]]] = {"hierarchy-subloop": {"axis": ("d",), "size": (16,)}}
 CLUSTERS: Mapping[str, Mapping[str, Sequence[int]]] = {"cuda-cluster": {"size": (2,)}}
@@ -76,7 +76,6 @@ PROGRAMS = (
     Program("examples/softmax.mlir", "a100", [{"row": 3, "x": 5000}, {"row": 2, "x": 37}]),
 )
 FIRST = {
-    "_cluster_laws": 1,
     "_load_ahead": 6,
     "_ping_pong": 2,
     "compiler/lowering/absent": 4,
@@ -88,6 +87,9 @@ FIRST = {
     "compiler/printer/order": 2,
     "compiler/printer/products": 5,
     "cuda_cluster": 1,
+    "passes/grids/beside": 1,
+    "passes/grids/cluster_laws": 1,
+    "passes/grids/renumber": 1,
 }
 """The number of the program that meets the mistakes of a file, which runs before all others."""
 

@@ -237,7 +237,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "cluster: a stage is free when one block has released it": (
         "cuda_cluster",
-        "ring.blocks, load.multicast = IntAttr(size), UnitAttr()",
+        "ring.blocks, load.multicast = IntAttr(members.blocks), UnitAttr()",
         "ring.blocks, load.multicast = IntAttr(1), UnitAttr()",
     ),
     "cluster: a block ends before others let go of its memory": (
@@ -246,14 +246,29 @@ MUTATIONS: dict[str, Mutation] = {
         "block.add_ops([])",
     ),
     "cluster: launched where it does not divide the grid": (
-        "cuda_cluster",
-        'arith.CmpiOp(rest.result, zero.result, "eq")',
-        'arith.CmpiOp(rest.result, zero.result, "ne")',
+        "passes/grids/beside",
+        'arith.CmpiOp(rests[0], zero.result, "eq")',
+        'arith.CmpiOp(rests[0], zero.result, "ne")',
     ),
     "cluster: each block brings all of a tile": (
         "cuda_cluster",
         "type = cuda.TensorMapType(share, old.buffer, tuple(old.order))",
         "type = cuda.TensorMapType(old.shape, old.buffer, tuple(old.order))",
+    ),
+    "cluster: the pieces of an outer coordinate are not numbered anew": (
+        "cuda_cluster",
+        "        if not is_numbered:\n",
+        "        if False:\n",
+    ),
+    "cluster: all its blocks take the piece of the first": (
+        "passes/grids/renumber",
+        "own = arith.AddiOp(first.result, digit)",
+        "own = arith.AddiOp(first.result, blocks.result)",
+    ),
+    "cluster: coordinates of clusters are those of pieces": (
+        "passes/grids/renumber",
+        "first = arith.MuliOp(place.value, blocks.result)",
+        "first = arith.AddiOp(place.value, blocks.result)",
     ),
     # Turns of warpgroups.
     "ping-pong: a turn is not given on": (

@@ -184,7 +184,7 @@ def test_where_sizes_are_known_there_is_one_kernel_with_roles() -> None:
     (kernel,) = [op for op in module.body.block.ops if isinstance(op, cuda.KernelOp) and cuda.roles_of(op)]
     assert kernel.cluster == 2
     assert execute((algorithm, module, printed), static).kernel == kernel.sym_name.data
-    assert "clusters of 2 blocks" in draw_module(module).svg()
+    assert "clusters of 2 blocks along n" in draw_module(module).svg()
 
 
 @needs_compiler

@@ -111,7 +111,10 @@ def sizes(path: Path, sides: Sides, kind: str) -> dict[str, int]:
     for type in types:
         axis = axes_of(type)[-1]
         row_steps[axis] = max(UNIT // format_of(type).size, row_steps.get(axis, 1))
-    plans = [plan for _, plan in made(path, sides)[3]]
+    names = [op.sym_name.data.partition("_kernel_specialised")[0] for op in clusters_in(path, sides)]
+    plans = sorted(
+        (plan for _, plan in made(path, sides)[3]), key=lambda plan: plan.name in names
+    )  # whose pieces count
     pieces = {each.axis: each.size for plan in plans for each in (*plan.groups, *plan.streams)}
     together = dict(sides)
     streamed = {each.axis for plan in plans for each in plan.streams}

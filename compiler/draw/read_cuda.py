@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import cast
 
 from xdsl.dialects import scf
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -16,6 +16,7 @@ from treadle.compiler.draw.diagram import KernelLevel, Wire
 from treadle.compiler.draw.glyphs import Glyph, glyph_of
 from treadle.compiler.draw.read import Reader
 from treadle.dialects.cuda import KernelOp, LaunchOp, SharedOp, StageOp
+from treadle.dialects.cuda.kernel import ALONG
 from treadle.dialects.diagram.array import is_array
 
 LEVEL_CHANGES = ("cuda.copy", "cuda.load", "cuda.store")
@@ -63,6 +64,8 @@ class CudaReader(Reader):
         self.kernel = kernel.sym_name.data
         shared = kernel.shared_bytes.data
         clusters = f", clusters of {kernel.cluster} blocks" if kernel.cluster > 1 else ""
+        if clusters and isinstance(along := kernel.attributes.get(ALONG), StringAttr):
+            clusters += f" along {along.data}"
         caption = f"\\rm{{{kernel.threads.data} threads, {shared:,} bytes of shared memory a block{clusters}}}"
         self.kernels[self.kernel] = KernelLevel(self.kernel, caption)
         self.alias.update(zip(kernel.body.block.args, op.arguments, strict=True))

@@ -240,6 +240,9 @@ BY_PIECE = "a_block_for_each_piece"
 """An attribute of a kernel, also at hierarchy level, whose pieces take less time in blocks of their own, several on an
 SM, than one after another in a block (`compiler/cost/turns.py`)."""
 
+ALONG = "along"
+"""An attribute of a kernel of clusters: the axes of the grid along which they lie, as a drawing says it."""
+
 NARROW = "narrow"
 """Attribute of a division of numbers, or of a loop over them, that are below 2^31, as those of pieces and of positions
 in arrays with tensor maps are: printed in 32 bits, since 64 take twice the registers, and a call for each division by a

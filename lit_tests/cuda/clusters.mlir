@@ -1,5 +1,6 @@
 // RUN: xdsl-opt %s | filecheck %s
 // RUN: xdsl-opt %s | xdsl-opt | filecheck %s
+// RUN: xdsl-opt -t cuda-c %s | filecheck %s --check-prefix=C
 // RUN: xdsl-opt --print-op-generic %s | xdsl-opt | filecheck %s
 
 !A = memref<?x?xf16, strided<[?, 1], offset: ?>, #diagram.array<[m, k], level = device>>
@@ -38,5 +39,41 @@ cuda.kernel @clusters (%A_map: !A_map, %B_map: !B_map, %k: index) threads 256 sh
   // CHECK: cuda.cluster_arrive {note = 11 : i32}
   // CHECK-NEXT: cuda.cluster_wait
   cuda.cluster_arrive {note = 11 : i32}
+  cuda.cluster_wait
+}
+
+// In a cluster of four two blocks and two bring A together, those that are 2 apart; the pieces are counted by clusters.
+
+// C-LABEL: void squares_body(
+// C: const int64_t cluster = int64_t(blockIdx.x / 4);
+// C: mbarrier_init(&A_ring[stage], 1);
+// C-NEXT: mbarrier_init(&A_ring[2 + stage], 2);
+// C: mbarrier_arrive_expect(&A_ring[0], 16384);
+// C-NEXT: UNROLL for (int box = 0; box < 2; ++box)
+// C-NEXT: tensor_load_multicast(A_to + block_in_cluster() / 2 * 2048 + box * 4096, A_map, &A_ring[0], {int(k) + box * 64, int(cluster + block_in_cluster() / 2 * 32)}, 5 << (block_in_cluster() % 2));
+// C: if (thread % 128 < 2) mbarrier_arrive_at(&A_ring[2], block_in_cluster() % 2 + (thread % 128) * 2);
+// C: extern "C" __global__ void __cluster_dims__(4, 1, 1)
+
+// CHECK-LABEL: cuda.kernel @squares
+// CHECK-SAME: threads 256 shared 32800 cluster 4 {
+cuda.kernel @squares (%A_map: !A_map, %k: index) threads 256 shared 32800 cluster 4 {
+  %A_shared = cuda.shared at 0 stages 2 : !As
+  // CHECK: %A_ring = cuda.ring at 32768 consumers 1 blocks 2 step 2 : !cuda.ring<2>
+  %A_ring = cuda.ring at 32768 consumers 1 blocks 2 step 2 : !cuda.ring<2>
+  // CHECK-NEXT: %cluster = cuda.cluster_index {note = 12 : i32}
+  %cluster = cuda.cluster_index {note = 12 : i32}
+  cuda.ready %A_ring : !cuda.ring<2>
+  %zero = arith.constant 0 : index
+  cuda.roles registers 0, 0 producer {
+    %A_to = cuda.stage %A_shared[%zero] : !As
+    cuda.acquire %A_ring[%zero] : !cuda.ring<2>
+    cuda.expect %A_ring[%zero] bytes 16384 : !cuda.ring<2>
+    // CHECK: cuda.tensor_load %A_map[%cluster, %k] into %A_to signals %A_ring[%zero] multicast : !cuda.tensor_map<[32, 64],
+    cuda.tensor_load %A_map[%cluster, %k] into %A_to signals %A_ring[%zero] multicast : !A_map, !As, !cuda.ring<2>
+  } consumers 1 {
+    cuda.await %A_ring[%zero] : !cuda.ring<2>
+    cuda.release %A_ring[%zero] : !cuda.ring<2>
+  }
+  cuda.cluster_arrive
   cuda.cluster_wait
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IndexType, StringAttr
@@ -13,6 +13,7 @@ from treadle.compiler.cost.clusters import Shape
 from treadle.dialects import cuda
 from treadle.passes.grids.cluster_laws import Sides
 from treadle.passes.grids.coordinates import Coordinate, coordinates_of
+from treadle.passes.grids.renumber import lies_side_by_side
 
 SUFFIX = "_clusters"
 
@@ -28,16 +29,10 @@ def beside(kernel: cuda.KernelOp, launch: cuda.LaunchOp, shape: Sides) -> tuple[
     given: dict[SSAValue, SSAValue] = dict(zip(kernel.body.block.args, launch.arguments, strict=True))
     coordinates = coordinates_of(kernel)
     ops: list[Operation] = []
-    rests: list[SSAValue] = []
-    for place, size in shape.sides:
-        count = _count(place, coordinates, launch, given, ops)
-        blocks = arith.ConstantOp.from_int_and_width(size, IndexType())
-        rest = arith.RemUIOp(count, blocks.result)
-        ops += [blocks, rest]
-        rests.append(rest.result)
-    if len(rests) > 1:
-        ops.append(both := arith.AddiOp(rests[0], rests[1]))
-        rests = [both.result]
+    rests = [_rest(count, size, ops) for count, size in _divided(shape, coordinates, launch, given, ops)]
+    while len(rests) > 1:
+        ops.append(both := arith.AddiOp(rests.pop(), rests.pop()))
+        rests.append(both.result)
     zero = arith.ConstantOp.from_int_and_width(0, IndexType())
     divides = arith.CmpiOp(rests[0], zero.result, "eq")
     divides.result.name_hint = "divides"
@@ -55,24 +50,38 @@ def beside(kernel: cuda.KernelOp, launch: cuda.LaunchOp, shape: Sides) -> tuple[
     return copy, taken, Shape(tuple((same[place], size) for place, size in shape.sides))
 
 
-def _count(
-    place: Coordinate,
+def _divided(
+    shape: Sides,
     coordinates: Sequence[Coordinate],
     launch: cuda.LaunchOp,
     given: dict[SSAValue, SSAValue],
     ops: list[Operation],
-) -> SSAValue:
-    """How many pieces there are along a coordinate, in the host function; its operations go to `ops`."""
-    if place.count is not None:
-        return _on_host(place.count, given, ops)
-    count = launch.grid
+) -> Iterator[tuple[SSAValue, SSAValue]]:
+    """The numbers of the host function that clusters divide, and by what; the operations that they take go to `ops`.
+    Where pieces are numbered anew, the grid consists of whole rows of clusters, too."""
+    for place, size in shape.sides:
+        if place.count is not None:
+            yield _on_host(place.count, given, ops), _constant(size, ops)
+    if lies_side_by_side(shape, coordinates):
+        if coordinates[-1].count is None:
+            yield launch.grid, _constant(shape.blocks, ops)
+        return
+    row = _constant(dict(shape.sides).get(coordinates[0], 1), ops)
     for inner in (each.count for each in coordinates if each.count is not None):
-        one = arith.ConstantOp.from_int_and_width(1, IndexType())
-        some = arith.MaxSIOp(_on_host(inner, given, ops), one.result)  # an empty grid is launched by nobody
-        quotient = arith.DivUIOp(count, some.result)
-        ops += [one, some, quotient]
-        count = quotient.result
-    return count
+        ops.append(product := arith.MuliOp(row, _on_host(inner, given, ops)))
+        row = product.result
+    ops.append(some := arith.MaxSIOp(row, _constant(1, ops)))  # an empty row divides nothing
+    yield launch.grid, some.result
+
+
+def _rest(count: SSAValue, size: SSAValue, ops: list[Operation]) -> SSAValue:
+    ops.append(rest := arith.RemUIOp(count, size))
+    return rest.result
+
+
+def _constant(number: int, ops: list[Operation]) -> SSAValue:
+    ops.append(made := arith.ConstantOp.from_int_and_width(number, IndexType()))
+    return made.result
 
 
 def _on_host(value: SSAValue, given: dict[SSAValue, SSAValue], ops: list[Operation]) -> SSAValue:

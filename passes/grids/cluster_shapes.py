@@ -12,6 +12,7 @@ from treadle.dialects import cuda
 from treadle.passes._functions import function_of
 from treadle.passes.grids.cluster_laws import Piece, Sides, alike, first_piece
 from treadle.passes.grids.coordinates import Coordinate, arguments_of, coordinates_of, pieces_along
+from treadle.passes.grids.renumber import lies_side_by_side
 from treadle.passes.grids.sharing import AnySizes, Numbers, numbers_at, numbers_of_host
 from treadle.passes.warps.laws import Reason
 
@@ -55,6 +56,16 @@ class Shapes:
 
     def _pieces_at(self, place: Coordinate, of_host: Numbers) -> int | None:
         return pieces_along(place, self.coordinates, self.kernel, self.launch, of_host)
+
+    def is_known(self, shape: Sides) -> bool:
+        """Whether it is known how many pieces there are along its coordinates, and that they are all of a grid, where
+        they are numbered anew; else the launch finds out."""
+        places = [place for place, _ in shape.sides]
+        is_whole = lies_side_by_side(shape, self.coordinates) or all(map(self._is_whole, self._trials))
+        return is_whole and all(self.pieces(place) is not None for place in places)
+
+    def _is_whole(self, of_host: Numbers) -> bool:
+        return self._pieces_at(self.coordinates[0], of_host) is not None
 
     def why_no_clusters(self, shape: Sides) -> Reason | None:
         """Why a cluster leaves blocks over, as far as that is known."""

@@ -121,10 +121,8 @@ def pieces_along(
     if coordinate.count is not None:
         return number_of(coordinate.count, arguments)
     inner = [number_of(each.count, arguments) for each in coordinates if each.count is not None]
-    grid = of_host.get(launch.grid)
-    if grid is None or None in inner:
-        return None
-    return grid // max(prod(count for count in inner if count is not None), 1)
+    grid, row = of_host.get(launch.grid), prod(count or 0 for count in inner)
+    return grid // row if grid is not None and row and grid % row == 0 else None
 
 
 def arguments_of(kernel: cuda.KernelOp, launch: cuda.LaunchOp, of_host: Mapping[SSAValue, int]) -> dict[SSAValue, int]:
