@@ -169,7 +169,7 @@ class CudaPersistPass(ModulePass):
         blocks = machine.sms // kernel.cluster * kernel.cluster
         _launch_fewer(launch, blocks)
         law = "groups are independent, and the turns of a ring count on from piece to piece"
-        told = f"{blocks} blocks for {pieces:,} pieces{_told(order)}"
+        told = f"{blocks} blocks for {pieces:,} pieces{_told(order, kernel)}"
         return StepAttr("cuda-persist", subject, law, told + (f"; results leave in {parts} parts" if parts > 1 else ""))
 
     def _order(
@@ -202,8 +202,9 @@ def _slower(kernel: cuda.KernelOp) -> Reason | None:
     return Reason("of two grids the model takes the faster", "an SM holds several blocks, which overlap as well")
 
 
-def _told(order: TileOrder) -> str:
-    section = f", in sections of {order.section} rows" if order.section > 1 else ""
+def _told(order: TileOrder, kernel: cuda.KernelOp) -> str:
+    rows = "rows of clusters" if isinstance(number_of_unit(kernel), cuda.ClusterIndexOp) else "rows"
+    section = f", in sections of {order.section} {rows}" if order.section > 1 else ""
     return section + (", the longest first" if order.longest_first else "")
 
 

@@ -81,6 +81,24 @@ def test_a_cluster_that_does_not_divide_the_outer_axis_is_not_launched() -> None
         assert execute(both, {"m": m, "n": n, "k": 72}).kernel.endswith(ending)
 
 
+@needs_compiler
+@pytest.mark.parametrize("along", [("m",), ("m", "n")], ids=["m", "m and n"])
+def test_where_sizes_are_known_there_is_no_kernel_beside(along: tuple[str, ...]) -> None:
+    static = {"m": 500, "n": 1016, "k": 264}
+    made_so = made(PRODUCT, 2, 2, tuple(static.items()), along, (2,) * len(along))
+    (kernel,) = [op for op in made_so[1].body.block.ops if isinstance(op, cuda.KernelOp) and cuda.roles_of(op)]
+    assert kernel.cluster == 2 ** len(along)
+    assert any(isinstance(op, cuda.ClusterIndexOp) for op in kernel.body.block.ops)
+    for seed in range(2):
+        assert execute(made_so, static, seed).kernel.startswith(kernel.sym_name.data)
+
+
+def test_known_pieces_that_do_not_divide_are_told() -> None:
+    _, module, _ = made(PRODUCT, 2, 0, (("m", 300), ("n", 512), ("k", 264)), ("m",))
+    assert "a cluster of 2 blocks does not divide the 3 pieces along %m0" in told(module)[0]
+    assert not any(isinstance(op, cuda.KernelOp) and op.cluster > 1 for op in module.body.block.ops)
+
+
 def clustered(text: str, sides: Sides) -> tuple[cuda.KernelOp, cuda.LaunchOp]:
     """The kernel of clusters, and its launch, before blocks take several pieces."""
     module = parse_module(text)

@@ -87,7 +87,7 @@ class Shapes:
 
     def _best_along(self, places: Sequence[Coordinate]) -> Sides | None:
         shapes = shapes_along(places)
-        if self._piece is None or not shapes:
+        if not shapes or self._piece is None:
             return None
         made = [(self._is_able(shape, self._hinted), self._feeding(self._piece, shape)) for shape in shapes]
         number = int(best_cluster(self._piece.feeding(None, {}), made, self._piece.product_clocks, self.machine))
