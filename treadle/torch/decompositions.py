@@ -229,7 +229,7 @@ def _order(result: Any) -> tuple[int, ...] | None:
     if not isinstance(result, torch.Tensor):
         return None
     strides = result.stride()
-    return tuple(sorted(range(result.dim()), key=lambda i: (-strides[i], result.shape[i] == 1)))
+    return tuple(sorted(range(result.dim()), key=lambda i: (-strides[i], bool(result.shape[i] == 1))))
 
 
 def attention(
