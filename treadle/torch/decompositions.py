@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch._decomp import core_aten_decompositions
 from torch.fx import GraphModule
 
+from treadle.torch.convolution import convolution
 from treadle.torch.masked import masked_softmax
 
 aten: Any = torch.ops.aten
@@ -36,6 +37,8 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     table[aten.linalg_vector_norm.default] = vector_norm
     table[aten.split_with_sizes.default] = split
     table[aten.repeat.default] = repeat
+    table[aten.convolution.default] = convolution
+    table[aten.constant_pad_nd.default] = pad
     table[aten.clamp.Tensor] = clamp
     table[aten.addmv.default] = addmv
     table[aten._trilinear.default] = trilinear
@@ -142,6 +145,13 @@ def repeat(x: Any, times: Sequence[int]) -> Any:
         .clone(memory_format=torch.contiguous_format)
         .view([n * size for n, size in zip(times, shape, strict=True)])
     )
+
+
+def pad(x: Any, widths: Sequence[int], value: float = 0) -> Any:
+    """What is padded by nothing, as models do that pad to a multiple, is a copy."""
+    if any(widths):
+        return NotImplemented
+    return x.clone(memory_format=torch.preserve_format)
 
 
 def addmv(x: Any, matrix: Any, vector: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
