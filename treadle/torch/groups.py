@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from operator import getitem
 
 import torch
 from torch.fx import Graph, Node
@@ -17,10 +18,11 @@ from treadle.torch.program import is_free, is_number, translatable
 from treadle.torch.registry import COMPUTED
 
 HINTS = {
-    "aten._transformer_encoder_layer_fwd.default": ": it is PyTorch's fast path for inference; "
-    "torch.backends.mha.set_fastpath_enabled(False) has it spelled out"
+    "aten._transformer_encoder_layer_fwd.default": "it is PyTorch's fast path for inference; "
+    "torch.backends.mha.set_fastpath_enabled(False) has it spelled out",
+    "aten.convolution.default": "only windows of contiguous tensors that do not overlap, in one group, are products",
 }
-"""What a user may do about operations that are only another way to say known ones."""
+"""What a user may do about operations that are only another way to say known ones, or sometimes are."""
 
 
 @dataclass
@@ -38,7 +40,7 @@ def grouped(graph: Graph) -> Groups:
     members: dict[int, list[Node]] = {}
     found = Groups()
     for node in graph.nodes:
-        if node.op != "call_function" or is_free(node) or is_number(node):
+        if node.op != "call_function" or node.target is getitem or is_free(node) or is_number(node):
             continue
         if (reason := _refused(node)) is not None:
             found.left[node] = reason
@@ -61,8 +63,8 @@ def grouped(graph: Graph) -> Groups:
 
 def _refused(node: Node) -> str | None:
     if node.target not in COMPUTED:
-        hint = HINTS.get(str(node.target), "")
-        return f"{node.target} is not known to the calculus{hint}"
+        hint = HINTS.get(str(node.target))
+        return "not known to the calculus" + (f" ({hint})" if hint else "")
     if not isinstance(node.meta.get("val"), torch.Tensor):
         return "it gives no tensor"
     return None

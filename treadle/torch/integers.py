@@ -34,7 +34,7 @@ def limit_of(target: Any, dtype: torch.dtype, arguments: Sequence[Any], options:
 def check_fits(dtype: torch.dtype, limit: int) -> None:
     """(Unsupported)"""
     if dtype == torch.int64 and limit >= 2**31:
-        raise Unsupported("its integers may need 64 bits")
+        raise Unsupported("its integers may need 64 bits (where torch.int32 holds them, convert them to it)")
 
 
 def _unknown(*_: Any, **__: Any) -> int:

@@ -166,7 +166,7 @@ class Translation:
     def read(self, node: Node) -> Tensor:
         value = meta(node)
         if value.dtype not in ARGUMENTS:
-            raise Unsupported(f"it reads elements of {value.dtype}, which programs do not have")
+            raise Unsupported(f"it reads elements of {value.dtype}, which programs do not have{_instead(value.dtype)}")
         dims = self.body.new_dims(value.shape)
         array = None if self.known is None else next(self.known)
         limit = limit_of(None, value.dtype, (), {})
@@ -175,6 +175,13 @@ class Translation:
             tensor = replace(tensor, **_said(array, value.dtype))
         self.reads.append((node, tensor))
         return tensor
+
+
+def _instead(dtype: torch.dtype) -> str:
+    """What a user may convert these to."""
+    if dtype.is_complex:
+        return ""
+    return f" (where {torch.float32 if dtype.is_floating_point else torch.int32} holds them, convert them to it)"
 
 
 def translatable(members: Sequence[Node]) -> str | None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -59,8 +60,10 @@ class Report:
             lines += [f"    {line}" for line in each.lines]
         if self.left:
             lines += ["", "left to PyTorch:"]
-            reasons = Counter((each.operation, each.reason) for each in self.left)
-            lines += [f"    {operation}{_times(n)}: {reason}" for (operation, reason), n in reasons.items()]
+            for reason in dict.fromkeys(each.reason for each in self.left):
+                stay = [each for each in self.left if each.reason == reason]
+                lines.append(f"    {reason}: {_counted(each.operation for each in stay)}")
+                lines += [f"        {line}" for line in dict.fromkeys(each.line for each in stay) if line]
         if not self.graphs and not self.breaks:
             lines += ["", "PyTorch made no graph of it, so all of it stays there (TORCH_LOGS=graph_breaks says why)"]
         if self.breaks:
@@ -68,12 +71,9 @@ class Report:
         return "\n".join(lines)
 
 
-def _counted(operations: tuple[str, ...]) -> str:
-    return ", ".join(f"{name}{_times(n)}" for name, n in Counter(operations).items())
-
-
-def _times(n: int) -> str:
-    return f" x {n}" if n > 1 else ""
+def _counted(operations: Iterable[str]) -> str:
+    counts = Counter(name.removesuffix(".default") for name in operations)
+    return ", ".join(f"{name} x {n}" if n > 1 else name for name, n in counts.items())
 
 
 __all__ = ["GraphReport", "Left", "Report", "Taken"]
