@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from copy import deepcopy
+from threading import Lock
 from typing import Any
 
 import torch
@@ -39,15 +40,22 @@ class Specialised:
         self.options = options
         self.report = report
         self._made: OrderedDict[tuple[Any, ...], GraphModule] = OrderedDict()
+        self._lock = Lock()
+        """PyTorch lets threads call what it compiled at once: one makes a graph, the others wait for it."""
 
     def __call__(self, *arguments: Any) -> Any:
+        with self._lock:
+            made = self._known(arguments)
+        return made(*arguments)
+
+    def _known(self, arguments: tuple[Any, ...]) -> GraphModule:
         key = tuple(_key(each) for each in arguments)
         if key not in self._made:
             self._made[key] = self._for(arguments)
             if len(self._made) > KEPT:
                 self._made.popitem(last=False)
         self._made.move_to_end(key)
-        return self._made[key](*arguments)
+        return self._made[key]
 
     def _for(self, arguments: tuple[Any, ...]) -> GraphModule:
         module = GraphModule(self.module, deepcopy(self.module.graph))
