@@ -45,6 +45,8 @@ def ends_within_rows(op: GlobalAccess) -> bool:
     sizes = sizes_of(op.piece_type)
     row = next((axis for axis in reversed(sizes) if sizes[axis] != 1), None)
     ends = zip(op.bound_axes, op.limits, strict=True)
+    if any(row in form.terms for form, _ in op.padding):
+        return True
     return row in op.begun_axes or any(axis == row and not is_extent(limit) for axis, limit in ends)
 
 

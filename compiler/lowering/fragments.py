@@ -68,7 +68,9 @@ def _load_fragment(lowering: KernelLowering, pending: PendingLoad, type: Attribu
     with lowering.inside(pending.block):
         loaded = fragment_type(lowering, source, layout)
         load = lowering.emit(
-            cuda.LoadOp(pending.buffer, pending.offsets, loaded, pending.bounds, begins=pending.begins)
+            cuda.LoadOp(
+                pending.buffer, pending.offsets, loaded, pending.bounds, begins=pending.begins, padding=pending.padding
+            )
         )
         load.partial = lowering.partial_mark(pending.bounds)
         result = placed(load, pending.op, load.result, source)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects import arith, func, memref
@@ -28,6 +28,7 @@ from treadle.compiler.lowering.held import Held, hold_limits
 from treadle.compiler.lowering.kernel import lower_body, lower_op
 from treadle.compiler.lowering.layouts import Layouts
 from treadle.compiler.lowering.names import plain_name
+from treadle.compiler.lowering.padding import Inside, lengths_beside, padding_of_kernel
 from treadle.compiler.lowering.plan import KernelPlan, plan_kernel
 from treadle.compiler.lowering.state import KernelLowering
 from treadle.compiler.machines import Machine
@@ -193,7 +194,8 @@ class HostLowering:
     def _launch(self, op: KernelOp) -> None:
         held = hold_limits(op)
         plan = plan_kernel(op)
-        kernel = lower_kernel(plan, self.machine, held)
+        padding = padding_of_kernel(op)
+        kernel = lower_kernel(plan, self.machine, held, padding)
         parent = self.function.parent
         assert parent is not None
         parent.insert_op_before(kernel, self.function)
@@ -203,7 +205,7 @@ class HostLowering:
         aligned = cuda.AlignmentOp(buffers)
         aligned.result.name_hint = "aligned"
         ops.append(aligned)
-        symbolic = [axis for axis, size in plan.sizes.items() if size == DYNAMIC]
+        symbolic = _symbolic(plan, padding)
         grid = self._grid(plan, ops)
         arguments = [*op.inputs, *results, *(self._size(axis) for axis in symbolic)]
         launch = cuda.LaunchOp(kernel.sym_name.data, grid, aligned.result, arguments)
@@ -251,11 +253,19 @@ class HostLowering:
         return grid
 
 
-def lower_kernel(plan: KernelPlan, machine: Machine, held: Held) -> cuda.KernelOp:
+def _symbolic(plan: KernelPlan, padding: Mapping[SSAValue, Iterable[Inside]]) -> list[str]:
+    """The axes whose sizes a kernel is given: its own, then those of arrays that views of it may leave."""
+    own = [axis for axis, size in plan.sizes.items() if size == DYNAMIC]
+    return [*own, *lengths_beside(padding, own)]
+
+
+def lower_kernel(
+    plan: KernelPlan, machine: Machine, held: Held, padding: Mapping[SSAValue, Sequence[Inside]]
+) -> cuda.KernelOp:
     """The kernel of one launch: buffers and scalars in the order of the source, then sizes of symbolic axes.
     PassFailedException if its tiles take more shared memory than a block may have on the machine."""
     source = plan.kernel
-    symbolic = [axis for axis, size in plan.sizes.items() if size == DYNAMIC]
+    symbolic = _symbolic(plan, padding)
     old = list(source.body.block.args)
     types = [buffer_type(arg.type) if is_array(arg.type) else arg.type for arg in old]
     block = Block(arg_types=[*types, *(IndexType() for _ in symbolic)])
@@ -268,7 +278,7 @@ def lower_kernel(plan: KernelPlan, machine: Machine, held: Held) -> cuda.KernelO
     counted = plan_of_explicit(source)
     needed = footprint(counted, machine)
     has_room = not counted.has_products or _has_room(needed)
-    lowering = KernelLowering(plan, Layouts(plan), by_array, sizes, lower_op, held, has_room)
+    lowering = KernelLowering(plan, Layouts(plan), by_array, sizes, lower_op, held, has_room, padding)
     shared_bytes = lower_body(lowering, block)
     _check_shared(plan, shared_bytes, machine.limits.shared_per_block)
     op = cuda.KernelOp(f"{source.kernel_name.data}_kernel", 32 * plan.warp_count, shared_bytes, Region(block))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from xdsl.ir import Attribute, Block, SSAValue
 
+from treadle.dialects.cuda.accesses import Padding
 from treadle.dialects.diagram import FillOp
 from treadle.dialects.hierarchy import LoadOp
 
@@ -19,6 +20,7 @@ class PendingLoad:
     offsets: tuple[SSAValue, ...]
     bounds: tuple[tuple[str, SSAValue], ...]
     begins: tuple[tuple[str, SSAValue], ...]
+    padding: Padding
     block: Block
     """Where the piece is loaded: once, whatever loop uses it."""
     loaded: dict[Attribute, SSAValue]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -13,9 +13,11 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from treadle.compiler.lowering.held import Held
 from treadle.compiler.lowering.layouts import Layouts
+from treadle.compiler.lowering.padding import Inside
 from treadle.compiler.lowering.pending import Lowered
 from treadle.compiler.lowering.plan import KernelPlan
 from treadle.dialects import cuda
+from treadle.dialects.cuda.accesses import Padding
 from treadle.dialects.diagram import ReduceOp, WhereOp
 from treadle.dialects.diagram.array import DYNAMIC, axes_of
 
@@ -38,6 +40,8 @@ class KernelLowering:
     """Where values that are multiplied begin and end along axes that a group holds whole."""
     has_room: bool = True
     """Whether threads have registers to spare."""
+    padding: Mapping[SSAValue, Sequence[Inside]] = field(default_factory=dict[Any, Any])
+    """Where arrays that the source kernel is given as views may leave those that they are of."""
     values: dict[SSAValue, Lowered] = field(default_factory=dict[Any, Any])
     offsets: dict[str, SSAValue] = field(default_factory=dict[Any, Any])
     partial: str | None = None
@@ -129,6 +133,13 @@ class KernelLowering:
     def beginnings(self, axes: Sequence[str], begins: Callable[[str], bool]) -> tuple[tuple[str, SSAValue], ...]:
         """Where an access begins along axes: behind what is absent, if it `begins` there."""
         return tuple((axis, self.begins[axis]) for axis in axes if axis in self.begins and begins(axis))
+
+    def padding_of(self, source: SSAValue) -> Padding:
+        """Where a piece of an array that the source kernel is given may leave the array that it is a view of."""
+        return [(each.form, self._length(each)) for each in self.padding.get(source, ())]
+
+    def _length(self, inside: Inside) -> SSAValue:
+        return self.size_arguments[inside.axis] if inside.size == DYNAMIC else self.index(inside.size)
 
     def partial_mark(self, bounds: Sequence[tuple[str, SSAValue]]) -> UnitAttr | None:
         return UnitAttr() if any(axis == self.partial for axis, _ in bounds) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from math import prod
@@ -25,6 +25,7 @@ from treadle.compiler.printer.indices import (
     scaled,
     strided,
     subscripts,
+    sum_of,
     thread_terms,
 )
 from treadle.compiler.printer.scalars import bare, c_type
@@ -364,7 +365,16 @@ class AccessPrinter:
         """The test that an element is in the tile and in the array; None if it must be."""
         tests = _inside(axes, sizes, extents, indices)
         tests += [self._is_within(op, axis, sign, end, indices) for axis, sign, end in _bounds(op)]
-        return " && ".join(tests) or None
+        return " && ".join([*tests, *self.inside(op, indices)]) or None
+
+    def inside(self, op: GlobalAccess, indices: Mapping[str, str]) -> list[str]:
+        """The tests that an element of a view lies in its array, which the view may leave."""
+        values, offsets = self.kernel.values, dict(zip(axes_of(op.buffer_type), op.offsets, strict=True))
+        tests: list[str] = []
+        for form, length in op.padding:
+            place = sum_of(form, lambda axis: add([self._text_of(offsets[axis]), indices.get(axis, "0")]))
+            tests += [f"0 <= {place}", f"{place} < {bare(values[length])}"]
+        return tests
 
     def _is_within(self, op: GlobalAccess, axis: str, sign: str, end: SSAValue, indices: dict[str, str]) -> str:
         """The test of a position in the array against a bound."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from treadle.compiler.layouts.operations import dealt_axes
@@ -18,6 +19,7 @@ class Addresses(Protocol):
     """What this needs of the printer of accesses."""
 
     def where(self, op: GlobalAccess, indices: dict[str, str]) -> str: ...
+    def inside(self, op: GlobalAccess, indices: Mapping[str, str]) -> list[str]: ...
 
 
 class DealtPrinter:
@@ -88,7 +90,8 @@ class DealtPrinter:
             f"for (int {slot} = {self._known_here('thread')}; {slot} < {slots}.count; {slot} += {kernel.threads})"
         ):
             text.line(f"const auto [{row_i}, {column_i}, {is_there}] = {slots}[{slot}];")
-            is_there = " && ".join([is_there, *self._begun(op, at | dict(places))])
+            here = at | dict(places)
+            is_there = " && ".join([is_there, *self._begun(op, here), *self.accesses.inside(op, here)])
             far = add([there, *(strided(name, strides[axis]) for axis, name in places)])
             self._vector(op, self._place(op, at | dict(places)), f"{kernel.call('vec')}<width>({far})", is_there)
 
@@ -122,15 +125,17 @@ class DealtPrinter:
             for name, count, extent in (("row", row_count, row_extent), ("column", column_count, column_extent))
             if count != str(extent)
         ]
-        if not wanting and not op.begins:
+        if not wanting and not op.begins and not op.padding:
             return
         slot, total = kernel.names.fresh("i"), row_extent * column_extent
         index = {"row": f"{slot} / {column_extent}", "column": f"{slot} % {column_extent}"}
         fewer = [f"{count} < {extent}" for _, count, extent in wanting] + self._begun(op, at, "<")
-        text.line(f"if ({' || '.join(fewer)})")
+        if not op.padding:  # of which no one corner tells
+            text.line(f"if ({' || '.join(fewer)})")
         text.line(f"  for (int {slot} = thread; {slot} < {total}; {slot} += {kernel.threads})")
         places = {axis: text for axis, text in ((row, index["row"]), (column, index["column"])) if axis}
         outside = [f"{index[name]} >= {count}" for name, count, _ in wanting] + self._begun(op, at | places, "<")
+        outside += [f"!({test})" for test in self.accesses.inside(op, at | places)]
         tests = " || ".join(outside)
         near = f"{kernel.call('vec')}<1>({self._place(op, at | places)})"
         zero = f"Vec<{c_type(op.buffer.type)}, 1>{{}}"

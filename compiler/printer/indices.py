@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from xdsl.utils.exceptions import DiagnosticException
 
 from treadle.dialects.cuda.layout import LayoutAttr, Mode, RowsAttr
+from treadle.dialects.diagram.condition import Linear
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,15 @@ def strided(text: str, stride: str) -> str:
     if stride == "1":
         return text
     return f"{f'({text})' if ' + ' in text else text} * {stride}"
+
+
+def sum_of(form: Linear, position: Callable[[str], str]) -> str:
+    """`l0 + l_i - (r0 + r_i) * 2 + 1`, given the text of each position."""
+    text = add(scaled(position(str(axis)), factor) for axis, factor in form.terms.items() if factor > 0)
+    for axis, factor in form.terms.items():
+        if factor < 0 and (each := position(str(axis))) != "0":
+            text += f" - {times(f'({each})' if ' + ' in each else each, -factor)}"
+    return f"{text} {'-' if form.constant < 0 else '+'} {abs(form.constant)}" if form.constant else text
 
 
 def tile_offset(rows: RowsAttr, chunk: int, coordinates: Sequence[str]) -> str:

@@ -32,12 +32,18 @@ from treadle.dialects.diagram.array import (
     format_of,
     level_of,
 )
+from treadle.dialects.diagram.condition import Linear
+from treadle.dialects.diagram.place import PlaceAttr, spelled
 
 WIDEST_VECTOR = 16
 """Bytes."""
 
 Bounds = Sequence[tuple[str, SSAValue]]
 """Axes with positions along them."""
+
+Padding = Sequence[tuple[Linear, SSAValue]]
+"""Positions along axes of an array that a view may leave, affine in those along the axes of the view, and its sizes
+along them."""
 
 NEAR = ("shared", "register")
 """Levels of the other side of an access."""
@@ -46,7 +52,8 @@ NEAR = ("shared", "register")
 class GlobalAccess(IRDLOperation):
     """What accesses to device memory share: a buffer, the offset of the tile along each axis, the axes along which
     the tile may reach past the end with the sizes to test against, those along which it may reach before a position
-    from which on elements are wanted with that position, and what is known of alignment.
+    from which on elements are wanted with that position, and what is known of alignment. Where the buffer is a view
+    that may leave its array, `inside` are the positions in that which must be from 0 to below its sizes.
 
     `widths` are the vector widths, in elements, among which the alignment chooses at run time; `coalescing` sets
     them. `partial` says that the tile surely reaches past the end. Elements outside are read as zero and not
@@ -55,8 +62,10 @@ class GlobalAccess(IRDLOperation):
     offsets = var_operand_def(IndexType())
     limits = var_operand_def(IndexType())
     begins = var_operand_def(IndexType())
+    lengths = var_operand_def(IndexType())
     bounds = prop_def(ArrayAttr[StringAttr])
     begun = opt_prop_def(ArrayAttr[StringAttr])
+    inside = opt_prop_def(PlaceAttr)
     widths = opt_prop_def(ArrayAttr[IntAttr])
     partial = opt_prop_def(UnitAttr)
     staged = opt_prop_def(StagedAttr)
@@ -80,6 +89,10 @@ class GlobalAccess(IRDLOperation):
     @property
     def begun_axes(self) -> tuple[str, ...]:
         return () if self.begun is None else tuple(axis.data for axis in self.begun)
+
+    @property
+    def padding(self) -> Padding:
+        return () if self.inside is None else tuple(zip(self.inside.forms, self.lengths, strict=True))
 
     @property
     def width_list(self) -> tuple[int, ...]:
@@ -124,6 +137,11 @@ class GlobalAccess(IRDLOperation):
         for axis in (*self.begun_axes, *self.bound_axes):
             if axis not in axes_of(buffer):
                 raise VerifyException(f"bounded axis '{axis}' is not an axis of the buffer")
+        forms = () if self.inside is None else self.inside.forms
+        if len(forms) != len(self.lengths):
+            raise VerifyException(f"{len(self.lengths)} sizes for {len(forms)} positions in the array")
+        if unknown := [term for form in forms for term in form.terms if term not in axes_of(buffer)]:
+            raise VerifyException(f"'{unknown[0]}' of a position in the array is not an axis of the buffer")
 
     def check_fragment_access(self, buffer: Attribute, piece: Attribute) -> None:
         """What holds for accesses from and to registers beside."""
@@ -148,6 +166,12 @@ class GlobalAccess(IRDLOperation):
                 printer.print_operand(bound[1])
 
             printer.print_list(bounds, entry)
+            printer.print_string("]")
+        if self.inside is not None:
+            printer.print_string(" inside ")
+            printer.print_string_literal(self.inside.text.data)
+            printer.print_string(" of [")
+            printer.print_list(self.lengths, printer.print_operand)
             printer.print_string("]")
         if self.partial is not None:
             printer.print_string(" partial")
@@ -185,6 +209,8 @@ class ParsedAccess:
         self.offsets: list[UnresolvedOperand] = offsets or []
         self.bounds: list[tuple[str, UnresolvedOperand]] = []
         self.begins: list[tuple[str, UnresolvedOperand]] = []
+        self.inside: PlaceAttr | None = None
+        self.lengths: list[UnresolvedOperand] = []
         self.widths: list[int] | None = None
         self.staged: StagedAttr | None = None
 
@@ -204,6 +230,10 @@ class ParsedAccess:
 
         if parser.parse_optional_keyword("bounds"):
             parser.parse_comma_separated_list(parser.Delimiter.SQUARE, bound)
+        if parser.parse_optional_keyword("inside"):
+            self.inside = PlaceAttr(parser.parse_str_literal())
+            parser.parse_keyword("of")
+            self.lengths = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_unresolved_operand)
         self.partial = parser.parse_optional_keyword("partial") is not None
         if parser.parse_optional_keyword("widths"):
             self.widths = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
@@ -214,14 +244,16 @@ class ParsedAccess:
             self.staged = staged
         self.attributes = parser.parse_optional_attr_dict()
 
-    def operands(self, parser: Parser) -> tuple[list[SSAValue], Bounds, Bounds]:
-        """The offsets, the bounded axes with their limits, and those with a beginning."""
+    def operands(self, parser: Parser) -> tuple[list[SSAValue], Bounds, Bounds, Padding]:
+        """The offsets, the bounded axes with their limits, those with a beginning, and the positions in the array."""
 
         def index(operand: UnresolvedOperand) -> SSAValue:
             return parser.resolve_operand(operand, IndexType())
 
         bounds, begins = ([(axis, index(end)) for axis, end in ends] for ends in (self.bounds, self.begins))
-        return [index(operand) for operand in self.offsets], bounds, begins
+        forms = () if self.inside is None else self.inside.forms
+        padding = list(zip(forms, map(index, self.lengths), strict=True))
+        return [index(operand) for operand in self.offsets], bounds, begins, padding
 
     def marked(self, op: _Built) -> _Built:
         """The operation, with what stood after its operands."""
@@ -231,9 +263,12 @@ class ParsedAccess:
         return op
 
 
-def access_properties(bounds: Bounds, begins: Bounds, widths: Iterable[int] | None) -> dict[str, Attribute | None]:
+def access_properties(
+    bounds: Bounds, begins: Bounds, widths: Iterable[int] | None, padding: Padding = ()
+) -> dict[str, Attribute | None]:
     return {
         "bounds": ArrayAttr(StringAttr(axis) for axis, _ in bounds),
         "begun": ArrayAttr(StringAttr(axis) for axis, _ in begins) if begins else None,
+        "inside": PlaceAttr(", ".join(spelled(form) for form, _ in padding)) if padding else None,
         "widths": None if widths is None else ArrayAttr(IntAttr(width) for width in widths),
     }

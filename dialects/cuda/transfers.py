@@ -21,7 +21,7 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from treadle.dialects.cuda.accesses import Bounds, GlobalAccess, ParsedAccess, access_properties
+from treadle.dialects.cuda.accesses import Bounds, GlobalAccess, Padding, ParsedAccess, access_properties
 from treadle.dialects.cuda.tiles import check_fragment, check_tile, is_shared
 from treadle.dialects.syntax import parse_conversion_types
 
@@ -36,6 +36,7 @@ class CopyOp(GlobalAccess):
     ```
     cuda.copy %Q[%b, %h, %q0, %zero] into %Qs bounds [q < %q] widths [8, 2, 1] : !Q, !Qs
     cuda.copy %V[%b, %h, %x0, %zero] into %Vs bounds [x >= %x_begin, x < %x] : !V, !Vs
+    cuda.copy %Y[%l0, %r0, %zero] into %Ys bounds [l < %l] inside "l - r" of [%t] : !Y, !Ys
     ```
     """
 
@@ -54,6 +55,7 @@ class CopyOp(GlobalAccess):
         widths: Iterable[int] | None = None,
         asynchronous: bool = False,
         begins: Bounds = (),
+        padding: Padding = (),
     ):
         super().__init__(
             operands=[
@@ -62,9 +64,10 @@ class CopyOp(GlobalAccess):
                 offsets,
                 [limit for _, limit in bounds],
                 [begin for _, begin in begins],
+                [length for _, length in padding],
             ],
             properties={
-                **access_properties(bounds, begins, widths),
+                **access_properties(bounds, begins, widths, padding),
                 "asynchronous": UnitAttr() if asynchronous else None,
             },
         )
@@ -103,7 +106,7 @@ class CopyOp(GlobalAccess):
         source_type = parser.parse_type()
         parser.parse_punctuation(",")
         destination_type = parser.parse_type()
-        offsets, bounds, begins = access.operands(parser)
+        offsets, bounds, begins, padding = access.operands(parser)
         op = cls(
             parser.resolve_operand(access.buffer, source_type),
             offsets,
@@ -112,6 +115,7 @@ class CopyOp(GlobalAccess):
             access.widths,
             asynchronous,
             begins,
+            padding,
         )
         return access.marked(op)
 
@@ -153,10 +157,17 @@ class LoadOp(GlobalAccess):
         bounds: Bounds = (),
         widths: Iterable[int] | None = None,
         begins: Bounds = (),
+        padding: Padding = (),
     ):
         super().__init__(
-            operands=[source, offsets, [limit for _, limit in bounds], [begin for _, begin in begins]],
-            properties=access_properties(bounds, begins, widths),
+            operands=[
+                source,
+                offsets,
+                [limit for _, limit in bounds],
+                [begin for _, begin in begins],
+                [length for _, length in padding],
+            ],
+            properties=access_properties(bounds, begins, widths, padding),
             result_types=[result_type],
         )
 
@@ -170,7 +181,7 @@ class LoadOp(GlobalAccess):
         access.parse_tail(parser)
         parser.parse_punctuation(":")
         source_type, result_type = parse_conversion_types(parser)
-        offsets, bounds, begins = access.operands(parser)
+        offsets, bounds, begins, padding = access.operands(parser)
         op = cls(
             parser.resolve_operand(access.buffer, source_type),
             offsets,
@@ -178,6 +189,7 @@ class LoadOp(GlobalAccess):
             bounds,
             access.widths,
             begins,
+            padding,
         )
         return access.marked(op)
 
@@ -214,6 +226,7 @@ class StoreOp(GlobalAccess):
         bounds: Bounds = (),
         widths: Iterable[int] | None = None,
         begins: Bounds = (),
+        padding: Padding = (),
     ):
         super().__init__(
             operands=[
@@ -222,8 +235,9 @@ class StoreOp(GlobalAccess):
                 offsets,
                 [limit for _, limit in bounds],
                 [begin for _, begin in begins],
+                [length for _, length in padding],
             ],
-            properties=access_properties(bounds, begins, widths),
+            properties=access_properties(bounds, begins, widths, padding),
         )
 
     def verify_(self) -> None:
@@ -240,7 +254,7 @@ class StoreOp(GlobalAccess):
         value_type = parser.parse_type()
         parser.parse_punctuation(",")
         destination_type = parser.parse_type()
-        offsets, bounds, begins = access.operands(parser)
+        offsets, bounds, begins, padding = access.operands(parser)
         op = cls(
             parser.resolve_operand(value, value_type),
             parser.resolve_operand(access.buffer, destination_type),
@@ -248,6 +262,7 @@ class StoreOp(GlobalAccess):
             bounds,
             access.widths,
             begins,
+            padding,
         )
         return access.marked(op)
 

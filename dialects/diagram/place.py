@@ -44,10 +44,6 @@ class PlaceAttr(ParametrizedAttribute):
             for term, factor in form.terms.items():
                 if not isinstance(term, str):
                     raise VerifyException(f"place '{self.text.data}': '{term}' is no axis")
-                if factor < 0:
-                    raise VerifyException(f"place '{self.text.data}': '{term}' runs backwards")
-            if form.constant < 0:
-                raise VerifyException(f"place '{self.text.data}' begins before the array")
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
@@ -59,9 +55,37 @@ class PlaceAttr(ParametrizedAttribute):
             printer.print_string_literal(self.text.data)
 
 
+def check_within(place: PlaceAttr) -> None:
+    """Raise where a place surely leaves its array (VerifyException)."""
+    for form in place.forms:
+        if backwards := [term for term, factor in form.terms.items() if factor < 0]:
+            raise VerifyException(f"place '{place.text.data}': '{backwards[0]}' runs backwards")
+        if form.constant < 0:
+            raise VerifyException(f"place '{place.text.data}' begins before the array")
+
+
+def spelled(form: Linear) -> str:
+    """A form as a place or a condition has it: `2 * t - r + 1`."""
+    terms = [
+        f"{'-' if factor < 0 else '+'} {f'{abs(factor)} * ' if abs(factor) != 1 else ''}{axis}"
+        for axis, factor in sorted(form.terms.items(), key=lambda term: term[1] < 0)
+    ]
+    if form.constant or not terms:
+        terms.append(f"{'-' if form.constant < 0 else '+'} {abs(form.constant)}")
+    text = " ".join(terms).removeprefix("+ ")
+    return f"-{text[2:]}" if text.startswith("- ") else text
+
+
 def reach(form: Linear, sizes: Mapping[str, int]) -> int:
     """One past the last position that a form takes over axes of these sizes, none of them empty."""
-    return form.constant + 1 + sum(factor * (sizes[str(axis)] - 1) for axis, factor in form.terms.items())
+    ahead = {axis: factor for axis, factor in form.terms.items() if factor > 0}
+    return form.constant + 1 + sum(factor * (sizes[str(axis)] - 1) for axis, factor in ahead.items())
+
+
+def least(form: Linear, sizes: Mapping[str, int]) -> int:
+    """The least position that a form takes over axes of these sizes, none of them empty."""
+    back = {axis: factor for axis, factor in form.terms.items() if factor < 0}
+    return form.constant + sum(factor * (sizes[str(axis)] - 1) for axis, factor in back.items())
 
 
 def largest_fit(form: Linear, axis: str, length: int, others: Mapping[str, int]) -> int:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from typing import Self
 
+from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.irdl import (
     irdl_op_definition,
     operand_def,
+    opt_prop_def,
     prop_def,
     result_def,
     traits_def,
@@ -28,7 +30,7 @@ from treadle.dialects.diagram.array import (
 )
 from treadle.dialects.diagram.condition import Linear, Term
 from treadle.dialects.diagram.operation import DiagramOperation, quote
-from treadle.dialects.diagram.place import PlaceAttr, largest_fit, reach, whole_steps
+from treadle.dialects.diagram.place import PlaceAttr, check_within, largest_fit, least, reach, whole_steps
 from treadle.dialects.syntax import parse_attributes, print_types
 
 
@@ -43,8 +45,12 @@ class ReadOp(DiagramOperation):
     larger factor goes over the operand in whole steps, at least one, and what is left over belongs to the last step:
     1000 elements are 3 parts, and the largest part has 488.
 
+    A `padded` read may leave the operand, before its beginning or past its end, and run backwards: the operand is as if
+    zeros lay around it (zero padding). It gives no axis a size, but where an axis goes over all of one of the operand.
+
     ```
     %windows = diagram.read %X at "b, t + r, c" : !X -> !windows
+    %around = diagram.read %X at "b, l - r, c" padded : !X -> !around
     ```
     """
 
@@ -52,13 +58,34 @@ class ReadOp(DiagramOperation):
 
     operand = operand_def()
     place = prop_def(PlaceAttr)
+    padded = opt_prop_def(UnitAttr)
     result = result_def()
 
     traits = traits_def(Pure())
 
-    def __init__(self, operand: SSAValue | Operation, place: PlaceAttr | str, result_type: Attribute):
+    def __init__(
+        self, operand: SSAValue | Operation, place: PlaceAttr | str, result_type: Attribute, padded: bool = False
+    ):
         place = PlaceAttr(place) if isinstance(place, str) else place
-        super().__init__(operands=[operand], properties={"place": place}, result_types=[result_type])
+        properties = {"place": place, "padded": UnitAttr() if padded else None}
+        super().__init__(operands=[operand], properties=properties, result_types=[result_type])
+
+    @property
+    def is_padded(self) -> bool:
+        return self.padded is not None
+
+    @property
+    def leaving(self) -> dict[str, Linear]:
+        """The positions that may lie outside of the operand, by the axes of which."""
+        return {along: form for along, form in self.forms.items() if self.is_padded and not self._is_within(along)}
+
+    def _is_within(self, along: str) -> bool:
+        """Whether no position along an axis of the operand lies outside, whatever the size of a symbolic axis."""
+        form, sizes, length = self.forms[along], sizes_of(self.result.type), sizes_of(self.operand.type)[along]
+        if form == Linear({along: 1}):
+            return True
+        is_known = length >= 0 and all(sizes[str(axis)] > 0 for axis in form.terms)
+        return is_known and least(form, sizes) >= 0 and reach(form, sizes) <= length
 
     @property
     def forms(self) -> dict[str, Linear]:
@@ -84,7 +111,7 @@ class ReadOp(DiagramOperation):
         fits: list[int] = []
         steps: list[int] = []
         for along, form in self.forms.items():
-            if axis not in form.terms or along not in found:
+            if axis not in form.terms or along not in found or (self.is_padded and form != Linear({axis: 1})):
                 continue
             unknown = set(form.terms) - {axis} - found.keys()
             if not unknown:
@@ -115,6 +142,9 @@ class ReadOp(DiagramOperation):
         if format_of(self.operand.type) != format_of(self.result.type):
             raise VerifyException(f"a read keeps the format: {format_of(self.operand.type)}")
         sizes, lengths = sizes_of(self.result.type), sizes_of(self.operand.type)
+        if self.is_padded:
+            return
+        check_within(self.place)
         for along, form in self.forms.items():
             whole = lengths[along] >= 0 and all(sizes[str(term)] > 0 for term in form.terms)
             if whole and reach(form, sizes) > lengths[along]:
@@ -127,10 +157,11 @@ class ReadOp(DiagramOperation):
         operand = parser.parse_unresolved_operand()
         parser.parse_keyword("at")
         place = parser.parse_str_literal()
+        padded = parser.parse_optional_keyword("padded") is not None
         attributes = parse_attributes(parser)
         type = parser.parse_type()
         parser.parse_punctuation("->")
-        op = cls(parser.resolve_operand(operand, type), place, parser.parse_type())
+        op = cls(parser.resolve_operand(operand, type), place, parser.parse_type(), padded)
         op.attributes |= attributes
         return op
 
@@ -139,6 +170,8 @@ class ReadOp(DiagramOperation):
         printer.print_operand(self.operand)
         printer.print_string(" at ")
         printer.print_string_literal(self.place.text.data)
+        if self.is_padded:
+            printer.print_string(" padded")
         print_types(printer, self, (self.operand.type,), self.result.type)
 
 

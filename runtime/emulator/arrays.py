@@ -28,6 +28,13 @@ class Array:
 
     data: NDArray[Any]
     writable: bool
+    inside: NDArray[Any] | None = None
+    """The array whose memory a kernel may touch, if the view leaves it (a read with zeros around)."""
+
+    @property
+    def held(self) -> NDArray[Any]:
+        """What there is of it."""
+        return self.data if self.inside is None else self.inside
 
 
 @dataclass(frozen=True)
@@ -46,10 +53,12 @@ class MappedArray:
 
 @dataclass
 class PlacedArray:
-    """An argument, the address of its first element in the arena, and the records of its writers."""
+    """An argument, the addresses in the arena of its first element and of the first that there is, and the records of
+    its writers."""
 
     array: Array
     pointer: int
+    begin: int
     low: int
     high: int
     owners: NDArray[np.uint64] | None
@@ -91,12 +100,12 @@ class Arena:
         self.placed: dict[int, PlacedArray] = {}
         at = self._memory.ctypes.data + _GAP // 2
         for low, high, members in allocations:
-            at += (allocation_offset(arrays[members[0]].data, low) - at) % _ALIGNMENT
+            at += (allocation_offset(arrays[members[0]].held, low) - at) % _ALIGNMENT
             for index in members:
                 self.placed[index] = _place(arrays[index], at - low, owners)
             at += high - low + _GAP
         for placed in self.placed.values():
-            self._view(placed)[...] = placed.array.data
+            self._view(placed)[...] = placed.array.held
 
     def copy_back(self) -> None:
         """Gives the caller's writable arrays what the kernel made of them."""
@@ -105,14 +114,14 @@ class Arena:
                 placed.array.data[...] = self._view(placed)
 
     def _view(self, placed: PlacedArray) -> NDArray[Any]:
-        data = placed.array.data
-        start = placed.pointer - self._memory.ctypes.data
+        data = placed.array.held
+        start = placed.begin - self._memory.ctypes.data
         return np.ndarray(data.shape, data.dtype, self._memory, start, data.strides)
 
 
 def _allocations(arrays: Mapping[int, Array]) -> Iterator[tuple[int, int, list[int]]]:
     """Extents of the caller's memory, and the arrays in each; overlapping ones are one extent."""
-    extents = sorted((*_extent(array.data), index) for index, array in arrays.items())
+    extents = sorted((*_extent(array.held), index) for index, array in arrays.items())
     group: tuple[int, int, list[int]] | None = None
     for low, high, index in extents:
         if group is not None and low < group[1]:
@@ -123,6 +132,12 @@ def _allocations(arrays: Mapping[int, Array]) -> Iterator[tuple[int, int, list[i
         group = (low, high, [index])
     if group is not None:
         yield group
+
+
+def leaves(view: NDArray[Any], data: NDArray[Any]) -> bool:
+    """Whether a view has elements outside of the array that it is one of."""
+    (low, high), (begin, end) = _extent(view), _extent(data)
+    return bool(view.size) and not begin <= low <= high <= end
 
 
 def _extent(data: NDArray[Any]) -> tuple[int, int]:
@@ -162,9 +177,10 @@ def view_at(data: NDArray[Any], offset: int, shape: tuple[int, ...], strides: tu
 
 
 def _place(array: Array, shift: int, owners: bool) -> PlacedArray:
-    data = array.data
+    data = array.held
     low, high = _extent(data)
     whole = all(stride % data.itemsize == 0 for stride in data.strides)
     granule = data.itemsize if whole else 1
     records = np.zeros((high - low) // granule, np.uint64) if owners and array.writable else None
-    return PlacedArray(array, data.ctypes.data + shift, low + shift, high + shift, records, granule)
+    pointers = (each.ctypes.data + shift for each in (array.data, data))
+    return PlacedArray(array, *pointers, low + shift, high + shift, records, granule)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.runtime.emulator.arrays import Array, MappedArray, allocation_offset, view_at
+from treadle.runtime.emulator.arrays import Array, MappedArray, allocation_offset, leaves, view_at
 from treadle.runtime.emulator.module import EmulatedModule, LaunchReport, compile_source
 
 
@@ -19,6 +19,8 @@ class HostArray:
 
     data: NDArray[Any]
     writable: bool
+    inside: NDArray[Any] | None = None
+    """The array that it is a view of, if it leaves that."""
 
     @property
     def pointer(self) -> int:
@@ -69,7 +71,9 @@ class EmulatorBackend:
         return True
 
     def view(self, array: HostArray, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> HostArray:
-        return HostArray(view_at(array.data, offset, shape, strides), writable=False)
+        whole, made = array.inside, view_at(array.data, offset, shape, strides)
+        whole = array.data if whole is None else whole
+        return HostArray(made, writable=False, inside=whole if leaves(made, whole) else None)
 
     def tensor_map(self, array: HostArray, box: Sequence[int], swizzle: int) -> MappedArray:
         return MappedArray(Array(array.data, array.writable), tuple(box), swizzle)
@@ -83,7 +87,9 @@ class EmulatorBackend:
         arguments: Sequence[Any],
         cluster: int = 1,
     ) -> LaunchReport:
-        given = [Array(each.data, each.writable) if isinstance(each, HostArray) else each for each in arguments]
+        given = [
+            Array(each.data, each.writable, each.inside) if isinstance(each, HostArray) else each for each in arguments
+        ]
         report = self.module(kernel).launch(kernel, grid, block, shared_bytes, given, seed=self.seed, cluster=cluster)
         self.reports.append(report)
         self.variants.append(kernel)

@@ -41,6 +41,7 @@ from treadle.runtime.interpreter.arrays import (
     is_float,
     merged_sizes,
     neutral,
+    padded,
     reduce,
     with_weaved,
 )
@@ -219,10 +220,12 @@ class DiagramFunctions(SessionFunctions):
         places = np.indices(sizes, dtype=np.int64, sparse=True)
         at = dict(zip(axes, places, strict=True))
         position = [np.asarray(form.evaluate(lambda term: at[str(term)])) for form in op.forms.values()]
+        numbers = source.aligned(axes_of(op.operand.type))
+        if op.is_padded:
+            return self._result(op, Array(axes, numbers.reshaped(lambda data: padded(data, position, sizes))))
         for along, place in zip(op.forms, position, strict=True):
             if all(sizes) and place.max() >= source.sizes[along]:
                 raise AxisMismatch(f"it reads at {place.max()} along axis '{along}', which has {source.sizes[along]}")
-        numbers = source.aligned(axes_of(op.operand.type))
         return self._result(op, Array(axes, numbers.reshaped(lambda data: data[tuple(position)])))
 
     @impl(diagram.IndexOp)
