@@ -30,6 +30,7 @@ from treadle.passes._parts import Part, is_free, part_of
 from treadle.passes.expressions.reductions import reduce_alone
 from treadle.passes.kernels.by_time import Clock, Sizes
 from treadle.passes.kernels.clusters import Clusters
+from treadle.passes.kernels.copies import copy_padded
 from treadle.passes.kernels.in_turn import split_reductions
 from treadle.passes.kernels.roles import WHOLE_LIMIT
 from treadle.passes.kernels.trial import alone, alone_in_parts, scheduled_time
@@ -105,6 +106,7 @@ class FusionPass(ModulePass):
             for block in function.body.blocks:
                 _check_accumulators(block)
                 _reduce_alone(block)
+                copy_padded(block)
                 split_reductions(function, block, self.whole_limit, PASS)
                 unfit = partial(_why_unfit, op, function)
                 stated = with_fitting(block, default_sizes(function))

@@ -234,6 +234,8 @@ class Program:
         if not found:
             return
         x = self.random.choice(found)
+        if self.aside.random() < 0.25:
+            return self.padded(x)
         *outer, last = x.axes
         kinds = ["window"] + ["transpose", "diagonal"] * (len(outer) > 1) + ["stride"] * (len(outer) > 0)
         match self.random.choice(kinds):
@@ -259,6 +261,17 @@ class Program:
                 axes = [each for i, axis in enumerate(x.axes) for each in ([w, t] if i == at else [axis])]
         line = f'diagram.read {x.name} at "{", ".join(places)}" : {self.type_of(x)} -> {self.type(axes, x.format)}'
         self.add(axes, x.format, line, x)
+
+    def padded(self, x: Value) -> None:
+        """A window, forwards or backwards, with zeros around."""
+        at = self.aside.randrange(len(x.axes))
+        axis, sign = x.axes[at], self.aside.choice("+-")
+        w = self.new_axis("w", self.aside.choice([2, 3, 5]))
+        place = f"{axis} {sign} {self.aside.choice([1, 2])} * {w} {self.aside.choice('+-')} {self.aside.randrange(4)}"
+        places = [place if each == axis else each for each in x.axes]
+        axes = [each for axis_ in x.axes for each in ([w, axis_] if axis_ == axis else [axis_])]
+        types = f"{self.type_of(x)} -> {self.type(axes, x.format)}"
+        self.add(axes, x.format, f'diagram.read {x.name} at "{", ".join(places)}" padded : {types}', x)
 
     def new_axis(self, letter: str, size: int | None) -> str:
         name = f"{letter}{len(self.lines)}"

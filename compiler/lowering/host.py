@@ -28,7 +28,7 @@ from treadle.compiler.lowering.held import Held, hold_limits
 from treadle.compiler.lowering.kernel import lower_body, lower_op
 from treadle.compiler.lowering.layouts import Layouts
 from treadle.compiler.lowering.names import plain_name
-from treadle.compiler.lowering.padding import Inside, lengths_beside, padding_of_kernel
+from treadle.compiler.lowering.padding import lengths_beside, padding_of_kernel
 from treadle.compiler.lowering.plan import KernelPlan, plan_kernel
 from treadle.compiler.lowering.state import KernelLowering
 from treadle.compiler.machines import Machine
@@ -47,6 +47,7 @@ from treadle.dialects.diagram.array import (
     sizes_of,
 )
 from treadle.dialects.diagram.operation import DiagramOperation
+from treadle.dialects.diagram.padding import Inside
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import derivation_of
 

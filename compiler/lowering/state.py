@@ -13,13 +13,13 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from treadle.compiler.lowering.held import Held
 from treadle.compiler.lowering.layouts import Layouts
-from treadle.compiler.lowering.padding import Inside
 from treadle.compiler.lowering.pending import Lowered
 from treadle.compiler.lowering.plan import KernelPlan
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import Padding
 from treadle.dialects.diagram import ReduceOp, WhereOp
 from treadle.dialects.diagram.array import DYNAMIC, axes_of
+from treadle.dialects.diagram.padding import Inside
 
 OperationT = TypeVar("OperationT", bound=Operation)
 

@@ -41,7 +41,7 @@ class PlaceAttr(ParametrizedAttribute):
 
     def verify(self) -> None:
         for form in self.forms:
-            for term, factor in form.terms.items():
+            for term in form.terms:
                 if not isinstance(term, str):
                     raise VerifyException(f"place '{self.text.data}': '{term}' is no axis")
 
@@ -74,6 +74,14 @@ def spelled(form: Linear) -> str:
         terms.append(f"{'-' if form.constant < 0 else '+'} {abs(form.constant)}")
     text = " ".join(terms).removeprefix("+ ")
     return f"-{text[2:]}" if text.startswith("- ") else text
+
+
+def composed(form: Linear, places: Mapping[str, Linear]) -> Linear:
+    """A form, with others in the places of some of its axes."""
+    whole = Linear({}, form.constant)
+    for axis, factor in form.terms.items():
+        whole = whole.plus(places.get(str(axis), Linear({axis: 1})), factor)
+    return whole
 
 
 def reach(form: Linear, sizes: Mapping[str, int]) -> int:

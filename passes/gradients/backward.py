@@ -13,8 +13,9 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import FloatAttr, LocationAttr, UnknownLoc, f16, f32
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
+from treadle.compiler.sizes import UNKNOWN_SIZE
 from treadle.dialects.diagram import CastOp, FillOp, LawOp, ReduceOp
-from treadle.dialects.diagram.array import array_type, axes_of, format_of, is_array, sizes_of, with_format
+from treadle.dialects.diagram.array import DYNAMIC, array_type, axes_of, format_of, is_array, sizes_of, with_format
 from treadle.dialects.diagram.formats import EIGHT_BIT, holds
 from treadle.passes._functions import label
 from treadle.passes.expressions.scalars import Expression, Leaf, Node, build_map, convert, number, total
@@ -31,6 +32,8 @@ class Backward:
     """The values whose cotangents are asked for: floats that depend on an argument of interest."""
     unit: str
     """A name for an axis with one element, along which absent elements become zeros of a sum."""
+    likely: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Sizes of axes, as far as the program states them."""
     steps: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
     """Subject, law and reason of each rewrite."""
     location: LocationAttr = field(default_factory=UnknownLoc)
@@ -38,6 +41,10 @@ class Backward:
     in_format: dict[tuple[SSAValue, Attribute], SSAValue] = field(
         default_factory=dict[tuple[SSAValue, Attribute], SSAValue]
     )
+
+    def length(self, axis: str, size: int) -> int:
+        """How long an axis is likely to be."""
+        return size if size != DYNAMIC else self.likely.get(axis, UNKNOWN_SIZE)
 
     # -- writing ---------------------------------------------------------------------------------
 

@@ -43,7 +43,9 @@ def to_gradient(function: func.FuncOp, of: Sequence[str], laws: Mapping[str, Law
     given = [_argument(block, result, name(result)) for result in results]
     unit = _other("unit", axes_of_function(function))
     idle = _idle(block, results)
-    backward = Backward(block, laws, _depending(block, wanted).difference(idle), unit)
+    backward = Backward(
+        block, laws, _depending(block, wanted).difference(idle), unit, with_fitting(block, default_sizes(function))
+    )
     for value in idle:
         backward.note(value, "what makes no difference has no gradient", "each result is the same for any")
     for result in results:

@@ -1,46 +1,119 @@
 """The adjoint of an affine read: each position gets the sum of all that was read at it.
 
-`y[i, k] = x[i + k]` becomes `dx[j] = sum over i, k of dy[i, k] where j == i + k`. No position outside is ever asked
-for, and which pieces a condition leaves is found where the sum is streamed."""
+What was read at j by `y[i, k] = x[i + k]` is solved for the longest axis, so that the adjoint is a read again, with
+zeros around what it reads: `dx[j] = sum over k of dy[j - k, k]`. Where positions step over that axis (`x[2 i + k]`), it
+is read with zeros between its elements. Positions that no axis solves are conditions: of a diagonal, `m == n`."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
 from treadle.compiler.errors import Refusal
 from treadle.dialects.diagram import ReadOp, ReduceOp, WhereOp
-from treadle.dialects.diagram.array import array_type, sizes_of
+from treadle.dialects.diagram.array import array_type, axes_of, sizes_of
 from treadle.dialects.diagram.condition import Linear
+from treadle.dialects.diagram.place import composed, spelled
 from treadle.passes.expressions.scalars import Leaf, convert
-from treadle.passes.gradients.backward import Backward
+from treadle.passes.gradients.backward import Backward, is_argument
 from treadle.passes.gradients.presence import conditions
+from treadle.passes.gradients.rereading import Move, Rereading
+
+MOST_GAPS = 3
+"""The longest step at which an axis is read with zeros between its elements: so many times the elements."""
+OF_OPERAND = "^"
 
 
 def read(op: ReadOp, cotangent: SSAValue, backward: Backward) -> None:
     if conditions(op.operand, backward.laws):
         raise Refusal(op, "it reads an array of which elements are absent: no gradient of that is known")
-    moved = {axis: form for axis, form in op.forms.items() if form != Linear({axis: 1})}
-    sizes, target = sizes_of(op.operand.type), sizes_of(op.result.type)
-    if clash := [axis for axis in moved if axis in target]:
+    backward.note(op.result, "the adjoint of a read adds up what was read at a position", f"at {op.place.text.data}")
+    sizes, target, hint = sizes_of(op.operand.type), sizes_of(op.result.type), backward.hint(op.operand)
+    solved = _Solved(op, {axis: backward.length(axis, size) for axis, size in target.items()})
+    over = [axis for axis in target if axis not in solved.places]
+    if clash := [axis for axis in over if axis in sizes]:
         raise Refusal(
             op,
             f"axis '{clash[0]}' is an axis of what is read and of what reads it, at another position: rename one of "
             "them for a gradient",
         )
-    hint = backward.hint(op.operand)
-    backward.note(op.result, "the adjoint of a read adds up what was read at a position", f"at {op.place.text.data}")
-    if not moved:
-        return backward.add(op.operand, backward.spread(cotangent, op.operand))
-    over = [axis for axis in target if axis not in sizes]
-    terms = backward.map(convert(Leaf(cotangent), f32), {**sizes, **{axis: target[axis] for axis in over}}, hint)
-    here = backward.write(WhereOp(terms, " and ".join(f"{axis} == {_text(moved[axis])}" for axis in moved)), hint)
-    if over:
-        here = backward.write(ReduceOp("add", here, over, array_type(f32, sizes)), hint)
-    return backward.add(op.operand, here)
+    whole = {**sizes, **{axis: target[axis] for axis in over}}
+    terms = Rereading(solved.moves, whole, [*target], backward).of(cotangent, [] if solved.left else over)
+    if terms is not cotangent and not is_argument(terms):
+        terms.name_hint = hint
+    if solved.left:
+        terms = backward.map(convert(Leaf(terms), f32), whole, hint)
+        terms = backward.write(WhereOp(terms, solved.conditions), hint)
+    if over := [axis for axis in over if axis in axes_of(terms.type)]:
+        kept = {axis: size for axis, size in sizes.items() if axis in axes_of(terms.type)}
+        terms = backward.write(ReduceOp("add", terms, over, array_type(f32, kept)), hint)
+    backward.add(op.operand, backward.spread(terms, op.operand))
 
 
-def _text(form: Linear) -> str:
-    """A form as a condition has it: `2 * t + r + 1`."""
-    terms = [f"{factor} * {axis}" if factor != 1 else str(axis) for axis, factor in form.terms.items()]
-    return " + ".join([*terms, *([str(form.constant)] if form.constant or not terms else [])])
+@dataclass
+class _Solved:
+    """The positions of a read, solved for axes of the result: those that step by one, the longest first."""
+
+    op: ReadOp
+    lengths: Mapping[str, int]
+    places: dict[str, Linear] = field(default_factory=dict[str, Linear])
+    """For each axis that is solved for, where it is, over axes of the operand and those that are not solved for."""
+    steps: dict[str, tuple[int, str | None]] = field(default_factory=dict[str, tuple[int, str | None]])
+    """Axes of which positions are multiples of a step along an axis of the operand."""
+    left: dict[str, Linear] = field(default_factory=dict[str, Linear])
+    """Axes of the operand for which nothing is solved, and what they must equal."""
+
+    def __post_init__(self) -> None:
+        forms = self.op.forms
+        self.places |= {along: _own(along) for along, form in forms.items() if form == Linear({along: 1})}
+        self.left = {along: form for along, form in forms.items() if form != Linear({along: 1})}
+        while any(self._solve(along, with_gaps) for with_gaps in (False, True) for along in self.left):
+            pass
+
+    @property
+    def moves(self) -> dict[str, Move]:
+        """The axes that are read elsewhere."""
+        moved = {axis: form for axis, form in self.places.items() if form != _own(axis)}
+        return {axis: Move(_plain(form), *self.steps.get(axis, (1, None))) for axis, form in moved.items()}
+
+    @property
+    def conditions(self) -> str:
+        """What must hold of the positions beside."""
+        left = {along: _plain(composed(form, self.places)) for along, form in self.left.items()}
+        return " and ".join(f"{along} == {spelled(form)}" for along, form in left.items())
+
+    def _solve(self, along: str, with_gaps: bool) -> bool:
+        """Solve the equation of an axis of the operand for the longest axis in it, if that can be."""
+        known = composed(self.left[along], self.places)
+        open_ = [axis for axis in map(str, known.terms) if axis in self.lengths]
+        axis = max(open_, key=lambda axis: self.lengths[axis], default=None)
+        if axis is None or not (self._has_gaps(axis, known, along) if with_gaps else abs(known.terms[axis]) == 1):
+            return False
+        factor = known.terms[axis]
+        rest = known.plus(Linear({axis: factor}), -1)
+        place = _own(along).plus(rest, -1).times(-1 if factor < 0 else 1)
+        if with_gaps:
+            self.steps[axis] = factor, along
+        self.places = {each: composed(old, {axis: place}) for each, old in self.places.items()} | {axis: place}
+        del self.left[along]
+        return True
+
+    def _has_gaps(self, axis: str, known: Linear, along: str) -> bool:
+        """Whether an axis steps by more than one, it alone, and can be read with gaps that lie within the operand: all
+        else comes after."""
+        elsewhere = [*self.places.values(), *(form for each, form in self.op.forms.items() if each != along)]
+        if any(axis in form.terms for form in elsewhere) or along in axes_of(self.op.result.type):
+            return False
+        return 1 < known.terms[axis] <= MOST_GAPS and min(known.constant, *known.terms.values()) >= 0
+
+
+def _own(axis: str) -> Linear:
+    """The position along an axis of the operand, whose names may be those of other axes of the result."""
+    return Linear({f"{OF_OPERAND}{axis}": 1})
+
+
+def _plain(form: Linear) -> Linear:
+    return Linear({str(axis).removeprefix(OF_OPERAND): factor for axis, factor in form.terms.items()}, form.constant)

@@ -182,5 +182,5 @@ def _place(array: Array, shift: int, owners: bool) -> PlacedArray:
     whole = all(stride % data.itemsize == 0 for stride in data.strides)
     granule = data.itemsize if whole else 1
     records = np.zeros((high - low) // granule, np.uint64) if owners and array.writable else None
-    pointers = (each.ctypes.data + shift for each in (array.data, data))
-    return PlacedArray(array, *pointers, low + shift, high + shift, records, granule)
+    pointer, begin = array.data.ctypes.data + shift, data.ctypes.data + shift
+    return PlacedArray(array, pointer, begin, low + shift, high + shift, records, granule)

@@ -1,0 +1,28 @@
+"""Views that leave their arrays, where something else than a kernel takes them."""
+
+from __future__ import annotations
+
+from xdsl.ir import Block, Operation
+
+from treadle.dialects.diagram import ReadOp
+from treadle.dialects.diagram.operation import DiagramOperation
+from treadle.dialects.diagram.padding import padding_of
+from treadle.dialects.hierarchy import KernelOp
+from treadle.passes.expressions.scalars import Leaf, build_map
+
+
+def copy_padded(block: Block) -> None:
+    """Copy what is padded where it is no operand of a diagram operation: its zeros are in no memory, and only kernels
+    know where they begin."""
+    for op in list(block.ops):
+        if not isinstance(op, ReadOp) or not padding_of(op.result):
+            continue
+        if taken := [use for use in op.result.uses if _is_outside(use.operation)]:
+            copy = build_map(Leaf(op.result), op.result.type, op.result.name_hint, op.location)
+            block.insert_op_after(copy, op)
+            for use in taken:
+                use.operation.operands[use.index] = copy.result
+
+
+def _is_outside(op: Operation) -> bool:
+    return not isinstance(op, DiagramOperation | KernelOp)
