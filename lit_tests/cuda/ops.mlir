@@ -45,14 +45,16 @@ cuda.kernel @everything (%Q: !Q, %scale: f32, %q: index, %x: index) threads 128 
   // CHECK-NEXT: cuda.copy %Q[%block, %zero] into %Q_shared : memref<?x64xf16,
   // CHECK-NEXT: cuda.copy %O_shared into %Q[%block, %zero] bounds [q < %q] : memref<64x64xf16, {{.*}}, memref<?x64xf16,
   // CHECK-NEXT: cuda.copy %Q[%block, %zero] into %Q_shared bounds [q >= %block, q < %q] : memref<?x64xf16,
+  // CHECK-NEXT: cuda.copy %Q[%block, %zero] into %Q_shared bounds [q < %q] inside "q - 2 * d, d - 1" of [%x, %q] partial : memref<?x64xf16,
   // CHECK-NEXT: cuda.commit
   // CHECK-NEXT: cuda.wait pending 1 {note = 8 : i32}
   // CHECK-NEXT: cuda.barrier
-  // GENERIC: "cuda.copy"(%Q, %Q_shared, %block, %zero, %q) <{bounds = ["q"], widths = [#builtin.int<8>, #builtin.int<2>, #builtin.int<1>], operandSegmentSizes = array<i32: 1, 1, 2, 1, 0>}> {note = 1 : i32}
-  // GENERIC-NEXT: "cuda.copy"(%Q, %Q_shared, %block, %zero, %q, %x) <{bounds = ["q", "d"], asynchronous, operandSegmentSizes = array<i32: 1, 1, 2, 2, 0>, partial}>
-  // GENERIC-NEXT: "cuda.copy"(%Q, %Q_shared, %block, %zero) <{bounds = [], operandSegmentSizes = array<i32: 1, 1, 2, 0, 0>}>
-  // GENERIC-NEXT: "cuda.copy"(%O_shared, %Q, %block, %zero, %q) <{bounds = ["q"], operandSegmentSizes = array<i32: 1, 1, 2, 1, 0>}>
-  // GENERIC-NEXT: "cuda.copy"(%Q, %Q_shared, %block, %zero, %q, %block) <{bounds = ["q"], begun = ["q"], operandSegmentSizes = array<i32: 1, 1, 2, 1, 1>}>
+  // GENERIC: "cuda.copy"(%Q, %Q_shared, %block, %zero, %q) <{bounds = ["q"], widths = [#builtin.int<8>, #builtin.int<2>, #builtin.int<1>], operandSegmentSizes = array<i32: 1, 1, 2, 1, 0, 0>}> {note = 1 : i32}
+  // GENERIC-NEXT: "cuda.copy"(%Q, %Q_shared, %block, %zero, %q, %x) <{bounds = ["q", "d"], asynchronous, operandSegmentSizes = array<i32: 1, 1, 2, 2, 0, 0>, partial}>
+  // GENERIC-NEXT: "cuda.copy"(%Q, %Q_shared, %block, %zero) <{bounds = [], operandSegmentSizes = array<i32: 1, 1, 2, 0, 0, 0>}>
+  // GENERIC-NEXT: "cuda.copy"(%O_shared, %Q, %block, %zero, %q) <{bounds = ["q"], operandSegmentSizes = array<i32: 1, 1, 2, 1, 0, 0>}>
+  // GENERIC-NEXT: "cuda.copy"(%Q, %Q_shared, %block, %zero, %q, %block) <{bounds = ["q"], begun = ["q"], operandSegmentSizes = array<i32: 1, 1, 2, 1, 1, 0>}>
+  // GENERIC-NEXT: "cuda.copy"(%Q, %Q_shared, %block, %zero, %q, %x, %q) <{bounds = ["q"], inside = #diagram.place<"q - 2 * d, d - 1">, operandSegmentSizes = array<i32: 1, 1, 2, 1, 0, 2>, partial}>
   // GENERIC-NEXT: "cuda.commit"() : () -> ()
   // GENERIC-NEXT: "cuda.wait"() <{pending = #builtin.int<1>}> {note = 8 : i32} : () -> ()
   // GENERIC-NEXT: "cuda.barrier"() : () -> ()
@@ -61,6 +63,7 @@ cuda.kernel @everything (%Q: !Q, %scale: f32, %q: index, %x: index) threads 128 
   cuda.copy %Q[%block, %zero] into %Q_shared : !Q, !Qs
   cuda.copy %O_shared into %Q[%block, %zero] bounds [q < %q] : !Qs, !Q
   cuda.copy %Q[%block, %zero] into %Q_shared bounds [q < %q, q >= %block] : !Q, !Qs
+  cuda.copy %Q[%block, %zero] into %Q_shared bounds [q < %q] inside "q - 2 * d, d - 1" of [%x, %q] partial : !Q, !Qs
   cuda.commit
   cuda.wait pending 1 {note = 8 : i32}
   cuda.barrier
@@ -118,8 +121,8 @@ cuda.kernel @everything (%Q: !Q, %scale: f32, %q: index, %x: index) threads 128 
 // CHECK-NEXT: %c = cuda.load %A[%zero] bounds [q >= %zero, q < %q] widths [1] : memref<?xf16,
 // CHECK-NEXT: cuda.store %a into %A[%zero] bounds [q < %q] partial widths [1] through #cuda.staged<at = 0, below = 16, rows = #cuda.rows<extents = [64], pitch = 64>> : tensor<64xf16, {{.*}}, memref<?xf16,
 // CHECK-NEXT: cuda.store %b into %A[%zero] : tensor<64xf16,
-// GENERIC: %a = "cuda.load"(%A, %zero, %q) <{bounds = ["q"], widths = [#builtin.int<2>, #builtin.int<1>], operandSegmentSizes = array<i32: 1, 1, 1, 0>, partial}>
-// GENERIC: "cuda.store"(%b, %A, %zero) <{bounds = [], operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>}>
+// GENERIC: %a = "cuda.load"(%A, %zero, %q) <{bounds = ["q"], widths = [#builtin.int<2>, #builtin.int<1>], operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>, partial}>
+// GENERIC: "cuda.store"(%b, %A, %zero) <{bounds = [], operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0>}>
 cuda.kernel @rows (%A: !M, %q: index) threads 128 shared 0 resident 4 fallback {
   %zero = arith.constant 0 : index
   %a = cuda.load %A[%zero] bounds [q < %q] partial widths [2, 1] : !M -> !m

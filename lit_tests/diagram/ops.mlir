@@ -96,6 +96,14 @@ func.func @read(%X: tensor<?x?xf32, #diagram.array<[l, c]>>) -> tensor<?x8x?xf32
   func.return %W : tensor<?x8x?xf32, #diagram.array<[t, r, c]>>
 }
 
+// CHECK-LABEL: func.func @read_padded
+// CHECK-NEXT: %W = diagram.read %X at "l - 2 * r - 1, c" padded {note = "kept"} : tensor<?x?xf32, #diagram.array<[l, c]>> -> tensor<?x8x?xf32, #diagram.array<[l, r, c]>>
+// GENERIC: %W = "diagram.read"(%X) <{place = #diagram.place<"l - 2 * r - 1, c">, padded}> {note = "kept"} :
+func.func @read_padded(%X: tensor<?x?xf32, #diagram.array<[l, c]>>) -> tensor<?x8x?xf32, #diagram.array<[l, r, c]>> {
+  %W = diagram.read %X at "l - 2 * r - 1, c" padded {note = "kept"} : tensor<?x?xf32, #diagram.array<[l, c]>> -> tensor<?x8x?xf32, #diagram.array<[l, r, c]>>
+  func.return %W : tensor<?x8x?xf32, #diagram.array<[l, r, c]>>
+}
+
 // CHECK-LABEL: func.func @fill
 // CHECK-NEXT: %zero = diagram.fill 0.000000e+00 : f32 -> tensor<?xf32, #diagram.array<[q]>>
 // CHECK-NEXT: %one = diagram.fill 1 : i32 -> tensor<4xi32, #diagram.array<[i]>>

@@ -15,6 +15,12 @@
 !r = tensor<?xf32, #diagram.array<[t]>>
 !w = tensor<?xf32, #diagram.array<[l]>>
 !windows = tensor<?x3xf32, #diagram.array<[u, k]>>
+!x16 = tensor<?x8xf16, #diagram.array<[l, c]>>
+!w16 = tensor<3x8x16xf16, #diagram.array<[k, c, f]>>
+!windows16 = tensor<?x3x8xf16, #diagram.array<[u, k, c]>>
+!y16 = tensor<?x16xf16, #diagram.array<[u, f]>>
+!a = tensor<?x?xf32, #diagram.array<[m, n]>>
+!d = tensor<?xf32, #diagram.array<[i]>>
 
 
 // The row sums of the gradient of softmax are the products of what was returned and its cotangent: no score is summed
@@ -83,15 +89,35 @@ func.func @two_uses(%X: !X, %bias: !b, %other: !r) -> (!r, !r) {
   func.return %p, %m : !r, !r
 }
 
-// A position gets the sum of all that was read at it.
+// A position gets the sum of all that was read at it: what was read 2 apart lies there with zeros between.
 // CHECK-LABEL: func.func @windows_gradient(
-// CHECK-NEXT:  %dw = diagram.map ({{.*}} = %dy : {{.*}}) -> tensor<?x?x3xf32, #diagram.array<[l, u, k]>>
-// CHECK:       %[[AT:.*]] = diagram.where %dw if "l == 2 * u + k" :
-// CHECK-NEXT:  %[[ALL:.*]] = diagram.reduce add %[[AT]] over [u, k] : {{.*}} -> tensor<?xf32, #diagram.array<[l]>>
+// CHECK:       %[[AT:.*]] = diagram.where %{{.*}} if "l == 2 * u" : tensor<?x3x?xf32, #diagram.array<[l, k, u]>>
+// CHECK-NEXT:  %[[GAPS:.*]] = diagram.reduce add %[[AT]] over [u] : {{.*}} -> tensor<?x3xf32, #diagram.array<[l, k]>>
+// CHECK-NEXT:  %dw = diagram.read %[[GAPS]] at "l - k, k" padded : {{.*}} -> tensor<?x3xf32, #diagram.array<[l, k]>>
+// CHECK-NEXT:  %[[ALL:.*]] = diagram.reduce add %dw over [k] : {{.*}} -> tensor<?xf32, #diagram.array<[l]>>
 // CHECK-NEXT:  func.return %[[ALL]] :
 func.func @windows(%w: !w) -> !windows {
   %y = diagram.read %w at "2 * u + k" : !w -> !windows
   func.return %y : !windows
+}
+
+// The gradient of a convolution is one, of the cotangent with zeros around: no product is saved for each k.
+// CHECK-LABEL: func.func @convolution_gradient(
+// CHECK:       %[[AROUND:.*]] = diagram.read %dy{{.*}} at "l - k, f" padded : {{.*}} -> tensor<?x3x16xf16, #diagram.array<[l, k, f]>>
+// CHECK-NEXT:  %dx = diagram.contract %[[AROUND]], %w over [f, k] accumulate f32 : {{.*}} -> tensor<?x8xf32, #diagram.array<[l, c]>>
+func.func @convolution(%x: !x16, %w: !w16) -> !y16 {
+  %windows = diagram.read %x at "u + k, c" : !x16 -> !windows16
+  %y = diagram.contract %windows, %w over [k, c] accumulate f32 : !windows16, !w16 -> !y16
+  func.return %y : !y16
+}
+
+// Where positions of two axes are equal, no axis is left to sum over.
+// CHECK-LABEL: func.func @diagonal_gradient(
+// CHECK-NEXT:  %da = diagram.read %dd at "m" padded : {{.*}} -> tensor<?xf32, #diagram.array<[m]>>
+// CHECK:       diagram.where %{{.*}} if "n == m" : tensor<?x?xf32, #diagram.array<[m, n]>>
+func.func @diagonal(%a: !a) -> !d {
+  %d = diagram.read %a at "i, i" : !a -> !d
+  func.return %d : !d
 }
 
 // Nor does it make a difference which is larger, the maximum of a row or a sink beside it.
