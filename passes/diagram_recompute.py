@@ -21,7 +21,7 @@ from treadle.dialects.diagram.formats import EIGHT_BIT, number_format
 from treadle.passes._functions import fresh_hint, functions, kernels, label, note
 from treadle.passes.expressions.shares import absorb_divisors
 from treadle.passes.expressions.steady import is_steady
-from treadle.passes.kernels.in_turn import split_sums_between
+from treadle.passes.kernels.in_turn import split_products_of_products, split_sums_between
 from treadle.passes.kernels.sums import Axes, Sums, long_axes, summed_axes
 
 PASS = "diagram-recompute"
@@ -84,6 +84,7 @@ class DiagramRecomputePass(ModulePass):
         for index, function in enumerate(functions(op)):
             for place, block in enumerate(function.body.blocks):
                 split_sums_between(function, block, PASS)
+                split_products_of_products(function, block, PASS)
                 found = _Shared(block)
                 if found.products and found.is_steady and _pays(op, index, place):
                     absorb_divisors(function, found.part(function), PASS)

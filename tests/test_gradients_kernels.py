@@ -34,10 +34,16 @@ def shared_keys(Q: tl.Array, K: tl.Array, V: tl.Array) -> tl.Array:
     return tl.contract(tl.softmax(tl.contract(Q, K, over="d") * 0.17, over="x"), V, over="x")
 
 
+@treadle.kernel("h g q d, h x d, h x e -> h g q e", static="g d e")
+def keys_shared_by_four(Q: tl.Array, K: tl.Array, V: tl.Array) -> tl.Array:
+    return tl.contract(tl.softmax(tl.contract(Q, K, over="d") * 0.17, over="x"), V, over="x")
+
+
 PROGRAMS = {
     "capped_window_with_sink": (capped_window_with_sink, ["f16", "f16", "f16", "f32"]),
     "learned_temperature": (learned_temperature, ["f16", "f16", "f16", "f32"]),
     "shared_keys": (shared_keys, ["f16"] * 3),
+    "keys_shared_by_four": (keys_shared_by_four, ["f16"] * 3),
 }
 LONG = {"h": 16, "g": 4, "q": 4096, "x": 4096, "d": 32, "e": 32}
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from xdsl.dialects import func
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from treadle.compiler.sizes import UNKNOWN_SIZE, default_sizes
-from treadle.dialects.diagram import CastOp, ContractOp, ReduceOp
+from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import DYNAMIC, array_type, format_of, sizes_of
 from treadle.dialects.diagram.read import with_fitting
 from treadle.passes._functions import fresh_hint, label, note, replace
@@ -39,6 +39,33 @@ def split_sums_between(function: func.FuncOp, block: Block, rewrite: str) -> Non
         if (first := next((axes & {*op.over_axes} for axes in fed if _parts_of(op, axes)), None)) is not None:
             over = [[axis for axis in op.over_axes if (axis in first) == inside] for inside in (True, False)]
             _put(function, op, _in_turn(op.operand, op.kind.data, over, op.result, op.result.type), rewrite)
+
+
+def split_products_of_products(function: func.FuncOp, block: Block, rewrite: str) -> None:
+    """A sum of products over several axes that a product has from which a factor is made, is done along the longest
+    first: a kernel that makes both has one of these axes as columns, and the others in its groups."""
+    likely = with_fitting(block, default_sizes(function))
+    for op in list(block.ops):
+        if isinstance(op, ContractOp) and op.init is None and _is_of_several(op):
+            _put(function, op, _product_and_reductions(op, likely), rewrite)
+
+
+def _is_of_several(op: ContractOp) -> bool:
+    wide = {axis for axis in op.over_axes if sizes_of(op.lhs.type).get(axis) != 1}
+    made = [product for factor in (op.lhs, op.rhs) for product in _products_in(factor)]
+    return any(len(wide & sizes_of(product.result.type).keys()) > 1 for product in made)
+
+
+def _products_in(value: SSAValue) -> Iterator[ContractOp]:
+    """The products of which an array is made element by element."""
+    left, seen = [value], set[SSAValue]()
+    while left:
+        op = left.pop().owner
+        if isinstance(op, ContractOp):
+            yield op
+        elif isinstance(op, MapOp | CastOp | WhereOp) and op.results[0] not in seen:
+            seen.add(op.results[0])
+            left += op.operands
 
 
 def _parts_of(op: ReduceOp, axes: Axes) -> bool:
