@@ -22,7 +22,8 @@ from treadle.passes._functions import fresh_hint, functions, kernels, label, not
 from treadle.passes.expressions.shares import absorb_divisors
 from treadle.passes.expressions.steady import is_steady
 from treadle.passes.kernels.in_turn import split_products_of_products, split_sums_between
-from treadle.passes.kernels.sums import Axes, Sums, long_axes, summed_axes
+from treadle.passes.kernels.phases import Phase, phases_of, phases_reached
+from treadle.passes.kernels.sums import Axes, Sums, classes_of, long_axes, summed_axes
 
 PASS = "diagram-recompute"
 LAW = "recomputation"
@@ -85,21 +86,23 @@ class DiagramRecomputePass(ModulePass):
             for place, block in enumerate(function.body.blocks):
                 split_sums_between(function, block, PASS)
                 split_products_of_products(function, block, PASS)
-                found = _Shared(block)
-                if found.products and found.is_steady and _pays(op, index, place):
-                    absorb_divisors(function, found.part(function), PASS)
+                found = [_Shared(block), _Shared(block, by_phase=True)]
+                gains = [_gain(op, index, place, each) if each.products and each.is_steady else 0 for each in found]
+                if max(gains) > 0:
+                    absorb_divisors(function, found[gains.index(max(gains))].part(function), PASS)
 
 
-def _pays(module: ModuleOp, index: int, place: int) -> bool:
-    """Whether making arrays again, in one block of one function, takes less time than it spares in device memory."""
+def _gain(module: ModuleOp, index: int, place: int, found: _Shared) -> float:
+    """The bytes in device memory that making arrays again spares, in one block of one function, beyond those that could
+    be moved in the time that it takes."""
     machine, alone, parted = machine_of(module), module.clone(), module.clone()
     function = list(functions(parted))[index]
-    shared = _Shared(function.body.blocks[place])
+    shared = _Shared(function.body.blocks[place], found.by_phase)
     made = shared.part(function)
     sizes = default_sizes(function)
     again = sum(_seconds(op, machine, sizes) for op in made if isinstance(op, ContractOp))
     spared = _saved(alone, index, shared.classes) - _saved(parted, index, shared.classes)
-    return spared > again * machine.levels["device"].bandwidth
+    return spared - again * machine.levels["device"].bandwidth
 
 
 def _seconds(op: ContractOp, machine: Machine, sizes: Mapping[str, int]) -> float:
@@ -136,25 +139,33 @@ def _elements(axes: Mapping[str, int], sizes: Mapping[str, int]) -> int:
 
 
 class _Shared:
-    """Arrays of a block that are summed along one long axis here, and along another there."""
+    """Arrays of a block that are summed along one long axis here, and along another there; or `by_phase`, along one
+    again after what depends on sums along another: no kernel does both."""
 
-    def __init__(self, block: Block):
-        self.block = block
+    def __init__(self, block: Block, by_phase: bool = False):
+        self.block, self.by_phase = block, by_phase
         sums = Sums(block)
         self.ops, self.ends = sums.ops, sums.ends
-        self.classes = self._classes()
+        self.classes = classes_of(self.ops)
         """The axes of the sums that one kernel can make, those that come first in the program first."""
+        self.phases = phases_of(self.ops, self.classes) if by_phase else [Phase(axes) for axes in self.classes]
+        self.reached = phases_reached(self.ops, self.phases) if by_phase else {}
+        self.phases_of_op: dict[Operation, list[int]] = {op: self._served(op) for op in self.ops}
 
-    def _classes(self) -> list[Axes]:
-        found: list[Axes] = []
-        for op in self.ops:
-            if axes := summed_axes(op):
-                found = _united(found, axes)
-        return found
+    def _served(self, op: Operation) -> list[int]:
+        axes = frozenset[str]().union(*self.ends[op.results[0]])
+        served = [i for i, phase in enumerate(self.phases) if phase.axes & axes]
+        if not self.by_phase:
+            return served
+        served = [i for i in served if i in self.reached[op.results[0]]]
+        if not summed_axes(op):
+            return served
+        first = {self.phases[i].axes: i for i in reversed(served)}  # a sum is made once, and saved for later phases
+        return sorted(first.values())
 
     def served(self, op: Operation) -> list[int]:
-        """The classes of the sums of what an operation makes; the first of them keeps it."""
-        return _of(frozenset[str]().union(*self.ends[op.results[0]]), self.classes)
+        """The phases of the sums of what an operation makes; the first of them keeps it."""
+        return self.phases_of_op[op]
 
     def is_shared(self, op: Operation) -> bool:
         return len(self.served(op)) > 1
@@ -169,18 +180,21 @@ class _Shared:
         return is_steady([op.result for op in self.products], self.ops)
 
     def part(self, function: func.FuncOp) -> list[Operation]:
-        """Let the sums of each class have arrays of their own; the operations that came."""
+        """Let the sums of each phase have arrays of their own; the operations that came."""
         made: list[Operation] = []
-        for index in range(1, len(self.classes)):
+        for index in reversed(range(1, len(self.phases))):  # those before are made of what copies are made of, too
+            phase = self.phases[index]
             if not (copies := self._copies(index)):
                 continue
             made += copies
-            names, axes = ", ".join(label(op.results[0]) for op in copies), ", ".join(sorted(self.classes[index]))
-            note(function, PASS, f"{names} again", LAW, f"summed along {axes} here, and along another axis before")
+            names, axes = ", ".join(label(op.results[0]) for op in copies), ", ".join(sorted(phase.axes))
+            is_again = any(earlier.axes == phase.axes for earlier in self.phases[:index])
+            before = "after sums along another axis" if is_again else "along another axis before"
+            note(function, PASS, f"{names} again", LAW, f"summed along {axes} here, and {before}")
         return made
 
     def _copies(self, index: int) -> list[Operation]:
-        """What the sums of one class are made of, for them alone."""
+        """What the sums of one phase are made of, for them alone."""
         values: dict[SSAValue, SSAValue] = {}
         made: list[Operation] = []
         for op in self.ops:
@@ -198,21 +212,13 @@ class _Shared:
         return made
 
     def _is_of(self, op: Operation, index: int) -> bool:
-        """Whether an operation sums along the axes of a class, or makes what only that class sums."""
+        """Whether an operation sums in a phase, or makes what that phase is the first to sum."""
+        phase = self.phases[index]
         if summed := summed_axes(op):
-            return bool(self.classes[index] & summed)
-        return self.served(op) == [index]
+            return op in phase.sums if self.by_phase else bool(phase.axes & summed)
+        return self.served(op)[:1] == [index]
 
 
 def _of(axes: Axes, classes: Sequence[Axes]) -> list[int]:
     """The classes that have any of these axes."""
     return [index for index, each in enumerate(classes) if each & axes]
-
-
-def _united(found: list[Axes], axes: Axes) -> list[Axes]:
-    """Sets of axes, with one more: those that have an axis in common become one, in the place of the first."""
-    touched = [each for each in found if each & axes]
-    if not touched:
-        return [*found, axes]
-    whole = axes.union(*touched)
-    return [whole if each is touched[0] else each for each in found if each is touched[0] or each not in touched]

@@ -39,11 +39,18 @@ def keys_shared_by_four(Q: tl.Array, K: tl.Array, V: tl.Array) -> tl.Array:
     return tl.contract(tl.softmax(tl.contract(Q, K, over="d") * 0.17, over="x"), V, over="x")
 
 
+@treadle.kernel("q d, x d, x e -> q e", static="d e")
+def shares_both_ways(Q: tl.Array, K: tl.Array, V: tl.Array) -> tl.Array:
+    S = tl.contract(Q, K, over="d") * 0.17
+    return tl.contract(tl.softmax(S, over="x") * tl.softmax(S, over="q"), V, over="x")
+
+
 PROGRAMS = {
     "capped_window_with_sink": (capped_window_with_sink, ["f16", "f16", "f16", "f32"]),
     "learned_temperature": (learned_temperature, ["f16", "f16", "f16", "f32"]),
     "shared_keys": (shared_keys, ["f16"] * 3),
     "keys_shared_by_four": (keys_shared_by_four, ["f16"] * 3),
+    "shares_both_ways": (shares_both_ways, ["f16"] * 3),
 }
 LONG = {"h": 16, "g": 4, "q": 4096, "x": 4096, "d": 32, "e": 32}
 

@@ -320,7 +320,7 @@ class AccessPrinter:
                 continue
             own = place_in_thread(axis, [*loops, step] if step is not None else loops)
             tests.append(f"{own} {sign} {self._bound_of_thread(op, layout, axis, sign, end)}")
-        return " && ".join(tests) or None
+        return " && ".join([*tests, *self.inside(op, indices)]) or None
 
     def _bound_of_thread(self, op: GlobalAccess, layout: LayoutAttr, axis: str, sign: str, end: SSAValue) -> str:
         """The name of a bound, counted from a thread's first element of a fragment."""

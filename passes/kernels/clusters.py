@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from xdsl.dialects import func
-from xdsl.ir import Block, Operation
+from xdsl.ir import Block, Operation, SSAValue
 from xdsl.traits import is_side_effect_free
 
 from treadle.compiler.errors import Refusal as NotFused
@@ -22,9 +22,10 @@ from treadle.passes._parts import part_of
 from treadle.passes.kernels.by_time import Clock
 from treadle.passes.kernels.make_again import make_again
 from treadle.passes.kernels.narrow import narrow_product
+from treadle.passes.kernels.phases import phases_of, phases_reached
 from treadle.passes.kernels.roles import Refusal, Roles, roles_of
 from treadle.passes.kernels.select_again import select_again
-from treadle.passes.kernels.sums import Sums, long_axes, summed_axes
+from treadle.passes.kernels.sums import Sums, classes_of, long_axes, summed_axes
 from treadle.passes.streams.stages import Repairs
 
 PASS = "fusion"
@@ -61,6 +62,8 @@ class Clusters:
         self.flow = _Dataflow(self.ops)
         self.repairs: Repairs = {}
         self.sums = Sums(block)
+        self.phases = phases_of(self.sums.ops, classes_of(self.sums.ops))
+        self.reached = phases_reached(self.sums.ops, self.phases)
         for cluster in given:
             self._join(cluster)
         for op in self.ops:
@@ -193,13 +196,21 @@ class Clusters:
 
     def _is_for_another(self, op: Operation, cluster: frozenset[Operation]) -> bool:
         """Whether what an operation makes ends in sums along other axes than those of a cluster, which cannot be fed
-        both, and has more axes than what it uses of that: saving the latter takes less than saving the former."""
+        both, or in a later phase, and has more axes than what it uses of that: saving the latter takes less than saving
+        the former."""
         (result,) = op.results
         summed = frozenset[str]().union(*map(summed_axes, cluster)) & long_axes(result)
         ends = self.sums.ends.get(result, frozenset())
-        if not summed or not ends or result in self.sums.leaving or any(summed & axes for axes in ends):
+        if not summed or not ends or result in self.sums.leaving:
+            return False
+        if any(summed & axes for axes in ends) and not self._is_of_another_phase(result, cluster):
             return False
         return all(long_axes(each) < long_axes(result) for each in op.operands if each.owner in cluster)
+
+    def _is_of_another_phase(self, result: SSAValue, cluster: frozenset[Operation]) -> bool:
+        """Whether sums that are made of an array wait for others that wait for those of a cluster."""
+        own = {i for i, phase in enumerate(self.phases) if not phase.sums.isdisjoint(cluster)}
+        return own.isdisjoint(self.reached.get(result, own))
 
     def _why_not(self, ops: frozenset[Operation]) -> tuple[str, str] | None:
         """The law that is broken and the reason why operations cannot be one kernel, or None."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeAlias
 
 from xdsl.ir import Block, Operation, SSAValue
@@ -29,6 +30,24 @@ def summed_axes(op: Operation) -> Axes:
 def long_axes_of(op: Operation) -> Axes:
     """Of all that an operation uses."""
     return frozenset[str]().union(*map(long_axes, op.operands))
+
+
+def classes_of(ops: Iterable[Operation]) -> list[Axes]:
+    """The axes of the sums that one kernel can make, those that come first in the program first."""
+    found: list[Axes] = []
+    for op in ops:
+        if axes := summed_axes(op):
+            found = _united(found, axes)
+    return found
+
+
+def _united(found: list[Axes], axes: Axes) -> list[Axes]:
+    """Sets of axes, with one more: those that have an axis in common become one, in the place of the first."""
+    touched = [each for each in found if each & axes]
+    if not touched:
+        return [*found, axes]
+    whole = axes.union(*touched)
+    return [whole if each is touched[0] else each for each in found if each is touched[0] or each not in touched]
 
 
 class Sums:
