@@ -76,8 +76,12 @@ class DiagramRecomputePass(ModulePass):
     Powers that are then made for their shares alone, `exp(a) / b`, are made as `exp(a - log b)`: one logarithm for all
     that `b` divides (`expressions.shares`).
 
+    Sums along one axis that need sums along another which need such sums are phases of their own, which no kernel makes
+    with the first: arrays are made for each phase, if that spares more.
+
     A reduction over several long axes, of which others sum along some, is no kernel's either: it is done along these
-    first, and then, of what is left, along the others."""
+    first, and then, of what is left, along the others; and a sum of products over several axes of another product, whose
+    kernel has columns along one axis alone, along the longest first."""
 
     name = PASS
 
