@@ -80,8 +80,8 @@ class DiagramRecomputePass(ModulePass):
     with the first: arrays are made for each phase, if that spares more.
 
     A reduction over several long axes, of which others sum along some, is no kernel's either: it is done along these
-    first, and then, of what is left, along the others; and a sum of products over several axes of another product, whose
-    kernel has columns along one axis alone, along the longest first."""
+    first, and then, of what is left, along the others. So is a sum of products over several axes of another product,
+    whose kernel has columns along one axis alone: along the longest first."""
 
     name = PASS
 
