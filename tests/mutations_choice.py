@@ -13,8 +13,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "choose: the slowest first": (
         "compiler/cost/choose",
-        "np.rint(np.log(its.time_us) / SAME),",
-        "-np.rint(np.log(its.time_us) / SAME),",
+        "np.floor(np.log(its.time_us / _least(trial)) / SAME),",
+        "-np.floor(np.log(its.time_us / _least(trial)) / SAME),",
     ),
     "choose: not for the sizes of the program": (
         "hierarchy_choose_sizes",

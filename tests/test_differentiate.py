@@ -22,7 +22,7 @@ from treadle.compiler.laws import FOLDER, standard_law, standard_laws
 from treadle.compiler.source import load_module, parse_module
 from treadle.dialects.diagram import ApplyOp, CastOp, ContractOp, FillOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.hierarchy.schedule import derivation_of
-from treadle.runtime.interpreter import entry_function
+from treadle.runtime.interpreter import entry_function, run_function
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -439,7 +439,7 @@ REFUSED = {
     ),
     "axis 'i' is an axis of what is read and of what reads it": (
         "(%a: !x) -> !x",
-        '%y = diagram.read %a at "k, i" : !x -> !x',
+        '%y = diagram.read %a at "k, 2 * i" : !x -> !x',
         "func.return %y : !x",
     ),
     "no derivative of 'arith.bitcast' is known": (
@@ -457,6 +457,13 @@ REFUSED = {
 def test_what_has_no_gradient_is_refused_by_name(said: str) -> None:
     with pytest.raises(treadle.TreadleError, match=said):
         differentiated(program(*REFUSED[said]))
+
+
+def test_the_gradient_of_a_transposition_is_one() -> None:
+    text = program("(%a: !x) -> !x", '%y = diagram.read %a at "k, i" : !x -> !x', "func.return %y : !x")
+    a, cotangent = np.random.default_rng(8).random((2, 4, 4), np.float32)
+    (found,) = run_function(differentiated(text), [a, a.T, cotangent]).results
+    np.testing.assert_array_equal(found, cotangent.T)
 
 
 # -- the command, and Python ----------------------------------------------------------------------

@@ -73,7 +73,9 @@ def test_what_the_model_counts_on_an_sm_is_told_to_ptxas(machine: str) -> None:
     assert compiled(matmul("mk", "kn", "f16"), machine=machine).kernels[0].resident is None
 
 
-@pytest.mark.parametrize(("name", "told"), [("attention_sink", 2), ("attention_window", 3), ("attention_bias", None)])
+@pytest.mark.parametrize(
+    ("name", "told"), [("attention_lengths", 2), ("attention_window", 3), ("attention_bias", None)]
+)
 def test_blocks_of_products_are_told_to_ptxas_where_they_are_several(name: str, told: int | None) -> None:
     """And where they leave room for registers that the model does not know of."""
     road = compiled((EXAMPLES / f"{name}.mlir").read_text(), machine="a100")

@@ -1,16 +1,17 @@
 """Registers that maps take beside their operands and results: for what they make of positions and loaded numbers on
-slow units, which ptxas begins while products still run and holds until these are there; and for divisions on their
-way."""
+slow units, which ptxas begins while products still run and holds until these are there; and for divisions and
+powers on their way."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xdsl.dialects import arith
+from xdsl.dialects import arith, math
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from treadle.dialects.diagram import FillOp, IndexOp, MapOp, YieldOp
 from treadle.dialects.diagram.array import axes_of, is_array
+from treadle.dialects.diagram.operation import DiagramOperation
 from treadle.dialects.hierarchy import LoadOp
 
 
@@ -35,8 +36,11 @@ def begun_ahead(op: MapOp) -> Iterator[tuple[str, ...]]:
 
 
 def divided(op: MapOp) -> Iterator[tuple[str, ...]]:
-    """The axes of each division: ptxas has several elements on their way at a time, each scaled before and after."""
-    return (axes_of(op.result.type) for scalar in op.body.block.ops if isinstance(scalar, arith.DivfOp))
+    """The axes of each division, and of powers that leave: ptxas has several elements on their way at a time, scaled
+    before and after, or between a special-function unit and an address."""
+    leaves = not any(isinstance(use.operation, DiagramOperation) for use in op.result.uses)
+    slow = (arith.DivfOp, math.ExpOp, math.Exp2Op) if leaves else arith.DivfOp
+    return (axes_of(op.result.type) for scalar in op.body.block.ops if isinstance(scalar, slow))
 
 
 def _is_early(value: SSAValue) -> bool:

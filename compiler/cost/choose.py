@@ -25,7 +25,7 @@ SAME = 0.019
 
 USUAL_WARPS = 4
 TWO_WARPGROUPS = 8
-"""Of warpgroups beside one that copies, one computes while products of the other run."""
+"""Beside one that copies: one computes while products of the other run."""
 
 NEAR = 1.15
 """Of a stream that conditions limit, candidates within this of the best are estimated again with the part of the stream
@@ -110,13 +110,20 @@ def _by_rank(trial: _Trial) -> list[int]:
             trial.candidates.rereads,
             _odd(trial.candidates) * (needs.producers == 0),
             -trial.candidates.vector,
-            np.abs(np.log(needs.warps / np.where(needs.producers == 0, USUAL_WARPS, TWO_WARPGROUPS))),
+            _unusual(needs),
             -sum(pieces.size for pieces in plan.streams),
             needs.shared_bytes,
             needs.registers_per_thread,
         )
     whole = np.zeros(len(trial.candidates))
     return np.lexsort([key + whole for key in reversed(keys)]).tolist()
+
+
+def _unusual(needs: Footprint) -> Amount:
+    """How far the warps are from a usual number: of one warpgroup beside one that copies as far as of four alone."""
+    alone = needs.producers == 0
+    usual = np.where(alone, USUAL_WARPS, TWO_WARPGROUPS)
+    return np.abs(np.log(needs.warps / usual)) + np.where(alone, np.log(TWO_WARPGROUPS / USUAL_WARPS), 0.0)
 
 
 def _least(trial: _Trial) -> float:

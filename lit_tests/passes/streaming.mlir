@@ -51,7 +51,7 @@ func.func @distances(%S: !S) -> !r {
 
 // Shares are made in a stream of their own, which makes their powers with the logarithm of what would divide them.
 // CHECK-LABEL: func.func @shares
-// CHECK-SAME:  #hierarchy.step<"streaming", "%l into the power %E", "exp(a) / b = exp(a - log b)", "%P: one logarithm for all that it divides">
+// CHECK-SAME:  #hierarchy.step<"streaming", "the divisor %l of %P into the power %E", "exp(a) / b = exp(a - log b)", "one logarithm for all that it divides">
 // CHECK:       %l = diagram.reduce add %E over [x]
 // CHECK-NEXT:  %log_l = diagram.map (%{{.*}} = %l :
 // CHECK-NEXT:    math.log

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TypeAlias
 
 from xdsl.dialects import arith, func, math
-from xdsl.dialects.builtin import f32
+from xdsl.dialects.builtin import LocationAttr, f32
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -99,7 +99,7 @@ def _absorb(function: func.FuncOp, power: MapOp, divisor: SSAValue, rewrite: str
     exponential = expression_of(power)
     assert isinstance(exponential, Node)
     users = [user for user in _users(power) if _divisor_in(user, power.result) is divisor]
-    exponent = difference(exponential.operands[0], Leaf(_logarithm(divisor)))
+    exponent = difference(exponential.operands[0], Leaf(_logarithm(divisor, power.location)))
     share = build_map(unary(math.ExpOp, exponent), power.result.type, None, power.location)
     block = power.parent_block()
     assert block is not None
@@ -110,19 +110,19 @@ def _absorb(function: func.FuncOp, power: MapOp, divisor: SSAValue, rewrite: str
         names.append(label(user.result))
         _read_share(user, power.result, share.result)
     share.result.name_hint = share.result.name_hint or fresh_hint(share.result, power.result.name_hint)
-    subject = f"{label(divisor)} into the power {label(power.result)}"
-    note(function, rewrite, subject, LAW, f"{', '.join(names)}: one logarithm for all that it divides")
+    subject = f"the divisor {label(divisor)} of {', '.join(names)} into the power {label(power.result)}"
+    note(function, rewrite, subject, LAW, "one logarithm for all that it divides")
     if not power.result.uses:
         Rewriter.erase_op(power)
 
 
-def _logarithm(divisor: SSAValue) -> SSAValue:
+def _logarithm(divisor: SSAValue, location: LocationAttr) -> SSAValue:
     """Next to the number itself, so that the kernel that makes one makes the other."""
     for use in divisor.uses:
         if isinstance(use.operation, MapOp) and logarithm_of(use.operation.result) is divisor:
             return use.operation.result
     hint = f"log_{divisor.name_hint}" if divisor.name_hint else None
-    made = build_map(unary(math.LogOp, Leaf(divisor)), divisor.type, hint)
+    made = build_map(unary(math.LogOp, Leaf(divisor)), divisor.type, hint, location)
     owner = divisor.owner
     Rewriter.insert_op(made, InsertPoint.after(owner) if isinstance(owner, Operation) else InsertPoint.at_start(owner))
     return made.result
