@@ -660,7 +660,7 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
   }
 }
 
-extern "C" __global__ void __launch_bounds__(128, 8) softmax_rows_kernel(
+extern "C" __global__ void __launch_bounds__(128, 6) softmax_rows_kernel(
     const float* __restrict__ A, int64_t A_row,
     float* __restrict__ P, int64_t P_row,
     int64_t row,
