@@ -144,6 +144,24 @@ func.func @f(%A: !F) -> !T attributes {sizes = #diagram.sizes<m = 5, k = 3>} {
     assert "p.mlir:5:1: 'func.func' @f: it computes nothing" in refused(capsys, command, written(TYPES + text))
 
 
+@pytest.mark.parametrize("command", ["compile", "run"])
+def test_a_read_with_zeros_around_gives_no_size(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """One that goes over all of an axis has that axis's size; any other may go on for ever."""
+    text = """!W = tensor<?x3xf32, #diagram.array<[t, r]>>
+!B = tensor<?xf32, #diagram.array<[t]>>
+func.func @f(%A: !A) -> !B attributes {sizes = #diagram.sizes<m = 5, t = 5>} {
+  %W = diagram.read %A at "t + r - 1" padded : !A -> !W
+  %B = diagram.reduce add %W over [r] : !W -> !B
+  func.return %B : !B
+}
+"""
+    said = refused(capsys, command, written(TYPES + text))
+    assert "p.mlir:7:3: " in said
+    assert "'diagram.read' %W: nothing tells the size of axis 't' at launch" in said
+    verified(capsys, written(TYPES + text.replace("?x3", "5x3").replace("?xf32", "5xf32").replace(", t = 5", "")))
+    verified(capsys, written(TYPES + text.replace("[t", "[m").replace("t + r", "m + r").replace(", t = 5", "")))
+
+
 def test_an_argument_may_be_a_result_too(capsys: pytest.CaptureFixture[str]) -> None:
     text = """func.func @f(%A: !A) -> (!A, !A, !A) attributes {sizes = #diagram.sizes<m = 5>} {
   %C = diagram.map (%a = %A : !A) -> !A {

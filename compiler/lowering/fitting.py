@@ -8,6 +8,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Operation, SSAValue
 
+from treadle.compiler.errors import Refusal
 from treadle.dialects.diagram import ReadOp
 from treadle.dialects.diagram.array import DYNAMIC, sizes_of
 from treadle.dialects.diagram.condition import Linear
@@ -22,7 +23,8 @@ def fitting_size(
 ) -> SSAValue:
     """How far an axis without a size may reach, as an index; the least of all places: `max((length - reach of the
     others) / factor + 1, 0)`; where it steps over axes without a size (`whole_steps`), `max((length - reach + 1) /
-    factor, 1)`. `is_known` says of a symbolic axis whether it has a size yet, and `size_of` what it is."""
+    factor, 1)`. `is_known` says of a symbolic axis whether it has a size yet, and `size_of` what it is. Refusal
+    where no place limits it: a read with zeros around may go on for ever."""
     types = (op.operand.type, op.result.type)
     static = {name: size for type in types for name, size in sizes_of(type).items() if size != DYNAMIC}
 
@@ -57,7 +59,14 @@ def fitting_size(
         alone = form == Linear({axis: 1})  # all of the operand's, which is never less than nothing
         return (rest if alone else emit(arith.MaxSIOp(rest, constant(least)))), least
 
-    places = [room(along, form) for along, form in op.forms.items() if axis in form.terms]
+    limits = {along: form for along, form in op.forms.items() if op.is_limit(axis, form)}
+    if not limits:
+        raise Refusal(
+            op,
+            f"nothing tells the size of axis '{axis}' at launch: no argument has it, and a read with zeros "
+            "around gives it none; make it static, or let it have the name of an axis that an argument has",
+        )
+    places = [room(along, form) for along, form in limits.items()]
     result, *others = [size for size, least in places if not least] or [size for size, _ in places]
     for other in others:
         result = emit(arith.MinSIOp(result, other))

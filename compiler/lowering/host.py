@@ -162,7 +162,9 @@ class HostLowering:
 
     def _size(self, axis: str) -> SSAValue:
         if axis not in self.sizes:
-            raise Refusal(self.function, f"no argument has axis '{axis}', so its size is not known at launch")
+            raise Refusal(
+                self.function, f"no argument has axis '{axis}', so its size is not known at launch: make it static"
+            )
         return self.sizes[axis]
 
     def _extent(self, op: ExtentOp) -> None:

@@ -106,12 +106,16 @@ class ReadOp(DiagramOperation):
         forms = self.place.forms
         return sorted(axes_of(self.result.type), key=lambda axis: -max(form.terms.get(axis, 0) for form in forms))
 
+    def is_limit(self, axis: str, form: Linear) -> bool:
+        """Whether a place says how large an axis may be; past the end of a padded one there is more to read."""
+        return form == Linear({axis: 1}) if self.is_padded else axis in form.terms
+
     def _limits(self, axis: str, found: Mapping[str, int]) -> Sequence[int]:
         """How large an axis may be, by each place that says so; those first that say it alone."""
         fits: list[int] = []
         steps: list[int] = []
         for along, form in self.forms.items():
-            if axis not in form.terms or along not in found or (self.is_padded and form != Linear({axis: 1})):
+            if along not in found or not self.is_limit(axis, form):
                 continue
             unknown = set(form.terms) - {axis} - found.keys()
             if not unknown:
