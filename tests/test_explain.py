@@ -117,6 +117,15 @@ def test_the_limit_is_the_roofline():
     assert kernel.share_of_limit < 1
 
 
+def test_what_no_query_sees_need_not_move():
+    """A window of 128 keys beside a million."""
+    module = load_module(HERE.parent / "examples" / "attention_window.mlir")
+    run_pipeline(module, Options(), last=LAST_HIERARCHY_PASS)
+    (kernel,) = explain(module, A100, {"q": 100, "x": 10**6}).kernels
+    assert kernel.share_of_limit is not None
+    assert kernel.share_of_limit < 1
+
+
 @pytest.mark.parametrize(("q", "use"), [(256, 1.0), (257, 257 / 320), (1, 1 / 64)])
 def test_tiles_that_are_not_full(q: int, use: float):
     module = load_module(HERE / "decorated" / "attention.mlir")
