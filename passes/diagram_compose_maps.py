@@ -116,7 +116,7 @@ def _compose_all(function: func.FuncOp, block: Block) -> None:
         erase_unused(value for each in reversed(done) for value in each.values)
         for each in done:
             if each.names:
-                note(function, "diagram-compose-maps", f"{each.names} into %{each.into}", "maps compose")
+                note(function, "diagram-compose-maps", f"{each.names} into {each.into}", "maps compose")
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class _Absorption:
     values: tuple[SSAValue, ...]
     names: str
     """Of the maps among them."""
-    into: str | None
+    into: str
 
 
 def _compose(
@@ -145,7 +145,7 @@ def _compose(
     first, *others = [absorptions.pop(value) for value in absorbed if value in absorptions] or [[]]
     for other in others:
         first += other
-    first.append(_Absorption(tuple(absorbed), names, outer.result.name_hint))
+    first.append(_Absorption(tuple(absorbed), names, label(outer.result)))
     absorptions[outer.result] = first
 
 

@@ -43,6 +43,15 @@ def test_attention_at_several_lengths_is_one_kernel_after_the_first() -> None:
     assert "mma" in kernels[1].cuda
 
 
+def test_no_step_names_what_has_no_name() -> None:
+    @treadle.kernel("a, a -> a")
+    def both(A: tl.Array, B: tl.Array) -> tl.Array:
+        return tl.exp(A + B) * 2
+
+    (step,) = [step for step in both.compiled(rows(5), rows(5)).derivation if step.law == "maps compose"]
+    assert step.subject.endswith("into a result of diagram.map")
+
+
 def test_formats_are_those_of_the_arguments() -> None:
     Q, K, V = rows(2, 5, 64), rows(2, 6, 64), rows(2, 6, 64)
     assert attention(Q, K, V).dtype == np.float32
