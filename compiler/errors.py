@@ -5,6 +5,7 @@ Verifiers and passes raise xDSL's own exceptions, so that they read well in the 
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from xdsl.utils.exceptions import (
@@ -166,6 +167,8 @@ def _reworded(message: str) -> str:
     """xDSL's parser says some things in a way that only its authors understand."""
     if message.startswith("Could not parse entire input"):
         return "expected an operation, or the end of the file"
+    if message == "Expected shape type.":
+        return "expected the format of the elements, as f16 or f32"
     if "{first_char}" in message:
         return "after '#', '!', '^' or '%' a name must follow at once"
     if message.startswith(" "):
@@ -179,7 +182,22 @@ def _describe_verify_exception(exception: VerifyException, module: Operation | N
     failing = None if module is None else failing_operation(module)
     if failing is None:
         return TreadleError(_one_message(exception), None if module is None else file_of(module))
-    return at(failing[0], _joined(failing[1]))
+    operation, message = failing
+    return at(operation, _of_an_end(operation, _joined(message)))
+
+
+def _of_an_end(operation: Operation, message: str) -> str:
+    """What xDSL says of the end of a function, in words that are not only its authors'."""
+    around = operation.parent_op()
+    if message.endswith("but is not a terminator") and around is not None and around.name != "builtin.module":
+        end = "a function ends with func.return" if around.name == "func.func" else "a body ends with a yield"
+        return f"{end}, and this operation is the last"
+    if operation.name == "func.return" and (types := _WRONG_RESULTS.fullmatch(message)):
+        return f"the function says that it gives {types[1] or 'nothing'}, and this returns {types[2] or 'nothing'}"
+    return message
+
+
+_WRONG_RESULTS = re.compile(r"Expected arguments to have .* function output types: expected \[(.*)\], got \[(.*)\]")
 
 
 def _one_message(exception: BaseException) -> str:

@@ -308,8 +308,8 @@ def _significant(line: str) -> bool:
 
 def _similar_files(path: Path) -> str:
     try:
-        names = [entry.name for entry in path.parent.iterdir() if entry.suffix == ".mlir"]
+        stems = [entry.stem for entry in path.parent.iterdir() if entry.suffix == ".mlir"]
     except OSError:
         return "; there is no such folder either" if str(path.parent) != "." else ""
-    close = get_close_matches(path.name, names, n=1, cutoff=0.6)
-    return f"; did you mean {path.parent / close[0]}?" if close else ""
+    close = get_close_matches(path.stem, stems, n=1, cutoff=0.6)
+    return f"; did you mean {path.parent / close[0]}.mlir?" if close else ""

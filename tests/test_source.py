@@ -71,7 +71,15 @@ def test_arguments_have_places() -> None:
         ("tensor<?xf32", "tensor<?x?xf32", "3:3", "names 1 axes [n] but has 2 dimensions"),
         ("%x : !x", "%y : !x", "3:3", "%y is used before it is defined"),
         ("%x : !x", "%z : !x", "3:26", "%z is used, but nothing defines it"),
-        ("func.return %y : !x", "", "3:3", "terminate"),
+        ("func.return %y : !x", "", "3:3", "a function ends with func.return, and this operation is the last"),
+        ("diagram.yield %b : f32", "", "4:5", "a body ends with a yield, and this operation is the last"),
+        (
+            "func.return %y : !x",
+            "func.return",
+            "7:3",
+            "the function says that it gives tensor<?xf32, #diagram.array<[n]>>",
+        ),
+        ("tensor<?xf32", "tensor<?xf23", "1:15", "expected the format of the elements, as f16 or f32"),
         ("%b : f32", "%b : f16", "5:19", "previously"),
         ("!x =", "!x", "1:4", "expected '='"),
         ("n = 8", "n = -8", "2:1", "negative size"),
@@ -152,6 +160,8 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         with pytest.raises(TreadleError, match=r".*") as caught:
             load_module(tmp_path / name)
         assert message in str(caught.value)
+    with pytest.raises(TreadleError, match=r"x\.mlir$"):  # only the suffix is alike
+        load_module(tmp_path / "x.mlir")
 
 
 def test_describe_names_the_operation_of_a_refusal() -> None:
