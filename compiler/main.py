@@ -9,13 +9,13 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from treadle import __version__
 from treadle.compiler.numerals import whole_number
 
 if TYPE_CHECKING:
-    _Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # pyright: ignore[reportPrivateUsage]
+    _Commands: TypeAlias = "argparse._SubParsersAction[_Parser]"  # pyright: ignore[reportPrivateUsage]
 
 OK, WRONG_RESULT, REFUSED, INTERNAL, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -101,8 +101,24 @@ def _command(name: str) -> Callable[[argparse.Namespace], int]:
     return import_module(f"treadle.compiler.cli.{name}").command
 
 
+class _Parser(argparse.ArgumentParser):
+    """What no option is called is refused by the command that lacks it, with the one that may have been meant."""
+
+    def parse_known_args(self, *given: Any, **named: Any) -> tuple[Any, list[str]]:  # argparse has several forms of it
+        parsed, unknown = super().parse_known_args(*given, **named)
+        if not unknown:
+            return parsed, unknown
+        from difflib import get_close_matches
+
+        option = unknown[0].partition("=")[0]
+        options = [name for action in self._actions for name in action.option_strings if name.startswith("--")]
+        close = get_close_matches(option, options, n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+
+
 def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="treadle",
         description="Derive GPU kernels from algorithms drawn as diagrams, and verify them.",
         epilog=_EXAMPLES,
@@ -277,7 +293,10 @@ def _add_cache(commands: _Commands) -> None:
 
 def _add_check(commands: _Commands) -> None:
     parser = _subcommand(
-        commands, "check", "try the laws of a file, stated and derived: is the stream what the meaning says?", _CHECK
+        commands,
+        "check",
+        "try the laws of a file, stated and derived: whether the stream is what the meaning says",
+        _CHECK,
     )
     parser.add_argument("--cases", type=_count, default=100, metavar="N", help="of each claim (default: 100)")
     parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="of the random cases (default: 0)")
@@ -351,7 +370,7 @@ def _add_machine(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--machine",
         metavar="NAME|FILE",
-        help="the machine to optimise for: a100, h100, h200, a variant as a100-40gb or h100-pcie, or a .toml file",
+        help="the machine to optimise for: a100, h100, h200, l40s, a variant as h100-pcie, or a .toml file",
     )
     parser.add_argument("--arch", metavar="ARCH", help="the architecture to make code for, as sm_80 or sm_90a")
 

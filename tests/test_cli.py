@@ -351,6 +351,17 @@ def test_bad_arguments(command: str, arguments: list[str], message: str, capsys:
 
 
 @pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("--sizes", "treadle run: error: unrecognized arguments: --sizes m=3; did you mean --size?\n"),
+        ("--quick", "treadle run: error: unrecognized arguments: --quick m=3\n"),
+    ],
+)
+def test_an_option_that_there_is_not(option: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert refused(capsys, "run", program(), option, "m=3").endswith(message)
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["-o", "no/such/out.cu"], "there is no folder no/such"),
