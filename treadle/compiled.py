@@ -216,14 +216,14 @@ class Kernel:
         """The diagram, parsed."""
         from treadle.compiler.source import parse_module
 
-        return parse_module(self._texts.diagram, "the program")
+        return parse_module(self._texts.diagram, "kernel.diagram")
 
     @cached_property
     def module(self) -> ModuleOp:
         """The module at `cuda` level, parsed."""
         from treadle.compiler.source import parse_module
 
-        return parse_module(self._texts.host, "the module at cuda level")
+        return parse_module(self._texts.host, "kernel.host")
 
     @property
     def _function(self) -> FuncOp:
@@ -324,7 +324,8 @@ def module_of(program: str | os.PathLike[str] | ModuleOp) -> ModuleOp:
 def _path_text(what: str, path: Any) -> str:
     """(TreadleError for what is neither a name nor a path)"""
     if not isinstance(path, str | os.PathLike):
-        raise TreadleError(f"the {what} is a {type(path).__name__}: give the path of a file, or a text")
+        how = ", a text or a module (that of a kernel is its .program)" if what == "program" else ", or a text"
+        raise TreadleError(f"the {what} is a {type(path).__name__}: give the path of a file{how}")
     return os.fsdecode(cast("str | os.PathLike[str]", path))
 
 
@@ -393,7 +394,7 @@ def _explained(hierarchy: str, sizes: tuple[tuple[str, int], ...]) -> Explanatio
     from treadle.compiler.machines import machine_of
     from treadle.compiler.source import parse_module
 
-    module = parse_module(hierarchy, "the program at hierarchy level")
+    module = parse_module(hierarchy, "kernel.hierarchy")
     return explain(module, machine_of(module), dict(sizes))
 
 
