@@ -14,6 +14,7 @@ from roads import Road, compiled
 from treadle.compiler.pipeline import Options, print_cuda, run_pipeline
 from treadle.compiler.source import load_module, parse_module
 from treadle.dialects.diagram import MapOp
+from treadle.dialects.hierarchy import KernelOp
 from treadle.passes.expressions.bounds import magnitude
 from treadle.passes.expressions.scalars import Leaf
 from treadle.passes.expressions.shares import LAW
@@ -106,6 +107,54 @@ def test_a_share_is_at_most_one() -> None:
     module = lowered(program(), last="streaming")
     shares = [op for op in module.walk() if isinstance(op, MapOp) and op.result.name_hint == "P"]
     assert [magnitude(Leaf(op.result)) for op in shares] == [1.0]
+
+
+UNREAD = """
+!X = tensor<?x?xf32, #diagram.array<[row, x]>>
+!r = tensor<?xf32, #diagram.array<[row]>>
+func.func @f(%X: !X) -> !X {
+  %W = diagram.where %X if "x <= row" : !X
+  %E = diagram.map (%x = %READ : !X, %w = %W : !X) -> !X {
+    %e = math.exp %x : f32
+    diagram.yield %e : f32
+  }
+  %l = diagram.reduce add %E over [x] : !X -> !r
+  %L = diagram.map (%l_ = %l : !r) -> !r {
+    %b = math.log %l_ : f32
+    diagram.yield %b : f32
+  }
+  %N = diagram.map (%x = %READ : !X, %b = %L : !r) -> !X {
+    %d = arith.subf %x, %b : f32
+    %p = math.exp %d : f32
+    diagram.yield %p : f32
+  }
+  func.return %N : !X
+}
+"""
+
+
+@pytest.mark.parametrize(("read", "bound"), [("W", 1.0), ("X", np.inf)])
+def test_what_counts_in_no_sum_is_no_share_of_it(read: str, bound: float) -> None:
+    """An element that the sum leaves out, for a condition on what its powers do not read, may be beyond it."""
+    module = parse_module(UNREAD.replace("READ", read))
+    (share,) = (op for op in module.walk() if isinstance(op, MapOp) and op.result.name_hint == "N")
+    assert magnitude(Leaf(share.result)) == bound
+
+
+LOGARITHM = """%L = diagram.map (%t = %l : !r) -> !r {
+    %b = math.log %t : f32
+    diagram.yield %b : f32
+  }
+  """
+
+
+def test_a_logarithm_that_comes_later_is_made_before_the_shares() -> None:
+    """It is one of the results, and moved before what reads it now."""
+    module = lowered(program(more=LOGARITHM, returned="%P, %L : !X, !r", results="(!X, !r)"), last="streaming")
+    (kernel,) = (op for op in module.walk() if isinstance(op, KernelOp))
+    ops = list(kernel.body.block.ops)
+    assert all(ops.index(each.owner) < ops.index(op) for op in ops for each in op.operands if each.owner in ops)
+    assert str(module).count("math.log") == 1
 
 
 @pytest.fixture(scope="module", params=["a100", "h100"])

@@ -358,15 +358,17 @@ def is_share(part: Expression, whole: Expression) -> bool:
 
 
 def _is_share_by_logarithm(exponent: Expression) -> bool:
-    """Whether an exponent is that of powers, less the logarithm of their sum."""
-    form = linear_form(exponent)
+    """Whether an exponent is that of powers, less the logarithm of their sum. Each element that it has counts in it."""
+    form, absent = linear_form(exponent), absences_of(leaf.value for leaf in leaves(exponent))
     for atom, factor in form.items():
         sum = logarithm_of(atom) if isinstance(atom, SSAValue) and factor == -1 else None
         if sum is None or not isinstance(sum.owner, ReduceOp) or sum.owner.kind.data != "add" or sum.owner.init:
             continue
         power = look_through(Leaf(sum.owner.operand))
         rest = {other: size for other, size in form.items() if other is not atom}
-        if isinstance(power, Node) and power.kind is math.ExpOp and same_form(rest, linear_form(power.operands[0])):
+        counted = absences_of([sum.owner.operand]) <= absent
+        is_power = isinstance(power, Node) and power.kind is math.ExpOp
+        if counted and is_power and same_form(rest, linear_form(power.operands[0])):
             return True
     return False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 from xdsl.dialects import arith, func, math
 from xdsl.dialects.builtin import LocationAttr, f32
@@ -117,15 +117,25 @@ def _absorb(function: func.FuncOp, power: MapOp, divisor: SSAValue, rewrite: str
 
 
 def _logarithm(divisor: SSAValue, location: LocationAttr) -> SSAValue:
-    """Next to the number itself, so that the kernel that makes one makes the other."""
-    for use in divisor.uses:
-        if isinstance(use.operation, MapOp) and logarithm_of(use.operation.result) is divisor:
-            return use.operation.result
-    hint = f"log_{divisor.name_hint}" if divisor.name_hint else None
-    made = build_map(unary(math.LogOp, Leaf(divisor)), divisor.type, hint, location)
+    """Next to the number itself, so that the kernel that makes one makes the other, and before all that divides."""
+    made = next((op for use in divisor.uses if _is_logarithm(op := use.operation, divisor)), None)
+    if made is None:
+        hint = f"log_{divisor.name_hint}" if divisor.name_hint else None
+        made = build_map(unary(math.LogOp, Leaf(divisor)), divisor.type, hint, location)
+    else:
+        made.detach()
     owner = divisor.owner
     Rewriter.insert_op(made, InsertPoint.after(owner) if isinstance(owner, Operation) else InsertPoint.at_start(owner))
     return made.result
+
+
+def _is_logarithm(op: Operation, divisor: SSAValue) -> TypeGuard[MapOp]:
+    """Whether an operation is a map that makes the logarithm of these numbers, of no other elements, beside them."""
+    if not isinstance(op, MapOp) or {*op.inputs} != {divisor} or op.result.type != divisor.type:
+        return False
+    owner = divisor.owner
+    beside = owner.parent_block() if isinstance(owner, Operation) else owner
+    return op.parent_block() is beside and logarithm_of(op.result) is divisor
 
 
 def _read_share(user: MapOp, power: SSAValue, share: SSAValue) -> None:
