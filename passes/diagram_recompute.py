@@ -90,22 +90,39 @@ class DiagramRecomputePass(ModulePass):
             for place, block in enumerate(function.body.blocks):
                 split_sums_between(function, block, PASS)
                 split_products_of_products(function, block, PASS)
-                found = [_Shared(block), _Shared(block, by_phase=True)]
-                gains = [_gain(op, index, place, each) if each.products and each.is_steady else 0 for each in found]
-                if max(gains) > 0:
+                found = _ways(block)
+                gains = _gains(op, index, place, found)
+                if max(gains, default=0) > 0:
                     absorb_divisors(function, found[gains.index(max(gains))].part(function), PASS)
 
 
-def _gain(module: ModuleOp, index: int, place: int, found: _Shared) -> float:
-    """The bytes in device memory that making arrays again spares, in one block of one function, beyond those that could
-    be moved in the time that it takes."""
-    machine, alone, parted = machine_of(module), module.clone(), module.clone()
+def _ways(block: Block) -> list[_Shared]:
+    """The ways to make arrays again that may be taken, different ones."""
+    found = [_Shared(block)]
+    by_phase = _Shared(block, by_phase=True)
+    if not by_phase.is_same(found[0]):
+        found.append(by_phase)
+    return [each for each in found if each.products and each.is_steady]
+
+
+def _gains(module: ModuleOp, index: int, place: int, found: Sequence[_Shared]) -> list[float]:
+    """What each of these ways is worth, in one block of one function."""
+    if not found:
+        return []
+    before = _saved(module.clone(), index, found[0].classes)
+    return [_gain(module, index, place, each, before) for each in found]
+
+
+def _gain(module: ModuleOp, index: int, place: int, found: _Shared, before: float) -> float:
+    """The bytes in device memory that making arrays again spares, of those that kernels save and read before, beyond
+    those that could be moved in the time that it takes."""
+    machine, parted = machine_of(module), module.clone()
     function = list(functions(parted))[index]
     shared = _Shared(function.body.blocks[place], found.by_phase)
     made = shared.part(function)
     sizes = default_sizes(function)
     again = sum(_seconds(op, machine, sizes) for op in made if isinstance(op, ContractOp))
-    spared = _saved(alone, index, shared.classes) - _saved(parted, index, shared.classes)
+    spared = before - _saved(parted, index, shared.classes)
     return spared - again * machine.levels["device"].bandwidth
 
 
@@ -173,6 +190,11 @@ class _Shared:
 
     def is_shared(self, op: Operation) -> bool:
         return len(self.served(op)) > 1
+
+    def is_same(self, other: _Shared) -> bool:
+        """Whether arrays are made again for the same sums: each class of axes is one phase."""
+        axes = [[phase.axes for phase in each.phases] for each in (self, other)]
+        return axes[0] == axes[1] and self.phases_of_op == other.phases_of_op
 
     @property
     def products(self) -> list[ContractOp]:

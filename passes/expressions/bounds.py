@@ -365,10 +365,14 @@ def _is_share_by_logarithm(exponent: Expression) -> bool:
         if sum is None or not isinstance(sum.owner, ReduceOp) or sum.owner.kind.data != "add" or sum.owner.init:
             continue
         power = look_through(Leaf(sum.owner.operand))
+        if (
+            not isinstance(power, Node)
+            or power.kind is not math.ExpOp
+            or not absences_of([sum.owner.operand]) <= absent
+        ):
+            continue
         rest = {other: size for other, size in form.items() if other is not atom}
-        counted = absences_of([sum.owner.operand]) <= absent
-        is_power = isinstance(power, Node) and power.kind is math.ExpOp
-        if counted and is_power and same_form(rest, linear_form(power.operands[0])):
+        if same_form(rest, linear_form(power.operands[0])):
             return True
     return False
 
