@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
+from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
 from roads import compiled
@@ -15,6 +17,7 @@ from treadle.compiler.pipeline import Options, run_pipeline
 from treadle.compiler.source import load_module, parse_module
 from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.hierarchy import KernelOp
+from treadle.passes.fusion import FusionPass
 from treadle.runtime.backend import has_host_compiler
 from treadle.runtime.interpreter import run_function
 
@@ -42,6 +45,19 @@ def test_no_scores_are_saved(path: Path, machine: str) -> None:
     assert len(kernels) == 2
     assert saved(kernels)
     assert not [axes for axes in saved(kernels) if {"q", "x"} <= {*axes}]
+
+
+def test_ways_that_are_the_same_are_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums along x, and of them sums along q, are a phase each: kernels are made without arrays again, and with."""
+    tried: list[int] = []
+
+    def count(self: FusionPass, ctx: Context, op: ModuleOp, apply: Callable[..., None] = FusionPass.apply) -> None:
+        tried.append(1)
+        apply(self, ctx, op)
+
+    monkeypatch.setattr(FusionPass, "apply", count)
+    run_pipeline(load_module(BACKWARD), Options(machine="a100"), last="diagram-recompute")
+    assert len(tried) == 2
 
 
 def test_gradients_are_autograds() -> None:
