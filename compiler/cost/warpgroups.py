@@ -11,6 +11,7 @@ from treadle.compiler.cost.plan import Plan
 from treadle.compiler.cost.roles import contractions_of
 from treadle.compiler.cost.work import multiply_format
 from treadle.compiler.machines import Machine
+from treadle.dialects.cuda.roles import MOST_REGISTERS
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.hierarchy import KernelOp, LoadOp
 from treadle.passes.warps.laws import REGISTERS, most_columns
@@ -20,8 +21,6 @@ WARPGROUP = 4
 """Warps."""
 MOST_GROUPS = 3
 """Warpgroups of a block that compute; one more brings tiles."""
-MOST_REGISTERS = 255
-"""Of a thread, whatever its role."""
 ROWS = 16
 """Of a warp of a warpgroup."""
 FORMATS = ("f8", "f16", "bf16")

@@ -19,16 +19,13 @@ from treadle.compiler.printer.exchanges import repeated_modes
 from treadle.compiler.printer.indices import Piece, outermost
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import Mode
+from treadle.dialects.cuda.roles import MOST_REGISTERS, REGISTER_FILE
 from treadle.dialects.cuda.tiles import is_fragment, layout_of
 from treadle.dialects.diagram import CastOp, MapOp
 from treadle.dialects.diagram.array import format_of
 
 WORD = 4
 """Bytes of a register."""
-REGISTERS = 65536
-"""Of a multiprocessor, and"""
-MOST_REGISTERS = 255
-"""of a thread."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +86,7 @@ def _limit(kernel: cuda.KernelOp, op: Operation) -> int:
     if roles is not None and roles.consumers.is_ancestor(op) and any(roles.registers):
         return roles.registers[1]
     resident = 1 if kernel.resident is None else kernel.resident.data
-    return min(REGISTERS // (kernel.threads.data * resident), MOST_REGISTERS)
+    return min(REGISTER_FILE // (kernel.threads.data * resident), MOST_REGISTERS)
 
 
 def _finish(op: MapOp) -> Finish:

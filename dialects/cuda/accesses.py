@@ -263,6 +263,11 @@ class ParsedAccess:
         return op
 
 
+def access_operands(bounds: Bounds, begins: Bounds, padding: Padding = ()) -> tuple[list[SSAValue], ...]:
+    """The numbers behind `access_properties`: where axes end and begin, and lengths of arrays that views may leave."""
+    return [limit for _, limit in bounds], [begin for _, begin in begins], [length for _, length in padding]
+
+
 def access_properties(
     bounds: Bounds, begins: Bounds, widths: Iterable[int] | None, padding: Padding = ()
 ) -> dict[str, Attribute | None]:

@@ -108,9 +108,15 @@ class RolesOp(IRDLOperation):
         printer.print_op_attributes(self.attributes)
 
 
+REGISTER_FILE = 65536
+"""Registers of a multiprocessor."""
+MOST_REGISTERS = 255
+"""Of a thread, whatever its role."""
+
+
 def register_cap(threads: int) -> int:
     """Registers of a thread of a block that has a multiprocessor to itself, before any move."""
-    return min(65536 // threads // 8 * 8, 248)
+    return min(REGISTER_FILE // threads // 8 * 8, 248)
 
 
 def roles_of(kernel: KernelOp) -> RolesOp | None:

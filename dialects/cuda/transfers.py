@@ -21,7 +21,14 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from treadle.dialects.cuda.accesses import Bounds, GlobalAccess, Padding, ParsedAccess, access_properties
+from treadle.dialects.cuda.accesses import (
+    Bounds,
+    GlobalAccess,
+    Padding,
+    ParsedAccess,
+    access_operands,
+    access_properties,
+)
 from treadle.dialects.cuda.tiles import check_fragment, check_tile, is_shared
 from treadle.dialects.syntax import parse_conversion_types
 
@@ -62,9 +69,7 @@ class CopyOp(GlobalAccess):
                 source,
                 destination,
                 offsets,
-                [limit for _, limit in bounds],
-                [begin for _, begin in begins],
-                [length for _, length in padding],
+                *access_operands(bounds, begins, padding),
             ],
             properties={
                 **access_properties(bounds, begins, widths, padding),
@@ -163,9 +168,7 @@ class LoadOp(GlobalAccess):
             operands=[
                 source,
                 offsets,
-                [limit for _, limit in bounds],
-                [begin for _, begin in begins],
-                [length for _, length in padding],
+                *access_operands(bounds, begins, padding),
             ],
             properties=access_properties(bounds, begins, widths, padding),
             result_types=[result_type],
@@ -233,9 +236,7 @@ class StoreOp(GlobalAccess):
                 value,
                 destination,
                 offsets,
-                [limit for _, limit in bounds],
-                [begin for _, begin in begins],
-                [length for _, length in padding],
+                *access_operands(bounds, begins, padding),
             ],
             properties=access_properties(bounds, begins, widths, padding),
         )
