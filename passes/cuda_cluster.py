@@ -174,7 +174,7 @@ class CudaClusterPass(ModulePass):
             loads = _alike(kernel, shape)
         is_numbered = lies_side_by_side(shape, coordinates_of(kernel))
         _together(kernel, launch, loads, shape.blocks)
-        kernel.attributes[ALONG] = StringAttr(" and ".join(place.axis or place.hint for place, _ in shape.sides))
+        kernel.attributes[ALONG] = StringAttr(" and ".join(place.name for place, _ in shape.sides))
         if not is_numbered:
             renumber(kernel, shape)
         if problems := ring_problems(kernel):

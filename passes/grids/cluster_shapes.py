@@ -111,12 +111,11 @@ class Shapes:
         where that is not known."""
         places = self._named(along)
         if len(places) < len(along or size):
-            names = ", ".join(str(place.axis or place.hint) for place in self.coordinates)
+            names = ", ".join(place.name for place in self.coordinates)
             return Reason(DIVIDES, f"the grid has coordinates along {names}, not along {', '.join(along)}")
         if len(size) > 1:
             counts = dict(zip(along, size, strict=True))
-            sides = [(place, next(counts[name] for name in _names(place) if name in counts)) for place in places]
-            return Shape(tuple((place, count) for place, count in sides if count > 1))
+            return Shape(tuple((place, counts[place.name]) for place in places if counts[place.name] > 1))
         shapes = [Shape(((place, size[0]),)) for place in reversed(places)]
         return min(shapes, key=self._preference)
 
@@ -128,9 +127,4 @@ class Shapes:
         return not shares, not divides, clocks
 
     def _named(self, along: Sequence[str]) -> list[Coordinate]:
-        return [place for place in self.coordinates if not along or set(_names(place)) & set(along)]
-
-
-def _names(place: Coordinate) -> list[str]:
-    """What it may be called: its axis, if it has one."""
-    return [place.axis or place.hint]
+        return [place for place in self.coordinates if not along or place.name in along]

@@ -45,6 +45,11 @@ class Coordinate:
                     return axes_of(buffer)[list(op.offsets).index(value)]
         return None
 
+    @property
+    def name(self) -> str:
+        """Its axis, if it has one."""
+        return self.axis or self.hint
+
     def __str__(self) -> str:
         return f"%{self.hint}"
 

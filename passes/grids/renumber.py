@@ -28,7 +28,7 @@ def renumber(kernel: cuda.KernelOp, shape: Sides) -> None:
     comment = block.attributes.get("comment")
     rank, cluster = cuda.BlockInClusterOp(), cuda.ClusterIndexOp()
     rank.result.name_hint, cluster.result.name_hint = "place", "cluster"
-    told = " by ".join(f"{count} along {place.axis or place.hint}" for place, count in shape.sides)
+    told = " by ".join(f"{count} along {place.name}" for place, count in shape.sides)
     rank.attributes["comment"] = StringAttr(f"clusters: {told}")
     if comment is not None:
         cluster.attributes["comment"] = comment
@@ -36,7 +36,7 @@ def renumber(kernel: cuda.KernelOp, shape: Sides) -> None:
     cluster.location = rank.location = block.location
     digits = dict(_digits(shape, rank))
     for place, digit in digits.items():
-        digit.name_hint = digit.name_hint or f"place_along_{place.axis or place.hint}"
+        digit.name_hint = digit.name_hint or f"place_along_{place.name}"
     for place, count in shape.sides:
         if place.count is not None:
             _count_clusters(place, count)
