@@ -1,0 +1,84 @@
+"""Launches through cuda-bindings itself, to the end, on a driver that computes nothing but refuses what NVIDIA's would:
+sizes, tensor maps, parameters, shared memory, registers and clusters, by what the cubin says of its kernels."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from treadle.runtime.cuda_driver import is_installed
+from treadle.runtime.nvcc import find_nvcc
+
+DRIVER = Path(__file__).parent / "driver"
+ROOT = DRIVER.parents[1]
+
+pytestmark = pytest.mark.skipif(
+    find_nvcc() is None or shutil.which("g++") is None or not is_installed() or sys.platform != "linux",
+    reason="there is no nvcc, no g++, or no cuda-bindings",
+)
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """That in which the driver is found."""
+    folder = tmp_path_factory.mktemp("driver")
+    nvcc, library = find_nvcc(), folder / "libcuda.so.1"
+    options = ["-std=c++17", "-O1", "-shared", "--cudart=none", "-Xcompiler=-fPIC,-fvisibility=hidden"]
+    subprocess.run([str(nvcc), *options, str(DRIVER / "libcuda.cpp"), "-o", str(library)], check=True)
+    found = os.environ.get("LD_LIBRARY_PATH")
+    return {
+        **os.environ,
+        "LD_LIBRARY_PATH": f"{folder}:{found}" if found else str(folder),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        "DRIVER_LOG": str(folder / "log"),
+    }
+
+
+def started(environment: dict[str, str], *command: str) -> tuple[subprocess.CompletedProcess[str], list[str]]:
+    """What a command said, and what the driver wrote down."""
+    log = Path(environment["DRIVER_LOG"])
+    log.unlink(missing_ok=True)
+    done = subprocess.run(
+        [sys.executable, *command], env=environment, cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return done, log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+
+
+def test_kernels_are_launched_and_wrong_launches_refused(environment: dict[str, str]) -> None:
+    done, told = started(environment, str(DRIVER / "launch.py"))
+    assert done.returncode == 0, done.stderr
+    launched = [line for line in told if line.startswith("launched")]
+    assert launched[0] == launched[1]
+    assert launched[0].startswith("launched softmax_rows_kernel")
+    assert launched[2] == launched[3]
+    assert "matmul_kernel_specialised_clusters: 64 blocks of 384 threads" in launched[2]
+    assert "clusters of 2" in launched[2]
+    assert launched[2].endswith("7 parameters map map")
+    assert len(launched) == 4
+    refused = [line for line in told if line.startswith("refused")]
+    for line, why in zip(
+        refused,
+        (
+            "232449 bytes of dynamic shared memory",
+            "512 threads, compiled for 384",
+            "a cluster of 4, compiled for 2",
+            "tensor map",
+            "past its allocation",
+        ),
+        strict=True,
+    ):
+        assert why in line
+
+
+def test_the_command_line_runs_on_it_and_sees_that_nothing_was_computed(environment: dict[str, str]) -> None:
+    """From `treadle run` to the verdict: arrays are copied there and back."""
+    command = ("-m", "treadle.compiler.main", "run", "examples/softmax.mlir", "--backend", "gpu", "--machine", "h100")
+    done, told = started(environment, *command)
+    assert done.returncode == 1, done.stderr
+    assert "WRONG (gpu): " in done.stdout + done.stderr
+    assert [line.split(":")[0] for line in told] == ["launched softmax_rows_kernel"]
