@@ -146,10 +146,10 @@ class GpuBackend:
         self._driver = driver()
         device = self._driver.Context.get_device()
         self.device = next(i for i in range(self._driver.Device.count()) if self._driver.Device(i) == device)
-        capability = device.compute_capability()
-        target = arch_for(arch, capability)
+        self.capability: tuple[int, int] = device.compute_capability()
+        target = arch_for(arch, self.capability)
         if target is None:
-            here = "sm_{}{}".format(*capability)
+            here = "sm_{}{}".format(*self.capability)
             raise GpuUnavailable(
                 f"the kernel is made for {arch}, and {device.name()} is {here}: give another --machine or --arch"
             )

@@ -17,8 +17,9 @@ import pytest
 from benchmarking import BENCHMARKS, benchmark
 from treadle.compiler.source import parse_module
 from treadle.runtime import gpu as runtime_gpu
-from treadle.runtime.inputs import axis_sizes
+from treadle.runtime.inputs import axis_sizes, make_inputs
 from treadle.runtime.interpreter import entry_function, run_function
+from treadle.runtime.verify import verify
 
 gpu = benchmark("gpu")
 
@@ -166,6 +167,14 @@ def test_what_is_wrong_has_no_time() -> None:
         assert ("WRONG" in measured.table([found])) != rated
 
 
+def test_who_compiles_for_minutes_comes_last() -> None:
+    """A case has a limit, and treadle is what it is for."""
+    makers = {who: prepared(np.ones(3)) for who in ("FlexAttention", "treadle", "Triton", "SDPA cuDNN", "SDPA flash")}
+    found = measured.measure_case(cases.attention(1, 1, 8, 64), makers, Clock(1e-3), measured.largest_difference)
+    order = ["SDPA cuDNN", "SDPA flash", "treadle", "FlexAttention", "Triton"]
+    assert [each.who for each in found.measured] == order
+
+
 def test_who_never_ends_is_told_before_it_begins() -> None:
     case, kept = cases.attention(1, 1, 100, 64), []
     makers = {"treadle": prepared(np.ones(3)), "SDPA flash": prepared(np.ones(3))}
@@ -234,6 +243,20 @@ def test_large_sizes_are_those_of_persistent_grids(name: str) -> None:
     set_default_sizes(function, axis_sizes(function, sizes))
     run_pipeline(module, Options("h100"))
     assert "// Launch: min(pieces, 132) blocks" in print_cuda(module)
+
+
+@pytest.mark.parametrize(
+    ("name", "given"), [*checks.OF_EIGHT_BITS.items(), ("attention_f8", checks.LARGE["attention_f8"])]
+)
+def test_sums_of_fourteen_bits_can_be_verified(name: str, given: tuple[str, ...]) -> None:
+    """Else a run on a GPU would tell next to nothing of products of 8 bits: the result is right, and seen to be."""
+    module = parse_module(sys.modules["programs"].example(name))
+    function = entry_function(module)
+    sizes = {axis: int(size) for axis, size in (each.split("=") for each in given)}
+    inputs = make_inputs(function, axis_sizes(function, sizes), seed=0)
+    (result,) = run_function(module, inputs).results
+    (verdict,) = verify(module, inputs, [np.asarray(result).astype(np.float16)], "gpu", sizes=sizes, coarse=True)
+    assert verdict.ok, verdict
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,9 @@ from xdsl.dialects import scf
 from xdsl.utils.arg_spec import ArgSpec
 
 from roads import Road, array, compiled, matmul
+from treadle.compiler.cli.coarse import adds_up_coarsely
 from treadle.compiler.errors import TreadleError
-from treadle.compiler.pipeline import run_passes
+from treadle.compiler.pipeline import Options, print_cuda, run_passes, run_pipeline
 from treadle.compiler.primitives import source
 from treadle.compiler.source import parse_module
 from treadle.dialects import cuda
@@ -507,3 +508,21 @@ def test_linalg_clips_before_it_rounds():
     run_passes(module, [ArgSpec("convert-diagram-to-linalg", {})])
     text = str(module)
     assert text.index("arith.maximumf") < text.index("arith.minimumf") < text.index("arith.truncf")
+
+
+@pytest.mark.parametrize(
+    ("machine", "kernel", "capability", "is_coarse"),
+    [
+        ("h100", "attention_f8_kernel_specialised", (9, 0), True),
+        ("h100", "attention_f8_kernel_strided", (9, 0), False),
+        ("a100", "attention_f8_kernel", (9, 0), False),
+        ("l40s", "attention_f8_kernel", (8, 9), True),
+        ("l40s", "attention_f8_kernel", (9, 0), False),
+        ("h100", "no_such_kernel", (9, 0), True),
+    ],
+)
+def test_which_kernels_add_up_coarsely(machine: str, kernel: str, capability: tuple[int, int], is_coarse: bool) -> None:
+    """A result is held to the digits that what ran keeps: operands that became f16 keep those of f32 sums."""
+    module = parse_module((Path(__file__).parents[1] / "examples" / "attention_f8.mlir").read_text(encoding="utf-8"))
+    run_pipeline(module, Options(machine))
+    assert adds_up_coarsely(print_cuda(module), [kernel], capability) == is_coarse

@@ -11,7 +11,7 @@ import results
 
 from speed.cases import Case
 from speed.clock import Timer, measure
-from speed.kernels import COPY, PEERS, Prepared, inputs_of, prepare_torch, prepare_treadle
+from speed.kernels import COPY, PEERS, SLOW, Prepared, inputs_of, prepare_torch, prepare_treadle
 
 OURS = "treadle"
 
@@ -85,11 +85,11 @@ def measure_case(
     difference: Callable[[Any, Any], float],
     keep: Callable[[Found], object] = lambda found: None,
 ) -> Found:
-    """The first result that there is, treadle's aside, is what the others are compared with. What is known is told to
-    `keep` before each, so that it is kept if that one never ends."""
+    """The first result that there is, treadle's aside, is what the others are compared with; who compiles for minutes
+    comes behind treadle. What is known is told to `keep` before each, so that it is kept if that one never ends."""
     found: list[Measured] = []
     reference: Any = None
-    for who in sorted(makers, key=lambda each: each == OURS):
+    for who in sorted(makers, key=lambda each: (each in SLOW, each == OURS)):
         keep(Found(case, [*found, Measured(who, reason="it did not end")]))
         launched: tuple[str, ...] = ()
         try:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
+from treadle.compiler.cli.coarse import adds_up_coarsely
 from treadle.compiler.cli.inputs import inputs_of
 from treadle.compiler.cli.program import Observers, Printing, compile_options, load_program
 from treadle.compiler.cli.progress import progress
@@ -49,6 +50,8 @@ class Execution:
         """What the emulator counted in the last run; None where something else ran."""
         self.launched: Sequence[str] = ()
         """The kernels that it launched."""
+        self.capability: tuple[int, int] | None = None
+        """Of the GPU that it ran on."""
 
     def run(self, module: ModuleOp, backend: str) -> Outputs:
         """The results of `module` where `backend` says (TreadleError)."""
@@ -59,7 +62,14 @@ class Execution:
 
     def judge(self, outputs: Outputs, backend: str) -> tuple[Verdict, ...]:
         with progress("computing the float64 reference"):
-            return verify(self.algorithm, self.inputs, outputs, backend, sizes=self.sizes)
+            return verify(
+                self.algorithm, self.inputs, outputs, backend, sizes=self.sizes, coarse=self._is_coarse(backend)
+            )
+
+    def _is_coarse(self, backend: str) -> bool:
+        if backend != "gpu" or self.printed is None or self.capability is None:
+            return backend == "gpu"
+        return adds_up_coarsely(self.printed, self.launched, self.capability)
 
     def _run_cuda(self, module: ModuleOp, backend: str) -> Outputs:
         from treadle.runtime.host import execute
@@ -69,6 +79,7 @@ class Execution:
             runner = self._backend(module, backend)
             self.reports = runner.reports if backend == "emulator" else None
             self.launched = runner.variants
+            self.capability = runner.capability if backend == "gpu" else None
             with progress(f"running ({backend})"):
                 return execute(module, numbers, runner)
         except wrong_kernel() as error:
