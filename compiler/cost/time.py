@@ -21,7 +21,8 @@ from treadle.compiler.cost.issue import PRODUCT_FLOP, SHARED_BYTES, is_issued
 from treadle.compiler.cost.leaving import leaving_slots
 from treadle.compiler.cost.memory import Footprint, footprint, loads_ahead
 from treadle.compiler.cost.plan import Plan
-from treadle.compiler.cost.turns import bytes_in_turns, can_take_turns, clocks_in_turns, together
+from treadle.compiler.cost.traffic import traffic_clocks
+from treadle.compiler.cost.turns import bytes_in_turns, can_take_turns, clocks_in_turns
 from treadle.compiler.cost.warpgroups import are_of_warpgroups, computes_in_order, one_after_another
 from treadle.compiler.machines import Machine
 from treadle.compiler.machines.machine import WARP
@@ -149,7 +150,7 @@ def timing(plan: Plan, machine: Machine, sizes: Mapping[str, int]) -> Timing:
         turns = turns & (in_turns < by_piece)
         on_sms = choice(turns, in_turns, by_piece)
     slots = choice(turns, machine.sms, slots)
-    traffic = _traffic_clocks(plan, machine, sizes, slots, turns, spared)
+    traffic = traffic_clocks(plan, machine, sizes, slots, turns, spared)
     units = {unit: used * blocks / machine.sms for unit, used in _units(clocks).items()} | traffic
     total = choice(resident > 0, most(on_sms, *traffic.values()), inf)
     in_us = {unit: _microseconds(used, machine) for unit, used in units.items()}
@@ -268,23 +269,3 @@ def _round(
 def _has_next(plan: Plan) -> bool:
     """Whether steps begin with what is loaded to registers."""
     return any(tile.role == "next" for tile in plan.tiles)
-
-
-def _traffic_clocks(
-    plan: Plan, machine: Machine, sizes: Mapping[str, int], slots: Amount, turns: Amount, spared: Amount
-) -> dict[str, Amount]:
-    """Device memory and L2, of which clusters have `spared` so many bytes. Blocks that work at a time and read the same
-    piece fetch it from device memory once, and an array that fits L2 is fetched once altogether. The steps of a stream
-    come one at a time."""
-    at_a_time = together(plan, machine, sizes, slots, turns)
-    device, l2 = 0.0, -spared
-    for transfer in plan.transfers:
-        l2 += transfer.values(sizes) * transfer.width
-        kept = transfer.values(sizes) / most(transfer.unlimited(sizes), 1)
-        once = kept * transfer.width * prod(sizes[axis] for axis in transfer.axes)
-        again = prod(ceil_div(pieces.count(sizes), at_a_time.get(pieces.axis, 1)) for pieces in transfer.again)
-        device += once * choice(once <= machine.levels["l2"].capacity, 1, again)
-    return {
-        "device memory": device / machine.bytes_per_clock("device"),
-        "L2": l2 / machine.bytes_per_clock("l2"),
-    }

@@ -1,0 +1,70 @@
+"""How long device memory and L2 are busy over a whole launch.
+
+Blocks that work at a time and read the same piece fetch it from device memory once, and an array that fits L2 is
+fetched once altogether. Blocks that each read a part of an array, since conditions leave out the rest, read more of it
+together than each alone: in windows, all of it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from math import prod
+
+from treadle.compiler.amounts import Amount, ceil_div, choice, least, most
+from treadle.compiler.cost.plan import Pieces, Plan, Transfer
+from treadle.compiler.cost.turns import together
+from treadle.compiler.machines import Machine
+
+
+def traffic_clocks(
+    plan: Plan, machine: Machine, sizes: Mapping[str, int], slots: Amount, turns: Amount, spared: Amount
+) -> dict[str, Amount]:
+    """Of each memory, for blocks that work so many (`slots`) at a time, in turns or not, and of which clusters spare L2
+    so many bytes. The steps of a stream come one at a time."""
+    at_a_time = together(plan, machine, sizes, slots, turns)
+    capacity = machine.levels["l2"].capacity
+    device = sum(_fetched(parts, sizes, at_a_time, capacity) for parts in _crossings(plan.transfers))
+    l2 = sum(each.values(sizes) * each.width for each in plan.transfers) - spared
+    return {
+        "device memory": device / machine.bytes_per_clock("device"),
+        "L2": l2 / machine.bytes_per_clock("l2"),
+    }
+
+
+def _crossings(transfers: Iterable[Transfer]) -> Iterable[list[Transfer]]:
+    """The parts of each crossing: of a stream that conditions limit, pieces that are tested are loaded apart. What two
+    streams read of one array, one after another, are two crossings."""
+    found: dict[object, list[Transfer]] = {}
+    met: dict[object, int] = defaultdict(int)
+    for number, each in enumerate(transfers):
+        if each.fed is None:
+            found[number] = [each]
+            continue
+        crossing = (each.array, each.level, each.saves, each.fed.stream.axis)
+        found.setdefault((crossing, met[crossing, each.part]), []).append(each)
+        met[crossing, each.part] += 1
+    return found.values()
+
+
+def _fetched(
+    parts: list[Transfer], sizes: Mapping[str, int], at_a_time: Mapping[str, Amount], capacity: float
+) -> Amount:
+    """Bytes from device memory. Blocks that differ in what limits depend on read all that any of them reads once, and
+    each round of them that works at a time again what its first block reads beside its own. So it is, edges aside, of
+    windows, which overlap where rounds meet, and nearly so below a diagonal."""
+    first = parts[0]
+    around = () if first.fed is None else [pieces.axis for pieces in first.fed.around]
+    whole = first.width * prod(sizes[axis] for axis in first.axes)
+    of_one = whole * sum(each.values(sizes) / most(each.unlimited(sizes), 1) for each in parts)
+    telling = [pieces for pieces in first.again if pieces.axis in around]
+    others = [pieces for pieces in first.again if pieces.axis not in around]
+    crossing = of_one * prod(pieces.count(sizes) for pieces in telling)
+    once = least(whole, crossing)
+    beside = most(of_one - once / prod(pieces.count(sizes) for pieces in telling), 0)
+    again = once + (_rounds(telling, sizes, at_a_time) - 1) * beside
+    return choice(once <= capacity, once, _rounds(others, sizes, at_a_time) * least(crossing, again))
+
+
+def _rounds(again: Iterable[Pieces], sizes: Mapping[str, int], at_a_time: Mapping[str, Amount]) -> Amount:
+    """How many times blocks that differ in these pieces begin anew."""
+    return prod(ceil_div(pieces.count(sizes), at_a_time.get(pieces.axis, 1)) for pieces in again)

@@ -1,0 +1,70 @@
+"""Device memory over a whole launch: no less than every array once, and what the blocks of each round read together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+
+from treadle.compiler.cost import Plan, plan_of
+from treadle.compiler.cost.traffic import traffic_clocks
+from treadle.compiler.explain import explain
+from treadle.compiler.machines import Machine, load_machine
+from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Options, run_pipeline
+from treadle.compiler.source import load_module
+from treadle.dialects.hierarchy import KernelOp
+
+EXAMPLES = sorted((Path(__file__).resolve().parents[1] / "examples").glob("*.mlir"))
+
+
+def hierarchy_of(name: str, machine: str = "a100") -> ModuleOp:
+    module = load_module(EXAMPLES[0].parent / f"{name}.mlir")
+    run_pipeline(module, Options(machine=machine), last=LAST_HIERARCHY_PASS)
+    return module
+
+
+def plan_of_kernel(module: ModuleOp) -> Plan:
+    (kernel,) = (op for op in module.walk() if isinstance(op, KernelOp))
+    return plan_of(kernel)
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_nothing_is_read_for_less_than_once(path: Path, machine: str):
+    module = hierarchy_of(path.stem, machine)
+    for sizes in ({}, {"q": 4096, "x": 4096}):
+        for kernel in explain(module, load_machine(machine), sizes).kernels:
+            assert kernel.units_us["device memory"] >= kernel.limits_us["device memory"] * (1 - 1e-9), kernel.name
+
+
+def without_cache(machine: Machine) -> Machine:
+    return replace(machine, levels={**machine.levels, "l2": replace(machine.levels["l2"], capacity=0)})
+
+
+def read_in_rounds(length: int, piece: int, fed: int, at_a_time: int, window: int) -> int:
+    """Keys that rounds of so many blocks of queries read, each round those that any of its queries sees, in whole
+    pieces of the stream."""
+    read = 0
+    for first in range(0, length, piece * at_a_time):
+        last = min(first + piece * at_a_time, length) - 1
+        start = max(first - window + 1, 0) // fed * fed
+        read += min(-(-(last + 1) // fed) * fed, length) - start
+    return read
+
+
+@pytest.mark.parametrize("at_a_time", [1, 2, 4, 16, 96])
+@pytest.mark.parametrize(
+    ("name", "window", "off"), [("attention_window", 128, 0.01), ("attention_causal", 10**9, 0.05)]
+)
+def test_blocks_of_a_round_read_together(name: str, window: int, off: float, at_a_time: int):
+    plan = plan_of_kernel(hierarchy_of(name))
+    piece = next(int(pieces.size) for pieces in plan.groups if pieces.axis == "q")
+    fed = next(int(pieces.size) for pieces in plan.streams)
+    machine, length = without_cache(load_machine("a100")), 96 * piece
+    sizes = {"b": 1, "h": 1, "q": length, "x": length, "d": 64, "e": 64}
+    clocks = traffic_clocks(plan, machine, sizes, at_a_time, False, 0)["device memory"]
+    rows = read_in_rounds(length, piece, fed, at_a_time, window)
+    moved = clocks * machine.bytes_per_clock("device")
+    assert moved == pytest.approx(2 * 2 * 64 * (length + rows), rel=off)
