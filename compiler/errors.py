@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from xdsl.ir import Operation
 
 
+OF_A_PROGRAM = "a program is MLIR, as in examples/matmul.mlir"
+"""What a message about a file that is none ends with."""
+
 LONGEST_EXCERPT = 120
 """Characters of a line of a file that a message shows."""
 
@@ -160,7 +163,15 @@ def _describe_parse_error(error: ParseError) -> TreadleError:
     place = span.get_location()
     text = str(span.input.content)
     line = text[text.rfind("\n", 0, span.start) + 1 :].split("\n", 1)[0]
-    return TreadleError(_reworded(error.msg), str(place), excerpt(line, place.line, place.col, span.end - span.start))
+    message = _reworded(error.msg)
+    if OF_A_PROGRAM not in message and not has_program(text[: span.start]):
+        message += f": {OF_A_PROGRAM}"
+    return TreadleError(message, str(place), excerpt(line, place.line, place.col, span.end - span.start))
+
+
+def has_program(text: str) -> bool:
+    """Whether there is anything but comments."""
+    return any(line.strip() and not line.strip().startswith("//") for line in text.splitlines())
 
 
 def _reworded(message: str) -> str:

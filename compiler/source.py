@@ -24,7 +24,7 @@ from xdsl.utils.exceptions import ParseError, UnregisteredConstructException, Ve
 from xdsl.utils.lexer import Input, Span
 from xdsl.utils.mlir_lexer import MLIRLexer, MLIRTokenKind
 
-from treadle.compiler.errors import TreadleError, at, describe
+from treadle.compiler.errors import OF_A_PROGRAM, TreadleError, at, describe, has_program
 from treadle.compiler.universe import DIALECTS, loader
 from treadle.dialects.diagram.array import check_array, is_array
 
@@ -60,7 +60,7 @@ def load_module(path: str | Path, context: Context | None = None) -> ModuleOp:
 def parse_module(text: str, name: str = "<string>", context: Context | None = None) -> ModuleOp:
     """Parse and verify a program; `name` stands for the file in locations and messages."""
     context = context or make_context()
-    if not any(_significant(line) for line in text.splitlines()):
+    if not has_program(text):
         raise TreadleError(
             "there is no program here: expected a func.func over arrays with named axes, as in examples/matmul.mlir",
             name,
@@ -250,7 +250,7 @@ def _unknown_operation(context: Context, name: str) -> str:
     if "." in name and (close := get_close_matches(dialect, names, n=1, cutoff=0.6)):
         return f"unknown operation '{name}': there is no dialect '{dialect}'; did you mean '{close[0]}'?"
     if "." not in name:
-        return f"expected an operation, and '{name}' is none: a program is MLIR, as in examples/matmul.mlir"
+        return f"expected an operation, and '{name}' is none: {OF_A_PROGRAM}"
     return f"unknown operation '{name}': a program may use the dialects {', '.join(names)}"
 
 
@@ -299,11 +299,6 @@ def _check_order(operation: Operation, defined: set[SSAValue]) -> None:
                 if inner.regions:
                     _check_order(inner, set(defined))
                 defined |= set(inner.results)
-
-
-def _significant(line: str) -> bool:
-    line = line.strip()
-    return bool(line) and not line.startswith("//")
 
 
 def _similar_files(path: Path) -> str:

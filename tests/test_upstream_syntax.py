@@ -144,6 +144,8 @@ REFUSED = {
     "has no operation 'linalg.winograd'": one("%r = linalg.winograd ins(%a : tensor<4x8xf32>) -> tensor<4x8xf32>"),
     "a name must follow at once": "module { # }",
     "and 'int' is none: a program is MLIR": "int main() { return 0; }",
+    "must follow at once: a program is MLIR": "// of a project\n\n# A README\n",
+    "or the end of the file: a program is MLIR": '{"a": 1}',
 }
 
 
