@@ -230,6 +230,8 @@ def test_compile_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert re.search(r"products +\d+ +1.00 a product  HMMA \d+", said)
     assert "bytes spilled: 0, at most 0: met" in said
     assert re.search(r"other instructions a product: [\d.]+, at most 1.2: (not )?met", said)
+    otherwise = said[said.index("the same for arrays that are aligned otherwise") :]
+    assert re.findall(r"@matmul_kernel_(\w+): \d+ registers, 0 bytes spilled a thread", otherwise)[0] == "strided"
 
 
 @needs_nvcc

@@ -310,7 +310,7 @@ def test_a_copy_that_does_not_nest_is_pytorchs() -> None:
     check(function, x)
 
 
-@pytest.mark.parametrize(("name", "value"), [("cpu_work", "much"), ("machine", 5), ("backend", 1)])
+@pytest.mark.parametrize(("name", "value"), [("cpu_work", "much"), ("cpu_work", -1), ("machine", 5), ("backend", 1)])
 def test_options_of_another_type(name: str, value: Any) -> None:
     with pytest.raises(TreadleError, match=f"the option {name} is"):
         explain(torch.exp, (FLOATS,), options={name: value})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -29,11 +29,22 @@ def code_lines(module: ModuleOp, found: Cubin | str) -> Iterator[str]:
         yield f"  not known (registers, spills, warps on an SM, the main loop and every gate): {found}"
         return
     codes, missing = _codes(found)
-    for report in report_kernels(module, found.resources, codes):
+    reports = report_kernels(module, found.resources, codes)
+    for report in reports:
         yield from (f"  {line}" for line in report_lines(report))
         yield from _gates(report)
+    yield from _entries({report.kernel for report in reports}, found)
     if missing:
         yield f"  the instructions are not known, nor the gates on them: {missing}"
+
+
+def _entries(reported: Set[str], cubin: Cubin) -> Iterator[str]:
+    """What a launch takes where rows are aligned otherwise: no gate is about these."""
+    others = [each for each in cubin.resources if each.kernel not in reported]
+    if others:
+        yield "  the same for arrays that are aligned otherwise"
+    for each in others:
+        yield f"    @{each.kernel}: {each.registers} registers, {each.spilled_bytes} bytes spilled a thread"
 
 
 def _codes(cubin: Cubin) -> tuple[Codes, str]:

@@ -69,6 +69,8 @@ def _check(name: str, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, known):
         wanted = "a number" if name == "cpu_work" else "a text"
         raise TreadleError(f"the option {name} is {value!r}: it is {wanted}")
+    if name == "cpu_work" and not value >= 0:
+        raise TreadleError(f"the option cpu_work is {value!r}: it is a number of multiplications, 0 or more")
 
 
 def _work(node: Node) -> int:
