@@ -1,4 +1,4 @@
-"""A kernel in a smaller number format, as the model sees it: nothing of it can be compiled, but what it would cost can
+"""A kernel in another number format, as the model sees it: nothing of it can be compiled, but what it would cost can
 be said."""
 
 from __future__ import annotations
@@ -38,3 +38,18 @@ def as_f8(sketch: Sketch) -> Sketch | None:
         tasks=tuple(map(of_task, sketch.tasks)),
         holdings=tuple(replace(each, width=narrow(each.width)) for each in sketch.holdings),
     )
+
+
+def as_tf32(sketch: Sketch) -> Sketch | None:
+    """The same kernel with its products of f32 on tensor cores, as `as tf32` says; None where there is none."""
+    if not any(each.format == "f32" for each in sketch.products):
+        return None
+
+    def of_task(task: Task) -> Task:
+        match task.work:
+            case Product(format="f32"):
+                return replace(task, work=replace(task.work, format="tf32"))
+            case _:
+                return task
+
+    return replace(sketch, tasks=tuple(map(of_task, sketch.tasks)))

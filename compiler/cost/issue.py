@@ -113,11 +113,12 @@ def issued_by_product(product: Product, spread: Spread) -> Iterator[tuple[str, A
     turns = spread.turns_of(product.over)
     if turns > 1:
         yield "turn", SUBLOOP_TURN * turns
+    rows, columns = _tiles(product, spread)
     if product.format not in PRODUCT_FLOP:
         yield "float", spread.of_lane(product.result) * depth
-        yield "shared", 2 * spread.of_lane(product.result) * depth
+        # Rows and columns of a lane, two of each in a tile: several in a load, and an address for each load.
+        yield "shared", 2 * (rows + columns) * depth
         return
-    rows, columns = _tiles(product, spread)
     deep = ceil_div(depth, DEPTH[product.format])
     if product.format == "tf32":
         yield f"products {product.format}", rows * columns * deep

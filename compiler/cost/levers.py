@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from treadle.compiler.cost.choose import choose
-from treadle.compiler.cost.formats import as_f8
+from treadle.compiler.cost.formats import as_f8, as_tf32
 from treadle.compiler.cost.sketch import Sketch
 from treadle.compiler.cost.time import Estimate
 from treadle.compiler.errors import TreadleError
@@ -34,9 +34,14 @@ def _tried(sketch: Sketch, machine: Machine, sizes: Mapping[str, int]) -> Iterat
     for what, other in _machines(machine):
         if (found := _time(sketch, other, sizes)) is not None:
             yield what, found.time_us
-    narrow = as_f8(sketch)
-    if narrow is not None and "f8" in machine.rates.tensor and (found := _time(narrow, machine, sizes)) is not None:
-        yield "16-bit numbers as f8", found.time_us
+    for what, format, other in (
+        ("16-bit numbers as f8", "f8", as_f8(sketch)),
+        ("products of f32 as tf32, on tensor cores", "tf32", as_tf32(sketch)),
+    ):
+        if other is None or format not in machine.rates.tensor:
+            continue
+        if (found := _time(other, machine, sizes)) is not None:
+            yield what, found.time_us
 
 
 def _time(sketch: Sketch, machine: Machine, sizes: Mapping[str, int]) -> Estimate | None:

@@ -15,6 +15,7 @@ from treadle.dialects.cuda.layout import RowsAttr, is_interleaved, rows_layout
 from treadle.dialects.cuda.products import DEPTHS
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import ArrayEncoding, axes_of, format_of, sizes_of
+from treadle.dialects.hierarchy import LoadOp
 
 
 def tile_of(lowering: KernelLowering, key: object, value: SSAValue, rows: RowsAttr | None = None) -> SSAValue:
@@ -58,10 +59,25 @@ def _rows_of(lowering: KernelLowering, value: SSAValue) -> RowsAttr:
             )
     extents = [_padded(lowering, axis, size, value) for axis, size in sizes_of(value.type).items()]
     rows = rows_layout(extents, 16 // FORMAT_BYTES[str(format_of(value.type))])
+    if rows.swizzle_bits and _is_read_along_rows(lowering, value):
+        return RowsAttr(rows.shape, rows.pitch.data)
     if 0 < rows.swizzle_bits < 3 and _is_interleaved(lowering, value):
         # Rows 0, 1, 4, 5, 8, 9, 12, 13 are read together: what tells 0 from 4, 8 and 12 lies one bit higher.
         return RowsAttr(rows.shape, rows.pitch.data, (rows.swizzle_bits, rows.swizzle_shift + 1))
     return rows
+
+
+def _is_read_along_rows(lowering: KernelLowering, value: SSAValue) -> bool:
+    """Whether lanes only ever read neighbours of a row, as they copy it: then no two meet in a bank, and what they read
+    lies a constant apart."""
+    uses = [use.operation for use in value.uses]
+    axes = [axis for axis, size in sizes_of(value.type).items() if size != 1]
+    return isinstance(value.owner, LoadOp) and all(
+        isinstance(op, ContractOp)
+        and lowering.layouts.instructions[op] == "fma"
+        and not set(axes[-1:]) & set(op.over_axes)
+        for op in uses
+    )
 
 
 def _is_interleaved(lowering: KernelLowering, value: SSAValue) -> bool:

@@ -9,7 +9,8 @@ from typing import Protocol
 
 from xdsl.ir import Operation, SSAValue
 
-from treadle.compiler.printer.indices import Loop, add, coordinate, subscripts, thread_terms, times
+from treadle.compiler.printer.indices import Loop, add, subscripts, thread_terms, times
+from treadle.compiler.printer.multiply_add import print_multiply_add
 from treadle.compiler.printer.names import Names
 from treadle.compiler.printer.scalars import c_type
 from treadle.compiler.printer.text import Text
@@ -89,7 +90,7 @@ class ProductPrinter:
         self._comment(op, name)
         match op.instruction.data:
             case "fma":
-                self._multiply_add(op, name)
+                print_multiply_add(self.kernel, op, name, self._walk)
             case instruction:
                 self._tensor_core(op, name, DEPTHS[instruction])
 
@@ -197,9 +198,10 @@ class ProductPrinter:
                         text.nest([row] if row_tiles > 1 else [], [statement])
 
     @contextmanager
-    def _walk(self, op: cuda.ProductOp, whole: str, variable: str, depth: int) -> Generator[None]:
-        """The steps of an instruction along the summed axis, counted by `variable`: in the loop that has the head
-        `whole`, or in the turns of a subloop, which are not unrolled, so that no turn loads for the next."""
+    def _walk(self, op: cuda.ProductOp, whole: str, variable: str, depth: int, together: int = 1) -> Generator[None]:
+        """The steps of an instruction along the summed axis, counted by `variable`, some of them together: in the loop
+        that has the head `whole`, or in the turns of a subloop, which are not unrolled, so that no turn loads for the
+        next."""
         if op.subloop is None:
             with self.kernel.text.block(whole):
                 yield
@@ -207,7 +209,8 @@ class ProductPrinter:
         first = self.kernel.names.fresh(f"{op.axis}_first")
         count, piece = sizes_of(op.rhs.type)[op.axis] // depth, op.subloop.data // depth
         turns = f"UNROLL_1 for (int {first} = 0; {first} < {count}; {first} += {piece})"
-        steps = f"UNROLL for (int {variable} = {first}; {variable} < {first} + {piece}; ++{variable})"
+        forth = f"++{variable}" if together == 1 else f"{variable} += {together}"
+        steps = f"UNROLL for (int {variable} = {first}; {variable} < {first} + {piece}; {forth})"
         with self.kernel.text.block(turns), self.kernel.text.block(steps):
             yield
 
@@ -289,52 +292,6 @@ class ProductPrinter:
     def _place(self, tile: SSAValue, coordinates: dict[str, str]) -> str:
         texts = [coordinates.get(axis, "0").removeprefix("0 + ") for axis in axes_of(tile.type)]
         return f"{self.kernel.values[tile]}[{self.kernel.tile_offset(tile, texts)}]"
-
-    # -- multiply-adds -----------------------------------------------------------------------------
-
-    def _multiply_add(self, op: cuda.ProductOp, name: str) -> None:
-        """One step of the depth at a time: this thread's elements of both operands, then all their products."""
-        kernel, text = self.kernel, self.kernel.text
-        layout = layout_of(op.result.type)
-        wide = str(format_of(op.result.type))
-        with kernel.names.scope():
-            depth = kernel.names.fresh(f"{op.axis}_i")
-            extent = sizes_of(op.rhs.type)[op.axis]
-            with self._walk(op, f"UNROLL_4 for (int {depth} = 0; {depth} < {extent}; ++{depth})", depth, 1):
-                left = self._slice(op.lhs, layout, op.axis, depth, "lhs", wide)
-                right = self._slice(op.rhs, layout, op.axis, depth, "rhs", wide)
-                loops = kernel.loops(layout)
-                here = f"{name}{subscripts(layout, loops)}"
-                one = f"lhs{subscripts(left, loops)}"
-                other = f"rhs{subscripts(right, loops)}"
-                text_of = f"fmaf({one}, {other}, {here})"
-                if wide == "i32":
-                    text_of = f"{kernel.call('wrapped_sum')}({here}, {kernel.call('wrapped_product')}({one}, {other}))"
-                text.nest(loops, [f"{here} = {text_of};"])
-
-    def _slice(self, tile: SSAValue, layout: LayoutAttr, axis: str, depth: str, name: str, wide: str) -> LayoutAttr:
-        """Load what this thread needs of one operand at one depth."""
-        kernel, text = self.kernel, self.kernel.text
-        own = layout.slice(axes_of(tile.type))
-        loops = kernel.loops(own)
-        rows = rows_of(tile.type)
-        axes = axes_of(tile.type)
-        positions = [depth if one == axis else coordinate(own, one, loops) for one in axes]
-        tests = [
-            f"{position} < {extent}"
-            for one, position, extent in zip(axes, positions, rows.shape, strict=True)
-            if one != axis and own.extent(one) > extent
-        ]
-        place = f"{kernel.values[tile]}[{kernel.tile_offset(tile, positions)}]"
-        load = f"{kernel.call('load_shared')}(&{place})"
-        if str(format_of(tile.type)) in NARROW:
-            load = f"{kernel.call('to_float')}({load})"
-        if tests:
-            load = f"{' && '.join(tests)} ? {load} : 0"
-        shape = "".join(f"[{size}]" for size in own.register_shape)
-        text.line(f"{'int32_t' if wide == 'i32' else 'float'} {name}{shape};")
-        text.nest(loops, [f"{name}{subscripts(own, loops)} = {load};"])
-        return own
 
 
 def _row_axis(layout: LayoutAttr) -> str:

@@ -17,10 +17,11 @@ from treadle.language.array import Array, Condition, combine, elementwise, graph
 from treadle.language.graph import computing_format, constant, is_number, plain
 
 
-def contract(left: Array, right: Array, over: str | Iterable[str]) -> Array:
+def contract(left: Array, right: Array, over: str | Iterable[str], multiply: str | None = None) -> Array:
     """The sum of products over the axes `over`; every other axis stays. f16 and bf16 multiply on tensor cores and add
-    up in f32; of two formats, the wider is rounded to the narrower, but 8 bits widen to 16. Axes in several arrays are
-    the same axis:
+    up in f32; of two formats, the wider is rounded to the narrower, but 8 bits widen to 16. Two arrays of f32 (as what
+    is computed is) multiply exactly, without tensor cores: let them be `.to("f16")`, or rounded to 10 bits of mantissa
+    as they multiply, by `multiply="tf32"`. Axes in several arrays are the same axis:
 
     `contract(Q, K, over="d")` of axes (b, q, d) and (b, x, d) has axes (b, q, x).
 
@@ -30,6 +31,8 @@ def contract(left: Array, right: Array, over: str | Iterable[str]) -> Array:
         if not isinstance(each, Array):
             raise TreadleError(f"contract takes two arrays of the traced function, not a {type(each).__name__}")
     graph = graph_of("contract", operands)
+    if multiply not in (None, "tf32"):
+        raise TreadleError(f"contract multiplies as {multiply!r}: it may be 'tf32', for arrays of f32, or None")
     axes = names_of(over)
     for axis in axes:
         if axis not in left.axes and axis not in right.axes:
@@ -39,7 +42,7 @@ def contract(left: Array, right: Array, over: str | Iterable[str]) -> Array:
             )
     if not axes:
         return left * right
-    return Array(graph, graph.contract(left.value, right.value, axes))
+    return Array(graph, graph.contract(left.value, right.value, axes, multiply))
 
 
 def softmax(array: Array, over: str) -> Array:

@@ -47,9 +47,10 @@ class Graph:
             YieldOp(function(arguments))
         return self._add(MapOp(list(inputs), self._type(union(inputs), format), region))
 
-    def contract(self, left: SSAValue, right: SSAValue, over: Sequence[str]) -> SSAValue:
+    def contract(self, left: SSAValue, right: SSAValue, over: Sequence[str], multiply: str | None = None) -> SSAValue:
         """The sum of products over these axes, in f32 (i32 between integers). Where one operand has 16 bits and
-        the other more, that is rounded to it: that is what tensor cores multiply. 8-bit numbers widen, exactly."""
+        the other more, that is rounded to it: that is what tensor cores multiply. 8-bit numbers widen, exactly. Two of
+        f32 multiply as `multiply` says, if it says something."""
         formats = [format_of(left.type), format_of(right.type)]
         if i32 in formats and formats[0] != formats[1]:
             left, right = self.wide(left, f32), self.wide(right, f32)
@@ -58,7 +59,8 @@ class Graph:
             left, right = self.cast(left, narrow), self.cast(right, narrow)
         accumulate = i32 if format_of(left.type) == i32 else f32
         axes = [axis for axis in union([left, right]) if axis not in over]
-        return self._add(ContractOp(left, right, over, self._type(axes, accumulate), accumulate))
+        multiply = multiply if format_of(left.type) == f32 else None
+        return self._add(ContractOp(left, right, over, self._type(axes, accumulate), accumulate, multiply=multiply))
 
     def reduce(self, kind: str, value: SSAValue, over: Sequence[str]) -> SSAValue:
         value = self.computed(value)

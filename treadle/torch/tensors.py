@@ -154,13 +154,15 @@ class Body:
         return self.tensor(tensor.dims, function(self.whole(tensor), [self.names[axis] for axis in tensor.along(dim)]))
 
     def contract(self, left: Tensor, right: Tensor, dims: Dims, over: tuple[Axis, ...], format: str | None) -> Tensor:
-        """Products, summed over `over` (no axes are a dimension of size 1); operands are rounded to `format` first."""
+        """Products, summed over `over` (no axes are a dimension of size 1); operands are rounded to `format` first.
+        Those of f32 multiply as tf32 where PyTorch was told that they may (`torch.set_float32_matmul_precision`)."""
         if self.graph is None:
             return self.tensor(dims)
         arrays = [self.whole(each, within=over) for each in (left, right)]
         if format is not None:
             arrays = [each.to(format) for each in arrays]
-        return self.tensor(dims, contract(arrays[0], arrays[1], [self.names[leaf] for leaf in leaves(over)]))
+        multiply = None if torch.get_float32_matmul_precision() == "highest" else "tf32"
+        return self.tensor(dims, contract(arrays[0], arrays[1], [self.names[leaf] for leaf in leaves(over)], multiply))
 
     def whole(self, tensor: Tensor, within: Sequence[Axis] | None = None) -> Array:
         """The array with all axes of the tensor (or those `within`), also the ones it is broadcast along."""
