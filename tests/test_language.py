@@ -213,6 +213,13 @@ def test_options_that_do_not_fit() -> None:
         treadle.kernel("m, m -> m")(lambda a: a)
 
 
+@pytest.mark.parametrize(("format", "said"), [("f32", 1), ("f16", 0)])
+def test_products_of_f32_may_be_rounded(format: str, said: int):
+    traced = treadle.kernel("m k, k n -> m n")(lambda A, B: tl.contract(A, B, over="k", multiply="tf32"))
+    text = str(traced.trace([format, format], {"m": 4, "k": 8, "n": 8}))
+    assert text.count("as tf32") == said
+
+
 @pytest.mark.parametrize(
     ("function", "message"),
     [
@@ -225,6 +232,7 @@ def test_options_that_do_not_fit() -> None:
         (lambda A, B: A + "x", "pass other data as an argument"),
         (lambda A, B: tl.contract(A, B, over="z"), "axis 'z' is summed over, but neither"),
         (lambda A, B: tl.contract(A, 2, over="m"), "takes two arrays"),
+        (lambda A, B: tl.contract(A, B, over="m", multiply="f16"), "multiplies as 'f16': it may be 'tf32'"),
         (lambda A, B: A.sum("z"), "no axis 'z'"),
         (lambda A, B: tl.softmax(A, over="z"), "no axis 'z'"),
         (lambda A, B: tl.where(A, A, B), "is a comparison"),

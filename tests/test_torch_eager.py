@@ -310,6 +310,19 @@ def test_a_copy_that_does_not_nest_is_pytorchs() -> None:
     check(function, x)
 
 
+@pytest.mark.parametrize(("precision", "exact"), [("highest", True), ("high", False), ("medium", False)])
+def test_products_are_as_exact_as_pytorch_was_told(precision: str, exact: bool) -> None:
+    """12 bits of a product whose operands have 11 and 2: more than tf32 keeps."""
+    left, right = torch.full((8, 8), 1 + 2.0**-11), torch.eye(8) * 1.5
+    torch.set_float32_matmul_precision(precision)
+    try:
+        made = torch.compile(lambda a, b: a @ b, backend=backend)(left, right)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert bool((made == 1.5 * left).all()) == exact
+    torch.testing.assert_close(made, 1.5 * left, rtol=1e-3, atol=0)
+
+
 @pytest.mark.parametrize(("name", "value"), [("cpu_work", "much"), ("cpu_work", -1), ("machine", 5), ("backend", 1)])
 def test_options_of_another_type(name: str, value: Any) -> None:
     with pytest.raises(TreadleError, match=f"the option {name} is"):
