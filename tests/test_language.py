@@ -11,7 +11,9 @@ import pytest
 import treadle
 import treadle.language as tl
 from treadle import TreadleError
+from treadle.compiler.explain.text import explanation_text
 from treadle.language.array import Condition
+from treadle.runtime.interpreter import entry_function
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
@@ -43,13 +45,44 @@ def test_attention_at_several_lengths_is_one_kernel_after_the_first() -> None:
     assert "mma" in kernels[1].cuda
 
 
-def test_no_step_names_what_has_no_name() -> None:
+def test_values_are_named_as_the_variables_else_as_the_operations() -> None:
+    @treadle.kernel("q d, x d, x -> q, x")
+    def traced(Q: tl.Array, K: tl.Array, B: tl.Array) -> tuple[tl.Array, tl.Array]:
+        S = tl.contract(Q, K, over="d") * 0.5
+        S = tl.where(tl.index("x", S) <= tl.index("q", S), S + B, -1.0)
+        seen_2 = tl.keep(S, "x <= q")
+        return tl.max(tl.softmax(seen_2, over="x"), over="x"), tl.exp(tl.contract(Q, S, over="d q"))
+
+    sizes = {"q": 3, "d": 4, "x": 5}
+    module = traced.trace(["f16"] * 3, sizes, sizes)
+    names = [result.name_hint for op in entry_function(module).body.block.ops for result in op.results]
+    scores = ["product", "S", "x_index", "q_index", "B_f32", "add", "S_b"]
+    assert names == [*scores, "seen", "softmax", "max", "S_b_f16", "product_b", "exp", "result0", "result1"]
+    assert str(module) == str(traced.trace(["f16"] * 3, sizes, sizes))
+
+
+def test_steps_name_what_they_are_about() -> None:
     @treadle.kernel("a, a -> a")
     def both(A: tl.Array, B: tl.Array) -> tl.Array:
         return tl.exp(A + B) * 2
 
-    (step,) = [step for step in both.compiled(rows(5), rows(5)).derivation if step.law == "maps compose"]
-    assert step.subject.endswith("into a result of diagram.map")
+    compiled = both.compiled(rows(5), rows(5))
+    subjects = [step.subject for step in compiled.derivation if step.law == "maps compose"]
+    assert subjects == ["%add into %exp", "%exp into %result0"]
+    nameless = compiled.diagram.replace("%add", "%100").replace("%exp", "%101")
+    steps = treadle.compile(nameless).derivation
+    assert "a result of diagram.map into %result0" in [step.subject for step in steps]
+
+
+def test_costs_are_printed_as_the_command_line_prints_them() -> None:
+    @treadle.kernel("a, a -> a")
+    def both(A: tl.Array, B: tl.Array) -> tl.Array:
+        return tl.exp(A + B) * 2
+
+    cost = both.compiled(rows(5), rows(5)).cost()
+    assert str(cost) == explanation_text(cost)
+    assert str(cost).startswith(f"on {cost.machine}\n\nkernel @both   a = 5\n")
+    assert repr(cost).startswith("Explanation(")
 
 
 def test_formats_are_those_of_the_arguments() -> None:

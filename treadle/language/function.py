@@ -15,11 +15,13 @@ from treadle.dialects.diagram.array import DYNAMIC, format_of
 from treadle.dialects.diagram.formats import NUMBER_FORMATS
 from treadle.language.array import Array, names_of
 from treadle.language.graph import FORMATS, Graph
+from treadle.language.names import variables_of
 from treadle.language.signature import Signature, parse_signature
 from treadle.untraced import untraced
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
+    from xdsl.ir import SSAValue
 
     from treadle.compiled import Kernel
 
@@ -108,7 +110,10 @@ class NamedKernel:
             Array(graph, graph.argument(name, axes, format))
             for name, axes, format in zip(self.names, self.signature.inputs, formats, strict=True)
         ]
+        look = variables_of(self.function)
+        graph.before_each = lambda: look(lambda each: _value_of(each, graph))
         returned = self.function(*arguments)
+        graph.before_each = None
         results = cast("tuple[Any, ...]", returned if isinstance(returned, tuple) else (returned,))
         if len(results) != len(self.signature.outputs):
             raise TreadleError(
@@ -197,6 +202,10 @@ def kernel(
         return NamedKernel(function, parsed, axes, machine, arch, result)
 
     return decorate
+
+
+def _value_of(each: Any, graph: Graph) -> SSAValue | None:
+    return each.value if isinstance(each, Array) and each.graph is graph else None
 
 
 def _argument_names(function: Callable[..., Any], count: int) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from treadle.compiler.errors import TreadleError
 from treadle.dialects.diagram import ApplyOp, CastOp, ContractOp, FillOp, IndexOp, MapOp, ReduceOp, WhereOp, YieldOp
 from treadle.dialects.diagram.array import DYNAMIC, SizesAttr, array_type, axes_of, check_axis_name, format_of
 from treadle.dialects.diagram.formats import NUMBER_FORMATS, number_format
+from treadle.language.names import name_values
 
 FORMATS: dict[str, Attribute] = {name: each.type for name, each in NUMBER_FORMATS.items()}
 
@@ -32,6 +33,8 @@ class Graph:
     def __init__(self, sizes: Mapping[str, int]):
         self.block = Block()
         self.sizes = dict(sizes)
+        self.before_each: Callable[[], None] | None = None
+        """Called before an operation is written down."""
 
     # -- operations ------------------------------------------------------------------------------
 
@@ -122,6 +125,7 @@ class Graph:
             if op.results and not any(result.uses for result in op.results):
                 op.detach()
                 op.erase()
+        name_values(self.block, results)
         inputs = [argument.type for argument in self.block.args]
         function = FuncOp(name, FunctionType.from_lists(inputs, [value.type for value in results]), Region(self.block))
         symbolic = {axis: size for axis, size in defaults.items() if self.sizes.get(axis) == DYNAMIC}
@@ -133,6 +137,8 @@ class Graph:
         return array_type(format, {axis: self.sizes[axis] for axis in axes})
 
     def _add(self, op: Operation) -> SSAValue:
+        if self.before_each is not None:
+            self.before_each()
         self.block.add_op(op)
         return op.results[0]
 
