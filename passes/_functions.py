@@ -55,6 +55,11 @@ def watching(watcher: Watcher) -> Generator[None]:
         _WATCHERS.reset(token)
 
 
+def is_watched() -> bool:
+    """Whether somebody wants to see every rewrite, so that none may be left out for its result is known."""
+    return bool(_WATCHERS.get())
+
+
 def note(function: func.FuncOp, rewrite: str, subject: str, law: str, reason: str = "") -> None:
     """Append a step to the derivation of a function, unless it is there already.
 

@@ -25,7 +25,7 @@ from treadle.dialects.diagram.array import format_of, is_array, with_level
 from treadle.dialects.diagram.formats import SIXTEEN_BIT
 from treadle.dialects.diagram.read import with_fitting
 from treadle.dialects.hierarchy import KernelOp, YieldOp
-from treadle.passes._functions import erase_dead, erase_unused, functions, kernels, label, note
+from treadle.passes._functions import erase_dead, erase_unused, functions, is_watched, kernels, label, note
 from treadle.passes._parts import Part, is_free, part_of
 from treadle.passes.expressions.reductions import reduce_alone
 from treadle.passes.kernels.by_time import Clock, Sizes
@@ -187,9 +187,34 @@ def _why_unfit(module: ModuleOp, function: func.FuncOp, ops: frozenset[Operation
     """Why a kernel of these operations could not be made for the machine of the module; found by trying, on a copy,
     down to the layouts of its fragments."""
     copy, _ = alone(module, function, _kernel("trial", part_of(ops)))
+    text = str(copy)
+    known = None if is_watched() else _TRIED.get(text)
+    if known is not None:
+        return known.reason
+    if len(_TRIED) >= MOST_TRIED:
+        _TRIED.clear()
+    found = _TRIED[text] = _Found(_tried(copy))
+    return found.reason
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Why a kernel could not be made; no reason where it could."""
+
+    reason: str | None
+
+
+MOST_TRIED = 1024
+"""Kernels of which is kept whether they could be made: programs that one graph is cut into have many in common."""
+
+_TRIED: dict[str, _Found] = {}
+"""What was found of kernels, by their text, in which the machine stands, too."""
+
+
+def _tried(module: ModuleOp) -> str | None:
     try:
         for each in _trial_passes():
-            each.apply(Context(), copy)
+            each.apply(Context(), module)
     except Refusal as refusal:
         return str(refusal).split(";")[0].replace("kernel @trial", "it")
     return None

@@ -1,5 +1,6 @@
 # pyright: standard
-"""Convolutions whose windows do not overlap are products, with PyTorch's strides; others stay."""
+"""Convolutions, and means of windows: products of views where windows do not overlap, else reads of windows; with
+PyTorch's strides."""
 
 from __future__ import annotations
 
@@ -70,25 +71,79 @@ def test_windows_that_do_not_overlap(name: str, machine: str, dtype: torch.dtype
     assert len(report.taken) == 1
 
 
+WINDOWS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
+    "overlapping, with zeros": (lambda x, w, b: F.conv1d(x, w, b, padding=1), ((2, 5, 9), (7, 5, 3), (7,))),
+    "apart, the last left out": (lambda x, w: F.conv1d(x, w, stride=2), ((2, 3, 9), (5, 3, 2))),
+    "every other element": (lambda x, w: F.conv1d(x, w, stride=2), ((2, 3, 8), (5, 3, 1))),
+    "of elements apart": (lambda x, w: F.conv1d(x, w, stride=2, dilation=3), ((2, 3, 8), (5, 3, 2))),
+    "along one of two dimensions": (
+        lambda x, w, b: F.relu(F.conv2d(x, w, b, padding=(0, 1))),
+        ((1, 8, 5, 7), (6, 8, 1, 3), (6,)),
+    ),
+    "groups": (lambda x, w: F.conv1d(x, w, groups=2, padding=2), ((2, 6, 8), (4, 3, 3))),
+    "channels alone": (
+        lambda x, w, b: F.silu(F.conv1d(x * 2, w, b, padding=3, groups=6)),
+        ((2, 6, 9), (6, 1, 4), (6,)),
+    ),
+    "several of a channel": (
+        lambda x, w: F.conv1d(x, w, stride=2, dilation=2, padding=2, groups=4),
+        ((2, 4, 9), (8, 1, 3)),
+    ),
+    "channels alone, two dimensions": (
+        lambda x, w, b: F.conv2d(F.gelu(x), w, b, padding=1, groups=8).flatten(2).transpose(1, 2) * 2,
+        ((1, 8, 5, 7), (8, 1, 3, 3), (8,)),
+    ),
+    "elements apart in memory": (lambda x, w: F.conv1d(x[..., ::2], w, padding=1), ((2, 3, 14), (5, 3, 2))),
+    "channels last": (
+        lambda x, w: F.conv2d(x.to(memory_format=CHANNELS_LAST), w, padding=1, groups=4),
+        ((2, 4, 5, 6), (4, 1, 3, 3)),
+    ),
+    "means": (lambda x: F.avg_pool2d(x, 3, 2, 1) + 1, ((2, 3, 9, 7),)),
+    "means along a line": (lambda x: F.avg_pool1d(x.exp(), 4, 2), ((3, 5, 11),)),
+    "means of a volume": (lambda x: F.avg_pool3d(x, 2, divisor_override=3), ((2, 3, 4, 6, 2),)),
+    "means to the end": (lambda x: F.avg_pool2d(x, 2, ceil_mode=True), ((3, 4, 6),)),
+}
+
+
+@pytest.mark.sample(8)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize("name", WINDOWS)
+def test_windows_that_overlap_or_leave_out(name: str, machine: str, dtype: torch.dtype) -> None:
+    function, shapes = WINDOWS[name]
+    report = compare(function, *(randn(*shape, dtype=dtype) for shape in shapes), machine=machine)
+    assert not {each.operation for each in report.left} & {"convolution.default", "avg_pool2d.default"}, report
+    assert report.taken
+
+
+def test_what_is_no_number_stays_in_its_windows() -> None:
+    x = randn(1, 2, 12)
+    x[0, 0, 4] = torch.nan
+    w = randn(3, 2, 3)
+    with torch.no_grad():
+        want = F.conv1d(x, w, padding=1) * 2
+        got = torch.compile(lambda x, w: F.conv1d(x, w, padding=1) * 2, backend=backend, options=INTERPRETER)(x, w)
+    torch.testing.assert_close(got, want, equal_nan=True)
+    assert want.isnan().any()
+
+
 @pytest.mark.parametrize(
-    ("function", "shapes"),
+    ("function", "shapes", "reason"),
     [
-        (lambda x, w: F.conv2d(x, w, padding=1), ((2, 3, 4, 6), (5, 3, 3, 3))),
-        (lambda x, w: F.conv1d(x, w, stride=2), ((2, 3, 9), (5, 3, 2))),
-        (lambda x, w: F.conv1d(x, w, stride=2), ((2, 3, 8), (5, 3, 1))),
-        (lambda x, w: F.conv1d(x, w, stride=2, dilation=3), ((2, 3, 8), (5, 3, 2))),
-        (lambda x, w: F.conv1d(x, w, groups=3), ((2, 3, 8), (6, 1, 1))),
-        (lambda x, w: F.conv_transpose1d(x, w, stride=2), ((2, 3, 8), (3, 5, 2))),
-        (lambda x, w: F.conv2d(x.to(memory_format=CHANNELS_LAST), w, stride=2), ((2, 3, 4, 6), (5, 3, 2, 2))),
-        (lambda x, w: F.conv2d(x, w.to(memory_format=CHANNELS_LAST), stride=2), ((2, 3, 4, 6), (5, 3, 2, 2))),
-        (lambda x, w: F.conv2d(x[..., ::2], w, stride=2), ((2, 3, 4, 8), (5, 3, 2, 2))),
-        (lambda x, w: F.conv2d(x.double(), w.double(), stride=2), ((2, 3, 4, 6), (5, 3, 2, 2))),
+        (lambda x, w: F.conv2d(x, w, padding=1), ((2, 3, 4, 6), (5, 3, 3, 3)), "windows along two dimensions"),
+        (lambda x, w: F.conv1d(x, w), ((1, 257, 8), (5, 257, 2)), "more than 256 channels"),
+        (lambda x, w: F.conv2d(x, w, groups=3), ((1, 3, 9, 9), (3, 1, 4, 4)), "windows of 16 elements"),
+        (lambda x, w: F.conv1d(x, w, padding=1), ((2, 3, 1), (5, 3, 3)), "that has one element"),
+        (lambda x, w: F.conv_transpose1d(x, w, stride=2), ((2, 3, 8), (3, 5, 2)), "a transposed convolution"),
+        (lambda x, w: F.conv2d(x.double(), w.double(), stride=2), ((2, 3, 4, 6), (5, 3, 2, 2)), "torch.float64"),
+        (lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False), ((2, 3, 9, 7),), "fewer elements at the edges"),
+        (lambda x: F.avg_pool2d(x, 2, ceil_mode=True), ((2, 3, 9, 7),), "past the end"),
     ],
 )
-def test_other_convolutions_stay(function: Callable[..., Any], shapes: tuple[tuple[int, ...], ...]) -> None:
-    report = compare(function, *(randn(*shape) for shape in shapes))
-    (left,) = [each for each in report.left if "convolution" in each.operation]
-    assert "windows" in left.reason
+def test_other_windows_stay(function: Callable[..., Any], shapes: tuple[tuple[int, ...], ...], reason: str) -> None:
+    report = compare(function, *(randn(*shape) for shape in shapes), **INTERPRETER)
+    (left,) = [each for each in report.left if "convolution" in each.operation or "avg_pool" in each.operation]
+    assert reason in left.reason
 
 
 def test_no_images_are_no_kernel() -> None:

@@ -17,7 +17,18 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from treadle.compiler.errors import TreadleError
-from treadle.dialects.diagram import ApplyOp, CastOp, ContractOp, FillOp, IndexOp, MapOp, ReduceOp, WhereOp, YieldOp
+from treadle.dialects.diagram import (
+    ApplyOp,
+    CastOp,
+    ContractOp,
+    FillOp,
+    IndexOp,
+    MapOp,
+    ReadOp,
+    ReduceOp,
+    WhereOp,
+    YieldOp,
+)
 from treadle.dialects.diagram.array import DYNAMIC, SizesAttr, array_type, axes_of, check_axis_name, format_of
 from treadle.dialects.diagram.formats import NUMBER_FORMATS, number_format
 from treadle.language.names import name_values
@@ -95,6 +106,10 @@ class Graph:
             named = said.startswith(f"condition '{condition}'")
             raise TreadleError(said if named else f"condition '{condition}': {said}") from error
         return self._add(op)
+
+    def read(self, value: SSAValue, places: Sequence[str], axes: Sequence[str], padded: bool) -> SSAValue:
+        """The value at affine positions, one for each of its axes; outside of it are zeros, if it is `padded`."""
+        return self._add(ReadOp(value, ", ".join(places), self._type(axes, format_of(value.type)), padded))
 
     def cast(self, value: SSAValue, format: Attribute, axes: Sequence[str] | None = None) -> SSAValue:
         """The value in that format, and with its axes in that order of memory."""

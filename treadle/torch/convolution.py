@@ -2,8 +2,7 @@
 """Convolutions that are products: those whose windows do not overlap.
 
 Where the stride is the size of the window, as for the patches of an image, or each window is one element, every element
-is in one window: a view of the image, whose axes the product reduces. Other convolutions read an element several times
-and stay with PyTorch."""
+is in one window: a view of the image, whose axes the product reduces. Others read windows (`treadle.torch.windows`)."""
 
 from __future__ import annotations
 

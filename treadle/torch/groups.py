@@ -20,7 +20,6 @@ from treadle.torch.registry import COMPUTED
 HINTS = {
     "aten._transformer_encoder_layer_fwd.default": "it is PyTorch's fast path for inference; "
     "torch.backends.mha.set_fastpath_enabled(False) has it spelled out",
-    "aten.convolution.default": "only windows of contiguous tensors that do not overlap, in one group, are products",
 }
 """What a user may do about operations that are only another way to say known ones, or sometimes are."""
 

@@ -17,6 +17,7 @@ from treadle.runtime.formats import rounded
 from treadle.torch import (  # they register operations
     concatenation,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     masked,  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    windows,  # noqa: F401  # pyright: ignore[reportUnusedImport]
 )
 from treadle.torch.axes import Axis, Dims, leaves
 from treadle.torch.elementwise import converted, is_whole, to_copy, truth
@@ -190,8 +191,12 @@ def baddbmm(
 PRODUCTS = {aten.mm.default, aten.bmm.default, aten.addmm.default, aten.baddbmm.default}
 """These take `format`, that of their operands."""
 
+CONTRACTIONS = {*PRODUCTS, aten.convolution.default}
+"""What multiplies matrices, at last."""
+
 REDUCTIONS = {
-    *PRODUCTS,
+    *CONTRACTIONS,
+    *(aten.avg_pool2d.default, aten.avg_pool3d.default),
     *(aten.sum.dim_IntList, aten.mean.dim, aten.mean.default, aten.prod.default, aten.prod.dim_int),
     *(aten.amax.default, aten.amin.default, aten.max.default, aten.min.default),
     torch.ops.treadle.masked_softmax.default,
@@ -311,4 +316,4 @@ def _size(shape: Sequence[int]) -> int:
     return total
 
 
-__all__ = ["PARTS", "PRODUCTS", "REDUCTIONS"]
+__all__ = ["CONTRACTIONS", "PARTS", "PRODUCTS", "REDUCTIONS"]

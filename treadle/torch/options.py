@@ -16,6 +16,7 @@ from xdsl.utils.exceptions import PassFailedException
 from treadle.compiler.errors import TreadleError
 from treadle.passes.set_machine import SetMachinePass
 from treadle.torch.operations import PRODUCTS
+from treadle.torch.registry import aten
 from treadle.torch.tensors import Indivisible
 
 CPU_WORK = 2**31
@@ -75,6 +76,9 @@ def _check(name: str, value: Any) -> None:
 
 def _work(node: Node) -> int:
     value = node.meta["val"]
+    if node.target is aten.convolution.default:
+        weight = node.args[1].meta["val"]  # type: ignore[union-attr]
+        return value.numel() * (weight.numel() // max(weight.shape[0], 1))
     if node.target not in PRODUCTS:
         return value.numel()
     return value.numel() * node.args[-1].meta["val"].shape[-2]  # type: ignore[union-attr]

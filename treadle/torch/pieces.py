@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 from torch.fx import Node
 
-from treadle.torch.operations import PRODUCTS, REDUCTIONS
+from treadle.torch.operations import CONTRACTIONS, REDUCTIONS
 from treadle.torch.program import ARGUMENTS, is_free
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ def best_pieces(nodes: Sequence[Node], attempt: Callable[[Sequence[Node]], Piece
         found: tuple[float, list[Piece[T]]] = (inf, [])
         for first in range(last, -1, -1):
             inside = nodes[starts[first] : end]
-            if first < last and sum(node.target in PRODUCTS for node in inside) > MOST_PRODUCTS:
+            if first < last and sum(node.target in CONTRACTIONS for node in inside) > MOST_PRODUCTS:
                 break
             piece = tried(starts[first], end)
             total = best[first][0] + piece.time_us
@@ -86,7 +86,7 @@ def _starts(nodes: Sequence[Node]) -> list[int]:
     for i, node in enumerate(nodes):
         if node.target not in REDUCTIONS:
             continue
-        product = node.target in PRODUCTS
+        product = node.target in CONTRACTIONS
         if last < i and (product or after_product):
             starts.append(min(range(last + 1, i + 1), key=lambda at: (_crossing(nodes, at), at)))
         last, after_product = i, product

@@ -224,6 +224,8 @@ def _axes_known(members: Sequence[Node], outputs: Sequence[Node] = ()) -> Transl
     """A first run, after which it is known which axes are the same (Unsupported)."""
     translation = Translation(frozenset(members), Body(), outputs)
     translation.run()
+    if any(len(axis.leaves()) > 1 for axis in translation.body.undivided):
+        raise Unsupported("windows along a dimension that is split")
     for tensor in translation.body.tensors:
         axes = tensor.axes
         if len(set(axes)) != len(axes):

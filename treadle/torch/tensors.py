@@ -73,6 +73,8 @@ class Body:
         self.tensors: list[Tensor] = []
         self.axes: list[Axis] = []
         """Every axis that was made, in order; the second run takes those of the first."""
+        self.undivided: list[Axis] = []
+        """Axes at which elements are read at affine positions: no view may split them."""
         self._known = iter(axes)
 
     def new_dims(self, shape: Sequence[int]) -> Dims:
@@ -205,6 +207,12 @@ class Body:
             position = Array(self.graph, self.graph.index(name)) + position * axis.size
             text = f"({text} * {axis.size} + {name})"
         return replace(self.tensor(dims, position), text=text)
+
+    def keep_whole(self, axes: Sequence[Axis]) -> None:
+        """Let nothing split a dimension, which must have an axis (Unsupported)."""
+        if len(leaves(axes)) != 1:
+            raise Unsupported("windows along a dimension that has one element, or that is split")
+        self.undivided.extend(leaves(axes))
 
     # -- help ------------------------------------------------------------------------------------
 
