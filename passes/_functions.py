@@ -47,17 +47,13 @@ _WATCHERS: ContextVar[tuple[Watcher, ...]] = ContextVar("watchers", default=())
 
 @contextmanager
 def watching(watcher: Watcher) -> Generator[None]:
-    """Let `watcher` see each rewrite that is noted meanwhile, also those that passes try on a copy."""
+    """Let `watcher` see each rewrite that is noted meanwhile, also those that passes try on a copy; they need not try
+    what they tried before."""
     token = _WATCHERS.set((*_WATCHERS.get(), watcher))
     try:
         yield
     finally:
         _WATCHERS.reset(token)
-
-
-def is_watched() -> bool:
-    """Whether somebody wants to see every rewrite, so that none may be left out for its result is known."""
-    return bool(_WATCHERS.get())
 
 
 def note(function: func.FuncOp, rewrite: str, subject: str, law: str, reason: str = "") -> None:

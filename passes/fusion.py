@@ -25,7 +25,7 @@ from treadle.dialects.diagram.array import format_of, is_array, with_level
 from treadle.dialects.diagram.formats import SIXTEEN_BIT
 from treadle.dialects.diagram.read import with_fitting
 from treadle.dialects.hierarchy import KernelOp, YieldOp
-from treadle.passes._functions import erase_dead, erase_unused, functions, is_watched, kernels, label, note
+from treadle.passes._functions import erase_dead, erase_unused, functions, kernels, label, note
 from treadle.passes._parts import Part, is_free, part_of
 from treadle.passes.expressions.reductions import reduce_alone
 from treadle.passes.kernels.by_time import Clock, Sizes
@@ -188,8 +188,7 @@ def _why_unfit(module: ModuleOp, function: func.FuncOp, ops: frozenset[Operation
     down to the layouts of its fragments."""
     copy, _ = alone(module, function, _kernel("trial", part_of(ops)))
     text = str(copy)
-    known = None if is_watched() else _TRIED.get(text)
-    if known is not None:
+    if (known := _TRIED.get(text)) is not None:
         return known.reason
     if len(_TRIED) >= MOST_TRIED:
         _TRIED.clear()

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 
 from treadle.torch import Report
 from treadle.torch.backend import make_backend
+from treadle.torch.compiled_graph import Launch
 from treadle.torch.options import Options
 
 torch.manual_seed(2)
@@ -188,6 +189,40 @@ def test_what_is_joined_and_taken_apart(name: str, machine: str, dtype: torch.dt
 def test_parts_of_different_sizes_stay() -> None:
     report = report_of(lambda x: torch.cat([x, x[:, :3]], -1).exp() * 2, NUMBERS)
     assert [left.reason for left in report.left] == ["parts of different sizes, which are no axis of parts"]
+
+
+class Compiled(Exception):
+    """What is asked is known before anything runs."""
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+def test_what_is_rotated_before_attention_is_saved_and_no_scores_are(
+    machine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rotated halves are an axis of two and one of 32: a product would sum over both, and keys would be no stream."""
+
+    def rotated(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+        return x * cos + torch.cat([-x[..., 32:], x[..., :32]], -1) * sin
+
+    def attention(
+        q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
+    ) -> torch.Tensor:
+        return F.scaled_dot_product_attention(rotated(q, cos, sin), rotated(k, cos, sin), v)
+
+    def stop(*_: Any) -> None:
+        raise Compiled
+
+    monkeypatch.setattr(Launch, "forward", stop)
+    given = [torch.ones(*shape).half() for shape in ((4, 16, 1024, 64),) * 3 + ((1024, 64),) * 2]
+    report = Report()
+    options = Options.of({"machine": machine, "cpu_work": 2**50})
+    with torch.no_grad(), pytest.raises(Compiled):
+        torch.compile(attention, backend=make_backend(options, report.graphs.append))(*given)
+    nothing_is_left(report)
+    (kernel,) = report.taken[-1].kernel.cost().kernels
+    assert kernel.stream
+    moved = sum(kernel.levels[0].transfer_values for taken in report.taken for kernel in taken.kernel.cost().kernels)
+    assert moved < 4 * 16 * 1024 * 1024 * 2, report  # what saving all scores, and reading them, would take
 
 
 def test_what_fits_no_machine_is_cut() -> None:

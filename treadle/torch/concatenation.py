@@ -2,7 +2,11 @@
 """Tensors one after another along a dimension, which is then two axes: which part, and where in it.
 
 Each element is chosen by its part, so the parts must be of one size: halves that are rotated, or tensors that are
-stacked. What several users read so is never written down as a whole."""
+stacked. What several users read so is never written down as a whole.
+
+Parts of other sizes stay with PyTorch: each read from where it begins, and chosen by position, they make kernels that
+are slower than its copy and the kernel after it (a class token, positions and a layer norm over 32 x 197 x 768 in f16:
+54 us for 19 and the copy of 20 MB on an A100, by the model)."""
 
 from __future__ import annotations
 

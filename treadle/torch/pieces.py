@@ -14,8 +14,8 @@ from typing import Generic, TypeVar
 
 from torch.fx import Node
 
-from treadle.torch.operations import CONTRACTIONS, REDUCTIONS
-from treadle.torch.program import ARGUMENTS, is_free
+from treadle.torch.operations import CONTRACTIONS, PRODUCTS, REDUCTIONS
+from treadle.torch.program import ARGUMENTS, is_free, sums_over_several
 
 T = TypeVar("T")
 
@@ -80,7 +80,8 @@ def _fitting(nodes: Sequence[Node], first: int, end: int, tried: Callable[[int, 
 
 def _starts(nodes: Sequence[Node]) -> list[int]:
     """Where a piece may begin: before a product, or the first reduction after one, at the place of the elementwise
-    operations before it where the fewest bytes go from one piece to the next."""
+    operations before it where the fewest bytes go from one piece to the next; and right before a product that would sum
+    over several axes of what they make."""
     starts, last = [0], 0
     after_product = False
     for i, node in enumerate(nodes):
@@ -89,6 +90,8 @@ def _starts(nodes: Sequence[Node]) -> list[int]:
         product = node.target in CONTRACTIONS
         if last < i and (product or after_product):
             starts.append(min(range(last + 1, i + 1), key=lambda at: (_crossing(nodes, at), at)))
+            if node.target in PRODUCTS and starts[-1] < i and sums_over_several(nodes[starts[-1] : i + 1]):
+                starts.append(i)
         last, after_product = i, product
     return sorted({*starts} - {len(nodes)})
 

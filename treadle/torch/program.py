@@ -193,6 +193,18 @@ def translatable(members: Sequence[Node]) -> str | None:
     return None
 
 
+def sums_over_several(members: Sequence[Node]) -> bool:
+    """Whether the last of these, a product of matrices, would sum over a dimension that is several axes of what the
+    others make, as rotated halves are. A kernel sums over one axis at a time; saved first, a dimension is one."""
+    *_, product = members
+    try:
+        translation = _axes_known(members)
+        left = translation.argument(product.args[-2])
+    except Unsupported:
+        return False
+    return len(left.along(-1)) > 1
+
+
 def translate(members: Sequence[Node], outputs: Sequence[Node], name: str) -> Program:
     """The program of these nodes; results are these of them, or free operations on them (Unsupported)."""
     first = _axes_known(members, outputs)
