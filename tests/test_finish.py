@@ -33,13 +33,41 @@ LARGE = {
     "matmul_residual": {"t": 16384, "j": 4096, "i": 4096},
     "matmul_gelu": {"t": 16384, "i": 4096, "o": 4096},
 }
+TWO_SIZES = {"t": 16384, "j": 4096, "i": 4096}
 WIDE = "t=128,i=256"
+
+
+TWO_RESULTS = """
+!H = tensor<?x?xf16, #diagram.array<[t, j]>>
+!W = tensor<?x?xf16, #diagram.array<[j, i]>>
+!row = tensor<?xf32, #diagram.array<[i]>>
+!X = tensor<?x?xf16, #diagram.array<[t, i]>>
+!Z = tensor<?x?xf32, #diagram.array<[t, i]>>
+func.func @two_results(%H: !H, %W: !W, %bias: !row, %X: !X, %gain: !row) -> (!X, !X)
+    attributes {sizes = #diagram.sizes<>} {
+  %Z = diagram.contract %H, %W over [j] accumulate f32 : !H, !W -> !Z
+  %out = diagram.map (%z = %Z : !Z, %b = %bias : !row, %x = %X : !X, %g = %gain : !row) -> !Z {
+    %wide = arith.extf %x : f16 to f32
+    %biased = arith.addf %z, %b : f32
+    %sum = arith.addf %biased, %wide : f32
+    %y = arith.mulf %sum, %g : f32
+    diagram.yield %y : f32
+  }
+  %Y = diagram.cast %out : !Z -> !X
+  %biased = diagram.map (%z = %Z : !Z, %b = %bias : !row) -> !Z {
+    %s = arith.addf %z, %b : f32
+    diagram.yield %s : f32
+  }
+  %S = diagram.cast %biased : !Z -> !X
+  func.return %Y, %S : !X, !X
+}
+"""
 
 
 def program(name: str) -> str:
     """An example, made for large sizes."""
-    text = (EXAMPLES / f"{name}.mlir").read_text(encoding="utf-8")
-    sizes = ", ".join(f"{axis} = {size}" for axis, size in LARGE[name].items())
+    text = TWO_RESULTS if name == "two_results" else (EXAMPLES / f"{name}.mlir").read_text(encoding="utf-8")
+    sizes = ", ".join(f"{axis} = {size}" for axis, size in LARGE.get(name, TWO_SIZES).items())
     return re.sub(r"#diagram\.sizes<[^>]*>", f"#diagram.sizes<{sizes}>", text)
 
 
@@ -62,6 +90,13 @@ def made(name: str, arch: str, group: str = "") -> tuple[ModuleOp, ModuleOp, str
 def test_a_residual_added_in_pieces(arch: str, t: int, j: int, i: int) -> None:
     """Rows that tensor maps take, that only narrow loads do, and one element; the last pieces are cut."""
     assert_right(*made("matmul_residual", arch, WIDE), {"t": t, "j": j, "i": i})
+
+
+@needs_compiler
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize(("t", "j", "i"), [(131, 72, 264), (60, 40, 516), (1, 8, 1)])
+def test_two_results_of_one_sum_in_pieces(arch: str, t: int, j: int, i: int) -> None:
+    assert_right(*made("two_results", arch, WIDE), {"t": t, "j": j, "i": i})
 
 
 @needs_compiler
@@ -90,6 +125,20 @@ def test_what_a_residual_needs_is_loaded_piece_by_piece() -> None:
     assert "unpack(&X_piece[i16][t8][i1], load_global_if(" in loop
     assert "shuffle(" in loop
     assert loop.count("keep(Z[i8][t8][i1]);") == 1
+
+
+def test_results_of_one_sum_are_made_together() -> None:
+    """The loop that makes the one makes the other, and narrows both: neither is made beside all sums."""
+    _, _, printed = made("two_results", "sm_90a", WIDE)
+    body = printed[printed.index("two_results_kernel_specialised_body(") :]
+    loop = body[
+        (begin := body.index("UNROLL for (int i16 = 0; i16 < 16; ++i16) {")) : body.index("fence_proxy_async", begin)
+    ]
+    loop = loop[: loop.index("\n      }\n")]
+    assert "unpack(&bias_piece[i8][i1], load_global_if(" in loop
+    assert loop.count("Z[i8][t8][i1] + bias_piece[i8][i1]") == 2
+    assert loop.count("store_pair(") == 2
+    assert body.count("store_pair(") == 2 + printed[printed.index("two_results_kernel_body(") :].count("store_pair(")
 
 
 def test_small_finishes_stay_whole() -> None:

@@ -3,13 +3,15 @@
 Behind its loops a kernel loads what finishes its sums (a bias, what is added) and makes the result of them. One
 after the other, all that is loaded is alive beside all sums, and the compiler sinks the end of an element's arithmetic
 below that of all others, so that values from before and after are alive together. Here an outer loop walks along the
-columns: each turn loads what its columns need, computes, and keeps the results where they are."""
+columns: each turn loads what its columns need, computes, and keeps the results where they are. Several results of the
+same sums are made in one such loop, narrow ones at once: one after the other, each would be made beside all sums."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import TypeGuard
 
 from xdsl.dialects import scf
 from xdsl.ir import Block, Operation, SSAValue
@@ -18,7 +20,7 @@ from treadle.compiler.lowering.plan import FORMAT_BYTES
 from treadle.compiler.printer.exchanges import repeated_modes
 from treadle.compiler.printer.indices import Piece, outermost
 from treadle.dialects import cuda
-from treadle.dialects.cuda.layout import Mode
+from treadle.dialects.cuda.layout import LayoutAttr, Mode
 from treadle.dialects.cuda.roles import MOST_REGISTERS, REGISTER_FILE
 from treadle.dialects.cuda.tiles import is_fragment, layout_of
 from treadle.dialects.diagram import CastOp, MapOp
@@ -30,13 +32,13 @@ WORD = 4
 
 @dataclass(frozen=True)
 class Finish:
-    """A map of finished sums, and what brings its operands: operations that serve it alone, in their order, which are
-    walked in pieces with it."""
+    """Maps of finished sums, and what is walked in pieces with them, all in order: what brings operands that serve them
+    alone, and casts of their results."""
 
-    map: MapOp
-    brought: tuple[Operation, ...]
+    maps: Sequence[MapOp]
+    walked: tuple[Operation, ...]
     piece: Piece | None
-    """None where nothing is brought."""
+    """None where nothing is walked."""
 
 
 def finishes_of(kernel: cuda.KernelOp, block: Block) -> dict[Operation, Finish]:
@@ -44,12 +46,65 @@ def finishes_of(kernel: cuda.KernelOp, block: Block) -> dict[Operation, Finish]:
     if _carries_fragments(block):
         return {}
     found: dict[Operation, Finish] = {}
-    for op in _behind_products(block):
-        if isinstance(op, MapOp) and is_fragment(op.result.type) and str(format_of(op.result.type)) == "f32":
-            limit, read = _limit(kernel, op), _registers(op.inputs)
-            if read + _registers([op.result]) > limit:
-                found[op] = _finish(op) if read > limit else Finish(op, (), None)
+    for maps in _together([op for op in _behind_products(block) if _finishes(op) or not _is_plain(op)]):
+        limit, read = _limit(kernel, maps[0]), _registers([value for op in maps for value in op.inputs])
+        if read + _registers([op.result for op in maps]) <= limit:
+            continue
+        finish = _finish(maps) if read > limit or len(maps) > 1 else Finish(maps, (), None)
+        if finish.piece is None:  # each by itself
+            found |= {op: Finish([op], (), None) for op in maps}
+        else:
+            found[maps[0]] = finish
     return found
+
+
+def _finishes(op: Operation) -> TypeGuard[MapOp]:
+    return isinstance(op, MapOp) and is_fragment(op.result.type) and str(format_of(op.result.type)) == "f32"
+
+
+def _is_plain(op: Operation) -> bool:
+    """Whether what stands behind an operation may be done before it, unless it needs its result."""
+    return isinstance(op, MapOp | CastOp | cuda.LoadOp | cuda.ExchangeOp) or op.dialect_name() == "arith"
+
+
+def _together(ops: Sequence[Operation]) -> Iterator[Sequence[MapOp]]:
+    """Maps that are made of the same sums one after the other, as they lie, and of nothing of each other."""
+    group: list[MapOp] = []
+    for op in ops:
+        if group and not (_finishes(op) and _joins(op, group[0])):
+            yield group
+            group = []
+        if _finishes(op):
+            group.append(op)
+    if group:
+        yield group
+
+
+def _joins(op: MapOp, first: MapOp) -> bool:
+    """Whether a map may be done where the first is: of one more of its operands, and of what is known there."""
+    layout = layout_of(first.result.type)
+    sums = [value for value in first.inputs if _lies_as(value, layout)]
+    known = all(_is_before(value, first) or _can_be_brought(value, op, first) for value in op.inputs)
+    return known and _lies_as(op.result, layout) and any(value in op.inputs for value in sums)
+
+
+def _can_be_brought(value: SSAValue, op: MapOp, first: MapOp) -> bool:
+    """Whether what brings an operand of one map may stand where another does."""
+    chain = _chain(value, [op])
+    needed = [each for step in chain for each in step.operands if each.owner not in chain]
+    return bool(chain) and all(_is_before(each, first) for each in needed)
+
+
+def _lies_as(value: SSAValue, layout: LayoutAttr) -> bool:
+    return is_fragment(value.type) and str(format_of(value.type)) == "f32" and layout_of(value.type) == layout
+
+
+def _is_before(value: SSAValue, op: Operation) -> bool:
+    """Whether a value is there where an operation stands."""
+    owner = value.owner
+    while isinstance(owner, Operation) and owner.parent is not op.parent and owner.parent_op() is not None:
+        owner = owner.parent_op()
+    return not isinstance(owner, Operation) or owner.parent is not op.parent or owner.is_before_in_block(op)
 
 
 def _carries_fragments(block: Block) -> bool:
@@ -89,12 +144,16 @@ def _limit(kernel: cuda.KernelOp, op: Operation) -> int:
     return min(REGISTER_FILE // (kernel.threads.data * resident), MOST_REGISTERS)
 
 
-def _finish(op: MapOp) -> Finish:
-    """The operands that can be brought piece by piece, along the axis on which a thread has most."""
-    first = max(layout_of(op.result.type).register, key=lambda mode: mode.size)
-    chains = [chain for value in dict.fromkeys(op.inputs) if (chain := _chain(value, op))]
+def _finish(maps: Sequence[MapOp]) -> Finish:
+    """What can be brought or left piece by piece, along the axis on which a thread has most."""
+    layout = layout_of(maps[0].result.type)
+    first = max(layout.register, key=lambda mode: mode.size)
+    values = dict.fromkeys(value for op in maps for value in op.inputs)
+    chains = [chain for value in values if (chain := _chain(value, maps))]
+    if len(maps) > 1:
+        chains += [(op,) for op in _casts(maps)]
     modes = {chain: _outer_modes(chain, first.axis) for chain in chains}
-    whole = outermost(layout_of(op.result.type).register, first.axis)
+    whole = outermost(layout.register, first.axis)
     assert whole is not None
     extent = whole.stride * whole.size
     fitting = {chain: found for chain, found in modes.items() if found and _same_extent(found, extent)}
@@ -102,27 +161,35 @@ def _finish(op: MapOp) -> Finish:
     granule = max(granule, whole.stride)
     strides = {mode.stride for found in fitting.values() for mode in found} | {whole.stride}
     if granule == extent or any(granule % stride for stride in strides):
-        return Finish(op, (), None)
-    brought = {each for chain in fitting for each in chain}
-    assert op.parent is not None
-    ordered = tuple(each for each in op.parent.ops if each in brought)
-    return Finish(op, ordered, Piece(first.axis, granule, extent // granule))
+        return Finish(maps, (), None)
+    walked = {*maps, *(each for chain in fitting for each in chain)}
+    assert maps[0].parent is not None
+    ordered = tuple(each for each in maps[0].parent.ops if each in walked)
+    return Finish(maps, ordered, Piece(first.axis, granule, extent // granule))
 
 
-def _chain(value: SSAValue, op: Operation) -> tuple[Operation, ...]:
-    """A load that only this map needs, and what changes its format and layout on the way; empty if there is none."""
+def _casts(maps: Sequence[MapOp]) -> Iterator[CastOp]:
+    """Casts for which alone a map is done."""
+    for op in maps:
+        users = [use.operation for use in op.result.uses]
+        if len(users) == 1 and isinstance(users[0], CastOp) and users[0].parent is op.parent:
+            yield users[0]
+
+
+def _chain(value: SSAValue, maps: Sequence[MapOp]) -> tuple[Operation, ...]:
+    """A load that only these maps need, and what changes its format and layout on the way; empty if there is none."""
     found: list[Operation] = []
-    user = op
+    users: Sequence[Operation] = maps
     while isinstance(value.owner, cuda.LoadOp | cuda.ExchangeOp | CastOp):
         owner = value.owner
-        if owner.parent is not op.parent or any(use.operation is not user for use in value.uses):
+        if owner.parent is not maps[0].parent or any(use.operation not in users for use in value.uses):
             return ()
         if not is_fragment(value.type):
             return ()
         found.insert(0, owner)
         if isinstance(owner, cuda.LoadOp):
             return tuple(found) if owner.staged is None else ()
-        user, value = owner, owner.operands[0]
+        users, value = (owner,), owner.operands[0]
     return ()
 
 

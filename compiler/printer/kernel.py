@@ -132,7 +132,7 @@ class KernelPrinter(KernelWriter):
 
     def block(self, block: Block) -> None:
         finishes = finishes_of(self.kernel, block)
-        later = {each for finish in finishes.values() for each in finish.brought}
+        later = {each for finish in finishes.values() for each in finish.walked}
         for op in block.ops:
             if op in finishes:
                 self._finish(finishes[op])
@@ -140,22 +140,26 @@ class KernelPrinter(KernelWriter):
                 self._operation(op)
 
     def _finish(self, finish: Finish) -> None:
-        """A map of finished sums, with what it needs, piece by piece: arrays first, then the loop."""
+        """Maps of finished sums, with what they need, piece by piece: arrays first, then the loop."""
         if finish.piece is None:
-            return elementwise.print_map(self, finish.map, is_kept=True)
-        for op in finish.brought:
-            if isinstance(op, cuda.LoadOp):
-                self.array_of(op.result)
-            else:
-                self.declare(op.results[0])
-        self.over(finish.map.result, finish.map.inputs, finish.map)
+            return elementwise.print_map(self, finish.maps[0], is_kept=True)
+        for op in finish.walked:
+            match op:
+                case MapOp():
+                    self.over(op.result, op.inputs, op)
+                case cuda.LoadOp():
+                    self.array_of(op.result)
+                case _:
+                    self.declare(op.results[0])
         with self.names.scope():
             variable = self.names.fresh(f"{finish.piece.axis}{finish.piece.extent}")
             self.piece = replace(finish.piece, variable=variable)
             with self.text.block(str(self.piece)):
-                for op in finish.brought:
-                    self._operation(op)
-                elementwise.print_map(self, finish.map, is_kept=True)
+                for op in finish.walked:
+                    if isinstance(op, MapOp):
+                        elementwise.print_map(self, op, is_kept=True)
+                    else:
+                        self._operation(op)
         self.piece = None
 
     def before_loop(self, op: scf.ForOp) -> None:
