@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects import scf
-from xdsl.dialects.builtin import ModuleOp, UnitAttr
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
@@ -19,6 +19,7 @@ from treadle.compiler.rings import ring_problems
 from treadle.dialects import cuda
 from treadle.dialects.hierarchy.schedule import StepAttr, record
 from treadle.passes._levels import check_lowered
+from treadle.passes.warps.fallback import stand_beside
 from treadle.passes.warps.laws import Reason, why_not
 from treadle.passes.warps.specialise import Specialised, specialise
 
@@ -91,7 +92,7 @@ class WarpSpecializationPass(ModulePass):
         for name, found in made.items():
             if isinstance(found, Specialised):
                 Rewriter.insert_op(found.kernel, InsertPoint.before(kernels[name]))
-                kernels[name].fallback = UnitAttr()
+                stand_beside(kernels[name])
 
 
 def _try(kernel: cuda.KernelOp, machine: Machine) -> Specialised | Reason:

@@ -298,6 +298,8 @@ FALLBACKS = [
     ("attention_f8", 128, "sm_90a"),
     ("attention_window", 256, "sm_90a"),
     ("attention_lengths", 256, "sm_90a"),
+    ("attention_f8", 256, "sm_90a"),
+    ("attention_segments", 256, "sm_90a"),
     ("attention_gqa", 256, "sm_90a"),
 ]
 

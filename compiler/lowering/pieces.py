@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import StringAttr, UnitAttr
 from xdsl.ir import SSAValue
 
 from treadle.compiler.lowering.names import hinted, named
 from treadle.compiler.lowering.state import KernelLowering
 from treadle.dialects import cuda
+from treadle.dialects.cuda.kernel import NARROW
 from treadle.dialects.diagram.array import DYNAMIC
 from treadle.dialects.hierarchy import PieceOp
 
@@ -28,11 +29,17 @@ def locate_group(lowering: KernelLowering) -> None:
         position = rest
         if axis != counted[0]:
             count = lowering.index(static) if static is not None else _count(lowering, axis, piece)
-            position = lowering.emit(arith.RemUIOp(rest, count)).result
-            rest = lowering.emit(arith.DivUIOp(rest, count)).result
+            position = lowering.emit(_narrow(arith.RemUIOp(rest, count))).result
+            rest = lowering.emit(_narrow(arith.DivUIOp(rest, count))).result
             named(rest, "block")
         start = position if piece == 1 else lowering.emit(arith.MuliOp(position, lowering.index(piece))).result
         lowering.offsets[axis] = named(start, f"{axis}0")
+
+
+def _narrow(op: arith.RemUIOp | arith.DivUIOp) -> arith.RemUIOp | arith.DivUIOp:
+    """Of numbers of blocks, of which a grid has fewer than 2^31."""
+    op.attributes[NARROW] = UnitAttr()
+    return op
 
 
 def _may_reach_past(lowering: KernelLowering, axis: str) -> bool:

@@ -120,9 +120,11 @@ def _as_far_as(lowering: KernelLowering, tile: SSAValue, value: SSAValue, zero: 
 
 def _left_fragments(lowering: KernelLowering, tile: SSAValue, depth: str) -> SSAValue:
     """A left operand that all steps of a stream share is read into registers once, if the schedule says so, or says
-    nothing and it takes few of them."""
+    nothing and it takes few of them. Warpgroups read it from shared memory, and a kernel beside them, whose pieces were
+    chosen for theirs, has no registers for it."""
     if (
-        depth in lowering.plan.subloops
+        lowering.is_of_roles
+        or depth in lowering.plan.subloops
         or lowering.block is lowering.top
         or lowering.offsets.keys() & set(axes_of(tile.type)) - lowering.plan.group_axes.keys()
     ):

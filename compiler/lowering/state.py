@@ -40,6 +40,8 @@ class KernelLowering:
     """Where values that are multiplied begin and end along axes that a group holds whole."""
     has_room: bool = True
     """Whether threads have registers to spare."""
+    is_of_roles: bool = False
+    """Whether its pieces were chosen for warps with roles."""
     padding: Mapping[SSAValue, Sequence[Inside]] = field(default_factory=dict[Any, Any])
     """Where arrays that the source kernel is given as views may leave those that they are of."""
     values: dict[SSAValue, Lowered] = field(default_factory=dict[Any, Any])

@@ -392,12 +392,13 @@ class AccessPrinter:
         indices: dict[str, str],
         offsets: dict[str, str] | None = None,
         together: bool = False,
+        strides: Mapping[str, str] | None = None,
     ) -> str:
         """`&Q[b0 * Q_b + row * Q_q + d + q0 * Q_q]`: what a loop changes comes last, so that the rest is computed
-        before the loop. `offsets` replaces offsets of the operation; `together` says that elements of the last axis are
-        known to be neighbours."""
+        before the loop. `offsets` replaces offsets of the operation, `strides` the names of the array's; `together`
+        says that elements of the last axis are known to be neighbours."""
         buffer = _buffer(op)
-        strides = self.kernel.strides[buffer]
+        strides = dict(strides or self.kernel.strides[buffer])
         if together:
             strides = strides | dict.fromkeys(axes_of(buffer.type)[-1:], "1")
         fixed: list[str] = []

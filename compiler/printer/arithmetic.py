@@ -27,13 +27,19 @@ def print_binary(writer: KernelWriter, op: Operation) -> None:
         left = f"uint32_t({bare(left)})"  # whose lowest bits are all that counts
     if NARROW in op.attributes:
         left, right = (text if text.isdigit() else f"uint32_t({bare(text)})" for text in (left, right))
-    define_index(writer, op, f"({left} {INDEX_OPERATORS[op.name]} {right})")
+    text = f"({left} {INDEX_OPERATORS[op.name]} {right})"
+    # What is made of a number of 32 bits may take more.
+    define_index(writer, op, f"int64_t{text}" if NARROW in op.attributes and _is_inlined(op.results[0]) else text)
+
+
+def _is_inlined(result: SSAValue) -> bool:
+    return result.name_hint is None and len(list(result.uses)) <= 1
 
 
 def define_index(writer: KernelWriter, op: Operation, text: str) -> None:
     """Named or shared index arithmetic gets a constant of its own."""
     result = op.results[0]
-    if result.name_hint is None and len(list(result.uses)) <= 1:
+    if _is_inlined(result):
         writer.values[result] = text
         return
     name = writer.names.fresh(result.name_hint, "index")

@@ -18,7 +18,7 @@ from treadle.dialects.diagram.array import axes_of, sizes_of
 class Addresses(Protocol):
     """What this needs of the printer of accesses."""
 
-    def where(self, op: GlobalAccess, indices: dict[str, str]) -> str: ...
+    def where(self, op: GlobalAccess, indices: dict[str, str], *, strides: Mapping[str, str]) -> str: ...
     def inside(self, op: GlobalAccess, indices: Mapping[str, str]) -> list[str]: ...
 
 
@@ -82,8 +82,10 @@ class DealtPrinter:
         there, slots, slot, is_there = (fresh(name) for name in ("there", "slots", "i", "is_there"))
         row_i, column_i = fresh(f"{row or 'row'}_i"), fresh(f"{column or 'column'}_i")
         places = [(axis, name) for axis, name in ((row, row_i), (column, column_i)) if axis]
-        text.line(f"{'' if op.is_outward else 'const '}{type}* const {there} = {self.accesses.where(op, at)};")
-        steps = [self._known_here(each) for each in (strides.get(row, "0"), strides.get(column, "1"))]
+        known = {axis: self._known_here(stride) for axis, stride in strides.items()}
+        first = self.accesses.where(op, at, strides=known)
+        text.line(f"{'' if op.is_outward else 'const '}{type}* const {there} = {first};")
+        steps = [known.get(row, "0"), known.get(column, "1")]
         given = ", ".join([there, row_count, column_count, *steps])
         text.line(f"const {kernel.call('sector_order')}<{type}, width> {slots}({given});")
         with text.block(
@@ -96,10 +98,9 @@ class DealtPrinter:
             self._vector(op, self._place(op, at | dict(places)), f"{kernel.call('vec')}<width>({far})", is_there)
 
     def _known_here(self, number: str) -> str:
-        """A number, of which a fallback works out the order of a copy where it stands: from before a loop on, the order
-        would take registers that a kernel whose pieces were chosen for roles needs for its sums. It follows from
-        strides and from the thread, and both have to be kept. (Of 36 attentions on an H100, d 64 to 256, ptxas 13.0
-        spills 12 otherwise, up to 616 bytes, and 5 now, up to 228: with a window, grouped or of some length none.)"""
+        """A number, of which a fallback works out where a copy begins, and its order, where it stands: from before a
+        loop on, both would take registers that a kernel whose pieces were chosen for roles needs for its sums. They
+        follow from strides and from the thread, and both have to be kept."""
         is_plain = number.removeprefix("-").isdigit() or self.kernel.kernel.fallback is None
         return number if is_plain else f"{self.kernel.call('kept')}({number})"
 
