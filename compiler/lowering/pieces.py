@@ -29,16 +29,19 @@ def locate_group(lowering: KernelLowering) -> None:
         position = rest
         if axis != counted[0]:
             count = lowering.index(static) if static is not None else _count(lowering, axis, piece)
-            position = lowering.emit(_narrow(arith.RemUIOp(rest, count))).result
-            rest = lowering.emit(_narrow(arith.DivUIOp(rest, count))).result
+            parts = arith.RemUIOp(rest, count), arith.DivUIOp(rest, count)
+            position, rest = (lowering.emit(_counting(lowering, part)).result for part in parts)
             named(rest, "block")
         start = position if piece == 1 else lowering.emit(arith.MuliOp(position, lowering.index(piece))).result
         lowering.offsets[axis] = named(start, f"{axis}0")
 
 
-def _narrow(op: arith.RemUIOp | arith.DivUIOp) -> arith.RemUIOp | arith.DivUIOp:
-    """Of numbers of blocks, of which a grid has fewer than 2^31."""
-    op.attributes[NARROW] = UnitAttr()
+def _counting(lowering: KernelLowering, op: arith.RemUIOp | arith.DivUIOp) -> arith.RemUIOp | arith.DivUIOp:
+    """Of numbers of blocks, of which a grid has fewer than 2^31: in 32 bits where pieces were chosen for roles, beside
+    which a fallback has no registers for 64. Elsewhere ptxas 13.0 may spill what it spills nothing of with 64 (causal
+    attention, d 64, on an A100: 28 bytes)."""
+    if lowering.is_of_roles:
+        op.attributes[NARROW] = UnitAttr()
     return op
 
 

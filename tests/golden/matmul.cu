@@ -457,8 +457,8 @@ __device__ __forceinline__ void matmul_kernel_body(
   // tiling: one block for each piece: m in pieces of 32, n in pieces of 32
   const int64_t block = int64_t(blockIdx.x);
   const int64_t n_pieces = (n + 31) / 32;
-  const int64_t block_2 = uint32_t(block) / uint32_t(n_pieces);
-  const int64_t n0 = int64_t(uint32_t(block) % uint32_t(n_pieces)) * 32;
+  const int64_t block_2 = block / n_pieces;
+  const int64_t n0 = (block % n_pieces) * 32;
   const int64_t m0 = block_2 * 32;
   float C[2][2][2] = {};
   const int64_t k_full = k - (uint32_t(k) % 128);
