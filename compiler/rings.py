@@ -31,7 +31,7 @@ BLOCKS = (0, 3)
 PARTS = (1, 3)
 """Of a size, what numbers are that a kernel loads: a loop then ends, or begins, with its axis or before."""
 
-ON_RING = cuda.AcquireOp | cuda.AwaitOp | cuda.ReleaseOp | cuda.ExpectOp | cuda.TensorLoadOp
+ON_RING = cuda.AcquireOp | cuda.AwaitOp | cuda.ReleaseOp | cuda.ExpectOp | cuda.TensorLoadOp | cuda.ArriveOp
 
 
 @dataclass(frozen=True)
@@ -200,14 +200,18 @@ class _Run:
                     self.problems.append(f"{event} without 'cuda.acquire'")
                 self.missing[stage] = self.missing.get(stage, 0) + bytes.data
             case cuda.TensorLoadOp() as load:
-                self._arrive(event, load.bytes)
+                self._bring(event, load.bytes)
+            case cuda.ArriveOp():
+                if turn not in self.acquired:
+                    self.problems.append(f"{event} without 'cuda.acquire'")
+                self.full[stage] = self.full.get(stage, 0) + 1
             case _:
                 if (*turn, event.group) not in self.awaited:
                     self.problems.append(f"{event} without 'cuda.await'")
                 self.released[stage] = self.released.get(stage, 0) + 1
                 self.empty[stage] = self.released[stage] // self.groups
 
-    def _arrive(self, event: Event, bytes: int) -> None:
+    def _bring(self, event: Event, bytes: int) -> None:
         stage = event.stage
         if (event.ring, event.turn) not in self.acquired:
             self.problems.append(f"{event} overwrites a stage without 'cuda.acquire'")

@@ -19,7 +19,7 @@ from treadle.compiler.machines import Machine, machine_of
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import GlobalAccess
 from treadle.dialects.cuda.staging import EVERYWHERE
-from treadle.dialects.cuda.tiles import format_bytes
+from treadle.dialects.cuda.tiles import format_bytes, is_line
 from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.hierarchy.schedule import StepAttr, record
 from treadle.passes._levels import check_lowered
@@ -120,11 +120,17 @@ def mark_single(launches: Sequence[cuda.LaunchOp], kernels: Mapping[str, cuda.Ke
             continue
         kernel = kernels[launch.kernel.root_reference.data]
         given: dict[SSAValue, SSAValue] = dict(zip(kernel.body.block.args, launch.arguments, strict=True))
-        wide = [each for each in accesses_of(kernel) if isinstance(each, cuda.CopyOp) or max(each.width_list) > 1]
+        wide = [each for each in accesses_of(kernel) if _has_say(each)]
         vectors.setdefault(asked, set()).update(given[value] for op in wide for value in op.operands if value in given)
     for asked, used in vectors.items():
         single = [number for number, buffer in enumerate(asked.buffers) if buffer not in used]
         asked.by_element = DenseArrayBase.from_list(i64, single) if single else None
+
+
+def _has_say(access: GlobalAccess) -> bool:
+    """Whether it matters to an access how rows are aligned."""
+    is_tile = isinstance(access, cuda.CopyOp) and not is_line(access.tile.type)
+    return is_tile or max(access.width_list) > 1
 
 
 def accesses_of(kernel: cuda.KernelOp) -> list[GlobalAccess]:

@@ -94,8 +94,9 @@ USES = {
         "f2[t] = h[row * 65 + column + is_there + order.count];"
     ),
     "copy_async_if": (
-        "copy_async_if(vec<8>(s + 8 * t), vec<8>(h), t < 9); copy_async_if(vec<1>(s), vec<1>(h), t < 9);"
+        "copy_async_if(vec<8>(s + 8 * t), vec<8>(h), t < 9); copy_async_if(vec<1>(s), vec<1>(h), t < 9, t < 3);"
     ),
+    "before_in_sector": "f2[t] = f[before_in_sector(f + t, 1) + before_in_sector(h + t, 2)];",
     "load_shared_if": "reinterpret_cast<V*>(h2)[t] = load_shared_if(reinterpret_cast<const V*>(s) + t, t < 3);",
     "store_shared_if": ("V v; for (auto& x : v.at) x = h[t]; store_shared_if(reinterpret_cast<V*>(s) + t, v, t < 3);"),
     "divide": "f2[t] = divide(f[t], f[t + 1]);",
@@ -132,6 +133,7 @@ USES |= {  # of sm_90a; `q` is a barrier, `map` a tensor map
     "mbarrier_init": "mbarrier_init(q, 2);",
     "mbarrier_init_fence": "mbarrier_init_fence();",
     "mbarrier_arrive": "mbarrier_arrive(q);",
+    "copy_async_arrive": "copy_async_arrive(q);",
     "mbarrier_arrive_expect": "mbarrier_arrive_expect(q, 1024);",
     "mbarrier_wait": "mbarrier_wait(q, t & 1); mbarrier_wait(q + 1, t & 1);",
     "fence_proxy_async": "fence_proxy_async();",

@@ -15,6 +15,7 @@ from treadle.compiler.cost.warpgroups import WARPGROUP, are_of_warpgroups, grant
 from treadle.compiler.machines import Machine
 from treadle.compiler.machines.machine import WARP
 from treadle.dialects.cuda.rings import BARRIER_BYTES
+from treadle.dialects.cuda.tiles import WORD
 from treadle.passes.loops.load_ahead import MOST_WORDS
 from treadle.passes.pipelining import FIRST_ARCH, PipeliningPass
 from treadle.passes.warps.tiles import STAGES as RING_STAGES
@@ -154,8 +155,11 @@ def stages_on(plan: Plan, machine: Machine) -> Amount:
 
 
 def ring_bytes(plan: Plan, stages: Amount) -> Amount:
-    """The barriers of roles: a pair for each place of each tile."""
-    return 2 * BARRIER_BYTES * stages * sum(tile.role in ("shared", "staged") for tile in plan.tiles)
+    """The barriers of roles: a pair for each place of each tile; lines of words, wider than what products of warpgroups
+    read, come together (`passes/warps/tiles.py`)."""
+    brought = [tile.width for tile in plan.tiles if tile.role in ("shared", "staged")]
+    rings = sum(width < WORD for width in brought) + any(width >= WORD for width in brought)
+    return 2 * BARRIER_BYTES * stages * rings
 
 
 def shared_bytes(plan: Plan, stages: Amount) -> Amount:

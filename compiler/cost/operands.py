@@ -43,7 +43,10 @@ def written(operand: SSAValue) -> Labour:
 
 
 def read_back(piece: SSAValue) -> Labour:
-    """The `ldmatrix` of a tile whose elements meet the result of a product, 8 elements of a lane each."""
+    """The `ldmatrix` of a tile whose elements meet the result of a product, 8 elements of a lane each; of numbers of a
+    word the pairs of neighbours that a lane has."""
+    if width_of(piece.type) >= SHARED_WORD:
+        return Labour("shared", 1 / 2, axes_of(piece.type))
     return Labour("ldmatrix", 1 / 8, axes_of(piece.type))
 
 

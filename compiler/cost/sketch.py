@@ -464,7 +464,8 @@ class _Reader:
             role = "staged" if self.stream in axes else "shared"
             held += [Holding(role, axes, width)] * times
             if not is_multiplied(value):
-                held.append(Holding("value", axes, width))
+                along_columns = lies_along_columns(axes, self.stream, self.roles.row, self.products)
+                held.append(Holding("column" if along_columns else "value", axes, width))
             else:
                 held += self._held_beside_products(value)
         return held

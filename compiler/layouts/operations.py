@@ -17,7 +17,7 @@ from treadle.compiler.layouts.vectors import MOST_BYTES, widest_copy, widest_fra
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import GlobalAccess, is_extent
 from treadle.dialects.cuda.layout import LANES, LayoutAttr, Mode
-from treadle.dialects.cuda.tiles import format_bytes, layout_of, rows_of
+from treadle.dialects.cuda.tiles import format_bytes, is_line, layout_of, rows_of
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, shape_of, sizes_of
 
 ASSUMED_SIZE = 4096
@@ -27,10 +27,11 @@ ASSUMED_SIZE = 4096
 def widest(op: GlobalAccess, most_bytes: int = 16) -> int:
     """The most neighbours of a row that every thread can move at once, if rows are aligned to them: they divide the
     piece (so that none crosses its end, and pieces begin at multiples), and are neighbours where they come from. One if
-    the row may end anywhere."""
+    the row may end anywhere, or is all: a line of words is one turn of a block, or a few of a warp, and where it begins
+    is to make no other access narrower."""
     type = op.piece_type
     axes, bytes = axes_of(type), format_bytes(op.buffer_type)
-    if not axes or ends_within_rows(op):
+    if not axes or ends_within_rows(op) or is_line(type):
         return 1
     most = widest_in_memory([shape_of(type)[-1]], bytes, most_bytes)
     if isinstance(op, cuda.CopyOp):

@@ -42,3 +42,14 @@ __device__ __forceinline__ void copy_async_wait() {
   emu::copy_async_wait(PENDING);
 #endif
 }
+
+// primitive: copy_async_arrive; needs: shared_address; from: sm_90
+// One arrival at a barrier, once all that this thread has started to copy has come; it is one of those that the phase
+// waits for. PTX ISA 9.7.13.15.14, cp.async.mbarrier.arrive.noinc.
+__device__ __forceinline__ void copy_async_arrive(uint64_t* barrier AND_LINE) {
+#ifndef TREADLE_EMULATOR
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
+#else
+  emu::copy_async_arrive(barrier, line);
+#endif
+}

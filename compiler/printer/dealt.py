@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from treadle.compiler.layouts.operations import dealt_axes
+from treadle.compiler.layouts.sectors import SECTOR_BYTES
 from treadle.compiler.printer.indices import add, strided
 from treadle.compiler.printer.scalars import bare, c_type
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import GlobalAccess
-from treadle.dialects.cuda.tiles import rows_of
-from treadle.dialects.diagram.array import axes_of, sizes_of
+from treadle.dialects.cuda.layout import LANES
+from treadle.dialects.cuda.tiles import format_bytes, is_line, rows_of
+from treadle.dialects.diagram.array import axes_of, shape_of, sizes_of
 
 
 class Addresses(Protocol):
@@ -20,6 +22,19 @@ class Addresses(Protocol):
 
     def where(self, op: GlobalAccess, indices: dict[str, str], *, strides: Mapping[str, str]) -> str: ...
     def inside(self, op: GlobalAccess, indices: Mapping[str, str]) -> list[str]: ...
+    def valid(
+        self,
+        op: GlobalAccess,
+        axes: Sequence[str],
+        sizes: Sequence[int],
+        extents: Sequence[int],
+        indices: dict[str, str],
+    ) -> str | None: ...
+
+
+def _whole_warps(slots: int) -> int:
+    """Every lane of a warp takes part in a request."""
+    return -(-slots // LANES) * LANES
 
 
 class DealtPrinter:
@@ -31,6 +46,8 @@ class DealtPrinter:
 
     def copy(self, op: cuda.CopyOp) -> None:
         """One matrix of the tile after another: what the array has, slot by slot, then zeros in the rest."""
+        if op.asynchronous is not None and is_line(op.tile.type):
+            return self.line(op)
         text = self.kernel.text
         *outer, row, column = ("", "", *(wide := dealt_axes(op.tile.type)))[-max(len(wide), 2) :]
         extents = dict(zip(axes_of(op.tile.type), rows_of(op.tile.type).shape, strict=True))
@@ -95,7 +112,27 @@ class DealtPrinter:
             here = at | dict(places)
             is_there = " && ".join([is_there, *self._begun(op, here), *self.accesses.inside(op, here)])
             far = add([there, *(strided(name, strides[axis]) for axis, name in places)])
-            self._vector(op, self._place(op, at | dict(places)), f"{kernel.call('vec')}<width>({far})", is_there)
+            self._vector(op, self._place(op, here), f"{kernel.call('vec')}<width>({far})", is_there)
+
+    def line(self, op: cuda.CopyOp) -> None:
+        """A line of words, of which threads start to copy those too that the array has not: zeros come. What follows
+        the copies knows of no store beside them."""
+        kernel, text, type = self.kernel, self.kernel.text, op.tile.type
+        (axis,) = dealt_axes(type)
+        extent = dict(zip(axes_of(type), rows_of(type).shape, strict=True))[axis]
+        stride = kernel.strides[op.buffer][axis]
+        there, before, slot, index = (kernel.names.fresh(name) for name in ("there", "before", "i", f"{axis}_i"))
+        text.line(f"const {c_type(op.buffer.type)}* const {there} = {self.accesses.where(op, {})};")
+        text.line(f"const int {before} = {kernel.call('before_in_sector')}({there}, {stride});")
+        slots = _whole_warps(extent + SECTOR_BYTES // format_bytes(type) - 1)
+        with text.block(f"UNROLL for (int {slot} = thread; {slot} < {slots}; {slot} += {kernel.threads})"):
+            text.line(f"const int {index} = {slot} - {before};")
+            here, shape = {axis: index}, rows_of(type).shape
+            valid = self.accesses.valid(op, axes_of(type), shape_of(type), shape, here) or "true"
+            near = f"{kernel.call('vec')}<width>({self._place(op, here)})"
+            far = f"{kernel.call('vec')}<width>({there} + {strided(index, stride)})"
+            test = f"0 <= {index} && {index} < {extent}"
+            text.line(f"{kernel.call('copy_async_if')}({near}, {far}, {test}, {valid});")
 
     def _known_here(self, number: str) -> str:
         """A number, of which a fallback works out where a copy begins, and its order, where it stands: from before a

@@ -37,6 +37,8 @@ class WarpgroupPrinter:
         self.writer = writer
         self.order = OrderPrinter(writer)
         self.stages = Stages()
+        self.copies_by_lanes = False
+        """Whether a warp is the producer, not one thread."""
 
     def print(self, op: Operation) -> bool:
         """Print an operation, if it is one of these."""
@@ -51,6 +53,8 @@ class WarpgroupPrinter:
                 self.acquire(op)
             case cuda.ExpectOp():
                 self.expect(op)
+            case cuda.ArriveOp():
+                self.arrive(op)
             case cuda.AwaitOp():
                 self.wait(op)
             case cuda.ReleaseOp():
@@ -91,15 +95,30 @@ class WarpgroupPrinter:
         with writer.names.scope(), writer.text.block("if (warpgroup < 0)"):
             if given:
                 writer.text.line(f"{writer.call('registers_give')}<{given}>();")
-            with writer.text.block("if (threadIdx.x == 0)"):
-                for arg in writer.kernel.body.block.args:
-                    if isinstance(arg.type, cuda.TensorMapType):
-                        writer.text.line(f"{writer.call('tensor_map_prefetch')}({writer.values[arg]});")
-                writer.block(op.producer.block)
+            self.copies_by_lanes = any(isinstance(inner, cuda.ArriveOp) for inner in op.producer.walk())
+            with writer.text.block(f"if (threadIdx.x < {LANES})" if self.copies_by_lanes else "if (threadIdx.x == 0)"):
+                self.producer(op)
         with writer.names.scope(), writer.text.block("else"):
             if taken:
                 writer.text.line(f"{writer.call('registers_take')}<{taken}>();")
             writer.block(op.consumers.block)
+
+    def producer(self, op: cuda.RolesOp) -> None:
+        """One thread, or a warp whose lanes copy lines of words; tensor copies one of them starts."""
+        writer, threads = self.writer, self.writer.threads
+        if self.copies_by_lanes:
+            writer.text.line("const int thread = lane;  // of those that copy")
+            writer.threads = LANES
+        for arg in writer.kernel.body.block.args:
+            if isinstance(arg.type, cuda.TensorMapType):
+                writer.text.line(f"{self._once}{writer.call('tensor_map_prefetch')}({writer.values[arg]});")
+        writer.block(op.producer.block)
+        writer.threads = threads
+
+    @property
+    def _once(self) -> str:
+        """What stands before a statement of the producer that one thread executes."""
+        return "if (lane == 0) " if self.copies_by_lanes else ""
 
     def barrier(self, op: cuda.BarrierOp) -> None:
         """All consumers meet."""
@@ -126,7 +145,7 @@ class WarpgroupPrinter:
                 name, stages, owner = writer.values[ring], stages_of(ring), ring.owner
                 assert isinstance(owner, cuda.RingOp)
                 with writer.text.block(f"for (int stage = 0; stage < {stages}; ++stage)"):
-                    writer.text.line(f"{init}(&{name}[stage], 1);")
+                    writer.text.line(f"{init}(&{name}[stage], {owner.filling});")
                     writer.text.line(f"{init}(&{name}[{stages} + stage], {owner.arrivals});")
             writer.text.line(f"{writer.call('mbarrier_init_fence')}();")
         if writer.kernel.cluster == 1:
@@ -144,7 +163,11 @@ class WarpgroupPrinter:
     def expect(self, op: cuda.ExpectOp) -> None:
         stage, _ = self._place(op.ring, op.turn)
         arrive = self.writer.call("mbarrier_arrive_expect")
-        self.writer.text.line(f"{arrive}(&{self.writer.values[op.ring]}[{stage}], {op.bytes.data});")
+        self.writer.text.line(f"{self._once}{arrive}(&{self.writer.values[op.ring]}[{stage}], {op.bytes.data});")
+
+    def arrive(self, op: cuda.ArriveOp) -> None:
+        stage, _ = self._place(op.ring, op.turn)
+        self.writer.text.line(f"{self.writer.call('copy_async_arrive')}(&{self.writer.values[op.ring]}[{stage}]);")
 
     def wait(self, op: cuda.AwaitOp) -> None:
         writer = self.writer
@@ -213,7 +236,7 @@ class WarpgroupPrinter:
                 stop = NEVER if op.stop is None else bare(writer.values[op.stop])
                 blocks = f", {stop}" if op.begin is None else f", {bare(writer.values[op.begin])}, {stop}"
             barrier = f"&{writer.values[op.ring]}[{stage}]"
-            print_for_each_box(writer, op.boxes, box, f"{load}({tile}, {maps}, {barrier}, {at}{blocks});")
+            print_for_each_box(writer, op.boxes, box, f"{self._once}{load}({tile}, {maps}, {barrier}, {at}{blocks});")
 
     # -- products ----------------------------------------------------------------------------------
 

@@ -41,7 +41,7 @@ from treadle.dialects.cuda.kernel import (
 from treadle.dialects.cuda.layout import LayoutAttr, ModeAttr, ModesAttr, RowsAttr
 from treadle.dialects.cuda.order import ORDERING, OrderArriveOp, OrderBeginOp, OrderEndOp, OrderWaitOp
 from treadle.dialects.cuda.products import ProductOp
-from treadle.dialects.cuda.rings import AcquireOp, AwaitOp, ExpectOp, ReadyOp, ReleaseOp, RingOp, RingType
+from treadle.dialects.cuda.rings import AcquireOp, ArriveOp, AwaitOp, ExpectOp, ReadyOp, ReleaseOp, RingOp, RingType
 from treadle.dialects.cuda.roles import RolesOp, roles_of, working_threads
 from treadle.dialects.cuda.shared import ReadOp, SharedOp, StageOp, WriteOp
 from treadle.dialects.cuda.staging import StagedAttr
@@ -56,6 +56,7 @@ Cuda = Dialect(
     [
         AcquireOp,
         AlignmentOp,
+        ArriveOp,
         AwaitOp,
         BarrierOp,
         BlockInClusterOp,
@@ -107,6 +108,7 @@ __all__ = [
     "WHOLE_SECTORS",
     "AcquireOp",
     "AlignmentOp",
+    "ArriveOp",
     "AwaitOp",
     "BarrierOp",
     "BlockInClusterOp",

@@ -81,6 +81,9 @@ class RingOp(IRDLOperation):
     `consumers 2 by warps`: the warps of a consumer read the tile into registers, and each gives it back for itself. A
     product of a warpgroup reads for all four, so that one arrival of theirs is enough.
 
+    `consumers 2 by warps filled by lanes`: the lanes of the producer's warp copy elements, and a full barrier waits for
+    an arrival of each, which follows its copies; no bytes are counted.
+
     With `blocks 2` after the consumers, the blocks of a cluster fill their stages together: the consumers of all of
     them release a stage of each, so that its empty barrier waits for the arrivals of all. With `blocks 2 step 2` in a
     cluster of four, two and two do so: those whose numbers in the cluster differ by 2.
@@ -91,6 +94,7 @@ class RingOp(IRDLOperation):
     offset = prop_def(IntAttr)
     consumers = prop_def(IntAttr)
     by_warps = opt_prop_def(UnitAttr)
+    by_lanes = opt_prop_def(UnitAttr)
     blocks = opt_prop_def(IntAttr)
     step = opt_prop_def(IntAttr)
     result = result_def(RingType)
@@ -103,12 +107,14 @@ class RingOp(IRDLOperation):
         blocks: int | None = None,
         by_warps: bool = False,
         step: int | None = None,
+        by_lanes: bool = False,
     ):
         type = RingType(stages) if isinstance(stages, int) else stages
         properties = {
             "offset": IntAttr(offset),
             "consumers": IntAttr(consumers),
             "by_warps": UnitAttr() if by_warps else None,
+            "by_lanes": UnitAttr() if by_lanes else None,
             "blocks": None if blocks is None else IntAttr(blocks),
             "step": None if step is None else IntAttr(step),
         }
@@ -123,6 +129,11 @@ class RingOp(IRDLOperation):
     def apart(self) -> int:
         """By how much the numbers in the cluster of blocks that fill a stage together differ, from one to the next."""
         return 1 if self.step is None else self.step.data
+
+    @property
+    def filling(self) -> int:
+        """Arrivals of which a full barrier waits for all."""
+        return 1 if self.by_lanes is None else LANES
 
     @property
     def arrivals(self) -> int:
@@ -143,6 +154,8 @@ class RingOp(IRDLOperation):
             raise VerifyException("a ring without consumers is never empty again")
         if self.step is not None and (self.blocks is None or self.step.data < 1):
             raise VerifyException("a step is 1 or more, between the blocks that fill a ring: say `blocks` before it")
+        if self.blocks is not None and self.by_lanes is not None:
+            raise VerifyException("the lanes of a producer fill the stages of their own block: not those of a cluster")
         if self.blocks is not None and not self._are_of_cluster():
             raise VerifyException(
                 f"a ring that {_blocks(self.filled_by, self.step)} fill, in a kernel with clusters of "
@@ -162,18 +175,23 @@ class RingOp(IRDLOperation):
         by_warps = parser.parse_optional_keyword("by") is not None
         if by_warps:
             parser.parse_keyword("warps")
+        by_lanes = parser.parse_optional_keyword("filled") is not None
+        if by_lanes:
+            parser.parse_keyword("by")
+            parser.parse_keyword("lanes")
         blocks = parser.parse_integer() if parser.parse_optional_keyword("blocks") else None
         step = parser.parse_integer() if parser.parse_optional_keyword("step") else None
         attributes = parse_attributes(parser)
-        op = cls(offset, consumers, parser.parse_type(), blocks, by_warps, step)
+        op = cls(offset, consumers, parser.parse_type(), blocks, by_warps, step, by_lanes)
         op.attributes |= attributes
         return op
 
     def print(self, printer: Printer) -> None:
         warps = "" if self.by_warps is None else " by warps"
+        lanes = "" if self.by_lanes is None else " filled by lanes"
         blocks = "" if self.blocks is None else f" blocks {self.blocks.data}"
         step = "" if self.step is None else f" step {self.step.data}"
-        printer.print_string(f" at {self.offset.data} consumers {self.consumers.data}{warps}{blocks}{step}")
+        printer.print_string(f" at {self.offset.data} consumers {self.consumers.data}{warps}{lanes}{blocks}{step}")
         print_types(printer, self, (self.result.type,))
 
 
@@ -250,6 +268,19 @@ class ReleaseOp(_OnRing):
     block that fills it (PTX ISA 9.7.13.15.13; for another block's, 9.7.9.24, `mapa`)."""
 
     name = "cuda.release"
+
+
+@irdl_op_definition
+class ArriveOp(_OnRing):
+    """Each lane of the producer's warp arrives once the elements have come that it has started to copy so far
+    (PTX ISA 9.7.13.15.14, cp.async.mbarrier.arrive.noinc), those that stand right before; of a ring that is filled by
+    lanes."""
+
+    name = "cuda.arrive"
+
+    def verify_(self) -> None:
+        if isinstance(ring := self.ring.owner, RingOp) and ring.by_lanes is None:
+            raise VerifyException("lanes arrive at a ring that is not filled by lanes")
 
 
 @irdl_op_definition

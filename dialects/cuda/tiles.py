@@ -105,6 +105,18 @@ def _check_boxes(type: Attribute, what: str) -> None:
         )
 
 
+WORD = 4
+"""Bytes of a number at least, for lanes to copy it by itself (PTX ISA 9.7.9.25.3.1, `cp.async`)."""
+
+
+def is_line(type: Attribute) -> bool:
+    """Whether a tile in rows is one line of words, such as a number for each column of a product: lanes copy them one
+    by one, with no alignment but that of a number, and the whole tile is little."""
+    if not is_shared(type) or is_boxed(type) or format_bytes(type) < WORD:
+        return False
+    return sum(extent != 1 for extent in rows_of(type).shape) == 1
+
+
 def lies_along(type: Attribute, axis: str) -> bool:
     """Whether elements along the axis are neighbours in a tile."""
     if is_boxed(type):

@@ -21,20 +21,21 @@ from treadle.dialects.diagram import ReduceOp
 from treadle.dialects.diagram.array import ArrayEncoding, axes_of, format_of, sizes_of
 from treadle.passes.grids.coordinates import number_of_unit
 from treadle.passes.grids.tile_order import TileOrder
+from treadle.passes.loops.delay import rings_of_tiles
 from treadle.passes.warps.laws import Reason, constant_of
 
-ON_RING = cuda.AcquireOp | cuda.AwaitOp | cuda.ReleaseOp | cuda.ExpectOp | cuda.TensorLoadOp
+ON_RING = cuda.AcquireOp | cuda.AwaitOp | cuda.ReleaseOp | cuda.ExpectOp | cuda.TensorLoadOp | cuda.ArriveOp
 
 
 def why_not(kernel: cuda.KernelOp, roles: cuda.RolesOp, limit: int) -> Reason | None:
     """Why blocks cannot take several pieces; None if they can."""
-    stores = _stores(roles)
+    stores, brought = _stores(roles), rings_of_tiles(roles)
     for tile in _tiles(kernel):
         staged = any(base_of(store.tile) is tile.result for store in stores)
         if tile.alias is not None and not staged:
             fact = f"%{tile.result.name_hint} lies where the copies of the next piece go"
             return Reason("what a piece leaves from is not overwritten by the next", fact)
-        if not is_boxed(tile.result.type):
+        if not is_boxed(tile.result.type) and tile.result not in brought:
             return Reason("what warps exchange is theirs until all have read it", f"%{tile.result.name_hint} is one")
     if any(store.parent_op() is not roles for store in stores):
         return Reason("a piece leaves once, after all loops", "a tensor store stands in a loop or a branch")
@@ -119,11 +120,11 @@ class Persistent:
     counted: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
     """For each ring the number of its count."""
     rings: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
-    """The ring of each tile that tensor copies bring."""
+    """The ring of each tile that the producer brings."""
 
     def run(self) -> None:
         top = self.kernel.body.block
-        self.rings = {base_of(op.tile): op.ring for op in self.roles.walk() if isinstance(op, cuda.TensorLoadOp)}
+        self.rings = dict(rings_of_tiles(self.roles))
         unit = number_of_unit(self.kernel)
         assert unit is not None
         pieces = top.insert_arg(IndexType(), len(top.args))
@@ -163,17 +164,17 @@ class Persistent:
         rings = [op.result for op in self.kernel.body.block.ops if isinstance(op, cuda.RingOp)]
         known: dict[tuple[int, ...], int] = {}
         for ring in rings:
-            terms = [op for op in self.roles.producer.walk() if isinstance(op, cuda.TensorLoadOp) and op.ring is ring]
+            terms = [op for op in self.roles.producer.walk() if isinstance(op, cuda.AcquireOp) and op.ring is ring]
             key = tuple(id(op.parent) for op in terms)
             if key not in known:
                 known[key] = len(self.counts)
                 self.counts.append((self._sum(terms), ring.name_hint or "ring"))
             self.counted[ring] = known[key]
 
-    def _sum(self, loads: Sequence[cuda.TensorLoadOp]) -> SSAValue:
+    def _sum(self, acquired: Sequence[cuda.AcquireOp]) -> SSAValue:
         total: SSAValue | None = None
-        for load in loads:
-            parent = load.parent_op()
+        for each in acquired:
+            parent = each.parent_op()
             if isinstance(parent, scf.ForOp):
                 whole = constant_of(parent.step) == 1
                 term = parent.ub if whole else self._before(arith.CeilDivUIOp(parent.ub, parent.step))

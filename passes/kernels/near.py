@@ -6,27 +6,42 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
+from treadle.dialects.cuda.tiles import WORD
 from treadle.dialects.diagram import CastOp, ContractOp, MapOp, WhereOp
 from treadle.dialects.diagram.array import axes_of, format_of
 from treadle.dialects.diagram.contract import is_multiplied
-from treadle.dialects.diagram.formats import EIGHT_BIT, SIXTEEN_BIT
+from treadle.dialects.diagram.formats import EIGHT_BIT, NUMBER_FORMATS, SIXTEEN_BIT
 
 
 def comes_to_shared(value: SSAValue, products: Sequence[ContractOp], row: str | None, stream: str | None) -> bool:
     """Whether products read it there, or each step of a stream meets the result of a product with it, element by
-    element: fragments have four bytes of a row each, and would be loaded by as many accesses, each awaited where the
-    step stands still. Copies bring whole lines while earlier steps compute, and `ldmatrix` hands out what it reads as
-    accumulators lie: 16-bit numbers, whose rows run along the stream, unless 8-bit products ask for another order."""
+    element: as a matrix, or as a line, one number for each column."""
     if is_multiplied(value):
         return True
-    axes = axes_of(value.type)
+    if row is None or stream is None or axes_of(value.type)[-1:] != (stream,):
+        return False
+    if not all(isinstance(use.operation, MapOp | CastOp | WhereOp) for use in value.uses):
+        return False
+    results = [frozenset(axes_of(op.result.type)) for op in products]
+    met = [axes for axes in results if {row, stream} <= axes]
+    return bool(met) and (_is_line(value, row, met) or _is_matrix(value, row, products))
+
+
+def _is_matrix(value: SSAValue, row: str, products: Sequence[ContractOp]) -> bool:
+    """Fragments have four bytes of a row each, and would be loaded by as many accesses, each awaited where the step
+    stands still. Copies bring whole lines while earlier steps compute, and `ldmatrix` hands out what it reads as
+    accumulators lie: 16-bit numbers, whose rows run along the stream, unless 8-bit products ask for another order."""
     return (
-        row is not None
-        and stream is not None
-        and row in axes
-        and axes[-1:] == (stream,)
+        row in axes_of(value.type)
         and str(format_of(value.type)) in SIXTEEN_BIT
-        and all(isinstance(use.operation, MapOp | CastOp | WhereOp) for use in value.uses)
-        and any({row, stream} <= set(axes_of(op.result.type)) for op in products)
         and not any(str(format_of(op.lhs.type)) in EIGHT_BIT for op in products)
     )
+
+
+def _is_line(value: SSAValue, row: str, met: Sequence[frozenset[str]]) -> bool:
+    """Each warp has all columns, so that each would load all numbers, and wait for them. A copy asks once for the whole
+    block. Along axes other than its rows and columns a product takes an index at a time."""
+    axes = set(axes_of(value.type))
+    is_data = any(isinstance(use.operation, WhereOp) and use.index for use in value.uses)
+    are_words = NUMBER_FORMATS[str(format_of(value.type))].bytes >= WORD
+    return are_words and not is_data and row not in axes and any(axes <= each for each in met)

@@ -275,9 +275,18 @@ def _started_before(wait: cuda.WarpgroupWaitOp, product: Operation | None) -> bo
     return owner.is_before_in_block(product)
 
 
-def rings_of_tiles(kernel: cuda.KernelOp) -> Mapping:
+def rings_of_tiles(roles: Operation) -> Mapping:
     """The ring of each tile that a producer brings."""
-    return {_tile(op.tile): op.ring for op in kernel.walk() if isinstance(op, cuda.TensorLoadOp)}
+    found: Mapping = {}
+    for op in roles.walk():
+        if isinstance(op, cuda.TensorLoadOp):
+            found[_tile(op.tile)] = op.ring
+        elif isinstance(op, cuda.ArriveOp):
+            copy = op.prev_op
+            while isinstance(copy, cuda.CopyOp):
+                found[_tile(copy.tile)] = op.ring
+                copy = copy.prev_op
+    return found
 
 
 def delay_products(kernel: cuda.KernelOp) -> list[str]:

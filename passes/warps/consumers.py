@@ -24,6 +24,9 @@ class Consumers:
         """Tiles whose copy stands before, and which nothing has used yet."""
         held: dict[SSAValue, SSAValue] = {}
         """Turns of tiles that this block has awaited, and not yet given back."""
+        to_come = {op.tile for op in source.ops if isinstance(op, cuda.CopyOp) and not op.is_outward}
+        """Tiles that this block has not awaited, whether their copy stands before or behind."""
+        rings = self.turns.rings
         for op in source.ops:
             if isinstance(op, cuda.CopyOp) and not op.is_outward:
                 waiting[op.tile] = op
@@ -34,9 +37,14 @@ class Consumers:
                 continue
             for tile in [tile for tile in waiting if uses(op, tile)]:
                 self._await(waiting.pop(tile), target, mapping, held)
+                to_come.discard(tile)
             self._operation(op, target, mapping)
-            for tile in [tile for tile in held if not used_after(op, tile)]:
-                target.add_op(cuda.ReleaseOp(self.turns.rings[tile], held.pop(tile)))
+            left = {rings[tile] for tile in (*to_come, *(each for each in held if used_after(op, each)))}
+            for ring in dict.fromkeys(rings[tile] for tile in held):
+                if ring in left:
+                    continue
+                given_back = [held.pop(tile) for tile in list(held) if rings[tile] is ring]
+                target.add_op(cuda.ReleaseOp(ring, given_back[0]))
 
     def _reads(self, op: cuda.ReadOp) -> bool:
         return op.source not in self.turns.rings or is_kept(op)
@@ -45,8 +53,12 @@ class Consumers:
         self, copy: cuda.CopyOp, target: Block, mapping: dict[SSAValue, SSAValue], held: dict[SSAValue, SSAValue]
     ) -> None:
         turns, tile = self.turns, copy.tile
-        turn = held[tile] = turns.turn(copy, target, mapping)
-        target.add_op(cuda.AwaitOp(turns.rings[tile], turn))
+        ring = turns.rings[tile]
+        turn = next((turn for other, turn in held.items() if turns.rings[other] is ring), None)
+        if turn is None:
+            turn = turns.turn(copy, target, mapping)
+            target.add_op(cuda.AwaitOp(ring, turn))
+        held[tile] = turn
         mapping[tile] = stage_of(turns, tile, turn, target, "now")
 
     def _operation(self, op: Operation, target: Block, mapping: dict[SSAValue, SSAValue]) -> None:

@@ -14,7 +14,7 @@ from treadle.dialects.cuda.boxes import MOST_ROWS, boxes_layout, cut, why_no_ord
 from treadle.dialects.cuda.layout import is_interleaved, spelled
 from treadle.dialects.cuda.roles import WARPGROUP
 from treadle.dialects.cuda.tensor_maps import MOST_AXES, shared_axis, why_no_rows
-from treadle.dialects.cuda.tiles import format_bytes, is_shared, layout_of, rows_of
+from treadle.dialects.cuda.tiles import format_bytes, is_line, is_shared, layout_of, rows_of
 from treadle.dialects.cuda.warpgroups import result_axes, row_order, why_no_product
 from treadle.dialects.diagram.array import axes_of, format_of, sizes_of
 from treadle.dialects.diagram.formats import NARROW
@@ -48,8 +48,8 @@ class Reason:
     fact: str
 
 
-def inward_copies(kernel: cuda.KernelOp) -> list[cuda.CopyOp]:
-    return [op for op in kernel.walk() if isinstance(op, cuda.CopyOp) and not op.is_outward]
+def inward_copies(within: cuda.KernelOp | Block) -> list[cuda.CopyOp]:
+    return [op for op in within.walk() if isinstance(op, cuda.CopyOp) and not op.is_outward]
 
 
 def is_inward(op: Operation) -> bool:
@@ -86,6 +86,8 @@ def why_not(kernel: cuda.KernelOp) -> Reason | None:
 
 
 def _copy_problem(copy: cuda.CopyOp) -> Reason | None:
+    if is_line(copy.tile.type):  # which its lanes copy
+        return None
     law = "a producer's copies are described by tensor maps"
     name, type = f"%{copy.buffer.name_hint}", copy.tile.type
     sizes = sizes_of(type)
@@ -234,6 +236,8 @@ def _use_problem(tile: SSAValue) -> Reason | None:
         fact = f"%{tile.name_hint} is also used by '{user.name}'"
         return Reason("what a producer brings is read by products alone, or by none", fact)
     for read in reads:
+        if is_line(tile.type):
+            continue
         layout, sizes = layout_of(read.result.type), sizes_of(read.result.type)
         if result_axes(layout) is None or is_interleaved(layout) or format_bytes(read.result.type) != 2:
             law = "what warps read of a piece are 16-bit numbers, spread as the sum of a product"
@@ -276,7 +280,9 @@ def ends_of(copies: Sequence[cuda.CopyOp]) -> list[SSAValue]:
     places = dict.fromkeys(copy.parent_op() for copy in copies)
     counts = [(place, 3 if isinstance(place, scf.ForOp) else 1) for place in places]
     ends = [end for place, n in counts if isinstance(place, scf.ForOp | scf.IfOp) for end in place.operands[:n]]
-    return ends + [end for copy in copies for end in (begin_of(copy), stop_of(copy)) if end is not None]
+    tensors, lines = ([copy for copy in copies if is_line(copy.tile.type) is by_lanes] for by_lanes in (False, True))
+    ends += [end for copy in lines for end in (*copy.limits, *copy.begins, *copy.lengths)]
+    return ends + [end for copy in tensors for end in (begin_of(copy), stop_of(copy)) if end is not None]
 
 
 def _turns_problem(kernel: cuda.KernelOp, copies: Sequence[cuda.CopyOp]) -> Reason | None:

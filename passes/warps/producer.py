@@ -1,16 +1,18 @@
-"""The body of the producer: the copies, and the loops and branches around them."""
+"""The body of the producer: the copies, and the loops and branches around them. A thread starts tensor copies; lines of
+words the lanes of its warp copy, each its elements, which need no more alignment than that of an element."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import IndexType
+from xdsl.dialects.builtin import IndexType, UnitAttr
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import is_extent
-from treadle.passes.warps.laws import begin_of, is_inward, stop_of
+from treadle.dialects.cuda.tiles import is_line
+from treadle.passes.warps.laws import begin_of, inward_copies, is_inward, stop_of
 from treadle.passes.warps.tiles import Turns, stage_of
 
 
@@ -23,6 +25,8 @@ class Producer:
     def fill(self, source: Block, target: Block, mapping: dict[SSAValue, SSAValue]) -> None:
         for op in source.ops:
             match op:
+                case cuda.CopyOp() if not op.is_outward and is_line(op.tile.type):
+                    self._copy_lines(op, target, mapping)
                 case cuda.CopyOp() if not op.is_outward:
                     self._copy(op, target, mapping)
                 case scf.ForOp() if self._copies(op):
@@ -52,6 +56,32 @@ class Producer:
         load = cuda.TensorLoadOp(turns.maps[tile], offsets, place, ring, turn, False, before, rows, after)
         load.location = op.location
         target.add_ops([cuda.AcquireOp(ring, turn), cuda.ExpectOp(ring, turn, load.bytes), load])
+
+    def _copy_lines(self, op: cuda.CopyOp, target: Block, mapping: dict[SSAValue, SSAValue]) -> None:
+        """With the first of those that have a ring together, all of them."""
+        turns, ring = self.turns, self.turns.rings[op.tile]
+        assert op.parent is not None
+        copies = [each for each in inward_copies(op.parent) if turns.rings[each.tile] is ring]
+        if op is not copies[0]:
+            return
+        turn = turns.turn(op, target, mapping)
+        clones: list[Operation] = []
+        for copy in copies:
+            self._know(copy, target, mapping)
+            place = stage_of(turns, copy.tile, turn, target, "to")
+            clone = copy.clone(value_mapper=mapping | {copy.tile: place})
+            clone.asynchronous, clone.location = UnitAttr(), copy.location
+            clones.append(clone)
+        target.add_ops([cuda.AcquireOp(ring, turn), *clones, cuda.ArriveOp(ring, turn)])
+
+    def _know(self, op: Operation, target: Block, mapping: dict[SSAValue, SSAValue]) -> None:
+        """Compute what an operation is given, if that stands between the first of its copies and itself."""
+        for value in op.operands:
+            owner = value.owner
+            if value not in mapping and isinstance(owner, Operation) and owner.dialect_name() == "arith":
+                self._know(owner, target, mapping)
+                target.add_op(clone := owner.clone(value_mapper=mapping))
+                mapping[value] = clone.results[0]
 
     def _before(self, stop: SSAValue, target: Block, mapping: dict[SSAValue, SSAValue]) -> SSAValue:
         """The position before which a copy ends; beyond all where that is the end of the array, at which every copy

@@ -15,7 +15,7 @@ from treadle.dialects import cuda
 from treadle.dialects.cuda.rings import place_shared
 from treadle.dialects.cuda.roles import WARPGROUP
 from treadle.dialects.cuda.tensor_maps import rows_types
-from treadle.dialects.cuda.tiles import boxes_of, is_buffer
+from treadle.dialects.cuda.tiles import boxes_of, is_buffer, is_line
 from treadle.dialects.diagram import FillOp
 from treadle.passes.loops.turns import count_turns, known_to_all, needed_for
 from treadle.passes.warps.consumers import Consumers
@@ -27,11 +27,10 @@ from treadle.passes.warps.laws import (
     ends_of,
     inward_copies,
     is_by_rows,
-    is_inward,
     reads_of,
 )
 from treadle.passes.warps.producer import Producer
-from treadle.passes.warps.tiles import boxed_type, plain, stages_for
+from treadle.passes.warps.tiles import boxed_type, brought_type, filled_together, plain, stages_for
 
 
 @dataclass(frozen=True)
@@ -88,15 +87,15 @@ class Builder:
         kept, mapped = self._arguments()
         others = self._declare(source)
         known, needed = known_to_all(source), needed_for(ends_of(inward_copies(self.kernel)))
-        loads = any(isinstance(op, cuda.LoadOp) for op in needed)
-        self.registers = (BUSY if loads and self.groups in BUSY else REGISTERS)[self.groups]
+        is_busy = any(isinstance(op, cuda.LoadOp) for op in needed)
+        self.registers = (BUSY if is_busy and self.groups in BUSY else REGISTERS)[self.groups]
         for op in source.ops:  # sizes and places, which both roles need
             is_number = op.dialect_name() == "arith" or isinstance(op, cuda.BlockIndexOp) or op in needed
             if is_number and known.issuperset(op.results):
                 self.top.add_op(clone := op.clone(value_mapper=self.common))
                 self._remember(op, clone)
         self._count_turns(source)
-        self.top.add_op(cuda.ReadyOp(list(self.rings.values())))
+        self.top.add_op(cuda.ReadyOp(list(dict.fromkeys(self.rings.values()))))
         producer, consumers = Block(), Block()
         Producer(self).fill(source, producer, dict(self.common))
         Consumers(self).fill(source, consumers, {**self.common, **others})
@@ -122,7 +121,7 @@ class Builder:
         arguments = self.kernel.body.block.args
         kept: list[int] = []
         for i, arg in enumerate(arguments):
-            if is_buffer(arg.type) and all(is_inward(use.operation) for use in arg.uses):
+            if is_buffer(arg.type) and all(_is_mapped(use.operation) for use in arg.uses):
                 continue
             kept.append(i)
             self.common[arg] = self._argument(arg.type, arg.name_hint)
@@ -136,7 +135,7 @@ class Builder:
                 mapped.append((buffer.index, type))
             return known[buffer, type]
 
-        for copy in inward_copies(self.kernel):
+        for copy in filter(_is_mapped, inward_copies(self.kernel)):
             boxes = boxes_of(boxed_type(copy.tile))
             type = cuda.TensorMapType(boxes.box, copy.buffer.type, boxes.order)
             self.maps[copy.tile] = map_of(copy.buffer, type, "map")
@@ -153,17 +152,19 @@ class Builder:
     # -- shared memory -----------------------------------------------------------------------------
 
     def _declare(self, source: Block) -> dict[SSAValue, SSAValue]:
-        """Tiles, those that tensor copies bring first, then rings; gives the other tiles, which consumers know."""
+        """Tiles, those that the producer brings first, then rings; gives the other tiles, which consumers know."""
         for tile in self.tiles:
-            op = cuda.SharedOp(0, boxed_type(tile), self.stages[tile])
+            op = cuda.SharedOp(0, brought_type(tile), self.stages[tile])
             self.shared[tile] = self._named(op, tile.name_hint)
         others: dict[SSAValue, SSAValue] = {}
         for op in source.ops:
             if isinstance(op, cuda.SharedOp) and op.result not in self.shared:
                 others[op.result] = self._named(op.clone(), op.result.name_hint)
-        for tile in self.tiles:
-            ring = cuda.RingOp(0, self.groups, self.stages[tile], by_warps=any(reads_of(tile)))
-            self.rings[tile] = self._named(ring, f"{plain(tile)}_ring")
+        for tiles in filled_together(self.tiles):
+            tile, *_ = tiles
+            by_warps, by_lanes = any(reads_of(tile)), is_line(tile.type)
+            ring = cuda.RingOp(0, self.groups, self.stages[tile], by_warps=by_warps, by_lanes=by_lanes)
+            self.rings |= dict.fromkeys(tiles, self._named(ring, f"{plain(tile)}_ring"))
         return others
 
     def _named(self, op: Operation, name: str | None) -> SSAValue:
@@ -218,6 +219,11 @@ class Builder:
         registers = f", {given} and {taken} registers a thread" if given else ""
         groups = f"{self.groups} consumer warpgroup{'s' * (self.groups > 1)}"
         return f"1 producer and {groups}{registers}; stages: {rings}"
+
+
+def _is_mapped(op: Operation) -> bool:
+    """Whether an operation is a copy that a tensor map describes."""
+    return isinstance(op, cuda.CopyOp) and not op.is_outward and not is_line(op.tile.type)
 
 
 def erase_unused(kernel: cuda.KernelOp) -> None:

@@ -1,4 +1,4 @@
-"""The tiles that tensor copies bring: their types, how many places each has, and the place of a turn."""
+"""The tiles that a producer brings: their types, how many places each has, and the place of a turn."""
 
 from __future__ import annotations
 
@@ -7,18 +7,29 @@ from typing import Protocol
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import IndexType, MemRefType
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import Attribute, Block, SSAValue
 
 from treadle.dialects import cuda
 from treadle.dialects.cuda.boxes import boxes_layout
 from treadle.dialects.cuda.layout import Mode
 from treadle.dialects.cuda.rings import BARRIER_BYTES
-from treadle.dialects.cuda.tiles import format_bytes, tile_bytes
+from treadle.dialects.cuda.tiles import format_bytes, is_line, tile_bytes
 from treadle.dialects.cuda.warpgroups import row_order
 from treadle.dialects.diagram.array import ArrayEncoding, axes_of, format_of, sizes_of
 
 STAGES = (4, 2, 1)
 """Places of a streamed tile, the most for which there is room: powers of two, so that the stage of a turn is a mask."""
+
+
+def filled_together(tiles: Sequence[SSAValue]) -> list[list[SSAValue]]:
+    """Tiles by the rings that they have: lines of words that are copied in the same places come by one, since a wait
+    for each would take more instructions than what is read of it."""
+    found: dict[tuple[object, ...], list[SSAValue]] = {}
+    for tile in tiles:
+        copies = (use.operation for use in tile.uses if isinstance(use.operation, cuda.CopyOp))
+        places = frozenset(copy.parent for copy in copies)
+        found.setdefault((places,) if is_line(tile.type) else (tile,), []).append(tile)
+    return list(found.values())
 
 
 class Turns(Protocol):
@@ -28,7 +39,7 @@ class Turns(Protocol):
     shared: dict[SSAValue, SSAValue]
     rings: dict[SSAValue, SSAValue]
     maps: dict[SSAValue, SSAValue]
-    """Each by the tile of the source kernel."""
+    """Each by the tile of the source kernel; lines that are copied together have one ring."""
     row_maps: dict[SSAValue, list[SSAValue]]
     """Of those that are copied before a position."""
 
@@ -43,15 +54,16 @@ def stages_for(kernel: cuda.KernelOp, tiles: Sequence[SSAValue], streamed: set[S
     own = sum(op.stage_bytes for op in others if op.alias is None)
     leaving = max((op.stage_bytes for op in others if op.alias is not None), default=0)
     for stages in STAGES:
-        boxed = sum(_boxed_bytes(tile) * (stages if tile in streamed else 1) for tile in tiles)
-        rings = 2 * BARRIER_BYTES * stages * len(tiles)
-        if max(own + boxed, leaving) + rings <= limit:
+        brought = sum(tile_bytes(brought_type(tile)) * (stages if tile in streamed else 1) for tile in tiles)
+        rings = 2 * BARRIER_BYTES * stages * len(filled_together(tiles))
+        if max(own + brought, leaving) + rings <= limit:
             return stages
     return None
 
 
-def _boxed_bytes(tile: SSAValue) -> int:
-    return tile_bytes(boxed_type(tile))
+def brought_type(tile: SSAValue) -> Attribute:
+    """The type of a tile when a producer brings it: by tensor copies, or by its lanes as a block's threads do."""
+    return tile.type if is_line(tile.type) else boxed_type(tile)
 
 
 def boxed_type(tile: SSAValue) -> MemRefType:

@@ -136,7 +136,7 @@ void report_finding(const Shadow::Finding& finding, Operation operation, unsigne
         return report("race", thread, line,
                       "%s at byte %zu of shared memory, where %s (line %d) is still under way", name, byte,
                       agents.name(other.thread).c_str(), other.line);
-      bool committed = false;
+      bool committed = true;  // or followed by an arrival
       const Thread& copier = all_threads[other.thread];
       for (const Copy& copy : copier.copies) {
         const size_t at = place_of(copy.to);

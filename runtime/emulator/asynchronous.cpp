@@ -13,6 +13,7 @@ void reset_asynchronous(unsigned living, unsigned places) {
   init_fenced = Knowledge();
   loads.clear();
   stores.clear();
+  arrivals.clear();
   store_groups.assign(places, 0);
   warpgroups = std::vector<Warpgroup>((places + WARPGROUP - 1) / WARPGROUP);
   reset_roles(living / launch->cluster);
@@ -20,8 +21,9 @@ void reset_asynchronous(unsigned living, unsigned places) {
 }
 
 bool land_any() {
-  if (loads.empty()) return false;
-  land_one(launch->seed ? random_bits() % loads.size() : 0);
+  const size_t under_way = loads.size() + arrivals.size();
+  if (under_way == 0) return false;
+  land_one(launch->seed ? random_bits() % under_way : 0);
   return true;
 }
 

@@ -2,7 +2,7 @@
 // over before that one returns. PTX ISA 9.7.13.3, barrier.cluster; 9.7.9.24, mapa.
 #pragma once
 
-#include "mbarriers.hpp"
+#include "copy_arrivals.hpp"
 
 namespace emu {
 namespace {

@@ -7,14 +7,6 @@
 namespace emu {
 namespace {
 
-void deliver(Copy& copy) {
-  if (copy.valid)
-    memcpy(copy.to, copy.from, copy.bytes);
-  else
-    memset(copy.to, 0, copy.bytes);
-  copy.delivered = true;
-}
-
 // Under a seed, data may arrive at any moment before the wait.
 void deliver_some(Thread& thread) {
   if (launch->seed == 0) return;

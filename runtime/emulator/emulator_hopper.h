@@ -22,6 +22,7 @@ namespace emu {
 void mbarrier_init(void* barrier, unsigned count, int line);
 void mbarrier_init_fence();
 void mbarrier_arrive(void* barrier, unsigned bytes, bool expects, int line);
+void copy_async_arrive(void* barrier, int line);
 int block_in_cluster();
 void barrier_cluster_arrive(int line);
 void mbarrier_arrive_at(void* barrier, int block, int line);

@@ -2,6 +2,7 @@
 // the runtime share it; one launch runs at a time.
 #pragma once
 
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,14 @@ struct Copy {
   uint64_t group;
   int line;
 };
+
+inline void deliver(Copy& copy) {
+  if (copy.valid)
+    memcpy(copy.to, copy.from, copy.bytes);
+  else
+    memset(copy.to, 0, copy.bytes);
+  copy.delivered = true;
+}
 
 struct Thread {
   Context context;

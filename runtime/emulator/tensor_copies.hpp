@@ -118,7 +118,9 @@ void land(TensorCopy& copy) {
   maybe_complete(barrier);
 }
 
+// Of all that is under way, tensor copies first.
 void land_one(size_t index) {
+  if (index >= loads.size()) return land_arrival(index - loads.size());
   TensorCopy copy = loads[index];
   loads.erase(loads.begin() + long(index));
   land(copy);
@@ -135,8 +137,9 @@ unsigned store_agent(unsigned thread) { return agents.of(text("a tensor store of
 
 // Data may arrive at any moment. True if some did, and who waits for it may go on.
 bool land_some() {
-  if (launch->seed == 0 || loads.empty() || random_bits() % 4 != 0) return false;
-  land_one(random_bits() % loads.size());
+  const size_t under_way = loads.size() + arrivals.size();
+  if (launch->seed == 0 || under_way == 0 || random_bits() % 4 != 0) return false;
+  land_one(random_bits() % under_way);
   return true;
 }
 

@@ -284,6 +284,7 @@ void check_left_over() {
       report("missing wait", unsigned(i) * WARPGROUP, warpgroups[i].products[0].line,
              "the block ends while a product is in flight");
   if (!loads.empty()) report("missing wait", loads[0].thread, loads[0].line, "the block ends while a tensor copy is in flight");
+  if (!arrivals.empty()) report("missing wait", arrivals[0].thread, arrivals[0].line, "the block ends while copies are in flight that an arrival follows");
   check_reaches();
   if (!stores.empty()) report("missing wait", stores[0].thread, stores[0].line, "the block ends while a tensor store is in flight");
 }

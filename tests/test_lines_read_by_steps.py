@@ -1,0 +1,208 @@
+"""Numbers of columns that a step meets the result of a product with: a line of words comes once for the whole block, by
+the lanes of the producer where warps have roles, and rows may begin anywhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.arg_spec import ArgSpec
+
+from benchmarking import benchmark
+from roads import Road, fitting
+from treadle.compiler.cli.run import kernel_names
+from treadle.compiler.layouts.operations import strides_at, traffic_of
+from treadle.compiler.pipeline import Options, pipeline, print_cuda, run_passes
+from treadle.compiler.source import parse_module
+from treadle.dialects import cuda
+from treadle.dialects.cuda.tiles import is_line
+from treadle.dialects.hierarchy import LoadOp
+from treadle.runtime.backend import has_host_compiler
+from treadle.runtime.emulator import EmulationError
+from treadle.runtime.emulator.backend import EmulatorBackend
+from treadle.runtime.host import HostExecution
+from treadle.runtime.inputs import axis_sizes, make_inputs
+from treadle.runtime.interpreter import entry_function
+from treadle.runtime.verify import verify
+
+needs_compiler = pytest.mark.skipif(not has_host_compiler(), reason="no C++ compiler is installed")
+programs = benchmark("programs")
+EXAMPLES = Path(__file__).parents[1] / "examples"
+BACKWARD = (EXAMPLES / "attention_backward.mlir").read_text()
+
+
+def of_columns(text: str) -> str:
+    """Attention with a bias of f32 for each key in place of one for each score."""
+    text = text.replace(
+        "!B = tensor<?x?x?xf16, #diagram.array<[h, q, x]>>", "!B = tensor<?x?xf32, #diagram.array<[h, x]>>"
+    )
+    return text.replace("%bias = arith.extf %b : f16 to f32\n", "").replace("%bias : f32", "%b : f32")
+
+
+BIASED = of_columns((EXAMPLES / "attention_bias.mlir").read_text())
+CAUSAL = BIASED.replace("%P = diagram", '%W = diagram.where %T if "x <= q" : !S\n  %P = diagram').replace(
+    "@softmax(%T)", "@softmax(%W)"
+)
+LONG = of_columns(programs.attention(64, {"b": 4, "h": 16, "q": 4096, "x": 4096}, example="attention_bias"))
+"""Made for sizes at which warpgroups share a block, and a block takes several pieces."""
+WIDE = of_columns(programs.attention(128, {"b": 4, "h": 16, "q": 4096, "x": 4096}, example="attention_bias"))
+
+
+@cache
+def made(text: str, machine: str, until: str | None = None, cluster: int | None = None) -> tuple[ModuleOp, ModuleOp]:
+    module, specs = parse_module(text), list(pipeline(Options(machine=machine)))
+    if cluster is not None:
+        specs = [ArgSpec(spec.name, {"size": (cluster,)}) if spec.name == "cuda-cluster" else spec for spec in specs]
+    algorithm, last = module.clone(), next((i for i, spec in enumerate(specs) if spec.name == until), len(specs))
+    run_passes(module, specs[: last + 1])
+    return algorithm, module
+
+
+def levels(text: str) -> dict[str, str]:
+    """Where the piece of each array is loaded to."""
+    _, module = made(text, "a100", "hierarchy-expand-streams")
+    loads = [op for op in module.walk() if isinstance(op, LoadOp)]
+    return {str(op.source.name_hint): str(op.result.type).split("level = ")[1].split(">")[0] for op in loads}
+
+
+def lines(module: ModuleOp) -> list[cuda.CopyOp]:
+    return [op for op in module.walk() if isinstance(op, cuda.CopyOp) and is_line(op.tile.type)]
+
+
+def test_what_comes_to_shared_memory() -> None:
+    assert levels(BIASED)["B"] == "shared"
+    assert {levels(BACKWARD)[name] for name in ("S_max", "log_l", "D")} == {"shared"}
+    narrow = BIASED.replace("?x?xf32, #diagram.array<[h, x]>", "?x?xf16, #diagram.array<[h, x]>")
+    narrow = narrow.replace("%scaled =", "%w = arith.extf %b : f16 to f32\n    %scaled =").replace(
+        "%b : f32", "%w : f32"
+    )
+    assert levels(narrow)["B"] == "register"
+    rows = BIASED.replace(
+        "!B = tensor<?x?xf32, #diagram.array<[h, x]>>", "!B = tensor<?x?xf32, #diagram.array<[h, q]>>"
+    )
+    assert levels(rows)["B"] == "register"
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize("text", [BIASED, BACKWARD, LONG])
+def test_no_sector_is_asked_for_twice(machine: str, text: str) -> None:
+    _, module = made(text, machine)
+    found = lines(module)
+    assert found
+    for copy in found:
+        kernel = copy.parent_op()
+        while not isinstance(kernel, cuda.KernelOp):
+            assert kernel is not None
+            kernel = kernel.parent_op()
+        for alignment in cuda.alignments(kernel):
+            strides, base = strides_at(copy, alignment)
+            assert traffic_of(copy, cuda.working_threads(kernel), alignment, strides, base).is_fewest
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+def test_lines_make_no_other_access_narrower(machine: str) -> None:
+    """Rows of 333 numbers begin anywhere; operands have rows of 64."""
+    _, module = made(BACKWARD, machine)
+    for asked in (op for op in module.walk() if isinstance(op, cuda.AlignmentOp)):
+        single = {asked.buffers[number].name_hint for number in asked.single}
+        assert single == {"S_max", "log_l", "D"}
+
+
+@needs_compiler
+@pytest.mark.sample(6)
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize("text", [BIASED, CAUSAL, LONG, WIDE])
+@pytest.mark.parametrize(("q", "x"), [(1, 1), (77, 333), (128, 256), (200, 0), (257, 65)])
+def test_at_any_size(machine: str, text: str, q: int, x: int) -> None:
+    algorithm, module = made(text, machine)
+    road = Road(algorithm, module, print_cuda(module))
+    road.check(fitting(entry_function(algorithm), {"b": 1, "h": 2, "q": q, "x": x}))
+
+
+def run(
+    sizes: Mapping[str, int], seed: int, changed: str | None = None, pitch: int = 0, step: int = 1, cluster: int = 1
+) -> tuple[list[str], bool]:
+    """The kernels of attention that were launched for an H100, and whether the result is right."""
+    algorithm, module = made(LONG, "h100", cluster=cluster)
+    inputs: list[Any] = list(make_inputs(entry_function(algorithm), axis_sizes(entry_function(algorithm), sizes), seed))
+    if pitch:
+        room = np.zeros((*inputs[3].shape[:-1], pitch), np.float32)
+        room[..., : step * sizes["x"] : step] = inputs[3]
+        inputs[3] = room[..., : step * sizes["x"] : step]
+    execution = HostExecution(module, EmulatorBackend(changed or print_cuda(module), kernel_names(module), seed=seed))
+    outputs = execution.run(entry_function(module), inputs)
+    verdicts = verify(algorithm, inputs, outputs, "emulator")
+    return [launch.kernel for launch in execution.launches], all(verdict.ok for verdict in verdicts)
+
+
+SIZES = {"b": 1, "h": 1, "q": 128, "x": 1024}
+
+
+@needs_compiler
+def test_any_order_of_completion() -> None:
+    for seed in range(8):
+        assert run(SIZES, seed) == (["attention_bias_kernel_specialised"], True)
+
+
+@needs_compiler
+def test_clusters_bring_lines_each_for_itself() -> None:
+    sizes = {"b": 1, "h": 2, "q": 768, "x": 777}
+    (launched,), right = run(sizes, 1, cluster=2)
+    assert right
+    assert launched.startswith("attention_bias_kernel_specialised")
+
+
+@needs_compiler
+@pytest.mark.parametrize(("pitch", "step"), [(1025, 1), (1027, 1), (2100, 2)])
+def test_rows_that_no_tensor_map_takes(pitch: int, step: int) -> None:
+    """Only what tensor copies bring must be multiples of 16 bytes."""
+    (launched,), right = run(SIZES, 0, pitch=pitch, step=step)
+    assert right
+    assert launched.startswith("attention_bias_kernel_specialised")
+
+
+def test_lines_that_come_together_have_one_ring() -> None:
+    _, module = made(BACKWARD, "h100")
+    rings = [op for op in module.walk() if isinstance(op, cuda.RingOp) and op.by_lanes is not None]
+    assert [(ring.filling, ring.arrivals) for ring in rings] == [(32, 8)]
+    arrivals = [op for op in module.walk() if isinstance(op, cuda.ArriveOp)]
+    assert len(arrivals) == 2  # in the loop, and for the last piece
+    assert all(op.ring is rings[0].result for op in arrivals)
+
+
+# What is replaced in the printed kernel, and by what.
+FAULTS = {
+    "nobody waits for the line": (r"mbarrier_wait\(&B_ring\[B_stage\][^;]*;", ";"),
+    "a lane releases before others have read": (r"barrier_warp\(\);  // all lanes have read", ""),
+    "one warp releases for all": (r"if \(lane == 0\) (mbarrier_arrive\(&B_ring)", r"if (thread % 128 == 0) \1"),
+    "a ring for one arrival a warpgroup": (r"(mbarrier_init\(&B_ring\[\d \+ stage\], )8", r"\g<1>2"),
+    "the phase waits for one lane": (r"(mbarrier_init\(&B_ring\[stage\], )32", r"\g<1>1"),
+    "lanes arrive before their copies": (r"copy_async_arrive\(&B_ring", "mbarrier_arrive(&B_ring"),
+    "the first stage is read always": (r"stage_at\((B_shared\w*), (stage\w*) \* \d+\);(\s+float B_piece)", r"\1;\3"),
+    "the next columns": (r"(B_now\w*\[.*?)x8 \* 8", r"\1(x8 ^ 1) * 8"),
+    "the producer does not wait": (r"mbarrier_wait\(&B_ring\[\d \+ [^;]*;", ";"),
+    "lanes copy from the next row": (r"const float\* const there = &B\[", "const float* const there = &B[1 + "),
+}
+
+
+@needs_compiler
+@pytest.mark.sample(5)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_every_fault_is_caught(fault: str) -> None:
+    printed = print_cuda(made(LONG, "h100", cluster=1)[1])
+    pattern, replacement = FAULTS[fault]
+    changed, count = re.subn(pattern, replacement, printed)
+    assert count
+    for seed in range(4):
+        try:
+            if not run(SIZES, seed, changed)[1]:
+                return
+        except EmulationError:
+            return
+    raise AssertionError("nothing was noticed")
