@@ -77,3 +77,29 @@ def test_every_fault_is_found(kind: type[Operation], change: Callable[[Operation
     )
     change(op)
     assert ring_problems(kernel)
+
+
+@cache
+def columns() -> cuda.KernelOp:
+    """The gradients of keys and values, whose steps read three numbers for each column."""
+    module = parse_module((programs.EXAMPLES / "attention_backward.mlir").read_text())
+    run_pipeline(module, Options(arch="sm_90a"), last="warp-specialization")
+    return next(op for op in module.body.block.ops if isinstance(op, cuda.KernelOp) and cuda.roles_of(op))
+
+
+BY_LANES: list[tuple[type[Operation], Callable[[Operation], None]]] = [
+    *((kind, erase) for kind in (cuda.AcquireOp, cuda.AwaitOp, cuda.ArriveOp, cuda.ReleaseOp)),
+    *((kind, repeat) for kind in (cuda.ArriveOp, cuda.ReleaseOp)),
+    *((kind, other_turn) for kind in (cuda.AcquireOp, cuda.AwaitOp, cuda.ArriveOp, cuda.ReleaseOp)),
+]
+
+
+@pytest.mark.parametrize(("kind", "change"), BY_LANES, ids=lambda each: each.__name__)
+def test_every_fault_of_a_ring_that_lanes_fill_is_found(
+    kind: type[Operation], change: Callable[[Operation], None]
+) -> None:
+    assert ring_problems(columns()) == []
+    kernel = columns().clone()
+    rings = {op.result for op in kernel.walk() if isinstance(op, cuda.RingOp) and op.by_lanes is not None}
+    change(next(op for op in kernel.walk() if isinstance(op, kind) and rings.intersection(op.operands)))
+    assert ring_problems(kernel)

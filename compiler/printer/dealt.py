@@ -121,18 +121,19 @@ class DealtPrinter:
         (axis,) = dealt_axes(type)
         extent = dict(zip(axes_of(type), rows_of(type).shape, strict=True))[axis]
         stride = kernel.strides[op.buffer][axis]
-        there, before, slot, index = (kernel.names.fresh(name) for name in ("there", "before", "i", f"{axis}_i"))
+        there, before, first, index = (kernel.names.fresh(name) for name in ("there", "before", "first", f"{axis}_i"))
         text.line(f"const {c_type(op.buffer.type)}* const {there} = {self.accesses.where(op, {})};")
         text.line(f"const int {before} = {kernel.call('before_in_sector')}({there}, {stride});")
-        slots = _whole_warps(extent + SECTOR_BYTES // format_bytes(type) - 1)
-        with text.block(f"UNROLL for (int {slot} = thread; {slot} < {slots}; {slot} += {kernel.threads})"):
-            text.line(f"const int {index} = {slot} - {before};")
-            here, shape = {axis: index}, rows_of(type).shape
-            valid = self.accesses.valid(op, axes_of(type), shape_of(type), shape, here) or "true"
-            near = f"{kernel.call('vec')}<width>({self._place(op, here)})"
-            far = f"{kernel.call('vec')}<width>({there} + {strided(index, stride)})"
-            test = f"0 <= {index} && {index} < {extent}"
-            text.line(f"{kernel.call('copy_async_if')}({near}, {far}, {test}, {valid});")
+        slots, threads = _whole_warps(extent + SECTOR_BYTES // format_bytes(type) - 1), kernel.threads
+        here, shape = {axis: index}, rows_of(type).shape
+        valid = self.accesses.valid(op, axes_of(type), shape_of(type), shape, here) or "true"
+        near = f"{kernel.call('vec')}<width>({self._place(op, here)})"
+        far = f"{kernel.call('vec')}<width>({there} + {strided(index, stride)})"
+        copy = f"{kernel.call('copy_async_if')}({near}, {far}, 0 <= {index} && {index} < {extent}, {valid});"
+        # As all threads count, so that the compiler knows the turns; whole warps may have nothing to do.
+        with text.block(f"UNROLL for (int {first} = 0; {first} < {slots}; {first} += {threads})"):
+            text.line(f"const int {index} = {first} + thread - {before};")
+            text.line(copy if slots % threads == 0 else f"if ({first} + thread < {slots}) {copy}")
 
     def _known_here(self, number: str) -> str:
         """A number, of which a fallback works out where a copy begins, and its order, where it stands: from before a

@@ -464,6 +464,21 @@ func.func private @f(!cuda.ring<0>)
 
 // -----
 
+// CHECK: lanes arrive at a ring that is not filled by lanes
+cuda.kernel @k (%t: index) threads 32 shared 0 {
+  %r = cuda.ring at 0 consumers 1 : !cuda.ring<2>
+  cuda.arrive %r[%t] : !cuda.ring<2>
+}
+
+// -----
+
+// CHECK: the lanes of a producer fill the stages of their own block: not those of a cluster
+cuda.kernel @k () threads 128 shared 0 cluster 2 {
+  %r = cuda.ring at 0 consumers 1 filled by lanes blocks 2 : !cuda.ring<2>
+}
+
+// -----
+
 // CHECK: a barrier at byte 12: barriers are aligned to 8 bytes
 cuda.kernel @k () threads 32 shared 0 {
   %r = cuda.ring at 12 consumers 1 : !cuda.ring<2>

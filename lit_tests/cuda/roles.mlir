@@ -152,3 +152,26 @@ cuda.kernel @leaves (%R_map: !R_map, %m0: index) threads 256 shared 6144 {
     cuda.write %r part 1 of 2 into %R_half {note = 6 : i32} : !r, !Rh
   }
 }
+
+// Lanes of the producer fill the stages of a ring, and arrive behind their copies.
+
+// CHECK-LABEL: cuda.kernel @by_lanes
+// CHECK: %b_ring = cuda.ring at 512 consumers 1 by warps filled by lanes : !cuda.ring<2>
+// CHECK: cuda.arrive %b_ring[%zero] {note = 13 : i32} : !cuda.ring<2>
+!b = memref<?xf32, strided<[1], offset: ?>, #diagram.array<[n], level = device>>
+!bs = memref<64xf32, #diagram.array<[n], level = shared, layout = #cuda.rows<extents = [64], pitch = 64>>>
+cuda.kernel @by_lanes (%b: !b) threads 256 shared 544 {
+  %b_shared = cuda.shared at 0 stages 2 : !bs
+  %b_ring = cuda.ring at 512 consumers 1 by warps filled by lanes : !cuda.ring<2>
+  %zero = arith.constant 0 : index
+  cuda.ready %b_ring : !cuda.ring<2>
+  cuda.roles registers 0, 0 producer {
+    %b_to = cuda.stage %b_shared[%zero] : !bs
+    cuda.acquire %b_ring[%zero] : !cuda.ring<2>
+    cuda.copy async %b[%zero] into %b_to widths [1] : !b, !bs
+    cuda.arrive %b_ring[%zero] {note = 13 : i32} : !cuda.ring<2>
+  } consumers 1 {
+    cuda.await %b_ring[%zero] : !cuda.ring<2>
+    cuda.release %b_ring[%zero] : !cuda.ring<2>
+  }
+}

@@ -168,3 +168,64 @@ func.func @mask(%A: !A, %B: !B, %C: !C, %first: index, %until: index, %k: index)
   cuda.launch @masked_kernel grid %k aligned %aligned (%A, %B, %C, %first, %until, %k) : !A, !B, !C, index, index, index
   func.return
 }
+
+// Numbers of columns, of which two arrays are read: the producer's lanes copy both, and they have one ring.
+
+!b = memref<?xf32, strided<[1], offset: ?>, #diagram.array<[n], level = device>>
+!bs = memref<32xf32, #diagram.array<[n], level = shared, layout = #cuda.rows<extents = [32], pitch = 32>>>
+!bt = tensor<32xf32, #diagram.array<[n], level = register, layout = #cuda.layout<register = [n:4:8, n:2:1], lane = [8, n:4:2], warp = [4]>>>
+
+// HOPPER: cuda.kernel @columns_specialised (%b: {{.*}}, %d: {{.*}}, %C: {{.*}}, %k: index, %A_map: {{.*}}, %B_map: {{.*}}) threads 256 shared 50368 {
+// HOPPER: %b_shared = cuda.shared at 49152 stages 4 : memref<32xf32, {{.*}} layout = #cuda.rows<extents = [32], pitch = 32>>>
+// HOPPER: %d_shared = cuda.shared at 49664 stages 4 :
+// HOPPER: %b_ring = cuda.ring at 50304 consumers 1 by warps filled by lanes : !cuda.ring<4>
+// HOPPER: cuda.ready %A_ring, %B_ring, %b_ring :
+// HOPPER: producer {
+// HOPPER: cuda.acquire %b_ring[%turn] :
+// HOPPER-NEXT: cuda.copy async %b[%k0] into %b_to :
+// HOPPER-NEXT: cuda.copy async %d[%k0] into %d_to :
+// HOPPER-NEXT: cuda.arrive %b_ring[%turn] :
+// HOPPER: } consumers 1 {
+// HOPPER: cuda.await %b_ring[%turn_1] :
+// HOPPER: %b_now = cuda.stage %b_shared[%[[B_STAGE:.*]]] :
+// HOPPER-NEXT: %b_piece = cuda.read %b_now :
+// HOPPER-NOT: cuda.release %b_ring
+// HOPPER: %d_piece = cuda.read %d_now :
+// HOPPER-NEXT: cuda.release %b_ring[%turn_1] :
+cuda.kernel @columns (%A: !A, %B: !B, %b: !b, %d: !b, %C: !C, %k: index) threads 128 shared 12544 {
+  %A_shared = cuda.shared at 0 : !As
+  %B_shared = cuda.shared at 8192 : !Bs
+  %b_shared = cuda.shared at 12288 : !bs
+  %d_shared = cuda.shared at 12416 : !bs
+  %zero = arith.constant 0 : index
+  %piece = arith.constant 64 : index
+  %c = diagram.fill 0.0 : f32 -> !c
+  %sum = scf.for %k0 = %zero to %k step %piece iter_args(%so_far = %c) -> (!c) {
+    cuda.barrier
+    cuda.copy %A[%zero, %k0] into %A_shared : !A, !As
+    cuda.copy %B[%k0, %zero] into %B_shared : !B, !Bs
+    cuda.copy %b[%k0] into %b_shared : !b, !bs
+    cuda.barrier
+    %new = cuda.product %A_shared, %B_shared into %so_far over [k] using m16n8k16 : !As, !Bs -> !c
+    %b_piece = cuda.read %b_shared : !bs -> !bt
+    %more = diagram.map (%s = %new : !c, %t = %b_piece : !bt) -> !c {
+      %0 = arith.addf %s, %t : f32
+      diagram.yield %0 : f32
+    }
+    cuda.copy %d[%k0] into %d_shared : !b, !bs
+    cuda.barrier
+    %d_piece = cuda.read %d_shared : !bs -> !bt
+    %most = diagram.map (%s = %more : !c, %t = %d_piece : !bt) -> !c {
+      %0 = arith.mulf %s, %t : f32
+      diagram.yield %0 : f32
+    }
+    scf.yield %most : !c
+  }
+  cuda.store %sum into %C[%zero, %zero] : !c, !C
+}
+
+func.func @host_of_columns(%A: !A, %B: !B, %b: !b, %d: !b, %C: !C, %k: index) {
+  %aligned = cuda.alignment %A, %B, %b, %d, %C : !A, !B, !b, !b, !C
+  cuda.launch @columns grid %k aligned %aligned (%A, %B, %b, %d, %C, %k) : !A, !B, !b, !b, !C, index
+  func.return
+}

@@ -279,13 +279,13 @@ struct sector_order {
   }
 };
 
-// What copy_async_or_now does, by the threads that take part. Every lane calls it.
+// What copy_async_or_now does, zeros where not valid, by the threads that take part. Every lane calls it.
 template <class V>
-__device__ __forceinline__ void copy_async_if(V* shared, const V* global, bool is_there AND_LINE) {
+__device__ __forceinline__ void copy_async_if(V* shared, const V* global, bool is_there, bool valid = true AND_LINE) {
 #ifndef TREADLE_EMULATOR
-  if (is_there) copy_async_or_now(shared, global, true);
+  if (is_there) copy_async_or_now(shared, global, valid);
 #else
-  if (is_there) return copy_async_or_now(shared, global, true, line);
+  if (is_there) return copy_async_or_now(shared, global, valid, line);
   emu::take_no_part(sizeof(V), sizeof(V) >= 4, line);
 #endif
 }
