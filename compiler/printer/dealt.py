@@ -46,7 +46,7 @@ class DealtPrinter:
 
     def copy(self, op: cuda.CopyOp) -> None:
         """One matrix of the tile after another: what the array has, slot by slot, then zeros in the rest."""
-        if op.asynchronous is not None and is_line(op.tile.type):
+        if op.asynchronous is not None and is_line(op.tile.type) and max(op.width_list) == 1:
             return self.line(op)
         text = self.kernel.text
         *outer, row, column = ("", "", *(wide := dealt_axes(op.tile.type)))[-max(len(wide), 2) :]
@@ -115,8 +115,8 @@ class DealtPrinter:
             self._vector(op, self._place(op, here), f"{kernel.call('vec')}<width>({far})", is_there)
 
     def line(self, op: cuda.CopyOp) -> None:
-        """A line of words, of which threads start to copy those too that the array has not: zeros come. What follows
-        the copies knows of no store beside them."""
+        """A line of words, word by word, of which threads start to copy those too that the array has not: zeros come.
+        What follows the copies knows of no store beside them."""
         kernel, text, type = self.kernel, self.kernel.text, op.tile.type
         (axis,) = dealt_axes(type)
         extent = dict(zip(axes_of(type), rows_of(type).shape, strict=True))[axis]

@@ -268,13 +268,6 @@ struct sector_order {
   }
 };
 
-// How many elements of its sector a line begins behind; none if those that follow each other are no neighbours.
-template <class T>
-__device__ __forceinline__ int before_in_sector(const T* line, int64_t stride) {
-  constexpr int SECTOR = 32 / int(sizeof(T));
-  return stride == 1 ? int(reinterpret_cast<size_t>(line) / sizeof(T) % SECTOR) : 0;
-}
-
 // What copy_async_or_now does, zeros where not valid, by the threads that take part. Every lane calls it.
 template <class V>
 __device__ __forceinline__ void copy_async_if(V* shared, const V* global, bool is_there, bool valid = true AND_LINE) {
@@ -298,6 +291,16 @@ __device__ __forceinline__ T load_shared_if(const T* p, bool is_there AND_LINE) 
 #endif
 }
 
+// One store to shared memory by the threads that take part. Every lane calls it.
+template <class T>
+__device__ __forceinline__ void store_shared_if(T* p, T value, bool is_there AND_LINE) {
+#ifndef TREADLE_EMULATOR
+  if (is_there) store_shared(p, value);
+#else
+  emu::store_shared_if(p, value, is_there, line);
+#endif
+}
+
 // Launch: ceil(n / 128) blocks along x, each of 128 threads; no dynamic shared memory (512 for sin2cos2_kernel_strided).
 // The entry depends on the bytes of which the addresses, the strides and the rows of all arrays are multiples: sin2cos2_kernel (16); sin2cos2_kernel_strided takes any strides.
 // The rows of all arrays are aligned to so many bytes; 0: they have any strides.
@@ -317,12 +320,16 @@ __device__ __forceinline__ void sin2cos2_kernel_body(
     {
       constexpr int width = width_of<float, 4>(ALIGNED);
       float* const x_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [n]: 128, rows 128 apart
+      const int n_count = at_most(128, n - n0);
       const float* const there = &x[n0 * x_n];
-      const int before = before_in_sector(there, x_n);
-      UNROLL for (int first = 0; first < 160; first += 128) {
-        const int n_i = first + thread - before;
-        if (first + thread < 160) copy_async_if(vec<width>(&x_staged[n_i]), vec<width>(there + n_i * x_n), 0 <= n_i && n_i < 128, n0 + n_i < n);
+      const sector_order<float, width> slots(there, 1, n_count, 0, x_n);
+      for (int i_2 = thread; i_2 < slots.count; i_2 += 128) {
+        const auto [row_i, n_i, is_there] = slots[i_2];
+        copy_async_if(vec<width>(&x_staged[n_i]), vec<width>(there + n_i * x_n), is_there);
       }
+      if (n_count < 128)
+        for (int i_3 = thread; i_3 < 128; i_3 += 128)
+          store_shared_if(vec<1>(&x_staged[i_3 % 128]), Vec<float, 1>{}, i_3 % 128 >= n_count);
     }  // x[n] to a tile
     copy_async_commit();
     copy_async_wait<0>();
