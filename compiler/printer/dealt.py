@@ -120,9 +120,10 @@ class DealtPrinter:
         kernel, text, type = self.kernel, self.kernel.text, op.tile.type
         (axis,) = dealt_axes(type)
         extent = dict(zip(axes_of(type), rows_of(type).shape, strict=True))[axis]
-        stride = kernel.strides[op.buffer][axis]
+        strides = kernel.strides[op.buffer]
+        stride, begin = strides[axis], self.accesses.where(op, {}, strides=strides)
         there, before, first, index = (kernel.names.fresh(name) for name in ("there", "before", "first", f"{axis}_i"))
-        text.line(f"const {c_type(op.buffer.type)}* const {there} = {self.accesses.where(op, {})};")
+        text.line(f"const {c_type(op.buffer.type)}* const {there} = {begin};")
         text.line(f"const int {before} = {kernel.call('before_in_sector')}({there}, {stride});")
         slots, threads = _whole_warps(extent + SECTOR_BYTES // format_bytes(type) - 1), kernel.threads
         here, shape = {axis: index}, rows_of(type).shape
