@@ -166,7 +166,7 @@ class CudaPersistPass(ModulePass):
         Persistent(kernel, roles, order, parts).run()
         if problems := ring_problems(kernel):
             raise InternalError(f"{subject}: {problems[0]}")
-        blocks = machine.sms // kernel.cluster * kernel.cluster
+        blocks = machine.blocks_at_a_time(kernel.cluster)
         _launch_fewer(launch, blocks)
         law = "groups are independent, and the turns of a ring count on from piece to piece"
         told = f"{blocks} blocks for {pieces:,} pieces{_told(order, kernel)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,10 @@ def test_published_tensor_rates(name: str, teraflops: float):
 def test_h100_as_in_the_worked_configuration():
     h100 = load_machine("h100")
     assert (h100.sms, h100.clock, h100.levels["device"].bandwidth) == (132, 1.83e9, 3.35e12)
+    # Two GPCs of 18 SMs, six of 16 (66 TPCs in 8 GPCs): clusters of four leave two SMs of a GPC of 18.
+    assert [h100.blocks_at_a_time(size) for size in (1, 2, 4, 8)] == [132, 132, 128, 128]
+    assert replace(h100, gpcs=0).blocks_at_a_time(8) == 128
+    assert replace(h100, sms=12).blocks_at_a_time(4) == 4
     assert h100.limits.shared_per_block == 227 * 1024
     assert h100.levels["register"].capacity == 256 * 1024
     assert h100.rates.special == 16

@@ -87,6 +87,7 @@ def machine_from(data: Mapping[str, Any], source: str) -> Machine:
         name=root.text("name", r"[A-Za-z][\w.-]*", "a name, as in a100"),
         arch=root.text("arch", "|".join(ARCHS), f"one of {', '.join(ARCHS)}"),
         sms=root.whole("sms", 1, 100_000),
+        gpcs=root.whole("gpcs", 1, 1000) if root.has("gpcs") else 0,
         clock=clock,
         launch=root.number("launch", *LAUNCH, "seconds from one kernel of a stream to the next, as in 0.9e-6"),
         levels=_levels(root.table("levels"), clock),

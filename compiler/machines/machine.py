@@ -100,6 +100,17 @@ class Machine:
     limits: Limits
     rates: Rates
     sustained: Sustained = Sustained()
+    gpcs: int = 0
+    """Clusters of processors; 0 where that is not known."""
+
+    def blocks_at_a_time(self, cluster: int) -> int:
+        """Blocks that run at a time, one on an SM, in clusters of so many: each lies within one GPC, which hold pairs
+        of SMs (TPCs), as many each as there are, or one pair more."""
+        if cluster == 1 or not self.gpcs:
+            return self.sms // cluster * cluster
+        pairs, larger = divmod(self.sms // 2, self.gpcs)
+        sizes = (2 * (pairs + (number < larger)) for number in range(self.gpcs))
+        return max(cluster, sum(size // cluster * cluster for size in sizes))
 
     @property
     def capability(self) -> int:

@@ -31,6 +31,8 @@ def write_machine(module: ModuleOp, machine: Machine) -> None:
     for name, level in data["levels"].items():
         # The key says the name already.
         data["levels"][name] = {key: value for key, value in level.items() if key != "name"}
+    if not machine.gpcs:
+        del data["gpcs"]
     data["sustained"] = {key: value for key, value in data["sustained"].items() if value}
     module.attributes[MACHINE] = _attribute(data)
 
