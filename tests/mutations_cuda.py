@@ -141,13 +141,13 @@ MUTATIONS: dict[str, Mutation] = {
     # Roles.
     "roles: consumers do not wait": (
         "passes/warps/consumers",
-        "        target.add_op(cuda.AwaitOp(turns.rings[tile], turn))\n",
+        "            target.add_op(cuda.AwaitOp(ring, turn))\n",
         "",
     ),
     "roles: consumers give nothing back": (
         "passes/warps/consumers",
-        "target.add_op(cuda.ReleaseOp(self.turns.rings[tile], held.pop(tile)))",
-        "held.pop(tile)",
+        "target.add_op(cuda.ReleaseOp(ring, given_back[0]))",
+        "pass",
     ),
     "roles: the producer waits for nobody": (
         "passes/warps/producer",
@@ -295,8 +295,8 @@ MUTATIONS: dict[str, Mutation] = {
     # Subloops.
     "subloop: every piece is the first": (
         "compiler/printer/products",
-        'steps = f"UNROLL for (int {variable} = {first}; {variable} < {first} + {piece}; ++{variable})"',
-        'steps = f"UNROLL for (int {variable} = 0; {variable} < {piece}; ++{variable})"',
+        'steps = f"UNROLL for (int {variable} = {first}; {variable} < {first} + {piece}; {forth})"',
+        'steps = f"UNROLL for (int {variable} = 0; {variable} < {piece}; {forth})"',
     ),
     "subloop: forgets the last piece": (
         "compiler/printer/products",
@@ -305,8 +305,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "subloop: its left operand in registers": (
         "compiler/lowering/products",
-        "        depth in lowering.plan.subloops\n        or lowering.block",
-        "        lowering.block",
+        "        or depth in lowering.plan.subloops\n        or lowering.block",
+        "        or lowering.block",
     ),
     # Masks.
     "masks: a condition ends a position early": (

@@ -143,10 +143,15 @@ def test_what_would_move_it():
     h100 = load_machine("h100")
     (cost,) = explain(module, h100, LARGE, {"attention": sketch}).kernels
     assert cost.time_us is not None
+    assert cost.levers is not None
     assert any(lever.what == "16-bit numbers as f8" for lever in cost.levers)
     assert all(lever.time_us < 0.98 * cost.time_us for lever in cost.levers)
     assert [lever.time_us for lever in cost.levers] == sorted(lever.time_us for lever in cost.levers)
+    assert "what would move it: " in explanation_text(explain(module, h100, LARGE, {"attention": sketch}))
+    # Of what is expanded alone, nothing can be chosen again.
+    assert "what would move it: " not in explanation_text(explain(module, h100, LARGE))
     (on_a100,) = explain(module, A100, LARGE, {"attention": sketch}).kernels
+    assert on_a100.levers is not None
     assert not any("f8" in lever.what for lever in on_a100.levers)
 
 

@@ -123,6 +123,8 @@ def costed(tf32: bool) -> KernelCost:
 def test_tensor_cores_would_move_it() -> None:
     """By as much as they do where the program says `as tf32`."""
     plain, on_tensor_cores = costed(tf32=False), costed(tf32=True)
+    assert plain.levers is not None
+    assert on_tensor_cores.levers is not None
     (lever,) = (each for each in plain.levers if "tf32" in each.what)
     assert lever.time_us == pytest.approx(on_tensor_cores.time_us, rel=0.02)
     assert not any("tf32" in each.what for each in on_tensor_cores.levers)

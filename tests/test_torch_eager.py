@@ -310,6 +310,16 @@ def test_a_copy_that_does_not_nest_is_pytorchs() -> None:
     check(function, x)
 
 
+def test_products_of_two_formats_are_refused_as_pytorch_refuses_them() -> None:
+    layer = torch.nn.Linear(8, 4)
+    with pytest.raises(RuntimeError, match="same dtype"):
+        torch.compile(layer, backend=backend)(torch.ones(3, 8, dtype=torch.float16))
+
+
+def test_one_tensor_is_what_is_explained_for() -> None:
+    assert explain(torch.nn.Linear(8, 4), torch.ones(3, 8)).taken
+
+
 @pytest.mark.parametrize(("precision", "exact"), [("highest", True), ("high", False), ("medium", False)])
 def test_products_are_as_exact_as_pytorch_was_told(precision: str, exact: bool) -> None:
     """12 bits of a product whose operands have 11 and 2: more than tf32 keeps."""

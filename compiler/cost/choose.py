@@ -27,6 +27,9 @@ USUAL_WARPS = 4
 TWO_WARPGROUPS = 8
 """Beside one that copies: one computes while products of the other run."""
 
+ROUNDED = 0.0005
+"""And those that print alike."""
+
 NEAR = 1.15
 """Of a stream that conditions limit, candidates within this of the best are estimated again with the part of the stream
 that their own groups are fed; for the others it is interpolated between a few sizes, which is seldom off by more."""
@@ -157,8 +160,8 @@ def _reason(
     kept = ["left operands that all steps share stay in shared memory: registers are few"] if best.rereads else []
     parts = [
         f"{sizes_text(cut) or 'nothing to cut'} in {_warps(needs)}: estimated {found.time_us:.3g} us on "
-        f"{machine.name}, bound by {found.bottleneck}; the best of {int(np.sum(trial.fitting))} candidates that fit, "
-        f"of {len(trial.candidates)}",
+        f"{machine.name}, bound by {found.bottleneck}; {_rank(sketch, trial, found)} of "
+        f"{int(np.sum(trial.fitting))} candidates that fit, of {len(trial.candidates)}",
         f"about {needs.registers_per_thread} of {needs.most_registers} registers a thread"
         f"{_spilled(needs)}, {_kib(needs.shared_bytes)} of {_kib(machine.limits.shared_per_block)} KiB shared "
         f"memory{_stages(trial.plan, needs)}",
@@ -167,6 +170,12 @@ def _reason(
         *_larger(sketch, machine, sizes, trial, cut),
     ]
     return "; ".join(parts)
+
+
+def _rank(sketch: Sketch, trial: _Trial, found: Estimate) -> str:
+    """Candidates that take about as long as the best are equals."""
+    is_best = sketch.conditional is not None or found.time_us <= _least(trial) * (1 + ROUNDED)
+    return "the best" if is_best else f"within {100 * (found.time_us / _least(trial) - 1):.1f} % of the best"
 
 
 def _warps(needs: Footprint) -> str:
@@ -210,7 +219,8 @@ def _larger(
         least = same[np.argmin(trial.timing.time_us[same])]
         if np.isfinite(trial.timing.time_us[least]):
             best = _time(sketch, machine, sizes, trial, int(least))
-            yield f"{axis} = {int(larger.min())} at best {best:.3g} us"
+            spills = ", with spills" if np.ravel(trial.merit.spills + np.zeros(len(trial.candidates)))[least] else ""
+            yield f"{axis} = {int(larger.min())} at best {best:.3g} us{spills}"
         else:
             needs = _needs(trial, _smallest(trial, machine, same))
             yield f"{axis} = {int(larger.min())} needs {_excess(needs, machine)}"

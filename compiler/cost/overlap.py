@@ -84,8 +84,9 @@ def _by_stream(plan: Plan, machine: Machine) -> dict[int, list[Issue]]:
 
 def _stages(issues: Sequence[Issue], machine: Machine, in_order: bool) -> Iterator[Stage]:
     runs: list[tuple[str, list[Issue]]] = []
+    feeds = "tensor" if any(issue.kind.startswith("products") for issue in issues) else "shared"
     for issue in issues:
-        unit = "tensor" if issue.kind.split()[0] in OF_PRODUCTS else "scalar"
+        unit = feeds if issue.kind.split()[0] in OF_PRODUCTS else "scalar"
         if not runs or runs[-1][0] != unit:
             runs.append((unit, []))
         runs[-1][1].append(issue)

@@ -120,7 +120,7 @@ class KernelCost:
     """What choosing the sizes recorded."""
     steps: Sequence[StepCost] = ()
     """Of each stream that computes, in order."""
-    levers: Sequence[Lever] = ()
+    levers: Sequence[Lever] | None = None
     """What would make it faster, and its time then."""
     expressions: Expressions | None = None
 
@@ -303,7 +303,7 @@ def kernel_cost(
         does_not_fit=does_not_fit,
         why=why,
         steps=tuple(_steps(plan, machine, sizes, time.blocks_per_sm)) if in_order and time is not None else (),
-        levers=levers(sketch, machine, known, time.time_us) if sketch is not None and time is not None else (),
+        levers=levers(sketch, machine, known, time.time_us) if sketch is not None and time is not None else None,
         expressions=expressions,
     )
 

@@ -72,7 +72,7 @@ def _details(kernel: KernelCost) -> Iterator[str]:
     if kernel.levers:
         moves = (f"{lever.what}: {lever.time_us:.3g} us" for lever in kernel.levers)
         yield f"what would move it: {'; '.join(moves)}"
-    else:
+    elif kernel.levers is not None:
         yield "what would move it: no one thing twice as large or fast"
     if kernel.expressions is not None:
         yield f"H of device memory, where sizes divide: {kernel.expressions.closed}"

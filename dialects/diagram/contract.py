@@ -112,7 +112,10 @@ class ContractOp(DiagramOperation):
         if (str(self.accumulate) == "i32") != (str(format_of(self.result.type)) == "i32"):
             raise VerifyException(f"what accumulates in {self.accumulate} cannot become {format_of(self.result.type)}")
         if self.multiply is not None and (self.multiply.data, str(left)) != ("tf32", "f32"):
-            raise VerifyException(f"'as {self.multiply.data}' on {left} operands: only f32 may multiply as tf32")
+            raise VerifyException(
+                f"operands of {left} cannot multiply 'as {self.multiply.data}': those of f32 may 'as tf32', others as "
+                "they are (cast them to another format first)"
+            )
         if self.init is not None and self.init.type != self.result.type:
             raise VerifyException(f"'into' has type {self.init.type}, the result has {self.result.type}")
 

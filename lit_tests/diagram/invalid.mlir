@@ -137,7 +137,7 @@ func.func @f(%Q: tensor<?x64xf16, #diagram.array<[q, d]>>, %K: tensor<?x64xf16, 
 
 // -----
 
-// CHECK: 'as tf32' on f16 operands: only f32 may multiply as tf32
+// CHECK: operands of f16 cannot multiply 'as tf32': those of f32 may 'as tf32', others as they are
 func.func @f(%Q: tensor<?x64xf16, #diagram.array<[q, d]>>, %K: tensor<?x64xf16, #diagram.array<[x, d]>>) {
   %S = diagram.contract %Q, %K over [d] accumulate f32 as tf32 : tensor<?x64xf16, #diagram.array<[q, d]>>, tensor<?x64xf16, #diagram.array<[x, d]>> -> tensor<?x?xf32, #diagram.array<[q, x]>>
   func.return

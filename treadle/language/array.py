@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, NoReturn
 
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import i32
+from xdsl.dialects.builtin import f32, i32
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from treadle.compiler.errors import TreadleError
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of
+from treadle.dialects.diagram.formats import NUMBER_FORMATS
 from treadle.language.graph import FORMATS, Graph, computing_format, constant, is_number, plain
 
 Binary = Callable[[SSAValue, SSAValue], Operation]
@@ -22,7 +24,6 @@ class Array:
     it. Arithmetic on narrower formats is done in f32; what the function returns is rounded once, at the end."""
 
     __slots__ = ("graph", "value")
-    __array_ufunc__ = None  # so that numpy leaves `number * array` to us
 
     def __init__(self, graph: Graph, value: SSAValue):
         self.graph = graph
@@ -49,7 +50,9 @@ class Array:
         """Rounded to another number format: `f8E4M3FN` and `f8E5M2` (saturating), `f16`, `bf16`, `f32`, `i32` (toward
         zero)."""
         if format not in FORMATS:
-            raise TreadleError(f"unknown number format '{format}' (formats are {', '.join(FORMATS)})")
+            near = next((name for name, each in NUMBER_FORMATS.items() if each.dtype == format), "")
+            meant = f": did you mean '{near}'?" if near else ""
+            raise TreadleError(f"unknown number format '{format}' (formats are {', '.join(FORMATS)}){meant}")
         return Array(self.graph, self.graph.cast(self.value, FORMATS[format]))
 
     # -- arithmetic ------------------------------------------------------------------------------
@@ -131,12 +134,23 @@ class Array:
         return self._reduced("min", over)
 
     def mean(self, over: str | Iterable[str]) -> Array:
-        """The sum over the axes by the number of their elements, which must be fixed sizes: NaN if there is none."""
-        count = 1
-        for axis in names_of(over):
-            count *= self.size(axis)
+        """The sum over the axes by the number of their elements: NaN if there is none."""
+        sizes = {axis: self.graph.sizes[_known(self, axis)] for axis in names_of(over)}
+        count = prod(size for size in sizes.values() if size != DYNAMIC)
+        symbolic = [axis for axis, size in sizes.items() if size == DYNAMIC]
         total = self.to("f32").sum(over)
-        return total * (1.0 / count) if count else total / 0.0
+        if not symbolic:
+            return total * (1.0 / count) if count else total / 0.0
+
+        def body(scalars: Sequence[SSAValue]) -> SSAValue:
+            summed, *extents = scalars
+            number = constant(count, f32)
+            for extent in extents:
+                number = arith.MulfOp(number, arith.SIToFPOp(extent, f32).result).result
+            return arith.DivfOp(summed, number).result
+
+        extents = [self.graph.extent(axis) for axis in symbolic]
+        return Array(self.graph, self.graph.map([total.value, *extents], body, f32))
 
     def softmax(self, over: str) -> Array:
         """exp(a - max a) / sum exp(a - max a) along an axis."""
@@ -163,6 +177,17 @@ class Array:
     @classmethod
     def __torch_function__(cls, function: Any, *_: Any, **__: Any) -> NoReturn:
         raise TreadleError(f"{_said(function)} does not trace: use the functions of treadle.language")
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **_: Any) -> Any:
+        """`number * array`, which numpy would compute for its own numbers."""
+        names = _OPERATORS.get(ufunc.__name__)
+        if method != "__call__" or names is None:
+            raise TreadleError(f"numpy.{ufunc.__name__} does not trace: use the functions of treadle.language")
+        (left, right), (name, turned) = inputs, names
+        return getattr(left, name)(right) if isinstance(left, Array) else getattr(right, turned)(left)
+
+    def __float__(self) -> NoReturn:
+        raise TreadleError("an array of a traced function is no number: use the functions of treadle.language")
 
     def __array_function__(self, function: Any, *_: Any, **__: Any) -> NoReturn:
         raise TreadleError(f"{_said(function)} does not trace: use the functions of treadle.language")
@@ -195,6 +220,20 @@ class Condition:
         )
 
     __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __invert__ = _alone
+
+
+_OPERATORS = {
+    "add": ("__add__", "__radd__"),
+    "subtract": ("__sub__", "__rsub__"),
+    "multiply": ("__mul__", "__rmul__"),
+    "divide": ("__truediv__", "__rtruediv__"),
+    "power": ("__pow__", "__rpow__"),
+    "less": ("__lt__", "__gt__"),
+    "less_equal": ("__le__", "__ge__"),
+    "greater": ("__gt__", "__lt__"),
+    "greater_equal": ("__ge__", "__le__"),
+}
+"""What operators of numpy's numbers are here, with the array on the left and on the right."""
 
 
 def elementwise(operation: Callable[[SSAValue], Operation], value: Any) -> Array:

@@ -230,7 +230,14 @@ def _format_of(name: str, array: Any) -> str:
         return "i32"
     known = ", ".join(each.dtype for each in NUMBER_FORMATS.values())
     said = f"elements of {dtype}" if hasattr(array, "dtype") else f"the type {type(array).__name__}"
-    raise TreadleError(f"argument '{name}' has {said}: kernels take arrays of {known}")
+    raise TreadleError(f"argument '{name}' has {said}: kernels take arrays of {known}{_converted(dtype)}")
+
+
+def _converted(dtype: str) -> str:
+    """What to do about an array of another format."""
+    kind = dtype.removeprefix("torch.")
+    wanted = "float32" if kind.startswith("float") else "int32" if kind.startswith(("int", "uint", "bool")) else ""
+    return f"; convert it, by .astype('{wanted}') of numpy or .to(torch.{wanted}) of torch" if wanted else ""
 
 
 def _shape_of(name: str, array: Any) -> tuple[int, ...]:

@@ -102,7 +102,10 @@ def minimum(left: Any, right: Any) -> Array:
 def where(condition: Any, left: Any, right: Any) -> Array:
     """`left` where the comparison holds, else `right`: `where(S > 0, S, 0.0)`."""
     if not isinstance(condition, Condition):
-        raise TreadleError("the first argument of where is a comparison of arrays, as in where(S > 0, S, 0.0)")
+        raise TreadleError(
+            "the first argument of where is a comparison of arrays, as in where(S > 0, S, 0.0) or, for equal ones, "
+            "where(A.equals(B), A, 0.0)"
+        )
     given: Condition = replace(condition, left=plain(condition.left), right=plain(condition.right))
     left, right = plain(left), plain(right)
     operands = (given.left, given.right, left, right)

@@ -21,6 +21,7 @@ from treadle.dialects.diagram import (
     ApplyOp,
     CastOp,
     ContractOp,
+    ExtentOp,
     FillOp,
     IndexOp,
     MapOp,
@@ -110,6 +111,10 @@ class Graph:
     def read(self, value: SSAValue, places: Sequence[str], axes: Sequence[str], padded: bool) -> SSAValue:
         """The value at affine positions, one for each of its axes; outside of it are zeros, if it is `padded`."""
         return self._add(ReadOp(value, ", ".join(places), self._type(axes, format_of(value.type)), padded))
+
+    def extent(self, axis: str) -> SSAValue:
+        """How many elements an axis has, a number in i32."""
+        return self._add(ExtentOp(axis))
 
     def cast(self, value: SSAValue, format: Attribute, axes: Sequence[str] | None = None) -> SSAValue:
         """The value in that format, and with its axes in that order of memory."""

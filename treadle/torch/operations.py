@@ -160,9 +160,11 @@ def _log_softmax(array: Array, over: Sequence[str]) -> Array:
 
 @computed(aten.mm.default, aten.bmm.default)
 def product(body: Body, left: Tensor, right: Tensor, *, format: str | None = None) -> Tensor:
-    """[.., m, k] x [.., k, n], in the format of the operands."""
+    """[.., m, k] x [.., k, n], in the format of the operands (Unsupported where they have two)."""
     *batch, m, k = left.dims
     *same, other, n = right.dims
+    if None not in (left.dtype, right.dtype) and left.dtype != right.dtype:
+        raise Unsupported(f"a product of {left.dtype} by {right.dtype}, which PyTorch refuses")
     body.unify(_flat(batch), _flat(same))
     body.unify(k, other)
     return body.contract(left, right, (*batch, m, n), k, format)
