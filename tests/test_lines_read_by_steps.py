@@ -167,6 +167,20 @@ def test_rows_that_no_tensor_map_takes(pitch: int, step: int) -> None:
     assert launched.startswith("attention_bias_kernel_specialised")
 
 
+@needs_compiler
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize("x", [17, 128, 333])
+def test_lines_of_static_length(x: int, machine: str) -> None:
+    """What is left of a length that is known stands in no branch, but right behind the loop: its copies are its own."""
+    text = LONG.replace("?x64xf16, #diagram.array<[b, h, x", f"{x}x64xf16, #diagram.array<[b, h, x")
+    text = re.sub(r"\?(x\w+, #diagram\.array<\[[\w, ]*x\]>)", rf"{x}\1", text).replace(", x = 4096>", ">")
+    algorithm, module = made(text, machine)
+    assert lines(module)
+    road = Road(algorithm, module, print_cuda(module))
+    for q in (1, 130):
+        road.check({"b": 1, "h": 2, "q": q})
+
+
 def test_lines_that_come_together_have_one_ring() -> None:
     _, module = made(BACKWARD, "h100")
     rings = [op for op in module.walk() if isinstance(op, cuda.RingOp) and op.by_lanes is not None]

@@ -58,10 +58,11 @@ class Producer:
         target.add_ops([cuda.AcquireOp(ring, turn), cuda.ExpectOp(ring, turn, load.bytes), load])
 
     def _copy_lines(self, op: cuda.CopyOp, target: Block, mapping: dict[SSAValue, SSAValue]) -> None:
-        """With the first of those that have a ring together, all of them."""
+        """With the first of those that have a ring together, all of them: of this block, not of loops in it."""
         turns, ring = self.turns, self.turns.rings[op.tile]
         assert op.parent is not None
-        copies = [each for each in inward_copies(op.parent) if turns.rings[each.tile] is ring]
+        copies = [each for each in inward_copies(op.parent) if each.parent is op.parent]
+        copies = [each for each in copies if turns.rings[each.tile] is ring]
         if op is not copies[0]:
             return
         turn = turns.turn(op, target, mapping)
