@@ -39,6 +39,14 @@ def test_nothing_is_read_for_less_than_once(path: Path, machine: str):
             assert kernel.units_us["device memory"] >= kernel.limits_us["device memory"] * (1 - 1e-9), kernel.name
 
 
+@pytest.mark.parametrize("name", ["attention_window", "attention_causal", "attention_segments"])
+def test_nothing_is_read_for_no_blocks(name: str):
+    module = hierarchy_of(name)
+    for sizes in ({"q": 0}, {"q": 0, "x": 0}, {"b": 0, "h": 0}):
+        (kernel,) = explain(module, load_machine("a100"), sizes).kernels
+        assert kernel.units_us["device memory"] == 0
+
+
 def without_cache(machine: Machine) -> Machine:
     return replace(machine, levels={**machine.levels, "l2": replace(machine.levels["l2"], capacity=0)})
 

@@ -60,7 +60,7 @@ def _fetched(
     others = [pieces for pieces in first.again if pieces.axis not in around]
     crossing = of_one * prod(pieces.count(sizes) for pieces in telling)
     once = least(whole, crossing)
-    beside = most(of_one - once / prod(pieces.count(sizes) for pieces in telling), 0)
+    beside = most(of_one - once / most(prod(pieces.count(sizes) for pieces in telling), 1), 0)
     again = once + (_rounds(telling, sizes, at_a_time) - 1) * beside
     return choice(once <= capacity, once, _rounds(others, sizes, at_a_time) * least(crossing, again))
 
