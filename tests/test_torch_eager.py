@@ -333,6 +333,24 @@ def test_products_are_as_exact_as_pytorch_was_told(precision: str, exact: bool) 
     torch.testing.assert_close(made, 1.5 * left, rtol=1e-3, atol=0)
 
 
+@pytest.mark.skipif(not hasattr(torch.backends.cuda.matmul, "fp32_precision"), reason="PyTorch before 2.9")
+@pytest.mark.parametrize(
+    ("everywhere", "here"), [("none", "tf32"), ("tf32", "none"), ("tf32", "ieee"), ("none", "ieee")]
+)
+def test_products_are_as_exact_as_each_backend_was_told(everywhere: str, here: str) -> None:
+    """PyTorch's newer settings, of which `torch.get_float32_matmul_precision` may fail to tell."""
+    left, right = torch.full((8, 8), 1 + 2.0**-11), torch.eye(8) * 1.5
+    settings: tuple[Any, Any] = (torch.backends, torch.backends.cuda.matmul)
+    settings[0].fp32_precision, settings[1].fp32_precision = everywhere, here
+    try:
+        report = explain(lambda a, b: a @ b, (left, right))
+        made = torch.compile(lambda a, b: a @ b, backend=backend)(left, right)
+    finally:
+        settings[1].fp32_precision = settings[0].fp32_precision = "none"
+    assert not report.left, report
+    assert bool((made == 1.5 * left).all()) == (here == "ieee")
+
+
 @pytest.mark.parametrize(("name", "value"), [("cpu_work", "much"), ("cpu_work", -1), ("machine", 5), ("backend", 1)])
 def test_options_of_another_type(name: str, value: Any) -> None:
     with pytest.raises(TreadleError, match=f"the option {name} is"):

@@ -64,6 +64,13 @@ class Tensor:
         return () if place is None else leaves(self.dims[place])
 
 
+def _rounds_products() -> bool:
+    """Whether PyTorch was told that products of f32 may round their operands, by `torch.set_float32_matmul_precision`
+    or, from 2.9 on, by `fp32_precision`: the former cannot tell of all that the latter may say."""
+    told = getattr(torch.backends.cuda.matmul, "fp32_precision", None)
+    return torch.get_float32_matmul_precision() != "highest" if told is None else told == "tf32"
+
+
 class Body:
     """A program under construction."""
 
@@ -157,13 +164,13 @@ class Body:
 
     def contract(self, left: Tensor, right: Tensor, dims: Dims, over: tuple[Axis, ...], format: str | None) -> Tensor:
         """Products, summed over `over` (no axes are a dimension of size 1); operands are rounded to `format` first.
-        Those of f32 multiply as tf32 where PyTorch was told that they may (`torch.set_float32_matmul_precision`)."""
+        Those of f32 multiply as tf32 where PyTorch was told that they may (`_rounds_products`)."""
         if self.graph is None:
             return self.tensor(dims)
         arrays = [self.whole(each, within=over) for each in (left, right)]
         if format is not None:
             arrays = [each.to(format) for each in arrays]
-        multiply = None if torch.get_float32_matmul_precision() == "highest" else "tf32"
+        multiply = "tf32" if _rounds_products() else None
         return self.tensor(dims, contract(arrays[0], arrays[1], [self.names[leaf] for leaf in leaves(over)], multiply))
 
     def whole(self, tensor: Tensor, within: Sequence[Axis] | None = None) -> Array:
