@@ -62,6 +62,38 @@ def test_values_are_named_as_the_variables_else_as_the_operations() -> None:
     assert str(module) == str(traced.trace(["f16"] * 3, sizes, sizes))
 
 
+@pytest.mark.parametrize(("name", "given"), [("_3d", "product"), ("_1_", "product"), ("x_1_", "x"), ("__y__", "y")])
+def test_names_that_ir_cannot_have(name: str, given: str) -> None:
+    sources: dict[str, Any] = {"tl": tl}
+    exec(f"def f(Q, K):\n    {name} = tl.contract(Q, K, over='d')\n    return {name} * 2", sources)
+    module = treadle.kernel("q d, x d -> q x")(sources["f"]).trace(
+        ["f16"] * 2, sizes := {"q": 3, "d": 4, "x": 5}, sizes
+    )
+    names = [result.name_hint for op in entry_function(module).body.block.ops for result in op.results]
+    assert names == [given, "mul", "result0"]
+
+
+def test_variables_that_refuse_to_be_asked() -> None:
+    """As those that stand for an object of a context do outside of it."""
+
+    class Elsewhere:
+        @property
+        def __class__(self) -> Any:
+            raise RuntimeError("outside of its context")
+
+        @__class__.setter
+        def __class__(self, type: Any) -> None: ...
+
+    other = Elsewhere()
+
+    @treadle.kernel("a -> a")
+    def twice(A: tl.Array) -> tl.Array:
+        assert other is not None
+        return A * 2
+
+    assert np.array_equal(twice(rows(5)), rows(5) * 2)
+
+
 def test_steps_name_what_they_are_about() -> None:
     @treadle.kernel("a, a -> a")
     def both(A: tl.Array, B: tl.Array) -> tl.Array:

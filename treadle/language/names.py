@@ -95,8 +95,10 @@ def _format(type: Attribute) -> str:
 
 
 def _plain(name: str) -> str:
-    """As IR can have it: ASCII alone, and no number behind an underscore, which xDSL would cut off."""
-    return re.sub(r"(_\d+)+$", "", re.sub(r"\W", "_", name)).strip("_") if name.isascii() else ""
+    """As IR can have it: ASCII alone, a letter first, and no number behind an underscore, which xDSL would cut off;
+    empty if nothing is left."""
+    found = re.sub(r"(_+\d+)+$", "", re.sub(r"\W", "_", name).strip("_"))
+    return found if name.isascii() and found[:1].isalpha() else ""
 
 
 def _free(base: str, taken: set[str | None]) -> str:
