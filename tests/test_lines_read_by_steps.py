@@ -167,18 +167,31 @@ def test_rows_that_no_tensor_map_takes(pitch: int, step: int) -> None:
     assert launched.startswith("attention_bias_kernel_specialised")
 
 
+def of_static_length(x: int) -> str:
+    text = LONG.replace("?x64xf16, #diagram.array<[b, h, x", f"{x}x64xf16, #diagram.array<[b, h, x")
+    return re.sub(r"\?(x\w+, #diagram\.array<\[[\w, ]*x\]>)", rf"{x}\1", text).replace(", x = 4096>", ">")
+
+
 @needs_compiler
 @pytest.mark.parametrize("machine", ["a100", "h100"])
 @pytest.mark.parametrize("x", [17, 128, 333])
 def test_lines_of_static_length(x: int, machine: str) -> None:
     """What is left of a length that is known stands in no branch, but right behind the loop: its copies are its own."""
-    text = LONG.replace("?x64xf16, #diagram.array<[b, h, x", f"{x}x64xf16, #diagram.array<[b, h, x")
-    text = re.sub(r"\?(x\w+, #diagram\.array<\[[\w, ]*x\]>)", rf"{x}\1", text).replace(", x = 4096>", ">")
-    algorithm, module = made(text, machine)
+    algorithm, module = made(of_static_length(x), machine)
     assert lines(module)
     road = Road(algorithm, module, print_cuda(module))
     for q in (1, 130):
         road.check({"b": 1, "h": 2, "q": q})
+
+
+@needs_compiler
+@pytest.mark.parametrize("condition", ["x <= q", "x <= q and q - x < 100"])
+def test_lines_of_static_length_under_conditions(condition: str) -> None:
+    """The length is a constant where conditions have the last piece: both roles know it, wherever it stands."""
+    text = of_static_length(333).replace("%P = diagram", f'%W = diagram.where %T if "{condition}" : !S\n  %P = diagram')
+    algorithm, module = made(text.replace("@softmax(%T)", "@softmax(%W)"), "h100")
+    assert any(isinstance(op, cuda.RolesOp) for op in module.walk())
+    Road(algorithm, module, print_cuda(module)).check({"b": 1, "h": 1, "q": 500})
 
 
 def test_lines_that_come_together_have_one_ring() -> None:

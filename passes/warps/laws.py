@@ -267,9 +267,10 @@ def _is_copied(tile: SSAValue) -> bool:
 
 
 def _ends_problem(kernel: cuda.KernelOp, copies: Sequence[cuda.CopyOp]) -> Reason | None:
-    """Producer and consumers walk the same loops, so both must know where these begin and end."""
+    """Producer and consumers walk the same loops, so both must know where these begin and end. Constants, the sizes of
+    static axes, both know wherever they stand."""
     known = known_to_all(kernel.body.block)
-    if known.issuperset(ends_of(copies)):
+    if all(end in known or constant_of(end) is not None for end in ends_of(copies)):
         return None
     fact = "where a loop that copies begins or ends depends on what the warps of the kernel find together"
     return Reason("both roles walk the same loops", fact)
