@@ -183,7 +183,9 @@ class Array:
         names = _OPERATORS.get(ufunc.__name__)
         if method != "__call__" or names is None:
             raise TreadleError(f"numpy.{ufunc.__name__} does not trace: use the functions of treadle.language")
-        (left, right), (name, turned) = inputs, names
+        # Some operators of numbers come as arrays without axes.
+        left, right = (plain(each[()]) if getattr(each, "shape", None) == () else each for each in inputs)
+        name, turned = names
         return getattr(left, name)(right) if isinstance(left, Array) else getattr(right, turned)(left)
 
     def __float__(self) -> NoReturn:
