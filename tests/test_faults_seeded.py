@@ -36,7 +36,7 @@ SIZES: Mapping[str, Sequence[Mapping[str, int]]] = {
     # An odd number of full pieces, so that the rest lands where the last but one lay, and a rest of many rows; less
     # than one piece; nothing to stream; or full pieces alone.
     "attention": (
-        {"b": 1, "h": 1, "q": 100, "x": 412},
+        {"b": 1, "h": 1, "q": 100, "x": 612},
         {"b": 1, "h": 1, "q": 3, "x": 5},
         {"b": 1, "h": 1, "q": 70, "x": 0},
     ),
@@ -232,6 +232,14 @@ def test_a_fault_is_caught(name: str, fault: str, request: pytest.FixtureRequest
         assert version != text
         said = complaint(name, version, apart=change.apart)
         assert said, f"{name}, '{fault}' at place {i}: nothing was said"
+
+
+@pytest.mark.parametrize(("name", "axis"), [("attention", "x"), ("matmul", "k")])
+def test_the_rest_lands_where_the_last_piece_but_one_lay(name: str, axis: str) -> None:
+    """Else nobody would miss the barrier before it."""
+    (piece,) = set(re.findall(rf"{axis}0 \+= (\d+)\)", program(name).text))
+    assert SIZES[name][0][axis] // int(piece) % 2 == 1
+    assert SIZES[name][0][axis] % int(piece) > 16
 
 
 def test_there_are_enough_faults() -> None:
