@@ -8,6 +8,7 @@ import pytest
 from differences import check, inputs_of, is_float, odd_sizes, run
 
 from random_diagrams import random_program
+from treadle.compiler.errors import TreadleError
 from treadle.compiler.source import parse_module
 from treadle.runtime.interpreter import entry_function
 
@@ -24,4 +25,9 @@ def test_of_a_random_program(seed: int) -> None:
         pytest.skip("no argument of floats")
     if any(np.isnan(result).any() for result in run(module, inputs_of(function, odd_sizes(function)))):
         pytest.skip("a result is no number")
-    check(module)
+    try:
+        check(module)
+    except TreadleError as error:  # a read at positions along an axis that its array has, too
+        if "rename one of them for a gradient" not in str(error):
+            raise
+        pytest.skip("refused: an axis is read at another position")

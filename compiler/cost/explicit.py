@@ -81,6 +81,8 @@ class Walk:
     work: list[Work] = field(default_factory=list[Work])
     kept: dict[int | None, float] = field(default_factory=lambda: defaultdict(float))
     """Registers of a thread for left operands that a stream does not change, by stream."""
+    lefts: set[SSAValue] = field(default_factory=lambda: set[SSAValue]())
+    """Left operands that a product has read."""
     spared: dict[int | None, float] = field(default_factory=lambda: defaultdict(float))
     """Those of which a subloop holds a piece at a time, by stream."""
     in_registers: set[SSAValue] = field(default_factory=set[SSAValue])
@@ -277,7 +279,9 @@ class Walk:
         product = product_of(op, self.left(op))
         self.work.append(Work(product.format, (*product.result, *product.over), self.stream_number))
         self.issue(issued_by_product(product, spread))
-        self.issues.append(Issue("ldmatrix", read_before(product, spread), ()))
+        if (left := left_operand(op, self.row)) not in self.lefts:  # once for all products, of all streams
+            self.issues.append(Issue("ldmatrix", read_before(product, spread), ()))
+            self.lefts.add(left)
         self.kept[self.stream_number] += kept_registers(product, spread)
         self.spared[self.stream_number] += spared_registers(product, spread)
         passing = self.inside and op.init is None

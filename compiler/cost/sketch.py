@@ -218,7 +218,7 @@ class Sketch:
                     continue
                 place[kind] += task.times * count
             if isinstance(task.work, Product):
-                once["ldmatrix"] += task.times * read_before(task.work, spread)
+                once["ldmatrix"] += task.reads_left * read_before(task.work, spread)
         yield from (Issue(kind, count, ()) for kind, count in once.items() if is_any(count))
         yield from (Issue(kind, count, streams) for kind, count in each_step.items() if is_any(count))
 
@@ -422,10 +422,13 @@ class _Reader:
             yield from (Task(labour, (stream,), stream is not None) for labour in labours_of(op))
             if isinstance(op, ReduceOp):
                 yield Task(op, (stream,), stream is not None)
+        read: set[SSAValue] = set()
         for op in self.products:
             streams = self._streams_of(op)
             streamed = streams != (None,)
-            yield Task(product_of(op, self._left(op)), streams, streamed)
+            left = left_operand(op, self.roles.row)
+            yield Task(product_of(op, self._left(op)), streams, streamed, left not in read)
+            read.add(left)
             if self.stream in op.over_axes and op.accumulate != format_of(op.result.type):
                 # A stream keeps the sum as it accumulates, and rounds it in the end.
                 yield Task(rounding_to(op.result.type), (None,), False)

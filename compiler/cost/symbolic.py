@@ -19,7 +19,9 @@ from treadle.compiler.cost.explicit import Walk
 from treadle.compiler.cost.issue import product_of, read_before
 from treadle.compiler.cost.peak import columns
 from treadle.compiler.cost.plan import Pieces
+from treadle.compiler.cost.spread import FRAGMENT_ROWS
 from treadle.compiler.cost.work import is_tensor_product, labours_of, multiply_format, width_of
+from treadle.compiler.machines.machine import WARP
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import axes_of, level_of, sizes_of
 from treadle.dialects.diagram.contract import is_multiplied
@@ -172,7 +174,9 @@ class _Walk(Walk):
         every = self._in_all((*axes_of(op.result.type), *op.over_axes))
         if not is_tensor_product(op):
             self._add("float", every)
-            self._add("shared", 2 * width_of(op.lhs.type) * every)
+            for operand in (op.lhs, op.rhs):  # lanes that share a row, or a column, ask for it each
+                alike = WARP // FRAGMENT_ROWS if self.row in axes_of(operand.type) else FRAGMENT_ROWS
+                self._add("shared", alike * width_of(operand.type) * self._reads(operand, once=False))
             return
         self._add(f"tensor {multiply_format(op)}", 2 * every)
         spread = self.spread(*op.operands, *op.results)

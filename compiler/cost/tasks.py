@@ -45,6 +45,8 @@ class Task:
     """Those that do it; one None where it is done outside of them."""
     streamed: bool
     """Whether every step does it."""
+    reads_left: bool = True
+    """Whether a product is the first that reads its left operand: what is kept is read once, for all."""
 
     @property
     def times(self) -> int:
