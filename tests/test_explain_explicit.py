@@ -34,8 +34,10 @@ def test_what_compile_leaves_after_the_streams_costs_what_the_program_costs(
     told: list[str] = []
     for path in (SOFTMAX_MATMUL, stopped):
         assert main(["explain", path]) == 0
-        told.append(capsys.readouterr().out.partition("what would move it")[0])
-    assert told[0] == told[1]
+        told.append(capsys.readouterr().out)
+    # What would move it is known of what was not expanded yet, whose sizes can be chosen again.
+    head, _, rest = told[0].partition("what would move it")
+    assert told[1] == head + rest[rest.index("H of device memory, where sizes divide") :]
 
 
 def test_its_sizes_are_not_chosen_again_in_f8(capsys: pytest.CaptureFixture[str]):
