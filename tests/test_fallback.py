@@ -8,6 +8,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from benchmarking import benchmark
 from treadle.compiler.cli.run import kernel_names
+from treadle.compiler.gates import step_of
 from treadle.compiler.pipeline import Options, print_cuda, run_pipeline
 from treadle.compiler.source import parse_module
 from treadle.dialects import cuda
@@ -62,3 +63,12 @@ def apart(array: np.ndarray, further: int) -> np.ndarray:
     view = wide[..., : array.shape[-1]]
     view[...] = array
     return view
+
+
+def test_the_main_loop_is_the_one_around_what_is_walked() -> None:
+    """It has sums of its own, so that its turns are told as those of the kernel with roles are."""
+    _, module = lowered("attention", 64)
+    steps = [step_of(op) for op in module.walk() if isinstance(op, cuda.KernelOp)]
+    assert len(steps) == 2
+    assert {step.tile["x"] for step in steps if step is not None} == {192}
+    assert all(step is not None and step.scores == 96 for step in steps)

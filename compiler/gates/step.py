@@ -47,12 +47,22 @@ class Step:
 
 def step_of(kernel: cuda.KernelOp) -> Step | None:
     """The main loop of a kernel: of those that multiply in their own body, the one with most products; a loop around
-    one that multiplies (over the pieces of a block, say) is none, as in machine code, where a subloop is a loop, too.
-    None if the kernel has no such loop."""
+    one that multiplies (over the pieces of a block, say) is none, as in machine code, where a subloop is a loop, too,
+    unless it has products of its own beside subloops. None if the kernel has no such loop."""
     steps = {op: step for op in kernel.walk() if (step := _step(op) or _subloop(op)) is not None}
-    around = {parent for op in steps for parent in _parents(op)}
+    around = {parent for op in steps for parent in _parents(op) if not (_is_subloop(op) and _has_others(parent))}
     found = [step for op, step in steps.items() if op not in around]
     return max(found, key=lambda step: (step.products, not step.masked), default=None)
+
+
+def _is_subloop(op: Operation) -> bool:
+    return isinstance(op, cuda.ProductOp) and op.subloop is not None
+
+
+def _has_others(loop: Operation) -> bool:
+    """Whether the products of a loop are not subloops alone."""
+    own = _own(loop) if isinstance(loop, scf.ForOp) else ()
+    return any(isinstance(op, cuda.ProductOp) and op.subloop is None for op in own)
 
 
 def _subloop(product: Operation) -> Step | None:
