@@ -6,7 +6,7 @@ the result, those do."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -39,7 +39,7 @@ class Writer(Protocol):
 
     def call(self, primitive: str) -> str: ...
     def loops(self, layout: LayoutAttr) -> list[Loop]: ...
-    def tile_offset(self, tile: SSAValue, coordinates: list[str]) -> str: ...
+    def tile_offset(self, tile: SSAValue, coordinates: Sequence[str]) -> str: ...
 
 
 Walk = Callable[[cuda.ProductOp, str, str, int, int], AbstractContextManager[None]]

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
 from xdsl.ir import Operation, SSAValue
 
+from treadle.compiler.printer import multiply_add
 from treadle.compiler.printer.indices import Loop, add, subscripts, thread_terms, times
-from treadle.compiler.printer.multiply_add import print_multiply_add
-from treadle.compiler.printer.names import Names
 from treadle.compiler.printer.scalars import c_type
-from treadle.compiler.printer.text import Text
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LayoutAttr, Mode, is_interleaved
 from treadle.dialects.cuda.products import DEPTHS
@@ -22,19 +20,12 @@ from treadle.dialects.diagram.array import axes_of, format_of, sizes_of
 from treadle.dialects.diagram.formats import NARROW
 
 
-class Writer(Protocol):
+class Writer(multiply_add.Writer, Protocol):
     """What printing a product needs of the printer of its kernel."""
 
-    text: Text
-    names: Names
-    values: dict[SSAValue, str]
-
-    def call(self, primitive: str) -> str: ...
-    def loops(self, layout: LayoutAttr) -> list[Loop]: ...
     def declare(self, value: SSAValue, initial: str = "") -> str: ...
     def copy(self, target: str, source: str, layout: LayoutAttr) -> None: ...
     def is_last_use(self, value: SSAValue, op: Operation) -> bool: ...
-    def tile_offset(self, tile: SSAValue, coordinates: Sequence[str]) -> str: ...
     def constant(self, hint: str, text: str) -> str: ...
 
 
@@ -90,7 +81,7 @@ class ProductPrinter:
         self._comment(op, name)
         match op.instruction.data:
             case "fma":
-                print_multiply_add(self.kernel, op, name, self._walk)
+                multiply_add.print_multiply_add(self.kernel, op, name, self._walk)
             case instruction:
                 self._tensor_core(op, name, DEPTHS[instruction])
 
