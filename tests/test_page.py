@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from zlib import decompress
 
 import pytest
 from xdsl.dialects.builtin import ModuleOp
@@ -37,6 +39,13 @@ def data(page: Path) -> dict[str, Any]:
     for moment in data["moments"]:
         moment["lines"] = [[mark, *data["lines"][place]] for mark, place in moment["lines"]]
     return data
+
+
+def test_pictures_are_packed_as_browsers_unpack_them(data: dict[str, Any]):
+    pictures = [decompress(b64decode(each)).decode() for each in data["pictures"]]
+    assert all(picture.startswith("<svg ") for picture in pictures)
+    assert 'data-op="S"' in pictures[0]
+    assert {moment["picture"] for moment in data["moments"]} == set(range(len(pictures)))
 
 
 def moment(data: dict[str, Any], name: str) -> dict[str, Any]:
@@ -222,6 +231,7 @@ def tab(page: Path) -> Iterator[Any]:
         tab.errors = []
         tab.on("pageerror", lambda error: tab.errors.append(str(error)))
         tab.goto(page.as_uri())
+        tab.wait_for_selector("#picture svg")  # pictures are unpacked before the page can be walked
         yield tab
         browser.close()
 

@@ -1,4 +1,3 @@
-"use strict";
 const data = JSON.parse(document.getElementById("data").textContent);
 const get = (id) => document.getElementById(id);
 const make = (tag, text, kind) => {
@@ -7,6 +6,11 @@ const make = (tag, text, kind) => {
   if (kind) element.className = kind;
   return element;
 };
+const unpacked = async (text) => {
+  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).text();
+};
+const pictures = await Promise.all(data.pictures.map(unpacked));
 const [MARK, TEXT, ORIGIN, NAME] = [0, 1, 2, 3];
 const SHOWN = 8;    // lines of one moment in the history of an operation
 for (const moment of data.moments) moment.lines = moment.lines.map(([mark, place]) => [mark, ...data.lines[place]]);
@@ -35,7 +39,7 @@ function show(i) {
   get("does").textContent = moment.does;
   showSteps(moment.steps);
   showCosts(i ? data.moments[i - 1].costs : {}, moment.costs);
-  get("picture").innerHTML = data.pictures[moment.picture];
+  get("picture").innerHTML = pictures[moment.picture];
   for (const box of get("picture").querySelectorAll("[data-op]")) box.onclick = () => selectNamed(box.dataset.op);
   showLines(moment.lines);
   forget();

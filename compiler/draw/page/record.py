@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from zlib import compress
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -98,6 +100,12 @@ class Record(Observer):
         return self.pictures.index(svg)
 
     def as_data(self) -> dict[str, object]:
-        """What the page's script reads."""
+        """What the page's script reads; pictures, most of a page, are packed."""
         lines = [(line.text, line.origin, line.defines) for line in self.places]
-        return {"moments": [dict(vars(moment)) for moment in self.moments], "lines": lines, "pictures": self.pictures}
+        pictures = [packed(picture) for picture in self.pictures]
+        return {"moments": [dict(vars(moment)) for moment in self.moments], "lines": lines, "pictures": pictures}
+
+
+def packed(text: str) -> str:
+    """A text as zlib (RFC 1950) in base64, which browsers unpack by themselves (`DecompressionStream`)."""
+    return b64encode(compress(text.encode(), 9)).decode()
