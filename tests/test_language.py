@@ -279,6 +279,20 @@ def test_options_that_do_not_fit() -> None:
         treadle.kernel("m -> m", result="f64")
     with pytest.raises(TreadleError, match="takes 1 arguments, its signature has 2"):
         treadle.kernel("m, m -> m")(lambda a: a)
+    with pytest.raises(TreadleError, match="takes 3 arguments, its signature has 2"):
+        treadle.kernel("m, m -> m")(lambda a, b, c: a)
+
+
+def test_further_parameters_keep_their_defaults() -> None:
+    """In front of the arrays' own defaults there are arrays still: what the signature names is given."""
+
+    @treadle.kernel("m, m -> m")
+    def line(a: Any, b: Any = None, slope: float = 3.0, *, offset: float = 0.5) -> Any:
+        return a * slope + b + offset
+
+    assert line.names == ("a", "b")
+    a, b = np.float32([1, 2]), np.float32([10, 20])
+    np.testing.assert_array_equal(line(a, b), 3 * a + b + 0.5)
 
 
 def test_a_mean_of_any_number():

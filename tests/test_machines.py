@@ -167,6 +167,7 @@ def test_missing_file(tmp_path: Path):
     ("old", "new", "message"),
     [
         ("sms = 108", "", r"'sms' is missing: expected a whole number from 1 to"),
+        ("gpcs = 7", "gpcs = 109", r"'gpcs' is 109: there are only sms = 108 to be shared by them"),
         ("sms = 108", "sms = 0", r"'sms' is 0: expected a whole number from 1"),
         ("sms = 108", "sms = 1.5", r"'sms' is 1.5: expected a whole number"),
         ("sms = 108", "sms = true", r"'sms' is True: expected a whole number"),

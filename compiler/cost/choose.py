@@ -191,7 +191,7 @@ def _grid(found: Estimate, machine: Machine) -> str:
     if found.in_turns:
         return f"{found.blocks} pieces, which a block on each of {machine.sms} SMs takes one after another{together}"
     held = f"{found.blocks_per_sm} on an SM (more do not fit: {found.limited_by})"
-    return f"{found.blocks} blocks, {held}, {found.waves:.2f} waves{together}"
+    return f"{found.blocks} block{'' if found.blocks == 1 else 's'}, {held}, {found.waves:.2f} waves{together}"
 
 
 def _spilled(needs: Footprint) -> str:

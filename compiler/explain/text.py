@@ -92,11 +92,10 @@ def _block_text(kernel: KernelCost) -> str:
     stages = f" in {kernel.stages} stages" if kernel.stages > 1 else ""
     spilled = f" ({kernel.registers_spilled} more in local memory)" if kernel.registers_spilled else ""
     limit = f" (more do not fit: {kernel.limited_by})" if kernel.limited_by else ""
-    grid = f"{number(kernel.blocks)} blocks, {kernel.blocks_per_sm} on an SM{limit}, {kernel.waves:.2f} waves"
+    grid = f"{counted(kernel.blocks, 'block')}, {kernel.blocks_per_sm} on an SM{limit}, {kernel.waves:.2f} waves"
     if kernel.in_turns:
-        grid = (
-            f"{number(kernel.blocks)} pieces, which a block on each SM takes one after another, {kernel.waves:.2f} each"
-        )
+        pieces = counted(kernel.blocks, "piece")
+        grid = f"{pieces}, which a block on each SM takes one after another, {kernel.waves:.2f} each"
     if kernel.cluster > 1:
         cluster = Shape(tuple(kernel.cluster_along.items()))
         grid += f"; in clusters of {cluster}, which bring each other {number(kernel.cluster_bytes)} bytes"
@@ -151,6 +150,10 @@ def sizes_text(sizes: Mapping[str, int]) -> str:
 
 def number(value: int) -> str:
     return f"{value:,}"
+
+
+def counted(value: int, thing: str) -> str:
+    return f"{number(value)} {thing}{'' if value == 1 else 's'}"
 
 
 def _hanging(head: str, text: str) -> str:

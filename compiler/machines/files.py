@@ -209,6 +209,8 @@ def _check_together(root: Table, machine: Machine) -> None:
             f"is {levels['register'].capacity}: limits.registers_per_sm = {limits.registers_per_sm} "
             f"registers of 4 bytes are {4 * limits.registers_per_sm}",
         )
+    if machine.gpcs > machine.sms:
+        raise root.error("gpcs", f"is {machine.gpcs}: there are only sms = {machine.sms} to be shared by them")
     _check_sustained(root, machine)
     if limits.threads_per_block > limits.threads_per_sm:
         raise root.error("limits.threads_per_block", "is more than limits.threads_per_sm")

@@ -178,9 +178,9 @@ def kernel(
 
     The signature names the axes of each argument and result, `"q d, x d, x e -> q e"`; the same name is the same axis.
     The function is called once with arrays that write down what is done to them (`treadle.language`): arithmetic aligns
-    axes by name. Results have the format of the first argument that is no integer (f32 if all are), or `result`;
-    integers stay integers where that is not given. `static` names axes that keep a fixed size in each kernel; `machine`
-    and `arch` are those of `treadle.compile`.
+    axes by name; further parameters keep their defaults. Results have the format of the first argument that is no
+    integer (f32 if all are), or `result`; integers stay integers where that is not given. `static` names axes that keep
+    a fixed size in each kernel; `machine` and `arch` are those of `treadle.compile`.
 
     ```
     @treadle.kernel("q d, x d, x e -> q e")
@@ -210,10 +210,12 @@ def _value_of(each: Any, graph: Graph) -> SSAValue | None:
 
 
 def _argument_names(function: Callable[..., Any], count: int) -> tuple[str, ...]:
+    """Those of its parameters that are arrays: further ones that have a default keep it."""
     parameters = list(inspect.signature(function).parameters.values())
     if any(each.kind is inspect.Parameter.VAR_POSITIONAL for each in parameters):
         return tuple(f"a{i}" for i in range(count))
-    names = tuple(each.name for each in parameters)
+    further = [each for each in parameters[count:] if each.default is not inspect.Parameter.empty]
+    names = tuple(each.name for each in parameters if each not in further)
     if len(names) != count:
         raise TreadleError(
             f"{getattr(function, '__name__', 'the function')} takes {len(names)} arguments, its signature has {count}"
