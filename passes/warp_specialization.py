@@ -23,9 +23,6 @@ from treadle.passes.warps.fallback import stand_beside
 from treadle.passes.warps.laws import Reason, why_not
 from treadle.passes.warps.specialise import Specialised, specialise
 
-FIRST_ARCH = 90
-"""Registers can be moved between warps (`setmaxnreg`) and copies signal barriers from sm_90 on (PTX ISA 9.7.19.5)."""
-
 SUFFIX = "_specialised"
 
 
@@ -67,7 +64,7 @@ class WarpSpecializationPass(ModulePass):
     }
     func.func @step(%n: index) attributes {derivation = [
         #hierarchy.step<"decline warp-specialization", "@step_kernel",
-          "registers move between warps only from sm_90 on", "the machine a100 is sm_80">]} {
+          "registers move between warps only on sm_90a", "the machine a100 is sm_80">]} {
       cuda.launch @step_kernel grid %n aligned %n(%n) : index
       func.return
     }
@@ -96,8 +93,8 @@ class WarpSpecializationPass(ModulePass):
 
 
 def _try(kernel: cuda.KernelOp, machine: Machine) -> Specialised | Reason:
-    if int(machine.arch.removeprefix("sm_").rstrip("af")) < FIRST_ARCH:
-        law = "registers move between warps only from sm_90 on"
+    if not machine.has_warpgroups:
+        law = "registers move between warps only on sm_90a"
         return Reason(law, f"the machine {machine.name} is {machine.arch}")
     reason = why_not(kernel)
     if reason is not None:

@@ -24,7 +24,7 @@ from treadle.compiler.gates import (
     step_of,
 )
 from treadle.compiler.gates.checks import Gate
-from treadle.compiler.machines import load_machine
+from treadle.compiler.machines import load_machine, machine_of
 from treadle.compiler.pipeline import Options, pipeline, print_cuda, run_passes, run_pipeline
 from treadle.compiler.sass import LoopTable, find_disassembler
 from treadle.compiler.source import parse_module
@@ -173,7 +173,9 @@ def test_what_is_not_known_is_no_gate() -> None:
 def steps(text: str, arch: str = "sm_80") -> tuple[Step | None, ...]:
     module = parse_module(text)
     run_pipeline(module, Options(arch=arch))
-    return tuple(step_of(op) for op in module.body.block.ops if isinstance(op, cuda.KernelOp))
+    return tuple(
+        step_of(op, machine_of(module).capability) for op in module.body.block.ops if isinstance(op, cuda.KernelOp)
+    )
 
 
 @pytest.mark.parametrize("width", [64, 128])
@@ -290,6 +292,20 @@ def test_gates_of_today(name: str, width: int, arch: str) -> None:
     assert (made.warps_on_sm or 0) >= today.warps, said
     assert (made.others_per_score or made.others_per_product or 0) <= today.others * SLACK, said
     assert {each.name for each in check(made) if not each.ok} <= set(today.not_met), said
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
+@pytest.mark.skipif(find_disassembler() is None, reason="neither cuobjdump nor nvdisasm is installed")
+@pytest.mark.parametrize("arch", ["sm_89", "sm_90"])
+def test_scores_of_a_lane_where_warps_multiply_8_bits(arch: str) -> None:
+    """In 8 bits or, on sm_90, by way of f16: a lane has its part of the tile's scores, however many products that
+    takes."""
+    module = parse_module(program("attention_mixed", 64))
+    run_pipeline(module, Options("h100", arch=arch))
+    cubin = compile_cubin(main_entry(print_cuda(module)), arch)
+    (made,) = report_kernels(module, cubin.resources, codes_of_cubin(cubin.path))
+    assert made.step is not None
+    assert made.scores == made.step.tile["q"] * made.step.tile["x"] / made.threads
 
 
 FALLBACKS = [

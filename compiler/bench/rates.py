@@ -22,7 +22,6 @@ PRIMITIVES = (
     "wgmma_wait",
     "wgmma_m64n256k16",
 )
-WARPGROUPS_FROM = 90
 
 COPIED_BYTES = 1 << 30
 """Of the array that is copied: many times what L2 holds."""
@@ -89,18 +88,14 @@ class Rates:
         }
 
 
-def has_warpgroups(machine: Machine) -> bool:
-    return machine.arch == f"sm_{WARPGROUPS_FROM}a"
-
-
 def kernels(machine: Machine) -> tuple[str, ...]:
     """The kernels that measure this machine."""
-    return (*KERNELS, OF_WARPGROUPS) if has_warpgroups(machine) else KERNELS
+    return (*KERNELS, OF_WARPGROUPS) if machine.has_warpgroups else KERNELS
 
 
 def text(machine: Machine) -> str:
     """Their file."""
-    needed = source(PRIMITIVES) if has_warpgroups(machine) else ""
+    needed = source(PRIMITIVES) if machine.has_warpgroups else ""
     return f"{needed}\n{SOURCE.read_text(encoding='utf-8')}"
 
 
@@ -114,7 +109,7 @@ def measured_rates(machine: Machine, seconds: Seconds) -> Rates:
 
     tensor = warps * TURNS * PRODUCTS * PRODUCT_FLOP / full("product", TURNS)
     single_warps = None
-    if has_warpgroups(machine):
+    if machine.has_warpgroups:
         groups = machine.sms * WARPGROUPS_PER_SM
         flop = groups * TURNS * WARPGROUP_PRODUCTS * WARPGROUP_FLOP
         of_groups = flop / seconds(Launch(OF_WARPGROUPS, groups, WARPGROUP_THREADS, TURNS))

@@ -16,7 +16,8 @@ from treadle.dialects.diagram import ContractOp
 from treadle.dialects.hierarchy import KernelOp, LoadOp
 from treadle.passes.warps.laws import REGISTERS, most_columns
 
-CAPABILITY = 90
+IN_ORDER_FROM = 90
+"""The first capability whose tensor cores leave no time for what is computed beside them."""
 WARPGROUP = 4
 """Warps."""
 MOST_GROUPS = 3
@@ -50,7 +51,7 @@ def _serves(op: ContractOp, operand: SSAValue, row: str) -> bool:
 def are_of_warpgroups(plan: Plan, machine: Machine) -> Amount:
     """Whether they are: a loop brings tiles, one to three warpgroups have 64 rows each, and a thread has the
     accumulators of a product when it starts."""
-    if machine.capability < CAPABILITY or plan.row is None or not plan.suits_warpgroups:
+    if not machine.has_warpgroups or plan.row is None or not plan.suits_warpgroups:
         return False
     if not any(tile.role == "staged" for tile in plan.tiles):
         return False
@@ -69,7 +70,7 @@ def computes_in_order(plan: Plan, machine: Machine) -> bool:
     the first power, and sums and conversions after; what other warps of its quarter do meanwhile is the same, or
     products. Published speeds on an H100 say so (`tests/test_published.py`). Of older machines, where products take
     longer than all that is computed beside them, none is known here."""
-    return machine.capability >= CAPABILITY and plan.has_scores
+    return machine.capability >= IN_ORDER_FROM and plan.has_scores
 
 
 def one_after_another(special: Amount, others: Amount) -> Amount:

@@ -91,7 +91,7 @@ def report_kernels(
             dynamic_shared=cuda.shared_bytes(kernel, cuda.alignments(kernel)[0]),
             resources=by_name.get(name),
             code=codes.get(name),
-            step=step_of(kernel),
+            step=step_of(kernel, machine.capability),
         )
         for kernel in module.body.block.ops
         if isinstance(kernel, cuda.KernelOp)

@@ -19,6 +19,10 @@ from treadle.dialects.diagram.array import format_of, sizes_of
 ACCUMULATORS = 4
 """Elements of an m16n8 accumulator that one lane holds."""
 
+CONVERTING = 90
+"""The capability whose single warps multiply no 8 bits, though its warpgroups do: each such instruction is two in f16,
+with operands converted (`compiler/primitives/eight_bit.cuh`)."""
+
 
 @dataclass(frozen=True)
 class Step:
@@ -45,11 +49,12 @@ class Step:
     """Whether warpgroups multiply, rather than single warps."""
 
 
-def step_of(kernel: cuda.KernelOp) -> Step | None:
-    """The main loop of a kernel: of those that multiply in their own body, the one with most products; a loop around
-    one that multiplies (over the pieces of a block, say) is none, as in machine code, where a subloop is a loop, too,
-    unless it has products of its own beside subloops. None if the kernel has no such loop."""
-    steps = {op: step for op in kernel.walk() if (step := _step(op) or _subloop(op)) is not None}
+def step_of(kernel: cuda.KernelOp, capability: int) -> Step | None:
+    """The main loop of a kernel, for a machine of that capability: of those that multiply in their own body, the one
+    with most products; a loop around one that multiplies (over the pieces of a block, say) is none, as in machine code,
+    where a subloop is a loop, too, unless it has products of its own beside subloops. None if the kernel has no such
+    loop."""
+    steps = {op: step for op in kernel.walk() if (step := _step(op, capability) or _subloop(op, capability))}
     around = {parent for op in steps for parent in _parents(op) if not (_is_subloop(op) and _has_others(parent))}
     found = [step for op, step in steps.items() if op not in around]
     return max(found, key=lambda step: (step.products, not step.masked), default=None)
@@ -65,13 +70,13 @@ def _has_others(loop: Operation) -> bool:
     return any(isinstance(op, cuda.ProductOp) and op.subloop is None for op in own)
 
 
-def _subloop(product: Operation) -> Step | None:
+def _subloop(product: Operation, capability: int) -> Step | None:
     """One turn of a subloop, which only accumulates."""
     if not isinstance(product, cuda.ProductOp) or product.subloop is None:
         return None
     size = product.subloop.data
     return Step(
-        products=_instructions(product) * size // _extent(product),
+        products=_instructions(product, capability) * size // _extent(product),
         scores=0,
         depth=size,
         format=str(format_of(product.lhs.type)),
@@ -81,7 +86,7 @@ def _subloop(product: Operation) -> Step | None:
     )
 
 
-def _step(loop: Operation) -> Step | None:
+def _step(loop: Operation, capability: int) -> Step | None:
     if not isinstance(loop, scf.ForOp):
         return None
     operations = list(_own(loop))
@@ -93,7 +98,7 @@ def _step(loop: Operation) -> Step | None:
     first = (scores or products)[0]
     tile = dict(sizes_of(products[-1].result.type)) | {products[-1].axis: _extent(products[-1])}
     return Step(
-        products=sum(_instructions(op) for op in products),
+        products=sum(_instructions(op, capability) for op in products),
         scores=sum(prod(layout_of(op.result.type).register_shape) for op in scores),
         depth=_extent(first),
         format=str(format_of(first.lhs.type)),
@@ -144,15 +149,16 @@ def _extent(product: cuda.ProductOp | cuda.WarpgroupProductOp) -> int:
     return sizes_of(product.rhs.type)[product.axis]
 
 
-def _instructions(product: cuda.ProductOp | cuda.WarpgroupProductOp) -> int:
-    """Product instructions of one warp, or of its warpgroup."""
+def _instructions(product: cuda.ProductOp | cuda.WarpgroupProductOp, capability: int) -> int:
+    """Product instructions of one warp, or of its warpgroup, in machine code."""
     if isinstance(product, cuda.WarpgroupProductOp):
         return _extent(product) // depth_of(product.rhs.type)
     depth = DEPTHS.get(product.instruction.data)
     if depth is None:
         return 0
     accumulators = prod(layout_of(product.result.type).register_shape)
-    return accumulators // ACCUMULATORS * -(-_extent(product) // depth)
+    each = 2 if capability == CONVERTING and product.instruction.data == "m16n8k32" else 1
+    return each * accumulators // ACCUMULATORS * -(-_extent(product) // depth)
 
 
 __all__ = ["ACCUMULATORS", "Step", "step_of"]

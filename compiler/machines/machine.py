@@ -117,6 +117,12 @@ class Machine:
         """`90` for `sm_90a`."""
         return int(self.arch.removeprefix("sm_").removesuffix("a"))
 
+    @property
+    def has_warpgroups(self) -> bool:
+        """Whether code for it may use warpgroups: their products and the moving of registers are of that very
+        architecture, `sm_90a`, and not of `sm_90` (PTX ISA 9.7.15, wgmma, and 9.7.19.5, setmaxnreg)."""
+        return self.arch == "sm_90a"
+
     def bytes_per_clock(self, level: str) -> float:
         """Of one memory of that level."""
         return self.levels[level].bandwidth / self.clock
