@@ -154,7 +154,7 @@ def test_emulator_counts_what_is_predicted(path: Path, kind: str):
             elif each.kind == "store_global":
                 saved["register"] += each.bytes
         if plan.is_at_most:  # by how much, only the data know
-            assert loaded["shared"] <= prediction["loaded bytes"]["shared"]
+            assert all(loaded[level] <= prediction["loaded bytes"][level] for level in ("shared", "register"))
         else:
             assert with_device(loaded) == prediction["loaded bytes"]
         assert with_device(saved) == prediction["saved bytes"]
@@ -166,3 +166,30 @@ def test_emulator_counts_what_is_predicted(path: Path, kind: str):
         products = sum(each.requests for each in report.operations if each.kind == "mma")
         assert read == issued["ldmatrix"] * SHARED_BYTES["ldmatrix"]
         assert products == issued["products"]
+
+
+WHERE_DATA_DECIDE = ["attention_lengths", "attention_packed", "attention_prefix", "attention_segments"]
+
+
+@pytest.mark.skipif(not COMPILER, reason="no C++ compiler is installed")
+@pytest.mark.parametrize("size", [1, 33])
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize("name", WHERE_DATA_DECIDE)
+@pytest.mark.sample(4)
+def test_no_more_is_loaded_than_at_most(name: str, machine: str, size: int):
+    """However few elements there are: bounds that lanes, warps and roles each load for themselves count, too."""
+    path = EXAMPLES[0].parent / f"{name}.mlir"
+    made = compiled(path.read_text(encoding="utf-8"), machine=machine)
+    module = load_module(path)
+    run_pipeline(module, Options(machine=machine), last=LAST_HIERARCHY_PASS)
+    (kernel,) = (op for op in module.walk() if isinstance(op, KernelOp))
+    given = dict.fromkeys(made.symbolic, size) | {axis: SMALL["odd"] for axis in ("b", "h") if axis in made.symbolic}
+    backend = made.backend()
+    made.run(made.inputs(given))
+    (report,), (variant,) = backend.reports, backend.variants
+    of_name = {cuda.variant_name(each, to): (each, to) for each in made.kernels for to in cuda.alignments(each)}
+    copies, plan = copies_of_arrays(*of_name[variant]), plan_of(kernel)
+    at = sizes_of_kernel(kernel, entry_function(module), axis_sizes(entry_function(made.algorithm), given))
+    loads = [each for each in transfers_at(plan, "device") if not each.saves]
+    assert plan.is_at_most
+    assert 0 < report.bytes_loaded <= sum(t.values(at) * t.width * copies.get(t.array, 1) for t in loads)

@@ -9,21 +9,37 @@ from __future__ import annotations
 from math import prod
 
 from treadle.compiler.cost.names import name_of
-from treadle.dialects.cuda import KernelOp, LoadOp
+from treadle.compiler.machines.machine import WARP
+from treadle.dialects.cuda import KernelOp, LoadOp, RolesOp
 from treadle.dialects.cuda.layout import LayoutAttr
+from treadle.dialects.cuda.roles import WARPGROUP
 from treadle.dialects.diagram.array import encoding_of
 
 
 def copies_of_arrays(kernel: KernelOp, alignment: int) -> dict[str, int]:
     """For each array that a kernel loads into registers, the threads of a block that load each of its elements, in the
-    variant for rows aligned to so many bytes."""
-    loads = [op for op in kernel.walk() if isinstance(op, LoadOp)]
-    by_threads = {name_of(op.source, "array"): _copies(encoding_of(op.result.type).layout) for op in loads}
-    by_block = {name_of(op.source, "array"): 1 for op in loads if op.is_staged(alignment)}
-    return by_threads | by_block
+    variant for rows aligned to so many bytes. Of a tile that is loaded in several layouts (bounds of rows, once for the
+    limits of a stream and once beside its scores) those of all."""
+    layouts: dict[str, dict[object, int]] = {}
+    for op in kernel.walk():
+        if isinstance(op, LoadOp):
+            layout = encoding_of(op.result.type).layout
+            known = layouts.setdefault(name_of(op.source, "array"), {})
+            known[layout] = 1 if op.is_staged(alignment) else _copies(layout, _threads(op, kernel))
+    return {array: sum(known.values()) for array, known in layouts.items()}
 
 
-def _copies(layout: object) -> int:
+def _copies(layout: object, threads: int) -> int:
+    """Of a layout of the warps that compute, where so many threads load."""
     if not isinstance(layout, LayoutAttr):
         return 1
-    return prod(mode.size for modes in (layout.lane, layout.warp) for mode in modes if not mode.axis)
+    copies = prod(mode.size for modes in (layout.lane, layout.warp) for mode in modes if not mode.axis)
+    return copies * threads // (WARP * layout.warps)
+
+
+def _threads(load: LoadOp, kernel: KernelOp) -> int:
+    """Those that come to a load: what stands before the roles of a block the producer's warpgroup does, too."""
+    above = load.parent_op()
+    while above is not None and not isinstance(above, RolesOp):
+        above = above.parent_op()
+    return kernel.threads.data if above is None else WARPGROUP * above.consumer_groups.data
