@@ -11,7 +11,7 @@ import numpy as np
 from treadle.compiler.amounts import Amount, ceil_div, choice, least, most, rounded
 from treadle.compiler.cost.issue import VECTOR
 from treadle.compiler.cost.plan import LEAVING, Plan, Tile, row_of
-from treadle.compiler.cost.warpgroups import WARPGROUP, are_of_warpgroups, granted_registers
+from treadle.compiler.cost.warpgroups import WARPGROUP, are_of_warpgroups, granted_registers, registers_at_launch
 from treadle.compiler.machines import Machine
 from treadle.compiler.machines.machine import WARP
 from treadle.dialects.cuda.rings import BARRIER_BYTES
@@ -126,7 +126,7 @@ class Footprint:
 def footprint(plan: Plan, machine: Machine) -> Footprint:
     grouped = are_of_warpgroups(plan, machine)
     wanted = registers(plan, machine)
-    limit = choice(grouped, granted_registers(plan), machine.limits.registers_per_thread)
+    limit = choice(grouped, granted_registers(plan, machine), machine.limits.registers_per_thread)
     spilled = choice(wanted <= limit + SPILL_MOST, most(0, wanted - limit), 0)
     needed = wanted - spilled
     # Under a bound, ptxas loads less ahead.
@@ -135,9 +135,8 @@ def footprint(plan: Plan, machine: Machine) -> Footprint:
     needed = choice(fits, squeezed, needed)
     stages = stages_on(plan, machine)
     producers = choice(grouped, WARPGROUP, 0)
-    # More than one warpgroup that computes: the block takes all registers there are, and its roles share them out.
-    share = machine.limits.registers_per_sm // (WARP * (plan.warp_count + producers)) // 8 * 8
-    taken = choice(grouped & (plan.warp_count > WARPGROUP), least(share, machine.limits.registers_per_thread), needed)
+    # More than one warpgroup that computes: the block takes all that its roles share out.
+    taken = choice(grouped & (plan.warp_count > WARPGROUP), registers_at_launch(plan), needed)
     size = shared_bytes(plan, stages) + choice(grouped, ring_bytes(plan, stages), 0)
     return Footprint(plan.warp_count, stages, size, needed, spilled, producers, taken, limit)
 

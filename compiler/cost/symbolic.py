@@ -15,13 +15,14 @@ from typing import Any, TypeAlias
 from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.cost.algebra import Expr, sympy
-from treadle.compiler.cost.explicit import Walk
+from treadle.compiler.cost.explicit import Walk, plan_of_explicit
 from treadle.compiler.cost.issue import product_of, read_before
 from treadle.compiler.cost.peak import columns
 from treadle.compiler.cost.plan import Pieces
 from treadle.compiler.cost.spread import FRAGMENT_ROWS
+from treadle.compiler.cost.warpgroups import WARPGROUP, are_of_warpgroups
 from treadle.compiler.cost.work import is_tensor_product, labours_of, multiply_format, width_of
-from treadle.compiler.machines.machine import WARP
+from treadle.compiler.machines.machine import WARP, Machine
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import axes_of, level_of, sizes_of
 from treadle.dialects.diagram.contract import is_multiplied
@@ -118,9 +119,11 @@ def value_at(expression: Expr, sizes: Mapping[str, int]) -> int:
     return int(value)
 
 
-def symbolic_costs(kernel: KernelOp) -> SymbolicCosts:
-    """Read an explicit kernel."""
-    walk = _Walk(kernel)
+def symbolic_costs(kernel: KernelOp, machine: Machine | None = None) -> SymbolicCosts:
+    """Read an explicit kernel. Where warpgroups of the machine do its products, they read shared memory as those do; no
+    machine is one without them."""
+    grouped = machine is not None and bool(are_of_warpgroups(plan_of_explicit(kernel), machine))
+    walk = _Walk(kernel, grouped=grouped)
     walk.block(kernel.body.block)
     return SymbolicCosts(
         name=kernel.kernel_name.data,
@@ -139,6 +142,11 @@ class _Walk(Walk):
 
     crossings: list[SymbolicTransfer] = field(default_factory=list[SymbolicTransfer])
     operations: dict[str, Expr] = field(default_factory=dict[str, Any])
+    grouped: bool = False
+    """Whether warpgroups multiply, of which four warps read a right operand together, and in each step a left one that
+    is not in registers."""
+    read_once: set[SSAValue] = field(default_factory=lambda: set[SSAValue]())
+    """Left operands that are kept in registers, and already counted."""
 
     def chosen(self) -> dict[Expr, int]:
         return {
@@ -180,16 +188,22 @@ class _Walk(Walk):
             return
         self._add(f"tensor {multiply_format(op)}", 2 * every)
         spread = self.spread(*op.operands, *op.results)
-        kept = read_before(product_of(op, self.left(op)), spread) > 0
+        kept = not self.grouped and read_before(product_of(op, self.left(op)), spread) > 0
         for operand in (op.lhs, op.rhs):
             has_rows = self.row is not None and self.row in axes_of(operand.type)
             if level_of(operand.type) != "shared" and self.left(op) == "registers" and has_rows:
                 continue
+            if kept and has_rows:  # once for all products, of all streams
+                if operand in self.read_once:
+                    continue
+                self.read_once.add(operand)
             self._add("shared", width_of(operand.type) * self._reads(operand, once=kept and has_rows))
 
     def _reads(self, operand: SSAValue, once: bool) -> Expr:
-        """Each warp reads the part of an operand that its part of the result needs."""
+        """Each warp, or warpgroup, reads the part of an operand that its part of the result needs."""
         warps = prod((warps_symbol(axis) for axis in self.warps if axis not in axes_of(operand.type)), start=1)
+        if self.grouped and self.row is not None and self.row not in axes_of(operand.type):
+            warps = warps / WARPGROUP
         inside = self.inside
         if once:
             self.inside = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from xdsl.ir import Operation, SSAValue
 
-from treadle.compiler.amounts import Amount, most
+from treadle.compiler.amounts import Amount, least, most
 from treadle.compiler.cost.operands import left_operand, stays_in_registers
 from treadle.compiler.cost.plan import Plan
 from treadle.compiler.cost.roles import contractions_of
@@ -14,7 +14,7 @@ from treadle.compiler.machines import Machine
 from treadle.dialects.cuda.roles import MOST_REGISTERS
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.hierarchy import KernelOp, LoadOp
-from treadle.passes.warps.laws import REGISTERS, most_columns
+from treadle.passes.warps.laws import AT_LAUNCH, REGISTERS, most_columns
 
 IN_ORDER_FROM = 90
 """The first capability whose tensor cores leave no time for what is computed beside them."""
@@ -78,7 +78,15 @@ def one_after_another(special: Amount, others: Amount) -> Amount:
     return special + others
 
 
-def granted_registers(plan: Plan) -> Amount:
+def granted_registers(plan: Plan, machine: Machine) -> Amount:
     """Registers that a thread of so many warpgroups may have."""
     groups = plan.warp_count // WARPGROUP
-    return sum((groups == count) * (consumer or MOST_REGISTERS) for count, (_, consumer) in REGISTERS.items())
+    granted = sum((groups == count) * (consumer or MOST_REGISTERS) for count, (_, consumer) in REGISTERS.items())
+    return least(granted, machine.limits.registers_per_thread)
+
+
+def registers_at_launch(plan: Plan) -> Amount:
+    """Of any thread of several warpgroups when the block starts: what its roles then share out is all of them, however
+    many a machine has."""
+    groups = plan.warp_count // WARPGROUP
+    return sum((groups == count) * registers for count, registers in AT_LAUNCH.items())

@@ -247,7 +247,7 @@ def _explain_kernel(
     if expressions and kernel.is_expanded:
         from treadle.compiler.explain.symbols import expressions_of
 
-        symbols = expressions_of(kernel)
+        symbols = expressions_of(kernel, machine)
     return kernel_cost(plan, machine, sizes, near, _why(function, plan.name), sketch, symbols, kernel.is_expanded)
 
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 
+from treadle.compiler.machines import Machine, machine_of
 from treadle.dialects.hierarchy import KernelOp
 
 
@@ -27,12 +28,12 @@ class Expressions:
     """beta of the term that memory helps; 0 where it helps none."""
 
 
-def expressions_of(kernel: KernelOp) -> Expressions:
-    """Of an explicit kernel; imports sympy."""
+def expressions_of(kernel: KernelOp, machine: Machine) -> Expressions:
+    """Of an explicit kernel, as that machine runs it; imports sympy."""
     from treadle.compiler.cost.leading import leading_terms
     from treadle.compiler.cost.symbolic import CHIP, closed, symbolic_costs
 
-    costs = symbolic_costs(kernel)
+    costs = symbolic_costs(kernel, machine)
     least = leading_terms(costs)
     levels = ("device", "shared", "register")
     return Expressions(
@@ -71,4 +72,5 @@ class Symbols:
 def symbols_of(module: ModuleOp) -> list[Symbols]:
     """Of every explicit kernel."""
     kernels = (op for op in module.walk() if isinstance(op, KernelOp))
-    return [Symbols(kernel.kernel_name.data, expressions_of(kernel)) for kernel in kernels]
+    machine = machine_of(module)
+    return [Symbols(kernel.kernel_name.data, expressions_of(kernel, machine)) for kernel in kernels]
