@@ -8,6 +8,7 @@ minutes a kernel, so a test takes a sample of it, evenly spread and different fo
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from itertools import product
 from math import prod
@@ -220,6 +221,19 @@ def test_warpgroups_have_the_registers_that_roles_give_them():
         assert found is not None
         assert found.footprint.most_registers == most
         assert (found.footprint.warps, found.footprint.producers) == (4 * groups, 4)
+
+
+@pytest.mark.parametrize("name", ["attention", "matmul"])
+@pytest.mark.parametrize(("per_sm", "per_thread"), [(32_768, 255), (65_536, 128)])
+def test_roles_have_no_more_registers_than_a_machine(name: str, per_sm: int, per_thread: int):
+    """Whose file says less than Hopper has: a block of several warpgroups takes 65,536."""
+    (path,) = (each for each in EXAMPLES if each.stem == name)
+    ((sketch, defaults),) = sketches(path)
+    h100 = load_machine("h100")
+    limits = replace(h100.limits, registers_per_sm=per_sm, registers_per_thread=per_thread)
+    needs = choose(sketch, replace(h100, limits=limits), sizes_at("large", sketch, defaults), {}).estimate.footprint
+    assert needs.registers_per_thread <= needs.most_registers <= per_thread
+    assert needs.registers_taken * 32 * (needs.warps + needs.producers) <= per_sm
 
 
 def test_the_step_of_a_warpgroup_is_that_of_its_products():

@@ -149,6 +149,12 @@ def test_a_file_may_be_based_on_a_machine(tmp_path: Path):
         ('base = "h100"\n[sustained]\nspecial = 1e15', r"'sustained.special' is 1e\+15, more than rates.special"),
         ('base = "h100"\n[sustained]\ndisk = 1', r"'sustained.disk' is not a key of a machine"),
         ('base = "h100"\nlevels = 3', r"'levels' is 3: expected a table"),
+        (
+            'base = "h100"\n[levels.device]\nbandwidth = 3.35e15',
+            r"'levels.device.bandwidth' is 3.35e\+15 bytes a second, more than levels.l2 passes on",
+        ),
+        ('base = "h100"\n[levels.l2]\nbytes_per_clock = 512', r"'levels.device.bandwidth' is 3.35e\+12"),
+        ('base = "h100"\n[levels.l2]\ngranularity = 3', r"'levels.l2.granularity' is 3: expected a power of two"),
     ],
 )
 def test_a_wrong_variant_is_refused(tmp_path: Path, text: str, message: str):

@@ -189,6 +189,15 @@ def _check_together(root: Table, machine: Machine) -> None:
     limits, levels = machine.limits, machine.levels
     if levels["l2"].capacity >= levels["device"].capacity:
         raise root.error("levels.l2.capacity", "is not smaller than levels.device.capacity")
+    if levels["device"].bandwidth > levels["l2"].bandwidth:
+        raise root.error(
+            "levels.device.bandwidth",
+            f"is {levels['device'].bandwidth:g} bytes a second, more than levels.l2 passes on "
+            f"({levels['l2'].bandwidth:g})",
+        )
+    for name, level in levels.items():
+        if level.granularity & (level.granularity - 1):
+            raise root.error(f"levels.{name}.granularity", f"is {level.granularity}: expected a power of two")
     if limits.shared_per_block > levels["shared"].capacity:
         raise root.error("limits.shared_per_block", "is more than levels.shared.capacity")
     if limits.shared_per_block + limits.shared_reserved > levels["shared"].capacity:
