@@ -377,6 +377,8 @@ def test_lines_are_used_where_the_block_divides() -> None:
     assert line_span({"q": 64, "d": 32}, 8, 128, 2) == 32
     assert line_span({"q": 64, "d": 96}, 8, 128, 2) is None
     assert line_span({"q": 128, "d": 64}, 8, 32, 2) == 64
+    assert line_span({"q": 112, "d": 128}, 8, 256, 2) == 128  # 32 rows at once do not divide 112, 16 do
+    assert line_span({"q": 64, "d": 96}, 8, 96, 2) == 96
     assert line_span({"q": 9, "d": 64}, 8, 128, 2) is None
     assert line_span({"b": 2, "q": 64, "d": 64}, 8, 128, 2) is None
 

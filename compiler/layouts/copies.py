@@ -33,15 +33,18 @@ def copy_access(extents: Mapping[str, int], width: int, threads: int, element_by
 
 def line_span(extents: Mapping[str, int], width: int, threads: int, element_bytes: int) -> int | None:
     """Neighbours of a row that neighbouring threads take before they go down: a line of 128 bytes, or a row that is
-    shorter. None unless the tile has two axes of more than one element, whole lines a row, and whole rounds
-    of the block."""
+    shorter; the whole of a longer row, where only then the block goes down by equal parts of the tile. None unless the
+    tile has two axes of more than one element, whole spans a row, and whole rounds of the block."""
     wide = _wide(extents)
     if len(wide) != 2:
         return None
     (_, count), (_, length) = wide
-    span = min(length, LINE_BYTES // element_bytes)
-    even = threads * width % span == 0 and count % (threads * width // span) == 0
-    return span if length % span == 0 and even else None
+    line = min(length, LINE_BYTES // element_bytes)
+    for span in (line, length):
+        even = threads * width % span == 0 and count % (threads * width // span) == 0
+        if length % span == 0 and even:
+            return span
+    return None
 
 
 def _wide(extents: Mapping[str, int]) -> list[tuple[str, int]]:
