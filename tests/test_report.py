@@ -83,6 +83,24 @@ def test_a_table_of_operations() -> None:
     assert list(traffic_lines([])) == []
 
 
+def test_tensor_copies_are_told_apart() -> None:
+    """They move bytes, of which nobody counts sectors: no total says 0, and no gate on sectors is met by that."""
+    operations = [
+        Traffic("first", 5, "use(a);", "tensor_load", 3, 6144, 0, 0, 0),
+        Traffic("first", 6, "use(a);", "store_matrix", 4, 2048, 0, 1, 0),
+        Traffic("first", 7, "use(a);", "tensor_store", 1, 2048, 0, 0, 0),
+    ]
+    text = "\n".join(traffic_lines(operations))
+    assert "loaded from device memory: 6,144 bytes by 3 tensor copies, whose sectors are not counted" in text
+    assert "stored to device memory: 2,048 bytes by 1 tensor copies" in text
+    assert "in 0 sectors" not in text
+    assert "shared memory: 4 requests, 1 bank conflicts" in text
+    assert [each.name for each in check_traffic(operations)] == ["bank conflicts"]
+    loads = [*operations, Traffic("first", 8, "use(a);", "load_global", 1, 128, 4, 0, 4)]
+    assert "128 bytes in 4 sectors" in "\n".join(traffic_lines(loads))
+    assert [each.name for each in check_traffic(loads)] == ["bank conflicts", "sectors beyond the fewest"]
+
+
 def test_what_was_not_counted_is_said() -> None:
     assert "not known" in "".join(memory_lines(None, None))
     assert "not known" in "".join(memory_lines(TEXT, None))
@@ -159,7 +177,7 @@ def test_computed_operands_meet_no_bank_conflict(name: str) -> None:
     # What is loaded through a tile on the way spares more sectors than it meets conflicts (`passes/_staging.py`).
     found = [each for each in traffic_of(printed, backend.reports) if each.kind != "copy_async"]
     others = [each for each in found if "_staged[" not in each.text]
-    conflicts, _ = check_traffic(others)
+    conflicts, *_ = check_traffic(others)
     assert {"store_shared", "load_matrix"} <= {each.kind for each in others}
     assert conflicts.ok, str(conflicts)
 

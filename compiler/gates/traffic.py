@@ -15,8 +15,14 @@ SECTOR = 32
 WIDEST_REQUEST = 512
 """Bytes that a warp moves at most in one instruction."""
 
-SHARED = ("load_shared", "store_shared", "load_matrix", "copy_async")
+SHARED = ("load_shared", "store_shared", "load_matrix", "store_matrix", "copy_async")
 """Operations that touch shared memory."""
+
+DEVICE = (
+    ("loaded from device memory", ("load_global", "copy_async"), "tensor_load"),
+    ("stored to device memory", ("store_global",), "tensor_store"),
+)
+"""What goes to and from device memory: by requests of warps, and by tensor copies, of which no sectors are counted."""
 
 _KERNEL = re.compile(r"void (?:__launch_bounds__\([\d, ]+\) )?(\w+?)(?:_body)?\($")
 _TEXT_SHOWN = 100
@@ -82,12 +88,13 @@ def _kernels(lines: Sequence[str]) -> Iterator[str]:
 
 
 def check_traffic(operations: Sequence[Traffic]) -> list[Gate]:
-    """Whether memory is accessed as well as can be."""
-    beyond = sum(each.sectors - each.fewest_sectors for each in operations)
-    return [
-        Gate("bank conflicts", sum(each.conflicts for each in operations), "<=", 0),
-        Gate("sectors beyond the fewest", beyond, "<=", 0),
-    ]
+    """Whether memory is accessed as well as can be; of sectors only where any were counted."""
+    gates = [Gate("bank conflicts", sum(each.conflicts for each in operations), "<=", 0)]
+    counted = [each for each in operations if each.sectors]
+    if counted:
+        beyond = sum(each.sectors - each.fewest_sectors for each in counted)
+        gates.append(Gate("sectors beyond the fewest", beyond, "<=", 0))
+    return gates
 
 
 def traffic_lines(operations: Sequence[Traffic]) -> Iterator[str]:
@@ -116,20 +123,27 @@ def _row(each: Traffic) -> str:
 
 
 def _totals(operations: Sequence[Traffic]) -> Iterator[str]:
-    for what, kinds in (
-        ("loaded from device memory", ("load_global", "copy_async")),
-        ("stored to device memory", ("store_global",)),
-    ):
+    for what, kinds, copy in DEVICE:
         chosen = [each for each in operations if each.kind in kinds]
-        sectors, fewest = sum(each.sectors for each in chosen), sum(each.fewest_sectors for each in chosen)
-        aligned, moved = sum(each.aligned_sectors for each in chosen), sum(each.bytes for each in chosen)
-        requests, widest = sum(each.requests for each in chosen), -(-moved // WIDEST_REQUEST)
-        more = f", and {aligned:,} if rows were aligned" if aligned < fewest else ""
-        yield f"{what}: {moved:,} bytes in {sectors:,} sectors of {SECTOR} bytes; the fewest are {fewest:,}{more}"
-        yield f"  by {requests:,} requests of a warp; at 16 bytes a thread {widest:,} would do"
+        boxes = [each for each in operations if each.kind == copy]
+        if chosen or not boxes:
+            yield from _moved(what, chosen)
+        if boxes:
+            moved, copies = sum(each.bytes for each in boxes), sum(each.requests for each in boxes)
+            yield f"{what}: {moved:,} bytes by {copies:,} tensor copies, whose sectors are not counted"
     shared = [each for each in operations if each.kind in SHARED]
     conflicts = sum(each.conflicts for each in shared)
     yield f"shared memory: {sum(each.requests for each in shared):,} requests, {conflicts:,} bank conflicts"
+
+
+def _moved(what: str, chosen: Sequence[Traffic]) -> Iterator[str]:
+    """What requests of warps moved."""
+    sectors, fewest = sum(each.sectors for each in chosen), sum(each.fewest_sectors for each in chosen)
+    aligned, moved = sum(each.aligned_sectors for each in chosen), sum(each.bytes for each in chosen)
+    requests, widest = sum(each.requests for each in chosen), -(-moved // WIDEST_REQUEST)
+    more = f", and {aligned:,} if rows were aligned" if aligned < fewest else ""
+    yield f"{what}: {moved:,} bytes in {sectors:,} sectors of {SECTOR} bytes; the fewest are {fewest:,}{more}"
+    yield f"  by {requests:,} requests of a warp; at 16 bytes a thread {widest:,} would do"
 
 
 def _shortened(text: str) -> str:
