@@ -246,6 +246,8 @@ KERNELS = {
     ("attention", 256, "sm_90a"): Today(10.15),
     ("matmul", 64, "sm_80"): Today(1.94, not_met=(PRODUCT,)),
     ("matmul", 128, "sm_80"): Today(1.17),
+    ("matmul", 64, "sm_90a"): Today(6.88),
+    ("matmul", 128, "sm_90a"): Today(4.88),
     ("matmul", 4096, "sm_80"): Today(0.89),
     ("matmul", 4096, "sm_90a"): Today(5.75),
 }
