@@ -25,6 +25,9 @@ LANE_WARPS = (1, 2, 4, 8)
 """Of a block without products."""
 ROW = 16
 """Rows of a tensor-core product."""
+SHARING = 4
+"""Warps along the rows that a group may have though fewer rows would do: they share the copies, and four are a
+warpgroup. What they compute of rows that are not there costs nobody time where copies are waited for."""
 ROW_TILES = (1, 2)
 """Row tiles of one warp, which share what they read of the right operand."""
 MORE_ROW_TILES = (1, 2, 4)
@@ -191,7 +194,7 @@ def _rows(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str, int]) ->
         return [(1, 1)]
     if row in fixed:
         return [(fixed[row], warps) for warps in _splits(fixed[row] // ROW, of_warp)]
-    most = max(ROW, covering(sizes[row]))
+    most = max(ROW * SHARING, covering(sizes[row]))
     return [(ROW * n * tiles, n) for n in range(1, MOST_WARPS + 1) for tiles in of_warp if ROW * n * tiles <= most]
 
 
