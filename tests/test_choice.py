@@ -99,7 +99,7 @@ def of_products(sketch: Sketch, sizes: Mapping[str, int]) -> Iterator[Tried]:
             yield cut, {}
             continue
         high = ROW * n * tiles
-        if high > max(ROW, covering(sizes[row])):
+        if high > max(4 * ROW, covering(sizes[row])):  # four warps share the copies, though there are fewer rows
             continue
         yield {**cut, row: high}, {row: n}
         for across in range(2, 17):

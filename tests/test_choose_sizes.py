@@ -15,8 +15,9 @@ from xdsl.dialects.func import FuncOp
 from xdsl.utils.exceptions import PassFailedException
 
 from roads import compiled
-from treadle.compiler.cost import footprint, plan_of, product_axes
+from treadle.compiler.cost import estimate, footprint, plan_of, product_axes
 from treadle.compiler.machines import load_machine, write_machine
+from treadle.compiler.sizes import default_sizes
 from treadle.compiler.source import parse_module, verify_module
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import SizesAttr, axes_of, format_of
@@ -144,10 +145,23 @@ def test_widths_of_attention(name: str, d: int, machine: str):
 
 
 def test_small_axes_get_small_tiles():
+    """No smaller than four warps have rows: they share the copies."""
     schedule = chosen(module_of("attention", {"q": 7, "x": 1}))
-    assert schedule.group.as_dict() == {"b": 1, "h": 1, "q": 16}
-    assert schedule.warps.as_dict() == {"q": 1}
+    assert schedule.group.as_dict() == {"b": 1, "h": 1, "q": 64}
+    assert schedule.warps.as_dict() == {"q": 4}
     assert schedule.stream.as_dict() == {"x": 16}
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+def test_fewer_rows_take_no_longer(machine: str):
+    times: list[float] = []
+    for q in (1, 7, 21, 63):
+        module = module_of("attention", {"q": q, "x": 333}, machine)
+        chosen(module)
+        found = estimate(plan_of(kernel_in(module)), load_machine(machine), default_sizes(function_in(module)))
+        assert found is not None
+        times.append(found.time_us)
+    assert times == sorted(times)
 
 
 def test_large_products_have_large_square_tiles():
