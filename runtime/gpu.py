@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.runtime.cuda_driver import DriverFailure, EncodedMap, Functions, encode, is_installed
+from treadle.runtime.extents import byte_bounds
 from treadle.runtime.nvcc import compile_cubin, find_nvcc
 from treadle.runtime.parameters import Scalar
 from treadle.runtime.tensor_maps import tensor_map
@@ -121,8 +122,8 @@ def extent_of(array: NDArray[Any]) -> Extent:
     memory that numpy allocated is kept, modulo the alignment, so that what is misaligned stays so."""
     if array.size == 0:
         return Extent(array.ctypes.data, 0, 0)
-    low, high = np.lib.array_utils.byte_bounds(array)
-    return Extent(int(low), int(high) - int(low), array.ctypes.data - int(low))
+    low, high = byte_bounds(array)
+    return Extent(low, high - low, array.ctypes.data - low)
 
 
 def misalignment_of(array: NDArray[Any]) -> int:

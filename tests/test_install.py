@@ -162,3 +162,18 @@ def test_what_is_installed_works_from_anywhere(built: Distributions, version: st
     where = run([programs / "python", "-c", "import treadle.compiler as c; print(c.__file__)"], away).strip()
     assert Path(where).is_relative_to(tmp_path / "venv")
     assert (Path(where).parents[1] / "py.typed").is_file()
+
+
+@pytest.mark.full
+def test_the_oldest_libraries_that_it_asks_for_serve(built: Distributions, tmp_path: Path) -> None:
+    oldest = [each.replace(">=", "==") + ".*" for each in PROJECT["dependencies"] if ">=" in each]
+    assert len(oldest) >= 4
+    run([python(VERSIONS[0]), "-m", "venv", tmp_path / "venv"], tmp_path)
+    programs = tmp_path / "venv" / "bin"
+    run([programs / "pip", "install", "--quiet", "--disable-pip-version-check", built.wheel, *oldest], tmp_path)
+    cache = {"TREADLE_CACHE": str(tmp_path / "cache")}
+    backend = "emulator" if shutil.which("g++") or shutil.which("clang++") else "interpreter"
+    for name in ("attention_lengths", "conv1d", "attention_f8"):
+        example = ROOT / "examples" / f"{name}.mlir"
+        said = run([programs / "treadle", "run", example, "--backend", backend], tmp_path, **cache)
+        assert f"verified ({backend})" in said

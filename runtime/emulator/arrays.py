@@ -16,6 +16,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from treadle.runtime.emulator.native import Region
+from treadle.runtime.extents import byte_bounds
 from treadle.runtime.tensor_maps import tensor_map
 
 _ALIGNMENT = 256
@@ -141,8 +142,7 @@ def leaves(view: NDArray[Any], data: NDArray[Any]) -> bool:
 
 
 def _extent(data: NDArray[Any]) -> tuple[int, int]:
-    low, high = np.lib.array_utils.byte_bounds(data) if data.size else (data.ctypes.data,) * 2
-    return int(low), int(high)
+    return byte_bounds(data) if data.size else (data.ctypes.data, data.ctypes.data)
 
 
 def allocation_offset(data: NDArray[Any], address: int) -> int:
