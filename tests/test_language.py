@@ -203,6 +203,13 @@ def test_an_array_in_the_middle_of_an_element_is_copied() -> None:
     np.testing.assert_array_equal(treadle.kernel("m n -> m n")(lambda A: A * 2)(apart), A * 2)
 
 
+def test_integers_that_an_axis_is_added_to_stay_exact() -> None:
+    a = np.array([2**24 + 1, -5, 7], np.int32)
+    weaved = treadle.kernel("n, m -> n m")(lambda a, b: a)(a, np.zeros(2, np.int32))
+    assert weaved.dtype == np.int32
+    np.testing.assert_array_equal(weaved, np.stack([a, a], 1))
+
+
 def test_what_is_no_integer_any_more_is_a_float() -> None:
     a = np.arange(7, dtype=np.int32)
     half = treadle.kernel("n -> n")(lambda a: a / 2)(a)

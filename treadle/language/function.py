@@ -161,7 +161,8 @@ class NamedKernel:
                 f"result {index} of {self._name} still has the axes {extra}: the signature says [{', '.join(axes)}]"
             )
         if missing := [axis for axis in axes if axis not in array.axes]:
-            array = array.to("f32") + Array(graph, graph.fill(0.0, missing))
+            nothing = Array(graph, graph.fill(0 if array.format == "i32" else 0.0, missing))
+            array = (array if array.format == "i32" else array.to("f32")) + nothing
         made = FORMATS["i32"] if array.format == "i32" and self.result is None else FORMATS[format]
         return graph.cast(array.value, made, axes)
 
