@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp
+from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 
 from treadle.compiler.errors import Refusal
-from treadle.dialects.diagram import LawOp
+from treadle.dialects.diagram import Diagram, LawOp
 from treadle.dialects.diagram.array import is_array
+from treadle.dialects.hierarchy.schedule import DERIVATION
 from treadle.passes._functions import functions
 from treadle.passes.diagram_expand_laws import DiagramExpandLawsPass
 from treadle.passes.linalg.of_diagram import Lowering
@@ -55,7 +57,8 @@ class ConvertDiagramToLinalgPass(ModulePass):
     that may be rounded to tf32 are not. An absent element (`diagram.where`) has no counterpart in `linalg`: where it
     would be combined or saved, the body tests the condition at its loops and takes the neutral element, or zero. A
     symbolic axis that only a read has gets its size from the operand, as at a launch; what a read leaves out at the end
-    of a dimension is cut off first (`tensor.extract_slice`).
+    of a dimension is cut off first (`tensor.extract_slice`). Nothing of ours is left for another compiler to refuse:
+    no derivation, and none of what `diagram` promises of an argument.
     """
 
     name = "convert-diagram-to-linalg"
@@ -73,3 +76,17 @@ class ConvertDiagramToLinalgPass(ModulePass):
                 is_array(result.type) for inner in function.walk() for result in inner.results
             ):
                 Lowering(function).run()
+            _leave_nothing_of_ours(function)
+
+
+def _leave_nothing_of_ours(function: FuncOp) -> None:
+    """Upstream tools refuse attributes of dialects that they do not know."""
+    function.attributes.pop(DERIVATION, None)
+    if function.arg_attrs is not None:
+        kept = [_of_others(each) for each in function.arg_attrs]
+        function.arg_attrs = ArrayAttr(kept) if any(each.data for each in kept) else None
+
+
+def _of_others(attributes: DictionaryAttr) -> DictionaryAttr:
+    kept = {name: each for name, each in attributes.data.items() if not name.startswith(f"{Diagram.name}.")}
+    return DictionaryAttr(kept)

@@ -124,6 +124,13 @@ def as_linalg(path: Path, sizes: Mapping[str, int] | None = None) -> ModuleOp:
     return module
 
 
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_nothing_of_ours_is_left_for_another_compiler_to_refuse(path: Path) -> None:
+    text = str(as_linalg(path))
+    assert "linalg." in text
+    assert not [name for name in ("diagram.", "hierarchy.", "cuda.", "derivation") if name in text]
+
+
 @pytest.mark.sample(20)
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_examples(path: Path) -> None:

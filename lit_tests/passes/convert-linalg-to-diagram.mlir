@@ -94,3 +94,55 @@ func.func @stays(%X: tensor<4x8xf32>, %start: tensor<4xf32>) -> tensor<4xf32> {
   } -> tensor<4xf32>
   func.return %top : tensor<4xf32>
 }
+
+// A loop along merged dimensions is one for each of them, also where it is reduced; the other operands are split.
+// CHECK-LABEL: func.func @merged(%X: tensor<2x3x8xf32, #diagram.array<[d0, d1, d2]>>, %W: tensor<24x5xf32, #diagram.array<[d3, d4]>>) -> tensor<2x5xf32, #diagram.array<[d0, d4]>> {
+// CHECK-NEXT:    %[[split:.*]] = diagram.read %W at "8 * d1 + d2, d4" : tensor<24x5xf32, #diagram.array<[d3, d4]>> -> tensor<3x8x5xf32, #diagram.array<[d1, d2, d4]>>
+// CHECK-NEXT:    %Y = diagram.contract %X, %[[split]] over [d1, d2] accumulate f32
+// CHECK-NEXT:    func.return %Y
+func.func @merged(%X: tensor<2x3x8xf32>, %W: tensor<24x5xf32>) -> tensor<2x5xf32> {
+  %zero = arith.constant dense<0.0> : tensor<2x5xf32>
+  %M = tensor.collapse_shape %X [[0], [1, 2]] : tensor<2x3x8xf32> into tensor<2x24xf32>
+  %Y = linalg.matmul ins(%M, %W : tensor<2x24xf32>, tensor<24x5xf32>) outs(%zero : tensor<2x5xf32>) -> tensor<2x5xf32>
+  func.return %Y : tensor<2x5xf32>
+}
+
+// Where a body asks for its place along merged dimensions, they stay merged, outside of the diagram.
+// CHECK-LABEL: func.func @place
+// CHECK-NEXT:    %M = tensor.collapse_shape %X
+// CHECK-NEXT:    %[[merged:.*]] = builtin.unrealized_conversion_cast %M : tensor<2x24xi32> to tensor<2x24xi32, #diagram.array<[d3, d4]>>
+// CHECK-NEXT:    %[[at:.*]] = diagram.index -> tensor<24xi32, #diagram.array<[d4]>>
+// CHECK-NEXT:    %I = diagram.map (%x = %[[merged]] : {{.*}}, %i = %[[at]] :
+func.func @place(%X: tensor<2x3x8xi32>) -> tensor<2x24xi32> {
+  %M = tensor.collapse_shape %X [[0], [1, 2]] : tensor<2x3x8xi32> into tensor<2x24xi32>
+  %E = tensor.empty() : tensor<2x24xi32>
+  %I = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%M : tensor<2x24xi32>) outs(%E : tensor<2x24xi32>) {
+  ^bb0(%x: i32, %out: i32):
+    %i = linalg.index 1 : index
+    %j = arith.index_cast %i : index to i32
+    %y = arith.addi %x, %j : i32
+    linalg.yield %y : i32
+  } -> tensor<2x24xi32>
+  func.return %I : tensor<2x24xi32>
+}
+
+// A constant is rounded where a body narrows it, and a small whole power is written as products.
+// CHECK-LABEL: func.func @narrowed
+// CHECK:         %[[square:.*]] = arith.mulf %x, %x : f32
+// CHECK-NEXT:    %cube = arith.mulf %x, %[[square]] : f32
+// CHECK-NEXT:    %small = arith.constant 1.000000e-05 : f32
+// CHECK-NEXT:    %y = arith.addf %cube, %small : f32
+func.func @narrowed(%X: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %epsilon = arith.constant 1.0e-5 : f64
+  %three = arith.constant 3 : i64
+  %Y = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%X : tensor<4x8xf32>) outs(%X : tensor<4x8xf32>) {
+  ^bb0(%x: f32, %out: f32):
+    %cube = math.fpowi %x, %three : f32, i64
+    %small = arith.truncf %epsilon : f64 to f32
+    %y = arith.addf %cube, %small : f32
+    linalg.yield %y : f32
+  } -> tensor<4x8xf32>
+  func.return %Y : tensor<4x8xf32>
+}
