@@ -22,9 +22,16 @@ FILES = ROOT / "tests" / "linalg"
 Numbers = NDArray[Any]
 
 
+EPSILON = float(np.float32(1e-5))
+
+
 def softmax(s: Numbers) -> Numbers:
     e = np.exp(s - s.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True)
+
+
+def centred(x: Numbers) -> Numbers:
+    return x - x.mean(-1, keepdims=True)
 
 
 MEANINGS: dict[str, Callable[..., Numbers]] = {
@@ -40,12 +47,19 @@ MEANINGS: dict[str, Callable[..., Numbers]] = {
     "map_region": lambda a, b: a * b,
     "maps": lambda a, b: a @ b,
     "matmul_maps": lambda a, b, c: c + a.T @ b,
+    "merged": lambda x, w: np.abs(x).reshape(-1, 12) @ w,
     "mixed": lambda a, b, c: c + a @ b,
     "named": lambda a, b: np.tanh(a / b) ** 2,
     "reduce": lambda a, c: c + a.sum(1),
     "reduce_region": lambda a, c: np.maximum(c, a.max(1)),
     "slice": lambda a: np.exp(a[:, 2:6]),
     "softmax": softmax,
+    "torch_attention": lambda q, k, v: softmax(q @ k.swapaxes(-1, -2) / 4) @ v,
+    "torch_layer_norm": lambda x, w, b: (
+        centred(x) / np.sqrt((centred(x) ** 2).mean(-1, keepdims=True) + EPSILON) * w + b
+    ),
+    "torch_rms_norm": lambda x, w: x / np.sqrt((x**2).mean(-1, keepdims=True) + EPSILON) * w,
+    "torch_softmax": softmax,
     "trunc": lambda a: a,
 }
 
@@ -69,7 +83,7 @@ def test_a_file_computes_what_it_says(name: str) -> None:
     np.testing.assert_allclose(result, MEANINGS[name](*arguments), rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["mixed", "expand", "softmax", "cast"])
+@pytest.mark.parametrize("name", ["mixed", "expand", "softmax", "cast", "torch_layer_norm", "torch_rms_norm"])
 def test_a_file_runs(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """As CUDA C, too."""
     assert cli.main(["run", str(FILES / f"{name}.mlir")]) == 0
@@ -84,7 +98,20 @@ def test_attention_is_one_kernel(capsys: pytest.CaptureFixture[str]) -> None:
     assert "verified" in said
 
 
-@pytest.mark.parametrize("name", ["softmax", "contract", "maps"])
+def test_weights_of_merged_dimensions_are_split(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["run", str(FILES / "merged.mlir"), "--size", "d0=37"]) == 0
+    assert "verified" in capsys.readouterr().out
+
+
+def test_merged_heads_do_not_cut_attention(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["run", str(FILES / "torch_attention.mlir"), "--verbose"]) == 0
+    said = capsys.readouterr().out
+    assert "@attention along d4 and 1 more: cascade" in said
+    assert "@attention_1" not in said
+    assert "verified" in said
+
+
+@pytest.mark.parametrize("name", ["softmax", "contract", "maps", "torch_softmax"])
 def test_printed_and_read_again(name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert opt([str(FILES / f"{name}.mlir")]) == 0
     once = capsys.readouterr().out

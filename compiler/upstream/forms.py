@@ -6,8 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects import linalg
-from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, DenseArrayBase, ShapedType, TensorType, i64
-from xdsl.dialects.linalg.attrs import IteratorTypeAttr
+from xdsl.dialects.builtin import (
+    AffineMapAttr,
+    ArrayAttr,
+    DenseArrayBase,
+    ShapedType,
+    StringAttr,
+    TensorType,
+    i64,
+)
+from xdsl.dialects.linalg.attrs import IteratorType, IteratorTypeAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 from xdsl.parser import Parser
@@ -76,11 +84,16 @@ def read_clauses(parser: Parser) -> Clauses:
     found.attributes = dict(parser.parse_optional_attr_dict())
     found.inputs = read_operands(parser, "ins")
     found.outputs = read_operands(parser, "outs")
-    if parser.parse_optional_punctuation("->"):
-        found.results = parser.parse_optional_comma_separated_list(parser.Delimiter.PAREN, parser.parse_type) or [
-            parser.parse_type()
-        ]
+    found.results = read_results(parser)
     return found
+
+
+def read_results(parser: Parser) -> Sequence[Attribute]:
+    """One type, or several in parentheses, which xDSL reads without any."""
+    if not parser.parse_optional_punctuation("->"):
+        return ()
+    several = parser.parse_optional_comma_separated_list(parser.Delimiter.PAREN, parser.parse_type)
+    return several or parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
 
 
 def _optional_word(parser: Parser) -> dict[str, Attribute | str] | None:
@@ -147,6 +160,36 @@ def read_elementwise(name: str | None) -> Callable[[Parser], Operation]:
     return read
 
 
+def read_generic(parser: Parser) -> Operation:
+    """As xDSL reads it, and with several results, which it prints in parentheses and does not read."""
+    start = parser.pos
+    attributes = dict(parser.parse_optional_attr_dict())
+    maps, kinds = attributes.pop("indexing_maps", None), attributes.pop("iterator_types", None)
+    if not isinstance(maps, ArrayAttr) or not isinstance(kinds, ArrayAttr):
+        parser.raise_error("linalg.generic needs the lists indexing_maps and iterator_types", start, parser.pos)
+    places = [each for each in maps if isinstance(each, AffineMapAttr)]  # pyright: ignore
+    loops = [_kind_of_loop(parser, kind, start) for kind in kinds]  # pyright: ignore
+    notes = [attributes.pop(name, None) for name in ("doc", "library_call")]
+    inputs, outputs = (read_operands(parser, word) for word in ("ins", "outs"))
+    if parser.parse_optional_keyword("attrs"):
+        parser.parse_punctuation("=")
+        attributes |= parser.parse_optional_attr_dict()
+    region = parser.parse_region()
+    doc, call = (note if isinstance(note, StringAttr) else None for note in notes)
+    generic = linalg.ops.GenericOp(inputs, outputs, region, places, loops, read_results(parser), doc, call)
+    generic.attributes |= attributes
+    return generic
+
+
+def _kind_of_loop(parser: Parser, kind: object, start: int) -> IteratorTypeAttr:
+    if isinstance(kind, IteratorTypeAttr):
+        return kind
+    try:
+        return IteratorTypeAttr(IteratorType(kind.data if isinstance(kind, StringAttr) else kind))
+    except ValueError:
+        parser.raise_error(f"a loop is of the kind {kind}, which is none", start, parser.pos)
+
+
 def read_map(parser: Parser) -> Operation:
     """`linalg.map { op } ins(...) outs(...)`, or with a region; in either case one turn for each element."""
     start = parser.pos
@@ -190,6 +233,7 @@ FORMS: dict[str, Form] = {
     **{f"linalg.{name}": Form(read_elementwise(name)) for name in NAMED_ELEMENTWISE if name not in DIRECT},
     **{f"linalg.{name}": Form(read_product(name)) for name in (*PRODUCTS, "contract")},
     "linalg.elementwise": Form(read_elementwise(None)),
+    "linalg.generic": Form(read_generic),
     "linalg.map": Form(read_map),
     "linalg.reduce": Form(read_reduce),
     "linalg.softmax": Form(read_softmax),

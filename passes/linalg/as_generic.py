@@ -1,9 +1,10 @@
 """What front ends write beside structured operations, as structured operations: softmax, moved tensors, and casts that
 an operation implies.
 
-`tensor.expand_shape`, `extract_slice` and `cast` only say where an element of their result stands in their operand: as
-a `linalg.generic` that copies, with that place as indexing map, they become reads of a diagram, which move nothing. Of
-a slice that begins a dimension and does not go to its end, an indexing map says too little: `Parts` does."""
+`tensor.expand_shape`, `collapse_shape` where all but one dimension have size 1, `extract_slice` and `cast` only say
+where an element of their result stands in their operand: as a `linalg.generic` that copies, with that place as indexing
+map, they become reads of a diagram, which move nothing. Of a slice that begins a dimension and does not go to its end,
+an indexing map says too little: `Parts` does."""
 
 from __future__ import annotations
 
@@ -33,9 +34,11 @@ from treadle.compiler.upstream.bodies import Function, body_of, converted
 from treadle.compiler.upstream.softmax import SoftmaxOp
 from treadle.dialects.diagram.array import DYNAMIC, FORMATS, Number, format_of, shape_of
 from treadle.dialects.diagram.formats import number_format
+from treadle.passes.linalg.loops import groups_of, split_merged_loops
+from treadle.passes.linalg.narrowing import narrow
 from treadle.passes.linalg.structured import STRUCTURED, Stays, check_constant, constant_of
 
-MOVES = (tensor.ExpandShapeOp, tensor.ExtractSliceOp, tensor.CastOp)
+MOVES = (tensor.ExpandShapeOp, tensor.CollapseShapeOp, tensor.ExtractSliceOp, tensor.CastOp)
 
 CASTABLE = (*FORMATS, f64, i64)
 """Formats of scalars that a fill casts; i1 is not among them, whose true is -1 to a signed cast."""
@@ -46,12 +49,14 @@ Parts: TypeAlias = dict[Operation, frozenset[int]]
 
 
 def as_generic(function: func.FuncOp) -> Parts:
-    """Rewrite in place every softmax, every fill whose scalar has another format, and every such move that feeds or
-    follows a structured operation."""
+    """Rewrite in place every softmax, every fill whose scalar has another format, what is computed in 64 bits and need
+    not be, loops along merged dimensions, and every such move that feeds or follows a structured operation."""
     for op in [op for op in function.walk() if isinstance(op, SoftmaxOp)]:
         _decompose(op)
     for op in [op for op in function.body.block.ops if isinstance(op, linalg.ops.FillOp) and op.results]:
         _cast_fill(op)
+    narrow(function)
+    split_merged_loops(function)
     parts: Parts = {}
     waiting = True
     while waiting:
@@ -116,10 +121,17 @@ def _place(op: Operation) -> AffineMap | None:
         case tensor.CastOp():
             return AffineMap.identity(len(shape))
         case tensor.ExpandShapeOp():
-            groups = [[number.value.data for number in group] for group in op.reassociation]
+            groups = groups_of(op)
             if any(shape[dim] == DYNAMIC for group in groups for dim in group[1:]):
                 return None
             return AffineMap(len(shape), 0, tuple(_flat(group, shape) for group in groups))
+        case tensor.CollapseShapeOp():
+            kept = _kept_dimensions(op)
+            if kept is None:
+                return None
+            places = {dim: i for i, dim in enumerate(kept)}
+            rank = len(shape_of(op.src.type))
+            return AffineMap(len(shape), 0, tuple(_at(places.get(dim)) for dim in range(rank)))
         case tensor.ExtractSliceOp():
             offsets, strides = op.static_offsets.get_values(), op.static_strides.get_values()
             if DYNAMIC in (*offsets, *strides) or min((*offsets, *strides), default=0) < 0:
@@ -130,6 +142,20 @@ def _place(op: Operation) -> AffineMap | None:
             return _slice(offsets, sizes, strides, shape)
         case _:
             return None
+
+
+def _kept_dimensions(op: tensor.CollapseShapeOp) -> list[int | None] | None:
+    """For each dimension of the result the one of the operand that it is, the others being of size 1 (None where all
+    are); None altogether where several are merged."""
+    shape = shape_of(op.src.type)
+    kept = [[dim for dim in group if shape[dim] != 1] for group in groups_of(op)]
+    if any(len(group) > 1 for group in kept):
+        return None
+    return [group[0] if group else None for group in kept]
+
+
+def _at(dim: int | None) -> AffineExpr:
+    return AffineConstantExpr(0) if dim is None else AffineDimExpr(dim)
 
 
 def _cut(op: tensor.ExtractSliceOp) -> frozenset[int]:
@@ -152,11 +178,10 @@ def _is_size(size: SSAValue | int, source: SSAValue, dim: int) -> bool:
 
 
 def _flat(group: Sequence[int], shape: Sequence[int]) -> AffineExpr:
-    steps = [prod(shape[dim] for dim in group[i + 1 :]) for i in range(len(group))]
-    terms = [
-        AffineDimExpr(dim) * step if step != 1 else AffineDimExpr(dim) for dim, step in zip(group, steps, strict=True)
-    ]
-    place: AffineExpr = terms[0]
+    """Along a dimension of size 1, which a front end makes to broadcast, nothing moves."""
+    steps = {dim: prod(shape[inner] for inner in group[i + 1 :]) for i, dim in enumerate(group) if shape[dim] != 1}
+    terms = [AffineDimExpr(dim) * step if step != 1 else AffineDimExpr(dim) for dim, step in steps.items()]
+    place: AffineExpr = terms[0] if terms else AffineConstantExpr(0)
     for term in terms[1:]:
         place = place + term
     return place
@@ -203,6 +228,10 @@ def _dynamic_sizes(op: Operation) -> list[SSAValue]:
             return list(op.dynamic_output_shape)
         case tensor.ExtractSliceOp():
             return list(op.sizes)
+        case tensor.CollapseShapeOp():
+            before = _Maker(op)
+            kept = [dim for dim in _kept_dimensions(op) or () if dim is not None]
+            return [before.size(op.src, dim) for dim in kept if shape_of(op.src.type)[dim] == DYNAMIC]
         case _:
             shape, before = shape_of(op.results[0].type), _Maker(op)
             return [before.size(op.operands[0], i) for i, size in enumerate(shape) if size == DYNAMIC]
