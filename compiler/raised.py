@@ -12,17 +12,22 @@ from treadle.compiler.errors import at
 from treadle.compiler.pipeline import run_passes
 from treadle.dialects.hierarchy.schedule import derivation_of
 
-DIALECTS = ("linalg", "tensor")
+DIALECTS = ("linalg", "tensor", "cf")
 ABOUT_SHAPES = ("tensor.empty", "tensor.dim")
 """Operations that stay for another's sake."""
 
 DATA = "an array of numbers in the program is data: make it an argument of the function"
 UNKNOWN = "a diagram has no such operation (docs/xdsl.md: how a compiler keeps it between kernels)"
 
+BLOCKS = "it has several blocks: a program is one block of operations, without branches"
+
 
 def raised(module: ModuleOp) -> ModuleOp:
     """The program as diagrams, in place; one that is made of diagrams stays as it is (TreadleError where something
     cannot be raised)."""
+    for function in [op for op in module.walk() if isinstance(op, func.FuncOp)]:
+        if len(function.body.blocks) > 1:
+            raise at(function, BLOCKS)
     if any(op.dialect_name() in DIALECTS for op in module.walk()):
         run_passes(module, [ArgSpec("convert-linalg-to-diagram", {})])
         dce(module)

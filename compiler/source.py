@@ -33,6 +33,7 @@ UPSTREAM_DIALECTS = {
     "func": "xdsl.dialects.func:Func",
     "arith": "xdsl.dialects.arith:Arith",
     "math": "xdsl.dialects.math:Math",
+    "cf": "xdsl.dialects.cf:Cf",
     "scf": "xdsl.dialects.scf:Scf",
     "memref": "xdsl.dialects.memref:MemRef",
     "tensor": "xdsl.dialects.tensor:Tensor",

@@ -64,8 +64,9 @@ class ConvertLinalgToDiagramPass(ModulePass):
     axis twice (`X X^T`), and for windows (`d0 + d1`), a `diagram.read` gives the operand other names. An axis of size 1
     that is read at position 0 is no axis at all between operations.
 
-    What cannot be raised stays as it is, between conversions of types; the derivation of the function says why. The
-    type of a function that another one calls stays, too.
+    An assertion that two sizes are equal goes where everything is raised and they are sizes of one axis, for every call
+    asks that of its arguments. What cannot be raised stays as it is, between conversions of types; the derivation of
+    the function says why. The type of a function that another one calls stays, too.
     """
 
     name = "convert-linalg-to-diagram"
@@ -97,5 +98,8 @@ class ConvertLinalgToDiagramPass(ModulePass):
             hint = op.results[0].name_hint if op.results else None
             note(function, self.name, f"%{hint}" if hint else op.name, f"{op.name} stays", why)
         if reading.plans:
+            for op in reading.assured():
+                op.detach()
+                op.erase()
             Raising(function, may_retype, reading).build(self.axes)
             erase_dead(function.body.block)

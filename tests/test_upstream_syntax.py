@@ -59,6 +59,7 @@ MEANINGS: dict[str, Callable[..., Numbers]] = {
         centred(x) / np.sqrt((centred(x) ** 2).mean(-1, keepdims=True) + EPSILON) * w + b
     ),
     "torch_rms_norm": lambda x, w: x / np.sqrt((x**2).mean(-1, keepdims=True) + EPSILON) * w,
+    "torch_sizes": lambda x, y: x / (1 + np.exp(-x)) * y,
     "torch_softmax": softmax,
     "trunc": lambda a: a,
 }
@@ -161,6 +162,18 @@ REFUSED = {
     ),
     "dimension 2 of a tensor of 2 dimensions": one(
         "%r = linalg.softmax dimension(2) ins(%a : tensor<4x8xf32>) outs(%e : tensor<4x8xf32>) -> tensor<4x8xf32>"
+    ),
+    "it has several blocks: a program is one block": """func.func @f(%a: tensor<4xf32>) -> tensor<4xf32> {
+  cf.br ^bb1
+^bb1:
+  return %a : tensor<4xf32>
+}""",
+    "'cf.assert': it cannot be raised to a diagram": one(
+        "%c0 = arith.constant 0 : index\n%c1 = arith.constant 1 : index\n"
+        "%m = tensor.dim %b, %c0 : tensor<?x?xf32>\n%n = tensor.dim %b, %c1 : tensor<?x?xf32>\n"
+        '%same = arith.cmpi eq, %m, %n : index\ncf.assert %same, "a square"\n'
+        "%r = linalg.exp ins(%a : tensor<4x8xf32>) outs(%e : tensor<4x8xf32>) -> tensor<4x8xf32>",
+        arguments="%a: tensor<4x8xf32>, %b: tensor<?x?xf32>",
     ),
     "arith.addf does not compute one element from 1": one(
         "%r = linalg.map { arith.addf } ins(%a : tensor<4x8xf32>) outs(%e : tensor<4x8xf32>)"

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from xdsl.dialects import func, linalg, tensor
+from xdsl.dialects import arith, cf, func, linalg, tensor
 from xdsl.dialects.builtin import IntegerAttr, ShapedType
 from xdsl.ir import Operation, SSAValue
 
@@ -34,6 +34,9 @@ from treadle.passes.linalg.structured import (
     outside,
     structured,
 )
+
+EQUAL = 0
+"""What `arith.cmpi` calls `eq`."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,30 @@ class Reading:
             if isinstance(op, STRUCTURED) and op.parent is not self.block:
                 parent = op.parent_op()
                 self.stays[op] = f"it stands inside {parent.name if parent else 'nothing'}"
+
+    def assured(self) -> list[cf.AssertOp]:
+        """Assertions that two sizes are equal, of dimensions that are one axis: whoever calls the program asks that."""
+        if self.stays:
+            return []
+        return [op for op in self.block.ops if isinstance(op, cf.AssertOp) and self._is_assured(op.arg.owner)]
+
+    def _is_assured(self, op: object) -> bool:
+        if not isinstance(op, arith.CmpiOp) or op.predicate.value.data != EQUAL:
+            return False
+        left, right = (self._axis_of(operand) for operand in op.operands)
+        return left is not None and left is right
+
+    def _axis_of(self, size: SSAValue) -> Axis | None:
+        """The axis that a number is the size of."""
+        op = size.owner
+        if isinstance(op, arith.IndexCastOp):
+            return self._axis_of(op.input)
+        index = constant_of(op.index) if isinstance(op, tensor.DimOp) else None
+        if not isinstance(op, tensor.DimOp) or not isinstance(index, IntegerAttr):
+            return None
+        axes = self.dimensions_of(op.source)
+        number = int(cast("Number", index).value.data)
+        return axes[number].root if 0 <= number < len(axes) else None
 
     def _take_sizes_of_rooms(self) -> None:
         """Make an axis that no argument has the one of an argument that told the size of the room for it: positions
