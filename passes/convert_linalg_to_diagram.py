@@ -57,7 +57,8 @@ class ConvertLinalgToDiagramPass(ModulePass):
     ```
 
     Legal: a structured operation is by definition the map of its body over all loops, combined along those that are
-    reductions. Sums may then be taken in another order, as everywhere in a diagram.
+    reductions. Sums may then be taken in another order, as everywhere in a diagram, those of
+    16 bits in 32.
 
     Axes get their names from the indexing maps: dimensions that a loop uses as one are one axis. Names are those of
     `axes`, in the order in which the function's arguments have them, then d0, d1, ... . Where one array would have an

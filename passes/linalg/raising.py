@@ -7,7 +7,7 @@ from itertools import count
 from typing import cast
 
 from xdsl.dialects import arith, func, linalg, tensor
-from xdsl.dialects.builtin import FunctionType, IntegerAttr, UnrealizedConversionCastOp, i32
+from xdsl.dialects.builtin import FunctionType, IntegerAttr, UnrealizedConversionCastOp, bf16, f16, f32, i32
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.rewriter import Rewriter
 from xdsl.traits import Pure
@@ -20,6 +20,7 @@ from treadle.dialects.diagram.array import (
     axes_of,
     format_of,
     is_array,
+    sizes_of,
 )
 from treadle.dialects.diagram.operation import DiagramOperation
 from treadle.passes.linalg.anonymous_axes import Axis, give_names
@@ -154,15 +155,20 @@ class _Builder:
     def _reduced(self, plan: Plan, number: int, what: Combined, type: Attribute, over: Sequence[int]) -> SSAValue:
         op = plan.of
         hint = op.results[number].name_hint
-        init = self._init(plan, op.inputs + number, what.kind, type)
+        wide = _summed(what, type)
+        init = self._init(plan, op.inputs + number, what.kind, wide)
         names = [_name(plan.loops[loop]) for loop in over]
         pair = factors(op, what.value, what.format) if what.kind == "add" else None
         if pair is not None and all(is_tensor(op.operands[each]) for each in pair):
             left, right = (self._operand(plan, each) for each in pair)
             if {*axes_of(left.type), *axes_of(right.type)} >= {*names, *axes_of(type)}:
-                return self.add(ContractOp(left, right, names, type, what.format, init), hint)
+                format = format_of(wide)
+                return self._cast(self.add(ContractOp(left, right, names, wide, format, init), hint), type)
         element = self._element(plan, what)
-        return self.add(ReduceOp(what.kind, element, names, type, init), hint)
+        return self._cast(self.add(ReduceOp(what.kind, element, names, wide, init), hint), type)
+
+    def _cast(self, array: SSAValue, type: Attribute) -> SSAValue:
+        return array if array.type == type else self.add(CastOp(array, type), array.name_hint)
 
     def _element(self, plan: Plan, what: Combined) -> SSAValue:
         """The array of which a reduction combines the elements: an operand as it is, or a map. It has every loop as an
@@ -180,8 +186,7 @@ class _Builder:
         constant = constant_of(start)
         if constant is not None and neutral(kind, constant):
             return None
-        array = self._operand(plan, number)
-        return array if array.type == type else self.add(CastOp(array, type), array.name_hint)
+        return self._cast(self._operand(plan, number), type)
 
     def _map(self, plan: Plan, value: SSAValue, type: Attribute, hint: str | None) -> SSAValue:
         op = plan.of
@@ -302,6 +307,12 @@ def _sizes(axes: Sequence[Axis], names: Sequence[str]) -> dict[str, int]:
 def _type(format: Attribute, axes: Sequence[Axis]) -> Attribute:
     kept = [axis.root for axis in axes if not axis.root.is_dropped]
     return array_type(format, _sizes(kept, [_name(axis) for axis in kept]))
+
+
+def _summed(what: Combined, type: Attribute) -> Attribute:
+    """What a sum or product of 16 bits is taken in: every kernel takes it in 32, and rounds it once."""
+    narrow = what.kind in ("add", "mul") and format_of(type) in (f16, bf16)
+    return array_type(f32, sizes_of(type)) if narrow else type
 
 
 def _text(place: Position, loops: Sequence[Axis]) -> str:
