@@ -15,15 +15,14 @@ from xdsl.dialects.func import FuncOp
 from xdsl.utils.exceptions import PassFailedException
 
 from roads import compiled
-from treadle.compiler.cost import estimate, footprint, plan_of, product_axes
+from treadle.compiler.cost import estimate, footprint, plan_of, product_axes, sketch_of
 from treadle.compiler.machines import load_machine, write_machine
-from treadle.compiler.sizes import default_sizes
 from treadle.compiler.source import parse_module, verify_module
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import SizesAttr, axes_of, format_of
 from treadle.dialects.hierarchy import KernelOp, ScheduleAttr
 from treadle.dialects.hierarchy.schedule import derivation_of
-from treadle.passes.hierarchy_choose_sizes import HierarchyChooseSizesPass
+from treadle.passes.hierarchy_choose_sizes import HierarchyChooseSizesPass, likely_sizes
 
 HERE = Path(__file__).parent / "decorated"
 KERNELS = sorted(path.stem for path in HERE.glob("*.mlir"))
@@ -158,7 +157,10 @@ def test_fewer_rows_take_no_longer(machine: str):
     for q in (1, 7, 21, 63):
         module = module_of("attention", {"q": q, "x": 333}, machine)
         chosen(module)
-        found = estimate(plan_of(kernel_in(module)), load_machine(machine), default_sizes(function_in(module)))
+        kernel = kernel_in(module)
+        assert kernel.schedule is not None
+        sizes = likely_sizes(sketch_of(kernel, kernel.schedule), function_in(module))
+        found = estimate(plan_of(kernel), load_machine(machine), sizes)
         assert found is not None
         times.append(found.time_us)
     assert times == sorted(times)
