@@ -173,7 +173,7 @@ def _check_whole(kernel: KernelOp, schedule: ScheduleAttr) -> None:
                 f"axis '{axis}' is held whole by every group, but its size is known only at launch: "
                 "give it a static size in the types",
             )
-        roles = roles_of(part)
+        roles = roles_of(part, wide=True)
         why = roles.reason if isinstance(roles, NoRoles) else "run streaming and tiling first"
         raise Refusal(kernel, f"axis '{axis}' is neither cut nor streamed, and its size is known only at launch: {why}")
 

@@ -96,7 +96,7 @@ class StreamingPass(ModulePass):
         if self.axis and all(self.axis not in op.over_axes for op in part.reducing):
             raise Refusal(kernel, f"{_at(kernel)}: axis '{self.axis}' is reduced by nothing in it")
         repairs: Repairs = {}
-        roles = roles_of(part, self.whole_limit, self.axis or None, repairs)
+        roles = roles_of(part, self.whole_limit, self.axis or None, repairs, wide=True)
         if isinstance(roles, NoRoles):
             if self.axis:
                 raise Refusal(_reducing(part, self.axis), f"{_at(kernel)} cannot stream '{self.axis}': {roles.reason}")
@@ -123,7 +123,7 @@ class StreamingPass(ModulePass):
         from treadle.passes.kernels.whole_or_streamed import is_faster_streamed
 
         is_open = kernel.schedule is None and not isinstance(
-            roles_of(part_of_kernel(kernel), self.whole_limit, axis), NoRoles
+            roles_of(part_of_kernel(kernel), self.whole_limit, axis, wide=True), NoRoles
         )
         return axis if is_open and is_faster_streamed(ctx, module, kernel, axis) else None
 

@@ -11,13 +11,13 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from treadle.compiler.errors import Refusal
-from treadle.dialects.diagram.array import DYNAMIC, axes_of
+from treadle.dialects.diagram.array import DYNAMIC, axes_of, size_text
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import UNDECIDED, ScheduleAttr
-from treadle.passes._functions import functions, kernels, note
+from treadle.passes._functions import functions, kernels, label, note
 from treadle.passes._parts import Part, part_of_kernel
 from treadle.passes.expressions.scalars import weave
-from treadle.passes.kernels.roles import keeping_together, not_grouped
+from treadle.passes.kernels.roles import WHOLE_LIMIT, keeping_together, not_grouped, repeated_products
 
 PASS = "tiling"
 
@@ -65,7 +65,8 @@ class TilingPass(ModulePass):
 
     Legal: a function weaved over an axis does to each piece of it what it does to the whole, so the pieces
     are independent. An axis is refused if something is reduced along it, if a result does not have it (each
-    group would save that again), or if a product does not have it (each group would compute it again).
+    group would save that again), or if a product does not have it (each group would compute it again), unless no
+    group can hold all of it (`kernels.roles.WHOLE_LIMIT`): then each repeats that product, and the derivation says so.
     """
 
     name = PASS
@@ -91,7 +92,7 @@ class TilingPass(ModulePass):
         part = part_of_kernel(kernel)
         if self.axis and self.axis not in part.sizes:
             return f"there is no axis '{self.axis}' (there is {', '.join(part.sizes)})"
-        return not_grouped(part, self.axis) if self.axis else None
+        return not_grouped(part, self.axis, WHOLE_LIMIT) if self.axis else None
 
     def _refusal(self, named: list[KernelOp]) -> str:
         reasons = [f"@{kernel.kernel_name.data}: {self._why_not(kernel)}" for kernel in named]
@@ -101,7 +102,7 @@ class TilingPass(ModulePass):
 def _where(named: list[KernelOp], axis: str) -> Operation | None:
     """The operation because of which the first of these kernels does not cut an axis."""
     for kernel in named:
-        found = keeping_together(part_of_kernel(kernel), axis)
+        found = keeping_together(part_of_kernel(kernel), axis, WHOLE_LIMIT)
         return found[0].owner if found is not None and isinstance(found[0].owner, Operation) else kernel
     return None
 
@@ -110,7 +111,9 @@ def _decorate(function: func.FuncOp, kernel: KernelOp, axis: str) -> None:
     part = part_of_kernel(kernel)
     old = kernel.schedule or ScheduleAttr({}, {}, {})
     streamed = old.stream.as_dict()
-    refused = {axis: reason for axis in part.sizes if (reason := not_grouped(part, axis)) is not None}
+    refused = {axis: reason for axis in part.sizes if (reason := not_grouped(part, axis, WHOLE_LIMIT)) is not None}
+    # whoever wrote the schedule has decided that groups hold it
+    refused |= {name: "its schedule holds it whole" for name in old.whole.as_dict() if repeated_products(part, name)}
     free = [name for name in _in_order(part) if name not in refused and name not in streamed]
     group = {name: UNDECIDED for name in free if axis in ("", name)} | old.group.as_dict()
     whole = {
@@ -122,10 +125,17 @@ def _decorate(function: func.FuncOp, kernel: KernelOp, axis: str) -> None:
     for name in group:
         cut = {each: size for each, size in group.items() if each in cut or each == name}
         kernel.properties["schedule"] = old.but(group=cut)
-        note(function, PASS, f"{name} of {at}", "group partition: weaved over it")
+        note(function, PASS, f"{name} of {at}", "group partition: weaved over it", _repeated(part, name))
     kernel.properties["schedule"] = old.but(group=group, whole=whole)
     for name in whole:
         note(function, PASS, f"{name} of {at}", "held whole", refused[name])
+
+
+def _repeated(part: Part, axis: str) -> str:
+    """What every group along an axis repeats, and why."""
+    products = " and ".join(label(op.result) for op in repeated_products(part, axis))
+    held = f"no group holds all of its {size_text(part.sizes[axis])}"
+    return f"each group repeats {products}, which lacks it: {held} (at most {WHOLE_LIMIT})" if products else ""
 
 
 def _in_order(part: Part) -> tuple[str, ...]:

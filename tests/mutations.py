@@ -402,7 +402,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "tiling: any axis that is asked for": (
         "tiling",
-        "return not_grouped(part, self.axis) if self.axis else None",
+        "return not_grouped(part, self.axis, WHOLE_LIMIT) if self.axis else None",
         "return None",
     ),
     "set-sizes: results keep their sizes": (

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from heapq import heapify, heappop, heappush
-from itertools import pairwise
+from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 from xdsl.dialects import func
 from xdsl.ir import Block, Operation, SSAValue
-from xdsl.traits import is_side_effect_free
 
 from treadle.compiler.errors import Refusal as NotFused
 from treadle.compiler.sizes import default_sizes
@@ -20,12 +19,14 @@ from treadle.dialects.diagram.read import with_fitting
 from treadle.passes._functions import label, note
 from treadle.passes._parts import part_of
 from treadle.passes.kernels.by_time import Clock
+from treadle.passes.kernels.dataflow import Dataflow
 from treadle.passes.kernels.make_again import make_again
 from treadle.passes.kernels.narrow import narrow_product
 from treadle.passes.kernels.phases import phases_of, phases_reached
 from treadle.passes.kernels.roles import Refusal, Roles, roles_of
 from treadle.passes.kernels.select_again import select_again
 from treadle.passes.kernels.sums import Sums, classes_of, long_axes, summed_axes
+from treadle.passes.kernels.wide import judged, wide_pairs
 from treadle.passes.streams.stages import Repairs
 
 PASS = "fusion"
@@ -33,6 +34,15 @@ PASS = "fusion"
 
 Unfit: TypeAlias = Callable[[frozenset[Operation]], str | None]
 """Why operations that could be one kernel fit no machine as one; None if they fit."""
+
+
+@dataclass(frozen=True)
+class _Apart:
+    """Why an operation was not put into the cluster of another one: what, by which law, and why."""
+
+    op: Operation
+    other: Operation
+    texts: tuple[str, str, str]
 
 
 class Clusters:
@@ -59,11 +69,13 @@ class Clusters:
         self.ops = list(block.ops)
         self.members: dict[Operation, frozenset[Operation]] = {}
         """The cluster of each operation that is in one."""
-        self.flow = _Dataflow(self.ops)
+        self.flow = Dataflow(self.ops)
         self.repairs: Repairs = {}
         self.sums = Sums(block)
         self.phases = phases_of(self.sums.ops, classes_of(self.sums.ops))
         self.reached = phases_reached(self.sums.ops, self.phases)
+        self.apart: list[_Apart] = []
+        """What was not put together, in the order of the program: others may bring it together still."""
         for cluster in given:
             self._join(cluster)
         for op in self.ops:
@@ -72,6 +84,10 @@ class Clusters:
         if together and not asked and not given:
             self._join_readers()
             self._cut()
+            self._join_wide()
+        for each in self.apart:
+            if self.members[each.op] != self.members[each.other]:
+                note(self.function, "keep apart", *each.texts)
         self.found = self._again(block)
         """The clusters, each of which becomes a kernel."""
 
@@ -81,19 +97,20 @@ class Clusters:
         if self.together and not self.asked:
             sizes = with_fitting(block, default_sizes(self.function))
             clusters = make_again(self.function, block, clusters, sizes, self._why_other)
-        clusters = select_again(self.function, block, clusters, self._why_no_kernel)
+        clusters = select_again(self.function, block, clusters, partial(self._why_no_kernel, wide=True))
         self.ops = list(block.ops)
         self.members = {op: cluster for cluster in clusters for op in cluster}
-        self.flow = _Dataflow(self.ops)
+        self.flow = Dataflow(self.ops)
         return clusters
 
-    def _why_no_kernel(self, ops: frozenset[Operation]) -> str | None:
-        roles = roles_of(part_of(ops), self.limit)
+    def _why_no_kernel(self, ops: frozenset[Operation], wide: bool = False) -> str | None:
+        roles = roles_of(part_of(ops), self.limit, wide=wide)
         return roles.reason if isinstance(roles, Refusal) else None
 
     def _why_other(self, before: frozenset[Operation], after: frozenset[Operation]) -> str | None:
         """Why what became of a cluster could be no kernel, or would be one of other groups or of another stream."""
-        old, new = roles_of(part_of(before), self.limit), roles_of(part_of(after), self.limit)
+        is_wide = self._why_no_kernel(before) is not None
+        old, new = (roles_of(part_of(each), self.limit, wide=is_wide) for each in (before, after))
         if isinstance(new, Refusal):
             return new.reason
         if isinstance(old, Roles) and (set(new.group), new.stream) != (set(old.group), old.stream):
@@ -128,7 +145,7 @@ class Clusters:
                 cluster |= producer
             else:
                 reasons.append(f"from {_names(producer)}: {refusal[1]}")
-                note(self.function, "keep apart", f"{label(op.results[0])} from {_names(producer)}", *refusal)
+                self._keep_apart([op], producer, f"{label(op.results[0])} from {_names(producer)}", *refusal)
         if is_asked and len(cluster) == 1:
             raise NotFused(op, f"it is to share a kernel with what it uses, and must stay apart {'; '.join(reasons)}")
         self._join(cluster)
@@ -173,14 +190,39 @@ class Clusters:
             *firsts, rest = cut.parts
             for part in cut.parts:
                 self._join(part)
-            note(
-                self.function,
-                "keep apart",
-                f"{_names(rest)} from {_names(op for part in firsts for op in part)}",
-                "cost model",
-                times,
-            )
+            subject = f"{_names(rest)} from {_names(op for part in firsts for op in part)}"
+            self._keep_apart(rest, firsts[0], subject, "cost model", times)
             left += cut.parts
+
+    def _join_wide(self) -> None:
+        """Clusters become one whose groups hold more, or repeat products, where that takes less time."""
+        tried = set[frozenset[Operation]]()
+        while self.clock is not None and (pair := self._wide_pair(tried)) is not None:
+            first, second = pair
+            tried.add(first | second)
+            self._try_wide(self.clock, first, second)
+
+    def _wide_pair(self, tried: Collection[frozenset[Operation]]) -> tuple[frozenset[Operation], ...] | None:
+        clusters = dict.fromkeys(self.members[op] for op in self.ops if op in self.members)
+        pairs = (pair for pair in wide_pairs(clusters, self.limit) if pair[0] | pair[1] not in tried)
+        return next((pair for pair in pairs if self._why_not(pair[0] | pair[1], wide=True) is None), None)
+
+    def _try_wide(self, clock: Clock, first: frozenset[Operation], second: frozenset[Operation]) -> None:
+        found = judged(clock, first, second)
+        if found is None:
+            return
+        unfit = self.unfit(first | second) if found.joins else None
+        if found.joins and unfit is None:
+            note(self.function, PASS, f"{_names(second)} with {_names(first)}", "cost model", found.reason)
+            self._join(first | second)
+            return
+        refusal = ("cost model", found.reason) if unfit is None else ("no memory for one kernel", unfit)
+        self._keep_apart(second, first, f"{_names(second)} from {_names(first)}", *refusal)
+
+    def _keep_apart(
+        self, ops: Iterable[Operation], others: Iterable[Operation], subject: str, law: str, reason: str
+    ) -> None:
+        self.apart.append(_Apart(part_of(ops).ops[0], part_of(others).ops[0], (subject, law, reason)))
 
     def _why_no_part(self, ops: frozenset[Operation]) -> str | None:
         products = sum(isinstance(op, ContractOp) for op in ops)
@@ -212,11 +254,12 @@ class Clusters:
         own = {i for i, phase in enumerate(self.phases) if not phase.sums.isdisjoint(cluster)}
         return own.isdisjoint(self.reached.get(result, own))
 
-    def _why_not(self, ops: frozenset[Operation]) -> tuple[str, str] | None:
-        """The law that is broken and the reason why operations cannot be one kernel, or None."""
+    def _why_not(self, ops: frozenset[Operation], wide: bool = False) -> tuple[str, str] | None:
+        """The law that is broken and the reason why operations cannot be one kernel, or None. What somebody asks for
+        may take wide roles."""
         if (through := self.flow.way_back(ops, self.members)) is not None:
             return "not convex", f"a value would leave for {through.name} and come back"
-        roles = roles_of(part_of(ops), self.limit, repairs=self.repairs)
+        roles = roles_of(part_of(ops), self.limit, repairs=self.repairs, wide=wide or bool(self.asked))
         if isinstance(roles, Refusal):
             return "no role for an axis", roles.reason
         narrow = None if self.asked else narrow_product(part_of(ops), roles)
@@ -250,56 +293,3 @@ def _may_join(op: Operation) -> bool:
 def _names(ops: Iterable[Operation]) -> str:
     ordered = part_of(ops).ops
     return ", ".join(label(op.results[0]) for op in ordered)
-
-
-class _Dataflow:
-    """What must run after what in one block: users after producers, effects in their order."""
-
-    def __init__(self, ops: list[Operation]):
-        self.ops = ops
-        self.position = {op: i for i, op in enumerate(ops)}
-        self.users: dict[Operation, set[Operation]] = {op: set() for op in ops}
-        effects = [op for op in ops if not is_side_effect_free(op)]
-        for op in ops:
-            for inner in op.walk():
-                for operand in inner.operands:
-                    if isinstance(owner := operand.owner, Operation) and owner in self.users and owner is not op:
-                        self.users[owner].add(op)
-        for earlier, later in pairwise(effects):
-            self.users[earlier].add(later)
-
-    def way_back(self, ops: frozenset[Operation], cluster: dict[Operation, frozenset[Operation]]) -> Operation | None:
-        """An operation outside that needs a value of `ops` and that `ops` need, if there is one."""
-        seen: set[Operation] = set()
-        stack = [user for op in ops for user in self.users[op] if user not in ops]
-        while stack:
-            op = stack.pop()
-            if op in seen:
-                continue
-            unit = cluster.get(op, frozenset([op]))
-            seen |= unit
-            for user in {user for member in unit for user in self.users[member]} - unit:
-                if user in ops:
-                    return op
-                stack.append(user)
-        return None
-
-    def in_order(self, units: list[frozenset[Operation]]) -> list[frozenset[Operation]]:
-        """Each unit once, after all that it needs; of those that can run, the one that ends first."""
-        unit_of = {op: unit for unit in units for op in unit}
-        later = {unit: {unit_of[user] for op in unit for user in self.users[op]} - {unit} for unit in unit_of.values()}
-        needs = {unit: sum(unit in users for users in later.values()) for unit in later}
-        ready = [(self._end(unit), unit) for unit, count in needs.items() if count == 0]
-        heapify(ready)
-        ordered: list[frozenset[Operation]] = []
-        while ready:
-            _, unit = heappop(ready)
-            ordered.append(unit)
-            for user in later[unit]:
-                needs[user] -= 1
-                if needs[user] == 0:
-                    heappush(ready, (self._end(user), user))
-        return ordered
-
-    def _end(self, unit: frozenset[Operation]) -> int:
-        return max(self.position[op] for op in unit)

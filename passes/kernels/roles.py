@@ -25,11 +25,13 @@ __all__ = [
     "keeping_together",
     "not_grouped",
     "part_of_kernel",
+    "repeated_products",
     "roles_of",
 ]
 
 WHOLE_LIMIT = 256
-"""The largest axis that a group holds whole."""
+"""The largest axis that a group holds whole; what products only sum over may be longer, where that pays
+(`kernels.wide`)."""
 
 ROUNDS_LIMIT = 3
 """How often a kernel may be fed its streamed axis: each further round makes the pieces again."""
@@ -56,12 +58,29 @@ class Refusal:
 
 
 def roles_of(
-    part: Part, whole_limit: int = WHOLE_LIMIT, stream: str | None = None, repairs: Repairs | None = None
+    part: Part,
+    whole_limit: int = WHOLE_LIMIT,
+    stream: str | None = None,
+    repairs: Repairs | None = None,
+    wide: bool = False,
 ) -> Roles | Refusal:
-    """A role for each axis, or why there is none; `stream` asks for that axis to be streamed."""
+    """A role for each axis, or why there is none; `stream` asks for that axis to be streamed. With `wide`, where there
+    is none otherwise, groups hold whole whatever products only sum over, however long, and are cut along axes that they
+    cannot hold and that a product lacks, which each of them then repeats."""
     repairs = {} if repairs is None else repairs
+    found = _roles_of(part, whole_limit, stream, repairs)
+    if not wide or isinstance(found, Roles):
+        return found
+    wider = _roles_of(part, whole_limit, stream, repairs, wide)
+    return wider if isinstance(wider, Roles) else found
+
+
+def _roles_of(
+    part: Part, whole_limit: int, stream: str | None, repairs: Repairs, wide: bool = False
+) -> Roles | Refusal:
     sizes = part.sizes
-    refused = {axis: reason for axis in sizes if (reason := not_grouped(part, axis)) is not None}
+    held = whole_limit if wide else None
+    refused = {axis: reason for axis in sizes if (reason := not_grouped(part, axis, held)) is not None}
     if stream is None and (problem := _two_symbolic(part, sizes)) is not None:
         return Refusal(problem)
     candidates = _stream_candidates(part, sizes, whole_limit, repairs) if stream is None else [stream]
@@ -69,7 +88,7 @@ def roles_of(
     for candidate in candidates:
         whole = {axis: sizes[axis] for axis in refused if axis != candidate}
         problem = (
-            _too_large(whole, whole_limit, refused)
+            _too_large(_not_only_summed(part, whole) if wide else whole, whole_limit, refused)
             or _too_often(part, candidate, repairs)
             or _two_columns(part, [*([] if candidate is None else [candidate]), *whole], sizes)
             or _two_depths(part, whole)
@@ -92,25 +111,43 @@ def _two_symbolic(part: Part, sizes: dict[str, int]) -> str | None:
     )
 
 
-def not_grouped(part: Part, axis: str) -> str | None:
-    """Why an axis cannot be cut into independent groups, or None if it can."""
-    found = keeping_together(part, axis)
+def not_grouped(part: Part, axis: str, whole_limit: int | None = None) -> str | None:
+    """Why an axis cannot be cut into independent groups, or None if it can. With `whole_limit` groups repeat products
+    along axes that are longer."""
+    found = keeping_together(part, axis, whole_limit)
     return None if found is None else found[1]
 
 
-def keeping_together(part: Part, axis: str) -> tuple[SSAValue, str] | None:
-    """The value because of which an axis cannot be cut into independent groups, and why; None if it can."""
+def keeping_together(part: Part, axis: str, whole_limit: int | None = None) -> tuple[SSAValue, str] | None:
+    """The value because of which an axis cannot be cut into independent groups, and why; None if it can. With
+    `whole_limit` groups repeat products along axes that are longer."""
     for op in part.reducing:
         if axis in op.over_axes:
             return op.result, f"axis '{axis}' is reduced by {label(op.result)}"
     for value in part.leaving:
         if axis not in axes_of(value.type):
             return value, f"axis '{axis}' is not in {label(value)}, which every group of it would save again"
-    for op in part.ops:
-        if isinstance(op, ContractOp) and axis not in axes_of(op.result.type):
-            why = f"axis '{axis}' is not in the product {label(op.result)}, which every group of it would repeat"
-            return op.result, why
-    return None
+    lacking = _products_without(part, axis)
+    if not lacking or (whole_limit is not None and not _is_held(part.sizes[axis], whole_limit)):
+        return None
+    product = lacking[0].result
+    return product, f"axis '{axis}' is not in the product {label(product)}, which every group of it would repeat"
+
+
+def repeated_products(part: Part, axis: str, whole_limit: int = WHOLE_LIMIT) -> list[ContractOp]:
+    """The products that every group of an axis repeats, if it is one of those that groups cannot hold whole."""
+    if _is_held(part.sizes[axis], whole_limit) or not_grouped(part, axis, whole_limit) is not None:
+        return []
+    return _products_without(part, axis)
+
+
+def _products_without(part: Part, axis: str) -> list[ContractOp]:
+    return [op for op in part.ops if isinstance(op, ContractOp) and axis not in axes_of(op.result.type)]
+
+
+def _is_held(size: int, limit: int) -> bool:
+    """Whether a group may hold all of an axis."""
+    return size != DYNAMIC and size <= limit
 
 
 def _group_axes(part: Part, refused: dict[str, str]) -> tuple[str, ...]:
@@ -181,9 +218,22 @@ def _largest_first(axes: Iterable[str], sizes: dict[str, int]) -> list[str]:
     return sorted(axes, key=lambda axis: -sizes[axis])
 
 
+def _not_only_summed(part: Part, whole: dict[str, int]) -> dict[str, int]:
+    """Those of some axes that are more than the depth of products: it lies in tiles of shared memory alone, and how
+    much of that there is tells the choice of sizes."""
+    return {axis: size for axis, size in whole.items() if size == DYNAMIC or not _is_only_summed(part, axis)}
+
+
+def _is_only_summed(part: Part, axis: str) -> bool:
+    having = [op for op in part.reducing if any(axis in axes_of(operand.type) for operand in op.operands)]
+    return not any(axis in axes_of(value.type) for value in part.leaving) and all(
+        isinstance(op, ContractOp) and axis in op.over_axes for op in having
+    )
+
+
 def _too_large(whole: dict[str, int], limit: int, refused: dict[str, str]) -> str | None:
     for axis, size in whole.items():
-        if size == DYNAMIC or size > limit:
+        if not _is_held(size, limit):
             held = "its size is known only at launch" if size == DYNAMIC else f"it has {size_text(size)}"
             return f"{refused[axis]}; a group would hold all of it, but {held} (at most {limit})"
     return None

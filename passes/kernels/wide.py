@@ -1,0 +1,79 @@
+"""Which clusters become one kernel whose groups hold a long axis whole, or repeat a product: the cost model tells.
+
+Two clusters that no usual roles make one kernel may still be one (`kernels.roles`, `wide`): what products only sum over
+is held whole as far as tiles fit the memory of the machine, and an axis that is too long to be held, and that a product
+lacks, is cut into groups, each of which makes that product again. Then nothing is saved between the two, and tiles are
+smaller and products more. So they are joined where that takes a tenth less time at the sizes that the program states;
+where what goes between may be of any size, no more time; and no more where axes known only at launch are long."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from math import inf
+
+from xdsl.ir import Operation
+
+from treadle.dialects.diagram.array import size_text
+from treadle.passes._functions import label
+from treadle.passes._parts import Part, part_of
+from treadle.passes.kernels.by_time import NO_SLOWER, WORTH, Clock, Cluster, Sized, has_room
+from treadle.passes.kernels.roles import Refusal, Roles, repeated_products, roles_of
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether two clusters become one, and why: what the one kernel does that two do not, and the times of both."""
+
+    joins: bool
+    reason: str
+
+
+def wide_pairs(clusters: Collection[Cluster], limit: int) -> Iterator[tuple[Cluster, Cluster]]:
+    """Clusters of which the second uses values of the first, and that only wide roles make one kernel."""
+    for one, other in combinations(clusters, 2):
+        first, second = (other, one) if _uses(one, other) else (one, other)
+        if _uses(second, first) and not _uses(first, second) and wide_roles(part_of(first | second), limit):
+            yield first, second
+
+
+def wide_roles(part: Part, limit: int) -> Roles | None:
+    """The roles of the axes of what is one kernel only if they are wide."""
+    if isinstance(roles_of(part, limit), Roles):
+        return None
+    found = roles_of(part, limit, wide=True)
+    return None if isinstance(found, Refusal) else found
+
+
+def judged(clock: Clock, first: Cluster, second: Cluster) -> Verdict | None:
+    """None where the model does not tell, or no sizes of the one kernel fit the machine."""
+    found = clock.sized(first | second)
+    roles = None if found is None else wide_roles(found.part, clock.limit)
+    if found is None or roles is None:
+        return None
+    together, apart = clock.time([first | second], found.sizes), clock.time([first, second], found.sizes)
+    if together == inf:
+        return None
+    most = WORTH if has_room(found, first) else 1
+    joins = together <= most * apart and (found.longer == found.sizes or _is_no_slower(clock, found, first, second))
+    times = f"estimated {together:.3g} us as one kernel, {apart:.3g} us apart{found.at}"
+    return Verdict(joins, f"{'; '.join(_widened(found.part, roles, clock.limit))}: {times}")
+
+
+def _is_no_slower(clock: Clock, found: Sized, first: Cluster, second: Cluster) -> bool:
+    apart = clock.time([first, second], found.longer)
+    return clock.time([first | second], found.longer) <= NO_SLOWER * apart
+
+
+def _widened(part: Part, roles: Roles, limit: int) -> Iterator[str]:
+    for axis in roles.group:
+        if products := repeated_products(part, axis, limit):
+            yield f"every group along '{axis}' repeats {' and '.join(label(op.result) for op in products)}"
+    for axis, size in roles.whole.items():
+        if size > limit:
+            yield f"a group holds all {size_text(size)} of '{axis}'"
+
+
+def _uses(one: Cluster, other: Cluster) -> bool:
+    return any(isinstance(operand.owner, Operation) and operand.owner in other for op in one for operand in op.operands)
