@@ -34,6 +34,7 @@ from treadle.passes.kernels.copies import copy_padded
 from treadle.passes.kernels.in_turn import split_reductions
 from treadle.passes.kernels.roles import WHOLE_LIMIT
 from treadle.passes.kernels.trial import alone, alone_in_parts, scheduled_time
+from treadle.passes.kernels.wide import wide_roles
 
 PASS = "fusion"
 
@@ -187,12 +188,13 @@ def _why_unfit(module: ModuleOp, function: func.FuncOp, ops: frozenset[Operation
     """Why a kernel of these operations could not be made for the machine of the module; found by trying, on a copy,
     down to the layouts of its fragments."""
     copy, _ = alone(module, function, _kernel("trial", part_of(ops)))
+    in_parts = wide_roles(part_of(ops), WHOLE_LIMIT) is not None
     text = str(copy)
     if (known := _TRIED.get(text)) is not None:
         return known.reason
     if len(_TRIED) >= MOST_TRIED:
         _TRIED.clear()
-    found = _TRIED[text] = _Found(_tried(copy))
+    found = _TRIED[text] = _Found(_tried(copy, in_parts))
     return found.reason
 
 
@@ -210,9 +212,9 @@ _TRIED: dict[str, _Found] = {}
 """What was found of kernels, by their text, in which the machine stands, too."""
 
 
-def _tried(module: ModuleOp) -> str | None:
+def _tried(module: ModuleOp, in_parts: bool) -> str | None:
     try:
-        for each in _trial_passes():
+        for each in _trial_passes(in_parts):
             each.apply(Context(), module)
     except Refusal as refusal:
         return str(refusal).split(";")[0].replace("kernel @trial", "it")
@@ -233,15 +235,18 @@ def _time(
         return inf
 
 
-def _trial_passes() -> list[ModulePass]:
+def _trial_passes(in_parts: bool) -> list[ModulePass]:
+    """Down to `cuda`; what needs wide roles may fit in parts alone."""
     # imported here, for they come later in the pipeline
     from treadle.passes.convert_hierarchy_to_cuda import ConvertHierarchyToCudaPass
     from treadle.passes.hierarchy_choose_sizes import HierarchyChooseSizesPass
     from treadle.passes.hierarchy_expand_streams import HierarchyExpandStreamsPass
+    from treadle.passes.hierarchy_split_streams import HierarchySplitStreamsPass
     from treadle.passes.streaming import StreamingPass
     from treadle.passes.tiling import TilingPass
 
     return [
+        *([HierarchySplitStreamsPass()] if in_parts else []),
         StreamingPass(),
         TilingPass(),
         HierarchyChooseSizesPass(),

@@ -29,6 +29,7 @@ from treadle.passes.expressions.scalars import is_plain
 from treadle.passes.hierarchy_choose_sizes import HierarchyChooseSizesPass, likely_sizes
 from treadle.passes.kernels.roles import Refusal as NoRoles
 from treadle.passes.kernels.roles import roles_of
+from treadle.passes.kernels.short_parts import depth_held, short_length
 from treadle.passes.streaming import StreamingPass
 from treadle.passes.streams.splits import Split, inline_extent, split_kernel
 from treadle.passes.streams.stages import Repairs, StreamPlan
@@ -159,9 +160,11 @@ def _in_parts_of(length: int, plan: StreamPlan) -> _Cut:
 def _where_it_pays(
     ctx: Context, module: ModuleOp, possible: Sequence[tuple[func.FuncOp, KernelOp, StreamPlan]]
 ) -> None:
-    """Cut the axis of kernels whose groups leave half of the machine idle, if it saves time."""
-    alone = _scheduled(ctx, module) if possible else _Schedule()
-    for function, kernel, plan in possible:
+    """Cut the axis of kernels whose groups hold a long axis whole, or leave half of the machine idle, if it saves
+    time."""
+    rest = [entry for entry in possible if not _is_in_short_parts(ctx, module, *entry)]
+    alone = _scheduled(ctx, module) if rest else _Schedule()
+    for function, kernel, plan in rest:
         size, name = _likely(function, plan), kernel.kernel_name.data
         most = min(machine_of(module).sms // alone.groups[name], size // SHORTEST)
         if most < 2:
@@ -175,13 +178,25 @@ def _where_it_pays(
             alone = _scheduled(ctx, module)  # what the next one is held against
 
 
+def _is_in_short_parts(
+    ctx: Context, module: ModuleOp, function: func.FuncOp, kernel: KernelOp, plan: StreamPlan
+) -> bool:
+    """Cut the axis into parts that groups hold whole, if they hold a longer one otherwise, and if it saves time."""
+    found = None if depth_held(plan) is None else short_length(ctx, module, function, kernel, plan)
+    if found is None:
+        return False
+    length, why = found
+    _split(function, kernel, plan, _in_parts_of(length, plan), f"short enough to be held whole: {why}")
+    return True
+
+
 def _without_a_role(module: ModuleOp, name: str, axis: str, cut: _Cut) -> str | None:
     """Why one of the two kernels could not run: a state may lack an axis that the groups of the others share."""
     for function in functions(module.clone()):
         for kernel in kernels(function):
             if kernel.kernel_name.data == name:
                 both = _split(function, kernel, StreamPlan(part_of_kernel(kernel), axis), cut, "")
-                roles = (roles_of(part_of_kernel(each)) for each in both)
+                roles = (roles_of(part_of_kernel(each), wide=True) for each in both)
                 return next((role.reason for role in roles if isinstance(role, NoRoles)), None)
     return None
 
@@ -206,7 +221,7 @@ def _plan(kernel: KernelOp, axis: str) -> StreamPlan | str:
     if axis and all(axis not in op.over_axes for op in part.reducing):
         return f"axis '{axis}' is reduced by nothing in it"
     repairs: Repairs = {}
-    roles = roles_of(part, stream=axis or None, repairs=repairs)
+    roles = roles_of(part, stream=axis or None, repairs=repairs, wide=True)
     if isinstance(roles, NoRoles):
         return roles.reason
     if roles.stream is None:

@@ -263,17 +263,11 @@ def _crossing_bytes(found: Sized, first: Cluster) -> int:
 
 
 def _may_be_saved(found: Sized, first: Cluster) -> bool:
-    """Whether what goes between the parts has all its elements, is no constant, and has room."""
+    """Whether what goes between the parts has all its elements, is no constant, and has room. Two axes that only the
+    launch knows may make an array of any size: it has room where another one with both is there anyway."""
     between = _crossing(found, first)
     if not between or any(absences(value) or is_free(_owner(value)) for value in between):
         return False
-    return has_room(found, first)
-
-
-def has_room(found: Sized, first: Cluster) -> bool:
-    """Whether there is memory for what goes between a part and the rest. Two axes that only the launch knows may make
-    an array of any size: it has room where another one with both is there anyway."""
-    between = _crossing(found, first)
     arrays = [value for value in (*found.part.read, *found.part.leaving) if axes_of(value.type)]
     symbolic = [{axis for axis, size in sizes_of(value.type).items() if size == DYNAMIC} for value in arrays]
     for value in between:

@@ -47,16 +47,17 @@ def alone_in_parts(
     return apart, trial, [frozenset(copies[op] for op in each) for each in parts]
 
 
-def scheduled_time(module: ModuleOp) -> float:
+def scheduled_time(module: ModuleOp, in_parts: bool = True) -> float:
     """In microseconds, of all kernels as the model chooses their sizes, with their launches; infinite where one does
-    not fit the machine (Refusal, TreadleError)."""
+    not fit the machine (Refusal, TreadleError). With `in_parts`, axes are cut into parts where that pays."""
     # imported here, for they come later in the pipeline than what is tried
     from treadle.passes.hierarchy_choose_sizes import HierarchyChooseSizesPass, likely_sizes
     from treadle.passes.hierarchy_split_streams import HierarchySplitStreamsPass
     from treadle.passes.streaming import StreamingPass
     from treadle.passes.tiling import TilingPass
 
-    for step in (HierarchySplitStreamsPass(), StreamingPass(), TilingPass(), HierarchyChooseSizesPass()):
+    splitting = [HierarchySplitStreamsPass()] if in_parts else []
+    for step in (*splitting, StreamingPass(), TilingPass(), HierarchyChooseSizesPass()):
         step.apply(Context(), module)
     machine, time = machine_of(module), 0.0
     for function in functions(module):

@@ -3,8 +3,9 @@
 Two clusters that no usual roles make one kernel may still be one (`kernels.roles`, `wide`): what products only sum over
 is held whole as far as tiles fit the memory of the machine, and an axis that is too long to be held, and that a product
 lacks, is cut into groups, each of which makes that product again. Then nothing is saved between the two, and tiles are
-smaller and products more. So they are joined where that takes a tenth less time at the sizes that the program states;
-where what goes between may be of any size, no more time; and no more where axes known only at launch are long."""
+smaller, or products more. So they are joined where that takes no more time at the sizes that the program states, nor
+where axes known only at launch are long: of two that take the same time, the one is better that needs no memory for
+what goes between."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from xdsl.ir import Operation
 from treadle.dialects.diagram.array import size_text
 from treadle.passes._functions import label
 from treadle.passes._parts import Part, part_of
-from treadle.passes.kernels.by_time import NO_SLOWER, WORTH, Clock, Cluster, Sized, has_room
+from treadle.passes.kernels.by_time import NO_SLOWER, Clock, Cluster, Sized
 from treadle.passes.kernels.roles import Refusal, Roles, repeated_products, roles_of
 
 
@@ -55,9 +56,8 @@ def judged(clock: Clock, first: Cluster, second: Cluster) -> Verdict | None:
     together, apart = clock.time([first | second], found.sizes), clock.time([first, second], found.sizes)
     if together == inf:
         return None
-    most = WORTH if has_room(found, first) else 1
-    joins = together <= most * apart and (found.longer == found.sizes or _is_no_slower(clock, found, first, second))
-    times = f"estimated {together:.3g} us as one kernel, {apart:.3g} us apart{found.at}"
+    joins = together <= apart and (found.longer == found.sizes or _is_no_slower(clock, found, first, second))
+    times = f"estimated {together:.3g} us together, {apart:.3g} us apart{found.at}"
     return Verdict(joins, f"{'; '.join(_widened(found.part, roles, clock.limit))}: {times}")
 
 

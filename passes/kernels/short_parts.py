@@ -1,0 +1,84 @@
+"""Whether a kernel is fed its streamed axis in pieces, or is cut into parts that groups hold whole: the model tells.
+
+A product that sums over a long axis, held whole, leaves room for few of its columns. In parts of the streamed axis
+that groups hold whole instead, the long axis is the one that is fed in pieces, as in any product of matrices, and what
+is reduced of each part is merged by a second kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf
+
+from xdsl.context import Context
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.exceptions import PassFailedException
+
+from treadle.compiler.errors import TreadleError
+from treadle.dialects.hierarchy import KernelOp
+from treadle.passes.kernels.roles import WHOLE_LIMIT, Roles, roles_of
+from treadle.passes.kernels.trial import alone, scheduled_time
+from treadle.passes.streams.stages import StreamPlan
+
+WORTH = 0.9
+"""Of the time with the axis streamed, what parts may take: the model is not so exact that less is a gain."""
+
+GRANULE = 16
+"""Columns that a product takes at once."""
+
+
+def depth_held(plan: StreamPlan) -> str | None:
+    """An axis that groups of a kernel hold whole though it is longer than what they hold of others, if there is one."""
+    roles = roles_of(plan.part, stream=plan.axis, wide=True)
+    whole = roles.whole if isinstance(roles, Roles) else {}
+    return next((axis for axis, size in whole.items() if size > WHOLE_LIMIT), None)
+
+
+def short_length(
+    ctx: Context, module: ModuleOp, function: func.FuncOp, kernel: KernelOp, plan: StreamPlan
+) -> tuple[int, str] | None:
+    """The length of parts of the streamed axis that groups hold whole, if those take less time, and both times."""
+    whole, timed = _time(ctx, module, function, kernel, None), list[tuple[float, int]]()
+    for length in lengths(plan.part.sizes[plan.axis]):
+        timed.append((_time(ctx, module, function, kernel, length), length))
+    time, length = min(timed, default=(inf, 0))
+    if time == inf or time > WORTH * whole:
+        return None
+    streamed = f"{whole:.3g} us" if whole < inf else "nothing fits"
+    return length, f"estimated {time:.3g} us, and {streamed} with all of '{depth_held(plan)}' held"
+
+
+def lengths(size: int) -> Iterator[int]:
+    """Lengths of parts that groups can hold, the last and longest one too: of long and of short ones that for which
+    groups compute the fewest columns past the end of a part. The longest is one of whole columns of products, for no
+    tensor map describes a tile that is padded. None where only the launch tells how long the axis is, and so the last
+    part."""
+    for most in (WHOLE_LIMIT, WHOLE_LIMIT // 2):
+        found = [
+            length for length in range(most // 2 + 1, most + 1) if size >= 2 * length and _fits(size, length, most)
+        ]
+        if found:
+            yield min(found, key=lambda length: (_longest(size, length) * (size // length), -length))
+
+
+def _fits(size: int, length: int, most: int) -> bool:
+    return _longest(size, length) <= most and _longest(size, length) % GRANULE == 0
+
+
+def _longest(size: int, length: int) -> int:
+    return length + size % length
+
+
+def _time(ctx: Context, module: ModuleOp, function: func.FuncOp, kernel: KernelOp, length: int | None) -> float:
+    """In microseconds, as the model chooses sizes, with launches; infinite where they do not fit the machine."""
+    # imported here, for it asks what is decided here
+    from treadle.passes.hierarchy_split_streams import HierarchySplitStreamsPass
+
+    copy = kernel.clone()
+    apart, _ = alone(module, function, copy)
+    try:
+        if length is not None:
+            HierarchySplitStreamsPass(length=length).apply(ctx, apart)
+        return scheduled_time(apart, in_parts=False)
+    except (PassFailedException, TreadleError):
+        return inf
