@@ -79,7 +79,9 @@ class FusionPass(ModulePass):
     `kernels.roles.roles_of`): at most one axis streamed, no other but axes of at most `whole-limit` elements held
     whole, no product computed again by another group. Several products, or a product and a reduction, become one
     kernel only if that can be lowered, with sizes that fit the machine, which is tried, and a product is not made a few
-    columns at a time (`kernels.narrow`). What could be one kernel, but would do something again or lack registers, is
+    columns at a time (`kernels.narrow`). Two sets that need more, the depth of a product held whole however long it is,
+    or a product repeated by the groups of an axis that none can hold, become one where the cost model finds that no
+    slower (`kernels.wide`). What could be one kernel, but would do something again or lack registers, is
     cut where the cost model finds that its parts take a tenth less time at the sizes that the program states, and no
     more where axes known only at launch are long (`kernels.by_time`). A reduction or a product over several axes that
     no kernel can do at once is done one axis after another. What is kept apart is recorded with the reason. What has

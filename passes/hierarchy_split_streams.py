@@ -53,7 +53,8 @@ _SCHEDULING = (StreamingPass(), TilingPass(), HierarchyChooseSizesPass())
 class HierarchySplitStreamsPass(ModulePass):
     """Cut the axis that a kernel would stream into parts: one kernel makes the states of each part, a second one
     merges them and finishes. Into `parts`, or into parts of `length`, of `axis`, in the kernel named `kernel`; without
-    options only where the groups of a kernel would not fill half of the machine, into as many parts as fill it. Of an
+    options only where the groups of a kernel would not fill half of the machine, into as many parts as fill it, or hold
+    a long axis whole, into parts that they can hold instead (`kernels.short_parts`), if that saves time. Of an
     axis whose size is known only at launch the length of the parts is decided, by the default size that the file gives,
     and the launch has as many as there are.
 

@@ -44,6 +44,9 @@ class _Apart:
     other: Operation
     texts: tuple[str, str, str]
 
+    def is_between(self, one: frozenset[Operation], other: frozenset[Operation]) -> bool:
+        return (self.op in one and self.other in other) or (self.op in other and self.other in one)
+
 
 class Clusters:
     """Sets of diagram operations of one block, grown greedily in program order."""
@@ -75,7 +78,7 @@ class Clusters:
         self.phases = phases_of(self.sums.ops, classes_of(self.sums.ops))
         self.reached = phases_reached(self.sums.ops, self.phases)
         self.apart: list[_Apart] = []
-        """What was not put together, in the order of the program: others may bring it together still."""
+        """What was not put together, in the order of the program; wide roles may bring it together still."""
         for cluster in given:
             self._join(cluster)
         for op in self.ops:
@@ -86,8 +89,7 @@ class Clusters:
             self._cut()
             self._join_wide()
         for each in self.apart:
-            if self.members[each.op] != self.members[each.other]:
-                note(self.function, "keep apart", *each.texts)
+            note(self.function, "keep apart", *each.texts)
         self.found = self._again(block)
         """The clusters, each of which becomes a kernel."""
 
@@ -215,6 +217,7 @@ class Clusters:
         if found.joins and unfit is None:
             note(self.function, PASS, f"{_names(second)} with {_names(first)}", "cost model", found.reason)
             self._join(first | second)
+            self.apart = [each for each in self.apart if not each.is_between(first, second)]
             return
         refusal = ("cost model", found.reason) if unfit is None else ("no memory for one kernel", unfit)
         self._keep_apart(second, first, f"{_names(second)} from {_names(first)}", *refusal)

@@ -71,8 +71,7 @@ def roles_of(
     found = _roles_of(part, whole_limit, stream, repairs)
     if not wide or isinstance(found, Roles):
         return found
-    wider = _roles_of(part, whole_limit, stream, repairs, wide)
-    return wider if isinstance(wider, Roles) else found
+    return _roles_of(part, whole_limit, stream, repairs, wide)
 
 
 def _roles_of(
