@@ -112,7 +112,8 @@ APART = {
 IN_PARTS = {
     "on a100": (log_sum_exp(768, 50304), "a100", 128),
     "on h100": (log_sum_exp(768, 50304), "h100", 192),
-    "the last one longer": (log_sum_exp(768, 50257), "h100", 201),
+    "the last one longer on a100": (log_sum_exp(768, 50257), "a100", 72),
+    "the last one longer on h100": (log_sum_exp(768, 50257), "h100", 201),
     "of a depth that nothing holds": (log_sum_exp(4096, 50304), "h100", 192),
 }
 """A program, the machine, and the length of the parts that groups hold whole."""
@@ -202,15 +203,16 @@ def test_what_a_result_lacks_is_never_cut() -> None:
     assert "which every group of it would save again; a group would hold all of it" in roles.reason
 
 
+@pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("size", [333, 500, 512, 600, 1061, 32000, 50257, 50304, 151936])
-def test_parts_that_groups_hold(size: int) -> None:
-    """The last one, too, and in whole columns of products."""
-    found = list(lengths(size))
+def test_parts_that_groups_hold(size: int, whole: bool) -> None:
+    """The last one, too, and in whole columns of products where tensor maps describe it."""
+    found = list(lengths(size, whole))
     assert found
     for length in found:
         longest = size - (size // length - 1) * length
         assert length <= longest <= WHOLE_LIMIT
-        assert longest % GRANULE == 0
+        assert not whole or longest % GRANULE == 0
 
 
 SIZES = [{"q": 67, "x": 333}, {"q": 3, "x": 1}, {"q": 130, "x": 0}, {"q": 200, "x": 256}]

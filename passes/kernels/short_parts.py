@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import PassFailedException
 
 from treadle.compiler.errors import TreadleError
+from treadle.compiler.machines import machine_of
 from treadle.dialects.hierarchy import KernelOp
 from treadle.passes.kernels.roles import WHOLE_LIMIT, Roles, roles_of
 from treadle.passes.kernels.trial import alone, scheduled_time
@@ -25,6 +26,9 @@ WORTH = 0.9
 
 GRANULE = 16
 """Columns that a product takes at once."""
+
+TENSOR_MAPS = 90
+"""The first capability with tensor copies."""
 
 
 def depth_held(plan: StreamPlan) -> str | None:
@@ -39,7 +43,8 @@ def short_length(
 ) -> tuple[int, str] | None:
     """The length of parts of the streamed axis that groups hold whole, if those take less time, and both times."""
     whole, timed = _time(ctx, module, function, kernel, None), list[tuple[float, int]]()
-    for length in lengths(plan.part.sizes[plan.axis]):
+    # no tensor map describes a tile that is padded
+    for length in lengths(plan.part.sizes[plan.axis], machine_of(module).capability >= TENSOR_MAPS):
         timed.append((_time(ctx, module, function, kernel, length), length))
     time, length = min(timed, default=(inf, 0))
     if time == inf or time > WORTH * whole:
@@ -48,21 +53,24 @@ def short_length(
     return length, f"estimated {time:.3g} us, and {streamed} with all of '{depth_held(plan)}' held"
 
 
-def lengths(size: int) -> Iterator[int]:
+def lengths(size: int, whole_columns: bool) -> Iterator[int]:
     """Lengths of parts that groups can hold, the last and longest one too: of long and of short ones that for which
-    groups compute the fewest columns past the end of a part. The longest is one of whole columns of products, for no
-    tensor map describes a tile that is padded. None where only the launch tells how long the axis is, and so the last
-    part."""
+    groups compute the fewest columns past the end of a part; with `whole_columns`, none past the end of the longest.
+    None where only the launch tells how long the axis is, and so the last part."""
+    step = GRANULE if whole_columns else 1
     for most in (WHOLE_LIMIT, WHOLE_LIMIT // 2):
         found = [
-            length for length in range(most // 2 + 1, most + 1) if size >= 2 * length and _fits(size, length, most)
+            length
+            for length in range(most // 2 + 1, most + 1)
+            if size >= 2 * length and _longest(size, length) <= most and _longest(size, length) % step == 0
         ]
         if found:
-            yield min(found, key=lambda length: (_longest(size, length) * (size // length), -length))
+            yield min(found, key=lambda length: (_computed(size, length), -length))
 
 
-def _fits(size: int, length: int, most: int) -> bool:
-    return _longest(size, length) <= most and _longest(size, length) % GRANULE == 0
+def _computed(size: int, length: int) -> int:
+    """Columns of all parts."""
+    return -(-_longest(size, length) // GRANULE) * GRANULE * (size // length)
 
 
 def _longest(size: int, length: int) -> int:
