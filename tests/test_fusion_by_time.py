@@ -22,6 +22,8 @@ from treadle.compiler.machines import load_machine
 from treadle.compiler.pipeline import LAST_DECORATING_PASS, Options, pipeline, run_passes, run_pipeline
 from treadle.compiler.sizes import axes_of_function, default_sizes
 from treadle.compiler.source import parse_module
+from treadle.dialects import cuda
+from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import derivation_of
@@ -76,6 +78,16 @@ def attention(Q: tl.Array, K: tl.Array, V: tl.Array) -> tl.Array:
     return tl.contract(tl.softmax(scores, over="x").to("f16"), V, over="x")
 
 
+@treadle.kernel("h q d, h x d, h x e, d, d -> h q e", static="d e")
+def normed_attention(Q: tl.Array, K: tl.Array, V: tl.Array, gain_q: tl.Array, gain_k: tl.Array) -> tl.Array:
+    def normed(X: tl.Array, gain: tl.Array) -> tl.Array:
+        x = X.to("f32")
+        return (x * tl.rsqrt(tl.mean(x * x, over="d") + 1e-6) * gain).to("f16")
+
+    scores = tl.contract(normed(Q, gain_q), normed(K, gain_k), over="d") * 0.125
+    return tl.contract(tl.softmax(scores, over="x").to("f16"), V, over="x")
+
+
 @treadle.kernel("n d, m d -> n, m", static="d")
 def both_ways(A: tl.Array, B: tl.Array) -> tuple[tl.Array, tl.Array]:
     scores = tl.contract(A, B, over="d") * 0.25
@@ -97,6 +109,7 @@ def balanced(A: tl.Array, B: tl.Array, start: tl.Array) -> tuple[tl.Array, tl.Ar
 
 WIDE = {"t": 16384, "i": 4096, "o": 4096}
 FEW = {"t": 64, "i": 262144}
+HEADS = {"h": 32, "q": 4096, "x": 4096, "d": 64, "e": 64}
 CUT = {
     "activated on a100": (activated, ["f16"] * 2, WIDE, "a100", 2),
     "activated on h100": (activated, ["f16"] * 2, WIDE, "h100", 2),
@@ -105,6 +118,8 @@ CUT = {
     "shares on a100": (shares, ["f16"], FEW, "a100", 3),
     "shares on h100": (shares, ["f16"], FEW, "h100", 3),
     "added_and_normed on a100": (added_and_normed, ["f16"] * 3, {"t": 16384, "i": 4096, "o": 128}, "a100", 2),
+    "normed_attention on a100": (normed_attention, ["f16"] * 5, HEADS, "a100", 2),
+    "normed_attention on h100": (normed_attention, ["f16"] * 5, HEADS, "h100", 3),
     "activated_and_summed on h100": (activated_and_summed, ["f16"] * 2, {"t": 65536, "d": 64, "f": 128}, "h100", 3),
 }
 """A program, the formats of its arguments, the sizes that it states, the machine, and how many kernels: where rows are
@@ -132,6 +147,10 @@ def cuts_of(function: FuncOp) -> list[str]:
 
 def kernels(module: ModuleOp) -> list[KernelOp]:
     return [op for op in module.walk() if isinstance(op, KernelOp)]
+
+
+def products(kernel: KernelOp) -> int:
+    return sum(isinstance(op, ContractOp) for op in kernel.walk())
 
 
 @pytest.mark.parametrize("case", CUT)
@@ -164,8 +183,8 @@ def test_a_cut_computes_the_same_at_any_size(case: str) -> None:
     road: Road = compiled(text(program, formats, sizes), machine=machine)
     assert len(road.kernels) >= count
     for size in (
-        {"t": 70, "i": 200, "o": 136, "j": 152},
-        {"t": 33, "i": 77, "o": 45, "j": 1},
+        {"t": 70, "i": 200, "o": 136, "j": 152, "h": 2, "q": 130, "x": 200},
+        {"t": 33, "i": 77, "o": 45, "j": 1, "h": 1, "q": 7, "x": 331},
         {"t": 1, "i": 1000, "o": 8},
     ):
         road.check({axis: size.get(axis, 9) for axis in road.symbolic})
@@ -237,12 +256,25 @@ def test_what_a_rounding_decides_is_made_of_one_product(made: str) -> None:
     assert any(len(axes_of(value.type)) == 2 for kernel in kernels(module) for value in kernel.outputs) != is_steady
 
 
+def test_operands_of_attention_are_made_apart_where_warpgroups_multiply() -> None:
+    """Products of warpgroups read what is brought; single warps read the left operand that they made."""
+    program, formats, sizes, *_ = CUT["normed_attention on h100"]
+    on_h100, on_a100 = (scheduled(text(program, formats, sizes), machine) for machine in ("h100", "a100"))
+    (told,) = cuts(on_h100)
+    assert "products would not be brought" in told
+    assert [*map(products, kernels(on_h100))] == [0, 0, 2]
+    assert [*map(products, kernels(on_a100))] == [0, 2]
+    module = parse_module(text(program, formats, sizes))
+    run_passes(module, pipeline(Options(machine="h100")))
+    assert any(isinstance(op, cuda.RolesOp) for op in module.walk())
+
+
 def test_scores_of_any_length_are_not_saved() -> None:
     """Whatever the model says: what is as large as two axes that only the launch knows has no room."""
     sizes = {"q": 16384, "x": 16384, "d": 256, "e": 256}
     module = scheduled(text(attention, ["f16"] * 3, sizes), "a100")
     assert not cuts(module)
-    assert len(kernels(module)) == 1
+    assert not any({"q", "x"} <= {*axes_of(value.type)} for kernel in kernels(module) for value in kernel.outputs)
 
 
 def test_a_kernel_that_more_rows_would_fill_is_cut_only_if_that_never_costs() -> None:

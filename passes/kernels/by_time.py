@@ -7,6 +7,7 @@ time, and only where it may is the model asked, which takes as long as a pass:
 - An axis is fed once more for elements that are saved, by few groups, or with a product that is made anew.
 - Few groups sum along an axis, which cannot be cut into parts, for elements along it are saved.
 - A product and what it feeds share registers, and little goes from one to the other beside what they multiply.
+- What a product multiplies is made in the kernel, of no product, so that no copies bring it to warpgroups.
 
 A launch may bring other sizes than those that the program states. So parts must be faster at these, and no slower where
 every axis that is known only at launch is a long one."""
@@ -165,7 +166,8 @@ def _cuts(found: Sized, roles: Roles) -> Iterator[Cut]:
     """The cuts that may save time, each once."""
     seen: set[Cluster] = set()
     late = (_saved_late(found, roles), _summed_late(found, roles))
-    proposed = (_repeated(found, roles), *late, _beside_products(found), _begun_with(found, roles))
+    begun = (_begun_with(found, roles), _multiplied(found))
+    proposed = (_repeated(found, roles), *late, _beside_products(found), *begun)
     for first, why in chain.from_iterable(proposed):
         if first in seen or not first or first == found.ops or not _may_be_saved(found, first):
             continue
@@ -236,6 +238,19 @@ def _begun_with(found: Sized, roles: Roles) -> Iterator[tuple[Cluster, str]]:
     reducing = [op for op in before if isinstance(op, ReduceOp)]
     if reducing and any(isinstance(op, ContractOp) for op in fed):
         yield _needed(found.ops, reducing), f"{label(reducing[0].result)} is summed before '{roles.stream}' is fed"
+
+
+def _multiplied(found: Sized) -> Iterator[tuple[Cluster, str]]:
+    """Operands that are made of no product: saved, they come as others do, by copies, and lie as products read them."""
+    after: set[Operation] = set()
+    for op in found.part.ops:
+        if isinstance(op, ContractOp) or any(operand.owner in after for operand in op.operands):
+            after.add(op)
+    operands = dict.fromkeys(operand.owner for op in found.products for operand in (op.lhs, op.rhs))
+    made = [op for op in operands if isinstance(op, Operation) and op in found.ops and op not in after]
+    if made:
+        names = " and ".join(label(op.results[0]) for op in made)
+        yield _needed(found.ops, made), f"products would not be brought {names} by copies"
 
 
 def _fewest_bytes(found: Sized, first: Cluster) -> Cluster:
