@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, UnitAttr
@@ -133,21 +134,27 @@ def _decide(
 ) -> None:
     if schedule.is_decided and schedule.warps.as_dict():
         return
-    _check_whole(kernel, schedule)
-    sketch = sketch_of(kernel, schedule)
-    fixed = _stated(schedule)
-    fixed |= {axis: size for axis, size in group.items() if axis in sketch.group}
-    fixed |= {axis: size for axis, size in stream.items() if axis == sketch.stream}
+    sketch, choice = choice_for(kernel, schedule, machine, {**group, **stream})
     function = _function_of(kernel)
-    try:
-        choice = choose(sketch, machine, likely_sizes(sketch, function), fixed)
-    except TreadleError as error:
-        raise Refusal(kernel, error.message) from error
     kernel.schedule = _schedule(sketch, choice, schedule)
     if choice.estimate.by_piece:
         kernel.attributes[BY_PIECE] = UnitAttr()
     if function is not None:
         note(function, "choose sizes", f"@{sketch.name}", "cost model", choice.reason)
+
+
+def choice_for(
+    kernel: KernelOp, schedule: ScheduleAttr, machine: Machine, given: Mapping[str, int]
+) -> tuple[Sketch, Choice]:
+    """What a kernel is to the cost model, and the sizes that this chooses where neither the schedule states them nor
+    they are given (Refusal)."""
+    _check_whole(kernel, schedule)
+    sketch = sketch_of(kernel, schedule)
+    fixed = _stated(schedule) | {axis: size for axis, size in given.items() if axis in (*sketch.group, sketch.stream)}
+    try:
+        return sketch, choose(sketch, machine, likely_sizes(sketch, _function_of(kernel)), fixed)
+    except TreadleError as error:
+        raise Refusal(kernel, error.message) from error
 
 
 def _stated(schedule: ScheduleAttr) -> dict[str, int]:
@@ -178,9 +185,11 @@ def _check_whole(kernel: KernelOp, schedule: ScheduleAttr) -> None:
         raise Refusal(kernel, f"axis '{axis}' is neither cut nor streamed, and its size is known only at launch: {why}")
 
 
-def likely_sizes(sketch: Sketch, function: FuncOp | None) -> dict[str, int]:
-    """The size to choose for, of every axis: an empty one is no reason to prefer anything."""
-    defaults = {} if function is None else with_fitting(function.body.block, default_sizes(function))
+def likely_sizes(
+    sketch: Sketch, function: FuncOp | None, given: Mapping[str, int] = MappingProxyType({})
+) -> dict[str, int]:
+    """The size to choose for, of every axis, or what is `given`: an empty one is no reason to prefer anything."""
+    defaults = {} if function is None else with_fitting(function.body.block, {**default_sizes(function), **given})
     return {
         axis: max(1, defaults.get(axis, UNKNOWN_SIZE) if size == DYNAMIC else size)
         for axis, size in sketch.sizes.items()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from math import inf, prod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, inf
 
 from xdsl.context import Context
 from xdsl.dialects import func
@@ -12,51 +12,48 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
-from treadle.compiler.cost.read import plan_of
-from treadle.compiler.cost.sketch import sketch_of
-from treadle.compiler.cost.time import estimate
+from treadle.compiler.cost.choose import sizes_text
+from treadle.compiler.cost.time import Estimate, least_time
 from treadle.compiler.errors import Refusal, TreadleError
 from treadle.compiler.machines import machine_of
 from treadle.compiler.sizes import UNKNOWN_SIZE, default_sizes
 from treadle.dialects.diagram import ContractOp, MapOp, WhereOp
-from treadle.dialects.diagram.array import DYNAMIC, LARGEST_SIZE, axes_of, sizes_of
+from treadle.dialects.diagram.array import DYNAMIC, LARGEST_SIZE, SizesAttr, axes_of, sizes_of
 from treadle.dialects.diagram.read import with_fitting
 from treadle.dialects.hierarchy import KernelOp
 from treadle.passes._functions import functions, kernels, label, note
 from treadle.passes._parts import part_of_kernel
 from treadle.passes.expressions.reductions import keep_states_apart
 from treadle.passes.expressions.scalars import is_plain
-from treadle.passes.hierarchy_choose_sizes import HierarchyChooseSizesPass, likely_sizes
+from treadle.passes.kernels.part_lengths import (
+    LONGER,
+    MORE,
+    WHOLE_PIECES,
+    WORTH,
+    Times,
+    fastest,
+    lengths_of,
+    tried,
+)
 from treadle.passes.kernels.roles import Refusal as NoRoles
 from treadle.passes.kernels.roles import roles_of
 from treadle.passes.kernels.short_parts import depth_held, short_length
-from treadle.passes.streaming import StreamingPass
+from treadle.passes.kernels.trial import Scheduled, alone, scheduled
 from treadle.passes.streams.splits import Split, inline_extent, split_kernel
 from treadle.passes.streams.stages import Repairs, StreamPlan
-from treadle.passes.tiling import TilingPass
 
 PASS = "hierarchy-split-streams"
-
-SHORTEST = 256
-"""A part is at least so long, unless a number of parts is asked for: each costs a state that is saved and read."""
-
-WORTH = 0.9
-"""Of the time of one kernel, what two may take: the model is not so exact that less would be a gain."""
-
-WHOLE_PIECES = 64
-"""What divides the length of the parts of an axis whose size is known only at launch."""
-
-_SCHEDULING = (StreamingPass(), TilingPass(), HierarchyChooseSizesPass())
 
 
 @dataclass(frozen=True)
 class HierarchySplitStreamsPass(ModulePass):
     """Cut the axis that a kernel would stream into parts: one kernel makes the states of each part, a second one
     merges them and finishes. Into `parts`, or into parts of `length`, of `axis`, in the kernel named `kernel`; without
-    options only where the groups of a kernel would not fill half of the machine, into as many parts as fill it, or hold
-    a long axis whole, into parts that they can hold instead (`kernels.short_parts`), if that saves time. Of an
-    axis whose size is known only at launch the length of the parts is decided, by the default size that the file gives,
-    and the launch has as many as there are.
+    options only where the groups of a kernel leave places of the machine empty, into parts of the length that the cost
+    model finds fastest, or where they hold a long axis whole, into parts that they can hold instead
+    (`kernels.short_parts`), if that saves time. Of an axis whose size is known only at launch the length of the
+    parts is decided, by the default size that the file gives and by larger ones, and the launch has as many as there
+    are.
 
     Before:
 
@@ -124,12 +121,12 @@ class HierarchySplitStreamsPass(ModulePass):
         possible = [(function, kernel, plan) for function, kernel, plan in plans if isinstance(plan, StreamPlan)]
         for function, kernel, plan in possible if self.parts or self.length else ():
             cut = self._cut(function, kernel, plan)
-            if (reason := _without_a_role(op, kernel.kernel_name.data, plan.axis, cut)) is not None:
+            if (reason := _tried_in_vain(op, kernel.kernel_name.data, plan.axis, cut)) is not None:
                 raise Refusal(kernel, f"'{plan.axis}' cannot be cut into parts: {reason}")
             _split(function, kernel, plan, cut, "asked for")
         if not self.parts and not self.length:
-            long = 1 if asked else 2 * SHORTEST
-            _where_it_pays(ctx, op, [entry for entry in possible if _likely(entry[0], entry[2]) >= long])
+            for entry in possible:
+                _where_it_pays(ctx, op, *entry)
 
     def _cut(self, function: func.FuncOp, kernel: KernelOp, plan: StreamPlan) -> _Cut:
         """What is asked for (Refusal where there cannot be so many parts, or so long ones)."""
@@ -158,25 +155,28 @@ def _in_parts_of(length: int, plan: StreamPlan) -> _Cut:
     return _Cut(DYNAMIC if _size(plan) == DYNAMIC else _size(plan) // length, length)
 
 
-def _where_it_pays(
-    ctx: Context, module: ModuleOp, possible: Sequence[tuple[func.FuncOp, KernelOp, StreamPlan]]
-) -> None:
-    """Cut the axis of kernels whose groups hold a long axis whole, or leave half of the machine idle, if it saves
+def _where_it_pays(ctx: Context, module: ModuleOp, function: func.FuncOp, kernel: KernelOp, plan: StreamPlan) -> None:
+    """Cut the axis of a kernel whose groups hold a long axis whole, or leave places of the machine empty, if it saves
     time."""
-    rest = [entry for entry in possible if not _is_in_short_parts(ctx, module, *entry)]
-    alone = _scheduled(ctx, module) if rest else _Schedule()
-    for function, kernel, plan in rest:
-        size, name = _likely(function, plan), kernel.kernel_name.data
-        most = min(machine_of(module).sms // alone.groups[name], size // SHORTEST)
-        if most < 2:
-            continue
-        length = size // _dividing(size, most) if _size(plan) != DYNAMIC else _least_uneven(size, most)
-        if (problem := _objection(ctx, module, name, length, alone.time)) is not None:
-            note(function, f"decline {PASS}", f"@{name} along {plan.axis}", "two kernels save a tenth", problem)
-        else:
-            why = f"{alone.groups[name]} groups would not fill the machine"
-            _split(function, kernel, plan, _in_parts_of(length, plan), why)
-            alone = _scheduled(ctx, module)  # what the next one is held against
+    if _is_in_short_parts(ctx, module, function, kernel, plan):
+        return
+    size, name = _likely(function, plan), kernel.kernel_name.data
+    trial = _Trial(module, function, kernel, plan.axis, _larger(function, plan))
+    whole = trial.whole() if size >= 2 * WHOLE_PIECES else None
+    if whole is None or not _is_idle(whole.choice.estimate):
+        return
+    alone, groups = trial.times([whole]), whole.choice.estimate.blocks
+    least = 2 * least_time(machine_of(module))
+    found: dict[int, Times] = {}
+    if least <= WORTH * alone.stated:
+        lengths = lengths_of(size, _size(plan) != DYNAMIC, _has_neighbours(kernel, plan.axis))
+        found = tried(lengths, machine_of(module).sms // groups, trial.parts, alone)
+    told = trial.told(found, alone) if found else f"two kernels take at least {_us(least)}, one {_us(alone.stated)}"
+    if (length := fastest(found, alone)) is None:
+        note(function, f"decline {PASS}", f"@{name} along {plan.axis}", "two kernels save a tenth", told)
+    else:
+        why = f"{groups} groups leave places of the machine empty; {told}"
+        _split(function, kernel, plan, _in_parts_of(length, plan), why)
 
 
 def _is_in_short_parts(
@@ -191,27 +191,94 @@ def _is_in_short_parts(
     return True
 
 
-def _without_a_role(module: ModuleOp, name: str, axis: str, cut: _Cut) -> str | None:
-    """Why one of the two kernels could not run: a state may lack an axis that the groups of the others share."""
+def _larger(function: func.FuncOp, plan: StreamPlan) -> dict[str, int]:
+    """What a launch may bring of the axes that are known only then."""
+    stated = with_fitting(function.body.block, default_sizes(function))
+    symbolic = [axis for axis, size in plan.part.sizes.items() if size == DYNAMIC]
+    return {axis: (LONGER if axis == plan.axis else MORE) * stated.get(axis, UNKNOWN_SIZE) for axis in symbolic}
+
+
+def _is_idle(found: Estimate) -> bool:
+    """Whether more groups could take less time: a tenth of all places stay empty, and no unit is busy to a tenth."""
+    busiest = max(found.units_us.values(), default=0.0)
+    return found.waves <= WORTH * ceil(found.waves) and busiest <= WORTH * found.time_us
+
+
+def _has_neighbours(kernel: KernelOp, axis: str) -> bool:
+    """Whether elements along an axis lie side by side in an array that a kernel reads."""
+    return any(axes_of(argument.type)[-1:] == (axis,) for argument in kernel.body.block.args)
+
+
+@dataclass
+class _Trial:
+    """A kernel alone, whole and in parts along an axis, as the cost model chooses sizes."""
+
+    module: ModuleOp
+    function: func.FuncOp
+    kernel: KernelOp
+    axis: str
+    larger: Mapping[str, int]
+    """Sizes that a launch may bring, at which it is timed, too."""
+    refused: str = ""
+    """Why parts could not be, where they could not."""
+
+    def whole(self) -> Scheduled | None:
+        """None where it does not fit the machine, as a later pass will tell."""
+        try:
+            return scheduled(self._alone()[0])[0]
+        except (PassFailedException, TreadleError):
+            return None
+
+    def parts(self, length: int) -> Times:
+        module, function, kernel = self._alone()
+        plan = StreamPlan(part_of_kernel(kernel), self.axis)
+        try:
+            both = _split(function, kernel, plan, _in_parts_of(length, plan), "")
+            self.refused = _without_a_role(both) or ""
+            return Times(inf, inf) if self.refused else self.times(scheduled(module))
+        except (PassFailedException, TreadleError) as error:
+            self.refused = str(error)
+            return Times(inf, inf)
+
+    def times(self, kernels: Sequence[Scheduled]) -> Times:
+        stated = sum(each.time for each in kernels)
+        return Times(stated, sum(each.time_at(self.larger) for each in kernels))
+
+    def told(self, found: Mapping[int, Times], alone: Times) -> str:
+        """What was tried, and what it takes."""
+        if all(each.stated == inf for each in found.values()):
+            return self.refused
+        parts = ", ".join(f"{_us(times.stated)} in parts of {length}" for length, times in found.items())
+        told = f"estimated {parts}, {_us(alone.stated)} whole"
+        if all(each == Times(each.stated, each.stated) for each in (*found.values(), alone)):
+            return told
+        longer = ", ".join(_us(times.longer) for times in (*found.values(), alone))
+        return f"{told}; at {sizes_text(self.larger)} {longer}"
+
+    def _alone(self) -> tuple[ModuleOp, func.FuncOp, KernelOp]:
+        module, function = alone(self.module, self.function, kernel := self.kernel.clone())
+        if stated := with_fitting(self.function.body.block, default_sizes(self.function)):
+            function.attributes["sizes"] = SizesAttr(stated)
+        return module, function, kernel
+
+
+def _us(time: float) -> str:
+    return f"{time:.3g} us"
+
+
+def _tried_in_vain(module: ModuleOp, name: str, axis: str, cut: _Cut) -> str | None:
+    """Why a kernel cannot be cut as it is asked to, found on a copy."""
     for function in functions(module.clone()):
         for kernel in kernels(function):
             if kernel.kernel_name.data == name:
-                both = _split(function, kernel, StreamPlan(part_of_kernel(kernel), axis), cut, "")
-                roles = (roles_of(part_of_kernel(each), wide=True) for each in both)
-                return next((role.reason for role in roles if isinstance(role, NoRoles)), None)
+                return _without_a_role(_split(function, kernel, StreamPlan(part_of_kernel(kernel), axis), cut, ""))
     return None
 
 
-def _objection(ctx: Context, module: ModuleOp, name: str, length: int, alone: float) -> str | None:
-    """Why a kernel is not cut into parts without being asked to: they would not fit the machine, or save nothing of
-    the time that it takes `alone`, with that of a launch more."""
-    trial = module.clone()
-    try:
-        HierarchySplitStreamsPass(length=length, kernel=name).apply(ctx, trial)
-        time = _scheduled(ctx, trial).time
-    except (PassFailedException, TreadleError) as error:
-        return str(error)
-    return None if time <= WORTH * alone else f"in parts of {length} estimated {time:.3g} us, whole {alone:.3g} us"
+def _without_a_role(kernels: Iterable[KernelOp]) -> str | None:
+    """Why one of some kernels could not run: a state may lack an axis that the groups of the others share."""
+    roles = (roles_of(part_of_kernel(kernel), wide=True) for kernel in kernels)
+    return next((role.reason for role in roles if isinstance(role, NoRoles)), None)
 
 
 def _plan(kernel: KernelOp, axis: str) -> StreamPlan | str:
@@ -265,46 +332,6 @@ def _likely(function: func.FuncOp, plan: StreamPlan) -> int:
 
 def _whole_pieces(length: int) -> int:
     return -(-length // WHOLE_PIECES) * WHOLE_PIECES
-
-
-@dataclass(frozen=True)
-class _Schedule:
-    """What comes of a program as the cost model chooses its sizes: how many groups each kernel has, and how long all of
-    them take, in microseconds, with their launches."""
-
-    groups: Mapping[str, int] = field(default_factory=dict[str, int])
-    time: float = inf
-
-
-def _scheduled(ctx: Context, module: ModuleOp) -> _Schedule:
-    """Of a copy of the program (TreadleError where a kernel does not fit)."""
-    trial, machine = module.clone(), machine_of(module)
-    for step in _SCHEDULING:
-        step.apply(ctx, trial)
-    groups, time = dict[str, int](), 0.0
-    for function in functions(trial):
-        for kernel in kernels(function):
-            assert kernel.schedule is not None
-            sizes = likely_sizes(sketch_of(kernel, kernel.schedule), function)
-            cut = kernel.schedule.group.as_dict()
-            groups[kernel.kernel_name.data] = prod(-(-sizes[axis] // cut[axis]) for axis in cut)
-            found = estimate(plan_of(kernel), machine, sizes)
-            time += inf if found is None else found.time_us + 1e6 * machine.launch
-    return _Schedule(groups, time)
-
-
-def _dividing(size: int, count: int) -> int:
-    """A number of parts, at most `count` and more than half of it, that divides the axis if there is one."""
-    return next((fewer for fewer in range(count, count // 2, -1) if size % fewer == 0), count)
-
-
-def _least_uneven(size: int, most: int) -> int:
-    """The length, in whole pieces, of at most so many parts of which the longest is shortest."""
-    least = _whole_pieces(size // (most + 1))
-    lengths = [
-        length for length in range(least, size // 2 + 1, WHOLE_PIECES) if SHORTEST <= length > size // (most + 1)
-    ]
-    return min(lengths, key=lambda length: (length + size % length, -length), default=size // 2)
 
 
 def _split(function: func.FuncOp, kernel: KernelOp, plan: StreamPlan, cut: _Cut, why: str) -> tuple[KernelOp, KernelOp]:

@@ -181,6 +181,16 @@ def estimate(plan: Plan, machine: Machine, sizes: Mapping[str, int]) -> Estimate
     )
 
 
+def least_time(machine: Machine) -> float:
+    """Of a kernel that loads and saves anything at all, with its launch."""
+    return _microseconds(_begin_clocks(machine), machine) + 1e6 * machine.launch
+
+
+def _begin_clocks(machine: Machine) -> float:
+    """From the start of a block until its first tiles are there, and from its last result to its end."""
+    return LAUNCH_CLOCKS + machine.levels["device"].latency
+
+
 def _limit(machine: Machine, needs: Footprint, resident: int) -> str:
     if replace(needs, registers_taken=1).blocks_on(machine) > resident:
         return "registers"
@@ -246,7 +256,7 @@ def _round(
     products = share * (longest + EXPOSED * (sum(feeding) - longest))
     steps = plan.steps(sizes)
     latency = machine.levels["device"].latency
-    fill = LAUNCH_CLOCKS + latency
+    fill = _begin_clocks(machine)
     grouped = are_of_warpgroups(plan, machine)
     in_order = 0.0
     if computes_in_order(plan, machine):

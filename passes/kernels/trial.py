@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import inf
 
 from xdsl.context import Context
@@ -10,9 +11,10 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from treadle.compiler.cost.sketch import sketch_of
+from treadle.compiler.cost.choose import Choice
+from treadle.compiler.cost.sketch import Sketch
 from treadle.compiler.cost.time import estimate
-from treadle.compiler.machines import machine_of
+from treadle.compiler.machines import Machine, machine_of
 from treadle.dialects.diagram.array import SizesAttr
 from treadle.dialects.hierarchy import KernelOp
 from treadle.passes._functions import functions, kernels
@@ -47,25 +49,55 @@ def alone_in_parts(
     return apart, trial, [frozenset(copies[op] for op in each) for each in parts]
 
 
-def scheduled_time(module: ModuleOp, in_parts: bool = True) -> float:
-    """In microseconds, of all kernels as the model chooses their sizes, with their launches; infinite where one does
-    not fit the machine (Refusal, TreadleError). With `in_parts`, axes are cut into parts where that pays."""
+@dataclass(frozen=True)
+class Scheduled:
+    """A kernel as the model chooses its sizes, at the likely sizes of its function."""
+
+    function: func.FuncOp
+    sketch: Sketch
+    choice: Choice
+    machine: Machine
+
+    @property
+    def time(self) -> float:
+        """In microseconds, with its launch."""
+        return self.choice.estimate.time_us + 1e6 * self.machine.launch
+
+    def time_at(self, sizes: Mapping[str, int]) -> float:
+        """The same where a launch brings these sizes: what was chosen stays."""
+        from treadle.passes.hierarchy_choose_sizes import likely_sizes  # comes later in the pipeline
+
+        other = likely_sizes(self.sketch, self.function, sizes)
+        if other == likely_sizes(self.sketch, self.function):
+            return self.time
+        chosen = self.choice.candidate
+        plan = self.sketch.plan(chosen.tiles, chosen.warps, rereads=chosen.rereads)
+        found = estimate(plan, self.machine, other)
+        return inf if found is None else found.time_us + 1e6 * self.machine.launch
+
+
+def scheduled(module: ModuleOp) -> list[Scheduled]:
+    """All kernels, whose roles are decorated, in their order (Refusal, TreadleError where one does not fit)."""
     # imported here, for they come later in the pipeline than what is tried
-    from treadle.passes.hierarchy_choose_sizes import HierarchyChooseSizesPass, likely_sizes
-    from treadle.passes.hierarchy_split_streams import HierarchySplitStreamsPass
+    from treadle.passes.hierarchy_choose_sizes import choice_for
     from treadle.passes.streaming import StreamingPass
     from treadle.passes.tiling import TilingPass
 
-    splitting = [HierarchySplitStreamsPass()] if in_parts else []
-    for step in (*splitting, StreamingPass(), TilingPass(), HierarchyChooseSizesPass()):
+    for step in (StreamingPass(), TilingPass()):
         step.apply(Context(), module)
-    machine, time = machine_of(module), 0.0
+    machine, found = machine_of(module), list[Scheduled]()
     for function in functions(module):
         for kernel in kernels(function):
-            schedule = kernel.schedule
-            assert schedule is not None
-            sketch = sketch_of(kernel, schedule)
-            plan = sketch.plan(schedule.tile_sizes(), schedule.warps.as_dict(), rereads=schedule.left.data == "shared")
-            found = estimate(plan, machine, likely_sizes(sketch, function))
-            time += inf if found is None else found.time_us + 1e6 * machine.launch
-    return time
+            assert kernel.schedule is not None
+            found.append(Scheduled(function, *choice_for(kernel, kernel.schedule, machine, {}), machine))
+    return found
+
+
+def scheduled_time(module: ModuleOp, in_parts: bool = True) -> float:
+    """In microseconds, of all kernels with their launches (Refusal, TreadleError where one does not fit the machine).
+    With `in_parts`, axes are cut into parts where that saves time."""
+    from treadle.passes.hierarchy_split_streams import HierarchySplitStreamsPass  # comes later, too
+
+    if in_parts:
+        HierarchySplitStreamsPass().apply(Context(), module)
+    return sum(each.time for each in scheduled(module))
