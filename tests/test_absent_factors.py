@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 from mutant_cuda import few_processors
 from xdsl.dialects import scf
+from xdsl.utils.arg_spec import ArgSpec
 
 from roads import Road, array, compiled
+from treadle.compiler.pipeline import Options, pipeline, print_cuda, run_passes
 from treadle.compiler.source import parse_module
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import is_extent
@@ -250,6 +252,9 @@ def test_a_start_that_is_a_number(start: int, machine: str):
     assert verdict.ok, verdict
 
 
+SPLIT = "hierarchy-split-streams"
+
+
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("condition", ["x >= 7", "x < 600", "7 <= x < 600"])
 @pytest.mark.sample(2)
@@ -259,7 +264,11 @@ def test_numbers_along_an_axis_that_is_split(condition: str, machine: str):
     applied = "%P = diagram.apply @softmax(%T)"
     assert applied in text
     where = f'%W = diagram.where %T if "{condition}" : !S\n  '
-    road = compiled(text.replace(applied, where + applied.replace("%T", "%W")), machine=machine)
+    algorithm = parse_module(text.replace(applied, where + applied.replace("%T", "%W")))
+    module = algorithm.clone()
+    specs = pipeline(Options(machine=machine))
+    run_passes(module, [ArgSpec(SPLIT, {"length": (256,)}) if spec.name == SPLIT else spec for spec in specs])
+    road = Road(algorithm, module, print_cuda(module))
     assert len(road.kernels) == 2
     queries, k, v = road.inputs({"b": 1, "h": 2, "x": 777})
     there = np.array([eval(condition, {"x": x}) for x in range(777)])[None, None, :, None]

@@ -180,7 +180,7 @@ def test_every_size_there_is_is_a_candidate(path: Path):
 
 @pytest.mark.parametrize("machine", ["a100", "h100"])
 @pytest.mark.parametrize(
-    "name", ["attention", "matmul", "mlp", "conv1d", "softmax", "quantised_matmul", "attention_packed"]
+    "name", ["attention", "matmul", "swiglu", "conv1d", "softmax", "quantised_matmul", "attention_packed"]
 )
 def test_many_are_estimated_as_each_one_is(name: str, machine: str):
     (path,) = (each for each in EXAMPLES if each.stem == name)

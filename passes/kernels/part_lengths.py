@@ -5,8 +5,8 @@ read. So the time falls with the number of parts, and then rises: the search beg
 processors to fill, and goes to fewer and to more as long as that is faster.
 
 The length of a part is decided once, and a launch may bring longer axes. So a length is judged at the sizes that the
-program states and at larger ones of what is known only at launch, and at both parts must be no slower than one kernel:
-what is saved of each part grows with the axes of a state, and soon the groups fill the machine uncut."""
+program states and at larger ones of what is known only at launch: there parts may lose no more than they must save at
+the stated ones. What is saved of each part grows with the axes of a state, and soon groups fill the machine uncut."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def fastest(found: Mapping[int, Times], alone: Times) -> int | None:
     worthy = {
         length: times
         for length, times in found.items()
-        if times.stated <= WORTH * alone.stated and times.longer <= NEAR * alone.longer
+        if times.stated <= WORTH * alone.stated and WORTH * times.longer <= alone.longer
     }
     least = min((times.stated for times in worthy.values()), default=inf)
     close = {length: times.longer for length, times in worthy.items() if times.stated <= CLOSE * least}
