@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from xdsl.ir import Operation
+from xdsl.ir import Block, Operation, SSAValue
 
 from treadle.compiler.layouts.conversions import BARRIER
 from treadle.compiler.layouts.operations import strides_at, traffic_of, width_at
@@ -35,23 +35,72 @@ def stage(accesses: Sequence[GlobalAccess], kernel: cuda.KernelOp, machine: Mach
     multiprocessor holds the blocks that the kernel states. There is room as long as it holds two, or one if it never
     holds more.
 
-    The widths of all accesses must be known. Kernels whose warps have roles do not meet as a block. What is loaded
-    beside products goes through shared memory only where that spares more sectors than it costs."""
-    if cuda.roles_of(kernel) is not None:
-        return
-    stager = _Stager(kernel, cuda.alignments(kernel), any(isinstance(op, cuda.ProductOp) for op in kernel.walk()))
-    stated = FEW_BLOCKS if kernel.resident is None else max(FEW_BLOCKS, kernel.resident.data)
+    The widths of all accesses must be known. Where warps have roles, it is the consumers that meet, and only behind
+    their products: before these one warpgroup may wait for the turn that another hands on. What is loaded beside
+    products goes through shared memory only where that spares more sectors than it costs, and so do the results of
+    roles that would go so in every variant."""
+    stager = _Stager(kernel, cuda.alignments(kernel), any(map(_multiplies, kernel.walk())))
+    places = _Places.of(kernel, machine)
     for access in accesses:
-        if isinstance(access, cuda.CopyOp):
-            continue
         access.staged = None
-        begin = 0 if _is_after_tiles(access, kernel) else _rounded(kernel.shared_bytes.data)
-        if (before := _before(access)) is not None and before.staged is not None:
-            behind = _rounded(before.staged.end(before.piece_type))
-            found = stager.staged(access, behind, before.staged.below.data)
-            access.staged = _within(found, access, most_bytes(kernel, machine, stated))
-        if access.staged is None:
-            access.staged = _within(stager.staged(access, begin), access, most_bytes(kernel, machine, FEW_BLOCKS))
+    for run in _runs(accesses, kernel):
+        alone = {each: below for each in run if (below := stager.below(each, 0)) is not None}
+        places.give(run, stager, max(alone.values(), default=0))
+        if alone and all(each.staged is None for each in alone):  # the others were to meet with these
+            places.give(run, stager, 0)
+
+
+def _runs(accesses: Sequence[GlobalAccess], kernel: cuda.KernelOp) -> Iterator[Sequence[GlobalAccess]]:
+    """Loads, or stores, of fragments that follow each other, wherever the block may meet."""
+    run: list[GlobalAccess] = []
+    for access in accesses:
+        if isinstance(access, cuda.CopyOp) or not _may_meet(access, kernel):
+            continue
+        if run and not (access.prev_op is run[-1] and type(access) is type(run[-1])):
+            yield run
+            run = []
+        run.append(access)
+    if run:
+        yield run
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where tiles on the way lie: behind the kernel's own, or in their place where those are needed no more."""
+
+    kernel: cuda.KernelOp
+    rooms: tuple[int, int]
+    """Bytes for what lies behind an access it meets with, and for what begins anew."""
+    dead: int
+    """Bytes that the kernel's own tiles take, without the barriers behind them."""
+
+    @classmethod
+    def of(cls, kernel: cuda.KernelOp, machine: Machine) -> _Places:
+        stated = FEW_BLOCKS if kernel.resident is None else max(FEW_BLOCKS, kernel.resident.data)
+        rooms = most_bytes(kernel, machine, stated), most_bytes(kernel, machine, FEW_BLOCKS)
+        rings = [op.offset.data for op in kernel.body.block.ops if isinstance(op, cuda.RingOp)]
+        return cls(kernel, rooms, min(rings, default=max(rooms)))
+
+    def give(self, run: Sequence[GlobalAccess], stager: _Stager, together: int) -> None:
+        """Let accesses that follow each other go through tiles, if there is room: side by side, or in one place. In
+        variants for rows aligned to fewer than `together` bytes the block meets for one of them anyway."""
+        before: GlobalAccess | None = None
+        for access in run:
+            access.staged = None
+            anew = together if before is None else 0
+            if before is not None and before.staged is not None:
+                begin = _rounded(before.staged.end(before.piece_type))
+                room = self.dead if before.staged.at.data < self._behind else self.rooms[0]
+                access.staged = stager.staged(access, begin, min(room, self.rooms[0]), together)
+            if access.staged is None and _is_after_tiles(access, self.kernel):
+                access.staged = stager.staged(access, 0, min(self.dead, self.rooms[1]), anew)
+            if access.staged is None:
+                access.staged = stager.staged(access, self._behind, self.rooms[1], anew)
+            before = access
+
+    @property
+    def _behind(self) -> int:
+        return _rounded(self.kernel.shared_bytes.data)
 
 
 @dataclass(frozen=True)
@@ -62,31 +111,42 @@ class _Stager:
     variants: tuple[int, ...]
     has_products: bool
 
-    def staged(self, op: GlobalAccess, at: int, together: int = 0) -> cuda.StagedAttr | None:
-        """How an access goes through a tile that lies `at` so many bytes; None if it need not, or beside products, if
-        that costs more than it spares. In variants for rows aligned to fewer than `together` bytes the block meets for
-        another access anyway."""
-        if (below := self._below(op, together)) is None:
+    @property
+    def of_roles(self) -> bool:
+        return cuda.roles_of(self.kernel) is not None
+
+    def staged(self, op: GlobalAccess, at: int, room: int, together: int) -> cuda.StagedAttr | None:
+        """How an access goes through a tile that lies `at` so many bytes, and ends within `room`; None if it need not,
+        or there is none."""
+        if (below := self.below(op, together)) is None:
             return None
         layout = layout_of(op.piece_type)
-        return cuda.StagedAttr(at, below, staging_rows(layout, layout, op.piece_type))
+        staged = cuda.StagedAttr(at, below, staging_rows(layout, layout, op.piece_type))
+        return staged if staged.end(op.piece_type) <= room else None
 
-    def _below(self, op: GlobalAccess, together: int) -> int | None:
+    def below(self, op: GlobalAccess, together: int) -> int | None:
         """The bytes, those of a variant if there is one, such that an access asks too often in variants for rows
-        aligned to fewer; None if it never does."""
-        if max(op.width_list) == 1 and len(self.variants) > 1:
+        aligned to fewer; None if it never does, or if the way costs more than it spares where it has to gain. In
+        variants for rows aligned to fewer than `together` bytes the block meets for another access anyway."""
+        if self._has_no_say(op):
             # What is accessed by single elements has no say in which variant is launched: it may lie anywhere in each.
-            asks = self._asks_too_often(op, format_bytes(op.buffer_type), self.variants[0], together)
+            # The widest is also that for whole sectors, where others go through shared memory below those.
+            widest = max(self.variants[0], cuda.WHOLE_SECTORS if self.of_roles or together == cuda.WHOLE_SECTORS else 0)
+            asks = self._asks_too_often(op, format_bytes(op.buffer_type), widest, together)
             return EVERYWHERE if asks else None
         every = sorted({cuda.WHOLE_SECTORS, *self.variants, EVERYWHERE})
         asking = [each for each in every[:-1] if self._asks_too_often(op, each, each, together)]
         return min((each for each in every if each > max(asking)), default=None) if asking else None
 
+    def _has_no_say(self, op: GlobalAccess) -> bool:
+        """Whether an access is by single elements while the alignment of others chooses the variant."""
+        return max(op.width_list) == 1 and len(self.variants) > 1
+
     def _asks_too_often(self, op: GlobalAccess, alignment: int, entry: int, together: int) -> bool:
         """Whether lanes, as they hold elements, ask for a sector twice where rows are aligned to so many bytes; beside
         products, more often than is worth it."""
-        moved, barriers = _moved(op, alignment, self.kernel.threads.data), 0 if entry < together else 2
-        has_to_gain = self.has_products and isinstance(op, cuda.LoadOp)
+        moved, barriers = _moved(op, alignment, self.kernel), 0 if entry < together else 2
+        has_to_gain = (self.has_products and isinstance(op, cuda.LoadOp)) or (self.of_roles and max(op.width_list) == 1)
         most = way_costs(op, self.kernel, alignment, entry, barriers) - moved.requests if has_to_gain else 0
         return moved.sectors - moved.fewest_sectors > most
 
@@ -99,28 +159,60 @@ def most_bytes(kernel: cuda.KernelOp, machine: Machine, blocks: int) -> int:
     return min(capacity // max(held, 1) - reserved, machine.limits.shared_per_block)
 
 
-def _within(staged: cuda.StagedAttr | None, op: GlobalAccess, room: int) -> cuda.StagedAttr | None:
-    return staged if staged is not None and staged.end(op.piece_type) <= room else None
-
-
 def _rounded(bytes: int) -> int:
     return -(-bytes // TILE_UNIT) * TILE_UNIT
 
 
-def _before(op: GlobalAccess) -> GlobalAccess | None:
-    """The access of its kind right before an access."""
-    before: Operation | None = op.prev_op
-    return before if isinstance(before, GlobalAccess) and type(before) is type(op) else None
+def _may_meet(op: GlobalAccess, kernel: cuda.KernelOp) -> bool:
+    """Whether all threads that work meet before an access: the block, or behind their products, its consumers."""
+    if cuda.roles_of(kernel) is None:
+        return True
+    hands = cuda.ORDERING
+    return _is_last(op, kernel) and not any(isinstance(each, hands) for later in _behind(op) for each in later.walk())
+
+
+def _is_last(op: GlobalAccess, kernel: cuda.KernelOp) -> bool:
+    """Whether an access stands on the level of the threads that work, behind all products."""
+    if op.parent is not _working_block(kernel):
+        return False
+    return not any(_multiplies(each) for later in _behind(op) for each in later.walk())
+
+
+def _multiplies(op: Operation) -> bool:
+    return isinstance(op, cuda.ProductOp | cuda.WarpgroupProductOp)
+
+
+def _working_block(kernel: cuda.KernelOp) -> Block:
+    roles = cuda.roles_of(kernel)
+    return kernel.body.block if roles is None else roles.consumers.block
 
 
 def _is_after_tiles(op: GlobalAccess, kernel: cuda.KernelOp) -> bool:
-    """Whether no tile of the kernel is needed from an access on, nor any copy to one under way."""
-    if op.parent is not kernel.body.block:
+    """Whether no tile of the kernel is needed from an access on, nor any copy to or from one under way. Tiles that are
+    written anew behind a barrier are not: what was staged is read by then."""
+    if op.parent is not _working_block(kernel) or not _begin_anew(_behind(op)):
         return False
-    if any(is_shared(value.type) for later in _behind(op) for each in later.walk() for value in each.operands):
+    if any(isinstance(each, cuda.TensorStoreOp) for before in _before(op) for each in before.walk()):
         return False
+    if any(isinstance(each, cuda.AwaitOp | cuda.WarpgroupWaitOp) for later in _behind(op) for each in later.walk()):
+        return False
+    # What a producer brings, its consumers await (`compiler/rings.py`).
     copies = [each for each in kernel.walk() if isinstance(each, cuda.CopyOp) and each.asynchronous is not None]
-    return all(_is_awaited(copy, op) for copy in copies)
+    roles = cuda.roles_of(kernel)
+    return all(_is_awaited(copy, op) for copy in copies if roles is None or not roles.producer.is_ancestor(copy))
+
+
+def _begin_anew(ops: Iterable[Operation]) -> bool:
+    """Whether operations need of shared memory only what they write themselves, behind a barrier."""
+    met, written = False, set[SSAValue]()
+    for op in ops:
+        tiles = {value for each in op.walk() for value in each.operands if is_shared(value.type)}
+        if isinstance(op, cuda.WriteOp) and met:
+            written |= tiles
+        if not tiles <= written:
+            return False
+        met |= isinstance(op, cuda.BarrierOp)
+    return True
 
 
 def _is_awaited(copy: cuda.CopyOp, op: GlobalAccess) -> bool:
@@ -134,6 +226,14 @@ def _is_awaited(copy: cuda.CopyOp, op: GlobalAccess) -> bool:
                 return True
         place = place.parent_op()
     return False
+
+
+def _before(op: Operation) -> Iterator[Operation]:
+    """The operations of its block that stand before an operation."""
+    earlier = op.prev_op
+    while earlier is not None:
+        yield earlier
+        earlier = earlier.prev_op
 
 
 def _behind(op: Operation) -> Iterator[Operation]:
@@ -151,11 +251,11 @@ def way_costs(op: GlobalAccess, kernel: cuda.KernelOp, alignment: int, entry: in
     side."""
     bytes = width_at(op, alignment) * format_bytes(op.buffer_type)
     copied = -(-prod(sizes_of(op.piece_type).values()) * format_bytes(op.buffer_type) // (LANES * bytes))
-    waiting = kernel.threads.data // LANES if entry >= WIDEST_VECTOR else 1
+    waiting = cuda.working_threads(kernel) // LANES if entry >= WIDEST_VECTOR else 1
     return copied + staging_wavefronts(layout_of(op.piece_type), op.piece_type) + barriers * BARRIER * waiting
 
 
-def _moved(op: GlobalAccess, alignment: int, threads: int) -> Traffic:
+def _moved(op: GlobalAccess, alignment: int, kernel: cuda.KernelOp) -> Traffic:
     """What lanes ask for where rows are aligned to so many bytes."""
     strides, base = strides_at(op, alignment)
-    return traffic_of(op, threads, alignment, strides, base)
+    return traffic_of(op, cuda.working_threads(kernel), alignment, strides, base)

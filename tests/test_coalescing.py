@@ -96,6 +96,8 @@ class Walk:
                 region = op.true_region if values[op.cond] else op.false_region
                 if region.blocks:
                     self.run_block(region.block)
+            case cuda.RolesOp():  # the producer's are tensor copies
+                self.run_block(op.consumers.block)
             case GlobalAccess():
                 self.access(op)
             case _:
@@ -114,7 +116,7 @@ class Walk:
         base = (self.base[buffer] + start) % 128
         key = (op, base, tuple(limits.items()))
         if key not in self.known:
-            threads = self.kernel.threads.data
+            threads = cuda.working_threads(self.kernel)
             self.known[key] = traffic_of(op, threads, self.aligned, self.strides[buffer], base, limits)
         if stores:
             self.stored += self.known[key]

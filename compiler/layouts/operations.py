@@ -63,9 +63,8 @@ def widest_in_tile(layout: LayoutAttr, tile: Attribute) -> int:
 
 
 def width_at(op: GlobalAccess, aligned: int) -> int:
-    """Elements that an access moves at once where rows are aligned to so many bytes."""
-    bytes = format_bytes(op.buffer_type)
-    return max((width for width in op.width_list if width * bytes <= aligned), default=1)
+    """Elements that an access moves at once in the variant for rows aligned to so many bytes: as many as they allow."""
+    return min(max(op.width_list, default=1), max(aligned // format_bytes(op.buffer_type), 1))
 
 
 def access_of(op: GlobalAccess, threads: int, aligned: int) -> Access:

@@ -250,6 +250,10 @@ class AccessPrinter:
         name = self.kernel.array_of(op.result)
         self.staged.load(op, lambda: self._load_directly(op, name))
 
+    def bring(self, op: cuda.LoadOp) -> None:
+        """What a load that is printed later needs of shared memory."""
+        self.staged.bring(op)
+
     def _load_directly(self, op: cuda.LoadOp, name: str) -> None:
         """Each thread what it holds."""
         kernel, layout = self.kernel, layout_of(op.result.type)

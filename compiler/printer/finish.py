@@ -92,7 +92,12 @@ def _can_be_brought(value: SSAValue, op: MapOp, first: MapOp) -> bool:
     """Whether what brings an operand of one map may stand where another does."""
     chain = _chain(value, [op])
     needed = [each for step in chain for each in step.operands if each.owner not in chain]
-    return bool(chain) and all(_is_before(each, first) for each in needed)
+    loads = [each for each in chain if isinstance(each, cuda.LoadOp)]
+    return (
+        bool(chain)
+        and all(_stays_staged(each, first) for each in loads)
+        and all(_is_before(each, first) for each in needed)
+    )
 
 
 def _lies_as(value: SSAValue, layout: LayoutAttr) -> bool:
@@ -188,9 +193,23 @@ def _chain(value: SSAValue, maps: Sequence[MapOp]) -> tuple[Operation, ...]:
             return ()
         found.insert(0, owner)
         if isinstance(owner, cuda.LoadOp):
-            return tuple(found) if owner.staged is None else ()
+            return tuple(found) if _stays_staged(owner, maps[0]) else ()
         users, value = (owner,), owner.operands[0]
     return ()
+
+
+def _stays_staged(op: cuda.LoadOp, until: Operation) -> bool:
+    """Whether what a load brings to a tile lies there where an operation stands: it stands behind the load, and nothing
+    in between writes to shared memory but what is brought together with it."""
+    if op.staged is None:
+        return True
+    beside, later = op.meets_with, op.next_op
+    while later is not None and later is not until:
+        is_staged = isinstance(later, cuda.LoadOp) and later.staged is not None
+        if not _is_plain(later) or (is_staged and later not in beside):
+            return False
+        later = later.next_op
+    return later is until
 
 
 def _outer_modes(chain: tuple[Operation, ...], axis: str) -> list[Mode]:

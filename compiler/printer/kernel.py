@@ -138,6 +138,8 @@ class KernelPrinter(KernelWriter):
                 self._finish(finishes[op])
             elif op not in later:
                 self._operation(op)
+            elif isinstance(op, cuda.LoadOp):
+                self.accesses.bring(op)
 
     def _finish(self, finish: Finish) -> None:
         """Maps of finished sums, with what they need, piece by piece: arrays first, then the loop."""
@@ -233,7 +235,7 @@ class KernelPrinter(KernelWriter):
             case cuda.StoreOp():
                 self.accesses.store(op)
             case cuda.BarrierOp():
-                self._barrier(op)
+                self.meet(op)
             case cuda.CommitOp():
                 self.text.line(f"{self.call('copy_async_commit')}();")
             case cuda.WaitOp():
@@ -250,9 +252,9 @@ class KernelPrinter(KernelWriter):
         if not ProductPrinter(self).read_left_operand(op, name) and not read_accumulator(self, op, name):
             TilePrinter(self).read(op, name)
 
-    def _barrier(self, op: cuda.BarrierOp) -> None:
+    def meet(self, op: Operation) -> None:
         if self.roles is not None and self.roles.is_ancestor(op):
-            self.warpgroups.barrier(op)
+            self.warpgroups.barrier()
         else:
             self.text.line(f"{self.call('barrier_block')}();")
 

@@ -37,8 +37,8 @@ class StagedPrinter:
     def load(self, op: cuda.LoadOp, directly: Callable[[], None]) -> None:
         """Into registers that are declared already, the one way or the other, as the variant of the kernel has it."""
         what = f"{self._name(op.source)} to registers"
-        if op.staged is not None and op is op.meets_with[0]:
-            self._bring(op.meets_with)
+        if self.kernel.piece is None:  # a loop that walks pieces stands behind
+            self.bring(op)
         with self.copies.width(op, what):
             if op.staged is None:
                 directly()
@@ -51,6 +51,11 @@ class StagedPrinter:
                 self._read(op)
                 self.kernel.text.depth -= 1
                 self.kernel.text.line("}")
+
+    def bring(self, op: cuda.LoadOp) -> None:
+        """The tiles of a load and of those that meet with it, where the first of them stands."""
+        if op.staged is not None and op is op.meets_with[0]:
+            self._bring(op.meets_with)
 
     def store(self, op: cuda.StoreOp, directly: Callable[[], None]) -> None:
         """The one way or the other."""
@@ -72,7 +77,7 @@ class StagedPrinter:
         # copies alone, and to wait for these would be to wait for all.
         is_asynchronous = not _copies_ahead(together[0])
         with self._where_staged(most := max(_below(each) for each in together)):
-            self._meet()
+            self.kernel.meet(together[0])
             for op in together:
                 assert isinstance(op, cuda.LoadOp)
                 with self._where_staged(_below(op), most), self.copies.width(op, f"{self._name(op.source)} to a tile"):
@@ -80,17 +85,17 @@ class StagedPrinter:
             if is_asynchronous:
                 self.kernel.text.line(f"{self.kernel.call('copy_async_commit')}();")
                 self.kernel.text.line(f"{self.kernel.call('copy_async_wait')}<0>();")
-            self._meet()
+            self.kernel.meet(together[0])
 
     def _send(self, together: Sequence[GlobalAccess]) -> None:
         """Write the tiles of stores that follow each other, and copy them out."""
         with self._where_staged(most := max(_below(each) for each in together)):
-            self._meet()
+            self.kernel.meet(together[0])
             for op in together:
                 assert isinstance(op, cuda.StoreOp)
                 with self._where_staged(_below(op), most), self.kernel.names.scope(), self.kernel.text.block(""):
                     self._write(op)
-            self._meet()
+            self.kernel.meet(together[0])
             for op in together:
                 assert isinstance(op, cuda.StoreOp)
                 name = f"{self._name(op.destination)} from a tile"
@@ -128,9 +133,6 @@ class StagedPrinter:
         tile.result.name_hint = f"{self.kernel.values[buffer]}_staged"
         print_shared(self.kernel, tile)
         return tile
-
-    def _meet(self) -> None:
-        self.kernel.text.line(f"{self.kernel.call('barrier_block')}();")
 
     # -- which way, by the variant of the kernel -----------------------------------------------------
 

@@ -120,7 +120,7 @@ class WarpgroupPrinter:
         """What stands before a statement of the producer that one thread executes."""
         return "if (lane == 0) " if self.copies_by_lanes else ""
 
-    def barrier(self, op: cuda.BarrierOp) -> None:
+    def barrier(self) -> None:
         """All consumers meet."""
         threads = cuda.working_threads(self.writer.kernel)
         self.writer.text.line(f"{self.writer.call('barrier_named')}<{CONSUMER_BARRIER}>({threads});")

@@ -57,6 +57,10 @@ class KernelWriter(ABC):
     def before_loop(self, op: scf.ForOp) -> None:
         """Declare what the accesses of a loop keep from turn to turn."""
 
+    @abstractmethod
+    def meet(self, op: Operation) -> None:
+        """Print that all threads meet that execute an operation: the block, or those of its role."""
+
     # -- text --------------------------------------------------------------------------------------
 
     def comment_of(self, op: Operation) -> None:
