@@ -298,6 +298,10 @@ NOT_COUNTED = 32
 """Registers of a thread that the model may miss where there are products."""
 
 
+MANY_BLOCKS = 4
+"""Blocks on an SM of which one may be missing, should the compiler take all registers that one fewer leaves."""
+
+
 def _has_room(needed: Footprint) -> bool:
     """Whether a thread of a kernel with products has registers left: of roles, which get those that copying needs not,
     and of kernels that take few."""
@@ -309,15 +313,19 @@ def _resident(plan: Plan, needed: Footprint, machine: Machine) -> int:
 
     Left to itself, ptxas takes registers away for one more block, and rather spills. Of kernels without products the
     model counts all values that a thread has, so its blocks are stated. Of products ptxas may hold more than the model
-    knows: their blocks are stated where they are several and leave room for that. Where warps share the partitions of
-    an SM unevenly, one block fewer than the model counts is stated, or as many as leave that room."""
+    knows: their blocks are stated where they are several and leave room for that, or of many, one fewer if that does.
+    Where warps share the partitions of an SM unevenly, one block fewer than the model counts is stated, or as many as
+    leave that room."""
     blocks = int(needed.blocks_on(machine))
     if not plan.has_products:
         return blocks
     taken = int(needed.registers_per_thread) + NOT_COUNTED
     with_room = machine.limits.registers_per_sm // (LANES * int(needed.warps) * taken)
     if needed.warps % machine.limits.register_partitions == 0:
-        return blocks if 1 < blocks <= with_room else 0
+        if blocks > with_room and (blocks < MANY_BLOCKS or with_room < blocks - 1):
+            return 0
+        stated = min(blocks, with_room)
+        return stated if stated > 1 else 0
     return max(min(blocks - 1, with_room), 1)
 
 
