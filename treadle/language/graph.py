@@ -55,6 +55,12 @@ class Graph:
         value.name_hint = name if name.isascii() else None  # IR knows no other letters
         return value
 
+    def number(self, name: str, format: Attribute) -> SSAValue:
+        """An argument that is a number."""
+        value = self.block.insert_arg(format, len(self.block.args))
+        value.name_hint = name
+        return value
+
     def map(self, inputs: Scalars, function: Callable[[Scalars], SSAValue], format: Attribute) -> SSAValue:
         """`function` of the elements, over every axis that an input has."""
         region = Region(Block(arg_types=[format_of(value.type) for value in inputs]))

@@ -8,7 +8,9 @@ of 1 are no axes: that is broadcasting."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+from treadle.torch.symbols import likely, quotient, same
 
 Dims: TypeAlias = "tuple[tuple[Axis, ...], ...]"
 """The axes of each dimension of a tensor, outermost first."""
@@ -23,8 +25,9 @@ class Axis:
 
     __slots__ = ("_parts", "size")
 
-    def __init__(self, size: int):
+    def __init__(self, size: Any):
         self.size = size
+        """A number, or a `treadle.torch.symbols.Size`."""
         self._parts: tuple[Axis, ...] | None = None
 
     def leaves(self) -> tuple[Axis, ...]:
@@ -62,13 +65,16 @@ def unify(left: Iterable[Axis], right: Iterable[Axis]) -> None:
 
 
 def _join(a: Axis, b: Axis, todo_a: list[Axis], todo_b: list[Axis]) -> None:
-    if a.size == b.size:
+    if same(a.size, b.size):
         b.become((a,))
         return
-    if a.size < b.size:
+    inner = quotient(a.size, b.size)
+    if inner is None:
         a, b, todo_a = b, a, todo_b
-    if not b.size or a.size % b.size:
-        raise Mismatch(f"an axis of {a.size} cannot be split to match one of {b.size}")
-    rest = Axis(a.size // b.size)
+        inner = quotient(a.size, b.size)
+    if inner is None:
+        large, small = sorted((a.size, b.size), key=likely, reverse=True)
+        raise Mismatch(f"an axis of {large} cannot be split to match one of {small}")
+    rest = Axis(inner)
     a.become((b, rest))
     todo_a.append(rest)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from operator import getitem
 from typing import TYPE_CHECKING, Any
@@ -15,14 +16,18 @@ from treadle.torch.groups import grouped
 from treadle.torch.options import Options
 from treadle.torch.outputs import members_read, outputs_of
 from treadle.torch.pieces import LEFT, Piece, best_pieces
-from treadle.torch.program import Input, Output, Program, translate
+from treadle.torch.program import Program, translate
 from treadle.torch.report import GraphReport, Left, Taken
 from treadle.torch.simplified import simplify
+from treadle.torch.symbols import Symbols, symbols_of
 from treadle.torch.tensors import Indivisible, Unsupported
 
 if TYPE_CHECKING:
     from treadle.compiled import Kernel
 
+
+KNOWN = 1024
+"""At how many combinations of sizes a launch keeps how it looks at its tensors."""
 
 LAUNCH_US = 3.0
 """What starting one kernel more costs, in microseconds, about as much as CUDA needs between two small ones."""
@@ -31,24 +36,43 @@ LAUNCH_US = 3.0
 class Launch(torch.nn.Module):
     """A kernel in a PyTorch graph."""
 
-    def __init__(self, kernel: Kernel, inputs: Sequence[Input], outputs: Sequence[Output], backend: str):
+    def __init__(self, kernel: Kernel, program: Program, backend: str, symbols: Sequence[Any] = ()):
         super().__init__()
         self.kernel = kernel
-        self.inputs = tuple(inputs)
-        self.outputs = tuple(outputs)
+        self.program = program
         self.backend = backend
+        self.symbols = tuple(symbols)
+        """Whose values come before the tensors."""
+        self._known: dict[tuple[int, ...], Program] = {}
 
-    def forward(self, *tensors: torch.Tensor) -> Any:
-        given = [each.of(tensor) for each, tensor in zip(self.inputs, tensors, strict=True)]
-        results = self.kernel.run(*given, backend=self.backend)
+    def forward(self, *arguments: Any) -> Any:
+        values, tensors = arguments[: len(self.symbols)], arguments[len(self.symbols) :]
+        program = self._at(values) if values else self.program
+        given = [each.of(tensor) for each, tensor in zip(program.inputs, tensors, strict=True)]
+        results = self.kernel.run(*given, *program.numbers, backend=self.backend)
         several: list[Any] = [*results] if isinstance(results, tuple) else [results]
-        made = [each.of(result) for each, result in zip(self.outputs, several, strict=True)]
+        made = [each.of(result) for each, result in zip(program.outputs, several, strict=True)]
         return made[0] if len(made) == 1 else tuple(made)
 
+    def _at(self, values: tuple[int, ...]) -> Program:
+        """The program's tensors at these values of the symbols. Threads may find the same at once."""
+        if (program := self._known.get(values)) is None:
+            program = self.program.at(dict(zip(self.symbols, values, strict=True)))
+            if len(self._known) >= KNOWN:
+                self._known = {}
+            self._known[values] = program
+        return program
 
-def with_kernels(module: GraphModule, options: Options, report: GraphReport) -> GraphModule:
-    """The same graph, its groups replaced by kernels; what happened is written into the report."""
-    graph = module.graph
+
+def with_kernels(
+    module: GraphModule,
+    options: Options,
+    report: GraphReport,
+    sizes: Sequence[Node] = (),
+) -> GraphModule:
+    """The same graph, its groups replaced by kernels; what happened is written into the report. Where
+    sizes are symbols, the nodes `sizes` give their values in a call."""
+    graph, symbols = module.graph, symbols_of(module.graph.nodes)
     simplify(graph)
     groups = grouped(graph)
     for node, reason in groups.left.items():
@@ -61,24 +85,46 @@ def with_kernels(module: GraphModule, options: Options, report: GraphReport) -> 
                 continue
             program, launch = piece.made
             launches.append((program, launch, list(piece.nodes)))
+            if symbols is not None:
+                symbols.required |= dict.fromkeys(program.conditions)
+            if program.fixed:
+                said = (Left(_said(node), _source(node), program.fixed) for node in piece.nodes)
+                report.anew.extend(each for each in said if each not in report.anew)
             report.taken.append(Taken(launch.kernel, tuple(map(_said, piece.nodes)), _sources(piece.nodes)))
-    return _put_in(module, launches)
+    return _put_in(module, launches, sizes)
 
 
 def _attempt(nodes: Sequence[Node], options: Options) -> Piece[tuple[Program, Launch]]:
+    symbols = symbols_of(nodes)
     try:
-        made = _compiled(nodes, options)
+        made = _compiled(nodes, options) if symbols is None else _for_all_sizes(nodes, options, symbols)
     except (Unsupported, TreadleError) as error:
         return Piece(nodes, None, LEFT * len(nodes), str(error), not isinstance(error, Indivisible))
     cost = made[1].kernel.cost()
     return Piece(nodes, made, (cost.time_us or 0.0) + LAUNCH_US * len(cost.kernels))
 
 
-def _compiled(nodes: Sequence[Node], options: Options) -> tuple[Program, Launch]:
+def _for_all_sizes(nodes: Sequence[Node], options: Options, symbols: Symbols) -> tuple[Program, Launch]:
+    """Of a class; or, where that is refused, for the sizes that are there (Unsupported, TreadleError)."""
+    try:
+        with symbols.recording():
+            return _compiled(nodes, options, symbols)
+    except Indivisible:
+        raise
+    except (Unsupported, TreadleError) as error:
+        with symbols.recording():
+            symbols.fix_all()
+            program, launch = _compiled(nodes, options, symbols)
+        return replace(program, fixed=str(error)), launch
+
+
+def _compiled(nodes: Sequence[Node], options: Options, symbols: Symbols | None = None) -> tuple[Program, Launch]:
     """(Unsupported, TreadleError)"""
     from treadle.compiled import compile
 
     program = _translated(nodes)
+    if symbols is not None:
+        program = replace(program, conditions=symbols.found, fixed=symbols.why_fixed)
     outputs = [each.node for each in program.outputs]
     if not program.inputs:
         raise Indivisible("it reads no tensor: where a kernel runs is where its arguments lie")
@@ -87,7 +133,7 @@ def _compiled(nodes: Sequence[Node], options: Options) -> tuple[Program, Launch]
         raise Unsupported("its tensors lie on several devices")
     options.check_work(nodes, device)
     kernel = compile(program.module, machine=options.machine, arch=options.arch)
-    return program, Launch(kernel, program.inputs, program.outputs, options.backend)
+    return program, Launch(kernel, program, options.backend, symbols.values if symbols is not None else ())
 
 
 def _translated(nodes: Sequence[Node]) -> Program:
@@ -101,14 +147,17 @@ def _translated(nodes: Sequence[Node]) -> Program:
         return translate(nodes, plain, "program")
 
 
-def _put_in(module: GraphModule, launches: Sequence[tuple[Program, Launch, list[Node]]]) -> GraphModule:
+def _put_in(
+    module: GraphModule, launches: Sequence[tuple[Program, Launch, list[Node]]], sizes: Sequence[Node]
+) -> GraphModule:
     """Every group becomes one node; the rest keeps its order where it can."""
     graph = module.graph
     made: dict[Node, Node] = {}
     for i, (program, launch, nodes) in enumerate(launches):
         module.add_submodule(f"kernel{i}", launch)
         with graph.inserting_after(nodes[-1]):
-            result = graph.call_module(f"kernel{i}", tuple(made.get(each.node, each.node) for each in program.inputs))
+            given = (made.get(each.node, each.node) for each in program.inputs)
+            result = graph.call_module(f"kernel{i}", (*sizes, *given))
         for k, output in enumerate(program.outputs):
             made[output.node] = result
             if len(program.outputs) > 1:

@@ -199,11 +199,14 @@ def gelu(body: Body, tensor: Tensor, approximate: str = "none") -> Tensor:
 
 @computed(aten.clamp.default)
 def clamp(body: Body, tensor: Tensor, low: Any = None, high: Any = None) -> Tensor:
-    def function(a: Any) -> Any:
-        a = a if low is None else tl.maximum(a, low)
-        return a if high is None else tl.minimum(a, high)
+    given = [(bound, each) for bound, each in ((tl.maximum, low), (tl.minimum, high)) if each is not None]
 
-    return body.map(function, tensor)
+    def function(a: Any, *ends: Any) -> Any:
+        for (bound, _), end in zip(given, ends, strict=True):
+            a = bound(a, end)
+        return a
+
+    return body.map(function, tensor, *(end for _, end in given))
 
 
 @computed(aten.hardtanh.default)

@@ -14,8 +14,9 @@ import torch
 from torch.fx import Graph, Node
 
 from treadle.torch.operations import REDUCTIONS
-from treadle.torch.program import is_free, is_number, translatable
+from treadle.torch.program import is_free, is_number, read_by, translatable
 from treadle.torch.registry import COMPUTED
+from treadle.torch.symbols import Described
 
 HINTS = {
     "aten._transformer_encoder_layer_fwd.default": "it is PyTorch's fast path for inference; "
@@ -45,7 +46,7 @@ def grouped(graph: Graph) -> Groups:
             found.left[node] = reason
             continue
         joined = _joined(node, home, members, order)
-        if not joined and (reason := translatable([node])) is not None:
+        if not joined and (reason := _alone(node)) is not None:
             found.left[node] = reason
             continue
         key = order[node]
@@ -60,11 +61,17 @@ def grouped(graph: Graph) -> Groups:
     return found
 
 
+def _alone(node: Node) -> str | None:
+    """Why it is no program by itself, not even for the sizes that are there alone."""
+    reason = translatable([node])
+    return reason and translatable([node], of_one=True)
+
+
 def _refused(node: Node) -> str | None:
     if node.target not in COMPUTED:
         hint = HINTS.get(str(node.target))
         return "not known to the calculus" + (f" ({hint})" if hint else "")
-    if not isinstance(node.meta.get("val"), torch.Tensor):
+    if not isinstance(node.meta.get("val"), torch.Tensor | Described):
         return "it gives no tensor"
     return None
 
@@ -85,11 +92,11 @@ def _joined(node: Node, home: dict[Node, int], members: dict[int, list[Node]], o
 
 def _operands(node: Node) -> Iterable[Node]:
     """Computed nodes that it reads, through free ones."""
-    todo = list(node.all_input_nodes)
+    todo = read_by(node)
     while todo:
         each = todo.pop()
         if is_free(each):
-            todo.extend(each.all_input_nodes)
+            todo.extend(read_by(each))
         else:
             yield each
 
@@ -110,7 +117,7 @@ def _comes_back(nodes: list[Node], home: dict[Node, int], members: dict[int, lis
         for each in whole:
             seen.add(each)
             for user in each.users:
-                if user in inside and not _reaches_freely(node, user, inside):
+                if user in inside and not is_number(each) and not _reaches_freely(node, user, inside):
                     return True
                 if user not in inside:
                     todo.append(user)
@@ -121,12 +128,12 @@ def _reaches_freely(node: Node, user: Node, inside: set[Node]) -> bool:
     """A free operation between two members is done inside: nothing leaves."""
     if not is_free(node):
         return False
-    todo = list(node.all_input_nodes)
+    todo = read_by(node)
     while todo:
         each = todo.pop()
         if each in inside or each.op == "placeholder":
             continue
         if not is_free(each):
             return False
-        todo.extend(each.all_input_nodes)
+        todo.extend(read_by(each))
     return True

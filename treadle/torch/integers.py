@@ -11,9 +11,10 @@ from typing import Any, TypeAlias
 import torch
 
 from treadle.torch.registry import FREE, aten
+from treadle.torch.symbols import Size, most
 from treadle.torch.tensors import Tensor, Unsupported
 
-Limit: TypeAlias = Callable[..., int]
+Limit: TypeAlias = Callable[..., float]
 
 UNKNOWN = 2**63
 """The limit of what is no integer, or may be any."""
@@ -22,7 +23,7 @@ OF_FORMATS = {torch.bool: 1, torch.int32: 2**31}
 """The limit of all that a format can hold; arithmetic in it wraps around as PyTorch's does."""
 
 
-def limit_of(target: Any, dtype: torch.dtype, arguments: Sequence[Any], options: Mapping[str, Any]) -> int:
+def limit_of(target: Any, dtype: torch.dtype, arguments: Sequence[Any], options: Mapping[str, Any]) -> float:
     """No element of the result, whose format this is, is larger than that, nor smaller than its negative."""
     if dtype.is_floating_point:
         return UNKNOWN
@@ -31,7 +32,7 @@ def limit_of(target: Any, dtype: torch.dtype, arguments: Sequence[Any], options:
     return _LIMITS.get(target, _of_tensor if target in FREE else _unknown)(*arguments, **options)
 
 
-def check_fits(dtype: torch.dtype, limit: int) -> None:
+def check_fits(dtype: torch.dtype, limit: float) -> None:
     """(Unsupported)"""
     if dtype == torch.int64 and limit >= 2**31:
         raise Unsupported("its integers may need 64 bits (where torch.int32 holds them, convert them to it)")
@@ -41,38 +42,38 @@ def _unknown(*_: Any, **__: Any) -> int:
     return UNKNOWN
 
 
-def _of(operand: Any) -> int:
-    return operand.limit if isinstance(operand, Tensor) else abs(int(operand))
+def _of(operand: Any) -> float:
+    return operand.limit if isinstance(operand, Tensor) else most(operand)
 
 
-def _largest(*operands: Any, **options: Any) -> int:
+def _largest(*operands: Any, **options: Any) -> float:
     """What gives one of its operands."""
     return max(_of(each) for each in (*operands, *options.values()) if each is not None)
 
 
-def _of_tensor(tensor: Tensor, *_: Any, **__: Any) -> int:
+def _of_tensor(tensor: Tensor, *_: Any, **__: Any) -> float:
     return tensor.limit
 
 
-def _sum(left: Any, right: Any, alpha: Any = 1) -> int:
+def _sum(left: Any, right: Any, alpha: Any = 1) -> float:
     return _of(left) + _of(right) * abs(alpha)
 
 
-def _product(left: Any, right: Any) -> int:
+def _product(left: Any, right: Any) -> float:
     return _of(left) * _of(right)
 
 
-def _total(tensor: Tensor, *_: Any, **__: Any) -> int:
+def _total(tensor: Tensor, *_: Any, **__: Any) -> float:
     """Of sums, over all axes at most."""
-    return tensor.limit * prod(tensor.shape)
+    return tensor.limit * prod(map(most, tensor.shape))
 
 
-def _power(base: Any, exponent: Any) -> int:
+def _power(base: Any, exponent: Any) -> float:
     return _of(base) ** exponent if isinstance(exponent, int) and 0 <= exponent < 64 else UNKNOWN
 
 
-def _positions(start: Any, end: Any, *_: Any, **__: Any) -> int:
-    return max(abs(start), abs(end)) if isinstance(start, int) and isinstance(end, int) else UNKNOWN
+def _positions(start: Any, end: Any, *_: Any, **__: Any) -> float:
+    return max(most(start), most(end)) if all(isinstance(each, int | Size) for each in (start, end)) else UNKNOWN
 
 
 _LIMITS: dict[Any, Limit] = {

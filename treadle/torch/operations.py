@@ -29,6 +29,7 @@ from treadle.torch.registry import (
     source,
     typed,
 )
+from treadle.torch.symbols import Size
 from treadle.torch.tensors import Body, Tensor, Unsupported
 
 # -- over axes -----------------------------------------------------------------------------------
@@ -215,7 +216,7 @@ def _flat(dims: Sequence[tuple[Axis, ...]]) -> tuple[Axis, ...]:
 
 
 @free(aten.view.default, aten.reshape.default)
-def view(body: Body, tensor: Tensor, shape: Sequence[int]) -> Tensor:
+def view(body: Body, tensor: Tensor, shape: Sequence[Any]) -> Tensor:
     total = _size(tensor.shape)
     known = _size([size for size in shape if size != -1])
     return body.view(tensor, [total // known if size == -1 else size for size in shape])
@@ -240,7 +241,7 @@ def squeeze(body: Body, tensor: Tensor, dims: Sequence[int]) -> Tensor:
 
 
 @free(aten.expand.default)
-def expand(body: Body, tensor: Tensor, shape: Sequence[int], **_: Any) -> Tensor:
+def expand(body: Body, tensor: Tensor, shape: Sequence[Any], **_: Any) -> Tensor:
     known: Dims = ((),) * (len(shape) - len(tensor.dims)) + tensor.dims
     pairs = list(zip(known, shape, strict=True))
     grows = [not leaves(axes) and size not in (1, -1) for axes, size in pairs]  # to no elements, too
@@ -277,33 +278,39 @@ PARTS = {aten.slice.Tensor, aten.select.int}
 
 @source(aten.full.default)
 def full(body: Body, shape: Sequence[int], number: Any, *, made: torch.dtype, **_: Any) -> Tensor:
-    return body.tensor(body.new_dims(shape), _number(number, made))
+    return body.tensor(body.new_dims(shape), _number(body, number, made))
 
 
 @source(aten.full_like.default)
 def full_like(body: Body, tensor: Tensor, number: Any, *, made: torch.dtype, **_: Any) -> Tensor:
-    return body.tensor(tensor.dims, _number(number, made))
+    return body.tensor(tensor.dims, _number(body, number, made))
 
 
 @source(aten.scalar_tensor.default)
 def scalar_tensor(body: Body, number: Any, *, made: torch.dtype, **_: Any) -> Tensor:
-    return body.tensor((), _number(number, made))
+    return body.tensor((), _number(body, number, made))
 
 
 @source(aten.arange.start_step)
 def arange(body: Body, start: Any, end: Any, step: Any = 1, *, made: torch.dtype, **_: Any) -> Tensor:
-    if not all(isinstance(each, int) for each in (start, end, step)):
+    if not all(isinstance(each, int | Size) for each in (start, end, step)):
         raise Unsupported("arange of fractions")
     if made.is_floating_point and made not in FORMATS:
         raise Unsupported(f"arange in {made}")
-    positions = body.positions(len(range(start, end, step)))
-    if (start, step) != (0, 1):
-        positions = body.map(lambda a: a * step + start, positions)
+    size = end - start if step == 1 and end > start else len(range(int(start), int(end), int(step)))
+    positions = body.positions(size)
+    if start != 0 or step != 1:
+        positions = body.map(lambda a, first: a * step + first, positions, start)
     return body.map(lambda a: a.to(FORMATS[made]), positions) if made.is_floating_point else positions
 
 
-def _number(number: Any, dtype: torch.dtype) -> float:
+def _number(body: Body, number: Any, dtype: torch.dtype) -> Array | float | None:
     """As a tensor of that format holds it; truth values are 1 and 0."""
+    if isinstance(number, Size) and dtype != torch.bool and (dtype in FORMATS or not dtype.is_floating_point):
+        if body.graph is None:
+            return None
+        held = body.number(number)
+        return held.to(FORMATS[dtype]).to("f32") if dtype in FORMATS else held
     if dtype == torch.bool:
         return int(bool(number))
     if not dtype.is_floating_point:
@@ -311,8 +318,8 @@ def _number(number: Any, dtype: torch.dtype) -> float:
     return float(rounded(np.asarray(number, np.float64), NAMED[FORMATS[dtype]])) if dtype in FORMATS else float(number)
 
 
-def _size(shape: Sequence[int]) -> int:
-    total = 1
+def _size(shape: Sequence[Any]) -> Any:
+    total: Any = 1
     for size in shape:
         total *= size
     return total

@@ -17,6 +17,7 @@ from treadle.compiler.errors import TreadleError
 from treadle.passes.set_machine import SetMachinePass
 from treadle.torch.operations import PRODUCTS
 from treadle.torch.registry import aten
+from treadle.torch.symbols import likely
 from treadle.torch.tensors import Indivisible
 
 CPU_WORK = 2**31
@@ -56,7 +57,7 @@ class Options:
         """(Indivisible: all together, not only those of one program)"""
         if device.type != "cpu" or self.backend == "interpreter":
             return
-        work = sum(_work(node) for node in nodes)
+        work = sum(likely(_work(node)) for node in nodes)
         if work > self.cpu_work:
             raise Indivisible(
                 f"{work:.1e} multiplications are too many for the emulator; on a GPU, or with the option "
@@ -74,7 +75,7 @@ def _check(name: str, value: Any) -> None:
         raise TreadleError(f"the option cpu_work is {value!r}: it is a number of multiplications, 0 or more")
 
 
-def _work(node: Node) -> int:
+def _work(node: Node) -> Any:
     value = node.meta["val"]
     if node.target is aten.convolution.default:
         weight = node.args[1].meta["val"]  # type: ignore[union-attr]

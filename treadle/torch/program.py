@@ -13,6 +13,7 @@ import torch
 from torch.fx import Node
 
 from treadle.compiler.errors import TreadleError
+from treadle.dialects.diagram.array import DYNAMIC
 from treadle.language.array import Array
 from treadle.language.graph import FORMATS, Graph
 from treadle.torch.axes import Axis, Dims, leaves
@@ -20,6 +21,7 @@ from treadle.torch.integers import check_fits, limit_of
 from treadle.torch.operations import PRODUCTS
 from treadle.torch.registry import COMPUTED, FREE, SOURCES, TYPED, Handler, aten, handler_of
 from treadle.torch.registry import FORMATS as FLOATS
+from treadle.torch.symbols import Computed, Condition, Size, Values, all_at, likely, recording, symbols_of
 from treadle.torch.tensors import Body, Tensor, Unsupported
 
 if TYPE_CHECKING:
@@ -35,14 +37,17 @@ RESULTS = {**ARGUMENTS, torch.int64: "i32"}
 
 @dataclass(frozen=True)
 class View:
-    """The same memory under other dimensions."""
+    """The same memory under other dimensions, whose sizes may be symbols (`Size`) until they are known (`at`)."""
 
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
+    shape: tuple[Any, ...]
+    strides: tuple[Any, ...]
 
     @staticmethod
-    def of(tensor: torch.Tensor) -> View:
+    def of(tensor: Any) -> View:
         return View(tuple(tensor.shape), tuple(tensor.stride()))
+
+    def at(self, values: Values) -> View:
+        return View(all_at(self.shape, values), all_at(self.strides, values))
 
     def on(self, tensor: torch.Tensor) -> torch.Tensor:
         if tensor.stride() == self.strides and tensor.shape == self.shape:
@@ -57,9 +62,13 @@ class Input:
 
     node: Node
     given: View
-    shape: tuple[int, ...]
+    shape: tuple[Any, ...]
     order: tuple[int, ...]
     seen: View
+
+    def at(self, values: Values) -> Input:
+        shape = all_at(self.shape, values)
+        return replace(self, given=self.given.at(values), shape=shape, seen=self.seen.at(values))
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor:
         if tensor.dtype == torch.bool:
@@ -70,6 +79,15 @@ class Input:
 
 
 @dataclass(frozen=True)
+class Length(Input):
+    """One element of a tensor, again and again along an axis."""
+
+    def of(self, tensor: torch.Tensor) -> torch.Tensor:
+        one = tensor.detach().as_strided((1,), (1,))
+        return (one.to(torch.int32) if one.dtype == torch.bool else one).expand(self.shape)
+
+
+@dataclass(frozen=True)
 class Output:
     """A tensor that a program gives. It has the strides that PyTorch's own would have: what comes after it in the
     graph was traced with them, and may look at the memory."""
@@ -77,6 +95,9 @@ class Output:
     node: Node
     view: View
     dtype: torch.dtype
+
+    def at(self, values: Values) -> Output:
+        return replace(self, view=self.view.at(values))
 
     def of(self, result: torch.Tensor) -> torch.Tensor:
         if result.dtype != self.dtype:
@@ -91,6 +112,17 @@ class Program:
     module: ModuleOp
     inputs: tuple[Input, ...]
     outputs: tuple[Output, ...]
+    numbers: tuple[Any, ...] = ()
+    """Sizes that it takes as numbers, behind the tensors."""
+    conditions: tuple[Condition, ...] = ()
+    """What sizes have to meet, of the classes that it was made for."""
+    fixed: str = ""
+    """Why it is for the sizes that were there alone, if it is."""
+
+    def at(self, values: Values) -> Program:
+        """What of it is read and written by a call with these sizes."""
+        inputs, outputs = (tuple(each.at(values) for each in several) for several in (self.inputs, self.outputs))
+        return replace(self, inputs=inputs, outputs=outputs, numbers=all_at(self.numbers, values))
 
 
 @dataclass
@@ -149,7 +181,8 @@ class Translation:
         if argument in self.members:
             return self.values[argument]
         if is_number(argument):
-            return argument.meta["val"]
+            number = argument.meta["val"]
+            return number.fix() if isinstance(number, Computed) else number
         return self.computed(argument) if self.is_done_again(argument) else self.read(argument)
 
     def is_done_again(self, node: Node) -> bool:
@@ -158,9 +191,9 @@ class Translation:
         repeats = False
         while node not in self.members and is_free(node):
             repeats = repeats or node.target is aten.expand.default
-            if not node.all_input_nodes:
+            if not (given := read_by(node)):
                 return True
-            (node,) = node.all_input_nodes
+            (node,) = given
         return repeats or node in self.members
 
     def read(self, node: Node) -> Tensor:
@@ -184,10 +217,13 @@ def _instead(dtype: torch.dtype) -> str:
     return f" (where {torch.float32 if dtype.is_floating_point else torch.int32} holds them, convert them to it)"
 
 
-def translatable(members: Sequence[Node]) -> str | None:
-    """Why these nodes are no program; None if they are."""
+def translatable(members: Sequence[Node], of_one: bool = False) -> str | None:
+    """Why these nodes are no program (`of_one`: for the sizes that are there alone); None if they are."""
     try:
-        _axes_known(members)
+        with recording(members) as symbols:
+            if symbols is not None and of_one:
+                symbols.fix_all()
+            _axes_known(members)
     except Unsupported as reason:
         return str(reason)
     return None
@@ -198,8 +234,9 @@ def sums_over_several(members: Sequence[Node]) -> bool:
     others make, as rotated halves are. A kernel sums over one axis at a time; saved first, a dimension is one."""
     *_, product = members
     try:
-        translation = _axes_known(members)
-        left = translation.argument(product.args[-2])
+        with recording(members):
+            translation = _axes_known(members)
+            left = translation.argument(product.args[-2])
     except Unsupported:
         return False
     return len(left.along(-1)) > 1
@@ -209,13 +246,16 @@ def translate(members: Sequence[Node], outputs: Sequence[Node], name: str) -> Pr
     """The program of these nodes; results are these of them, or free operations on them (Unsupported)."""
     first = _axes_known(members, outputs)
     names = _names(first)
-    graph = Graph({name: axis.size for axis, name in names.items()})
+    sizes = _sizes(first, names)
+    symbolic = {name: likely(size) for name, size in sizes.items() if isinstance(size, Size)}
+    graph = Graph(sizes | dict.fromkeys(symbolic, DYNAMIC))
     arguments, of_reads = _arguments(first, graph, names)
+    arguments += _told(first, graph, names, len(arguments))
     second = Translation(first.members, Body(graph, names, first.body.axes), outputs, known=iter(of_reads))
     second.run()
     results = [_result(second.body, *pair, names) for pair in zip(outputs, second.results, strict=True)]
-    module = graph.module(name, results, {})
-    return Program(module, tuple(arguments), tuple(map(_output, outputs)))
+    module = graph.module(name, results, symbolic)
+    return Program(module, tuple(arguments), tuple(map(_output, outputs)), tuple(second.body.numbers))
 
 
 def meta(node: Any) -> Any:
@@ -229,7 +269,12 @@ def is_free(node: Node) -> bool:
 
 
 def is_number(node: Node) -> bool:
-    return isinstance(node.meta.get("val"), int | float | bool)
+    return isinstance(node.meta.get("val"), int | float | bool | Size | Computed)
+
+
+def read_by(node: Node) -> list[Node]:
+    """The tensors that it reads."""
+    return [each for each in node.all_input_nodes if not is_number(each)]
 
 
 def _axes_known(members: Sequence[Node], outputs: Sequence[Node] = ()) -> Translation:
@@ -254,6 +299,26 @@ def _names(translation: Translation) -> dict[Axis, str]:
         if axis not in names:
             names[axis] = next(letters)
     return names
+
+
+def _sizes(first: Translation, names: dict[Axis, str]) -> dict[str, Any]:
+    """Of each axis."""
+    known = {name: axis.size for axis, name in names.items()}
+    symbols = symbols_of(first.members)
+    return known if symbols is None else {name: symbols.settled(size) for name, size in known.items()}
+
+
+def _told(first: Translation, graph: Graph, names: dict[Axis, str], number: int) -> list[Input]:
+    """Arguments that only tell a launch how long an axis is, where no other has it: nothing reads them."""
+    given = {axis for _, tensor in first.reads for axis in tensor.axes}
+    told: list[Input] = []
+    for axis, name in names.items():
+        if axis in given or graph.sizes[name] != DYNAMIC or not first.reads:
+            continue
+        node = first.reads[0][0]
+        graph.argument(f"a{number + len(told)}", [name], ARGUMENTS[meta(node).dtype])
+        told.append(Length(node, View.of(meta(node)), (axis.size,), (0,), View((axis.size,), (0,))))
+    return told
 
 
 def _arguments(first: Translation, graph: Graph, names: dict[Axis, str]) -> tuple[list[Input], list[Array]]:
@@ -285,20 +350,20 @@ def _output(node: Node) -> Output:
     return Output(node, View.of(meta(node)), meta(node).dtype)
 
 
-def _in_memory(strides: Sequence[int]) -> tuple[int, ...]:
+def _in_memory(strides: Sequence[Any]) -> tuple[int, ...]:
     """Axes, the one with the smallest stride last."""
     return tuple(sorted(range(len(strides)), key=lambda i: -strides[i]))
 
 
-def _split(dims: Dims, of_dims: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _split(dims: Dims, of_dims: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """The sizes and strides of the axes that these dimensions, with these strides, are split into."""
-    shape: list[int] = []
-    strides: list[int] = []
+    shape: list[Any] = []
+    strides: list[Any] = []
     for axes, stride in zip(dims, of_dims, strict=True):
-        inner = 1
-        split: list[tuple[int, int]] = []
+        inner: Any = 1
+        split: list[tuple[Any, Any]] = []
         for axis in reversed(leaves(axes)):
-            split.append((axis.size, int(stride) * inner))
+            split.append((axis.size, stride * inner))
             inner *= axis.size
         shape.extend(size for size, _ in reversed(split))
         strides.extend(stride for _, stride in reversed(split))
@@ -318,7 +383,7 @@ def _result(body: Body, node: Node, tensor: Tensor, names: dict[Axis, str]) -> A
         raise Unsupported(f"its result has elements of {meta(node).dtype}")
     shape, strides = _split(tensor.dims, meta(node).stride())
     order = _in_memory(strides)
-    inner = 1
+    inner: Any = 1
     for i in reversed(order):
         if strides[i] != inner:
             raise Unsupported("its result has gaps in memory, or elements that lie in the same place")

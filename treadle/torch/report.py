@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -36,6 +36,8 @@ class GraphReport:
 
     taken: list[Taken] = field(default_factory=list[Taken])
     left: list[Left] = field(default_factory=list[Left])
+    anew: list[Left] = field(default_factory=list[Left])
+    """Of what was taken, what is compiled anew for each size that comes."""
 
 
 @dataclass
@@ -53,22 +55,31 @@ class Report:
     def left(self) -> list[Left]:
         return [each for graph in self.graphs for each in graph.left]
 
+    @property
+    def anew(self) -> list[Left]:
+        return [each for graph in self.graphs for each in graph.anew]
+
     def __str__(self) -> str:
         lines = [f"{len(self.taken)} program(s) in {len(self.graphs)} graph(s)"]
         for number, each in enumerate(self.taken):
             lines += ["", f"program {number}: {_counted(each.operations)}"]
             lines += [f"    {line}" for line in each.lines]
-        if self.left:
-            lines += ["", "left to PyTorch:"]
-            for reason in dict.fromkeys(each.reason for each in self.left):
-                stay = [each for each in self.left if each.reason == reason]
-                lines.append(f"    {reason}: {_counted(each.operation for each in stay)}")
-                lines += [f"        {line}" for line in dict.fromkeys(each.line for each in stay) if line]
+        lines += _by_reason("left to PyTorch:", self.left)
+        lines += _by_reason("compiled anew for each size:", self.anew)
         if not self.graphs and not self.breaks:
             lines += ["", "PyTorch made no graph of it, so all of it stays there (TORCH_LOGS=graph_breaks says why)"]
         if self.breaks:
             lines += ["", "graph breaks (each ends a program):", *(f"    {reason}" for reason in self.breaks)]
         return "\n".join(lines)
+
+
+def _by_reason(title: str, operations: Sequence[Left]) -> list[str]:
+    lines = ["", title] if operations else []
+    for reason in dict.fromkeys(each.reason for each in operations):
+        these = [each for each in operations if each.reason == reason]
+        lines.append(f"    {reason}: {_counted(each.operation for each in these)}")
+        lines += [f"        {line}" for line in dict.fromkeys(each.line for each in these) if line]
+    return lines
 
 
 def _counted(operations: Iterable[str]) -> str:

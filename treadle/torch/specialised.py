@@ -1,10 +1,11 @@
 # pyright: standard
-"""Graphs whose sizes are symbols: kernels are derived for the sizes that come."""
+"""Graphs whose sizes are symbols: kernels are derived for a class of sizes, and serve all that come of it."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from copy import deepcopy
+from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
@@ -17,9 +18,14 @@ from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from treadle.torch.compiled_graph import with_kernels
 from treadle.torch.options import Options
 from treadle.torch.report import GraphReport, Left
+from treadle.torch.sources import Sources, sources_of
+from treadle.torch.symbols import Described, Symbols
 
 KEPT = 32
-"""For how many combinations of sizes a graph keeps its kernels."""
+"""How many graphs with kernels are kept, each for a class of sizes (or for one combination)."""
+
+KNOWN = 4096
+"""For how many combinations of sizes it is kept which of them serves."""
 
 DEPENDS_ON_VALUES = (
     "the sizes of what it gives are known only once it has run, and with it those of the whole graph, which stays"
@@ -32,32 +38,82 @@ def is_symbolic(module: GraphModule) -> bool:
     )
 
 
+@dataclass(frozen=True)
+class Made:
+    """A graph with kernels, and what its sizes are known to be; None where it is for one combination."""
+
+    graph: GraphModule
+    symbols: Symbols | None
+
+
 class Specialised:
-    """A graph with symbolic sizes, called with any."""
+    """A graph with symbolic sizes, called with any.
+
+    Its symbols stay symbols in the programs that are made of it; a call says what they are. Where its arguments do not
+    tell them all, a graph is made for each combination of sizes."""
 
     def __init__(self, module: GraphModule, options: Options, report: GraphReport):
         self.module = module
         self.options = options
         self.report = report
-        self._made: OrderedDict[tuple[Any, ...], GraphModule] = OrderedDict()
+        self._sources: Sources | None = sources_of(module)
+        self._made: list[Made] = []
+        """What was needed last stands last."""
+        self._known: OrderedDict[tuple[Any, ...], Made] = OrderedDict()
         self._lock = Lock()
         """PyTorch lets threads call what it compiled at once: one makes a graph, the others wait for it."""
 
     def __call__(self, *arguments: Any) -> Any:
         with self._lock:
-            made = self._known(arguments)
-        return made(*arguments)
+            made = self._for(arguments)
+        return made.graph(*arguments)
 
-    def _known(self, arguments: tuple[Any, ...]) -> GraphModule:
-        key = tuple(_key(each) for each in arguments)
-        if key not in self._made:
-            self._made[key] = self._for(arguments)
-            if len(self._made) > KEPT:
-                self._made.popitem(last=False)
-        self._made.move_to_end(key)
-        return self._made[key]
+    def _for(self, arguments: tuple[Any, ...]) -> Made:
+        key = self._key(arguments)
+        if (made := self._known.get(key)) is None:
+            made = self._known[key] = self._serving(key) or self._new(key, arguments)
+        self._known.move_to_end(key)
+        if len(self._known) > KNOWN:
+            self._known.popitem(last=False)
+        self._made.remove(made)
+        self._made.append(made)
+        return made
 
-    def _for(self, arguments: tuple[Any, ...]) -> GraphModule:
+    def _key(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The values of all symbols, or all that fake tensors know of the arguments."""
+        if self._sources is None:
+            return tuple(_described(each) for each in arguments)
+        return tuple(source.of(arguments) for source in self._sources.values())
+
+    def _serving(self, key: tuple[Any, ...]) -> Made | None:
+        values = dict(zip(self._sources or (), key, strict=False))
+        return next((made for made in reversed(self._made) if made.symbols and made.symbols.are_met(values)), None)
+
+    def _new(self, key: tuple[Any, ...], arguments: tuple[Any, ...]) -> Made:
+        if self._sources is None:
+            made = Made(self._of_one(arguments), None)
+        else:
+            made = self._of_class(self._sources, dict(zip(self._sources, key, strict=True)))
+        self._made.append(made)
+        if len(self._made) > KEPT:
+            gone = self._made.pop(0)
+            self._known = OrderedDict((key, each) for key, each in self._known.items() if each is not gone)
+        return made
+
+    def _of_class(self, sources: Sources, values: dict[Any, int]) -> Made:
+        """For all sizes of which what is asked of these is true."""
+        symbols = Symbols(values)
+        module = GraphModule(self.module, deepcopy(self.module.graph))
+        placeholders = module.graph.find_nodes(op="placeholder")
+        sizes = {symbol: source.node(module.graph, placeholders) for symbol, source in sources.items()}
+        for node in module.graph.nodes:
+            node.meta = {**node.meta, "val": Described.of(symbols, node.meta.get("val")), "symbols": symbols}
+        for symbol, node in sizes.items():
+            node.meta["val"] = symbols.size(symbol)
+        return Made(with_kernels(module, self.options, self.report, tuple(sizes.values())), symbols)
+
+    def _of_one(self, arguments: tuple[Any, ...]) -> GraphModule:
+        """For the sizes of these alone."""
         module = GraphModule(self.module, deepcopy(self.module.graph))
         mode = FakeTensorMode()
         fake = [mode.from_tensor(each) if isinstance(each, torch.Tensor) else each for each in arguments]
@@ -78,7 +134,7 @@ def _constant(node: Node) -> Any:
     return value if isinstance(value, int | float | bool) else node
 
 
-def _key(argument: Any) -> Any:
+def _described(argument: Any) -> Any:
     if isinstance(argument, torch.Tensor):
         return tuple(argument.shape), tuple(argument.stride()), argument.dtype, argument.device
     return argument

@@ -18,6 +18,7 @@ from treadle.language.array import Array, Condition
 from treadle.language.functions import chosen, contract
 from treadle.language.graph import Graph
 from treadle.torch.axes import Axis, Dims, Mismatch, leaves, unify
+from treadle.torch.symbols import Size
 
 
 class Unsupported(Exception):
@@ -39,7 +40,7 @@ class Tensor:
     array: Array | float | None = None
     dtype: torch.dtype | None = None
     """PyTorch's, of what a node of its graph gives."""
-    limit: int = 0
+    limit: float = 0
     """No integer of it is larger than that, nor smaller than its negative."""
     text: str | None = None
     """Positions, integers of an argument, and truth values about them, as conditions of the language say them."""
@@ -47,7 +48,7 @@ class Tensor:
     """The arguments that the text names."""
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> tuple[Any, ...]:
         return tuple(_product(axes) for axes in self.dims)
 
     @property
@@ -82,13 +83,15 @@ class Body:
         """Every axis that was made, in order; the second run takes those of the first."""
         self.undivided: list[Axis] = []
         """Axes at which elements are read at affine positions: no view may split them."""
+        self.numbers: dict[Size, Array] = {}
+        """Sizes that are computed with: arguments of the program."""
         self._known = iter(axes)
 
-    def new_dims(self, shape: Sequence[int]) -> Dims:
+    def new_dims(self, shape: Sequence[Any]) -> Dims:
         """An axis for every dimension that is not of size 1."""
         return tuple(() if size == 1 else (self._new_axis(size),) for size in shape)
 
-    def _new_axis(self, size: int) -> Axis:
+    def _new_axis(self, size: Any) -> Axis:
         axis = Axis(size) if self.graph is None else next(self._known)
         self.axes.append(axis)
         return axis
@@ -127,7 +130,15 @@ class Body:
 
     def _operand(self, operand: Any) -> Any:
         number = operand.array if isinstance(operand, Tensor) else operand
+        if isinstance(number, Size):
+            return self.number(number)
         return int(number) if isinstance(number, bool) else number
+
+    def number(self, size: Size) -> Array:
+        """A size as an argument that is a number: no kernel is made for its value."""
+        if size not in self.numbers:
+            self.numbers[size] = Array(self._graph, self._graph.number(f"n{len(self.numbers)}", i32))
+        return self.numbers[size]
 
     def _truth(self, condition: Condition) -> Array:
         """A tensor of truth values is 1 where they hold, else 0."""
@@ -135,14 +146,20 @@ class Body:
 
     def said(self, tensor: Tensor, symbol: str, *operands: Any) -> Tensor:
         """The tensor, with what it says of positions if all operands say something."""
-        if any(isinstance(each, Tensor) and each.text is None for each in operands):
+        if self.graph is None or any(isinstance(each, Tensor) and each.text is None for each in operands):
             return tensor
         if any(isinstance(each, float) for each in operands):
             return tensor
-        texts = [each.text if isinstance(each, Tensor) else str(int(each)) for each in operands]
+        texts = [self._text(each) for each in operands]
         text = f"({symbol} {texts[0]})" if len(texts) == 1 else f"({texts[0]} {symbol} {texts[1]})"
         named = {name: array for each in operands if isinstance(each, Tensor) for name, array in each.named.items()}
-        return replace(tensor, text=text, named=named)
+        numbers = [self.number(each) for each in operands if isinstance(each, Size)]
+        return replace(tensor, text=text, named=named | {each.value.name_hint or "": each for each in numbers})
+
+    def _text(self, operand: Any) -> str:
+        if isinstance(operand, Size):
+            return self.number(operand).value.name_hint or ""
+        return operand.text or "" if isinstance(operand, Tensor) else str(int(operand))
 
     # -- over axes -------------------------------------------------------------------------------
 
@@ -193,7 +210,7 @@ class Body:
 
     # -- the same elements -----------------------------------------------------------------------
 
-    def view(self, tensor: Tensor, shape: Sequence[int]) -> Tensor:
+    def view(self, tensor: Tensor, shape: Sequence[Any]) -> Tensor:
         """Other dimensions for the same elements in the same order (Unsupported where axes do not nest)."""
         dims = self.new_dims(shape)
         self.unify(tensor.axes, (axis for axes in dims for axis in axes))
@@ -202,7 +219,7 @@ class Body:
     def rearranged(self, tensor: Tensor, dims: Sequence[Sequence[Axis]]) -> Tensor:
         return replace(tensor, dims=self.tensor(tuple(map(tuple, dims))).dims)
 
-    def positions(self, size: int) -> Tensor:
+    def positions(self, size: Any) -> Tensor:
         """0, 1, 2, ... along a new axis."""
         dims = self.new_dims((size,))
         if self.graph is None:
@@ -210,9 +227,13 @@ class Body:
         position: Array | int = 0
         text = "0"
         for axis in leaves(dims[0]):
-            name = self.names[axis]
-            position = Array(self.graph, self.graph.index(name)) + position * axis.size
-            text = f"({text} * {axis.size} + {name})"
+            name, index = self.names[axis], Array(self.graph, self.graph.index(self.names[axis]))
+            if isinstance(position, int):
+                position, text = index, name
+                continue
+            size = int(axis.size)  # a condition multiplies by constants
+            position = index + position * size
+            text = f"({text} * {size} + {name})"
         return replace(self.tensor(dims, position), text=text)
 
     def keep_whole(self, axes: Sequence[Axis]) -> None:
@@ -235,8 +256,8 @@ class Body:
         return self.graph
 
 
-def _product(axes: Sequence[Axis]) -> int:
-    product = 1
+def _product(axes: Sequence[Axis]) -> Any:
+    product: Any = 1
     for axis in axes:
         product *= axis.size
     return product

@@ -72,7 +72,7 @@ def _digits(axes: Sequence[Axis], step: int) -> list[tuple[Axis, int]]:
     found: list[tuple[Axis, int]] = []
     for axis in reversed(leaves(axes)):
         found.append((axis, step))
-        step *= axis.size
+        step *= int(axis.size)
     return found[::-1]
 
 
@@ -172,7 +172,7 @@ def average(
 
 
 def _ends_outside(window: Window, size: int) -> bool:
-    return (size + 2 * window.padding - window.width) % window.stride != 0
+    return (int(size) + 2 * window.padding - window.width) % window.stride != 0
 
 
 # -- windows -----------------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ def _windows(body: Body, x: Tensor, along: Sequence[Window]) -> Dims:
     """For each of the last dimensions, the one that says which window."""
     first = len(x.dims) - len(along)
     pairs = list(zip(along, x.dims[first:], x.shape[first:], strict=True))
-    made = iter(body.new_dims([w.number(size) for w, _, size in pairs if not w.is_element]))
+    made = iter(body.new_dims([w.number(int(size)) for w, _, size in pairs if not w.is_element]))
     return tuple(axes if w.is_element else next(made) for w, axes, _ in pairs)
 
 
