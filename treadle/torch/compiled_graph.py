@@ -133,7 +133,7 @@ def _compiled(nodes: Sequence[Node], options: Options, symbols: Symbols | None =
         raise Unsupported("its tensors lie on several devices")
     options.check_work(nodes, device)
     kernel = compile(program.module, machine=options.machine, arch=options.arch)
-    return program, Launch(kernel, program, options.backend, symbols.values if symbols is not None else ())
+    return program, Launch(kernel, program, options.backend, () if symbols is None else tuple(symbols.values))
 
 
 def _translated(nodes: Sequence[Node]) -> Program:

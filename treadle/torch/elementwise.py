@@ -227,6 +227,14 @@ def to_copy(body: Body, tensor: Tensor, dtype: Any = None, **_: Any) -> Tensor:
     return body.map(lambda a: a.to(FORMATS[dtype]), tensor)
 
 
+@computed(torch.ops.prims.convert_element_type.default)
+def promoted(body: Body, tensor: Tensor, dtype: Any) -> Tensor:
+    """What PyTorch puts around an operation whose number has become a tensor, since a size is a symbol: the operation
+    alone would not round, either, before what follows in the kernel."""
+    widens = tensor.dtype not in FORMATS or dtype not in FORMATS or dtype.itemsize > tensor.dtype.itemsize
+    return to_copy(body, tensor, dtype) if widens else tensor
+
+
 def converted(body: Body, tensor: Tensor, dtype: torch.dtype) -> Tensor:
     """Integers in a format of fractions; what has one already stays."""
     return to_copy(body, tensor, dtype) if is_whole(tensor) else tensor

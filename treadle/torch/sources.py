@@ -11,7 +11,7 @@ import sympy
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from treadle.torch.registry import aten
+from treadle.torch.registry import FREE, aten
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,21 @@ def sources_of(module: GraphModule) -> Sources | None:
     return found if all(each <= found.keys() for each in needed) else None
 
 
+def widths_of(module: GraphModule) -> list[sympy.Symbol]:
+    """Symbols that are only sizes of last dimensions, wherever tensors are given or computed: those of features, which
+    a product sums over. A graph that was asked to take any sizes has symbols for these, too."""
+    last: dict[sympy.Symbol, None] = {}
+    other: set[sympy.Symbol] = set()
+    for node in module.graph.nodes:
+        value = node.meta.get("val")
+        if not isinstance(value, torch.Tensor) or not value.dim() or node.target in FREE:
+            continue
+        *first, width = value.shape
+        other.update(symbol for formula in _formulas(first) for symbol in formula.free_symbols)
+        last |= dict.fromkeys(symbol for formula in _formulas([width]) for symbol in formula.free_symbols)
+    return [symbol for symbol in last if symbol not in other]
+
+
 def _given(number: int, value: Any) -> Iterator[tuple[Any, Source]]:
     if isinstance(value, torch.SymInt):
         yield value.node.expr, Source(number)
@@ -74,4 +89,4 @@ def _formulas(value: Any) -> Iterator[Any]:
         yield value.node.expr
 
 
-__all__ = ["Source", "Sources", "sources_of"]
+__all__ = ["Source", "Sources", "sources_of", "widths_of"]

@@ -16,9 +16,10 @@ from torch.fx.node import map_arg
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from treadle.torch.compiled_graph import with_kernels
+from treadle.torch.folded import fold_numbers
 from treadle.torch.options import Options
 from treadle.torch.report import GraphReport, Left
-from treadle.torch.sources import Sources, sources_of
+from treadle.torch.sources import Sources, sources_of, widths_of
 from treadle.torch.symbols import Described, Symbols
 
 KEPT = 32
@@ -26,6 +27,9 @@ KEPT = 32
 
 KNOWN = 4096
 """For how many combinations of sizes it is kept which of them serves."""
+
+WIDTHS = 4
+"""How many sizes a width may have before it is taken for a length."""
 
 DEPENDS_ON_VALUES = (
     "the sizes of what it gives are known only once it has run, and with it those of the whole graph, which stays"
@@ -57,6 +61,8 @@ class Specialised:
         self.options = options
         self.report = report
         self._sources: Sources | None = sources_of(module)
+        self._widths = {symbol: set[int]() for symbol in widths_of(module)}
+        """What is a width has few sizes, and kernels that hold it whole: each of the first has kernels of its own."""
         self._made: list[Made] = []
         """What was needed last stands last."""
         self._known: OrderedDict[tuple[Any, ...], Made] = OrderedDict()
@@ -102,15 +108,20 @@ class Specialised:
 
     def _of_class(self, sources: Sources, values: dict[Any, int]) -> Made:
         """For all sizes of which what is asked of these is true."""
-        symbols = Symbols(values)
+        for symbol, sizes in [*self._widths.items()]:
+            sizes.add(values[symbol])
+            if len(sizes) > WIDTHS:
+                del self._widths[symbol]
+        symbols = Symbols(values, self._widths)
         module = GraphModule(self.module, deepcopy(self.module.graph))
         placeholders = module.graph.find_nodes(op="placeholder")
-        sizes = {symbol: source.node(module.graph, placeholders) for symbol, source in sources.items()}
+        given = {symbol: source.node(module.graph, placeholders) for symbol, source in sources.items()}
         for node in module.graph.nodes:
             node.meta = {**node.meta, "val": Described.of(symbols, node.meta.get("val")), "symbols": symbols}
-        for symbol, node in sizes.items():
+        for symbol, node in given.items():
             node.meta["val"] = symbols.size(symbol)
-        return Made(with_kernels(module, self.options, self.report, tuple(sizes.values())), symbols)
+        fold_numbers(module.graph)
+        return Made(with_kernels(module, self.options, self.report, tuple(given.values())), symbols)
 
     def _of_one(self, arguments: tuple[Any, ...]) -> GraphModule:
         """For the sizes of these alone."""

@@ -7,7 +7,7 @@ that other lengths have to meet as well. Two symbols that are equal by chance ar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
@@ -25,17 +25,12 @@ Range: TypeAlias = "tuple[Any, Any]"
 
 ANY = -inf, inf
 
-FINEST = 2
-"""Up to so many elements, which are one tile, all lengths are one class; above, each power of two ends one."""
-
 
 def class_of(size: int) -> tuple[int, int]:
-    """The smallest and the largest number that has the same kernels: those are made for the largest. None and one are
-    classes of their own, as they are for PyTorch."""
+    """The smallest and the largest number that has the same kernels, a power of two, for which they are made. None and
+    one are classes of their own, as they are for PyTorch."""
     if size < 2:
         return size, size
-    if size <= FINEST:
-        return 2, FINEST
     most = 1 << (size - 1).bit_length()
     return most // 2 + 1, most
 
@@ -56,11 +51,14 @@ _RELATIONS = {"==": lambda a: bool(a == 0), "<": lambda a: bool(a < 0)}
 
 
 class Symbols:
-    """The symbols of one graph, each with the number that is there, and its class."""
+    """The symbols of one graph, each with the number that is there, and its class; those that are `exact` are alone in
+    theirs."""
 
-    def __init__(self, values: Values):
+    def __init__(self, values: Values, exact: Container[sympy.Symbol] = ()):
         self.values = dict(values)
-        self.classes = {symbol: class_of(value) for symbol, value in values.items()}
+        self.classes = {
+            symbol: (value, value) if symbol in exact else class_of(value) for symbol, value in values.items()
+        }
         self._exact = {symbol: sympy.Integer(least) for symbol, (least, most) in self.classes.items() if least == most}
         self.required: dict[Condition, None] = {}
         """What other sizes have to meet, of the same classes, to be served by what was made."""
@@ -68,7 +66,7 @@ class Symbols:
         self._fixed: dict[sympy.Symbol, sympy.Integer] = {}
         self.why_fixed = ""
         """Why symbols were fixed since the recording began; nothing if none was."""
-        self._normal: dict[sympy.Expr, sympy.Expr] = {}
+        self._normal: dict[Any, Any] = {}
         self._signs: dict[sympy.Expr, Range] = {}
 
     def are_met(self, values: Values) -> bool:
@@ -87,11 +85,11 @@ class Symbols:
             return self.size(formula)
         return Computed(self, formula, bool if isinstance(given, torch.SymBool) else float)
 
-    def size(self, formula: sympy.Expr) -> int | Size:
+    def size(self, formula: Any) -> int | Size:
         normal = self.normal(formula)
         return int(normal) if normal.is_Integer else Size(self, normal)
 
-    def normal(self, formula: sympy.Expr) -> sympy.Expr:
+    def normal(self, formula: Any) -> Any:
         """Equal formulas look alike, as far as they are polynomials."""
         if (known := self._normal.get(formula)) is None:
             plain = formula.xreplace(self._exact)
@@ -125,7 +123,8 @@ class Symbols:
 
     def _range(self, formula: Any) -> Range:
         if formula.is_Rational:
-            return (Fraction(int(formula.p), int(formula.q)),) * 2
+            number = Fraction(int(formula.p), int(formula.q))
+            return number, number
         if formula.is_Symbol:
             return self.classes.get(formula, ANY)
         parts = [self._range(each) for each in formula.args]
