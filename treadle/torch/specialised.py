@@ -31,6 +31,8 @@ KNOWN = 4096
 WIDTHS = 4
 """How many sizes a width may have before it is taken for a length."""
 
+IS_WIDTH = Left("a last dimension", "", f"a size of last dimensions alone is a width, of which {WIDTHS} are exact")
+
 DEPENDS_ON_VALUES = (
     "the sizes of what it gives are known only once it has run, and with it those of the whole graph, which stays"
 )
@@ -113,6 +115,8 @@ class Specialised:
             if len(sizes) > WIDTHS:
                 del self._widths[symbol]
         symbols = Symbols(values, self._widths)
+        if self._widths and IS_WIDTH not in self.report.anew:
+            self.report.anew.append(IS_WIDTH)
         module = GraphModule(self.module, deepcopy(self.module.graph))
         placeholders = module.graph.find_nodes(op="placeholder")
         given = {symbol: source.node(module.graph, placeholders) for symbol, source in sources.items()}
