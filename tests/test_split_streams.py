@@ -304,7 +304,7 @@ def test_caches_of_lengths_of_their_own(machine: str, x: int) -> None:
     module = algorithm.clone()
     run_passes(module, list(pipeline(Options(machine=machine))))
     road = Road(algorithm, module, print_cuda(module))
-    assert len(road.kernels) == 2
+    assert len({each.sym_name.data.removesuffix("_specialised") for each in road.kernels}) == 2
     dice = np.random.default_rng(x)
     query = dice.normal(size=(3, 1, 8, 64)).astype(np.float16)
     keys, values = dice.normal(size=(2, 3, 1, x, 64)).astype(np.float16)
