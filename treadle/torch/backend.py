@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from treadle.torch.decompositions import decompositions, plain_attention
 from treadle.torch.options import Options
 from treadle.torch.report import GraphReport
 from treadle.torch.specialised import Specialised, is_symbolic
+from treadle.torch.training import Partition
 
 
 def backend(
@@ -22,7 +24,7 @@ def backend(
 ) -> Callable[..., Any]:
     """A compiler of graphs, as `torch.compile` asks for it; registered under the name `treadle`.
 
-    Forward graphs get kernels; a backward graph, derived by PyTorch, runs as PyTorch runs it."""
+    Forward graphs get kernels, and so do backward graphs, which PyTorch derives."""
     return make_backend(Options.of(options), lambda report: None)(module, list(inputs))
 
 
@@ -31,21 +33,51 @@ def make_backend(
 ) -> Callable[[GraphModule, list[Any]], Callable[..., Any]]:
     """The backend with these options, which says what became of each graph."""
 
-    def forward(module: GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-        report = GraphReport()
-        on_graph(report)
-        made = Specialised(module, options, report) if is_symbolic(module) else with_kernels(module, options, report)
-        return _boxed(made)
-
-    def backward(module: GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-        return _boxed(module)
-
-    compile_graph: Any = aot_autograd(fw_compiler=forward, bw_compiler=backward, decompositions=decompositions())
-
     def compiled(module: GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        partition = Partition(options)
+
+        def forward(module: GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+            return _compiled(module, GraphReport(kind="forward", saved_bytes=partition.saved_bytes))
+
+        def backward(module: GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+            return _boxed(_Later(lambda: _made(module, GraphReport(kind="backward"))))
+
+        def inference(module: GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+            return _compiled(module, GraphReport())
+
+        compile_graph: Any = aot_autograd(
+            fw_compiler=forward,
+            bw_compiler=backward,
+            inference_compiler=inference,
+            partition_fn=partition,
+            decompositions=decompositions(),
+        )
         return compile_graph(plain_attention(module), inputs)
 
+    def _compiled(module: GraphModule, report: GraphReport) -> Callable[..., Any]:
+        return _boxed(_made(module, report))
+
+    def _made(module: GraphModule, report: GraphReport) -> Callable[..., Any]:
+        on_graph(report)
+        return Specialised(module, options, report) if is_symbolic(module) else with_kernels(module, options, report)
+
     return compiled
+
+
+class _Later:
+    """A graph that is compiled when it is first called: not every module whose parameters require a gradient is
+    trained."""
+
+    def __init__(self, make: Callable[[], Callable[..., Any]]):
+        self._make = make
+        self._made: Callable[..., Any] | None = None
+        self._lock = Lock()
+
+    def __call__(self, *arguments: Any) -> Any:
+        with self._lock:
+            if self._made is None:
+                self._made = self._make()
+        return self._made(*arguments)
 
 
 def _boxed(module: Callable[..., Any]) -> Callable[..., Any]:

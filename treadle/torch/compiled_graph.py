@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from operator import getitem
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch.fx import Graph, GraphModule, Node
@@ -31,6 +32,18 @@ KNOWN = 1024
 
 LAUNCH_US = 3.0
 """What starting one kernel more costs, in microseconds, about as much as CUDA needs between two small ones."""
+
+
+MEMORY_US = 0.25
+"""What each megabyte of each array that a kernel reads or writes costs beside its time, where a graph is trained, in
+microseconds: about as long as it takes to move it once more. Memory is what training lacks, and arrays that grow with
+the square of a length are the first that it lacks it for."""
+
+KEPT = 256
+"""Kernels that are kept by the text of their program. Layers are alike, and a graph that is trained is compiled twice:
+to find what its kernels hold near, and with what it saves."""
+
+_KERNELS: OrderedDict[tuple[str, ...], Kernel] = OrderedDict()
 
 
 class Launch(torch.nn.Module):
@@ -64,6 +77,9 @@ class Launch(torch.nn.Module):
         return program
 
 
+Compiled: TypeAlias = "Piece[tuple[Program, Launch]]"
+
+
 def with_kernels(
     module: GraphModule,
     options: Options,
@@ -72,36 +88,47 @@ def with_kernels(
 ) -> GraphModule:
     """The same graph, its groups replaced by kernels; what happened is written into the report. Where
     sizes are symbols, the nodes `sizes` give their values in a call."""
-    graph, symbols = module.graph, symbols_of(module.graph.nodes)
-    simplify(graph)
-    groups = grouped(graph)
-    for node, reason in groups.left.items():
+    symbols = symbols_of(module.graph.nodes)
+    left, pieces = pieces_of(module.graph, options, report.kind != "inference")
+    for node, reason in left.items():
         report.left.append(Left(_said(node), _source(node), reason))
     launches: list[tuple[Program, Launch, list[Node]]] = []
-    for nodes in groups.taken:
-        for piece in best_pieces(nodes, lambda inside: _attempt(inside, options)):
-            if piece.made is None:
-                report.left.extend(Left(_said(node), _source(node), piece.reason) for node in piece.nodes)
-                continue
-            program, launch = piece.made
-            launches.append((program, launch, list(piece.nodes)))
-            if symbols is not None:
-                symbols.required |= dict.fromkeys(program.conditions)
-            if program.fixed:
-                said = (Left(_said(node), _source(node), program.fixed) for node in piece.nodes)
-                report.anew.extend(each for each in said if each not in report.anew)
-            report.taken.append(Taken(launch.kernel, tuple(map(_said, piece.nodes)), _sources(piece.nodes)))
+    for piece in pieces:
+        if piece.made is None:
+            report.left.extend(Left(_said(node), _source(node), piece.reason) for node in piece.nodes)
+            continue
+        program, launch = piece.made
+        launches.append((program, launch, list(piece.nodes)))
+        if symbols is not None:
+            symbols.required |= dict.fromkeys(program.conditions)
+        if program.fixed:
+            said = (Left(_said(node), _source(node), program.fixed) for node in piece.nodes)
+            report.anew.extend(each for each in said if each not in report.anew)
+        report.taken.append(Taken(launch.kernel, tuple(map(_said, piece.nodes)), _sources(piece.nodes)))
     return _put_in(module, launches, sizes)
 
 
-def _attempt(nodes: Sequence[Node], options: Options) -> Piece[tuple[Program, Launch]]:
+def pieces_of(graph: Graph, options: Options, trains: bool) -> tuple[dict[Node, str], list[Compiled]]:
+    """The nodes that stay with PyTorch, and why, and the pieces that the others are cut into; the graph is simplified.
+    Memory counts where it is trained."""
+    simplify(graph)
+    groups = grouped(graph)
+    found: list[Compiled] = []
+    for nodes in groups.taken:
+        found += best_pieces(nodes, lambda inside: _attempt(inside, options, trains))
+    return groups.left, found
+
+
+def _attempt(nodes: Sequence[Node], options: Options, trains: bool) -> Compiled:
     symbols = symbols_of(nodes)
     try:
         made = _compiled(nodes, options) if symbols is None else _for_all_sizes(nodes, options, symbols)
     except (Unsupported, TreadleError) as error:
         return Piece(nodes, None, LEFT * len(nodes), str(error), not isinstance(error, Indivisible))
     cost = made[1].kernel.cost()
-    return Piece(nodes, made, (cost.time_us or 0.0) + LAUNCH_US * len(cost.kernels))
+    arrays = sum(level.memory_bytes for each in cost.kernels for level in each.levels if level.name == "device")
+    charged = LAUNCH_US * len(cost.kernels) + (MEMORY_US * arrays / 1e6 if trains else 0.0)
+    return Piece(nodes, made, (cost.time_us or 0.0) + charged)
 
 
 def _for_all_sizes(nodes: Sequence[Node], options: Options, symbols: Symbols) -> tuple[Program, Launch]:
@@ -120,8 +147,6 @@ def _for_all_sizes(nodes: Sequence[Node], options: Options, symbols: Symbols) ->
 
 def _compiled(nodes: Sequence[Node], options: Options, symbols: Symbols | None = None) -> tuple[Program, Launch]:
     """(Unsupported, TreadleError)"""
-    from treadle.compiled import compile
-
     program = _translated(nodes)
     if symbols is not None:
         program = replace(program, conditions=symbols.found, fixed=symbols.why_fixed)
@@ -132,8 +157,20 @@ def _compiled(nodes: Sequence[Node], options: Options, symbols: Symbols | None =
     if any(node.meta["val"].device != device for node in (*outputs, *(each.node for each in program.inputs))):
         raise Unsupported("its tensors lie on several devices")
     options.check_work(nodes, device)
-    kernel = compile(program.module, machine=options.machine, arch=options.arch)
+    kernel = _kernel_of(program, options)
     return program, Launch(kernel, program, options.backend, () if symbols is None else tuple(symbols.values))
+
+
+def _kernel_of(program: Program, options: Options) -> Kernel:
+    """(TreadleError)"""
+    from treadle.compiled import compile
+
+    key = str(program.module), str(options.machine), str(options.arch)
+    if (known := _KERNELS.get(key)) is None:
+        known = _KERNELS[key] = compile(program.module, machine=options.machine, arch=options.arch)
+        if len(_KERNELS) > KEPT:
+            _KERNELS.popitem(last=False)
+    return known
 
 
 def _translated(nodes: Sequence[Node]) -> Program:
@@ -206,4 +243,4 @@ def _sources(nodes: Sequence[Node]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, map(_source, nodes))))
 
 
-__all__ = ["Launch", "with_kernels"]
+__all__ = ["Launch", "pieces_of", "with_kernels"]

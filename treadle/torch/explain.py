@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from treadle.torch.backend import make_backend
 from treadle.torch.options import Options
@@ -22,7 +23,8 @@ def explain(
 ) -> Report:
     """Compile a module or function for these inputs (a tensor alone is one), and say which kernels it became (`str()`
     of the report reads well). The module runs twice, as it is and compiled: what it changes in place, it changes twice.
-    `options` are those of `torch.compile`.
+    Where results require a gradient, the backward runs once, and touches no `.grad`; under `torch.no_grad()` there is
+    none. `options` are those of `torch.compile`.
 
     TreadleError for an option that is not known."""
     import torch._dynamo as dynamo
@@ -34,5 +36,29 @@ def explain(
     report.breaks = [str(each.reason).splitlines()[0] for each in found.break_reasons]
     dynamo.reset()
     compiled: Any = torch.compile(model, backend=make_backend(options_known, report.graphs.append))
-    compiled(*inputs, **(named or {}))
+    _differentiated(compiled(*inputs, **(named or {})))
     return report
+
+
+def _differentiated(results: Any) -> None:
+    """Run the backward, which PyTorch may compile only then."""
+    of = [each for each in tree_leaves(results) if isinstance(each, torch.Tensor) and each.requires_grad]
+    leaves = _leaves(of)
+    if leaves:
+        torch.autograd.grad(of, leaves, [torch.ones_like(each) for each in of], allow_unused=True)
+
+
+def _leaves(results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """What tensors were computed from that a gradient would be accumulated in."""
+    found: dict[int, torch.Tensor] = {}
+    seen: set[Any] = set()
+    todo: list[Any] = [each.grad_fn for each in results if each.grad_fn is not None]
+    while todo:
+        function = todo.pop()
+        if function in seen:
+            continue
+        seen.add(function)
+        if hasattr(function, "variable"):
+            found[id(function.variable)] = function.variable
+        todo.extend(each for each, _ in function.next_functions if each is not None)
+    return [*found.values()]

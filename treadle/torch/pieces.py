@@ -22,6 +22,10 @@ T = TypeVar("T")
 MOST_PRODUCTS = 3
 """Products in one piece: with more, there is little left to gain, and every piece that is tried costs a compilation."""
 
+AGAIN = "treadle_made_again"
+"""What `meta` says of a node that a backward makes again. The product before and the product after have two gradients
+each, which go with it."""
+
 LEFT = 1e9
 """Microseconds charged for a piece that stays with PyTorch: more than any kernel takes."""
 
@@ -56,14 +60,22 @@ def best_pieces(nodes: Sequence[Node], attempt: Callable[[Sequence[Node]], Piece
         found: tuple[float, list[Piece[T]]] = (inf, [])
         for first in range(last, -1, -1):
             inside = nodes[starts[first] : end]
-            if first < last and sum(node.target in CONTRACTIONS for node in inside) > MOST_PRODUCTS:
-                break
+            if first < last and _has_too_many_products(inside):
+                if not any(AGAIN in node.meta for node in nodes[: starts[first]]):
+                    break
+                continue
             piece = tried(starts[first], end)
             total = best[first][0] + piece.time_us
             if total < found[0]:
                 found = total, [*best[first][1], piece]
         best.append(found)
     return best[-1][1]
+
+
+def _has_too_many_products(nodes: Sequence[Node]) -> bool:
+    products = [node for node in nodes if node.target in CONTRACTIONS]
+    again = sum(AGAIN in node.meta for node in products)
+    return len(products) > MOST_PRODUCTS + 2 * again
 
 
 def _fitting(nodes: Sequence[Node], first: int, end: int, tried: Callable[[int, int], Piece[T]]) -> list[int]:
@@ -107,4 +119,4 @@ def _reaches(user: Node, after: set[Node]) -> bool:
     return user in after or (is_free(user) and any(_reaches(each, after) for each in user.users))
 
 
-__all__ = ["LEFT", "Piece", "best_pieces"]
+__all__ = ["AGAIN", "LEFT", "Piece", "best_pieces"]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from treadle.compiled import Kernel
@@ -38,6 +38,10 @@ class GraphReport:
     left: list[Left] = field(default_factory=list[Left])
     anew: list[Left] = field(default_factory=list[Left])
     """Of what was taken, what is compiled anew for each size that comes."""
+    kind: Literal["inference", "forward", "backward"] = "inference"
+    """Where gradients are asked for, there are two graphs, forward and backward."""
+    saved_bytes: int = 0
+    """What a forward writes for its backward alone, beside arguments and results."""
 
 
 @dataclass
@@ -60,10 +64,19 @@ class Report:
         return [each for graph in self.graphs for each in graph.anew]
 
     def __str__(self) -> str:
-        lines = [f"{len(self.taken)} program(s) in {len(self.graphs)} graph(s)"]
-        for number, each in enumerate(self.taken):
-            lines += ["", f"program {number}: {_counted(each.operations)}"]
-            lines += [f"    {line}" for line in each.lines]
+        backward = sum(graph.kind == "backward" for graph in self.graphs)
+        graphs = f"{len(self.graphs)} graph(s)" + (f", {backward} of them backward" if backward else "")
+        lines = [f"{len(self.taken)} program(s) in {graphs}"]
+        number = 0
+        for graph in self.graphs:
+            of = ", backward" if graph.kind == "backward" else ""
+            for each in graph.taken:
+                lines += ["", f"program {number}{of}: {_counted(each.operations)}"]
+                lines += [f"    {line}" for line in each.lines]
+                number += 1
+        if backward:
+            saved = sum(graph.saved_bytes for graph in self.graphs)
+            lines += ["", f"saved for the backward, beside arguments and results: {saved:,} bytes"]
         lines += _by_reason("left to PyTorch:", self.left)
         lines += _by_reason("compiled anew for each size:", self.anew)
         if not self.graphs and not self.breaks:
