@@ -43,6 +43,8 @@ def exchange_sums(graph: Graph) -> None:
 
 
 def _exchanged(node: Node) -> _Exchanged | None:
+    if sum(not isinstance(size, int) for size in _shape(node)) > 1:
+        return None  # a view of the rows may leave one size open
     operand, dims, *_ = node.args
     if not isinstance(operand, Node) or operand.target is not aten.mul.Tensor or not _is_float(node):
         return None
@@ -117,7 +119,8 @@ def _rewrite(graph: Graph, node: Node, found: _Exchanged) -> None:
         factors = [_wider(graph, node, each, wide) for each in (found.gradient, found.product)]
         terms = _made(graph, node, aten.mul.Tensor, *factors)
         rows = _wider(graph, node, _made(graph, node, aten.sum.dim_IntList, terms, [-1]), dtype)
-        made = _made(graph, node, aten.view.default, rows, list(_shape(node)))
+        shape = [size if isinstance(size, int) else -1 for size in _shape(node)]
+        made = _made(graph, node, aten.view.default, rows, shape)
     node.replace_all_uses_with(made)
     graph.erase_node(node)
 

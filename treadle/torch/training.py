@@ -56,6 +56,7 @@ class Partition:
         joint.graph.eliminate_dead_code()
         copies = _forward_of(joint.graph, num_fwd_outputs)
         _mark_compared(joint.graph, set(copies))
+        _mark_repeated(joint.graph)
         self._mark_near(copies)
         joint.recompile()
         forward, backward = min_cut_rematerialization_partition(
@@ -104,6 +105,17 @@ def _mark_compared(joint: Graph, forward: set[Node]) -> None:
         for operand in node.all_input_nodes:
             for each in _to_extremum(operand):
                 _make_again(each)
+
+
+def _mark_repeated(joint: Graph) -> None:
+    """Keys that are repeated for each head, and copies of them, are made again rather than saved."""
+    repeated: set[Node] = set()
+    for node in joint.nodes:
+        if node.target is aten.expand.default and node.meta["val"].numel() != node.args[0].meta["val"].numel():
+            repeated.add(node)
+        elif is_free(node) and any(each in repeated for each in node.all_input_nodes):
+            repeated.add(node)
+            _make_again(node)
 
 
 def _to_extremum(node: Node) -> list[Node]:
