@@ -154,8 +154,8 @@ def test_gradients_are_those_of_eager(name: str, dtype: torch.dtype, machine: st
 
 @pytest.mark.parametrize("machine", ["h100", pytest.param("a100", marks=pytest.mark.full)])
 def test_no_scores_are_saved_or_written(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No kernel of attention reads or writes 1024 x 1024 scores for each head, nor are they saved. (Kernels do not run: only what
-    they would read and write counts.)"""
+    """No kernel of attention reads or writes 1024 x 1024 scores for each head, nor are they saved. (Kernels do not run:
+    only what they would read and write counts.)"""
 
     def empty(launch: Launch, *tensors: torch.Tensor) -> Any:
         made = [torch.empty_strided(each.view.shape, each.view.strides, dtype=each.dtype) for each in launch.outputs]

@@ -21,6 +21,7 @@ import torch
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 from torch.fx import Graph, GraphModule, Node
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.fx.node import map_arg
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.utils._pytree import arg_tree_leaves
@@ -111,7 +112,7 @@ def _mark_repeated(joint: Graph) -> None:
     """Keys that are repeated for each head, and copies of them, are made again rather than saved."""
     repeated: set[Node] = set()
     for node in joint.nodes:
-        if node.target is aten.expand.default and node.meta["val"].numel() != node.args[0].meta["val"].numel():
+        if node.target is aten.expand.default and not statically_known_true(_size(node) == _size(node.args[0])):
             repeated.add(node)
         elif is_free(node) and any(each in repeated for each in node.all_input_nodes):
             repeated.add(node)
