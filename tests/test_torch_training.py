@@ -34,7 +34,9 @@ def fresh() -> Iterator[None]:
 
 def compiled(function: Any, reports: list[GraphReport] | None = None, dynamic: bool = False, **options: Any) -> Any:
     found = [] if reports is None else reports
-    return torch.compile(function, backend=make_backend(Options(**options), found.append), dynamic=dynamic)
+    return torch.compile(
+        function, backend=make_backend(Options(training=True, **options), found.append), dynamic=dynamic
+    )
 
 
 def gradients(function: Any, given: list[torch.Tensor]) -> list[torch.Tensor | None]:
@@ -251,7 +253,8 @@ def test_a_gradient_of_the_gradient_is_refused() -> None:
 
 def test_explain_shows_the_backward() -> None:
     model = nn.Sequential(nn.Linear(8, 24), nn.GELU(), nn.Linear(24, 8))
-    report = treadle.explain(model, (torch.randn(9, 8),))
+    trained = {"training": True}
+    report = treadle.explain(model, (torch.randn(9, 8),), options=trained)
     assert [each.kind for each in report.graphs] == ["forward", "backward"]
     assert report.graphs[1].taken
     text = str(report)
@@ -260,7 +263,24 @@ def test_explain_shows_the_backward() -> None:
     assert f"beside arguments and results: {report.graphs[0].saved_bytes:,} bytes" in text
     assert all(each.grad is None for each in model.parameters())
     with torch.no_grad():
-        assert "backward" not in str(treadle.explain(model, (torch.randn(9, 8),)))
+        assert "backward" not in str(treadle.explain(model, (torch.randn(9, 8),), options=trained))
+
+
+def test_unasked_the_backward_stays_with_pytorch() -> None:
+    model, reports = nn.Linear(8, 5), list[GraphReport]()
+    x = torch.randn(3, 8, requires_grad=True)
+    made = torch.compile(model, backend=make_backend(Options(), reports.append))
+    for mine, plain in zip(
+        *(torch.autograd.grad(f(x).sin().sum(), [x, model.weight]) for f in (made, model)), strict=True
+    ):
+        torch.testing.assert_close(mine, plain)
+    assert [each.kind for each in reports] == ["inference"]
+    assert len(treadle.explain(model, (x,)).graphs) == 1
+
+
+def test_training_is_true_or_false() -> None:
+    with pytest.raises(treadle.TreadleError, match="the option training is 1: it is True or False"):
+        Options.of({"training": 1})
 
 
 def rows(a: torch.Tensor, v: torch.Tensor, g: torch.Tensor, u: torch.Tensor) -> Any:

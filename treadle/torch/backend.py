@@ -24,7 +24,7 @@ def backend(
 ) -> Callable[..., Any]:
     """A compiler of graphs, as `torch.compile` asks for it; registered under the name `treadle`.
 
-    Forward graphs get kernels, and so do backward graphs, which PyTorch derives."""
+    Forward graphs get kernels, and with the option `training` backward graphs, too; PyTorch derives these."""
     return make_backend(Options.of(options), lambda report: None)(module, list(inputs))
 
 
@@ -35,11 +35,16 @@ def make_backend(
 
     def compiled(module: GraphModule, inputs: list[Any]) -> Callable[..., Any]:
         partition = Partition(options)
+        how = {"partition_fn": partition} if options.training else {}
 
         def forward(module: GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+            if not options.training:
+                return _compiled(module, GraphReport())
             return _compiled(module, GraphReport(kind="forward", saved_bytes=partition.saved_bytes))
 
         def backward(module: GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+            if not options.training:
+                return _boxed(module)
             return _boxed(_Later(lambda: _made(module, GraphReport(kind="backward"))))
 
         def inference(module: GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -49,7 +54,7 @@ def make_backend(
             fw_compiler=forward,
             bw_compiler=backward,
             inference_compiler=inference,
-            partition_fn=partition,
+            **how,
             decompositions=decompositions(),
         )
         return compile_graph(plain_attention(module), inputs)

@@ -23,8 +23,8 @@ def explain(
 ) -> Report:
     """Compile a module or function for these inputs (a tensor alone is one), and say which kernels it became (`str()`
     of the report reads well). The module runs twice, as it is and compiled: what it changes in place, it changes twice.
-    Where results require a gradient, the backward runs once, and touches no `.grad`; under `torch.no_grad()` there is
-    none. `options` are those of `torch.compile`.
+    With the option `training`, where results require a gradient, the backward runs once, and touches no `.grad`.
+    `options` are those of `torch.compile`.
 
     TreadleError for an option that is not known."""
     import torch._dynamo as dynamo
@@ -36,7 +36,9 @@ def explain(
     report.breaks = [str(each.reason).splitlines()[0] for each in found.break_reasons]
     dynamo.reset()
     compiled: Any = torch.compile(model, backend=make_backend(options_known, report.graphs.append))
-    _differentiated(compiled(*inputs, **(named or {})))
+    results = compiled(*inputs, **(named or {}))
+    if options_known.training:
+        _differentiated(results)
     return report
 
 

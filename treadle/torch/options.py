@@ -27,12 +27,15 @@ CPU_WORK = 2**31
 @dataclass(frozen=True)
 class Options:
     """`machine` and `arch` as `treadle.compile` knows them; `backend` as `Kernel.run` does; `cpu_work`, how many
-    multiplications a program may have where no GPU does them (the emulator is exact, and slow)."""
+    multiplications a program may have where no GPU does them (the emulator is exact, and slow); `training`, whether
+    backward graphs get kernels, too, and nothing is saved for them that kernels of the forward hold near (the search for
+    kernels takes minutes for a transformer's block)."""
 
     machine: str | None = None
     arch: str | None = None
     backend: str = "auto"
     cpu_work: int = CPU_WORK
+    training: bool = False
 
     @staticmethod
     def of(given: Mapping[str, Any] | None) -> Options:
@@ -66,7 +69,11 @@ class Options:
 
 
 def _check(name: str, value: Any) -> None:
-    """(TreadleError for a value that is no text or number, as the option wants)"""
+    """(TreadleError for a value that is no text, number or truth, as the option wants)"""
+    if name == "training":
+        if not isinstance(value, bool):
+            raise TreadleError(f"the option training is {value!r}: it is True or False")
+        return
     known: Any = int | float if name == "cpu_work" else str | None
     if isinstance(value, bool) or not isinstance(value, known):
         wanted = "a number" if name == "cpu_work" else "a text"
