@@ -160,7 +160,9 @@ def test_no_scores_are_saved_or_written(machine: str, monkeypatch: pytest.Monkey
     only what they would read and write counts.)"""
 
     def empty(launch: Launch, *tensors: torch.Tensor) -> Any:
-        made = [torch.empty_strided(each.view.shape, each.view.strides, dtype=each.dtype) for each in launch.outputs]
+        made = [
+            torch.empty_strided(each.view.shape, each.view.strides, dtype=each.dtype) for each in launch.program.outputs
+        ]
         return made[0] if len(made) == 1 else tuple(made)
 
     monkeypatch.setattr(Launch, "forward", empty)
