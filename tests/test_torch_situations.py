@@ -276,3 +276,12 @@ def test_an_operator_on_nothing(sizes: tuple[int, int, int]) -> None:
 def test_an_operator_that_is_mapped() -> None:
     given = [torch.randn(3, 2, n, 8) for n in (3, 5, 5)]
     torch.testing.assert_close(torch.func.vmap(MINE)(*given), attend(*given), atol=1e-5, rtol=1e-5)
+
+
+def test_jagged_tensors_stay_with_pytorch() -> None:
+    """Some of their sizes are lists, which are no axis."""
+    rows = torch.nested.nested_tensor([torch.randn(2, 8), torch.randn(3, 8)], layout=torch.jagged)
+    made, report = compiled(lambda a: torch.tanh(a * 2))
+    torch.testing.assert_close(made(rows).values(), torch.tanh(rows.values() * 2))
+    assert not report.taken
+    assert "it is of nested tensors" in str(report)

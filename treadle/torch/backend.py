@@ -14,8 +14,8 @@ from torch.fx import GraphModule
 from treadle.torch.compiled_graph import with_kernels
 from treadle.torch.decompositions import decompositions, plain_attention
 from treadle.torch.options import Options
-from treadle.torch.report import GraphReport
-from treadle.torch.specialised import Specialised, is_symbolic
+from treadle.torch.report import GraphReport, Left
+from treadle.torch.specialised import NESTED, Specialised, is_nested, is_symbolic
 from treadle.torch.training import Partition
 
 
@@ -64,6 +64,9 @@ def make_backend(
 
     def _made(module: GraphModule, report: GraphReport) -> Callable[..., Any]:
         on_graph(report)
+        if is_nested(module):
+            report.left.append(Left("the whole graph", "", NESTED))
+            return module
         return Specialised(module, options, report) if is_symbolic(module) else with_kernels(module, options, report)
 
     return compiled

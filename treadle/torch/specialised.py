@@ -52,6 +52,15 @@ class Made:
     symbols: Symbols | None
 
 
+NESTED = "it is of nested tensors, some of whose sizes are lists of numbers"
+
+
+def is_nested(module: GraphModule) -> bool:
+    """Whether a symbol stands for the sizes of what a jagged tensor holds."""
+    values = (node.meta.get("val") for node in module.graph.nodes)
+    return any(isinstance(each, torch.SymInt) and each.node.is_nested_int() for each in values)
+
+
 class Specialised:
     """A graph with symbolic sizes, called with any.
 
