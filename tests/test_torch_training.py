@@ -129,7 +129,7 @@ CASES: dict[str, tuple[Any, Callable[[], list[torch.Tensor]]]] = {
 }
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(5, each=False)
 @pytest.mark.parametrize("machine", ["h100", "a100"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("name", CASES)
