@@ -44,6 +44,9 @@ from treadle.passes.streams.stages import Repairs, StreamPlan
 
 PASS = "hierarchy-split-streams"
 
+LONGEST = 48
+"""Letters of an axis that the names of its parts keep: a name has at most 63."""
+
 
 @dataclass(frozen=True)
 class HierarchySplitStreamsPass(ModulePass):
@@ -343,7 +346,8 @@ def _split(function: func.FuncOp, kernel: KernelOp, plan: StreamPlan, cut: _Cut,
     taken = {name for value in values for name in sizes_of(value.type)}
     taken |= {name.data for op in function.walk() if isinstance(op, WhereOp) for name in op.names}
     last = size if size == DYNAMIC else size - (cut.count - 1) * cut.length
-    names = (_fresh(name, taken) for name in (f"{axis}_part", f"{axis}_in", "parts"))
+    of = axis[:LONGEST]
+    names = (_fresh(name, taken) for name in (f"{of}_part", f"{of}_in", "parts"))
     split = Split(axis, cut.count, cut.length, last, *names)
     states = ", ".join(label(state) for state in plan.verdicts)
     names = {other.kernel_name.data for other in kernels(function)}

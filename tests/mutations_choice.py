@@ -23,18 +23,18 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "choose: forgets what is asked of the stream": (
         "hierarchy_choose_sizes",
-        "    fixed |= {axis: size for axis, size in stream.items() if axis == sketch.stream}\n",
-        "",
+        "if axis in (*sketch.group, sketch.stream)}",
+        "if axis in sketch.group}",
     ),
     "choose: forgets what is asked of the groups": (
         "hierarchy_choose_sizes",
-        "    fixed |= {axis: size for axis, size in group.items() if axis in sketch.group}\n",
-        "",
+        "if axis in (*sketch.group, sketch.stream)}",
+        "if axis == sketch.stream}",
     ),
     "choose: forgets what the schedule says already": (
         "hierarchy_choose_sizes",
-        "    fixed = _stated(schedule)\n",
-        "    fixed: dict[str, int] = {}\n",
+        "    fixed = _stated(schedule) | {",
+        "    fixed = {",
     ),
     "choose: one stage for all": (
         "compiler/cost/memory",

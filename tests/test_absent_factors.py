@@ -269,7 +269,7 @@ def test_numbers_along_an_axis_that_is_split(condition: str, machine: str):
     specs = pipeline(Options(machine=machine))
     run_passes(module, [ArgSpec(SPLIT, {"length": (256,)}) if spec.name == SPLIT else spec for spec in specs])
     road = Road(algorithm, module, print_cuda(module))
-    assert len(road.kernels) == 2
+    assert len({each.sym_name.data.removesuffix("_specialised") for each in road.kernels}) == 2
     queries, k, v = road.inputs({"b": 1, "h": 2, "x": 777})
     there = np.array([eval(condition, {"x": x}) for x in range(777)])[None, None, :, None]
     (verdict,) = road.verdicts((queries, garbage(k, there), garbage(v, there)))

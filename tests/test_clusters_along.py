@@ -60,7 +60,8 @@ def made_along(text: str, sides: Sides, section: int = 0) -> tuple[ModuleOp, Mod
 def test_programs_of_clusters_in_any_order(name: str) -> None:
     text, sides, sizes = PROGRAMS[name]
     for seed in range(4):
-        assert execute(made_along(text, sides), sizes, seed).kernel.endswith("_specialised_clusters")
+        launched = execute(made_along(text, sides), sizes, seed).kernel
+        assert launched.removesuffix("_aligned_8").endswith("_specialised_clusters")
 
 
 @needs_compiler

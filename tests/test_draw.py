@@ -318,7 +318,7 @@ def amount(term: str, sizes: Mapping[str, int], pieces: Mapping[str, int]) -> in
 
 
 @pytest.mark.parametrize("last", [DECORATED, EXPLICIT])
-@pytest.mark.parametrize("name", ["attention", "layer_norm", "mlp", "softmax", "two_kernels", "variance"])
+@pytest.mark.parametrize("name", ["attention", "layer_norm", "swiglu", "softmax", "two_kernels", "variance"])
 def test_the_terms_of_h_come_to_what_the_model_counts(name: str, last: str):
     """Also where one array is read by several streams."""
     module = lowered(name, last)

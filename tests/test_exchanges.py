@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from xdsl.utils.arg_spec import ArgSpec
 
 from roads import compiled
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.layouts import plan_conversion
 from treadle.compiler.layouts.exchange import lane_matrix
-from treadle.compiler.pipeline import print_cuda
+from treadle.compiler.pipeline import CHOOSING_PASS, Options, pipeline, print_cuda
 from treadle.compiler.printer.exchanges import lane_read, lane_test
 from treadle.compiler.source import parse_module
 from treadle.dialects import cuda
@@ -152,9 +153,13 @@ def test_lanes_that_pass_a_test(seed: int) -> None:
 # -- in the lowering -----------------------------------------------------------------------------------
 
 
-def exchanged(name: str, **sizes: int) -> list[cuda.ExchangeOp]:
-    """The exchanges of an example at these sizes, after it was run and verified."""
-    road = compiled((EXAMPLES / f"{name}.mlir").read_text(encoding="utf-8"), arch="sm_80", sizes=sizes)
+def exchanged(name: str, rows: str = "", **sizes: int) -> list[cuda.ExchangeOp]:
+    """The exchanges of an example at these sizes, after it was run and verified; a group has `rows`, as in `t=16`."""
+    options = Options(arch="sm_80", sizes=sizes)
+    asked = ArgSpec(CHOOSING_PASS, {"group": (rows,)}) if rows else None
+    passes = tuple(asked if asked and each.name == asked.name else each for each in pipeline(options))
+    text = (EXAMPLES / f"{name}.mlir").read_text(encoding="utf-8")
+    road = compiled(text, arch="sm_80", sizes=sizes, passes=passes)
     road.check(sizes)
     return [op for kernel in road.kernels for op in kernel.walk() if isinstance(op, cuda.ExchangeOp)]
 
@@ -163,7 +168,7 @@ def test_a_number_for_each_row_is_shuffled() -> None:
     """The one warp of a small `quantised_matmul`, fed all of i at once, holds the largest magnitude of all rows, as
     loads left it: the accumulator of the product, by which it is multiplied, wants it elsewhere. Shared memory would
     cost five times as much."""
-    (found,) = exchanged("quantised_matmul", t=16, i=128, o=16)
+    (found,) = exchanged("quantised_matmul", "t=16", t=16, i=128, o=16)
     plan = plan_conversion(layout_of(found.value.type), layout_of(found.result.type), 4, warp_barriers=False)
     assert plan.way == "shuffle"
     assert (plan.cost.total, dict(plan.others)["shared"].total) == (10, 50)
@@ -171,7 +176,7 @@ def test_a_number_for_each_row_is_shuffled() -> None:
 
 def test_a_left_operand_is_shuffled() -> None:
     """Where a tile is small, what was computed in rows becomes the left operand of a product without shared memory."""
-    (found,) = exchanged("quantised_matmul", t=16, i=32, o=8)
+    (found,) = exchanged("quantised_matmul", "t=16", t=16, i=32, o=8)
     assert str(found.result.type).startswith("tensor<16x32xf16")
     assert found.result.name_hint == found.value.name_hint
 

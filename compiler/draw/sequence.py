@@ -57,7 +57,7 @@ class Frames(Observer):
 
     def _look(self, module: ModuleOp) -> None:
         steps = steps_of(module)
-        new = [*self.waiting, *(step for step in steps if step not in self.told)]
+        new = [*(step for step in steps if step not in self.told), *self.waiting]
         self.told, self.waiting = steps, []
         last, text = self.frames[-1], _text_of(module)
         picture = last.picture if text == self.drawn else self.draw(module)

@@ -7,8 +7,10 @@ indexed by their axes: `x <= q`, `x < len[b]`, `seg_x[x] == seg_q[q] and x <= q 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from keyword import iskeyword
 from typing import Any, TypeAlias
 
 from xdsl.dialects.builtin import StringAttr
@@ -145,7 +147,7 @@ def renamed(text: str, names: Mapping[str, str]) -> str:
         def visit_Name(self, node: ast.Name) -> ast.Name:
             return ast.Name(names.get(node.id, node.id))
 
-    return ast.unparse(Renaming().visit(ast.parse(text.strip(), mode="eval"))) if names else text
+    return ast.unparse(Renaming().visit(parsed(text))) if names else text
 
 
 # -- reading one -----------------------------------------------------------------------------------
@@ -155,6 +157,25 @@ class Unreadable(Exception):
     """Why a text is no condition, or no place."""
 
 
+_JOINS = ("and", "or", "not")
+_NAMED = "\u03be"
+"""A letter that no name of an axis has."""
+
+
+def parsed(text: str) -> ast.expr:
+    """The expression that a text says, with Python's grammar (SyntaxError, ValueError). What only Python reserves is a
+    name: an axis may be called `for`."""
+
+    def as_name(word: re.Match[str]) -> str:
+        return word[0] + _NAMED if iskeyword(word[0]) and word[0] not in _JOINS else word[0]
+
+    tree = ast.parse(re.sub(r"\b[A-Za-z]+\b", as_name, text.strip()), mode="eval").body
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            node.id = node.id.removesuffix(_NAMED)
+    return tree
+
+
 _ORDER: dict[type[ast.cmpop], tuple[int, int]] = {ast.LtE: (1, 0), ast.Lt: (1, -1), ast.GtE: (-1, 0), ast.Gt: (-1, -1)}
 """`left op right` as `sign * (right - left) + added >= 0`."""
 
@@ -162,7 +183,7 @@ _ORDER: dict[type[ast.cmpop], tuple[int, int]] = {ast.LtE: (1, 0), ast.Lt: (1, -
 def read_condition(text: str) -> Condition:
     """The condition that a text says (VerifyException). Its expressions have Python's grammar."""
     try:
-        return _condition(ast.parse(text.strip(), mode="eval").body, negated=False)
+        return _condition(parsed(text), negated=False)
     except (SyntaxError, ValueError) as error:
         raise VerifyException(f"condition '{text}' cannot be read: write it as in 'x <= q and x < len[b]'") from error
     except Unreadable as error:

@@ -12,7 +12,7 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from treadle.dialects.diagram.condition import Linear, Unreadable, read_linear
+from treadle.dialects.diagram.condition import Linear, Unreadable, parsed, read_linear
 
 
 @irdl_attr_definition
@@ -31,7 +31,7 @@ class PlaceAttr(ParametrizedAttribute):
         """One for each axis of the array (VerifyException)."""
         text = self.text.data
         try:
-            tree = ast.parse(text.strip(), mode="eval").body
+            tree = parsed(text)
             entries: Sequence[ast.expr] = tree.elts if isinstance(tree, ast.Tuple) else (tree,)
             return tuple(read_linear(entry) for entry in entries)
         except (SyntaxError, ValueError) as error:

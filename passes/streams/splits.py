@@ -28,6 +28,7 @@ from treadle.dialects.diagram.array import (
     sizes_of,
     with_level,
 )
+from treadle.dialects.diagram.condition import parsed
 from treadle.dialects.hierarchy import KernelOp, YieldOp
 from treadle.passes._functions import erase_dead, replace
 from treadle.passes.expressions.reductions import is_neutral, kind_of, neutral_of, operands_of, rebuilt
@@ -89,7 +90,7 @@ class Split:
 
     def in_condition(self, text: str) -> str:
         """A condition on positions along the axis, told by parts."""
-        return ast.unparse(_Positions(self).visit(ast.parse(text.strip(), mode="eval")))
+        return ast.unparse(_Positions(self).visit(parsed(text)))
 
 
 class _Positions(ast.NodeTransformer):
@@ -99,7 +100,7 @@ class _Positions(ast.NodeTransformer):
         self.split = split
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        return ast.parse(self.split.position, mode="eval").body if node.id == self.split.axis else node
+        return parsed(self.split.position) if node.id == self.split.axis else node
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         places = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
@@ -107,7 +108,7 @@ class _Positions(ast.NodeTransformer):
         if self.split.axis not in names:
             return node
         names = [self.split.part, *self.split.axes(names)]
-        return ast.parse(f"{ast.unparse(node.value)}[{', '.join(names)}]", mode="eval").body
+        return parsed(f"{ast.unparse(node.value)}[{', '.join(names)}]")
 
 
 def split_kernel(kernel: KernelOp, plan: StreamPlan, split: Split, name: str) -> tuple[KernelOp, KernelOp]:
