@@ -554,3 +554,11 @@ def test_positions_and_single_data_are_compared_in_32_bits() -> None:
 def test_numbers_beyond_64_bits_are_refused() -> None:
     with pytest.raises(TreadleError, match="has numbers beyond 64 bits"):
         road("4000000000 * x < 3 * q + 9223372036854775000")
+
+
+def test_names_that_only_python_reserves():
+    """What joins comparisons is no name; all else that Python keeps for itself may be one of an axis."""
+    condition = read_condition("for <= None and True < seg[in]")
+    for places in ({"for": 2, "None": 2, "True": 0, "in": 1}, {"for": 3, "None": 2, "True": 0, "in": 1}):
+        got = evaluate(condition, lambda term: 7 if isinstance(term, Read) else places[term])
+        assert got == (places["for"] <= places["None"])
