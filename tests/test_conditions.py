@@ -559,6 +559,7 @@ def test_numbers_beyond_64_bits_are_refused() -> None:
 def test_names_that_only_python_reserves():
     """What joins comparisons is no name; all else that Python keeps for itself may be one of an axis."""
     condition = read_condition("for <= None and True < seg[in]")
-    for places in ({"for": 2, "None": 2, "True": 0, "in": 1}, {"for": 3, "None": 2, "True": 0, "in": 1}):
-        got = evaluate(condition, lambda term: 7 if isinstance(term, Read) else places[term])
-        assert got == (places["for"] <= places["None"])
+    for last in (2, 3):
+        places = {"for": last, "None": 2, "True": 0, "in": 1}
+        got = evaluate(condition, lambda term, at=places: 7 if isinstance(term, Read) else at[term])
+        assert got == (last <= 2)
