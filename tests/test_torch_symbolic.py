@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch import nn
 
 import treadle.compiled
 import treadle.runtime.emulator.backend as emulator
-from treadle.torch import Report
+from treadle.torch import Report, compiled_graph
 from treadle.torch.axes import Axis, Mismatch, unify
 from treadle.torch.backend import make_backend
 from treadle.torch.options import Options
@@ -49,6 +50,7 @@ class Counted:
             self.compiled += 1
             return compile_source(*args, **options)
 
+        monkeypatch.setattr(compiled_graph, "_KERNELS", OrderedDict())  # what other tests left there
         monkeypatch.setattr(treadle.compiled, "compile", counted)
         monkeypatch.setattr(emulator, "compile_source", counted_source)
 

@@ -13,6 +13,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from treadle.compiler.errors import TreadleError
+from treadle.compiler.machines import load_machine
 from treadle.torch.groups import grouped
 from treadle.torch.options import Options
 from treadle.torch.outputs import members_read, outputs_of
@@ -165,7 +166,8 @@ def _kernel_of(program: Program, options: Options) -> Kernel:
     """(TreadleError)"""
     from treadle.compiled import compile
 
-    key = str(program.module), str(options.machine), str(options.arch)
+    machine = "" if options.machine is None else repr(load_machine(options.machine))  # a file may have been edited
+    key = str(program.module), machine, str(options.arch)
     if (known := _KERNELS.get(key)) is None:
         known = _KERNELS[key] = compile(program.module, machine=options.machine, arch=options.arch)
         if len(_KERNELS) > KEPT:
