@@ -169,7 +169,10 @@ def parsed(text: str) -> ast.expr:
     def as_name(word: re.Match[str]) -> str:
         return word[0] + _NAMED if iskeyword(word[0]) and word[0] not in _JOINS else word[0]
 
-    tree = ast.parse(re.sub(r"\b[A-Za-z]+\b", as_name, text.strip()), mode="eval").body
+    try:
+        tree = ast.parse(re.sub(r"\b[A-Za-z]+\b", as_name, text.strip()), mode="eval").body
+    except SyntaxError:  # `x in q`, say, of which there is more to tell than that
+        tree = ast.parse(text.strip(), mode="eval").body
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             node.id = node.id.removesuffix(_NAMED)
