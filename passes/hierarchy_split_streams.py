@@ -176,7 +176,7 @@ def _where_it_pays(ctx: Context, module: ModuleOp, function: func.FuncOp, kernel
         found = tried(lengths, machine_of(module).sms // groups, trial.parts, alone)
     told = trial.told(found, alone) if found else f"two kernels take at least {_us(least)}, one {_us(alone.stated)}"
     if (length := fastest(found, alone)) is None:
-        note(function, f"decline {PASS}", f"@{name} along {plan.axis}", "two kernels save a tenth", told)
+        note(function, f"decline {PASS}", f"@{name} along {plan.axis}", "two kernels must save a tenth", told)
     else:
         why = f"{groups} groups leave places of the machine empty; {told}"
         _split(function, kernel, plan, _in_parts_of(length, plan), why)

@@ -19,7 +19,7 @@
 // CHECK:         diagram.reduce add %[[PARTS]] over [k_part]
 // Unasked, several lengths are tried, and both kernels together save a tenth of the time.
 // AUTO-LABEL: func.func @product
-// AUTO-SAME:  "decline hierarchy-split-streams", "@product along k", "two kernels save a tenth", "estimated {{[0-9.]+}} us in parts of 77, {{[0-9.]+}} us in parts of 166, {{[0-9.]+}} us whole; at m = 128, n = 128 {{[0-9.]+}} us, {{[0-9.]+}} us, {{[0-9.]+}} us"
+// AUTO-SAME:  "decline hierarchy-split-streams", "@product along k", "two kernels must save a tenth", "estimated {{[0-9.]+}} us in parts of 77, {{[0-9.]+}} us in parts of 166, {{[0-9.]+}} us whole; at m = 128, n = 128 {{[0-9.]+}} us, {{[0-9.]+}} us, {{[0-9.]+}} us"
 // AUTO-LABEL: func.func @long_product
 // AUTO-SAME:  "25 parts of 320: 4 groups leave places of the machine empty; estimated {{[0-9.]+}} us in parts of 320, {{.*}} us whole; at m = 128, n = 128
 func.func @product(%A: !A, %B: !B) -> !C attributes {sizes = #diagram.sizes<m = 64, n = 64>} {
