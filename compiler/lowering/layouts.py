@@ -227,7 +227,7 @@ class Layouts:
         layout = self.reduced(op)
         if layout is None:
             return
-        for mode in layout.warp:
+        for mode in layout.warp if self.plan.contractions else ():
             if mode.axis in op.over_axes:
                 raise Refusal(
                     op,

@@ -1,24 +1,30 @@
-"""Reductions: of a thread's own elements, then of the lanes that hold a row's."""
+"""Reductions: of a thread's own elements, then of the lanes that hold a row's, then of the warps that do.
+
+Lanes exchange what they have by shuffles. Warps that share a row write their parts to a tile in shared memory, one
+element a warp, and every thread reads those of its rows: in the order of the warps, so that all have the same."""
 
 from __future__ import annotations
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import UnitAttr
-from xdsl.ir import Region, SSAValue
+from xdsl.ir import Attribute, Region, SSAValue
 
 from treadle.compiler.lowering.absent import neutral_number
 from treadle.compiler.lowering.conditions import present
-from treadle.compiler.lowering.conversions import stays_in_threads
+from treadle.compiler.lowering.conversions import staging_rows, stays_in_threads
 from treadle.compiler.lowering.fragments import fragment_of, fragment_type, is_filled, masked
-from treadle.compiler.lowering.names import named, placed, plain_name
+from treadle.compiler.lowering.names import hinted, named, placed, plain_name
 from treadle.compiler.lowering.numbers import neutral_of
 from treadle.compiler.lowering.runs import yielded
 from treadle.compiler.lowering.state import KernelLowering
+from treadle.compiler.lowering.tiles import tile_of
 from treadle.dialects import cuda
 from treadle.dialects.cuda.fragments import PARTIAL, lane_masks
 from treadle.dialects.cuda.layout import LayoutAttr
+from treadle.dialects.cuda.parts import gathered_layout, parts_layout, warps_along
+from treadle.dialects.cuda.tiles import layout_of
 from treadle.dialects.diagram import FillOp, MapOp, ReduceOp
-from treadle.dialects.diagram.array import axes_of, format_of
+from treadle.dialects.diagram.array import array_type, axes_of, format_of, sizes_of
 from treadle.dialects.hierarchy import StreamOp
 
 KEPT = ("add", "max", "min")
@@ -33,12 +39,15 @@ def lower_reduce(lowering: KernelLowering, op: ReduceOp) -> SSAValue:
     for axis in (axis for axis in op.over_axes if not is_filled(lowering, op.operand, axis)):
         value = masked(lowering, value, axis, neutral_of(op.kind.data, format_of(value.type)), source)
     init = None if op.init is None else fragment_of(lowering, op.init, layout)
-    result = lowering.emit(
-        ReduceOp(op.kind.data, value, op.over_axes, fragment_type(lowering, op.result, layout), init)
-    )
-    if op in lowering.apart:
+    is_apart = op in lowering.apart
+    # What every warp would begin with counts once: where their parts meet.
+    meets = not is_apart and warps_along(source, op.over_axes) > 1
+    type = fragment_type(lowering, op.result, layout)
+    result = lowering.emit(ReduceOp(op.kind.data, value, op.over_axes, type, None if meets else init))
+    if is_apart or meets:
         result.attributes[PARTIAL] = UnitAttr()
-    return placed(result, op, result.result, op.result)
+    found = placed(result, op, result.result, op.result)
+    return _of_warps(lowering, op, _of_lanes(lowering, op, found, op.result), init) if meets else found
 
 
 def _layout_of_operand(lowering: KernelLowering, op: ReduceOp) -> LayoutAttr:
@@ -47,12 +56,50 @@ def _layout_of_operand(lowering: KernelLowering, op: ReduceOp) -> LayoutAttr:
 
 
 def combined(lowering: KernelLowering, reduce: ReduceOp, value: SSAValue, arg: SSAValue) -> SSAValue:
-    """The whole of a reduction whose lanes kept to their own elements during a stream."""
+    """The whole of a reduction whose lanes, and warps, kept to their own elements during a stream."""
+    return _of_warps(lowering, reduce, _of_lanes(lowering, reduce, value, arg))
+
+
+def _of_lanes(lowering: KernelLowering, reduce: ReduceOp, value: SSAValue, source: SSAValue) -> SSAValue:
+    """What each warp has, of what each of its lanes has."""
     masks = _masks(lowering, reduce)
     if not masks:
         return value
     combine = lowering.emit(cuda.CombineOp(reduce.kind.data, value, masks))
-    return named(combine.result, plain_name(arg))
+    return named(combine.result, plain_name(source))
+
+
+def _of_warps(lowering: KernelLowering, reduce: ReduceOp, value: SSAValue, init: SSAValue | None = None) -> SSAValue:
+    """The whole, of what each warp has as its part; `init` is what it begins with."""
+    source = _layout_of_operand(lowering, reduce)
+    count = warps_along(source, reduce.over_axes)
+    if count == 1:
+        return value
+    axis = _axis_of_parts(lowering, reduce)
+    format, sizes = format_of(value.type), sizes_of(value.type) | {axis: count}
+
+    def of_parts(layout: LayoutAttr) -> Attribute:
+        return array_type(format, sizes, "register", layout)
+
+    by_warp, gathered = (
+        parts_layout(source, reduce.over_axes, axis),
+        gathered_layout(layout_of(value.type), axis, count),
+    )
+    parts = hinted(lowering.emit(cuda.PartsOp(value, of_parts(by_warp))).result, value)
+    rows = staging_rows(by_warp, gathered, parts.type)
+    tile = tile_of(lowering, (reduce, "parts"), parts, rows)
+    lowering.emit(cuda.WriteOp(parts, tile))
+    every = hinted(lowering.emit(cuda.ReadOp(tile, of_parts(gathered))).result, value)
+    whole = lowering.emit(ReduceOp(reduce.kind.data, every, (axis,), value.type, init))
+    return placed(whole, reduce, whole.result, value)
+
+
+def _axis_of_parts(lowering: KernelLowering, reduce: ReduceOp) -> str:
+    """A name for the axis along which warps lie, that no axis of the kernel has."""
+    axis = f"{reduce.over_axes[0]}_warp"
+    while axis in lowering.plan.pieces:
+        axis += "_"
+    return axis
 
 
 def _masks(lowering: KernelLowering, reduce: ReduceOp) -> tuple[int, ...]:

@@ -216,6 +216,8 @@ class KernelPrinter(KernelWriter):
                 print_exchange(self, op)
             case cuda.CombineOp():
                 print_combine(self, op)
+            case cuda.PartsOp():
+                self.values[op.result] = self.values[op.value]
             case cuda.ProductOp():
                 ProductPrinter(self).print(op)
             case cuda.SharedOp():

@@ -40,6 +40,7 @@ from treadle.dialects.cuda.kernel import (
 )
 from treadle.dialects.cuda.layout import LayoutAttr, ModeAttr, ModesAttr, RowsAttr
 from treadle.dialects.cuda.order import ORDERING, OrderArriveOp, OrderBeginOp, OrderEndOp, OrderWaitOp
+from treadle.dialects.cuda.parts import PartsOp
 from treadle.dialects.cuda.products import ProductOp
 from treadle.dialects.cuda.rings import AcquireOp, ArriveOp, AwaitOp, ExpectOp, ReadyOp, ReleaseOp, RingOp, RingType
 from treadle.dialects.cuda.roles import RolesOp, roles_of, working_threads
@@ -80,6 +81,7 @@ Cuda = Dialect(
         OrderBeginOp,
         OrderEndOp,
         OrderWaitOp,
+        PartsOp,
         ProductOp,
         ReadOp,
         ReadyOp,
@@ -137,6 +139,7 @@ __all__ = [
     "OrderBeginOp",
     "OrderEndOp",
     "OrderWaitOp",
+    "PartsOp",
     "ProductOp",
     "ReadOp",
     "ReadyOp",

@@ -410,6 +410,48 @@ func.func @f(%C: !C) {
 
 // -----
 
+// Parts of a result that warps hold.
+
+!m = tensor<2xf32, #diagram.array<[q], level = register, layout = #cuda.layout<register = [], lane = [32], warp = [q:2:1, 4]>>>
+!p = tensor<4x2xf32, #diagram.array<[w, q], level = register, layout = #cuda.layout<register = [], lane = [32], warp = [q:2:1, w:4:1]>>>
+// CHECK: parts have the axes and sizes of the value, and one axis more behind them
+func.func @f(%m: !m) {
+  %p = cuda.parts %m : !m -> !p
+  func.return
+}
+
+// -----
+
+!m = tensor<2xf32, #diagram.array<[q], level = register, layout = #cuda.layout<register = [], lane = [32], warp = [q:2:1, 4]>>>
+!p = tensor<2x4xf16, #diagram.array<[q, w], level = register, layout = #cuda.layout<register = [], lane = [32], warp = [q:2:1, w:4:1]>>>
+// CHECK: parts are f32, as the value is
+func.func @f(%m: !m) {
+  %p = cuda.parts %m : !m -> !p
+  func.return
+}
+
+// -----
+
+!m = tensor<2xf32, #diagram.array<[q], level = register, layout = #cuda.layout<register = [], lane = [32], warp = [q:2:1, 4]>>>
+!p = tensor<2x4xf32, #diagram.array<[q, w], level = register, layout = #cuda.layout<register = [w:4:1], lane = [32], warp = [q:2:1, 4]>>>
+// CHECK: parts lie along 'w' by warps alone, one of each warp that has one
+func.func @f(%m: !m) {
+  %p = cuda.parts %m : !m -> !p
+  func.return
+}
+
+// -----
+
+!m = tensor<2xf32, #diagram.array<[q], level = register, layout = #cuda.layout<register = [], lane = [32], warp = [q:2:1, 4]>>>
+!p = tensor<2x4xf32, #diagram.array<[q, w], level = register, layout = #cuda.layout<register = [], lane = [32], warp = [w:4:1, q:2:1]>>>
+// CHECK: parts lie in the threads and registers of the value
+func.func @f(%m: !m) {
+  %p = cuda.parts %m : !m -> !p
+  func.return
+}
+
+// -----
+
 !r = tensor<16xf32, #diagram.array<[m], level = register, layout = #cuda.layout<register = [m:2:8], lane = [m:8:1, 4], warp = []>>>
 !w = tensor<16xf16, #diagram.array<[m], level = register, layout = #cuda.layout<register = [m:2:1], lane = [m:8:2, 4], warp = []>>>
 // CHECK: an exchange moves elements and changes none: tensor<16xf32,

@@ -12,6 +12,8 @@
 !w = tensor<64xf32, #diagram.array<[q], level = register, layout = #cuda.layout<register = [q:2:1], lane = [q:8:2, 4], warp = [q:4:16]>>>
 !i = tensor<64xi32, #diagram.array<[q], level = register, layout = #cuda.layout<register = [q:2:8], lane = [q:8:1, 4], warp = [q:4:16]>>>
 !m = tensor<64xf16, #diagram.array<[q], level = register, layout = #cuda.layout<register = [q:2:8], lane = [q:8:1, 4], warp = [q:4:16]>>>
+!part = tensor<2xf32, #diagram.array<[q], level = register, layout = #cuda.layout<register = [], lane = [32], warp = [q:2:1, 2]>>>
+!parts = tensor<2x2xf32, #diagram.array<[q, x_warp], level = register, layout = #cuda.layout<register = [], lane = [32], warp = [q:2:1, x_warp:2:1]>>>
 !M = memref<?xf16, strided<[1], offset: ?>, #diagram.array<[q], level = device>>
 
 // A kernel's arguments, its threads and the shared memory that it takes; tiles with stages, and one in place of others.
@@ -84,12 +86,15 @@ cuda.kernel @everything (%Q: !Q, %scale: f32, %q: index, %x: index) threads 128 
   // CHECK-NEXT: %r = diagram.reduce max %V over [x] {partial} : tensor<64x32xf32, {{.*}} -> tensor<64xf32,
   // CHECK-NEXT: %t = cuda.combine max %r lanes [1, 2] {note = 7 : i32} : tensor<64xf32, #diagram.array<[q], level = register, layout = #cuda.layout<register = [q:2:8], lane = [q:8:1, 4], warp = [q:4:16]>>>
   // CHECK-NEXT: %w = cuda.exchange %t {note = 10 : i32} : tensor<64xf32, {{.*}}layout = #cuda.layout<register = [q:2:8], lane = [q:8:1, 4], warp = [q:4:16]>>> -> tensor<64xf32, {{.*}}layout = #cuda.layout<register = [q:2:1], lane = [q:8:2, 4], warp = [q:4:16]>>>
+  // CHECK-NEXT: %part = diagram.fill 0.000000e+00 : f32 -> tensor<2xf32,
+  // CHECK-NEXT: %parts = cuda.parts %part {note = 11 : i32} : tensor<2xf32, #diagram.array<[q], level = register, layout = #cuda.layout<register = [], lane = [32], warp = [q:2:1, 2]>>> -> tensor<2x2xf32, #diagram.array<[q, x_warp], level = register, layout = #cuda.layout<register = [], lane = [32], warp = [q:2:1, x_warp:2:1]>>>
   // GENERIC: %S = "cuda.product"(%Q_shared, %K_now, %none) <{over = "d", instruction = "m16n8k16"}>
   // GENERIC: %U_1 = "cuda.product"(%Q_shared, %K_now, %T) <{over = "d", instruction = "m16n8k16", subloop = #builtin.int<32>}>
   // GENERIC: %V = "cuda.mask"(%U, %zero, %x) <{axis = "x", other = 0xff800000 : f32}> {note = 6 : i32}
   // GENERIC-NEXT: %V_1 = "cuda.mask"(%U, %zero, %x, %q) <{axis = "x", other = 0.000000e+00 : f32}>
   // GENERIC: %V_2 = "cuda.mask"(%U, %zero, %ends, %q) <{axis = "x", other = 0.000000e+00 : f32}> : (tensor<64x32xf32, {{.*}}, index, tensor<64xi32,
   // GENERIC: %t = "cuda.combine"(%r) <{kind = "max", lanes = [#builtin.int<1>, #builtin.int<2>]}> {note = 7 : i32}
+  // GENERIC: %parts = "cuda.parts"(%part) {note = 11 : i32} : (tensor<2xf32, {{.*}}) -> tensor<2x2xf32,
   %a = cuda.read %Q_shared : !Qs -> !q
   cuda.write %a into %O_shared : !q, !Qs
   %none = diagram.fill 0.0 : f32 -> !S
@@ -104,6 +109,8 @@ cuda.kernel @everything (%Q: !Q, %scale: f32, %q: index, %x: index) threads 128 
   %r = diagram.reduce max %V over [x] {partial} : !S -> !r
   %t = cuda.combine max %r lanes [1, 2] {note = 7 : i32} : !r
   %w = cuda.exchange %t {note = 10 : i32} : !r -> !w
+  %part = diagram.fill 0.0 : f32 -> !part
+  %parts = cuda.parts %part {note = 11 : i32} : !part -> !parts
 
   // Positions, which lie along one axis.
 

@@ -207,3 +207,39 @@ func.func @between(%X: tensor<?xf32, #diagram.array<[m]>>, %plain: tensor<3xi32>
   }
   func.return %Y : !X
 }
+
+// -----
+
+// A row that several warps share: each reduces its part, writes it to shared memory, and reads the parts of all.
+
+!A = tensor<?x1024xf32, #diagram.array<[row, x]>>
+!Ad = tensor<?x1024xf32, #diagram.array<[row, x], level = device>>
+!m = tensor<?xf32, #diagram.array<[row]>>
+!md = memref<?xf32, #diagram.array<[row], level = device>>
+!At = tensor<2x1024xf32, #diagram.array<[row, x], level = register>>
+!mt = tensor<2xf32, #diagram.array<[row], level = register>>
+
+func.func @maxima(%A: !A) -> !m attributes {sizes = #diagram.sizes<row = 8>} {
+  %m = hierarchy.kernel @maxima (%Ad = %A : !A as !Ad) saves (%md : !md) -> (!m)
+      schedule #hierarchy.schedule<group = [row = 2], whole = [x = 1024], warps = [row = 2, x = 4]> {
+    hierarchy.group [row = 2] {
+      %At = hierarchy.load %Ad : !Ad -> !At
+      %mt = diagram.reduce max %At over [x] : !At -> !mt
+      hierarchy.save %mt into %md : !mt, !md
+    }
+    hierarchy.yield
+  }
+  func.return %m : !m
+}
+
+// CHECK: cuda.kernel @maxima_kernel ({{.*}}) threads 256 shared 128 resident 8 {
+// CHECK-NEXT: %mt_shared = cuda.shared at 0 : memref<2x4xf32, #diagram.array<[row, x_warp], level = shared, layout = #cuda.rows<extents = [2, 4], pitch = 4>>>
+// CHECK: %At = cuda.load %Ad[%row0, %{{.*}}] bounds [row < %row] : memref<?x1024xf32, {{.*}}layout = #cuda.layout<register = [x:2:512, x:4:1], lane = [x:32:4], warp = [row:2:1, x:4:128]>>>
+// CHECK-NEXT: %mt = diagram.reduce max %At over [x] {partial} : {{.*}} -> tensor<2xf32, #diagram.array<[row], level = register, layout = #cuda.layout<register = [], lane = [32], warp = [row:2:1, 4]>>>
+// CHECK-NEXT: %mt_1 = cuda.combine max %mt lanes [1, 2, 4, 8, 16] : tensor<2xf32,
+// CHECK-NEXT: %mt_2 = cuda.parts %mt_1 : tensor<2xf32, {{.*}} -> tensor<2x4xf32, #diagram.array<[row, x_warp], level = register, layout = #cuda.layout<register = [], lane = [32], warp = [row:2:1, x_warp:4:1]>>>
+// CHECK-NEXT: cuda.write %mt_2 into %mt_shared : tensor<2x4xf32,
+// CHECK-NEXT: cuda.barrier
+// CHECK-NEXT: %mt_3 = cuda.read %mt_shared : {{.*}} -> tensor<2x4xf32, #diagram.array<[row, x_warp], level = register, layout = #cuda.layout<register = [x_warp:4:1], lane = [32], warp = [row:2:1, 4]>>>
+// CHECK-NEXT: %mt_4 = diagram.reduce max %mt_3 over [x_warp] : tensor<2x4xf32, {{.*}} -> tensor<2xf32,
+// CHECK-NEXT: cuda.store %mt_4 into %md[%row0] bounds [row < %row] : tensor<2xf32,
