@@ -280,10 +280,15 @@ class _Evaluation:
                 return kept
         return None
 
+    def _extremes(self, reduce: ReduceOp) -> frozenset[str]:
+        """Infinities that an extremum only has where all elements that are there have them, as the absent ones do."""
+        worst = {"max": -numbers.inf, "min": numbers.inf}.get(reduce.kind.data)
+        return frozenset() if worst is None or self.array(reduce.operand) != worst else _specials_of(worst)
+
     def _specials_of_array(self, value: SSAValue) -> frozenset[str]:
         match value.owner:
             case ReduceOp() as reduce if self.meeting.spoils(reduce):
-                return SPECIALS - {"nan"}
+                return SPECIALS - {"nan"} - self._extremes(reduce)
             case MapOp() as map:
                 return self.specials(map.yielded)
             case CastOp() as cast if holds(format_of(cast.result.type), format_of(cast.operand.type)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from xdsl.dialects import arith
 from xdsl.ir import Attribute, SSAValue
 
@@ -24,6 +26,7 @@ from treadle.dialects.cuda.layout import LayoutAttr
 from treadle.dialects.cuda.tiles import is_shared, layout_of
 from treadle.dialects.diagram import FillOp
 from treadle.dialects.diagram.array import Number, array_type, axes_of, format_of, is_array, sizes_of
+from treadle.dialects.hierarchy import StreamOp
 
 
 def fragment_type(lowering: KernelLowering, value: SSAValue, layout: LayoutAttr) -> Attribute:
@@ -74,10 +77,11 @@ def _load_fragment(lowering: KernelLowering, pending: PendingLoad, type: Attribu
         )
         load.partial = lowering.partial_mark(pending.bounds)
         result = placed(load, pending.op, load.result, source)
-        if layout == layout_of(type):
-            return result
-        exchange = lowering.emit(cuda.ExchangeOp(result, type))
-        return placed(exchange, pending.op, exchange.result, source)
+        if layout != layout_of(type):
+            exchange = lowering.emit(cuda.ExchangeOp(result, type))
+            result = placed(exchange, pending.op, exchange.result, source)
+        ends = [axis for axis in axes_of(source.type) if _is_whole(lowering, axis)]
+        return _filled_along(lowering, ends, source, result, layout_of(type))
 
 
 def _read(lowering: KernelLowering, tile: SSAValue, type: Attribute, source: SSAValue) -> SSAValue:
@@ -134,19 +138,34 @@ def masked(
 def filled(lowering: KernelLowering, source: SSAValue, value: SSAValue, layout: LayoutAttr) -> SSAValue:
     """A fragment of `source` with a number past the ends of axes, if one changes nothing in all that it meets there:
     then nothing that is made of it is masked again."""
+    ends = [axis for axis in axes_of(source.type) if axis in lowering.bounded]
     for axis in axes_of(source.type):
         lowering.filled.setdefault(axis, set()).discard(source)
-        if axis not in lowering.bounded or layout.extent(axis) > lowering.plan.pieces[axis]:
-            continue
+    ends = [axis for axis in ends if layout.extent(axis) <= lowering.plan.pieces[axis]]
+    return _filled_along(lowering, ends, source, value, layout)
+
+
+def _filled_along(
+    lowering: KernelLowering, axes: Iterable[str], source: SSAValue, value: SSAValue, layout: LayoutAttr
+) -> SSAValue:
+    for axis in axes:
         if (filler := filler_beyond(source, axis)) is not None:
             value = masked(lowering, value, axis, number_in(format_of(value.type), filler), layout)
-            lowering.filled[axis].add(source)
+            lowering.filled.setdefault(axis, set()).add(source)
     return value
 
 
 def is_filled(lowering: KernelLowering, value: SSAValue, axis: str) -> bool:
     """Whether a number stands past the end of an axis that changes nothing in what a value meets along it."""
-    return axis in lowering.bounded and is_made_of(value, lowering.filled.get(axis, ()))
+    ends = axis in lowering.bounded or _is_whole(lowering, axis)
+    return ends and is_made_of(value, lowering.filled.get(axis, ()))
+
+
+def _is_whole(lowering: KernelLowering, axis: str) -> bool:
+    """Whether every group holds all of an axis, so that its layout alone reaches past its end."""
+    plan = lowering.plan
+    streamed = any(isinstance(op, StreamOp) and op.axis == axis for op in plan.group.walk())
+    return axis not in plan.group_axes and not streamed
 
 
 def _end_of_piece(lowering: KernelLowering, axis: str, size: SSAValue) -> SSAValue:

@@ -132,7 +132,7 @@ def neighbours_in_vector(plan: KernelPlan, axes: Container[str]) -> int:
     loads = [op.result for op in plan.kernel.walk() if isinstance(op, LoadOp)]
     types = [value.type for value in loads if is_computed_with(value)]
     types += [op.value.type for op in plan.kernel.walk() if isinstance(op, SaveOp)]
-    here = [type for type in types if all(axis in axes for axis in axes_of(type))]
+    here = [type for type in types if all(axis in axes or plan.pieces[axis] == 1 for axis in axes_of(type))]
     return min(_in_vector(plan, here), widest_vector(plan)) if here else widest_vector(plan)
 
 
