@@ -295,9 +295,9 @@ def _plan(kernel: KernelOp, axis: str) -> StreamPlan | str:
     roles = roles_of(part, stream=axis or None, repairs=repairs, wide=True)
     if isinstance(roles, NoRoles):
         return roles.reason
-    if roles.stream is None:
+    if (streamed := roles.stream or roles.instead) is None:
         return "no axis of it is streamed"
-    plan = StreamPlan(part, roles.stream, repairs)
+    plan = StreamPlan(part, streamed, repairs)
     return _why_not(kernel, plan) or plan
 
 

@@ -108,7 +108,7 @@ def balanced(A: tl.Array, B: tl.Array, start: tl.Array) -> tuple[tl.Array, tl.Ar
 
 
 WIDE = {"t": 16384, "i": 4096, "o": 4096}
-FEW = {"t": 64, "i": 262144}
+FEW = {"t": 8, "i": 262144}
 HEADS = {"h": 32, "q": 4096, "x": 4096, "d": 64, "e": 64}
 CUT = {
     "activated on a100": (activated, ["f16"] * 2, WIDE, "a100", 2),
@@ -278,7 +278,7 @@ def test_scores_of_any_length_are_not_saved() -> None:
 
 
 def test_a_kernel_that_more_rows_would_fill_is_cut_only_if_that_never_costs() -> None:
-    """Powers of 64 rows: few groups at these sizes, and as much to read at any."""
+    """Powers of 8 rows: few groups at these sizes, and as much to read at any."""
     few = scheduled(text(shares, ["f16"], FEW), "a100")
     many = scheduled(text(shares, ["f16"], {"t": 4096, "i": 262144}), "a100")
     assert cuts(few)

@@ -124,7 +124,10 @@ def lowered(name: str, machine: str, group: str = "", stream: str = "") -> tuple
     names = [spec.name for spec in passes]
     choosing, explicit = names.index(CHOOSING_PASS), names.index(LAST_HIERARCHY_PASS) + 1
     run_passes(module, passes[:choosing])
-    HierarchyChooseSizesPass(group=group or None, stream=stream or None).apply(Context(), module)
+    with pytest.MonkeyPatch.context() as patch:
+        if stream:  # what was measured of these has a warp for each row
+            patch.setattr("treadle.compiler.cost.candidates.ROW_WARPS", (1,))
+        HierarchyChooseSizesPass(group=group or None, stream=stream or None).apply(Context(), module)
     decorated = plan_in(module)
     run_passes(module, passes[choosing:explicit])
     before = module.clone()

@@ -39,6 +39,10 @@ MOST_SCORES = 256
 """Of a piece of a stream along which products have results: those have columns."""
 MOST_DEPTH = 128
 """Of one that products only sum over: twice as much saves nothing but turns."""
+ROW_WARPS = (1, 2, 4, 8, 16, 32)
+"""That share a row which such a block holds whole."""
+BLOCK_WARPS = 32
+"""Of any block."""
 LANE_STREAMS = (32, 64, 128, 256, 512, 1024)
 THREAD_STREAMS = (1, 2, 4, 8, 16, 32)
 LINE = 128
@@ -237,8 +241,32 @@ def _of_lanes(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str, int]
         found = _along_lanes(sketch, lane, row, vector, sizes, fixed)
     else:
         found = _rows_of_lanes(sketch, lane, row, vector, sizes, fixed)
+    shared = _shared_axis(sketch, lane, sizes)
     for candidate in found:
-        yield Candidate({**candidate.tiles, **base}, candidate.warps, candidate.vector)
+        alone = Candidate({**candidate.tiles, **base}, candidate.warps, candidate.vector)
+        yield alone
+        if shared is not None:
+            unit = WARP * vector if shared == lane else 1
+            yield from _sharing(alone, shared, unit, shared == sketch.stream and shared not in fixed, sizes)
+
+
+def _shared_axis(sketch: Sketch, lane: str | None, sizes: Mapping[str, int]) -> str | None:
+    """The axis that warps may share beside lanes: a streamed one along which lanes lie; without a stream, the longest
+    that a group holds whole and reduces."""
+    if sketch.stream is not None:
+        return sketch.stream if sketch.stream == lane else None
+    held = [axis for axis in sketch.whole if axis in sketch.reduced]
+    return max(held, key=lambda axis: sizes[axis], default=None)
+
+
+def _sharing(alone: Candidate, axis: str, unit: int, grows: bool, sizes: Mapping[str, int]) -> Iterator[Candidate]:
+    """The same with several warps that share a row: what a group holds of it, or pieces that grow with them. Each has
+    a `unit` of it at least, and none lies beyond its end altogether."""
+    for count in ROW_WARPS[1:]:
+        piece = alone.tiles.get(axis, sizes[axis]) * (count if grows else 1)
+        if unit * count <= covering(min(piece, sizes[axis])) and count * prod(alone.warps.values()) <= BLOCK_WARPS:
+            tiles = {**alone.tiles, axis: piece} if axis in alone.tiles else alone.tiles
+            yield Candidate(tiles, {**alone.warps, axis: count}, alone.vector)
 
 
 def _along_lanes(

@@ -27,6 +27,10 @@ USUAL_WARPS = 4
 TWO_WARPGROUPS = 8
 """Beside one that copies: one computes while products of the other run."""
 
+CROWDED = 128
+"""Registers of a thread with which an SM holds 16 warps, four in each quarter: enough that some load while others
+compute, where there are no products."""
+
 ROUNDED = 0.0005
 """And those that print alike."""
 
@@ -104,7 +108,8 @@ def _best(sketch: Sketch, machine: Machine, sizes: Mapping[str, int], trial: _Tr
 
 def _by_rank(trial: _Trial) -> list[int]:
     """Candidates, the best first. Among equals: pieces that the threads of a block share out evenly, where they copy;
-    wide vectors, a usual number of warps, few steps and little memory."""
+    wide vectors, registers for some more warps, few warps that share a row, a usual number of warps, few steps and
+    little memory."""
     its, needs, plan = trial.merit, trial.timing.footprint, trial.plan
     with np.errstate(divide="ignore"):
         keys = (
@@ -113,13 +118,21 @@ def _by_rank(trial: _Trial) -> list[int]:
             trial.candidates.rereads,
             _odd(trial.candidates) * (needs.producers == 0),
             -trial.candidates.vector,
+            _crowded(needs) * (not plan.has_products),
+            plan.sharing,
             _unusual(needs),
             -sum(pieces.size for pieces in plan.streams),
-            needs.shared_bytes,
+            # Without products all that there is in shared memory are a few numbers on their way between warps.
+            needs.shared_bytes * plan.has_products,
             needs.registers_per_thread,
         )
     whole = np.zeros(len(trial.candidates))
     return np.lexsort([key + whole for key in reversed(keys)]).tolist()
+
+
+def _crowded(needs: Footprint) -> Amount:
+    """By how much more than the half of the registers of an SM few warps would take."""
+    return needs.registers_per_thread // CROWDED
 
 
 def _unusual(needs: Footprint) -> Amount:

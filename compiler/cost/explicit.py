@@ -259,8 +259,18 @@ class Walk:
             self.issue(issued_by_reduction(op, spread))
             if op.init is not None:
                 self.hold(self.role_of_state(op), op.result, along=op.operand)
+            self.parts(op, spread)
         elif isinstance(op, MapOp) and self.has_products and self.inside:
             self.ahead(op)
+
+    def parts(self, op: ReduceOp, spread: Spread) -> None:
+        """What warps hold of a result whose rows they share."""
+        if (count := spread.sharing(op.over_axes)) == 1:
+            return
+        of_steps = bool(self.inside) and _is_needed_beside(op)
+        sizes = self.padded(op.result)
+        shape = (*(sizes[axis] for axis in axes_of(op.result.type)), count)
+        self.tiles.append(Tile("parts", shape, width_of(op.result.type), self.stream_number if of_steps else None))
 
     def role_of_state(self, op: ReduceOp) -> str:
         if not lies_in_rows(axes_of(op.operand.type), self.products):

@@ -180,13 +180,24 @@ def _is_read_again(product: Product, rows: Amount, deep: Amount, spread: Spread)
 
 def issued_by_reduction(op: ReduceOp, spread: Spread) -> Iterator[tuple[str, Amount]]:
     """The exchange among the lanes that share a row; four of them in a fragment. Sums are exchanged after the stream,
-    once: that is not counted."""
+    once: that is not counted. Without products, what warps that share a row exchange through shared memory."""
+    if not spread.has_products:
+        yield from _issued_by_warps(op, spread)
     if not spread.has_products or spread.row in op.over_axes or op.kind.data == "add":
         return
     rows = spread.of_lane(axes_of(op.result.type))
     exchanges = (WARP // FRAGMENT_ROWS).bit_length() - 1
     yield "shuffle", exchanges * rows
     yield "float", exchanges * rows
+
+
+def _issued_by_warps(op: ReduceOp, spread: Spread) -> Iterator[tuple[str, Amount]]:
+    """Each warp writes its part of every row that it has, and reads all parts of these, four at a time."""
+    count = spread.sharing(op.over_axes)
+    rows = prod(spread.of_warp(axis) for axis in axes_of(op.result.type))
+    several = count > 1
+    yield "shared", several * rows * (1 + ceil_div(count, 4))
+    yield "float", several * rows * count
 
 
 def issued_by_copy(

@@ -165,6 +165,8 @@ def shared_bytes(plan: Plan, stages: Amount) -> Amount:
     """Of a block: results on their way out lie where the tiles were."""
     places = {"shared": 1, "staged": stages}
     tiles = sum(places[tile.role] * tile_bytes(tile.shape, tile.width) for tile in plan.tiles if tile.role in places)
+    parts = (tile for tile in plan.tiles if tile.role == "parts")
+    tiles += sum(choice(tile.shape[-1] > 1, tile_bytes(tile.shape, tile.width), 0) for tile in parts)
     leaving = (tile_bytes(tile.shape, tile.width) for tile in plan.tiles if tile.role in LEAVING)
     return most(tiles, *leaving)
 

@@ -13,7 +13,7 @@ from functools import cached_property
 from math import prod
 from typing import Protocol
 
-from treadle.compiler.amounts import Amount, choice
+from treadle.compiler.amounts import Amount, choice, most
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,8 @@ LEAVING = ("leaving", "turned")
 class Tile:
     """What a group holds. `role` says where and how. In shared memory: `shared`; `staged`, which every step of a
     stream loads anew; `leaving`, a result on its way out, in the place of all others, and `turned`,
-    one whose last axis is that of the rows. In registers: `carried`, an
+    one whose last axis is that of the rows; `parts`, by the warps along the last axis, what each of those that share a
+    row has of its result. In registers: `carried`, an
     accumulator that a stream carries or the kernel gives; `passing`, what a step makes and uses up; `ahead`, what it
     makes before its products are there; `dividing`, what it divides; `value` (spread over all lanes); `row` (a copy in
     each lane that shares the row); `column` (a copy in each lane that shares the column: what a step
@@ -194,6 +195,11 @@ class Plan:
     @cached_property
     def warp_count(self) -> Amount:
         return prod(self.warps.values())
+
+    @property
+    def sharing(self) -> Amount:
+        """How many warps share a row of what is reduced, and exchange their parts of the result."""
+        return most(1, *(tile.shape[-1] for tile in self.tiles if tile.role == "parts"))
 
     def blocks(self, sizes: Mapping[str, int]) -> Amount:
         return prod(pieces.count(sizes) for pieces in self.groups)

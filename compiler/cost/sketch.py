@@ -454,7 +454,13 @@ class _Reader:
         return not isinstance(operand.owner, Operation) or not stays_in_registers(product, operand, self.roles.row)
 
     def _holdings(self) -> list[Holding]:
-        return [*self._held_inputs(), *self._held_products(), *self._held_rows(), *self._held_results()]
+        return [
+            *self._held_inputs(),
+            *self._held_products(),
+            *self._held_rows(),
+            *self._held_parts(),
+            *self._held_results(),
+        ]
 
     def _held_inputs(self) -> list[Holding]:
         held: list[Holding] = []
@@ -541,6 +547,18 @@ class _Reader:
         if lies_in_rows(along, self.products):
             return Holding("repairing" if repairs else "state", axes, 4, None, along)
         return Holding("row", axes, 4, None, None if self.products else along)
+
+    def _held_parts(self) -> Iterator[Holding]:
+        """What warps hold of results whose rows they share: of those that repair others, in every step of a stream."""
+        if self.products:
+            return
+        repairing = self._repairing()
+        for op in self.operations:
+            if isinstance(op, ReduceOp):
+                of_steps = self.stream in op.over_axes and op.result in repairing
+                axes, width = axes_of(op.result.type), width_of(op.result.type)
+                streams = self._streams_of(op) if of_steps else (None,)
+                yield from (Holding("parts", axes, width, each, reduced=tuple(op.over_axes)) for each in streams)
 
     def _repairing(self) -> frozenset[SSAValue]:
         """The states by whose changes others are repaired."""

@@ -39,6 +39,10 @@ class Spread:
         """The part of an axis that one warp has."""
         return ceil_div(self.tiles[axis], self.warps.get(axis, 1))
 
+    def sharing(self, over: Iterable[str]) -> Amount:
+        """How many warps share what is reduced along some axes, where there are no products."""
+        return 1 if self.has_products else prod(self.warps.get(axis, 1) for axis in over)
+
     def of_lane(self, axes: tuple[str, ...]) -> Amount:
         """Elements that one lane has of an array with these axes."""
         if not self.has_products:

@@ -78,9 +78,13 @@ class Holding:
     """The stream whose steps hold it; none if it is there in all."""
     in_rows_of: tuple[str, ...] | None = None
     """The axes of what lies in rows over the lanes, of which this is all or a result; None if it does not."""
+    reduced: tuple[str, ...] | None = None
+    """Where these are the parts of a result by warps: the axes along which warps share what is reduced."""
 
     def tile(self, padded: Mapping[str, Amount], spread: Spread) -> Tile:
         shape = tuple(padded[axis] for axis in self.axes)
+        if self.reduced is not None:
+            shape = (*shape, spread.sharing(self.reduced))
         return Tile(self.role, shape, self.width, self.stream, self._of_lane(spread))
 
     def _of_lane(self, spread: Spread) -> Amount | None:

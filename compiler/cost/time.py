@@ -43,6 +43,9 @@ measured."""
 SPILL_CLOCKS = 4
 """For each register that is missing, in each turn: a store and a load of a thread's own memory."""
 
+MEETING_CLOCKS = 90
+"""Where warps that share a row exchange their parts of a result: a write, a barrier, a read. Not measured."""
+
 EXPOSED = 0.1
 """The part of the reads and the issue of products that does not hide behind the multiplication, or the other way
 round: no unit of three is busy all the time."""
@@ -151,6 +154,10 @@ def timing(plan: Plan, machine: Machine, sizes: Mapping[str, int]) -> Timing:
         on_sms = choice(turns, in_turns, by_piece)
     slots = choice(turns, machine.sms, slots)
     traffic = traffic_clocks(plan, machine, sizes, slots, turns, spared)
+    if not plan.has_products:
+        # Threads wait for what their block loads, so that device memory works or the block computes: others fill in.
+        alone = blocks / machine.sms * round_.clocks(ceil_div(needs.warps, SUB_PARTITIONS))
+        on_sms = most(on_sms, (traffic["device memory"] + alone) / most(resident, 1))
     units = {unit: used * blocks / machine.sms for unit, used in _units(clocks).items()} | traffic
     total = choice(resident > 0, most(on_sms, *traffic.values()), inf)
     in_us = {unit: _microseconds(used, machine) for unit, used in units.items()}
@@ -271,9 +278,19 @@ def _round(
     staged = needs.stages > 1 if any(tile.role == "staged" for tile in plan.tiles) else _has_next(plan)
     is_fed = staged & (grouped | loads_ahead(plan))
     waits_of_step = choice(is_fed, choice(grouped, WARPGROUP_CLOCKS, TURN_CLOCKS), alone)
-    waits = steps * (waits_of_step + SPILL_CLOCKS * needs.spilled)
+    waits = steps * (waits_of_step + SPILL_CLOCKS * needs.spilled) + MEETING_CLOCKS * _meetings(plan, sizes)
     idle = choice(is_fed, 0, steps * alone)
     return _Round((products, scalars), busiest, fill, waits, grouped, idle)
+
+
+def _meetings(plan: Plan, sizes: Mapping[str, int]) -> Amount:
+    """How often warps of a block exchange their parts of a result: after a stream, or in each of its steps."""
+    found: Amount = 0
+    for tile in plan.tiles:
+        if tile.role == "parts":
+            times = 1 if tile.stream is None else plan.streams[-1].count(sizes)
+            found = found + (tile.shape[-1] > 1) * times
+    return found
 
 
 def _has_next(plan: Plan) -> bool:

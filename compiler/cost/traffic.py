@@ -1,7 +1,8 @@
 """How long device memory and L2 are busy over a whole launch.
 
 Blocks that work at a time and read the same piece fetch it from device memory once, and an array that fits L2 is
-fetched once altogether. Blocks that each read a part of an array, since conditions leave out the rest, read more of it
+fetched once altogether. What a block reads again, in a later stream, it finds in L2 if that holds what all blocks at
+work have read since. Blocks that each read a part of an array, since conditions leave out the rest, read more of it
 together than each alone: in windows, all of it."""
 
 from __future__ import annotations
@@ -23,7 +24,14 @@ def traffic_clocks(
     so many bytes. The steps of a stream come one at a time."""
     at_a_time = together(plan, machine, sizes, slots, turns)
     capacity = machine.levels["l2"].capacity
-    device = sum(_fetched(parts, sizes, at_a_time, capacity) for parts in _crossings(plan.transfers))
+    crossings = list(_crossings(plan.transfers))
+    again = _again(crossings)
+    costs = [_fetched(parts, sizes, at_a_time, capacity) for parts in crossings]
+    if any(again):
+        blocks = most(plan.blocks(sizes), 1)
+        since = _read_by(crossings, sizes, least(slots, blocks) / blocks)
+        costs = [cost * (1 - is_again * (since <= capacity)) for cost, is_again in zip(costs, again, strict=True)]
+    device = sum(costs)
     l2 = sum(each.values(sizes) * each.width for each in plan.transfers) - spared
     return {
         "device memory": device / machine.bytes_per_clock("device"),
@@ -44,6 +52,27 @@ def _crossings(transfers: Iterable[Transfer]) -> Iterable[list[Transfer]]:
         found.setdefault((crossing, met[crossing, each.part]), []).append(each)
         met[crossing, each.part] += 1
     return found.values()
+
+
+def _again(crossings: Iterable[list[Transfer]]) -> list[bool]:
+    """Of each crossing, whether the array was loaded by an earlier one."""
+    seen: set[str] = set()
+    found: list[bool] = []
+    for first, *_ in crossings:
+        found.append(not first.saves and first.array in seen)
+        seen |= set() if first.saves else {first.array}
+    return found
+
+
+def _read_by(crossings: Iterable[list[Transfer]], sizes: Mapping[str, int], part: Amount) -> Amount:
+    """Bytes of all arrays that the blocks at work, this `part` of all, load or save; of one that all share, it is no
+    more than there is."""
+    read: dict[str, Amount] = {}
+    for parts in crossings:
+        first = parts[0]
+        of_all = first.width * sum(each.values(sizes) for each in parts)
+        read[first.array] = least(first.width * prod(sizes[axis] for axis in first.axes), part * of_all)
+    return sum(read.values())
 
 
 def _fetched(

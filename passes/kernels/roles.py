@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from xdsl.ir import SSAValue
 
@@ -19,6 +20,7 @@ from treadle.passes.streams.stages import Repairs, StreamPlan
 
 __all__ = [
     "ROUNDS_LIMIT",
+    "ROW_LIMIT",
     "WHOLE_LIMIT",
     "Refusal",
     "Roles",
@@ -32,6 +34,10 @@ __all__ = [
 WHOLE_LIMIT = 256
 """The largest axis that a group holds whole; what products only sum over may be longer, where that pays
 (`kernels.wide`)."""
+
+ROW_LIMIT = 65536
+"""Elements that a group without products holds of a row, of all axes together: threads of several warps share them in
+registers. Whether so many fit the machine is tried (`kernels.whole_or_streamed`)."""
 
 ROUNDS_LIMIT = 3
 """How often a kernel may be fed its streamed axis: each further round makes the pieces again."""
@@ -86,8 +92,10 @@ def _roles_of(
     problems: list[str] = []
     for candidate in candidates:
         whole = {axis: sizes[axis] for axis in refused if axis != candidate}
+        limit = _most_whole(part, whole_limit) if candidate is None else whole_limit
         problem = (
-            _too_large(_not_only_summed(part, whole) if wide else whole, whole_limit, refused)
+            _too_large(_not_only_summed(part, whole) if wide else whole, limit, refused)
+            or _too_many(part, whole)
             or _too_often(part, candidate, repairs)
             or _two_columns(part, [*([] if candidate is None else [candidate]), *whole], sizes)
             or _two_depths(part, whole)
@@ -165,7 +173,9 @@ def _stream_candidates(part: Part, sizes: dict[str, int], whole_limit: int, repa
         return symbolic[:1]
     if all(sizes[axis] == 1 and not _is_read(part, axis) for axis in reduced):
         return [None, *reduced]
-    repeated = sizes[reduced[0]] <= whole_limit and len(StreamPlan(part, reduced[0], repairs).streams) > 1
+    repeated = (
+        sizes[reduced[0]] <= _most_whole(part, whole_limit) and len(StreamPlan(part, reduced[0], repairs).streams) > 1
+    )
     return [None, *reduced] if repeated else reduced
 
 
@@ -228,6 +238,23 @@ def _is_only_summed(part: Part, axis: str) -> bool:
     return not any(axis in axes_of(value.type) for value in part.leaving) and all(
         isinstance(op, ContractOp) and axis in op.over_axes for op in having
     )
+
+
+def _most_whole(part: Part, whole_limit: int) -> int:
+    """The largest axis that a group holds whole where nothing is streamed: without products it is shared by warps."""
+    return whole_limit if _has_products(part) or whole_limit < WHOLE_LIMIT else max(ROW_LIMIT, whole_limit)
+
+
+def _has_products(part: Part) -> bool:
+    return any(isinstance(op, ContractOp) for op in part.reducing)
+
+
+def _too_many(part: Part, whole: dict[str, int]) -> str | None:
+    """Why a group without products cannot hold all elements of several axes together, though it could of each."""
+    if _has_products(part) or not whole or (count := prod(whole.values())) <= ROW_LIMIT:
+        return None
+    held = " and ".join(f"'{axis}'" for axis in whole)
+    return f"a group would hold all of {held}, {count:,} elements (at most {ROW_LIMIT:,})"
 
 
 def _too_large(whole: dict[str, int], limit: int, refused: dict[str, str]) -> str | None:

@@ -57,6 +57,16 @@ __device__ __forceinline__ To same_bits(From from) {
 }
 #endif
 
+// One load from global memory. PTX ISA 9.7.9, ld.
+template <class T>
+__device__ __forceinline__ T load_global(const T* p AND_LINE) {
+#ifndef TREADLE_EMULATOR
+  return same_bits<T>(*reinterpret_cast<const Word<T>*>(p));
+#else
+  return emu::load_global(p, line);
+#endif
+}
+
 // One load from global memory where valid, zeros elsewhere. Every lane calls it. PTX ISA 9.7.9, ld.
 template <class T>
 __device__ __forceinline__ T load_global_if(const T* p, bool valid AND_LINE) {
@@ -86,6 +96,16 @@ __device__ __forceinline__ void store_word(W* p, W word) {
   }
 }
 #endif
+
+// One store to global memory. PTX ISA 9.7.9, st.
+template <class T>
+__device__ __forceinline__ void store_global(T* p, T value AND_LINE) {
+#ifndef TREADLE_EMULATOR
+  store_word(reinterpret_cast<Word<T>*>(p), same_bits<Word<T>>(value));
+#else
+  emu::store_global(p, value, line);
+#endif
+}
 
 // One store to global memory where valid. Every lane calls it. PTX ISA 9.7.9, st.
 template <class T>
@@ -358,7 +378,7 @@ __device__ __forceinline__ uint32_t bits_before(T end) {
   return before <= 0 ? 0u : before < 32 ? (1u << before) - 1u : ~0u;
 }
 
-// Launch: ceil(row / 4) blocks along x, each of 128 threads; no dynamic shared memory (16384 for softmax_rows_kernel_aligned_16, 16384 for softmax_rows_kernel_strided).
+// Launch: row blocks along x, each of 256 threads; 256 bytes of dynamic shared memory (8448 for softmax_rows_kernel_aligned_16, 8448 for softmax_rows_kernel_strided).
 // The entry depends on the bytes of which the addresses, the strides and the rows of all arrays are multiples: softmax_rows_kernel (32), softmax_rows_kernel_aligned_16 (16); softmax_rows_kernel_strided takes any strides.
 // The rows of all arrays are aligned to so many bytes; 0: they have any strides.
 template <int ALIGNED>
@@ -369,31 +389,28 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
     int64_t x) {
   const int thread = threadIdx.x, lane = threadIdx.x % 32, warp = thread / 32;
   (void)lane, (void)warp;
-  // tiling: one block for each piece: row in pieces of 4
-  const int64_t block = int64_t(blockIdx.x);
-  const int64_t row0 = block * 4;
+  float* const m_new_shared = reinterpret_cast<float*>(shared_memory() + 0);  // [row, x_warp]: 8, rows 8 apart
+  float* const l_shared = reinterpret_cast<float*>(shared_memory() + 128);  // [row, x_warp]: 8, rows 8 apart
+  // tiling: one block for each piece: row in pieces of 1
+  const int64_t row0 = int64_t(blockIdx.x);
   const int32_t extent_x = int32_t(x);
   float m = -INFINITY;
   float l = 0.0f;
-  const int64_t x_full = x - (uint32_t(x) % 1024);
-  // streaming: x in pieces of 1024
-  for (int64_t x0 = 0; x0 < x_full; x0 += 1024) {
-    float A_piece[8][4];
+  const int64_t x_full = x - (uint32_t(x) % 2048);
+  // streaming: x in pieces of 2048
+  for (int64_t x0 = 0; x0 < x_full; x0 += 2048) {
+    float A_piece[2][4];
     if constexpr (ALIGNED < 32) {
       barrier_block();
       {
         constexpr int width = width_of<float, 4>(ALIGNED);
-        float* const A_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [row, x]: 4 x 1024, rows 1024 apart
-        const int row_count = at_most(4, row - row0);
+        float* const A_staged = reinterpret_cast<float*>(shared_memory() + 256);  // [row, x]: 2048, rows 2048 apart
         const float* const there = &A[row0 * A_row + x0 * A_x];
-        const sector_order<float, width> slots(there, row_count, 1024, A_row, A_x);
-        for (int i_2 = thread; i_2 < slots.count; i_2 += 128) {
+        const sector_order<float, width> slots(there, 1, 2048, 0, A_x);
+        for (int i_2 = thread; i_2 < slots.count; i_2 += 256) {
           const auto [row_i, x_i, is_there] = slots[i_2];
-          copy_async_if(vec<width>(&A_staged[row_i * 1024 + x_i]), vec<width>(there + row_i * A_row + x_i * A_x), is_there);
+          copy_async_if(vec<width>(&A_staged[x_i]), vec<width>(there + x_i * A_x), is_there);
         }
-        if (row_count < 4)
-          for (int i_3 = thread; i_3 < 4096; i_3 += 128)
-            store_shared_if(vec<1>(&A_staged[i_3 / 1024 * 1024 + i_3 % 1024]), Vec<float, 1>{}, i_3 / 1024 >= row_count);
       }  // A[row, x] to a tile
       copy_async_commit();
       copy_async_wait<0>();
@@ -402,20 +419,20 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
     {
       constexpr int width = width_of<float, 4>(ALIGNED);
       if constexpr (ALIGNED >= 32) {
-        UNROLL for (int x128 = 0; x128 < 8; ++x128)
+        UNROLL for (int x1024 = 0; x1024 < 2; ++x1024)
           UNROLL for (int x1 = 0; x1 < 4; x1 += width)
-            unpack(&A_piece[x128][x1], load_global_if(vec<width>(&A[warp * A_row + row0 * A_row + (x128 * 128 + x1 + lane * 4) * A_x + x0 * A_x]), row0 + warp < row));
+            unpack(&A_piece[x1024][x1], load_global(vec<width>(&A[row0 * A_row + (x1024 * 1024 + x1 + lane * 4 + warp * 128) * A_x + x0 * A_x])));
       } else {
-        float* const A_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [row, x]: 4 x 1024, rows 1024 apart
-        UNROLL for (int x128 = 0; x128 < 8; ++x128)
-          unpack(A_piece[x128], load_shared(vec<4>(&A_staged[warp * 1024 + x128 * 128 + lane * 4])));
+        float* const A_staged = reinterpret_cast<float*>(shared_memory() + 256);  // [row, x]: 2048, rows 2048 apart
+        UNROLL for (int x1024 = 0; x1024 < 2; ++x1024)
+          unpack(A_piece[x1024], load_shared(vec<4>(&A_staged[x1024 * 1024 + lane * 4 + warp * 128])));
       }
     }  // A[row, x] to registers
     float m_new;
-    m_new = m;
-    UNROLL for (int x128 = 0; x128 < 8; ++x128)
+    m_new = -INFINITY;
+    UNROLL for (int x1024 = 0; x1024 < 2; ++x1024)
       UNROLL for (int x1 = 0; x1 < 4; ++x1)
-        m_new = maximum(m_new, A_piece[x128][x1]);
+        m_new = maximum(m_new, A_piece[x1024][x1]);
     {
       m_new = maximum(m_new, shuffle_xor(m_new, 1));
       m_new = maximum(m_new, shuffle_xor(m_new, 2));
@@ -423,40 +440,49 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
       m_new = maximum(m_new, shuffle_xor(m_new, 8));
       m_new = maximum(m_new, shuffle_xor(m_new, 16));
     }
+    barrier_block();
+    if (lane == 0) store_shared(&m_new_shared[warp], m_new);
+    barrier_block();
+    float m_new_2[8];
+    UNROLL for (int x_warp1 = 0; x_warp1 < 8; x_warp1 += 4)
+      unpack(&m_new_2[x_warp1], load_shared(vec<4>(&m_new_shared[x_warp1])));
+    float m_new_3;
+    m_new_3 = m;
+    UNROLL for (int x_warp1 = 0; x_warp1 < 8; ++x_warp1)
+      m_new_3 = maximum(m_new_3, m_new_2[x_warp1]);
     float m_safe;
-    m_safe = maximum(m_new, -3.4028235e+38f);
-    float e[8][4];
-    UNROLL for (int x128 = 0; x128 < 8; ++x128)
+    m_safe = maximum(m_new_3, -3.4028235e+38f);
+    float e[2][4];
+    UNROLL for (int x1024 = 0; x1024 < 2; ++x1024)
       UNROLL for (int x1 = 0; x1 < 4; ++x1)
-        e[x128][x1] = exp2_approx((A_piece[x128][x1] - m_safe) * 1.442695f);
+        e[x1024][x1] = exp2_approx((A_piece[x1024][x1] - m_safe) * 1.442695f);
     float repair;
     repair = exp2_approx((m - m_safe) * 1.442695f);
     float l_new;
-    UNROLL for (int x128 = 0; x128 < 8; ++x128)
+    UNROLL for (int x1024 = 0; x1024 < 2; ++x1024)
       UNROLL for (int x1 = 0; x1 < 4; ++x1)
-        l_new = x128 == 0 && x1 == 0 ? fmaf(l, repair, e[x128][x1]) : l_new + e[x128][x1];
-    m = m_new;
+        l_new = x1024 == 0 && x1 == 0 ? fmaf(l, repair, e[x1024][x1]) : l_new + e[x1024][x1];
+    m = m_new_3;
     l = l_new;
   }
   // streaming: the last piece of x, which is smaller
   if (x_full < x) {
-    float A_piece[8][4];
+    float A_piece[2][4];
     if constexpr (ALIGNED < 32) {
       barrier_block();
       {
         constexpr int width = width_of<float, 4>(ALIGNED);
-        float* const A_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [row, x]: 4 x 1024, rows 1024 apart
-        const int row_count = at_most(4, row - row0);
-        const int x_count = at_most(1024, x - x_full);
+        float* const A_staged = reinterpret_cast<float*>(shared_memory() + 256);  // [row, x]: 2048, rows 2048 apart
+        const int x_count = at_most(2048, x - x_full);
         const float* const there = &A[row0 * A_row + x_full * A_x];
-        const sector_order<float, width> slots(there, row_count, x_count, A_row, A_x);
-        for (int i_2 = thread; i_2 < slots.count; i_2 += 128) {
+        const sector_order<float, width> slots(there, 1, x_count, 0, A_x);
+        for (int i_2 = thread; i_2 < slots.count; i_2 += 256) {
           const auto [row_i, x_i, is_there] = slots[i_2];
-          copy_async_if(vec<width>(&A_staged[row_i * 1024 + x_i]), vec<width>(there + row_i * A_row + x_i * A_x), is_there);
+          copy_async_if(vec<width>(&A_staged[x_i]), vec<width>(there + x_i * A_x), is_there);
         }
-        if (row_count < 4 || x_count < 1024)
-          for (int i_3 = thread; i_3 < 4096; i_3 += 128)
-            store_shared_if(vec<1>(&A_staged[i_3 / 1024 * 1024 + i_3 % 1024]), Vec<float, 1>{}, i_3 / 1024 >= row_count || i_3 % 1024 >= x_count);
+        if (x_count < 2048)
+          for (int i_3 = thread; i_3 < 2048; i_3 += 256)
+            store_shared_if(vec<1>(&A_staged[i_3 % 2048]), Vec<float, 1>{}, i_3 % 2048 >= x_count);
       }  // A[row, x] to a tile
       copy_async_commit();
       copy_async_wait<0>();
@@ -465,25 +491,25 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
     {
       constexpr int width = width_of<float, 4>(ALIGNED);
       if constexpr (ALIGNED >= 32) {
-        UNROLL for (int x128 = 0; x128 < 8; ++x128)
+        UNROLL for (int x1024 = 0; x1024 < 2; ++x1024)
           UNROLL for (int x1 = 0; x1 < 4; x1 += width)
-            unpack(&A_piece[x128][x1], load_global_if(vec<width>(&A[warp * A_row + row0 * A_row + (x128 * 128 + x1 + lane * 4) * A_x + x_full * A_x]), row0 + warp < row && x_full + x128 * 128 + x1 + lane * 4 < x));
+            unpack(&A_piece[x1024][x1], load_global_if(vec<width>(&A[row0 * A_row + (x1024 * 1024 + x1 + lane * 4 + warp * 128) * A_x + x_full * A_x]), x_full + x1024 * 1024 + x1 + lane * 4 + warp * 128 < x));
       } else {
-        float* const A_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [row, x]: 4 x 1024, rows 1024 apart
-        UNROLL for (int x128 = 0; x128 < 8; ++x128)
-          unpack(A_piece[x128], load_shared(vec<4>(&A_staged[warp * 1024 + x128 * 128 + lane * 4])));
+        float* const A_staged = reinterpret_cast<float*>(shared_memory() + 256);  // [row, x]: 2048, rows 2048 apart
+        UNROLL for (int x1024 = 0; x1024 < 2; ++x1024)
+          unpack(A_piece[x1024], load_shared(vec<4>(&A_staged[x1024 * 1024 + lane * 4 + warp * 128])));
       }
     }  // A[row, x] to registers
-    float A_piece_2[8][4];
-    const uint32_t A_piece_kept = bits_before<0, 8, 128, 4, 1>(x - (x_full + lane * 4));
-    UNROLL for (int x128 = 0; x128 < 8; ++x128)
+    float A_piece_2[2][4];
+    const uint32_t A_piece_kept = bits_before<0, 2, 1024, 4, 1>(x - (x_full + lane * 4 + warp * 128));
+    UNROLL for (int x1024 = 0; x1024 < 2; ++x1024)
       UNROLL for (int x1 = 0; x1 < 4; ++x1)
-        A_piece_2[x128][x1] = A_piece_kept & 1u << (x128 * 4 + x1) ? A_piece[x128][x1] : -INFINITY;
+        A_piece_2[x1024][x1] = A_piece_kept & 1u << (x1024 * 4 + x1) ? A_piece[x1024][x1] : -INFINITY;
     float m_new;
-    m_new = m;
-    UNROLL for (int x128 = 0; x128 < 8; ++x128)
+    m_new = -INFINITY;
+    UNROLL for (int x1024 = 0; x1024 < 2; ++x1024)
       UNROLL for (int x1 = 0; x1 < 4; ++x1)
-        m_new = maximum(m_new, A_piece_2[x128][x1]);
+        m_new = maximum(m_new, A_piece_2[x1024][x1]);
     {
       m_new = maximum(m_new, shuffle_xor(m_new, 1));
       m_new = maximum(m_new, shuffle_xor(m_new, 2));
@@ -491,25 +517,35 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
       m_new = maximum(m_new, shuffle_xor(m_new, 8));
       m_new = maximum(m_new, shuffle_xor(m_new, 16));
     }
+    barrier_block();
+    if (lane == 0) store_shared(&m_new_shared[warp], m_new);
+    barrier_block();
+    float m_new_2[8];
+    UNROLL for (int x_warp1 = 0; x_warp1 < 8; x_warp1 += 4)
+      unpack(&m_new_2[x_warp1], load_shared(vec<4>(&m_new_shared[x_warp1])));
+    float m_new_3;
+    m_new_3 = m;
+    UNROLL for (int x_warp1 = 0; x_warp1 < 8; ++x_warp1)
+      m_new_3 = maximum(m_new_3, m_new_2[x_warp1]);
     float m_safe;
-    m_safe = maximum(m_new, -3.4028235e+38f);
-    float e[8][4];
-    UNROLL for (int x128 = 0; x128 < 8; ++x128)
+    m_safe = maximum(m_new_3, -3.4028235e+38f);
+    float e[2][4];
+    UNROLL for (int x1024 = 0; x1024 < 2; ++x1024)
       UNROLL for (int x1 = 0; x1 < 4; ++x1)
-        e[x128][x1] = exp2_approx((A_piece[x128][x1] - m_safe) * 1.442695f);
+        e[x1024][x1] = exp2_approx((A_piece[x1024][x1] - m_safe) * 1.442695f);
     float repair;
     repair = exp2_approx((m - m_safe) * 1.442695f);
     l = l * repair;
-    const uint32_t e_kept = bits_before<0, 8, 128, 4, 1>(x - (x_full + lane * 4));
-    UNROLL for (int x128 = 0; x128 < 8; ++x128)
+    const uint32_t e_kept = bits_before<0, 2, 1024, 4, 1>(x - (x_full + lane * 4 + warp * 128));
+    UNROLL for (int x1024 = 0; x1024 < 2; ++x1024)
       UNROLL for (int x1 = 0; x1 < 4; ++x1)
-        e[x128][x1] = e_kept & 1u << (x128 * 4 + x1) ? e[x128][x1] : 0.0f;
+        e[x1024][x1] = e_kept & 1u << (x1024 * 4 + x1) ? e[x1024][x1] : 0.0f;
     float l_new;
     l_new = l;
-    UNROLL for (int x128 = 0; x128 < 8; ++x128)
+    UNROLL for (int x1024 = 0; x1024 < 2; ++x1024)
       UNROLL for (int x1 = 0; x1 < 4; ++x1)
-        l_new = l_new + e[x128][x1];
-    m = m_new;
+        l_new = l_new + e[x1024][x1];
+    m = m_new_3;
     l = l_new;
   }
   {
@@ -519,27 +555,32 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
     l = l + shuffle_xor(l, 8);
     l = l + shuffle_xor(l, 16);
   }
-  l = (m == -INFINITY) ? ((extent_x > 0) ? NAN : l) : l;
-  l = logf(l);
-  const int64_t x_full_2 = x - (uint32_t(x) % 1024);
-  // streaming: x in pieces of 1024
-  for (int64_t x0 = 0; x0 < x_full_2; x0 += 1024) {
-    float A_piece[8][4];
+  if (lane == 0) store_shared(&l_shared[warp], l);
+  barrier_block();
+  float l_2[8];
+  UNROLL for (int x_warp1 = 0; x_warp1 < 8; x_warp1 += 4)
+    unpack(&l_2[x_warp1], load_shared(vec<4>(&l_shared[x_warp1])));
+  float l_3;
+  l_3 = 0.0f;
+  UNROLL for (int x_warp1 = 0; x_warp1 < 8; ++x_warp1)
+    l_3 = l_3 + l_2[x_warp1];
+  l_3 = (m == -INFINITY) ? ((extent_x > 0) ? NAN : l_3) : l_3;
+  l_3 = logf(l_3);
+  const int64_t x_full_2 = x - (uint32_t(x) % 2048);
+  // streaming: x in pieces of 2048
+  for (int64_t x0 = 0; x0 < x_full_2; x0 += 2048) {
+    float A_piece[2][4];
     if constexpr (ALIGNED < 32) {
       barrier_block();
       {
         constexpr int width = width_of<float, 4>(ALIGNED);
-        float* const A_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [row, x]: 4 x 1024, rows 1024 apart
-        const int row_count = at_most(4, row - row0);
+        float* const A_staged = reinterpret_cast<float*>(shared_memory() + 256);  // [row, x]: 2048, rows 2048 apart
         const float* const there = &A[row0 * A_row + x0 * A_x];
-        const sector_order<float, width> slots(there, row_count, 1024, A_row, A_x);
-        for (int i_2 = thread; i_2 < slots.count; i_2 += 128) {
+        const sector_order<float, width> slots(there, 1, 2048, 0, A_x);
+        for (int i_2 = thread; i_2 < slots.count; i_2 += 256) {
           const auto [row_i, x_i, is_there] = slots[i_2];
-          copy_async_if(vec<width>(&A_staged[row_i * 1024 + x_i]), vec<width>(there + row_i * A_row + x_i * A_x), is_there);
+          copy_async_if(vec<width>(&A_staged[x_i]), vec<width>(there + x_i * A_x), is_there);
         }
-        if (row_count < 4)
-          for (int i_3 = thread; i_3 < 4096; i_3 += 128)
-            store_shared_if(vec<1>(&A_staged[i_3 / 1024 * 1024 + i_3 % 1024]), Vec<float, 1>{}, i_3 / 1024 >= row_count);
       }  // A[row, x] to a tile
       copy_async_commit();
       copy_async_wait<0>();
@@ -548,66 +589,64 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
     {
       constexpr int width = width_of<float, 4>(ALIGNED);
       if constexpr (ALIGNED >= 32) {
-        UNROLL for (int x128 = 0; x128 < 8; ++x128)
+        UNROLL for (int x1024 = 0; x1024 < 2; ++x1024)
           UNROLL for (int x1 = 0; x1 < 4; x1 += width)
-            unpack(&A_piece[x128][x1], load_global_if(vec<width>(&A[warp * A_row + row0 * A_row + (x128 * 128 + x1 + lane * 4) * A_x + x0 * A_x]), row0 + warp < row));
+            unpack(&A_piece[x1024][x1], load_global(vec<width>(&A[row0 * A_row + (x1024 * 1024 + x1 + lane * 4 + warp * 128) * A_x + x0 * A_x])));
       } else {
-        float* const A_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [row, x]: 4 x 1024, rows 1024 apart
-        UNROLL for (int x128 = 0; x128 < 8; ++x128)
-          unpack(A_piece[x128], load_shared(vec<4>(&A_staged[warp * 1024 + x128 * 128 + lane * 4])));
+        float* const A_staged = reinterpret_cast<float*>(shared_memory() + 256);  // [row, x]: 2048, rows 2048 apart
+        UNROLL for (int x1024 = 0; x1024 < 2; ++x1024)
+          unpack(A_piece[x1024], load_shared(vec<4>(&A_staged[x1024 * 1024 + lane * 4 + warp * 128])));
       }
     }  // A[row, x] to registers
-    UNROLL for (int x128 = 0; x128 < 8; ++x128)
+    UNROLL for (int x1024 = 0; x1024 < 2; ++x1024)
       UNROLL for (int x1 = 0; x1 < 4; ++x1)
-        A_piece[x128][x1] = exp2_approx(fmaf(A_piece[x128][x1] - m, 1.442695f, l * -1.442695f));
+        A_piece[x1024][x1] = exp2_approx(fmaf(A_piece[x1024][x1] - m, 1.442695f, l_3 * -1.442695f));
     if constexpr (ALIGNED < 32) {
       barrier_block();
       {
-        float* const P_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [row, x]: 4 x 1024, rows 1024 apart
-        UNROLL for (int x128 = 0; x128 < 8; ++x128)
-          store_shared(vec<4>(&P_staged[warp * 1024 + x128 * 128 + lane * 4]), pack<4>(A_piece[x128]));
+        float* const P_staged = reinterpret_cast<float*>(shared_memory() + 256);  // [row, x]: 2048, rows 2048 apart
+        UNROLL for (int x1024 = 0; x1024 < 2; ++x1024)
+          store_shared(vec<4>(&P_staged[x1024 * 1024 + lane * 4 + warp * 128]), pack<4>(A_piece[x1024]));
       }
       barrier_block();
       {
         constexpr int width = width_of<float, 4>(ALIGNED);
-        float* const P_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [row, x]: 4 x 1024, rows 1024 apart
-        const int row_count = at_most(4, row - row0);
+        float* const P_staged = reinterpret_cast<float*>(shared_memory() + 256);  // [row, x]: 2048, rows 2048 apart
         float* const there = &P[row0 * P_row + x0 * P_x];
-        const sector_order<float, width> slots(there, row_count, 1024, P_row, P_x);
-        for (int i_2 = thread; i_2 < slots.count; i_2 += 128) {
+        const sector_order<float, width> slots(there, 1, 2048, 0, P_x);
+        for (int i_2 = thread; i_2 < slots.count; i_2 += 256) {
           const auto [row_i, x_i, is_there] = slots[i_2];
-          store_global_if(vec<width>(there + row_i * P_row + x_i * P_x), load_shared_if(vec<width>(&P_staged[row_i * 1024 + x_i]), is_there), is_there);
+          store_global_if(vec<width>(there + x_i * P_x), load_shared_if(vec<width>(&P_staged[x_i]), is_there), is_there);
         }
       }  // P[row, x] from a tile
     }
     {
       constexpr int width = width_of<float, 4>(ALIGNED);
       if constexpr (ALIGNED >= 32) {
-        UNROLL for (int x128 = 0; x128 < 8; ++x128)
+        UNROLL for (int x1024 = 0; x1024 < 2; ++x1024)
           UNROLL for (int x1 = 0; x1 < 4; x1 += width)
-            store_global_if(vec<width>(&P[warp * P_row + row0 * P_row + (x128 * 128 + x1 + lane * 4) * P_x + x0 * P_x]), pack<width>(&A_piece[x128][x1]), row0 + warp < row);
+            store_global(vec<width>(&P[row0 * P_row + (x1024 * 1024 + x1 + lane * 4 + warp * 128) * P_x + x0 * P_x]), pack<width>(&A_piece[x1024][x1]));
       }
     }  // P[row, x] from registers
   }
   // streaming: the last piece of x, which is smaller
   if (x_full_2 < x) {
-    float A_piece[8][4];
+    float A_piece[2][4];
     if constexpr (ALIGNED < 32) {
       barrier_block();
       {
         constexpr int width = width_of<float, 4>(ALIGNED);
-        float* const A_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [row, x]: 4 x 1024, rows 1024 apart
-        const int row_count = at_most(4, row - row0);
-        const int x_count = at_most(1024, x - x_full_2);
+        float* const A_staged = reinterpret_cast<float*>(shared_memory() + 256);  // [row, x]: 2048, rows 2048 apart
+        const int x_count = at_most(2048, x - x_full_2);
         const float* const there = &A[row0 * A_row + x_full_2 * A_x];
-        const sector_order<float, width> slots(there, row_count, x_count, A_row, A_x);
-        for (int i_2 = thread; i_2 < slots.count; i_2 += 128) {
+        const sector_order<float, width> slots(there, 1, x_count, 0, A_x);
+        for (int i_2 = thread; i_2 < slots.count; i_2 += 256) {
           const auto [row_i, x_i, is_there] = slots[i_2];
-          copy_async_if(vec<width>(&A_staged[row_i * 1024 + x_i]), vec<width>(there + row_i * A_row + x_i * A_x), is_there);
+          copy_async_if(vec<width>(&A_staged[x_i]), vec<width>(there + x_i * A_x), is_there);
         }
-        if (row_count < 4 || x_count < 1024)
-          for (int i_3 = thread; i_3 < 4096; i_3 += 128)
-            store_shared_if(vec<1>(&A_staged[i_3 / 1024 * 1024 + i_3 % 1024]), Vec<float, 1>{}, i_3 / 1024 >= row_count || i_3 % 1024 >= x_count);
+        if (x_count < 2048)
+          for (int i_3 = thread; i_3 < 2048; i_3 += 256)
+            store_shared_if(vec<1>(&A_staged[i_3 % 2048]), Vec<float, 1>{}, i_3 % 2048 >= x_count);
       }  // A[row, x] to a tile
       copy_async_commit();
       copy_async_wait<0>();
@@ -616,51 +655,50 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
     {
       constexpr int width = width_of<float, 4>(ALIGNED);
       if constexpr (ALIGNED >= 32) {
-        UNROLL for (int x128 = 0; x128 < 8; ++x128)
+        UNROLL for (int x1024 = 0; x1024 < 2; ++x1024)
           UNROLL for (int x1 = 0; x1 < 4; x1 += width)
-            unpack(&A_piece[x128][x1], load_global_if(vec<width>(&A[warp * A_row + row0 * A_row + (x128 * 128 + x1 + lane * 4) * A_x + x_full_2 * A_x]), row0 + warp < row && x_full_2 + x128 * 128 + x1 + lane * 4 < x));
+            unpack(&A_piece[x1024][x1], load_global_if(vec<width>(&A[row0 * A_row + (x1024 * 1024 + x1 + lane * 4 + warp * 128) * A_x + x_full_2 * A_x]), x_full_2 + x1024 * 1024 + x1 + lane * 4 + warp * 128 < x));
       } else {
-        float* const A_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [row, x]: 4 x 1024, rows 1024 apart
-        UNROLL for (int x128 = 0; x128 < 8; ++x128)
-          unpack(A_piece[x128], load_shared(vec<4>(&A_staged[warp * 1024 + x128 * 128 + lane * 4])));
+        float* const A_staged = reinterpret_cast<float*>(shared_memory() + 256);  // [row, x]: 2048, rows 2048 apart
+        UNROLL for (int x1024 = 0; x1024 < 2; ++x1024)
+          unpack(A_piece[x1024], load_shared(vec<4>(&A_staged[x1024 * 1024 + lane * 4 + warp * 128])));
       }
     }  // A[row, x] to registers
-    UNROLL for (int x128 = 0; x128 < 8; ++x128)
+    UNROLL for (int x1024 = 0; x1024 < 2; ++x1024)
       UNROLL for (int x1 = 0; x1 < 4; ++x1)
-        A_piece[x128][x1] = exp2_approx(fmaf(A_piece[x128][x1] - m, 1.442695f, l * -1.442695f));
+        A_piece[x1024][x1] = exp2_approx(fmaf(A_piece[x1024][x1] - m, 1.442695f, l_3 * -1.442695f));
     if constexpr (ALIGNED < 32) {
       barrier_block();
       {
-        float* const P_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [row, x]: 4 x 1024, rows 1024 apart
-        UNROLL for (int x128 = 0; x128 < 8; ++x128)
-          store_shared(vec<4>(&P_staged[warp * 1024 + x128 * 128 + lane * 4]), pack<4>(A_piece[x128]));
+        float* const P_staged = reinterpret_cast<float*>(shared_memory() + 256);  // [row, x]: 2048, rows 2048 apart
+        UNROLL for (int x1024 = 0; x1024 < 2; ++x1024)
+          store_shared(vec<4>(&P_staged[x1024 * 1024 + lane * 4 + warp * 128]), pack<4>(A_piece[x1024]));
       }
       barrier_block();
       {
         constexpr int width = width_of<float, 4>(ALIGNED);
-        float* const P_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [row, x]: 4 x 1024, rows 1024 apart
-        const int row_count = at_most(4, row - row0);
-        const int x_count = at_most(1024, x - x_full_2);
+        float* const P_staged = reinterpret_cast<float*>(shared_memory() + 256);  // [row, x]: 2048, rows 2048 apart
+        const int x_count = at_most(2048, x - x_full_2);
         float* const there = &P[row0 * P_row + x_full_2 * P_x];
-        const sector_order<float, width> slots(there, row_count, x_count, P_row, P_x);
-        for (int i_2 = thread; i_2 < slots.count; i_2 += 128) {
+        const sector_order<float, width> slots(there, 1, x_count, 0, P_x);
+        for (int i_2 = thread; i_2 < slots.count; i_2 += 256) {
           const auto [row_i, x_i, is_there] = slots[i_2];
-          store_global_if(vec<width>(there + row_i * P_row + x_i * P_x), load_shared_if(vec<width>(&P_staged[row_i * 1024 + x_i]), is_there), is_there);
+          store_global_if(vec<width>(there + x_i * P_x), load_shared_if(vec<width>(&P_staged[x_i]), is_there), is_there);
         }
       }  // P[row, x] from a tile
     }
     {
       constexpr int width = width_of<float, 4>(ALIGNED);
       if constexpr (ALIGNED >= 32) {
-        UNROLL for (int x128 = 0; x128 < 8; ++x128)
+        UNROLL for (int x1024 = 0; x1024 < 2; ++x1024)
           UNROLL for (int x1 = 0; x1 < 4; x1 += width)
-            store_global_if(vec<width>(&P[warp * P_row + row0 * P_row + (x128 * 128 + x1 + lane * 4) * P_x + x_full_2 * P_x]), pack<width>(&A_piece[x128][x1]), row0 + warp < row && x_full_2 + x128 * 128 + x1 + lane * 4 < x);
+            store_global_if(vec<width>(&P[row0 * P_row + (x1024 * 1024 + x1 + lane * 4 + warp * 128) * P_x + x_full_2 * P_x]), pack<width>(&A_piece[x1024][x1]), x_full_2 + x1024 * 1024 + x1 + lane * 4 + warp * 128 < x);
       }
     }  // P[row, x] from registers
   }
 }
 
-extern "C" __global__ void __launch_bounds__(128, 6) softmax_rows_kernel(
+extern "C" __global__ void __launch_bounds__(256, 6) softmax_rows_kernel(
     const float* __restrict__ A, int64_t A_row,
     float* __restrict__ P, int64_t P_row,
     int64_t row,
@@ -668,7 +706,7 @@ extern "C" __global__ void __launch_bounds__(128, 6) softmax_rows_kernel(
   softmax_rows_kernel_body<32>(A, A_row, 1, P, P_row, 1, row, x);
 }
 
-extern "C" __global__ void __launch_bounds__(128, 1) softmax_rows_kernel_aligned_16(
+extern "C" __global__ void __launch_bounds__(256, 1) softmax_rows_kernel_aligned_16(
     const float* __restrict__ A, int64_t A_row,
     float* __restrict__ P, int64_t P_row,
     int64_t row,
@@ -676,7 +714,7 @@ extern "C" __global__ void __launch_bounds__(128, 1) softmax_rows_kernel_aligned
   softmax_rows_kernel_body<16>(A, A_row, 1, P, P_row, 1, row, x);
 }
 
-extern "C" __global__ void __launch_bounds__(128, 1) softmax_rows_kernel_strided(
+extern "C" __global__ void __launch_bounds__(256, 1) softmax_rows_kernel_strided(
     const float* __restrict__ A, int64_t A_row, int64_t A_x,
     float* __restrict__ P, int64_t P_row, int64_t P_x,
     int64_t row,
