@@ -21,6 +21,11 @@ it says `fmaf`, so that it computes on a device what it does in the emulator."""
 
 _ARCH = re.compile(r"sm_\d{2,3}[af]?")
 _LINES_SHOWN = 8
+_NO_ARCH = re.compile(r"Value '\w+' is not defined for option|Unsupported gpu architecture")
+"""What nvcc says of an architecture that it does not know, by its age."""
+
+FIRST_RELEASES = {"sm_80": "11.0", "sm_86": "11.1", "sm_89": "11.8", "sm_90": "11.8", "sm_90a": "12.0"}
+"""The toolkits that were the first to make code for an architecture (release notes of the CUDA toolkit)."""
 
 
 class NvccUnavailable(Exception):
@@ -97,7 +102,7 @@ def compile_cubin(source: str, arch: str, options: Sequence[str] = ()) -> Cubin:
     def make(path: Path) -> None:
         unit = path.with_suffix(".cu")
         unit.write_text(source, encoding="utf-8")
-        said = _run([*command, str(unit), "-o", str(path)])
+        said = _run([*command, str(unit), "-o", str(path)], arch)
         # The log first: a cubin that is there has its log.
         partial = path.with_suffix(".log")
         partial.write_text(said, encoding="utf-8")
@@ -141,9 +146,27 @@ def _version(nvcc: str) -> str:
     return result.stdout
 
 
-def _run(command: Sequence[str]) -> str:
+def release_of(nvcc: str) -> str:
+    """The toolkit that an nvcc is of, as 12.4; "" if it does not say (NvccUnavailable if it is no nvcc)."""
+    found = re.search(r"release (\d+\.\d+)", _version(nvcc))
+    return found[1] if found else ""
+
+
+def _why_no_code(nvcc: str, arch: str) -> str:
+    """What to do where nvcc does not know the architecture."""
+    release = release_of(nvcc)
+    first = f"CUDA {FIRST_RELEASES[arch]} or newer does" if arch in FIRST_RELEASES else "another toolkit may"
+    return (
+        f"{nvcc}{f' of CUDA {release}' if release else ''} makes no code for {arch}, {first}: put another nvcc on the "
+        "path, set CUDACXX to it, or pip install 'treadle[nvcc]'; --arch sm_80 asks for code that older ones make"
+    )
+
+
+def _run(command: Sequence[str], arch: str) -> str:
     """What the command said on either stream (NvccFailure, NvccUnavailable)."""
     result = run_process(command)
+    if result.returncode != 0 and _NO_ARCH.search(result.stderr + result.stdout):
+        raise NvccUnavailable(_why_no_code(command[0], arch))
     if (trouble := trouble_around(result)) is not None:
         raise NvccUnavailable(f"nvcc cannot compile here: {trouble}")
     said = result.stdout + result.stderr

@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from treadle.compiler import main as cli
 from treadle.runtime import gpu, nvcc
 from treadle.runtime.backend import BACKENDS, BackendUnavailable, choose_backend
 from treadle.runtime.gpu import DeviceArray, arch_for, extent_of, misalignment_of, missing_for_gpu, pack_arguments
@@ -157,6 +158,34 @@ def test_what_nvcc_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(nvcc.NvccFailure, match="error"):
         nvcc.compile_cubin("__global__ void f() { nothing(); }", "sm_80")
     assert not list((tmp_path / "cache" / "cubin").iterdir())
+
+
+OLD_NVCC = """#!/bin/sh
+case "$*" in
+  *--version*) echo "nvcc: NVIDIA (R) Cuda compiler driver"; echo "Cuda compilation tools, release 11.5, V11.5.119" ;;
+  *) echo "nvcc fatal   : {said}" >&2; exit 1 ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    "said", ["Value 'sm_90a' is not defined for option 'gpu-architecture'", "Unsupported gpu architecture 'compute_90a'"]
+)
+def test_a_toolkit_that_does_not_know_the_architecture(
+    said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is wrong with what was printed: it is for the user to take another nvcc."""
+    (tmp_path / "nvcc").write_text(OLD_NVCC.format(said=said))
+    (tmp_path / "nvcc").chmod(0o755)
+    monkeypatch.setenv("CUDACXX", str(tmp_path / "nvcc"))
+    monkeypatch.setenv("TREADLE_CACHE", str(tmp_path / "cache"))
+    softmax = str(Path(__file__).parents[1] / "examples" / "softmax.mlir")
+    asked = ["compile", softmax, "--arch", "sm_90a", "-o", str(tmp_path / "out.cu")]
+    assert cli.main([*asked, "--cubin", str(tmp_path / "out.cubin")]) == 2
+    why = "nvcc of CUDA 11.5 makes no code for sm_90a, CUDA 12.0 or newer does"
+    assert why in capsys.readouterr().err
+    assert cli.main([*asked, "--report"]) == 0
+    assert why in capsys.readouterr().out
 
 
 def test_an_architecture_is_no_place_for_options() -> None:
