@@ -106,7 +106,10 @@ ENCODE_ARGUMENTS = (
 
 @cache
 def _encoder() -> Any:
-    function = ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled
+    try:
+        function = ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled
+    except AttributeError:
+        raise DriverFailure("it is too old for tensor maps: update it to CUDA 12.0 or newer") from None
     function.argtypes = ENCODE_ARGUMENTS
     return function
 
@@ -311,11 +314,15 @@ class Functions:
 
         return start_clusters
 
+    def load(self) -> Any:
+        """The module of the kernels, loaded once (DriverFailure)."""
+        if self._module is None:
+            self._module = _checked(_driver().cuModuleLoadData(self._image))
+        return self._module
+
     def _function(self, kernel: str, shared_bytes: int) -> Any:
         driver = _driver()
-        if self._module is None:
-            self._module = _checked(driver.cuModuleLoadData(self._image))
-        function = _checked(driver.cuModuleGetFunction(self._module, kernel.encode()))
+        function = _checked(driver.cuModuleGetFunction(self.load(), kernel.encode()))
         dynamic = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         _checked(driver.cuFuncSetAttribute(function, dynamic, shared_bytes))
         return function

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from treadle.runtime.cuda_driver import DriverFailure, EncodedMap, Functions, encode, is_installed
 from treadle.runtime.extents import byte_bounds
-from treadle.runtime.nvcc import compile_cubin, find_nvcc
+from treadle.runtime.nvcc import compile_cubin, find_nvcc, release_of
 from treadle.runtime.parameters import Scalar
 from treadle.runtime.tensor_maps import tensor_map
 
@@ -159,9 +159,26 @@ class GpuBackend:
         self.variants: list[str] = []
         """What was launched, by the names that the printed file gives the variants of its kernels."""
         self._functions: dict[str, Any] = {}
-        if has_pycuda():
-            self._module = self._driver.module_from_buffer(cubin.image)
-            self._functions = {kernel: self._module.get_function(kernel) for kernel in kernels}
+        try:
+            if has_pycuda():
+                self._module = self._driver.module_from_buffer(cubin.image)
+                self._functions = {kernel: self._module.get_function(kernel) for kernel in kernels}
+            else:
+                self.functions.load()
+        except (self._driver.Error, DriverFailure) as error:
+            raise GpuFailure(f"the driver does not load the kernels: {error}{self._why_too_old()}") from error
+
+    def _why_too_old(self) -> str:
+        """That the driver is older than the toolkit, where it is: a driver loads machine code of its own major version
+        of CUDA and of older ones (CUDA compatibility guide)."""
+        major, minor = divmod(self._driver.get_driver_version() // 10, 100)
+        toolkit = release_of(find_nvcc() or "")
+        if not toolkit or int(toolkit.split(".")[0]) <= major:
+            return ""
+        return (
+            f"; it is of CUDA {major}.{minor}, and nvcc of CUDA {toolkit}: update the driver, or set CUDACXX to an "
+            f"nvcc of CUDA {major}"
+        )
 
     def allocate(self, shape: Sequence[int], dtype: np.dtype[Any]) -> DeviceArray:
         """An array without contents, rows contiguous."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from treadle.runtime.cuda_driver import is_installed
-from treadle.runtime.nvcc import find_nvcc
+from treadle.runtime.nvcc import find_nvcc, release_of
 
 DRIVER = Path(__file__).parent / "driver"
 ROOT = DRIVER.parents[1]
@@ -82,3 +82,24 @@ def test_the_command_line_runs_on_it_and_sees_that_nothing_was_computed(environm
     assert done.returncode == 1, done.stderr
     assert "WRONG (gpu): " in done.stdout + done.stderr
     assert [line.split(":")[0] for line in told] == ["launched softmax_rows_kernel"]
+
+
+@pytest.mark.parametrize("example", ["softmax", "attention"])
+def test_a_driver_that_is_older_than_the_toolkit(environment: dict[str, str], example: str) -> None:
+    """It loads no machine code of a later major version of CUDA: one message, which names both."""
+    command = (
+        "-m",
+        "treadle.compiler.main",
+        "run",
+        f"examples/{example}.mlir",
+        "--backend",
+        "gpu",
+        "--machine",
+        "h100",
+    )
+    done, told = started({**environment, "DRIVER_CUDA": "11080"}, *command)
+    assert done.returncode == 2, done.stdout + done.stderr
+    (said,) = done.stderr.splitlines()
+    assert "the driver does not load the kernels: " in said
+    assert f"; it is of CUDA 11.8, and nvcc of CUDA {release_of(str(find_nvcc()))}: update the driver" in said
+    assert len(told) == 1

@@ -169,7 +169,8 @@ esac
 
 
 @pytest.mark.parametrize(
-    "said", ["Value 'sm_90a' is not defined for option 'gpu-architecture'", "Unsupported gpu architecture 'compute_90a'"]
+    "said",
+    ["Value 'sm_90a' is not defined for option 'gpu-architecture'", "Unsupported gpu architecture 'compute_90a'"],
 )
 def test_a_toolkit_that_does_not_know_the_architecture(
     said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

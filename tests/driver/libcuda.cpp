@@ -104,10 +104,12 @@ void read_cubin(const unsigned char* image, Module& module) {
 
 std::vector<std::pair<std::string, void*>> functions();
 
+int version_of_driver() { return std::getenv("DRIVER_CUDA") ? std::atoi(std::getenv("DRIVER_CUDA")) : CUDA_VERSION; }
+
 }  // namespace
 
 EXPORT CUresult cuInit(unsigned) { return begun = true, CUDA_SUCCESS; }
-EXPORT CUresult cuDriverGetVersion(int* version) { return *version = 13000, CUDA_SUCCESS; }
+EXPORT CUresult cuDriverGetVersion(int* version) { return *version = version_of_driver(), CUDA_SUCCESS; }
 EXPORT CUresult cuDeviceGetCount(int* count) { return *count = 1, begun ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED; }
 EXPORT CUresult cuDeviceGet(CUdevice* device, int number) {
   *device = number;
@@ -171,6 +173,8 @@ EXPORT CUresult cuEventElapsedTime(float* milliseconds, CUevent, CUevent) {
 
 EXPORT CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   if (!current) return CUDA_ERROR_INVALID_CONTEXT;
+  if (version_of_driver() / 1000 < CUDA_VERSION / 1000)
+    return refuse(CUDA_ERROR_NO_BINARY_FOR_GPU, "machine code of CUDA %d by a driver of %d", CUDA_VERSION, version_of_driver());
   if (memcmp(image, ELFMAG, SELFMAG) != 0) return refuse(CUDA_ERROR_INVALID_IMAGE, "an image that is no ELF file");
   auto* const made = new Module;
   read_cubin(static_cast<const unsigned char*>(image), *made);
