@@ -153,6 +153,40 @@ FAULTS = {
     "more registers than the producer gives": (r"registers_take<232>", "registers_take<240>"),
     "the producer gives no registers": (r"registers_give<40>\(\);", ""),
     "an accumulator is scaled in flight": (r"wgmma_commit\(\);", "wgmma_commit(); sums[0][0][0] *= 0.5f;"),
+    "the sums are not initialised": (r"\[2\]\[2\] = \{\};", "[2][2];"),
+    "an accumulator is written after the fence": (
+        r"wgmma_fence\(\);(.*?)wgmma_wait<1>",
+        r"wgmma_fence(); sums[0][0][0] += 1.0f; sums[0][0][0] -= 1.0f; sums[1][0][0] *= 2.0f;\1wgmma_wait<0>",
+    ),
+    "the output lies over the barriers": (r"A_tile \+ RING \+ 1024", "A_tile + RING"),
+    "the barriers lie in a stage": (r"\(A_tile \+ RING\);", "(A_tile + RING - 64);"),
+    "the barriers lie in a stage, and are fenced": (
+        r"\(A_tile \+ RING\);(.*?)mbarrier_init_fence\(\);",
+        r"(A_tile + RING - 64);\1mbarrier_init_fence(); fence_proxy_async();",
+    ),
+    "a named barrier of no whole warps": (r"barrier_named<1>\(128\)", "barrier_named<1>(100)"),
+    "half of each warp meets": (r"barrier_named<1>\(128\);", "{ if (thread % 32 < 16) barrier_named<1>(64); }"),
+    "one lane of each warp arrives": (
+        r"if \(group == 1\) barrier_named<1>\(128\); else",
+        "if (group == 1) { if (thread % 32 == 0) barrier_named_arrive<1>(32); } else",
+    ),
+    "one warp of the producer's gives registers": (r"registers_give<40>", "if (thread < 32) registers_give<40>"),
+    "one warp of each consumer takes registers": (
+        r"registers_take<232>",
+        "if (thread % 128 < 32) registers_take<232>",
+    ),
+    "a warp takes other registers than the rest": (
+        r"registers_take<232>\(\);",
+        "if (thread % 128 < 32) registers_take<224>(); else registers_take<232>();",
+    ),
+    "registers are given that are not held": (
+        r"registers_give<40>\(\);",
+        "registers_give<40>(); registers_give<56>();",
+    ),
+    "fewer registers are taken than are held": (
+        r"registers_take<232>\(\);",
+        "registers_take<232>(); registers_take<200>();",
+    ),
     "a block barrier in a role": (r"wgmma_fence\(\);", "wgmma_fence(); if (k0 == 0) barrier_block();"),
 }
 
@@ -186,13 +220,31 @@ def test_every_fault_is_caught(fault: str) -> None:
         # The rows are read as they lie, by the address; the hardware would take row 60 for the first of eight.
         (r"rows = \(group - 1\) \* 64", "rows = (group - 1) * 60", "into the 1024 after which its swizzle begins anew"),
         (r"A_BYTES \+ B_BYTES\);\n", "1 << 20);\n", "1048576 bytes to wait for; it counts to 1048575"),
+        (
+            r"A_tile \+ RING \+ 1024",
+            "A_tile + RING",
+            "store_matrix at byte 49152 of shared memory, where a barrier lies",
+        ),
+        (r"barrier_named<1>\(128\)", "barrier_named<1>(100)", "100 threads are to come to a named barrier: it counts"),
+        (
+            r"registers_take<232>",
+            "if (thread % 128 < 32) registers_take<232>",
+            "some warps of a warpgroup change their",
+        ),
+        (r"(registers_take<232>\(\);)", r"\1 registers_take<200>();", "registers_take<200> of threads that have 232"),
+        (
+            r"wgmma_fence\(\);(.*?)wgmma_wait<1>",
+            r"wgmma_fence(); sums[0][0][0] = float(k0);\1wgmma_wait<0>",
+            "a register of the accumulator was written between wgmma_fence and the product",
+        ),
+        (r"wgmma_wait<0>\(\);\n", "", "what is rounded was made of a register of an accumulator that was read while"),
     ],
 )
 def test_what_only_the_hardware_would_do_otherwise_is_told(pattern: str, replacement: str, said: str) -> None:
-    kernel, count = re.subn(pattern, replacement, KERNEL, count=1)
+    kernel, count = re.subn(pattern, replacement, KERNEL, count=1, flags=re.S)
     assert count == 1
     with pytest.raises(EmulationError) as caught:
-        multiply(compile_source(Shape().text(kernel), ["product"]), Shape(), 128, 64, 64, 0)
+        multiply(compile_source(Shape().text(kernel), ["product"]), Shape(), 128, 64, 128, 0)
     assert said in str(caught.value)
 
 

@@ -195,6 +195,10 @@ FAULTS = {
     "products begin without a fence": (r"wgmma_fence\(\);", ";"),
     "products are not committed": (r"wgmma_commit\(\);", ";"),
     "scores are read before they are there": (r"wgmma_wait<0>\(\);", ";"),
+    "the left operand is made after the fence": (
+        r"keep\((P16\w*)\);\s*wgmma_fence\(\);",
+        r"const auto made = \1[0][0][0][0]; \1[0][0][0][0] = __half(7.0f); wgmma_fence(); \1[0][0][0][0] = made;",
+    ),
     "another stride in a descriptor": (r"(matrix_descriptor<\d+>\([^;]*, )1024", r"\g<1>512"),
     "another swizzle in a descriptor": (r"matrix_descriptor<128>", "matrix_descriptor<64>"),
     "another step along the depth": (r"further\(b, k16 \* 32\)", "further(b, k16 * 64)"),

@@ -66,7 +66,7 @@ __device__ __forceinline__ void registers_$VERB(LINE) {
 #ifndef TREADLE_EMULATOR
   asm volatile("setmaxnreg.$CHANGE.sync.aligned.u32 %0;" ::"n"(COUNT));
 #else
-  emu::registers_change(COUNT, line);
+  emu::registers_$VERB(COUNT, line);
 #endif
 }
 

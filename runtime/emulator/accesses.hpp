@@ -147,6 +147,9 @@ void report_finding(const Shadow::Finding& finding, Operation operation, unsigne
                     " is still under way: it was %s", name, byte, name_of_thread(other.thread).c_str(), other.line,
                     committed ? "not waited for" : "never committed");
     }
+    case IN_BARRIER:
+      return report("barrier", thread, line, "%s at byte %zu of shared memory, where a barrier lies (line %d)", name,
+                    byte, other.line);
     case RACE:
       return report("race", thread, line,
                     "%s at byte %zu of shared memory, which %s %s on line %d, with no "

@@ -15,9 +15,27 @@ void reset_asynchronous(unsigned living, unsigned places) {
   stores.clear();
   arrivals.clear();
   store_groups.assign(places, 0);
+  poisons.clear();
   warpgroups = std::vector<Warpgroup>((places + WARPGROUP - 1) / WARPGROUP);
   reset_roles(living / launch->cluster);
   reset_cluster(living, places);
+}
+
+void tell_poison(uint32_t bits, const char* what) {
+  const uint32_t poison = poison_of(int(bits & 0xffffu));
+  if (!launch->checks || std::find(poisons.begin(), poisons.end(), poison) == poisons.end()) return;
+  report("race", current, current_line,
+         "what is %s was made of a register of an accumulator that was read while the product on line %u was in flight",
+         what, bits & 0xffffu);
+}
+
+void look_at_floats(const float* values, int count, int line) {
+  for (int i = 0; i < count; ++i) {
+    const uint32_t bits = same_bits<uint32_t>(values[i]);
+    if (!is_poison(bits)) continue;
+    current_line = line;
+    return tell_poison(bits, "stored or exchanged");
+  }
 }
 
 bool land_any() {

@@ -30,12 +30,14 @@ void execute_some();
 void execute_warpgroup(unsigned first, const Request& request);
 
 void come_to_named(unsigned first, unsigned last, const Request& request);
+void arrive_at_named(unsigned first, unsigned last, const Request& request);
 bool may_change_registers(unsigned first, const Request& request);
 void change_registers(unsigned first, const Request& request);
 
 // When all threads have returned: what nobody waited for.
 void check_left_over();
 void check_named();
+void check_registers_changed();
 
 std::vector<Group> waiting_groups(unsigned block);
 void report_deadlock(const std::vector<Group>& groups);

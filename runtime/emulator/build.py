@@ -12,7 +12,13 @@ from os import cpu_count
 from pathlib import Path
 
 from treadle.runtime.cache import cache_directory, cached_file
-from treadle.runtime.emulator.compiler import host_compiler, linker_flags, run_compiler, version_of
+from treadle.runtime.emulator.compiler import (
+    filling_flags,
+    host_compiler,
+    linker_flags,
+    run_compiler,
+    version_of,
+)
 from treadle.runtime.emulator.errors import CompileFailure, EmulatorUnavailable
 
 _HERE = Path(__file__).parent
@@ -41,7 +47,8 @@ def compile_kernels(source: str, kernels: Sequence[str], *, checks: bool, name: 
     """The shared library of these kernels, from the cache if they were compiled before
     (CompileFailure, EmulatorUnavailable)."""
     command = host_compiler()
-    flags = (*_FLAGS, _LEVELS[checks], *_KERNEL_FLAGS, f"-DTREADLE_CHECKS={int(checks)}")
+    filling = filling_flags(command) if checks else ()
+    flags = (*_FLAGS, _LEVELS[checks], *filling, *_KERNEL_FLAGS, f"-DTREADLE_CHECKS={int(checks)}")
     text = _translation_unit(source, kernels, name)
     key = _digest(*command, version_of(command), *flags, _runtime_digest(), text)
 

@@ -73,6 +73,20 @@ def linker_flags() -> tuple[str, ...]:
     return next(((f"-fuse-ld={name}",) for name in LINKERS if shutil.which(f"ld.{name}")), ())
 
 
+_FILLING = ("-ftrivial-auto-var-init=pattern",)
+_FILL_SINCE = ((r"Apple clang version (\d+)", 11), (r"clang version (\d+)", 8), (r"\) (\d+)\.\d+", 12))
+
+
+def filling_flags(command: tuple[str, ...]) -> tuple[str, ...]:
+    """What makes the compiler fill variables that a kernel does not initialise with numbers far from all others: on a
+    device, too, nobody knows what they are. Nothing for compilers that cannot, by the version that they tell."""
+    version = version_of(command).splitlines()[0]
+    for pattern, since in _FILL_SINCE:
+        if found := re.search(pattern, version):
+            return _FILLING if int(found[1]) >= since else ()
+    return ()
+
+
 def run_compiler(command: Sequence[str]) -> None:
     """Run the compiler (CompileFailure with the lines that say what is wrong; EmulatorUnavailable where that is the
     place and not the text: a full disk, say)."""

@@ -17,6 +17,15 @@ inline To same_bits(From from) {
   return to;
 }
 
+// What the registers of an accumulator hold while a product into it is in flight: a signalling NaN that tells the
+// product's line. Arithmetic makes it quiet, and passes it on.
+inline uint32_t poison_of(int line) { return 0x7f950000u | (uint32_t(line) & 0xffffu); }
+inline bool is_poison(uint32_t bits) { return (bits & 0x7fbf0000u) == 0x7f950000u; }
+void tell_poison(uint32_t bits, const char* what);
+inline void look_for_poison(uint32_t bits, const char* what) {
+  if (__builtin_expect(is_poison(bits), 0)) tell_poison(bits, what);
+}
+
 inline float half_to_float(uint16_t half) {
   const uint32_t sign = uint32_t(half & 0x8000u) << 16, rest = half & 0x7fffu;
   if (rest >= 0x7c00u) return same_bits<float>(sign | 0x7f800000u | (rest << 13));
@@ -28,7 +37,7 @@ inline float half_to_float(uint16_t half) {
 inline uint16_t float_to_half(float x) {
   const uint32_t bits = same_bits<uint32_t>(x), sign = (bits >> 16) & 0x8000u;
   const uint32_t rest = bits & 0x7fffffffu;
-  if (rest > 0x7f800000u) return 0x7fff;                          // NaN, as the device writes it
+  if (rest > 0x7f800000u) return look_for_poison(rest, "rounded"), uint16_t(0x7fff);  // NaN, as the device writes it
   if (rest >= 0x477ff000u) return uint16_t(sign | 0x7c00u);       // 65520 and above: infinity
   if (rest < 0x38800000u) {                                       // below 2^-14: subnormal
     const float shifted = same_bits<float>(rest) + 0.5f;          // rounds at 2^-24
@@ -42,7 +51,7 @@ inline float bfloat16_to_float(uint16_t x) { return same_bits<float>(uint32_t(x)
 
 inline uint16_t float_to_bfloat16(float x) {
   const uint32_t bits = same_bits<uint32_t>(x);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fff;
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return look_for_poison(bits, "rounded"), uint16_t(0x7fff);
   return uint16_t((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
@@ -61,7 +70,7 @@ inline float eight_bit_to_float(uint8_t x, int mantissa, int bias, bool infiniti
 inline uint8_t float_to_eight_bit(float x, int mantissa, int bias, uint8_t most) {
   const uint32_t bits = same_bits<uint32_t>(x), rest = bits & 0x7fffffffu;
   const uint8_t sign = uint8_t((bits >> 24) & 0x80u);
-  if (rest > 0x7f800000u) return 0x7f;
+  if (rest > 0x7f800000u) return look_for_poison(rest, "rounded"), uint8_t(0x7f);
   if (rest >= same_bits<uint32_t>(eight_bit_to_float(most, mantissa, bias, false))) return uint8_t(sign | most);
   if (rest < uint32_t(127 + 1 - bias) << 23) {  // below the smallest normal number: rounds at the last subnormal bit
     const float unit = ldexpf(1.0f, 23 + 1 - bias - mantissa);

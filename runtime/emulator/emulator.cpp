@@ -76,7 +76,14 @@ bool resolve_warp(unsigned first, unsigned last) {
     case BARRIER_BLOCK:
     case BARRIER_CLUSTER:
     case MBARRIER_WAIT: return false;
-    case BARRIER_NAMED: return come_to_named(first, last, *request), true;
+    case BARRIER_NAMED:
+      if (missing_lanes(first, last, *request)) return false;
+      return come_to_named(first, last, *request), true;
+    case BARRIER_ARRIVE:
+      if (missing_lanes(first, last, *request)) return false;
+      arrive_at_named(first, last, *request);
+      for (unsigned t = first; t < last; ++t) all_threads[t].state = State::READY;
+      return true;
     case WGMMA:
     case WGMMA_FENCE:
     case WGMMA_COMMIT:
@@ -202,6 +209,7 @@ void run_cluster(std::vector<unsigned>& warps) {
   traffic.meet_block();
   if (!abandoned) check_left_over();
   if (!abandoned) check_named();
+  if (!abandoned) check_registers_changed();
 }
 
 void run_grid() {

@@ -41,6 +41,7 @@ enum Operation : int {
   REGISTERS,
   LOAD_CLUSTER,       // of the shared memory of another block
   TENSOR_MULTICAST,   // what a tensor_load brings to other blocks
+  BARRIER_ARRIVE,     // at a named barrier
   OPERATIONS
 };
 
@@ -97,6 +98,14 @@ inline const void* shared_read(const void* p, unsigned, bool valid, int) {
 inline void* shared_write(void* p, unsigned, bool valid, int) { return valid ? p : sink; }
 #endif
 
+// Whether what leaves a thread's registers was made of an accumulator in flight.
+template <class T>
+inline void look_at(const T&, int) {}
+void look_at_floats(const float* values, int count, int line);
+inline void look_at(const float& value, int line) { look_at_floats(&value, 1, line); }
+template <template <class, int> class Vector, int N>
+inline void look_at(const Vector<float, N>& values, int line) { look_at_floats(values.at, N, line); }
+
 template <class T>
 inline T load_global_if(const T* p, bool valid, int line) {
   T value;
@@ -109,6 +118,7 @@ inline T load_global(const T* p, int line) {
 }
 template <class T>
 inline void store_global_if(T* p, const T& value, bool valid, int line) {
+  if (TREADLE_CHECKS && valid) look_at(value, line);
   memcpy(global_write(p, sizeof(T), valid, line), &value, sizeof(T));
 }
 template <class T>
@@ -127,6 +137,7 @@ inline T load_shared(const T* p, int line) {
 }
 template <class T>
 inline void store_shared_if(T* p, const T& value, bool valid, int line) {
+  if (TREADLE_CHECKS && valid) look_at(value, line);
   memcpy(shared_write(p, sizeof(T), valid, line), &value, sizeof(T));
 }
 template <class T>
@@ -139,6 +150,7 @@ inline void barrier_warp(int line) { meet({BARRIER_WARP, line, nullptr, nullptr,
 
 template <class T>
 inline T shuffle_xor(T value, int mask, int line) {
+  if (TREADLE_CHECKS) look_at(value, line);
   T result;
   meet({SHUFFLE_XOR, line, &result, &value, nullptr, mask});
   return result;
@@ -146,6 +158,7 @@ inline T shuffle_xor(T value, int mask, int line) {
 
 template <class T>
 inline T shuffle(T value, int source, int line) {
+  if (TREADLE_CHECKS) look_at(value, line);
   uint32_t bits = 0;
   memcpy(&bits, &value, sizeof(T));
   meet({SHUFFLE, line, &bits, &bits, nullptr, source});

@@ -28,7 +28,6 @@ void barrier_cluster_arrive(int line);
 void mbarrier_arrive_at(void* barrier, int block, int line);
 const void* cluster_read(const void* p, int block, unsigned bytes, int line);
 void fence_proxy_async();
-void arrive_named(int id, int threads, int line);
 void start_tensor_load(void* shared, const TensorMap& map, void* barrier, const int* at, int rank, int line);
 void start_tensor_load(void* shared, const TensorMap& map, void* barrier, const int* at, int rank, unsigned blocks,
                        int line);
@@ -47,6 +46,9 @@ inline void mbarrier_wait(const void* barrier, unsigned parity, int line) {
 inline void barrier_named(int id, int threads, int line) {
   meet({BARRIER_NAMED, line, nullptr, nullptr, nullptr, id << 16 | threads});
 }
+inline void arrive_named(int id, int threads, int line) {
+  meet({BARRIER_ARRIVE, line, nullptr, nullptr, nullptr, id << 16 | threads});
+}
 inline void barrier_cluster_wait(int line) { meet({BARRIER_CLUSTER, line, nullptr, nullptr, nullptr, 0}); }
 template <class T>
 inline T load_cluster(const T* p, int block, int line) {
@@ -59,9 +61,8 @@ inline bool elect_one(int line) {
   meet({ELECT, line, &elected, nullptr, nullptr, 0});
   return elected != 0;
 }
-inline void registers_change(int count, int line) {
-  meet({REGISTERS, line, nullptr, nullptr, nullptr, count});
-}
+inline void registers_give(int count, int line) { meet({REGISTERS, line, nullptr, nullptr, nullptr, -count}); }
+inline void registers_take(int count, int line) { meet({REGISTERS, line, nullptr, nullptr, nullptr, count}); }
 template <int COUNT, bool TRANSPOSED>
 inline void store_matrix(void* row, const void* registers, int line) {
   meet({STORE_MATRIX, line, row, registers, nullptr, TRANSPOSED ? -COUNT : COUNT});

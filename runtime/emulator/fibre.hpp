@@ -42,6 +42,15 @@ class Context {
 #endif
   }
 
+  // Below what a suspended fibre keeps on its stack; null where the C library does not tell.
+  const char* stack_pointer() const {
+#ifdef TREADLE_UCONTEXT
+    return nullptr;
+#else
+    return static_cast<const char*>(pointer_);
+#endif
+  }
+
   // Leaves this context and takes up another one.
   void switch_to(Context& other) {
 #if defined(TREADLE_UCONTEXT)

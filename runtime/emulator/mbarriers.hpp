@@ -111,7 +111,10 @@ void mbarrier_init(void* p, unsigned count, int line) {
                   describe(at).c_str());
   if (barriers.count(at)) return report("phase", current, line, "%s is initialised twice", describe(at).c_str());
   if (count == 0 || count > 0xfffff) return report("phase", current, line, "a barrier of %u arrivals", count);
-  if (launch->checks) may_write_shared(STORE_SHARED, p, 8, line, false);
+  if (launch->checks) {
+    may_write_shared(STORE_SHARED, p, 8, line, false);
+    shadow.hold_barrier(at, 8, line);
+  }
   Barrier& barrier = barriers[at];
   barrier.count = barrier.missing = count;
   barrier.agent = agents.of(text("a tensor copy that completes on the barrier at byte %zu%s", within_block(at),

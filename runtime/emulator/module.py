@@ -55,6 +55,7 @@ _KINDS = (
     "registers",
     "load_cluster",
     "tensor_multicast",
+    "barrier_named_arrive",
 )
 _COPY_ASYNC_SHARED = 5
 

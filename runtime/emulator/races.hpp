@@ -23,7 +23,10 @@ struct Access {
 };
 
 // The later, the graver. UNFENCED: ordered, but written through the generic proxy, and no proxy fence lies between.
-enum Verdict { SOUND, NEVER_WRITTEN, UNFENCED, STILL_PENDING, RACE };
+// IN_BARRIER: where a barrier lies, which only its own instructions touch.
+enum Verdict { SOUND, NEVER_WRITTEN, UNFENCED, STILL_PENDING, RACE, IN_BARRIER };
+
+constexpr uint32_t A_BARRIER = ~0u;  // the thread of an access that made a barrier
 
 // Who looks: a thread, through the generic proxy or, for an operation that it issued, the asynchronous one.
 struct Observer {
@@ -55,6 +58,8 @@ class Shadow {
   // After a block barrier every thread knows every access, so which one it was no longer matters. Done
   // when there are many, this keeps long kernels in bounds.
   void forget_old();
+  // A barrier lies there from now on.
+  void hold_barrier(size_t at, unsigned bytes, int line);
   // The copy that wrote these bytes has been waited for by its thread.
   void arrived(size_t at, unsigned bytes, unsigned thread, int line);
   // A tensor copy has landed: what it wrote is pending no more.

@@ -19,7 +19,14 @@ struct NamedBarrier {
 constexpr unsigned NAMES = 16;  // of barriers of a block
 
 std::vector<NamedBarrier> named;  // of all blocks of a cluster
-std::vector<unsigned> registers_of;  // a thread of each warp
+// What warps have done with their registers.
+struct Holding {
+  unsigned registers = 0;  // a thread
+  std::vector<int> changes;  // what they asked for: those of a warpgroup ask for the same; negative: to keep of more
+  int line = 0;
+};
+
+std::vector<Holding> holdings;  // of each warp
 std::vector<unsigned> registers_free;  // of each block's, by threads
 
 void reset_roles(unsigned threads) {
@@ -27,7 +34,7 @@ void reset_roles(unsigned threads) {
   const unsigned places = launch->cluster * block_threads;
   unsigned cap = 65536 / threads / 8 * 8;
   if (cap > 255) cap = 255 / 8 * 8;
-  registers_of.assign((places + 31) / 32, cap);
+  holdings.assign((places + 31) / 32, Holding{cap, {}, 0});
   registers_free.assign(launch->cluster, 0);
 }
 
@@ -52,8 +59,10 @@ void release_named(unsigned id) {
   barrier = NamedBarrier();
 }
 
-// All that come to a barrier say the same number of threads.
+// All that come to a barrier say the same number of threads, of whole warps.
 void agree_on_threads(NamedBarrier& barrier, unsigned thread, unsigned threads, int line) {
+  if (threads == 0 || threads % 32 != 0)
+    report("barrier", thread, line, "%u threads are to come to a named barrier: it counts whole warps of 32", threads);
   if (barrier.threads && barrier.threads != threads)
     report("barrier", thread, line,
            "%u threads are to come to a named barrier, others there say %u", threads, barrier.threads);
@@ -73,6 +82,17 @@ void check_named() {
              named[id].arrived, id % NAMES);
 }
 
+// All warps of a warpgroup change their registers, or none does. PTX ISA 9.7.19.5.
+void check_registers_changed() {
+  for (unsigned warp = 0; warp < holdings.size(); ++warp) {
+    const unsigned first = warp / 4 * 4;
+    if (holdings[warp].changes == holdings[first].changes) continue;
+    const unsigned guilty = holdings[warp].changes.size() > holdings[first].changes.size() ? warp : first;
+    report("registers", 32 * guilty, holdings[guilty].line,
+           "some warps of a warpgroup change their registers, and others do not or otherwise: all four must");
+  }
+}
+
 // The lanes of a warp have come to a named barrier, and stay until enough threads have.
 void come_to_named(unsigned first, unsigned last, const Request& request) {
   const unsigned name = unsigned(request.option) >> 16, threads = unsigned(request.option) & 0xffff;
@@ -90,30 +110,37 @@ void come_to_named(unsigned first, unsigned last, const Request& request) {
 
 // Whether the warp's change of its registers can happen now: an increase waits until others have given up enough.
 bool may_change_registers(unsigned first, const Request& request) {
-  const unsigned wanted = unsigned(request.option), held = registers_of[first / 32];
-  return wanted <= held || wanted - held <= registers_free[block_of(first)] / 32;
+  const unsigned wanted = unsigned(abs(request.option)), held = holdings[first / 32].registers;
+  return request.option < 0 || wanted <= held || wanted - held <= registers_free[block_of(first)] / 32;
 }
 
 void change_registers(unsigned first, const Request& request) {
-  unsigned& held = registers_of[first / 32];
-  const unsigned wanted = unsigned(request.option);
+  Holding& holding = holdings[first / 32];
+  const unsigned wanted = unsigned(abs(request.option)), held = holding.registers;
+  const bool gives = request.option < 0;
+  if (gives ? wanted > held : wanted < held)
+    report("registers", first, request.line, "registers_%s<%u> of threads that have %u", gives ? "give" : "take", wanted, held);
   if (wanted % 8 != 0 || wanted < 24 || wanted > 256)
     report("registers", first, request.line, "%u registers a thread: a multiple of 8 from 24 to 256", wanted);
   unsigned& free = registers_free[block_of(first)];
   free = unsigned(int(free) + 32 * (int(held) - int(wanted)));
-  held = wanted;
+  holding.registers = wanted;
+  holding.changes.push_back(request.option);
+  holding.line = request.line;
 }
 
-void arrive_named(int name, int threads, int line) {
-  if (!is_name(unsigned(name), current, line)) return;
-  const unsigned id = block_of(current) * NAMES + unsigned(name);
+// The lanes of a warp arrive at a named barrier, and go on.
+void arrive_at_named(unsigned first, unsigned last, const Request& request) {
+  const unsigned name = unsigned(request.option) >> 16, threads = unsigned(request.option) & 0xffff;
+  if (!is_name(name, first, request.line)) return;
+  const unsigned id = block_of(first) * NAMES + name;
   NamedBarrier& barrier = named[id];
-  if (launch->checks) clocks.release(current, barrier.gathered);
-  agree_on_threads(barrier, current, unsigned(threads), line);
-  ++barrier.arrived;
-  if (!full(id, unsigned(threads))) return;
+  for (unsigned t = first; launch->checks && t < last; ++t) clocks.release(t, barrier.gathered);
+  agree_on_threads(barrier, first, threads, request.line);
+  barrier.arrived += last - first;
+  if (!full(id, threads)) return;
   if (barrier.waiting.empty())
-    report("barrier", current, line, "%d threads came to named barrier %d and none of them waits", threads, name);
+    report("barrier", first, request.line, "%u threads came to named barrier %u and none of them waits", threads, name);
   release_named(id);
 }
 

@@ -60,6 +60,8 @@ Shadow::Finding Shadow::judge_write(uint32_t index, Observer observer, bool read
   finding.other_wrote = true;
   if (index == 0)
     finding.verdict = reading ? NEVER_WRITTEN : SOUND;
+  else if (finding.other.thread == A_BARRIER)
+    finding.verdict = IN_BARRIER;
   else if (finding.other.pending)
     finding.verdict = STILL_PENDING;
   else if (!clocks_->knows(observer.thread, finding.other.thread, finding.other.clock))
@@ -175,8 +177,15 @@ void Shadow::forget_old() {
   interned_->indices.clear();
   for (Cell& cell : cells_) {
     cell.reads = 0;
-    if (cell.write != 0) cell.write = old[cell.write].pending ? intern(old[cell.write]) : 1;
+    if (cell.write == 0) continue;
+    const bool keep = old[cell.write].pending || old[cell.write].thread == A_BARRIER;
+    cell.write = keep ? intern(old[cell.write]) : 1;
   }
+}
+
+void Shadow::hold_barrier(size_t at, unsigned bytes, int line) {
+  const Cell barrier{intern({A_BARRIER, 0, 0, line, false, false}), 0};
+  for (size_t i = at; i < at + bytes; ++i) cells_[i] = barrier;
 }
 
 void Shadow::arrived(size_t at, unsigned bytes, unsigned thread, int line) {

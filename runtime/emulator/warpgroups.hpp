@@ -2,6 +2,8 @@
 // its accumulator, which hold a NaN meanwhile, and may read its operands at any moment. PTX ISA 9.7.15, wgmma.
 #pragma once
 
+#include <algorithm>
+
 #include "asynchronous.hpp"
 #include "descriptors.hpp"
 
@@ -9,10 +11,10 @@ namespace emu {
 namespace {
 
 constexpr unsigned ROWS = 64, DEPTH_BYTES = 32;
-constexpr uint32_t POISON = 0x7f80dead;  // a signalling NaN: no arithmetic makes one, nor passes one on
 
 struct Accumulator {
   int columns;
+  uint32_t poison;
   float* at[WARPGROUP];
   std::vector<float> value;  // [row][column]
   unsigned products;         // still to be executed
@@ -29,6 +31,26 @@ struct InFlight {
   bool executed;
 };
 
+// What a thread held, its local variables, at some moment: kernels with checks are compiled so that variables lie on
+// the stack whenever another function runs.
+class Registers {
+ public:
+  void note(unsigned thread) {
+    from_ = all_threads[thread].context.stack_pointer();
+    held_.clear();
+    if (from_) held_.assign(from_, const_cast<const char*>(stacks[thread] + Stacks::SIZE));
+  }
+  bool are_as_noted(const void* at, size_t bytes) const {
+    const char* const place = static_cast<const char*>(at);
+    const bool known = from_ && place >= from_ && place + bytes <= from_ + held_.size();
+    return !known || memcmp(held_.data() + (place - from_), place, bytes) == 0;
+  }
+
+ private:
+  const char* from_ = nullptr;
+  std::vector<char> held_;
+};
+
 struct Warpgroup {
   std::vector<InFlight> products;  // oldest first
   std::map<size_t, Accumulator> accumulators;
@@ -36,9 +58,11 @@ struct Warpgroup {
   uint64_t groups = 0;  // closed
   uint64_t waited = 0;  // groups known to be complete
   bool fenced = false;
+  std::vector<Registers> at_fence;  // of each thread
 };
 
 std::vector<Warpgroup> warpgroups;
+std::vector<uint32_t> poisons;  // that registers were filled with: any other NaN is the kernel's own
 
 unsigned products_agent(unsigned first) {
   return agents.of(
@@ -52,13 +76,13 @@ unsigned column_of(unsigned thread, unsigned i) { return i / 4 * 8 + thread % 4 
 
 void poison(const Accumulator& accumulator) {
   for (float* at : accumulator.at)
-    for (int i = 0; i < accumulator.columns / 2; ++i) memcpy(at + i, &POISON, 4);
+    for (int i = 0; i < accumulator.columns / 2; ++i) memcpy(at + i, &accumulator.poison, 4);
 }
 
 void check_untouched(const Accumulator& accumulator, unsigned first, int line) {
   for (unsigned t = 0; t < WARPGROUP; ++t)
     for (int i = 0; i < accumulator.columns / 2; ++i) {
-      if (memcmp(accumulator.at[t] + i, &POISON, 4) == 0) continue;
+      if (memcmp(accumulator.at[t] + i, &accumulator.poison, 4) == 0) continue;
       report("race", first + t, line,
              "register %d of an accumulator was written while a product into it was in flight", i);
       return;
@@ -167,6 +191,13 @@ void check_operand(uint64_t descriptor, unsigned rows, bool transposed, unsigned
     }
 }
 
+// Registers that a product reads must have been written before the fence.
+void check_fenced(unsigned first, const Warpgroup& group, unsigned t, const void* at, size_t bytes, const char* what,
+                  int line) {
+  if (!launch->checks || group.at_fence.empty() || group.at_fence[t].are_as_noted(at, bytes)) return;
+  report("missing fence", first + t, line, "a register of %s was written between wgmma_fence and the product", what);
+}
+
 size_t accumulator_of(unsigned first, Warpgroup& group, const Product& product, int line) {
   float* const mine = product.d;
   for (auto& [id, known] : group.accumulators) {
@@ -180,10 +211,14 @@ size_t accumulator_of(unsigned first, Warpgroup& group, const Product& product, 
   const size_t id = group.next_accumulator++;
   Accumulator& made = group.accumulators[id];
   made.columns = product.columns;
+  made.poison = poison_of(line);
+  if (std::find(poisons.begin(), poisons.end(), made.poison) == poisons.end()) poisons.push_back(made.poison);
   made.products = 0;
   made.value.assign(ROWS * unsigned(product.columns), 0.0f);
   for (unsigned t = 0; t < WARPGROUP; ++t) {
     made.at[t] = static_cast<const Product*>(all_threads[first + t].request->a)->d;
+    if (product.accumulate)
+      check_fenced(first, group, t, made.at[t], 2 * size_t(product.columns), "the accumulator", line);
     for (unsigned i = 0; i < unsigned(product.columns) / 2 && product.accumulate; ++i)
       made.value[row_of(t, i) * unsigned(product.columns) + column_of(t, i)] = made.at[t][i];
   }
@@ -214,12 +249,20 @@ void issue(unsigned first, int line) {
   for (unsigned t = 0; t < WARPGROUP && product.a; ++t) {
     work.registers[t] = static_cast<const Product*>(all_threads[first + t].request->a)->a;
     const unsigned char* held = static_cast<const unsigned char*>(work.registers[t]);
+    check_fenced(first, group, t, held, 16, "the left operand", line);
     work.issued.insert(work.issued.end(), held, held + 16);
   }
   Accumulator& accumulator = group.accumulators[work.accumulator];
   ++accumulator.products;
   accumulator.last_group = group.groups;
   group.products.push_back(std::move(work));
+}
+
+void fence(unsigned first, Warpgroup& group) {
+  group.fenced = true;
+  if (!launch->checks) return;
+  group.at_fence.resize(WARPGROUP);
+  for (unsigned t = 0; t < WARPGROUP; ++t) group.at_fence[t].note(first + t);
 }
 
 void deliver_accumulators(unsigned first, Warpgroup& group, int line) {
@@ -272,7 +315,7 @@ void execute_warpgroup(unsigned first, const Request& request) {
   Warpgroup& group = warpgroups[first / WARPGROUP];
   switch (request.operation) {
     case WGMMA: return issue(first, request.line);
-    case WGMMA_FENCE: group.fenced = true; return;
+    case WGMMA_FENCE: return fence(first, group);
     case WGMMA_COMMIT: ++group.groups, group.fenced = false; return;
     default: return wait_for_products(first, unsigned(request.option), request.line);
   }
