@@ -26,15 +26,17 @@ from treadle.runtime.host import execute
 from treadle.runtime.inputs import axis_sizes, make_inputs
 from treadle.runtime.interpreter import entry_function
 
-CASES: Mapping[str, tuple[str, Mapping[str, int]]] = {
-    "attention 256 x 256, d 64": (programs.attention(64), {"b": 1, "h": 1, "q": 256, "x": 256}),
-    "attention 256 x 256, d 128": (programs.attention(128), {"b": 1, "h": 1, "q": 256, "x": 256}),
-    "matmul 256^3": (programs.matmul({"m": 256, "n": 256, "k": 256}), {"m": 256, "n": 256, "k": 256}),
+CASES: Mapping[str, tuple[str, str, Mapping[str, int]]] = {
+    "attention 256 x 256, d 64": ("sm_80", programs.attention(64), {"b": 1, "h": 1, "q": 256, "x": 256}),
+    "attention 256 x 256, d 128": ("sm_80", programs.attention(128), {"b": 1, "h": 1, "q": 256, "x": 256}),
+    "matmul 256^3": ("sm_80", programs.matmul({"m": 256, "n": 256, "k": 256}), {"m": 256, "n": 256, "k": 256}),
+    "attention 256 x 256, d 64, sm_90a": ("sm_90a", programs.attention(64), {"b": 1, "h": 1, "q": 256, "x": 256}),
 }
 GOALS = {
     ("attention 256 x 256, d 64", True): 1.5,
     ("attention 256 x 256, d 64", False): 0.5,
     ("matmul 256^3", True): 3.0,
+    ("attention 256 x 256, d 64, sm_90a", True): 5.0,
 }
 """Seconds of a run, with checks and without."""
 
@@ -43,11 +45,11 @@ COMPILE_GOAL = 5.0
 
 def measure(name: str, checks: bool, runs: int) -> tuple[float, results.Sample]:
     """Seconds to compile for the host, and of runs; the emulator's own runtime is compiled before."""
-    text, sizes = CASES[name]
+    arch, text, sizes = CASES[name]
     module = parse_module(text)
     function = entry_function(module.clone())
     inputs = make_inputs(function, axis_sizes(function, sizes), 0)
-    run_pipeline(module, Options(arch="sm_80"))
+    run_pipeline(module, Options(arch=arch))
     start = perf_counter()
     backend = EmulatorBackend(print_cuda(module), kernel_names(module), checks=checks)
     backend.module(kernel_names(module)[0])  # what is launched: all rows are aligned
