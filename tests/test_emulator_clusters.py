@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import re
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from treadle.compiler.pipeline import print_cuda
 from treadle.compiler.primitives import primitive_names, source
+from treadle.compiler.source import load_module
+from treadle.dialects import cuda
 from treadle.runtime.backend import has_host_compiler
 from treadle.runtime.clusters import why_no_cluster
 from treadle.runtime.cuda_driver import DriverFailure, Functions, launch_config
@@ -164,6 +170,62 @@ def test_a_fault_names_its_block() -> None:
     assert {fault.block[0] // BLOCKS for fault in caught.value.faults} == {0}
     assert "which may have returned" in str(caught.value)
     assert "of the cluster" in str(caught.value)
+
+
+# -- from the IR -------------------------------------------------------------------------------------
+
+
+@cache
+def printed() -> str:
+    """A kernel in which each block reads the tile of the other: @swapped."""
+    module = load_module(Path(__file__).parents[1] / "lit_tests" / "cuda" / "clusters.mlir")
+    for kernel in [op for op in module.body.block.ops if isinstance(op, cuda.KernelOp)]:
+        if kernel.sym_name.data != "swapped":
+            kernel.detach()
+    return print_cuda(module)
+
+
+def swapped(text: str, seed: int) -> None:
+    """Each block gets the rows of its neighbour (EmulationError)."""
+    x = np.random.default_rng(seed).standard_normal((256, 32)).astype(np.float16)
+    y = np.zeros_like(x)
+    arguments = [Array(x, False), ctypes.c_int64(32), Array(y, True), ctypes.c_int64(32)]
+    module = compile_source(text, ["swapped"])
+    report = module.launch("swapped", (4, 1, 1), (128, 1, 1), 5120, arguments, seed=seed, cluster=2)
+    np.testing.assert_array_equal(y, x.reshape(2, 2, 64, 32)[:, ::-1].reshape(256, 32))
+    assert report.cluster_bytes == x.nbytes
+
+
+MEET = r"  barrier_cluster_arrive\(\);\n  barrier_cluster_wait\(\);\n"
+
+UNORDERED = {
+    "read before it is written": (rf"{MEET}(  __half theirs)", r"\1", "race|uninitialised"),
+    "the block leaves while it is read": (rf"{MEET}(\}}\n)", r"\1", "left block"),
+    "its own tile is read": (r"int\(other\)", "int(number)", "(?i)arrays are not equal"),
+    "a block that is not there": (r"int\(other\)", "int(other + 1)", "load_cluster names block 2"),
+    "written again while it is read": (
+        rf"(  \}}  // Y\[q, d\] from registers\n)({MEET})",
+        r"\1  store_shared(X_shared + thread, mine[0][0]);\n\2",
+        "race",
+    ),
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize("seed", range(4))
+def test_a_block_reads_the_tile_of_another(seed: int) -> None:
+    swapped(printed(), seed)
+
+
+@needs_compiler
+@pytest.mark.parametrize("seed", [0, 3])
+@pytest.mark.parametrize("what", UNORDERED)
+def test_reads_of_another_block_must_be_ordered(what: str, seed: int) -> None:
+    pattern, replacement, said = UNORDERED[what]
+    text, count = re.subn(pattern, replacement, printed())
+    assert count == 1
+    with pytest.raises((EmulationError, AssertionError), match=said):
+        swapped(text, seed)
 
 
 @needs_compiler

@@ -146,8 +146,8 @@ def test_twenty_orders_of_completion_give_no_report(x: int) -> None:
 
 @needs_compiler
 def test_the_emulator_takes_seconds() -> None:
-    """Of attention of 256 queries and keys, d 64, with all checks: 5 s, and 2 minutes for 20 orders of completion. The time
-    is this process's own, in which the emulator runs, so that other work beside it has no say."""
+    """At most 5 for attention of 256 queries and keys, d 64, with all checks, and 120 for 20 orders of completion: of
+    this process's own time, in which the emulator runs, so that other work beside it has no say."""
     text, sizes, seconds = programs.attention(64), {"b": 1, "h": 1, "q": 256, "x": 256}, list[float]()
     made(text)
     for seed in range(21):

@@ -168,7 +168,11 @@ USES |= {  # of sm_90a; `q` is a barrier, `map` a tensor map
     "barrier_cluster_arrive": "barrier_cluster_arrive();",
     "barrier_cluster_wait": "barrier_cluster_wait();",
     "mbarrier_arrive_at": "mbarrier_arrive_at(q, t % 2);",
-    "load_cluster": "f2[t] = load_cluster(reinterpret_cast<const float*>(s) + t, 1);",
+    "load_cluster": (
+        "f2[t] = load_cluster(reinterpret_cast<const float*>(s) + t, 1); h2[t] = load_cluster(s + t, 1);"
+        "reinterpret_cast<V*>(h2)[t] = load_cluster(reinterpret_cast<const V*>(s) + t, 1);"
+        "reinterpret_cast<Vec<float, 2>*>(f2)[t] = load_cluster(reinterpret_cast<const Vec<float, 2>*>(s) + t, 1);"
+    ),
     "in_boxes": "f2[t] = s[in_boxes<64, 8, 2>(t / 64, t % 64)] + s[in_boxes<16, 4, 2>(t, 8)];",
     "tensor_store": (
         "tensor_store(map, s, {t, 1}); tensor_store(map, s, {t, 1, 2}); tensor_store(map, s, {t, 1, 2, 3});"

@@ -41,23 +41,30 @@ __device__ __forceinline__ void mbarrier_arrive_at(uint64_t* barrier, int block 
 }
 
 // primitive: load_cluster; needs: shared_address; from: sm_90
-// Reads from the same place of a block of the cluster. PTX ISA 9.7.9.24, mapa, and 9.7.9.8, ld.shared::cluster.
+// Reads 2, 4, 8 or 16 bytes from the same place of a block of the cluster. PTX ISA 9.7.9.24, mapa, and 9.7.9.8,
+// ld.shared::cluster.
 template <class T>
 __device__ __forceinline__ T load_cluster(const T* p, int block AND_LINE) {
-  static_assert(sizeof(T) == 4);
+  static_assert(sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
 #ifndef TREADLE_EMULATOR
-  uint32_t bits;
-  asm volatile(
-      "{\n"
-      ".reg .b32 there;\n"
-      "mapa.shared::cluster.u32 there, %1, %2;\n"
-      "ld.shared::cluster.b32 %0, [there];\n"
-      "}"
-      : "=r"(bits)
-      : "r"(shared_address(p)), "r"(block)
-      : "memory");
+  uint32_t there, bits[4];
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared_address(p)), "r"(block));
+  if constexpr (sizeof(T) == 2) {
+    uint16_t half;
+    asm volatile("ld.shared::cluster.b16 %0, [%1];" : "=h"(half) : "r"(there) : "memory");
+    bits[0] = half;
+  } else if constexpr (sizeof(T) == 4) {
+    asm volatile("ld.shared::cluster.b32 %0, [%1];" : "=r"(bits[0]) : "r"(there) : "memory");
+  } else if constexpr (sizeof(T) == 8) {
+    asm volatile("ld.shared::cluster.v2.b32 {%0, %1}, [%2];" : "=r"(bits[0]), "=r"(bits[1]) : "r"(there) : "memory");
+  } else {
+    asm volatile("ld.shared::cluster.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(bits[0]), "=r"(bits[1]), "=r"(bits[2]), "=r"(bits[3])
+                 : "r"(there)
+                 : "memory");
+  }
   T value;
-  memcpy(&value, &bits, sizeof(T));
+  memcpy(&value, bits, sizeof(T));
   return value;
 #else
   return emu::load_cluster(p, block, line);

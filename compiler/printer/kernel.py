@@ -226,6 +226,8 @@ class KernelPrinter(KernelWriter):
                 print_stage(self, op)
             case cuda.ReadOp():
                 self._read(op)
+            case cuda.ReadClusterOp():
+                TilePrinter(self).read(op, self.declare(op.result))
             case cuda.WriteOp() if is_boxed(op.destination.type):
                 print_boxed_write(self, op)
             case cuda.WriteOp():

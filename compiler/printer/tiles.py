@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 from treadle.compiler.errors import Refusal
 from treadle.compiler.layouts.operations import widest_in_tile
 from treadle.compiler.printer.indices import Loop, replicas, subscripts
-from treadle.compiler.printer.scalars import c_type
+from treadle.compiler.printer.scalars import bare, c_type
 from treadle.compiler.printer.text import Text
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LayoutAttr
@@ -35,13 +35,16 @@ class TilePrinter:
     def __init__(self, kernel: Writer):
         self.kernel = kernel
 
-    def read(self, op: cuda.ReadOp, name: str) -> None:
-        """Into the fragments `name`; what the tile does not have becomes zero."""
+    def read(self, op: cuda.ReadOp | cuda.ReadClusterOp, name: str) -> None:
+        """Into the fragments `name`, from its block's memory or another's; what the tile does not have becomes zero."""
         kernel, layout, type = self.kernel, layout_of(op.result.type), c_type(op.result.type)
         width = widest_in_tile(layout, op.source.type)
         loops, headers = self._loops(layout, width)
         place, fits = kernel.tile_place(op.source, layout, loops)
-        value = f"{kernel.call('load_shared')}({self._pointer(place, width)})"
+        load, block = "load_shared", ""
+        if isinstance(op, cuda.ReadClusterOp):
+            load, block = "load_cluster", f", int({bare(kernel.values[op.block])})"
+        value = f"{kernel.call(load)}({self._pointer(place, width)}{block})"
         if fits is not None:
             value = f"{fits} ? {value} : {f'{type}(0)' if width == 1 else f'Vec<{type}, {width}>{{}}'}"
         held = _held(name, layout, loops, width)

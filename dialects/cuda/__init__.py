@@ -24,7 +24,13 @@ share to all (`tensor_load .. multicast`). Consumer warpgroups may take turns at
 from xdsl.ir import Dialect
 
 from treadle.dialects.cuda.boxes import BoxesAttr
-from treadle.dialects.cuda.clusters import BlockInClusterOp, ClusterArriveOp, ClusterIndexOp, ClusterWaitOp
+from treadle.dialects.cuda.clusters import (
+    BlockInClusterOp,
+    ClusterArriveOp,
+    ClusterIndexOp,
+    ClusterWaitOp,
+    ReadClusterOp,
+)
 from treadle.dialects.cuda.fragments import CombineOp, ExchangeOp, IndexOp, MaskOp
 from treadle.dialects.cuda.kernel import (
     ANY_STRIDES,
@@ -65,6 +71,7 @@ Cuda = Dialect(
         ClusterArriveOp,
         ClusterIndexOp,
         ClusterWaitOp,
+        ReadClusterOp,
         CombineOp,
         CommitOp,
         CopyOp,
@@ -141,6 +148,7 @@ __all__ = [
     "OrderWaitOp",
     "PartsOp",
     "ProductOp",
+    "ReadClusterOp",
     "ReadOp",
     "ReadyOp",
     "ReleaseOp",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import IndexType
-from xdsl.ir import Operation
-from xdsl.irdl import IRDLOperation, irdl_op_definition, result_def, traits_def
+from xdsl.dialects.builtin import IndexType, MemRefType, TensorType
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, result_def, traits_def
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from treadle.dialects.cuda.kernel import KernelOp
+from treadle.dialects.cuda.shared import check_read
+from treadle.dialects.cuda.tiles import is_boxed
 
 
 def cluster_around(op: Operation) -> int:
@@ -78,3 +80,33 @@ class ClusterWaitOp(_InCluster):
     name = "cuda.cluster_wait"
 
     assembly_format = "attr-dict"
+
+
+@irdl_op_definition
+class ReadClusterOp(_InCluster):
+    """Each thread reads its elements of a tile from the shared memory of the block of the cluster that has this number:
+    from where the tile lies in its own (PTX ISA 9.7.9.24, `mapa`, and 9.7.9.8, `ld.shared::cluster`). A
+    `cuda.cluster_arrive` and a `cuda.cluster_wait` stand between what that block wrote there and this, and between this
+    and what that block writes there next, or its end.
+
+    ```
+    %theirs = cuda.read_cluster %T_shared of %number : !Ts -> !t
+    ```
+    """
+
+    name = "cuda.read_cluster"
+
+    source = operand_def(MemRefType)
+    block = operand_def(IndexType())
+    result = result_def(TensorType)
+
+    assembly_format = "$source `of` $block attr-dict `:` type($source) `->` type($result)"
+
+    def __init__(self, source: SSAValue, block: SSAValue, result_type: Attribute):
+        super().__init__(operands=[source, block], result_types=[result_type])
+
+    def verify_(self) -> None:
+        super().verify_()
+        check_read(self.source.type, self.result.type)
+        if is_boxed(self.source.type):
+            raise VerifyException("a tile in boxes is read by products and matrices of its own block")

@@ -152,6 +152,14 @@ class StageOp(IRDLOperation):
         print_types(printer, self, (self.tile.type,))
 
 
+def check_read(tile: Attribute, fragments: Attribute) -> None:
+    """That fragments of this type can be read of the tile (VerifyException)."""
+    check_tile(tile, "the source")
+    check_fragment(fragments, "the result")
+    if sizes_of(tile) != sizes_of(fragments):
+        raise VerifyException("a tile is read with the axes and sizes that it has")
+
+
 @irdl_op_definition
 class ReadOp(IRDLOperation):
     """Each thread reads its elements of a tile from shared memory."""
@@ -167,10 +175,7 @@ class ReadOp(IRDLOperation):
         super().__init__(operands=[source], result_types=[result_type])
 
     def verify_(self) -> None:
-        check_tile(self.source.type, "the source")
-        check_fragment(self.result.type, "the result")
-        if sizes_of(self.source.type) != sizes_of(self.result.type):
-            raise VerifyException("a tile is read with the axes and sizes that it has")
+        check_read(self.source.type, self.result.type)
 
 
 @irdl_op_definition

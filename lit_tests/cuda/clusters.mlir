@@ -77,3 +77,35 @@ cuda.kernel @squares (%A_map: !A_map, %k: index) threads 256 shared 32800 cluste
   cuda.cluster_arrive
   cuda.cluster_wait
 }
+
+// A block reads what another one of its cluster has written to a tile, once all have come.
+
+!X = memref<?x32xf16, strided<[?, 1], offset: ?>, #diagram.array<[q, d], level = device>>
+!Xs = memref<64x32xf16, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [64, 32], pitch = 40>>>
+!x = tensor<64x32xf16, #diagram.array<[q, d], level = register, layout = #cuda.layout<register = [q:2:32, d:8:1], lane = [q:8:1, d:4:8], warp = [q:4:8]>>>
+
+// C-LABEL: void swapped_body(
+// C: barrier_cluster_arrive();
+// C-NEXT: barrier_cluster_wait();
+// C: load_cluster(vec<8>(&X_shared[{{.*}}]), int({{.*}})));
+
+// CHECK-LABEL: cuda.kernel @swapped
+cuda.kernel @swapped (%X: !X, %Y: !X) threads 128 shared 5120 cluster 2 {
+  %X_shared = cuda.shared at 0 : !Xs
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %rows = arith.constant 64 : index
+  %block = cuda.block_index
+  %first = arith.muli %block, %rows : index
+  %number = cuda.block_in_cluster
+  %other = arith.subi %one, %number : index
+  %mine = cuda.load %X[%first, %zero] widths [8] : !X -> !x
+  cuda.write %mine into %X_shared : !x, !Xs
+  cuda.cluster_arrive
+  cuda.cluster_wait
+  // CHECK: %theirs = cuda.read_cluster %X_shared of %other {note = 13 : i32} : memref<64x32xf16, {{.*}}> -> tensor<64x32xf16, #diagram.array<[q, d], level = register,
+  %theirs = cuda.read_cluster %X_shared of %other {note = 13 : i32} : !Xs -> !x
+  cuda.store %theirs into %Y[%first, %zero] widths [8] : !x, !X
+  cuda.cluster_arrive
+  cuda.cluster_wait
+}

@@ -637,6 +637,33 @@ cuda.kernel @k () threads 128 shared 0 {
 
 // -----
 
+// CHECK: 'cuda.read_cluster' in a kernel without clusters
+cuda.kernel @k () threads 32 shared 1024 {
+  %zero = arith.constant 0 : index
+  %T = cuda.shared at 0 : memref<8x64xf16, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [8, 64], pitch = 64>>>
+  %a = cuda.read_cluster %T of %zero : memref<8x64xf16, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [8, 64], pitch = 64>>> -> tensor<32xf16, #diagram.array<[q], level = register, layout = #cuda.layout<register = [], lane = [q:32:1], warp = []>>>
+}
+
+// -----
+
+// CHECK: a tile is read with the axes and sizes that it has
+cuda.kernel @k () threads 32 shared 1024 cluster 2 {
+  %zero = arith.constant 0 : index
+  %T = cuda.shared at 0 : memref<8x64xf16, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [8, 64], pitch = 64>>>
+  %a = cuda.read_cluster %T of %zero : memref<8x64xf16, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [8, 64], pitch = 64>>> -> tensor<32xf16, #diagram.array<[q], level = register, layout = #cuda.layout<register = [], lane = [q:32:1], warp = []>>>
+}
+
+// -----
+
+// CHECK: a tile in boxes is read by products and matrices of its own block
+cuda.kernel @k () threads 128 shared 4096 cluster 2 {
+  %zero = arith.constant 0 : index
+  %T = cuda.shared at 0 : memref<64x32xf16, #diagram.array<[q, d], level = shared, layout = #cuda.boxes<extents = [64, 32], span = 32>>>
+  %a = cuda.read_cluster %T of %zero : memref<64x32xf16, #diagram.array<[q, d], level = shared, layout = #cuda.boxes<extents = [64, 32], span = 32>>> -> tensor<64x32xf16, #diagram.array<[q, d], level = register, layout = #cuda.layout<register = [q:2:32, d:8:1], lane = [q:8:1, d:4:8], warp = [q:4:8]>>>
+}
+
+// -----
+
 // CHECK: a ring that 3 blocks fill, in a kernel with clusters of 4
 cuda.kernel @k () threads 128 shared 0 cluster 4 {
   %r = cuda.ring at 0 consumers 1 blocks 3 : !cuda.ring<2>
