@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 from tools import find_cuobjdump
 from treadle.compiler import primitives
 from treadle.compiler.primitives import primitive_names, source, wgmma
+from treadle.dialects import cuda
 from treadle.runtime.emulator import Array, compile_source
 
+PRIMITIVES = Path(primitives.__file__).parent
 needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 
 # One use of each primitive, in a kernel with 16-byte aligned pointers `h` to half, `b` to bfloat16,
@@ -230,6 +232,24 @@ def file_of(arch: str, names: Sequence[str] | None = None) -> str:
 
 def test_every_primitive_is_tried_here() -> None:
     assert set(USES) == set(primitive_names())
+
+
+def test_every_instruction_cites_its_section() -> None:
+    """Of what is written in assembly, or by an intrinsic of CUDA that stands for one instruction."""
+    blocks = re.split(r"(?m)^(?=// primitive: )", "".join(path.read_text() for path in PRIMITIVES.glob("*.cuh")))
+    blocks += [text() for name, text, _ in wgmma.blocks() if name in (wgmma.name_of(64), wgmma.name_of(64, 32))]
+    assembled = [block for block in blocks if re.search(r'asm\b[^"]*"[^"]|__shfl|__sync', block)]
+    assert len(assembled) > 40
+    assert [block.splitlines()[0] for block in assembled if "PTX ISA" not in block] == []
+
+
+HOPPER_FILES = ("rings", "clusters", "roles", "warpgroups", "order", "tensor_maps", "tensor_stores")
+
+
+def test_every_operation_of_hopper_cites_its_section() -> None:
+    found = [each for each in cuda.Cuda.operations if each.__module__.rsplit(".", 1)[-1] in HOPPER_FILES]
+    assert len(found) > 20
+    assert [each.name for each in found if "PTX ISA" not in str(each.__doc__)] == []
 
 
 def test_source_gives_each_block_once_and_what_it_needs_before_it() -> None:

@@ -57,7 +57,8 @@ __device__ __forceinline__ void narrow_pair(__nv_fp8_e5m2* pair, float lo, float
 }
 
 // primitive: narrow_four; needs: narrow_pair
-// Rounds four floats into the four 8-bit numbers of a register: two conversions, the second beside the first.
+// Rounds four floats into the four 8-bit numbers of a register: two conversions, the second beside the first
+// (PTX ISA 9.7.9, cvt.rn.satfinite).
 __device__ __forceinline__ void narrow_four(__nv_fp8_e4m3 (&four)[4], float a, float b, float c, float d) {
 #if !defined(TREADLE_EMULATOR) && __CUDA_ARCH__ >= 890
   uint32_t word;

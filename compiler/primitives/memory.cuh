@@ -119,7 +119,7 @@ __device__ __forceinline__ void store_shared(T* p, T value AND_LINE) {
 
 // primitive: advance
 // Moves a pointer into global memory by so many bytes. The addition stands where it is written: from a sum of steps the
-// compiler would make products, and compute them in every turn of a loop.
+// compiler would make products, and compute them in every turn of a loop. PTX ISA 9.7.1.1, add.
 template <class T>
 __device__ __forceinline__ void advance(const T*& p, int64_t bytes) {
 #ifndef TREADLE_EMULATOR

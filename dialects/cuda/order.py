@@ -33,28 +33,29 @@ class _Ordering(IRDLOperation):
 
 @irdl_op_definition
 class OrderBeginOp(_Ordering):
-    """The last warpgroup arrives for the first, whose turn it is then."""
+    """The last warpgroup arrives for the first, whose turn it is then (PTX ISA 9.7.13.1, `bar.arrive`)."""
 
     name = "cuda.order_begin"
 
 
 @irdl_op_definition
 class OrderWaitOp(_Ordering):
-    """A warpgroup waits for its turn."""
+    """A warpgroup waits for its turn (PTX ISA 9.7.13.1, `bar.sync`)."""
 
     name = "cuda.order_wait"
 
 
 @irdl_op_definition
 class OrderArriveOp(_Ordering):
-    """A warpgroup gives the turn to the next one, and goes on."""
+    """A warpgroup gives the turn to the next one, and goes on (PTX ISA 9.7.13.1, `bar.arrive`)."""
 
     name = "cuda.order_arrive"
 
 
 @irdl_op_definition
 class OrderEndOp(_Ordering):
-    """The first warpgroup waits for the last turn to come back, so that no barrier is left with an arrival."""
+    """The first warpgroup waits for the last turn to come back, so that no barrier is left with an arrival
+    (PTX ISA 9.7.13.1, `bar.sync`)."""
 
     name = "cuda.order_end"
 

@@ -69,7 +69,8 @@ def stages_of(ring: SSAValue) -> int:
 @irdl_op_definition
 class RingOp(IRDLOperation):
     """A ring, its barriers at an offset in bytes of shared memory: the full ones, which one arrival and the bytes of
-    its copies complete, then the empty ones, which an arrival of each of the `consumers`, warpgroups, completes.
+    its copies complete, then the empty ones, which an arrival of each of the `consumers`, warpgroups, completes
+    (PTX ISA 9.7.13.15, mbarrier).
 
     Turn t of the ring is use t / stages of stage t mod stages. The producer acquires a turn, says how many bytes will
     come, and starts the copies; a consumer awaits the turn, reads the stage, and releases it.

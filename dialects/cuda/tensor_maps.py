@@ -130,9 +130,9 @@ class TensorMapType(ParametrizedAttribute, TypeAttribute):
 
 @irdl_op_definition
 class MappableOp(IRDLOperation):
-    """Whether tensor maps take all these buffers: addresses and strides are multiples of 16 bytes, none of them is
-    empty, sizes and strides are within the limits of a tensor map, and the sizes of some axes are multiples, as maps
-    with an order of rows want. In the host function.
+    """Whether tensor maps (PTX ISA 5.5.8) take all these buffers: addresses and strides are multiples of 16 bytes, none
+    of them is empty, sizes and strides are within the limits of a tensor map, and the sizes of some axes are multiples,
+    as maps with an order of rows want. In the host function.
 
     ```
     %mappable = cuda.mappable %A, %B {multiples = {x = 4}} : memref<...>, memref<...>
@@ -162,7 +162,7 @@ class MappableOp(IRDLOperation):
 
 @irdl_op_definition
 class TensorMapOp(IRDLOperation):
-    """The tensor map of a buffer, an argument of a launch. In the host function.
+    """The tensor map of a buffer (PTX ISA 5.5.8), an argument of a launch. In the host function.
 
     ```
     %A_map = cuda.tensor_map %A : !cuda.tensor_map<[128, 64], memref<...>>

@@ -34,7 +34,8 @@ class TensorFenceOp(IRDLOperation):
 @irdl_op_definition
 class TensorStoreOp(IRDLOperation):
     """One thread starts the copies of a tile, box by box, to device memory, and closes their group; what lies outside
-    of the array is not written. Between the writes of the tile and this stand a `cuda.tensor_fence` and a barrier.
+    of the array is not written (PTX ISA 9.7.9.27.1.2 and 9.7.9.27.2.1). Between the writes of the tile and this stand a
+    `cuda.tensor_fence` and a barrier.
 
     ```
     cuda.tensor_store %C_staged into %C_map[%m0, %n0] : !Cs, !C_map

@@ -131,9 +131,10 @@ const void* cluster_read(const void* p, int block, unsigned bytes, int line) {
   if (!in_cluster(block, "load_cluster", line)) return zeros;
   const void* const from = there(p, unsigned(block));
   if (!launch->checks) return from;
-  log_access(unsigned(block) == block_of(current) ? LOAD_SHARED : LOAD_CLUSTER, line, from, bytes, true);
-  if (!within_shared(LOAD_SHARED, current, p, bytes, line)) return zeros;
-  report_finding(shadow.read(place_of(from), bytes, current, line), LOAD_SHARED, current, line);
+  const Operation operation = unsigned(block) == block_of(current) ? LOAD_SHARED : LOAD_CLUSTER;
+  log_access(operation, line, from, bytes, true);
+  if (!within_shared(operation, current, p, bytes, line)) return zeros;
+  report_finding(shadow.read(place_of(from), bytes, current, line), operation, current, line);
   if (unsigned(block) != block_of(current))
     reach(unsigned(block), current, clocks.now(current), "load_cluster", line);
   return from;
