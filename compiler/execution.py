@@ -119,7 +119,7 @@ def _first_block(result: SSAValue) -> Computation:
 
 def _grid_size(result: SSAValue) -> Computation:
     def compute(known: Numbers) -> None:
-        known[result] = max(1, -(-max(known.values(), default=1) // MOST_PIECES))
+        known.setdefault(result, max(1, -(-max(known.values(), default=1) // MOST_PIECES)))
 
     return compute
 

@@ -39,7 +39,7 @@ def stage(accesses: Sequence[GlobalAccess], kernel: cuda.KernelOp, machine: Mach
     their products: before these one warpgroup may wait for the turn that another hands on. What is loaded beside
     products goes through shared memory only where that spares more sectors than it costs, and so do the results of
     roles that would go so in every variant."""
-    stager = _Stager(kernel, cuda.alignments(kernel), any(map(_multiplies, kernel.walk())))
+    stager = _Stager.of(kernel)
     places = _Places.of(kernel, machine)
     for access in accesses:
         access.staged = None
@@ -48,6 +48,12 @@ def stage(accesses: Sequence[GlobalAccess], kernel: cuda.KernelOp, machine: Mach
         places.give(run, stager, max(alone.values(), default=0))
         if alone and all(each.staged is None for each in alone):  # the others were to meet with these
             places.give(run, stager, 0)
+
+
+def why_not_staged(op: GlobalAccess, kernel: cuda.KernelOp, alignment: int) -> str:
+    """Why an access that asks for sectors twice, in the variant for rows aligned to so many bytes, does not go through
+    shared memory there."""
+    return _Stager.of(kernel).why_not(op, alignment)
 
 
 def _runs(accesses: Sequence[GlobalAccess], kernel: cuda.KernelOp) -> Iterator[Sequence[GlobalAccess]]:
@@ -111,6 +117,10 @@ class _Stager:
     variants: tuple[int, ...]
     has_products: bool
 
+    @classmethod
+    def of(cls, kernel: cuda.KernelOp) -> _Stager:
+        return cls(kernel, cuda.alignments(kernel), any(map(_multiplies, kernel.walk())))
+
     @property
     def of_roles(self) -> bool:
         return cuda.roles_of(self.kernel) is not None
@@ -146,9 +156,27 @@ class _Stager:
         """Whether lanes, as they hold elements, ask for a sector twice where rows are aligned to so many bytes; beside
         products, more often than is worth it."""
         moved, barriers = _moved(op, alignment, self.kernel), 0 if entry < together else 2
-        has_to_gain = (self.has_products and isinstance(op, cuda.LoadOp)) or (self.of_roles and max(op.width_list) == 1)
-        most = way_costs(op, self.kernel, alignment, entry, barriers) - moved.requests if has_to_gain else 0
+        most = way_costs(op, self.kernel, alignment, entry, barriers) - moved.requests if self.has_to_gain(op) else 0
         return moved.sectors - moved.fewest_sectors > most
+
+    def has_to_gain(self, op: GlobalAccess) -> bool:
+        """Whether the way through shared memory must spare more than it costs."""
+        return (self.has_products and isinstance(op, cuda.LoadOp)) or (self.of_roles and max(op.width_list) == 1)
+
+    def why_not(self, op: GlobalAccess, alignment: int) -> str:
+        """Why an access that asks for sectors twice where rows are aligned to so many bytes goes no other way."""
+        if isinstance(op, cuda.CopyOp):
+            return "its rows overlap"
+        if not _may_meet(op, self.kernel):
+            return "warps with roles do not meet there for a tile on the way"
+        moved, entry = _moved(op, alignment, self.kernel), self.variants[0] if self._has_no_say(op) else alignment
+        costs, spared = way_costs(op, self.kernel, alignment, entry, 2), moved.sectors - moved.fewest_sectors
+        if self.has_to_gain(op) and spared <= costs - moved.requests:
+            return (
+                f"a tile on the way would spare {spared:,} and {moved.requests:,} requests, and cost {costs:,} "
+                "(requests, wavefronts, waits of warps at two barriers)"
+            )
+        return "shared memory has no room for a tile on the way"
 
 
 def most_bytes(kernel: cuda.KernelOp, machine: Machine, blocks: int) -> int:

@@ -129,8 +129,10 @@ class Watched(EmulatorBackend):
 
     launched: list[tuple[str, int, tuple[Any, ...], LaunchReport]]
 
-    def launch(self, kernel: str, grid: Any, block: Any, shared_bytes: int, arguments: Any) -> LaunchReport:
-        report = super().launch(kernel, grid, block, shared_bytes, arguments)
+    def launch(
+        self, kernel: str, grid: Any, block: Any, shared_bytes: int, arguments: Any, cluster: int = 1
+    ) -> LaunchReport:
+        report = super().launch(kernel, grid, block, shared_bytes, arguments, cluster)
         self.launched.append((kernel, grid[0], tuple(arguments), report))
         return report
 

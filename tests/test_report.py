@@ -84,21 +84,23 @@ def test_a_table_of_operations() -> None:
 
 
 def test_tensor_copies_are_told_apart() -> None:
-    """They move bytes, of which nobody counts sectors: no total says 0, and no gate on sectors is met by that."""
+    """Their sectors count like any; only at 16 bytes a thread there is nothing to hold them against."""
     operations = [
-        Traffic("first", 5, "use(a);", "tensor_load", 3, 6144, 0, 0, 0),
+        Traffic("first", 5, "use(a);", "tensor_load", 3, 6144, 200, 0, 196),
         Traffic("first", 6, "use(a);", "store_matrix", 4, 2048, 0, 1, 0),
-        Traffic("first", 7, "use(a);", "tensor_store", 1, 2048, 0, 0, 0),
+        Traffic("first", 7, "use(a);", "tensor_store", 1, 2048, 64, 0, 64),
     ]
     text = "\n".join(traffic_lines(operations))
-    assert "loaded from device memory: 6,144 bytes by 3 tensor copies, whose sectors are not counted" in text
-    assert "stored to device memory: 2,048 bytes by 1 tensor copies" in text
+    assert re.search(r"tensor_load +3 +6,144 +200 +66.67 +196", text)
+    loaded = "loaded from device memory: 6,144 bytes in 200 sectors of 32 bytes; the fewest are 196, and 192 if rows"
+    assert re.search(rf"{loaded} were aligned\n +by 3 tensor copies", text)
+    assert re.search(r"stored to device memory: 2,048 bytes in 64 sectors .*\n +by 1 tensor copies", text)
     assert "in 0 sectors" not in text
     assert "shared memory: 4 requests, 1 bank conflicts" in text
-    assert [each.name for each in check_traffic(operations)] == ["bank conflicts"]
+    assert [(each.name, each.ok) for each in check_traffic(operations)][1:] == [("sectors beyond the fewest", False)]
+    assert "'treadle compile --report' says which accesses ask for them, and why" in text
     loads = [*operations, Traffic("first", 8, "use(a);", "load_global", 1, 128, 4, 0, 4)]
     assert "128 bytes in 4 sectors" in "\n".join(traffic_lines(loads))
-    assert [each.name for each in check_traffic(loads)] == ["bank conflicts", "sectors beyond the fewest"]
 
 
 def test_what_was_not_counted_is_said() -> None:
@@ -229,9 +231,27 @@ def test_what_rows_in_registers_cost() -> None:
     assert all(each.traffic.is_fewest for each in variants(kernels["softmax"]))
     assert not any("the fewest are" in line for line in alignment_lines(kernels["softmax"]))
     kernel = kernels["attention_sink"]
-    any_strides, moved = list(alignment_lines(kernel))[-1], variants(kernel)[-1].traffic
+    moved = variants(kernel)[-1].traffic
     assert moved.sectors > moved.fewest_sectors
+    *_, any_strides, why = list(alignment_lines(kernel))
     assert f"{moved.sectors:,} sectors, the fewest are {moved.fewest_sectors:,} (" in any_strides
+    assert why.startswith(
+        "  sink[h] loaded: 4 sectors, the fewest are 1: a tile on the way would spare 3 and 4 requests"
+    )
+
+
+def test_what_boxes_cost() -> None:
+    """Rows of 256 bytes come in two boxes, which share a sector where rows begin in the middle of one; rows of 128 in
+    one."""
+    for d, is_fewest in ((64, True), (128, False)):
+        module = parse_module(programs.attention(d))
+        run_pipeline(module, Options(arch="sm_90a"))
+        kernel = next(op for op in module.body.block.ops if isinstance(op, KernelOp))
+        (entry,) = variants(kernel)
+        lines = list(alignment_lines(kernel))
+        assert entry.boxes.is_fewest == is_fewest
+        assert f"{entry.boxes.requests} tensor copies, {entry.boxes.sectors:,} sectors" in lines[0]
+        assert any("boxes have at most 128 bytes" in line for line in lines) != is_fewest
 
 
 # -- machine code --------------------------------------------------------------------------------------

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from treadle.compiler.gates.beyond import beyond_lines, moved_at
+from treadle.compiler.layouts.boxes import TensorCopyOp
 from treadle.compiler.layouts.operations import strides_at, traffic_of, width_at
 from treadle.compiler.layouts.sectors import SECTOR_BYTES, Traffic
 from treadle.dialects import cuda
@@ -22,8 +24,11 @@ class Variant:
     name: str
     alignment: int
     bytes_a_thread: int
-    """Of the widest access."""
+    """Of the widest access; 0 if all are tensor copies."""
     traffic: Traffic
+    """By requests of warps."""
+    boxes: Traffic
+    """By tensor copies."""
     scattered_sectors: int
     """Were every element in a sector of its own, which only the variant for any strides allows; else 0."""
     waits: bool
@@ -33,21 +38,33 @@ class Variant:
 def variants(kernel: cuda.KernelOp) -> list[Variant]:
     """The entries of a kernel, that for the widest alignment first."""
     accesses = [op for op in kernel.walk() if isinstance(op, GlobalAccess)]
-    return [_variant(kernel, accesses, alignment) for alignment in cuda.alignments(kernel)] if accesses else []
+    copies = [op for op in kernel.walk() if isinstance(op, cuda.TensorLoadOp | cuda.TensorStoreOp)]
+    alignments = cuda.alignments(kernel) if accesses or copies else ()
+    return [_variant(kernel, accesses, copies, alignment) for alignment in alignments]
 
 
-def _variant(kernel: cuda.KernelOp, accesses: list[GlobalAccess], alignment: int) -> Variant:
+def _variant(
+    kernel: cuda.KernelOp, accesses: list[GlobalAccess], copies: list[TensorCopyOp], alignment: int
+) -> Variant:
     bytes = {op: width_at(op, alignment) * format_bytes(op.buffer_type) for op in accesses}
-    total = scattered = Traffic(0, 0, 0, 0, 0, 0)
-    for op in accesses:
-        strides, base = strides_at(op, alignment)
-        total += traffic_of(op, kernel.threads.data, alignment, strides, base)
-        if alignment == cuda.ANY_STRIDES:
-            apart = {axis: stride * SECTOR_BYTES for axis, stride in strides.items()}
-            scattered += traffic_of(op, kernel.threads.data, alignment, apart, base)
+    total, scattered = sum_of(moved_at(op, kernel, alignment) for op in accesses), 0
+    if alignment == cuda.ANY_STRIDES:
+        scattered = sum(_scattered(op, kernel).sectors for op in accesses)
+    boxes = sum_of(moved_at(op, kernel, alignment) for op in copies)
     waits = any(_is_asynchronous(op) and bytes[op] < LEAST_ASYNCHRONOUS for op in accesses)
-    name, widest = cuda.variant_name(kernel, alignment), max(bytes.values())
-    return Variant(name, alignment, widest, total, scattered.sectors, waits)
+    name, widest = cuda.variant_name(kernel, alignment), max(bytes.values(), default=0)
+    return Variant(name, alignment, widest, total, boxes, scattered, waits)
+
+
+def _scattered(op: GlobalAccess, kernel: cuda.KernelOp) -> Traffic:
+    """What an access moves where each element lies in a sector of its own."""
+    strides, base = strides_at(op, cuda.ANY_STRIDES)
+    apart = {axis: stride * SECTOR_BYTES for axis, stride in strides.items()}
+    return traffic_of(op, cuda.working_threads(kernel), cuda.ANY_STRIDES, apart, base)
+
+
+def sum_of(moved: Iterable[Traffic]) -> Traffic:
+    return sum(moved, start=Traffic(0, 0, 0, 0, 0, 0))
 
 
 def _is_asynchronous(op: GlobalAccess) -> bool:
@@ -55,15 +72,26 @@ def _is_asynchronous(op: GlobalAccess) -> bool:
 
 
 def alignment_lines(kernel: cuda.KernelOp) -> Iterator[str]:
-    """One line for each variant."""
+    """One line for each variant, and under it what asks for more sectors than the fewest, and why."""
     for each in variants(kernel):
-        moved = each.traffic
         strided = each.alignment == cuda.ANY_STRIDES
         what = "any strides" if strided else f"to {each.alignment} bytes"
-        apart = f" ({each.scattered_sectors:,} if every element lies apart)" if strided else ""
-        fewest = "" if moved.is_fewest else f", the fewest are {moved.fewest_sectors:,}"
-        waits = "; too narrow for asynchronous copies" if each.waits else ""
+        yield f"@{each.name}, {what}: {'; '.join(_told(each))}"
+        yield from (f"  {line}" for line in beyond_lines(kernel, each.alignment))
+
+
+def _told(each: Variant) -> Iterator[str]:
+    strided, waits = each.alignment == cuda.ANY_STRIDES, "; too narrow for asynchronous copies" if each.waits else ""
+    apart = f" ({each.scattered_sectors:,} if every element lies apart)" if strided else ""
+    if each.traffic.requests:
         yield (
-            f"@{each.name}, {what}: {each.bytes_a_thread} bytes a thread{'' if strided else ' at most'}, "
-            f"{moved.requests:,} requests, {moved.sectors:,} sectors{fewest}{apart}{waits}"
+            f"{each.bytes_a_thread} bytes a thread{'' if strided else ' at most'}, "
+            f"{each.traffic.requests:,} requests, {_sectors(each.traffic)}{apart}{waits}"
         )
+    if each.boxes.requests:
+        yield f"{each.boxes.requests:,} tensor copies, {_sectors(each.boxes)}"
+
+
+def _sectors(moved: Traffic) -> str:
+    """`64 sectors, the fewest are 60`"""
+    return f"{moved.sectors:,} sectors{'' if moved.is_fewest else f', the fewest are {moved.fewest_sectors:,}'}"

@@ -22,7 +22,7 @@ DEVICE = (
     ("loaded from device memory", ("load_global", "copy_async"), "tensor_load"),
     ("stored to device memory", ("store_global",), "tensor_store"),
 )
-"""What goes to and from device memory: by requests of warps, and by tensor copies, of which no sectors are counted."""
+"""What goes to and from device memory: by requests of warps, and by tensor copies."""
 
 _KERNEL = re.compile(r"void (?:__launch_bounds__\([\d, ]+\) )?(\w+?)(?:_body)?\($")
 _TEXT_SHOWN = 100
@@ -114,6 +114,8 @@ def traffic_lines(operations: Sequence[Traffic]) -> Iterator[str]:
         yield "together"
         yield from (f"  {line}" for line in _totals(shown))
         yield from (f"  {'   ' if gate.ok else '>> '}{gate}" for gate in check_traffic(shown))
+        if any(each.sectors > each.fewest_sectors for each in shown):
+            yield "     'treadle compile --report' says which accesses ask for them, and why"
 
 
 def _row(each: Traffic) -> str:
@@ -127,23 +129,27 @@ def _totals(operations: Sequence[Traffic]) -> Iterator[str]:
         chosen = [each for each in operations if each.kind in kinds]
         boxes = [each for each in operations if each.kind == copy]
         if chosen or not boxes:
-            yield from _moved(what, chosen)
+            yield _moved(what, chosen)
+            yield _requests(chosen)
         if boxes:
-            moved, copies = sum(each.bytes for each in boxes), sum(each.requests for each in boxes)
-            yield f"{what}: {moved:,} bytes by {copies:,} tensor copies, whose sectors are not counted"
+            yield _moved(what, boxes)
+            yield f"  by {sum(each.requests for each in boxes):,} tensor copies"
     shared = [each for each in operations if each.kind in SHARED]
     conflicts = sum(each.conflicts for each in shared)
     yield f"shared memory: {sum(each.requests for each in shared):,} requests, {conflicts:,} bank conflicts"
 
 
-def _moved(what: str, chosen: Sequence[Traffic]) -> Iterator[str]:
-    """What requests of warps moved."""
+def _moved(what: str, chosen: Sequence[Traffic]) -> str:
     sectors, fewest = sum(each.sectors for each in chosen), sum(each.fewest_sectors for each in chosen)
     aligned, moved = sum(each.aligned_sectors for each in chosen), sum(each.bytes for each in chosen)
-    requests, widest = sum(each.requests for each in chosen), -(-moved // WIDEST_REQUEST)
     more = f", and {aligned:,} if rows were aligned" if aligned < fewest else ""
-    yield f"{what}: {moved:,} bytes in {sectors:,} sectors of {SECTOR} bytes; the fewest are {fewest:,}{more}"
-    yield f"  by {requests:,} requests of a warp; at 16 bytes a thread {widest:,} would do"
+    return f"{what}: {moved:,} bytes in {sectors:,} sectors of {SECTOR} bytes; the fewest are {fewest:,}{more}"
+
+
+def _requests(chosen: Sequence[Traffic]) -> str:
+    """By what requests of warps it moved."""
+    requests, moved = sum(each.requests for each in chosen), sum(each.bytes for each in chosen)
+    return f"  by {requests:,} requests of a warp; at 16 bytes a thread {-(-moved // WIDEST_REQUEST):,} would do"
 
 
 def _shortened(text: str) -> str:

@@ -64,9 +64,10 @@ _COPY_ASYNC_SHARED = 5
 class OperationCount:
     """What one source line's operation cost over a launch.
 
-    requests: instructions of a warp; bytes: over active lanes; sectors: of 32 bytes, of global
-    memory; conflicts: passes over shared memory beyond the fewest; distinct: of the sectors, those that
-    differ between two barriers of a block, which every way to access the same elements asks for.
+    requests: instructions of a warp, or tensor copies; bytes: over active lanes, or of a box within its array; sectors:
+    of 32 bytes, of global memory; conflicts: passes over shared memory beyond the fewest; distinct: of the sectors,
+    those that differ between two barriers of a block, or among the boxes of one tile, which every way to access the
+    same elements asks for.
     """
 
     line: int

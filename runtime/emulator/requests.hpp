@@ -9,7 +9,7 @@
 namespace emu {
 namespace {
 
-constexpr unsigned SECTOR = 32, BANKS = 32, BANK_BYTES = 4;
+constexpr unsigned BANKS = 32, BANK_BYTES = 4;
 // A lane that has made this many accesses since the warp last met waits for the others, so that what is kept stays
 // small.
 constexpr unsigned PATIENCE = 4096;
@@ -105,6 +105,17 @@ void Traffic::request(Operation operation, int line, uint64_t bytes, unsigned co
   record.conflicts += conflicts;
 }
 
+void Traffic::copy(Operation operation, int line, uint64_t bytes, const std::vector<uint64_t>& sectors,
+                   Together together) {
+  Slot& slot = slot_at(operation, line);
+  if (!(slot.together == together)) count_distinct(slot);
+  slot.together = together;
+  ++slot.record.requests;
+  slot.record.bytes += bytes;
+  slot.record.sectors += sectors.size();
+  slot.touched.insert(slot.touched.end(), sectors.begin(), sectors.end());
+}
+
 void Traffic::count(Slot& slot, const WarpRequest& request) {
   if (!request.active) return;
   ++slot.record.requests;
@@ -129,13 +140,15 @@ void Traffic::meet() {
   for (unsigned& count : since_meeting_) count = 0;
 }
 
+void Traffic::count_distinct(Slot& slot) {
+  std::sort(slot.touched.begin(), slot.touched.end());
+  const auto end = std::unique(slot.touched.begin(), slot.touched.end());
+  slot.record.distinct += uint64_t(end - slot.touched.begin());
+  slot.touched.clear();
+}
+
 void Traffic::meet_block() {
-  for (Slot& slot : slots_) {
-    std::sort(slot.touched.begin(), slot.touched.end());
-    const auto end = std::unique(slot.touched.begin(), slot.touched.end());
-    slot.record.distinct += uint64_t(end - slot.touched.begin());
-    slot.touched.clear();
-  }
+  for (Slot& slot : slots_) count_distinct(slot);
 }
 
 }  // namespace emu

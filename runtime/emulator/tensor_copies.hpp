@@ -2,6 +2,8 @@
 // elements in shared memory under a swizzle is that of 5.5.7.
 #pragma once
 
+#include <algorithm>
+
 #include "clusters.hpp"
 
 namespace emu {
@@ -74,6 +76,20 @@ std::vector<Chunk> chunks_of(const TensorCopy& copy) {
     }
   }
   return chunks;
+}
+
+// The sectors of global memory that a box touches, each once: those of what lies within the array.
+std::vector<uint64_t> sectors_of(const std::vector<Chunk>& chunks) {
+  std::vector<uint64_t> sectors;
+  for (const Chunk& chunk : chunks) {
+    if (!chunk.inside) continue;
+    const uint64_t last = (chunk.address + chunk.bytes - 1) / SECTOR;
+    for (uint64_t sector = chunk.address / SECTOR; sector <= last; ++sector)
+      if (sectors.empty() || sectors.back() != sector) sectors.push_back(sector);
+  }
+  std::sort(sectors.begin(), sectors.end());
+  sectors.erase(std::unique(sectors.begin(), sectors.end()), sectors.end());
+  return sectors;
 }
 
 bool sound_map(const char* what, const TensorMap& map, const void* shared, int rank, int line) {
@@ -166,16 +182,17 @@ void start_load_into(unsigned block, void* shared, const TensorMap& map, void* p
 }
 
 // What a load reads of global memory, once for all blocks that it goes to; of these, `others` are not the own one.
-void check_load(const TensorMap& map, const int* at, int rank, unsigned others, int line) {
+void check_load(const TensorMap& map, const Barrier& barrier, const int* at, int rank, unsigned others, int line) {
   TensorCopy copy = {map, cluster_base, {}, nullptr, 0, current, 0, 0, line, {}};
   memcpy(copy.at, at, sizeof(int) * size_t(rank));
   uint64_t read = 0;
-  for (const Chunk& chunk : chunks_of(copy)) {
+  const std::vector<Chunk> chunks = chunks_of(copy);
+  for (const Chunk& chunk : chunks) {
     if (!chunk.inside) continue;
     read += chunk.bytes;
     may_read_global_bytes(TENSOR_LOAD, reinterpret_cast<const void*>(chunk.address), chunk.bytes, line);
   }
-  traffic.request(TENSOR_LOAD, line, read, 0);
+  traffic.copy(TENSOR_LOAD, line, read, sectors_of(chunks), {&barrier, barrier.phase, current});
   if (others) traffic.request(TENSOR_MULTICAST, line, read * others, 0);
 }
 
@@ -188,12 +205,13 @@ void start_tensor_load(void* shared, const TensorMap& map, void* p, const int* a
 void start_tensor_load(void* shared, const TensorMap& map, void* p, const int* at, int rank, unsigned blocks,
                        int line) {
   current_line = line;
-  if (!barrier_at(p, "tensor_load", line) || !sound_map("tensor_load", map, shared, rank, line)) return;
+  const Barrier* const barrier = barrier_at(p, "tensor_load", line);
+  if (!barrier || !sound_map("tensor_load", map, shared, rank, line)) return;
   if (blocks == 0 || blocks >> launch->cluster != 0)
     return report("out of bounds", current, line,
                   "tensor_load to the blocks of the mask 0x%x, in a cluster of %u", blocks, launch->cluster);
   const unsigned others = unsigned(__builtin_popcount(blocks & ~(1u << block_of(current))));
-  if (launch->checks) check_load(map, at, rank, others, line);
+  if (launch->checks) check_load(map, *barrier, at, rank, others, line);
   for (unsigned block = 0; block < launch->cluster; ++block)
     if (blocks >> block & 1) start_load_into(block, shared, map, p, at, rank, line);
   land_some();
@@ -211,12 +229,13 @@ void start_tensor_store(const TensorMap& map, const void* shared, const int* at,
     const Access reader{agent, uint32_t(copy.group + 1), 0, line, false, true};
     report_finding(shadow.read(place_of(copy.shared), box_bytes(map), {current, true}, reader),
                    TENSOR_STORE, current, line);
-    for (const Chunk& chunk : chunks_of(copy)) {
+    const std::vector<Chunk> chunks = chunks_of(copy);
+    for (const Chunk& chunk : chunks) {
       if (!chunk.inside) continue;
       written += chunk.bytes;
       may_write_global_bytes(TENSOR_STORE, reinterpret_cast<void*>(chunk.address), chunk.bytes, line);
     }
-    traffic.request(TENSOR_STORE, line, written, 0);
+    traffic.copy(TENSOR_STORE, line, written, sectors_of(chunks), {nullptr, copy.group, current});
   }
   stores.push_back(copy);
 }

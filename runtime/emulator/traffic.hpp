@@ -12,10 +12,23 @@
 
 namespace emu {
 
+constexpr unsigned SECTOR = 32;  // bytes of global memory that move together
+
 // Read by the driver through ctypes: keep it in step with native.py.
 struct OperationRecord {
   int32_t operation, line;
   uint64_t requests, bytes, sectors, conflicts, distinct;
+};
+
+// What tensor copies bring or take together, so that no sector need be asked for twice: the boxes of one tile complete on
+// one barrier in one phase, or leave in one group of a thread.
+struct Together {
+  const void* barrier;
+  uint64_t number;
+  unsigned thread;
+  bool operator==(const Together& other) const {
+    return barrier == other.barrier && number == other.number && thread == other.thread;
+  }
 };
 
 // One instruction of a warp: where its active lanes point.
@@ -32,6 +45,8 @@ class Traffic {
   bool access(Operation operation, int line, unsigned lane, const void* address, unsigned bytes, bool active);
   // One instruction of the whole warp that is counted as it executes.
   void request(Operation operation, int line, uint64_t bytes, unsigned conflicts);
+  // One tensor copy: the bytes that lie within the array, and each sector that holds some of them, once.
+  void copy(Operation operation, int line, uint64_t bytes, const std::vector<uint64_t>& sectors, Together together);
   // The lanes of the warp that ran have all stopped: count what they did.
   void meet();
   // The block has met, or ended: of the sectors that each operation asked for since, no fewer than the distinct
@@ -48,10 +63,12 @@ class Traffic {
     unsigned made[32] = {};
     std::vector<WarpRequest> requests;
     std::vector<uint64_t> touched;
+    Together together = {};
   };
 
   Slot& slot_at(Operation operation, int line);
   static void count(Slot& slot, const WarpRequest& request);
+  static void count_distinct(Slot& slot);
 
   std::vector<Slot> slots_;
   std::vector<int> slot_of_[OPERATIONS];

@@ -1,0 +1,53 @@
+"""What accesses to device memory ask for beyond the fewest sectors, and why they do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from treadle.compiler.layouts.boxes import TensorCopyOp, box_traffic, mapped_strides
+from treadle.compiler.layouts.operations import strides_at, traffic_of
+from treadle.compiler.layouts.sectors import Traffic
+from treadle.dialects import cuda
+from treadle.dialects.cuda.accesses import GlobalAccess
+from treadle.dialects.diagram.array import axes_of
+from treadle.passes._staging import why_not_staged
+
+BOXES = "boxes have at most 128 bytes of a row, and where it begins inside a sector two of them share one"
+
+
+def moved_at(op: GlobalAccess | TensorCopyOp, kernel: cuda.KernelOp, alignment: int) -> Traffic:
+    """What an access moves, made once by a block, in the entry of its kernel for rows aligned to so many bytes. (Arrays
+    that have a tensor map are aligned to 16 in any.)"""
+    if isinstance(op, GlobalAccess):
+        strides, base = strides_at(op, alignment)
+        return traffic_of(op, cuda.working_threads(kernel), alignment, strides, base)
+    return box_traffic(op, *mapped_strides(op, alignment))
+
+
+def beyond_lines(kernel: cuda.KernelOp, alignment: int) -> Iterator[str]:
+    """A line for each access that asks for more than the fewest, the same ones together: how much more, and why."""
+    found: dict[str, int] = {}
+    for op in kernel.walk():
+        if not isinstance(op, GlobalAccess | cuda.TensorLoadOp | cuda.TensorStoreOp):
+            continue
+        moved = moved_at(op, kernel, alignment)
+        if moved.is_fewest:
+            continue
+        why = why_not_staged(op, kernel, alignment) if isinstance(op, GlobalAccess) else BOXES
+        told = f"{_name(op)}: {moved.sectors:,} sectors, the fewest are {moved.fewest_sectors:,}: {why}"
+        found[told] = found.get(told, 0) + 1
+    for told, times in found.items():
+        yield told if times == 1 else f"{told} (in {times} places)"
+
+
+def _name(op: GlobalAccess | TensorCopyOp) -> str:
+    """`K[b, h, x, d] loaded`"""
+    match op:
+        case cuda.TensorLoadOp() | cuda.TensorStoreOp():
+            array, type, stores = op.map, op.map_type.buffer, isinstance(op, cuda.TensorStoreOp)
+            hint = (array.name_hint or "an array").removesuffix("_map")
+        case _:
+            array = next(value for value in op.operands if value.type == op.buffer_type)
+            type, stores = op.buffer_type, isinstance(op, cuda.StoreOp) or op.piece_type == op.operands[0].type
+            hint = array.name_hint or "an array"
+    return f"{hint}[{', '.join(axes_of(type))}] {'stored' if stores else 'loaded'}"
