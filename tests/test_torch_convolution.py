@@ -111,6 +111,8 @@ WINDOWS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
 @pytest.mark.parametrize("name", WINDOWS)
 def test_windows_that_overlap_or_leave_out(name: str, machine: str, dtype: torch.dtype) -> None:
     function, shapes = WINDOWS[name]
+    if name == "means of a volume" and dtype == torch.float16:
+        pytest.skip("PyTorch computes no means of a volume in f16 on a CPU")
     report = compare(function, *(randn(*shape, dtype=dtype) for shape in shapes), machine=machine)
     assert not {each.operation for each in report.left} & {"convolution.default", "avg_pool2d.default"}, report
     assert report.taken
