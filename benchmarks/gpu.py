@@ -18,7 +18,7 @@ import os
 import pickle
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -187,11 +187,13 @@ def machine_of_device(device: str) -> str | None:
 
 @dataclass(frozen=True)
 class Program:
-    """What is to be compiled: its text, sizes of axes that it leaves open, and the machine."""
+    """What is to be compiled: its text, sizes of axes that it leaves open, and the machine; with `fixed` for these
+    sizes alone, else for any."""
 
     text: str
-    sizes: dict[str, int]
+    sizes: Mapping[str, int]
     machine: str
+    fixed: bool = False
 
 
 def programs_of(parts: Sequence[str], machines: Sequence[str], quick: bool) -> list[Program]:
@@ -205,7 +207,7 @@ def programs_of(parts: Sequence[str], machines: Sequence[str], quick: bool) -> l
             known = {axis: int(size) for axis, size in (each.split("=") for each in sizes)}
             found += [Program(programs.example(program), known, machine) for machine in machines]
     if "speed" in parts:
-        found += [Program(case.program, {}, machines[0]) for case in cases(quick)]
+        found += [Program(case.program, case.open_sizes, machines[0], fixed=True) for case in cases(quick)]
     return found
 
 
@@ -238,8 +240,9 @@ def compile_one(program: Program, capability: tuple[int, int]) -> None:
 
     module = parse_module(program.text)
     function = entry_function(module)
-    set_default_sizes(function, axis_sizes(function, program.sizes))
-    run_pipeline(module, Options(program.machine))
+    if not program.fixed:
+        set_default_sizes(function, axis_sizes(function, program.sizes))
+    run_pipeline(module, Options(program.machine, sizes=program.sizes if program.fixed else {}))
     target = arch_for(load_machine(program.machine).arch, capability)
     assert target is not None
     compile_cubin(print_cuda(module), target)

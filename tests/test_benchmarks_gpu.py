@@ -7,7 +7,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 
 from benchmarking import BENCHMARKS, benchmark
 from treadle.compiler.source import parse_module
+from treadle.dialects.diagram.array import axes_of, format_of
 from treadle.runtime import gpu as runtime_gpu
 from treadle.runtime.inputs import axis_sizes, make_inputs
 from treadle.runtime.interpreter import entry_function, run_function
@@ -60,6 +62,8 @@ def test_cases() -> None:
         function = entry_function(parse_module(case.program))
         sizes = axis_sizes(function, {})
         assert {axis: sizes[axis] for axis in case.sizes} == case.sizes
+        # What is left open is all that the program does not say itself.
+        assert case.open_sizes.keys() == {axis for axis in case.sizes if axis not in "d"}
 
 
 def test_work() -> None:
@@ -69,7 +73,11 @@ def test_work() -> None:
     assert cases.product(4).flop == 2 * 64
     assert cases.swiglu(4).flop == 2 * cases.layer(4).flop
     assert (case.rate(1e-3), case.unit) == (case.flop / 1e9, "TFLOP/s")
-    assert cases.softmax(1024).rate(1.0) == pytest.approx(2**29 / 1e12)
+    for rows in (cases.softmax(1024), cases.rms_norm(1024)):
+        function = entry_function(parse_module(rows.program))
+        arrays = [*function.function_type.inputs, *function.function_type.outputs]
+        moved = sum(prod(rows.sizes[axis] for axis in axes_of(each)) * format_of(each).size for each in arrays)
+        assert rows.rate(1.0) == pytest.approx(moved / 1e12)
 
 
 SMALL = [
@@ -78,11 +86,12 @@ SMALL = [
     cases.product(40),
     cases.layer(40),
     cases.swiglu(40),
+    replace(cases.mixed_attention(16384), sizes={"b": 1, "h": 2, "q": 33, "x": 40, "d": 128}),
 ]
 ROWS = [cases.softmax, cases.rms_norm]
 
 
-@pytest.mark.parametrize("who", ["SDPA flash", "cuBLAS", kernels.UNFUSED])
+@pytest.mark.parametrize("who", ["SDPA flash", "SDPA flash in f16", "cuBLAS", kernels.UNFUSED])
 def test_the_others_compute_the_same(who: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """PyTorch's functions, on its CPU, beside the reference."""
     torch = pytest.importorskip("torch")
@@ -94,7 +103,8 @@ def test_the_others_compute_the_same(who: str, monkeypatch: pytest.MonkeyPatch) 
             continue
         inputs = kernels.inputs_of(case)
         (expected,) = run_function(parse_module(case.program), inputs).results
-        theirs = maker(torch, case, [torch.from_numpy(each) for each in inputs])().float().numpy()
+        arrays = [torch.from_numpy(kernels.sixteen_bits(each)) for each in inputs]
+        theirs = maker(torch, case, arrays)().float().numpy()
         assert theirs.shape == np.shape(expected)
         assert measured.largest_difference(theirs, np.asarray(expected)) < 0.02 * np.abs(expected).max()
         compared += 1
@@ -207,6 +217,17 @@ def test_goals() -> None:
     assert all(any(goal.holds_for(case) for case in cases.cases(quick=False)) for goal in goals.GOALS)
 
 
+def test_a_goal_may_be_a_rate() -> None:
+    """No peer has a kernel for two formats: the goal is a part of what the machine could do."""
+    (goal,) = [each for each in goals.GOALS if each.rate is not None]
+    case = cases.mixed_attention(4096)
+    ms = case.flop / 990e12 * 1e3
+    judged = goal.judge([found(case, treadle=ms), found(cases.attention(4, 16, 4096, 128), treadle=ms)])
+    assert (judged.met, judged.cases) == (1, 1)
+    assert judged.ratios[str(case)] == pytest.approx(0.75)
+    assert goal.judge([found(case, cuBLAS=ms)]).ratios == {}
+
+
 # -- commands ------------------------------------------------------------------------------------------
 
 
@@ -297,6 +318,28 @@ def test_what_is_prepared_is_what_runs(monkeypatch: pytest.MonkeyPatch, tmp_path
         main(command)
     assert [text for text, _ in compiled] == printed
     assert {target for _, target in compiled} == {"sm_90a"}
+
+
+def test_what_is_prepared_is_what_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same text, made for the very sizes: a product of 4096 is shared by clusters, which must divide the grid."""
+    from treadle.compiler.bench import gpu as recorder
+    from treadle.runtime import nvcc
+
+    compiled: list[str] = []
+    monkeypatch.setattr(nvcc, "compile_cubin", lambda text, target: compiled.append(text))
+    (program, *_) = gpu.programs_of(("speed",), ["h100"], True)
+    gpu.compile_one(program, (9, 0))
+
+    def record(text: str, *_: Any) -> Any:
+        compiled.append(text)
+        raise ValueError("enough")
+
+    monkeypatch.setattr(recorder, "Recorder", record)
+    with pytest.raises(ValueError, match="enough"):
+        kernels.prepare_treadle(next(iter(cases.cases(True))), [], "NVIDIA H100 80GB HBM3")
+    one, other = compiled
+    assert one == other
+    assert "__cluster_dims__(2, 1, 1)" in one
 
 
 def told(script: str) -> list[str]:

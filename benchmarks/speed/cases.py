@@ -29,6 +29,14 @@ class Case:
         return f"{self.kind} {', '.join(f'{axis} {size}' for axis, size in self.sizes.items())}"
 
     @property
+    def open_sizes(self) -> Mapping[str, int]:
+        """Of the axes whose size the program leaves to the launch. Made static for measuring, as `torch.compile`
+        does: of clusters, for one, it must be known that they divide the grid."""
+        head = self.program.partition("#diagram.sizes<")[2].partition(">")[0]
+        stated = [each.partition("=")[0].strip() for each in head.split(",")]
+        return {axis: self.sizes[axis] for axis in stated if axis in self.sizes}
+
+    @property
     def unit(self) -> str:
         return "TFLOP/s" if self.flop else "TB/s"
 
@@ -55,6 +63,7 @@ def _few() -> Iterator[Case]:
     yield rms_norm(4096)
     yield layer(4096)
     yield swiglu(4096)
+    yield mixed_attention(16384)
     for causal in (False, True):
         yield attention(TOKENS // 16384, CHANNELS // 128, 16384, 128, causal)
         yield attention(TOKENS // 1024, CHANNELS // 128, 1024, 128, causal)
@@ -63,6 +72,7 @@ def _few() -> Iterator[Case]:
 def _all() -> Iterator[Case]:
     yield from _attention((512, 1024, 2048, 4096, 8192, 16384))
     yield from map(product, (1024, 2048, 4096, 8192, 16384))
+    yield from map(mixed_attention, (2048, 4096, 8192, 16384))
     yield from map(layer, (1024, 4096, 8192))
     yield from map(swiglu, (1024, 4096, 8192))
     for length in (1024, 4096, 16384, 65536):
@@ -85,6 +95,14 @@ def attention(batch: int, heads: int, length: int, width: int, causal: bool = Fa
     return Case(kind, text, {**sizes, "d": width}, flop=flop // 2 if causal else flop)
 
 
+def mixed_attention(length: int) -> Case:
+    """The worked configuration of the method's paper: heads of 128, scores in 8 bits, values weighted in 16."""
+    batch, heads, width = TOKENS // length, CHANNELS // 128, 128
+    sizes = {"b": batch, "h": heads, "q": length, "x": length}
+    text = programs.attention(width, sizes, example="attention_mixed")
+    return Case("mixed attention", text, {**sizes, "d": width}, flop=4 * batch * heads * length * length * width)
+
+
 def product(size: int) -> Case:
     sizes = dict.fromkeys("mnk", size)
     return Case("product", programs.matmul(sizes), sizes, flop=2 * size**3)
@@ -103,7 +121,7 @@ def swiglu(size: int) -> Case:
 
 def softmax(length: int) -> Case:
     sizes = {"row": ROW_ELEMENTS // length, "x": length}
-    return Case("softmax", programs.example("softmax", sizes), sizes, bytes=2 * 2 * ROW_ELEMENTS)
+    return Case("softmax", programs.example("softmax", sizes), sizes, bytes=2 * 4 * ROW_ELEMENTS)
 
 
 def rms_norm(length: int) -> Case:

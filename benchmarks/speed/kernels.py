@@ -52,7 +52,7 @@ def prepare_treadle(case: Case, inputs: Sequence[Any], device: str) -> Prepared:
 
     machine = machine_called(device)
     module = parse_module(case.program)
-    run_pipeline(module, Options(machine.name))
+    run_pipeline(module, Options(machine.name, sizes=case.open_sizes))
     backend: Any = Recorder(print_cuda(module), kernel_names(module), machine.arch)
     (result,) = execute(module, inputs, backend)
     launched = tuple(dict.fromkeys(backend.variants))
@@ -68,9 +68,14 @@ Maker = Callable[[Any, Case, Sequence[Any]], Call]
 def prepare_torch(case: Case, inputs: Sequence[Any], who: str) -> Prepared:
     """PyTorch on the same numbers (NotHere)."""
     torch = _torch()
-    arrays = [torch.from_numpy(each).cuda() for each in inputs]
+    arrays = [torch.from_numpy(sixteen_bits(each)).cuda() for each in inputs]
     call = PEERS[case.kind][who](torch, case, arrays)
     return Prepared(call, lambda: call().cpu().numpy())
+
+
+def sixteen_bits(array: Any) -> Any:
+    """Numbers of 8 bits as f16, which holds them all: nobody else multiplies them by others of 16."""
+    return array.astype("float16") if array.dtype.itemsize == 1 else array
 
 
 def _torch() -> Any:
@@ -185,6 +190,9 @@ ATTENTION: Mapping[str, Maker] = {
     "Triton": _triton,
 }
 
+IN_SIXTEEN_BITS = {f"{who} in f16": ATTENTION[who] for who in ("SDPA flash", "SDPA cuDNN")}
+"""Beside attention in two formats, which nobody else has."""
+
 UNFUSED, COPY = "PyTorch eager", "copy"
 
 SLOW = ("FlexAttention", "Triton", "torch.compile")
@@ -193,6 +201,7 @@ SLOW = ("FlexAttention", "Triton", "torch.compile")
 PEERS: Mapping[str, Mapping[str, Maker]] = {
     "attention": ATTENTION,
     "causal attention": ATTENTION,
+    "mixed attention": IN_SIXTEEN_BITS,
     "product": {"cuBLAS": _eager(lambda torch, a, b: torch.matmul(a, b)), "Triton": _triton_product},
     "layer": {UNFUSED: _eager(_layer), "torch.compile": _compiled(_layer)},
     "swiglu": {UNFUSED: _eager(_swiglu), "torch.compile": _compiled(_swiglu)},
