@@ -133,6 +133,38 @@ def test_gates_that_are_not_met(name: str, changes: dict[str, object]) -> None:
     assert any(line.startswith("  >> ") and name in line for line in gate_lines(report(**changes)))
 
 
+OVERLAPPING = LoopTable(
+    0x100, {"products HGMMA": 16, "shuffle SHFL": 4, "shuffle VOTE": 1, "integer IMAD": 200}, waits=2, stretches=1
+)
+WARPGROUPS = Step(16, 64, 128, "f16", {"q": 128, "x": 128}, copies=True, masked=False, warpgroups=True)
+
+
+def test_products_of_warpgroups_run_beside_the_rest() -> None:
+    """Four shuffles and two waits a block of keys; what starts, starts before the first wait."""
+    overlapped = ("shuffles a turn", "waits for products a turn", "stretches of products between waits")
+    made = report(WARPGROUPS, OVERLAPPING, machine=H100)
+    assert [gate(made, name).ok for name in overlapped] == [True] * 3
+    # ptxas may make one turn of two
+    twice = {name: 2 * count for name, count in OVERLAPPING.opcodes.items()}
+    made = report(WARPGROUPS, replace(OVERLAPPING, opcodes=twice, waits=4, stretches=2), machine=H100)
+    assert [gate(made, name).ok for name in overlapped] == [True] * 3
+    many = {**OVERLAPPING.opcodes, "shuffle SHFL": 12}
+    for name, changed in zip(overlapped, ({"opcodes": many}, {"waits": 3}, {"stretches": 2}), strict=True):
+        made = report(WARPGROUPS, replace(OVERLAPPING, **changed), machine=H100)
+        assert [each.name for each in check(made) if not each.ok] == [name]
+    masked = report(replace(WARPGROUPS, masked=True), OVERLAPPING, machine=H100)
+    assert not {each.name for each in check(masked)} & set(overlapped)
+
+
+def test_scores_and_sums_of_eight_bits_have_a_bound() -> None:
+    step = replace(WARPGROUPS, format="f8E4M3FN")
+    for product, others, expected in (("QGMMA", 300, [True]), ("QGMMA", 400, [False]), ("HGMMA", 300, [])):
+        loop = replace(OVERLAPPING, opcodes={f"products {product}": 16, "integer IMAD": others})
+        gates = [each for each in check(report(step, loop, machine=H100)) if each.name == "other instructions a score"]
+        assert [each.ok for each in gates] == expected
+        assert {each.bound for each in gates} <= {6.0}
+
+
 def test_notes_of_ptxas_on_products_are_counted_for_their_kernel() -> None:
     log = (
         "ptxas info    : (C7519) warpgroup.arrive is injected in around line 7 in function 'a'\n"

@@ -290,6 +290,30 @@ def test_of_two_loops_that_multiply_the_main_one_has_more_products() -> None:
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 @pytest.mark.skipif(find_disassembler() is None, reason="neither cuobjdump nor nvdisasm is installed")
+@pytest.mark.parametrize(
+    ("text", "waits", "stretches"),
+    [
+        ("HGMMA HGMMA WAIT MUFU WAIT FMUL", 2, 1),
+        ("MUFU WAIT FMUL HGMMA HGMMA WAIT", 2, 1),
+        ("HGMMA WAIT MUFU WAIT FMUL HGMMA", 2, 1),  # a turn goes on as the next one begins
+        ("HGMMA WAIT MUFU HGMMA WAIT FMUL", 2, 2),
+        ("HGMMA WAIT HGMMA WAIT HGMMA WAIT", 3, 3),
+        ("HGMMA HGMMA", 0, 1),
+    ],
+)
+def test_waits_for_products(text: str, waits: int, stretches: int) -> None:
+    """Cut where the loop waits, products stand in so many stretches."""
+    opcodes = {
+        "HGMMA": "HGMMA.64x128x16.F32 R24, gdesc[UR4]",
+        "WAIT": "WARPGROUP.DEPBAR.LE gsb0, 0x1",
+        "MUFU": "MUFU.EX2 R0, R0",
+        "FMUL": "FMUL R0, R0, R1",
+    }
+    table = main_loop(code("\n".join(["NOP", *(opcodes[each] for each in text.split()), "@P0 BRA 0x10", "EXIT"])))
+    assert table is not None
+    assert (table.waits, table.stretches) == (waits, stretches)
+
+
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 def test_what_nvcc_makes_today(arch: str) -> None:
     cubin = compile_cubin((LISTINGS / "small.cu").read_text(encoding="utf-8"), arch)

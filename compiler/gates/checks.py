@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from treadle.compiler.gates.report import KernelReport
+from treadle.compiler.sass import LoopTable
+from treadle.compiler.sass.classes import PRODUCTS
 from treadle.dialects.diagram.formats import SIXTEEN_BIT
 
 WARPS_ON_SM = 8
@@ -21,6 +23,14 @@ OTHERS_PER_PRODUCT = 1.2
 
 OTHERS_PER_SCORE_OF_WARPGROUPS = {64: 6.6, 128: 7.1, 256: 11.1}
 """By the depth of the scores, without a mask: what FlashAttention-3's kernels for sm_90a have, at 128 with 128 keys."""
+
+OTHERS_PER_SCORE_OF_EIGHT_BITS = {128: 6.0}
+"""The same where both products have 8 bits."""
+ALL_IN_EIGHT_BITS = {"QGMMA"}
+
+SHUFFLES, WAITS, STRETCHES = 4, 2, 1
+"""Of a turn of warpgroups that makes scores, as FlashAttention-3's: a maximum of two rows a lane is exchanged among
+four lanes; it waits for its scores and for its sum; and all its products start together, before the first wait."""
 
 OTHERS_PER_PRODUCT_OF_WARPGROUPS = 18
 """What the best hand-written product for sm_90a has, of 128 x 256 x 64 a block."""
@@ -81,9 +91,16 @@ def _instructions(report: KernelReport) -> Iterator[Gate]:
 
 def _loop(report: KernelReport) -> Iterator[Gate]:
     step = report.step
-    if step is None or step.format not in SIXTEEN_BIT:
+    if step is None or report.loop is None:
         return
+    if step.warpgroups and report.scores and not step.masked and step.depth in OTHERS_PER_SCORE_OF_WARPGROUPS:
+        yield from _overlap(report.loop, report.loop.products / step.products)
     scores = report.others_per_score
+    in_eight_bits = step.warpgroups and set(report.loop.of(PRODUCTS)) <= ALL_IN_EIGHT_BITS
+    if scores is not None and in_eight_bits and not step.masked and step.depth in OTHERS_PER_SCORE_OF_EIGHT_BITS:
+        yield Gate("other instructions a score", scores, "<=", OTHERS_PER_SCORE_OF_EIGHT_BITS[step.depth])
+    if step.format not in SIXTEEN_BIT:
+        return
     if scores is not None and step.depth == SCORE_DEPTH and not step.masked and report.machine.capability == 80:
         for bound in OTHERS_PER_SCORE:
             yield Gate("other instructions a score", scores, "<=", bound)
@@ -92,6 +109,13 @@ def _loop(report: KernelReport) -> Iterator[Gate]:
     if report.others_per_product is not None:
         most = OTHERS_PER_PRODUCT_OF_WARPGROUPS if step.warpgroups else OTHERS_PER_PRODUCT
         yield Gate("other instructions a product", report.others_per_product, "<=", most)
+
+
+def _overlap(loop: LoopTable, turns: float) -> Iterator[Gate]:
+    """What lets products of a turn run beside what it computes; the machine code may have several turns of the IR's."""
+    yield Gate("shuffles a turn", loop.of("shuffle").get("SHFL", 0) / turns, "<=", SHUFFLES)
+    yield Gate("waits for products a turn", loop.waits / turns, "<=", WAITS)
+    yield Gate("stretches of products between waits", loop.stretches / turns, "<=", STRETCHES)
 
 
 def _number(value: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from treadle.compiler.sass.classes import CLASSES, PRODUCTS, class_of
 from treadle.compiler.sass.flow import Block, Loop, blocks_of, find_loops
@@ -25,6 +25,11 @@ class LoopTable:
     opcodes: Mapping[str, int]
     """Instructions by class and opcode, as in `("float", "FFMA")`, written `float FFMA`."""
     unknown: int = 0
+    waits: int = 0
+    """Waits for products that were started: of warpgroups, whose products run beside what follows."""
+    stretches: int = 0
+    """Between two such waits, one turn after the other, how often there are products: 1 where all of a turn start
+    before the first wait."""
 
     @property
     def total(self) -> int:
@@ -66,7 +71,9 @@ class LoopTable:
 def table_of(blocks: Mapping[int, Block], loop: Loop) -> LoopTable:
     """One turn of a loop."""
     way = _best_way(blocks, loop)
-    return LoopTable(loop.header, way.opcodes, way.unknown)
+    first, *others = way.between
+    around = [first + others[-1], *others[:-1]] if others else [first]  # a turn goes on as the next one begins
+    return LoopTable(loop.header, way.opcodes, way.unknown, len(others), sum(count > 0 for count in around))
 
 
 def main_loop(function: Function) -> LoopTable | None:
@@ -103,6 +110,8 @@ class _Way:
     """The third powers of the widths of accesses to device memory, so that few wide ones count more than the many
     narrow ones that move as much, even if it is not known how many."""
     unknown: int = 0
+    between: tuple[int, ...] = (0,)
+    """Products before, between and after waits for products."""
 
     @property
     def rank(self) -> tuple[int, int, int]:
@@ -114,13 +123,15 @@ class _Way:
             self.products + other.products,
             self.width + other.width,
             self.unknown + other.unknown,
+            (*self.between[:-1], self.between[-1] + other.between[0], *other.between[1:]),
         )
 
     def times(self, trips: int | None) -> _Way:
         if trips is None:
-            return _Way(self.opcodes, self.products, self.width, self.unknown + 1)
+            return replace(self, unknown=self.unknown + 1)
         opcodes = Counter({key: n * trips for key, n in self.opcodes.items()})
-        return _Way(opcodes, self.products * trips, self.width * trips, self.unknown)
+        again = replace(self, opcodes=opcodes, products=self.products * trips, width=self.width * trips)
+        return again if len(self.between) > 1 else replace(again, between=(self.between[0] * trips,))
 
 
 def _best_way(blocks: Mapping[int, Block], loop: Loop) -> _Way:
@@ -158,8 +169,12 @@ def _exits(blocks: Mapping[int, Block], loop: Loop) -> set[int]:
 
 def _way(code: Sequence[Instruction]) -> _Way:
     opcodes = Counter(f"{class_of(each)} {each.name}" for each in code)
-    products = sum(1 for each in code if class_of(each) == PRODUCTS)
-    return _Way(opcodes, products, sum(_global_bytes(each) ** 3 for each in code))
+    between = [0]
+    for each in code:
+        if each.name == "WARPGROUP" and "DEPBAR" in each.modifiers:
+            between.append(0)
+        between[-1] += class_of(each) == PRODUCTS
+    return _Way(opcodes, sum(between), sum(_global_bytes(each) ** 3 for each in code), between=tuple(between))
 
 
 def _global_bytes(instruction: Instruction) -> int:
