@@ -131,7 +131,7 @@ class _Way:
             return replace(self, unknown=self.unknown + 1)
         opcodes = Counter({key: n * trips for key, n in self.opcodes.items()})
         again = replace(self, opcodes=opcodes, products=self.products * trips, width=self.width * trips)
-        return again if len(self.between) > 1 else replace(again, between=(self.between[0] * trips,))
+        return replace(again, between=(sum(self.between) * trips,)) if len(self.between) == 1 else again
 
 
 def _best_way(blocks: Mapping[int, Block], loop: Loop) -> _Way:
