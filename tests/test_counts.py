@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from treadle.compiler.cost import LEVELS, Plan, plan_of, sizes_of_kernel, transfers_at
+from treadle.compiler.cost import LEVELS, Plan, plan_of, sizes_of_kernel, transfer_expression, transfers_at
 from treadle.compiler.cost.copies import copies_of_arrays
 from treadle.compiler.cost.issue import SHARED_BYTES
 from treadle.compiler.gates.traffic import traffic_of
@@ -193,3 +193,49 @@ def test_no_more_is_loaded_than_at_most(name: str, machine: str, size: int):
     loads = [each for each in transfers_at(plan, "device") if not each.saves]
     assert plan.is_at_most
     assert 0 < report.bytes_loaded <= sum(t.values(at) * t.width * copies.get(t.array, 1) for t in loads)
+
+
+PROGRAMS = Path(__file__).resolve().parent / "programs"
+
+
+def loads_of(path: Path, machine: str, given: Mapping[str, int]) -> Iterator[tuple[Plan, Counter[str], int]]:
+    """Of each kernel its plan, the predicted bytes of each array that it loads, and those that the emulator counts."""
+    made = compiled(path.read_text(encoding="utf-8"), machine=machine)
+    module = load_module(path)
+    run_pipeline(module, Options(machine=machine), last=LAST_HIERARCHY_PASS)
+    known = axis_sizes(entry_function(made.algorithm), given)
+    backend = made.backend()
+    made.run(made.inputs(given))
+    of_name = {cuda.variant_name(each, to): (each, to) for each in made.kernels for to in cuda.alignments(each)}
+    kernels = (op for op in module.walk() if isinstance(op, KernelOp))
+    for kernel, variant, report in zip(kernels, backend.variants, backend.reports, strict=True):
+        plan, copies = plan_of(kernel), copies_of_arrays(*of_name[variant])
+        at = sizes_of_kernel(kernel, entry_function(module), known)
+        loads = Counter[str]()
+        for each in transfers_at(plan, "device"):
+            if not each.saves:
+                loads[each.array] += each.values(at) * each.width * copies.get(each.array, 1)
+        yield plan, loads, report.bytes_loaded
+
+
+@pytest.mark.skipif(not COMPILER, reason="no C++ compiler is installed")
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+def test_what_conditions_leave_of_an_axis_that_groups_hold_is_at_most(machine: str):
+    """Keys are read as far as queries are there along d: the prediction is all of them, and says that it is a bound."""
+    given = {"b": 3, "h": 3, "q": 67, "x": 67}
+    ((plan, loads, counted),) = loads_of(PROGRAMS / "part_of_the_width.mlir", machine, given)
+    assert {each.array for each in plan.transfers if each.is_at_most} == {"K"}
+    assert transfer_expression(plan, "shared").startswith("at most ")
+    assert not transfer_expression(plan, "register").startswith("at most ")
+    assert loads.total() - loads["K"] < counted < loads.total()
+
+
+@pytest.mark.skipif(not COMPILER, reason="no C++ compiler is installed")
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize("k", [48, 40, 36, 34, 37, 136])
+def test_bytes_of_each_way_that_rows_are_loaded(machine: str, k: int):
+    """An entry for each alignment: by lanes as they hold rows, through shared memory, or element by element."""
+    given = {"t": 19, "k": k, "n": k + 24}
+    for plan, loads, counted in loads_of(PROGRAMS / "rms_gain_product.mlir", machine, given):
+        assert not plan.is_at_most
+        assert counted == loads.total()

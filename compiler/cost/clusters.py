@@ -107,7 +107,7 @@ def best_cluster(
 def shapes_of(plan: Plan) -> list[Shape[str]]:
     """The clusters that `passes/cuda_cluster.py` may make unasked: it must know how many pieces there are along an
     axis, and what they read."""
-    if plan.is_at_most:
+    if plan.has_unknown_steps:
         return []
     axes = [pieces.axis for pieces in plan.groups if pieces.axis in plan.static]
     shared = [each for each in plan.transfers if each.in_boxes]

@@ -53,6 +53,7 @@ from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, is_array, level_of, sizes_of
 from treadle.dialects.diagram.contract import is_multiplied
 from treadle.dialects.hierarchy import GroupOp, KernelOp, LoadOp, SaveOp, StreamOp
+from treadle.passes.streams.held import limited_factors
 
 LASTING = ("carried", "row", "state", "repairing", "column", "value", *LEAVING)
 """Roles of tiles that stay from step to step."""
@@ -191,7 +192,9 @@ class Walk:
         comes = () if saves or level != "shared" else tuple(self.padded(piece)[axis] for axis in axes)
         stream = self.inside[-1].axis if self.inside else None
         in_boxes = bool(comes) and comes_in_boxes(piece, self.products, self.row, stream, fed is not None)
-        self.transfers.append(Transfer(name, level, saves, axes, width, again, fed, tile=comes, in_boxes=in_boxes))
+        limited = piece in self.limited
+        found = Transfer(name, level, saves, axes, width, again, fed, tile=comes, is_limited=limited, in_boxes=in_boxes)
+        self.transfers.append(found)
         leaves = saves and self.leaves(width)
         self.issue(issued_by_copy(axes, width, self.spread(piece), level == "shared", leaves))
         if saves:
@@ -349,6 +352,10 @@ class Walk:
     @property
     def has_products(self) -> bool:
         return bool(self.products)
+
+    @cached_property
+    def limited(self) -> set[SSAValue]:
+        return limited_factors(self.kernel)
 
     @cached_property
     def row(self) -> str | None:

@@ -71,6 +71,9 @@ class Transfer:
     """The pieces of that stream in which it crosses: `all`, `whole` (not tested) or `border`."""
     tile: tuple[Amount, ...] = ()
     """The shape of its tile in shared memory; empty where it has none."""
+    is_limited: bool = False
+    """Whether conditions may leave out part of an axis that groups hold whole (`passes/streams/held.py`): then no more
+    is read than is said, and by how much less depends on data and on the width of a copy."""
     in_boxes: bool = False
     """Whether tensor copies could bring that tile by whole boxes, whose rows lie in their order (`boxes.py`)."""
 
@@ -83,6 +86,11 @@ class Transfer:
         text = str(self.fed) if self.part == "all" else f"{self.part} of {self.fed}"
         own = [axis for axis in self.axes if axis not in axes]
         return (*own, *(str(pieces) for pieces in self.again if pieces.axis not in axes), text)
+
+    @property
+    def is_at_most(self) -> bool:
+        """Whether conditions may leave out more than is said here."""
+        return self.is_limited or (self.fed is not None and self.fed.by_data)
 
     def values(self, sizes: Mapping[str, int]) -> Amount:
         if self.fed is not None:
@@ -228,7 +236,12 @@ class Plan:
 
     @property
     def is_at_most(self) -> bool:
-        """Whether data may leave out more than the counts say."""
+        """Whether conditions may leave out more than the counts say."""
+        return any(transfer.is_at_most for transfer in self.transfers)
+
+    @property
+    def has_unknown_steps(self) -> bool:
+        """Whether data decides how many steps a stream has."""
         return any(transfer.fed is not None and transfer.fed.by_data for transfer in self.transfers)
 
     def unlimited(self) -> Plan:

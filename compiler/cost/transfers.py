@@ -29,9 +29,9 @@ def transfer_bytes(plan: Plan, level: str, sizes: Mapping[str, int]) -> int:
 
 def transfer_expression(plan: Plan, level: str) -> str:
     """H in values, as `b*h*(2*q*d + 2*x*d*ceil(q/64))`. `visited(ceil(x/128), ceil(q/64))` is how many positions of x
-    the visited pieces hold, added up over the pieces of q; `at most` says that data may leave out more."""
+    the visited pieces hold, added up over the pieces of q; `at most` says that conditions may leave out more."""
     transfers = transfers_at(plan, level)
-    bound = "at most " if any(each.fed is not None and each.fed.by_data for each in transfers) else ""
+    bound = "at most " if any(each.is_at_most for each in transfers) else ""
     return bound + sum_text((1, transfer.factors) for transfer in transfers)
 
 

@@ -24,6 +24,7 @@ from treadle.compiler.cost import (
     transfer_bytes,
     transfer_expression,
     transfer_values,
+    transfers_at,
 )
 from treadle.compiler.cost.clusters import bytes_across
 from treadle.compiler.cost.levers import Lever, levers
@@ -44,6 +45,8 @@ class LevelCost:
     transfer_values: int
     transfer_bytes: int
     transfer_expr: str
+    at_most: bool
+    """Whether the transfers are upper bounds: conditions may leave out more, by data or of an axis that groups hold."""
     memory_values: int
     memory_bytes: int
     capacity_bytes: int
@@ -208,6 +211,7 @@ def _together(levels: Sequence[LevelCost]) -> LevelCost:
         sum(level.transfer_values for level in levels),
         sum(level.transfer_bytes for level in levels),
         " + ".join(level.transfer_expr for level in levels if level.transfer_expr != "0") or "0",
+        any(level.at_most for level in levels),
         max(level.memory_values for level in levels),
         max(level.memory_bytes for level in levels),
         levels[0].capacity_bytes,
@@ -336,6 +340,7 @@ def _level(
         transfer_values(plan, level, sizes),
         transfer_bytes(plan, level, sizes),
         transfer_expression(plan, level),
+        any(each.is_at_most for each in transfers_at(plan, level)),
         values,
         size,
         of_block.get(level, machine.levels[level].capacity),
