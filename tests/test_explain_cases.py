@@ -165,7 +165,7 @@ def test_a_program_that_device_memory_or_the_grid_does_not_hold(tmp_path: Path, 
     assert (found["time_us"], found["bottleneck"]) == (None, "does not fit")
     assert found["levels"][0]["memory_bytes"] > found["levels"][0]["capacity_bytes"]
     small = tmp_path / "small.toml"
-    small.write_text('base = "a100"\nname = "small"\n[limits]\ngrid = [3, 1, 1]\n')
+    small.write_text('base = "a100"\nname = "small"\n[limits]\ngrid = 3\n')
     assert main(["explain", product, "--machine", str(small)]) == 0
     assert "blocks, a grid has at most 3" in capsys.readouterr().out
 

@@ -317,8 +317,8 @@ def _why_not(device: LevelCost, blocks: int, machine: Machine, of_block: bool) -
         return "one block takes more registers or shared memory than an SM has"
     if device.memory_bytes > device.capacity_bytes:
         return f"its arrays take {device.memory_bytes:,} bytes, device memory has {device.capacity_bytes:,}"
-    if blocks > machine.limits.grid[0]:
-        return f"it takes {blocks:,} blocks, a grid has at most {machine.limits.grid[0]:,}"
+    if blocks > machine.limits.grid:
+        return f"it takes {blocks:,} blocks, a grid has at most {machine.limits.grid:,}"
     return ""
 
 

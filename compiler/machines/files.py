@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import Any, cast
 
 from treadle.compiler.errors import TreadleError
+from treadle.compiler.machines import bounds
 from treadle.compiler.machines.machine import ARCHS, WARP, Level, Limits, Machine, Rates, Sustained
-from treadle.compiler.machines.tables import Table
+from treadle.compiler.machines.tables import Bounds, Table
 
 FOLDER = Path(__file__).parent
 
 LEVELS = ("device", "l2", "shared", "register")
 SCOPES = ("machine", "sm")
-TENSOR_FORMATS = ("f16", "bf16", "tf32", "f8", "i8")
+TENSOR_FORMATS = ("f16", "bf16", "tf32", "f8")
 MOST_ABOVE = 1.2
 """What is measured may be so many times the datasheet's rate, and no more."""
-LAUNCH = (1e-8, 1e-3)
-"""Between which a launch may cost, in seconds."""
-PART = (0.01, 1.0, "a part of the rates of rates.tensor")
+LEAST_OF_RATE = 0.01
+"""And the least part of it: less is a mistake of a unit."""
 
 
 def machine_names() -> tuple[str, ...]:
@@ -82,14 +82,14 @@ def _merged(base: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 def machine_from(data: Mapping[str, Any], source: str) -> Machine:
     """The machine that nested data describes; `source` says in errors where the data comes from."""
     root = Table(source, "", data)
-    clock = root.number("clock", 1e8, 1e11, "clocks a second, as in 1.41e9")
+    clock = root.number("clock", bounds.CLOCK)
     machine = Machine(
         name=root.text("name", r"[A-Za-z][\w.-]*", "a name, as in a100"),
         arch=root.text("arch", "|".join(ARCHS), f"one of {', '.join(ARCHS)}"),
-        sms=root.whole("sms", 1, 100_000),
-        gpcs=root.whole("gpcs", 1, 1000) if root.has("gpcs") else 0,
+        sms=root.whole("sms", bounds.SMS),
+        gpcs=root.whole("gpcs", bounds.GPCS) if root.has("gpcs") else 0,
         clock=clock,
-        launch=root.number("launch", *LAUNCH, "seconds from one kernel of a stream to the next, as in 0.9e-6"),
+        launch=root.number("launch", bounds.LAUNCH),
         levels=_levels(root.table("levels"), clock),
         limits=_limits(root.table("limits")),
         rates=_rates(root.table("rates")),
@@ -107,40 +107,46 @@ def _levels(table: Table, clock: float) -> dict[str, Level]:
 
 
 def _level(table: Table, name: str, clock: float) -> Level:
+    table.unread = bounds.UNREAD[name]
     scope = table.text("scope", "|".join(SCOPES), " or ".join(SCOPES))
     wanted = "machine" if name in ("device", "l2") else "sm"
     if scope != wanted:
         raise table.error("scope", f"is '{scope}': '{name}' belongs to each {wanted}")
-    if table.has("bandwidth") == table.has("bytes_per_clock"):
-        raise table.error("bandwidth", "or 'bytes_per_clock' must be given, and not both")
-    if table.has("bandwidth"):
-        bandwidth = table.number("bandwidth", 1e6, 1e18, "bytes a second, as in 2.039e12")
+    capacity = table.whole("capacity", bounds.CAPACITY[name])
+    if name == "register":
+        table.unread = {**table.unread, **dict.fromkeys(("bandwidth", "bytes_per_clock"), bounds.OF_REGISTERS)}
+        level = Level(name, scope, capacity)
     else:
-        bandwidth = clock * table.number("bytes_per_clock", 1, 1e7, "bytes a clock")
-    level = Level(
-        name,
-        scope,
-        capacity=table.whole("capacity", 1, 10**15),
-        bandwidth=bandwidth,
-        granularity=table.whole("granularity", 1, 4096),
-        latency=table.whole("latency", 0, 100_000),
-    )
+        latency = table.whole("latency", bounds.LATENCY) if name == "device" else 0
+        level = Level(name, scope, capacity, _bandwidth(table, bounds.BANDWIDTH[name], clock), latency)
     table.close()
     return level
 
 
+def _bandwidth(table: Table, allowed: Bounds, clock: float) -> float:
+    """Bytes a second, which a file may state a clock."""
+    if table.has("bandwidth") == table.has("bytes_per_clock"):
+        raise table.error("bandwidth", "or 'bytes_per_clock' must be given, and not both")
+    if table.has("bandwidth"):
+        return table.number("bandwidth", allowed)
+    a_clock = Bounds("bytes a clock", allowed.low / clock, allowed.high / clock, f"{allowed.why} at {clock:g} Hz")
+    return clock * table.number("bytes_per_clock", a_clock)
+
+
 def _limits(table: Table) -> Limits:
+    if isinstance(table.data.get("grid"), list):
+        raise table.error("grid", "has three numbers: all blocks lie along x; write the first alone")
     limits = Limits(
-        threads_per_block=table.whole("threads_per_block", WARP, 1024),
-        threads_per_sm=table.whole("threads_per_sm", WARP, 10_000),
-        blocks_per_sm=table.whole("blocks_per_sm", 1, 1000),
-        shared_per_block=table.whole("shared_per_block", 1024, 10**9),
-        shared_reserved=table.whole("shared_reserved", 0, 10**6),
-        registers_per_sm=table.whole("registers_per_sm", 1024, 10**9),
-        registers_per_thread=table.whole("registers_per_thread", 16, 255),
-        register_granularity=table.whole("register_granularity", 1, 4096),
-        register_partitions=table.whole("register_partitions", 1, 64),
-        grid=table.grid("grid"),
+        threads_per_block=table.whole("threads_per_block", bounds.THREADS_OF_BLOCK),
+        threads_per_sm=table.whole("threads_per_sm", bounds.THREADS_OF_SM),
+        blocks_per_sm=table.whole("blocks_per_sm", bounds.BLOCKS),
+        shared_per_block=table.whole("shared_per_block", bounds.SHARED_OF_BLOCK),
+        shared_reserved=table.whole("shared_reserved", bounds.RESERVED),
+        registers_per_sm=table.whole("registers_per_sm", bounds.REGISTERS_OF_SM),
+        registers_per_thread=table.whole("registers_per_thread", bounds.REGISTERS_OF_THREAD),
+        register_granularity=table.whole("register_granularity", bounds.REGISTER_UNIT),
+        register_partitions=table.whole("register_partitions", bounds.PARTITIONS),
+        grid=table.whole("grid", bounds.GRID),
     )
     table.close()
     return limits
@@ -148,15 +154,16 @@ def _limits(table: Table) -> Limits:
 
 def _rates(table: Table) -> Rates:
     tensor = table.table("tensor")
+    tensor.unread = bounds.UNREAD_TENSOR
     rates = Rates(
-        float=table.number("float", 1, 1e6, "results a clock of one SM"),
-        special=table.number("special", 1, 1e6, "results a clock of one SM"),
+        float=table.number("float", bounds.FLOAT),
+        special=table.number("special", bounds.SPECIAL),
         tensor={
-            format: tensor.number(format, 1, 1e8, "FLOP a clock of one SM")
+            format: tensor.number(format, bounds.TENSOR)
             for format in TENSOR_FORMATS
             if format in ("f16", "bf16", "tf32") or tensor.has(format)
         },
-        single_warps=table.number("single_warps", *PART) if table.has("single_warps") else 1.0,
+        single_warps=table.number("single_warps", bounds.PART) if table.has("single_warps") else 1.0,
     )
     tensor.close()
     table.close()
@@ -165,19 +172,18 @@ def _rates(table: Table) -> Rates:
 
 def _sustained(table: Table) -> Sustained:
     tensor = table.table("tensor") if table.has("tensor") else Table(table.source, "sustained.tensor", {})
+    tensor.unread = bounds.UNREAD_TENSOR
 
-    def given(key: str, low: float, high: float, what: str) -> float | None:
-        return table.number(key, low, high, what) if table.has(key) else None
+    def given(key: str, allowed: Bounds) -> float | None:
+        return table.number(key, allowed) if table.has(key) else None
 
     sustained = Sustained(
-        device=given("device", 1e6, 1e18, "bytes a second"),
-        l2=given("l2", 1e6, 1e18, "bytes a second"),
-        special=given("special", 1e6, 1e18, "results a second"),
-        launch=given("launch", *LAUNCH, "seconds from one kernel of a stream to the next"),
-        single_warps=given("single_warps", *PART),
-        tensor={
-            format: tensor.number(format, 1e9, 1e20, "FLOP a second") for format in TENSOR_FORMATS if tensor.has(format)
-        },
+        device=given("device", bounds.BANDWIDTH["device"]),
+        l2=given("l2", bounds.BANDWIDTH["l2"]),
+        special=given("special", bounds.EXP2),
+        launch=given("launch", bounds.LAUNCH),
+        single_warps=given("single_warps", bounds.PART),
+        tensor={format: tensor.number(format, bounds.FLOP) for format in TENSOR_FORMATS if tensor.has(format)},
     )
     tensor.close()
     table.close()
@@ -195,9 +201,6 @@ def _check_together(root: Table, machine: Machine) -> None:
             f"is {levels['device'].bandwidth:g} bytes a second, more than levels.l2 passes on "
             f"({levels['l2'].bandwidth:g})",
         )
-    for name, level in levels.items():
-        if level.granularity & (level.granularity - 1):
-            raise root.error(f"levels.{name}.granularity", f"is {level.granularity}: expected a power of two")
     if limits.shared_per_block > levels["shared"].capacity:
         raise root.error("limits.shared_per_block", "is more than levels.shared.capacity")
     if limits.shared_per_block + limits.shared_reserved > levels["shared"].capacity:
@@ -228,18 +231,25 @@ def _check_together(root: Table, machine: Machine) -> None:
 
 
 def _check_sustained(root: Table, machine: Machine) -> None:
-    """Nothing lasts that is much more than the datasheet has: a clock may run above the one it states."""
-    found, most = machine.sustained, machine.levels["device"].bandwidth
-    if found.device is not None and found.device > MOST_ABOVE * most:
-        raise root.error("sustained.device", f"is {found.device:g}, more than levels.device.bandwidth ({most:g})")
+    """Nothing lasts that is much more than the datasheet has, for a clock may run above the one it states; and what is
+    a hundredth of it was written in another unit."""
+    found, levels = machine.sustained, machine.levels
     special = machine.rates.special * machine.sms * machine.clock
-    if found.special is not None and found.special > MOST_ABOVE * special:
-        raise root.error("sustained.special", f"is {found.special:g}, more than rates.special gives ({special:g})")
+    measured = [
+        ("device", found.device, levels["device"].bandwidth, "levels.device.bandwidth", "bytes a second"),
+        ("l2", found.l2, levels["l2"].bandwidth, "the bandwidth of levels.l2", "bytes a second"),
+        ("special", found.special, special, "what rates.special gives", "results a second"),
+    ]
     for format, rate in found.tensor.items():
         if format not in machine.rates.tensor:
             raise root.error(f"sustained.tensor.{format}", "has no rate of the datasheet in rates.tensor")
-        if rate > MOST_ABOVE * machine.tensor_flops(format):
+        stated = machine.tensor_flops(format)
+        measured.append((f"tensor.{format}", rate, stated, "what rates.tensor gives", "FLOP a second"))
+    for key, rate, stated, whose, unit in measured:
+        if rate is not None and not LEAST_OF_RATE * stated <= rate <= MOST_ABOVE * stated:
+            side = "more" if rate > stated else "less"
             raise root.error(
-                f"sustained.tensor.{format}",
-                f"is {rate:g} FLOP a second, more than rates.tensor gives ({machine.tensor_flops(format):g})",
+                f"sustained.{key}",
+                f"is {rate:g} {unit}, much {side} than {whose} ({stated:g}): expected {LEAST_OF_RATE:g} to "
+                f"{MOST_ABOVE:g} of that",
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from treadle.compiler.amounts import Amount, ceil_div, choice, least, most
 
@@ -24,12 +25,10 @@ class Level:
     scope: str
     capacity: int
     """Bytes of one such memory."""
-    bandwidth: float
-    """Bytes a second of one such memory."""
-    granularity: int
-    """Bytes that move together."""
-    latency: int
-    """Clocks until the first byte of a load arrives."""
+    bandwidth: float = inf
+    """Bytes a second of one such memory; of registers without limit, for they are read as fast as they are used."""
+    latency: int = 0
+    """Clocks until the first byte of a load from device memory arrives."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,8 @@ class Limits:
     registers_per_thread: int
     register_granularity: int
     register_partitions: int
-    grid: tuple[int, int, int]
+    grid: int
+    """Blocks of a launch, which all lie along x."""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from math import inf
 from typing import Any, cast
 
 from xdsl.dialects.builtin import (
@@ -29,8 +30,8 @@ MACHINE = "machine"
 def write_machine(module: ModuleOp, machine: Machine) -> None:
     data = asdict(machine)
     for name, level in data["levels"].items():
-        # The key says the name already.
-        data["levels"][name] = {key: value for key, value in level.items() if key != "name"}
+        # The key says the name already; what a level has no number of it does not say.
+        data["levels"][name] = {key: value for key, value in level.items() if key != "name" and value not in (0, inf)}
     if not machine.gpcs:
         del data["gpcs"]
     data["sustained"] = {key: value for key, value in data["sustained"].items() if value}

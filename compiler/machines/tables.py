@@ -4,10 +4,34 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, cast
 
 from treadle.compiler.errors import TreadleError
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Between which a number of a machine can be right."""
+
+    unit: str
+    """Of what it counts, as in `bytes a second`."""
+    low: float
+    high: float
+    why: str
+    """What lies at or beyond the bounds."""
+
+    def holds(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
+    def __str__(self) -> str:
+        return f"{self.unit}, from {_figure(self.low)} to {_figure(self.high)} ({self.why})"
+
+
+def _figure(value: float) -> str:
+    """Small whole numbers in full: 65536, and 2e+09."""
+    return str(int(value)) if value == int(value) and abs(value) < 10**7 else f"{value:g}"
 
 
 class Table:
@@ -18,6 +42,8 @@ class Table:
         self.path = path
         self.data = data
         self.used: list[str] = []
+        self.unread: Mapping[str, str] = {}
+        """Keys that a file may well have, of which nothing depends, and why."""
 
     def error(self, key: str, what: str) -> TreadleError:
         return TreadleError(f"machine: '{self._full(key)}' {what}", self.source)
@@ -28,11 +54,16 @@ class Table:
         return key in self.data
 
     def close(self) -> None:
+        """Refuse keys that nothing reads (TreadleError)."""
         for key in self.data:
-            if key not in self.used:
-                near = get_close_matches(key, self.used, 1)
-                hint = f"did you mean '{near[0]}'?" if near else f"known here are {', '.join(self.used)}"
-                raise self.error(key, f"is not a key of a machine: {hint}")
+            if key in self.used:
+                continue
+            if key in self.unread:
+                raise self.error(key, f"is a key that nothing reads: {self.unread[key]}; leave it out")
+            near = get_close_matches(key, self.used, 1) or get_close_matches(key, self.used, 1, cutoff=0)
+            hint = f"did you mean '{near[0]}'? " if near else ""
+            known = f"known here are {', '.join(self.used)}" if self.used else "nothing is known here"
+            raise self.error(key, f"is not a key of a machine: {hint}Rename it or leave it out; {known}")
 
     def table(self, key: str) -> Table:
         value = self._get(key, "a table")
@@ -46,31 +77,24 @@ class Table:
             raise self.error(key, f"is {value!r}: expected {expected}")
         return value
 
-    def whole(self, key: str, low: int, high: int) -> int:
-        expected = f"a whole number from {low} to {high}"
+    def whole(self, key: str, bounds: Bounds) -> int:
+        expected = f"a whole number of {bounds}"
         value = self._get(key, expected)
-        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        if not isinstance(value, int) or isinstance(value, bool) or not bounds.holds(value):
             raise self.error(key, f"is {value!r}: expected {expected}")
         return value
 
-    def number(self, key: str, low: float, high: float, what: str) -> float:
-        expected = f"{what}, from {low:g} to {high:g}"
-        value = self._get(key, expected)
-        if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= high:
-            raise self.error(key, f"is {value!r}: expected {expected}")
+    def number(self, key: str, bounds: Bounds) -> float:
+        value = self._get(key, str(bounds))
+        if not isinstance(value, int | float) or isinstance(value, bool) or not bounds.holds(value):
+            raise self.error(key, f"is {value!r}: expected {bounds}")
         return float(value)
-
-    def grid(self, key: str) -> tuple[int, int, int]:
-        expected = "three whole numbers, the largest grid along x, y and z"
-        value = self._get(key, expected)
-        values = cast(list[Any], value) if isinstance(value, list) else []
-        if len(values) != 3 or not all(type(v) is int and 1 <= v < 2**31 for v in values):
-            raise self.error(key, f"is {value!r}: expected {expected}")
-        return values[0], values[1], values[2]
 
     def _get(self, key: str, expected: str) -> object:
         if not self.has(key):
-            raise self.error(key, f"is missing: expected {expected}")
+            near = get_close_matches(key, [each for each in self.data if each not in self.used], 1)
+            hint = f"; '{near[0]}' stands there: did you mean it?" if near else ""
+            raise self.error(key, f"is missing: expected {expected}{hint}")
         return self.data[key]
 
     def _full(self, key: str) -> str:
