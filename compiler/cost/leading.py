@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from treadle.compiler.cost.algebra import Expr, simplex, sympy
-from treadle.compiler.cost.symbolic import CHIP, SymbolicCosts, closed
+from treadle.compiler.cost.symbolic import CHIP, SymbolicCosts, axis_symbol, closed
 
 MEMORY = sympy.Symbol("M", positive=True)
 """Values that a group may hold."""
@@ -58,14 +58,26 @@ class LeadingTerms:
     def __str__(self) -> str:
         return " + ".join(map(str, self.terms)) or "0"
 
+    def at(self, memory: float, sizes: Mapping[str, int]) -> float:
+        """H* where a group may hold so much; terms without a closed form, of which nothing is known but that they are
+        not negative, count nothing."""
+        values = {axis_symbol(axis): size for axis, size in sizes.items()}
+        return sum(
+            float(term.alpha.subs(values)) * memory ** -float(term.beta)
+            for term in self.terms
+            if term.alpha is not None
+        )
 
-def leading_terms(costs: SymbolicCosts) -> LeadingTerms:
-    """H* of a kernel, with `chip` as the one near level."""
-    transfer = closed(costs.transfer("device"))
+
+def leading_terms(costs: SymbolicCosts, in_bytes: bool = False) -> LeadingTerms:
+    """H* of a kernel, with `chip` as the one near level; M and H in values, or both in bytes."""
+    transfer = closed(costs.transfer_bytes("device") if in_bytes else costs.transfer("device"))
     large = _without_small(transfer, _pieces(costs))
     helping = {symbol for symbol in _pieces(costs) if large.has(symbol)}
     idle = {symbol: 1 for symbol in _pieces(costs) if symbol not in helping}
-    columns = [_leading(column.subs(idle), helping) for column in costs.memory[CHIP]]
+    columns = [
+        _leading(column.subs(idle), helping) for column in (costs.memory_bytes if in_bytes else costs.memory)[CHIP]
+    ]
     variables = sorted(helping, key=str)
     constant, moving = _split(large, variables)
     # Each column must fit: the one under which the transfers fall slowest binds.

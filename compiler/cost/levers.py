@@ -76,6 +76,8 @@ def _machines(machine: Machine) -> Iterator[tuple[str, Machine]]:
             ),
         ),
     )
+    larger = replace(levels["l2"], capacity=2 * levels["l2"].capacity)
+    yield "twice the L2 cache", replace(machine, levels={**levels, "l2": larger})
     for name, what in (("device", "device memory"), ("l2", "L2"), ("shared", "shared memory")):
         faster = replace(levels[name], bandwidth=2 * levels[name].bandwidth)
         yield f"twice the bandwidth of {what}", replace(machine, levels={**levels, name: faster})

@@ -71,11 +71,11 @@ class Transfer:
     """The pieces of that stream in which it crosses: `all`, `whole` (not tested) or `border`."""
     tile: tuple[Amount, ...] = ()
     """The shape of its tile in shared memory; empty where it has none."""
+    in_boxes: bool = False
+    """Whether tensor copies could bring that tile by whole boxes, whose rows lie in their order (`boxes.py`)."""
     is_limited: bool = False
     """Whether conditions may leave out part of an axis that groups hold whole (`passes/streams/held.py`): then no more
     is read than is said, and by how much less depends on data and on the width of a copy."""
-    in_boxes: bool = False
-    """Whether tensor copies could bring that tile by whole boxes, whose rows lie in their order (`boxes.py`)."""
 
     @property
     def factors(self) -> tuple[str, ...]:

@@ -62,6 +62,8 @@ class SymbolicCosts:
     transfers: tuple[SymbolicTransfer, ...]
     memory: Mapping[str, tuple[Expr, ...]]
     """M of a level: the sums of those columns of which none is always the largest."""
+    memory_bytes: Mapping[str, tuple[Expr, ...]]
+    """The same in bytes."""
     operations: Mapping[str, Expr]
     """Of the whole launch, by unit: `tensor f16` in FLOP; `float`, `special` and `convert` in instructions of a lane;
     `shared` in bytes that products and copies move through shared memory. Edges count as far as they are there."""
@@ -131,7 +133,8 @@ def symbolic_costs(kernel: KernelOp, machine: Machine | None = None) -> Symbolic
         streams={pieces.axis: stream_symbol(pieces.axis) for pieces in walk.streams},
         pieces=walk.chosen(),
         transfers=tuple(walk.crossings),
-        memory=_memory(kernel, walk),
+        memory=_memory(kernel, walk, in_bytes=False),
+        memory_bytes=_memory(kernel, walk, in_bytes=True),
         operations={unit: sympy.expand(count) for unit, count in walk.operations.items() if count != 0},
     )
 
@@ -233,22 +236,30 @@ class _Walk(Walk):
 # -- memory -----------------------------------------------------------------------------------------
 
 
-def _memory(kernel: KernelOp, walk: _Walk) -> dict[str, tuple[Expr, ...]]:
+def _memory(kernel: KernelOp, walk: _Walk, in_bytes: bool) -> dict[str, tuple[Expr, ...]]:
     alive = list(columns(kernel))
     near = {
-        level: _largest([_monomials(each, level, walk) for each in alive]) for level in ("shared", "register", CHIP)
+        level: _largest([_monomials(each, level, walk, in_bytes) for each in alive])
+        for level in ("shared", "register", CHIP)
     }
     outside = (*kernel.inputs, *kernel.outputs)
-    device = sympy.Add(*(sympy.Mul(*map(axis_symbol, sizes_of(value.type))) for value in outside))
+    device = sympy.Add(
+        *(_size(value, in_bytes) * sympy.Mul(*map(axis_symbol, sizes_of(value.type))) for value in outside)
+    )
     return {"device": (device,), **near}
 
 
-def _monomials(values: Iterable[SSAValue], level: str, walk: _Walk) -> Counter[Monomial]:
+def _size(value: SSAValue, in_bytes: bool) -> int:
+    """Of one element: a value, or its bytes."""
+    return width_of(value.type) if in_bytes else 1
+
+
+def _monomials(values: Iterable[SSAValue], level: str, walk: _Walk, in_bytes: bool) -> Counter[Monomial]:
     found: Counter[Monomial] = Counter()
     for value in values:
         if level in (CHIP, level_of(value.type)):
             names = Counter(walk.piece(axis).name for axis in axes_of(value.type))
-            found[tuple(sorted(names.items()))] += 1
+            found[tuple(sorted(names.items()))] += _size(value, in_bytes)
     return found
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf, prod
 
 import numpy as np
@@ -22,7 +22,7 @@ from treadle.compiler.cost.leaving import leaving_slots
 from treadle.compiler.cost.memory import Footprint, footprint, loads_ahead
 from treadle.compiler.cost.plan import Plan
 from treadle.compiler.cost.traffic import traffic_clocks
-from treadle.compiler.cost.turns import bytes_in_turns, can_take_turns, clocks_in_turns
+from treadle.compiler.cost.turns import bytes_in_turns, can_take_turns, clocks_in_turns, together
 from treadle.compiler.cost.warpgroups import are_of_warpgroups, computes_in_order, one_after_another
 from treadle.compiler.machines import Machine
 from treadle.compiler.machines.machine import WARP
@@ -73,6 +73,8 @@ class Estimate:
     """Whether it could, but blocks of their own, several on an SM, take less time."""
     cluster: Shape[str] | None = None
     """Blocks that bring together what they read alike; None where each reads by itself."""
+    at_a_time: Mapping[str, int] = field(default_factory=dict[str, int])
+    """How many pieces along each axis of the grid are worked on at a time."""
 
 
 @dataclass(frozen=True)
@@ -173,6 +175,7 @@ def estimate(plan: Plan, machine: Machine, sizes: Mapping[str, int]) -> Estimate
     needs, in_turns = found.footprint, bool(found.in_turns)
     if in_turns:
         needs = replace(needs, shared_bytes=bytes_in_turns(plan, needs.shared_bytes, machine))
+    slots = machine.sms * (1 if in_turns else found.blocks_per_sm)
     return Estimate(
         time_us=found.time_us,
         bottleneck=_bottleneck(found.units_us, found.time_us),
@@ -185,6 +188,7 @@ def estimate(plan: Plan, machine: Machine, sizes: Mapping[str, int]) -> Estimate
         in_turns=in_turns,
         by_piece=bool(can_take_turns(plan, machine, found.blocks, found.footprint.shared_bytes)) and not in_turns,
         cluster=shapes_of(plan)[int(found.cluster) - 1] if found.cluster else None,
+        at_a_time={axis: int(count) for axis, count in together(plan, machine, sizes, slots, in_turns).items()},
     )
 
 

@@ -22,6 +22,14 @@ def traffic_clocks(
 ) -> dict[str, Amount]:
     """Of each memory, for blocks that work so many (`slots`) at a time, in turns or not, and of which clusters spare L2
     so many bytes. The steps of a stream come one at a time."""
+    return {
+        "device memory": device_bytes(plan, machine, sizes, slots, turns) / machine.bytes_per_clock("device"),
+        "L2": (crossing_bytes(plan, sizes) - spared) / machine.bytes_per_clock("l2"),
+    }
+
+
+def device_bytes(plan: Plan, machine: Machine, sizes: Mapping[str, int], slots: Amount, turns: Amount) -> Amount:
+    """Between device memory and L2, for blocks that work so many at a time, in turns or not."""
     at_a_time = together(plan, machine, sizes, slots, turns)
     capacity = machine.levels["l2"].capacity
     crossings = list(_crossings(plan.transfers))
@@ -31,12 +39,17 @@ def traffic_clocks(
         blocks = most(plan.blocks(sizes), 1)
         since = _read_by(crossings, sizes, least(slots, blocks) / blocks)
         costs = [cost * (1 - is_again * (since <= capacity)) for cost, is_again in zip(costs, again, strict=True)]
-    device = sum(costs)
-    l2 = sum(each.values(sizes) * each.width for each in plan.transfers) - spared
-    return {
-        "device memory": device / machine.bytes_per_clock("device"),
-        "L2": l2 / machine.bytes_per_clock("l2"),
-    }
+    return sum(costs)
+
+
+def crossing_bytes(plan: Plan, sizes: Mapping[str, int]) -> Amount:
+    """Between L2 and the processors, each block by itself."""
+    return sum(each.values(sizes) * each.width for each in plan.transfers)
+
+
+def reads_again(plan: Plan) -> bool:
+    """Whether a block loads an array more than once, so that L2 may give it what it loaded before."""
+    return any(_again(_crossings(plan.transfers)))
 
 
 def _crossings(transfers: Iterable[Transfer]) -> Iterable[list[Transfer]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import prod
 from typing import Any
 
@@ -29,6 +29,7 @@ from treadle.compiler.cost import (
 from treadle.compiler.cost.clusters import bytes_across
 from treadle.compiler.cost.levers import Lever, levers
 from treadle.compiler.cost.limit import flop, limits_us, tile_use, wave_use
+from treadle.compiler.cost.links import Link, links_of, with_least
 from treadle.compiler.cost.overlap import overlaps
 from treadle.compiler.explain.symbols import Expressions
 from treadle.compiler.machines import Machine
@@ -125,6 +126,8 @@ class KernelCost:
     """Of each stream that computes, in order."""
     levers: Sequence[Lever] | None = None
     """What would make it faster, and its time then."""
+    links: Sequence[Link] = ()
+    """What passes between each memory and the next, the farthest first; none where the kernel does not fit."""
     expressions: Expressions | None = None
 
     @property
@@ -133,7 +136,8 @@ class KernelCost:
         return max(self.steps, key=lambda step: step.number * step.clocks, default=None)
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"step": None if self.step is None else asdict(self.step)}
+        links = [asdict(link) | {"least_us": link.least_us} for link in self.links]
+        return asdict(self) | {"step": None if self.step is None else asdict(self.step), "links": links}
 
 
 @dataclass(frozen=True)
@@ -247,12 +251,14 @@ def _explain_kernel(
     sizes = sizes_of_kernel(kernel, function, given)
     plan = plan_of(kernel)
     near = peak_memory(kernel) if kernel.is_expanded else None
-    symbols = None
-    if expressions and kernel.is_expanded:
-        from treadle.compiler.explain.symbols import expressions_of
+    found = kernel_cost(plan, machine, sizes, near, _why(function, plan.name), sketch, kernel.is_expanded)
+    if not (expressions and kernel.is_expanded):
+        return found
+    from treadle.compiler.explain.symbols import expressions_of
 
-        symbols = expressions_of(kernel, machine)
-    return kernel_cost(plan, machine, sizes, near, _why(function, plan.name), sketch, symbols, kernel.is_expanded)
+    symbols, bound = expressions_of(kernel, machine)
+    links = with_least(found.links, plan, machine, sizes, bound) if found.links else ()
+    return replace(found, expressions=symbols, links=links)
 
 
 def kernel_cost(
@@ -262,13 +268,13 @@ def kernel_cost(
     near: Mapping[str, Memory] | None = None,
     why: str = "",
     sketch: Sketch | None = None,
-    expressions: Expressions | None = None,
     in_order: bool = False,
 ) -> KernelCost:
     """The costs of a plan. `near` is M of near levels where it is known exactly; `in_order`: the plan's instructions
     stand in the order of the program."""
     needs, time = footprint(plan, machine), estimate(plan, machine, sizes)
     levels = [_level(plan, machine, sizes, level, near) for level in LEVELS]
+    near_bytes = sum(each.memory_bytes for each in levels[1:])
     does_not_fit = _why_not(levels[0], plan.blocks(sizes), machine, time is not None)
     time = None if does_not_fit else time
     needs = needs if time is None else time.footprint
@@ -308,7 +314,7 @@ def kernel_cost(
         why=why,
         steps=tuple(_steps(plan, machine, sizes, time.blocks_per_sm)) if in_order and time is not None else (),
         levers=levers(sketch, machine, known, time.time_us) if sketch is not None and time is not None else None,
-        expressions=expressions,
+        links=() if time is None else links_of(plan, machine, sizes, time, near_bytes),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 
+from treadle.compiler.cost.links import Bound
 from treadle.compiler.machines import Machine, machine_of
 from treadle.dialects.hierarchy import KernelOp
 
@@ -24,27 +25,31 @@ class Expressions:
     """H of device memory where sizes divide."""
     leading: str
     """The least H as the memory M of a group (in values) grows: alpha M^-beta, terms added up."""
+    leading_bytes: str
+    """The same where H and M are both in bytes."""
     exponent: str
     """beta of the term that memory helps; 0 where it helps none."""
 
 
-def expressions_of(kernel: KernelOp, machine: Machine) -> Expressions:
-    """Of an explicit kernel, as that machine runs it; imports sympy."""
+def expressions_of(kernel: KernelOp, machine: Machine) -> tuple[Expressions, Bound]:
+    """Of an explicit kernel, as that machine runs it, and H* in bytes; imports sympy."""
     from treadle.compiler.cost.leading import leading_terms
     from treadle.compiler.cost.symbolic import CHIP, closed, symbolic_costs
 
     costs = symbolic_costs(kernel, machine)
-    least = leading_terms(costs)
+    least, in_bytes = leading_terms(costs), leading_terms(costs, in_bytes=True)
     levels = ("device", "shared", "register")
-    return Expressions(
+    expressions = Expressions(
         transfer_values={level: str(costs.transfer(level)) for level in levels},
         transfer_values_of_group={level: str(costs.transfer_of_group(level)) for level in levels},
         memory_values={level: str(costs.peak(level)) for level in (*levels, CHIP)},
         operations={unit: str(count) for unit, count in costs.operations.items()},
         closed=str(closed(costs.transfer("device"))),
         leading=str(least),
+        leading_bytes=str(in_bytes),
         exponent=str(least.beta),
     )
+    return expressions, in_bytes
 
 
 @dataclass(frozen=True)
@@ -73,4 +78,4 @@ def symbols_of(module: ModuleOp) -> list[Symbols]:
     """Of every explicit kernel."""
     kernels = (op for op in module.walk() if isinstance(op, KernelOp))
     machine = machine_of(module)
-    return [Symbols(kernel.kernel_name.data, expressions_of(kernel, machine)) for kernel in kernels]
+    return [Symbols(kernel.kernel_name.data, expressions_of(kernel, machine)[0]) for kernel in kernels]

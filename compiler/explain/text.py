@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from textwrap import fill
 
 from treadle.compiler.cost.clusters import Shape
+from treadle.compiler.cost.links import Link
 from treadle.compiler.explain.costs import Explanation, KernelCost, LevelCost, StepCost
 from treadle.compiler.explain.symbols import Expressions, Symbols
 
@@ -53,7 +54,9 @@ def _kernel_text(kernel: KernelCost) -> str:
     if kernel.why:
         lines.append(_hanging("  why: ", kernel.why))
     lines += [f"  {line}" for line in _table(kernel.levels)]
-    lines += [_hanging("  ", line) for line in (_block_text(kernel), _time_text(kernel))]
+    lines.append(_hanging("  ", _block_text(kernel)))
+    lines += [f"  {line}" for line in _links_table(kernel.links)]
+    lines.append(_hanging("  ", _time_text(kernel)))
     lines += [_hanging("  ", line) for line in _details(kernel)]
     return "\n".join(lines)
 
@@ -133,6 +136,26 @@ def _table(levels: Sequence[LevelCost]) -> list[str]:
         for level in levels
     ]
     return aligned([head, *rows], left={0, 5})
+
+
+def _links_table(links: Sequence[Link]) -> list[str]:
+    """What passes between memories: the processors keep results until they are complete, so a memory sees the pieces
+    that are worked on at a time as one group."""
+    if not links:
+        return []
+    head = ("between", "bytes", "us", "at least", "as one group of", "near memory")
+    rows = [
+        (
+            f"{link.source}, {link.target}",
+            number(link.bytes),
+            f"{link.time_us:.3g}",
+            "" if link.least_us is None else f"{link.least_us:.3g}",
+            sizes_text(link.group) or "everything",
+            number(link.memory_bytes),
+        )
+        for link in links
+    ]
+    return aligned([head, *rows], left={0, 4})
 
 
 def aligned(rows: Sequence[Sequence[str]], left: set[int]) -> list[str]:
