@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 
 import pytest
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
-from treadle.compiler.cost import sketch_of
+from treadle.compiler.cost import are_of_warpgroups, plan_of, sketch_of
+from treadle.compiler.cost.issue import PRODUCT_FLOP
+from treadle.compiler.cost.overlap import unit_clocks
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.explain import explain
 from treadle.compiler.explain.text import explanation_text
@@ -219,3 +222,24 @@ def test_registers_of_states_over_lanes_are_plain_numbers() -> None:
     run_pipeline(module, Options(machine="a100"), last=LAST_HIERARCHY_PASS)
     (kernel,) = json.loads(explain(module, load_machine("a100")).to_json())["kernels"]
     assert 24 <= kernel["registers_per_thread"] < 60
+
+
+@pytest.mark.parametrize("name", ["quantised_matmul", "softmax_matmul", "matmul"])
+def test_a_step_multiplies_at_the_rate_of_the_warps_that_do_it(name: str) -> None:
+    """On Hopper single warps reach a part of the rate, and of 8 bits that of f16; warpgroups all of it."""
+    module = load_module(HERE.parent / "examples" / f"{name}.mlir")
+    run_pipeline(module, Options(machine="h100"), last=LAST_HIERARCHY_PASS)
+    machine = load_machine("h100")
+    (kernel,) = (op for op in module.walk() if isinstance(op, KernelOp))
+    plan = plan_of(kernel)
+    grouped = bool(are_of_warpgroups(plan, machine))
+    assert grouped == (name == "matmul")
+    (format,) = {work.format for work in plan.work}
+    rate = machine.rates.tensor[format] if grouped else 0.667 * machine.rates.tensor["f16"]
+    products = [issue for issue in plan.issues if issue.kind.startswith("products")]
+    found = unit_clocks(products, machine, grouped)[f"tensor {format}"]
+    assert found == pytest.approx(4 * sum(issue.count for issue in products) * PRODUCT_FLOP[format] / rate)
+    (told,) = explain(module, machine).kernels
+    flop = sum(issue.count * prod(each.mean(told.sizes) for each in issue.streams) for issue in products)
+    clocks = told.blocks / machine.sms * plan.warp_count * flop * PRODUCT_FLOP[format] / rate
+    assert told.units_us[f"tensor {format}"] == pytest.approx(clocks / machine.clock * 1e6)

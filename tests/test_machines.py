@@ -109,6 +109,16 @@ def test_variants_say_what_differs():
     assert small.sustained.tensor == {}  # what was measured on another machine says nothing here
 
 
+def test_products_of_single_warps():
+    """On Hopper they reach a part of the rate, and multiply 8 bits as two products in f16."""
+    h100, l40s, a100 = load_machine("h100"), load_machine("l40s"), load_machine("a100")
+    assert h100.products_of_single_warps("f16") == 0.667 * 4096
+    assert h100.products_of_single_warps("f8") == 0.667 * 4096
+    assert h100.rates.products("f8") == 8192
+    assert (l40s.products_of_single_warps("f8"), l40s.rates.products("f16")) == (2048, 1024)
+    assert a100.products_of_single_warps("f8") == a100.products_of_single_warps("f16") == 2048
+
+
 def test_datasheet_and_sustained_rates_are_apart():
     h100 = load_machine("h100")
     lasting = h100.as_sustained()

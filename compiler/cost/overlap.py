@@ -40,8 +40,9 @@ class Overlap:
     timeline: Timeline
 
 
-def unit_clocks(issues: Sequence[Issue], machine: Machine) -> dict[str, float]:
-    """Clocks for which one warp keeps the units of its quarter busy, each instruction done once."""
+def unit_clocks(issues: Sequence[Issue], machine: Machine, grouped: bool) -> dict[str, float]:
+    """Clocks for which one warp keeps the units of its quarter busy, each instruction done once. `grouped`: whether it
+    is one of a warpgroup, which multiplies at the whole rate."""
     clocks: dict[str, float] = defaultdict(float)
     for issue in issues:
         kind, _, format = issue.kind.partition(" ")
@@ -49,9 +50,8 @@ def unit_clocks(issues: Sequence[Issue], machine: Machine) -> dict[str, float]:
         if kind in SHARED_BYTES:
             clocks["shared"] += SUB_PARTITIONS * issue.count * SHARED_BYTES[kind] / machine.bytes_per_clock("shared")
         elif kind == "products":
-            clocks[f"tensor {format}"] += (
-                SUB_PARTITIONS * issue.count * PRODUCT_FLOP[format] / machine.rates.products(format)
-            )
+            rate = machine.rates.products(format) if grouped else machine.products_of_single_warps(format)
+            clocks[f"tensor {format}"] += SUB_PARTITIONS * issue.count * PRODUCT_FLOP[format] / rate
         elif kind in ("float", "special"):
             rate = machine.rates.float if kind == "float" else machine.rates.special
             clocks[kind] += SUB_PARTITIONS * issue.count * WARP / rate
@@ -62,19 +62,20 @@ def overlaps(plan: Plan, machine: Machine, blocks_per_sm: int) -> tuple[Overlap,
     """The schedule of a step of each stream that computes, in the order of the program. `plan` is that of an explicit
     kernel, whose instructions stand in that order."""
     warps = max(1, -(-plan.warp_count * max(blocks_per_sm, 1) // SUB_PARTITIONS))
+    grouped, in_order = bool(are_of_warpgroups(plan, machine)), computes_in_order(plan, machine)
     found: list[Overlap] = []
-    for stream, issues in sorted(_by_stream(plan, machine).items()):
-        stages = tuple(_stages(issues, machine, computes_in_order(plan, machine)))
+    for stream, issues in sorted(_by_stream(plan, grouped).items()):
+        stages = tuple(_stages(issues, machine, grouped, in_order))
         timeline = schedule(stages, min(warps, MOST_WORKERS))
         clocks = timeline.clocks_of_step * warps / timeline.workers
         found.append(Overlap(stream, warps, stages, clocks, dict(timeline.use), timeline))
     return tuple(found)
 
 
-def _by_stream(plan: Plan, machine: Machine) -> dict[int, list[Issue]]:
+def _by_stream(plan: Plan, grouped: bool) -> dict[int, list[Issue]]:
     """What a warp that computes issues in a step of each stream."""
     # A warpgroup's products read their operands themselves, and a producer copies.
-    others = ("ldmatrix", "copies") if are_of_warpgroups(plan, machine) else ("operands",)
+    others = ("ldmatrix", "copies") if grouped else ("operands",)
     found: dict[int, list[Issue]] = defaultdict(list)
     for issue in plan.issues:
         if issue.stream is not None and issue.kind.split()[0] not in ("turn", *others):
@@ -82,7 +83,7 @@ def _by_stream(plan: Plan, machine: Machine) -> dict[int, list[Issue]]:
     return found
 
 
-def _stages(issues: Sequence[Issue], machine: Machine, in_order: bool) -> Iterator[Stage]:
+def _stages(issues: Sequence[Issue], machine: Machine, grouped: bool, in_order: bool) -> Iterator[Stage]:
     runs: list[tuple[str, list[Issue]]] = []
     feeds = "tensor" if any(issue.kind.startswith("products") for issue in issues) else "shared"
     for issue in issues:
@@ -92,7 +93,7 @@ def _stages(issues: Sequence[Issue], machine: Machine, in_order: bool) -> Iterat
         runs[-1][1].append(issue)
     for i, (unit, together) in enumerate(runs):
         before = f"{runs[i - 1][0]} {i}" if i else f"{runs[-1][0]} {len(runs)}"
-        busy = unit_clocks(together, machine)
+        busy = unit_clocks(together, machine, grouped)
         clocks = max(busy.values())
         if in_order and unit == "scalar":
             special = sum(issue.count for issue in together if issue.kind == "special")

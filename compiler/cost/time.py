@@ -229,7 +229,6 @@ def _block_clocks(plan: Plan, machine: Machine, sizes: Mapping[str, int], blocks
     `issue special` what special functions take of `issue others`."""
     clocks: dict[str, Amount] = defaultdict(float)
     grouped = are_of_warpgroups(plan, machine)
-    of_mma = choice(grouped, 1.0, machine.rates.single_warps)
     for issue in plan.issues:
         count = issue.count * plan.warp_count * prod(pieces.mean(sizes) for pieces in issue.streams)
         kind, _, format = issue.kind.partition(" ")
@@ -242,7 +241,8 @@ def _block_clocks(plan: Plan, machine: Machine, sizes: Mapping[str, int], blocks
         if kind in SHARED_BYTES:
             clocks["shared"] += count * SHARED_BYTES[kind] / machine.bytes_per_clock("shared")
         elif kind == "products":
-            clocks[f"tensor {format}"] += count * PRODUCT_FLOP[format] / machine.rates.products(format) / of_mma
+            rate = choice(grouped, machine.rates.products(format), machine.products_of_single_warps(format))
+            clocks[f"tensor {format}"] += count * PRODUCT_FLOP[format] / rate
         elif kind in ("float", "special"):
             clocks[kind] += count * WARP / (machine.rates.float if kind == "float" else machine.rates.special)
             clocks["issue special"] += issued if kind == "special" else 0

@@ -13,6 +13,8 @@ DEFAULT_MACHINE = "a100"
 
 ARCHS = ("sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_90a")
 """The targets of nvcc that a machine may have; `a` is for code that runs on that very version."""
+FIRST_OF_WARPGROUPS = 90
+"""The capability from which on 8 bits are multiplied by warpgroups alone."""
 WARP = 32
 """Threads of a warp, on every machine."""
 
@@ -130,6 +132,12 @@ class Machine:
     def tensor_flops(self, format: str) -> float:
         """FLOP a second of the datasheet."""
         return self.sms * self.clock * self.rates.products(format)
+
+    def products_of_single_warps(self, format: str) -> float:
+        """FLOP a clock of one SM that `mma` of single warps reach. On Hopper only warpgroups multiply 8 bits: of single
+        warps each such product is two in f16 (`compiler/primitives/eight_bit.cuh`)."""
+        multiplied = "f16" if format == "f8" and self.capability >= FIRST_OF_WARPGROUPS else format
+        return self.rates.products(multiplied) * self.rates.single_warps
 
     def as_sustained(self) -> Machine:
         """The same machine with the rates that last, where they are known; the datasheet's elsewhere."""
