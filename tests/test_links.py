@@ -168,9 +168,17 @@ def test_explain_tells_the_links(capsys: pytest.CaptureFixture[str]):
     assert main(asked) == 0
     text = capsys.readouterr().out
     assert "device memory, L2  " in text
+    assert "at least" in text.partition("between ")[2].partition("\n")[0]
     assert "as one group of" in text
     assert main([*asked, "--json"]) == 0
     far, near = json.loads(capsys.readouterr().out)["kernels"][0]["links"]
     assert (far["source"], far["target"], near["source"], near["target"]) == ("device memory", "L2", "L2", "SM")
     assert far["group"]["m"] == 128 * far["at_a_time"]["m"]
     assert near["least_us"] == pytest.approx(near["least_bytes"] / near["bandwidth"] * 1e6)
+
+
+def test_no_least_is_told_where_none_is_known(capsys: pytest.CaptureFixture[str]):
+    """Conditions leave pieces out, so that the closed form is no bound."""
+    assert main(["explain", str(OF_NAME["attention_causal"])]) == 0
+    head = capsys.readouterr().out.partition("  between ")[2].partition("\n")[0]
+    assert head.split() == ["bytes", "us", "near", "memory", "as", "one", "group", "of"]

@@ -85,9 +85,10 @@ def _details(kernel: KernelCost) -> Iterator[str]:
 def _step_text(step: StepCost, stream: str) -> str:
     stages = ", ".join(f"{stage['unit']} {stage['clocks']:.0f}" for stage in step.stages)
     use = ", ".join(f"{unit} {part:.0%}" for unit, part in step.use.items())
+    together = "it is alone there and takes" if step.warps == 1 else f"{step.warps} warps there overlap to"
     return (
-        f"a step of one warp{stream}, in clocks of a quarter SM: {stages}; {step.warps} warps there overlap to "
-        f"{step.clocks:.0f} clocks, busy with {use}"
+        f"a step of one warp{stream}, in clocks of a quarter SM: {stages}; {together} {step.clocks:.0f} clocks, "
+        f"busy with {use}"
     )
 
 
@@ -143,19 +144,16 @@ def _links_table(links: Sequence[Link]) -> list[str]:
     that are worked on at a time as one group."""
     if not links:
         return []
-    head = ("between", "bytes", "us", "at least", "as one group of", "near memory")
-    rows = [
-        (
-            f"{link.source}, {link.target}",
-            number(link.bytes),
-            f"{link.time_us:.3g}",
-            "" if link.least_us is None else f"{link.least_us:.3g}",
-            sizes_text(link.group) or "everything",
-            number(link.memory_bytes),
-        )
-        for link in links
-    ]
-    return aligned([head, *rows], left={0, 4})
+    columns = {
+        "between": [f"{link.source}, {link.target}" for link in links],
+        "bytes": [number(link.bytes) for link in links],
+        "us": [f"{link.time_us:.3g}" for link in links],
+        "at least": ["" if link.least_us is None else f"{link.least_us:.3g}" for link in links],
+        "near memory": [number(link.memory_bytes) for link in links],
+        "as one group of": [sizes_text(link.group) or "everything" for link in links],
+    }
+    told = {head: cells for head, cells in columns.items() if any(cells)}
+    return aligned([tuple(told), *zip(*told.values(), strict=True)], left={0, len(told) - 1})
 
 
 def aligned(rows: Sequence[Sequence[str]], left: set[int]) -> list[str]:
