@@ -13,11 +13,19 @@ import pytest
 import torch
 
 from roads import Road, compiled
+from treadle.compiler.cli.run import kernel_names
 from treadle.compiler.cost import plan_of
 from treadle.compiler.cost.memory import footprint
 from treadle.compiler.explain import explain
 from treadle.compiler.machines import load_machine
-from treadle.compiler.pipeline import LAST_DECORATING_PASS, Options, run_pipeline
+from treadle.compiler.pipeline import (
+    LAST_DECORATING_PASS,
+    Options,
+    pipeline,
+    print_cuda,
+    run_passes,
+    run_pipeline,
+)
 from treadle.compiler.source import parse_module
 from treadle.dialects import cuda
 from treadle.dialects.hierarchy import KernelOp
@@ -31,6 +39,8 @@ needs_compiler = pytest.mark.skipif(not has_host_compiler(), reason="no C++ comp
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 MACHINES = ("a100", "h100")
+STREAMING = ("streaming", "hierarchy-split-streams")
+"""The passes that feed a kernel a row in pieces, or cut it."""
 ONE_PASS = ("softmax", "log_softmax", "rms_norm", "layer_norm")
 """Programs of rows that save as much as they load."""
 
@@ -185,6 +195,50 @@ def test_rows_of_rare_values(machine: str) -> None:
     assert not made[1, :999].any()
     np.testing.assert_allclose(made[2], np.full(1000, 1e-3), rtol=1e-6)
     assert np.isnan(made[3]).all()
+
+
+SUM_OF_POWERS = """
+!A = tensor<?x{size}xf32, #diagram.array<[row, x]>>
+!n = tensor<?xi32, #diagram.array<[row]>>
+!r = tensor<?xf32, #diagram.array<[row]>>
+func.func @sums(%A: !A, %n: !n) -> !r attributes {{sizes = #diagram.sizes<row = 8192>}} {{
+  %S = diagram.where %A if "{condition}" with (n = %n : !n) : !A
+  %m = diagram.reduce max %S over [x] : !A -> !r
+  %E = diagram.map (%s = %S : !A, %top = %m : !r) -> !A {{
+    %z = arith.subf %s, %top : f32
+    %e = math.exp %z : f32
+    diagram.yield %e : f32
+  }}
+  %l = diagram.reduce add %E over [x] : !A -> !r
+  func.return %l : !r
+}}
+"""
+
+
+@needs_compiler
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("condition", ["x < n[row]", "x >= n[row]"])
+@pytest.mark.parametrize("size", [200, 1000])
+def test_a_row_of_which_nothing_is_left_has_the_sum_0(size: int, condition: str, machine: str) -> None:
+    """The maximum of nothing is -inf, as that of elements that are all -inf is, whose powers are no numbers: no number
+    in the place of absent elements may take the one for the other, whether a row is streamed or held whole."""
+    rows = np.random.default_rng(size).standard_normal((4, size)).astype(np.float32)
+    bounds = np.array([0, 7, size, size + 30], np.int32)
+    at = np.arange(size)
+    kept = at < bounds[:, None] if condition == "x < n[row]" else at >= bounds[:, None]
+    top = np.where(kept, rows, -np.inf).max(1, keepdims=True, initial=-np.inf)
+    with np.errstate(invalid="ignore"):
+        wanted = np.where(kept, np.exp(rows.astype(np.float64) - top), 0).sum(1)
+    module = parse_module(SUM_OF_POWERS.format(size=size, condition=condition), "sums")
+    passes = [each for each in pipeline(Options(machine=machine)) if each.name not in STREAMING]
+    run_passes(module, passes)
+    held = print_cuda(module)
+    assert "// streaming" not in held
+    with np.errstate(invalid="ignore"):
+        (made,) = execute(module, [rows, bounds], EmulatorBackend(held, kernel_names(module)))
+        (streamed,) = road(SUM_OF_POWERS.format(size=size, condition=condition), machine).run([rows, bounds])
+    np.testing.assert_allclose(np.asarray(made), wanted, rtol=1e-5)
+    np.testing.assert_allclose(np.asarray(streamed), wanted, rtol=1e-5)
 
 
 # -- the machine -------------------------------------------------------------------------------------

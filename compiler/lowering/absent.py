@@ -281,9 +281,12 @@ class _Evaluation:
         return None
 
     def _extremes(self, reduce: ReduceOp) -> frozenset[str]:
-        """Infinities that an extremum only has where all elements that are there have them, as the absent ones do."""
+        """Infinities that an extremum only has where all elements that are there have them, as those past the end of an
+        axis do. Where conditions may leave nothing, it has them, too, and there is no such element."""
         worst = {"max": -numbers.inf, "min": numbers.inf}.get(reduce.kind.data)
-        return frozenset() if worst is None or self.array(reduce.operand) != worst else _specials_of(worst)
+        if worst is None or absences(reduce.operand) or self.array(reduce.operand) != worst:
+            return frozenset()
+        return _specials_of(worst)
 
     def _specials_of_array(self, value: SSAValue) -> frozenset[str]:
         match value.owner:
