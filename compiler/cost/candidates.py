@@ -40,7 +40,7 @@ MOST_SCORES = 256
 MOST_DEPTH = 128
 """Of one that products only sum over: twice as much saves nothing but turns."""
 ROW_WARPS = (1, 2, 4, 8, 16, 32)
-"""That share a row which such a block holds whole."""
+"""That share a row, which such a block holds whole or is fed."""
 BLOCK_WARPS = 32
 """Of any block."""
 LANE_STREAMS = (32, 64, 128, 256, 512, 1024)

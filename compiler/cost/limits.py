@@ -14,7 +14,7 @@ from treadle.compiler.cost.plan import Pieces
 from treadle.dialects.diagram import ExtentOp, ReduceOp
 from treadle.dialects.diagram.condition import Read, Term
 from treadle.dialects.hierarchy import LoadOp, PieceOp, StreamOp
-from treadle.passes.streams.ranges import Corner, End, Extreme, Found, Gate, Quotient, Range
+from treadle.passes.streams.ranges import Corner, End, Extreme, Found, Gate, Quotient, Range, terms_of
 from treadle.passes.streams.visits import Visits
 
 ARITHMETIC: Mapping[type[Operation], Callable[[Amount, Amount], Amount]] = {
@@ -41,7 +41,7 @@ def fed_of_visits(visits: Visits, stream: Pieces, cut: tuple[Pieces, ...]) -> Fe
     around = tuple(pieces for pieces in cut if pieces.axis in axes)
     every = None if visits.every is None else _limits_of(visits.every, stream.axis)
     by_data = any(_is_by_data(end) for range in ranges for end in (range.low, range.high) if end is not None)
-    values = {term for range in ranges for end in (range.low, range.high) if end is not None for term in _terms_of(end)}
+    values = {term for range in ranges for end in (range.low, range.high) if end is not None for term in terms_of(end)}
     return Fed(stream, around, _limits_of(visits.some, stream.axis), every, by_data, _extents(values))
 
 
@@ -82,21 +82,13 @@ def _limits_of(range: Range, axis: str) -> tuple[Limit, Limit]:
 
 
 def _axes_of(end: End) -> Iterator[str]:
-    yield from (term for term in _terms_of(end) if isinstance(term, str))
-
-
-def _terms_of(end: End) -> Iterator[Term]:
-    if isinstance(end, Extreme):
-        for part in end.ends:
-            yield from _terms_of(part)
-    elif not isinstance(end, Found):
-        yield from end.corner.form.terms
+    yield from (term for term in terms_of(end) if isinstance(term, str))
 
 
 def _is_by_data(end: End) -> bool:
     if isinstance(end, Extreme):
         return any(_is_by_data(part) for part in end.ends)
-    values = (term for term in _terms_of(end) if isinstance(term, SSAValue))
+    values = (term for term in terms_of(end) if isinstance(term, SSAValue))
     return isinstance(end, Found) or any(_extent(value) is None for value in values)
 
 

@@ -138,10 +138,10 @@ def masked(
 def filled(lowering: KernelLowering, source: SSAValue, value: SSAValue, layout: LayoutAttr) -> SSAValue:
     """A fragment of `source` with a number past the ends of axes, if one changes nothing in all that it meets there:
     then nothing that is made of it is masked again."""
-    ends = [axis for axis in axes_of(source.type) if axis in lowering.bounded]
-    for axis in axes_of(source.type):
+    axes, pieces = axes_of(source.type), lowering.plan.pieces
+    for axis in axes:
         lowering.filled.setdefault(axis, set()).discard(source)
-    ends = [axis for axis in ends if layout.extent(axis) <= lowering.plan.pieces[axis]]
+    ends = [axis for axis in axes if axis in lowering.bounded and layout.extent(axis) <= pieces[axis]]
     return _filled_along(lowering, ends, source, value, layout)
 
 

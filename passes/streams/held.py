@@ -13,9 +13,18 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.absence import absences
 from treadle.dialects.diagram.array import is_array, shape_of
-from treadle.dialects.diagram.condition import AtLeastZero, Both, Condition, Either, Term
+from treadle.dialects.diagram.condition import AtLeastZero, Both, Condition, Either
 from treadle.dialects.hierarchy import GroupOp, KernelOp, LoadOp, StreamOp
-from treadle.passes.streams.ranges import WHOLE, End, Extreme, Found, Knowledge, Range, hull, intersection, some_of
+from treadle.passes.streams.ranges import (
+    WHOLE,
+    End,
+    Knowledge,
+    Range,
+    hull,
+    intersection,
+    some_of,
+    terms_of,
+)
 
 EVERYWHERE = Both(())
 """The condition that always holds."""
@@ -42,16 +51,8 @@ def limited_factors(kernel: KernelOp) -> set[SSAValue]:
 
 def _is_of_positions(end: End) -> bool:
     """As `lowering.runs.is_of_positions`, of an end that is not written yet."""
-    terms = list(_terms_of(end))
+    terms = list(terms_of(end))
     return bool(terms) and all(isinstance(term, str) for term in terms)
-
-
-def _terms_of(end: End) -> Iterator[Term]:
-    if isinstance(end, Extreme):
-        for part in end.ends:
-            yield from _terms_of(part)
-    elif not isinstance(end, Found):
-        yield from end.corner.form.terms
 
 
 def _factors(kernel: KernelOp) -> Iterator[tuple[SSAValue, str]]:

@@ -17,7 +17,7 @@ compared with nothing of the group looks the same to all groups, and is tested e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -80,6 +80,15 @@ class Found:
 
 
 End: TypeAlias = Quotient | Gate | Extreme | Found
+
+
+def terms_of(end: End) -> Iterator[Term]:
+    """What an end is reckoned from: axes, whose pieces' corners it takes, and numbers. What a search finds has none."""
+    if isinstance(end, Extreme):
+        for part in end.ends:
+            yield from terms_of(part)
+    elif not isinstance(end, Found):
+        yield from end.corner.form.terms
 
 
 @dataclass(frozen=True)
