@@ -30,7 +30,8 @@ TILE_UNIT = 128
 def stage(accesses: Sequence[GlobalAccess], kernel: cuda.KernelOp, machine: Machine) -> None:
     """Let each load and store of a fragment go through shared memory in those variants of its kernel where lanes, as
     they hold elements, would ask for a sector twice. Legal always: the same elements move, by other threads. All tiles
-    begin where the kernel's own end, or where those are needed no more, with them, since the block meets around each;
+    begin where the kernel's own end, or where those are needed no more, with them, since the block meets around each
+    (not with those that other blocks of a cluster read, which it does not meet);
     those of accesses that follow each other lie behind one another, so that the block meets once for all, as long as a
     multiprocessor holds the blocks that the kernel states. There is room as long as it holds two, or one if it never
     holds more.
@@ -99,10 +100,17 @@ class _Places:
                 room = self.dead if before.staged.at.data < self._behind else self.rooms[0]
                 access.staged = stager.staged(access, begin, min(room, self.rooms[0]), together)
             if access.staged is None and _is_after_tiles(access, self.kernel):
-                access.staged = stager.staged(access, 0, min(self.dead, self.rooms[1]), anew)
+                access.staged = stager.staged(access, self._behind_those_of_others, min(self.dead, self.rooms[1]), anew)
             if access.staged is None:
                 access.staged = stager.staged(access, self._behind, self.rooms[1], anew)
             before = access
+
+    @property
+    def _behind_those_of_others(self) -> int:
+        """Where no tile lies that other blocks of the cluster read: they may until the kernel ends."""
+        tiles = [op.source.owner for op in self.kernel.body.block.ops if isinstance(op, cuda.ReadClusterOp)]
+        ends = (op.offset.data + op.stages.data * op.stage_bytes for op in tiles if isinstance(op, cuda.SharedOp))
+        return _rounded(max(ends, default=0))
 
     @property
     def _behind(self) -> int:

@@ -205,4 +205,5 @@ def _schedule(sketch: Sketch, choice: Choice, schedule: ScheduleAttr) -> Schedul
         warps=choice.candidate.warps,
         left="shared" if choice.candidate.rereads else schedule.left.data,
         subloop=schedule.subloop.as_dict(),
+        cluster={axis: tiles[axis] for axis in sketch.whole if tiles[axis] < sketch.sizes[axis]},
     )

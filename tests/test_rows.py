@@ -105,9 +105,10 @@ def test_rows_are_loaded_once(name: str, size: int, machine: str) -> None:
     assert all(each.values({row: 8192, axis: size}) == 8192 * size for each in of_rows)
 
 
-def test_a_row_that_no_block_holds_is_streamed() -> None:
-    """65536 numbers of f32 are more than the registers of a multiprocessor."""
-    (kernel,) = kernels_of(static("softmax", 65536), "h100")
+@pytest.mark.parametrize(("machine", "size"), [("a100", 65536), ("h100", ROW_LIMIT + 1)])
+def test_a_row_that_nothing_holds_is_streamed(machine: str, size: int) -> None:
+    """65536 numbers of f32 are more than a multiprocessor holds; clusters hold more (`test_rows_clusters`)."""
+    (kernel,) = kernels_of(static("softmax", size), machine)
     assert kernel.schedule is not None
     assert list(kernel.schedule.stream.as_dict()) == ["x"]
 

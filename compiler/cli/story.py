@@ -55,6 +55,7 @@ def schedule_text(kernel: KernelOp) -> str:
         ("whole", schedule.whole),
         ("warps", schedule.warps),
         ("subloop", schedule.subloop),
+        ("cluster", schedule.cluster),
     )
     return "; ".join(
         f"{name} {', '.join(f'{axis} = {size}' for axis, size in part.as_dict().items())}"

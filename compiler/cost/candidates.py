@@ -41,6 +41,8 @@ MOST_DEPTH = 128
 """Of one that products only sum over: twice as much saves nothing but turns."""
 ROW_WARPS = (1, 2, 4, 8, 16, 32)
 """That share a row, which such a block holds whole or is fed."""
+CLUSTERS = (2, 4, 8)
+"""Blocks of a cluster that share a row."""
 BLOCK_WARPS = 32
 """Of any block."""
 LANE_STREAMS = (32, 64, 128, 256, 512, 1024)
@@ -97,17 +99,18 @@ class Candidates:
         )
 
 
-def candidates(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str, int]) -> Candidates:
-    """All candidates with the `fixed` sizes (TreadleError where a fixed size cannot be)."""
+def candidates(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str, int], clusters: int = 1) -> Candidates:
+    """All candidates with the `fixed` sizes (TreadleError where a fixed size cannot be), on a machine with clusters of
+    at most so many blocks."""
     _check_fixed(sketch, fixed)
     if sketch.has_products:
         tiles, warps, vector = _of_products(sketch, sizes, fixed)
     else:
-        tiles, warps, vector = _as_arrays(list(_of_lanes(sketch, sizes, fixed)))
+        tiles, warps, vector = _as_arrays(list(_of_lanes(sketch, sizes, fixed, clusters)))
     # Axes in the order of the schedule, whatever the order in which they were settled.
     # As floats, because products of large axes are more than 64 bits hold.
     cut = {axis: 1.0 * tiles.get(axis, np.ones_like(vector)) for axis in _cut(sketch)}
-    whole = {axis: sketch.sizes[axis] for axis in sketch.whole}
+    whole = {axis: tiles.get(axis, sketch.sizes[axis]) for axis in sketch.whole}
     found = Candidates({**cut, **whole}, warps, vector, np.zeros(len(vector), bool))
     return found.with_rereads() if sketch.keeps_left else found
 
@@ -227,7 +230,7 @@ def _line(sketch: Sketch, axis: str) -> int:
 # -- no products --------------------------------------------------------------------------------------
 
 
-def _of_lanes(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str, int]) -> Iterator[Candidate]:
+def _of_lanes(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str, int], clusters: int) -> Iterator[Candidate]:
     """Lanes lie along the contiguous axis of the largest array, so that they move whole lines."""
     axes = max(sketch.arrays, key=lambda array: prod(sizes[axis] for axis in array[0]))[0]
     lane = axes[-1] if axes else None
@@ -243,11 +246,27 @@ def _of_lanes(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str, int]
         found = _rows_of_lanes(sketch, lane, row, vector, sizes, fixed)
     shared = _shared_axis(sketch, lane, sizes)
     for candidate in found:
-        alone = Candidate({**candidate.tiles, **base}, candidate.warps, candidate.vector)
-        yield alone
-        if shared is not None:
-            unit = WARP * vector if shared == lane else 1
-            yield from _sharing(alone, shared, unit, shared == sketch.stream and shared not in fixed, sizes)
+        unit = WARP * vector if shared == lane else 1
+        for parts in _parts(sketch, sizes, unit, clusters):
+            alone = Candidate({**candidate.tiles, **base, **parts}, candidate.warps, candidate.vector)
+            yield alone
+            if shared is not None:
+                yield from _sharing(alone, shared, unit, shared == sketch.stream and shared not in fixed, sizes)
+
+
+def _parts(sketch: Sketch, sizes: Mapping[str, int], unit: int, clusters: int) -> Iterator[dict[str, int]]:
+    """What one block may have of the axis that a cluster can share: all, or a part of several units, each of which
+    begins where what a warp moves at once does."""
+    axis = sketch.shared_by_blocks
+    if axis is None or clusters == 1:
+        yield {}
+        return
+    size = sizes[axis]
+    yield {axis: size}
+    for blocks in (count for count in CLUSTERS if count <= clusters):
+        part = -(-size // (blocks * unit)) * unit
+        if part > unit and -(-size // part) == blocks:
+            yield {axis: part}
 
 
 def _shared_axis(sketch: Sketch, lane: str | None, sizes: Mapping[str, int]) -> str | None:

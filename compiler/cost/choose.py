@@ -19,6 +19,7 @@ from treadle.compiler.cost.time import Estimate, Timing, estimate, timing
 from treadle.compiler.cost.warpgroups import WARPGROUP
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.machines import Machine
+from treadle.dialects.cuda.kernel import FIRST_WITH_CLUSTERS, MOST_IN_CLUSTER
 
 SAME = 0.019
 """Estimates this near to each other say nothing; then the rules of `_by_rank` decide."""
@@ -65,7 +66,8 @@ class _Trial:
 
 def choose(sketch: Sketch, machine: Machine, sizes: Mapping[str, int], fixed: Mapping[str, int]) -> Choice:
     """The sizes for one kernel (TreadleError if nothing fits, or a fixed size cannot be)."""
-    trial = _try(sketch, candidates(sketch, sizes, fixed), machine, sizes)
+    clusters = MOST_IN_CLUSTER if machine.capability >= FIRST_WITH_CLUSTERS else 1
+    trial = _try(sketch, candidates(sketch, sizes, fixed, clusters), machine, sizes)
     if not np.any(trial.fitting):
         raise TreadleError(_nothing_fits(sketch, machine, trial, fixed))
     best, found = _best(sketch, machine, sizes, trial)
@@ -118,6 +120,7 @@ def _by_rank(trial: _Trial) -> list[int]:
             trial.candidates.rereads,
             _odd(trial.candidates) * (needs.producers == 0),
             -trial.candidates.vector,
+            plan.cluster,
             _crowded(needs) * (not plan.has_products),
             plan.sharing,
             _unusual(needs),
@@ -171,8 +174,9 @@ def _reason(
     needs = found.footprint
     cut = _cut_sizes(sketch, best)
     kept = ["left operands that all steps share stay in shared memory: registers are few"] if best.rereads else []
+    where = f"{sizes_text(cut) or 'nothing to cut'} in {_warps(needs)}{_sharing(sketch, best)}"
     parts = [
-        f"{sizes_text(cut) or 'nothing to cut'} in {_warps(needs)}: estimated {found.time_us:.3g} us on "
+        f"{where}: estimated {found.time_us:.3g} us on "
         f"{machine.name}, bound by {found.bottleneck}; {_rank(sketch, trial, found)} of "
         f"{int(np.sum(trial.fitting))} candidates that fit, of {len(trial.candidates)}",
         f"about {needs.registers_per_thread} of {needs.most_registers} registers a thread"
@@ -189,6 +193,15 @@ def _rank(sketch: Sketch, trial: _Trial, found: Estimate) -> str:
     """Candidates that take about as long as the best are equals."""
     is_best = sketch.conditional is not None or found.time_us <= _least(trial) * (1 + ROUNDED)
     return "the best" if is_best else f"within {100 * (found.time_us / _least(trial) - 1):.1f} % of the best"
+
+
+def _sharing(sketch: Sketch, best: Candidate) -> str:
+    """The blocks that share a group, and what each has of it."""
+    parts = {axis: best.tiles[axis] for axis in sketch.whole if best.tiles[axis] < sketch.sizes[axis]}
+    return "".join(
+        f" of each of {-(-sketch.sizes[axis] // part)} blocks, a cluster that shares {axis} ({part} each)"
+        for axis, part in parts.items()
+    )
 
 
 def _warps(needs: Footprint) -> str:

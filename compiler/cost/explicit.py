@@ -105,6 +105,8 @@ class Walk:
             least_of_streams(self.spared),
             self.held,
             self.static,
+            self.pieces_of_blocks,
+            1 if self.kernel.schedule is None else self.kernel.schedule.blocks,
         )
 
     @property
@@ -112,9 +114,18 @@ class Walk:
         if self.has_products:
             return 0
         made = (result.type for op in self.kernel.body.walk() for result in op.results if is_array(result.type))
-        sizes = {axis: size for type in made for axis, size in sizes_of(type).items()}
+        sizes = {axis: size for type in made for axis, size in sizes_of(type).items()} | self.parts_of_blocks
         tiles = dict.fromkeys(self.axes, 1) | {axis: max(size, 1) for axis, size in sizes.items()}
         return moments_of(self.kernel).registers(tiles, self.warps)
+
+    @property
+    def parts_of_blocks(self) -> dict[str, int]:
+        """What each block of a cluster has of an axis, where these share a group."""
+        return {} if self.kernel.schedule is None else self.kernel.schedule.cluster.as_dict()
+
+    @property
+    def pieces_of_blocks(self) -> tuple[Pieces, ...]:
+        return _pieces(self.parts_of_blocks)
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -185,7 +196,8 @@ class Walk:
 
     def crossing(self, array: SSAValue, piece: SSAValue, saves: bool) -> None:
         axes, width = axes_of(array.type), width_of(array.type)
-        again = tuple(pieces for pieces in (*self.groups, *self.inside) if pieces.axis not in axes)
+        around = (*self.groups, *self.pieces_of_blocks, *self.inside)
+        again = tuple(pieces for pieces in around if pieces.axis not in axes)
         fed = next((pieces.fed for pieces in self.inside if isinstance(pieces, FedPieces)), None)
         name = name_of(array, f"array{_number(array)}")
         level = level_of(piece.type) or "register"
@@ -268,7 +280,7 @@ class Walk:
 
     def parts(self, op: ReduceOp, spread: Spread) -> None:
         """What warps hold of a result whose rows they share."""
-        if (count := spread.sharing(op.over_axes)) == 1:
+        if (count := spread.sharing(op.over_axes)) == 1 and not self.parts_of_blocks.keys() & set(op.over_axes):
             return
         of_steps = bool(self.inside) and _is_needed_beside(op)
         sizes = self.padded(op.result)
@@ -383,10 +395,8 @@ class Walk:
         """Sizes of a tile; products need axes that are held whole to be multiples of what they take at once."""
         step = alignment_of(self.products)
         cut = {pieces.axis for pieces in (*self.groups, *self.streams)}
-        return {
-            axis: size if axis in cut else -(-max(size, 1) // step) * step
-            for axis, size in sizes_of(value.type).items()
-        }
+        sizes = {axis: self.parts_of_blocks.get(axis, size) for axis, size in sizes_of(value.type).items()}
+        return {axis: size if axis in cut else -(-max(size, 1) // step) * step for axis, size in sizes.items()}
 
 
 def _is_needed_beside(op: ReduceOp) -> bool:

@@ -108,7 +108,7 @@ def _binds_first(term: Term) -> tuple[Expr, Expr]:
 
 
 def _pieces(costs: SymbolicCosts) -> list[Expr]:
-    return [*costs.groups.values(), *costs.streams.values()]
+    return [*costs.groups.values(), *costs.streams.values(), *costs.parts.values()]
 
 
 def _leading(column: Expr, helping: set[Expr]) -> Expr:

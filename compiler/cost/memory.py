@@ -166,7 +166,9 @@ def shared_bytes(plan: Plan, stages: Amount) -> Amount:
     places = {"shared": 1, "staged": stages}
     tiles = sum(places[tile.role] * tile_bytes(tile.shape, tile.width) for tile in plan.tiles if tile.role in places)
     parts = (tile for tile in plan.tiles if tile.role == "parts")
-    tiles += sum(choice(tile.shape[-1] > 1, tile_bytes(tile.shape, tile.width), 0) for tile in parts)
+    for tile in parts:
+        tiles += choice(tile.shape[-1] > 1, tile_bytes(tile.shape, tile.width), 0)
+        tiles += choice(plan.cluster > 1, tile_bytes((*tile.shape[:-1], 1), tile.width), 0)
     leaving = (tile_bytes(tile.shape, tile.width) for tile in plan.tiles if tile.role in LEAVING)
     return most(tiles, *leaving)
 

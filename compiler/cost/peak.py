@@ -10,7 +10,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from treadle.compiler.cost.work import width_of
 from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp, WhereOp
-from treadle.dialects.diagram.array import is_array, level_of, shape_of
+from treadle.dialects.diagram.array import is_array, level_of, sizes_of
 from treadle.dialects.hierarchy import KernelOp, LoadOp
 
 NEAR = ("shared", "register")
@@ -29,10 +29,11 @@ class Memory:
 
 
 def peak_memory(kernel: KernelOp) -> dict[str, Memory]:
-    """M of `shared` and `register` for one group, edges aside. A map or a cast may write over an operand that
-    nothing needs any more, and a sum over what it is added to."""
+    """M of `shared` and `register` for one group, or for each block of a cluster that shares it, edges aside. A map or
+    a cast may write over an operand that nothing needs any more, and a sum over what it is added to."""
     alive = list(columns(kernel))
-    return {level: max((_sum(each, level) for each in alive), key=lambda memory: memory.bytes) for level in NEAR}
+    parts = {} if kernel.schedule is None else kernel.schedule.cluster.as_dict()
+    return {level: max((_sum(each, level, parts) for each in alive), key=lambda memory: memory.bytes) for level in NEAR}
 
 
 def columns(kernel: KernelOp) -> Iterator[frozenset[SSAValue]]:
@@ -87,10 +88,10 @@ def _uses(value: SSAValue, block: Block, position: Mapping[Operation, int]) -> l
     return [position[op] for op in ancestors if op is not None]
 
 
-def _sum(values: Iterable[SSAValue], level: str) -> Memory:
+def _sum(values: Iterable[SSAValue], level: str, parts: Mapping[str, int]) -> Memory:
     total = Memory()
     for value in values:
         if level_of(value.type) == level:
-            elements = prod(shape_of(value.type))
+            elements = prod(parts.get(axis, size) for axis, size in sizes_of(value.type).items())
             total += Memory(elements, elements * width_of(value.type))
     return total

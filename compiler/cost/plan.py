@@ -195,6 +195,10 @@ class Plan:
     """Registers of a thread for the values and addresses that it holds at once, where there are no products."""
     static: frozenset[str] = frozenset()
     """The axes whose sizes the kernel knows."""
+    parts: tuple[Pieces, ...] = ()
+    """What each block of a cluster has of an axis that the group holds whole, where they share a group."""
+    cluster: Amount = 1
+    """How many they are."""
 
     @property
     def has_products(self) -> bool:
@@ -206,11 +210,11 @@ class Plan:
 
     @property
     def sharing(self) -> Amount:
-        """How many warps share a row of what is reduced, and exchange their parts of the result."""
+        """How many warps of a block share a row of what is reduced, and exchange their parts of the result."""
         return most(1, *(tile.shape[-1] for tile in self.tiles if tile.role == "parts"))
 
     def blocks(self, sizes: Mapping[str, int]) -> Amount:
-        return prod(pieces.count(sizes) for pieces in self.groups)
+        return prod(pieces.count(sizes) for pieces in self.groups) * self.cluster
 
     @property
     def has_scores(self) -> bool:

@@ -23,9 +23,8 @@ def plan_of(kernel: KernelOp) -> Plan:
     schedule = kernel.schedule
     if schedule is None or not schedule.is_decided:
         raise at(kernel, "its sizes are not chosen yet: run hierarchy-choose-sizes first")
-    return sketch_of(kernel, schedule).plan(
-        schedule.tile_sizes(), schedule.warps.as_dict(), rereads=schedule.left.data == "shared"
-    )
+    tiles = schedule.tile_sizes() | schedule.cluster.as_dict()
+    return sketch_of(kernel, schedule).plan(tiles, schedule.warps.as_dict(), rereads=schedule.left.data == "shared")
 
 
 def sizes_of_kernel(

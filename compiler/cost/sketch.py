@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 import numpy as np
 from xdsl.ir import Operation, SSAValue
@@ -119,6 +120,17 @@ class Sketch:
         axes = (*self.group, *self.whole, *([self.stream] if self.stream is not None else []))
         return any(map(are_found_together, self._visits(dict.fromkeys(axes, 1))))
 
+    @cached_property
+    def shared_by_blocks(self) -> str | None:
+        """The axis that the blocks of a cluster may share, each a part of it: the longest that a group holds whole and
+        reduces. None where a step of a stream would need parts of others, or what is saved lacks the axis, which every
+        block would save."""
+        if self.has_products or self.stream is not None:
+            return None
+        held = [axis for axis in self.whole if axis in self.reduced]
+        axis = max(held, key=lambda axis: self.sizes[axis], default=None)
+        return None if any(each.saves and axis not in each.axes for each in self.crossings) else axis
+
     @property
     def keeps_left(self) -> bool:
         """Whether there are left operands that all steps of the stream share."""
@@ -139,6 +151,7 @@ class Sketch:
         conditions leave, 1 where there are none. Without it, groups are asked one by one."""
         padded = {axis: self._padded(axis, size) for axis, size in (self._empty | dict(tiles)).items()}
         groups = tuple(Pieces(axis, tiles[axis]) for axis in self.group)
+        shared = tuple(Pieces(axis, tiles[axis]) for axis in self.whole if is_any(tiles[axis] < self.sizes[axis]))
         visits = self._visits(tiles) if about is None else [Visits()] * self.streams
         fed = self._fed(visits, tiles, groups) if about is None else self._fed_about(about, tiles)
         all_streams = tuple(self._pieces(each, tiles) for each in fed)
@@ -154,7 +167,7 @@ class Sketch:
             (*searches, *all_streams),
             warps,
             tuple(
-                self._transfer(crossing, padded, groups, visits, fed)
+                self._transfer(crossing, padded, (*groups, *shared), visits, fed)
                 for crossing in (*found.crossings, *self.crossings)
             ),
             (*found.issues(spread, searches[:1]), *self._issues(spread, streams)),
@@ -166,6 +179,8 @@ class Sketch:
             self._spared(spread),
             0 if self.moments is None else self.moments.registers(_present(padded), warps),
             frozenset(axis for axis, size in self.sizes.items() if size != DYNAMIC),
+            shared,
+            prod(pieces.count(self.sizes) for pieces in shared),
         )
 
     @property
@@ -232,7 +247,7 @@ class Sketch:
     def _padded(self, axis: str, size: Amount) -> Amount:
         if axis not in self.whole and axis not in self._empty:
             return size
-        return -(-max(size, 1) // self.alignment) * self.alignment
+        return -(-most(size, 1) // self.alignment) * self.alignment
 
     def _finding(self, tiles: Mapping[str, Amount]) -> Finding:
         """What a group does to find the limits of its streams; of many candidates, one with the smallest pieces."""

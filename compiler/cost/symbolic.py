@@ -57,6 +57,8 @@ class SymbolicCosts:
     groups: Mapping[str, Expr]
     """The group size of each axis that is cut into groups."""
     streams: Mapping[str, Expr]
+    parts: Mapping[str, Expr]
+    """What each block of a cluster has of an axis, where they share a group."""
     pieces: Mapping[Expr, int]
     """The sizes that were chosen, to put in: see `chosen`."""
     transfers: tuple[SymbolicTransfer, ...]
@@ -102,6 +104,11 @@ def stream_symbol(axis: str) -> Expr:
     return axis_symbol(f"s_{axis}")
 
 
+def part_symbol(axis: str) -> Expr:
+    """What each block of a cluster has of an axis, where they share a group."""
+    return axis_symbol(f"c_{axis}")
+
+
 def warps_symbol(axis: str) -> Expr:
     return axis_symbol(f"w_{axis}")
 
@@ -131,6 +138,7 @@ def symbolic_costs(kernel: KernelOp, machine: Machine | None = None) -> Symbolic
         name=kernel.kernel_name.data,
         groups={pieces.axis: group_symbol(pieces.axis) for pieces in walk.groups},
         streams={pieces.axis: stream_symbol(pieces.axis) for pieces in walk.streams},
+        parts={axis: part_symbol(axis) for axis in walk.parts_of_blocks},
         pieces=walk.chosen(),
         transfers=tuple(walk.crossings),
         memory=_memory(kernel, walk, in_bytes=False),
@@ -155,6 +163,7 @@ class _Walk(Walk):
         return {
             **{group_symbol(pieces.axis): pieces.size for pieces in self.groups},
             **{stream_symbol(pieces.axis): pieces.size for pieces in self.streams},
+            **{part_symbol(axis): size for axis, size in self.parts_of_blocks.items()},
             **{warps_symbol(axis): count for axis, count in self.warps.items()},
         }
 
@@ -217,7 +226,8 @@ class _Walk(Walk):
     def _in_all(self, axes: Iterable[str]) -> Expr:
         """The elements of an array with these axes, over all groups and steps around the operation at hand."""
         axes = tuple(dict.fromkeys(axes))
-        again = (self._count(pieces) for pieces in (*self.groups, *self.inside) if pieces.axis not in axes)
+        around = (*self.groups, *self.pieces_of_blocks, *self.inside)
+        again = (self._count(pieces) for pieces in around if pieces.axis not in axes)
         return sympy.Mul(*map(axis_symbol, axes), *again)
 
     def _count(self, pieces: Pieces) -> Expr:
@@ -227,6 +237,8 @@ class _Walk(Walk):
         """What a group or a step has of an axis."""
         if any(pieces.axis == axis for pieces in self.groups):
             return group_symbol(axis)
+        if axis in self.parts_of_blocks:
+            return part_symbol(axis)
         return stream_symbol(axis) if any(pieces.axis == axis for pieces in self.streams) else axis_symbol(axis)
 
     def _add(self, unit: str, count: Expr) -> None:

@@ -46,6 +46,10 @@ SPILL_CLOCKS = 4
 MEETING_CLOCKS = 90
 """Where warps that share a row exchange their parts of a result: a write, a barrier, a read. Not measured."""
 
+CLUSTER_CLOCKS = 450
+"""Where blocks that share a row do: their barrier, and reads of each other's memory, which take some 180 clocks each
+(Luo et al., arXiv 2402.13499, section on distributed shared memory). Not measured."""
+
 EXPOSED = 0.1
 """The part of the reads and the issue of products that does not hide behind the multiplication, or the other way
 round: no unit of three is busy all the time."""
@@ -288,12 +292,14 @@ def _round(
 
 
 def _meetings(plan: Plan, sizes: Mapping[str, int]) -> Amount:
-    """How often warps of a block exchange their parts of a result: after a stream, or in each of its steps."""
+    """How often warps of a block exchange their parts of a result: after a stream, or in each of its steps. Blocks of a
+    cluster as so many times as they take longer."""
     found: Amount = 0
     for tile in plan.tiles:
         if tile.role == "parts":
             times = 1 if tile.stream is None else plan.streams[-1].count(sizes)
-            found = found + (tile.shape[-1] > 1) * times
+            of_blocks = (plan.cluster > 1) * (CLUSTER_CLOCKS / MEETING_CLOCKS)
+            found = found + ((tile.shape[-1] > 1) + of_blocks) * times
     return found
 
 

@@ -26,6 +26,8 @@ class Pieces:
     whole: Mapping[str, int] = field(default_factory=dict[str, int])
     warps: Mapping[str, int] = field(default_factory=dict[str, int])
     subloop: Mapping[str, int] = field(default_factory=dict[str, int])
+    cluster: Mapping[str, int] = field(default_factory=dict[str, int])
+    """What each block of a cluster has of an axis, where they share a group."""
     divisor: int = 1
     """Of every tile axis of a product, from the shape of the instructions."""
     product_axes: frozenset[str] = frozenset()
@@ -45,6 +47,7 @@ class Pieces:
             schedule.whole.as_dict(),
             schedule.warps.as_dict(),
             schedule.subloop.as_dict(),
+            schedule.cluster.as_dict(),
             divisor_of_products(kernel),
             frozenset(product_axis_names(kernel)),
             expanded=kernel.is_expanded,
@@ -127,6 +130,7 @@ class Pieces:
         parts += [f"s_{{{axis}}} = {_size(size)}" for axis, size in self.stream.items()]
         parts += [f"{axis} = {_size(size)}" for axis, size in self.whole.items()]
         parts += [f"u_{{{axis}}} = {_size(size)}" for axis, size in self.subloop.items()]
+        parts += [f"c_{{{axis}}} = {_size(size)}" for axis, size in self.cluster.items()]
         warps = [f"{n} \\rm{{warps along}} {axis}" for axis, n in self.warps.items() if n > 0]
         return " ,  ".join([*parts, *warps])
 

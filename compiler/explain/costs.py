@@ -80,6 +80,8 @@ class KernelCost:
     group: Mapping[str, int]
     stream: Sequence[Mapping[str, int]]
     warps: Mapping[str, int]
+    shared: Mapping[str, int]
+    """What each block of a cluster has of an axis that the group holds whole, where they share a group."""
     levels: Sequence[LevelCost]
     flop: int
     """Of its products, edges aside."""
@@ -288,6 +290,7 @@ def kernel_cost(
         group={pieces.axis: pieces.size for pieces in plan.groups},
         stream=[{pieces.axis: pieces.size} for pieces in plan.streams],
         warps=plan.warps,
+        shared={pieces.axis: pieces.size for pieces in plan.parts},
         levels=levels,
         flop=flop(plan, sizes),
         blocks=plan.blocks(sizes),

@@ -1,4 +1,5 @@
-"""Costs in symbols, for explanations: an axis by its name, `g_q` a group's size, `s_x` a stream's, `w_q` warps."""
+"""Costs in symbols, for explanations: an axis by its name, `g_q` a group's size, `s_x` a stream's, `w_q` warps, `c_x`
+what a block of a cluster has."""
 
 from __future__ import annotations
 

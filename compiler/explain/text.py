@@ -113,7 +113,8 @@ def schedule_text(kernel: KernelCost) -> str:
     streams = [f"stream {sizes_text(stream)}" for stream in kernel.stream]
     group = f"group {sizes_text(kernel.group)}" if kernel.group else "one group"
     warps = f"warps {sizes_text(kernel.warps)}" if kernel.warps else "one warp"
-    return "; ".join([group, *streams, warps])
+    shared = [f"a cluster shares it, each block {sizes_text(kernel.shared)}"] if kernel.shared else []
+    return "; ".join([group, *streams, warps, *shared])
 
 
 def _time_text(kernel: KernelCost) -> str:

@@ -51,7 +51,7 @@ def accesses(op: Operation) -> tuple[set[SSAValue], set[SSAValue]]:
             return written, read
         case cuda.WriteOp():
             return {base_of(op.destination)}, set()
-        case cuda.ReadOp():
+        case cuda.ReadOp() | cuda.ReadClusterOp():
             return set(), {base_of(op.source)}
         case cuda.TensorStoreOp():
             return set(), {base_of(op.tile)}
@@ -87,7 +87,7 @@ class _Walk:
     def visit(self, block: Block, state: _State, ignored: set[SSAValue], insert: bool) -> _State:
         """Follow one block; with `insert`, mend it on the way. Gives the state at its end."""
         for op in list(block.ops):
-            if isinstance(op, cuda.BarrierOp):
+            if isinstance(op, cuda.BarrierOp | cuda.ClusterWaitOp):
                 state = _State()
             elif isinstance(op, scf.ForOp):
                 state = self._visit_loop(op, state, ignored, insert)

@@ -23,6 +23,7 @@ from treadle.compiler.cost.explicit import plan_of_explicit
 from treadle.compiler.cost.memory import Footprint, footprint
 from treadle.compiler.cost.plan import Plan
 from treadle.compiler.errors import Refusal
+from treadle.compiler.lowering.cluster import keep_parts
 from treadle.compiler.lowering.fitting import fitting_size
 from treadle.compiler.lowering.held import Held, hold_limits
 from treadle.compiler.lowering.kernel import lower_body, lower_op
@@ -196,6 +197,7 @@ class HostLowering:
 
     def _launch(self, op: KernelOp) -> None:
         held = hold_limits(op)
+        keep_parts(op, self.machine)
         plan = plan_kernel(op)
         padding = padding_of_kernel(op)
         kernel = lower_kernel(plan, self.machine, held, padding)
@@ -251,7 +253,11 @@ class HostLowering:
                 ops.append(multiply)
                 count = multiply.result
             grid = count
-        grid = grid or constant(1)
+        if grid is not None and plan.blocks > 1:
+            multiply = arith.MuliOp(grid, constant(plan.blocks))
+            ops.append(multiply)
+            grid = multiply.result
+        grid = grid or constant(plan.blocks)
         grid.name_hint = "blocks"
         return grid
 
@@ -285,7 +291,8 @@ def lower_kernel(
     lowering = KernelLowering(plan, Layouts(plan), by_array, sizes, lower_op, held, has_room, is_of_roles, padding)
     shared_bytes = lower_body(lowering, block)
     _check_shared(plan, shared_bytes, machine.limits.shared_per_block)
-    op = cuda.KernelOp(f"{source.kernel_name.data}_kernel", 32 * plan.warp_count, shared_bytes, Region(block))
+    name = f"{source.kernel_name.data}_kernel"
+    op = cuda.KernelOp(name, 32 * plan.warp_count, shared_bytes, Region(block), plan.blocks)
     resident = _resident(counted, needed, machine)
     op.resident = IntAttr(resident) if resident else None
     if BY_PIECE in source.attributes:

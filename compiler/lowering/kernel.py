@@ -8,6 +8,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from treadle.compiler.errors import Refusal
 from treadle.compiler.lowering.barriers import insert_barriers
+from treadle.compiler.lowering.cluster import leave_cluster, locate_block
 from treadle.compiler.lowering.conditions import lower_where
 from treadle.compiler.lowering.elementwise import lower_cast, lower_map
 from treadle.compiler.lowering.fragments import fragment_of
@@ -30,8 +31,10 @@ def lower_body(lowering: KernelLowering, block: Block) -> int:
     lowering.top = lowering.block = block
     lowering.values |= lowering.arguments
     locate_group(lowering)
+    locate_block(lowering)
     for op in lowering.plan.group.body.block.ops:
         lowering.lower(op)
+    leave_cluster(lowering)
     erase_unused(block)
     shared_bytes = place_tiles(lowering.allocated)
     insert_barriers(block)

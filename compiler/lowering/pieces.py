@@ -20,9 +20,10 @@ def locate_group(lowering: KernelLowering) -> None:
     counted = [axis for axis in lowering.plan.group_axes if _pieces(lowering, axis) != 1]
     if not counted:
         return
-    index = lowering.emit(cuda.BlockIndexOp())
+    index = lowering.emit(cuda.BlockIndexOp() if lowering.plan.blocks == 1 else cuda.ClusterIndexOp())
+    unit = "block" if lowering.plan.blocks == 1 else f"cluster of {lowering.plan.blocks} blocks"
     cut = ", ".join(f"{axis} in pieces of {lowering.plan.group_axes[axis]}" for axis in counted)
-    index.attributes["comment"] = StringAttr(f"tiling: one block for each piece: {cut}")
+    index.attributes["comment"] = StringAttr(f"tiling: one {unit} for each piece: {cut}")
     rest = named(index.result, "block")
     for axis in reversed(counted):
         piece, static = lowering.plan.group_axes[axis], _pieces(lowering, axis)

@@ -46,6 +46,16 @@ class KernelPlan:
         return prod(self.warps.values())
 
     @property
+    def cluster(self) -> dict[str, int]:
+        """What each block of a cluster holds of an axis, where these share a group."""
+        return self.kernel.schedule.cluster.as_dict() if self.kernel.schedule is not None else {}
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks share a group."""
+        return self.kernel.schedule.blocks if self.kernel.schedule is not None else 1
+
+    @property
     def group_axes(self) -> dict[str, int]:
         return self.group.partition.as_dict()
 
@@ -80,7 +90,8 @@ def plan_kernel(kernel: KernelOp) -> KernelPlan:
             sizes[op.axis.data] = _size_elsewhere(kernel, op, op.axis.data)
     made = {axis: size for op in kernel.walk() for each in op.results for axis, size in sizes_of(each.type).items()}
     held = {axis: size for axis, size in made.items() if axis not in pieces}  # what only a map adds
-    sizes, pieces = sizes | held, pieces | held
+    shared = kernel.schedule.cluster.as_dict() if kernel.schedule is not None else {}
+    sizes, pieces = sizes | held, pieces | held | shared
     warps = kernel.schedule.warps.as_dict() if kernel.schedule is not None else {}
     contractions = [op for op in kernel.walk() if isinstance(op, ContractOp)]
     plan = KernelPlan(kernel, group, sizes, pieces, contractions, warps)

@@ -1,4 +1,5 @@
-"""Reductions: of a thread's own elements, then of the lanes that hold a row's, then of the warps that do.
+"""Reductions: of a thread's own elements, then of the lanes that hold a row's, of the warps that do, and of the blocks
+of a cluster (`cluster`).
 
 Lanes exchange what they have by shuffles. Warps that share a row write their parts to a tile in shared memory, one
 element a warp, and every thread reads those of its rows: in the order of the warps, so that all have the same."""
@@ -10,6 +11,7 @@ from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Attribute, Region, SSAValue
 
 from treadle.compiler.lowering.absent import neutral_number
+from treadle.compiler.lowering.cluster import is_shared_by_blocks, of_blocks
 from treadle.compiler.lowering.conditions import present
 from treadle.compiler.lowering.conversions import staging_rows, stays_in_threads
 from treadle.compiler.lowering.fragments import fragment_of, fragment_type, is_filled, masked
@@ -42,12 +44,16 @@ def lower_reduce(lowering: KernelLowering, op: ReduceOp) -> SSAValue:
     is_apart = op in lowering.apart
     # What every warp would begin with counts once: where their parts meet.
     meets = not is_apart and warps_along(source, op.over_axes) > 1
+    of_cluster = is_shared_by_blocks(lowering, op)
+    begin = None if of_cluster else init
     type = fragment_type(lowering, op.result, layout)
-    result = lowering.emit(ReduceOp(op.kind.data, value, op.over_axes, type, None if meets else init))
+    result = lowering.emit(ReduceOp(op.kind.data, value, op.over_axes, type, None if meets else begin))
     if is_apart or meets:
         result.attributes[PARTIAL] = UnitAttr()
     found = placed(result, op, result.result, op.result)
-    return _of_warps(lowering, op, _of_lanes(lowering, op, found, op.result), init) if meets else found
+    if meets:
+        found = _of_warps(lowering, op, _of_lanes(lowering, op, found, op.result), begin)
+    return of_blocks(lowering, op, found, init) if of_cluster else found
 
 
 def _layout_of_operand(lowering: KernelLowering, op: ReduceOp) -> LayoutAttr:

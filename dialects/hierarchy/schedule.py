@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import prod
 from typing import cast
 
 from xdsl.dialects.builtin import ArrayAttr, IntAttr, StringAttr
@@ -94,7 +95,10 @@ class ScheduleAttr(ParametrizedAttribute):
     reads its part once and keeps it. Where neither is said, they are kept if they take few registers.
 
     `subloop = [d = 16]` says that contractions over `d` walk what a group holds of it in pieces of 16, by a loop, so
-    that registers hold no more of the operands at once. Where nothing is said, it is walked as one piece."""
+    that registers hold no more of the operands at once. Where nothing is said, it is walked as one piece.
+
+    `cluster = [x = 16384]` says that the blocks of a cluster share a group: each holds a piece of so many of `x`, which
+    the group holds whole. They are as many as there are pieces."""
 
     name = "hierarchy.schedule"
 
@@ -104,6 +108,7 @@ class ScheduleAttr(ParametrizedAttribute):
     warps: PartitionAttr = param_def()
     left: StringAttr = param_def()
     subloop: PartitionAttr = param_def()
+    cluster: PartitionAttr = param_def()
 
     def __init__(
         self,
@@ -113,9 +118,10 @@ class ScheduleAttr(ParametrizedAttribute):
         warps: Mapping[str, int] | None = None,
         left: str = "",
         subloop: Mapping[str, int] | None = None,
+        cluster: Mapping[str, int] | None = None,
     ):
         parts = (PartitionAttr(part) for part in (group, stream, whole, warps or {}))
-        super().__init__(*parts, StringAttr(left), PartitionAttr(subloop or {}))
+        super().__init__(*parts, StringAttr(left), PartitionAttr(subloop or {}), PartitionAttr(cluster or {}))
 
     def but(
         self,
@@ -132,11 +138,18 @@ class ScheduleAttr(ParametrizedAttribute):
             self.warps.as_dict(),
             self.left.data,
             self.subloop.as_dict() if subloop is None else subloop,
+            self.cluster.as_dict(),
         )
 
     def tile_sizes(self) -> dict[str, int]:
         """Size of the piece of each axis that one group holds at one moment."""
         return {**self.group.as_dict(), **self.stream.as_dict(), **self.whole.as_dict()}
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks share a group."""
+        whole = self.whole.as_dict()
+        return prod(-(-whole[axis] // piece) for axis, piece in self.cluster.as_dict().items())
 
     @property
     def is_decided(self) -> bool:
@@ -157,11 +170,13 @@ class ScheduleAttr(ParametrizedAttribute):
                 raise VerifyException(f"warps lie along axis '{axis}', which the schedule does not have")
         for axis, size in self.subloop.as_dict().items():
             _check_subloop(axis, size, roles.get(axis), self.tile_sizes().get(axis, UNDECIDED))
+        for axis, size in self.cluster.as_dict().items():
+            _check_shared(axis, size, roles.get(axis), self.tile_sizes().get(axis, UNDECIDED))
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         parts: dict[str, PartitionAttr] = {}
-        keys = ("group", "stream", "whole", "warps", "subloop")
+        keys = ("group", "stream", "whole", "warps", "subloop", "cluster")
         left = [""]
 
         def entry() -> None:
@@ -173,8 +188,8 @@ class ScheduleAttr(ParametrizedAttribute):
                 parts[key] = parse_partition(parser)
 
         parser.parse_comma_separated_list(parser.Delimiter.ANGLE, entry)
-        *cut, subloop = (parts.get(key, PartitionAttr({})) for key in keys)
-        return (*cut, StringAttr(left[-1]), subloop)
+        *cut, subloop, cluster = (parts.get(key, PartitionAttr({})) for key in keys)
+        return (*cut, StringAttr(left[-1]), subloop, cluster)
 
     def print_parameters(self, printer: Printer) -> None:
         parts = (("group", self.group), ("stream", self.stream), ("whole", self.whole), ("warps", self.warps))
@@ -186,11 +201,10 @@ class ScheduleAttr(ParametrizedAttribute):
             else:
                 printer.print_string(part[1].data)
 
-        stated = [part for part in parts if part[1].as_dict()]
+        stated = [part for part in (*parts, ("subloop", self.subloop), ("cluster", self.cluster)) if part[1].as_dict()]
         left = [("left", self.left)] if self.left.data else []
-        subloop = [("subloop", self.subloop)] if self.subloop.as_dict() else []
         with printer.in_angle_brackets():
-            printer.print_list([*stated, *subloop, *left], entry)
+            printer.print_list([*stated, *left], entry)
 
 
 def _check_subloop(axis: str, size: int, role: str | None, whole: int) -> None:
@@ -201,6 +215,16 @@ def _check_subloop(axis: str, size: int, role: str | None, whole: int) -> None:
         raise VerifyException(f"the size of the subloop along '{axis}' is not decided")
     if whole != UNDECIDED and (size >= whole or whole % size):
         raise VerifyException(f"a subloop of {size} does not cut the {whole} that a group holds of '{axis}' evenly")
+
+
+def _check_shared(axis: str, size: int, role: str | None, whole: int) -> None:
+    if role != "whole":
+        where = f"is in '{role}'" if role else "is none of the schedule's"
+        raise VerifyException(f"blocks of a cluster share axis '{axis}', which {where}: it may be one of 'whole'")
+    if size == UNDECIDED:
+        raise VerifyException(f"what each block of a cluster holds of '{axis}' is not decided")
+    if size >= whole:
+        raise VerifyException(f"a piece of {size} leaves nothing of the {whole} of '{axis}' to a second block")
 
 
 @irdl_attr_definition

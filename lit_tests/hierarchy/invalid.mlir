@@ -45,6 +45,26 @@ func.func private @f() attributes {s = #hierarchy.schedule<whole = [d = 64], sub
 
 // -----
 
+// CHECK: blocks of a cluster share axis 'q', which is in 'group': it may be one of 'whole'
+func.func private @f() attributes {s = #hierarchy.schedule<group = [q = 16], cluster = [q = 4]>}
+
+// -----
+
+// CHECK: blocks of a cluster share axis 'd', which is none of the schedule's: it may be one of 'whole'
+func.func private @f() attributes {s = #hierarchy.schedule<group = [q = 16], cluster = [d = 4]>}
+
+// -----
+
+// CHECK: what each block of a cluster holds of 'x' is not decided
+func.func private @f() attributes {s = #hierarchy.schedule<whole = [x = 64], cluster = [x = ?]>}
+
+// -----
+
+// CHECK: a piece of 64 leaves nothing of the 64 of 'x' to a second block
+func.func private @f() attributes {s = #hierarchy.schedule<whole = [x = 64], cluster = [x = 64]>}
+
+// -----
+
 // CHECK: argument 0 is at level undecided: a kernel is given device
 func.func @f(%A: tensor<?x64xf32, #diagram.array<[q, d]>>) {
   %O = hierarchy.kernel @k (%a = %A : tensor<?x64xf32, #diagram.array<[q, d]>>) -> (tensor<?x64xf32, #diagram.array<[q, d]>>) {

@@ -35,9 +35,9 @@ WHOLE_LIMIT = 256
 """The largest axis that a group holds whole; what products only sum over may be longer, where that pays
 (`kernels.wide`)."""
 
-ROW_LIMIT = 65536
-"""Elements that a group without products holds of a row, of all axes together: threads of several warps share them in
-registers. Whether so many fit the machine is tried (`kernels.whole_or_streamed`)."""
+ROW_LIMIT = 524288
+"""Elements that a group without products holds of a row, of all axes together: threads of several warps, and of the
+blocks of a cluster, share them in registers. Whether so many fit the machine is tried (`kernels.whole_or_streamed`)."""
 
 ROUNDS_LIMIT = 3
 """How often a kernel may be fed its streamed axis: each further round makes the pieces again."""

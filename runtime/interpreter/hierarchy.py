@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from typing import cast
 
 import numpy as np
@@ -120,7 +122,7 @@ class HierarchyFunctions(SessionFunctions):
         source = array_of(args[0])
         place = self._place(source.axes)
         piece = Array(source.axes, source.numbers.reshaped(lambda data: data[place]))
-        count, level = piece.numbers.value.size, level_of(op.result.type) or "?"
+        count, level = piece.numbers.value.size * _blocks_without(op, source.axes), level_of(op.result.type) or "?"
         self.session.tally.loaded[level] += count
         self.session.tally.loaded_bytes[level] += count * bytes_of(format_of(op.result.type))
         return (piece,)
@@ -162,3 +164,14 @@ class HierarchyFunctions(SessionFunctions):
     def _place(self, axes: tuple[str, ...]) -> tuple[slice, ...]:
         """Where the current pieces of some axes lie in a whole array."""
         return tuple(self.session.scope.piece(axis) for axis in axes)
+
+
+def _blocks_without(op: hierarchy.LoadOp, axes: Sequence[str]) -> int:
+    """How many blocks of a cluster each load a piece of an array with these axes: those that share another one."""
+    parent = op.parent_op()
+    while parent is not None and not isinstance(parent, hierarchy.KernelOp):
+        parent = parent.parent_op()
+    if parent is None or parent.schedule is None:
+        return 1
+    whole, parts = parent.schedule.whole.as_dict(), parent.schedule.cluster.as_dict()
+    return prod(-(-whole[axis] // part) for axis, part in parts.items() if axis not in axes)
