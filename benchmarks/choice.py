@@ -105,7 +105,7 @@ def row(path: Path, machine: str, lengths: str, runs: int) -> Row:
     of_machine = load_machine(machine)
     for sketch, defaults in sketches(path, machine):
         sizes = at(lengths, sketch, defaults)
-        found = candidates(sketch, sizes, {})
+        found = candidates(sketch, sizes, {}, of_machine.most_in_cluster)
         count += len(found)
         spent = [a + b for a, b in zip(spent, milliseconds(sketch, of_machine, sizes, runs), strict=True)]
         chosen = merit(choose(sketch, of_machine, sizes, {}).estimate).time_us

@@ -12,7 +12,10 @@ from test_rows import axes_of_example, kernels_of, needs_compiler, static
 
 from roads import Road, compiled
 from treadle.compiler.cost import plan_of
+from treadle.compiler.cost.candidates import candidates
 from treadle.compiler.cost.memory import footprint
+from treadle.compiler.cost.sketch import sketch_of
+from treadle.compiler.cost.time import timing
 from treadle.compiler.cost.transfers import transfer_bytes, transfer_values
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.machines import load_machine
@@ -267,3 +270,21 @@ def test_results_without_the_shared_axis_are_refused() -> None:
     """
     with pytest.raises(TreadleError, match="each of them would save all of %m, which lacks it"):
         with_parts("x = 1024", text=text)
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_many_candidates_are_estimated_as_each_one_is(name: str) -> None:
+    (kernel,), machine = kernels_of(static(name, 70001, 512), "h100"), load_machine("h100")
+    assert kernel.schedule is not None
+    sketch = sketch_of(kernel, kernel.schedule)
+    sizes = dict(zip(axes_of_example(name)[0], (512, 70001), strict=True))
+    found = candidates(sketch, sizes, {}, machine.most_in_cluster)
+    plan = sketch.plan(found.tiles, found.warps, about=1.0)
+    together = timing(plan, machine, sizes)
+    assert set(plan.cluster) == {1, 2, 4, 8}
+    for i in range(0, len(found), 7):
+        one = found[i]
+        alone = timing(sketch.plan(one.tiles, one.warps), machine, sizes)
+        assert together.footprint.of(i) == alone.footprint
+        assert np.broadcast_to(together.blocks, len(found))[i] == alone.blocks
+        assert np.broadcast_to(together.time_us, len(found))[i] == pytest.approx(alone.time_us)

@@ -19,7 +19,6 @@ from treadle.compiler.cost.time import Estimate, Timing, estimate, timing
 from treadle.compiler.cost.warpgroups import WARPGROUP
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.machines import Machine
-from treadle.dialects.cuda.kernel import FIRST_WITH_CLUSTERS, MOST_IN_CLUSTER
 
 SAME = 0.019
 """Estimates this near to each other say nothing; then the rules of `_by_rank` decide."""
@@ -66,8 +65,7 @@ class _Trial:
 
 def choose(sketch: Sketch, machine: Machine, sizes: Mapping[str, int], fixed: Mapping[str, int]) -> Choice:
     """The sizes for one kernel (TreadleError if nothing fits, or a fixed size cannot be)."""
-    clusters = MOST_IN_CLUSTER if machine.capability >= FIRST_WITH_CLUSTERS else 1
-    trial = _try(sketch, candidates(sketch, sizes, fixed, clusters), machine, sizes)
+    trial = _try(sketch, candidates(sketch, sizes, fixed, machine.most_in_cluster), machine, sizes)
     if not np.any(trial.fitting):
         raise TreadleError(_nothing_fits(sketch, machine, trial, fixed))
     best, found = _best(sketch, machine, sizes, trial)

@@ -21,7 +21,6 @@ from treadle.compiler.lowering.state import KernelLowering
 from treadle.compiler.lowering.tiles import tile_of
 from treadle.compiler.machines import Machine
 from treadle.dialects import cuda
-from treadle.dialects.cuda.kernel import FIRST_WITH_CLUSTERS, MOST_IN_CLUSTER
 from treadle.dialects.cuda.tiles import layout_of
 from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp, YieldOp
 from treadle.dialects.diagram.array import array_type, axes_of, format_of, is_array, level_of, sizes_of
@@ -54,10 +53,10 @@ def _check(kernel: KernelOp, parts: Mapping[str, int], machine: Machine) -> None
     at, axes = f"@{kernel.kernel_name.data}", ", ".join(map(repr, parts))
     blocks = 1 if kernel.schedule is None else kernel.schedule.blocks
     shared = f"{blocks} blocks of a cluster share axis {axes} of {at}"
-    if machine.capability < FIRST_WITH_CLUSTERS:
+    if machine.most_in_cluster == 1:
         raise Refusal(kernel, f"{shared}, and {machine.arch} has no clusters: sm_90 and newer have")
-    if blocks > MOST_IN_CLUSTER:
-        raise Refusal(kernel, f"{shared}: a cluster has at most {MOST_IN_CLUSTER}; give each a larger part")
+    if blocks > machine.most_in_cluster:
+        raise Refusal(kernel, f"{shared}: a cluster has at most {machine.most_in_cluster}; give each a larger part")
     for op in kernel.walk():
         if isinstance(op, StreamOp | ContractOp):
             raise Refusal(op, f"{shared}, which meet around no '{op.name}': leave 'cluster' out of the schedule")

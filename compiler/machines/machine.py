@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from treadle.compiler.amounts import Amount, ceil_div, choice, least, most
+from treadle.dialects.cuda.kernel import MOST_IN_CLUSTER
 
 DEFAULT_MACHINE = "a100"
 """The machine of a module that names none: what is made for it also runs on every newer one."""
@@ -15,6 +16,8 @@ ARCHS = ("sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_90a")
 """The targets of nvcc that a machine may have; `a` is for code that runs on that very version."""
 FIRST_OF_WARPGROUPS = 90
 """The capability from which on 8 bits are multiplied by warpgroups alone."""
+FIRST_WITH_CLUSTERS = 90
+"""The capability from which on blocks run in clusters (PTX ISA 5.1)."""
 WARP = 32
 """Threads of a warp, on every machine."""
 
@@ -118,6 +121,12 @@ class Machine:
     def capability(self) -> int:
         """`90` for `sm_90a`."""
         return int(self.arch.removeprefix("sm_").removesuffix("a"))
+
+    @property
+    def most_in_cluster(self) -> int:
+        """Blocks of the largest cluster that every device of the architecture takes; 1 where there are no clusters (PTX
+        ISA 5.1)."""
+        return MOST_IN_CLUSTER if self.capability >= FIRST_WITH_CLUSTERS else 1
 
     @property
     def has_warpgroups(self) -> bool:

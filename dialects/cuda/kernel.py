@@ -46,8 +46,6 @@ from treadle.dialects.syntax import parse_region_attributes, print_region_attrib
 MOST_THREADS = 2048
 """Of all blocks that are on a multiprocessor at a time (CUDA C++ Programming Guide, compute capabilities)."""
 
-FIRST_WITH_CLUSTERS = 90
-"""The compute capability, times ten, from which on there are clusters (PTX ISA 5.1)."""
 MOST_IN_CLUSTER = 8
 """Blocks of a cluster that every device with clusters takes."""
 
