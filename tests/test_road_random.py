@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from random_rows import ROWS, random_rows
 
 from random_diagrams import SYMBOLIC, random_program
 from roads import Road, compiled, fitting
@@ -77,3 +78,27 @@ def test_a_random_program_on_rare_values(seed: int) -> None:
 def test_many_random_programs_on_rare_values(block: int) -> None:
     for seed in range(block, block + 50):
         check_values(seed)
+
+
+def check_rows(seed: int) -> None:
+    """On common and on rare values; on either machine, of which one has clusters."""
+    text, dice = random_rows(seed), random.Random(seed)
+    road = compiled(text, machine=dice.choice(["a100", "h100"]))
+    chosen = fitting(entry_function(road.algorithm), {axis: dice.choice(ROWS) for axis in road.symbolic})
+    common, mode = road.inputs(chosen, seed), dice.choice(MODES)
+    rare = [changed(given, mode, np.random.default_rng(seed)) for given in common]
+    for inputs, kind in ((common, "common"), (rare, mode)):
+        for verdict in road.verdicts(inputs, chosen):
+            assert not verdict.wrong, f"seed {seed}, {kind}, {chosen}: {verdict}\n{text}"
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 91, 97, 104])
+def test_random_rows(seed: int) -> None:
+    check_rows(seed)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("block", range(200, 600, 50))
+def test_many_random_rows(block: int) -> None:
+    for seed in range(block, block + 50):
+        check_rows(seed)

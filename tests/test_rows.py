@@ -269,3 +269,29 @@ def test_shared_memory_is_what_the_model_says(name: str, size: int, machine: str
     (kernel,) = found.kernels
     (decorated,) = kernels_of(static(name, size), machine)
     assert footprint(plan_of(decorated), load_machine(machine)).shared_bytes == kernel.shared_bytes.data
+
+
+# -- rows that one kernel cannot hold ------------------------------------------------------------------
+
+
+def in_rounds(size: int, rounds: int) -> str:
+    """Each round needs the extremum of what the one before made of it: fed in pieces, all are made again each time."""
+    a, m = f"tensor<?x{size}xf32, #diagram.array<[row, x]>>", "tensor<?xf32, #diagram.array<[row]>>"
+    lines: list[str] = []
+    for i in range(rounds):
+        lines.append(f"  %m{i} = diagram.reduce {('max', 'min')[i % 2]} %v{i} over [x] : {a} -> {m}")
+        lines.append(f"  %v{i + 1} = diagram.map (%a = %v{i} : {a}, %b = %m{i} : {m}) -> {a} {{")
+        lines.append("    %d = arith.subf %a, %b : f32\n    %e = math.tanh %d : f32\n    diagram.yield %e : f32\n  }")
+    body, made = "\n".join(lines), [f"%v{i}" for i in range(1, rounds + 1)]
+    types = ", ".join([a] * rounds)
+    return f"func.func @f(%v0: {a}) -> ({types}) {{\n{body}\n  func.return {', '.join(made)} : {types}\n}}\n"
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("size", "machine", "kernels"), [(1000, "a100", 1), (60000, "a100", 2), (60000, "h100", 1), (ROW_LIMIT, "h100", 2)]
+)
+def test_rows_that_no_kernel_holds_are_left_to_several(size: int, machine: str, kernels: int) -> None:
+    found = road(in_rounds(size, 6), machine)
+    assert (len(found.kernels) > 1) == (kernels > 1)
+    found.check({"row": 1}, seed=1)

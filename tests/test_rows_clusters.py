@@ -13,11 +13,13 @@ from test_rows import axes_of_example, kernels_of, needs_compiler, static
 from roads import Road, compiled
 from treadle.compiler.cost import plan_of
 from treadle.compiler.cost.candidates import candidates
+from treadle.compiler.cost.clusters import bytes_exchanged
 from treadle.compiler.cost.memory import footprint
 from treadle.compiler.cost.sketch import sketch_of
 from treadle.compiler.cost.time import timing
 from treadle.compiler.cost.transfers import transfer_bytes, transfer_values
 from treadle.compiler.errors import TreadleError
+from treadle.compiler.explain import explain
 from treadle.compiler.machines import load_machine
 from treadle.compiler.pipeline import LAST_DECORATING_PASS, LAST_HIERARCHY_PASS, Options, run_pipeline
 from treadle.compiler.source import parse_module
@@ -25,8 +27,8 @@ from treadle.dialects import cuda
 from treadle.dialects.hierarchy import KernelOp
 from treadle.runtime.emulator.backend import EmulatorBackend
 from treadle.runtime.emulator.errors import EmulationError
-from treadle.runtime.host import execute
-from treadle.runtime.interpreter import run_function
+from treadle.runtime.host import HostExecution, execute
+from treadle.runtime.interpreter import entry_function, run_function
 
 LONG = ("softmax", "log_softmax", "rms_norm", "layer_norm")
 
@@ -288,3 +290,24 @@ def test_many_candidates_are_estimated_as_each_one_is(name: str) -> None:
         assert together.footprint.of(i) == alone.footprint
         assert np.broadcast_to(together.blocks, len(found))[i] == alone.blocks
         assert np.broadcast_to(together.time_us, len(found))[i] == pytest.approx(alone.time_us)
+
+
+@needs_compiler
+@pytest.mark.parametrize("rows", [1, 4, 5])
+@pytest.mark.parametrize(("name", "size"), [("softmax", 65536), ("rms_norm", 65537), ("layer_norm", 65536)])
+def test_emulator_counts_what_blocks_read_of_each_other(name: str, size: int, rows: int) -> None:
+    """Layer norm has two rows a group: a thread reads the parts of both, of the mean and of the variance."""
+    found = of_clusters(name, size)
+    (decorated,) = kernels_of(static(name, size, 512), "h100")
+    sizes = dict(zip(axes_of_example(name)[0], (rows, size), strict=True))
+    execution = HostExecution(found.module, found.backend())
+    execution.run(entry_function(found.module), [np.asarray(each) for each in found.inputs(sizes)])
+    (launched,) = execution.launches
+    assert 0 < launched.report.cluster_bytes == bytes_exchanged(plan_of(decorated), sizes)
+    module = parse_module(static(name, size, 512), name)
+    run_pipeline(module, Options(machine="h100"), last=LAST_HIERARCHY_PASS)
+    (explicit,) = (op for op in module.walk() if isinstance(op, KernelOp))
+    assert bytes_exchanged(plan_of(explicit), sizes) == launched.report.cluster_bytes
+    (cost,) = explain(module, load_machine("h100"), sizes).kernels
+    assert (cost.cluster, cost.cluster_bytes) == (found.kernels[0].cluster, launched.report.cluster_bytes)
+    assert [link.bytes for link in cost.links][2:] == [launched.report.cluster_bytes]

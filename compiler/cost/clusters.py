@@ -17,6 +17,7 @@ from treadle.compiler.cost.boxes import rows_of
 from treadle.compiler.cost.plan import Plan, Transfer
 from treadle.compiler.cost.warpgroups import are_of_warpgroups
 from treadle.compiler.machines import Machine
+from treadle.compiler.machines.machine import WARP
 from treadle.dialects.cuda.tensor_maps import SHARE_ROWS
 
 L2_PORT = 64
@@ -151,6 +152,12 @@ def bytes_across(plan: Plan, sizes: Mapping[str, int], shape: Shape[str]) -> int
         if has_shares:
             found += transfer.values(sizes) * transfer.width * (together - 1) // together
     return found
+
+
+def bytes_exchanged(plan: Plan, sizes: Mapping[str, int]) -> Amount:
+    """What the blocks of clusters that share groups read of each other over the whole launch: each thread reads, of the
+    results that it needs, the part of each other block."""
+    return plan.blocks(sizes) * WARP * plan.warp_count * (plan.cluster - 1) * plan.exchanged
 
 
 def bytes_spared(plan: Plan, sizes: Mapping[str, int], cluster: Amount) -> Amount:

@@ -107,16 +107,31 @@ class Walk:
             self.static,
             self.pieces_of_blocks,
             1 if self.kernel.schedule is None else self.kernel.schedule.blocks,
+            self.exchanged,
         )
 
     @property
     def held(self) -> Amount:
         if self.has_products:
             return 0
+        return moments_of(self.kernel).registers(self.held_tiles, self.warps)
+
+    @property
+    def held_tiles(self) -> Mapping[str, int]:
+        """The sizes of what one block holds."""
         made = (result.type for op in self.kernel.body.walk() for result in op.results if is_array(result.type))
         sizes = {axis: size for type in made for axis, size in sizes_of(type).items()} | self.parts_of_blocks
-        tiles = dict.fromkeys(self.axes, 1) | {axis: max(size, 1) for axis, size in sizes.items()}
-        return moments_of(self.kernel).registers(tiles, self.warps)
+        return dict.fromkeys(self.axes, 1) | {axis: max(size, 1) for axis, size in sizes.items()}
+
+    @property
+    def exchanged(self) -> Amount:
+        """Bytes of all parts of results that a thread reads from each block of a cluster."""
+        shared = set(self.parts_of_blocks)
+        if self.has_products or not shared:
+            return 0
+        lanes = moments_of(self.kernel).lanes(self.held_tiles, self.warps)
+        reduces = [op for op in self.kernel.walk() if isinstance(op, ReduceOp) and shared & set(op.over_axes)]
+        return sum(lanes.elements(axes_of(op.result.type)) * width_of(op.result.type) for op in reduces)
 
     @property
     def parts_of_blocks(self) -> dict[str, int]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Protocol
 
-from treadle.compiler.cost.clusters import ACROSS, bytes_across
+from treadle.compiler.cost.clusters import ACROSS, bytes_across, bytes_exchanged
 from treadle.compiler.cost.limit import compulsory_bytes
 from treadle.compiler.cost.plan import Plan
 from treadle.compiler.cost.scaling import cached_memory
@@ -59,6 +59,7 @@ def links_of(
     """Of a kernel on a machine, the farthest first; `memory_bytes` is what one group holds near."""
     cluster = {} if time.cluster is None else dict(time.cluster.sides)
     across = 0 if time.cluster is None else bytes_across(plan, sizes, time.cluster)
+    exchanged = round(bytes_exchanged(plan, sizes))
     fetched = round(device_bytes(plan, machine, sizes, machine.sms * time.blocks_per_sm, time.in_turns))
     passed = round(crossing_bytes(plan, sizes)) - across
     to_device, to_l2 = machine.levels["device"].bandwidth, machine.levels["l2"].bandwidth
@@ -72,6 +73,9 @@ def links_of(
     found = [link("device memory", "L2", fetched, to_device, time.at_a_time), link("L2", "SM", passed, to_l2, cluster)]
     if time.cluster is not None:
         found.append(link("SM", "SM of its cluster", across, to_l2 * ACROSS[time.cluster.blocks], {}))
+    if exchanged:
+        across_rate = ACROSS.get(int(plan.cluster), ACROSS[max(ACROSS)])
+        found.append(link("SM", "SM of its cluster", exchanged, to_l2 * across_rate, {}))
     return tuple(found)
 
 

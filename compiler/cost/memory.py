@@ -167,8 +167,8 @@ def shared_bytes(plan: Plan, stages: Amount) -> Amount:
     tiles = sum(places[tile.role] * tile_bytes(tile.shape, tile.width) for tile in plan.tiles if tile.role in places)
     parts = (tile for tile in plan.tiles if tile.role == "parts")
     for tile in parts:
-        tiles += choice(tile.shape[-1] > 1, tile_bytes(tile.shape, tile.width), 0)
-        tiles += choice(plan.cluster > 1, tile_bytes((*tile.shape[:-1], 1), tile.width), 0)
+        of_blocks = choice(plan.cluster > 1, tile_bytes((*tile.shape[:-1], 1), tile.width), 0)
+        tiles = tiles + choice(tile.shape[-1] > 1, tile_bytes(tile.shape, tile.width), 0) + of_blocks
     leaving = (tile_bytes(tile.shape, tile.width) for tile in plan.tiles if tile.role in LEAVING)
     return most(tiles, *leaving)
 

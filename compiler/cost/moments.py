@@ -88,9 +88,12 @@ class Moments:
     """Elements of a row that a lane takes."""
     moments: tuple[Moment, ...]
 
+    def lanes(self, tiles: Mapping[str, Amount], warps: Mapping[str, Amount]) -> Lanes:
+        return Lanes(self.axes, self.buffers, self.vector, tiles, warps)
+
     def registers(self, tiles: Mapping[str, Amount], warps: Mapping[str, Amount]) -> Amount:
         """Of a lane, at the moment when it holds most."""
-        lanes = Lanes(self.axes, self.buffers, self.vector, tiles, warps)
+        lanes = self.lanes(tiles, warps)
         of_each = {each: each.registers(lanes) for moment in self.moments for each in moment.held}
         return most(0, *(moment.registers(of_each) for moment in self.moments))
 

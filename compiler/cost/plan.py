@@ -199,6 +199,8 @@ class Plan:
     """What each block of a cluster has of an axis that the group holds whole, where they share a group."""
     cluster: Amount = 1
     """How many they are."""
+    exchanged: Amount = 0
+    """Bytes of all parts of results that a thread reads from each of them."""
 
     @property
     def has_products(self) -> bool:

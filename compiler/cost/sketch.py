@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -181,7 +181,16 @@ class Sketch:
             frozenset(axis for axis, size in self.sizes.items() if size != DYNAMIC),
             shared,
             prod(pieces.count(self.sizes) for pieces in shared),
+            self._exchanged(padded, warps, {pieces.axis for pieces in shared}),
         )
+
+    def _exchanged(self, tiles: Mapping[str, Amount], warps: Mapping[str, Amount], shared: Container[str]) -> Amount:
+        """Bytes of all parts of results that a thread reads from each block of a cluster that shares these axes."""
+        if self.moments is None:
+            return 0
+        lanes = self.moments.lanes(_present(tiles), warps)
+        parts = [each for each in self.holdings if any(axis in shared for axis in each.reduced or ())]
+        return sum(lanes.elements(each.axes) * each.width for each in parts)
 
     @property
     def _done(self) -> Iterator[tuple[Product, int | None]]:

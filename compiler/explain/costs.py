@@ -26,7 +26,7 @@ from treadle.compiler.cost import (
     transfer_values,
     transfers_at,
 )
-from treadle.compiler.cost.clusters import bytes_across
+from treadle.compiler.cost.clusters import bytes_across, bytes_exchanged
 from treadle.compiler.cost.levers import Lever, levers
 from treadle.compiler.cost.limit import flop, limits_us, tile_use, wave_use
 from treadle.compiler.cost.links import Link, links_of, with_least
@@ -93,11 +93,11 @@ class KernelCost:
     in_turns: bool
     """Whether a block on each SM takes one piece after another (`cuda-persist`); then `blocks` are pieces."""
     cluster: int
-    """Blocks that bring together what they read alike (`cuda-cluster`); 1 where each reads by itself."""
+    """Blocks that bring together what they read alike (`cuda-cluster`), or share a group; 1 where each is alone."""
     cluster_along: Mapping[str, int]
     """How many of them lie along which axes, the outermost first."""
     cluster_bytes: int
-    """What the blocks of clusters bring each other; device memory and L2 give so much less."""
+    """What the blocks of clusters bring each other. Of what they read alike, device memory and L2 give so much less."""
     wave_use: float
     """The part of the blocks' places that is filled, in all waves."""
     tile_use: float
@@ -298,9 +298,9 @@ def kernel_cost(
         limited_by="" if time is None else time.limited_by,
         waves=0.0 if time is None else time.waves,
         in_turns=time is not None and time.in_turns,
-        cluster=1 if cluster is None else cluster.blocks,
-        cluster_along={} if cluster is None else dict(cluster.sides),
-        cluster_bytes=0 if cluster is None else bytes_across(plan, sizes, cluster),
+        cluster=int(plan.cluster) if cluster is None else cluster.blocks,
+        cluster_along=_blocks_along(plan) if cluster is None else dict(cluster.sides),
+        cluster_bytes=int(bytes_exchanged(plan, sizes)) if cluster is None else bytes_across(plan, sizes, cluster),
         wave_use=0.0 if time is None else wave_use(time.waves),
         tile_use=tile_use(plan, sizes),
         stages=needs.stages,
@@ -319,6 +319,11 @@ def kernel_cost(
         levers=levers(sketch, machine, known, time.time_us) if sketch is not None and time is not None else None,
         links=() if time is None else links_of(plan, machine, sizes, time, near_bytes),
     )
+
+
+def _blocks_along(plan: Plan) -> dict[str, int]:
+    """Along which axis the blocks of a cluster lie that share a group, and how many."""
+    return {pieces.axis: int(plan.cluster) for pieces in plan.parts}
 
 
 def _why_not(device: LevelCost, blocks: int, machine: Machine, of_block: bool) -> str:

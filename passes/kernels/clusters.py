@@ -23,7 +23,7 @@ from treadle.passes.kernels.dataflow import Dataflow
 from treadle.passes.kernels.make_again import make_again
 from treadle.passes.kernels.narrow import narrow_product
 from treadle.passes.kernels.phases import phases_of, phases_reached
-from treadle.passes.kernels.roles import Refusal, Roles, roles_of
+from treadle.passes.kernels.roles import Refusal, Roles, must_hold_rows, roles_of
 from treadle.passes.kernels.select_again import select_again
 from treadle.passes.kernels.sums import Sums, classes_of, long_axes, summed_axes
 from treadle.passes.kernels.wide import judged, wide_pairs
@@ -272,15 +272,21 @@ class Clusters:
         self, op: Operation, ops: frozenset[Operation], joined: list[frozenset[Operation]]
     ) -> tuple[str, str] | None:
         """Asked where several products come together, a product joins a reduction, or anything joins reductions over
-        several axes: only they hold so much at once, and asking takes time."""
+        several axes or of long rows that cannot be fed in pieces: only they hold so much at once, and asking takes
+        time."""
         products = sum(isinstance(each, ContractOp) for each in ops)
         reduced = {axis for each in ops if isinstance(each, ReduceOp) for axis in each.over_axes}
         brings_product = products > 1 and (isinstance(op, ContractOp | ReduceOp) or len(joined) > 1)
         brings_product |= isinstance(op, ContractOp) and len(reduced) > 0
-        if not brings_product and len(reduced) < 2:
+        if not brings_product and len(reduced) < 2 and not self._must_hold_rows(ops):
             return None
         reason = self.unfit(ops)
         return None if reason is None else ("no memory for one kernel", reason)
+
+    def _must_hold_rows(self, ops: frozenset[Operation]) -> bool:
+        part = part_of(ops)
+        roles = roles_of(part, self.limit, repairs=self.repairs)
+        return isinstance(roles, Roles) and must_hold_rows(part, roles, self.repairs)
 
     def _join(self, ops: frozenset[Operation]) -> None:
         for op in ops:

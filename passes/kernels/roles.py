@@ -25,6 +25,7 @@ __all__ = [
     "Refusal",
     "Roles",
     "keeping_together",
+    "must_hold_rows",
     "not_grouped",
     "part_of_kernel",
     "repeated_products",
@@ -105,6 +106,14 @@ def _roles_of(
             return Roles(_group_axes(part, refused), candidate, whole, refused, next(iter(others), None))
         problems.append(problem)
     return Refusal(problems[0])
+
+
+def must_hold_rows(part: Part, roles: Roles, repairs: Repairs) -> bool:
+    """Whether groups without products hold rows that are longer than one warp holds, and could be fed none of them in
+    pieces instead: only then may they not fit a machine."""
+    if roles.stream is not None or _has_products(part) or max(roles.whole.values(), default=0) <= WHOLE_LIMIT:
+        return False
+    return roles.instead is None or _too_often(part, roles.instead, repairs) is not None
 
 
 def _two_symbolic(part: Part, sizes: dict[str, int]) -> str | None:
