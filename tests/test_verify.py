@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp
 
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.source import load_module, parse_module
 from treadle.runtime.inputs import axis_sizes, check_inputs, make_inputs, output_names
-from treadle.runtime.interpreter import entry_function, run_function
+from treadle.runtime.interpreter import entry_function, run_function, run_with_bounds
 from treadle.runtime.verify import verify
 
 ATTENTION = load_module(Path(__file__).parents[1] / "examples" / "attention.mlir")
@@ -349,3 +352,89 @@ func.func @f(%a: !A) -> !s {
     assert verify(module, [given], [np.float32(36)], "here")[0].ok
     (verdict,) = verify(module, [given], [np.float32(35)], "here")
     assert str(verdict).startswith("WRONG (here): total is 35, expected 36; max error 1.0e0;")
+
+
+# -- independent roundings ----------------------------------------------------------------------------
+
+AVERAGE = parse_module("""!X = tensor<?x?xf32, #diagram.array<[m, k]>>
+!P = tensor<?x?xf8E4M3FN, #diagram.array<[m, k]>>
+!V = tensor<?x?xf8E4M3FN, #diagram.array<[k, n]>>
+!O = tensor<?x?xf32, #diagram.array<[m, n]>>
+func.func @f(%X: !X, %V: !V) -> !O {
+  %e = diagram.apply @softmax(%X) over [k] : (!X) -> !X
+  %large = diagram.map (%x = %e : !X) -> !X {
+    %most = arith.constant 1024.0 : f32
+    %y = arith.mulf %x, %most : f32
+    diagram.yield %y : f32
+  }
+  %P = diagram.cast %large : !X -> !P
+  %A = diagram.contract %P, %V over [k] accumulate f32 : !P, !V -> !O
+  %O = diagram.map (%a = %A : !O) -> !O {
+    %least = arith.constant 0.0009765625 : f32
+    %y = arith.mulf %a, %least : f32
+    diagram.yield %y : f32
+  }
+  func.return %O : !O
+}""")
+"""Averages of numbers in 8 bits, whose weights a kernel may round before it has divided them."""
+
+
+def averages(rows: int, terms: int, seed: int) -> tuple[NDArray[np.float32], NDArray[Any], NDArray[np.float32]]:
+    """Inputs, and what a kernel computes of them that rounds its weights after it has scaled them."""
+    random = np.random.default_rng(seed)
+    given = random.standard_normal((rows, terms)).astype(np.float32)
+    values = random.standard_normal((terms, 16)).astype(ml_dtypes.float8_e4m3fn)
+    weights = np.exp(given.astype(np.float64))
+    scale = np.exp(random.uniform(0, 1, (rows, 1)))
+    rounded = (weights * scale).astype(values.dtype).astype(np.float64) / scale
+    made = rounded @ values.astype(np.float64) / weights.sum(1, keepdims=True)
+    return given, values, made.astype(np.float32)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_averages_are_verified_if_roundings_are_independent(seed: int):
+    given, values, made = averages(32, 2000, seed)
+    (verdict,) = verify(AVERAGE, [given, values], [made], "here")
+    assert verdict.ok
+    assert verdict.is_likely
+    assert "if roundings are independent)" in str(verdict)
+
+
+def test_what_is_beyond_likely_bounds_is_not_called_wrong_but_not_verified():
+    given, values, made = averages(32, 2000, 0)
+    made[3, 5] += 0.2 * np.abs(made).max()
+    (verdict,) = verify(AVERAGE, [given, values], [made], "here")
+    assert verdict.unverifiable
+    assert not verdict.is_likely
+
+
+def test_another_order_of_the_values_is_no_average_that_is_verified():
+    given, values, made = averages(32, 2000, 0)
+    (verdict,) = verify(AVERAGE, [given, values[::-1].copy()], [made], "here")
+    assert not verdict.ok
+
+
+def test_short_averages_need_no_likely_bounds():
+    given, values, made = averages(32, 40, 0)
+    (verdict,) = verify(AVERAGE, [given, values], [made], "here")
+    assert verdict.ok
+    assert not verdict.is_likely
+
+
+@pytest.mark.parametrize("module", [SUMS, PRODUCT], ids=["sums", "product"])
+def test_likely_bounds_of_rounded_sums_hold_and_are_below_the_worst_case(module: ModuleOp):
+    """Sums in f32, from left to right: the root of the number of terms, and not the number, is what they need."""
+    random = np.random.default_rng(1)
+    left = random.standard_normal((64, 4096)).astype(np.float32)
+    right = random.standard_normal((4096, 8))
+    if module is SUMS:
+        inputs, made = [left], np.add.accumulate(left, 1)[:, -1]
+    else:
+        halves = left.astype(np.float16), right.astype(np.float16)
+        products = halves[0].astype(np.float32)[:, :, None] * halves[1].astype(np.float32)
+        inputs, made = list(halves), np.add.accumulate(products, 1)[:, -1]
+    (worst,) = run_with_bounds(module, inputs)
+    (likely,) = run_with_bounds(module, inputs, likely=True)
+    error = np.abs(made - worst.value)
+    assert (error <= likely.error).all()
+    assert (likely.error < worst.error / 8).all()

@@ -132,11 +132,10 @@ class DiagramFunctions(SessionFunctions):
         axes = with_weaved(axes_of(op.result.type), (left, right), op.over_axes)
         with np.errstate(all="ignore"):
             value = self._held(contract_present(op, left, right, axes), format_of(op.result.type))
-        error = None
+        error, coarse, likely = None, self.session.coarse, self.session.likely
         if self.session.bounded:
-            coarse, lenient = self.session.coarse, self.session.lenient
-            error = bounds.contract_error(op, left, right, value, axes, coarse, lenient)
-        gamma = bounds.contract_gamma(op, left, right, self.session.coarse)
+            error = bounds.contract_error(op, left, right, value, axes, coarse, self.session.lenient, likely)
+        gamma = bounds.contract_gamma(op, left, right, coarse, likely)
         result = self._into(op.result.type, "add", args[2:], Array(axes, Numbers(value, error)), gamma)
         return self._result(op, result)
 
@@ -152,8 +151,8 @@ class DiagramFunctions(SessionFunctions):
             value = np.asarray(reduce(op.kind.data, data.value, dimensions))
         error = None
         if self.session.bounded:
-            error = bounds.reduce_error(op.kind.data, data, value, dimensions, format)
-        gamma = bounds.reduce_gamma(prod(data.value.shape[len(axes) :]), format)
+            error = bounds.reduce_error(op.kind.data, data, value, dimensions, format, self.session.likely)
+        gamma = bounds.reduce_gamma(prod(data.value.shape[len(axes) :]), format, self.session.likely)
         result = Array(axes, Numbers(value, error))
         return self._result(op, self._into(op.result.type, op.kind.data, args[1:], result, gamma))
 

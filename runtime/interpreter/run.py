@@ -18,7 +18,7 @@ from treadle.dialects import diagram
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, is_array, shape_of
 from treadle.runtime.foreign import Foreign
 from treadle.runtime.interpreter.arrays import AnyArray, Array, CannotRun, FloatArray, Numbers, array_of, dtype_of
-from treadle.runtime.interpreter.bounds import SLACK
+from treadle.runtime.interpreter.bounds import CONFIDENCE, SLACK
 from treadle.runtime.interpreter.foreign import foreign_functions
 from treadle.runtime.interpreter.functions import DiagramFunctions, FuncFunctions, ScalarFunctions
 from treadle.runtime.interpreter.hierarchy import HierarchyFunctions
@@ -69,14 +69,17 @@ def run_with_bounds(
     sizes: Mapping[str, int] | None = None,
     coarse: bool = False,
     lenient: bool = True,
+    likely: bool = False,
 ) -> tuple[Bounded, ...]:
     """Run a function with an error bound for each element, `bounds.SLACK` included. It must not have been
     expanded: the bounds belong to the algorithm. `coarse` asks for those of a GPU, `lenient` for those of kernels that
-    multiply zeros for what is absent (`Session`)."""
+    multiply zeros for what is absent, `likely` for those that hold, but for a rare chance, where roundings are
+    independent (`Session`, `bounds.CONFIDENCE`)."""
     bounded: list[Bounded] = []
-    for result in _run(module, arguments, function, sizes, Session(bounded=True, coarse=coarse, lenient=lenient)):
+    session = Session(bounded=True, coarse=coarse, lenient=lenient, likely=likely)
+    for result in _run(module, arguments, function, sizes, session):
         assert result.error is not None
-        bounded.append(Bounded(result.value, SLACK * result.error))
+        bounded.append(Bounded(result.value, SLACK * (CONFIDENCE if likely else 1.0) * result.error))
     return tuple(bounded)
 
 

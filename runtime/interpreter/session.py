@@ -65,12 +65,14 @@ class Tally:
 class Session:
     """`bounded` asks for error bounds beside the values, `exact` for fractions in place of floats; `coarse` says that
     the bounds are for a GPU, whose tensor cores keep few bits of the sums of 8-bit operands; `lenient` that a kernel
-    may multiply a zero where a factor is absent, so that nothing is said where the other is no finite number."""
+    may multiply a zero where a factor is absent, so that nothing is said where the other is no finite number; `likely`
+    that the errors of what is summed are taken as independent, so that their squares add up."""
 
     bounded: bool = False
     exact: bool = False
     coarse: bool = False
     lenient: bool = True
+    likely: bool = False
     scope: Scope = field(default_factory=Scope)
     transfers: list[TransferCounts] = field(default_factory=list[TransferCounts])
     tally: Tally = field(default_factory=lambda: Tally(""))

@@ -37,6 +37,11 @@ What the units are, and why they are not smaller:
 - A cast that no rewrite moves is rounded in the reference too (`runtime.interpreter.rounding`), and its bound is how
   far apart the ends of an interval are rounded: mostly nothing.
 
+*Likely* bounds (`Session.likely`) take the errors of what is summed as independent, with no side that they lean to:
+then their squares add up, and n roundings are as the square root of n (Higham and Mary, "A New Approach to
+Probabilistic Rounding Error Analysis", SIAM J. Sci. Comput. 41, 2019). Each error counts at its worst, and what comes
+out is taken `CONFIDENCE` times; all but sums stays as it is.
+
 Streaming rewrites a softmax as products of rescales, which round where the formula does not. `SLACK` pays
 for that, once, when the bound is used as a tolerance (`run_with_bounds`)."""
 
@@ -50,9 +55,10 @@ from treadle.runtime.interpreter.bounds.arrays import (
 from treadle.runtime.interpreter.bounds.numbers import cast_error, fixed_cast_error
 from treadle.runtime.interpreter.bounds.scalars import scalar_error
 from treadle.runtime.interpreter.bounds.tables import EXACT, SPREAD
-from treadle.runtime.interpreter.bounds.units import SLACK
+from treadle.runtime.interpreter.bounds.units import CONFIDENCE, SLACK
 
 __all__ = [
+    "CONFIDENCE",
     "EXACT",
     "SLACK",
     "SPREAD",

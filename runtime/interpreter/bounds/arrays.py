@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import prod, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +28,9 @@ from treadle.runtime.interpreter.bounds.units import (
 )
 
 
-def _gamma(count: int, unit: float) -> float:
-    """Relative error of `count` roundings one after another."""
-    return float(np.expm1(count * np.log1p(unit)))
+def _gamma(count: int, unit: float, likely: bool = False) -> float:
+    """Relative error of `count` roundings one after another; if they are independent, that of their square root."""
+    return float(np.expm1((sqrt(count) if likely else count) * np.log1p(unit)))
 
 
 def _largest_partial(reach: FloatArray, value: AnyArray, error: FloatArray) -> FloatArray:
@@ -61,9 +61,10 @@ def contract_error(
     axes: Sequence[str],
     coarse: bool = False,
     lenient: bool = True,
+    likely: bool = False,
 ) -> FloatArray:
-    """|a| eb + |b| ea + ea eb, summed; a unit of the accumulator for each term; the result's rounding. `coarse` and
-    `lenient` as in `Session`."""
+    """|a| eb + |b| ea + ea eb, summed; a unit of the accumulator for each term; the result's rounding. `coarse`,
+    `lenient` and `likely` as in `Session`."""
     accumulate, length = str(op.accumulate), _length(op, left, right)
     unknown = _is_unknown(left, right, op.over_axes, axes, lenient) | _is_unknown(
         right, left, op.over_axes, axes, lenient
@@ -75,7 +76,12 @@ def contract_error(
         reach = contract(a[1], b[1], op.over_axes, axes)
         error = reach - contract(a[0], b[0], op.over_axes, axes)
         partial = _largest_partial(reach, value, error)
-        error = error + _gamma(length, _unit_of_product(op, coarse)) * partial + length * SMALLEST.get(accumulate, 0.0)
+        if likely:
+            (size_a, error_a), (size_b, error_b) = (_squares(size.numbers, most) for size, most in (a, b))
+            pairs = ((size_a, error_b), (error_a, size_b), (error_a, error_b))
+            error = np.sqrt(sum(contract(one, other, op.over_axes, axes) for one, other in pairs))
+        steps = _gamma(length, _unit_of_product(op, coarse), likely)
+        error = error + steps * partial + length * SMALLEST.get(accumulate, 0.0)
         error = np.where(unknown | (partial > LARGEST.get(accumulate, np.inf)), np.inf, error)
         if op.accumulate == format_of(op.result.type):
             return settled(value, error)
@@ -96,14 +102,22 @@ def _is_unknown(one: Array, other: Array, over: Sequence[str], axes: Sequence[st
     return unknown > 0
 
 
-def contract_gamma(op: diagram.ContractOp, left: Array, right: Array, coarse: bool = False) -> float:
+def _squares(size: Numbers, most: Array) -> tuple[Array, Array]:
+    """The squares of |a|, and of how much more it may be."""
+    error = most.numbers.value - size.value
+    return Array(most.axes, Numbers(np.square(size.value))), Array(most.axes, Numbers(np.square(error)))
+
+
+def contract_gamma(
+    op: diagram.ContractOp, left: Array, right: Array, coarse: bool = False, likely: bool = False
+) -> float:
     """What the steps of a sum of products may add to whatever the accumulator starts from."""
-    return _gamma(_length(op, left, right), _unit_of_product(op, coarse))
+    return _gamma(_length(op, left, right), _unit_of_product(op, coarse), likely)
 
 
-def reduce_gamma(count: int, format: Attribute) -> float:
+def reduce_gamma(count: int, format: Attribute, likely: bool = False) -> float:
     """As `contract_gamma`, for a reduction of `count` elements."""
-    return _gamma(count, UNIT[str(format)]) if is_float(format) else 0.0
+    return _gamma(count, UNIT[str(format)], likely) if is_float(format) else 0.0
 
 
 def _size_and_reach(array: Array, unit: float) -> tuple[Array, Array]:
@@ -116,9 +130,10 @@ def _size_and_reach(array: Array, unit: float) -> tuple[Array, Array]:
 
 
 def reduce_error(
-    kind: str, data: Numbers, value: AnyArray, dimensions: tuple[int, ...], format: Attribute
+    kind: str, data: Numbers, value: AnyArray, dimensions: tuple[int, ...], format: Attribute, likely: bool = False
 ) -> FloatArray:
-    """A sum or product adds a rounding for each element; max and min pass on the largest bound."""
+    """A sum or product adds a rounding for each element; max and min pass on the largest bound. `likely` as in
+    `Session`, of sums."""
     error = error_of(data)
     count = prod(data.value.shape[i] for i in dimensions)
     size = finite_size(data.value)
@@ -128,6 +143,8 @@ def reduce_error(
             case "add":
                 bound = np.sum(reach - size, axis=dimensions)
                 most = _largest_partial(np.sum(reach, axis=dimensions), value, bound)
+                if likely:
+                    bound, gamma = np.sqrt(np.sum(np.square(error), axis=dimensions)), reduce_gamma(count, format, True)
             case "mul":
                 return settled(value, _product_error(data, dimensions, format, gamma))
             case _:

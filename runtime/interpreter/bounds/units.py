@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from treadle.dialects.diagram.formats import NUMBER_FORMATS
 
+CONFIDENCE = 4.0
+"""So many times what independent roundings add up to is a likely bound: of normal errors, four standard deviations."""
 SLACK = 2.0
 """What reassociation may multiply the roundings by."""
 
