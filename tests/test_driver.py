@@ -103,3 +103,16 @@ def test_a_driver_that_is_older_than_the_toolkit(environment: dict[str, str], ex
     assert "the driver does not load the kernels: " in said
     assert f"; it is of CUDA 11.8, and nvcc of CUDA {release_of(str(find_nvcc()))}: update the driver" in said
     assert len(told) == 1
+
+
+def test_rows_that_blocks_share_are_launched_in_clusters(environment: dict[str, str], tmp_path: Path) -> None:
+    """Without tensor maps: the cluster is all that a plain launch lacks."""
+    text = (ROOT / "examples" / "softmax.mlir").read_text(encoding="utf-8")
+    program = tmp_path / "rows.mlir"
+    program.write_text(text.replace("?x?x", "?x65536x").replace("row = 77, x = 1000", "row = 512"), encoding="utf-8")
+    command = ("-m", "treadle.compiler.main", "run", str(program), "--backend", "gpu", "--machine", "h100")
+    done, told = started(environment, *command, "--size", "row=3")
+    assert done.returncode == 1, done.stdout + done.stderr
+    (launched,) = told
+    assert launched.startswith("launched softmax_rows_kernel: 24 blocks of 512 threads")
+    assert "clusters of 8" in launched
