@@ -22,6 +22,10 @@ from treadle.dialects.cuda.tiles import boxes_of, format_bytes, is_shared, layou
 from treadle.dialects.cuda.warpgroups import DEPTH_BYTES, ROWS, depth_of, result_axes, row_order
 from treadle.dialects.diagram.array import axes_of, sizes_of
 
+FEW_STEPS = 4
+"""Steps along the depth of an operand whose descriptors all turns keep: four 64-bit numbers of a warp, in its uniform
+registers. ptxas 13.0 has room for so many, and spares what each turn would add (attention with heads of 64: 3 of 319
+instructions)."""
 CONSUMER_BARRIER = 1
 """The named barrier at which all consumers meet."""
 DESCRIBED = 16
@@ -325,9 +329,11 @@ class WarpgroupPrinter:
     def _in_turn(self, tile: SSAValue, op: cuda.WarpgroupProductOp) -> str:
         """Zero, as a number of the turn, for an operand that all turns of a loop find at the same place. Without it the
         descriptors of all steps would be made before the loop, in two registers of each thread, or before the wait for
-        the turn, by two 32-bit additions each; behind it one of 64 bits does. No turn has bit 31."""
+        the turn, by two 32-bit additions each; behind it one of 64 bits does. Those of few steps have room. No turn has
+        bit 31."""
         turn = self.stages.turn(op)
-        if turn is None or not _is_kept(tile, op):
+        steps = sizes_of(tile.type)[op.axis] // depth_of(tile.type)
+        if turn is None or steps <= FEW_STEPS or not _is_kept(tile, op):
             return ""
         return f" + ({self.writer.call('kept')}(uint32_t({bare(self.writer.values[turn])})) >> 31)"
 
