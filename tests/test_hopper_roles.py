@@ -253,8 +253,8 @@ def test_every_fault_is_caught(fault: str) -> None:
 
 @pytest.mark.parametrize("width", [64, 256])
 def test_a_turn_makes_no_start_of_a_descriptor(width: int) -> None:
-    """It adds a stage to a number that was made before all loops, and to what stays, if it has many steps, a zero that is
-    of the turn. At 64 keys a block takes one piece after another, in a loop around all that."""
+    """It adds a stage to a number that was made before all loops, and to what stays, if it has many steps, a zero that
+    is of the turn. At 64 keys a block takes one piece after another, in a loop around all that."""
     _, _, printed = made(programs.attention(width, {"b": 4, "h": 16, "q": 4096, "x": 4096}), "x=64")
     consumers = printed[printed.index("registers_take<", start_of_roles(printed)) :]
     before, loop = consumers[: consumers.index("\n}\n")].split("for (", 1)
