@@ -27,6 +27,8 @@ COMMANDS_THAT_COMPUTE = ("run", "check", "bench")
 """Those that multiply arrays on this machine. In the others NumPy's BLAS has no work, and its threads, which spin a
 while after they are made, took a fifth of the processor time of a compilation."""
 
+PROGRAM = "a program: an .mlir file of the diagram dialect, or of linalg on tensors"
+
 _EXAMPLES = """examples:
   treadle run examples/attention.mlir --size q=1000 --size x=4096
   treadle compile examples/attention.mlir --arch sm_80 -o attention.cu --report
@@ -362,7 +364,7 @@ def _subcommand(commands: _Commands, name: str, summary: str, examples: str) -> 
         epilog=examples,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("file", metavar="FILE", help="a program: an .mlir file of the diagram dialect")
+    parser.add_argument("file", metavar="FILE", help=PROGRAM)
     return parser
 
 

@@ -348,6 +348,7 @@ def test_products_of_f32_may_be_rounded(format: str, said: int):
         (lambda A, B: tl.where((A > 0) & (A < 1), A, B), "comparisons of a traced function are not joined"),
         (lambda A, B: tl.where(~(A > 0), A, B), "comparisons of a traced function are not joined"),
         (lambda A, B: tl.keep(A, "m <"), "^condition 'm <' cannot be read"),
+        (lambda A, B: tl.keep(A, "B[n] > m"), r"'B' is not given: name the array that it is, keep\(..., B=B\)"),
         (lambda A, B: tl.contract(A, B, over="m") * A, None),
     ],
 )
@@ -391,6 +392,8 @@ def test_arguments_that_do_not_fit(arguments: tuple[Any, ...], message: str) -> 
     ("function", "said"),
     [
         (lambda A: tl.keep(A, "k < n", n=3).sum("k"), "'n' is no array"),
+        (lambda A: A + tl.index(A, "k"), "index takes the name of an axis, and an array"),
+        (lambda A: A + tl.index("k", "k"), "index takes the name of an axis, and an array"),
         (lambda A: A + tl.maximum(1.0, 2.0), "'maximum' of numbers alone"),
         (lambda A: A + tl.where(Condition("olt", "slt", 1, 2), 1.0, 2.0), "'where' of numbers alone"),
     ],

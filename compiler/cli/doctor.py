@@ -159,13 +159,16 @@ def _gpu(found: Gpu) -> Finding:
 
 def pycuda() -> Sequence[Finding]:
     without = (
-        "cuda-bindings stands in; pip install 'treadle[gpu]' (it compiles PyCUDA, with the CUDA toolkit's headers)"
+        "kernels run by cuda-bindings alone, if that is here; pip install 'treadle[gpu]' (it compiles PyCUDA, with the "
+        "CUDA toolkit's headers)"
     )
     return [_package("PyCUDA", "pycuda", "pycuda.driver", without)]
 
 
 def cuda_bindings() -> Sequence[Finding]:
-    without = "on sm_90 slower kernels run, without PyCUDA nothing runs on a GPU; pip install 'treadle[gpu]'"
+    without = (
+        "with PyCUDA alone slower kernels run on sm_90, with neither nothing runs on a GPU; pip install 'treadle[gpu]'"
+    )
     return [_package("cuda-bindings", "cuda-bindings", "cuda.bindings.driver", without)]
 
 

@@ -70,6 +70,9 @@ def index(axis: str, of: Array) -> Array:
     """Positions along an axis of a traced array, in i32: `where(index("x", S) <= index("q", S), S, -inf)` is causal.
 
     TreadleError for an axis that the traced function does not have."""
+    given: Any = (axis, of)
+    if not isinstance(given[0], str) or not isinstance(given[1], Array):
+        raise TreadleError("index takes the name of an axis, and an array of the function: index('q', S)")
     if axis not in of.graph.sizes:
         raise TreadleError(f"there is no axis '{axis}' (axes are {', '.join(of.graph.sizes)})")
     return Array(of.graph, of.graph.index(axis))

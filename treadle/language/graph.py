@@ -5,6 +5,7 @@ between integers); what arrives narrower is widened first, so that a person need
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
@@ -109,7 +110,7 @@ class Graph:
             op = WhereOp(self.computed(value), condition, inputs)
             op.verify()
         except VerifyException as error:
-            said = str(error)
+            said = _as_in_python(str(error))
             named = said.startswith(f"condition '{condition}'")
             raise TreadleError(said if named else f"condition '{condition}': {said}") from error
         return self._add(op)
@@ -222,3 +223,11 @@ def plain(value: Any) -> Any:
 
 def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _as_in_python(said: str) -> str:
+    """What a verifier says of the text of a program, said of a call of `keep`."""
+    if (unknown := re.match(r"'(\w+)\[.*\]' reads no input", said)) is None:
+        return said
+    name = unknown[1]
+    return f"'{name}' is not given: name the array that it is, keep(..., {name}={name})"
