@@ -18,6 +18,7 @@ from torch import nn
 
 import treadle
 import treadle.language as tl
+from treadle.compiler.errors import TreadleError
 from treadle.torch import Report, backend, operator
 from treadle.torch.backend import make_backend
 from treadle.torch.options import Options
@@ -276,6 +277,21 @@ def test_an_operator_on_nothing(sizes: tuple[int, int, int]) -> None:
 def test_an_operator_that_is_mapped() -> None:
     given = [torch.randn(3, 2, n, 8) for n in (3, 5, 5)]
     torch.testing.assert_close(torch.func.vmap(MINE)(*given), attend(*given), atol=1e-5, rtol=1e-5)
+
+
+def test_an_operator_of_tensors_on_several_devices() -> None:
+    q, k = torch.randn(2, 3, 8), torch.randn(2, 5, 8)
+    assert MINE(q.to("meta"), k.to("meta"), k.to("meta")).shape == q.shape
+    with pytest.raises(TreadleError, match="of treadle_situations::attention lie on several devices, meta, cpu"):
+        MINE(q.to("meta"), k, k)
+
+
+def test_a_device_without_kernels_stays() -> None:
+    made, report = compiled(attend)
+    q, k = torch.randn(2, 3, 8, device="meta"), torch.randn(2, 5, 8, device="meta")
+    with torch.no_grad():
+        assert made(q, k, k).device == q.device
+    assert {left.reason for left in report.left} == {"its tensors lie on the device 'meta', where no kernel runs"}
 
 
 def test_jagged_tensors_stay_with_pytorch() -> None:

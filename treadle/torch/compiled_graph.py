@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from treadle.compiled import Kernel
 
 
+DEVICES = ("cpu", "cuda")
+"""Where kernels run: in the emulator or interpreter, and on a GPU."""
+
 KNOWN = 1024
 """At how many combinations of sizes a launch keeps how it looks at its tensors."""
 
@@ -157,6 +160,8 @@ def _compiled(nodes: Sequence[Node], options: Options, symbols: Symbols | None =
     device = outputs[0].meta["val"].device
     if any(node.meta["val"].device != device for node in (*outputs, *(each.node for each in program.inputs))):
         raise Unsupported("its tensors lie on several devices")
+    if device.type not in DEVICES:
+        raise Indivisible(f"its tensors lie on the device '{device.type}', where no kernel runs")
     options.check_work(nodes, device)
     kernel = _kernel_of(program, options)
     return program, Launch(kernel, program, options.backend, () if symbols is None else tuple(symbols.values))

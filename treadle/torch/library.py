@@ -36,6 +36,10 @@ def operator(name: str, kernel: NamedKernel, formula: Callable[..., Any] | None 
             return kernel(*tensors)
 
     def fake(*tensors: torch.Tensor) -> Any:
+        if len(devices := dict.fromkeys(str(each.device) for each in tensors)) > 1:
+            raise TreadleError(
+                f"the arguments of {name} lie on several devices, {', '.join(devices)}: move them to one"
+            )
         sizes = signature.sizes(kernel.names, [tuple(each.shape) for each in tensors])
         known = {axis: _number(size) for axis, size in sizes.items()}
         formats = kernel.result_formats(kernel.formats(tensors), known)
