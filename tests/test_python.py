@@ -221,6 +221,21 @@ def test_a_compilation_is_done_once(empty_cache: Path, compilations: list[str], 
     assert len(compilations) == 4
 
 
+def test_an_estimate_is_made_once(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = treadle.compile(MATMUL)
+    cost, estimate = kernel.cost(), kernel.estimate
+    of_device = [level.memory_bytes for each in cost.kernels for level in each.levels if level.name == "device"]
+    assert estimate == compiled.Estimate(len(cost.kernels), cost.time_us, sum(of_device))
+
+    def unexpected(*_: object) -> None:
+        raise AssertionError("the estimate is worked out again")
+
+    monkeypatch.setattr("treadle.compiled._explained", unexpected)
+    assert treadle.compile(MATMUL).estimate == estimate
+    with pytest.raises(AssertionError):
+        _ = treadle.compile(MATMUL, cache=False).estimate
+
+
 def test_another_state_of_the_sources_is_another_entry(
     empty_cache: Path, compilations: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

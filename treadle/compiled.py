@@ -9,7 +9,7 @@ import json
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -72,6 +72,19 @@ class Texts:
     """The module at `cuda` level."""
     cuda: str
     derivation: Sequence[Sequence[str]] = field(default_factory=list[list[str]])
+    estimate: Sequence[float | None] = ()
+    """The fields of an `Estimate`, once somebody asked for it."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a compilation costs at the sizes that the program says, in short: it is kept beside the texts, for to read
+    the cost off the schedule takes longer than to read all of it from disk."""
+
+    kernels: int
+    time_us: float | None
+    device_bytes: float
+    """Of all arrays that kernels read or write, one kernel after the other."""
 
 
 class Kernel:
@@ -79,8 +92,10 @@ class Kernel:
 
     Threads may share one: a run in the emulator waits for the one before it."""
 
-    def __init__(self, texts: Texts):
+    def __init__(self, texts: Texts, key: str | None = None):
         self._texts = texts
+        self._key = key
+        """Of its entry in the cache on disk, if it has one."""
         self._lock = threading.Lock()
         self._backends: dict[tuple[str, bool], Any] = {}
         self.replays: Replays | None = None
@@ -149,6 +164,20 @@ class Kernel:
         has neither a size nor a default)."""
         _check_numbers(sizes)
         return _explained(self._texts.hierarchy, tuple(sizes.items()))
+
+    @property
+    def estimate(self) -> Estimate:
+        """What `cost()` says at the sizes of the program, in short; worked out once, and kept on disk."""
+        if len(self._texts.estimate) != len(fields(Estimate)):
+            cost = self.cost()
+            arrays = sum(level.memory_bytes for each in cost.kernels for level in each.levels if level.name == "device")
+            self._texts = replace(self._texts, estimate=(len(cost.kernels), cost.time_us, arrays))
+            if self._key is not None:
+                from treadle.store import keep
+
+                keep(self._key, self._texts)
+        kernels, time_us, device_bytes = self._texts.estimate
+        return Estimate(int(kernels or 0), time_us, device_bytes or 0.0)
 
     def __repr__(self) -> str:
         given = ", ".join(map(str, self.arguments))
@@ -256,11 +285,11 @@ def compile(
     options = Options(_path_text("machine", machine) if machine is not None else None, arch, dict(sizes or {}))
     key = key_of(text, options)
     if cache and (found := kept(key)) is not None:
-        return Kernel(found)
+        return Kernel(found, key)
     texts = _derived(module, text, options)
     if cache:
         keep(key, texts)
-    return Kernel(texts)
+    return Kernel(texts, key if cache else None)
 
 
 @untraced

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 from torch.fx import Graph, GraphModule, Node
 
+from treadle.compiler.cli.progress import progress
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.machines import load_machine
 from treadle.torch.groups import grouped
@@ -118,8 +119,9 @@ def pieces_of(graph: Graph, options: Options, trains: bool) -> tuple[dict[Node, 
     simplify(graph)
     groups = grouped(graph)
     found: list[Compiled] = []
-    for nodes in groups.taken:
-        found += best_pieces(nodes, lambda inside: _attempt(inside, options, trains))
+    with progress("treadle derives the kernels of a graph"):
+        for nodes in groups.taken:
+            found += best_pieces(nodes, lambda inside: _attempt(inside, options, trains))
     return groups.left, found
 
 
@@ -129,9 +131,8 @@ def _attempt(nodes: Sequence[Node], options: Options, trains: bool) -> Compiled:
         made = _compiled(nodes, options) if symbols is None else _for_all_sizes(nodes, options, symbols)
     except (Unsupported, TreadleError) as error:
         return Piece(nodes, None, LEFT * len(nodes), str(error), not isinstance(error, Indivisible))
-    cost = made[1].kernel.cost()
-    arrays = sum(level.memory_bytes for each in cost.kernels for level in each.levels if level.name == "device")
-    charged = LAUNCH_US * len(cost.kernels) + (MEMORY_US * arrays / 1e6 if trains else 0.0)
+    cost = made[1].kernel.estimate
+    charged = LAUNCH_US * cost.kernels + (MEMORY_US * cost.device_bytes / 1e6 if trains else 0.0)
     return Piece(nodes, made, (cost.time_us or 0.0) + charged)
 
 

@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 
 from torch.fx import Node
 
+from treadle.compiler.counting import counted
 from treadle.torch.operations import CONTRACTIONS, PRODUCTS, REDUCTIONS
 from treadle.torch.program import ARGUMENTS, is_free, sums_over_several
 
@@ -56,7 +57,7 @@ def best_pieces(nodes: Sequence[Node], attempt: Callable[[Sequence[Node]], Piece
     starts = [start for segment in zip(starts, ends, strict=True) for start in _fitting(nodes, *segment, tried)]
     ends = [*starts[1:], len(nodes)]
     best: list[tuple[float, list[Piece[T]]]] = [(0.0, [])]
-    for last, end in enumerate(ends):
+    for last, end in enumerate(counted(ends, "places to cut at")):
         found: tuple[float, list[Piece[T]]] = (inf, [])
         for first in range(last, -1, -1):
             inside = nodes[starts[first] : end]
