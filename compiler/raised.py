@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from xdsl.dialects import arith, func
-from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.dialects import arith, func, tensor
+from xdsl.dialects.builtin import ModuleOp, TensorType, UnrealizedConversionCastOp
 from xdsl.ir import Operation
 from xdsl.transforms.dead_code_elimination import dce
 from xdsl.utils.arg_spec import ArgSpec
@@ -11,6 +11,7 @@ from xdsl.utils.arg_spec import ArgSpec
 from treadle.compiler.errors import at
 from treadle.compiler.pipeline import run_passes
 from treadle.dialects.hierarchy.schedule import derivation_of
+from treadle.passes.linalg.merged_results import computed
 
 DIALECTS = ("linalg", "tensor", "cf")
 ABOUT_SHAPES = ("tensor.empty", "tensor.dim")
@@ -18,6 +19,8 @@ ABOUT_SHAPES = ("tensor.empty", "tensor.dim")
 
 DATA = "an array of numbers in the program is data: make it an argument of the function"
 UNKNOWN = "a diagram has no such operation (docs/xdsl.md: how a compiler keeps it between kernels)"
+
+MERGES = "it merges dimensions of an array that is not computed here, or whose sizes are not known: merge them outside"
 
 BLOCKS = "it has several blocks: a program is one block of operations, without branches"
 
@@ -40,10 +43,24 @@ def _check(function: func.FuncOp) -> None:
     """Refuse what stayed, for nothing below knows it; first what the pass gave a reason for."""
     steps = [step.texts() for step in derivation_of(function.attributes)]
     reasons = {(subject, law): reason for _, subject, law, reason in steps}
-    stayed = [op for op in function.walk() if op.dialect_name() in DIALECTS or _is_data(op)]
-    said = {op: reasons.get((_subject(op), f"{op.name} stays")) or (DATA if _is_data(op) else None) for op in stayed}
+    stayed = [op for op in function.walk() if (op.dialect_name() in DIALECTS and not _is_view(op)) or _is_data(op)]
+    said = {op: reasons.get((_subject(op), f"{op.name} stays")) or _why(op) for op in stayed}
     for op in sorted(stayed, key=lambda op: (said[op] is None, op.name in ABOUT_SHAPES)):
         raise at(op, f"it cannot be raised to a diagram: {said[op] or UNKNOWN}")
+
+
+def _why(op: Operation) -> str | None:
+    """Why an operation is not raised that the pass has no words for."""
+    if _is_data(op):
+        return DATA
+    return MERGES if isinstance(op, tensor.CollapseShapeOp) else None
+
+
+def _is_view(op: Operation) -> bool:
+    """Whether an operation only merges dimensions of one array for another, in the same memory."""
+    if not isinstance(op, tensor.CollapseShapeOp) or computed(op.src) is None:
+        return False
+    return all(isinstance(use.operation, UnrealizedConversionCastOp) for use in op.result.uses)
 
 
 def _is_data(op: Operation) -> bool:

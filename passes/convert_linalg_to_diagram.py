@@ -66,8 +66,10 @@ class ConvertLinalgToDiagramPass(ModulePass):
     that is read at position 0 is no axis at all between operations.
 
     An assertion that two sizes are equal goes where everything is raised and they are sizes of one axis, for every call
-    asks that of its arguments. What cannot be raised stays as it is, between conversions of types; the derivation of
-    the function says why. The type of a function that another one calls stays, too.
+    asks that of its arguments. Dimensions of a result that are merged after it was computed (heads and width) are an
+    array that is a view of another: its `tensor.collapse_shape` stays. What cannot be raised stays as it is, between
+    conversions of types; the derivation of the function says why. The type of a function that another one calls stays,
+    too.
     """
 
     name = "convert-linalg-to-diagram"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any, TypeAlias, cast
 
 import numpy as np
+from xdsl.dialects import tensor
 from xdsl.dialects.builtin import ShapedType
 from xdsl.ir import Operation
 
@@ -29,3 +31,8 @@ def compute(op: Operation, operands: Sequence[Any], foreign: Foreign) -> tuple[A
         if len(shape) != len(given) or any(a not in (DYNAMIC, b) for a, b in zip(shape, given, strict=True)):
             raise ValueError(f"what computes {op.name} gives an array of {list(given)}, its type is {value.type}")
     return results
+
+
+def merged_shape(op: tensor.CollapseShapeOp, shape: Sequence[int]) -> tuple[int, ...]:
+    """The shape that an array of a shape has when its dimensions are merged."""
+    return tuple(prod(shape[dim.value.data] for dim in group) for group in op.reassociation)

@@ -8,11 +8,11 @@ import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects import arith, func, memref, scf
+from xdsl.dialects import arith, func, memref, scf, tensor
 from xdsl.dialects.builtin import (
     AnyFloat,
     FloatAttr,
@@ -33,7 +33,7 @@ from treadle.dialects.diagram.place import reach
 from treadle.runtime.arguments import HostError, alignment, pack, scalar, why_not_mappable
 from treadle.runtime.backend import Backend, Prepares
 from treadle.runtime.clusters import why_no_cluster
-from treadle.runtime.foreign import Foreign, compute
+from treadle.runtime.foreign import Foreign, compute, merged_shape
 from treadle.runtime.formats import DTYPES, rounded
 from treadle.runtime.interpreter.arrays import dtype_of
 from treadle.runtime.interpreter.scalars import SCALAR_OPERATIONS, value_of
@@ -155,7 +155,13 @@ class HostExecution:
 
     def _download(self, value: SSAValue) -> Any:
         result = self.values[value]
-        return self.backend.download(result) if isinstance(value.type, MemRefType) else result
+        if not isinstance(value.type, MemRefType):
+            return result
+        array: Any = self.backend.download(result)
+        is_read_only = (
+            isinstance(array, np.ndarray) and not array.flags.writeable
+        )  # a view; results are the caller's own
+        return cast("Any", array).copy() if is_read_only else array
 
     def _execute(self, op: Operation) -> None:
         if type(op) not in self.foreign and _is_of_numbers(op):
@@ -203,6 +209,8 @@ class HostExecution:
                         self._execute(inner)
             case UnrealizedConversionCastOp():
                 self._convert(op)
+            case tensor.CollapseShapeOp() if tensor.CollapseShapeOp not in self.foreign:
+                self.values[op.result] = self._merge(op)
             case _:
                 self._compute(op)
 
@@ -215,12 +223,31 @@ class HostExecution:
     def _convert(self, op: UnrealizedConversionCastOp) -> None:
         """Between buffers of the backend and tensors, which are arrays in the memory of the host."""
         operand, result = op.operands[0], op.results[0]
+        given: Attribute = operand.type
+        wanted: Attribute = result.type
         value = self.values[operand]
-        if isinstance(operand.type, MemRefType):
+        if isinstance(given, MemRefType) and not all(self._is_merge(use.operation) for use in result.uses):
             value = self.backend.download(value)
-        if isinstance(result.type, MemRefType):
+        merged = isinstance(operand.owner, Operation) and self._is_merge(operand.owner)
+        if isinstance(wanted, MemRefType) and not (merged and self._is_on_backend(value)):
             value = self._argument(result, value)
         self.values[result] = value
+
+    def _is_merge(self, op: Operation) -> bool:
+        return isinstance(op, tensor.CollapseShapeOp) and tensor.CollapseShapeOp not in self.foreign
+
+    def _is_on_backend(self, value: Any) -> bool:
+        return not isinstance(value, np.ndarray)
+
+    def _merge(self, op: tensor.CollapseShapeOp) -> Any:
+        """The same memory with fewer dimensions (HostError where there are gaps; what a kernel writes has none)."""
+        array = self.values[op.src]
+        shape = merged_shape(op, array.shape)
+        if not self._is_on_backend(array):
+            return array.reshape(shape)
+        if prod(shape) and tuple(array.strides) != contiguous_strides(array.shape, array.dtype.itemsize):
+            raise HostError(f"dimensions of '{op.src.name_hint}' are merged, which has gaps between them")
+        return self.backend.view(array, 0, shape, contiguous_strides(shape, array.dtype.itemsize))
 
     def _compute(self, op: Operation) -> None:
         if type(op) not in self.foreign:
@@ -291,6 +318,11 @@ class HostExecution:
             cuda.variant_name(kernel, variant), grid, block, cuda.shared_bytes(kernel, variant), arguments, **clusters
         )
         self.launches.append(Launched(cuda.variant_name(kernel, variant), grid, report))
+
+
+def contiguous_strides(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
+    """In bytes, of an array in one piece, the last dimension innermost."""
+    return tuple(itemsize * prod(shape[i + 1 :]) for i in range(len(shape)))
 
 
 def execute(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -60,6 +61,8 @@ class Plan:
     launches: tuple[Launch, ...]
     results: tuple[int, ...]
     """Numbers of arrays, as in `Place`."""
+    shapes: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    """Of results (by their number) whose dimensions were merged: the shape that they have then."""
 
 
 class Tracer:
@@ -70,18 +73,20 @@ class Tracer:
         self.name = backend.name
         self._whole = True
         self._count = len(given)
+        self._shapes_given = [tuple(getattr(each, "shape", ())) for each in given]
         # Arrays are known by identity; what is kept here lives on, so that no two have one.
         self._places: dict[int, tuple[Any, Place]] = {id(each): (each, Place(i)) for i, each in enumerate(given)}
         self._maps: dict[int, tuple[Any, Mapped]] = {}
         self._allocations: list[tuple[tuple[int, ...], np.dtype[Any]]] = []
         self._launches: list[Launch] = []
         self._results: list[int] = []
+        self._shapes: list[tuple[int, tuple[int, ...]]] = []
 
     def plan(self) -> Plan | None:
         """What was done; None where another call may do something else."""
         if not self._whole:
             return None
-        return Plan(tuple(self._allocations), tuple(self._launches), tuple(self._results))
+        return Plan(tuple(self._allocations), tuple(self._launches), tuple(self._results), tuple(self._shapes))
 
     def allocate(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
         made = self.backend.allocate(shape, dtype)
@@ -100,11 +105,19 @@ class Tracer:
 
     def download(self, array: Any) -> NDArray[Any]:
         place = self._place(array)
-        if place is not None and not place.offset:
+        if place is not None and not place.offset and self._is_whole(array, place.array):
             self._results.append(place.array)
         else:
             self._whole = False
         return self.backend.download(array)
+
+    def _is_whole(self, array: Any, number: int) -> bool:
+        """Whether a result is an argument or allocation as it is, or with other dimensions, which are noted."""
+        if number < self._count:
+            return tuple(array.shape) == self._shapes_given[number]
+        if (shape := self._allocations[number - self._count][0]) != tuple(array.shape):
+            self._shapes.append((len(self._results), tuple(array.shape)))
+        return prod(shape) == prod(array.shape)
 
     def view(self, array: Any, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
         made = self.backend.view(array, offset, shape, strides)

@@ -45,7 +45,12 @@ class TorchBackend:
         return array
 
     def download(self, array: DeviceArray) -> Any:
-        return array.allocation
+        tensor: Any = array.allocation
+        if tuple(tensor.shape) == array.shape and tensor.data_ptr() == array.pointer:
+            return tensor
+        itemsize = array.dtype.itemsize
+        first = tensor.storage_offset() + (array.pointer - tensor.data_ptr()) // itemsize
+        return tensor.as_strided(array.shape, [stride // itemsize for stride in array.strides], first)
 
     def view(self, array: DeviceArray, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> DeviceArray:
         return self.kernels.view(array, offset, shape, strides)
@@ -86,6 +91,7 @@ class Replay:
 
         self._launches = [prepare(launch) for launch in plan.launches]
         self._results = plan.results
+        self._shapes = plan.shapes
         self._made = [(shape, _rows(shape), getattr(torch, _TORCH[dtype])) for shape, dtype in plan.allocations]
         self._empty = _empty_on(device)
         self._stream = stream
@@ -102,7 +108,10 @@ class Replay:
         with self._lock:
             for launch in self._launches:
                 launch(places, stream)
-        return tuple([tensors[number] for number in self._results])
+        results = [tensors[number] for number in self._results]
+        for number, shape in self._shapes:
+            results[number] = results[number].view(shape)
+        return tuple(results)
 
 
 class Replays:

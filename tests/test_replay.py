@@ -180,6 +180,19 @@ def test_what_was_done_is_done_again(example: str, machine: str, maps: bool, siz
     assert device.asked == [7] * len(plan.launches) * 2
 
 
+def test_merged_dimensions_of_a_result_are_merged_again() -> None:
+    """Nothing is copied: the result is what the kernel wrote, with the shape that the program gives it."""
+    kernel = treadle.compile(Path(__file__).parent / "linalg" / "merged_result.mlir")
+    device = Device(kernel)
+    before, after = (tensors_for(kernel, seed, d1=7, d4=33) for seed in (0, 1))
+    (first,), plan = first_call(device, before)
+    (got,) = again(device, plan, after, stream=7)
+    for made, tensors in ((first, before), (got, after)):
+        assert made.shape == (2, 7, 64)
+        assert made.data_ptr() in [each.data_ptr() for each in device.known] or made is first
+        torch.testing.assert_close(made, kernel.run(*tensors, backend="emulator"), atol=0, rtol=0)
+
+
 def test_clusters_are_launched_again_as_clusters() -> None:
     """Products of 16 pieces along n, two of which make a cluster."""
     shapes = {"m": 64, "n": 4096, "k": 64}

@@ -127,6 +127,22 @@ func.func @place(%X: tensor<2x3x8xi32>) -> tensor<2x24xi32> {
   func.return %I : tensor<2x24xi32>
 }
 
+// Merged dimensions of a result that is computed are a view of it, and an array again; of an argument they stay.
+// CHECK-LABEL: func.func @left_merged(%X: tensor<2x3x8xf32, #diagram.array<[d0, d1, d2]>>, %Y: tensor<2x3x8xf32>) -> (tensor<2x24xf32, #diagram.array<[d0, d1_d2]>>, tensor<2x24xf32>) {
+// CHECK-NEXT:    %E = diagram.map (%[[x:.*]] = %X : tensor<2x3x8xf32, #diagram.array<[d0, d1, d2]>>) -> tensor<2x3x8xf32, #diagram.array<[d0, d1, d2]>> {
+// CHECK:         %[[plain:.*]] = builtin.unrealized_conversion_cast %E : tensor<2x3x8xf32, #diagram.array<[d0, d1, d2]>> to tensor<2x3x8xf32>
+// CHECK-NEXT:    %M = tensor.collapse_shape %[[plain]]
+// CHECK-NEXT:    %N = tensor.collapse_shape %Y
+// CHECK-NEXT:    %[[merged:.*]] = builtin.unrealized_conversion_cast %M : tensor<2x24xf32> to tensor<2x24xf32, #diagram.array<[d0, d1_d2]>>
+// CHECK-NEXT:    func.return %[[merged]], %N
+func.func @left_merged(%X: tensor<2x3x8xf32>, %Y: tensor<2x3x8xf32>) -> (tensor<2x24xf32>, tensor<2x24xf32>) {
+  %0 = tensor.empty() : tensor<2x3x8xf32>
+  %E = linalg.exp ins(%X : tensor<2x3x8xf32>) outs(%0 : tensor<2x3x8xf32>) -> tensor<2x3x8xf32>
+  %M = tensor.collapse_shape %E [[0], [1, 2]] : tensor<2x3x8xf32> into tensor<2x24xf32>
+  %N = tensor.collapse_shape %Y [[0], [1, 2]] : tensor<2x3x8xf32> into tensor<2x24xf32>
+  func.return %M, %N : tensor<2x24xf32>, tensor<2x24xf32>
+}
+
 // A constant is rounded where a body narrows it, and a small whole power is written as products.
 // CHECK-LABEL: func.func @narrowed
 // CHECK:         %[[square:.*]] = arith.mulf %x, %x : f32

@@ -25,6 +25,7 @@ from treadle.dialects.diagram.array import (
 from treadle.dialects.diagram.operation import DiagramOperation
 from treadle.passes.linalg.anonymous_axes import Axis, give_names
 from treadle.passes.linalg.bodies import Combined, body_of_map, combined, factors, neutral, widened
+from treadle.passes.linalg.merged_results import name_merged_results
 from treadle.passes.linalg.reading import Plan, Reading
 from treadle.passes.linalg.structured import (
     Position,
@@ -67,6 +68,7 @@ class Raising:
                 op.detach()
                 op.erase()
         if self.may_retype:
+            name_merged_results(self.function)
             self._retype()
 
     def _extents(self) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any, cast
 
 import numpy as np
+from xdsl.dialects import tensor
 from xdsl.dialects.builtin import UnrealizedConversionCastOp
 from xdsl.interpreter import Interpreter, InterpreterFunctions, PythonValues, impl, register_impls
 from xdsl.ir import Attribute, Operation
 
 from treadle.dialects.diagram.array import axes_of, format_of, is_array, shape_of
-from treadle.runtime.foreign import compute
+from treadle.runtime.foreign import compute, merged_shape
 from treadle.runtime.interpreter.arrays import Array, CannotRun, Numbers, array_of, dtype_of
 from treadle.runtime.interpreter.session import Session
 
@@ -30,7 +31,15 @@ def foreign_functions(session: Session) -> InterpreterFunctions:
         numbers = array_of(value).aligned(axes_of(operand.type)) if is_array(operand.type) else cast(Numbers, value)
         return (_named(session, numbers, result.type),)
 
+    def merge(functions: Any, interpreter: Interpreter, op: Operation, args: PythonValues) -> PythonValues:
+        assert isinstance(op, tensor.CollapseShapeOp)
+        numbers = cast(Numbers, args[0])
+        shape = merged_shape(op, numbers.value.shape)
+        return (numbers.reshaped(lambda each: each.reshape(shape)),)
+
     methods: dict[str, Any] = {f"foreign_{i}": impl(each)(run) for i, each in enumerate(session.foreign)}
+    if tensor.CollapseShapeOp not in session.foreign:
+        methods["merge"] = impl(tensor.CollapseShapeOp)(merge)
     methods["convert"] = impl(UnrealizedConversionCastOp)(convert)
     return register_impls(type("ForeignFunctions", (InterpreterFunctions,), methods))()
 
