@@ -8,7 +8,7 @@ import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -157,11 +157,10 @@ class HostExecution:
         result = self.values[value]
         if not isinstance(value.type, MemRefType):
             return result
-        array: Any = self.backend.download(result)
-        is_read_only = (
-            isinstance(array, np.ndarray) and not array.flags.writeable
-        )  # a view; results are the caller's own
-        return cast("Any", array).copy() if is_read_only else array
+        array = self.backend.download(result)
+        # A view of what a kernel wrote may be read only; a result is the caller's own. PyTorch's tensors have no flags.
+        writeable: bool = getattr(getattr(array, "flags", None), "writeable", True)
+        return array if writeable else array.copy()
 
     def _execute(self, op: Operation) -> None:
         if type(op) not in self.foreign and _is_of_numbers(op):
