@@ -14,8 +14,8 @@ from treadle.dialects.hierarchy.schedule import derivation_of
 from treadle.passes.linalg.merged_results import computed
 
 DIALECTS = ("linalg", "tensor", "cf")
-ABOUT_SHAPES = ("tensor.empty", "tensor.dim")
-"""Operations that stay for another's sake."""
+ABOUT_SHAPES = ("empty", "dim", "extract_slice", "collapse_shape", "expand_shape", "cast")
+"""Operations of `tensor` that stay for another's sake."""
 
 DATA = "an array of numbers in the program is data: make it an argument of the function"
 UNKNOWN = "a diagram has no such operation (docs/xdsl.md: how a compiler keeps it between kernels)"
@@ -45,7 +45,7 @@ def _check(function: func.FuncOp) -> None:
     reasons = {(subject, law): reason for _, subject, law, reason in steps}
     stayed = [op for op in function.walk() if (op.dialect_name() in DIALECTS and not _is_view(op)) or _is_data(op)]
     said = {op: reasons.get((_subject(op), f"{op.name} stays")) or _why(op) for op in stayed}
-    for op in sorted(stayed, key=lambda op: (said[op] is None, op.name in ABOUT_SHAPES)):
+    for op in sorted(stayed, key=lambda op: (said[op] is None, op.name.removeprefix("tensor.") in ABOUT_SHAPES)):
         raise at(op, f"it cannot be raised to a diagram: {said[op] or UNKNOWN}")
 
 

@@ -204,6 +204,12 @@ REFUSED = {
         "%r = tensor.collapse_shape %a [[0, 1]] : tensor<4x8xf32> into tensor<32xf32>",
         type="tensor<32xf32>",
     ),
+    "'tensor.concat' %r: it cannot be raised to a diagram": one(
+        "%f = tensor.extract_slice %a[0, 0] [4, 4] [1, 1] : tensor<4x8xf32> to tensor<4x4xf32>\n"
+        "%s = tensor.extract_slice %a[0, 4] [4, 4] [1, 1] : tensor<4x8xf32> to tensor<4x4xf32>\n"
+        "%t = linalg.exp ins(%s : tensor<4x4xf32>) outs(%s : tensor<4x4xf32>) -> tensor<4x4xf32>\n"
+        "%r = tensor.concat dim(1) %t, %f : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x8xf32>"
+    ),
     "'cf.assert': it cannot be raised to a diagram": one(
         "%c0 = arith.constant 0 : index\n%c1 = arith.constant 1 : index\n"
         "%m = tensor.dim %b, %c0 : tensor<?x?xf32>\n%n = tensor.dim %b, %c1 : tensor<?x?xf32>\n"
