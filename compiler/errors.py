@@ -82,14 +82,24 @@ def describe(exception: BaseException, module: Operation | None = None) -> Tread
         return TreadleError(f"cannot read or write {where}: {exception.strerror or exception}")
     if isinstance(exception, UnicodeDecodeError):
         return TreadleError(f"the file is not text: byte {exception.start} is not UTF-8. Save it as UTF-8")
-    if isinstance(exception, MemoryError):
-        return TreadleError(
-            f"there is not enough memory ({exception or 'none left'}): use smaller sizes (--size AXIS=N)"
-        )
+    if is_lack_of_memory(exception):
+        return TreadleError(no_room(exception))
     return InternalError(
         f"internal error, please report it: {type(exception).__name__}: {exception} (TREADLE_TRACEBACK=1 shows where)",
         None if module is None else file_of(module),
     )
+
+
+def is_lack_of_memory(exception: BaseException) -> bool:
+    """Whether arrays need more memory than there is; numpy says it otherwise where no address would reach their end."""
+    if isinstance(exception, ValueError):
+        return str(exception).startswith(("array is too big", "Maximum allowed dimension exceeded"))
+    return isinstance(exception, MemoryError)
+
+
+def no_room(lack: BaseException) -> str:
+    """What is said where memory is lacking."""
+    return f"there is not enough memory ({str(lack) or 'none left'}): use smaller sizes (--size AXIS=N)"
 
 
 def at(operation: Operation, message: str) -> TreadleError:

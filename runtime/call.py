@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute
 
-from treadle.compiler.errors import InternalError, TreadleError
+from treadle.compiler.errors import InternalError, TreadleError, is_lack_of_memory
 from treadle.dialects.diagram.array import format_of, is_array, sizes_of
 from treadle.dialects.diagram.formats import EIGHT_BIT
 from treadle.runtime.backend import BackendUnavailable, choose_backend
@@ -109,7 +109,7 @@ def _told(run: Callable[[], R], backend: str) -> R:
             raise InternalError(f"the kernel did what no correct kernel does: {error}") from error
         if isinstance(error, refused_kernel()):
             raise InternalError(f"the compiler refuses what treadle printed: {error}") from error
-        if isinstance(error, MemoryError):
+        if is_lack_of_memory(error):
             raise TreadleError(f"{backend}: there is not enough memory: {str(error) or 'use smaller sizes'}") from error
         if isinstance(error, unable()):
             raise TreadleError(f"{backend}: {error}") from error

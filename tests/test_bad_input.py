@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from commands import program, refused, written
 
+from roads import array
 from treadle.compiler import main as cli
 from treadle.compiler import opt_main
 from treadle.compiler.errors import TreadleError
@@ -57,6 +58,26 @@ def test_arrays_that_memory_cannot_hold(capsys: pytest.CaptureFixture[str]) -> N
     said = refused(capsys, "run", program(), "--size", f"m={most}", "--size", f"n={most}")
     assert "not enough memory" in said
     assert "--size" in said
+
+
+@pytest.mark.parametrize("backend", ["emulator", "interpreter"])
+def test_arrays_whose_end_no_address_reaches(backend: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """An input of 2^64 bytes, and a result of 2^62 elements."""
+    text = f"""
+!A = {array("f32", m=None, k=None)}
+func.func @f(%A: !A) -> !A attributes {{sizes = #diagram.sizes<m = 3, k = 3>}} {{
+  %B = diagram.map (%a = %A : !A) -> !A {{
+    %b = arith.addf %a, %a : f32
+    diagram.yield %b : f32
+  }}
+  func.return %B : !A
+}}
+"""
+    most = str(2**31 - 1)
+    said = refused(capsys, "run", written(text), "--size", f"m={most}", "--size", f"k={most}", "--backend", backend)
+    assert "not enough memory" in said
+    said = refused(capsys, "run", program(), "--size", f"m={most}", "--size", f"n={most}", "--backend", backend)
+    assert "not enough memory" in said
 
 
 def test_an_axis_without_elements_is_explained(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.interpreter import Interpreter, PythonValues
 from xdsl.ir import Block, Operation, SSAValue
 
-from treadle.compiler.errors import TreadleError, at
+from treadle.compiler.errors import TreadleError, at, is_lack_of_memory, no_room
 from treadle.dialects import diagram
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, is_array, shape_of
 from treadle.runtime.foreign import Foreign
@@ -179,6 +179,8 @@ def explained(exception: Exception, running: Operation | None, function: Operati
         if cause.__cause__ is None and cause.__context__ is None:
             break
         cause = cause.__cause__ or cause.__context__
+    if cause is not None and is_lack_of_memory(cause):
+        return at(running or function, no_room(cause))
     if running is None:
         return at(function, f"cannot be run: {exception}")
     if "Could not find interpretation function" in str(exception):
