@@ -12,8 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import treadle
+from treadle.compiler.cli import report_code
+from treadle.compiler.gates import Codes, codes_of_cubin
+from treadle.compiler.main import main
+from treadle.compiler.sass import find_disassembler
 from treadle.runtime import bindings_driver, cuda_driver, gpu
-from treadle.runtime.nvcc import Cubin
+from treadle.runtime.nvcc import Cubin, find_nvcc
 
 ROOT = Path(gpu.__file__).resolve().parents[1]
 CODES = {0: "CUDA_SUCCESS", 2: "CUDA_ERROR_OUT_OF_MEMORY", 700: "CUDA_ERROR_ILLEGAL_ADDRESS"}
@@ -165,6 +170,49 @@ def test_a_launch_without_pycuda(driver: Driver, monkeypatch: pytest.MonkeyPatch
     driver.answers["cuLaunchKernel"] = lambda *_: (Status(700),)
     with pytest.raises(gpu.GpuFailure, match="@some cannot be launched: the driver reports CUDA_ERROR_ILLEGAL_ADDRESS"):
         backend.launch("some", (2, 1, 1), (128, 1, 1), 0, [out, ctypes.c_int32(-3)])
+
+
+@pytest.mark.skipif(find_nvcc() is None, reason="nvcc is not installed")
+@pytest.mark.skipif(find_disassembler() is None, reason="neither cuobjdump nor nvdisasm is installed")
+def test_what_is_gated_is_what_is_launched(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Byte for byte: the machine code that gates are about, that which is written, and that which the driver is given
+    by `treadle run` and by a compiled kernel, which the driver here then refuses to launch."""
+    gated: list[bytes] = []
+
+    def read(cubin: Path) -> Codes:
+        gated.append(cubin.read_bytes())
+        return codes_of_cubin(cubin)
+
+    monkeypatch.setattr(report_code, "codes_of_cubin", read)
+    program, written = str(ROOT / "examples" / "matmul.mlir"), tmp_path / "out.cubin"
+    command = [
+        "compile",
+        program,
+        "--machine",
+        "h100",
+        "--report",
+        "--cubin",
+        str(written),
+        "-o",
+        str(tmp_path / "c.cu"),
+    ]
+    assert main(command) == 0
+    assert "gates" in capsys.readouterr().out
+
+    driver.answers |= {"cuModuleLoadData": "module", "cuModuleGetFunction": (Status(700), None)}
+    driver.CUfunction_attribute = SimpleNamespace(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES="most")
+    monkeypatch.setattr(gpu, "missing_for_gpu", lambda: None)
+    monkeypatch.setattr(gpu, "has_pycuda", lambda: False)
+    monkeypatch.setattr(gpu.GpuBackend, "has_tensor_maps", False)
+    monkeypatch.setattr(cuda_driver, "_driver", lambda: driver)
+    monkeypatch.setattr(bindings_driver, "retain_primary_context", lambda: None)
+    assert main(["run", program, "--machine", "h100", "--backend", "gpu"]) != 0
+    treadle.compile(program, machine="h100").backend("gpu", checks=False)
+    loaded = [arguments[0] for name, *arguments in driver.asked if name == "cuModuleLoadData"]
+    assert gated == [written.read_bytes()]
+    assert loaded == 2 * gated
 
 
 def test_who_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:

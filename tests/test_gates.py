@@ -124,6 +124,7 @@ def test_gates_that_are_met() -> None:
         ("product instructions", {"code": Code(0, 64, 16, 0, table())}),
         ("LDSM", {"code": Code(128, 0, 16, 0, table())}),
         ("LDGSTS or tensor copies", {"code": Code(128, 64, 0, 0, table())}),
+        ("warps that start tensor copies", {"code": Code(128, 64, 16, 0, table(), (0, 3))}),
     ],
 )
 def test_gates_that_are_not_met(name: str, changes: dict[str, object]) -> None:
@@ -331,9 +332,27 @@ def test_gates_of_today(name: str, width: int, arch: str) -> None:
     said = "\n".join([*report_lines(made), *gate_lines(made)])
     assert made.resources is not None
     assert made.resources.spilled_bytes == 0, said
+    assert made.copying_warps == (1 if made.step is not None and made.step.warpgroups else 0), said
     assert (made.warps_on_sm or 0) >= today.warps, said
     assert (made.others_per_score or made.others_per_product or 0) <= today.others * SLACK, said
     assert {each.name for each in check(made) if not each.ok} <= set(today.not_met), said
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
+@pytest.mark.skipif(find_disassembler() is None, reason="neither cuobjdump nor nvdisasm is installed")
+@pytest.mark.parametrize(
+    ("condition", "warps"), [("threadIdx.x == 0", 1), ("threadIdx.x < 64", 2), ("(threadIdx.x & 31) == 0", 4)]
+)
+def test_one_warp_starts_tensor_copies(condition: str, warps: int) -> None:
+    """In machine code: where more threads of the producer's warpgroup do so, the gate says it."""
+    module = parse_module(program("matmul", 64))
+    run_pipeline(module, Options(arch="sm_90a"))
+    before, role, after = main_entry(print_cuda(module)).partition("if (warpgroup < 0) {")
+    assert role
+    cubin = compile_cubin(before + role + after.replace("threadIdx.x == 0", condition, 1), "sm_90a")
+    made, *_ = report_kernels(module, cubin.resources, codes_of_cubin(cubin.path))
+    assert made.copying_warps >= warps  # those that may
+    assert gate(made, "warps that start tensor copies").ok == (warps == 1)
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
@@ -374,8 +393,10 @@ def test_no_other_entry_spills(name: str, width: int, arch: str) -> None:
     """Neither those for narrower rows and any strides, nor those of the kernel for arrays without tensor maps."""
     module = parse_module(program(name, width))
     run_pipeline(module, Options(arch=arch))
-    found = compile_cubin(print_cuda(module), arch).resources
+    cubin = compile_cubin(print_cuda(module), arch)
+    found = cubin.resources
     assert len(found) > 1
+    assert not re.search(r"C75\d\d", cubin.log), cubin.log
     assert not {each.kernel: each.spilled_bytes for each in found if each.spilled_bytes}
 
 

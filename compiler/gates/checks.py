@@ -36,6 +36,10 @@ OTHERS_PER_PRODUCT_OF_WARPGROUPS = 18
 """What the best hand-written product for sm_90a has, of 128 x 256 x 64 a block."""
 
 
+COPYING_WARPS = 1
+"""The producer's: others would wait for its barriers, too, and issue what they need not."""
+
+
 @dataclass(frozen=True)
 class Gate:
     """A number of a kernel beside what it should be."""
@@ -81,6 +85,8 @@ def _instructions(report: KernelReport) -> Iterator[Gate]:
     if step is None or code is None or not on_tensor_cores(report):
         return
     yield Gate("product instructions", code.products, ">=", 1)
+    if report.copying_warps:
+        yield Gate("warps that start tensor copies", report.copying_warps, "<=", COPYING_WARPS)
     if step.format not in SIXTEEN_BIT:
         return
     if not step.warpgroups:  # which read their operands from shared memory

@@ -12,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from treadle.compiler.sass import Function, LoopTable, class_of, disassemble, main_loop
+from treadle.compiler.sass import Function, LoopTable, class_of, disassemble, main_loop, warps_that_reach
 from treadle.runtime.cache import CacheUnavailable, cached_file
 
 
@@ -27,7 +27,11 @@ class Code:
     """Loads and stores of a thread's own memory: spills, and arrays that found no registers."""
     loop: LoopTable | None
     """The main loop; None if no loop multiplies on tensor cores."""
+    copying: tuple[int, ...] = ()
+    """Warps of a block, of any that it may have, of which a thread may start a tensor copy to shared memory."""
 
+
+TENSOR_LOADS = ("UTMALDG", "UBLKCP")
 
 Codes: TypeAlias = dict[str, Code]
 """By the name of the kernel."""
@@ -57,6 +61,7 @@ def _code_of(function: Function) -> Code:
         async_copies=kinds.count("async copies"),
         local=kinds.count("local"),
         loop=main_loop(function),
+        copying=warps_that_reach(function, TENSOR_LOADS),
     )
 
 
@@ -70,8 +75,8 @@ def _as_json(code: Code) -> dict[str, Any]:
 
 
 def _from_json(code: dict[str, Any]) -> Code:
-    loop = code.pop("loop")
-    return Code(**code, loop=None if loop is None else LoopTable(**loop))
+    loop, copying = code.pop("loop"), code.pop("copying")
+    return Code(**code, loop=None if loop is None else LoopTable(**loop), copying=tuple(copying))
 
 
 @cache

@@ -57,6 +57,11 @@ class KernelReport:
         return self.code.loop if self.code else None
 
     @property
+    def copying_warps(self) -> int:
+        """Warps of a block that start tensor copies to shared memory."""
+        return sum(each < self.warps for each in self.code.copying) if self.code else 0
+
+    @property
     def scores(self) -> float:
         """Scores of a lane in one turn of the loop in machine code, which may be several turns of the IR's."""
         if self.step is None or self.loop is None or not self.step.products:

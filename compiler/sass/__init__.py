@@ -7,6 +7,7 @@ from treadle.compiler.sass.classes import CLASSES, PRODUCTS, class_of
 from treadle.compiler.sass.flow import Block, Loop, blocks_of, find_loops
 from treadle.compiler.sass.listing import Function, Instruction, parse_listing
 from treadle.compiler.sass.table import LoopTable, main_loop, table_of
+from treadle.compiler.sass.threads import warps_that_reach
 from treadle.compiler.sass.tools import DisassemblerUnavailable, disassemble, find_disassembler
 
 __all__ = [
@@ -26,4 +27,5 @@ __all__ = [
     "main_loop",
     "parse_listing",
     "table_of",
+    "warps_that_reach",
 ]
