@@ -23,7 +23,7 @@ from treadle.compiler.universe import PASSES, TARGETS, loader
 from treadle.dialects.hierarchy.schedule import StepAttr
 from treadle.passes._functions import watching
 
-MACHINE_OF_ARCH = {"sm_80": "a100", "sm_90": "h100", "sm_90a": "h100"}
+MACHINE_OF_ARCH = {"sm_80": "a100", "sm_89": "l40s", "sm_90": "h100", "sm_90a": "h100"}
 """The machine to optimise for where only an architecture is named."""
 
 LOWERINGS = ("fusion", "convert-hierarchy-to-cuda")

@@ -19,6 +19,7 @@ from xdsl.utils.exceptions import PassFailedException
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.machines import MACHINE, load_machine, machine_names, machine_of, write_machine
 from treadle.compiler.machines.files import FOLDER
+from treadle.compiler.pipeline import Options, run_pipeline
 from treadle.compiler.source import parse_module
 from treadle.passes.set_machine import SetMachinePass
 
@@ -34,6 +35,13 @@ def test_machines_that_ship():
     assert machine_names() == variants
     for name in machine_names():
         assert load_machine(name).name == name
+
+
+@pytest.mark.parametrize("name", machine_names())
+def test_an_architecture_alone_names_a_machine_that_runs_its_code(name: str) -> None:
+    arch, module = load_machine(name).arch, empty_module()
+    run_pipeline(module, Options(arch=arch), last="set-machine")
+    assert machine_of(module).arch == arch
 
 
 @pytest.mark.parametrize(
