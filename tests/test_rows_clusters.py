@@ -230,11 +230,16 @@ def test_the_explicit_form_needs_what_the_decorated_one_does(name: str) -> None:
 
 def with_parts(part: str, machine: str = "h100", text: str | None = None) -> None:
     """Compile rows of which the schedule says so; those of 4096 fit one block."""
+    with_schedule(r"(schedule #hierarchy.schedule<.*?)>( \{|$)", rf"\1, cluster = [{part}]>\2", machine, text)
+
+
+def with_schedule(old: str, new: str, machine: str = "h100", text: str | None = None) -> None:
+    """Compile rows whose schedule is changed by hand."""
     module = parse_module(text or static("softmax", 4096, 512), "rows")
     run_pipeline(module, Options(machine=machine), last=LAST_DECORATING_PASS)
-    printed = re.sub(r"(schedule #hierarchy.schedule<.*?)>( \{|$)", rf"\1, cluster = [{part}]>\2", str(module), count=1)
-    again = parse_module(printed, "rows")
-    run_pipeline(again, Options(machine=machine))
+    printed, count = re.subn(old, new, str(module), count=1)
+    assert count == 1
+    run_pipeline(parse_module(printed, "rows"), Options(machine=machine))
 
 
 def test_a_schedule_may_ask_for_shared_rows() -> None:
@@ -255,6 +260,18 @@ def test_a_schedule_may_ask_for_shared_rows() -> None:
 def test_what_no_cluster_can_share_is_refused(part: str, machine: str, message: str) -> None:
     with pytest.raises(TreadleError, match=re.escape(message)):
         with_parts(part, machine)
+
+
+@pytest.mark.parametrize("whole", [2048, 8192])
+def test_rows_of_another_length_than_the_schedule_says_are_refused(whole: int) -> None:
+    """The length says how many blocks share a row: with too few, the others' elements would be left out."""
+    with pytest.raises(TreadleError, match=f"the schedule holds {whole} of axis 'x' whole, which has 4096"):
+        with_schedule(r"whole = \[x = 4096\](.*)(>)( \{|$)", rf"whole = [x = {whole}]\1, cluster = [x = 1024]\2\3")
+
+
+def test_more_warps_than_a_block_has_are_refused() -> None:
+    with pytest.raises(TreadleError, match=r"a block of 64 warps \(row = 1, x = 64\): it has at most 32"):
+        with_schedule(r"warps = \[[^\]]*\]", "warps = [row = 1, x = 64]")
 
 
 def test_results_without_the_shared_axis_are_refused() -> None:

@@ -18,6 +18,9 @@ from treadle.dialects.diagram.contract import is_computed_with
 from treadle.dialects.diagram.formats import NUMBER_FORMATS
 from treadle.dialects.hierarchy import GroupOp, KernelOp, LoadOp, SaveOp, StreamOp
 
+MOST_WARPS = 32
+"""Of a block: it has at most 1024 threads."""
+
 FORMAT_BYTES = {name: each.bytes for name, each in NUMBER_FORMATS.items()}
 
 
@@ -93,6 +96,11 @@ def plan_kernel(kernel: KernelOp) -> KernelPlan:
     shared = kernel.schedule.cluster.as_dict() if kernel.schedule is not None else {}
     sizes, pieces = sizes | held, pieces | held | shared
     warps = kernel.schedule.warps.as_dict() if kernel.schedule is not None else {}
+    if (count := prod(warps.values())) > MOST_WARPS:
+        told = ", ".join(f"{axis} = {size}" for axis, size in warps.items())
+        raise Refusal(
+            kernel, f"a block of {count} warps ({told}): it has at most {MOST_WARPS}; let the schedule ask for fewer"
+        )
     contractions = [op for op in kernel.walk() if isinstance(op, ContractOp)]
     plan = KernelPlan(kernel, group, sizes, pieces, contractions, warps)
     plan.rows = _row_axis(plan)

@@ -23,6 +23,7 @@ from xdsl.traits import IsolatedFromAbove, NoTerminator
 from xdsl.utils.exceptions import VerifyException
 
 from treadle.dialects.diagram.array import (
+    DYNAMIC,
     check_array,
     check_axis_name,
     format_of,
@@ -32,6 +33,7 @@ from treadle.dialects.diagram.array import (
     sizes_of,
 )
 from treadle.dialects.hierarchy.schedule import (
+    UNDECIDED,
     ScheduleAttr,
 )
 from treadle.dialects.hierarchy.yields import YieldOp
@@ -105,10 +107,19 @@ class KernelOp(IRDLOperation):
         terminator = self.body.block.last_op
         if not isinstance(terminator, YieldOp):
             raise VerifyException("the body of a kernel ends with hierarchy.yield")
+        self._verify_whole()
         if self.is_expanded:
             self._verify_expanded(terminator)
         else:
             self._verify_functional(terminator)
+
+    def _verify_whole(self) -> None:
+        """Of an axis that groups hold whole the schedule says what arrays have: how many blocks share it follows."""
+        whole = {} if self.schedule is None else self.schedule.whole.as_dict()
+        for value in (*self.inputs, *self.outputs):
+            for axis, size in sizes_of(value.type).items():
+                if DYNAMIC != size != whole.get(axis, size) != UNDECIDED:
+                    raise VerifyException(f"the schedule holds {whole[axis]} of axis '{axis}' whole, which has {size}")
 
     def _verify_functional(self, terminator: YieldOp) -> None:
         if len(self.body.block.args) != len(self.inputs):

@@ -328,3 +328,15 @@ func.func @f(%low: index, %m: f32) {
   }
   func.return
 }
+
+// -----
+
+// CHECK: the schedule holds 32 of axis 'x' whole, which has 64
+func.func @f(%A: tensor<?x64xf32, #diagram.array<[q, x]>>) {
+  %m = hierarchy.kernel @f (%a = %A : tensor<?x64xf32, #diagram.array<[q, x]>> as tensor<?x64xf32, #diagram.array<[q, x], level = device>>) -> (tensor<?xf32, #diagram.array<[q]>>)
+      schedule #hierarchy.schedule<group = [q = 1], whole = [x = 32], cluster = [x = 16]> {
+    %r = diagram.reduce max %a over [x] : tensor<?x64xf32, #diagram.array<[q, x], level = device>> -> tensor<?xf32, #diagram.array<[q], level = register>>
+    hierarchy.yield %r : tensor<?xf32, #diagram.array<[q], level = register>>
+  }
+  func.return
+}
