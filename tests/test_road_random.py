@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from random_held_rows import in_other_order, random_held_rows, rare_rows
 from random_rows import ROWS, random_rows
 
 from random_diagrams import SYMBOLIC, random_program
@@ -102,3 +103,47 @@ def test_random_rows(seed: int) -> None:
 def test_many_random_rows(block: int) -> None:
     for seed in range(block, block + 50):
         check_rows(seed)
+
+
+def check_held_rows(seed: int) -> None:
+    """On common values, on rows of rare ones, and where inputs lie otherwise in memory."""
+    text, dice = random_held_rows(seed), random.Random(seed)
+    try:
+        road = compiled(text, machine=dice.choice(["a100", "h100", "l40s"]))
+    except InternalError:
+        raise
+    except TreadleError:  # a program that only hands on, or a map that another axis was added to
+        return
+    chosen = fitting(entry_function(road.algorithm), {axis: dice.choice((0, *ROWS, 5)) for axis in road.symbolic})
+    common, numbers = [np.asarray(given) for given in road.inputs(chosen, seed)], np.random.default_rng(seed)
+    for change in (None, rare_rows, in_other_order):
+        inputs = common if change is None else [change(given, numbers) for given in common]
+        for verdict in road.verdicts(inputs, chosen):
+            kind = "common" if change is None else change.__name__
+            assert not verdict.wrong, f"seed {seed}, {kind}, {chosen}: {verdict}\n{text}"
+
+
+@pytest.mark.parametrize("seed", [1, 4, 6, 8])
+def test_random_held_rows(seed: int) -> None:
+    check_held_rows(seed)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("block", range(100, 500, 50))
+def test_many_random_held_rows(block: int) -> None:
+    for seed in range(block, block + 50):
+        check_held_rows(seed)
+
+
+def test_rows_lie_otherwise_and_are_the_same() -> None:
+    given = np.arange(12, dtype=np.float32).reshape(3, 4)
+    made = [in_other_order(given, np.random.default_rng(seed)) for seed in range(40)]
+    assert len({each.strides for each in made}) >= 5
+    assert all(np.array_equal(each, given) or not each.strides[0] for each in made)
+
+
+def test_held_rows_have_everything() -> None:
+    """Of what such a program may hold, nothing is rare."""
+    programs = [random_held_rows(seed) for seed in range(200)]
+    for part in ("reduce max", "reduce min", "where", "< 0", "not (", "2 *", "f8E", "rsqrt", "math.log", "over [x, r]"):
+        assert sum(part in text for text in programs) >= len(programs) / 25, part
