@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from string import ascii_lowercase
 
-from xdsl.dialects import func
+from xdsl.dialects import func, tensor
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, StringAttr
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
@@ -65,13 +65,23 @@ def to_gradient(function: func.FuncOp, of: Sequence[str], laws: Mapping[str, Law
 # -- what is asked for ----------------------------------------------------------------------------
 
 
+MERGED = "it merges dimensions of a result: return the result as it is, and merge them outside"
+
+
+def _merges(op: Operation) -> bool:
+    """Whether dimensions of an array are merged by an operation, or of what it converts."""
+    uses = [use.operation for result in op.results for use in result.uses]
+    return any(isinstance(each, tensor.CollapseShapeOp) for each in (op, *uses))
+
+
 def _check(function: func.FuncOp) -> func.ReturnOp:
     """How a function of a diagram ends (Refusal where it is none)."""
     for op in function.body.block.ops:
         if isinstance(op, func.ReturnOp):
             return op
         if not isinstance(op, DiagramOperation):
-            raise Refusal(op, "the gradient of a diagram is made of diagram operations: differentiate it before fusion")
+            advice = MERGED if _merges(op) else "differentiate it before fusion"
+            raise Refusal(op, f"the gradient of a diagram is made of diagram operations: {advice}")
     raise Refusal(function, "it returns nothing")
 
 
