@@ -205,5 +205,5 @@ def _schedule(sketch: Sketch, choice: Choice, schedule: ScheduleAttr) -> Schedul
         warps=choice.candidate.warps,
         left="shared" if choice.candidate.rereads else schedule.left.data,
         subloop=schedule.subloop.as_dict(),
-        cluster={axis: tiles[axis] for axis in sketch.whole if tiles[axis] < sketch.sizes[axis]},
+        cluster={axis: int(size) for axis, size in sketch.parts_of_blocks(tiles).items()},
     )

@@ -244,7 +244,7 @@ def _of_lanes(sketch: Sketch, sizes: Mapping[str, int], fixed: Mapping[str, int]
         found = _along_lanes(sketch, lane, row, vector, sizes, fixed)
     else:
         found = _rows_of_lanes(sketch, lane, row, vector, sizes, fixed)
-    shared = _shared_axis(sketch, lane, sizes)
+    shared = _shared_axis(sketch, lane)
     for candidate in found:
         unit = WARP * vector if shared == lane else 1
         for parts in _parts(sketch, sizes, unit, clusters):
@@ -269,13 +269,12 @@ def _parts(sketch: Sketch, sizes: Mapping[str, int], unit: int, clusters: int) -
             yield {axis: part}
 
 
-def _shared_axis(sketch: Sketch, lane: str | None, sizes: Mapping[str, int]) -> str | None:
+def _shared_axis(sketch: Sketch, lane: str | None) -> str | None:
     """The axis that warps may share beside lanes: a streamed one along which lanes lie; without a stream, the longest
     that a group holds whole and reduces."""
     if sketch.stream is not None:
         return sketch.stream if sketch.stream == lane else None
-    held = [axis for axis in sketch.whole if axis in sketch.reduced]
-    return max(held, key=lambda axis: sizes[axis], default=None)
+    return sketch.longest_held
 
 
 def _sharing(alone: Candidate, axis: str, unit: int, grows: bool, sizes: Mapping[str, int]) -> Iterator[Candidate]:

@@ -195,10 +195,9 @@ def _rank(sketch: Sketch, trial: _Trial, found: Estimate) -> str:
 
 def _sharing(sketch: Sketch, best: Candidate) -> str:
     """The blocks that share a group, and what each has of it."""
-    parts = {axis: best.tiles[axis] for axis in sketch.whole if best.tiles[axis] < sketch.sizes[axis]}
     return "".join(
         f" of each of {-(-sketch.sizes[axis] // part)} blocks, a cluster that shares {axis} ({part} each)"
-        for axis, part in parts.items()
+        for axis, part in sketch.parts_of_blocks(best.tiles).items()
     )
 
 

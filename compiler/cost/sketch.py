@@ -121,15 +121,23 @@ class Sketch:
         return any(map(are_found_together, self._visits(dict.fromkeys(axes, 1))))
 
     @cached_property
+    def longest_held(self) -> str | None:
+        """The longest axis that a group holds whole and reduces."""
+        held = [axis for axis in self.whole if axis in self.reduced]
+        return max(held, key=lambda axis: self.sizes[axis], default=None)
+
+    @cached_property
     def shared_by_blocks(self) -> str | None:
-        """The axis that the blocks of a cluster may share, each a part of it: the longest that a group holds whole and
-        reduces. None where a step of a stream would need parts of others, or what is saved lacks the axis, which every
-        block would save."""
+        """The axis that the blocks of a cluster may share, each a part of it. None where a step of a stream would need
+        parts of others, or what is saved lacks the axis, which every block would save."""
         if self.has_products or self.stream is not None:
             return None
-        held = [axis for axis in self.whole if axis in self.reduced]
-        axis = max(held, key=lambda axis: self.sizes[axis], default=None)
-        return None if any(each.saves and axis not in each.axes for each in self.crossings) else axis
+        lacking = (each for each in self.crossings if each.saves and self.longest_held not in each.axes)
+        return None if any(lacking) else self.longest_held
+
+    def parts_of_blocks(self, tiles: Mapping[str, Amount]) -> dict[str, Amount]:
+        """What each block of a cluster has of an axis that the group holds whole, where any of these tiles is less."""
+        return {axis: tiles[axis] for axis in self.whole if is_any(tiles[axis] < self.sizes[axis])}
 
     @property
     def keeps_left(self) -> bool:
@@ -151,7 +159,7 @@ class Sketch:
         conditions leave, 1 where there are none. Without it, groups are asked one by one."""
         padded = {axis: self._padded(axis, size) for axis, size in (self._empty | dict(tiles)).items()}
         groups = tuple(Pieces(axis, tiles[axis]) for axis in self.group)
-        shared = tuple(Pieces(axis, tiles[axis]) for axis in self.whole if is_any(tiles[axis] < self.sizes[axis]))
+        shared = tuple(Pieces(axis, size) for axis, size in self.parts_of_blocks(tiles).items())
         visits = self._visits(tiles) if about is None else [Visits()] * self.streams
         fed = self._fed(visits, tiles, groups) if about is None else self._fed_about(about, tiles)
         all_streams = tuple(self._pieces(each, tiles) for each in fed)

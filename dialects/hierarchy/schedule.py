@@ -170,6 +170,9 @@ class ScheduleAttr(ParametrizedAttribute):
                 raise VerifyException(f"warps lie along axis '{axis}', which the schedule does not have")
         for axis, size in self.subloop.as_dict().items():
             _check_subloop(axis, size, roles.get(axis), self.tile_sizes().get(axis, UNDECIDED))
+        if len(self.cluster.axes) > 1:
+            names = " and ".join(f"'{axis}'" for axis in self.cluster.as_dict())
+            raise VerifyException(f"blocks of a cluster share the axes {names}: they share one")
         for axis, size in self.cluster.as_dict().items():
             _check_shared(axis, size, roles.get(axis), self.tile_sizes().get(axis, UNDECIDED))
 

@@ -55,6 +55,11 @@ func.func private @f() attributes {s = #hierarchy.schedule<group = [q = 16], clu
 
 // -----
 
+// CHECK: blocks of a cluster share the axes 'x' and 'y': they share one
+func.func private @f() attributes {s = #hierarchy.schedule<whole = [x = 64, y = 64], cluster = [x = 32, y = 32]>}
+
+// -----
+
 // CHECK: what each block of a cluster holds of 'x' is not decided
 func.func private @f() attributes {s = #hierarchy.schedule<whole = [x = 64], cluster = [x = ?]>}
 
