@@ -5,6 +5,7 @@ level.)"""
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Iterable, Mapping
 from math import prod
 from typing import Any
 
@@ -69,18 +70,6 @@ def check_values(seed: int) -> None:
             assert not verdict.wrong, f"seed {seed}, {mode}, {chosen}: {verdict}\n{text}"
 
 
-@pytest.mark.parametrize("seed", range(2000, 2008))
-def test_a_random_program_on_rare_values(seed: int) -> None:
-    check_values(seed)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("block", range(2008, 2408, 50))
-def test_many_random_programs_on_rare_values(block: int) -> None:
-    for seed in range(block, block + 50):
-        check_values(seed)
-
-
 def check_rows(seed: int) -> None:
     """On common and on rare values; on either machine, of which one has clusters."""
     text, dice = random_rows(seed), random.Random(seed)
@@ -91,18 +80,6 @@ def check_rows(seed: int) -> None:
     for inputs, kind in ((common, "common"), (rare, mode)):
         for verdict in road.verdicts(inputs, chosen):
             assert not verdict.wrong, f"seed {seed}, {kind}, {chosen}: {verdict}\n{text}"
-
-
-@pytest.mark.parametrize("seed", [0, 1, 2, 91, 97, 104])
-def test_random_rows(seed: int) -> None:
-    check_rows(seed)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("block", range(200, 600, 50))
-def test_many_random_rows(block: int) -> None:
-    for seed in range(block, block + 50):
-        check_rows(seed)
 
 
 def check_held_rows(seed: int) -> None:
@@ -123,16 +100,26 @@ def check_held_rows(seed: int) -> None:
             assert not verdict.wrong, f"seed {seed}, {kind}, {chosen}: {verdict}\n{text}"
 
 
-@pytest.mark.parametrize("seed", [1, 4, 6, 8])
-def test_random_held_rows(seed: int) -> None:
-    check_held_rows(seed)
+EVERY_DAY = {check_values: range(2000, 2008), check_rows: (0, 1, 2, 91, 97, 104), check_held_rows: (1, 4, 6, 8)}
+"""Seeds of each kind of programs."""
+AT_TIMES = {check_values: range(2008, 2408, 50), check_rows: range(200, 600, 50), check_held_rows: range(100, 500, 50)}
+"""The first of fifty each."""
+
+
+def grid(seeds: Mapping[Callable[[int], None], Iterable[int]]) -> list[Any]:
+    return [pytest.param(check, seed, id=f"{check.__name__}-{seed}") for check, each in seeds.items() for seed in each]
+
+
+@pytest.mark.parametrize(("check", "seed"), grid(EVERY_DAY))
+def test_a_random_program(check: Callable[[int], None], seed: int) -> None:
+    check(seed)
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("block", range(100, 500, 50))
-def test_many_random_held_rows(block: int) -> None:
-    for seed in range(block, block + 50):
-        check_held_rows(seed)
+@pytest.mark.parametrize(("check", "first"), grid(AT_TIMES))
+def test_many_random_programs(check: Callable[[int], None], first: int) -> None:
+    for seed in range(first, first + 50):
+        check(seed)
 
 
 def test_rows_lie_otherwise_and_are_the_same() -> None:
