@@ -57,6 +57,7 @@ from treadle.passes.expressions.scalars import (
     expression_of,
     factors,
     forgets_absences,
+    is_number,
     is_plain,
     is_same,
     leaves,
@@ -113,7 +114,8 @@ class DiagramHoistFactorsPass(ModulePass):
     }
     ```
 
-    Legal over the reals: sum(f * g(x)) = f * sum(g(x)), and max(c * s(x)) = c * max(s(x)) for c > 0 (the
+    Legal over the reals: sum(f * g(x)) = f * sum(g(x)), also of what a condition that is constant along the axis makes
+    zero (f is 1 there), and max(c * s(x)) = c * max(s(x)) for c > 0 (the
     latter in floating point as well, for rounding is monotone); c may be a number of the program, if it says that it
     is above zero, as in `maximumf(c, 1.0e-30)`. At last a factor of powers below their maximum moves into their
     exponents (`expressions.powers`). Guards: where the axis may be empty, the
@@ -189,7 +191,25 @@ class _Splitter:
             return self._past_cast(expression.operands[0], expression, str(expression.hint or "it"))
         if expression.kind in (arith.MulfOp, arith.DivfOp):
             return self._split_product(expression)
+        if expression.kind is arith.SelectOp:
+            return self._split_choice(expression)
         return _Split(expression)
+
+    def _split_choice(self, node: Node) -> _Split:
+        """What is zero where a condition says so that does not vary along the sum: its factors are 1 there."""
+        condition, yes, no = node.operands
+        if set(axes_in(condition)) & set(self.over) or not (is_number(yes, 0) or is_number(no, 0)):
+            return _Split(node)
+        split = self.split(no if is_number(yes, 0) else yes)
+        if not split.moves:
+            return _Split(node)
+
+        def chosen(part: Expression, other: float) -> Expression:
+            instead = number(other, part.type)
+            return select(condition, *((instead, part) if is_number(yes, 0) else (part, instead)))
+
+        above, below = ([chosen(factor, 1) for factor in factors] for factors in (split.above, split.below))
+        return _Split(chosen(split.rest, 0), above, below, split.rounded)
 
     def _split_factor(self, factor: Expression) -> _Split:
         """What does not vary along the sum moves if it is known late. It must be there in every row: a sum of nothing

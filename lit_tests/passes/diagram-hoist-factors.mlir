@@ -243,3 +243,37 @@ func.func @sink(%S: !E, %V: !V, %sink: !l) -> !O {
   %O = diagram.contract %P, %V over [x] accumulate f32 : !E, !V -> !O
   func.return %O : !O
 }
+
+// What is zero where a condition says so that does not vary along the sum has factors of one there: of a row of nothing
+// but -inf the shares are 0, and so is what they weigh.
+// CHECK-LABEL: func.func @choice
+// CHECK:       %l = diagram.reduce add %E over [x]
+// CHECK-NEXT:  %P = diagram.map (%[[m:[a-z0-9_]+]] = %m : {{.*}}, %[[e:[a-z0-9_]+]] = %E : {{.*}})
+// CHECK:         %none = arith.cmpf oeq, %[[m]], %{{.*}}
+// CHECK:         %[[zero:.*]] = arith.constant 0.000000e+00 : f32
+// CHECK-NEXT:    arith.select %none, %[[zero]], %[[e]] : f32
+// CHECK:       %O_sum = diagram.contract %P, %V over [x] accumulate f32
+// CHECK-NEXT:  %O = diagram.map (%[[sum:[a-z0-9_]+]] = %O_sum : {{.*}}, %[[m:[a-z0-9_]+]] = %m : {{.*}}, %[[l:[a-z0-9_]+]] = %l : {{.*}})
+// CHECK:         %none = arith.cmpf oeq, %[[m]], %{{.*}}
+// CHECK-NEXT:    %[[one:.*]] = arith.constant 1.000000e+00 : f32
+// CHECK-NEXT:    %[[divisor:.*]] = arith.select %none, %[[one]], %[[l]] : f32
+// CHECK-NEXT:    arith.divf %[[sum]], %[[divisor]] : f32
+func.func @choice(%S: !E, %V: !V) -> !O {
+  %m = diagram.reduce max %S over [x] : !E -> !l
+  %E = diagram.map (%s = %S : !E, %r = %m : !l) -> !E {
+    %d = arith.subf %s, %r : f32
+    %e = math.exp %d : f32
+    diagram.yield %e : f32
+  }
+  %l = diagram.reduce add %E over [x] : !E -> !l
+  %P = diagram.map (%a = %E : !E, %b = %l : !l, %r = %m : !l) -> !E {
+    %bottom = arith.constant 0xFF800000 : f32
+    %zero = arith.constant 0.0 : f32
+    %none = arith.cmpf oeq, %r, %bottom : f32
+    %p = arith.divf %a, %b : f32
+    %chosen = arith.select %none, %zero, %p : f32
+    diagram.yield %chosen : f32
+  }
+  %O = diagram.contract %P, %V over [x] accumulate f32 : !E, !V -> !O
+  func.return %O : !O
+}

@@ -101,3 +101,38 @@ func.func @shares(%X: tensor<?x?xf32, #diagram.array<[i, j]>>) -> tensor<?x?xf32
   }
   func.return %Y : tensor<?x?xf32, #diagram.array<[i, j]>>
 }
+
+!Z = tensor<?x?xf32, #diagram.array<[q, x], level = register>>
+!z = tensor<?xf32, #diagram.array<[q], level = register>>
+!G = tensor<?x?xf32, #diagram.array<[q, x], level = device>>
+!g = tensor<?xf32, #diagram.array<[q], level = register>>
+
+// What is chosen by whether the maximum is still -inf is decided in a step, where a number stands for it then: %P is %e.
+// CHECK-LABEL: hierarchy.kernel @choice
+// CHECK:             %m_new = diagram.reduce max %Xk_piece over [x] into %m_so_far
+// CHECK:             %e = diagram.map (%a = %Xk_piece : {{.*}}, %r = %m_safe : {{.*}})
+// CHECK-NOT:         arith.select
+// CHECK:             %s_new = diagram.reduce add %e over [x] into %s_repaired
+// CHECK:           } finish (%m_end: {{.*}}, %s_end: {{.*}}) {
+// CHECK-NEXT:        hierarchy.yield %s_end
+func.func @choice(%X: tensor<?x?xf32, #diagram.array<[q, x]>>) -> tensor<?xf32, #diagram.array<[q]>> {
+  %s = hierarchy.kernel @choice (%Xk = %X : tensor<?x?xf32, #diagram.array<[q, x]>> as !G)
+      -> (tensor<?xf32, #diagram.array<[q]>>) schedule #hierarchy.schedule<group = [q = 8], stream = [x = 16]> {
+    %m = diagram.reduce max %Xk over [x] : !G -> !z
+    %e = diagram.map (%a = %Xk : !G, %r = %m : !z) -> !Z {
+      %d = arith.subf %a, %r : f32
+      %p = math.exp %d : f32
+      diagram.yield %p : f32
+    }
+    %P = diagram.map (%a = %e : !Z, %r = %m : !z) -> !Z {
+      %zero = arith.constant 0.0 : f32
+      %bottom = arith.constant 0xFF800000 : f32
+      %none = arith.cmpf oeq, %r, %bottom : f32
+      %p = arith.select %none, %zero, %a : f32
+      diagram.yield %p : f32
+    }
+    %s = diagram.reduce add %P over [x] : !Z -> !z
+    hierarchy.yield %s : !z
+  }
+  func.return %s : tensor<?xf32, #diagram.array<[q]>>
+}

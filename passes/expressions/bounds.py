@@ -21,7 +21,9 @@ from treadle.passes.expressions.scalars import (
     Expression,
     Leaf,
     Node,
+    axes_in,
     expression_of,
+    is_number,
     is_plain,
     leaves,
     positive_constant,
@@ -429,11 +431,23 @@ def misfit(expression: Expression, format: Attribute, over: Iterable[str]) -> st
         return f"it may overflow {format} ({most})"
     if not known.has_few_exponents:
         return None
-    scale, distance = _scaled_distance(expression)
+    scale, distance = _scaled_distance(_where_it_counts(expression, over))
     is_near = scale >= 1 and distance is not None and distance.is_reached
     if distance is None or not is_near or not set(distance.extremum.over_axes) <= set(over):
         return f"all of a sum may be too small for {format}: nothing keeps its largest element near 1"
     return None
+
+
+def _where_it_counts(expression: Expression, over: Iterable[str]) -> Expression:
+    """An expression in the rows that are not zero as a whole, which a condition says that does not vary along them."""
+    expression = look_through(expression)
+    while isinstance(expression, Node) and expression.kind is arith.SelectOp:
+        condition, yes, no = expression.operands
+        varies = bool(set(axes_in(condition)) & set(over))
+        if varies or not any(is_number(part, 0) for part in (yes, no)):
+            return expression
+        expression = look_through(no if is_number(yes, 0) else yes)
+    return expression
 
 
 def _scaled_distance(expression: Expression) -> tuple[float, Distance | None]:

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from xdsl.ir import SSAValue
+from xdsl.ir import OpResult, SSAValue
 
 from treadle.dialects.diagram import ContractOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.passes.expressions.bounds import inner_expression
-from treadle.passes.expressions.kinds import FINITE, INFINITE, NAN, OF_NOTHING, Kinds, kinds_of
+from treadle.passes.expressions.kinds import FINITE, INFINITE, NAN, OF_NOTHING, ZERO, Kinds, kinds_of
 from treadle.passes.expressions.polynomials import Keys, key_of
 from treadle.passes.expressions.reductions import operands_of
 from treadle.passes.expressions.scalars import Expression, Leaf, leaves, product
@@ -44,11 +44,36 @@ def _of_nothing(leaf: Leaf) -> Kinds:
     return kinds_of(leaf) & FINITE
 
 
-def troubled_by(operands: Sequence[SSAValue], moved: Sequence[SSAValue]) -> SSAValue | None:
+def troubled_by(operands: Sequence[SSAValue], moved: Sequence[SSAValue], but_at_start: bool = False) -> SSAValue | None:
     """A reduction that may be infinite where a sum, or an extremum, of what depends on it is still a number, or
-    infinite itself; None if there is none. Products of `operands` are reduced."""
+    infinite itself; None if there is none. Products of `operands` are reduced. `but_at_start` leaves out that a maximum
+    may be `-inf` where what depends on it is zero then (`is_nothing_at_start`)."""
     keys = Keys()
-    return next((each for each in moved if not _spoils(each, operands, keys)), None)
+    return next((each for each in moved if not _spoils(each, operands, keys, but_at_start)), None)
+
+
+def is_nothing_at_start(r: SSAValue, operands: Sequence[SSAValue], keys: Keys | None = None) -> bool:
+    """Whether what depends on a maximum (or minimum) `r`, of what is multiplied and reduced, is zero where all that `r`
+    is made of, and so `r` itself, is its neutral element: a choice by that says so."""
+    keys = keys or Keys()
+    owner = r.owner
+    if not isinstance(owner, ReduceOp) or owner.init is not None or owner.kind.data not in ("max", "min"):
+        return False
+    start = OF_NOTHING[owner.kind.data]
+    given = {keys.of(Leaf(owner.operand)): start, keys.of(Leaf(r)): start}
+    return all(kinds_of(Leaf(each), given, keys) == ZERO for each in operands if _depends(each, r))
+
+
+def _depends(value: SSAValue, r: SSAValue) -> bool:
+    seen, todo = {value}, [value]
+    while todo:
+        each = todo.pop()
+        if each is r:
+            return True
+        new = [operand for operand in each.owner.operands if operand not in seen] if isinstance(each, OpResult) else []
+        seen.update(new)
+        todo += new
+    return False
 
 
 def infinite_by(expression: Expression, moved: Collection[SSAValue]) -> SSAValue | None:
@@ -62,31 +87,35 @@ def infinite_by(expression: Expression, moved: Collection[SSAValue]) -> SSAValue
     return None
 
 
-def _spoils(reduction: SSAValue, operands: Sequence[SSAValue], keys: Keys) -> bool:
+def _spoils(reduction: SSAValue, operands: Sequence[SSAValue], keys: Keys, but_at_start: bool) -> bool:
     """Whether a reduction is finite, or makes what is reduced with it no number: each of its own elements that may
     make it infinite does so."""
     infinite = kinds_of(Leaf(reduction), keys=keys) & INFINITE
+    owner = reduction.owner
+    if but_at_start and is_nothing_at_start(reduction, operands, keys):
+        assert isinstance(owner, ReduceOp)
+        infinite -= OF_NOTHING[owner.kind.data]
     if not infinite:
         return True
-    owner = reduction.owner
     if not isinstance(owner, ContractOp | ReduceOp) or owner.init is not None:
         return False
     element, summand = _product(operands_of(owner)), _product(operands)
     itself = ({keys.of(element): frozenset({sign}), keys.of(Leaf(reduction)): frozenset({sign})} for sign in infinite)
     if all(kinds_of(summand, given, keys) == NAN for given in itself):
         return True
-    return _each_source_spoils(Leaf(reduction), element, summand, keys)
+    return _each_source_spoils(Leaf(reduction), element, summand, keys, infinite)
 
 
-def _each_source_spoils(reduction: Leaf, element: Expression, summand: Expression, keys: Keys) -> bool:
+def _each_source_spoils(reduction: Leaf, element: Expression, summand: Expression, keys: Keys, infinite: Kinds) -> bool:
+    """Whether each array that may make a reduction infinite, of these kinds, spoils what it is reduced with."""
     arrays = sources(element)
     finite = {keys.of(leaf): kinds_of(leaf, keys=keys) - INFINITE for leaf in arrays}
-    if kinds_of(element, finite, keys) & INFINITE:
+    if kinds_of(element, finite, keys) & infinite:
         return False
     for leaf in arrays:
         for sign in sorted(kinds_of(leaf, keys=keys) & INFINITE):
             given = {keys.of(leaf): frozenset({sign})}
-            for result in sorted(kinds_of(element, given, keys) & INFINITE):
+            for result in sorted(kinds_of(element, given, keys) & infinite):
                 if kinds_of(summand, given | {keys.of(reduction): frozenset({result})}, keys) != NAN:
                     return False
     return True

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import product as pairs
 
 from xdsl.dialects import arith, math
+from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Operation
 
 from treadle.dialects.diagram import ContractOp, ExtentOp, IndexOp, ReduceOp, WhereOp
@@ -28,6 +29,9 @@ FINITE: Kinds = frozenset({"-", "0", "+"})
 ANY: Kinds = INFINITE | FINITE | {"nan"}
 NAN: Kinds = frozenset({"nan"})
 ZERO: Kinds = frozenset({"0"})
+
+_UNSAID: Kinds = frozenset({"?"})
+"""Of what is divided by zero, while expressions are followed: no condition is decided by it."""
 
 _SIGN = {"-inf": -1, "-": -1, "0": 0, "+": 1, "+inf": 1}
 _OPPOSITE = {"-inf": "+inf", "-": "+", "0": "0", "+": "-", "+inf": "-inf", "nan": "nan"}
@@ -53,15 +57,34 @@ def _multiply(a: str, b: str) -> Kinds:
 
 def _divide(a: str, b: str) -> Kinds:
     if b == "0":
-        return NAN if a == "0" else frozenset()
+        return NAN if a == "0" else _UNSAID
     if b in INFINITE:
         return NAN if a in INFINITE else ZERO
     return _multiply(a, b)
 
 
 def _larger(a: str, b: str) -> Kinds:
-    order = list(_SIGN)
-    return frozenset({max(a, b, key=order.index)})
+    return frozenset({max(a, b, key=_SIGN_ORDER.index)})
+
+
+def _order(a: str, b: str) -> str:
+    """How values of two kinds may compare: `<`, `=`, `>`, and `u` where one is no number."""
+    if "?" in (a, b):
+        return "<=>u"
+    if "nan" in (a, b):
+        return "u"
+    if a == b:
+        return "<=>" if a in ("-", "+") else "="
+    return "<" if _SIGN_ORDER.index(a) < _SIGN_ORDER.index(b) else ">"
+
+
+_SIGN_ORDER = tuple(_SIGN)
+
+_HOLDS: dict[type[Operation], tuple[str, ...]] = {
+    arith.CmpfOp: ("", "=", ">", ">=", "<", "<=", "<>", "<=>", "=u", ">u", ">=u", "<u", "<=u", "<>u", "u", "<=>u"),
+    arith.CmpiOp: ("=", "<>", "<", "<=", ">", ">="),
+}
+"""Of which orders each predicate holds, by its number."""
 
 
 _BINARY: dict[type[Operation], Callable[[str, str], Kinds]] = {
@@ -94,7 +117,7 @@ _UNARY: dict[type[Operation], Mapping[str, Iterable[str]]] = {
     math.Log2Op: _LOGARITHM,
     math.Log1pOp: {**{kind: {kind} for kind in _SIGN}, "-inf": NAN, "-": {"-", "-inf", "nan"}},
     math.SqrtOp: {"-inf": NAN, "-": NAN, "0": ZERO, "+": {"+"}, "+inf": {"+inf"}},
-    math.RsqrtOp: {"-inf": NAN, "-": NAN, "0": (), "+": {"+"}, "+inf": ZERO},
+    math.RsqrtOp: {"-inf": NAN, "-": NAN, "0": _UNSAID, "+": {"+"}, "+inf": ZERO},
     math.TanhOp: {a: {b} for a, b in _LEVELS_OFF.items()},
     math.ErfOp: {a: {b} for a, b in _LEVELS_OFF.items()},
     math.SinOp: _WAVE,
@@ -103,11 +126,19 @@ _UNARY: dict[type[Operation], Mapping[str, Iterable[str]]] = {
 
 
 def _of_two(kind: type[Operation], left: Kinds, right: Kinds) -> Kinds:
-    found = NAN & (left | right)
-    for a, b in pairs(left - NAN, right - NAN):
+    found = (NAN | _UNSAID) & (left | right)
+    for a, b in pairs(left - NAN - _UNSAID, right - NAN - _UNSAID):
         found |= _BINARY[kind](a, b)
     return found
 
+
+_JOINS: dict[type[Operation], Callable[[bool, bool], bool]] = {
+    arith.AndIOp: lambda a, b: a and b,
+    arith.OrIOp: lambda a, b: a or b,
+    arith.XOrIOp: lambda a, b: a != b,
+}
+
+EITHER = frozenset({False, True})
 
 OF_NOTHING: dict[str, Kinds] = {"max": frozenset({"-inf"}), "min": frozenset({"+inf"}), "add": ZERO}
 """What reductions are of rows whose elements are all absent. (What they are of an axis without elements is guarded
@@ -143,8 +174,26 @@ class _Walk:
             case Node():
                 kinds = self._of_node(expression)
         if distance_of(expression) is not None:
-            kinds &= ZERO | NAN | {"+"}
+            kinds &= ZERO | NAN | _UNSAID | {"+"}
         return kinds - {"-", "-inf"} if kinds & {"-", "-inf"} and is_nonnegative(expression) else kinds
+
+    def truths(self, condition: Expression) -> frozenset[bool]:
+        """What a condition may be."""
+        if isinstance(condition, Constant):
+            return frozenset({bool(condition.number)})
+        if isinstance(condition, Node) and condition.kind in _JOINS:
+            left, right = map(self.truths, condition.operands)
+            return frozenset(_JOINS[condition.kind](a, b) for a in left for b in right)
+        if not isinstance(condition, Node) or condition.kind not in _HOLDS:
+            return EITHER
+        predicate = condition.properties["predicate"]
+        assert isinstance(predicate, IntegerAttr)
+        if (number := predicate.value.data) >= len(_HOLDS[condition.kind]):
+            return EITHER  # of integers without sign
+        holds = _HOLDS[condition.kind][number]
+        left, right = map(self.of, condition.operands)
+        orders = {order for a in left for b in right for order in _order(a, b)}
+        return frozenset(order in holds for order in orders) or EITHER
 
     def _of_array(self, leaf: Leaf) -> Kinds:
         owner = leaf.value.owner
@@ -176,13 +225,15 @@ class _Walk:
         if node.kind is arith.SIToFPOp:
             return self.of(node.operands[0]) & FINITE
         if node.kind is arith.SelectOp:
-            return self.of(node.operands[1]) | self.of(node.operands[2])
+            condition, yes, no = node.operands
+            return frozenset(kind for truth in self.truths(condition) for kind in self.of(yes if truth else no))
         operands = [self.of(operand) for operand in node.operands]
         if node.kind in _BINARY:
             return _of_two(node.kind, *operands)
         if node.kind in _UNARY:
             table = _UNARY[node.kind]
-            return frozenset(b for a in operands[0] - NAN for b in table[a]) | (NAN & operands[0])
+            kept = (NAN | _UNSAID) & operands[0]
+            return kept | {b for a in operands[0] - kept for b in table[a]}
         return ANY
 
 
@@ -196,4 +247,9 @@ def _kind_of_number(value: float) -> Kinds:
 def kinds_of(expression: Expression, given: Mapping[Key, Kinds] | None = None, keys: Keys | None = None) -> Kinds:
     """Of what kinds the values of an expression may be, where some parts of it are known to be of some. Who asks more
     than once of the same IR may keep the keys."""
-    return _Walk(given or {}, keys or Keys()).of(expression)
+    return _Walk(given or {}, keys or Keys()).of(expression) - _UNSAID
+
+
+def truths_of(condition: Expression, given: Mapping[Key, Kinds], keys: Keys | None = None) -> frozenset[bool]:
+    """What a condition may be, where some parts of it are known to be of some kinds."""
+    return _Walk(given, keys or Keys()).truths(condition)

@@ -39,7 +39,7 @@ from treadle.passes.expressions.bounds import (
     is_saturating,
     most_in,
 )
-from treadle.passes.expressions.infinities import infinite_by, troubled_by
+from treadle.passes.expressions.infinities import infinite_by, is_nothing_at_start, troubled_by
 from treadle.passes.expressions.polynomials import (
     Key,
     NoPolynomial,
@@ -67,7 +67,7 @@ from treadle.passes.expressions.scalars import (
     unary,
 )
 from treadle.passes.streams.changes import BEFORE, ORDERED, Change, NoLaw, Repair, is_ordered, same, shrinks, summed
-from treadle.passes.streams.neutral import vanishes
+from treadle.passes.streams.neutral import once_counting, vanishes
 
 
 class _Dependent(Exception):
@@ -94,10 +94,12 @@ class Cascade:
             return NoLaw("integers have no inverse of multiplication")
         operands = operands_of(reduction)
         moved = [r for operand in operands for r in self.depends(operand) if r in self.running]
-        if (endless := troubled_by(operands, moved)) is not None:
+        if (endless := troubled_by(operands, moved, but_at_start=True)) is not None:
             return NoLaw(f"{label(endless)} may be infinite, where no repair is defined")
         law = self._split(reduction)
-        return law if isinstance(law, Repair) else self._polynomial(reduction) or law
+        if isinstance(law, Repair) or troubled_by(operands, moved) is not None:
+            return law
+        return self._polynomial(reduction) or law
 
     def _split(self, reduction: ContractOp | ReduceOp) -> Repair | NoLaw:
         """The repair where the part that moves splits off."""
@@ -111,7 +113,8 @@ class Cascade:
             return NoLaw(f"the repair would vary along '{crossing[0]}', which is reduced too")
         moved = {r for operand in operands for r in self.depends(operand) if r in self.running}
         vanishing = frozenset(r for r in moved if scales and vanishes(operands, r))
-        if unsafe := [r for r in change.fragile if r not in vanishing]:
+        at_start = {r for r in moved if is_nothing_at_start(r, operands)}
+        if unsafe := [r for r in change.fragile | at_start if r not in vanishing]:
             return NoLaw(f"something may count while {label(unsafe[0])} is neutral, where no repair is defined")
         return Repair(expression, scales, change.fragile, vanishing)
 
@@ -194,8 +197,15 @@ class Cascade:
                 return self.ratio(operands[1])
             case arith.SelectOp if not self._moves(operands[0]) and is_number(operands[1], 0):
                 return self.ratio(operands[2])
+            case arith.SelectOp if (chosen := self._chosen_once_counting(expression)) is not expression:
+                change, states = self.ratio(chosen), self._moves(operands[0])
+                return Change(change.above, change.below, change.fragile | states)
             case _:
                 return self._plain_ratio(expression)
+
+    def _chosen_once_counting(self, choice: Node) -> Expression:
+        """What is chosen once no running extremum that decides it is neutral; the choice itself if none does."""
+        return once_counting(choice, filter(is_ordered, self._moves(choice.operands[0])))
 
     def _ratio_of_array(self, leaf: Leaf) -> Change:
         if leaf.value in self.running:

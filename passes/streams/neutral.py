@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from xdsl.dialects import arith, math
 from xdsl.ir import SSAValue
@@ -18,12 +18,17 @@ from treadle.passes.expressions.bounds import (
     same_form,
     unscaled,
 )
+from treadle.passes.expressions.kinds import ANY, kinds_of, truths_of
+from treadle.passes.expressions.polynomials import key_of
+from treadle.passes.expressions.reductions import neutral_of
 from treadle.passes.expressions.scalars import (
     CASTS,
     Expression,
     Leaf,
     Node,
+    inside_out,
     is_number,
+    number,
 )
 from treadle.passes.streams.changes import ORDERED
 
@@ -66,6 +71,8 @@ def _numerators(expression: Expression) -> Iterator[Expression]:
         yield from _numerators(expression.operands[0])
     elif expression.kind is arith.SelectOp and is_number(expression.operands[2], 0):
         yield from _numerators(expression.operands[1])
+    elif expression.kind is arith.SelectOp and is_number(expression.operands[1], 0):
+        yield from _numerators(expression.operands[2])
 
 
 def _falls_with(part: Expression, extremum: ReduceOp) -> bool:
@@ -90,3 +97,18 @@ def _varies(atom: Atom, extremum: ReduceOp) -> bool:
     if not isinstance(atom, SSAValue):
         return False
     return bool(set(axes_of(atom.type)) & set(extremum.over_axes))
+
+
+def once_counting(expression: Expression, states: Iterable[SSAValue]) -> Expression:
+    """An expression where none of some reductions is neutral: what is chosen by whether one of them is, is decided."""
+    given = {key_of(Leaf(r)): ANY - kinds_of(number(neutral_of(r).value.data)) for r in states}
+    done: dict[Expression, Expression] = {}
+    for part in inside_out(expression):
+        done[part] = part
+        if isinstance(part, Node):
+            operands = tuple(done[operand] for operand in part.operands)
+            if any(new is not old for new, old in zip(operands, part.operands, strict=True)):
+                done[part] = Node(part.kind, operands, part.type, part.properties, part.hint, part.location)
+            if part.kind is arith.SelectOp and len(truths := truths_of(part.operands[0], given)) == 1:
+                done[part] = operands[1] if True in truths else operands[2]
+    return done[expression]

@@ -31,6 +31,7 @@ from treadle.dialects.diagram.array import (
 from treadle.dialects.diagram.condition import parsed
 from treadle.dialects.hierarchy import KernelOp, YieldOp
 from treadle.passes._functions import erase_dead, replace
+from treadle.passes.expressions.infinities import is_nothing_at_start
 from treadle.passes.expressions.reductions import is_neutral, kind_of, neutral_of, operands_of, rebuilt
 from treadle.passes.expressions.scalars import (
     Constant,
@@ -374,7 +375,13 @@ class _Merge:
 
     def _guarded(self, guard: SSAValue, state: SSAValue, repaired: Expression) -> Expression:
         """While a guarded state was neutral nothing was added: such a part adds nothing here. Where it is in all parts,
-        each says for itself whether there was no element, or no number."""
+        each says for itself whether there was no element, or no number. A part that says nothing of the kind adds what
+        it has, zero or no number."""
+        parts = Leaf(self._parts_of(state))
+        reduction = state.owner
+        assert isinstance(reduction, ContractOp | ReduceOp)
+        if is_nothing_at_start(guard, operands_of(reduction)):
+            return select(is_neutral(guard, Leaf(self._parts_of(guard))), parts, repaired)
         nothing = number(neutral_of(state).value.data, repaired.type)
-        alone = select(is_neutral(guard, Leaf(self._find(guard))), Leaf(self._parts_of(state)), nothing)
+        alone = select(is_neutral(guard, Leaf(self._find(guard))), parts, nothing)
         return select(is_neutral(guard, Leaf(self._parts_of(guard))), alone, repaired)

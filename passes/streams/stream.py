@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import LocationAttr, UnknownLoc, i32
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
-from treadle.dialects.diagram import ContractOp, ExtentOp, FillOp, IndexOp, ReduceOp, WhereOp
+from treadle.dialects.diagram import ContractOp, ExtentOp, FillOp, IndexOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import DYNAMIC, array_type, format_of, level_of, sizes_of
 from treadle.dialects.diagram.condition import Term
 from treadle.passes._functions import unite_equal
@@ -34,12 +34,16 @@ from treadle.passes.expressions.scalars import (
     axes_in,
     build_map,
     compare,
+    expression_of,
+    forgets_absences,
+    is_plain,
     leaves,
     number,
     select,
     substitute,
 )
 from treadle.passes.streams.changes import BEFORE, Repair
+from treadle.passes.streams.neutral import once_counting
 from treadle.passes.streams.stages import StreamPlan
 from treadle.passes.streams.undefined import axes_reduced, is_limited, is_there, stretches_of, undefined_with
 
@@ -112,12 +116,29 @@ class StreamParts(ABC):
                 step.update(op)
             elif holds:
                 scope.values[op.results[0]] = scope.values[op.operands[0]]
-            else:
+            elif not self._decide(scope, op, states):
                 self.copy(scope, op)
         for value in self.plan.saved_in_step(stream):
             self.leave(scope, value)
         self.end(block, [step.after[state] for state in states])
         unite_equal(block)
+
+    def _decide(self, scope: Scope, op: Operation, states: Iterable[SSAValue]) -> bool:
+        """Write what a map chooses by whether a state is neutral, if it does: in a step a finite number stands for a
+        state while it is."""
+        guarded = [r for r in op.operands if r in states and r in self.plan.guarded]
+        if not guarded or not isinstance(op, MapOp) or not is_plain(op):
+            return False
+        expression = expression_of(op)
+        chosen = once_counting(expression, guarded)
+        if chosen is expression or forgets_absences(op, chosen):
+            return False
+        if isinstance(chosen, Leaf) and chosen.value.type == op.result.type:
+            scope.values[op.result] = scope.values[chosen.value]
+            return True
+        here = substitute(chosen, lambda leaf: Leaf(scope.values[leaf.value]))
+        scope.add(build_map(here, self.tile(op.result.type), op.result.name_hint, op.location), op.result)
+        return True
 
     def finish(self, outer: Scope, stream: int, block: Block, exports: Sequence[SSAValue]) -> None:
         """Fill a block whose first arguments are the states after the last piece."""

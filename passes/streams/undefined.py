@@ -5,7 +5,7 @@ begins with nothing but the neutral element of `r` can go on: what it adds is ze
 in the formula, where each of its elements is as far from `r` as `-inf` from itself: a law is used only where that is so
 (`expressions.infinities.troubled_by`). So the stream says it at its end, once a row: a state that followed `r` is NaN
 if `r` is neutral still though the axis has an element. Of an axis without one the sum stays what a sum of nothing
-is."""
+is, as does one whose elements are zero then, for so the formula chooses (`is_nothing_at_start`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, sizes_of
 from treadle.dialects.diagram.condition import Linear, Term, leaves_32_bits
 from treadle.dialects.diagram.presence import Stretch, stretches
-from treadle.passes.expressions.infinities import may_be_infinite
+from treadle.passes.expressions.infinities import is_nothing_at_start, may_be_infinite
 from treadle.passes.expressions.kinds import NAN, ZERO, kinds_of
 from treadle.passes.expressions.polynomials import key_of
 from treadle.passes.expressions.reductions import neutral_of, operands_of
@@ -177,7 +177,7 @@ def _guards_of(plan: StreamPlan, state: SSAValue, known: Mapping[SSAValue, tuple
     guards: list[SSAValue] = []
     for r in moved:
         guards += known.get(r, ())
-        if r in plan.guarded and _leaves_no_number(r, operands):
+        if r in plan.guarded and not is_nothing_at_start(r, operands) and _leaves_no_number(r, operands):
             guards.append(r)
     return guards
 
