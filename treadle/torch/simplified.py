@@ -1,5 +1,6 @@
 # pyright: standard
-"""Operations of PyTorch that a graph asks for more of than it uses."""
+"""What a graph asks for in more words than it needs: results that nobody reads, a maximum that is subtracted before a
+softmax, tensors that are put together and taken apart again."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import Any
 
 from torch.fx import Graph, Node
 
+from treadle.torch.apart import CONVERSIONS, SOFTMAX, take_apart
 from treadle.torch.registry import aten
 
 EXTREMA: dict[Any, Any] = {aten.max.dim: aten.amax.default, aten.min.dim: aten.amin.default}
@@ -15,6 +17,32 @@ EXTREMA: dict[Any, Any] = {aten.max.dim: aten.amax.default, aten.min.dim: aten.a
 
 
 def simplify(graph: Graph) -> None:
+    """Write a graph with fewer operations, which give the same."""
+    _ask_for_extrema_alone(graph)
+    _subtract_once(graph)
+    take_apart(graph)
+
+
+def _subtract_once(graph: Graph) -> None:
+    """A softmax along a dimension subtracts the largest element itself, and does not change with what all elements
+    share: one that was subtracted before is not needed. (It would be rounded once more.)"""
+    for node in graph.find_nodes(op="call_function", target=SOFTMAX):
+        shifted = converted = node.args[0]
+        while shifted.target in CONVERSIONS and len(shifted.users) == 1:
+            converted, shifted = shifted, shifted.args[0]
+        if shifted.target is not aten.sub.Tensor or shifted.kwargs or len(shifted.users) > 1:
+            continue
+        tensor, largest = shifted.args
+        if not isinstance(largest, Node) or largest.target is not aten.amax.default:
+            continue
+        if largest.args == (tensor, [node.args[1]], True):
+            (node if converted is shifted else converted).replace_input_with(shifted, tensor)
+            graph.erase_node(shifted)
+            if not largest.users:
+                graph.erase_node(largest)
+
+
+def _ask_for_extrema_alone(graph: Graph) -> None:
     """The extrema along a dimension are asked for alone where nobody asks where they are."""
     for target, values in EXTREMA.items():
         for node in graph.find_nodes(op="call_function", target=target):
