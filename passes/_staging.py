@@ -215,7 +215,7 @@ def _is_last(op: GlobalAccess, kernel: cuda.KernelOp) -> bool:
 
 
 def _multiplies(op: Operation) -> bool:
-    return isinstance(op, cuda.ProductOp | cuda.WarpgroupProductOp)
+    return isinstance(op, cuda.ProductOp | cuda.ProductOfWarpgroupsOp)
 
 
 def _working_block(kernel: cuda.KernelOp) -> Block:

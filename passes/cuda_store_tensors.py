@@ -228,7 +228,7 @@ def _place_problem(leaving: _Leaving, kernel: cuda.KernelOp) -> Reason | None:
         return Reason(law, f"%{next(each for each in tiles if each.alias).result.name_hint} lies there")
     later = leaving.op.next_op
     while later is not None:
-        if any(isinstance(each, cuda.WarpgroupProductOp) or _leaving(each) for each in later.walk()):
+        if any(isinstance(each, cuda.ProductOfWarpgroupsOp) or _leaving(each) for each in later.walk()):
             return Reason(law, f"'{later.name}' follows")
         later = later.next_op
     if not isinstance(leaving.op.parent_op(), cuda.RolesOp):

@@ -206,4 +206,5 @@ def _schedule(sketch: Sketch, choice: Choice, schedule: ScheduleAttr) -> Schedul
         left="shared" if choice.candidate.rereads else schedule.left.data,
         subloop=schedule.subloop.as_dict(),
         cluster={axis: int(size) for axis, size in sketch.parts_of_blocks(tiles).items()},
+        promote=schedule.promote.as_dict(),
     )

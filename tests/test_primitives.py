@@ -189,6 +189,7 @@ USES |= {  # of sm_90a; `q` is a barrier, `map` a tensor map
     "wgmma_commit": "wgmma_commit();",
     "wgmma_wait": "wgmma_wait<0>(); wgmma_wait<1>();",
     "keep": "float x[2][2] = {}; keep(x); __half p[2][2]; memcpy(p, h, 8); keep(p); memcpy(h2, p, 8);",
+    "promote": "float x[4][2][2] = {}, y[2][2][2]; memcpy(y, f, 32); promote<2>(x, y); memcpy(f2, x, sizeof(x));",
 }
 for _width in wgmma.WIDTHS:
     USES[wgmma.name_of(_width)] = (
@@ -243,7 +244,7 @@ def test_every_instruction_cites_its_section() -> None:
     assert [block.splitlines()[0] for block in assembled if "PTX ISA" not in block] == []
 
 
-HOPPER_FILES = ("rings", "clusters", "roles", "warpgroups", "order", "tensor_maps", "tensor_stores")
+HOPPER_FILES = ("rings", "clusters", "roles", "warpgroups", "promoted", "order", "tensor_maps", "tensor_stores")
 
 
 def test_every_operation_of_hopper_cites_its_section() -> None:

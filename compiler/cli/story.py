@@ -56,6 +56,7 @@ def schedule_text(kernel: KernelOp) -> str:
         ("warps", schedule.warps),
         ("subloop", schedule.subloop),
         ("cluster", schedule.cluster),
+        ("promote", schedule.promote),
     )
     return "; ".join(
         f"{name} {', '.join(f'{axis} = {size}' for axis, size in part.as_dict().items())}"

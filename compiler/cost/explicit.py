@@ -316,7 +316,7 @@ class Walk:
                 self.tiles.append(Tile(role, tuple(sizes[axis] for axis in axes), 4, self.stream_number))
 
     def product(self, op: ContractOp, spread: Spread) -> None:
-        product = product_of(op, self.left(op))
+        product = product_of(op, self.left(op), self.kernel.schedule)
         self.work.append(Work(product.format, (*product.result, *product.over), self.stream_number))
         self.issue(issued_by_product(product, spread))
         if (left := left_operand(op, self.row)) not in self.lefts:  # once for all products, of all streams
@@ -326,6 +326,8 @@ class Walk:
         self.spared[self.stream_number] += spared_registers(product, spread)
         passing = self.inside and op.init is None
         self.hold("passing" if passing else "carried", op.result, width=4)
+        if product.every:
+            self.hold("partial", op.result, width=4)
         for operand in (op.lhs, op.rhs):
             if level_of(operand.type) == "shared":
                 continue

@@ -9,12 +9,14 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from treadle.compiler.amounts import Amount, ceil_div, choice, least, most
+from treadle.compiler.cost.promotion import issued_by_promotion, promoted_parts
 from treadle.compiler.cost.spread import FRAGMENT_ROWS, Spread
 from treadle.compiler.cost.work import is_tensor_product, multiply_format
 from treadle.compiler.lowering.products import MOST_SHARED_FRAGMENTS
 from treadle.compiler.machines.machine import WARP
 from treadle.dialects.diagram import ContractOp, ReduceOp
 from treadle.dialects.diagram.array import axes_of
+from treadle.dialects.hierarchy.schedule import ScheduleAttr, promoted_every
 
 VECTOR = 16
 """Bytes that a lane copies at once."""
@@ -24,6 +26,7 @@ KINDS = {
     "ldmatrix": "LDSM of four 8 x 8 tiles",
     "shared": "LDS and STS",
     "float": "FFMA and its kind",
+    "promote": "FADD of sums that warpgroups promote",
     "special": "MUFU",
     "select": "FSETP and FSEL",
     "convert": "F2FP",
@@ -72,7 +75,7 @@ SUBLOOP_TURN = 11
 """Of one turn of a subloop: its counter and branch, and the addresses of both operands, as ptxas 13.0 makes them."""
 
 
-OF_WARPGROUPS = ("turn warpgroup", "turn operands")
+OF_WARPGROUPS = ("turn warpgroup", "turn operands", "promote")
 OF_SINGLE_WARPS = ("products", "ldmatrix", "copies", "turn", "turn copies")
 """What only those issue: a warpgroup multiplies with a few large instructions, and a producer copies."""
 
@@ -100,11 +103,13 @@ class Product:
     left: str
     """Where the operand with the rows is: `registers`, or `shared`, where each step reads it; `lasting` is shared and
     does not change in a stream, so that it may be kept in registers."""
+    every: int = 0
+    """How many products are added up before their sum is promoted; 0 where it is not."""
 
 
-def product_of(op: ContractOp, left: str) -> Product:
+def product_of(op: ContractOp, left: str, schedule: ScheduleAttr | None) -> Product:
     format = multiply_format(op) if is_tensor_product(op) else "f32"
-    return Product(format, axes_of(op.result.type), tuple(op.over_axes), left)
+    return Product(format, axes_of(op.result.type), tuple(op.over_axes), left, promoted_every(schedule, op))
 
 
 def issued_by_product(product: Product, spread: Spread) -> Iterator[tuple[str, Amount]]:
@@ -126,9 +131,13 @@ def issued_by_product(product: Product, spread: Spread) -> Iterator[tuple[str, A
         return
     yield f"products {product.format}", rows * columns * deep
     yield "ldmatrix", ceil_div(columns, 2) * deep + rows * deep * _is_read_again(product, rows, deep, spread)
-    yield "turn operands", deep * (1 + (product.left != "registers"))
+    sums = spread.of_lane(product.result)
+    parts = promoted_parts(sums) if product.every else 1  # each of which reads the left operand
+    yield "turn operands", deep * parts * (1 + (product.left != "registers"))
     # The four warps of a warpgroup share what they read of the right operand; the left one is in registers or read.
-    yield "operands", columns * deep / 8 + rows * deep * (product.left != "registers")
+    yield "operands", columns * deep / 8 + rows * deep * parts * (product.left != "registers")
+    if product.every:
+        yield from issued_by_promotion(sums, depth, product.every)
 
 
 def read_before(product: Product, spread: Spread) -> Amount:

@@ -11,6 +11,7 @@ import numpy as np
 from treadle.compiler.amounts import Amount, ceil_div, choice, least, most, rounded
 from treadle.compiler.cost.issue import VECTOR
 from treadle.compiler.cost.plan import LEAVING, Plan, Tile, row_of
+from treadle.compiler.cost.promotion import promoted_parts
 from treadle.compiler.cost.warpgroups import WARPGROUP, are_of_warpgroups, granted_registers, registers_at_launch
 from treadle.compiler.machines import Machine
 from treadle.compiler.machines.machine import WARP
@@ -52,6 +53,9 @@ WARPGROUP_PASSING = 1.2
 """The same of consumers that are warpgroups: nothing is loaded ahead, and operands stay in shared memory. By this ptxas
 13.0 needs what it has of attention with biases (16 bytes spilled at 160 keys, d 64) or capped scores (24 bytes at 208),
 and less of plain attention (nothing spilled at 192, d 128, and in f8 at 224)."""
+
+WARPGROUP_PARTIAL = 1.0
+"""For each register of a sum on its way to an accumulator, beside which a step holds nothing else of its own."""
 
 AHEAD = 0.9
 """The part of what maps begin while products run (`ahead.py`) that is there before these are: with positions as biases,
@@ -188,7 +192,7 @@ def registers(plan: Plan, machine: Machine) -> Amount:
         return rounded(BASE_REGISTERS + (STREAM_REGISTERS if plan.streams else 0) + plan.held)
     alone = PRODUCT_BASE + (FROM_SM_90 if machine.capability >= 90 else 0) + _held(plan, CARRIED, PASSING)
     alone = alone + _addresses_of_copies(plan)
-    of_group = WARPGROUP_BASE + _held(plan, WARPGROUP_CARRIED, WARPGROUP_PASSING)
+    of_group = WARPGROUP_BASE + _held(plan, WARPGROUP_CARRIED, WARPGROUP_PASSING, WARPGROUP_PARTIAL)
     return rounded(choice(are_of_warpgroups(plan, machine), of_group, alone - plan.spared_registers))
 
 
@@ -219,10 +223,11 @@ def least_registers(plan: Plan, machine: Machine) -> Amount:
     return PRODUCT_BASE + _held(plan, LEAST_CARRIED, PASSING) + plan.kept_registers
 
 
-def _held(plan: Plan, carried: float, passing: float) -> Amount:
+def _held(plan: Plan, carried: float, passing: float, partial: float = 0) -> Amount:
     weights = {
         "carried": carried,
         "passing": passing,
+        "partial": partial,
         "ahead": AHEAD,
         "dividing": DIVIDING,
         "moving": 1,
@@ -242,14 +247,16 @@ def _held_in(plan: Plan, held: Sequence[tuple[Tile, Amount]], stream: int | None
     """Beside what stays: in a step of a stream, or outside of all."""
     here = [(tile, words) for tile, words in held if tile.stream == stream and stream is not None]
     addresses = sum(words for tile, words in here if tile.role == "address")
-    made = sum(words for tile, words in here if tile.role != "address" and not _is_on_its_way(tile))
+    apart = ("address", "partial")
+    made = sum(words for tile, words in here if tile.role not in apart and not _is_on_its_way(tile))
+    partial = most(0, *(words for tile, words in here if tile.role == "partial"))
     # What lies in rows is on its way before the products of the step begin, whose results it does not meet.
     loaded = _words_of(plan, "loaded", stream)
     moving = sum(words for tile, words in held if _is_on_its_way(tile) and tile.stream == stream)
     following = _words_of(plan, "next", stream)
     is_ahead = following <= MOST_WORDS
     ahead, now = choice(is_ahead, NEXT * following, 0), choice(is_ahead, 0, following)
-    return addresses + ahead + most(made, loaded + now, moving)
+    return addresses + ahead + partial + most(made, loaded + now, moving)
 
 
 def loads_ahead(plan: Plan) -> Amount:
@@ -276,5 +283,8 @@ def _words(tile: Tile, plan: Plan) -> Amount:
     words = ceil_div(tile.elements * tile.width, 4)
     if tile.role == "column":
         return ceil_div(words, FRAGMENT_LANES)
+    if tile.role == "partial":
+        registers = ceil_div(words, WARP * plan.warp_count)
+        return ceil_div(registers, promoted_parts(registers))
     lanes = WARP // FRAGMENT_LANES if tile.role == "row" else WARP  # in a fragment four lanes share a row
     return ceil_div(words, lanes * plan.warp_count)

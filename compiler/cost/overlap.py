@@ -52,6 +52,8 @@ def unit_clocks(issues: Sequence[Issue], machine: Machine, grouped: bool) -> dic
         elif kind == "products":
             rate = machine.rates.products(format) if grouped else machine.products_of_single_warps(format)
             clocks[f"tensor {format}"] += SUB_PARTITIONS * issue.count * PRODUCT_FLOP[format] / rate
+        elif kind == "promote":
+            clocks["float"] += SUB_PARTITIONS * issue.count * WARP / machine.rates.float
         elif kind in ("float", "special"):
             rate = machine.rates.float if kind == "float" else machine.rates.special
             clocks[kind] += SUB_PARTITIONS * issue.count * WARP / rate
@@ -75,7 +77,7 @@ def overlaps(plan: Plan, machine: Machine, blocks_per_sm: int) -> tuple[Overlap,
 def _by_stream(plan: Plan, grouped: bool) -> dict[int, list[Issue]]:
     """What a warp that computes issues in a step of each stream."""
     # A warpgroup's products read their operands themselves, and a producer copies.
-    others = ("ldmatrix", "copies") if grouped else ("operands",)
+    others = ("ldmatrix", "copies") if grouped else ("operands", "promote")
     found: dict[int, list[Issue]] = defaultdict(list)
     for issue in plan.issues:
         if issue.stream is not None and issue.kind.split()[0] not in ("turn", *others):

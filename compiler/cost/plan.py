@@ -130,7 +130,8 @@ class Tile:
     one whose last axis is that of the rows; `parts`, by the warps along the last axis, what each of those that share a
     row has of its result. In registers: `carried`, an
     accumulator that a stream carries or the kernel gives; `passing`, what a step makes and uses up; `ahead`, what it
-    makes before its products are there; `dividing`, what it divides; `value` (spread over all lanes); `row` (a copy in
+    makes before its products are there; `partial`, sums that it promotes, a part at a time; `dividing`, what it
+    divides; `value` (spread over all lanes); `row` (a copy in
     each lane that shares the row); `column` (a copy in each lane that shares the column: what a step
     loads for scores and has no rows, so that all warps, and eight lanes of each, hold the same). Beside products, of
     what lies in rows over the lanes: `loaded`, what a step loads of it; `next`, the same where a step begins with it,
@@ -226,7 +227,8 @@ class Plan:
     @property
     def delays(self) -> bool:
         """Whether warpgroups do the last product of a step in the step after it (`passes/loops/delay.py`)."""
-        return self.has_scores and max(Counter(work.stream for work in self.work).values()) > 1
+        promotes = any(tile.role == "partial" for tile in self.tiles)  # and awaits each sum where it stands
+        return self.has_scores and not promotes and max(Counter(work.stream for work in self.work).values()) > 1
 
     @property
     def algorithm(self) -> tuple[Work, ...]:

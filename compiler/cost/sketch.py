@@ -56,7 +56,7 @@ from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, shape_of, sizes_of
 from treadle.dialects.diagram.contract import is_multiplied
 from treadle.dialects.hierarchy import KernelOp
-from treadle.dialects.hierarchy.schedule import ScheduleAttr
+from treadle.dialects.hierarchy.schedule import ScheduleAttr, promoted_every
 from treadle.passes.expressions.scalars import leaves
 from treadle.passes.kernels.near import comes_to_shared
 from treadle.passes.streams.changes import BEFORE
@@ -459,7 +459,7 @@ class _Reader:
             streams = self._streams_of(op)
             streamed = streams != (None,)
             left = left_operand(op, self.roles.row)
-            yield Task(product_of(op, self._left(op)), streams, streamed, left not in read)
+            yield Task(product_of(op, self._left(op), self.kernel.schedule), streams, streamed, left not in read)
             read.add(left)
             if self.stream in op.over_axes and op.accumulate != format_of(op.result.type):
                 # A stream keeps the sum as it accumulates, and rounds it in the end.
@@ -545,6 +545,8 @@ class _Reader:
                 held += [Holding("passing", axes, 4, stream) for stream in streams]
             else:
                 held.append(Holding("carried", axes, 4))
+            if promoted_every(self.kernel.schedule, op):
+                held += [Holding("partial", axes, 4, stream) for stream in streams]
             for operand in (op.lhs, op.rhs):
                 if isinstance(operand.owner, Operation):
                     roles = ("shared", "moving") if self._in_shared(op, operand) else ("passing",)

@@ -23,10 +23,12 @@ from treadle.compiler.cost.spread import FRAGMENT_ROWS
 from treadle.compiler.cost.warpgroups import WARPGROUP, are_of_warpgroups
 from treadle.compiler.cost.work import is_tensor_product, labours_of, multiply_format, width_of
 from treadle.compiler.machines.machine import WARP, Machine
+from treadle.dialects.cuda.sums import MOST_COLUMNS
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import axes_of, level_of, sizes_of
 from treadle.dialects.diagram.contract import is_multiplied
 from treadle.dialects.hierarchy import KernelOp
+from treadle.dialects.hierarchy.schedule import promoted_every
 
 CHIP = "chip"
 """Shared memory and registers together: what the theory calls the memory of a group."""
@@ -199,8 +201,9 @@ class _Walk(Walk):
                 self._add("shared", alike * width_of(operand.type) * self._reads(operand, once=False))
             return
         self._add(f"tensor {multiply_format(op)}", 2 * every)
+        promoted = self._promote(op)
         spread = self.spread(*op.operands, *op.results)
-        kept = not self.grouped and read_before(product_of(op, self.left(op)), spread) > 0
+        kept = not self.grouped and read_before(product_of(op, self.left(op), self.kernel.schedule), spread) > 0
         for operand in (op.lhs, op.rhs):
             has_rows = self.row is not None and self.row in axes_of(operand.type)
             if level_of(operand.type) != "shared" and self.left(op) == "registers" and has_rows:
@@ -209,7 +212,19 @@ class _Walk(Walk):
                 if operand in self.read_once:
                     continue
                 self.read_once.add(operand)
-            self._add("shared", width_of(operand.type) * self._reads(operand, once=kept and has_rows))
+            parts = promoted if has_rows else 1
+            self._add("shared", parts * width_of(operand.type) * self._reads(operand, once=kept and has_rows))
+
+    def _promote(self, op: ContractOp) -> Expr | int:
+        """Count the additions of sums that warpgroups promote; gives in how many parts, each of which reads the left
+        operand."""
+        every = promoted_every(self.kernel.schedule, op) if self.grouped else 0
+        if not every:
+            return 1
+        axes = axes_of(op.result.type)
+        times = sympy.Mul(*(sympy.ceiling(self.piece(axis) / every) for axis in op.over_axes))
+        self._add("float", times * self._in_all(axes))
+        return sympy.ceiling(sympy.Mul(*(self.piece(axis) for axis in axes if axis != self.row)) / MOST_COLUMNS)
 
     def _reads(self, operand: SSAValue, once: bool) -> Expr:
         """Each warp, or warpgroup, reads the part of an operand that its part of the result needs."""

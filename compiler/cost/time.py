@@ -247,6 +247,8 @@ def _block_clocks(plan: Plan, machine: Machine, sizes: Mapping[str, int], blocks
         elif kind == "products":
             rate = choice(grouped, machine.rates.products(format), machine.products_of_single_warps(format))
             clocks[f"tensor {format}"] += count * PRODUCT_FLOP[format] / rate
+        elif kind == "promote":
+            clocks["float"] += count * choice(grouped, WARP / machine.rates.float, 0)
         elif kind in ("float", "special"):
             clocks[kind] += count * WARP / (machine.rates.float if kind == "float" else machine.rates.special)
             clocks["issue special"] += issued if kind == "special" else 0

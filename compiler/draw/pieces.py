@@ -28,6 +28,8 @@ class Pieces:
     subloop: Mapping[str, int] = field(default_factory=dict[str, int])
     cluster: Mapping[str, int] = field(default_factory=dict[str, int])
     """What each block of a cluster has of an axis, where they share a group."""
+    promote: Mapping[str, int] = field(default_factory=dict[str, int])
+    """The most products along an axis that are added up before their sum is promoted."""
     divisor: int = 1
     """Of every tile axis of a product, from the shape of the instructions."""
     product_axes: frozenset[str] = frozenset()
@@ -48,6 +50,7 @@ class Pieces:
             schedule.warps.as_dict(),
             schedule.subloop.as_dict(),
             schedule.cluster.as_dict(),
+            schedule.promote.as_dict(),
             divisor_of_products(kernel),
             frozenset(product_axis_names(kernel)),
             expanded=kernel.is_expanded,
@@ -131,6 +134,7 @@ class Pieces:
         parts += [f"{axis} = {_size(size)}" for axis, size in self.whole.items()]
         parts += [f"u_{{{axis}}} = {_size(size)}" for axis, size in self.subloop.items()]
         parts += [f"c_{{{axis}}} = {_size(size)}" for axis, size in self.cluster.items()]
+        parts += [f"p_{{{axis}}} = {_size(size)}" for axis, size in self.promote.items()]
         warps = [f"{n} \\rm{{warps along}} {axis}" for axis, n in self.warps.items() if n > 0]
         return " ,  ".join([*parts, *warps])
 

@@ -11,6 +11,7 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from treadle.dialects import cuda
 from treadle.dialects.cuda.products import DEPTHS
+from treadle.dialects.cuda.promoted import parts_of_product
 from treadle.dialects.cuda.tiles import layout_of
 from treadle.dialects.cuda.warpgroups import depth_of
 from treadle.dialects.diagram import MapOp
@@ -90,7 +91,7 @@ def _step(loop: Operation, capability: int) -> Step | None:
     if not isinstance(loop, scf.ForOp):
         return None
     operations = list(_own(loop))
-    products = [op for op in operations if isinstance(op, cuda.ProductOp | cuda.WarpgroupProductOp)]
+    products = [op for op in operations if isinstance(op, cuda.ProductOp | cuda.ProductOfWarpgroupsOp)]
     if not products:
         return None
     carried = set(loop.body.block.args[1:])
@@ -104,7 +105,7 @@ def _step(loop: Operation, capability: int) -> Step | None:
         format=str(format_of(first.lhs.type)),
         tile=tile,
         copies=any(isinstance(op, cuda.CopyOp | cuda.AwaitOp) for op in operations),
-        warpgroups=isinstance(products[0], cuda.WarpgroupProductOp),
+        warpgroups=isinstance(products[0], cuda.ProductOfWarpgroupsOp),
         masked=any(isinstance(op, cuda.MaskOp) or _asks_elements(op) for op in operations),
     )
 
@@ -145,14 +146,15 @@ def _depends(value: SSAValue, on: set[BlockArgument]) -> bool:
     return False
 
 
-def _extent(product: cuda.ProductOp | cuda.WarpgroupProductOp) -> int:
+def _extent(product: cuda.ProductOp | cuda.ProductOfWarpgroupsOp) -> int:
     return sizes_of(product.rhs.type)[product.axis]
 
 
-def _instructions(product: cuda.ProductOp | cuda.WarpgroupProductOp, capability: int) -> int:
+def _instructions(product: cuda.ProductOp | cuda.ProductOfWarpgroupsOp, capability: int) -> int:
     """Product instructions of one warp, or of its warpgroup, in machine code."""
-    if isinstance(product, cuda.WarpgroupProductOp):
-        return _extent(product) // depth_of(product.rhs.type)
+    if isinstance(product, cuda.ProductOfWarpgroupsOp):
+        steps = _extent(product) // depth_of(product.rhs.type)
+        return steps * len(parts_of_product(product)) if isinstance(product, cuda.PromotedProductOp) else steps
     depth = DEPTHS.get(product.instruction.data)
     if depth is None:
         return 0

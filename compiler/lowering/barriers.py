@@ -55,7 +55,7 @@ def accesses(op: Operation) -> tuple[set[SSAValue], set[SSAValue]]:
             return set(), {base_of(op.source)}
         case cuda.TensorStoreOp():
             return set(), {base_of(op.tile)}
-        case cuda.ProductOp() | cuda.WarpgroupProductOp():
+        case cuda.ProductOp() | cuda.WarpgroupProductOp() | cuda.PromotedProductOp():
             return set(), {base_of(tile) for tile in (op.lhs, op.rhs) if is_shared(tile.type)}
         case _:
             return set(), set()

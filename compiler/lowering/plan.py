@@ -17,6 +17,7 @@ from treadle.dialects.diagram.array import axes_of, format_of, is_array, sizes_o
 from treadle.dialects.diagram.contract import is_computed_with
 from treadle.dialects.diagram.formats import NUMBER_FORMATS
 from treadle.dialects.hierarchy import GroupOp, KernelOp, LoadOp, SaveOp, StreamOp
+from treadle.dialects.hierarchy.schedule import promoted_every
 
 MOST_WARPS = 32
 """Of a block: it has at most 1024 threads."""
@@ -43,6 +44,10 @@ class KernelPlan:
     def subloops(self) -> dict[str, int]:
         """The pieces in which contractions walk an axis, where the schedule asks for it."""
         return self.kernel.schedule.subloop.as_dict() if self.kernel.schedule is not None else {}
+
+    def promoted_every(self, op: ContractOp) -> int | None:
+        """How many products of a contraction are added up before their sum is promoted, where the schedule says so."""
+        return promoted_every(self.kernel.schedule, op) or None
 
     @property
     def warp_count(self) -> int:

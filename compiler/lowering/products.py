@@ -45,7 +45,8 @@ def lower_contract(lowering: KernelLowering, op: ContractOp) -> SSAValue:
     subloop = lowering.plan.subloops.get(depth)
     if subloop is not None:
         _check_subloop(op, depth, subloop, left, instruction)
-    product = lowering.emit(cuda.ProductOp(left, right, init, depth, instruction, subloop))
+    promote = lowering.plan.promoted_every(op)
+    product = lowering.emit(cuda.ProductOp(left, right, init, depth, instruction, subloop, promote))
     result = placed(product, op, product.result, op.result)
     if format_of(op.result.type) == op.accumulate:
         return filled(lowering, op.result, result, layout) if op.init is None else result

@@ -79,6 +79,16 @@ __device__ __forceinline__ void keep(T (&registers)[N]) {
   }
 }
 
+// primitive: promote
+// Adds what tensor cores have added up of some columns, from FIRST eights of them on, to sums in f32.
+template <int FIRST, int ALL, int N>
+__device__ __forceinline__ void promote(float (&sums)[ALL][2][2], const float (&part)[N][2][2]) {
+  static_assert(FIRST + N <= ALL);
+  UNROLL for (int n8 = 0; n8 < N; ++n8)
+    UNROLL for (int m8 = 0; m8 < 2; ++m8)
+      UNROLL for (int n1 = 0; n1 < 2; ++n1) sums[FIRST + n8][m8][n1] += part[n8][m8][n1];
+}
+
 // primitive: same_type
 // Whether two types are one; without a header of the standard library.
 template <class A, class B> struct SameType { static constexpr bool value = false; };

@@ -130,7 +130,7 @@ def _behind_products(block: Block) -> list[Operation]:
 
 
 def _multiplies(op: Operation) -> bool:
-    return any(isinstance(each, cuda.ProductOp | cuda.WarpgroupProductOp) for each in op.walk())
+    return any(isinstance(each, cuda.ProductOp | cuda.ProductOfWarpgroupsOp) for each in op.walk())
 
 
 def _registers(values: Sequence[SSAValue]) -> int:

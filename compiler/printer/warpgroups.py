@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from xdsl.dialects import scf
 from xdsl.ir import Operation, SSAValue
 
@@ -15,6 +17,7 @@ from treadle.compiler.printer.together import Together
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LANES
+from treadle.dialects.cuda.promoted import parts_of_product
 from treadle.dialects.cuda.rings import stages_of
 from treadle.dialects.cuda.roles import WARPGROUP
 from treadle.dialects.cuda.tensor_maps import shared_axis
@@ -77,6 +80,8 @@ class WarpgroupPrinter:
                 self.writer.text.line(f"{self.writer.call('barrier_cluster_wait')}();")
             case cuda.WarpgroupProductOp():
                 self.product(op)
+            case cuda.PromotedProductOp():
+                self.promoted(op)
             case cuda.WarpgroupWaitOp():
                 self.product_wait(op)
             case _:
@@ -245,42 +250,86 @@ class WarpgroupPrinter:
     # -- products ----------------------------------------------------------------------------------
 
     def product(self, op: cuda.WarpgroupProductOp) -> None:
-        writer = self.writer
-        if op.accumulator is None:
-            name = writer.declare(op.result)
-        else:
-            name = writer.values[op.accumulator]
-            if not writer.is_last_use(op.accumulator, op):
-                name = writer.declare(op.result)
-                writer.copy(name, writer.values[op.accumulator], layout_of(op.result.type))
-            writer.values[op.result] = name
-        axes = result_axes(layout_of(op.result.type))
-        assert axes is not None
-        rows, columns = axes
-        width, steps = sizes_of(op.result.type)[columns], sizes_of(op.rhs.type)[op.axis] // depth_of(op.rhs.type)
-        step = f"k{depth_of(op.rhs.type)}"
+        writer, name = self.writer, self._sums(op)
+        width, steps, step = self._shape(op)
         multiply = writer.call(f"wgmma_m64n{width}{step}")
-        sums = name
-        if row_order(op.result.type):  # whose columns are counted by two digits
-            sums = f"reinterpret_cast<float(&)[{width // 8}][2][2]>({name})"
-        eight_bit = format_bytes(op.rhs.type) == 1
         with writer.text.block("", f"}}  // {name} = {writer.values[op.lhs]} {writer.values[op.rhs]} over {op.axis}"):
-            left = self._operand(op, op.lhs, rows, "a", True) if is_shared(op.lhs.type) else None
-            right = self._operand(op, op.rhs, columns, "b", False)
-            if left is None:  # whose registers are made before the fence: ptxas would fence each step again (C7519)
-                writer.text.line(f"{writer.call('keep')}({writer.values[op.lhs]});")
+            left, right = self._operands(op)
             writer.text.line(f"{writer.call('wgmma_fence')}();")
             with writer.text.block(f"UNROLL for (int {step} = 0; {step} < {steps}; ++{step})"):
                 more = "true" if op.accumulator is not None else f"{step} > 0"
-                flags = f"{int(right.transposed)}"
-                if left is None:
-                    first = f"{writer.values[op.lhs]}[{step}]" if steps > 1 else writer.values[op.lhs]
-                else:
-                    flags, first = f"{int(left.transposed)}, {flags}", left.at
-                element = c_type(op.rhs.type)
-                types = (c_type(op.lhs.type), element) if eight_bit else (element, flags)
-                writer.text.line(f"{multiply}<{', '.join(types)}>({sums}, {first}, {right.at}, {more});")
+                first = self._first(op, left)
+                types = self._types(op, left, right)
+                writer.text.line(f"{multiply}<{types}>({_by_columns(op, name)}, {first}, {right.at}, {more});")
             writer.text.line(f"{writer.call('wgmma_commit')}();")
+
+    def promoted(self, op: cuda.PromotedProductOp) -> None:
+        """Each part of the columns by itself: what tensor cores have added up of it is awaited, and added."""
+        writer, name = self.writer, self._sums(op)
+        _, steps, step = self._shape(op)
+        every = op.promote.data // depth_of(op.rhs.type)
+        with writer.text.block("", f"}}  // {name} += {writer.values[op.lhs]} {writer.values[op.rhs]} over {op.axis}"):
+            left, right = self._operands(op)
+            for start, width in parts_of_product(op):
+                multiply = writer.call(f"wgmma_m64n{width}{step}")
+                with writer.names.scope(), writer.text.block(""):
+                    part = writer.names.fresh(f"{name}_part")
+                    writer.text.line(f"float {part}[{width // 8}][2][2];")
+                    for begin in range(0, steps, every):
+                        end = min(begin + every, steps)
+                        writer.text.line(f"{writer.call('wgmma_fence')}();")
+                        with writer.text.block(f"UNROLL for (int {step} = {begin}; {step} < {end}; ++{step})"):
+                            first, second = self._first(op, left), right.from_row(start)
+                            types = self._types(op, left, right)
+                            more = f"{step} > {begin}"
+                            writer.text.line(f"{multiply}<{types}>({part}, {first}, {second}, {more});")
+                        writer.text.line(f"{writer.call('wgmma_commit')}();")
+                        writer.text.line(f"{writer.call('wgmma_wait')}<0>();")
+                        writer.text.line(f"{writer.call('keep')}({part});")
+                        sums = _by_columns(op, name)
+                        writer.text.line(f"{writer.call('promote')}<{start // 8}>({sums}, {part});")
+
+    def _sums(self, op: cuda.ProductOfWarpgroupsOp) -> str:
+        """The name of the registers that a product adds to."""
+        writer = self.writer
+        if op.accumulator is None:
+            return writer.declare(op.result)
+        name = writer.values[op.accumulator]
+        if not writer.is_last_use(op.accumulator, op):
+            name = writer.declare(op.result)
+            writer.copy(name, writer.values[op.accumulator], layout_of(op.result.type))
+        writer.values[op.result] = name
+        return name
+
+    def _shape(self, op: cuda.ProductOfWarpgroupsOp) -> tuple[int, int, str]:
+        """Columns, steps along the depth, and the name of one."""
+        _, columns = _axes(op)
+        depth = depth_of(op.rhs.type)
+        return sizes_of(op.result.type)[columns], sizes_of(op.rhs.type)[op.axis] // depth, f"k{depth}"
+
+    def _operands(self, op: cuda.ProductOfWarpgroupsOp) -> tuple[_Operand | None, _Operand]:
+        """The descriptors of both, or of the right one, where the left one is in registers."""
+        rows, columns = _axes(op)
+        left = self._operand(op, op.lhs, rows, "a", True) if is_shared(op.lhs.type) else None
+        right = self._operand(op, op.rhs, columns, "b", False)
+        if left is None:  # whose registers are made before the fence: ptxas would fence each step again (C7519)
+            self.writer.text.line(f"{self.writer.call('keep')}({self.writer.values[op.lhs]});")
+        return left, right
+
+    def _first(self, op: cuda.ProductOfWarpgroupsOp, left: _Operand | None) -> str:
+        """The left operand of a step."""
+        if left is not None:
+            return left.at
+        _, steps, step = self._shape(op)
+        return f"{self.writer.values[op.lhs]}[{step}]" if steps > 1 else self.writer.values[op.lhs]
+
+    def _types(self, op: cuda.ProductOfWarpgroupsOp, left: _Operand | None, right: _Operand) -> str:
+        """What a product is a template over: formats, and which operands of 16 bits are transposed."""
+        element = c_type(op.rhs.type)
+        if format_bytes(op.rhs.type) == 1:
+            return f"{c_type(op.lhs.type)}, {element}"
+        flags = [int(operand.transposed) for operand in (left, right) if operand is not None]
+        return ", ".join([element, *map(str, flags)])
 
     def product_wait(self, op: cuda.WarpgroupWaitOp) -> None:
         writer = self.writer
@@ -288,7 +337,7 @@ class WarpgroupPrinter:
         writer.text.line(f"{writer.call('wgmma_wait')}<{op.pending.data}>();")
         writer.text.line(f"{writer.call('keep')}({name});")
 
-    def _operand(self, op: cuda.WarpgroupProductOp, tile: SSAValue, outer: str, name: str, split: bool) -> _Operand:
+    def _operand(self, op: cuda.ProductOfWarpgroupsOp, tile: SSAValue, outer: str, name: str, split: bool) -> _Operand:
         """Declare the descriptor of an operand's tile; with `split`, of this warpgroup's rows of it."""
         writer = self.writer
         boxes, element = boxes_of(tile.type), format_bytes(tile.type)
@@ -312,7 +361,7 @@ class WarpgroupPrinter:
         build = f"{writer.call('matrix_descriptor')}<{row_bytes}>({start}{self._in_turn(tile, op)}, {8 * row_bytes})"
         writer.call("further")
         writer.text.line(f"const uint64_t {name} = {build};")
-        return _Operand(f"further({name}, {further})", transposed)
+        return _Operand(name, further, transposed, row_bytes)
 
     def _start(self, tile: SSAValue, leading: int, rows: int) -> str:
         """Where a tile lies, as descriptors say it, and the `rows` bytes of each warpgroup's part of it. That of the
@@ -326,7 +375,7 @@ class WarpgroupPrinter:
         with writer.names.scope():
             return add([writer.constant(f"{writer.values[first]}_start", text), stage])
 
-    def _in_turn(self, tile: SSAValue, op: cuda.WarpgroupProductOp) -> str:
+    def _in_turn(self, tile: SSAValue, op: cuda.ProductOfWarpgroupsOp) -> str:
         """Zero, as a number of the turn, for an operand that all turns of a loop find at the same place. Without it the
         descriptors of all steps would be made before the loop, in two registers of each thread, or before the wait for
         the turn, by two 32-bit additions each; behind it one of 64 bits does. Those of few steps have room. No turn has
@@ -346,7 +395,7 @@ class WarpgroupPrinter:
         return "0" if index == "0" else scaled(f"int({index})", source.stage_bytes // DESCRIBED)
 
 
-def _is_kept(tile: SSAValue, op: cuda.WarpgroupProductOp) -> bool:
+def _is_kept(tile: SSAValue, op: cuda.ProductOfWarpgroupsOp) -> bool:
     """Whether a loop around a product finds the operand at the same place in every turn."""
     around = op.parent_op()
     while around is not None and not (isinstance(tile.owner, Operation) and around.is_ancestor(tile.owner)):
@@ -356,9 +405,35 @@ def _is_kept(tile: SSAValue, op: cuda.WarpgroupProductOp) -> bool:
     return False
 
 
-class _Operand:
-    """A descriptor in the loop over the depth, and whether its rows run across the depth."""
+def _axes(op: cuda.ProductOfWarpgroupsOp) -> tuple[str, str]:
+    """Rows and columns of a product."""
+    axes = result_axes(layout_of(op.result.type))
+    assert axes is not None
+    return axes
 
-    def __init__(self, at: str, transposed: bool):
-        self.at = at
-        self.transposed = transposed
+
+def _by_columns(op: cuda.ProductOfWarpgroupsOp, name: str) -> str:
+    """Sums as products have them, also where their columns are counted by two digits."""
+    if not row_order(op.result.type):
+        return name
+    width = sizes_of(op.result.type)[_axes(op)[1]]
+    return f"reinterpret_cast<float(&)[{width // 8}][2][2]>({name})"
+
+
+@dataclass(frozen=True)
+class _Operand:
+    """A descriptor in the loop over the depth, how far each step is, whether its rows run across the depth, and the
+    bytes of one."""
+
+    name: str
+    further: str
+    transposed: bool
+    row_bytes: int
+
+    @property
+    def at(self) -> str:
+        return f"further({self.name}, {self.further})"
+
+    def from_row(self, row: int) -> str:
+        """From so many rows of the tile on; of rows that run along the depth."""
+        return f"further({self.name}, {add([self.further, str(row * self.row_bytes)])})" if row else self.at

@@ -48,6 +48,7 @@ from treadle.dialects.cuda.layout import LayoutAttr, ModeAttr, ModesAttr, RowsAt
 from treadle.dialects.cuda.order import ORDERING, OrderArriveOp, OrderBeginOp, OrderEndOp, OrderWaitOp
 from treadle.dialects.cuda.parts import PartsOp
 from treadle.dialects.cuda.products import ProductOp
+from treadle.dialects.cuda.promoted import ProductOfWarpgroupsOp, PromotedProductOp
 from treadle.dialects.cuda.rings import AcquireOp, ArriveOp, AwaitOp, ExpectOp, ReadyOp, ReleaseOp, RingOp, RingType
 from treadle.dialects.cuda.roles import RolesOp, roles_of, working_threads
 from treadle.dialects.cuda.shared import ReadOp, SharedOp, StageOp, WriteOp
@@ -90,6 +91,7 @@ Cuda = Dialect(
         OrderWaitOp,
         PartsOp,
         ProductOp,
+        PromotedProductOp,
         ReadOp,
         ReadyOp,
         ReleaseOp,
@@ -147,7 +149,9 @@ __all__ = [
     "OrderEndOp",
     "OrderWaitOp",
     "PartsOp",
+    "ProductOfWarpgroupsOp",
     "ProductOp",
+    "PromotedProductOp",
     "ReadClusterOp",
     "ReadOp",
     "ReadyOp",

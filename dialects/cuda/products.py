@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import (
     StringAttr,
     TensorType,
 )
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
@@ -58,10 +58,14 @@ class ProductOp(IRDLOperation):
     ```
     %S = cuda.product %Qs, %Ks into %zero over [d] using m16n8k16 : !Qs, !Ks -> !S
     %T = cuda.product %Qs, %Ks into %zero over [d] subloop 32 using m16n8k16 : !Qs, !Ks -> !S
+    %U = cuda.product %As, %Bs into %zero over [k] promote 128 using m16n8k32 : !As, !Bs -> !C
     ```
 
     With `subloop`, the axis is walked by a loop over pieces of that size, which is not unrolled: registers hold
     operands of one piece at a time. Both operands are tiles then, as registers have no addresses.
+
+    With `promote`, a unit that keeps fewer digits of a sum than its format has may add up so many products at most
+    (`cuda.promoted_product`). Single warps of sm_90, whose products of 8 bits are those of f16, have no such unit.
     """
 
     name = "cuda.product"
@@ -72,6 +76,7 @@ class ProductOp(IRDLOperation):
     over = prop_def(StringAttr)
     instruction = prop_def(StringAttr)
     subloop = opt_prop_def(IntAttr)
+    promote = opt_prop_def(IntAttr)
     result = result_def(TensorType)
 
     traits = traits_def(Pure())
@@ -84,6 +89,7 @@ class ProductOp(IRDLOperation):
         over: str,
         instruction: str,
         subloop: int | None = None,
+        promote: int | None = None,
     ):
         super().__init__(
             operands=[lhs, rhs, accumulator],
@@ -91,6 +97,7 @@ class ProductOp(IRDLOperation):
                 "over": StringAttr(over),
                 "instruction": StringAttr(instruction),
                 "subloop": None if subloop is None else IntAttr(subloop),
+                "promote": None if promote is None else IntAttr(promote),
             },
             result_types=[accumulator.type],
         )
@@ -123,6 +130,8 @@ class ProductOp(IRDLOperation):
                 raise VerifyException(f"the {what} operand does not lie along '{self.axis}', as 8-bit operands must")
 
         self._verify_subloop()
+        if self.promote is not None and (problem := why_not_promoted(self.rhs.type, self.promote.data)) is not None:
+            raise VerifyException(problem)
 
     def _verify_subloop(self) -> None:
         if self.subloop is None:
@@ -145,6 +154,7 @@ class ProductOp(IRDLOperation):
         subloop = None
         if parser.parse_optional_keyword("subloop") is not None:
             subloop = parser.parse_integer(allow_boolean=False)
+        promote = parse_promote(parser)
         parser.parse_keyword("using")
         instruction = parser.parse_identifier()
         attributes = parse_attributes(parser)
@@ -158,6 +168,7 @@ class ProductOp(IRDLOperation):
             over[0],
             instruction,
             subloop,
+            promote,
         )
         op.attributes |= attributes
         return op
@@ -171,5 +182,25 @@ class ProductOp(IRDLOperation):
         print_axis_list(printer, (self.axis,))
         if self.subloop is not None:
             printer.print_string(f" subloop {self.subloop.data}")
+        if self.promote is not None:
+            printer.print_string(f" promote {self.promote.data}")
         printer.print_string(f" using {self.instruction.data}")
         print_types(printer, self, (self.lhs.type, self.rhs.type), self.result.type)
+
+
+def parse_promote(parser: Parser) -> int | None:
+    """`promote 128`, if it stands there."""
+    if parser.parse_optional_keyword("promote") is None:
+        return None
+    return parser.parse_integer(allow_boolean=False)
+
+
+def why_not_promoted(operand: Attribute, every: int) -> str | None:
+    """Why sums of so many products of an operand's format are not promoted; None if they may be."""
+    if str(format_of(operand)) not in EIGHT_BIT:
+        return f"sums of products of {format_of(operand)} are not promoted: only those of 8 bits lose digits"
+    if every < 1 or every % DEPTHS["m16n8k32"]:
+        return (
+            f"sums of {every} products are promoted: expected a multiple of {DEPTHS['m16n8k32']}, which one step takes"
+        )
+    return None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
-from typing import Self
+from typing import Protocol, Self, TypeAlias
 
 from xdsl.dialects.builtin import IntAttr, MemRefType, StringAttr, TensorType
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
@@ -22,6 +23,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from treadle.dialects.cuda.boxes import BoxesAttr
 from treadle.dialects.cuda.layout import LayoutAttr, Mode, accumulator, column_order, row_operand, spelled
+from treadle.dialects.cuda.products import parse_promote
 from treadle.dialects.cuda.tiles import boxes_of, format_bytes, is_boxed, is_shared, layout_of
 from treadle.dialects.diagram.array import axes_of, encoding_of, format_of, parse_axis_list, print_axis_list, sizes_of
 from treadle.dialects.diagram.formats import EIGHT_BIT, NARROW
@@ -76,43 +78,19 @@ class WarpgroupProductOp(IRDLOperation):
         return self.over.data
 
     def verify_(self) -> None:
-        if (problem := why_no_product(self.lhs.type, self.rhs.type, self.result.type, self.axis)) is not None:
-            raise VerifyException(problem)
-        if self.accumulator is not None and self.accumulator.type != self.result.type:
-            raise VerifyException("the result has the type of the accumulator")
-        for operand in (self.lhs, self.rhs):
-            if is_shared(operand.type) and not isinstance(encoding_of(operand.type).layout, BoxesAttr):
-                raise VerifyException(f"{operand.type} is no operand of a warpgroup: expected #cuda.boxes")
+        verify_product(self)
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
-        lhs, rhs = parse_pair(parser)
-        accumulator = parser.parse_unresolved_operand() if parser.parse_optional_keyword("into") else None
-        parser.parse_keyword("over")
-        over = parse_axis_list(parser)
-        attributes = parse_attributes(parser)
-        lhs_type, rhs_type, type = parse_pair_types(parser)
-        if len(over) != 1:
-            parser.raise_error("a product sums over one axis")
-        op = cls(
-            parser.resolve_operand(lhs, lhs_type),
-            parser.resolve_operand(rhs, rhs_type),
-            None if accumulator is None else parser.resolve_operand(accumulator, type),
-            over[0],
-            type,
-        )
+        operands, axis, promote, attributes, type = parse_product(parser)
+        if promote is not None:
+            parser.raise_error("sums are promoted by 'cuda.promoted_product'")
+        op = cls(*operands, axis, type)
         op.attributes |= attributes
         return op
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_list((self.lhs, self.rhs), printer.print_operand)
-        if self.accumulator is not None:
-            printer.print_string(" into ")
-            printer.print_operand(self.accumulator)
-        printer.print_string(" over ")
-        print_axis_list(printer, (self.axis,))
-        print_types(printer, self, (self.lhs.type, self.rhs.type), self.result.type)
+        print_product(printer, self, (self.lhs, self.rhs, self.accumulator), self.axis)
 
 
 @irdl_op_definition
@@ -153,6 +131,68 @@ class WarpgroupWaitOp(IRDLOperation):
         printer.print_operand(self.value)
         printer.print_string(f" pending {self.pending.data}")
         print_types(printer, self, (self.result.type,))
+
+
+class _Product(Protocol):
+    @property
+    def lhs(self) -> SSAValue: ...
+
+    @property
+    def rhs(self) -> SSAValue: ...
+
+    @property
+    def accumulator(self) -> SSAValue | None: ...
+
+    @property
+    def result(self) -> SSAValue: ...
+
+    @property
+    def axis(self) -> str: ...
+
+
+def verify_product(op: _Product) -> None:
+    if (problem := why_no_product(op.lhs.type, op.rhs.type, op.result.type, op.axis)) is not None:
+        raise VerifyException(problem)
+    if op.accumulator is not None and op.accumulator.type != op.result.type:
+        raise VerifyException("the result has the type of the accumulator")
+    for operand in (op.lhs, op.rhs):
+        if is_shared(operand.type) and not isinstance(encoding_of(operand.type).layout, BoxesAttr):
+            raise VerifyException(f"{operand.type} is no operand of a warpgroup: expected #cuda.boxes")
+
+
+Operands: TypeAlias = tuple[SSAValue, SSAValue, SSAValue | None]
+
+
+def parse_product(parser: Parser) -> tuple[Operands, str, int | None, Mapping[str, Attribute], Attribute]:
+    """Operands and accumulator, the axis, after how many products sums are promoted, attributes, the result's type."""
+    lhs, rhs = parse_pair(parser)
+    accumulator = parser.parse_unresolved_operand() if parser.parse_optional_keyword("into") else None
+    parser.parse_keyword("over")
+    over = parse_axis_list(parser)
+    promote = parse_promote(parser)
+    attributes = parse_attributes(parser)
+    lhs_type, rhs_type, type = parse_pair_types(parser)
+    if len(over) != 1:
+        parser.raise_error("a product sums over one axis")
+    operands = (
+        parser.resolve_operand(lhs, lhs_type),
+        parser.resolve_operand(rhs, rhs_type),
+        None if accumulator is None else parser.resolve_operand(accumulator, type),
+    )
+    return operands, over[0], promote, attributes, type
+
+
+def print_product(printer: Printer, op: Operation, operands: Operands, axis: str, how: str = "") -> None:
+    lhs, rhs, accumulator = operands
+    printer.print_string(" ")
+    printer.print_list((lhs, rhs), printer.print_operand)
+    if accumulator is not None:
+        printer.print_string(" into ")
+        printer.print_operand(accumulator)
+    printer.print_string(" over ")
+    print_axis_list(printer, (axis,))
+    printer.print_string(how)
+    print_types(printer, op, (lhs.type, rhs.type), op.results[0].type)
 
 
 def result_axes(layout: LayoutAttr) -> tuple[str, str] | None:

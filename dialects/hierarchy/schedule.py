@@ -13,7 +13,9 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from treadle.dialects.diagram.array import check_axis_name
+from treadle.dialects.diagram.array import check_axis_name, format_of
+from treadle.dialects.diagram.contract import ContractOp
+from treadle.dialects.diagram.formats import EIGHT_BIT
 
 UNDECIDED = -1
 """A partition size that no pass has chosen yet (`?`)."""
@@ -98,7 +100,10 @@ class ScheduleAttr(ParametrizedAttribute):
     that registers hold no more of the operands at once. Where nothing is said, it is walked as one piece.
 
     `cluster = [x = 16384]` says that the blocks of a cluster share a group: each holds a piece of so many of `x`, which
-    the group holds whole. They are as many as there are pieces."""
+    the group holds whole. They are as many as there are pieces.
+
+    `promote = [k = 128]` says that a unit which keeps fewer digits of sums than accumulators have adds up at most so
+    many products along the streamed axis `k`: then what it has is promoted, added to an accumulator in registers."""
 
     name = "hierarchy.schedule"
 
@@ -109,6 +114,7 @@ class ScheduleAttr(ParametrizedAttribute):
     left: StringAttr = param_def()
     subloop: PartitionAttr = param_def()
     cluster: PartitionAttr = param_def()
+    promote: PartitionAttr = param_def()
 
     def __init__(
         self,
@@ -119,9 +125,11 @@ class ScheduleAttr(ParametrizedAttribute):
         left: str = "",
         subloop: Mapping[str, int] | None = None,
         cluster: Mapping[str, int] | None = None,
+        promote: Mapping[str, int] | None = None,
     ):
         parts = (PartitionAttr(part) for part in (group, stream, whole, warps or {}))
-        super().__init__(*parts, StringAttr(left), PartitionAttr(subloop or {}), PartitionAttr(cluster or {}))
+        others = (PartitionAttr(part or {}) for part in (subloop, cluster, promote))
+        super().__init__(*parts, StringAttr(left), *others)
 
     def but(
         self,
@@ -129,6 +137,7 @@ class ScheduleAttr(ParametrizedAttribute):
         stream: Mapping[str, int] | None = None,
         whole: Mapping[str, int] | None = None,
         subloop: Mapping[str, int] | None = None,
+        promote: Mapping[str, int] | None = None,
     ) -> ScheduleAttr:
         """This schedule with other pieces of the kinds that are given."""
         return ScheduleAttr(
@@ -139,6 +148,7 @@ class ScheduleAttr(ParametrizedAttribute):
             self.left.data,
             self.subloop.as_dict() if subloop is None else subloop,
             self.cluster.as_dict(),
+            self.promote.as_dict() if promote is None else promote,
         )
 
     def tile_sizes(self) -> dict[str, int]:
@@ -175,11 +185,13 @@ class ScheduleAttr(ParametrizedAttribute):
             raise VerifyException(f"blocks of a cluster share the axes {names}: they share one")
         for axis, size in self.cluster.as_dict().items():
             _check_shared(axis, size, roles.get(axis), self.tile_sizes().get(axis, UNDECIDED))
+        for axis, size in self.promote.as_dict().items():
+            _check_promoted(axis, size, roles.get(axis))
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         parts: dict[str, PartitionAttr] = {}
-        keys = ("group", "stream", "whole", "warps", "subloop", "cluster")
+        keys = ("group", "stream", "whole", "warps", "subloop", "cluster", "promote")
         left = [""]
 
         def entry() -> None:
@@ -191,8 +203,8 @@ class ScheduleAttr(ParametrizedAttribute):
                 parts[key] = parse_partition(parser)
 
         parser.parse_comma_separated_list(parser.Delimiter.ANGLE, entry)
-        *cut, subloop, cluster = (parts.get(key, PartitionAttr({})) for key in keys)
-        return (*cut, StringAttr(left[-1]), subloop, cluster)
+        *cut, subloop, cluster, promote = (parts.get(key, PartitionAttr({})) for key in keys)
+        return (*cut, StringAttr(left[-1]), subloop, cluster, promote)
 
     def print_parameters(self, printer: Printer) -> None:
         parts = (("group", self.group), ("stream", self.stream), ("whole", self.whole), ("warps", self.warps))
@@ -204,10 +216,20 @@ class ScheduleAttr(ParametrizedAttribute):
             else:
                 printer.print_string(part[1].data)
 
-        stated = [part for part in (*parts, ("subloop", self.subloop), ("cluster", self.cluster)) if part[1].as_dict()]
+        further = (("subloop", self.subloop), ("cluster", self.cluster), ("promote", self.promote))
+        stated = [part for part in (*parts, *further) if part[1].as_dict()]
         left = [("left", self.left)] if self.left.data else []
         with printer.in_angle_brackets():
             printer.print_list([*stated, *left], entry)
+
+
+def promoted_every(schedule: ScheduleAttr | None, op: ContractOp) -> int:
+    """How many products of a contraction are added up before their sum is promoted; 0 where it is not. Of 16 bits no
+    unit loses any digits."""
+    promoted = {} if schedule is None else schedule.promote.as_dict()
+    if str(format_of(op.lhs.type)) not in EIGHT_BIT:
+        return 0
+    return next((promoted[axis] for axis in op.over_axes if axis in promoted), 0)
 
 
 def _check_subloop(axis: str, size: int, role: str | None, whole: int) -> None:
@@ -228,6 +250,14 @@ def _check_shared(axis: str, size: int, role: str | None, whole: int) -> None:
         raise VerifyException(f"what each block of a cluster holds of '{axis}' is not decided")
     if size >= whole:
         raise VerifyException(f"a piece of {size} leaves nothing of the {whole} of '{axis}' to a second block")
+
+
+def _check_promoted(axis: str, size: int, role: str | None) -> None:
+    if role != "stream":
+        where = f"is in '{role}'" if role else "is none of the schedule's"
+        raise VerifyException(f"sums are promoted along axis '{axis}', which {where}: it may be the one of 'stream'")
+    if size == UNDECIDED:
+        raise VerifyException(f"how many products along '{axis}' are added up before a sum is promoted is not decided")
 
 
 @irdl_attr_definition

@@ -800,3 +800,77 @@ cuda.kernel @k (%A_map: !A_map, %m0: index) threads 128 shared 8208 cluster 2 {
   %r = cuda.ring at 8192 consumers 1 blocks 2 : !cuda.ring<1>
   cuda.tensor_load %A_map[%m0, %m0] into %A signals %r[%m0] before %m0 by %A_map, %A_map multicast : !A_map, !As, !cuda.ring<1>, !A_map, !A_map
 }
+
+// -----
+
+// CHECK: sums of 48 products are promoted: expected a multiple of 32, which one step takes
+!A = memref<64x128xf8E4M3FN, #diagram.array<[m, k], level = shared, layout = #cuda.boxes<extents = [64, 128], span = 128>>>
+!B = memref<32x128xf8E4M3FN, #diagram.array<[n, k], level = shared, layout = #cuda.boxes<extents = [32, 128], span = 128>>>
+!C = tensor<64x32xf32, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [n:4:8, m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = [m:4:16]>>>
+cuda.kernel @k () threads 128 shared 0 {
+  %A = cuda.shared at 0 : !A
+  %B = cuda.shared at 8192 : !B
+  %zero = diagram.fill 0.0 : f32 -> !C
+  %C = cuda.promoted_product %A, %B into %zero over [k] promote 48 : !A, !B -> !C
+}
+
+// -----
+
+// CHECK: sums of products of f16 are not promoted: only those of 8 bits lose digits
+!A = memref<64x64xf16, #diagram.array<[m, k], level = shared, layout = #cuda.boxes<extents = [64, 64], span = 64>>>
+!B = memref<32x64xf16, #diagram.array<[n, k], level = shared, layout = #cuda.boxes<extents = [32, 64], span = 64>>>
+!C = tensor<64x32xf32, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [n:4:8, m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = [m:4:16]>>>
+cuda.kernel @k () threads 128 shared 0 {
+  %A = cuda.shared at 0 : !A
+  %B = cuda.shared at 8192 : !B
+  %zero = diagram.fill 0.0 : f32 -> !C
+  %C = cuda.promoted_product %A, %B into %zero over [k] promote 64 : !A, !B -> !C
+}
+
+// -----
+
+// CHECK: expected 'promote', and how many products tensor cores add up
+!A = memref<64x128xf8E4M3FN, #diagram.array<[m, k], level = shared, layout = #cuda.boxes<extents = [64, 128], span = 128>>>
+!B = memref<32x128xf8E4M3FN, #diagram.array<[n, k], level = shared, layout = #cuda.boxes<extents = [32, 128], span = 128>>>
+!C = tensor<64x32xf32, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [n:4:8, m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = [m:4:16]>>>
+cuda.kernel @k () threads 128 shared 0 {
+  %A = cuda.shared at 0 : !A
+  %B = cuda.shared at 8192 : !B
+  %zero = diagram.fill 0.0 : f32 -> !C
+  %C = cuda.promoted_product %A, %B into %zero over [k] : !A, !B -> !C
+}
+
+// -----
+
+// CHECK: expected 'into', and the accumulator that sums are added to
+!A = memref<64x128xf8E4M3FN, #diagram.array<[m, k], level = shared, layout = #cuda.boxes<extents = [64, 128], span = 128>>>
+!B = memref<32x128xf8E4M3FN, #diagram.array<[n, k], level = shared, layout = #cuda.boxes<extents = [32, 128], span = 128>>>
+!C = tensor<64x32xf32, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [n:4:8, m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = [m:4:16]>>>
+cuda.kernel @k () threads 128 shared 0 {
+  %A = cuda.shared at 0 : !A
+  %B = cuda.shared at 8192 : !B
+  %C = cuda.promoted_product %A, %B over [k] promote 64 : !A, !B -> !C
+}
+
+// -----
+
+// CHECK: sums are promoted by 'cuda.promoted_product'
+!A = memref<64x128xf8E4M3FN, #diagram.array<[m, k], level = shared, layout = #cuda.boxes<extents = [64, 128], span = 128>>>
+!B = memref<32x128xf8E4M3FN, #diagram.array<[n, k], level = shared, layout = #cuda.boxes<extents = [32, 128], span = 128>>>
+!C = tensor<64x32xf32, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [n:4:8, m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = [m:4:16]>>>
+cuda.kernel @k () threads 128 shared 0 {
+  %A = cuda.shared at 0 : !A
+  %B = cuda.shared at 8192 : !B
+  %C = cuda.warpgroup_product %A, %B over [k] promote 64 : !A, !B -> !C
+}
+
+// -----
+
+// CHECK: sums of products of f16 are not promoted: only those of 8 bits lose digits
+!A = memref<16x64xf16, #diagram.array<[m, k], level = shared, layout = #cuda.rows<extents = [16, 64], pitch = 64>>>
+!B = memref<8x64xf16, #diagram.array<[n, k], level = shared, layout = #cuda.rows<extents = [8, 64], pitch = 64>>>
+!C = tensor<16x8xf32, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = []>>>
+func.func @f(%A: !A, %B: !B, %C: !C) {
+  %D = cuda.product %A, %B into %C over [k] promote 32 using m16n8k16 : !A, !B -> !C
+  func.return
+}

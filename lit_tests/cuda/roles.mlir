@@ -14,6 +14,25 @@
 !a = tensor<64x128xf16, #diagram.array<[m, k], level = register, layout = #cuda.layout<register = [k:8:16, k:2:8, m:2:8, k:2:1], lane = [m:8:1, k:4:2], warp = [m:4:16]>>>
 !C = tensor<64x32xf32, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [n:4:8, m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = [m:4:16]>>>
 
+// Sums of 8-bit products are promoted.
+
+!A8 = memref<64x256xf8E4M3FN, #diagram.array<[m, k], level = shared, layout = #cuda.boxes<extents = [64, 256], span = 128>>>
+!B8 = memref<32x256xf8E5M2, #diagram.array<[n, k], level = shared, layout = #cuda.boxes<extents = [32, 256], span = 128>>>
+
+// CHECK-LABEL: cuda.kernel @promoted
+// CHECK:      %C = cuda.promoted_product %A_shared, %B_shared into %zero over [k] promote 128 : memref<64x256xf8E4M3FN, {{.*}}>, memref<32x256xf8E5M2, {{.*}}> -> tensor<64x32xf32,
+// CHECK-NEXT: %D = cuda.promoted_product %A_shared, %B_shared into %C over [k] promote 96 {note = 13 : i32} :
+cuda.kernel @promoted () threads 256 shared 24576 {
+  %A_shared = cuda.shared at 0 : !A8
+  %B_shared = cuda.shared at 16384 : !B8
+  cuda.roles registers 0, 0 producer {
+  } consumers 1 {
+    %zero = diagram.fill 0.0 : f32 -> !C
+    %C = cuda.promoted_product %A_shared, %B_shared into %zero over [k] promote 128 : !A8, !B8 -> !C
+    %D = cuda.promoted_product %A_shared, %B_shared into %C over [k] promote 96 {note = 13 : i32} : !A8, !B8 -> !C
+  }
+}
+
 // An order of the rows of a tile, which its tensor map has, too; and the size that this asks for.
 
 // CHECK-LABEL: cuda.kernel @ordered (%K_map: !cuda.tensor_map<[32, 64], order = [x:2:2, x:8:4, x:2:1], memref<?x64xf8E4M3FN,

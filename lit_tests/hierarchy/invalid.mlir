@@ -345,3 +345,18 @@ func.func @f(%A: tensor<?x64xf32, #diagram.array<[q, x]>>) {
   }
   func.return
 }
+
+// -----
+
+// CHECK: sums are promoted along axis 'd', which is in 'whole': it may be the one of 'stream'
+func.func private @f() attributes {s = #hierarchy.schedule<whole = [d = 64], promote = [d = 32]>}
+
+// -----
+
+// CHECK: sums are promoted along axis 'k', which is none of the schedule's: it may be the one of 'stream'
+func.func private @f() attributes {s = #hierarchy.schedule<stream = [x = 64], promote = [k = 32]>}
+
+// -----
+
+// CHECK: how many products along 'x' are added up before a sum is promoted is not decided
+func.func private @f() attributes {s = #hierarchy.schedule<stream = [x = 64], promote = [x = ?]>}

@@ -148,21 +148,21 @@ def first_piece(kernel: cuda.KernelOp, roles: cuda.RolesOp, arguments: Numbers, 
         list(executed(kernel.body.block, known))
         loads = [op for op in executed(roles.producer.block, dict(known)) if isinstance(op, cuda.TensorLoadOp)]
         products = [
-            op for op in executed(roles.consumers.block, dict(known)) if isinstance(op, cuda.WarpgroupProductOp)
+            op for op in executed(roles.consumers.block, dict(known)) if isinstance(op, cuda.ProductOfWarpgroupsOp)
         ]
     except KeyError:
         return None
     return Piece(loads, sum(_flop(op) / machine.rates.products(_rate_of(op)) for op in products))
 
 
-def _flop(op: cuda.WarpgroupProductOp) -> int:
+def _flop(op: cuda.ProductOfWarpgroupsOp) -> int:
     size = 2 * sizes_of(op.rhs.type)[op.axis]
     for side in sizes_of(op.result.type).values():
         size *= side
     return size
 
 
-def _rate_of(op: cuda.WarpgroupProductOp) -> str:
+def _rate_of(op: cuda.ProductOfWarpgroupsOp) -> str:
     """What the machine calls the format of the operands."""
     format = str(format_of(op.rhs.type))
     return "f8" if format.startswith("f8") else format

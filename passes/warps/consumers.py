@@ -91,6 +91,9 @@ class Consumers:
         return block
 
     def _product(self, op: cuda.ProductOp, target: Block, mapping: dict[SSAValue, SSAValue]) -> None:
+        if op.promote is not None:
+            self._promoted_product(op, op.promote.data, target, mapping)
+            return
         fill = op.accumulator.owner
         fresh = isinstance(fill, FillOp) and fill.number == 0
         accumulator = None if fresh else mapping[op.accumulator]
@@ -103,6 +106,13 @@ class Consumers:
         wait.result.name_hint = op.result.name_hint
         target.add_ops([product, wait])
         mapping[op.result] = wait.result
+
+    def _promoted_product(
+        self, op: cuda.ProductOp, every: int, target: Block, mapping: dict[SSAValue, SSAValue]
+    ) -> None:
+        lhs, rhs, accumulator = (mapping[value] for value in (left_of(op), op.rhs, op.accumulator))
+        product = cuda.PromotedProductOp(lhs, rhs, accumulator, op.axis, every, op.result.type)
+        self._add(op, product, target, mapping)
 
 
 def uses(op: Operation, tile: SSAValue) -> bool:

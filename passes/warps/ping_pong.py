@@ -39,7 +39,7 @@ def runs_of(loop: scf.ForOp) -> Runs | Reason | None:
                 runs.append([])
             runs[-1].append(op)
             new, last = False, True
-        elif any(isinstance(inner, cuda.WarpgroupProductOp) for inner in op.walk()):
+        elif any(isinstance(inner, cuda.ProductOfWarpgroupsOp) for inner in op.walk()):
             return Reason("a turn starts its products one after another", f"'{op.name}' starts some of them")
         elif computes(op):
             first = first and bool(runs)
