@@ -66,7 +66,17 @@ def judge(kernel: Compiled, arguments: Sequence[Any], backend: str, checks: bool
     """Run, and compare with the reference (TreadleError)."""
     place, arrays = _place(backend), _arrays(kernel, arguments)
     results = _run(kernel, arrays, place, checks)
-    return verify(kernel.program, arrays, results, place)
+    return verify(kernel.program, arrays, results, place, coarse=_coarse(kernel, place, checks))
+
+
+def _coarse(kernel: Compiled, place: str, checks: bool) -> float | None:
+    """As `verify` takes it, of what the emulator has launched."""
+    if place != "emulator":
+        return None
+    from treadle.compiler.cli.coarse import EMULATED, coarse_sums
+
+    runner = kernel.backend(place, checks)
+    return coarse_sums(runner.source, runner.variants, EMULATED)
 
 
 def _run(kernel: Compiled, arrays: Sequence[Any], backend: str, checks: bool) -> tuple[Any, ...]:

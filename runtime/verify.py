@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -128,14 +129,15 @@ def verify(
     *,
     function: str | None = None,
     sizes: Mapping[str, int] | None = None,
-    coarse: bool | None = None,
+    coarse: float | None = None,
 ) -> tuple[Verdict, ...]:
     """Compare `outputs`, one for each result, with the reference for `inputs`.
 
     `module` is the algorithm as it was before its streams were expanded: its formats give the tolerance. `coarse` says
-    that tensor cores added up products of 8 bits; where nothing is said, on a GPU they may have."""
+    how many products of 8 bits tensor cores added up with few bits (`Session`); where nothing is said, on a GPU and in
+    the emulator they may have added up all."""
     entry = entry_function(module, function)
-    is_coarse = backend == "gpu" if coarse is None else coarse
+    digits = (inf if backend in ("gpu", "emulator") else 0) if coarse is None else coarse
     types = entry.function_type.outputs.data
     if len(outputs) != len(types):
         raise at(entry, f"gives {len(types)} results, {len(outputs)} are compared")
@@ -143,7 +145,7 @@ def verify(
 
     def verdicts(lenient: bool, likely: bool = False) -> tuple[Verdict, ...]:
         references = run_with_bounds(
-            module, inputs, function=function, sizes=sizes, coarse=is_coarse, lenient=lenient, likely=likely
+            module, inputs, function=function, sizes=sizes, coarse=digits, lenient=lenient, likely=likely
         )
         given = zip(output_names(entry), types, arrays, references, strict=True)
         return tuple(compare(name, type, array, reference, backend) for name, type, array, reference in given)

@@ -10,6 +10,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
+from treadle.compiler.cli.coarse import EMULATED, coarse_sums
 from treadle.compiler.cli.run import kernel_names
 from treadle.compiler.pipeline import Options, print_cuda, run_pipeline
 from treadle.compiler.source import parse_module
@@ -68,7 +69,9 @@ class Road:
         return execute(self.module, plain, self.backend(checks))
 
     def verdicts(self, inputs: Sequence[Any], sizes: Mapping[str, int] | None = None) -> tuple[Verdict, ...]:
-        return verify(self.algorithm, inputs, self.run(inputs), "emulator", sizes=sizes)
+        outputs = self.run(inputs)
+        coarse = coarse_sums(self.text, self.backend().variants, EMULATED)
+        return verify(self.algorithm, inputs, outputs, "emulator", sizes=sizes, coarse=coarse)
 
     def check(self, sizes: Mapping[str, int], seed: int = 0) -> None:
         """Run at these sizes on random inputs, and compare with the reference."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
-from treadle.compiler.cli.coarse import adds_up_coarsely
+from treadle.compiler.cli.coarse import EMULATED, coarse_sums
 from treadle.compiler.cli.inputs import inputs_of
 from treadle.compiler.cli.program import Observers, Printing, compile_options, load_program
 from treadle.compiler.cli.progress import progress
@@ -62,14 +62,14 @@ class Execution:
 
     def judge(self, outputs: Outputs, backend: str) -> tuple[Verdict, ...]:
         with progress("computing the float64 reference"):
-            return verify(
-                self.algorithm, self.inputs, outputs, backend, sizes=self.sizes, coarse=self._is_coarse(backend)
-            )
+            return verify(self.algorithm, self.inputs, outputs, backend, sizes=self.sizes, coarse=self._coarse(backend))
 
-    def _is_coarse(self, backend: str) -> bool:
-        if backend != "gpu" or self.printed is None or self.capability is None:
-            return backend == "gpu"
-        return adds_up_coarsely(self.printed, self.launched, self.capability)
+    def _coarse(self, backend: str) -> float | None:
+        """As `verify` takes it."""
+        capability = EMULATED if backend == "emulator" else self.capability
+        if self.printed is None or capability is None:
+            return None
+        return coarse_sums(self.printed, self.launched, capability)
 
     def _run_cuda(self, module: ModuleOp, backend: str) -> Outputs:
         from treadle.runtime.host import execute

@@ -145,6 +145,51 @@ __attribute__((optimize("O3"))) void multiply(const float* a, const float* b, un
   }
 }
 
+bool are_finite(const float* numbers, size_t count) {
+  bool found = true;
+  for (size_t i = 0; i < count; ++i) found &= std::isfinite(numbers[i]);
+  return found;
+}
+
+// The same of 8-bit operands: the products of a step, and what was there before, are aligned to the largest; 14 bits of each
+// are added up, and as many of the sum are kept, the others cut off (arXiv 2412.19437, section 3.3.2; 2411.10958).
+__attribute__((optimize("O3"))) void multiply_coarsely(const float* a, const float* b, unsigned depth, unsigned columns,
+                                                   float* d) {
+  constexpr int FRACTION = 13, OF_FLOAT = 23, BIAS = 127, LEAST = 2 * FRACTION;
+  static float across[32][256];
+  for (unsigned n = 0; n < columns; ++n)
+    for (unsigned k = 0; k < depth; ++k) across[k][n] = b[n * depth + k];
+  for (unsigned m = 0; m < ROWS; ++m) {
+    float largest[256], scale[256], back[256];
+    int32_t sum[256];
+    for (unsigned n = 0; n < columns; ++n) largest[n] = std::fabs(d[m * columns + n]);
+    for (unsigned k = 0; k < depth; ++k) {
+      const float left = std::fabs(a[m * depth + k]);
+      for (unsigned n = 0; n < columns; ++n) largest[n] = std::max(largest[n], left * std::fabs(across[k][n]));
+    }
+    for (unsigned n = 0; n < columns; ++n) {
+      uint32_t bits;
+      memcpy(&bits, &largest[n], 4);
+      const int exponent = std::max(int(bits >> OF_FLOAT), LEAST);
+      const uint32_t up = uint32_t(2 * BIAS + FRACTION - exponent) << OF_FLOAT;
+      const uint32_t down = uint32_t(exponent - FRACTION) << OF_FLOAT;
+      memcpy(&scale[n], &up, 4), memcpy(&back[n], &down, 4);
+      sum[n] = int32_t(d[m * columns + n] * scale[n]);
+    }
+    for (unsigned k = 0; k < depth; ++k) {
+      const float left = a[m * depth + k];
+      for (unsigned n = 0; n < columns; ++n) sum[n] += int32_t(left * across[k][n] * scale[n]);
+    }
+    for (unsigned n = 0; n < columns; ++n) {
+      const float total = float(sum[n]) * back[n];
+      uint32_t bits;
+      memcpy(&bits, &total, 4);
+      bits &= ~((1u << (OF_FLOAT - FRACTION)) - 1);
+      memcpy(&d[m * columns + n], &bits, 4);
+    }
+  }
+}
+
 void execute_product(unsigned first, Warpgroup& group, InFlight& work) {
   static float a[ROWS * 32], b[256 * 32];
   const Product& product = work.product;
@@ -157,7 +202,11 @@ void execute_product(unsigned first, Warpgroup& group, InFlight& work) {
   read_matrix(memory, product.b_matrix, unsigned(product.columns), product.b_transposed, product.right, b);
   Accumulator& accumulator = group.accumulators[work.accumulator];
   if (!product.accumulate) std::fill(accumulator.value.begin(), accumulator.value.end(), 0.0f);
-  multiply(a, b, DEPTH_BYTES / bytes_of(product.element), unsigned(product.columns), accumulator.value.data());
+  const unsigned depth = DEPTH_BYTES / bytes_of(product.element), columns = unsigned(product.columns);
+  float* const sums = accumulator.value.data();
+  const bool coarse = bytes_of(product.element) == 1 && are_finite(a, ROWS * depth) &&
+                      are_finite(b, columns * depth) && are_finite(sums, ROWS * columns);
+  (coarse ? multiply_coarsely : multiply)(a, b, depth, columns, sums);
   --accumulator.products;
   work.executed = true;
 }

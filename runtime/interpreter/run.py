@@ -67,14 +67,14 @@ def run_with_bounds(
     *,
     function: str | None = None,
     sizes: Mapping[str, int] | None = None,
-    coarse: bool = False,
+    coarse: float = 0,
     lenient: bool = True,
     likely: bool = False,
 ) -> tuple[Bounded, ...]:
     """Run a function with an error bound for each element, `bounds.SLACK` included. It must not have been
-    expanded: the bounds belong to the algorithm. `coarse` asks for those of a GPU, `lenient` for those of kernels that
-    multiply zeros for what is absent, `likely` for those that hold, but for a rare chance, where roundings are
-    independent (`Session`, `bounds.CONFIDENCE`)."""
+    expanded: the bounds belong to the algorithm. `coarse` is how many 8-bit products are added up with few bits,
+    `lenient` asks for the bounds of kernels that multiply zeros for what is absent, `likely` for those that hold, but
+    for a rare chance, where roundings are independent (`Session`, `bounds.CONFIDENCE`)."""
     bounded: list[Bounded] = []
     session = Session(bounded=True, coarse=coarse, lenient=lenient, likely=likely)
     for result in _run(module, arguments, function, sizes, session):

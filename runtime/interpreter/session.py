@@ -63,14 +63,15 @@ class Tally:
 
 @dataclass
 class Session:
-    """`bounded` asks for error bounds beside the values, `exact` for fractions in place of floats; `coarse` says that
-    the bounds are for a GPU, whose tensor cores keep few bits of the sums of 8-bit operands; `lenient` that a kernel
-    may multiply a zero where a factor is absent, so that nothing is said where the other is no finite number; `likely`
-    that the errors of what is summed are taken as independent, so that their squares add up."""
+    """`bounded` asks for error bounds beside the values, `exact` for fractions in place of floats; `coarse` says how
+    many products of 8-bit operands tensor cores add up of which they keep few bits: none (0), all (`inf`), or so many
+    before their sum is promoted to f32; `lenient` that a kernel may multiply a zero where a factor is absent, so that
+    nothing is said where the other is no finite number; `likely` that the errors of what is summed are taken as
+    independent, so that their squares add up."""
 
     bounded: bool = False
     exact: bool = False
-    coarse: bool = False
+    coarse: float = 0
     lenient: bool = True
     likely: bool = False
     scope: Scope = field(default_factory=Scope)

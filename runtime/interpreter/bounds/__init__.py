@@ -11,8 +11,8 @@ What the units are, and why they are not smaller:
 - A product on tensor cores: 2^-23 for each term in f32. They align the products of a step to the largest
   (with a bit to spare since sm_80) and truncate: for a step of 8, (9 2^-24 + 2^-23) / 8 a term. f32 operands
   multiply on the ordinary cores (2^-24), unless the IR says tf32, which rounds each operand to 2^-11 first.
-  Of 8-bit operands they keep about 14 bits of a sum, so 2^-13 a term, on a GPU, if what ran had such products and not
-  those of f16; the emulator adds them up like others.
+  Of 8-bit operands they keep about 14 bits of a sum, so 2^-13 a term, if what ran, on a GPU or in the emulator, had
+  such products and not those of f16. Where sums of N are promoted, N terms of 2^-13, and 2^-24 for each such sum.
 - A sum of n elements, in any order: n roundings of a partial sum, which is at most the sum of the positive
   elements or of the negative ones. No order is assumed, so that splitting, streaming and shuffling need no
   bound of their own; it grows with n, where a lucky order would grow with its square root.

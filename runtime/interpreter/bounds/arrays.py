@@ -11,6 +11,7 @@ from xdsl.dialects import arith
 from xdsl.ir import Attribute
 
 from treadle.dialects import diagram
+from treadle.dialects.cuda.sums import promoted_growth
 from treadle.dialects.diagram.array import format_of
 from treadle.dialects.diagram.formats import EIGHT_BIT
 from treadle.runtime.interpreter.arrays import AnyArray, Array, FloatArray, Numbers, contract, is_float
@@ -20,7 +21,6 @@ from treadle.runtime.interpreter.bounds.tables import SPREAD
 from treadle.runtime.interpreter.bounds.units import (
     LARGEST,
     SMALLEST,
-    TENSOR_CORE_F8,
     TENSOR_CORE_F16,
     TENSOR_CORE_F32,
     TF32,
@@ -39,14 +39,20 @@ def _largest_partial(reach: FloatArray, value: AnyArray, error: FloatArray) -> F
     return np.minimum(reach, (reach + finite_size(value) + error) / 2)
 
 
-def _unit_of_product(op: diagram.ContractOp, coarse: bool) -> float:
-    """Rounding of one step of a sum of products; `coarse` where a GPU adds up those of 8-bit operands."""
+def _unit_of_product(op: diagram.ContractOp) -> float:
+    """Rounding of one step of a sum of products."""
     accumulate, operand = str(op.accumulate), str(format_of(op.lhs.type))
-    if coarse and accumulate == "f32" and operand in EIGHT_BIT:
-        return TENSOR_CORE_F8
     if accumulate == "f32":
         return UNIT["f32"] if operand == "f32" and not op.is_tf32 else TENSOR_CORE_F32
     return {"f16": TENSOR_CORE_F16, "bf16": 2 * UNIT["bf16"]}.get(accumulate, 0.0)
+
+
+def _gamma_of_product(op: diagram.ContractOp, length: int, coarse: float, likely: bool) -> float:
+    """Relative error of the steps of a sum of products; `coarse`, how many of those of 8-bit operands are added up with
+    few bits."""
+    if not coarse or str(op.accumulate) != "f32" or str(format_of(op.lhs.type)) not in EIGHT_BIT:
+        return _gamma(length, _unit_of_product(op), likely)
+    return promoted_growth(length, coarse, likely)
 
 
 def _length(op: diagram.ContractOp, left: Array, right: Array) -> int:
@@ -59,7 +65,7 @@ def contract_error(
     right: Array,
     value: AnyArray,
     axes: Sequence[str],
-    coarse: bool = False,
+    coarse: float = 0,
     lenient: bool = True,
     likely: bool = False,
 ) -> FloatArray:
@@ -80,7 +86,7 @@ def contract_error(
             (size_a, error_a), (size_b, error_b) = (_squares(size.numbers, most) for size, most in (a, b))
             pairs = ((size_a, error_b), (error_a, size_b), (error_a, error_b))
             error = np.sqrt(sum(contract(one, other, op.over_axes, axes) for one, other in pairs))
-        steps = _gamma(length, _unit_of_product(op, coarse), likely)
+        steps = _gamma_of_product(op, length, coarse, likely)
         error = error + steps * partial + length * SMALLEST.get(accumulate, 0.0)
         error = np.where(unknown | (partial > LARGEST.get(accumulate, np.inf)), np.inf, error)
         if op.accumulate == format_of(op.result.type):
@@ -108,11 +114,9 @@ def _squares(size: Numbers, most: Array) -> tuple[Array, Array]:
     return Array(most.axes, Numbers(np.square(size.value))), Array(most.axes, Numbers(np.square(error)))
 
 
-def contract_gamma(
-    op: diagram.ContractOp, left: Array, right: Array, coarse: bool = False, likely: bool = False
-) -> float:
+def contract_gamma(op: diagram.ContractOp, left: Array, right: Array, coarse: float = 0, likely: bool = False) -> float:
     """What the steps of a sum of products may add to whatever the accumulator starts from."""
-    return _gamma(_length(op, left, right), _unit_of_product(op, coarse), likely)
+    return _gamma_of_product(op, _length(op, left, right), coarse, likely)
 
 
 def reduce_gamma(count: int, format: Attribute, likely: bool = False) -> float:

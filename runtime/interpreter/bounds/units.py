@@ -27,7 +27,6 @@ SATURATING = frozenset(name for name, each in NUMBER_FORMATS.items() if each.sat
 TF32 = 2.0**-11
 TENSOR_CORE_F32 = 2.0**-23
 TENSOR_CORE_F16 = 2.0**-9
-TENSOR_CORE_F8 = 2.0**-13
 APPROXIMATE = 2.0**-22
 EXPONENTIAL = 2.0**-21
 FUNCTION = 2.0**-20
