@@ -40,6 +40,7 @@ PASSES: dict[str, str] = {
     "hierarchy-choose-sizes": "treadle.passes.hierarchy_choose_sizes:HierarchyChooseSizesPass",
     "fusion": "treadle.passes.fusion:FusionPass",
     "hierarchy-split-streams": "treadle.passes.hierarchy_split_streams:HierarchySplitStreamsPass",
+    "hierarchy-promote-sums": "treadle.passes.hierarchy_promote_sums:HierarchyPromoteSumsPass",
     "hierarchy-subloop": "treadle.passes.hierarchy_subloop:HierarchySubloopPass",
     "streaming": "treadle.passes.streaming:StreamingPass",
     "tiling": "treadle.passes.tiling:TilingPass",

@@ -57,6 +57,8 @@ REFUSED: tuple[tuple[str, str, dict[str, tuple[str | int, ...]], str], ...] = (
     ("examples/matmul.mlir", "set-machine", {"name": ("a100",), "file": ("x.toml",)}, "and was given both"),
     ("examples/matmul.mlir", "streaming", {"axis": ("m",), "kernel": ("matmul",)}, "'m' is reduced by nothing"),
     ("examples/matmul.mlir", "tiling", {"axis": ("k",)}, "'k' is reduced by %C"),
+    ("examples/matmul.mlir", "hierarchy-promote-sums", {"axis": ("k",)}, "nothing sums products of 8 bits along 'k'"),
+    ("examples/matmul.mlir", "hierarchy-promote-sums", {"every": (48,)}, "after a multiple of that"),
     ("examples/attention.mlir", "hierarchy-subloop", {"axis": ("d",), "size": (48,)}, "must cover evenly"),
     ("examples/attention.mlir", "hierarchy-subloop", {"axis": ("d",), "size": (8,)}, "write a multiple of 16"),
     ("examples/attention.mlir", "hierarchy-subloop", {"axis": ("x",), "size": (16,)}, "%P16, the left operand of"),

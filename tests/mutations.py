@@ -426,4 +426,6 @@ MUTATIONS: dict[str, Mutation] = {
         "if left not in kernel.body.block.args and stays_in_registers(product, left, row):",
         "if False:",
     ),
+    "promote: sums of products of any format": ("hierarchy_promote_sums", 'multiply_format(op) == "f8" and ', ""),
+    "promote: in the middle of a step": ("hierarchy_promote_sums", "if self.every % STEP_DEPTH:", "if False:"),
 }

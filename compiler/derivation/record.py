@@ -91,6 +91,9 @@ def _options(name: str, schedule: ScheduleAttr, before: ScheduleAttr | None) -> 
     if name == "hierarchy-choose-sizes":
         parts = (("group", schedule.group.as_dict()), ("stream", schedule.stream.as_dict()))
         return [" ".join(f'{key}="{_spell(sizes)}"' for key, sizes in parts if sizes)]
+    if name == "hierarchy-promote-sums":
+        promoted = schedule.promote.as_dict().items()
+        return [f"axis={axis} every={size}" for axis, size in promoted]
     if name == "hierarchy-subloop":
         walked = before.subloop.as_dict() if before is not None else {}
         pieces = schedule.subloop.as_dict().items()
