@@ -35,6 +35,9 @@ needs_compiler = pytest.mark.skipif(not has_host_compiler(), reason="no C++ comp
 programs = benchmark("programs")
 EXAMPLES = Path(__file__).parents[1] / "examples"
 BACKWARD = (EXAMPLES / "attention_backward.mlir").read_text()
+PACKED = (EXAMPLES / "attention_packed.mlir").read_text()
+SCATTERED = PACKED.replace(", diagram.ascending", "")
+"""Sequences in any order: nothing is searched, and every step asks."""
 
 
 def of_columns(text: str) -> str:
@@ -78,6 +81,10 @@ def lines(module: ModuleOp) -> list[cuda.CopyOp]:
 def test_what_comes_to_shared_memory() -> None:
     assert levels(BIASED)["B"] == "shared"
     assert {levels(BACKWARD)[name] for name in ("S_max", "log_l", "D")} == {"shared"}
+    assert [levels(text)[name] for text in (PACKED, SCATTERED) for name in ("of_x", "of_q")] == [
+        "shared",
+        "register",
+    ] * 2
     narrow = BIASED.replace("?x?xf32, #diagram.array<[h, x]>", "?x?xf16, #diagram.array<[h, x]>")
     narrow = narrow.replace("%scaled =", "%w = arith.extf %b : f16 to f32\n    %scaled =").replace(
         "%b : f32", "%w : f32"
@@ -90,7 +97,7 @@ def test_what_comes_to_shared_memory() -> None:
 
 
 @pytest.mark.parametrize("machine", ["a100", "h100"])
-@pytest.mark.parametrize("text", [BIASED, BACKWARD, LONG])
+@pytest.mark.parametrize("text", [BIASED, BACKWARD, LONG, PACKED, SCATTERED])
 def test_no_sector_is_asked_for_twice(machine: str, text: str) -> None:
     _, module = made(text, machine)
     found = lines(module)
@@ -123,6 +130,27 @@ def test_at_any_size(machine: str, text: str, q: int, x: int) -> None:
     algorithm, module = made(text, machine)
     road = Road(algorithm, module, print_cuda(module))
     road.check(fitting(entry_function(algorithm), {"b": 1, "h": 2, "q": q, "x": x}))
+
+
+@needs_compiler
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize("text", [PACKED, SCATTERED])
+@pytest.mark.parametrize("size", [1, 65, 333])
+@pytest.mark.parametrize("step", [1, 3])
+def test_numbers_of_sequences_come_once(machine: str, text: str, size: int, step: int) -> None:
+    """No load asks for numbers of columns, and each position sees its own sequence, wherever rows begin."""
+    algorithm, module = made(text, machine)
+    assert not [op for op in module.walk() if isinstance(op, cuda.LoadOp) and op.source.name_hint == "of_x"]
+    road = Road(algorithm, module, print_cuda(module))
+    *operands, _, _ = road.inputs({"b": 1, "h": 2, "q": size, "x": size})
+    of_q, of_x = np.random.default_rng(size).integers(0, 3, (2, size), np.int32)
+    if text == PACKED:
+        of_q, of_x = np.sort(of_q), np.sort(of_x)
+    apart = np.zeros(1 + step * size, np.int32)[1::step][:size]
+    apart[:] = of_x
+    (verdict,) = road.verdicts((*operands, of_q, apart))
+    assert verdict.ok, verdict
 
 
 def run(

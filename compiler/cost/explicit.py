@@ -88,6 +88,8 @@ class Walk:
     """Those of which a subloop holds a piece at a time, by stream."""
     in_registers: set[SSAValue] = field(default_factory=set[SSAValue])
     """Arrays of which a piece is loaded to registers."""
+    asked: list[SSAValue] = field(default_factory=list[SSAValue])
+    """Pieces in shared memory that meet the result of a product, and are not read back yet."""
 
     def plan(self) -> Plan:
         return Plan(
@@ -179,6 +181,7 @@ class Walk:
             self.stream(op)
         elif isinstance(op, LoadOp):
             self.crossing(op.source, op.result, saves=False)
+            self.read()
         elif isinstance(op, SaveOp):
             self.crossing(op.destination, op.value, saves=True)
         else:
@@ -194,20 +197,28 @@ class Walk:
         self.outermost += not around
         self.inside, self.innermost = (*around, pieces), number
         self.issue(issued_by_turn(len([each for each in op.step.walk() if isinstance(each, ContractOp)])))
-        self.block(op.step.block)
         if op.border is not None:
             self.border(op)
+        self.block(op.step.block)
+        self.read()
         self.inside, self.innermost = around, outer
         self.block(op.finish.block)
 
     def border(self, op: StreamOp) -> None:
-        """What only pieces at the border load; what they compute is that of all others, and the tests."""
+        """What only pieces at the border load, with what the step loads first; what they compute is that of all
+        others, and the tests."""
         assert op.border is not None
         everywhere = {(load.source, load.result.type) for load in op.step.block.ops if isinstance(load, LoadOp)}
         for load in op.border.block.ops:
             if isinstance(load, LoadOp) and (load.source, load.result.type) not in everywhere:
                 self.crossing(load.source, load.result, saves=False)
                 self.transfers[-1] = replace(self.transfers[-1], part="border")
+
+    def read(self) -> None:
+        """Read back from tiles what meets the result of a product."""
+        for piece in self.asked:
+            self.labour([read_back(piece)], self.spread(piece))
+        self.asked.clear()
 
     def crossing(self, array: SSAValue, piece: SSAValue, saves: bool) -> None:
         axes, width = axes_of(array.type), width_of(array.type)
@@ -229,7 +240,7 @@ class Walk:
         elif level == "shared":
             self.hold("staged" if self.inside else "shared", piece)
             if not is_multiplied(piece):
-                self.labour([read_back(piece)], self.spread(piece))
+                self.asked.append(piece)
                 self.in_register(array, piece)
             elif self.inside and computes_with(use.operation for use in piece.uses):
                 self.read_back_in_rows(piece)

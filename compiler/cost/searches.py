@@ -11,6 +11,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from treadle.compiler.amounts import is_any
 from treadle.compiler.cost.issue import issued_by_turn
 from treadle.compiler.cost.names import name_of
+from treadle.compiler.cost.operands import read_back
 from treadle.compiler.cost.plan import Issue, Pieces
 from treadle.compiler.cost.spread import Spread
 from treadle.compiler.cost.tasks import Crossing, Holding, Task
@@ -84,18 +85,25 @@ class _Written:
         steps = [op for search in searches for op in search.step.block.ops]
         tasks = [*self._tasks(self.block.ops, streamed=False), *self._tasks(steps, streamed=True)]
         states = [op for op in steps if isinstance(op, ReduceOp)]
-        held = map(self.findings.held_row, states)
         crossings = [task.work for task in tasks if isinstance(task.work, Crossing)]
-        return Finding(len(searches), tuple(crossings), tuple(tasks), tuple(held))
+        staged = [Holding("staged", each.axes, each.width) for each in crossings if each.level == "shared"]
+        held = (*staged, *map(self.findings.held_row, states))
+        return Finding(len(searches), tuple(crossings), tuple(tasks), held)
 
     def _tasks(self, ops: Iterable[Operation], streamed: bool) -> Iterator[Task]:
         for op in ops:
             if isinstance(op, LoadOp):
-                yield Task(self._crossing(op), (None,), streamed)
+                yield from self._loaded(op, streamed)
                 continue
             yield from (Task(labour, (None,), streamed) for labour in labours_of(op))
             if isinstance(op, ReduceOp):
                 yield Task(op, (None,), streamed)
+
+    def _loaded(self, load: LoadOp, streamed: bool) -> Iterator[Task]:
+        crossing = self._crossing(load)
+        yield Task(crossing, (None,), streamed)
+        if crossing.level == "shared":
+            yield Task(read_back(self.arrays[load.source]), (None,), streamed)
 
     def _crossing(self, load: LoadOp) -> Crossing:
         array = self.arrays[load.source]

@@ -39,9 +39,9 @@ def _is_matrix(value: SSAValue, row: str, products: Sequence[ContractOp]) -> boo
 
 
 def _is_line(value: SSAValue, row: str, met: Sequence[frozenset[str]]) -> bool:
-    """Each warp has all columns, so that each would load all numbers, and wait for them. A copy asks once for the whole
-    block. Along axes other than its rows and columns a product takes an index at a time."""
+    """Each warp has all columns, so that each would load all numbers, and wait for them, to compute or to test a
+    condition. A copy asks once for the whole block. Along axes other than its rows and columns a product takes an
+    index at a time."""
     axes = set(axes_of(value.type))
-    is_data = any(isinstance(use.operation, WhereOp) and use.index for use in value.uses)
     are_words = NUMBER_FORMATS[str(format_of(value.type))].bytes >= WORD
-    return are_words and not is_data and row not in axes and any(axes <= each for each in met)
+    return are_words and row not in axes and any(axes <= each for each in met)
