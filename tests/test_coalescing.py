@@ -96,7 +96,8 @@ class Walk:
                 region = op.true_region if values[op.cond] else op.false_region
                 if region.blocks:
                     self.run_block(region.block)
-            case cuda.RolesOp():  # the producer's are tensor copies
+            case cuda.RolesOp():  # the producer's are copies of lines, and tensor copies
+                self.run_block(op.producer.block)
                 self.run_block(op.consumers.block)
             case GlobalAccess():
                 self.access(op)

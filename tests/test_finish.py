@@ -114,13 +114,14 @@ def assert_right(algorithm: ModuleOp, module: ModuleOp, printed: str, sizes: dic
 
 
 def test_what_a_residual_needs_is_loaded_piece_by_piece() -> None:
-    """Sums, a bias and what is added are more than the 240 registers of a consumer: both are loaded in the loop."""
+    """Sums, a bias and what is added are more than the 240 registers of a consumer: the bias is read in the loop, what
+    is added is loaded there, and the bias's place is given back behind it."""
     _, _, printed = made("matmul_residual", "sm_90a", WIDE)
     body = printed[printed.index("residual_kernel_specialised_body(") :]
     loop = body[
         (begin := body.index("UNROLL for (int i16 = 0; i16 < 16; ++i16) {")) : body.index("__half Y[32]", begin)
     ]
-    assert "unpack(&bias_piece[i8][i1], load_global_if(" in loop
+    assert "unpack(bias_piece[i8], load_shared(" in loop
     assert "UNROLL for (int i8 = i16 * 2; i8 < i16 * 2 + 2; ++i8)" in loop
     assert "unpack(&X_piece[i16][t8][i1], load_global_if(" in loop
     assert "shuffle(" in loop
@@ -135,7 +136,7 @@ def test_results_of_one_sum_are_made_together() -> None:
         (begin := body.index("UNROLL for (int i16 = 0; i16 < 16; ++i16) {")) : body.index("fence_proxy_async", begin)
     ]
     loop = loop[: loop.index("\n      }\n")]
-    assert "unpack(&bias_piece[i8][i1], load_global_if(" in loop
+    assert "unpack(bias_piece[i8], load_shared(" in loop
     assert loop.count("Z[i8][t8][i1] + bias_piece[i8][i1]") == 2
     assert loop.count("store_pair(") == 2
     assert body.count("store_pair(") == 2 + printed[printed.index("two_results_kernel_body(") :].count("store_pair(")

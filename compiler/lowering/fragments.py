@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from xdsl.dialects import arith
+from xdsl.dialects import arith, scf
 from xdsl.ir import Attribute, SSAValue
 
 from treadle.compiler.lowering.absent import filler_beyond, is_made_of
@@ -23,7 +23,7 @@ from treadle.compiler.lowering.state import KernelLowering
 from treadle.compiler.lowering.tiles import tile_of
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LayoutAttr
-from treadle.dialects.cuda.tiles import is_shared, layout_of
+from treadle.dialects.cuda.tiles import is_line, is_shared, layout_of
 from treadle.dialects.diagram import FillOp
 from treadle.dialects.diagram.array import Number, array_type, axes_of, format_of, is_array, sizes_of
 from treadle.dialects.hierarchy import StreamOp
@@ -85,8 +85,23 @@ def _load_fragment(lowering: KernelLowering, pending: PendingLoad, type: Attribu
 
 
 def _read(lowering: KernelLowering, tile: SSAValue, type: Attribute, source: SSAValue) -> SSAValue:
+    """What is read of a line stays in registers for what is computed next; of other tiles a thread has more to hold."""
+    if is_line(tile.type) and (read := _read_before(lowering, tile, type)) is not None:
+        return read
     read = lowering.emit(cuda.ReadOp(tile, type))
     return hinted(read.result, source)
+
+
+def _read_before(lowering: KernelLowering, tile: SSAValue, type: Attribute) -> SSAValue | None:
+    """The same, read since the last product and since the tile was filled."""
+    op = lowering.block.last_op
+    while op is not None and not isinstance(op, cuda.ProductOp | scf.ForOp | scf.IfOp):
+        if isinstance(op, cuda.CopyOp | cuda.WriteOp) and tile in op.operands:
+            return None
+        if isinstance(op, cuda.ReadOp) and op.source is tile and op.result.type == type:
+            return op.result
+        op = op.prev_op
+    return None
 
 
 def _convert(lowering: KernelLowering, value: SSAValue, lowered: SSAValue, type: Attribute) -> SSAValue:

@@ -1,6 +1,6 @@
 """Print what is made of finished sums piece by piece, where a thread has no registers for all of it at once.
 
-Behind its loops a kernel loads what finishes its sums (a bias, what is added) and makes the result of them. One
+Behind its loops a kernel gets what finishes its sums (a bias, what is added) and makes the result of them. One
 after the other, all that is loaded is alive beside all sums, and the compiler sinks the end of an element's arithmetic
 below that of all others, so that values from before and after are alive together. Here an outer loop walks along the
 columns: each turn loads what its columns need, computes, and keeps the results where they are. Several results of the
@@ -22,7 +22,7 @@ from treadle.compiler.printer.indices import Piece, outermost
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LayoutAttr, Mode
 from treadle.dialects.cuda.roles import MOST_REGISTERS, REGISTER_FILE
-from treadle.dialects.cuda.tiles import is_fragment, layout_of
+from treadle.dialects.cuda.tiles import is_fragment, is_line, layout_of
 from treadle.dialects.diagram import CastOp, MapOp
 from treadle.dialects.diagram.array import format_of
 
@@ -39,6 +39,8 @@ class Finish:
     walked: tuple[Operation, ...]
     piece: Piece | None
     """None where nothing is walked."""
+    behind: tuple[cuda.ReleaseOp, ...] = ()
+    """What gives back the tiles that are read in pieces."""
 
 
 def finishes_of(kernel: cuda.KernelOp, block: Block) -> dict[Operation, Finish]:
@@ -64,7 +66,8 @@ def _finishes(op: Operation) -> TypeGuard[MapOp]:
 
 def _is_plain(op: Operation) -> bool:
     """Whether what stands behind an operation may be done before it, unless it needs its result."""
-    return isinstance(op, MapOp | CastOp | cuda.LoadOp | cuda.ExchangeOp) or op.dialect_name() == "arith"
+    plain = MapOp | CastOp | cuda.LoadOp | cuda.ReadOp | cuda.ExchangeOp | cuda.ReleaseOp
+    return isinstance(op, plain) or op.dialect_name() == "arith"
 
 
 def _together(ops: Sequence[Operation]) -> Iterator[Sequence[MapOp]]:
@@ -92,11 +95,8 @@ def _can_be_brought(value: SSAValue, op: MapOp, first: MapOp) -> bool:
     """Whether what brings an operand of one map may stand where another does."""
     chain = _chain(value, [op])
     needed = [each for step in chain for each in step.operands if each.owner not in chain]
-    loads = [each for each in chain if isinstance(each, cuda.LoadOp)]
     return (
-        bool(chain)
-        and all(_stays_staged(each, first) for each in loads)
-        and all(_is_before(each, first) for each in needed)
+        bool(chain) and all(_stays(each, first) for each in chain) and all(_is_before(each, first) for each in needed)
     )
 
 
@@ -170,7 +170,16 @@ def _finish(maps: Sequence[MapOp]) -> Finish:
     walked = {*maps, *(each for chain in fitting for each in chain)}
     assert maps[0].parent is not None
     ordered = tuple(each for each in maps[0].parent.ops if each in walked)
-    return Finish(maps, ordered, Piece(first.axis, granule, extent // granule))
+    return Finish(maps, ordered, Piece(first.axis, granule, extent // granule), tuple(_released(ordered, maps[0])))
+
+
+def _released(walked: Sequence[Operation], until: Operation) -> Iterator[cuda.ReleaseOp]:
+    """What gives tiles back between the first read of those that are walked and the maps."""
+    later: Operation | None = next((op for op in walked if isinstance(op, cuda.ReadOp)), until)
+    while later is not None and later is not until:
+        if isinstance(later, cuda.ReleaseOp):
+            yield later
+        later = later.next_op
 
 
 def _casts(maps: Sequence[MapOp]) -> Iterator[CastOp]:
@@ -182,28 +191,31 @@ def _casts(maps: Sequence[MapOp]) -> Iterator[CastOp]:
 
 
 def _chain(value: SSAValue, maps: Sequence[MapOp]) -> tuple[Operation, ...]:
-    """A load that only these maps need, and what changes its format and layout on the way; empty if there is none."""
+    """A load, or what is read of a line, that only these maps need, and what changes its format and layout on the way;
+    empty if there is none."""
     found: list[Operation] = []
     users: Sequence[Operation] = maps
-    while isinstance(value.owner, cuda.LoadOp | cuda.ExchangeOp | CastOp):
+    while isinstance(value.owner, cuda.LoadOp | cuda.ReadOp | cuda.ExchangeOp | CastOp):
         owner = value.owner
         if owner.parent is not maps[0].parent or any(use.operation not in users for use in value.uses):
             return ()
         if not is_fragment(value.type):
             return ()
         found.insert(0, owner)
-        if isinstance(owner, cuda.LoadOp):
-            return tuple(found) if _stays_staged(owner, maps[0]) else ()
+        if isinstance(owner, cuda.LoadOp | cuda.ReadOp):
+            return tuple(found) if _stays(owner, maps[0]) else ()
         users, value = (owner,), owner.operands[0]
     return ()
 
 
-def _stays_staged(op: cuda.LoadOp, until: Operation) -> bool:
-    """Whether what a load brings to a tile lies there where an operation stands: it stands behind the load, and nothing
-    in between writes to shared memory but what is brought together with it."""
-    if op.staged is None:
+def _stays(op: Operation, until: Operation) -> bool:
+    """Whether what an operation takes from a tile lies there where another stands: that stands behind it, and nothing
+    in between writes to shared memory but what is brought together with it. (What gives a tile back can wait.)"""
+    if isinstance(op, cuda.ReadOp) and not is_line(op.source.type):
+        return False
+    if not isinstance(op, cuda.ReadOp) and not (isinstance(op, cuda.LoadOp) and op.staged is not None):
         return True
-    beside, later = op.meets_with, op.next_op
+    beside, later = op.meets_with if isinstance(op, cuda.LoadOp) else (), op.next_op
     while later is not None and later is not until:
         is_staged = isinstance(later, cuda.LoadOp) and later.staged is not None
         if not _is_plain(later) or (is_staged and later not in beside):

@@ -132,7 +132,7 @@ class KernelPrinter(KernelWriter):
 
     def block(self, block: Block) -> None:
         finishes = finishes_of(self.kernel, block)
-        later = {each for finish in finishes.values() for each in finish.walked}
+        later = {each for finish in finishes.values() for each in (*finish.walked, *finish.behind)}
         for op in block.ops:
             if op in finishes:
                 self._finish(finishes[op])
@@ -163,6 +163,8 @@ class KernelPrinter(KernelWriter):
                     else:
                         self._operation(op)
         self.piece = None
+        for op in finish.behind:
+            self._operation(op)
 
     def before_loop(self, op: scf.ForOp) -> None:
         self.accesses.before_loop(op)

@@ -18,13 +18,28 @@ def comes_to_shared(value: SSAValue, products: Sequence[ContractOp], row: str | 
     element: as a matrix, or as a line, one number for each column."""
     if is_multiplied(value):
         return True
-    if row is None or stream is None or axes_of(value.type)[-1:] != (stream,):
+    if row is None or stream is None or not axes_of(value.type):
         return False
     if not all(isinstance(use.operation, MapOp | CastOp | WhereOp) for use in value.uses):
         return False
+    if stream not in axes_of(value.type):
+        return _finishes(value, row, stream, products)
     results = [frozenset(axes_of(op.result.type)) for op in products]
     met = [axes for axes in results if {row, stream} <= axes]
-    return bool(met) and (_is_line(value, row, met) or _is_matrix(value, row, products))
+    last = axes_of(value.type)[-1] == stream
+    return last and bool(met) and (_is_line(value, row, met) or _is_matrix(value, row, products))
+
+
+def _finishes(value: SSAValue, row: str, stream: str, products: Sequence[ContractOp]) -> bool:
+    """Whether it is a number for each column of sums, and nothing needs it before a stream ends. Its copy is under way
+    meanwhile. Where conditions ask for numbers of a group, its streams may begin and end by them: they are loaded."""
+    users = [use.operation for use in value.uses]
+    if any(isinstance(op, WhereOp) or stream in axes_of(op.results[0].type) for op in users):
+        return False
+    column = axes_of(value.type)[-1]
+    of_one = [op for op in products if (column in axes_of(op.lhs.type)) is not (column in axes_of(op.rhs.type))]
+    met = [axes for op in of_one if {row, column} <= (axes := frozenset(axes_of(op.result.type)))]
+    return column != row and bool(met) and _is_line(value, row, met)
 
 
 def _is_matrix(value: SSAValue, row: str, products: Sequence[ContractOp]) -> bool:
