@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from xdsl.dialects import scf
 from xdsl.ir import Block, Operation, SSAValue
 
 from treadle.compiler.layouts.conversions import BARRIER
@@ -218,6 +219,16 @@ def _multiplies(op: Operation) -> bool:
     return isinstance(op, cuda.ProductOp | cuda.ProductOfWarpgroupsOp)
 
 
+def _is_in_turn(op: Operation) -> bool:
+    """Whether a loop around an operation multiplies."""
+    loop = op.parent_op()
+    while loop is not None and not isinstance(loop, cuda.KernelOp):
+        if isinstance(loop, scf.ForOp) and any(map(_multiplies, loop.walk())):
+            return True
+        loop = loop.parent_op()
+    return False
+
+
 def _working_block(kernel: cuda.KernelOp) -> Block:
     roles = cuda.roles_of(kernel)
     return kernel.body.block if roles is None else roles.consumers.block
@@ -283,11 +294,11 @@ def _behind(op: Operation) -> Iterator[Operation]:
 def way_costs(op: GlobalAccess, kernel: cuda.KernelOp, alignment: int, entry: int, barriers: int) -> int:
     """Of the way through shared memory for the whole block, as conversions are counted: requests that copy the tile,
     wavefronts of what threads read or write of it, and meetings. In entries for the widest vectors tensor cores are
-    what a turn waits for, so that the wait of each warp counts; in narrower ones it is memory, and warps wait side by
-    side."""
+    what a turn waits for, so that the wait of each warp counts; in narrower ones, and where nothing multiplies, it is
+    memory, and warps wait side by side."""
     bytes = width_at(op, alignment) * format_bytes(op.buffer_type)
     copied = -(-prod(sizes_of(op.piece_type).values()) * format_bytes(op.buffer_type) // (LANES * bytes))
-    waiting = cuda.working_threads(kernel) // LANES if entry >= WIDEST_VECTOR else 1
+    waiting = cuda.working_threads(kernel) // LANES if entry >= WIDEST_VECTOR and _is_in_turn(op) else 1
     return copied + staging_wavefronts(layout_of(op.piece_type), op.piece_type) + barriers * BARRIER * waiting
 
 
