@@ -272,13 +272,27 @@ class _Pipeline:
         return place
 
     def _since_other_loops(self, block: Block) -> list[Operation]:
-        """What stands before the loop, but after every other loop and branch."""
+        """What stands before the loop, but after every other loop and branch, and after all that read shared memory to
+        find where this one begins and ends."""
         found: list[Operation] = []
         for op in block.ops:
             if op is self.loop:
                 break
             found = [] if isinstance(op, scf.ForOp | scf.IfOp) else [*found, op]
+        wanted = self._needed()
+        for i, op in reversed(list(enumerate(found))):
+            if wanted & set(op.results):
+                if any(accesses(op)):
+                    return found[i + 1 :]
+                wanted |= set(op.operands)
         return found
+
+    def _needed(self) -> set[SSAValue]:
+        """What the prologue asks for: bounds, and where copies begin and end."""
+        return {
+            *(self.loop.lb, self.loop.ub, self.loop.step),
+            *(value for copy in self.copies for value in copy.operands),
+        }
 
     def _prologue(self, place: Operation) -> None:
         """Close the group of the earlier copies, ask for the first pieces, and wait for the earlier copies where they
@@ -306,15 +320,13 @@ class _Pipeline:
         """What the prologue needs must stand before it: sizes and positions are computed from arguments alone."""
         block = place.parent
         assert block is not None
-        needed = {self.loop.lb, self.loop.ub, self.loop.step}
-        needed |= {value for copy in self.copies for value in copy.operands}
         late: list[Operation] = []
         for op in list(block.ops):
             if op is self.loop:
                 break
             if op is place or late:
                 late.append(op)
-        moved = _closure(late, needed)
+        moved = _closure(late, self._needed())
         for op in moved:
             op.detach()
         Rewriter.insert_op(moved, InsertPoint.before(place))

@@ -153,6 +153,22 @@ def test_numbers_of_sequences_come_once(machine: str, text: str, size: int, step
     assert verdict.ok, verdict
 
 
+@needs_compiler
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize("x", [17, 112, 333])
+def test_searches_of_static_length(machine: str, x: int) -> None:
+    """Their last piece stands right before the loop whose ends it tells, which nothing of that loop comes before."""
+    text = PACKED.replace("?x64xf16, #diagram.array<[b, h, x", f"{x}x64xf16, #diagram.array<[b, h, x")
+    text = re.sub(r"\?(x\w+, #diagram\.array<\[[\w, ]*x\]>)", rf"{x}\1", text).replace(", x = 333>", ">")
+    algorithm, module = made(text, machine)
+    road = Road(algorithm, module, print_cuda(module))
+    for q in (1, 130):
+        *operands, _, _ = road.inputs({"b": 1, "h": 2, "q": q})
+        of_q, of_x = (np.sort(np.random.default_rng(n).integers(0, 3, n, np.int32)) for n in (q, x))
+        (verdict,) = road.verdicts((*operands, of_q, of_x))
+        assert verdict.ok, verdict
+
+
 def run(
     sizes: Mapping[str, int], seed: int, changed: str | None = None, pitch: int = 0, step: int = 1, cluster: int = 1
 ) -> tuple[list[str], bool]:
