@@ -220,12 +220,12 @@ def _multiplies(op: Operation) -> bool:
 
 
 def _is_in_turn(op: Operation) -> bool:
-    """Whether a loop around an operation multiplies."""
-    loop = op.parent_op()
-    while loop is not None and not isinstance(loop, cuda.KernelOp):
-        if isinstance(loop, scf.ForOp) and any(map(_multiplies, loop.walk())):
+    """Whether a loop or a branch around an operation multiplies: its turns, or the last piece."""
+    around = op.parent_op()
+    while around is not None and not isinstance(around, cuda.KernelOp):
+        if isinstance(around, scf.ForOp | scf.IfOp) and any(map(_multiplies, around.walk())):
             return True
-        loop = loop.parent_op()
+        around = around.parent_op()
     return False
 
 
