@@ -122,7 +122,12 @@ def run_pipeline(
     last: str | None = None,
 ) -> list[PassRun]:
     """Rewrite `module` in place, through the pass named `last` or to the end (TreadleError)."""
-    return run_passes(module, list(_through(pipeline(options), last)), observer, context=context)
+    return run_passes(module, through(options, last), observer, context=context)
+
+
+def through(options: Options, last: str | None) -> list[ArgSpec]:
+    """The passes through the one named `last`, or all (TreadleError)."""
+    return list(_through(pipeline(options), last))
 
 
 def run_passes(
@@ -145,6 +150,14 @@ def run_passes(
         if _may_be_a_mistake(error):
             _rewrite(given, specs, Observer(), context, each=True)
         raise
+
+
+def try_passes(module: ModuleOp, specs: Sequence[ArgSpec]) -> None:
+    """Rewrite `module` in place to find what would become of it (TreadleError): nothing is verified, and nobody
+    watches."""
+    context = make_context()
+    for spec in specs:
+        _apply(make_pass(spec), context, module)
 
 
 def _rewrite(

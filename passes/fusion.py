@@ -27,6 +27,7 @@ from treadle.dialects.diagram.read import with_fitting
 from treadle.dialects.hierarchy import KernelOp, YieldOp
 from treadle.passes._functions import erase_dead, erase_unused, functions, kernels, label, note
 from treadle.passes._parts import Part, is_free, part_of
+from treadle.passes._structure import Structure, remember, structure_of
 from treadle.passes.expressions.reductions import reduce_alone
 from treadle.passes.kernels.by_time import Clock, Sizes
 from treadle.passes.kernels.clusters import Clusters
@@ -189,29 +190,28 @@ def _outline(function: func.FuncOp, block: Block, clusters: Clusters, names: _Na
 def _why_unfit(module: ModuleOp, function: func.FuncOp, ops: frozenset[Operation]) -> str | None:
     """Why a kernel of these operations could not be made for the machine of the module; found by trying, on a copy,
     down to the layouts of its fragments."""
-    copy, _ = alone(module, function, _kernel("trial", part_of(ops)))
-    in_parts = wide_roles(part_of(ops), WHOLE_LIMIT) is not None
+    kernel = _kernel("trial", part_of(ops))
+    structure = structure_of(kernel, module.attributes, default_sizes(function))
+    if structure is not None and structure in _FIT:
+        return None
+    copy, _ = alone(module, function, kernel)
     text = str(copy)
-    if (known := _TRIED.get(text)) is not None:
-        return known.reason
-    if len(_TRIED) >= MOST_TRIED:
-        _TRIED.clear()
-    found = _TRIED[text] = _Found(_tried(copy, in_parts))
-    return found.reason
+    if (reason := _UNFIT.get(text)) is not None:
+        return reason
+    reason = _tried(copy, in_parts=wide_roles(part_of(ops), WHOLE_LIMIT) is not None)
+    if reason is not None:
+        remember(_UNFIT, text, reason)
+    elif structure is not None:
+        remember(_FIT, structure, None)
+    return reason
 
 
-@dataclass(frozen=True)
-class _Found:
-    """Why a kernel could not be made; no reason where it could."""
+_FIT: dict[Structure, None] = {}
+"""Kernels that could be made, whatever their values and axes are called: programs that one graph is cut into have many
+in common."""
 
-    reason: str | None
-
-
-MOST_TRIED = 1024
-"""Kernels of which is kept whether they could be made: programs that one graph is cut into have many in common."""
-
-_TRIED: dict[str, _Found] = {}
-"""What was found of kernels, by their text, in which the machine stands, too."""
+_UNFIT: dict[str, str] = {}
+"""Why others could not, by their text, in which the machine stands, too: the reason has names in it."""
 
 
 def _tried(module: ModuleOp, in_parts: bool) -> str | None:

@@ -92,8 +92,10 @@ class Kernel:
 
     Threads may share one: a run in the emulator waits for the one before it."""
 
-    def __init__(self, texts: Texts, key: str | None = None):
+    def __init__(self, texts: Texts, key: str | None = None, module: ModuleOp | None = None):
         self._texts = texts
+        self._module = module
+        """The module at `cuda` level, where it was just made."""
         self._key = key
         """Of its entry in the cache on disk, if it has one."""
         self._lock = threading.Lock()
@@ -252,7 +254,7 @@ class Kernel:
         """The module at `cuda` level, parsed."""
         from treadle.compiler.source import parse_module
 
-        return parse_module(self._texts.host, "kernel.host")
+        return self._module or parse_module(self._texts.host, "kernel.host")
 
     @property
     def _function(self) -> FuncOp:
@@ -289,7 +291,7 @@ def compile(
     texts = _derived(module, text, options)
     if cache:
         keep(key, texts)
-    return Kernel(texts, key if cache else None)
+    return Kernel(texts, key if cache else None, module)
 
 
 @untraced
@@ -383,8 +385,6 @@ def _derive(module: ModuleOp, text: str, options: Options) -> Texts:
     from treadle.compiler.cli.story import Story
     from treadle.compiler.machines import machine_of
     from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Observer, PassRun, print_cuda, run_passes, run_pipeline
-    from treadle.compiler.sizes import check_axes, check_defaults, check_sizes
-    from treadle.runtime.interpreter import entry_function
 
     class Schedule(Observer):
         text = ""
@@ -393,10 +393,7 @@ def _derive(module: ModuleOp, text: str, options: Options) -> Texts:
             if run.name == LAST_HIERARCHY_PASS:
                 self.text = str(module)
 
-    function = entry_function(module)
-    check_axes(function)
-    check_defaults(function)
-    check_sizes(function, options.sizes)
+    checked(module, options)
     if options.sizes:
         texts = tuple(f"{axis}={size}" for axis, size in options.sizes.items())
         run_passes(module, [ArgSpec("diagram-set-sizes", {"sizes": texts})])
@@ -406,6 +403,18 @@ def _derive(module: ModuleOp, text: str, options: Options) -> Texts:
     made_for = machine_of(module)
     steps = [list(step.texts()) for step in story.derivation]
     return Texts(__version__, made_for.name, made_for.arch, text, schedule.text, str(module), print_cuda(module), steps)
+
+
+def checked(module: ModuleOp, options: Options) -> FuncOp:
+    """The function of a program, whose axes and sizes are as they may be (Refusal, TreadleError)."""
+    from treadle.compiler.sizes import check_axes, check_defaults, check_sizes
+    from treadle.runtime.interpreter import entry_function
+
+    function = entry_function(module)
+    check_axes(function)
+    check_defaults(function)
+    check_sizes(function, options.sizes)
+    return function
 
 
 @cache
@@ -418,7 +427,6 @@ def _calls() -> Any:
 
 @lru_cache(maxsize=512)
 def _explained(hierarchy: str, sizes: tuple[tuple[str, int], ...]) -> Explanation:
-    """Kept, for a graph of PyTorch asks again and again of the pieces that it may be cut into."""
     from treadle.compiler.explain import explain
     from treadle.compiler.machines import machine_of
     from treadle.compiler.source import parse_module

@@ -6,8 +6,10 @@ Entries are written whole or not at all."""
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Iterator
+from dataclasses import astuple
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -17,7 +19,7 @@ from treadle.compiler.errors import TreadleError
 from treadle.runtime.cache import CacheUnavailable, cache_directory, cached_file, limit, mark_used
 
 if TYPE_CHECKING:
-    from treadle.compiled import Texts
+    from treadle.compiled import Estimate, Texts
     from treadle.compiler.pipeline import Options
 
 
@@ -59,8 +61,34 @@ def keep(key: str, texts: Texts) -> None:
         return
 
 
-def _path(key: str) -> Path:
-    return cache_directory() / "kernels" / f"{key}.json"
+def kept_estimate(key: str) -> Estimate | None:
+    """What was found of the program of that key, if it is there and whole (TreadleError for a limit that is no
+    number)."""
+    from treadle.compiled import Estimate
+
+    limit()
+    try:
+        path = _path(key, "estimates")
+        kernels, time_us, device_bytes = json.loads(path.read_text(encoding="utf-8"))
+        mark_used(path)
+        return Estimate(int(kernels), None if time_us is None else float(time_us), float(device_bytes))
+    except (OSError, ValueError, TypeError, CacheUnavailable):
+        return None
+
+
+def keep_estimate(key: str, estimate: Estimate) -> None:
+    """Write one down, as `keep` does a compilation."""
+    try:
+        path = _path(key, "estimates")
+        path.unlink(missing_ok=True)
+        text = json.dumps(astuple(estimate))
+        cached_file(path, lambda target: _write(target, text))
+    except (OSError, CacheUnavailable):
+        return
+
+
+def _path(key: str, folder: str = "kernels") -> Path:
+    return cache_directory() / folder / f"{key}.json"
 
 
 def _write(target: Path, text: str) -> None:

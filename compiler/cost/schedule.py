@@ -82,14 +82,14 @@ def schedule(stages: Sequence[Stage], workers: int) -> Timeline:
     left = [(step, worker, i) for step in range(beyond) for worker in range(workers) for i in range(len(stages))]
     ends: dict[tuple[int, int, str], float] = {}
     free: dict[str, float] = defaultdict(float)
+    ready: dict[tuple[int, int, int], float] = {}
     slots: list[Slot] = []
     while left:
         window = left[: 4 * workers * len(stages)]
-        found = [
-            (max(ready, free[stages[i].unit]), step, worker, i)
-            for step, worker, i in window
-            if (ready := _ready(stages[i], step, worker, ends, beyond)) is not None
-        ]
+        for each in window:
+            if each not in ready and (time := _ready(stages[each[2]], each[0], each[1], ends, beyond)) is not None:
+                ready[each] = time  # what it waits for has ended, and stays where it is
+        found = [(max(ready[each], free[stages[each[2]].unit]), *each) for each in window if each in ready]
         if not found:
             raise ValueError(f"the stages {', '.join(known)} wait for each other")
         start, step, worker, i = min(found)

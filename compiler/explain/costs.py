@@ -263,6 +263,16 @@ def _explain_kernel(
     return replace(found, expressions=symbols, links=links)
 
 
+def time_and_memory(kernel: KernelOp, function: FuncOp, machine: Machine) -> tuple[float | None, int]:
+    """Of all that `explain` says of a kernel, at the sizes of its program: microseconds, None if it does not fit, and
+    the bytes of its arrays in the memory of the device."""
+    sizes, plan = sizes_of_kernel(kernel, function), plan_of(kernel)
+    _, bytes = _memory(plan, sizes, "device", None)
+    time = estimate(plan, machine, sizes)
+    does_not_fit = _why_not(bytes, plan.blocks(sizes), machine, time is not None)
+    return None if does_not_fit or time is None else time.time_us, bytes
+
+
 def kernel_cost(
     plan: Plan,
     machine: Machine,
@@ -277,7 +287,7 @@ def kernel_cost(
     needs, time = footprint(plan, machine), estimate(plan, machine, sizes)
     levels = [_level(plan, machine, sizes, level, near) for level in LEVELS]
     near_bytes = sum(each.memory_bytes for each in levels[1:])
-    does_not_fit = _why_not(levels[0], plan.blocks(sizes), machine, time is not None)
+    does_not_fit = _why_not(levels[0].memory_bytes, plan.blocks(sizes), machine, time is not None)
     time = None if does_not_fit else time
     needs = needs if time is None else time.footprint
     cluster = None if time is None else time.cluster
@@ -326,11 +336,11 @@ def _blocks_along(plan: Plan) -> dict[str, int]:
     return {pieces.axis: int(plan.cluster) for pieces in plan.parts}
 
 
-def _why_not(device: LevelCost, blocks: int, machine: Machine, of_block: bool) -> str:
+def _why_not(bytes: int, blocks: int, machine: Machine, of_block: bool) -> str:
     if not of_block:
         return "one block takes more registers or shared memory than an SM has"
-    if device.memory_bytes > device.capacity_bytes:
-        return f"its arrays take {device.memory_bytes:,} bytes, device memory has {device.capacity_bytes:,}"
+    if bytes > (capacity := machine.levels["device"].capacity):
+        return f"its arrays take {bytes:,} bytes, device memory has {capacity:,}"
     if blocks > machine.limits.grid:
         return f"it takes {blocks:,} blocks, a grid has at most {machine.limits.grid:,}"
     return ""

@@ -16,6 +16,7 @@ from xdsl.ir import OpResult, SSAValue
 
 from treadle.dialects.diagram import ContractOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.absence import absences_of
+from treadle.passes._structure import Structure, remember, structure_of_values
 from treadle.passes.expressions.bounds import inner_expression
 from treadle.passes.expressions.kinds import FINITE, INFINITE, NAN, OF_NOTHING, ZERO, Kinds, kinds_of
 from treadle.passes.expressions.polynomials import Keys, key_of
@@ -48,8 +49,27 @@ def troubled_by(operands: Sequence[SSAValue], moved: Sequence[SSAValue], but_at_
     """A reduction that may be infinite where a sum, or an extremum, of what depends on it is still a number, or
     infinite itself; None if there is none. Products of `operands` are reduced. `but_at_start` leaves out that a maximum
     may be `-inf` where what depends on it is zero then (`is_nothing_at_start`)."""
+    if not moved:
+        return None
+    structure = structure_of_values([*operands, *moved])
+    key = structure, len(moved), but_at_start
+    if structure is None:
+        place = _place_of_trouble(operands, moved, but_at_start)
+    elif (place := _KNOWN.get(key)) is None:
+        place = remember(_KNOWN, key, _place_of_trouble(operands, moved, but_at_start))
+    return None if place == NONE else moved[place]
+
+
+NONE = -1
+"""The place where there is nothing."""
+
+_KNOWN: dict[tuple[Structure, int, bool], int] = {}
+"""The places of what was found: all passes that plan the streams of a kernel ask the same, and of its copies."""
+
+
+def _place_of_trouble(operands: Sequence[SSAValue], moved: Sequence[SSAValue], but_at_start: bool) -> int:
     keys = Keys()
-    return next((each for each in moved if not _spoils(each, operands, keys, but_at_start)), None)
+    return next((i for i, each in enumerate(moved) if not _spoils(each, operands, keys, but_at_start)), NONE)
 
 
 def is_nothing_at_start(r: SSAValue, operands: Sequence[SSAValue], keys: Keys | None = None) -> bool:

@@ -16,9 +16,11 @@ from treadle.compiler.cost.sketch import sketch_of
 from treadle.compiler.cost.time import estimate
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.machines import machine_of
+from treadle.compiler.sizes import default_sizes
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import UNDECIDED, ScheduleAttr
 from treadle.passes._functions import function_of, kernels
+from treadle.passes._structure import Structure, remember, structure_of
 from treadle.passes.hierarchy_choose_sizes import HierarchyChooseSizesPass, likely_sizes
 from treadle.passes.kernels.trial import alone
 from treadle.passes.tiling import TilingPass
@@ -29,6 +31,19 @@ WORTH = 0.9
 
 def is_faster_streamed(ctx: Context, module: ModuleOp, kernel: KernelOp, axis: str) -> bool:
     """Whether a kernel without a schedule takes less time with the axis fed in pieces, or fits only so."""
+    key = structure_of(kernel, module.attributes, default_sizes(function_of(kernel)), [axis])
+    if key is None:
+        return _is_faster_streamed(ctx, module, kernel, axis)
+    if (known := _KNOWN.get(key)) is None:
+        known = remember(_KNOWN, key, _is_faster_streamed(ctx, module, kernel, axis))
+    return known
+
+
+_KNOWN: dict[Structure, bool] = {}
+"""Each kernel is asked of while it is tried, and again once it is made."""
+
+
+def _is_faster_streamed(ctx: Context, module: ModuleOp, kernel: KernelOp, axis: str) -> bool:
     whole = _time(ctx, module, kernel, None)
     streamed = _time(ctx, module, kernel, axis)
     return streamed < inf and streamed <= WORTH * whole

@@ -26,7 +26,7 @@ from treadle.torch.symbols import Symbols, symbols_of
 from treadle.torch.tensors import Indivisible, Unsupported
 
 if TYPE_CHECKING:
-    from treadle.compiled import Kernel
+    from treadle.compiled import Estimate, Kernel
 
 
 DEVICES = ("cpu", "cuda")
@@ -82,7 +82,7 @@ class Launch(torch.nn.Module):
         return program
 
 
-Compiled: TypeAlias = "Piece[tuple[Program, Launch]]"
+Attempt: TypeAlias = "Piece[Program]"
 
 
 def with_kernels(
@@ -94,7 +94,7 @@ def with_kernels(
     """The same graph, its groups replaced by kernels; what happened is written into the report. Where
     sizes are symbols, the nodes `sizes` give their values in a call."""
     symbols = symbols_of(module.graph.nodes)
-    left, pieces = pieces_of(module.graph, options, report.kind != "inference")
+    left, pieces = pieces_of(module.graph, options, report.kind != "inference", makes=True)
     for node, reason in left.items():
         report.left.append(Left(_said(node), _source(node), reason))
     launches: list[tuple[Program, Launch, list[Node]]] = []
@@ -102,7 +102,10 @@ def with_kernels(
         if piece.made is None:
             report.left.extend(Left(_said(node), _source(node), piece.reason) for node in piece.nodes)
             continue
-        program, launch = piece.made
+        program = piece.made
+        launch = Launch(
+            _kernel_of(program, options), program, options.backend, () if symbols is None else symbols.values
+        )
         launches.append((program, launch, list(piece.nodes)))
         if symbols is not None:
             symbols.required |= dict.fromkeys(program.conditions)
@@ -113,45 +116,87 @@ def with_kernels(
     return _put_in(module, launches, sizes)
 
 
-def pieces_of(graph: Graph, options: Options, trains: bool) -> tuple[dict[Node, str], list[Compiled]]:
+def pieces_of(
+    graph: Graph, options: Options, trains: bool, makes: bool = False
+) -> tuple[dict[Node, str], list[Attempt]]:
     """The nodes that stay with PyTorch, and why, and the pieces that the others are cut into; the graph is simplified.
-    Memory counts where it is trained."""
+    Memory counts where it is trained; `makes`: the kernels of the pieces can be made."""
     simplify(graph)
     groups = grouped(graph)
-    found: list[Compiled] = []
+    attempts = _Attempts(options, trains)
+    found: list[Attempt] = []
     with progress("treadle derives the kernels of a graph"):
         for nodes in groups.taken:
-            found += best_pieces(nodes, lambda inside: _attempt(inside, options, trains))
+            pieces = best_pieces(nodes, attempts)
+            while makes and not attempts.are_made(pieces):
+                pieces = best_pieces(nodes, attempts)
+            found += pieces
     return groups.left, found
 
 
-def _attempt(nodes: Sequence[Node], options: Options, trains: bool) -> Compiled:
+class _Attempts:
+    """What becomes of nodes as one program; its kernels are made only where it is chosen."""
+
+    def __init__(self, options: Options, trains: bool):
+        self._options = options
+        self._trains = trains
+        self._known: dict[tuple[Node, ...], Attempt] = {}
+
+    def __call__(self, nodes: Sequence[Node], makes: bool = False) -> Attempt:
+        key = tuple(nodes)
+        if makes or key not in self._known:
+            self._known[key] = _attempt(nodes, self._options, self._trains, makes)
+        return self._known[key]
+
+    def are_made(self, pieces: Sequence[Attempt]) -> bool:
+        """Whether kernels of all pieces can be made; what is known of others changes."""
+        made = [self._is_made(piece) for piece in pieces]
+        return all(made)
+
+    def _is_made(self, piece: Attempt) -> bool:
+        if piece.made is None:
+            return True
+        try:
+            _kernel_of(piece.made, self._options)
+        except TreadleError:
+            self(piece.nodes, makes=True)
+            return False
+        return True
+
+
+def _attempt(nodes: Sequence[Node], options: Options, trains: bool, makes: bool) -> Attempt:
     symbols = symbols_of(nodes)
     try:
-        made = _compiled(nodes, options) if symbols is None else _for_all_sizes(nodes, options, symbols)
+        if symbols is None:
+            program, cost = _judged(nodes, options, makes)
+        else:
+            program, cost = _for_all_sizes(nodes, options, makes, symbols)
     except (Unsupported, TreadleError) as error:
         return Piece(nodes, None, LEFT * len(nodes), str(error), not isinstance(error, Indivisible))
-    cost = made[1].kernel.estimate
     charged = LAUNCH_US * cost.kernels + (MEMORY_US * cost.device_bytes / 1e6 if trains else 0.0)
-    return Piece(nodes, made, (cost.time_us or 0.0) + charged)
+    return Piece(nodes, program, (cost.time_us or 0.0) + charged)
 
 
-def _for_all_sizes(nodes: Sequence[Node], options: Options, symbols: Symbols) -> tuple[Program, Launch]:
+def _for_all_sizes(nodes: Sequence[Node], options: Options, makes: bool, symbols: Symbols) -> tuple[Program, Estimate]:
     """Of a class; or, where that is refused, for the sizes that are there (Unsupported, TreadleError)."""
     try:
         with symbols.recording():
-            return _compiled(nodes, options, symbols)
+            return _judged(nodes, options, makes, symbols)
     except Indivisible:
         raise
     except (Unsupported, TreadleError) as error:
         with symbols.recording():
             symbols.fix_all()
-            program, launch = _compiled(nodes, options, symbols)
-        return replace(program, fixed=str(error)), launch
+            program, cost = _judged(nodes, options, makes, symbols)
+        return replace(program, fixed=str(error)), cost
 
 
-def _compiled(nodes: Sequence[Node], options: Options, symbols: Symbols | None = None) -> tuple[Program, Launch]:
-    """(Unsupported, TreadleError)"""
+def _judged(
+    nodes: Sequence[Node], options: Options, makes: bool, symbols: Symbols | None = None
+) -> tuple[Program, Estimate]:
+    """The program of these nodes, and what it costs (Unsupported, TreadleError)."""
+    from treadle.estimated import estimate
+
     program = _translated(nodes)
     if symbols is not None:
         program = replace(program, conditions=symbols.found, fixed=symbols.why_fixed)
@@ -164,8 +209,9 @@ def _compiled(nodes: Sequence[Node], options: Options, symbols: Symbols | None =
     if device.type not in DEVICES:
         raise Indivisible(f"its tensors lie on the device '{device.type}', where no kernel runs")
     options.check_work(nodes, device)
-    kernel = _kernel_of(program, options)
-    return program, Launch(kernel, program, options.backend, () if symbols is None else tuple(symbols.values))
+    if makes:
+        _kernel_of(program, options)
+    return program, estimate(program.module, machine=options.machine, arch=options.arch)
 
 
 def _kernel_of(program: Program, options: Options) -> Kernel:

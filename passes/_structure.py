@@ -1,0 +1,169 @@
+"""What of operations is the same whatever their values and axes are called.
+
+PyTorch's door tries the same operations in many programs, each of which names axes by itself, and passes ask the same
+of a kernel and of its copies. What they find does not depend on names, so it is kept by structure. Where a text holds
+the name of an axis and none is expected, there is no structure: nothing else is known to be like that."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar, cast
+
+from xdsl.dialects.builtin import ArrayAttr, BytesAttr, FloatData, IntAttr, MemRefType, StringAttr, TensorType
+from xdsl.ir import Attribute, Block, Operation, ParametrizedAttribute, SSAValue
+
+from treadle.dialects.diagram.array import DYNAMIC, ArrayEncoding, SizesAttr, sizes_of
+from treadle.dialects.diagram.condition import ConditionAttr
+from treadle.dialects.diagram.place import PlaceAttr
+from treadle.dialects.hierarchy import KernelOp
+from treadle.dialects.hierarchy.schedule import PartitionAttr
+
+Structure: TypeAlias = Hashable
+"""Equal where the structure is the same."""
+
+MOST_KNOWN = 4096
+"""Answers of one kind that are kept."""
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def remember(known: dict[K, V], key: K, answer: V) -> V:
+    """The answer, which is kept; of too many, all are forgotten."""
+    if len(known) >= MOST_KNOWN:
+        known.clear()
+    known[key] = answer
+    return answer
+
+
+AXES = {"over", "axis"}
+"""Properties that say axes."""
+
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+def structure_of(
+    kernel: KernelOp, around: Mapping[str, Attribute], stated: Mapping[str, int], asked: Sequence[str] = ()
+) -> Structure | None:
+    """The structure of a kernel in a module with the attributes `around`, the machine among them, with the `stated`
+    sizes of its axes that are known only at launch, and some axes of which something is `asked`; None where names
+    cannot be told from other words."""
+    found = _Structure()
+    whole = found.operation(kernel)
+    if found.is_vague:
+        return None
+    sizes = tuple((number, stated.get(axis)) for axis, number in found.axes.items() if found.is_open(axis))
+    return tuple(around.items()), whole, sizes, tuple(found.axes[axis] for axis in asked)
+
+
+def structure_of_values(values: Sequence[SSAValue]) -> Structure | None:
+    """How values are computed from arguments of their block; None where names cannot be told from other words."""
+    found = _Structure()
+    made = tuple(map(found.operation, _made_by(values)))
+    return None if found.is_vague else (made, tuple(map(found.value, values)))
+
+
+def _made_by(values: Sequence[SSAValue]) -> list[Operation]:
+    """The operations that values are computed by, each after those that it uses."""
+    done: dict[Operation, None] = {}
+    stack = [(value.owner, False) for value in reversed(values)]
+    while stack:
+        op, is_left = stack.pop()
+        if not isinstance(op, Operation) or op in done:
+            continue
+        if is_left:
+            done[op] = None
+            continue
+        stack.append((op, True))
+        stack += [(operand.owner, False) for operand in reversed(op.operands)]
+    return list(done)
+
+
+class _Structure:
+    """Numbers for the values and the axes of a kernel, in the order in which they come."""
+
+    def __init__(self) -> None:
+        self.axes: dict[str, int] = {}
+        self.words: set[str] = set()
+        """Texts that are taken as they are."""
+        self._sizes: dict[str, int] = {}
+        self._values: dict[SSAValue, int] = {}
+        self._known: dict[Attribute, Hashable] = {}
+
+    @property
+    def is_vague(self) -> bool:
+        """Whether a text that was taken as it is may mean an axis."""
+        return not self.words.isdisjoint(self.axes)
+
+    def is_open(self, axis: str) -> bool:
+        """Whether the size of an axis is known only at launch."""
+        return self._sizes.get(axis, DYNAMIC) == DYNAMIC
+
+    def operation(self, op: Operation) -> Hashable:
+        operands = tuple((self.value(operand), self.attribute(operand.type)) for operand in op.operands)
+        results = tuple((self.value(result), self.attribute(result.type)) for result in op.results)
+        regions = tuple(tuple(map(self._block, region.blocks)) for region in op.regions)
+        own = {**op.properties, **op.attributes}
+        if isinstance(op, KernelOp):
+            own.pop("kernel_name", None)
+        return op.name, operands, results, regions, tuple((name, self._own(name, own[name])) for name in sorted(own))
+
+    def _block(self, block: Block) -> Hashable:
+        arguments = tuple((self.value(argument), self.attribute(argument.type)) for argument in block.args)
+        return arguments, tuple(map(self.operation, block.ops))
+
+    def value(self, value: SSAValue) -> int:
+        return self._values.setdefault(value, len(self._values))
+
+    def _own(self, name: str, attribute: Attribute) -> Hashable:
+        if name not in AXES:
+            return self.attribute(attribute)
+        axes = cast("ArrayAttr[StringAttr]", attribute).data if isinstance(attribute, ArrayAttr) else (attribute,)
+        return tuple(self._axis(cast(StringAttr, axis).data) for axis in axes)
+
+    def _axis(self, axis: str) -> int:
+        return self.axes.setdefault(axis, len(self.axes))
+
+    def attribute(self, attribute: Attribute) -> Hashable:
+        if attribute not in self._known:
+            self._known[attribute] = self._attribute(attribute)
+        return self._known[attribute]
+
+    def _attribute(self, attribute: Attribute) -> Hashable:
+        if isinstance(attribute, TensorType | MemRefType):
+            self._take_sizes(sizes_of(attribute))
+        match attribute:
+            case ArrayEncoding():
+                axes = tuple(map(self._axis, attribute.axis_names))
+                return attribute.name, axes, self.attribute(attribute.level), self.attribute(attribute.layout)
+            case PartitionAttr() | SizesAttr():
+                return attribute.name, tuple((self._axis(axis), size) for axis, size in attribute.as_dict().items())
+            case ConditionAttr() | PlaceAttr():
+                return attribute.name, _WORD.sub(lambda word: self._word(word[0]), attribute.text.data)
+            case StringAttr():
+                self.words.add(attribute.data)
+                return attribute
+            case ArrayAttr():
+                return tuple(map(self.attribute, cast("ArrayAttr[Any]", attribute).data))
+            case ParametrizedAttribute():
+                return attribute.name, tuple(map(self.attribute, attribute.parameters))
+            case IntAttr() | FloatData() | BytesAttr():
+                return attribute
+            case _:
+                self.words.update(_WORD.findall(str(attribute)))
+                return attribute
+
+    def _take_sizes(self, sizes: Mapping[str, int]) -> None:
+        for axis, size in sizes.items():
+            self._axis(axis)
+            self._sizes.setdefault(axis, size)
+
+    def _word(self, word: str) -> str:
+        if word in self.axes:
+            return f"#{self.axes[word]}"
+        self.words.add(word)
+        return word
+
+
+__all__ = ["Structure", "remember", "structure_of", "structure_of_values"]
