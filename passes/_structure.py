@@ -89,7 +89,8 @@ class _Structure:
         """Texts that are taken as they are."""
         self._sizes: dict[str, int] = {}
         self._values: dict[SSAValue, int] = {}
-        self._known: dict[Attribute, Hashable] = {}
+        self._known: dict[int, Hashable] = {}
+        """By the identity of attributes, which the operations keep alive: to hash one takes as long as to read it."""
 
     @property
     def is_vague(self) -> bool:
@@ -126,9 +127,9 @@ class _Structure:
         return self.axes.setdefault(axis, len(self.axes))
 
     def attribute(self, attribute: Attribute) -> Hashable:
-        if attribute not in self._known:
-            self._known[attribute] = self._attribute(attribute)
-        return self._known[attribute]
+        if (known := self._known.get(id(attribute))) is None:
+            known = self._known[id(attribute)] = self._attribute(attribute)
+        return known
 
     def _attribute(self, attribute: Attribute) -> Hashable:
         if isinstance(attribute, TensorType | MemRefType):

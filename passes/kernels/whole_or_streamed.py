@@ -11,9 +11,6 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import PassFailedException
 
-from treadle.compiler.cost.read import plan_of
-from treadle.compiler.cost.sketch import sketch_of
-from treadle.compiler.cost.time import estimate
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.machines import machine_of
 from treadle.compiler.sizes import default_sizes
@@ -21,7 +18,7 @@ from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import UNDECIDED, ScheduleAttr
 from treadle.passes._functions import function_of, kernels
 from treadle.passes._structure import Structure, remember, structure_of
-from treadle.passes.hierarchy_choose_sizes import HierarchyChooseSizesPass, likely_sizes
+from treadle.passes.hierarchy_choose_sizes import choice_for
 from treadle.passes.kernels.trial import alone
 from treadle.passes.tiling import TilingPass
 
@@ -57,10 +54,9 @@ def _time(ctx: Context, module: ModuleOp, kernel: KernelOp, axis: str | None) ->
     apart, trial = alone(module, function_of(kernel), copy)
     try:
         TilingPass().apply(ctx, apart)
-        HierarchyChooseSizesPass().apply(ctx, apart)
+        (tiled,) = kernels(trial)
+        assert tiled.schedule is not None
+        _, choice = choice_for(tiled, tiled.schedule, machine_of(module), {})
     except (PassFailedException, TreadleError):
         return inf
-    (chosen,) = kernels(trial)
-    assert chosen.schedule is not None
-    found = estimate(plan_of(chosen), machine_of(module), likely_sizes(sketch_of(chosen, chosen.schedule), trial))
-    return inf if found is None else found.time_us
+    return choice.estimate.time_us
