@@ -10,10 +10,10 @@ import re
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar, cast
 
-from xdsl.dialects.builtin import ArrayAttr, BytesAttr, FloatData, IntAttr, MemRefType, StringAttr, TensorType
+from xdsl.dialects.builtin import ArrayAttr, BytesAttr, FloatData, IntAttr, StringAttr
 from xdsl.ir import Attribute, Block, Operation, ParametrizedAttribute, SSAValue
 
-from treadle.dialects.diagram.array import DYNAMIC, ArrayEncoding, SizesAttr, sizes_of
+from treadle.dialects.diagram.array import DYNAMIC, ArrayEncoding, SizesAttr, is_array, sizes_of
 from treadle.dialects.diagram.condition import ConditionAttr
 from treadle.dialects.diagram.place import PlaceAttr
 from treadle.dialects.hierarchy import KernelOp
@@ -132,7 +132,7 @@ class _Structure:
         return known
 
     def _attribute(self, attribute: Attribute) -> Hashable:
-        if isinstance(attribute, TensorType | MemRefType):
+        if is_array(attribute):
             self._take_sizes(sizes_of(attribute))
         match attribute:
             case ArrayEncoding():

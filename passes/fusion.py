@@ -191,10 +191,10 @@ def _why_unfit(module: ModuleOp, function: func.FuncOp, ops: frozenset[Operation
     """Why a kernel of these operations could not be made for the machine of the module; found by trying, on a copy,
     down to the layouts of its fragments."""
     kernel = _kernel("trial", part_of(ops))
+    copy, _ = alone(module, function, kernel)  # first of all, for until then it uses values of the program
     structure = structure_of(kernel, module.attributes, default_sizes(function))
     if structure is not None and structure in _FIT:
         return None
-    copy, _ = alone(module, function, kernel)
     text = str(copy)
     if (reason := _UNFIT.get(text)) is not None:
         return reason

@@ -100,3 +100,13 @@ def test_a_word_that_may_be_an_axis_makes_none() -> None:
     """An axis that is called as a reduction is: `reduce max` might be one of it."""
     assert structure(program(column="max")) is None
     assert estimate(program(column="max")) == estimate(program())
+
+
+def test_a_kernel_that_is_known_to_fit_leaves_nothing_behind() -> None:
+    """A trial that uses the program's values would make them be saved for nobody."""
+    for _ in range(2):
+        module = module_of(EXAMPLES / "attention_causal.mlir")
+        run_pipeline(module, Options(), last="fusion")
+        for function in functions(module):
+            values = [*function.body.block.args, *(result for op in function.walk() for result in op.results)]
+            assert all(use.operation.parent is not None for value in values for use in value.uses)

@@ -103,9 +103,8 @@ def with_kernels(
             report.left.extend(Left(_said(node), _source(node), piece.reason) for node in piece.nodes)
             continue
         program = piece.made
-        launch = Launch(
-            _kernel_of(program, options), program, options.backend, () if symbols is None else symbols.values
-        )
+        values = () if symbols is None else tuple(symbols.values)
+        launch = Launch(_kernel_of(program, options), program, options.backend, values)
         launches.append((program, launch, list(piece.nodes)))
         if symbols is not None:
             symbols.required |= dict.fromkeys(program.conditions)
