@@ -115,7 +115,7 @@ def check_sizes(function: FuncOp, given: Mapping[str, int]) -> None:
             raise Refusal(
                 function,
                 f"axis '{axis}' has size {axes[axis]} in the program and cannot be {size}: "
-                "write '?' for it in the types to make it symbolic, or leave --size away",
+                "write '?' for it in the types to make it symbolic, or give it no size",
             )
 
 

@@ -70,6 +70,14 @@ def test_a_kernel_tells_what_it_is(product: treadle.Kernel) -> None:
     assert small < large
 
 
+def test_costs_are_of_sizes_that_the_program_leaves_open() -> None:
+    kernel = treadle.compile(EXAMPLES / "attention.mlir")
+    with pytest.raises(TreadleError, match="axis 'd' has size 64 in the program and cannot be 3"):
+        kernel.cost(d=3)
+    with pytest.raises(TreadleError, match="there is no axis 'keys'"):
+        kernel.cost(keys=3)
+
+
 def test_sizes_machine_and_architecture_are_options() -> None:
     kernel = treadle.compile(MATMUL, machine="h100", sizes={"k": 64})
     assert (kernel.machine, kernel.arch) == ("h100", "sm_90a")
@@ -150,11 +158,13 @@ def test_names_that_do_not_fit(product: treadle.Kernel) -> None:
         ("no/such/file.mlir", {}, "no such file"),
         ("func.func @f(\n", {}, "<string>"),
         (MATMUL, {"sizes": {"q": 1}}, "no axis 'q'"),
+        (MATMUL, {"sizes": {"m": 2**31}}, "^the size of axis 'm' is 2147483648: sizes are whole numbers from 0 to"),
+        (EXAMPLES / "attention.mlir", {"sizes": {"d": 32}}, "or give it no size"),
         (MATMUL, {"machine": "abacus"}, "abacus"),
         (MATMUL, {"arch": "sm_1"}, "sm_1"),
     ],
 )
-def test_what_cannot_be_compiled(program: str, options: dict[str, object], message: str) -> None:
+def test_what_cannot_be_compiled(program: str | Path, options: dict[str, object], message: str) -> None:
     with pytest.raises(TreadleError, match=message):
         treadle.compile(program, **options)  # type: ignore[arg-type]
 

@@ -163,9 +163,9 @@ class Kernel:
 
     def cost(self, **sizes: int) -> Explanation:
         """Transfers, memory and an estimate of the time, at these sizes of the symbolic axes (TreadleError if one
-        has neither a size nor a default)."""
+        has neither a size nor a default, and for a size that the program does not leave open)."""
         _check_numbers(sizes)
-        return _explained(self._texts.hierarchy, tuple(sizes.items()))
+        return _explained(self._texts.diagram, self._texts.hierarchy, tuple(sizes.items()))
 
     @property
     def estimate(self) -> Estimate:
@@ -362,9 +362,12 @@ def _path_text(what: str, path: Any) -> str:
 
 def _check_numbers(sizes: Mapping[str, Any]) -> None:
     """(TreadleError)"""
+    from treadle.dialects.diagram.array import LARGEST_SIZE
+
     for axis, size in sizes.items():
-        if not hasattr(size, "__index__") or size < 0:
-            raise TreadleError(f"the size of axis '{axis}' is {size!r}: sizes are whole numbers, 0 or more")
+        if not hasattr(size, "__index__") or not 0 <= size <= LARGEST_SIZE:
+            range = f"from 0 to {LARGEST_SIZE}"
+            raise TreadleError(f"the size of axis '{axis}' is {size!r}: sizes are whole numbers {range}")
 
 
 def _derived(module: ModuleOp, text: str, options: Options) -> Texts:
@@ -426,13 +429,29 @@ def _calls() -> Any:
 
 
 @lru_cache(maxsize=512)
-def _explained(hierarchy: str, sizes: tuple[tuple[str, int], ...]) -> Explanation:
+def _explained(diagram: str, hierarchy: str, sizes: tuple[tuple[str, int], ...]) -> Explanation:
     from treadle.compiler.explain import explain
     from treadle.compiler.machines import machine_of
     from treadle.compiler.source import parse_module
 
+    if sizes:
+        _check_open(diagram, dict(sizes))
     module = parse_module(hierarchy, "kernel.hierarchy")
     return explain(module, machine_of(module), dict(sizes))
+
+
+def _check_open(diagram: str, sizes: Mapping[str, int]) -> None:
+    """(TreadleError for a size that a program does not leave open)"""
+    from treadle.compiler.errors import Refusal, describe
+    from treadle.compiler.sizes import check_sizes
+    from treadle.compiler.source import parse_module
+    from treadle.runtime.interpreter import entry_function
+
+    module = parse_module(diagram, "kernel.diagram")
+    try:
+        check_sizes(entry_function(module), sizes)
+    except Refusal as error:
+        raise describe(error, module) from error
 
 
 def _argument(name: str, type: Any) -> Argument:

@@ -42,7 +42,7 @@ def sizes_of_kernel(
             if size == DYNAMIC and axis not in known:
                 raise TreadleError(
                     f"the size of axis '{axis}' of kernel @{kernel.kernel_name.data} is known only at launch: "
-                    f"give one, as in --size {axis}=1000"
+                    f"give one, as in --size {axis}=1000 (from Python, {axis}=1000)"
                 )
             sizes[axis] = known[axis] if size == DYNAMIC else size
     # Along an axis that does not cross the border a kernel makes constants, and reduces them.
