@@ -208,7 +208,10 @@ def distance_of(expression: Expression) -> Distance | None:
         return None
     form = linear_form(expression.operands[0])
     raised = form.pop(None, 0.0)
-    peak = numbers.exp(raised) if expression.kind is math.ExpOp else 2.0**raised
+    raised *= numbers.log2(numbers.e) if expression.kind is math.ExpOp else 1.0
+    if not numbers.log2(LEAST) <= raised <= numbers.log2(FAR_FROM_OVERFLOW):
+        return None  # f32 may have no number for it, or for sums of it
+    peak = 2.0**raised
     form = unscaled(form)
     for atom, factor in form.items():
         if not isinstance(atom, SSAValue):
