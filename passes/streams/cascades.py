@@ -66,7 +66,18 @@ from treadle.passes.expressions.scalars import (
     substitute,
     unary,
 )
-from treadle.passes.streams.changes import BEFORE, ORDERED, Change, NoLaw, Repair, is_ordered, same, shrinks, summed
+from treadle.passes.streams.changes import (
+    BEFORE,
+    ORDERED,
+    Change,
+    NoLaw,
+    Repair,
+    apart,
+    is_ordered,
+    same,
+    shrinks,
+    summed,
+)
 from treadle.passes.streams.neutral import once_counting, vanishes
 
 
@@ -108,7 +119,7 @@ class Cascade:
             change, scales = self._change(reduction, operands)
         except _Dependent as problem:
             return NoLaw(problem.reason or self._no_split(problem.expression))
-        expression = (quotient if scales else difference)(change.above, change.below)
+        expression = (quotient if scales else apart)(change.above, change.below)
         if crossing := [axis for axis in axes_in(expression) if axis in reduction.over_axes]:
             return NoLaw(f"the repair would vary along '{crossing[0]}', which is reduced too")
         moved = {r for operand in operands for r in self.depends(operand) if r in self.running}
@@ -191,7 +202,7 @@ class Cascade:
                 return self._rounded(operands[0], expression)
             case math.ExpOp | math.Exp2Op:
                 shift = self.shift(operands[0])
-                power = power_of(expression.kind, difference(shift.above, shift.below))
+                power = power_of(expression.kind, apart(shift.above, shift.below))
                 return Change(power, number(1), shift.fragile)
             case arith.SelectOp if not self._moves(operands[0]) and is_number(operands[2], 0):
                 return self.ratio(operands[1])

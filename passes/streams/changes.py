@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from xdsl.dialects import math
-from xdsl.ir import SSAValue
+from xdsl.dialects import arith, math
+from xdsl.ir import Operation, SSAValue
 
 from treadle.dialects.diagram import ReduceOp
 from treadle.passes.expressions.bounds import (
@@ -19,6 +20,7 @@ from treadle.passes.expressions.scalars import (
     Expression,
     Leaf,
     Node,
+    difference,
     factors,
     number,
     product,
@@ -31,6 +33,11 @@ BEFORE = "before"
 """Version of a leaf: the value of a reduction before the step. Without it: after."""
 
 ORDERED = ("max", "min")
+
+SCALING: dict[type[Operation], Callable[[Expression, Expression], Expression]] = {
+    arith.MulfOp: product,
+    arith.DivfOp: quotient,
+}
 
 
 @dataclass(frozen=True)
@@ -102,6 +109,15 @@ def same(value: float) -> Change:
 
 def summed(left: Change, right: Change) -> Change:
     return Change(total(left.above, right.above), total(left.below, right.below), left.fragile | right.fragile)
+
+
+def apart(above: Expression, below: Expression) -> Expression:
+    """`above - below`; of one multiple of two values that of their difference, for either multiple may overflow."""
+    if not isinstance(above, Node) or not isinstance(below, Node) or above.kind not in SCALING:
+        return difference(above, below)
+    if above.kind is not below.kind or above.operands[1] != below.operands[1]:
+        return difference(above, below)
+    return SCALING[above.kind](apart(above.operands[0], below.operands[0]), above.operands[1])
 
 
 def is_ordered(value: SSAValue) -> bool:
