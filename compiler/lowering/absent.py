@@ -264,13 +264,19 @@ class _Evaluation:
             case arith.NegfOp():
                 return frozenset(_OPPOSITE[each] for each in self.specials(value.owner.operand))
             case arith.MulfOp() if self.is_positive(value.owner.rhs):
-                return self.specials(value.owner.lhs)
+                return self._specials_of_multiple(value.owner.lhs, value.owner.rhs)
             case math.FmaOp() if self.is_positive(value.owner.b) and not self.specials(value.owner.c):
-                return self.specials(value.owner.a)
+                return self._specials_of_multiple(value.owner.a, value.owner.b)
             case arith.AddfOp() | arith.SubfOp() | arith.MulfOp():
                 return SPECIALS if any(self.specials(operand) for operand in value.owner.operands) else frozenset()
             case _:
                 return SPECIALS
+
+    def _specials_of_multiple(self, value: SSAValue, factor: SSAValue) -> frozenset[str]:
+        """Of a number above zero; a constant above 1 makes large numbers infinite. (What is chosen does not.)"""
+        number = _number_of(factor)
+        beyond = _OPPOSITE.keys() - {"nan"} if number is not None and number > 1 else ()
+        return self.specials(value) | frozenset(beyond)
 
     def _bounded(self, op: arith.MaximumfOp | arith.MinimumfOp) -> SSAValue | None:
         """What a finite constant bounds from one side."""
