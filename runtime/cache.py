@@ -113,8 +113,12 @@ def _make_whole(path: Path, make: Callable[[Path], None]) -> int:
     return size
 
 
-_NO_PLACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM)
-"""What the system says where a file cannot be written, whatever it holds."""
+_NO_PLACE = (
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM),
+    *(errno.EISDIR, errno.ENOTDIR, errno.EEXIST),
+)
+"""What the system says where a file cannot be written, whatever it holds; a folder may stand in its place, or a file in
+that of its folder."""
 
 
 def mark_used(path: Path) -> None:

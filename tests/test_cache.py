@@ -171,6 +171,19 @@ def test_folders_that_others_remove_meanwhile(tmp_path: Path, monkeypatch: pytes
         other.join()
 
 
+@pytest.mark.parametrize("name", ["x.so", "x.so.sha256"])
+def test_a_folder_where_a_file_would_be(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    with pytest.raises(CacheUnavailable, match="cannot take another file: is a directory"):
+        cached_file(tmp_path / "x.so", lambda target: target.write_text("made") and None)
+
+
+def test_a_file_where_a_folder_would_be(tmp_path: Path) -> None:
+    (tmp_path / "emulator").touch()
+    with pytest.raises(CacheUnavailable, match="cannot take another file: file exists"):
+        cached_file(tmp_path / "emulator" / "x.so", lambda target: target.write_text("made") and None)
+
+
 def test_a_disk_that_takes_no_more(tmp_path: Path) -> None:
     """The system's own refusal, by a limit on the size of files: a compilation goes on without a cache; where a
     file must be written, one message says why it is not."""
