@@ -144,10 +144,16 @@ def _is_swallowed(scalar: Operation, axes: dict[SSAValue, tuple[str, ...]]) -> b
     if at != set(axes[scalar.results[0]]):
         return False
     if scalar.name == "arith.mulf":
-        return user.name in ("arith.addf", "arith.subf")
+        return user.name in ("arith.addf", "arith.subf") or _scales_exponent(scalar, axes)
     if scalar.name not in ("arith.addf", "arith.subf"):
         return False
-    return user.name == "math.exp" or _shifts_exponent(user)
+    return user.name == "math.exp" or _shifts_exponent(user) or _scales_exponent(user, axes)
+
+
+def _scales_exponent(op: Operation, axes: dict[SSAValue, tuple[str, ...]]) -> bool:
+    """Whether an exponent is multiplied by one number for all elements: it goes into the multiplication of `exp`."""
+    users = [use.operation.name for use in op.results[0].uses] if op.results else []
+    return op.name == "arith.mulf" and any(not axes.get(each) for each in op.operands) and users == ["math.exp"]
 
 
 def _shifts_exponent(op: Operation) -> bool:
