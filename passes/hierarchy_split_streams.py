@@ -9,6 +9,7 @@ from math import ceil, inf
 from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
@@ -17,8 +18,9 @@ from treadle.compiler.cost.time import Estimate, least_time
 from treadle.compiler.errors import Refusal, TreadleError
 from treadle.compiler.machines import machine_of
 from treadle.compiler.sizes import UNKNOWN_SIZE, default_sizes
-from treadle.dialects.diagram import ContractOp, MapOp, WhereOp
+from treadle.dialects.diagram import ContractOp, MapOp, ReadOp, WhereOp
 from treadle.dialects.diagram.array import DYNAMIC, LARGEST_SIZE, SizesAttr, axes_of, sizes_of
+from treadle.dialects.diagram.place import divisors_in
 from treadle.dialects.diagram.read import with_fitting
 from treadle.dialects.hierarchy import KernelOp
 from treadle.passes._functions import functions, kernels, label, note
@@ -301,10 +303,16 @@ def _plan(kernel: KernelOp, axis: str) -> StreamPlan | str:
     return _why_not(kernel, plan) or plan
 
 
+def _is_at_quotients(value: SSAValue) -> bool:
+    return isinstance(value.owner, ReadOp) and bool(divisors_in(value.owner.place.forms))
+
+
 def _why_not(kernel: KernelOp, plan: StreamPlan) -> str | None:
     axis = plan.axis
     if all(axis not in axes_of(argument.type) for argument in kernel.body.block.args):
         return f"no array that it reads has axis '{axis}': there is nothing to share out"
+    if blocks := [value for value in kernel.inputs if _is_at_quotients(value) and axis in axes_of(value.type)]:
+        return f"{label(blocks[0])} is read at quotients of positions, which no position in a part tells"
     if any(plan.is_piece(value) for value in plan.part.leaving):
         return f"a result has axis '{axis}', so no part of it is done before all are merged"
     if refused := [verdict.refused for verdict in plan.verdicts.values() if verdict.refused]:

@@ -29,7 +29,7 @@ from treadle.dialects import cuda
 from treadle.dialects.cuda import ANY_STRIDES, WHOLE_SECTORS
 from treadle.dialects.diagram import ReadOp
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, shape_of
-from treadle.dialects.diagram.place import reach
+from treadle.dialects.diagram.place import reach, step_along
 from treadle.runtime.arguments import HostError, alignment, pack, scalar, why_not_mappable
 from treadle.runtime.backend import Backend, Prepares
 from treadle.runtime.clusters import why_no_cluster
@@ -268,7 +268,7 @@ class HostExecution:
             if all(sizes.values()) and not op.is_padded and reach(form, sizes) > length:
                 raise HostError(f"a read reaches {reach(form, sizes)} elements along '{along}', which has {length}")
         steps = list(zip(op.forms.values(), array.strides, strict=True))
-        strides = [sum(form.terms.get(axis, 0) * stride for form, stride in steps) for axis in sizes]
+        strides = [sum(step_along(form, axis) * stride for form, stride in steps) for axis in sizes]
         offset = sum(form.constant * stride for form, stride in steps) if all(sizes.values()) else 0
         return self.backend.view(array, offset, tuple(sizes.values()), tuple(strides))
 

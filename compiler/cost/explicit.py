@@ -11,6 +11,7 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from treadle.compiler.amounts import Amount
 from treadle.compiler.cost.ahead import begun_ahead, divided
+from treadle.compiler.cost.blocks import blocks_of
 from treadle.compiler.cost.boxes import comes_in_boxes
 from treadle.compiler.cost.fed import FedPieces
 from treadle.compiler.cost.issue import (
@@ -231,7 +232,19 @@ class Walk:
         stream = self.inside[-1].axis if self.inside else None
         in_boxes = bool(comes) and comes_in_boxes(piece, self.products, self.row, stream, fed is not None)
         limited = piece in self.limited
-        found = Transfer(name, level, saves, axes, width, again, fed, tile=comes, is_limited=limited, in_boxes=in_boxes)
+        found = Transfer(
+            name,
+            level,
+            saves,
+            axes,
+            width,
+            again,
+            fed,
+            tile=comes,
+            is_limited=limited,
+            in_boxes=in_boxes,
+            blocks=blocks_of(array),
+        )
         self.transfers.append(found)
         leaves = saves and self.leaves(width)
         self.issue(issued_by_copy(axes, width, self.spread(piece), level == "shared", leaves))

@@ -38,10 +38,10 @@ def _visited(plan: Plan, work: Work, sizes: Mapping[str, int]) -> float:
 
 def compulsory_bytes(plan: Plan, sizes: Mapping[str, int]) -> int:
     """Every array of device memory once; of one that conditions leave out in part, no more than what crosses."""
-    arrays = {(each.array, each.saves): each.width * prod(sizes[axis] for axis in each.axes) for each in plan.transfers}
+    arrays = {(each.array, each.saves): each.width * int(each.whole(sizes)) for each in plan.transfers}
     crossing: dict[tuple[str, bool], int] = dict.fromkeys(arrays, 0)
     for each in plan.transfers:
-        crossing[each.array, each.saves] += each.width * int(each.values(sizes))
+        crossing[each.array, each.saves] += each.width * int(each.elements(sizes))
     return sum(min(whole, crossing[array]) for array, whole in arrays.items())
 
 

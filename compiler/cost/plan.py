@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from typing import Protocol
 
-from treadle.compiler.amounts import Amount, choice, most
+from treadle.compiler.amounts import Amount, ceil_div, choice, most
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,8 @@ class Transfer:
     is_limited: bool = False
     """Whether conditions may leave out part of an axis that groups hold whole (`passes/streams/held.py`): then no more
     is read than is said, and by how much less depends on data and on the width of a copy."""
+    blocks: Mapping[str, int] = field(default_factory=dict[str, int], hash=False)
+    """The axes along which so many neighbours are one element of the array, which is read at quotients."""
 
     @property
     def factors(self) -> tuple[str, ...]:
@@ -99,6 +101,15 @@ class Transfer:
             others *= prod(pieces.count(sizes) for pieces in self.again if pieces.axis not in axes)
             return others * self.fed.positions(sizes, self.axes, self.part)
         return self.unlimited(sizes)
+
+    def whole(self, sizes: Mapping[str, int]) -> Amount:
+        """The elements of its array."""
+        return prod(ceil_div(sizes[axis], self.blocks.get(axis, 1)) for axis in self.axes)
+
+    def elements(self, sizes: Mapping[str, int]) -> Amount:
+        """The values, one for each block of neighbours that are one element of the array, edges aside."""
+        values = self.values(sizes)
+        return ceil_div(values, prod(self.blocks.values())) if self.blocks else values
 
     def unlimited(self, sizes: Mapping[str, int]) -> Amount:
         """The values if no condition left anything out."""

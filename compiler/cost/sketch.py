@@ -13,6 +13,7 @@ from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.amounts import Amount, is_any, most
 from treadle.compiler.cost.ahead import begun_ahead, divided
+from treadle.compiler.cost.blocks import blocks_of
 from treadle.compiler.cost.boxes import comes_in_boxes
 from treadle.compiler.cost.fed import AboutFed, AboutPieces, Fed, FedPieces
 from treadle.compiler.cost.issue import (
@@ -329,6 +330,7 @@ class Sketch:
             part,
             comes,
             in_boxes,
+            blocks=crossing.blocks,
         )
 
 
@@ -410,6 +412,7 @@ class _Reader:
                 stream,
                 self._tested_by(value, stream),
                 self._in_boxes(value),
+                blocks=blocks_of(value),
             )
             for i, (value, times) in enumerate(self.use.inputs.items())
             for stream in self.use.fed_in.get(value, (None,) * times)

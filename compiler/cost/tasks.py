@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from treadle.compiler.amounts import Amount
@@ -31,6 +31,8 @@ class Crossing:
     where it has."""
     leaves: bool = False
     """Whether it goes out by way of shared memory."""
+    blocks: Mapping[str, int] = field(default_factory=dict[str, int], hash=False)
+    """The axes along which so many neighbours are one element of the array."""
 
 
 Done: TypeAlias = Labour | Product | ReduceOp | Crossing

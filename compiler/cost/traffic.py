@@ -44,7 +44,7 @@ def device_bytes(plan: Plan, machine: Machine, sizes: Mapping[str, int], slots: 
 
 def crossing_bytes(plan: Plan, sizes: Mapping[str, int]) -> Amount:
     """Between L2 and the processors, each block by itself."""
-    return sum(each.values(sizes) * each.width for each in plan.transfers)
+    return sum(each.elements(sizes) * each.width for each in plan.transfers)
 
 
 def reads_again(plan: Plan) -> bool:
@@ -83,8 +83,8 @@ def _read_by(crossings: Iterable[list[Transfer]], sizes: Mapping[str, int], part
     read: dict[str, Amount] = {}
     for parts in crossings:
         first = parts[0]
-        of_all = first.width * sum(each.values(sizes) for each in parts)
-        read[first.array] = least(first.width * prod(sizes[axis] for axis in first.axes), part * of_all)
+        of_all = first.width * sum(each.elements(sizes) for each in parts)
+        read[first.array] = least(first.width * first.whole(sizes), part * of_all)
     return sum(read.values())
 
 
@@ -96,7 +96,7 @@ def _fetched(
     windows, which overlap where rounds meet, and nearly so below a diagonal."""
     first = parts[0]
     around = () if first.fed is None else [pieces.axis for pieces in first.fed.around]
-    whole = first.width * prod(sizes[axis] for axis in first.axes)
+    whole = first.width * first.whole(sizes)
     of_one = whole * sum(each.values(sizes) / most(each.unlimited(sizes), 1) for each in parts)
     telling = [pieces for pieces in first.again if pieces.axis in around]
     others = [pieces for pieces in first.again if pieces.axis not in around]

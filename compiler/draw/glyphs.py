@@ -17,7 +17,7 @@ from treadle.dialects import diagram
 from treadle.dialects.cuda import CopyOp, ProductOp, ReadOp, WriteOp
 from treadle.dialects.diagram import ApplyOp, CastOp, ContractOp, FillOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import axes_of, format_of
-from treadle.dialects.diagram.condition import Read, terms_of
+from treadle.dialects.diagram.condition import Read, axis_in, terms_of
 
 LONGEST = 16
 """Letters of an expression that still stands inside its box; a longer one gets a name and a line below the picture."""
@@ -121,7 +121,7 @@ def _(op: diagram.ReadOp) -> Glyph:
     """Axes that are read where they are pass over it; in the box stands where the others are read."""
     texts = [text.strip() for text in op.place.text.data.split(",")]
     moved = {axis: text for axis, text in zip(op.forms, texts, strict=True) if text != axis}
-    terms = dict.fromkeys(str(term) for axis in moved for term in op.forms[axis].terms)
+    terms = dict.fromkeys(axis_in(term) for axis in moved for term in op.forms[axis].terms)
     about = f"read at {', '.join(f'{axis} = {text}' for axis, text in moved.items())}"
     text = ", ".join(moved.values())
     acts = tuple(dict.fromkeys((*moved, *terms)))

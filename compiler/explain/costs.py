@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from math import prod
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
@@ -374,7 +373,7 @@ def _level(
 def _memory(plan: Plan, sizes: Mapping[str, int], level: str, near: Mapping[str, Memory] | None) -> tuple[int, int]:
     """M in values and bytes."""
     if level == "device":
-        arrays = {t.array: (prod(sizes[axis] for axis in t.axes), t.width) for t in plan.transfers}
+        arrays = {t.array: (int(t.whole(sizes)), t.width) for t in plan.transfers}
         return sum(n for n, _ in arrays.values()), sum(n * width for n, width in arrays.values())
     if near is not None:
         return near[level].values, near[level].bytes

@@ -19,6 +19,7 @@ from treadle.dialects.cuda.accesses import GlobalAccess, is_extent
 from treadle.dialects.cuda.layout import LANES, LayoutAttr, Mode
 from treadle.dialects.cuda.tiles import format_bytes, is_line, layout_of, rows_of
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, shape_of, sizes_of
+from treadle.dialects.diagram.condition import axis_in
 
 ASSUMED_SIZE = 4096
 """Size of a symbolic axis where traffic must be told before launch: its rows then begin at whole lines."""
@@ -46,7 +47,7 @@ def ends_within_rows(op: GlobalAccess) -> bool:
     sizes = sizes_of(op.piece_type)
     row = next((axis for axis in reversed(sizes) if sizes[axis] != 1), None)
     ends = zip(op.bound_axes, op.limits, strict=True)
-    if any(row in form.terms for form, _ in op.padding):
+    if any(row == axis_in(term) for form, _ in op.padding for term in form.terms):
         return True
     return row in op.begun_axes or any(axis == row and not is_extent(limit) for axis, limit in ends)
 

@@ -20,6 +20,7 @@ from treadle.compiler.printer.indices import (
     Loop,
     add,
     coordinate,
+    divided,
     place_in_thread,
     replicas,
     scaled,
@@ -77,7 +78,7 @@ class AccessPrinter:
 
     def move(self, op: cuda.CopyOp, below: int = EVERYWHERE) -> None:
         """A copy whose width is in scope, in variants for rows aligned to fewer than so many bytes."""
-        if is_one_request(op.tile.type):
+        if is_one_request(op.tile.type) or op.divisors:
             return self._copy_linear(op, _wide(op), together=False)
         if self._is_dealt(op) or below <= cuda.WHOLE_SECTORS:
             return self.dealt.copy(op)
@@ -103,7 +104,7 @@ class AccessPrinter:
     def _span(self, op: cuda.CopyOp) -> int | None:
         """Neighbours that neighbouring threads take before they go down, of a copy of whole sectors; None if it goes
         in the order of the tile."""
-        if self._is_dealt(op) or is_one_request(op.tile.type):
+        if self._is_dealt(op) or is_one_request(op.tile.type) or op.divisors:
             return None
         bytes = FORMAT_BYTES[str(format_of(op.tile.type))]
         return line_span(dict(_wide(op)), max(op.width_list, default=1), self.kernel.threads, bytes)
@@ -377,7 +378,9 @@ class AccessPrinter:
         tests: list[str] = []
         for form, length in op.padding:
             place = sum_of(form, lambda axis: add([self._text_of(offsets[axis]), indices.get(axis, "0")]))
-            tests += [f"0 <= {place}", f"{place} < {bare(values[length])}"]
+            if form.constant < 0 or any(factor < 0 for factor in form.terms.values()):
+                tests.append(f"0 <= {place}")
+            tests.append(f"{place} < {bare(values[length])}")
         return tests
 
     def _is_within(self, op: GlobalAccess, axis: str, sign: str, end: SSAValue, indices: dict[str, str]) -> str:
@@ -410,8 +413,11 @@ class AccessPrinter:
         for axis, offset in zip(axes_of(buffer.type), op.offsets, strict=True):
             given = (offsets or {}).get(axis)
             start = self._text_of(offset) if given is None else given
+            parts = indices.get(axis, "0"), start
             late = moving if given is None and _block_of(offset) is not self.kernel.kernel.body.block else fixed
-            for text, terms in ((indices.get(axis, "0"), fixed), (start, late)):
+            if axis in op.divisors:
+                parts = "0", divided(add(parts), op.divisors[axis])
+            for text, terms in zip(parts, (fixed, late), strict=True):
                 if text != "0":
                     terms.append(strided(text, strides[axis]))
         return f"&{self.kernel.values[buffer]}[{add([*fixed, *moving])}]"

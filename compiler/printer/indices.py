@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from xdsl.utils.exceptions import DiagnosticException
 
 from treadle.dialects.cuda.layout import LayoutAttr, Mode, RowsAttr
-from treadle.dialects.diagram.condition import Linear
+from treadle.dialects.diagram.condition import Linear, Term, axis_in, divisor_in
 
 
 @dataclass(frozen=True)
@@ -75,11 +75,22 @@ def strided(text: str, stride: str) -> str:
     return f"{f'({text})' if ' + ' in text else text} * {stride}"
 
 
+def divided(text: str, divisor: int) -> str:
+    """The whole part of an index over a number."""
+    if divisor == 1 or text == "0":
+        return text
+    return f"{f'({text})' if ' ' in text else text} / {divisor}"
+
+
 def sum_of(form: Linear, position: Callable[[str], str]) -> str:
     """`l0 + l_i - (r0 + r_i) * 2 + 1`, given the text of each position."""
-    text = add(scaled(position(str(axis)), factor) for axis, factor in form.terms.items() if factor > 0)
-    for axis, factor in form.terms.items():
-        if factor < 0 and (each := position(str(axis))) != "0":
+
+    def of(term: Term) -> str:
+        return divided(position(axis_in(term)), divisor_in(term))
+
+    text = add(scaled(of(term), factor) for term, factor in form.terms.items() if factor > 0)
+    for term, factor in form.terms.items():
+        if factor < 0 and (each := of(term)) != "0":
             text += f" - {times(f'({each})' if ' + ' in each else each, -factor)}"
     return f"{text} {'-' if form.constant < 0 else '+'} {abs(form.constant)}" if form.constant else text
 

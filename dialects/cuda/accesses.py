@@ -32,8 +32,8 @@ from treadle.dialects.diagram.array import (
     format_of,
     level_of,
 )
-from treadle.dialects.diagram.condition import Linear
-from treadle.dialects.diagram.place import PlaceAttr, spelled
+from treadle.dialects.diagram.condition import Linear, axis_in
+from treadle.dialects.diagram.place import PlaceAttr, divisors_in, spelled
 
 WIDEST_VECTOR = 16
 """Bytes."""
@@ -95,6 +95,11 @@ class GlobalAccess(IRDLOperation):
         return () if self.inside is None else tuple(zip(self.inside.forms, self.lengths, strict=True))
 
     @property
+    def divisors(self) -> dict[str, int]:
+        """The axes of a view along which elements of the array count for several neighbours, and for how many."""
+        return divisors_in(() if self.inside is None else self.inside.forms)
+
+    @property
     def width_list(self) -> tuple[int, ...]:
         return () if self.widths is None else tuple(width.data for width in self.widths)
 
@@ -140,7 +145,7 @@ class GlobalAccess(IRDLOperation):
         forms = () if self.inside is None else self.inside.forms
         if len(forms) != len(self.lengths):
             raise VerifyException(f"{len(self.lengths)} sizes for {len(forms)} positions in the array")
-        if unknown := [term for form in forms for term in form.terms if term not in axes_of(buffer)]:
+        if unknown := [term for form in forms for term in form.terms if axis_in(term) not in axes_of(buffer)]:
             raise VerifyException(f"'{unknown[0]}' of a position in the array is not an axis of the buffer")
 
     def check_fragment_access(self, buffer: Attribute, piece: Attribute) -> None:

@@ -222,8 +222,12 @@ def _comparison(left: Linear, op: ast.cmpop, right: Linear, negated: bool) -> Co
     return AtLeastZero(form.times(-1).plus(Linear({}, -1)) if negated else form)
 
 
-def read_linear(node: ast.expr) -> Linear:
-    """What an expression sums up (Unreadable)."""
+def read_linear(node: ast.expr, quotients: bool = False) -> Linear:
+    """What an expression sums up (Unreadable); with `quotients`, terms may be `x // 16`, too."""
+
+    def read(part: ast.expr) -> Linear:
+        return read_linear(part, quotients)
+
     match node:
         case ast.Constant(value=int() as number) if not isinstance(number, bool):
             return Linear({}, number)
@@ -232,15 +236,34 @@ def read_linear(node: ast.expr) -> Linear:
         case ast.Subscript(value=ast.Name(id=name), slice=place):
             return Linear({Read(name, _axes(place)): 1})
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return read_linear(operand).times(-1)
+            return read(operand).times(-1)
         case ast.BinOp(left=left, op=ast.Add(), right=right):
-            return read_linear(left).plus(read_linear(right))
+            return read(left).plus(read(right))
         case ast.BinOp(left=left, op=ast.Sub(), right=right):
-            return read_linear(left).plus(read_linear(right), -1)
+            return read(left).plus(read(right), -1)
         case ast.BinOp(left=left, op=ast.Mult(), right=right):
-            return _product(read_linear(left), read_linear(right), node)
+            return _product(read(left), read(right), node)
+        case ast.BinOp(left=ast.Name(id=name), op=ast.FloorDiv(), right=ast.Constant(value=int() as divisor)) if (
+            quotients and divisor > 0
+        ):
+            return Linear({quotient(name, divisor): 1})
         case _:
             raise Unreadable(f"'{ast.unparse(node)}' is no sum of positions, integer inputs and whole numbers")
+
+
+def quotient(axis: str, divisor: int) -> str:
+    """The term that is the whole part of a position over a number above zero, `x // 16`."""
+    return f"{axis} // {divisor}" if divisor > 1 else axis
+
+
+def axis_in(term: Term) -> str:
+    """The axis along which a position, or a quotient of one, goes."""
+    return str(term).partition(" // ")[0]
+
+
+def divisor_in(term: Term) -> int:
+    """What a quotient divides by; 1 of a position."""
+    return int(str(term).partition(" // ")[2] or 1)
 
 
 def _product(left: Linear, right: Linear, node: ast.expr) -> Linear:
@@ -253,7 +276,10 @@ def _axes(place: ast.expr) -> tuple[str, ...]:
     entries: Sequence[ast.expr] = place.elts if isinstance(place, ast.Tuple) else (place,)
     names = tuple(entry.id for entry in entries if isinstance(entry, ast.Name))
     if len(names) != len(entries):
-        raise Unreadable(f"an input is indexed by the names of its axes, not by '{ast.unparse(place)}'")
+        raise Unreadable(
+            f"an input is indexed by the names of its axes, not by '{ast.unparse(place)}': let a diagram.read at these "
+            "positions be the input"
+        )
     return names
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, ParametrizedAttribute
@@ -12,12 +12,13 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from treadle.dialects.diagram.condition import Linear, Unreadable, parsed, read_linear
+from treadle.dialects.diagram.condition import Linear, Unreadable, axis_in, divisor_in, parsed, quotient, read_linear
 
 
 @irdl_attr_definition
 class PlaceAttr(ParametrizedAttribute):
-    """`#diagram.place<"b, 2 * t + r, c">`: for each axis of an array a position that is affine in other axes."""
+    """`#diagram.place<"b, 2 * t + r, c">`: for each axis of an array a position that is affine in other axes, or in
+    quotients of them: `x // 16`."""
 
     name = "diagram.place"
 
@@ -33,7 +34,7 @@ class PlaceAttr(ParametrizedAttribute):
         try:
             tree = parsed(text)
             entries: Sequence[ast.expr] = tree.elts if isinstance(tree, ast.Tuple) else (tree,)
-            return tuple(read_linear(entry) for entry in entries)
+            return tuple(read_linear(entry, quotients=True) for entry in entries)
         except (SyntaxError, ValueError) as error:
             raise VerifyException(f"place '{text}' cannot be read: write it as in 'b, 2 * t + r, c'") from error
         except Unreadable as error:
@@ -64,10 +65,28 @@ def check_within(place: PlaceAttr) -> None:
             raise VerifyException(f"place '{place.text.data}' begins before the array")
 
 
+def divisors_in(forms: Iterable[Linear]) -> dict[str, int]:
+    """The axes of which quotients are taken, and what is divided by."""
+    terms = [term for form in forms for term in form.terms]
+    return {axis_in(term): divisor for term in terms if (divisor := divisor_in(term)) > 1}
+
+
+def check_quotients(place: PlaceAttr) -> None:
+    """Raise where an axis of which a quotient is taken stands anywhere else, too (VerifyException)."""
+    axes = [axis_in(term) for form in place.forms for term in form.terms]
+    if twice := [axis for axis in divisors_in(place.forms) if axes.count(axis) > 1]:
+        raise VerifyException(f"place '{place.text.data}': '{twice[0]}' of a quotient stands once")
+
+
+def step_along(form: Linear, axis: str) -> int:
+    """By how much a form grows where an axis of it, or a quotient of that, grows by one."""
+    return sum(factor for term, factor in form.terms.items() if axis_in(term) == axis)
+
+
 def spelled(form: Linear) -> str:
     """A form as a place or a condition has it: `2 * t - r + 1`."""
     terms = [
-        f"{'-' if factor < 0 else '+'} {f'{abs(factor)} * ' if abs(factor) != 1 else ''}{axis}"
+        f"{'-' if factor < 0 else '+'} {_times(abs(factor), str(axis))}"
         for axis, factor in sorted(form.terms.items(), key=lambda term: term[1] < 0)
     ]
     if form.constant or not terms:
@@ -76,12 +95,27 @@ def spelled(form: Linear) -> str:
     return f"-{text[2:]}" if text.startswith("- ") else text
 
 
+def _times(factor: int, term: str) -> str:
+    if factor == 1:
+        return term
+    return f"{factor} * ({term})" if divisor_in(term) > 1 else f"{factor} * {term}"
+
+
 def composed(form: Linear, places: Mapping[str, Linear]) -> Linear:
-    """A form, with others in the places of some of its axes."""
+    """A form, with others in the places of some of its axes; of which it takes quotients, only with axes."""
     whole = Linear({}, form.constant)
-    for axis, factor in form.terms.items():
-        whole = whole.plus(places.get(str(axis), Linear({axis: 1})), factor)
+    for term, factor in form.terms.items():
+        place = places.get(axis_in(term), Linear({axis_in(term): 1}))
+        whole = whole.plus(_quotient_of(place, divisor_in(term)), factor)
     return whole
+
+
+def _quotient_of(place: Linear, divisor: int) -> Linear:
+    if divisor == 1:
+        return place
+    (axis,) = place.terms
+    assert place == Linear({axis: 1}), "quotients are of positions: no read is of a read that takes them"
+    return Linear({quotient(axis_in(axis), divisor * divisor_in(axis)): 1})
 
 
 def reach(form: Linear, sizes: Mapping[str, int]) -> int:

@@ -28,9 +28,18 @@ from treadle.dialects.diagram.array import (
     format_of,
     sizes_of,
 )
-from treadle.dialects.diagram.condition import Linear, Term
+from treadle.dialects.diagram.condition import Linear, Term, axis_in
 from treadle.dialects.diagram.operation import DiagramOperation, quote
-from treadle.dialects.diagram.place import PlaceAttr, check_within, largest_fit, least, reach, whole_steps
+from treadle.dialects.diagram.place import (
+    PlaceAttr,
+    check_quotients,
+    check_within,
+    divisors_in,
+    largest_fit,
+    least,
+    reach,
+    whole_steps,
+)
 from treadle.dialects.syntax import parse_attributes, print_types
 
 
@@ -47,10 +56,12 @@ class ReadOp(DiagramOperation):
 
     A `padded` read may leave the operand, before its beginning or past its end, and run backwards: the operand is as if
     zeros lay around it (zero padding). It gives no axis a size, but where an axis goes over all of one of the operand.
+    Only such a read may take quotients: each element counts for a block of positions, the last of which may be short.
 
     ```
     %windows = diagram.read %X at "b, t + r, c" : !X -> !windows
     %around = diagram.read %X at "b, l - r, c" padded : !X -> !around
+    %blocks = diagram.read %B at "q // 64, x // 128" padded : !B -> !S
     ```
     """
 
@@ -84,6 +95,8 @@ class ReadOp(DiagramOperation):
         form, sizes, length = self.forms[along], sizes_of(self.result.type), sizes_of(self.operand.type)[along]
         if form == Linear({along: 1}):
             return True
+        if divisors_in([form]):
+            return False
         is_known = length >= 0 and all(sizes[str(axis)] > 0 for axis in form.terms)
         return is_known and least(form, sizes) >= 0 and reach(form, sizes) <= length
 
@@ -138,7 +151,7 @@ class ReadOp(DiagramOperation):
         forms = self.place.forms
         if len(forms) != len(source):
             raise VerifyException(f"{len(forms)} positions for the {len(source)} axes of the operand ({quote(source)})")
-        used = {term for form in forms for term in form.terms}
+        used = {axis_in(term) for form in forms for term in form.terms}
         if unknown := [term for term in used if term not in target]:
             raise VerifyException(f"'{unknown[0]}' is no axis of the result ({quote(target)})")
         if unused := [axis for axis in target if axis not in used]:
@@ -146,8 +159,13 @@ class ReadOp(DiagramOperation):
         if format_of(self.operand.type) != format_of(self.result.type):
             raise VerifyException(f"a read keeps the format: {format_of(self.operand.type)}")
         sizes, lengths = sizes_of(self.result.type), sizes_of(self.operand.type)
+        check_quotients(self.place)
+        if isinstance(self.operand.owner, ReadOp) and divisors_in(self.operand.owner.place.forms):
+            raise VerifyException("it reads what a read at quotients gives: read the array itself")
         if self.is_padded:
             return
+        if divisors_in(forms):
+            raise VerifyException("a read at quotients may end within a block: say that it is padded")
         check_within(self.place)
         for along, form in self.forms.items():
             whole = lengths[along] >= 0 and all(sizes[str(term)] > 0 for term in form.terms)

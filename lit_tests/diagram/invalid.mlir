@@ -533,6 +533,39 @@ func.func @f(%X: tensor<?x?xf32, #diagram.array<[l, c]>>) {
 
 // -----
 
+// CHECK: a read at quotients may end within a block: say that it is padded
+func.func @f(%X: tensor<?x?xf32, #diagram.array<[l, c]>>) {
+  %W = diagram.read %X at "t // 8, c" : tensor<?x?xf32, #diagram.array<[l, c]>> -> tensor<?x?xf32, #diagram.array<[t, c]>>
+  func.return
+}
+
+// -----
+
+// CHECK: place 't // 8, c + t': 't' of a quotient stands once
+func.func @f(%X: tensor<?x?xf32, #diagram.array<[l, c]>>) {
+  %W = diagram.read %X at "t // 8, c + t" padded : tensor<?x?xf32, #diagram.array<[l, c]>> -> tensor<?x?xf32, #diagram.array<[t, c]>>
+  func.return
+}
+
+// -----
+
+// CHECK: place 't // 0, c': 't // 0' is no sum of positions, integer inputs and whole numbers
+func.func @f(%X: tensor<?x?xf32, #diagram.array<[l, c]>>) {
+  %W = diagram.read %X at "t // 0, c" padded : tensor<?x?xf32, #diagram.array<[l, c]>> -> tensor<?x?xf32, #diagram.array<[t, c]>>
+  func.return
+}
+
+// -----
+
+// CHECK: it reads what a read at quotients gives: read the array itself
+func.func @f(%X: tensor<?x?xf32, #diagram.array<[l, c]>>) {
+  %W = diagram.read %X at "t // 8, c" padded : tensor<?x?xf32, #diagram.array<[l, c]>> -> tensor<?x?xf32, #diagram.array<[t, c]>>
+  %Y = diagram.read %W at "2 * s, c" : tensor<?x?xf32, #diagram.array<[t, c]>> -> tensor<?x?xf32, #diagram.array<[s, c]>>
+  func.return
+}
+
+// -----
+
 // CHECK: place 't + n[r], c': 'n[r]' is no axis
 func.func @f(%X: tensor<?x?xf32, #diagram.array<[l, c]>>) {
   %W = diagram.read %X at "t + n[r], c" : tensor<?x?xf32, #diagram.array<[l, c]>> -> tensor<?x8x?xf32, #diagram.array<[t, r, c]>>

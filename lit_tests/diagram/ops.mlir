@@ -104,6 +104,14 @@ func.func @read_padded(%X: tensor<?x?xf32, #diagram.array<[l, c]>>) -> tensor<?x
   func.return %W : tensor<?x8x?xf32, #diagram.array<[l, r, c]>>
 }
 
+// CHECK-LABEL: func.func @read_at_quotients
+// CHECK-NEXT: %W = diagram.read %X at "2 * (t // 8) + 1, c // 4" padded {note = "kept"} : tensor<?x?xf32, #diagram.array<[l, k]>> -> tensor<?x?xf32, #diagram.array<[t, c]>>
+// GENERIC: %W = "diagram.read"(%X) <{place = #diagram.place<"2 * (t // 8) + 1, c // 4">, padded}> {note = "kept"} :
+func.func @read_at_quotients(%X: tensor<?x?xf32, #diagram.array<[l, k]>>) -> tensor<?x?xf32, #diagram.array<[t, c]>> {
+  %W = diagram.read %X at "2 * (t // 8) + 1, c // 4" padded {note = "kept"} : tensor<?x?xf32, #diagram.array<[l, k]>> -> tensor<?x?xf32, #diagram.array<[t, c]>>
+  func.return %W : tensor<?x?xf32, #diagram.array<[t, c]>>
+}
+
 // CHECK-LABEL: func.func @fill
 // CHECK-NEXT: %zero = diagram.fill 0.000000e+00 : f32 -> tensor<?xf32, #diagram.array<[q]>>
 // CHECK-NEXT: %one = diagram.fill 1 : i32 -> tensor<4xi32, #diagram.array<[i]>>

@@ -16,7 +16,7 @@ from treadle.compiler.errors import Refusal
 from treadle.dialects.diagram import ReadOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import array_type, axes_of, sizes_of
 from treadle.dialects.diagram.condition import Linear
-from treadle.dialects.diagram.place import composed, spelled
+from treadle.dialects.diagram.place import composed, divisors_in, spelled
 from treadle.passes.expressions.scalars import Leaf, convert
 from treadle.passes.gradients.backward import Backward, is_argument
 from treadle.passes.gradients.presence import conditions
@@ -30,6 +30,8 @@ OF_OPERAND = "^"
 def read(op: ReadOp, cotangent: SSAValue, backward: Backward) -> None:
     if conditions(op.operand, backward.laws):
         raise Refusal(op, "it reads an array of which elements are absent: no gradient of that is known")
+    if taken := divisors_in(op.place.forms):
+        raise Refusal(op, f"it reads at a quotient of '{next(iter(taken))}': no gradient of that is known")
     backward.note(op.result, "the adjoint of a read adds up what was read at a position", f"at {op.place.text.data}")
     sizes, target, hint = sizes_of(op.operand.type), sizes_of(op.result.type), backward.hint(op.operand)
     solved = _Solved(op, {axis: backward.length(axis, size) for axis, size in target.items()})

@@ -26,7 +26,7 @@ from treadle.compiler.errors import at
 from treadle.compiler.sizes import sizes_of_whole_arrays
 from treadle.dialects import diagram
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, shape_of
-from treadle.dialects.diagram.condition import Term, evaluate
+from treadle.dialects.diagram.condition import Term, axis_in, divisor_in, evaluate
 from treadle.runtime.formats import rounded, saturated
 from treadle.runtime.interpreter import bounds
 from treadle.runtime.interpreter.arrays import (
@@ -218,7 +218,9 @@ class DiagramFunctions(SessionFunctions):
         sizes = [whole[axis] for axis in axes]
         places = np.indices(sizes, dtype=np.int64, sparse=True)
         at = dict(zip(axes, places, strict=True))
-        position = [np.asarray(form.evaluate(lambda term: at[str(term)])) for form in op.forms.values()]
+        position = [
+            np.asarray(form.evaluate(lambda term: at[axis_in(term)] // divisor_in(term))) for form in op.forms.values()
+        ]
         numbers = source.aligned(axes_of(op.operand.type))
         if op.is_padded:
             return self._result(op, Array(axes, numbers.reshaped(lambda data: padded(data, position, sizes))))

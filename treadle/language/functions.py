@@ -15,6 +15,7 @@ from xdsl.ir import Attribute, SSAValue
 from treadle.compiler.errors import TreadleError
 from treadle.language.array import Array, Condition, combine, elementwise, graph_of, names_of
 from treadle.language.graph import computing_format, constant, is_number, plain
+from treadle.language.places import at_axes
 
 
 def contract(left: Array, right: Array, over: str | Iterable[str], multiply: str | None = None) -> Array:
@@ -80,7 +81,9 @@ def index(axis: str, of: Array) -> Array:
 
 def keep(array: Array, condition: str, **inputs: Array) -> Array:
     """The elements at which a condition on positions holds, `keep(S, "x <= q")`; the others are absent: a reduction
-    passes over them, and what they touch is not computed. Arguments in i32 may be named: `keep(S, "x < n[b]", n=n)`.
+    passes over them, and what they touch is not computed. Arguments in i32 may be named: `keep(S, "x < n[b]", n=n)`,
+    and read at other positions than along their axes: `keep(S, "table[q // 64, x // 64] == 1", table=table)`. Outside
+    of them are zeros.
 
     TreadleError for what is no condition, and for axes that the array does not have."""
     given: dict[str, Any] = dict(inputs)
@@ -90,8 +93,11 @@ def keep(array: Array, condition: str, **inputs: Array) -> Array:
     for name, each in given.items():
         if not isinstance(each, Array):
             raise TreadleError(f"condition '{condition}': '{name}' is no array: write numbers in the text")
-    named = {name: each.value for name, each in inputs.items()}
-    return Array(array.graph, graph_of("keep", [array, *given.values()]).keep(array.value, condition, named))
+    graph, named = graph_of("keep", [array, *given.values()]), {name: each.value for name, each in inputs.items()}
+    placed = at_axes(condition, named, array.axes)
+    reads = {new: graph.read(named[at.name], at.places, at.axes, padded=True) for new, at in placed.reads.items()}
+    left = {name: value for name, value in named.items() if name in placed.left}
+    return Array(array.graph, graph.keep(array.value, placed.text, left | reads))
 
 
 def maximum(left: Any, right: Any) -> Array:

@@ -34,6 +34,7 @@ from treadle.dialects.diagram import (
 from treadle.dialects.diagram.array import DYNAMIC, SizesAttr, array_type, axes_of, check_axis_name, format_of
 from treadle.dialects.diagram.formats import NUMBER_FORMATS, number_format
 from treadle.language.names import name_values
+from treadle.language.places import not_given
 
 FORMATS: dict[str, Attribute] = {name: each.type for name, each in NUMBER_FORMATS.items()}
 
@@ -116,8 +117,16 @@ class Graph:
         return self._add(op)
 
     def read(self, value: SSAValue, places: Sequence[str], axes: Sequence[str], padded: bool) -> SSAValue:
-        """The value at affine positions, one for each of its axes; outside of it are zeros, if it is `padded`."""
-        return self._add(ReadOp(value, ", ".join(places), self._type(axes, format_of(value.type)), padded))
+        """The value at positions that are affine or quotients, one for each of its axes; outside of it are zeros, if it
+        is `padded` (TreadleError)."""
+        from xdsl.utils.exceptions import VerifyException
+
+        try:
+            op = ReadOp(value, ", ".join(places), self._type(axes, format_of(value.type)), padded)
+            op.verify()
+        except VerifyException as error:
+            raise TreadleError(_as_in_python(str(error))) from error
+        return self._add(op)
 
     def extent(self, axis: str) -> SSAValue:
         """How many elements an axis has, a number in i32."""
@@ -229,5 +238,4 @@ def _as_in_python(said: str) -> str:
     """What a verifier says of the text of a program, said of a call of `keep`."""
     if (unknown := re.match(r"'(\w+)\[.*\]' reads no input", said)) is None:
         return said
-    name = unknown[1]
-    return f"'{name}' is not given: name the array that it is, keep(..., {name}={name})"
+    return not_given(unknown[1])

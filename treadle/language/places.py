@@ -1,0 +1,77 @@
+"""Inputs of conditions at other positions than along their axes: `table[q // 64, x // 64] == 1`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import count
+
+from treadle.compiler.errors import TreadleError
+from treadle.dialects.diagram.condition import parsed
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """An input, the position along each of its axes, and the axes of these positions."""
+
+    name: str
+    places: tuple[str, ...]
+    axes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A condition whose inputs are all indexed by axes: the new ones, and the old ones that are left."""
+
+    text: str
+    reads: Mapping[str, Elsewhere]
+    left: frozenset[str]
+
+
+def at_axes(text: str, inputs: Iterable[str], axes: Iterable[str]) -> Placed:
+    """The same condition, with an input of its own for each that is read elsewhere (TreadleError)."""
+    reading = _Reading(frozenset(inputs), frozenset(axes))
+    try:
+        tree = reading.visit(parsed(text))
+    except (SyntaxError, ValueError):
+        return Placed(text, {}, reading.inputs)
+    except TreadleError as error:
+        raise TreadleError(f"condition '{text}': {error}") from error
+    if not reading.found:
+        return Placed(text, {}, reading.inputs)
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    elsewhere = {read.name for read in reading.found.values()}
+    return Placed(ast.unparse(tree), reading.found, reading.inputs - (elsewhere - names))
+
+
+def not_given(name: str) -> str:
+    """What is wrong with an input that a condition names and a call does not."""
+    return f"'{name}' is not given: name the array that it is, keep(..., {name}={name})"
+
+
+class _Reading(ast.NodeTransformer):
+    def __init__(self, inputs: frozenset[str], axes: frozenset[str]):
+        self.inputs = inputs
+        self.axes = axes
+        self.found: dict[str, Elsewhere] = {}
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        entries = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        if not isinstance(node.value, ast.Name) or all(isinstance(entry, ast.Name) for entry in entries):
+            return node
+        names = [name.id for entry in entries for name in ast.walk(entry) if isinstance(name, ast.Name)]
+        if node.value.id not in self.inputs:
+            raise TreadleError(not_given(node.value.id))
+        if unknown := [name for name in names if name not in self.axes]:
+            raise TreadleError(f"'{unknown[0]}' of '{ast.unparse(node)}' is no axis of the array")
+        axes = tuple(dict.fromkeys(names))
+        name = self._name(Elsewhere(node.value.id, tuple(map(ast.unparse, entries)), axes))
+        return ast.parse(f"{name}[{', '.join(axes)}]" if axes else name, mode="eval").body
+
+    def _name(self, read: Elsewhere) -> str:
+        known = next((name for name, other in self.found.items() if other == read), None)
+        taken = self.inputs | self.axes | self.found.keys()
+        name = known or next(free for i in count(1) if (free := f"{read.name}_{i}") not in taken)
+        self.found[name] = read
+        return name
