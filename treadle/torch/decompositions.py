@@ -15,6 +15,7 @@ from torch._decomp import core_aten_decompositions
 from torch.fx import GraphModule
 
 from treadle.torch.convolution import convolution
+from treadle.torch.flexible import FLEX_ATTENTION, flexible_attention
 from treadle.torch.masked import masked_softmax
 
 aten: Any = torch.ops.aten
@@ -202,13 +203,16 @@ def var_mean(
 
 
 def plain_attention(module: GraphModule) -> GraphModule:
-    """`scaled_dot_product_attention` without dropout, spelled out before PyTorch chooses one of its own kernels."""
+    """`scaled_dot_product_attention` without dropout, and `flex_attention`, spelled out before PyTorch chooses one of
+    its own kernels."""
     for node in module.graph.find_nodes(op="call_function", target=F.scaled_dot_product_attention):
         if _dropout(node.args, node.kwargs) == 0:
             node.target = attention
             node.kwargs = {**node.kwargs, "order": _order(node.meta.get("example_value"))}
     for node in module.graph.find_nodes(op="call_function", target=F.multi_head_attention_forward):
         node.target = with_plain_attention
+    for node in module.graph.find_nodes(op="call_function", target=FLEX_ATTENTION):
+        node.target = flexible_attention
     module.recompile()
     return module
 
