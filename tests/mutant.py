@@ -38,12 +38,14 @@ PROGRAMS: dict[str, tuple[dict[str, int], ...]] = {
     "tests/programs/mixed_numbers.mlir": ({}, {"q": 1, "x": 37}),
     "tests/programs/out_and_back.mlir": ({},),
     "tests/programs/undefined_rows.mlir": ({}, {"x": 0}),
+    "tests/programs/safe_rows.mlir": ({}, {"x": 0}),
 }
 CUT: dict[str, dict[str, int]] = {
     "examples/attention_causal.mlir": {"q": 40, "x": 37},
     "examples/attention_alibi.mlir": {"q": 7, "x": 37},
     "examples/split_k.mlir": {},
     "tests/programs/undefined_rows.mlir": {"x": 37},
+    "tests/programs/safe_rows.mlir": {"x": 37},
 }
 """Programs whose streamed axis is cut into parts, at these sizes."""
 CUT_AT_LAUNCH: dict[str, tuple[dict[str, int], ...]] = {
@@ -65,6 +67,9 @@ REFUSED: tuple[tuple[str, str, dict[str, tuple[str | int, ...]], str], ...] = (
 )
 """What no law allows: a program, a pass, what is asked of it, and the reason in its answer."""
 FIRST = {
+    "passes/streams/neutral": "tests/programs/safe_rows.mlir",
+    "passes/expressions/infinities": "tests/programs/undefined_rows.mlir",
+    "passes/expressions/kinds": "tests/programs/safe_rows.mlir",
     "passes/expressions/bounds": "tests/programs/scaled_shares.mlir",
     "passes/kernels/clusters": "tests/programs/out_and_back.mlir",
     "passes/streams/limits": "examples/attention_window.mlir",

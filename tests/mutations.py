@@ -183,8 +183,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "split: parts that all have no number add nothing": (
         "passes/streams/splits",
-        "Leaf(self._parts_of(state)), nothing)",
-        "nothing, nothing)",
+        "Leaf(self._find(guard))), parts, nothing)",
+        "Leaf(self._find(guard))), nothing, nothing)",
     ),
     "streams: no finite number for a neutral state": (
         "passes/streams/stream",
@@ -253,13 +253,33 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "cascade: a ratio as a difference": (
         "passes/streams/cascades",
-        "(quotient if scales else difference)(change.above",
-        "(difference if scales else quotient)(change.above",
+        "(quotient if scales else apart)(change.above",
+        "(apart if scales else quotient)(change.above",
     ),
     "cascade: the power of the opposite": (
         "passes/streams/cascades",
-        "difference(shift.above, shift.below))\n                return Change(power",
-        "difference(shift.below, shift.above))\n                return Change(power",
+        "apart(shift.above, shift.below))\n                return Change(power",
+        "apart(shift.below, shift.above))\n                return Change(power",
+    ),
+    "hoist: the factors of a choice everywhere": (
+        "diagram_hoist_factors",
+        "([chosen(factor, 1) for factor in factors] for factors in (split.above, split.below))",
+        "(list(factors) for factors in (split.above, split.below))",
+    ),
+    "hoist: forgets a choice": (
+        "diagram_hoist_factors",
+        "_Split(chosen(split.rest, 0), above",
+        "_Split(split.rest, above",
+    ),
+    "streams: decides a choice the other way": (
+        "passes/streams/neutral",
+        "operands[1] if True in truths else operands[2]",
+        "operands[2] if True in truths else operands[1]",
+    ),
+    "streams: rows of nothing but the neutral element have zeros": (
+        "passes/expressions/infinities",
+        "return all(kinds_of(Leaf(each), given, keys) == ZERO for each in operands if _depends(each, r))",
+        "return True",
     ),
     "hoist: the guard upside down": (
         "diagram_hoist_factors",
