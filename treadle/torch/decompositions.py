@@ -16,6 +16,7 @@ from torch.fx import GraphModule
 
 from treadle.torch.convolution import convolution
 from treadle.torch.flexible import FLEX_ATTENTION, flexible_attention
+from treadle.torch.heads import for_heads
 from treadle.torch.masked import masked_softmax
 
 aten: Any = torch.ops.aten
@@ -260,7 +261,7 @@ def attention(
     """What PyTorch's documentation says of `scaled_dot_product_attention`; rows that see no key give zeros. In memory,
     the result has its dimensions in that order: what follows was written for PyTorch's own, and may look at it."""
     if enable_gqa:
-        key, value = (_for_heads(each, query.size(-3)) for each in (key, value))
+        key, value = (for_heads(each, query.size(-3)) for each in (key, value))
     if scale is None:
         scale = query.size(-1) ** -0.5 if query.size(-1) else 1.0  # of nothing, the scores are 0 at any scale
     scores = query @ key.transpose(-2, -1) * scale
@@ -279,14 +280,6 @@ def attention(
         return result
     back = sorted(range(len(order)), key=order.__getitem__)
     return result.permute(tuple(order)).contiguous().permute(back)
-
-
-def _for_heads(shared: Any, heads: int) -> Any:
-    """Keys or values, of which each head serves several of the queries' `heads`."""
-    if shared.size(-3) == heads:
-        return shared
-    groups = heads // shared.size(-3)
-    return shared.unsqueeze(-3).expand(*shared.shape[:-2], groups, *shared.shape[-2:]).flatten(-4, -3)
 
 
 def _dropout(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

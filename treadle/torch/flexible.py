@@ -3,7 +3,8 @@
 
 Its functions are graphs of one element at a time, given its four positions. Here they are given all at once, so that a
 mask is a condition on positions, of which no kernel visits what it leaves out, and a table that is indexed by positions
-is an array along these axes. The blocks of a `BlockMask` say no more than its function, and are not read."""
+is an array along these axes. The blocks of a `BlockMask` are not read, as in PyTorch's own form without a kernel: its
+function says what is seen."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Interpreter
 
+from treadle.torch.heads import for_heads
 from treadle.torch.masked import masked_softmax
 
 aten: Any = torch.ops.aten
@@ -54,9 +56,7 @@ def flexible_attention(
 
 def _for_all(shared: Any, query: Any) -> Any:
     """Keys or values of fewer heads, or of one sequence for all."""
-    groups = query.size(1) // shared.size(1)
-    if groups > 1:
-        shared = shared.unsqueeze(2).expand(-1, -1, groups, -1, -1).flatten(1, 2)
+    shared = for_heads(shared, query.size(1))
     return shared if shared.size(0) == query.size(0) else shared.expand(query.size(0), -1, -1, -1)
 
 
