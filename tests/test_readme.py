@@ -55,9 +55,20 @@ def test_the_python_that_is_shown_runs(capsys: pytest.CaptureFixture[str], monke
 
 
 def test_every_link_leads_somewhere() -> None:
-    for page in ("README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/README.md"):
-        for link in re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text(encoding="utf-8")):
-            assert link.startswith("https://") or (ROOT / page).parent.joinpath(link).exists(), f"{page}: {link}"
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")]
+    for page in pages:
+        for link, heading in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)", page.read_text(encoding="utf-8")):
+            if link.startswith("https://"):
+                continue
+            target = page.parent / link if link else page
+            assert target.exists(), f"{page}: {link}"
+            assert not heading or heading in anchors(target), f"{page}: {link}#{heading}"
+
+
+def anchors(page: Path) -> set[str]:
+    """What GitHub calls the headings of a page."""
+    titles = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.M)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 def test_every_page_is_in_the_index() -> None:
