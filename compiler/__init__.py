@@ -1,1 +1,1 @@
-"""The driver, the pipeline, the machines, the cost model and the CUDA C printer."""
+"""What drives the passes and prints their result: driver, pipeline, machines, cost model, lowering, CUDA C printer."""

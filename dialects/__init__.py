@@ -1,1 +1,1 @@
-"""The three levels, high to low: `diagram`, `hierarchy`, `cuda`."""
+"""The dialects of the three levels, high to low: `diagram`, `hierarchy`, `cuda`."""

@@ -1,1 +1,1 @@
-"""One file a pass."""
+"""The passes, one file each, with the name of the pass; folders hold what several passes share."""

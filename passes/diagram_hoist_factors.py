@@ -115,15 +115,20 @@ class DiagramHoistFactorsPass(ModulePass):
     ```
 
     Legal over the reals: sum(f * g(x)) = f * sum(g(x)), also of what a condition that is constant along the axis makes
-    zero (f is 1 there), and max(c * s(x)) = c * max(s(x)) for c > 0 (the
-    latter in floating point as well, for rounding is monotone); c may be a number of the program, if it says that it
-    is above zero, as in `maximumf(c, 1.0e-30)`. At last a factor of powers below their maximum moves into their
-    exponents (`expressions.powers`). Guards: where the axis may be empty, the
-    moved division is not done (0 / 0 would be NaN, the plain sum is 0), nor in rows of which a condition leaves
-    nothing, if a sum tells which these are: the divisor, or in it one of powers that are 1 at their extremum; past a
-    rounding a factor moves only if what stays behind provably fits the narrower format (see
-    `expressions.bounds.misfit`); the sum itself must not be kept in f16, where it might overflow without the factor; a
-    factor that may be absent stays, for the sum of nothing is there."""
+    zero (f is 1 there); and max(c * s(x)) = c * max(s(x)) for c > 0, which holds in floating point as well, because
+    rounding is monotone. c may be a number of the program, if it says that it is above zero, as in
+    `maximumf(c, 1.0e-30)`. At last a factor of powers below their maximum moves into their exponents
+    (`expressions.powers`).
+
+    Guards:
+
+    - A moved division is not done where the axis may be empty (0 / 0 would be NaN, the plain sum is 0), nor in rows of
+      which a condition leaves nothing, if a sum tells which these are: the divisor, or in it one of powers that are 1
+      at their extremum.
+    - Past a rounding a factor moves only if what stays behind provably fits the narrower format
+      (`expressions.bounds.misfit`).
+    - The sum itself must not be kept in f16, where it might overflow without the factor.
+    - A factor that may be absent stays, for the sum of nothing is there."""
 
     name = PASS
 

@@ -31,8 +31,8 @@ LAW = "recomputation"
 
 @dataclass(frozen=True)
 class DiagramRecomputePass(ModulePass):
-    """Make an array twice, and what it is computed from, if it is summed along one of its axes in one place and along
-    another in another: no kernel can be fed both axes, and one would save the array for the other.
+    """Compute an array twice, with what it is computed from, if it is summed along one of its axes in one place and
+    along another axis elsewhere. No kernel can be fed both axes, so one would have to save the array for the other.
 
     Before:
 
@@ -67,21 +67,20 @@ class DiagramRecomputePass(ModulePass):
     }
     ```
 
-    Legal, for operations are functions, as long as what is made of a product passes a rounding on as one
-    (`expressions.steady`): two kernels may add it up in different orders. Done where a product is among
-    what is made again (what is computed element by element is made again by `fusion`), if that takes less time than
-    what kernels then save and read less takes in device memory; both grow alike with the axes, so what sizes are likely
-    does not matter. What is saved is found by trying `fusion` with and without.
+    Legal, because operations are functions, as long as what is made of a product passes on a rounding as no more than
+    that (`expressions.steady`): two kernels may add the product up in different orders.
 
-    Powers that are then made for their shares alone, `exp(a) / b`, are made as `exp(a - log b)`: one logarithm for all
-    that `b` divides (`expressions.shares`).
+    Done where a product is among what is made again (`fusion` makes again what is computed element by element), if
+    that takes less time than what the kernels then save and read less takes in device memory. Both grow alike with the
+    axes, so likely sizes do not matter. What is saved is found by trying `fusion` with and without.
 
-    Sums along one axis that need sums along another which need such sums are phases of their own, which no kernel makes
-    with the first: arrays are made for each phase, if that spares more.
-
-    A reduction over several long axes, of which others sum along some, is no kernel's either: it is done along these
-    first, and then, of what is left, along the others. So is a sum of products over several axes of another product,
-    whose kernel has columns along one axis alone: along the longest first."""
+    - Powers that are then made for their shares alone, `exp(a) / b`, are made as `exp(a - log b)`: one logarithm for
+      all that `b` divides (`expressions.shares`).
+    - Sums along one axis that need sums along another, which need such sums themselves, are phases of their own, which
+      no kernel makes with the first. Arrays are made for each phase, if that saves more.
+    - A reduction over several long axes, along some of which others sum, is no kernel's either: it is done along these
+      first, and then, of what is left, along the others. So is a sum of products over several axes of another product,
+      whose kernel has columns along one axis alone: along the longest first."""
 
     name = PASS
 

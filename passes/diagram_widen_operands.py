@@ -25,7 +25,7 @@ FIRST_WITH_F8 = 89
 
 @dataclass(frozen=True)
 class DiagramWidenOperandsPass(ModulePass):
-    """Give products that the machine's tensor cores do not take in 8 bits their operands in f16. They take 8 bits from
+    """Widen the operands of 8-bit products to f16 where the machine's tensor cores do not take 8 bits. They do from
     sm_89 on, and along rows of memory only: the axis that is summed over must be the last one of both operands.
 
     Before, for sm_80:

@@ -75,23 +75,30 @@ class FusionPass(ModulePass):
     }
     ```
 
-    Legal if the set is convex in the dataflow (no value leaves it and comes back), for then its
-    operations can run at one moment. A set is made one kernel only if every axis has a role in it (see
-    `kernels.roles.roles_of`): at most one axis streamed, no other but axes of at most `whole-limit` elements held
-    whole, no product computed again by another group. Several products, or a product and a reduction, become one
-    kernel only if that can be lowered, with sizes that fit the machine, which is tried, and a product is not made a few
-    columns at a time (`kernels.narrow`). Two sets that need more, the depth of a product held whole however long it is,
-    or a product repeated by the groups of an axis that none can hold, become one where the cost model finds that no
-    slower (`kernels.wide`). What could be one kernel, but would do something again or lack registers, is
-    cut where the cost model finds that its parts take a tenth less time at the sizes that the program states, and no
-    more where axes known only at launch are long (`kernels.by_time`). A reduction or a product over several axes that
-    no kernel can do at once is done one axis after another. What is kept apart is recorded with the reason. What has
-    nothing in common but an array that it reads becomes one kernel, too, if that is what takes the time (no products),
-    every axis has the same role in each and in all, and they fit the machine: the array is read once. With `operations`
-    only those, named by their results, are put together with what they use, or refused. What one kernel computes
-    element by element of what another reads or saves anyway is made again there, where that moves fewer bytes
-    (`kernels.make_again`); what a condition left of an array is asked again (`kernels.select_again`). Operations of
-    other dialects are boundaries and stay as they are."""
+    Legal if the set is convex in the dataflow: no value leaves it and comes back, so its operations can run at one
+    moment. Operations of other dialects are boundaries and stay as they are. What is kept apart is recorded with the
+    reason.
+
+    A set becomes one kernel only if every axis has a role in it (`kernels.roles.roles_of`): at most one axis streamed,
+    no other axis held whole that has more than `whole-limit` elements, no product computed again by another group.
+    Several products, or a product and a reduction, become one kernel only if it can be lowered with sizes that fit the
+    machine, which is tried, and if a product is not made a few columns at a time (`kernels.narrow`). A reduction or a
+    product over several axes that no kernel can do at once is done one axis after another.
+
+    Three rules go beyond that:
+
+    - Two sets that need *wide roles* (the depth of a product held whole however long it is, or a product repeated by
+      the groups of an axis that none can hold) become one where the cost model finds that no slower (`kernels.wide`).
+    - Sets that have nothing in common but an array that they read become one if they hold no products, every axis has
+      the same role in each and in all, and they fit the machine: the array is read once.
+    - What could be one kernel, but would repeat work or lack registers, is cut where the cost model finds that its
+      parts take a tenth less time at the sizes that the program states, and no more where axes known only at launch are
+      long (`kernels.by_time`).
+
+    What one kernel computes element by element of what another reads or saves anyway is made again there, where that
+    moves fewer bytes (`kernels.make_again`). What a condition left of an array is asked again (`kernels.select_again`).
+
+    With `operations` only those, named by their results, are joined with what they use, or refused."""
 
     name = PASS
 

@@ -29,9 +29,9 @@ STEP_DEPTH = DEPTHS["m16n8k32"]
 
 @dataclass(frozen=True)
 class HierarchyPromoteSumsPass(ModulePass):
-    """Let warpgroups add up at most `every` products of 8-bit operands along the streamed axis on tensor cores, and
-    these sums in f32, where that is needed; or along `axis`, in the kernel named `kernel` or in all that stream it,
-    because it is asked for. With `every=0` nothing is done.
+    """Promote long sums of 8-bit products: along the streamed axis, tensor cores add up at most `every` products, and
+    the threads of the warpgroups add these sums in f32. Done where it is needed; or, if asked for, along `axis`, in the
+    kernel named `kernel` or in all that stream it. With `every=0` nothing is done.
 
     Before, for `set-machine{name=h100}`:
 

@@ -53,12 +53,13 @@ LONGEST = 48
 @dataclass(frozen=True)
 class HierarchySplitStreamsPass(ModulePass):
     """Cut the axis that a kernel would stream into parts: one kernel makes the states of each part, a second one
-    merges them and finishes. Into `parts`, or into parts of `length`, of `axis`, in the kernel named `kernel`; without
-    options only where the groups of a kernel leave places of the machine empty, into parts of the length that the cost
-    model finds fastest, or where they hold a long axis whole, into parts that they can hold instead
-    (`kernels.short_parts`), if that saves time. Of an axis whose size is known only at launch the length of the
-    parts is decided, by the default size that the file gives and by larger ones, and the launch has as many as there
-    are.
+    merges them and finishes.
+
+    With options, `axis` is cut into `parts`, or into parts of `length`, in the kernel named `kernel`. Without options
+    this is done only if it saves time: where the groups of a kernel leave places of the machine empty, into parts of
+    the length that the cost model finds fastest; or where groups hold a long axis whole, into parts that they can hold
+    instead (`kernels.short_parts`). Of an axis whose size is known only at launch the length of the parts is decided,
+    by the default size that the file gives and by larger ones; the launch counts the parts.
 
     Before:
 

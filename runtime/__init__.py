@@ -1,1 +1,1 @@
-"""What executes: interpreters, the emulator, PyCUDA. Knows nothing of passes."""
+"""What executes programs: interpreters, the emulator, PyCUDA. It knows nothing of passes."""

@@ -1,4 +1,4 @@
-"""The cost model, in its first form: transfers (H), memory (M) and a time estimate, read off the IR.
+"""The cost model: transfers (H), memory (M) and a time estimate, read off the IR.
 
 `plan_of(kernel)` reads a kernel, decorated with all sizes chosen or explicit; everything else asks the plan:
 `transfer_values`, `transfer_bytes`, `transfer_expression` (H of a level), `footprint` and `peak_memory` (M),

@@ -1,5 +1,5 @@
 # pyright: standard
-"""PyTorch's door: `torch.compile(model, backend="treadle")` `treadle.explain`, and kernels as
+"""The PyTorch front end: `torch.compile(model, backend="treadle")`, `treadle.explain`, and kernels as
 operators (`operator`). Importing this imports torch."""
 
 from treadle.torch.backend import backend
