@@ -63,8 +63,8 @@ class KernelOp(IRDLOperation):
     reach into each other's shared memory (PTX ISA 5.1, clusters; CUDA C++, `__cluster_dims__`). With `resident 4` a
     multiprocessor is to hold four blocks at a time: a thread may have the registers that this leaves (CUDA C++, the
     second number of `__launch_bounds__`), and without it the compiler weighs blocks against registers itself. With
-    `fallback` it runs only where another kernel does not, whose tensor maps take all arrays but those that no multiples
-    of 16 bytes give.
+    `fallback` it runs only where another kernel cannot, because its tensor maps take no array whose address or strides
+    are not multiples of 16 bytes.
     """
 
     name = "cuda.kernel"

@@ -99,11 +99,12 @@ class ScheduleAttr(ParametrizedAttribute):
     `subloop = [d = 16]` says that contractions over `d` walk what a group holds of it in pieces of 16, by a loop, so
     that registers hold no more of the operands at once. Where nothing is said, it is walked as one piece.
 
-    `cluster = [x = 16384]` says that the blocks of a cluster share a group: each holds a piece of so many of `x`, which
-    the group holds whole. They are as many as there are pieces.
+    `cluster = [x = 16384]` says that the blocks of a cluster share a group: of `x`, which the group holds whole, each
+    block holds a piece of 16384. The cluster has as many blocks as there are pieces.
 
-    `promote = [k = 128]` says that a unit which keeps fewer digits of sums than accumulators have adds up at most so
-    many products along the streamed axis `k`: then what it has is promoted, added to an accumulator in registers."""
+    `promote = [k = 128]` says that a unit which keeps fewer digits of a sum than the accumulator's format has (tensor
+    cores, of 8-bit products) adds up at most 128 products along the streamed axis `k`. The partial sum is then
+    promoted: added to an accumulator in registers."""
 
     name = "hierarchy.schedule"
 
