@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp, f16
-from xdsl.ir import Block, SSAValue
+from xdsl.dialects.builtin import ModuleOp, f16, i8, i32
+from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.compiler.machines import Machine, machine_of
 from treadle.dialects.diagram import CastOp, ContractOp
 from treadle.dialects.diagram.array import axes_of, format_of, with_format
-from treadle.dialects.diagram.formats import EIGHT_BIT
+from treadle.dialects.diagram.formats import STORED
 from treadle.passes._functions import diagram_blocks, fresh_hint, functions, label, note
 
 PASS = "diagram-widen-operands"
@@ -77,23 +77,31 @@ def _widen(function: func.FuncOp, block: Block, machine: Machine) -> None:
         wide |= {operand: _widened(op, operand) for operand in made}
         op.operands = [wide[op.lhs], wide[op.rhs]]
         for operand in made:  # noted last: between two notes a program is whole, and a product has one format
-            law = f"every {format_of(operand.type)} is an f16"
-            note(function, PASS, f"{label(operand)} is multiplied as f16", law, reason)
+            law = f"every {format_of(operand.type)} is an {_wide_format(operand)}"
+            note(function, PASS, f"{label(operand)} is multiplied as {_wide_format(operand)}", law, reason)
 
 
 def _widened(op: ContractOp, operand: SSAValue) -> SSAValue:
-    cast = CastOp(operand, with_format(operand.type, f16))
+    cast = CastOp(operand, with_format(operand.type, _wide_format(operand)))
     cast.location = op.location
     cast.result.name_hint = fresh_hint(operand, f"{operand.name_hint}_wide" if operand.name_hint else None)
     Rewriter.insert_op(cast, InsertPoint.before(op))
     return cast.result
 
 
+def _wide_format(operand: SSAValue) -> Attribute:
+    """A format that holds every number of the operand's, and in which sums of products stay exact."""
+    return i32 if format_of(operand.type) == i8 else f16
+
+
 def why_not_multiplied(op: ContractOp, machine: Machine) -> str | None:
     """Why the machine does not multiply these operands in 8 bits; None where it does, or where they have more."""
-    if not {str(format_of(op.lhs.type)), str(format_of(op.rhs.type))} <= set(EIGHT_BIT):
+    formats = {str(format_of(op.lhs.type)), str(format_of(op.rhs.type))}
+    if not formats <= set(STORED):
         return None
-    if machine.capability < FIRST_WITH_F8:
+    if formats == {"i8"} and "i8" not in machine.rates.tensor:
+        return f"{machine.name} has no rate of products of i8"
+    if formats != {"i8"} and machine.capability < FIRST_WITH_F8:
         return f"the tensor cores of {machine.arch} multiply no 8-bit floats"
     for operand in (op.lhs, op.rhs):
         if axes_of(operand.type)[-1:] != op.over_axes[-1:]:

@@ -73,6 +73,8 @@ def pack(value: Any, type: Attribute, any_strides: bool = False) -> list[Any]:
         case name if name in NARROW:  # ctypes has no such number: its bits
             number = rounded(np.asarray(value), type)
             return [_BITS[number.itemsize](int(number.view(f"u{number.itemsize}")))]
+        case "i8":
+            return [ctypes.c_int8(value)]
         case "i32":
             return [ctypes.c_int32(value)]
         case "index":

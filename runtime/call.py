@@ -196,6 +196,7 @@ def _array(argument: Any) -> Any:
             "a condition or an argument of its own"
         )
     array = cast("NDArray[Any]", argument)
+    array = array.view(np.int8) if array.dtype == np.bool_ else array  # bytes that are 1 or 0
     return array if _is_aligned(array) else array.copy()
 
 

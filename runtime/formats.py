@@ -36,7 +36,7 @@ def saturated(value: NDArray[Any], format: Attribute) -> NDArray[Any]:
     known = NUMBER_FORMATS.get(str(format))
     if known is None or not known.saturates or value.dtype.kind not in "iufO":
         return value
-    return np.clip(value, -known.largest, known.largest)
+    return np.clip(value, -known.largest, known.largest if known.is_float else known.largest - 1)
 
 
 def rounded(value: NDArray[Any], format: Attribute) -> NDArray[Any]:

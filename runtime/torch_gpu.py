@@ -22,6 +22,7 @@ from treadle.runtime.replay import ADDRESS_BITS, Launch, Plan, Tracer
 
 NAMES = {f"torch.{each.dtype}": name for name, each in NUMBER_FORMATS.items()}
 _TORCH = {DTYPES[format]: name.removeprefix("torch.") for name, format in NAMES.items()}
+NAMES["torch.bool"] = "i8"  # bytes that are 1 or 0
 
 GEOMETRIES = 256
 """For how many geometries of its arguments a kernel keeps what it does."""

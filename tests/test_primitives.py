@@ -78,6 +78,14 @@ USES = {
         "__nv_fp8_e4m3 x[2] = {__nv_fp8_e4m3(f[0]), __nv_fp8_e4m3(f[1])}; __nv_fp8_e5m2 y[2]; memcpy(y, x, 2);"
         "widen_pair(h2, x); widen_pair(h2 + 2, y);"
     ),
+    "clip_to_byte": "f2[t] = float(clip_to_byte(t - 40));",
+    "widen_bytes": (
+        "int8_t x[4] = {int8_t(t), int8_t(-t), 3, -4}; widen_bytes<4>(h2, x); widen_bytes<2>(h2 + 4, x + 2);"
+    ),
+    "mma_m16n8k32_s8": (
+        "int8_t a[2][2][4], c[2][4]; int32_t d[2][2] = {}; memcpy(a, h, 16); memcpy(c, h + 8, 8);"
+        "mma_m16n8k32_s8(d, a, c); memcpy(f2, d, 16);"
+    ),
     "narrow_pair": (
         "__nv_fp8_e4m3 x[2]; __nv_fp8_e5m2 y[2]; narrow_pair(x, f[0], f[1]); narrow_pair(y, f[2], f[3]);"
         "f2[0] = to_float(x[0]) + to_float(x[1]) + to_float(y[0]) + to_float(y[1]);"

@@ -49,7 +49,7 @@ SHARED_BYTES = {
 }
 """Bytes that one instruction moves through shared memory."""
 
-DEPTH = {"f8": 32, "f16": 16, "bf16": 16, "tf32": 8}
+DEPTH = {"f8": 32, "i8": 32, "f16": 16, "bf16": 16, "tf32": 8}
 """How much of the axis that is summed over one product of 16 x 8 takes, by the format of its operands."""
 
 

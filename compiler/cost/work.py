@@ -69,12 +69,12 @@ def multiply_format(op: ContractOp) -> str:
 
 
 def is_tensor_product(op: ContractOp) -> bool:
-    return multiply_format(op) in ("f8", *SIXTEEN_BIT, "tf32")
+    return multiply_format(op) in ("f8", "i8", *SIXTEEN_BIT, "tf32")
 
 
 def keeps_left_operand(op: ContractOp) -> bool:
     """Whether what is computed becomes a left operand in registers; other operands go through shared memory."""
-    return multiply_format(op) in ("f8", *SIXTEEN_BIT)
+    return multiply_format(op) in ("f8", "i8", *SIXTEEN_BIT)
 
 
 def labours_of(op: Operation) -> list[Labour]:

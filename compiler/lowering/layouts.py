@@ -21,7 +21,7 @@ from treadle.dialects.diagram.array import axes_of, format_of, is_array
 from treadle.dialects.diagram.formats import EIGHT_BIT, SIXTEEN_BIT
 from treadle.dialects.hierarchy import LoadOp, StreamOp, YieldOp
 
-FROM_REGISTERS = ("m16n8k16", "m16n8k32")
+FROM_REGISTERS = ("m16n8k16", "m16n8k32", "m16n8k32_s8")
 """Instructions whose left operand may be what threads hold already."""
 
 
@@ -32,10 +32,14 @@ def instruction_of(plan: KernelPlan, op: ContractOp) -> str:
     one_depth = len([axis for axis in op.over_axes if plan.pieces[axis] != 1]) <= 1
     left, right = operands_of(plan, op)
     has_columns = columns is not None and columns in axes_of(right.type) and columns not in axes_of(left.type)
-    if plan.rows is None or not one_depth or not has_columns or str(op.accumulate) != "f32":
+    if plan.rows is None or not one_depth or not has_columns:
+        return "fma"
+    along_rows = all(axes_of(operand.type)[-1:] == op.over_axes[-1:] for operand in (left, right))
+    if format == "i8":
+        return "m16n8k32_s8" if along_rows else "fma"
+    if str(op.accumulate) != "f32":
         return "fma"
     if format in EIGHT_BIT:
-        along_rows = all(axes_of(operand.type)[-1:] == op.over_axes[-1:] for operand in (left, right))
         return "m16n8k32" if along_rows else "fma"
     if format in SIXTEEN_BIT:
         return "m16n8k16"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, i32
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType
 
 from treadle.compiler.lowering.absent import INTEGER_NEUTRAL, NEUTRAL
 from treadle.dialects.diagram.array import Format, Number
@@ -16,6 +16,6 @@ def neutral_of(kind: str, format: Format) -> Number:
 
 
 def number_in(format: Format, number: float) -> Number:
-    if str(format) == "i32":
-        return IntegerAttr(int(number), i32)
+    if isinstance(format, IntegerType):
+        return IntegerAttr(int(number), format)
     return FloatAttr(float(number), cast(AnyFloat, format))

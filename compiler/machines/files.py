@@ -16,7 +16,7 @@ FOLDER = Path(__file__).parent
 
 LEVELS = ("device", "l2", "shared", "register")
 SCOPES = ("machine", "sm")
-TENSOR_FORMATS = ("f16", "bf16", "tf32", "f8")
+TENSOR_FORMATS = ("f16", "bf16", "tf32", "f8", "i8")
 MOST_ABOVE = 1.2
 """What is measured may be so many times the datasheet's rate, and no more."""
 LEAST_OF_RATE = 0.01

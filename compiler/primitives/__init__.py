@@ -39,6 +39,7 @@ _FILES = (
     "sectors.cuh",
     "arithmetic.cuh",
     "eight_bit.cuh",
+    "integers.cuh",
     "mbarrier.cuh",
     "roles.cuh",
     "tensor_copy.cuh",

@@ -15,7 +15,7 @@ from treadle.dialects.cuda.layout import Mode
 from treadle.dialects.cuda.tiles import layout_of
 from treadle.dialects.diagram import CastOp, FillOp, MapOp
 from treadle.dialects.diagram.array import format_of
-from treadle.dialects.diagram.formats import EIGHT_BIT, NARROW, SIXTEEN_BIT
+from treadle.dialects.diagram.formats import EIGHT_BIT, NARROW, SIXTEEN_BIT, STORED
 
 MOST_WRITTEN_OUT = 4
 """Neighbours of which pairs are converted without a loop."""
@@ -77,9 +77,11 @@ def print_cast(writer: KernelWriter, op: CastOp) -> None:
         statement = f"{writer.call('store_pair')}({name}{subscripts(layout, outer, len(outer))}, {low}, {high});"
         writer.text.nest(outer, [statement])
         return
-    if (target in EIGHT_BIT or (source in EIGHT_BIT and target == "f16")) and _in_pairs(layout.register):
+    if (target in EIGHT_BIT or (source in STORED and target == "f16")) and _in_pairs(layout.register):
         return _cast_pairs(writer, op, name, loops)
     element = writer.element(op.operand, loops)
+    if target == "i8" != source:
+        element = f"{writer.call('clip_to_byte')}({element})"
     if source in NARROW:
         element = f"{writer.call('to_float')}({element})"
     if target in NARROW:
@@ -95,8 +97,9 @@ def _cast_pairs(writer: KernelWriter, op: CastOp, name: str, loops: list[Loop]) 
         four = ", ".join(writer.element(op.operand, place) for place in places)
         to = f"{name}{subscripts(layout, outer, len(outer))}"
         return writer.text.nest(outer, [f"{writer.call('narrow_four')}({to}, {four});"])
-    few = last.mode.size <= MOST_WRITTEN_OUT
-    firsts = range(0, last.mode.size, 2) if few else (last.variable,)
+    few, source = last.mode.size <= MOST_WRITTEN_OUT, str(format_of(op.operand.type))
+    together = 4 if source == "i8" and last.mode.size % 4 == 0 else 2
+    firsts = range(0, last.mode.size, together) if few else (last.variable,)
     statements: list[str] = []
     for first in firsts:
         second = first + 1 if isinstance(first, int) else f"({first} + 1)"
@@ -104,12 +107,14 @@ def _cast_pairs(writer: KernelWriter, op: CastOp, name: str, loops: list[Loop]) 
         low, high = (writer.element(op.operand, place) for place in places)
         to = f"&{name}{subscripts(layout, places[0])}"
         if str(format_of(op.result.type)) == "f16":
-            statements.append(f"{writer.call('widen_pair')}({to}, &{low});")
+            widen = f"widen_bytes<{together}>" if source == "i8" else "widen_pair"
+            writer.call(widen.partition("<")[0])
+            statements.append(f"{widen}({to}, &{low});")
             continue
-        if str(format_of(op.operand.type)) in NARROW:
+        if source in NARROW:
             low, high = (f"{writer.call('to_float')}({element})" for element in (low, high))
         statements.append(f"{writer.call('narrow_pair')}({to}, {low}, {high});")
-    head = f"UNROLL for (int {last.variable} = 0; {last.variable} < {last.mode.size}; {last.variable} += 2)"
+    head = f"UNROLL for (int {last.variable} = 0; {last.variable} < {last.mode.size}; {last.variable} += {together})"
     writer.text.nest(outer if few else [*outer, head], statements)
 
 

@@ -32,7 +32,7 @@ class Writer(multiply_add.Writer, Protocol):
 CHUNK_BYTES = 16
 """What a swizzle moves together, and a lane points to for `ldmatrix`."""
 
-PRIMITIVES = {"m16n8k32": "mma_m16n8k32", "m16n8k16": "mma_m16n8k16", "m16n8k8_tf32": "mma_m16n8k8_tf32"}
+PRIMITIVES = {name: f"mma_{name}" for name in DEPTHS}
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class ProductPrinter:
         """Read a tile into the fragments of a left operand by `ldmatrix`; False where the layout is another."""
         layout = layout_of(op.result.type)
         modes = tuple(layout.register)
-        if len(modes) < 3 or str(format_of(op.result.type)) not in NARROW:
+        if len(modes) < 3 or str(format_of(op.result.type)) not in (*NARROW, "i8"):
             return False
         rows, axis = modes[-2].axis, modes[-1].axis
         pack = 4 // format_bytes(op.result.type)

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable, Mapping
 
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, i1, i32
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, i1, i8, i32
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.utils.exceptions import DiagnosticException
 
@@ -233,6 +233,12 @@ class ScalarPrinter:
                     return f"({operands[0]} {INTEGER_PREDICATES[predicate]} {operands[1]})"
             case arith.ExtFOp():
                 return operands[0]
+            case arith.ExtSIOp() if op.input.type == i1:
+                return f"(-int32_t({_bare(operands[0])}))"
+            case arith.ExtSIOp():
+                return f"int32_t({_bare(operands[0])})"
+            case arith.TruncIOp() if op.result.type == i8:
+                return f"int8_t({_bare(operands[0])})"
             case arith.TruncFOp():
                 self.uses.add("from_float")
                 return f"from_float<{c_type(op.result.type)}>({_bare(operands[0])})"

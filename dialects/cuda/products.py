@@ -38,22 +38,24 @@ from treadle.dialects.syntax import parse_attributes, parse_pair, parse_pair_typ
 
 PRODUCTS = {
     "m16n8k32": EIGHT_BIT,
+    "m16n8k32_s8": ("i8",),
     "m16n8k16": ("f16", "bf16"),
     "m16n8k8_tf32": ("f32",),
-    "fma": (*EIGHT_BIT, "f16", "bf16", "f32", "i32"),
+    "fma": (*EIGHT_BIT, "f16", "bf16", "f32", "i8", "i32"),
 }
 """Instructions of `cuda.product`, with the operand formats they take."""
 
-DEPTHS = {"m16n8k32": 32, "m16n8k16": 16, "m16n8k8_tf32": 8}
+DEPTHS = {"m16n8k32": 32, "m16n8k32_s8": 32, "m16n8k16": 16, "m16n8k8_tf32": 8}
 """How many elements of the summed axis each instruction of a tensor core takes."""
 
 
 @irdl_op_definition
 class ProductOp(IRDLOperation):
     """Sum of products over one axis, added to the accumulator's fragments by every warp: `using m16n8k16`,
-    `m16n8k8_tf32` or, from sm_89 on, `m16n8k32` on tensor cores (PTX ISA 9.7.14.5), `fma` on the others. An operand is
-    a tile in shared memory or the fragments of the left operand in registers; the left operand has the rows. Operands
-    of 8 bits, which may be of two formats, lie along rows of their tiles.
+    `m16n8k8_tf32`, `m16n8k32_s8` of integers or, from sm_89 on, `m16n8k32` of 8-bit floats on tensor cores (PTX ISA
+    9.7.14.5), `fma` on the others. An operand is a tile in shared memory or the fragments of the left operand in
+    registers; the left operand has the rows. Operands of 8 bits lie along rows of their tiles; floats may be of two
+    formats.
 
     ```
     %S = cuda.product %Qs, %Ks into %zero over [d] using m16n8k16 : !Qs, !Ks -> !S
@@ -126,7 +128,7 @@ class ProductOp(IRDLOperation):
         for type, what in ((self.lhs.type, "left"), (self.rhs.type, "right")):
             if self.axis not in axes_of(type):
                 raise VerifyException(f"axis '{self.axis}' is not in the {what} operand")
-            if self.instruction.data == "m16n8k32" and is_shared(type) and not lies_along(type, self.axis):
+            if self.instruction.data.startswith("m16n8k32") and is_shared(type) and not lies_along(type, self.axis):
                 raise VerifyException(f"the {what} operand does not lie along '{self.axis}', as 8-bit operands must")
 
         self._verify_subloop()

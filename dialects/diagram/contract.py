@@ -33,7 +33,7 @@ from treadle.dialects.diagram.array import (
     parse_axis_list,
     print_axis_list,
 )
-from treadle.dialects.diagram.formats import EIGHT_BIT
+from treadle.dialects.diagram.formats import EIGHT_BIT, INTEGERS, STORED
 from treadle.dialects.diagram.operation import DiagramOperation, check_over, union
 from treadle.dialects.syntax import parse_attributes, parse_pair, parse_pair_types, print_types
 
@@ -103,11 +103,11 @@ class ContractOp(DiagramOperation):
         left, right = format_of(self.lhs.type), format_of(self.rhs.type)
         if left != right and not {str(left), str(right)} <= set(EIGHT_BIT):
             raise VerifyException(f"operands of a contraction have formats {left} and {right}: cast one of them")
-        if self.accumulate not in FORMATS or str(self.accumulate) in EIGHT_BIT:
+        if self.accumulate not in FORMATS or str(self.accumulate) in STORED:
             raise VerifyException(f"cannot accumulate in {self.accumulate}")
         if str(left) in EIGHT_BIT and str(self.accumulate) != "f32":
             raise VerifyException(f"products of {left} are accumulated in f32, not in {self.accumulate}")
-        if (str(left) == "i32") != (str(self.accumulate) == "i32"):
+        if (str(left) in INTEGERS) != (str(self.accumulate) == "i32"):
             raise VerifyException(f"products of {left} cannot be accumulated in {self.accumulate}")
         if (str(self.accumulate) == "i32") != (str(format_of(self.result.type)) == "i32"):
             raise VerifyException(f"what accumulates in {self.accumulate} cannot become {format_of(self.result.type)}")

@@ -29,13 +29,15 @@ from treadle.dialects.diagram.array import (
     check_axis_name,
     format_of,
 )
+from treadle.dialects.diagram.formats import EIGHT_BIT, INTEGERS
 from treadle.dialects.diagram.operation import DiagramOperation, quote
 
 
 @irdl_op_definition
 class CastOp(DiagramOperation):
     """Round to another number format, to nearest even. Over the real numbers it is the identity, as long as the format
-    reaches that far: to an 8-bit format a cast saturates (`treadle.dialects.diagram.formats`). A rewrite may move it:
+    reaches that far: to an 8-bit format a cast saturates (`treadle.dialects.diagram.formats`). Integers widen exactly,
+    to i32 and to floats of 16 bits and more; to i8 goes only what is i32. A rewrite may move it:
     round before a scaling instead of after it, say. With `fixed` it may not, for the rounding is part of what is
     computed, as in a quantisation.
 
@@ -64,8 +66,17 @@ class CastOp(DiagramOperation):
         source, target = axes_of(self.operand.type), axes_of(self.result.type)
         if set(source) != set(target):
             raise VerifyException(f"a cast keeps the axes: operand has {quote(source)}, result {quote(target)}")
-        if str(format_of(self.result.type)) == "i32" != str(format_of(self.operand.type)):
-            raise VerifyException("a cast from a float format to i32 is not defined: it would not be the identity")
+        self._check_integers(str(format_of(self.operand.type)), str(format_of(self.result.type)))
+
+    def _check_integers(self, source: str, target: str) -> None:
+        if target in INTEGERS and source not in INTEGERS:
+            raise VerifyException(
+                f"a cast from a float format to {target} is not defined: it would not be the identity"
+            )
+        if source == "i8" and target in EIGHT_BIT:
+            raise VerifyException(
+                f"a cast from i8 to {target} is not defined: cast to f16 first, which holds all of them"
+            )
 
 
 @irdl_op_definition

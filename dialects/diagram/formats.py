@@ -4,7 +4,10 @@ rounds.
 A cast to a format rounds to nearest, ties to even. What is beyond the largest number of a format becomes infinite, but
 for the 8-bit formats: they *saturate*, as the device's `cvt.rn.satfinite` does, which is the only conversion to them
 that it has (PTX ISA 9.7.9, cvt): infinities and whatever is beyond the largest number become the largest number, with
-its sign, and NaN stays NaN. `f8E5M2` has infinities all the same: they come with arguments, and widen to infinities."""
+its sign, and NaN stays NaN. `f8E5M2` has infinities all the same: they come with arguments, and widen to infinities.
+
+Integers of 8 bits are stored and converted, as 8-bit floats are: what is computed of them is computed in `i32` or in a
+float format, in all of which each of them is exact but in 8-bit floats."""
 
 from __future__ import annotations
 
@@ -21,6 +24,7 @@ from xdsl.dialects.builtin import (
     bf16,
     f16,
     f32,
+    i8,
     i32,
 )
 from xdsl.ir import Attribute
@@ -47,7 +51,7 @@ class NumberFormat:
     tiny: float = 0.0
     """The smallest number above zero."""
     largest: float = 0.0
-    """The largest finite number."""
+    """The largest finite absolute value; 0 of integers that wrap."""
     saturates: bool = False
     """Whether what is beyond the largest number becomes it."""
 
@@ -65,9 +69,11 @@ class NumberFormat:
         return self.tiny > 2.0**-64
 
     def holds(self, other: NumberFormat) -> bool:
-        """Whether every finite number of another float format is one of this."""
+        """Whether every finite number of another format is one of this, a float format."""
+        if not other.is_float:
+            return self.is_float and 0 < other.largest <= 1 / self.unit
         narrow = other.unit >= self.unit and other.tiny >= self.tiny and other.largest <= self.largest
-        return self.is_float and other.is_float and narrow
+        return self.is_float and narrow
 
 
 NUMBER_FORMATS: dict[str, NumberFormat] = {
@@ -78,6 +84,7 @@ NUMBER_FORMATS: dict[str, NumberFormat] = {
         NumberFormat(f16, 2, "float16", "__half", 2.0**-11, 2.0**-24, 65504.0),
         NumberFormat(bf16, 2, "bfloat16", "__nv_bfloat16", 2.0**-8, 2.0**-133, 3.3895313892515355e38),
         NumberFormat(f32, 4, "float32", "float", 2.0**-24, 2.0**-149, 3.4028234663852886e38),
+        NumberFormat(i8, 1, "int8", "int8_t", largest=128.0, saturates=True),
         NumberFormat(i32, 4, "int32", "int32_t"),
     )
 }
@@ -86,7 +93,11 @@ NUMBER_FORMATS: dict[str, NumberFormat] = {
 NARROW = tuple(name for name, each in NUMBER_FORMATS.items() if each.is_float and each.bytes < 4)
 """Float formats that are stored and multiplied; sums and other arithmetic on them are done in f32."""
 
-EIGHT_BIT = tuple(name for name, each in NUMBER_FORMATS.items() if each.bytes == 1)
+EIGHT_BIT = tuple(name for name, each in NUMBER_FORMATS.items() if each.is_float and each.bytes == 1)
+"""Float formats of 8 bits."""
+STORED = tuple(name for name, each in NUMBER_FORMATS.items() if each.bytes == 1)
+"""Formats that are stored, moved and converted, and in which no arithmetic is done."""
+INTEGERS = tuple(name for name, each in NUMBER_FORMATS.items() if not each.is_float)
 SIXTEEN_BIT = tuple(name for name, each in NUMBER_FORMATS.items() if each.bytes == 2)
 
 

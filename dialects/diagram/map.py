@@ -30,14 +30,22 @@ from treadle.dialects.diagram.array import (
     format_of,
     is_array,
 )
-from treadle.dialects.diagram.formats import EIGHT_BIT, NUMBER_FORMATS
+from treadle.dialects.diagram.formats import EIGHT_BIT, NUMBER_FORMATS, STORED
 from treadle.dialects.diagram.operation import DiagramOperation
 from treadle.dialects.diagram.yields import YieldOp
 from treadle.dialects.syntax import parse_region_attributes, print_binding, print_region_attributes
 
 SCALARS = (*NUMBER_FORMATS, "i1", "index")
 """What the values in the body of a map may be."""
-MOVES = (arith.ConstantOp, arith.ExtFOp, arith.TruncFOp, arith.SelectOp)
+MOVES = (
+    arith.ConstantOp,
+    arith.ExtFOp,
+    arith.TruncFOp,
+    arith.ExtSIOp,
+    arith.TruncIOp,
+    arith.SIToFPOp,
+    arith.SelectOp,
+)
 """What may be done with a number of 8 bits; `arith.truncf` to 8 bits saturates, as `diagram.cast` does."""
 
 
@@ -107,8 +115,9 @@ class MapOp(DiagramOperation):
         for op in ops:
             if op.dialect_name() in self.BODY_DIALECTS and not isinstance(op, MOVES):
                 for type in (*op.operand_types, *op.result_types):
-                    if str(type) in EIGHT_BIT:
-                        raise VerifyException(f"'{op.name}' computes in {type}: widen to f32, compute, and cast")
+                    if str(type) in STORED:
+                        wide = "f32" if str(type) in EIGHT_BIT else "i32"
+                        raise VerifyException(f"'{op.name}' computes in {type}: widen to {wide}, compute, and cast")
             if op.dialect_name() not in self.BODY_DIALECTS:
                 raise VerifyException(
                     f"'{op.name}' in the body of a map: only arith and math operations may stand there"

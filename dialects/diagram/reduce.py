@@ -31,7 +31,7 @@ from treadle.dialects.diagram.array import (
     parse_axis_list,
     print_axis_list,
 )
-from treadle.dialects.diagram.formats import EIGHT_BIT
+from treadle.dialects.diagram.formats import EIGHT_BIT, STORED
 from treadle.dialects.diagram.operation import REDUCTIONS, DiagramOperation, check_over
 from treadle.dialects.syntax import parse_attributes, parse_conversion_types, print_types
 
@@ -80,8 +80,9 @@ class ReduceOp(DiagramOperation):
 
     def verify_(self) -> None:
         for type in (format_of(self.operand.type), format_of(self.result.type)):
-            if str(type) in EIGHT_BIT:
-                raise VerifyException(f"'{self.kind.data}' in {type}: cast to f32 and reduce that")
+            if str(type) in STORED:
+                wide = "f32" if str(type) in EIGHT_BIT else "i32"
+                raise VerifyException(f"'{self.kind.data}' in {type}: cast to {wide} and reduce that")
         if self.kind.data not in REDUCTIONS:
             raise VerifyException(f"unknown reduction '{self.kind.data}' (known: {', '.join(REDUCTIONS)})")
         self.check_arrays()

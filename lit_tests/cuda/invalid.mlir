@@ -254,7 +254,7 @@ func.func @f(%a: tensor<32xf16, #diagram.array<[q], level = register, layout = #
 !A = memref<16x16xf16, #diagram.array<[m, k], level = shared, layout = #cuda.rows<extents = [16, 16], pitch = 16>>>
 !B = memref<8x16xf16, #diagram.array<[n, k], level = shared, layout = #cuda.rows<extents = [8, 16], pitch = 16>>>
 !C = tensor<16x8xf32, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = []>>>
-// CHECK: unknown instruction 'wgmma' (known: m16n8k32, m16n8k16, m16n8k8_tf32, fma)
+// CHECK: unknown instruction 'wgmma' (known: m16n8k32, m16n8k32_s8, m16n8k16, m16n8k8_tf32, fma)
 func.func @f(%A: !A, %B: !B, %C: !C) {
   %D = cuda.product %A, %B into %C over [k] using wgmma : !A, !B -> !C
   func.return

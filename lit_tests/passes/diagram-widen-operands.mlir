@@ -24,3 +24,22 @@ func.func @two_products(%X: !X, %W: !W, %U: !U) -> (!Y, !Y) {
   %Z = diagram.contract %X, %U over [i] accumulate f32 : !X, !U -> !Y
   func.return %Y, %Z : !Y, !Y
 }
+
+// Tensor cores multiply integers along rows of memory, too; others become i32, for sums of f16 would not be exact.
+!I = tensor<?x64xi8, #diagram.array<[t, i]>>
+!J = tensor<32x64xi8, #diagram.array<[o, i]>>
+!K = tensor<64x32xi8, #diagram.array<[i, o]>>
+!Z = tensor<?x32xi32, #diagram.array<[t, o]>>
+
+// CHECK-LABEL: func.func @integers(
+// CHECK-SAME:    #hierarchy.step<"diagram-widen-operands", "%K is multiplied as i32", "every i8 is an i32",
+// CHECK-SAME:      "8-bit operands are multiplied along rows of memory, and %K[i, o] has another last axis than i">
+// CHECK-NEXT:  %Z = diagram.contract %I, %J over [i] accumulate i32 : tensor<?x64xi8,
+// CHECK-NEXT:  %I_wide = diagram.cast %I : tensor<?x64xi8, {{.*}}> -> tensor<?x64xi32,
+// CHECK-NEXT:  %K_wide = diagram.cast %K : tensor<64x32xi8, {{.*}}> -> tensor<64x32xi32,
+// CHECK-NEXT:  %Y = diagram.contract %I_wide, %K_wide over [i] accumulate i32 :
+func.func @integers(%I: !I, %J: !J, %K: !K) -> (!Z, !Z) {
+  %Z = diagram.contract %I, %J over [i] accumulate i32 : !I, !J -> !Z
+  %Y = diagram.contract %I, %K over [i] accumulate i32 : !I, !K -> !Z
+  func.return %Z, %Y : !Z, !Z
+}

@@ -318,11 +318,13 @@ def compare(left: Expression, predicate: str, right: Expression, hint: str | Non
 
 
 def convert(expression: Expression, format: Attribute) -> Expression:
-    """The expression in another float format."""
+    """The expression in another format, a float one or a wider integer."""
     if expression.type == format:
         return expression
     if isinstance(expression, Constant):
         return number(expression.number, format)
+    if format == i32:
+        return Node(arith.ExtSIOp, (expression,), format)
     if isinstance(expression.type, IntegerType):
         return Node(arith.SIToFPOp, (expression,), format)
     kind = arith.ExtFOp if _width(format) > _width(expression.type) else arith.TruncFOp

@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from treadle.dialects.diagram import YieldOp
 from treadle.dialects.diagram.array import FORMAT_NAMES, FORMATS, Number
-from treadle.dialects.diagram.formats import EIGHT_BIT, number_format
+from treadle.dialects.diagram.formats import EIGHT_BIT, STORED, number_format
 from treadle.dialects.diagram.map import MOVES
 from treadle.passes.linalg.structured import Stays, Structured, argument_of, needed, outside
 
@@ -97,8 +97,9 @@ def check_scalars(structured: Structured, value: SSAValue) -> None:
         if any(isinstance(type, IndexType) for type in types) and not isinstance(op, (*POSITIONS, arith.IndexCastOp)):
             raise Stays(f"{op.name} on positions could leave 32 bits")
         for type in types:
-            if str(type) in EIGHT_BIT and not isinstance(op, MOVES):
-                raise Stays(f"{op.name} computes in {type} (a diagram widens to f32, computes, and casts)")
+            if str(type) in STORED and not isinstance(op, MOVES):
+                wide = "f32" if str(type) in EIGHT_BIT else "i32"
+                raise Stays(f"{op.name} computes in {type} (a diagram widens to {wide}, computes, and casts)")
             if type not in (*FORMATS, i1) and not isinstance(type, IndexType):
                 raise Stays(f"{op.name} computes in {type} (a diagram has {FORMAT_NAMES})")
 

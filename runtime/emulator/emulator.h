@@ -45,7 +45,7 @@ enum Operation : int {
   OPERATIONS
 };
 
-enum Element : int { F16, BF16, TF32, E4M3, E5M2 };
+enum Element : int { F16, BF16, TF32, E4M3, E5M2, S8 };
 
 inline float eight_bit(uint8_t bits, int element) {
   return element == E4M3 ? eight_bit_to_float(bits, 3, 7, false) : eight_bit_to_float(bits, 2, 15, true);
@@ -186,6 +186,9 @@ constexpr int RIGHT_ELEMENT = 16;  // the right operand's type may differ: it st
 template <class A, class B>
 inline void mma_m16n8k32(void* d, const A (&a)[2][2][4], const B (&b)[2][4], int line) {
   meet({MMA, line, d, a, b, eight_bit_element<A>() + RIGHT_ELEMENT * eight_bit_element<B>()});
+}
+inline void mma_m16n8k32_s8(void* d, const int8_t (&a)[2][2][4], const int8_t (&b)[2][4], int line) {
+  meet({MMA, line, d, a, b, S8});
 }
 inline void mma_m16n8k8_tf32(void* d, const float (&a)[2][2], const float (&b)[2], int line) {
   meet({MMA, line, d, a, b, TF32});

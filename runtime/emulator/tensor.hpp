@@ -1,12 +1,16 @@
 // The warp's matrix instructions, on the registers of its 32 lanes. Products are exact and are summed
-// in double, then rounded once to float: at least as accurate as a tensor core, which truncates.
+// in double, then rounded once to float: at least as accurate as a tensor core, which truncates. Sums of integers are
+// exact, and wrap in 32 bits (PTX ISA 9.7.14.5.14, mma, without .satfinite).
 #pragma once
 
 #include "emulator.h"
 
 namespace emu {
 
-template <class T, int K>
+inline float rounded_sum(double sum, float) { return float(sum); }
+inline int32_t rounded_sum(double sum, int32_t) { return int32_t(uint32_t(int64_t(sum))); }
+
+template <class T, int K, class Sum = float>
 inline void multiply_accumulate(const Request* const (&lanes)[32], const T* const (&a)[32],
                                 const T* const (&b)[32], int a_row(int, int), int a_column(int, int),
                                 int b_row(int, int)) {
@@ -16,12 +20,12 @@ inline void multiply_accumulate(const Request* const (&lanes)[32], const T* cons
     for (int i = 0; i < K / 4; ++i) right[b_row(lane, i)][lane / 4] = double(float(b[lane][i]));
   }
   for (int lane = 0; lane < 32; ++lane) {
-    float* d = static_cast<float*>(lanes[lane]->out);
+    Sum* d = static_cast<Sum*>(lanes[lane]->out);
     for (int i = 0; i < 4; ++i) {
       const int row = 8 * (i / 2) + lane / 4, column = 2 * (lane % 4) + i % 2;
       double sum = d[i];
       for (int k = 0; k < K; ++k) sum += left[row][k] * right[k][column];
-      d[i] = float(sum);
+      d[i] = rounded_sum(sum, d[i]);
     }
   }
 }
@@ -59,6 +63,14 @@ inline void mma_tf32(const Request* const (&lanes)[32]) {
 }
 
 // a[k16][m8][k1], b[k16][k1]
+template <class Sum, class T>
+inline void multiply_32(const Request* const (&lanes)[32], const T* const (&a)[32], const T* const (&b)[32]) {
+  multiply_accumulate<T, 32, Sum>(
+      lanes, a, b, [](int lane, int i) { return 8 * (i / 4 % 2) + lane / 4; },
+      [](int lane, int i) { return 16 * (i / 8) + 4 * (lane % 4) + i % 4; },
+      [](int lane, int i) { return 16 * (i / 4) + 4 * (lane % 4) + i % 4; });
+}
+
 inline void mma_8_bit(const Request* const (&lanes)[32]) {
   float wide_a[32][16], wide_b[32][8];
   const float *a[32], *b[32];
@@ -69,10 +81,16 @@ inline void mma_8_bit(const Request* const (&lanes)[32]) {
     a[lane] = wide_a[lane];
     b[lane] = wide_b[lane];
   }
-  multiply_accumulate<float, 32>(
-      lanes, a, b, [](int lane, int i) { return 8 * (i / 4 % 2) + lane / 4; },
-      [](int lane, int i) { return 16 * (i / 8) + 4 * (lane % 4) + i % 4; },
-      [](int lane, int i) { return 16 * (i / 4) + 4 * (lane % 4) + i % 4; });
+  multiply_32<float>(lanes, a, b);
+}
+
+inline void mma_s8(const Request* const (&lanes)[32]) {
+  const int8_t *a[32], *b[32];
+  for (int lane = 0; lane < 32; ++lane) {
+    a[lane] = static_cast<const int8_t*>(lanes[lane]->a);
+    b[lane] = static_cast<const int8_t*>(lanes[lane]->b);
+  }
+  multiply_32<int32_t>(lanes, a, b);
 }
 
 inline void mma(const Request* const (&lanes)[32]) {
@@ -80,6 +98,7 @@ inline void mma(const Request* const (&lanes)[32]) {
     case F16: return mma_16_bit<__half>(lanes);
     case BF16: return mma_16_bit<__nv_bfloat16>(lanes);
     case TF32: return mma_tf32(lanes);
+    case S8: return mma_s8(lanes);
     default: return mma_8_bit(lanes);
   }
 }

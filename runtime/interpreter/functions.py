@@ -129,6 +129,8 @@ class DiagramFunctions(SessionFunctions):
     @impl(diagram.ContractOp)
     def run_contract(self, interpreter: Interpreter, op: diagram.ContractOp, args: PythonValues) -> PythonValues:
         left, right = self._operands((op.lhs, op.rhs), args)
+        if not is_float(op.accumulate):  # whose operands may be narrower, and would wrap
+            left, right = (Array(each.axes, self._in_i32(each.numbers)) for each in (left, right))
         axes = with_weaved(axes_of(op.result.type), (left, right), op.over_axes)
         with np.errstate(all="ignore"):
             value = self._held(contract_present(op, left, right, axes), format_of(op.result.type))
@@ -289,10 +291,14 @@ class DiagramFunctions(SessionFunctions):
         """Elements in another format: over the reals the same, with a bound for the rounding."""
         if given == wanted:
             return numbers
-        value = self._held(numbers.value, wanted) if is_float(wanted) != is_float(given) else numbers.value
-        value = saturated(value, wanted)
+        value = saturated(numbers.value, wanted)
+        if dtype_of(wanted) != dtype_of(given):
+            value = self._held(value, wanted)
         error = None if numbers.error is None else bounds.cast_error(numbers, given, wanted)
         return Numbers(value, error, numbers.absent)
+
+    def _in_i32(self, numbers: Numbers) -> Numbers:
+        return Numbers(numbers.value.astype(np.int32), numbers.error, numbers.absent)
 
     def _held(self, value: AnyArray, format: Attribute) -> AnyArray:
         """Elements as this run holds those of a format."""

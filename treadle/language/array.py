@@ -13,7 +13,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from treadle.compiler.errors import TreadleError
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of
-from treadle.dialects.diagram.formats import NUMBER_FORMATS
+from treadle.dialects.diagram.formats import INTEGERS, NUMBER_FORMATS
 from treadle.language.graph import FORMATS, Graph, computing_format, constant, is_number, plain
 
 Binary = Callable[[SSAValue, SSAValue], Operation]
@@ -48,7 +48,7 @@ class Array:
 
     def to(self, format: str) -> Array:
         """Rounded to another number format: `f8E4M3FN` and `f8E5M2` (saturating), `f16`, `bf16`, `f32`, `i32` (toward
-        zero)."""
+        zero), `i8` (toward zero, saturating)."""
         if format not in FORMATS:
             near = next((name for name, each in NUMBER_FORMATS.items() if each.dtype == format), "")
             meant = f": did you mean '{near}'?" if near else ""
@@ -94,13 +94,13 @@ class Array:
         return combine("**", math.PowFOp, None, other, self)
 
     def __neg__(self) -> Array:
-        return 0 - self if self.format == "i32" else elementwise(arith.NegfOp, self)
+        return 0 - self if self.format in INTEGERS else elementwise(arith.NegfOp, self)
 
     def __pos__(self) -> Array:
         return self
 
     def __abs__(self) -> Array:
-        if self.format == "i32":  # f32 does not hold every integer
+        if self.format in INTEGERS:  # f32 does not hold every integer
             return combine("abs", arith.MaximumfOp, arith.MaxSIOp, self, -self)
         return elementwise(math.AbsFOp, self)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from treadle.compiler.errors import TreadleError
 from treadle.dialects.diagram.array import DYNAMIC, format_of
-from treadle.dialects.diagram.formats import NUMBER_FORMATS
+from treadle.dialects.diagram.formats import INTEGERS, NUMBER_FORMATS
 from treadle.language.array import Array, names_of
 from treadle.language.graph import FORMATS, Graph
 from treadle.language.names import variables_of
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
     from treadle.compiled import Kernel
 
-_DTYPES = {prefix + each.dtype: name for prefix in ("", "torch.") for name, each in NUMBER_FORMATS.items()}
+_DTYPES = {
+    **{prefix + each.dtype: name for prefix in ("", "torch.") for name, each in NUMBER_FORMATS.items()},
+    **{"bool": "i8", "torch.bool": "i8"},
+}
 
 
 RECENT = 256
@@ -119,7 +122,7 @@ class NamedKernel:
             raise TreadleError(
                 f"{self._name} returns {len(results)} arrays, its signature has {len(self.signature.outputs)} results"
             )
-        wanted = self.result or next((format for format in formats if format != "i32"), "f32")
+        wanted = self.result or next((format for format in formats if format not in INTEGERS), "f32")
         pairs = zip(results, self.signature.outputs, strict=True)
         return graph.module(self._name, [self._result(graph, i, *pair, wanted) for i, pair in enumerate(pairs)], sizes)
 
@@ -161,9 +164,9 @@ class NamedKernel:
                 f"result {index} of {self._name} still has the axes {extra}: the signature says [{', '.join(axes)}]"
             )
         if missing := [axis for axis in axes if axis not in array.axes]:
-            nothing = Array(graph, graph.fill(0 if array.format == "i32" else 0.0, missing))
-            array = (array if array.format == "i32" else array.to("f32")) + nothing
-        made = FORMATS["i32"] if array.format == "i32" and self.result is None else FORMATS[format]
+            nothing = Array(graph, graph.fill(0 if array.format in INTEGERS else 0.0, missing))
+            array = (array if array.format in INTEGERS else array.to("f32")) + nothing
+        made = FORMATS[array.format if array.format in INTEGERS and self.result is None else format]
         return graph.cast(array.value, made, axes)
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from xdsl.builder import ImplicitBuilder
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import FloatAttr, FunctionType, IntegerAttr, ModuleOp, f16, f32, i32
+from xdsl.dialects.builtin import FloatAttr, FunctionType, IntegerAttr, ModuleOp, f16, f32, i8, i32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
@@ -32,7 +32,7 @@ from treadle.dialects.diagram import (
     YieldOp,
 )
 from treadle.dialects.diagram.array import DYNAMIC, SizesAttr, array_type, axes_of, check_axis_name, format_of
-from treadle.dialects.diagram.formats import NUMBER_FORMATS, number_format
+from treadle.dialects.diagram.formats import EIGHT_BIT, INTEGERS, NUMBER_FORMATS, number_format
 from treadle.language.names import name_values
 from treadle.language.places import not_given
 
@@ -75,12 +75,10 @@ class Graph:
         the other more, that is rounded to it: that is what tensor cores multiply. 8-bit numbers widen, exactly. Two of
         f32 multiply as `multiply` says, if it says something."""
         formats = [format_of(left.type), format_of(right.type)]
-        if i32 in formats and formats[0] != formats[1]:
-            left, right = self.wide(left, f32), self.wide(right, f32)
-        elif formats[0] != formats[1]:
-            narrow = next((each for each in formats if each != f32 and number_format(each).bytes > 1), f16)
-            left, right = self.cast(left, narrow), self.cast(right, narrow)
-        accumulate = i32 if format_of(left.type) == i32 else f32
+        if formats[0] != formats[1]:
+            common = _multiplied(formats)
+            left, right = self.cast(left, common), self.cast(right, common)
+        accumulate = i32 if is_integer(format_of(left.type)) else f32
         axes = [axis for axis in union([left, right]) if axis not in over]
         multiply = multiply if format_of(left.type) == f32 else None
         return self._add(ContractOp(left, right, over, self._type(axes, accumulate), accumulate, multiply=multiply))
@@ -108,13 +106,16 @@ class Graph:
         from xdsl.utils.exceptions import VerifyException
 
         try:
-            op = WhereOp(self.computed(value), condition, inputs)
+            op = WhereOp(self.computed(value), condition, {name: self._asked(each) for name, each in inputs.items()})
             op.verify()
         except VerifyException as error:
             said = _as_in_python(str(error))
             named = said.startswith(f"condition '{condition}'")
             raise TreadleError(said if named else f"condition '{condition}': {said}") from error
         return self._add(op)
+
+    def _asked(self, value: SSAValue) -> SSAValue:
+        return self.cast(value, i32) if format_of(value.type) == i8 else value
 
     def read(self, value: SSAValue, places: Sequence[str], axes: Sequence[str], padded: bool) -> SSAValue:
         """The value at positions that are affine or quotients, one for each of its axes; outside of it are zeros, if it
@@ -137,9 +138,11 @@ class Graph:
         axes = axes_of(value.type) if axes is None else axes
         if format_of(value.type) == format and tuple(axes) == axes_of(value.type):
             return value
-        if format == i32 != format_of(value.type):
+        if is_integer(format) and not is_integer(format_of(value.type)):
             value = self.map([value], lambda scalars: arith.FPToSIOp(scalars[0], i32).result, i32)
-            return self.cast(value, i32, axes)
+            return self.cast(value, format, axes)
+        if format_of(value.type) == i8 and str(format) in EIGHT_BIT:
+            return self.cast(self.cast(value, f16), format, axes)
         return self._add(CastOp(value, self._type(axes, format)))
 
     # -- formats ---------------------------------------------------------------------------------
@@ -186,7 +189,20 @@ def union(values: Sequence[SSAValue]) -> tuple[str, ...]:
 
 
 def computing_format(values: Sequence[SSAValue]) -> Attribute:
-    return i32 if values and all(format_of(value.type) == i32 for value in values) else f32
+    return i32 if values and all(is_integer(format_of(value.type)) for value in values) else f32
+
+
+def is_integer(format: Attribute) -> bool:
+    return str(format) in INTEGERS
+
+
+def _multiplied(formats: Sequence[Attribute]) -> Attribute:
+    """The format in which two that differ are multiplied."""
+    if all(map(is_integer, formats)):
+        return i32
+    if i32 in formats:
+        return f32
+    return next((each for each in formats if each != f32 and number_format(each).bytes > 1), f16)
 
 
 def constant(number: float, format: Attribute) -> SSAValue:

@@ -27,9 +27,11 @@ from treadle.torch.tensors import Body, Tensor, Unsupported
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
-ARGUMENTS = {**FLOATS, torch.int32: "i32", torch.bool: "i32"}
-"""What a tensor is to a program; truth values become 1 and 0 on the way in."""
+ARGUMENTS = {**FLOATS, torch.int32: "i32", torch.int8: "i8", torch.bool: "i8"}
+"""What a tensor is to a program; truth values are the bytes 1 and 0."""
 
+COMPUTES = frozenset(ARGUMENTS) - {torch.int8} | {torch.int64}
+"""Formats of results that a program computes as PyTorch does, whose arithmetic in 8 bits wraps around."""
 
 RESULTS = {**ARGUMENTS, torch.int64: "i32"}
 """What a program gives as a tensor: of 64 bits only what is known to need 32."""
@@ -72,7 +74,7 @@ class Input:
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor:
         if tensor.dtype == torch.bool:
-            tensor = tensor.to(torch.int32)
+            tensor = tensor.view(torch.int8)
         if tensor.stride() != self.given.strides:
             return tensor.detach().reshape(self.shape).permute(self.order)
         return self.seen.on(tensor)
@@ -84,7 +86,7 @@ class Length(Input):
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor:
         one = tensor.detach().as_strided((1,), (1,))
-        return (one.to(torch.int32) if one.dtype == torch.bool else one).expand(self.shape)
+        return (one.view(torch.int8) if one.dtype == torch.bool else one).expand(self.shape)
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,8 @@ class Output:
 
     def of(self, result: torch.Tensor) -> torch.Tensor:
         if result.dtype != self.dtype:
-            result = result.to(self.dtype)
+            is_truth = self.dtype == torch.bool and result.dtype == torch.int8
+            result = result.view(torch.bool) if is_truth else result.to(self.dtype)
         return self.view.on(result if result.is_contiguous() else result.contiguous())
 
 
@@ -162,7 +165,7 @@ class Translation:
     def made(self, node: Node, handler: Handler, arguments: list[Any], options: dict[str, Any]) -> Tensor:
         """What the node's handler makes of these (Unsupported)."""
         dtype = meta(node).dtype
-        if node.target in COMPUTED and dtype not in ARGUMENTS and dtype != torch.int64:
+        if node.target in COMPUTED and dtype not in COMPUTES:
             raise Unsupported(f"it computes in {dtype}")
         limit = limit_of(node.target, dtype, arguments, options)
         check_fits(dtype, limit)
@@ -204,7 +207,7 @@ class Translation:
         array = None if self.known is None else next(self.known)
         limit = limit_of(None, value.dtype, (), {})
         tensor = replace(self.body.tensor(dims, array), dtype=value.dtype, limit=limit)
-        if array is not None and value.dtype in (torch.bool, torch.int32):
+        if array is not None and value.dtype in (torch.bool, torch.int8, torch.int32):
             tensor = replace(tensor, **_said(array, value.dtype))
         self.reads.append((node, tensor))
         return tensor

@@ -14,6 +14,7 @@ import torch
 from xdsl.dialects.builtin import i32
 from xdsl.ir import Attribute, SSAValue
 
+from treadle.dialects.diagram.formats import INTEGERS
 from treadle.language.array import Array, Condition
 from treadle.language.functions import chosen, contract
 from treadle.language.graph import Graph
@@ -34,7 +35,7 @@ class Tensor:
     """A value: the axes of its dimensions, and what it is in the program (None while only axes are known).
 
     The array may lack axes of the dimensions: it is broadcast along them. A number stands for itself. Integers and
-    truth values, which are 1 and 0, are in i32 (or are Python's integers), whatever PyTorch has them in."""
+    truth values, which are 1 and 0, are computed in i32 (or are Python's integers), whatever PyTorch has them in."""
 
     dims: Dims
     array: Array | float | None = None
@@ -198,7 +199,7 @@ class Body:
             return self.fill(0 if array is None else array, wanted)
         missing = [name for name in wanted if name not in array.axes]
         if missing:
-            array = array + self.fill(0 if array.format == "i32" else 0.0, missing)
+            array = array + self.fill(0 if array.format in INTEGERS else 0.0, missing)
         return array
 
     def finished(self, array: Array, format: Attribute, axes: Sequence[str]) -> SSAValue:

@@ -1,0 +1,45 @@
+// primitive: clip_to_byte
+// The integer of 8 bits nearest to x.
+__device__ __forceinline__ int8_t clip_to_byte(int32_t x) {
+  return static_cast<int8_t>(x < -128 ? -128 : x > 127 ? 127 : x);
+}
+
+// primitive: widen_bytes
+// Integers of 8 bits, two or four of them, as f16, exactly: x + 128 in the lower bits of 1024, which an f16 counts by
+// ones; less 1152.
+template <int N>
+__device__ __forceinline__ void widen_bytes(__half* wide, const int8_t* from) {
+#ifndef TREADLE_EMULATOR
+  uint32_t bytes = 0;
+  memcpy(&bytes, from, N);
+  bytes ^= 0x80808080u;
+  UNROLL for (int pair = 0; pair < N / 2; ++pair) {
+    const uint32_t word = __byte_perm(bytes, 0x64646464u, pair == 0 ? 0x4140 : 0x4342);
+    __half2 numbers;
+    memcpy(&numbers, &word, sizeof(numbers));
+    numbers = __hsub2(numbers, __half2half2(__ushort_as_half(0x6480)));
+    memcpy(wide + 2 * pair, &numbers, sizeof(numbers));
+  }
+#else
+  for (int i = 0; i < N; ++i) wide[i] = static_cast<__half>(static_cast<float>(from[i]));
+#endif
+}
+
+// primitive: mma_m16n8k32_s8; needs: as_register
+// d += a b on the warp's tensor core: a (16 x 32) and b (32 x 8) of signed integers of 8 bits, d (16 x 8) of 32 bits, in
+// which sums wrap. Lane l holds
+//   a[k16][m8][k1] at row 8 m8 + l / 4, column 16 k16 + 4 (l % 4) + k1,
+//   b[k16][k1]     at row 16 k16 + 4 (l % 4) + k1, column l / 4,
+//   d[m8][n1]      at row 8 m8 + l / 4, column 2 (l % 4) + n1. PTX ISA 9.7.14.5.10, mma.
+__device__ __forceinline__ void mma_m16n8k32_s8(int32_t (&d)[2][2], const int8_t (&a)[2][2][4],
+                                                const int8_t (&b)[2][4] AND_LINE) {
+#ifndef TREADLE_EMULATOR
+  asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+r"(d[0][0]), "+r"(d[0][1]), "+r"(d[1][0]), "+r"(d[1][1])
+      : "r"(as_register(a[0][0])), "r"(as_register(a[0][1])), "r"(as_register(a[1][0])),
+        "r"(as_register(a[1][1])), "r"(as_register(b[0])), "r"(as_register(b[1])));
+#else
+  emu::mma_m16n8k32_s8(d, a, b, line);
+#endif
+}
