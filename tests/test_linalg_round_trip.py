@@ -18,7 +18,7 @@ from treadle.compiler.errors import Refusal
 from treadle.compiler.source import load_module, make_context, parse_module
 from treadle.dialects.diagram import CastOp
 from treadle.dialects.diagram.array import axes_of, format_of, sizes_of
-from treadle.dialects.diagram.formats import NUMBER_FORMATS
+from treadle.dialects.diagram.formats import INTEGERS, NUMBER_FORMATS
 from treadle.dialects.diagram.read import with_fitting
 from treadle.passes.convert_diagram_to_linalg import ConvertDiagramToLinalgPass
 from treadle.passes.convert_linalg_to_diagram import ConvertLinalgToDiagramPass
@@ -41,7 +41,7 @@ def inputs_of(module: ModuleOp) -> list[NDArray[Any]]:
         for axis, size in sizes_of(argument.type).items():
             sizes.setdefault(axis, size if size >= 0 else SIZES[len(sizes) % len(SIZES)] + 6 * (axis == "s"))
         shape = [sizes[axis] for axis in axes_of(argument.type)]
-        whole = str(format_of(argument.type)) == "i32"
+        whole = str(format_of(argument.type)) in INTEGERS
         found.append(random.integers(0, 3, shape) if whole else random.normal(size=shape))
     return found
 

@@ -194,7 +194,7 @@ def test_a_file_may_be_based_on_a_machine(tmp_path: Path):
             'base = "h100"\n[levels.register]\nbandwidth = 1e13',
             r"'levels.register.bandwidth' is a key that nothing reads",
         ),
-        ('base = "h100"\n[rates.tensor]\ni8 = 8192', r"'rates.tensor.i8' is a key that nothing reads: no product"),
+        ('base = "h100"\n[rates.tensor]\ni4 = 8192', r"'rates.tensor.i4' is a key that nothing reads: no product"),
         ('base = "h100"\n[limits]\ngrid = [3, 1, 1]', r"'limits.grid' has three numbers: .* write the first alone"),
         (
             'base = "h100"\nzebra = 1',

@@ -492,6 +492,7 @@ int main() {
   show_mma<SM80_16x8x8_F32TF32TF32F32_TN>("float.a", "float.b", "float.c");
   show_mma<SM89_16x8x32_F32E4M3E4M3F32_TN>("__nv_fp8_e4m3.a", "__nv_fp8_e4m3.b", "__nv_fp8_e4m3.c");
   show_mma<SM89_16x8x32_F32E5M2E5M2F32_TN>("__nv_fp8_e5m2.a", "__nv_fp8_e5m2.b", "__nv_fp8_e5m2.c");
+  show_mma<SM80_16x8x32_S32S8S8S32_TN>("int8_t.a", "int8_t.b", "int8_t.c");
   show("load_matrix_x1", Copy_Traits<SM75_U32x1_LDSM_N>::DstLayout{});
   show("load_matrix_x2", Copy_Traits<SM75_U32x2_LDSM_N>::DstLayout{});
   show("load_matrix_x4", Copy_Traits<SM75_U32x4_LDSM_N>::DstLayout{});
@@ -514,10 +515,10 @@ def layouts() -> Layouts:
 
 
 PRODUCT = """
-__global__ void product(const T* a, const T* b, float* d) {
+__global__ void product(const T* a, const T* b, SUM* d) {
   const int t = threadIdx.x;
   T x A_SHAPE, y B_SHAPE;
-  float z[2][2] = {};
+  SUM z[2][2] = {};
   for (unsigned i = 0; i < sizeof(x) / sizeof(T); ++i)
     reinterpret_cast<T*>(x)[i] = load_global(a + t * (sizeof(x) / sizeof(T)) + i);
   for (unsigned i = 0; i < sizeof(y) / sizeof(T); ++i)
@@ -534,6 +535,7 @@ MULTIPLIED: dict[str, tuple[str, int, tuple[str, str], type]] = {
     "float": ("mma_m16n8k8_tf32", 8, ("[2][2]", "[2]"), np.float32),
     "__nv_fp8_e4m3": ("mma_m16n8k32", 32, ("[2][2][4]", "[2][4]"), ml_dtypes.float8_e4m3fn),
     "__nv_fp8_e5m2": ("mma_m16n8k32", 32, ("[2][2][4]", "[2][4]"), ml_dtypes.float8_e5m2),
+    "int8_t": ("mma_m16n8k32_s8", 32, ("[2][2][4]", "[2][4]"), np.int8),
 }
 """By C type: the primitive, its depth, the arrays of its operands, and what numpy calls the type."""
 
@@ -548,17 +550,19 @@ def test_fragments_of_a_product_are_laid_out_as_in_cute(layouts: Layouts, elemen
     _, k, shapes, dtype = MULTIPLIED[element]
     text = PRODUCT.replace("A_SHAPE", shapes[0]).replace("B_SHAPE", shapes[1])
     text = re.sub(r"\bT\b", element, text).replace("MMA", name)
+    made = np.dtype(np.int32 if element == "int8_t" else np.float32)
+    text = text.replace("SUM", "int32_t" if element == "int8_t" else "float")
     rng = np.random.default_rng(1)
     a = rng.integers(-8, 9, (16, k)).astype(dtype)
     b = rng.integers(-8, 9, (8, k)).astype(dtype)
     # CuTe counts down the columns of (m, k), (n, k) and (m, n).
     fragment_a = a.T.ravel()[layouts[f"{element}.a"]]
     fragment_b = b.T.ravel()[layouts[f"{element}.b"]]
-    d = np.zeros((32, 4), np.float32)
+    d = np.zeros((32, 4), made)
     module = compile_source(source([name, "load_global", "store_global"]) + text, ["product"])
     arguments = [Array(fragment_a, False), Array(fragment_b, False), Array(d, True)]
     module.launch("product", (1, 1, 1), (32, 1, 1), 0, arguments)
-    expected = a.astype(np.float32) @ b.astype(np.float32).T
+    expected = a.astype(made) @ b.astype(made).T
     assert np.array_equal(d, expected.T.ravel()[layouts[f"{element}.c"]])
 
 

@@ -60,4 +60,4 @@ UNREAD: Mapping[str, Mapping[str, str]] = {
 }
 """Keys of the levels that earlier files had."""
 OF_REGISTERS = "operands in registers are read as fast as they are used"
-UNREAD_TENSOR = {"i8": "no product multiplies whole numbers"}
+UNREAD_TENSOR = {"i4": "no product multiplies numbers of 4 bits"}
