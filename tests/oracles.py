@@ -139,6 +139,10 @@ def quantised_matmul(x: Tensor, w: Tensor, w_scale: Tensor) -> tuple[Tensor, ...
     return (x8 @ w.T * scale * w_scale,)
 
 
+def attention_int8_cache(q: Tensor, k: Tensor, k_scale: Tensor, v: Tensor, v_scale: Tensor) -> tuple[Tensor, ...]:
+    return attention(q, k * k_scale[:, None, None], v * v_scale[:, None, None])
+
+
 def cross_attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
     (o,) = attention(*(t.transpose(1, 2) for t in (q, k, v)))
     return (o.transpose(1, 2),)
@@ -180,6 +184,7 @@ ORACLES: dict[str, Oracle] = {
     "attention_decode": attention,
     "attention_f8": attention_f8,
     "attention_gqa": attention_gqa,
+    "attention_int8_cache": attention_int8_cache,
     "attention_lengths": attention_lengths,
     "attention_lse": attention_lse,
     "attention_mixed": attention,
@@ -207,6 +212,7 @@ ORACLES: dict[str, Oracle] = {
     "matmul": lambda a, b: (a @ b,),
     "split_k": lambda a, b: (a @ b,),
     "matmul_epilogue": lambda x, w, bias: (F.silu(F.linear(x, w, bias)),),
+    "matmul_int8": lambda x, w, x_scale, w_scale: (x @ w.T * x_scale[:, None] * w_scale,),
     "matmul_gelu": lambda x, w, bias: (F.gelu(F.linear(x, w, bias)),),
     "matmul_nt": lambda a, b: (a @ b.T,),
     "matmul_residual": lambda h, w, bias, x: (x + F.linear(h, w.T, bias),),
