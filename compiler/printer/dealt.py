@@ -16,6 +16,9 @@ from treadle.dialects.cuda.layout import LANES
 from treadle.dialects.cuda.tiles import format_bytes, is_line, rows_of
 from treadle.dialects.diagram.array import axes_of, shape_of, sizes_of
 
+WIDE_BLOCK = 256
+"""Threads of a block that can have 255 registers each; of a larger one the register file holds fewer for each."""
+
 
 class Addresses(Protocol):
     """What this needs of the printer of accesses."""
@@ -140,8 +143,12 @@ class DealtPrinter:
         """A number, of which a fallback works out where a copy begins, and its order, where it stands: from before a
         loop on, both would take registers that a kernel whose pieces were chosen for roles needs for its sums. They
         follow from strides and from the thread, and both have to be kept."""
-        is_plain = number.removeprefix("-").isdigit() or self.kernel.kernel.fallback is None
+        is_plain = number.removeprefix("-").isdigit() or not self._is_short_of_registers()
         return number if is_plain else f"{self.kernel.call('kept')}({number})"
+
+    def _is_short_of_registers(self) -> bool:
+        """Whether threads have fewer registers than they could: in fallbacks, and in blocks of more than 8 warps."""
+        return self.kernel.kernel.fallback is not None or self.kernel.kernel.threads.data > WIDE_BLOCK
 
     def _vector(self, op: cuda.CopyOp, place: str, far: str, is_there: str) -> None:
         """Move one vector, if the slot has one."""
