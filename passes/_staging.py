@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
 from xdsl.dialects import scf
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from treadle.compiler.layouts.conversions import BARRIER
 from treadle.compiler.layouts.operations import strides_at, traffic_of, width_at
@@ -17,12 +17,16 @@ from treadle.compiler.machines import Machine
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import WIDEST_VECTOR, GlobalAccess
 from treadle.dialects.cuda.layout import LANES
+from treadle.dialects.cuda.meetings import have_met
 from treadle.dialects.cuda.staging import EVERYWHERE
 from treadle.dialects.cuda.tiles import format_bytes, is_shared, layout_of
 from treadle.dialects.diagram.array import sizes_of
 
 FEW_BLOCKS = 2
 """Blocks on a multiprocessor of which one computes while the other meets."""
+
+ALL_OF_SHARED = 1 << 20
+"""More bytes than a block can have."""
 
 TILE_UNIT = 128
 """Bytes that tiles begin at multiples of."""
@@ -37,8 +41,8 @@ def stage(accesses: Sequence[GlobalAccess], kernel: cuda.KernelOp, machine: Mach
     multiprocessor holds the blocks that the kernel states. There is room as long as it holds two, or one if it never
     holds more.
 
-    The widths of all accesses must be known. Where warps have roles, it is the consumers that meet, and only behind
-    their products: before these one warpgroup may wait for the turn that another hands on. What is loaded beside
+    The widths of all accesses must be known. Where warps have roles, all meet before these, and behind their products
+    the consumers: before those one warpgroup may wait for the turn that another hands on. What is loaded beside
     products goes through shared memory only where that spares more sectors than it costs, and so do the results of
     roles that would go so in every variant."""
     stager = _Stager.of(kernel)
@@ -118,6 +122,10 @@ class _Places:
         return _rounded(self.kernel.shared_bytes.data)
 
 
+_Alike = tuple[SSAValue, Attribute, int]
+"""An array, its piece, and where those that its load goes with meet anyway."""
+
+
 @dataclass(frozen=True)
 class _Stager:
     """What decides on the accesses of one kernel: its variants, and whether what it loads stands beside products."""
@@ -125,6 +133,7 @@ class _Stager:
     kernel: cuda.KernelOp
     variants: tuple[int, ...]
     has_products: bool
+    known: dict[_Alike, int | None] = field(default_factory=dict[_Alike, int | None])
 
     @classmethod
     def of(cls, kernel: cuda.KernelOp) -> _Stager:
@@ -144,9 +153,25 @@ class _Stager:
         return staged if staged.end(op.piece_type) <= room else None
 
     def below(self, op: GlobalAccess, together: int) -> int | None:
-        """The bytes, those of a variant if there is one, such that an access asks too often in variants for rows
-        aligned to fewer; None if it never does, or if the way costs more than it spares where it has to gain. In
-        variants for rows aligned to fewer than `together` bytes the block meets for another access anyway."""
+        """The bytes such that an access goes through shared memory in variants for rows aligned to fewer; None if in
+        none. The same for all places that load alike (what a loop begins with, its turns, the last piece): where in one
+        of them the way does not pay, in none, so that an array is asked for as often in each."""
+        if not self.has_to_gain(op):
+            return self._below_alone(op, together)
+        alike = (*_array_and_piece(op), together)
+        if alike not in self.known:
+            found = [self._below_alone(each, together) or 0 for each in self._alike(op)]
+            self.known[alike] = min(found) or None
+        return self.known[alike]
+
+    def _alike(self, op: GlobalAccess) -> list[GlobalAccess]:
+        every = [each for each in self.kernel.walk() if isinstance(each, type(op))]
+        return [each for each in every if _array_and_piece(each) == _array_and_piece(op)]
+
+    def _below_alone(self, op: GlobalAccess, together: int) -> int | None:
+        """The same for one place: the bytes, those of a variant if there is one, such that it asks too often in variants
+        for rows aligned to fewer; None if it never does, or if the way costs more than it spares where it has to gain.
+        In variants for rows aligned to fewer than `together` bytes the block meets for another access anyway."""
         if self._has_no_say(op):
             # What is accessed by single elements has no say in which variant is launched: it may lie anywhere in each.
             # The widest is also that for whole sectors, where others go through shared memory below those.
@@ -164,9 +189,14 @@ class _Stager:
     def _asks_too_often(self, op: GlobalAccess, alignment: int, entry: int, together: int) -> bool:
         """Whether lanes, as they hold elements, ask for a sector twice where rows are aligned to so many bytes; beside
         products, more often than is worth it."""
-        moved, barriers = _moved(op, alignment, self.kernel), 0 if entry < together else 2
+        moved, barriers = _moved(op, alignment, self.kernel), 0 if entry < together else self.meetings(op)
         most = way_costs(op, self.kernel, alignment, entry, barriers) - moved.requests if self.has_to_gain(op) else 0
         return moved.sectors - moved.fewest_sectors > most
+
+    def meetings(self, op: GlobalAccess) -> int:
+        """How often all meet around an access behind the tiles of the kernel: between the two sides of its tile, and
+        before, unless they have met since others used the place."""
+        return 1 if have_met(op, (self.kernel.shared_bytes.data, ALL_OF_SHARED)) else 2
 
     def has_to_gain(self, op: GlobalAccess) -> bool:
         """Whether the way through shared memory must spare more than it costs."""
@@ -178,14 +208,27 @@ class _Stager:
             return "its rows overlap"
         if not _may_meet(op, self.kernel):
             return "warps with roles do not meet there for a tile on the way"
-        moved, entry = _moved(op, alignment, self.kernel), self.variants[0] if self._has_no_say(op) else alignment
-        costs, spared = way_costs(op, self.kernel, alignment, entry, 2), moved.sectors - moved.fewest_sectors
-        if self.has_to_gain(op) and spared <= costs - moved.requests:
-            return (
-                f"a tile on the way would spare {spared:,} and {moved.requests:,} requests, and cost {costs:,} "
-                "(requests, wavefronts, waits of warps at two barriers)"
-            )
+        if self.has_to_gain(op):
+            for each in self._alike(op):
+                if (found := self._loss(each, alignment)) is not None:
+                    return found
         return "shared memory has no room for a tile on the way"
+
+    def _loss(self, op: GlobalAccess, alignment: int) -> str | None:
+        """Why the way does not pay; None if it does."""
+        moved, entry = _moved(op, alignment, self.kernel), self.variants[0] if self._has_no_say(op) else alignment
+        meetings, spared = self.meetings(op), moved.sectors - moved.fewest_sectors
+        costs = way_costs(op, self.kernel, alignment, entry, meetings)
+        if spared > costs - moved.requests:
+            return None
+        return (
+            f"a tile on the way would spare {spared:,} and {moved.requests:,} requests, and cost {costs:,} "
+            f"(requests, wavefronts, waits of warps at {'a barrier' if meetings == 1 else 'two barriers'})"
+        )
+
+
+def _array_and_piece(op: GlobalAccess) -> tuple[SSAValue, Attribute]:
+    return next(value for value in op.operands if value.type == op.buffer_type), op.piece_type
 
 
 def most_bytes(kernel: cuda.KernelOp, machine: Machine, blocks: int) -> int:
@@ -201,8 +244,10 @@ def _rounded(bytes: int) -> int:
 
 
 def _may_meet(op: GlobalAccess, kernel: cuda.KernelOp) -> bool:
-    """Whether all threads that work meet before an access: the block, or behind their products, its consumers."""
-    if cuda.roles_of(kernel) is None:
+    """Whether all threads that come to an access may meet there: the block, before its roles if it has some, or behind
+    their products, its consumers."""
+    roles = cuda.roles_of(kernel)
+    if roles is None or not roles.is_ancestor(op):
         return True
     hands = cuda.ORDERING
     return _is_last(op, kernel) and not any(isinstance(each, hands) for later in _behind(op) for each in later.walk())
@@ -298,11 +343,15 @@ def way_costs(op: GlobalAccess, kernel: cuda.KernelOp, alignment: int, entry: in
     memory, and warps wait side by side."""
     bytes = width_at(op, alignment) * format_bytes(op.buffer_type)
     copied = -(-prod(sizes_of(op.piece_type).values()) * format_bytes(op.buffer_type) // (LANES * bytes))
-    waiting = cuda.working_threads(kernel) // LANES if entry >= WIDEST_VECTOR and _is_in_turn(op) else 1
+    waiting = cuda.threads_at(op, kernel) // LANES if entry >= WIDEST_VECTOR and _is_in_turn(op) else 1
     return copied + staging_wavefronts(layout_of(op.piece_type), op.piece_type) + barriers * BARRIER * waiting
 
 
 def _moved(op: GlobalAccess, alignment: int, kernel: cuda.KernelOp) -> Traffic:
-    """What lanes ask for where rows are aligned to so many bytes."""
+    """What lanes ask for, as they hold elements, where rows are aligned to so many bytes."""
     strides, base = strides_at(op, alignment)
-    return traffic_of(op, cuda.working_threads(kernel), alignment, strides, base)
+    staged, op.staged = op.staged, None
+    try:
+        return traffic_of(op, cuda.threads_at(op, kernel), alignment, strides, base)
+    finally:
+        op.staged = staged

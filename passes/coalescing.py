@@ -99,7 +99,7 @@ class CoalescingPass(ModulePass):
 def step_of(access: GlobalAccess, kernel: cuda.KernelOp) -> StepAttr:
     """What one access moves."""
     bytes = max(access.width_list) * format_bytes(access.buffer_type)
-    moved = traffic_of(access, cuda.working_threads(kernel))
+    moved = traffic_of(access, cuda.threads_at(access, kernel))
     elsewhere = "" if access.staged is None else "; elsewhere through shared memory, sector by sector"
     if access.staged is not None and access.staged.below.data == EVERYWHERE:
         elsewhere = ", through shared memory"

@@ -10,9 +10,8 @@ from math import prod
 
 from treadle.compiler.cost.names import name_of
 from treadle.compiler.machines.machine import WARP
-from treadle.dialects.cuda import KernelOp, LoadOp, RolesOp
+from treadle.dialects.cuda import KernelOp, LoadOp, threads_at
 from treadle.dialects.cuda.layout import LayoutAttr
-from treadle.dialects.cuda.roles import WARPGROUP
 from treadle.dialects.diagram.array import encoding_of
 
 
@@ -25,7 +24,7 @@ def copies_of_arrays(kernel: KernelOp, alignment: int) -> dict[str, int]:
         if isinstance(op, LoadOp):
             layout = encoding_of(op.result.type).layout
             known = layouts.setdefault(name_of(op.source, "array"), {})
-            known[layout] = 1 if op.is_staged(alignment) else _copies(layout, _threads(op, kernel))
+            known[layout] = 1 if op.is_staged(alignment) else _copies(layout, threads_at(op, kernel))
     return {array: sum(known.values()) for array, known in layouts.items()}
 
 
@@ -35,11 +34,3 @@ def _copies(layout: object, threads: int) -> int:
         return 1
     copies = prod(mode.size for modes in (layout.lane, layout.warp) for mode in modes if not mode.axis)
     return copies * threads // (WARP * layout.warps)
-
-
-def _threads(load: LoadOp, kernel: KernelOp) -> int:
-    """Those that come to a load: what stands before the roles of a block the producer's warpgroup does, too."""
-    above = load.parent_op()
-    while above is not None and not isinstance(above, RolesOp):
-        above = above.parent_op()
-    return kernel.threads.data if above is None else WARPGROUP * above.consumer_groups.data

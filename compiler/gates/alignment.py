@@ -60,7 +60,7 @@ def _scattered(op: GlobalAccess, kernel: cuda.KernelOp) -> Traffic:
     """What an access moves where each element lies in a sector of its own."""
     strides, base = strides_at(op, cuda.ANY_STRIDES)
     apart = {axis: stride * SECTOR_BYTES for axis, stride in strides.items()}
-    return traffic_of(op, cuda.working_threads(kernel), cuda.ANY_STRIDES, apart, base)
+    return traffic_of(op, cuda.threads_at(op, kernel), cuda.ANY_STRIDES, apart, base)
 
 
 def sum_of(moved: Iterable[Traffic]) -> Traffic:

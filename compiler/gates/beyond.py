@@ -20,7 +20,7 @@ def moved_at(op: GlobalAccess | TensorCopyOp, kernel: cuda.KernelOp, alignment: 
     that have a tensor map are aligned to 16 in any.)"""
     if isinstance(op, GlobalAccess):
         strides, base = strides_at(op, alignment)
-        return traffic_of(op, cuda.working_threads(kernel), alignment, strides, base)
+        return traffic_of(op, cuda.threads_at(op, kernel), alignment, strides, base)
     return box_traffic(op, *mapped_strides(op, alignment))
 
 

@@ -76,8 +76,16 @@ def access_of(op: GlobalAccess, threads: int, aligned: int) -> Access:
         extents = dict(zip(axes_of(tile), rows_of(tile).shape, strict=True))
         return copy_access(extents, width, threads, format_bytes(op.buffer_type))
     axes = axes_of(type)
-    layout: LayoutAttr = layout_of(type)
+    layout: LayoutAttr = _in_all_warps(layout_of(type), threads)
     return fragment_access(layout, axes[-1] if axes else None, width, once=isinstance(op, cuda.StoreOp))
+
+
+def _in_all_warps(layout: LayoutAttr, threads: int) -> LayoutAttr:
+    """A layout of a fragment that all warps hold alike, where there are more of them than compute: before the roles of
+    a block its producer's come, too."""
+    if any(mode.axis for mode in layout.warp) or threads <= LANES * layout.warps:
+        return layout
+    return LayoutAttr(layout.register, layout.lane, [Mode("", threads // LANES, 0)])
 
 
 def traffic_of(

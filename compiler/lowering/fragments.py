@@ -69,6 +69,8 @@ def _load_fragment(lowering: KernelLowering, pending: PendingLoad, type: Attribu
     """Loaded as it is wanted, or in whole sectors and then exchanged among the lanes."""
     layout = loaded_layout(type, pending.buffer.type)
     with lowering.inside(pending.block):
+        if (same := _loaded_alike(pending, type)) is not None:
+            return hinted(lowering.emit(renumbered(same, type)).result, source)
         loaded = fragment_type(lowering, source, layout)
         load = lowering.emit(
             cuda.LoadOp(
@@ -82,6 +84,12 @@ def _load_fragment(lowering: KernelLowering, pending: PendingLoad, type: Attribu
             result = placed(exchange, pending.op, exchange.result, source)
         ends = [axis for axis in axes_of(source.type) if _is_whole(lowering, axis)]
         return _filled_along(lowering, ends, source, result, layout_of(type))
+
+
+def _loaded_alike(pending: PendingLoad, type: Attribute) -> SSAValue | None:
+    """What was loaded already, if every thread has all that it needs of it."""
+    of_same = (each for each in pending.loaded if stays_in_threads(layout_of(each), layout_of(type)))
+    return next((pending.loaded[each] for each in of_same), None)
 
 
 def _read(lowering: KernelLowering, tile: SSAValue, type: Attribute, source: SSAValue) -> SSAValue:

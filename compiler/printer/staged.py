@@ -13,6 +13,7 @@ from treadle.compiler.printer.tiles import TilePrinter
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import GlobalAccess
+from treadle.dialects.cuda.meetings import meets_before
 from treadle.dialects.cuda.staging import StagedAttr
 from treadle.dialects.diagram.array import axes_of
 
@@ -76,8 +77,10 @@ class StagedPrinter:
         # Registers on the way would make every slot wait for its own load. A loop that copies ahead waits for those
         # copies alone, and to wait for these would be to wait for all.
         is_asynchronous = not _copies_ahead(together[0])
-        with self._where_staged(most := max(_below(each) for each in together)):
-            self.kernel.meet(together[0])
+        most = max(_below(each) for each in together)
+        with self._where_staged(most), self._by_all_threads(together[0]):
+            if meets_before(together[0]):
+                self.kernel.meet(together[0])
             for op in together:
                 assert isinstance(op, cuda.LoadOp)
                 with self._where_staged(_below(op), most), self.copies.width(op, f"{self._name(op.source)} to a tile"):
@@ -90,7 +93,8 @@ class StagedPrinter:
     def _send(self, together: Sequence[GlobalAccess]) -> None:
         """Write the tiles of stores that follow each other, and copy them out."""
         with self._where_staged(most := max(_below(each) for each in together)):
-            self.kernel.meet(together[0])
+            if meets_before(together[0]):
+                self.kernel.meet(together[0])
             for op in together:
                 assert isinstance(op, cuda.StoreOp)
                 with self._where_staged(_below(op), most), self.kernel.names.scope(), self.kernel.text.block(""):
@@ -144,6 +148,19 @@ class StagedPrinter:
             return
         with self.kernel.names.scope(), self.kernel.text.block(f"if constexpr (ALIGNED < {below})"):
             yield
+
+    @contextmanager
+    def _by_all_threads(self, op: GlobalAccess) -> Generator[None]:
+        """What stands before the roles of a block all of it copies, its producer's warps, too."""
+        kernel, threads = self.kernel, self.kernel.threads
+        if cuda.threads_at(op, kernel.kernel) == threads:
+            yield
+            return
+        with kernel.names.scope(), kernel.text.block(""):
+            kernel.text.line("const int thread = threadIdx.x;  // of all in the block")
+            kernel.threads = cuda.threads_at(op, kernel.kernel)
+            yield
+            kernel.threads = threads
 
     def _where_direct(self, staged: StagedAttr) -> str:
         return f"if constexpr (ALIGNED >= {staged.below.data})"

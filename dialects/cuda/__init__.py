@@ -50,7 +50,7 @@ from treadle.dialects.cuda.parts import PartsOp
 from treadle.dialects.cuda.products import ProductOp
 from treadle.dialects.cuda.promoted import ProductOfWarpgroupsOp, PromotedProductOp
 from treadle.dialects.cuda.rings import AcquireOp, ArriveOp, AwaitOp, ExpectOp, ReadyOp, ReleaseOp, RingOp, RingType
-from treadle.dialects.cuda.roles import RolesOp, roles_of, working_threads
+from treadle.dialects.cuda.roles import RolesOp, roles_of, threads_at, working_threads
 from treadle.dialects.cuda.shared import ReadOp, SharedOp, StageOp, WriteOp
 from treadle.dialects.cuda.staging import StagedAttr
 from treadle.dialects.cuda.tensor_maps import MappableOp, TensorLoadOp, TensorMapOp, TensorMapType
@@ -177,6 +177,7 @@ __all__ = [
     "alignments",
     "roles_of",
     "shared_bytes",
+    "threads_at",
     "variant_name",
     "working_threads",
 ]

@@ -110,8 +110,8 @@ class GlobalAccess(IRDLOperation):
     @property
     def meets_with(self) -> tuple[GlobalAccess, ...]:
         """The accesses that go through shared memory together with this one: those of its kind right before and behind
-        it whose tiles lie behind one another. The block meets once for all of them before the tiles are touched, and
-        once between their two sides."""
+        it whose tiles lie behind one another. The block meets once for all of them between their two sides, and if it
+        has to before the tiles are touched, once for all, too."""
         found: list[GlobalAccess] = [self]
         while isinstance(other := found[0].prev_op, GlobalAccess) and _go_together(other, found[0]):
             found.insert(0, other)

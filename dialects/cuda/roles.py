@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Self
 
 from xdsl.dialects.builtin import IntAttr
-from xdsl.ir import Region
+from xdsl.ir import Operation, Region
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
@@ -122,6 +122,13 @@ def register_cap(threads: int) -> int:
 def roles_of(kernel: KernelOp) -> RolesOp | None:
     """The roles of a kernel, if it has any."""
     return next((op for op in kernel.body.block.ops if isinstance(op, RolesOp)), None)
+
+
+def threads_at(op: Operation, kernel: KernelOp) -> int:
+    """Threads that come to an operation of a kernel, outside of the producer's part: all of a block before its roles,
+    and then those of the consumers."""
+    roles = roles_of(kernel)
+    return kernel.threads.data if roles is None or not roles.is_ancestor(op) else working_threads(kernel)
 
 
 def working_threads(kernel: KernelOp) -> int:

@@ -26,8 +26,9 @@ class StagedAttr(ParametrizedAttribute):
     rows: the block copies the tile by whole sectors, and threads read or write their elements there. If `below` is
     `EVERYWHERE` it does so in all variants.
 
-    The block meets before the tile is touched and between its two sides, so that one place serves all such accesses;
-    those that follow each other meet together if each has a place of its own."""
+    All threads that come to the access meet between the two sides of the tile, and before it is touched unless they
+    have met since its place was last used (`meetings.py`), so that one place serves all such accesses; those that
+    follow each other meet together if each has a place of its own."""
 
     name = "cuda.staged"
 
