@@ -169,9 +169,9 @@ class _Stager:
         return [each for each in every if _array_and_piece(each) == _array_and_piece(op)]
 
     def _below_alone(self, op: GlobalAccess, together: int) -> int | None:
-        """The same for one place: the bytes, those of a variant if there is one, such that it asks too often in variants
-        for rows aligned to fewer; None if it never does, or if the way costs more than it spares where it has to gain.
-        In variants for rows aligned to fewer than `together` bytes the block meets for another access anyway."""
+        """The same for one place: the bytes, those of a variant if there is one, such that it asks too often in
+        variants for rows aligned to fewer; None if it never does, or if the way costs more than it spares where it has
+        to gain. In variants for rows aligned to fewer than `together` bytes all meet for another access anyway."""
         if self._has_no_say(op):
             # What is accessed by single elements has no say in which variant is launched: it may lie anywhere in each.
             # The widest is also that for whole sectors, where others go through shared memory below those.
