@@ -173,9 +173,10 @@ def _add_run(commands: _Commands) -> None:
     parser = _subcommand(commands, "run", "run a program and compare it with the float64 reference", _RUN_EXAMPLES)
     parser.add_argument(
         "--backend",
-        choices=("auto", "gpu", "emulator", "interpreter"),
+        choices=("auto", "gpu", "emulator", "ptx", "interpreter"),
         default="auto",
-        help="where to run (default: a GPU if there is one, else the emulator, else the interpreter)",
+        help="where to run (default: a GPU if there is one, else the emulator, else the interpreter); ptx runs what "
+        "nvcc makes of the kernels, without a GPU",
     )
     _add_machine(parser)
     _add_replay(parser)

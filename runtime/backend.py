@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from treadle.runtime.emulator.compiler import has_host_compiler
 
-BACKENDS = ("auto", "gpu", "emulator", "interpreter")
+BACKENDS = ("auto", "gpu", "emulator", "ptx", "interpreter")
 
 
 class Backend(Protocol):
@@ -88,6 +88,8 @@ def choose_backend(wanted: str) -> Choice:
         raise BackendUnavailable(f"there is no backend '{wanted}': use one of {', '.join(BACKENDS)}")
     if wanted == "interpreter":
         return Choice("interpreter")
+    if wanted == "ptx":
+        return _choose_ptx()
     if wanted in ("auto", "gpu"):
         from treadle.runtime.gpu import missing_for_gpu
 
@@ -105,3 +107,14 @@ def choose_backend(wanted: str) -> Choice:
             "the emulator needs a C++ compiler: install g++ or clang++, or set CXX ('--backend interpreter' needs none)"
         )
     return Choice("interpreter", f"{missing_gpu}; no C++ compiler for the emulator")
+
+
+def _choose_ptx() -> Choice:
+    from treadle.runtime.nvcc import find_nvcc
+
+    if find_nvcc() is None:
+        raise BackendUnavailable(
+            "the PTX machine runs what nvcc makes, and there is no nvcc: pip install 'treadle[nvcc]', or install the CUDA "
+            "toolkit ('--backend emulator' needs none)"
+        )
+    return Choice("ptx")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from treadle.compiler.errors import TreadleError
 
-FOLDERS = ("cubin", "emulator", "estimates", "kernels")
+FOLDERS = ("cubin", "emulator", "estimates", "kernels", "ptx")
 """Where in the cache folder files are kept: whatever else lies there is somebody else's."""
 
 DEFAULT_LIMIT = 2**30

@@ -15,9 +15,11 @@ from treadle.runtime.cache import cache_directory, cached_file
 from treadle.runtime.nvidia_packages import program_of_package
 from treadle.runtime.processes import run_process, trouble_around
 
-OPTIONS = ("-std=c++17", "-O3", "-fmad=false", "-cubin", "-Xptxas", "-v", "-lineinfo")
+LANGUAGE = ("-std=c++17", "-O3", "-fmad=false")
 """No fast-math: what a kernel approximates, it approximates by name; and where a product and a sum are one operation,
 it says `fmaf`, so that it computes on a device what it does in the emulator."""
+
+OPTIONS = (*LANGUAGE, "-cubin", "-Xptxas", "-v", "-lineinfo")
 
 _ARCH = re.compile(r"sm_\d{2,3}[af]?")
 _LINES_SHOWN = 8
@@ -86,14 +88,7 @@ def find_nvcc() -> str | None:
 def compile_cubin(source: str, arch: str, options: Sequence[str] = ()) -> Cubin:
     """Machine code of a printed file, from the cache if it was compiled before (NvccUnavailable,
     NvccFailure)."""
-    if not _ARCH.fullmatch(arch):
-        raise ValueError(f"not an architecture of nvcc: {arch!r}; expected one like sm_80 or sm_90a")
-    nvcc = find_nvcc()
-    if nvcc is None:
-        raise NvccUnavailable(
-            "nvcc was not found: pip install 'treadle[nvcc]', or install the CUDA toolkit and put its bin folder on "
-            "the path, or set CUDACXX to nvcc"
-        )
+    nvcc = _nvcc_for(arch)
     command = [nvcc, *OPTIONS, f"-arch={arch}", *options]
     key = cache_key(source, command[1:], _version(nvcc))
     target = cache_directory() / "cubin" / f"{key}.cubin"
@@ -112,6 +107,33 @@ def compile_cubin(source: str, arch: str, options: Sequence[str] = ()) -> Cubin:
         target.unlink(missing_ok=True)
     cubin = cached_file(target, make)
     return Cubin(cubin, log.read_text(encoding="utf-8"))
+
+
+def compile_ptx(source: str, arch: str) -> str:
+    """The PTX that `compile_cubin` gives to ptxas, from the cache if it was made before (NvccUnavailable, NvccFailure)."""
+    nvcc = _nvcc_for(arch)
+    command = [nvcc, *LANGUAGE, "-ptx", "-lineinfo", f"-arch={arch}"]
+    target = cache_directory() / "ptx" / f"{cache_key(source, command[1:], _version(nvcc))}.ptx"
+
+    def make(path: Path) -> None:
+        unit = path.with_suffix(".cu")
+        unit.write_text(source, encoding="utf-8")
+        _run([*command, str(unit), "-o", str(path)], arch)
+
+    return cached_file(target, make).read_text(encoding="utf-8")
+
+
+def _nvcc_for(arch: str) -> str:
+    """nvcc (NvccUnavailable), of an architecture that may be one (ValueError)."""
+    if not _ARCH.fullmatch(arch):
+        raise ValueError(f"not an architecture of nvcc: {arch!r}; expected one like sm_80 or sm_90a")
+    nvcc = find_nvcc()
+    if nvcc is None:
+        raise NvccUnavailable(
+            "nvcc was not found: pip install 'treadle[nvcc]', or install the CUDA toolkit and put its bin folder on "
+            "the path, or set CUDACXX to nvcc"
+        )
+    return nvcc
 
 
 def cache_key(source: str, options: Sequence[str], version: str) -> str:

@@ -195,7 +195,8 @@ class Kernel:
         Arguments stand in the program's order or carry its names. A numpy array or torch tensor must have the format
         and the number of axes that the program says, and may have any strides; gaps along its last axis make accesses
         narrow. Tensors on a GPU are used where they lie, in PyTorch's current stream. `checks` lets the emulator watch
-        memory. `backend` is one of `auto`, `gpu`, `emulator`, `interpreter`.
+        memory. `backend` is one of `auto`, `gpu`, `emulator`, `ptx`,
+        `interpreter`.
 
         TreadleError for arguments that do not fit, and where `backend` cannot be had."""
         return _calls().call(self, self._in_order(arrays, named) if named else arrays, backend, checks)
@@ -469,6 +470,10 @@ def _make_backend(kernel: Kernel, name: str, checks: bool) -> Any:
         from treadle.runtime.gpu import GpuBackend
 
         return GpuBackend(kernel.cuda, kernels, kernel.arch)
+    if name == "ptx":
+        from treadle.runtime.ptx.backend import PtxBackend
+
+        return PtxBackend(kernel.cuda, kernels, kernel.arch)
     from treadle.runtime.emulator.backend import EmulatorBackend
 
     return EmulatorBackend(kernel.cuda, kernels, checks=checks)

@@ -11,6 +11,7 @@ KINDS = {
     "kernels": "compiled programs",
     "emulator": "kernels compiled for the emulator",
     "cubin": "machine code of nvcc",
+    "ptx": "PTX of nvcc",
 }
 
 

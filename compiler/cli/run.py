@@ -97,6 +97,11 @@ class Execution:
 
             with progress("nvcc"):
                 return GpuBackend(text, kernels, machine_of(module).arch)
+        if backend == "ptx":
+            from treadle.runtime.ptx.backend import PtxBackend
+
+            with progress("nvcc"):
+                return PtxBackend(text, kernels, machine_of(module).arch)
         from treadle.runtime.emulator.backend import EmulatorBackend
 
         with progress("compiling the kernels for the host"):
@@ -261,10 +266,11 @@ def _told(
 # What goes wrong below the compiler, imported when it does.
 
 
-def wrong_kernel() -> type[Exception]:
+def wrong_kernel() -> tuple[type[Exception], ...]:
     from treadle.runtime.emulator import EmulationError
+    from treadle.runtime.ptx.errors import PtxFault
 
-    return EmulationError
+    return EmulationError, PtxFault
 
 
 def refused_kernel() -> tuple[type[Exception], ...]:
@@ -280,5 +286,6 @@ def unable() -> tuple[type[Exception], ...]:
     from treadle.runtime.emulator import EmulatorUnavailable
     from treadle.runtime.gpu import GpuFailure, GpuUnavailable
     from treadle.runtime.nvcc import NvccUnavailable
+    from treadle.runtime.ptx.errors import PtxUnknown
 
-    return CacheUnavailable, EmulatorUnavailable, GpuFailure, GpuUnavailable, HostError, NvccUnavailable
+    return CacheUnavailable, EmulatorUnavailable, GpuFailure, GpuUnavailable, HostError, NvccUnavailable, PtxUnknown

@@ -1,0 +1,34 @@
+"""Opcodes that integers and floats share, by the type at their end."""
+
+from __future__ import annotations
+
+from treadle.runtime.ptx import floats, integers
+from treadle.runtime.ptx.instruction import Instruction
+from treadle.runtime.ptx.meanings import Decoder, Step, meaning
+from treadle.runtime.ptx.program import Program
+
+_INTEGER: dict[str, Decoder] = {
+    **dict.fromkeys(("add", "sub", "min", "max"), integers.simple),
+    **dict.fromkeys(("neg", "abs"), integers.negate_or_absolute),
+    **dict.fromkeys(("div", "rem"), integers.quotient),
+    **dict.fromkeys(("mul", "mad"), integers.product),
+}
+_FLOAT: dict[str, Decoder] = {
+    **dict.fromkeys(("add", "sub", "mul"), floats.simple),
+    **dict.fromkeys(("min", "max"), floats.extreme),
+    **dict.fromkeys(("neg", "abs"), floats.sign),
+    "div": floats.quotient,
+}
+
+
+def _register(opcode: str) -> None:
+    @meaning(opcode)
+    def decode(instruction: Instruction, program: Program) -> Step:
+        known = _INTEGER if integers.is_integer(instruction) else _FLOAT
+        if opcode not in known:
+            instruction.unknown("unknown instruction")
+        return known[opcode](instruction, program)
+
+
+for _opcode in sorted({*_INTEGER, *_FLOAT}):
+    _register(_opcode)

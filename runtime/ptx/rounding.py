@@ -1,0 +1,32 @@
+"""Roundings that numpy has not."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from treadle.runtime.ptx.types import Array
+
+
+def flushed(values: Array) -> Array:
+    """Subnormal numbers of f32 as zeros of their sign (`.ftz`)."""
+    tiny = np.abs(values) < np.finfo(np.float32).tiny
+    return np.where(tiny, np.copysign(np.float32(0), values), values) if tiny.any() else values
+
+
+def fused(a: Array, b: Array, c: Array) -> Array:
+    """a * b + c of f32, rounded once.
+
+    The product is exact in float64. The sum is rounded there to odd: where it is inexact (its error is exact, by Knuth's
+    two-sum) the last bit is made odd, and what is rounded to odd with more than 2 further bits rounds to f32 as the exact
+    number does (Boldo and Melquiond, 2008). Infinite and NaN sums have no error to look at."""
+    product, addend = a.astype(np.float64) * b, c.astype(np.float64)
+    total = product + addend
+    back = total - product
+    error = (product - (total - back)) + (addend - back)
+    bits = total.view(np.int64)
+    even = (error != 0) & ((bits & 1) == 0) & np.isfinite(total) & np.isfinite(error)
+    if even.any():
+        # One step towards the exact number: away from zero where the error has the sign of the total.
+        step = np.where((error > 0) == (total > 0), 1, -1)
+        total = np.where(even, bits + step, bits).view(np.float64)
+    return total.astype(np.float32)
