@@ -114,7 +114,7 @@ def _choose_ptx() -> Choice:
 
     if find_nvcc() is None:
         raise BackendUnavailable(
-            "the PTX machine runs what nvcc makes, and there is no nvcc: pip install 'treadle[nvcc]', or install the CUDA "
-            "toolkit ('--backend emulator' needs none)"
+            "the PTX machine runs what nvcc makes, and there is no nvcc: pip install 'treadle[nvcc]', or install the "
+            "CUDA toolkit ('--backend emulator' needs none)"
         )
     return Choice("ptx")

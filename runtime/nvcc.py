@@ -110,7 +110,8 @@ def compile_cubin(source: str, arch: str, options: Sequence[str] = ()) -> Cubin:
 
 
 def compile_ptx(source: str, arch: str) -> str:
-    """The PTX that `compile_cubin` gives to ptxas, from the cache if it was made before (NvccUnavailable, NvccFailure)."""
+    """The PTX that `compile_cubin` gives to ptxas, from the cache if it was made before (NvccUnavailable,
+    NvccFailure)."""
     nvcc = _nvcc_for(arch)
     command = [nvcc, *LANGUAGE, "-ptx", "-lineinfo", f"-arch={arch}"]
     target = cache_directory() / "ptx" / f"{cache_key(source, command[1:], _version(nvcc))}.ptx"

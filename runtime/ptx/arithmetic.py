@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from treadle.runtime.ptx import floats, integers
+from treadle.runtime.ptx import floats, halves, integers
 from treadle.runtime.ptx.instruction import Instruction
 from treadle.runtime.ptx.meanings import Decoder, Step, meaning
 from treadle.runtime.ptx.program import Program
@@ -19,12 +19,13 @@ _FLOAT: dict[str, Decoder] = {
     **dict.fromkeys(("neg", "abs"), floats.sign),
     "div": floats.quotient,
 }
+_HALF: dict[str, Decoder] = dict.fromkeys(("add", "sub", "mul"), halves.simple)
 
 
 def _register(opcode: str) -> None:
     @meaning(opcode)
     def decode(instruction: Instruction, program: Program) -> Step:
-        known = _INTEGER if integers.is_integer(instruction) else _FLOAT
+        known = _INTEGER if integers.is_integer(instruction) else _HALF if halves.is_half(instruction) else _FLOAT
         if opcode not in known:
             instruction.unknown("unknown instruction")
         return known[opcode](instruction, program)

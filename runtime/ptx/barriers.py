@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,25 +12,61 @@ from treadle.runtime.ptx.program import Program
 from treadle.runtime.ptx.threads import WARP, Threads
 from treadle.runtime.ptx.types import Array
 
+if TYPE_CHECKING:
+    from treadle.runtime.ptx.machine import Machine
+
 BARRIERS = 16
 
 
-@dataclass
 class Barriers:
-    """Of each block of the batch, 16 barriers: the threads that have come, and how many are expected."""
+    """The 16 barriers of each block of the batch, and the threads that have come, counted by whole warps."""
 
-    arrived: Array
-    expected: Array
-    waiting: Array
-    """By threads, the barrier that each waits at; -1."""
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        shape = machine.slots, BARRIERS
+        self.arrived = np.zeros(shape, np.int64)
+        self.expected = np.zeros(shape, np.int64)
+        self.everyone = np.zeros(shape, bool)
+        """Whether all threads of the block are expected, but for warps that have ended."""
+        self.waiting = np.full(machine.size, -1)
+        """By threads, the barrier that each waits at."""
+        machine.leaving.append(self.complete)
+
+    def arrive(self, threads: Threads, at: Array, wanted: Array, everyone: bool) -> None:
+        """Counts the warps of these threads in; all that come to a barrier expect the same number (PtxFault)."""
+        machine = self.machine
+        first = np.ones(threads.count, bool)
+        first[1:] = threads.warp[1:] != threads.warp[:-1]
+        leader = np.maximum.accumulate(np.where(first, np.arange(threads.count), 0))
+        threads.check(at == at[leader], "threads of one warp come to different barriers")
+        slots = machine.slot[threads.select]
+        known = self.expected[slots, at]
+        self.expected[slots, at] = np.where(known == 0, wanted, known)
+        same = self.expected[slots, at] == wanted
+        threads.check(same, "threads at one barrier expect different numbers of threads")
+        self.everyone[slots, at] |= everyone
+        np.add.at(self.arrived, (slots[first], at[first]), machine.warp_size[threads.warp[first]])
+        threads.check(self.arrived[slots, at] <= wanted, "more threads come to a barrier than it expects")
+
+    def complete(self) -> None:
+        """Barriers to which all have come let go those that wait, and begin anew."""
+        machine = self.machine
+        ended = (machine.living == 0)[machine.warp]
+        gone = np.bincount(machine.slot[ended], minlength=machine.slots)
+        done = (self.expected > 0) & (self.arrived + self.everyone * gone[:, None] >= self.expected)
+        if not done.any():
+            return
+        free = np.flatnonzero((self.waiting >= 0) & done[machine.slot, np.maximum(self.waiting, 0)])
+        self.waiting[free] = -1
+        self.arrived[done] = self.expected[done] = 0
+        self.everyone[done] = False
+        machine.release(free)
 
 
-def _barriers(threads: Threads) -> Barriers:
-    machine = threads.machine
+def barriers_of(machine: Machine) -> Barriers:
     kept = machine.kept.get("barriers")
     if kept is None:
-        counts = np.zeros((machine.slots, BARRIERS), np.int64)
-        kept = machine.kept["barriers"] = Barriers(counts, counts.copy(), np.full(machine.size, -1))
+        kept = machine.kept["barriers"] = Barriers(machine)
     assert isinstance(kept, Barriers)
     return kept
 
@@ -50,52 +86,30 @@ def barrier(instruction: Instruction, program: Program) -> Step:
         instruction.unknown("a barrier without .aligned is not known")
     instruction.expect(*((2,) if arrives else (1, 2)))
     number = program.reader(instruction.operands[0], "u32", instruction)
-    given = instruction.operands[1:] or (Immediate(str(program.machine.size // program.machine.slots)),)
+    given = instruction.operands[1:] or (Immediate(str(program.machine.thread_count)),)
     count = program.reader(given[0], "u32", instruction)
+
+    everyone = len(instruction.operands) == 1
 
     def step(threads: Threads) -> int | None:
         at = threads.full(number(threads)).astype(np.int64)
         wanted = threads.full(count(threads)).astype(np.int64)
-        _check(threads, at, wanted)
-        barriers = _barriers(threads)
-        slots = threads.machine.slot[threads.select]
-        _arrive(threads, barriers, slots, at, wanted)
-        if not arrives:
+        _check(threads, at, wanted, everyone)
+        barriers = barriers_of(threads.machine)
+        barriers.arrive(threads, at, wanted, everyone)
+        if arrives:
+            threads.go(None, instruction.index + 1)
+        else:
             barriers.waiting[threads.lanes] = at
             threads.machine.suspend(threads.lanes, instruction.index)
-        else:
-            threads.go(None, instruction.index + 1)
-        _complete(threads, barriers)
+        barriers.complete()
         return MOVED
 
     return program.converged(step, instruction)
 
 
-def _check(threads: Threads, at: Array, wanted: Array) -> None:
-    most = threads.machine.size // threads.machine.slots
+def _check(threads: Threads, at: Array, wanted: Array, everyone: bool) -> None:
     threads.check(at < BARRIERS, f"a block has {BARRIERS} barriers")
-    threads.check((wanted > 0) & (wanted % WARP == 0) | (wanted == most), "a barrier expects whole warps")
-    threads.check(wanted <= most, "a barrier expects more threads than the block has")
-
-
-def _arrive(threads: Threads, barriers: Barriers, slots: Array, at: Array, wanted: Array) -> None:
-    """Counts the threads in; all that come to a barrier expect the same number."""
-    known = barriers.expected[slots, at]
-    threads.check((known == 0) | (known == wanted), "threads at one barrier expect different numbers of threads")
-    barriers.expected[slots, at] = wanted
-    threads.check(barriers.expected[slots, at] == wanted, "threads at one barrier expect different numbers of threads")
-    np.add.at(barriers.arrived, (slots, at), 1)
-    beyond = barriers.arrived[slots, at] > wanted
-    threads.check(~beyond, "more threads come to a barrier than it expects")
-
-
-def _complete(threads: Threads, barriers: Barriers) -> None:
-    """Barriers to which all have come let go those that wait, and begin anew."""
-    done = (barriers.expected > 0) & (barriers.arrived == barriers.expected)
-    if not done.any():
-        return
-    machine = threads.machine
-    free = np.flatnonzero((barriers.waiting >= 0) & done[machine.slot, np.maximum(barriers.waiting, 0)])
-    barriers.waiting[free] = -1
-    barriers.arrived[done] = barriers.expected[done] = 0
-    machine.release(free)
+    if not everyone:
+        threads.check((wanted > 0) & (wanted % WARP == 0), "a barrier expects whole warps")
+    threads.check(wanted <= threads.machine.thread_count, "a barrier expects more threads than the block has")

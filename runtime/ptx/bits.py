@@ -91,8 +91,8 @@ def insert(instruction: Instruction, program: Program) -> Step:
 
 @meaning("prmt")
 def permute(instruction: Instruction, program: Program) -> Step:
-    """prmt.b32 d, a, b, c: byte i of d is the byte of {b, a} that nibble i of c names, or that byte's sign, eight times,
-    where the nibble's highest bit is set. Its modes (.f4e, ...) are not known here."""
+    """prmt.b32 d, a, b, c: byte i of d is the byte of {b, a} that nibble i of c names, or that byte's sign, eight
+    times, where the nibble's highest bit is set. Its modes (.f4e, ...) are not known here."""
     type = _type(instruction, "b32")
     instruction.expect(4)
     write = program.writer(instruction.operands[0], type, instruction)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,25 +10,39 @@ from treadle.runtime.ptx.instruction import Instruction
 from treadle.runtime.ptx.meanings import MOVED, Step, meaning
 from treadle.runtime.ptx.program import Program
 from treadle.runtime.ptx.threads import Threads
-from treadle.runtime.ptx.types import Array
 from treadle.runtime.ptx.windows import RANK_SHIFT, window_of
 
+if TYPE_CHECKING:
+    from treadle.runtime.ptx.machine import Machine
 
-@dataclass
+
 class ClusterBarrier:
-    """Of all threads of the batch: the phases that they have arrived at and waited for, and who sleeps."""
+    """Of each thread of the batch: the phases that it has arrived at and waited for, and whether it waits."""
 
-    arrived: Array
-    waited: Array
-    sleeping: Array
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.arrived = np.zeros(machine.size, np.int64)
+        self.waited = np.zeros(machine.size, np.int64)
+        self.waiting = np.zeros(machine.size, bool)
+        machine.leaving.append(self.complete)
+
+    def complete(self) -> None:
+        """Threads that wait go on if nobody of their cluster that has not ended is a phase behind."""
+        machine = self.machine
+        clusters = machine.slot // machine.cluster
+        least = np.full(machine.slots // machine.cluster, np.iinfo(np.int64).max)
+        here = ~machine.has_ended
+        np.minimum.at(least, clusters[here], self.arrived[here])
+        free = np.flatnonzero(self.waiting & (least[clusters] > self.waited))
+        self.waiting[free] = False
+        self.waited[free] += 1
+        machine.release(free)
 
 
-def _barrier(threads: Threads) -> ClusterBarrier:
-    machine = threads.machine
+def _barrier(machine: Machine) -> ClusterBarrier:
     kept = machine.kept.get("clusters")
     if kept is None:
-        zeros = np.zeros(machine.size, np.int64)
-        kept = machine.kept["clusters"] = ClusterBarrier(zeros, zeros.copy(), np.zeros(machine.size, bool))
+        kept = machine.kept["clusters"] = ClusterBarrier(machine)
     assert isinstance(kept, ClusterBarrier)
     return kept
 
@@ -43,14 +57,14 @@ def arrive(instruction: Instruction, program: Program) -> Step:
     modifiers.end()
 
     def step(threads: Threads) -> int | None:
-        barrier = _barrier(threads)
+        barrier = _barrier(threads.machine)
         threads.check(
             barrier.arrived[threads.lanes] == barrier.waited[threads.lanes],
             "a thread arrives at the barrier of its cluster twice without a wait",
         )
         barrier.arrived[threads.lanes] += 1
         threads.go(None, instruction.index + 1)
-        _complete(threads, barrier)
+        barrier.complete()
         return MOVED
 
     return program.converged(step, instruction) if aligned else step
@@ -66,30 +80,17 @@ def wait(instruction: Instruction, program: Program) -> Step:
     modifiers.end()
 
     def step(threads: Threads) -> int | None:
-        barrier = _barrier(threads)
+        barrier = _barrier(threads.machine)
         threads.check(
             barrier.arrived[threads.lanes] == barrier.waited[threads.lanes] + 1,
             "a thread waits at the barrier of its cluster at which it has not arrived",
         )
-        barrier.sleeping[threads.lanes] = True
+        barrier.waiting[threads.lanes] = True
         threads.machine.suspend(threads.lanes, instruction.index)
-        _complete(threads, barrier)
+        barrier.complete()
         return MOVED
 
     return program.converged(step, instruction) if aligned else step
-
-
-def _complete(threads: Threads, barrier: ClusterBarrier) -> None:
-    """Threads that sleep go on if nobody of their cluster is a phase behind."""
-    machine = threads.machine
-    clusters = machine.slot // machine.cluster
-    behind = np.full(int(clusters[-1]) + 1, np.iinfo(np.int64).max)
-    here = ~machine.has_ended
-    np.minimum.at(behind, clusters[here], barrier.arrived[here])
-    free = np.flatnonzero(barrier.sleeping & (behind[clusters] > barrier.waited))
-    barrier.sleeping[free] = False
-    barrier.waited[free] += 1
-    machine.release(free)
 
 
 @meaning("mapa")

@@ -52,8 +52,8 @@ def copies_of(threads: Threads) -> Copies:
 
 @meaning("cp", "async")
 def copy(instruction: Instruction, program: Program) -> Step:
-    """cp.async.ca/.cg.shared.global [dst], [src], cp-size{, src-size}: so many bytes, of which src-size are read and the
-    rest are zeros."""
+    """cp.async.ca/.cg.shared.global [dst], [src], cp-size{, src-size}: so many bytes, of which src-size are read and
+    the rest are zeros."""
     modifiers = instruction.modifiers
     modifiers.require("async")
     everywhere = modifiers.choice("ca", "cg") == "ca"

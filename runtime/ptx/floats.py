@@ -114,9 +114,9 @@ def copysign(instruction: Instruction, program: Program) -> Step:
 
 
 def quotient(instruction: Instruction, program: Program) -> Step:
-    """div.rn, div.full, div.approx{.ftz}.f32: correctly rounded, which div.full need not be (2 ulp)."""
+    """div.rn, div.full{.ftz}.f32: correctly rounded, which div.full need not be (2 ulp)."""
     modifiers = instruction.modifiers
-    how = modifiers.choice("rn", "full", "approx")
+    how = modifiers.choice("rn", "full")
     ftz = modifiers.flag("ftz")
     type = _type(modifiers, "f32", "f64") if how == "rn" else _type(modifiers, "f32")
     return binary(instruction, program, _two(lambda a, b: a / b, ftz), type)
@@ -136,9 +136,6 @@ _APPROXIMATE: dict[str, Callable[[Array], Array]] = {
     "lg2": np.log2,
     "rcp": lambda a: 1 / a,
     "rsqrt": lambda a: 1 / np.sqrt(a),
-    "sin": np.sin,
-    "cos": np.cos,
-    "tanh": np.tanh,
 }
 
 

@@ -19,7 +19,8 @@ _GROUP, _IN_GROUP = _LANE // 4, _LANE % 4
 
 def places_a(k: int, packed: int) -> Places:
     """A of m16n8k`k`, 16 x k, with `packed` elements in a register of 32 bits (m16n8k8 of tf32, m16n8k16 of 16 bits,
-    m16n8k32 of 8): registers 0 and 2 are of row `lane // 4`, 1 and 3 eight rows below; 2 and 3 of the second half of k."""
+    m16n8k32 of 8): registers 0 and 2 are of row `lane // 4`, 1 and 3 eight rows below; 2 and 3 of the second half of
+    k."""
     i = np.arange(4 * packed)[None, :]
     register, inside = i // packed, i % packed
     row = _GROUP + 8 * (register % 2)

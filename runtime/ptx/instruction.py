@@ -10,7 +10,7 @@ from treadle.runtime.ptx.errors import PtxUnknown
 
 @dataclass(frozen=True)
 class Register:
-    """A register, or a special one (`%tid.x`). A name that is declared in a scope of its own has the scope behind `#`."""
+    """A register, or a special one (`%tid.x`). One that is declared in a scope of its own has the scope behind `#`."""
 
     name: str
 

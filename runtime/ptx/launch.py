@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from treadle.runtime.clusters import why_no_cluster
 from treadle.runtime.gpu import DeviceArray
 from treadle.runtime.parameters import Scalar
 from treadle.runtime.ptx.machine import Machine
-from treadle.runtime.ptx.memory import Allocation, GlobalMemory
+from treadle.runtime.ptx.memory import Allocation, GlobalMemory, allocate
 from treadle.runtime.ptx.module import Entry
 from treadle.runtime.ptx.special import Triple
 
@@ -37,9 +39,25 @@ def launch(
     if 0 in grid:
         return
     arrays = [each for each in arguments if isinstance(each, DeviceArray)] + [each.array for each in maps.values()]
-    memory = GlobalMemory([each.allocation for each in arrays if isinstance(each.allocation, Allocation)])
-    Machine(entry, memory, parameters, grid, block, shared_bytes, cluster=cluster, seed=seed, maps=maps).run()
+    own = _variables(entry)
+    given = [each.allocation for each in arrays if isinstance(each.allocation, Allocation)]
+    memory = GlobalMemory([*given, *own.values()])
+    addresses = {name: each.address for name, each in own.items()}
+    options = {"cluster": cluster, "seed": seed, "maps": maps, "addresses": addresses}
+    Machine(entry, memory, parameters, grid, block, shared_bytes, **options).run()
+    memory.check_reads()
     memory.copy_back()
+
+
+def _variables(entry: Entry) -> dict[str, Allocation]:
+    """The file's variables in global memory, as they begin: what a launch leaves in them is not kept."""
+    made: dict[str, Allocation] = {}
+    for each in entry.module_variables:
+        if each.space == "global" and each.nbytes is not None:
+            made[each.name] = allocate(each.nbytes, writable=True)
+            made[each.name].data[:] = 0
+            made[each.name].data[: len(each.data)] = np.frombuffer(each.data, np.uint8)
+    return made
 
 
 def pack(entry: Entry, arguments: Sequence[Any]) -> tuple[bytes, dict[int, Any]]:

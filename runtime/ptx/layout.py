@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from treadle.runtime.ptx.errors import PtxUnknown
@@ -26,9 +27,11 @@ class Layout:
     local_bytes: int
 
 
-def lay_out(entry: Entry, dynamic_bytes: int) -> Layout:
-    """Static shared memory first, then what the launch adds, as the driver does it."""
-    made = {each.name: Placed("param", each.offset) for each in entry.parameters}
+def lay_out(entry: Entry, dynamic_bytes: int, addresses: Mapping[str, int]) -> Layout:
+    """Static shared memory first, then what the launch adds, as the driver does it. `addresses` are those of the file's
+    variables in global memory."""
+    made = {name: Placed("global", address) for name, address in addresses.items()}
+    made |= {each.name: Placed("param", each.offset) for each in entry.parameters}
     declared = (*entry.module_variables, *entry.body.variables)
     shared = _place(
         made, [each for each in declared if each.space == "shared" and each.nbytes is not None], SYSTEM_BYTES

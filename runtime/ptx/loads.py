@@ -34,14 +34,14 @@ def _shape(instruction: Instruction, modifiers: Modifiers, *spaces: str) -> tupl
 @meaning("ld")
 def load(instruction: Instruction, program: Program) -> Step:
     """ld{.space}{.nc}{.vec}.type d, [a]: the address is a multiple of the bytes of the whole access."""
-    space, type, count, _ = _shape(instruction, instruction.modifiers, *_SPACES)
+    space, type, count, constant = _shape(instruction, instruction.modifiers, *_SPACES)
     to, source = instruction.operands
     writes = program.writers(to, type, instruction, wider=True)
     if len(writes) != count or isinstance(to, Vector) != (count > 1):
         instruction.unknown(f"{len(writes)} registers for {count} elements")
     address = program.address(source, instruction)
     nbytes = TYPES[type].itemsize
-    get = _getter(space)
+    get = _getter("constant" if constant else space)
 
     def step(threads: Threads) -> None:
         place = address(threads)
@@ -88,6 +88,8 @@ def _getter(space: str) -> _Get:
         match space:
             case "global":
                 return machine.memory.load(threads, addresses, nbytes, align)
+            case "constant":
+                return machine.memory.load_constant(threads, addresses, nbytes, align)
             case "shared" | "shared::cta":
                 return machine.shared.load(threads, addresses, nbytes, align)
             case "shared::cluster":

@@ -16,7 +16,7 @@ draws the moments, and which warps go first).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -61,6 +61,7 @@ class Machine:
         cluster: int = 1,
         seed: int = 0,
         maps: dict[int, Any] | None = None,
+        addresses: Mapping[str, int] | None = None,
     ) -> None:
         self.entry, self.grid, self.block, self.cluster = entry, grid, block, cluster
         self.memory = memory
@@ -69,13 +70,15 @@ class Machine:
         self.maps = maps or {}
         """Tensor maps, by their offsets among the parameters."""
         self.random = np.random.default_rng(seed) if seed else None
-        layout = lay_out(entry, shared_bytes)
+        layout = lay_out(entry, shared_bytes, addresses or {})
         self.variables = layout.variables
         self.labels = entry.body.labels
         threads = prod(block)
         slots = self._slots(threads, layout.shared_bytes)
         self.size, self.slots = slots * threads, slots
         """Threads and blocks of a batch."""
+        self.thread_count = threads
+        """Threads of a block."""
         self._number(threads)
         self.shared = SharedMemory(slots, layout.shared_bytes)
         self.local = LocalMemory(self.size, layout.local_bytes)
@@ -88,6 +91,8 @@ class Machine:
         """Asynchronous operations, the oldest first (`Machine.stir` is called after each)."""
         self.kept: dict[str, Any] = {}
         """What topics keep for the blocks of a batch, by their names; empty when a batch begins."""
+        self.leaving: list[Callable[[], None]] = []
+        """Called when threads have ended, in a batch."""
         self.stirred = False
         """Whether threads may go on that could not when those that run now were chosen."""
         self._special: dict[str, Array] = {}
@@ -117,6 +122,10 @@ class Machine:
         self.warps = self.slots * per_block
         self.warp_size = np.bincount(self.warp, minlength=self.warps)
         """Threads of each warp."""
+        self.lane_bit = np.int64(1) << self.thread_index % WARP
+        """The bit of each thread in a mask of its warp."""
+        self.living = np.zeros(self.warps, np.int64)
+        """The threads of each warp that have not ended, as a mask."""
 
     def special(self, name: str) -> Array:
         """A special register of all threads, in 32 bits."""
@@ -151,7 +160,13 @@ class Machine:
         self.state[lanes] = AWAITING
 
     def exit(self, lanes: Lanes) -> None:
+        """Threads end: nobody waits for them any more."""
         self.state[lanes] = EXITED
+        np.bitwise_and.at(self.living, self.warp[lanes], ~self.lane_bit[lanes])
+        self.state[self.state == AWAITING] = GOING
+        self.stirred = True
+        for each in self.leaving:
+            each()
 
     @property
     def has_ended(self) -> Array:
@@ -191,6 +206,10 @@ class Machine:
             for slot in range(blocks)
         ]
         self.kept.clear()
+        self.leaving.clear()
+        self.living.fill(0)
+        here = self.slot < blocks
+        np.bitwise_or.at(self.living, self.warp[here], self.lane_bit[here])
 
     def _index(self, number: int) -> Triple:
         x, y, _ = self.grid

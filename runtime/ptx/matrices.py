@@ -17,15 +17,11 @@ from treadle.runtime.ptx.types import Array
 _ROWS = 8
 
 
-def check_full_warps(threads: Threads) -> None:
-    sizes = threads.machine.warp_size[threads.warp]
-    threads.check(sizes == WARP, "a warp of fewer than 32 threads multiplies no matrices")
-
-
 @meaning("ldmatrix", "sync", "aligned")
 def load_matrix(instruction: Instruction, program: Program) -> Step:
-    """ldmatrix.sync.aligned.m8n8.x1/.x2/.x4{.trans}.shared.b16: lane 8 i + j has the address of row j, 16 bytes, of matrix
-    i; register i of a lane gets elements 2 (lane % 4) and the next of row lane // 4 of it, or of its transposed."""
+    """ldmatrix.sync.aligned.m8n8.x1/.x2/.x4{.trans}.shared.b16: lane 8 i + j has the address of row j, 16 bytes, of
+    matrix i; register i of a lane gets elements 2 (lane % 4) and the next of row lane // 4 of it, or of its
+    transposed."""
     modifiers = instruction.modifiers
     modifiers.require("sync", "aligned", "m8n8")
     count = int(modifiers.choice("x1", "x2", "x4")[1:])
@@ -40,7 +36,7 @@ def load_matrix(instruction: Instruction, program: Program) -> Step:
     address = program.address(instruction.operands[1], instruction)
 
     def step(threads: Threads) -> None:
-        check_full_warps(threads)
+        threads.check_full_warps()
         gives = threads.machine.thread_index[threads.select] % WARP < _ROWS * count
         giving = threads if gives.all() else threads.subset(gives)
         addresses = address(giving)
@@ -93,8 +89,8 @@ _SHAPES: dict[str, tuple[int, int, tuple[str, ...]]] = {
 def multiply(instruction: Instruction, program: Program) -> Step:
     """mma.sync.aligned.shape.row.col.f32.format.format.f32 d, a, b, c: d = a b + c.
 
-    The ISA leaves the order and the precision of the sum open, from f32 on. Here products are exact, their sum and c are
-    added in float64, and the total is rounded to f32 once."""
+    The ISA leaves the order and the precision of the sum open, from f32 on. Here products are exact, their sum and c
+    are added in float64, and the total is rounded to f32 once."""
     modifiers = instruction.modifiers
     modifiers.require("sync", "aligned")
     shape = modifiers.choice(*_SHAPES)
@@ -116,7 +112,7 @@ def multiply(instruction: Instruction, program: Program) -> Step:
     into_a, into_b, into_c = places_a(k, packed), places_b(k, packed), places_c()
 
     def step(threads: Threads) -> None:
-        check_full_warps(threads)
+        threads.check_full_warps()
         left = numbers(_matrix(threads, reads_a, nbytes, into_a), of_a).reshape(-1, 16, k)
         right = numbers(_matrix(threads, reads_b, nbytes, into_b), of_b).reshape(-1, k, 8)
         before = _matrix(threads, reads_c, 4, into_c).view(np.float32).reshape(-1, 16, 8)

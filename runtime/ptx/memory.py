@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from treadle.runtime.ptx.errors import PtxFault
 from treadle.runtime.ptx.types import BITS, Array
 
 if TYPE_CHECKING:
@@ -58,6 +59,9 @@ class GlobalMemory:
         for each, place in zip(self.allocations, self.places, strict=True):
             self.bytes[place : place + each.data.size] = each.data
         self.views = {size: self.bytes.view(dtype) for size, dtype in BITS.items()}
+        self.constant = np.zeros(len(self.allocations), bool)
+        """Allocations that a load says nobody writes (`ld.global.nc`)."""
+        self.written = np.zeros(len(self.allocations), bool)
 
     def copy_back(self) -> None:
         """What was written, into the allocations that may be written."""
@@ -77,13 +81,24 @@ class GlobalMemory:
         inside = (addresses >= self.starts[which]) & (addresses + nbytes <= self.ends[which])
         if not inside.all():
             threads.fail(~inside, self._outside(int(addresses[~inside][0])))
-        if writes and not self.writable[which].all():
-            threads.fail(~self.writable[which], "a write into an array that is only read")
+        if writes:
+            threads.check(self.writable[which], "a write into an array that is only read")
+            self.written[which] = True
         return addresses - self.starts[which] + self.places[which]
 
     def load(self, threads: Threads, addresses: Array, nbytes: int, align: int) -> Array:
         """Raw bits of 1, 2, 4 or 8 bytes."""
         return self.views[nbytes][self.locate(threads, addresses, nbytes, align, writes=False) // nbytes]
+
+    def load_constant(self, threads: Threads, addresses: Array, nbytes: int, align: int) -> Array:
+        """The same of memory that nobody writes during the launch, which `check_reads` looks at in the end."""
+        self.constant[np.searchsorted(self.starts, addresses.view(np.int64), "right") - 1] = True
+        return self.load(threads, addresses, nbytes, align)
+
+    def check_reads(self) -> None:
+        """That what was loaded as constant was not written by the same launch (PtxFault; by whole allocations)."""
+        if (self.constant & self.written).any():
+            raise PtxFault("an array that it loads by ld.global.nc is written by the same launch")
 
     def store(self, threads: Threads, addresses: Array, values: Array, align: int) -> None:
         """Raw bits; of several threads that write to one address, the last one's stay."""

@@ -25,6 +25,8 @@ class Variable:
     space: str
     align: int
     nbytes: int | None
+    data: bytes = b""
+    """What it begins with, of `global`."""
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,12 @@ _ENTRY = re.compile(rf"(?:\.(?:visible|weak)\s+)?\.entry\s+({_NAME})\s*\(")
 _TARGET = re.compile(r"\.target\s+(\w+)")
 _PARAMETER = re.compile(rf"\.param\s+(?:\.align\s+(\d+)\s+)?\.([busf])(\d+)\s+({_NAME})(?:\[(\d+)\])?$")
 _VARIABLE = re.compile(
-    rf"(\.extern\s+)?\.(shared|local)\s+(?:\.align\s+(\d+)\s+)?\.([busf])(\d+)\s+({_NAME})(?:\[(\d*)\])?$"
+    rf"(\.extern\s+)?\.(shared|local|global)\s+(?:\.align\s+(\d+)\s+)?\.([busf])(\d+)\s+({_NAME})(?:\[(\d*)\])?(?:\s*=\s*\{{(.*)\}})?$",
+    re.DOTALL,
 )
 _PASSED_OVER = re.compile(r"\s+|//[^\n]*|\.version[^\n]*|\.target[^\n]*|\.address_size[^\n]*|\.file[^\n]*")
 _SECTION = re.compile(r"\.section\s+\S+\s*\{[^}]*\}")
-_DECLARATION = re.compile(r"[^;{]*;")
+_DECLARATION = re.compile(r"[^;{]*(?:\{[^{};]*\}\s*)?;")
 
 
 def parse_module(text: str) -> Module:
@@ -42,15 +43,20 @@ def parse_module(text: str) -> Module:
 
 
 def variable(declaration: str, line: int) -> Variable:
-    """`.shared .align 16 .b8 name[64]` (PtxUnknown for what has a value, or is of another memory)."""
+    """`.shared .align 16 .b8 name[64]`, `.global .b8 name[2] = {1, 2}` (PtxUnknown)."""
     found = _VARIABLE.match(declaration)
     if found is None:
         raise PtxUnknown(f"PTX line {line}: unknown declaration: {declaration}")
-    extern, space, align, _, bits, name, count = found.groups()
-    if bool(extern) != (count == ""):
-        raise PtxUnknown(f"PTX line {line}: an array without a size is .extern, and no other: {declaration}")
+    extern, space, align, _, bits, name, count, values = found.groups()
+    if bool(extern) != (count == "") or (extern and space != "shared"):
+        raise PtxUnknown(f"PTX line {line}: an array without a size is .extern .shared, and no other: {declaration}")
     element = int(bits) // 8
-    return Variable(name, space, int(align or element), None if extern else element * int(count or 1))
+    nbytes = None if extern else element * int(count or 1)
+    numbers = [int(each, 0) for each in values.split(",")] if values else []
+    data = b"".join((each & (1 << 8 * element) - 1).to_bytes(element, "little") for each in numbers)
+    if data and (space != "global" or nbytes is None or len(data) > nbytes):
+        raise PtxUnknown(f"PTX line {line}: unknown values: {declaration}")
+    return Variable(name, space, int(align or element), nbytes, data)
 
 
 def _entry(text: str, found: re.Match[str], variables: tuple[Variable, ...]) -> tuple[Entry, int]:

@@ -167,8 +167,7 @@ class Program:
         def together(threads: Threads) -> int | None:
             if threads.are_whole_warps:
                 return step(threads)
-            whole = threads.present == self.machine.warp_size[threads.warp]
-            return self.split(threads, whole, step, instruction.index)
+            return self.split(threads, threads.in_whole_warps, step, instruction.index)
 
         return together
 

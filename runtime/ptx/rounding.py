@@ -16,9 +16,9 @@ def flushed(values: Array) -> Array:
 def fused(a: Array, b: Array, c: Array) -> Array:
     """a * b + c of f32, rounded once.
 
-    The product is exact in float64. The sum is rounded there to odd: where it is inexact (its error is exact, by Knuth's
-    two-sum) the last bit is made odd, and what is rounded to odd with more than 2 further bits rounds to f32 as the exact
-    number does (Boldo and Melquiond, 2008). Infinite and NaN sums have no error to look at."""
+    The product is exact in float64. The sum is rounded there to odd: where it is inexact (its error is exact, by
+    Knuth's two-sum) the last bit is made odd, and what is rounded to odd with more than 2 further bits rounds to f32 as
+    the exact number does (Boldo and Melquiond, 2008). Infinite and NaN sums have no error to look at."""
     product, addend = a.astype(np.float64) * b, c.astype(np.float64)
     total = product + addend
     back = total - product

@@ -12,15 +12,15 @@ from treadle.runtime.ptx.types import Array
 
 
 def with_members(program: Program, instruction: Instruction, mask: Read, step: Step) -> Step:
-    """Executed by the threads of which all that their mask names have come; each is in its own mask."""
+    """Executed by the threads of which all have come that their mask names and that have not ended; each is in its own
+    mask."""
 
     def together(threads: Threads) -> int | None:
-        wanted = threads.full(mask(threads)).astype(np.int64)
-        lane = threads.machine.thread_index[threads.select] % WARP
-        threads.check((wanted >> lane) & 1 == 1, "a thread executes it that its mask leaves out")
-        here = np.zeros(threads.machine.warps, np.int64)
-        np.bitwise_or.at(here, threads.warp, np.int64(1) << lane)
-        ready = wanted & ~here[threads.warp] == 0
+        machine, wanted = threads.machine, threads.full(mask(threads)).astype(np.int64)
+        threads.check(wanted & machine.lane_bit[threads.select] != 0, "a thread executes it that its mask leaves out")
+        if threads.are_whole_warps:
+            return step(threads)
+        ready = wanted & machine.living[threads.warp] & ~threads.present == 0
         return step(threads) if ready.all() else program.split(threads, ready, step, instruction.index)
 
     return together
@@ -38,8 +38,9 @@ def synchronise(instruction: Instruction, program: Program) -> Step:
 
 @meaning("shfl", "sync")
 def shuffle(instruction: Instruction, program: Program) -> Step:
-    """shfl.sync.mode.b32 d{|p}, a, b, c, mask: d is a of the lane that the mode names, within a segment and below a bound
-    that c says; p, whether it was within; if not, d is the thread's own a. A lane to read from must execute it, too."""
+    """shfl.sync.mode.b32 d{|p}, a, b, c, mask: d is a of the lane that the mode names, within a segment and below a
+    bound that c says; p, whether it was within; if not, d is the thread's own a. A lane to read from must execute it,
+    too, and be in the mask."""
     modifiers = instruction.modifiers
     modifiers.require("sync")
     mode = modifiers.choice("up", "down", "bfly", "idx")
@@ -60,7 +61,9 @@ def shuffle(instruction: Instruction, program: Program) -> Step:
         here = np.zeros(threads.machine.size, bool)
         here[threads.select] = True
         lanes = threads.lanes - own + np.where(within, source, own)
-        inside = lanes < threads.machine.size
+        inside = (
+            threads.machine.slot[np.minimum(lanes, threads.machine.size - 1)] == threads.machine.slot[threads.select]
+        )
         threads.check(inside & here[np.where(inside, lanes, 0)], "a lane is read from that does not execute it")
         write(threads, values[lanes])
         if say is not None:

@@ -51,13 +51,25 @@ class Threads:
 
     @cached_property
     def are_whole_warps(self) -> bool:
-        """Whether each warp is here with all of its threads, so that `values.reshape(-1, 32)` has a row for each."""
-        return self.count == self.machine.size or bool((self.present == self.machine.warp_size[self.warp]).all())
+        """Whether each warp is here with all of its threads that have not ended."""
+        return self.count == self.machine.size or bool(self.in_whole_warps.all())
+
+    @property
+    def in_whole_warps(self) -> Array:
+        """Of each, whether all threads of its warp are here that have not ended."""
+        return self.present == self.machine.living[self.warp]
 
     @cached_property
-    def present(self) -> Lanes:
-        """How many threads of the warp of each are here."""
-        return np.bincount(self.warp, minlength=self.machine.warps)[self.warp]
+    def present(self) -> Array:
+        """The threads that are here of the warp of each, as a mask."""
+        masks = np.zeros(self.machine.warps, np.int64)
+        np.bitwise_or.at(masks, self.warp, self.machine.lane_bit[self.select])
+        return masks[self.warp]
+
+    def check_full_warps(self) -> None:
+        """That each warp is here with 32 threads, so that `values.reshape(-1, 32)` has a row for each (PtxFault)."""
+        if self.count != self.machine.size or self.machine.thread_count % WARP:
+            self.check(self.present == (1 << WARP) - 1, "a warp executes it of which fewer than 32 threads are there")
 
     def by_block(self) -> Iterator[tuple[Block, Threads]]:
         """The threads of each block."""
