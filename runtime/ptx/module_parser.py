@@ -10,9 +10,9 @@ from treadle.runtime.ptx.module import Entry, Module, Parameter, Variable
 _NAME = r"[A-Za-z_$%][\w$]*"
 _ENTRY = re.compile(rf"(?:\.(?:visible|weak)\s+)?\.entry\s+({_NAME})\s*\(")
 _TARGET = re.compile(r"\.target\s+(\w+)")
-_PARAMETER = re.compile(rf"\.param\s+(?:\.align\s+(\d+)\s+)?\.([busf])(\d+)\s+({_NAME})(?:\[(\d+)\])?$")
+_PARAMETER = re.compile(rf"\.param\s+(?:\.align\s+(\d+)\s+)?\.([busf])(8|16|32|64)\s+({_NAME})(?:\[(\d+)\])?$")
 _VARIABLE = re.compile(
-    rf"(\.extern\s+)?\.(shared|local|global)\s+(?:\.align\s+(\d+)\s+)?\.([busf])(\d+)\s+({_NAME})(?:\[(\d*)\])?(?:\s*=\s*\{{(.*)\}})?$",
+    rf"(\.extern\s+)?\.(shared|local|global)\s+(?:\.align\s+(\d+)\s+)?\.([busf])(8|16|32|64)\s+({_NAME})(?:\[(\d*)\])?(?:\s*=\s*\{{(.*)\}})?$",
     re.DOTALL,
 )
 _PASSED_OVER = re.compile(r"\s+|//[^\n]*|\.version[^\n]*|\.target[^\n]*|\.address_size[^\n]*|\.file[^\n]*")

@@ -25,6 +25,8 @@ def constant(text: str, type: str) -> Array:
     """An immediate as an array of one element (ISA section 4.5). ValueError if it is no number of the type."""
     dtype = TYPES[type]
     if text[:2] in ("0f", "0F", "0d", "0D"):
+        if type[0] in "su":
+            raise ValueError(f"{text} is no .{type}")
         bits = np.array([int(text[2:], 16)], np.uint32 if text[1] in "fF" else np.uint64)
         number = bits.view(np.float32 if text[1] in "fF" else np.float64)
         if dtype.kind == "f" and dtype.itemsize != number.itemsize:
