@@ -23,8 +23,8 @@ FIRST_LINE = 20
 
 
 def frame(body: str, arrays: tuple[str, ...], file: str = "", target: str = "sm_90a") -> str:
-    """A file with a kernel k(out, arrays): its registers %p1, %h1, %r1, %f1, %d1, %g1 and so on are declared, %tid is the
-    thread, and each array's name a register with its address. `file` is what the file declares besides."""
+    """A file with a kernel k(out, arrays): its registers %p1, %h1, %r1, %f1, %d1, %g1 and so on are declared, %tid is
+    the thread, and each array's name a register with its address. `file` is what the file declares besides."""
     registers: list[str] = [".reg .b32 %tid;"]
     for letter, type in _REGISTERS.items():
         most = max((int(number) for number in re.findall(rf"%{letter}(\d+)", body)), default=0)

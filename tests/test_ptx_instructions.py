@@ -6,14 +6,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-
 from ptx_bodies import compute
 
 I32, U32, I64, U64, F32 = np.int32, np.uint32, np.int64, np.uint64, np.float32
 
 
 @pytest.mark.parametrize(
-    "instruction, a, b, expected",
+    ("instruction", "a", "b", "expected"),
     [
         ("add.s32 x, a, b;", [2**31 - 1, -1], [1, -1], [-(2**31), -2]),
         ("sub.s32 x, a, b;", [-(2**31), 5], [1, 7], [2**31 - 1, -2]),
@@ -70,16 +69,17 @@ def test_an_fma_is_rounded_once():
     below, above = np.nextafter(made, F32(-np.inf)), np.nextafter(made, F32(np.inf))
     for low, here, high, number in zip(below, made, above, exact, strict=True):
         distance = abs(Fraction(float(here)) - number)
-        assert distance <= abs(Fraction(float(low)) - number) and distance <= abs(Fraction(float(high)) - number)
+        assert distance <= min(abs(Fraction(float(low)) - number), abs(Fraction(float(high)) - number))
 
 
 def test_an_fma_meets_a_double_rounding():
-    # 1 + 2^-24 + 2^-60: in float64 the last part is lost, and a tie would go to 1.
-    a, b, c = (np.array([number], F32) for number in (1 + 2.0**-12, 2.0**-12, 1.0))
-    tie = compute("fma.rn.f32 x, a, b, c;", F32, a=np.array([2.0**-12], F32), b=b, c=c)
-    above = compute("fma.rn.f32 x, a, b, c;", F32, a=np.array([2.0**-30 * (1 + 2.0**-23)], F32), b=b * 2**18, c=c)
-    assert tie[0] == 1 and a[0] > 1
-    assert above[0] == np.nextafter(F32(1), F32(2))
+    # 1 + 2^-24, and 2^-54 more, which float64 loses: the first is a tie that goes to 1, the second is above it.
+    a = np.array([2.0**-12, 2.0**-12 * (1 + 2.0**-15)], F32)
+    b = np.array([2.0**-12, 2.0**-12 * (1 - 2.0**-15 + 2.0**-23)], F32)
+    exact = [Fraction(float(p)) * Fraction(float(q)) - Fraction(1, 2**24) for p, q in zip(a, b, strict=True)]
+    assert exact[0] == 0 < exact[1] < Fraction(1, 2**46)
+    made = compute("fma.rn.f32 x, a, b, c;", F32, a=a, b=b, c=np.ones(2, F32))
+    assert made.tolist() == [1, np.nextafter(F32(1), F32(2))]
 
 
 def test_least_and_greatest():
@@ -87,11 +87,13 @@ def test_least_and_greatest():
     a = np.array([1, nan, nan, -zero, zero], F32)
     b = np.array([2, 1, nan, zero, -zero], F32)
     made = compute("max.f32 x, a, b;", F32, a=a, b=b)
-    assert made[:2].tolist() == [2, 1] and made[2:3].view(U32)[0] == 0x7FFFFFFF
+    assert made[:2].tolist() == [2, 1]
+    assert made[2:3].view(U32)[0] == 0x7FFFFFFF
     assert not np.signbit(made[3:]).any()
     assert np.signbit(compute("min.f32 x, a, b;", F32, a=a, b=b)[3:]).all()
     strict = compute("max.NaN.f32 x, a, b;", F32, a=a, b=b)
-    assert strict[0] == 2 and (strict[1:3].view(U32) == 0x7FFFFFFF).all()
+    assert strict[0] == 2
+    assert strict[1:3].view(U32).tolist() == [0x7FFFFFFF] * 2
 
 
 def test_what_is_approximate_is_within_the_error_of_the_isa():
@@ -111,7 +113,7 @@ def test_what_is_approximate_is_within_the_error_of_the_isa():
 def test_special_values_and_flushing():
     inputs = np.array([-np.inf, np.inf, np.nan, -0.0, -140.0, -126.0], F32)
     made = compute("ex2.approx.ftz.f32 x, a;", F32, a=inputs)
-    assert made[:2].tolist() == [0, np.inf] and np.isnan(made[2]) and made[3:].tolist() == [1, 0, 2.0**-126]
+    assert np.array_equal(made, np.array([0, np.inf, np.nan, 1, 0, 2.0**-126], F32), equal_nan=True)
     assert compute("ex2.approx.f32 x, a;", F32, a=inputs)[4] == 2.0**-140
     tiny = np.array([2.0**-140, -(2.0**-140), 1], F32)
     assert compute("add.ftz.f32 x, a, 0f00000000;", F32, a=tiny).tolist() == [0, 0, 1]
@@ -121,7 +123,7 @@ def test_special_values_and_flushing():
     assert compute("neg.f32 x, a;", F32, a=signed).tolist() == [3, -3]
 
 
-@pytest.mark.parametrize("comparison, expected", [("lt", [1, 0, 0]), ("ltu", [1, 0, 1]), ("ne", [1, 0, 0])])
+@pytest.mark.parametrize(("comparison", "expected"), [("lt", [1, 0, 0]), ("ltu", [1, 0, 1]), ("ne", [1, 0, 0])])
 def test_comparisons_of_nan(comparison: str, expected: list[int]):
     a, b = np.array([1, 2, np.nan], F32), np.array([2, 2, 2], F32)
     made = compute(f"setp.{comparison}.f32 %p1, a, b; selp.b32 x, 1, 0, %p1;", I32, a=a, b=b)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.runtime.ptx.threads import Lanes
+from treadle.runtime.ptx.types import Lanes
 
 
 @dataclass

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from treadle.runtime.ptx.errors import PtxFault
-
-if TYPE_CHECKING:
-    from treadle.runtime.ptx.machine import Machine
+from treadle.runtime.ptx.machine import AWAITING, EXITED, Machine
 
 _SHOWN = 8
 
@@ -25,8 +21,6 @@ def where(machine: Machine, index: int, lane: int | None) -> str:
 
 def deadlock(machine: Machine) -> PtxFault:
     """That no thread can go on, and where they stand."""
-    from treadle.runtime.ptx.machine import AWAITING, EXITED
-
     stuck = np.flatnonzero(machine.state != EXITED)
     lines: list[str] = []
     spots = np.unique(machine.waits_at[stuck])

@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 
 from treadle.runtime.clusters import why_no_cluster
+from treadle.runtime.cuda_driver import EncodedMap
 from treadle.runtime.gpu import DeviceArray
 from treadle.runtime.parameters import Scalar
 from treadle.runtime.ptx.machine import Machine
 from treadle.runtime.ptx.memory import Allocation, GlobalMemory, allocate
 from treadle.runtime.ptx.module import Entry
-from treadle.runtime.ptx.special import Triple
+from treadle.runtime.ptx.schedule import run
+from treadle.runtime.ptx.types import Triple
 
 MAX_THREADS = 1024
 MAX_SHARED_BYTES = 227 * 1024
@@ -35,16 +37,19 @@ def launch(
     """Runs an entry on arrays, ctypes scalars and tensor maps to its end; the arrays have what it wrote then (PtxFault,
     PtxUnknown; ValueError for a launch that the driver would refuse)."""
     _check_shape(entry, grid, block, shared_bytes, cluster)
-    parameters, maps = pack(entry, arguments)
+    parameters = pack(entry, arguments)
     if 0 in grid:
         return
-    arrays = [each for each in arguments if isinstance(each, DeviceArray)] + [each.array for each in maps.values()]
+    mapped = [each.array for each in arguments if isinstance(each, EncodedMap)]
+    arrays = [each for each in (*arguments, *mapped) if isinstance(each, DeviceArray)]
     own = _variables(entry)
     given = [each.allocation for each in arrays if isinstance(each.allocation, Allocation)]
     memory = GlobalMemory([*given, *own.values()])
     addresses = {name: each.address for name, each in own.items()}
-    options = {"cluster": cluster, "seed": seed, "maps": maps, "addresses": addresses}
-    Machine(entry, memory, parameters, grid, block, shared_bytes, **options).run()
+    machine = Machine(
+        entry, memory, parameters, grid, block, shared_bytes, cluster=cluster, seed=seed, addresses=addresses
+    )
+    run(machine)
     memory.check_reads()
     memory.copy_back()
 
@@ -60,29 +65,29 @@ def _variables(entry: Entry) -> dict[str, Allocation]:
     return made
 
 
-def pack(entry: Entry, arguments: Sequence[Any]) -> tuple[bytes, dict[int, Any]]:
-    """The parameters of an entry as bytes, and the tensor maps among them by their offsets (TypeError for what does not
-    fit)."""
+def pack(entry: Entry, arguments: Sequence[Any]) -> bytes:
+    """The parameters of an entry as bytes (TypeError for what does not fit)."""
     last = entry.parameters[-1] if entry.parameters else None
     made = bytearray(0 if last is None else last.offset + last.nbytes)
-    maps: dict[int, Any] = {}
     if len(arguments) != len(entry.parameters):
         raise TypeError(f"kernel {entry.name} has {len(entry.parameters)} parameters, given were {len(arguments)}")
     for parameter, argument in zip(entry.parameters, arguments, strict=True):
         value = _bytes(argument)
-        if value is None:
-            maps[parameter.offset] = argument
-            value = bytes(parameter.nbytes)
         if len(value) != parameter.nbytes:
             raise TypeError(f"parameter {parameter.name} takes {parameter.nbytes} bytes, given were {len(value)}")
         made[parameter.offset : parameter.offset + parameter.nbytes] = value
-    return bytes(made), maps
+    return bytes(made)
 
 
-def _bytes(argument: Any) -> bytes | None:
-    """None of what is no number and no address."""
+def _bytes(argument: Any) -> bytes:
+    if isinstance(argument, EncodedMap):
+        return argument.image
     value = ctypes.c_uint64(argument.pointer) if isinstance(argument, DeviceArray) else argument
-    return bytes(value) if isinstance(value, Scalar) else None
+    if not isinstance(value, Scalar):
+        raise TypeError(
+            f"an argument is a {type(argument).__name__}: expected an array, a ctypes scalar or a tensor map"
+        )
+    return bytes(value)
 
 
 def _check_shape(entry: Entry, grid: Triple, block: Triple, shared_bytes: int, cluster: int) -> None:

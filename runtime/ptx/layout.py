@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from treadle.runtime.ptx.body import Variable
 from treadle.runtime.ptx.errors import PtxUnknown
-from treadle.runtime.ptx.module import Entry, Variable
+from treadle.runtime.ptx.module import Entry
 from treadle.runtime.ptx.windows import SYSTEM_BYTES, LocalMemory
 
 

@@ -22,6 +22,7 @@ that execute it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -67,10 +68,15 @@ def meaning(*parts: str) -> Callable[[Decoder], Decoder]:
     return register
 
 
-def decode(instruction: Instruction, program: Program) -> Step:
-    """The step of an instruction, by the longest opcode that is known (PtxUnknown)."""
+@cache
+def _register_topics() -> None:
     for topic in TOPICS:
         import_module(f"treadle.runtime.ptx.{topic}")
+
+
+def decode(instruction: Instruction, program: Program) -> Step:
+    """The step of an instruction, by the longest opcode that is known (PtxUnknown)."""
+    _register_topics()
     for length in range(len(instruction.parts), 0, -1):
         if (decoder := _MEANINGS.get(instruction.parts[:length])) is not None:
             return decoder(instruction, program)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from treadle.runtime.ptx.instruction import Instruction
+from treadle.runtime.ptx.body import Body, Variable
 
 
 @dataclass(frozen=True)
@@ -15,29 +15,6 @@ class Parameter:
     name: str
     offset: int
     nbytes: int
-
-
-@dataclass(frozen=True)
-class Variable:
-    """An array in a memory; None bytes of an `extern` one, whose size the launch gives."""
-
-    name: str
-    space: str
-    align: int
-    nbytes: int | None
-    data: bytes = b""
-    """What it begins with, of `global`."""
-
-
-@dataclass(frozen=True)
-class Body:
-    """The instructions of an entry and what it declares."""
-
-    instructions: tuple[Instruction, ...]
-    registers: dict[str, str]
-    """Their types."""
-    labels: dict[str, int]
-    variables: tuple[Variable, ...]
 
 
 @dataclass

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
+from treadle.runtime.ptx.body import Variable
 from treadle.runtime.ptx.errors import PtxUnknown
-from treadle.runtime.ptx.module import Entry, Module, Parameter, Variable
+from treadle.runtime.ptx.module import Entry, Module, Parameter
 
 _NAME = r"[A-Za-z_$%][\w$]*"
 _ENTRY = re.compile(rf"(?:\.(?:visible|weak)\s+)?\.entry\s+({_NAME})\s*\(")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from treadle.runtime.ptx.body import Body, Variable
 from treadle.runtime.ptx.errors import PtxUnknown
 from treadle.runtime.ptx.instruction import Guard, Instruction, Operand, Place, Register, Symbol
-from treadle.runtime.ptx.module import Body, Variable
 from treadle.runtime.ptx.module_parser import variable
 from treadle.runtime.ptx.operands import parse_operands, split
 from treadle.runtime.ptx.places import Places

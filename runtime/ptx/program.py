@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,8 +18,8 @@ from treadle.runtime.ptx.instruction import (
     Symbol,
     Vector,
 )
-from treadle.runtime.ptx.meanings import MOVED, Step, decode
-from treadle.runtime.ptx.special import SPECIAL
+from treadle.runtime.ptx.meanings import MOVED, Step
+from treadle.runtime.ptx.special import SPECIAL, special_register
 from treadle.runtime.ptx.types import BITS, TYPES, Array, constant
 
 if TYPE_CHECKING:
@@ -31,19 +31,17 @@ Write = Callable[["Threads", Array], None]
 
 
 class Program:
-    """Decodes the instructions of an entry for a machine, once; `steps` are what it executes."""
+    """The registers and steps of an entry on a machine."""
 
-    def __init__(self, machine: Machine, instructions: Sequence[Instruction], registers: dict[str, str]) -> None:
+    def __init__(self, machine: Machine, registers: dict[str, str]) -> None:
         self.machine = machine
-        self.types = registers
         self.registers: dict[str, Array] = {
             name: np.zeros(machine.size, np.bool_ if type == "pred" else BITS[TYPES[type].itemsize])
             for name, type in registers.items()
         }
         """Raw bits of each register, one element for each thread of the batch."""
-        self.instructions = instructions
-        self.steps: list[Step] = [self._step(each) for each in instructions]
-        self.steps.append(_ran_out)
+        self.steps: list[Step] = []
+        """What each instruction does."""
 
     def poison(self) -> None:
         """Registers that nobody has written hold 0xFF in every byte, a NaN in all formats."""
@@ -86,7 +84,7 @@ class Program:
     def view(self, register: Register, type: str, instruction: Instruction, wider: bool = False) -> Array:
         """A register of all threads of the batch, as a type."""
         special = SPECIAL.get(register.name)
-        held = self.registers.get(register.name) if special is None else self.machine.special(register.name)
+        held = self.registers.get(register.name) if special is None else special_register(self.machine, register.name)
         if held is None:
             instruction.unknown(f"no register '{register.name}'")
         dtype = TYPES[type]
@@ -183,33 +181,3 @@ class Program:
         outcome = step(threads)
         if outcome != MOVED:
             threads.go(None, index + 1 if outcome is None else outcome)
-
-    def _step(self, instruction: Instruction) -> Step:
-        step = decode(instruction, self)
-        if instruction.guard is None:
-            return step
-        held = self.view(instruction.guard.register, "pred", instruction)
-        negated, index = instruction.guard.negated, instruction.index
-
-        def guarded(threads: Threads) -> int | None:
-            taken = held[threads.select]
-            if negated:
-                taken = ~taken
-            if taken.all():
-                return step(threads)
-            if not taken.any():
-                return None
-            some = threads.subset(taken)
-            outcome = step(some)
-            if outcome is None:
-                return None
-            if outcome != MOVED:
-                some.go(None, outcome)
-            threads.go(~taken, index + 1)
-            return MOVED
-
-        return guarded
-
-
-def _ran_out(threads: Threads) -> int | None:
-    threads.fail(np.ones(threads.count, bool), "it runs past the last instruction")

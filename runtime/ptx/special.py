@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from treadle.runtime.ptx.types import Array
+from treadle.runtime.ptx.types import Array, Triple
 
 if TYPE_CHECKING:
     from treadle.runtime.ptx.machine import Machine
-
-Triple = tuple[int, int, int]
 
 
 def _axis(of: Callable[[Machine], tuple[Array, ...]], name: str) -> dict[str, Callable[[Machine], Array]]:
@@ -57,6 +55,13 @@ SPECIAL: dict[str, Callable[[Machine], Array]] = {
     "%laneid": lambda machine: machine.thread_index % 32,
     "%dynamic_smem_size": lambda machine: _all(machine.shared_bytes, machine),
 }
+
+
+def special_register(machine: Machine, name: str) -> Array:
+    """A special register of all threads of the batch, in 32 bits."""
+    if name not in machine.special:
+        machine.special[name] = SPECIAL[name](machine).astype(np.uint32)
+    return machine.special[name]
 
 
 def is_special(name: str) -> bool:

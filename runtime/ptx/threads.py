@@ -7,20 +7,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from treadle.runtime.ptx.errors import PtxFault
+from treadle.runtime.ptx.machine import WARP, Machine
 from treadle.runtime.ptx.meanings import MOVED
-from treadle.runtime.ptx.types import Array
+from treadle.runtime.ptx.types import Array, Lanes
 
 if TYPE_CHECKING:
     from treadle.runtime.ptx.blocks import Block
-    from treadle.runtime.ptx.machine import Machine
 
-WARP = 32
-
-Lanes = NDArray[np.intp]
-"""Threads by their numbers in the batch: block after block, each warp's 32 side by side."""
+__all__ = ["WARP", "Lanes", "Threads"]
 
 
 class Threads:

@@ -9,6 +9,12 @@ import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+Lanes = np.ndarray[Any, np.dtype[np.intp]]
+"""Threads by their numbers in the batch: block after block, each warp's 32 side by side."""
+
+Triple = tuple[int, int, int]
+"""Along x, y, z."""
+
 TYPES: dict[str, np.dtype[Any]] = {
     "pred": np.dtype(np.bool_),
     **{f"{kind}{bits}": np.dtype(f"u{bits // 8}") for kind in "bu" for bits in (8, 16, 32, 64)},
