@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from test_examples import EXAMPLES, odd_sizes, road
 
 import treadle
 from roads import Road, attention, compiled, matmul
-from test_examples import EXAMPLES, odd_sizes, road
 from treadle.compiler.cli.run import kernel_names
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.sizes import default_sizes
