@@ -12,6 +12,7 @@ import treadle
 from roads import Road, attention, compiled, matmul
 from treadle.compiler.cli.run import kernel_names
 from treadle.compiler.errors import TreadleError
+from treadle.compiler.main import main
 from treadle.compiler.sizes import default_sizes
 from treadle.runtime.backend import BackendUnavailable, choose_backend
 from treadle.runtime.host import execute
@@ -90,6 +91,12 @@ def test_a_wait_that_is_missing_shows(right: str, wrong: str):
     assert right in made.text
     with pytest.raises((AssertionError, PtxFault)):
         check(made, {"m": 64, "k": 700, "n": 64}, text=made.text.replace(right, wrong), seed=1)
+
+
+@needs_nvcc
+def test_from_the_command_line(capsys: pytest.CaptureFixture[str]):
+    assert main(["run", "examples/softmax.mlir", "--machine", "a100", "--backend", "ptx", "--size", "x=77"]) == 0
+    assert capsys.readouterr().out.startswith("verified (ptx): P max error")
 
 
 def test_without_nvcc(monkeypatch: pytest.MonkeyPatch):

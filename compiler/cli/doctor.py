@@ -110,7 +110,10 @@ def host() -> Sequence[Finding]:
 
 
 def nvcc() -> Sequence[Finding]:
-    without = "CUDA C is printed, but there is no machine code (--cubin, registers), and nothing runs on a GPU or by --backend ptx"
+    without = (
+        "CUDA C is printed, but there is no machine code (--cubin, registers), and nothing runs on a GPU or by "
+        "'--backend ptx'"
+    )
     path, chosen = find_nvcc(), os.environ.get("CUDACXX")
     if path is None and chosen:
         return [Finding("nvcc", f"none: $CUDACXX = {chosen!r} was not found", f"{without}; put it right or unset it")]
