@@ -102,6 +102,17 @@ def test_a_barrier_does_not_wait_for_warps_that_have_ended():
     assert run(body, ints(64), threads=64).tolist() == [1] * 32 + [0] * 32
 
 
+def test_a_warp_that_came_and_ended_counts_once():
+    body = f"""{SHARED} setp.lt.u32 %p1, %tid, 64; @%p1 bra SOON; mov.u32 %r1, 0;
+    LATER: add.s32 %r1, %r1, 1; setp.lt.u32 %p2, %r1, 50; @%p2 bra LATER;
+    st.shared.u32 [%r8], 7; bar.arrive 1, 96; ret;
+    SOON: setp.lt.u32 %p1, %tid, 32; @%p1 bra WAIT; bar.arrive 1, 96; ret;
+    WAIT: bar.sync 1; ld.shared.u32 %r9, [%r8+256]; {STORE}"""
+    for seed in range(4):
+        made = run(body, ints(96), threads=96, shared=384, seed=seed)
+        assert made.tolist() == [7] * 32 + [0] * 64
+
+
 def test_threads_at_one_barrier_agree_on_how_many_come():
     body = "setp.ge.u32 %p1, %tid, 32; @%p1 bra MORE; bar.arrive 1, 64; ret; MORE: bar.sync 1, 96;"
     with pytest.raises(PtxFault, match="expect different numbers"):

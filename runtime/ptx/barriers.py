@@ -27,7 +27,9 @@ class Barriers:
         self.arrived = np.zeros(shape, np.int64)
         self.expected = np.zeros(shape, np.int64)
         self.everyone = np.zeros(shape, bool)
-        """Whether all threads of the block are expected, but for warps that have ended."""
+        """Whether all threads of the block are expected, but for warps that have ended before they came."""
+        self.came = np.zeros((machine.warps, BARRIERS), bool)
+        """By warps of the batch."""
         self.waiting = np.full(machine.size, -1)
         """By threads, the barrier that each waits at."""
         machine.leaving.append(self.complete)
@@ -46,20 +48,22 @@ class Barriers:
         threads.check(same, "threads at one barrier expect different numbers of threads")
         self.everyone[slots, at] |= everyone
         np.add.at(self.arrived, (slots[first], at[first]), machine.warp_size[threads.warp[first]])
+        self.came[threads.warp, at] = True
         threads.check(self.arrived[slots, at] <= wanted, "more threads come to a barrier than it expects")
 
     def complete(self) -> None:
         """Barriers to which all have come let go those that wait, and begin anew."""
         machine = self.machine
-        ended = (machine.living == 0)[machine.warp]
-        gone = np.bincount(machine.slot[ended], minlength=machine.slots)
-        done = (self.expected > 0) & (self.arrived + self.everyone * gone[:, None] >= self.expected)
+        absent = (machine.living == 0)[:, None] & ~self.came
+        gone = (absent * machine.warp_size[:, None]).reshape(machine.slots, -1, BARRIERS).sum(1)
+        done = (self.expected > 0) & (self.arrived + self.everyone * gone >= self.expected)
         if not done.any():
             return
         free = np.flatnonzero((self.waiting >= 0) & done[machine.slot, np.maximum(self.waiting, 0)])
         self.waiting[free] = -1
         self.arrived[done] = self.expected[done] = 0
         self.everyone[done] = False
+        self.came[done.repeat(machine.warps // machine.slots, axis=0)] = False
         machine.release(free)
 
 
