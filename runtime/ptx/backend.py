@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from treadle.runtime.cuda_driver import EncodedMap, arguments_of
 from treadle.runtime.gpu import DeviceArray, Extent, extent_of, misalignment_of
 from treadle.runtime.nvcc import compile_ptx
 from treadle.runtime.ptx.launch import launch
 from treadle.runtime.ptx.memory import Allocation, allocate
 from treadle.runtime.ptx.module import Module
 from treadle.runtime.ptx.module_parser import parse_module
-from treadle.runtime.tensor_maps import NoTensorMap
+from treadle.runtime.ptx.tensor_map_images import encode
+from treadle.runtime.tensor_maps import tensor_map
 
 
 class PtxBackend:
@@ -66,10 +68,11 @@ class PtxBackend:
 
     @property
     def has_tensor_maps(self) -> bool:
-        return False
+        return True
 
-    def tensor_map(self, array: DeviceArray, box: Sequence[int], swizzle: int) -> Any:
-        raise NoTensorMap("tensor copies are not known here")
+    def tensor_map(self, array: DeviceArray, box: Sequence[int], swizzle: int) -> EncodedMap:
+        made = tensor_map(array.shape, array.strides, array.dtype, array.pointer, box, swizzle)
+        return EncodedMap(encode(arguments_of(made, array.pointer)), array)
 
     def launch(
         self,

@@ -42,15 +42,23 @@ TOPICS = (
     "arithmetic",
     "barriers",
     "bits",
+    "bulk_groups",
     "clusters",
     "control",
     "conversions",
     "copies",
+    "elections",
+    "fences",
     "floats",
     "loads",
     "matrices",
+    "matrix_stores",
+    "mbarriers",
     "predicates",
+    "registers",
     "shuffles",
+    "tensor_copies",
+    "wgmma",
 )
 """The files that register meanings."""
 

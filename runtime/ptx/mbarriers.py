@@ -1,0 +1,189 @@
+"""Barriers in shared memory: mbarrier (PTX ISA 9.7.13.15)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from treadle.runtime.ptx.copies import copies_of, finish
+from treadle.runtime.ptx.errors import PtxFault
+from treadle.runtime.ptx.instruction import SINK, Immediate, Instruction, Modifiers
+from treadle.runtime.ptx.mbarrier_objects import BYTES, Mbarrier
+from treadle.runtime.ptx.meanings import Step, meaning
+from treadle.runtime.ptx.threads import Threads
+from treadle.runtime.ptx.topics import of_lane, topic
+from treadle.runtime.ptx.types import Array
+
+if TYPE_CHECKING:
+    from treadle.runtime.ptx.machine import Machine
+    from treadle.runtime.ptx.program import Program
+
+
+class Mbarriers:
+    """All of a batch of blocks, by where they lie in the shared memory of the batch. Their contents stand in memory,
+    too: whoever writes over one is found out when it is used."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self._objects: dict[int, Mbarrier] = {}
+
+    def init(self, place: int, count: int) -> None:
+        """The ISA leaves it undefined to do so twice, without mbarrier.inval between."""
+        if place in self._objects and self._word(place) == self._objects[place].packed():
+            raise PtxFault("an mbarrier is initialised where one is")
+        self._put(place, Mbarrier.init(count))
+
+    def at(self, place: int) -> Mbarrier:
+        if place not in self._objects:
+            raise PtxFault("no mbarrier has been initialised there")
+        if self._word(place) != self._objects[place].packed():
+            raise PtxFault("an mbarrier that has been written over")
+        return self._objects[place]
+
+    def arrive(self, place: int, count: int) -> None:
+        """So many arrivals, one after another: they may complete several phases."""
+        while count:
+            barrier = self.at(place)
+            some = min(count, max(barrier.pending, 1))
+            self._change(place, barrier.arrive(some))
+            count -= some
+
+    def expect(self, place: int, nbytes: int) -> None:
+        self._put(place, self.at(place).expect(nbytes))
+
+    def complete(self, place: int, nbytes: int) -> None:
+        """What an asynchronous copy does when so many of its bytes are there."""
+        self._change(place, self.at(place).complete(nbytes))
+
+    def _change(self, place: int, barrier: Mbarrier) -> None:
+        has_completed = barrier.phase != self._objects[place].phase
+        self._put(place, barrier)
+        if has_completed:
+            self.machine.stir()
+
+    def _put(self, place: int, barrier: Mbarrier) -> None:
+        self._objects[place] = barrier
+        self.machine.shared.views[BYTES][place // BYTES] = barrier.packed()
+
+    def _word(self, place: int) -> int:
+        return int(self.machine.shared.views[BYTES][place // BYTES])
+
+
+@meaning("mbarrier", "init")
+def init(instruction: Instruction, program: Program) -> Step:
+    """9.7.13.15.9."""
+    modifiers = Modifiers(instruction, taken=2)
+    _space(modifiers, "shared::cta", "shared")
+    modifiers.require("b64")
+    modifiers.end()
+    instruction.expect(2)
+    address = program.address(instruction.operands[0], instruction)
+    count = program.reader(instruction.operands[1], "u32", instruction)
+
+    def step(threads: Threads) -> None:
+        barriers = topic(program.machine, Mbarriers)
+        places = program.machine.shared.locate(threads, address(threads), BYTES, BYTES)
+        for lane, place, number in zip(threads.lanes, places, threads.full(count(threads)), strict=True):
+            with of_lane(lane):
+                barriers.init(int(place), int(number))
+
+    return step
+
+
+@meaning("mbarrier", "arrive")
+def arrive(instruction: Instruction, program: Program) -> Step:
+    """9.7.13.15.13, also .expect_tx, which counts bytes first. Only without a result."""
+    modifiers = Modifiers(instruction, taken=2)
+    expects = modifiers.flag("expect_tx")
+    if modifiers.choice("release", "relaxed", default=""):
+        modifiers.choice("cta", "cluster")
+    space = _space(modifiers, "shared::cta", "shared::cluster", "shared")
+    modifiers.require("b64")
+    modifiers.end()
+    instruction.expect(*((3,) if expects else (2, 3)))
+    if instruction.operands[0] != SINK:
+        instruction.unknown("the state that an arrival gives is not known here")
+    address = program.address(instruction.operands[1], instruction)
+    given = instruction.operands[2:]
+    count = program.reader(given[0] if given else Immediate("1"), "u32", instruction)
+
+    def step(threads: Threads) -> None:
+        machine, barriers = program.machine, topic(program.machine, Mbarriers)
+        numbers = threads.full(count(threads)).astype(np.int64)
+        places = machine.shared.locate(threads, address(threads), BYTES, BYTES, space == "shared::cluster")
+        for place in np.unique(places):
+            here = places == place
+            with of_lane(threads.lanes[here][0]):
+                if expects:
+                    barriers.expect(int(place), int(numbers[here].sum()))
+                barriers.arrive(int(place), int(here.sum() if expects else numbers[here].sum()))
+
+    return step
+
+
+@meaning("mbarrier", "try_wait", "parity")
+def try_wait(instruction: Instruction, program: Program) -> Step:
+    """9.7.13.15.16: whether the phase of a parity has completed; a thread sleeps until it has."""
+    modifiers = Modifiers(instruction, taken=3)
+    if modifiers.choice("acquire", "relaxed", default=""):
+        modifiers.choice("cta", "cluster")
+    _space(modifiers, "shared::cta", "shared")
+    modifiers.require("b64")
+    modifiers.end()
+    instruction.expect(3)
+    done = program.writer(instruction.operands[0], "pred", instruction)
+    address = program.address(instruction.operands[1], instruction)
+    parity = program.reader(instruction.operands[2], "u32", instruction)
+
+    def step(threads: Threads) -> int | None:
+        places = program.machine.shared.locate(threads, address(threads), BYTES, BYTES)
+        parities = threads.full(parity(threads))
+        threads.check(parities <= 1, "the parity of a phase is 0 or 1")
+        ready = _completed(topic(program.machine, Mbarriers), threads, places, parities)
+        done(threads, ready)
+        return None if ready.all() else threads.sleep_here(~ready, instruction.index)
+
+    return step
+
+
+def _completed(barriers: Mbarriers, threads: Threads, places: Array, parities: Array) -> Array:
+    ready = np.zeros(threads.count, bool)
+    for place in np.unique(places):
+        here = places == place
+        with of_lane(threads.lanes[here][0]):
+            phase = barriers.at(int(place)).phase % 2
+        ready[here] = parities[here] != phase
+    return ready
+
+
+def _space(modifiers: Modifiers, *names: str) -> str:
+    """The memory of the barrier; generic addresses are not known here."""
+    return modifiers.choice(*names)
+
+
+@meaning("cp", "async", "mbarrier", "arrive", "noinc")
+def arrive_after_copies(instruction: Instruction, program: Program) -> Step:
+    """9.7.13.15.17: one arrival of each thread when all copies that it has begun are done; with .noinc it is one of
+    those that the barrier was initialised for. They are done with it, as late as may be."""
+    modifiers = Modifiers(instruction, taken=5)
+    _space(modifiers, "shared::cta", "shared")
+    modifiers.require("b64")
+    modifiers.end()
+    instruction.expect(1)
+    address = program.address(instruction.operands[0], instruction)
+
+    def step(threads: Threads) -> None:
+        machine = program.machine
+        places = machine.shared.locate(threads, address(threads), BYTES, BYTES)
+        before = copies_of(threads).committed + 1
+
+        def arrive() -> None:
+            finish(threads, before)
+            for lane, place in zip(threads.lanes, places, strict=True):
+                with of_lane(lane):
+                    topic(machine, Mbarriers).arrive(int(place), 1)
+
+        machine.later.append(arrive)
+
+    return step

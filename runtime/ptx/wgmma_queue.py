@@ -1,0 +1,134 @@
+"""Products of warpgroups in flight: issued, not yet delivered (PTX ISA 9.7.15.5 and 9.7.15.7).
+
+An accumulator is poison from the issue of its first product until its group is waited for, and only then are the
+operands read: the latest that the ISA allows, so that an operand that is overwritten too early, or a result that is
+used without a wait, makes a wrong number. A seed has operands read when their group is committed, now and then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from treadle.runtime.ptx.errors import PtxFault
+from treadle.runtime.ptx.instruction import Instruction
+from treadle.runtime.ptx.topics import of_lane
+from treadle.runtime.ptx.types import Array
+from treadle.runtime.ptx.wgmma_operands import (
+    WARP_ROWS,
+    Accumulators,
+    InRegisters,
+    InShared,
+    by_descriptor,
+    first_lanes,
+    shared_of,
+    threads_of,
+)
+from treadle.runtime.ptx.wgmma_products import Product, matrix
+
+if TYPE_CHECKING:
+    from treadle.runtime.ptx.machine import Machine
+
+NONE = -1
+"""The group of a warp that has no part in a product, or whose part is done."""
+
+
+@dataclass(eq=False)
+class Issue:
+    """One product; arrays have an element for each warp of the batch."""
+
+    instruction: Instruction
+    product: Product
+    accumulators: Accumulators
+    left: InRegisters | InShared
+    right: Array
+    """Descriptors."""
+    adds: Array
+    """Whether it adds to what the accumulators hold."""
+    group: Array
+
+
+class Queue:
+    """All products in flight of a batch of blocks, oldest first."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.issues: list[Issue] = []
+        self.closed = np.zeros(machine.warps, np.int64)
+        """Groups that each warp has committed."""
+        self.fenced = np.zeros(machine.warps, bool)
+        self._held: dict[tuple[str, ...], Array] = {}
+        """By the names of accumulators, sums so far of what is in flight: rows of each warp of the batch."""
+        self._known: dict[tuple[str, ...], Accumulators] = {}
+        self._newest: dict[tuple[str, ...], Array] = {}
+        """The group of the newest product in flight to them, of each warp of the batch."""
+
+    def issue(self, warps: Array, issue: Issue) -> None:
+        """Start a product. What its accumulators held is put aside and poisoned, unless that has been done."""
+        self._check(warps, self.fenced[warps], "a product without wgmma.fence since the last wait")
+        accumulators = issue.accumulators
+        newest = self._begin(accumulators)
+        self._check_shapes(warps, accumulators.names)
+        if (new := warps[newest[warps] == NONE]).size:
+            threads = threads_of(self.machine, new)
+            self._held[accumulators.names][new] = accumulators.read(threads)
+            accumulators.poison(threads)
+        newest[warps] = issue.group[warps] = self.closed[warps]
+        self.issues.append(issue)
+
+    def _begin(self, accumulators: Accumulators) -> Array:
+        """The newest group of these accumulators, which may be used for the first time."""
+        names, warps = accumulators.names, self.machine.warps
+        if names not in self._known:
+            self._known[names] = accumulators
+            self._newest[names] = np.full(warps, NONE)
+            self._held[names] = np.zeros((warps, WARP_ROWS, accumulators.columns), np.float32)
+        return self._newest[names]
+
+    def commit(self, warps: Array) -> None:
+        self.closed[warps] += 1
+        if self.machine.random is not None and self.machine.random.random() < 0.5:
+            self._multiply_until(warps, 0)
+
+    def wait(self, warps: Array, pending: int) -> None:
+        """Deliver all groups of these warps but so many of the newest."""
+        self._multiply_until(warps, pending)
+        for names, newest in self._newest.items():
+            done = (newest[warps] != NONE) & (newest[warps] < self.closed[warps] - pending)
+            if (ready := warps[done]).size:
+                self._known[names].write(threads_of(self.machine, ready), self._held[names][ready])
+                newest[ready] = NONE
+        self.fenced[warps] = False
+
+    def _multiply_until(self, warps: Array, pending: int) -> None:
+        """Do all products of these warps but those of so many of the newest groups and of the open one."""
+        until = np.full(self.machine.warps, NONE)
+        until[warps] = self.closed[warps] - pending
+        for issue in self.issues:
+            if (ready := np.flatnonzero((issue.group != NONE) & (issue.group < until))).size:
+                self._multiply(issue, ready)
+        self.issues = [each for each in self.issues if (each.group != NONE).any()]
+
+    def _multiply(self, issue: Issue, ready: Array) -> None:
+        machine, product = self.machine, issue.product
+        held = self._held[issue.accumulators.names]
+        with of_lane(first_lanes(machine, ready)[0]):
+            left = issue.left.read(machine, ready)
+            for slot, descriptor, which in by_descriptor(machine, ready, issue.right):
+                right = matrix(shared_of(machine, slot), descriptor, product.columns, product, is_left=False)
+                sums = np.where(issue.adds[ready[which], None, None], held[ready[which]], np.float32(0))
+                made = product.of(left[which].reshape(-1, product.depth), right, sums.reshape(-1, product.columns))
+                held[ready[which]] = made.reshape(sums.shape)
+        issue.group[ready] = NONE
+
+    def _check_shapes(self, warps: Array, names: tuple[str, ...]) -> None:
+        """Products in flight to the same registers must be of one shape, and hold them alike."""
+        for other, newest in self._newest.items():
+            flying = newest[warps] != NONE
+            if other != names and flying.any() and not set(other).isdisjoint(names):
+                self._check(warps, ~flying, "accumulators that a product of another shape in flight has, too")
+
+    def _check(self, warps: Array, good: Array, message: str) -> None:
+        if not good.all():
+            raise PtxFault(message, int(first_lanes(self.machine, warps[~good])[0]))
