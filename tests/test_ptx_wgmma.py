@@ -97,7 +97,7 @@ def test_what_a_tensor_copy_writes_a_descriptor_reads(span: int, format: str) ->
     product = Product(24, format, format)
     for byte in range(0, span, 32):
         word = _descriptor(0x1000 + byte, 0, 8 * span, span)
-        read = matrix(shared, word, 24, product, is_left=False)
+        read = matrix(shared, word, 24, product, range(0x8000), is_left=False)
         expected = bits[:, byte : byte + 32].copy().view(FORMATS[format]).astype(np.float64)
         assert np.array_equal(read, expected, equal_nan=True)
 
@@ -114,7 +114,7 @@ def test_what_a_tensor_copy_writes_a_transposing_descriptor_reads(span: int) -> 
     product = Product(span, "f16", "f16", right_k_major=False)
     for k in (0, 16):
         word = _descriptor(0x1000 + k * span, 32 * span, 8 * span, span)
-        read = matrix(shared, word, span, product, is_left=False)
+        read = matrix(shared, word, span, product, range(0x8000), is_left=False)
         assert np.array_equal(read, both[k : k + 16].T.astype(np.float64), equal_nan=True)
 
 

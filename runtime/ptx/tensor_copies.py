@@ -23,7 +23,7 @@ from treadle.runtime.ptx.tensor_map_images import ALIGNMENT, BYTES, MapImage, de
 from treadle.runtime.ptx.threads import Threads
 from treadle.runtime.ptx.topics import of_lane, topic
 from treadle.runtime.ptx.types import Array
-from treadle.runtime.ptx.windows import GENERIC
+from treadle.runtime.ptx.windows import GENERIC, SYSTEM_BYTES
 
 if TYPE_CHECKING:
     from treadle.runtime.ptx.machine import Machine
@@ -137,7 +137,7 @@ def _departure(
 
 def _units(machine: Machine, image: MapImage, place: int) -> NDArray[np.int64]:
     found = units(image, place)
-    if place + image.box_bytes > machine.shared.stride:
+    if place + image.box_bytes > SYSTEM_BYTES + machine.shared.nbytes:
         raise PtxFault(f"a box of {image.box_bytes} bytes that ends past its block's shared memory")
     return found
 

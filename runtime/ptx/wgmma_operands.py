@@ -12,6 +12,7 @@ from treadle.runtime.ptx import wgmma_layouts
 from treadle.runtime.ptx.threads import WARP, Threads
 from treadle.runtime.ptx.types import Array
 from treadle.runtime.ptx.wgmma_products import Product, matrix, values
+from treadle.runtime.ptx.windows import SYSTEM_BYTES
 
 if TYPE_CHECKING:
     from treadle.runtime.ptx.machine import Machine
@@ -81,7 +82,7 @@ class InShared:
     def read(self, machine: Machine, warps: Array) -> Array:
         result = np.empty((len(warps), WARP_ROWS, self.product.depth), np.float64)
         for slot, descriptor, which in by_descriptor(machine, warps, self.descriptors):
-            whole = matrix(shared_of(machine, slot), descriptor, wgmma_layouts.ROWS, self.product, is_left=True)
+            whole = in_shared(machine, slot, descriptor, wgmma_layouts.ROWS, self.product, is_left=True)
             in_group = machine.thread_index[first_lanes(machine, warps[which])] // WARP % 4
             result[which] = whole.reshape(4, WARP_ROWS, -1)[in_group]
         return result
@@ -104,6 +105,7 @@ def by_descriptor(machine: Machine, warps: Array, descriptors: Array) -> list[tu
     return [(slot, each, (slots == slot) & (given == each)) for slot, each in pairs]
 
 
-def shared_of(machine: Machine, slot: int) -> NDArray[np.uint8]:
-    """The window of a block, up to the last byte that it may use."""
-    return machine.blocks[slot].shared
+def in_shared(machine: Machine, slot: int, descriptor: int, lines: int, product: Product, *, is_left: bool) -> Array:
+    """An operand in the shared memory of a block (`wgmma_products.matrix`)."""
+    usable = range(SYSTEM_BYTES, SYSTEM_BYTES + machine.shared.nbytes)
+    return matrix(machine.blocks[slot].shared, descriptor, lines, product, usable, is_left=is_left)

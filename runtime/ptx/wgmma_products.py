@@ -61,22 +61,26 @@ def values(bits: NDArray[Any], format: str) -> NDArray[np.float64]:
     return _table(format)[bits]
 
 
-def matrix(shared: NDArray[np.uint8], descriptor: int, lines: int, product: Product, *, is_left: bool) -> Any:
+def matrix(
+    shared: NDArray[np.uint8], descriptor: int, lines: int, product: Product, usable: range, *, is_left: bool
+) -> Any:
     """The elements, (lines, depth), that a descriptor finds in the shared memory of a block, as float64
-    (DescriptorFault, also where it reaches out of the memory)."""
+    (DescriptorFault, also where it reaches out of the bytes that a kernel may use)."""
     k_major = product.left_k_major if is_left else product.right_k_major
     nbytes = product.element_bytes
-    at, end = _elements(descriptor, lines, product.depth, nbytes, k_major)
-    if end > shared.size:
-        raise DescriptorFault(f"a matrix that ends at byte {end} of {shared.size} bytes of shared memory")
+    at, begin, end = _elements(descriptor, lines, product.depth, nbytes, k_major)
+    if begin < usable.start or end > usable.stop:
+        raise DescriptorFault(f"a matrix at bytes {begin} to {end} of shared memory, of which it has {usable}")
     return values(shared.view(f"u{nbytes}")[at], product.left if is_left else product.right)
 
 
 @lru_cache(maxsize=1024)
-def _elements(descriptor: int, lines: int, depth: int, nbytes: int, k_major: bool) -> tuple[NDArray[np.int64], int]:
-    """Where the elements lie, counted in elements, and where the last byte of them all ends."""
+def _elements(
+    descriptor: int, lines: int, depth: int, nbytes: int, k_major: bool
+) -> tuple[NDArray[np.int64], int, int]:
+    """Where the elements lie, counted in elements; the first byte of them all, and behind the last."""
     at = decode(descriptor).addresses(lines, depth, nbytes, k_major=k_major) // nbytes
-    return at, (int(at.max()) + 1) * nbytes
+    return at, int(at.min()) * nbytes, (int(at.max()) + 1) * nbytes
 
 
 @cache

@@ -22,10 +22,10 @@ from treadle.runtime.ptx.wgmma_operands import (
     InShared,
     by_descriptor,
     first_lanes,
-    shared_of,
+    in_shared,
     threads_of,
 )
-from treadle.runtime.ptx.wgmma_products import Product, matrix
+from treadle.runtime.ptx.wgmma_products import Product
 
 if TYPE_CHECKING:
     from treadle.runtime.ptx.machine import Machine
@@ -116,7 +116,7 @@ class Queue:
         with of_lane(first_lanes(machine, ready)[0]):
             left = issue.left.read(machine, ready)
             for slot, descriptor, which in by_descriptor(machine, ready, issue.right):
-                right = matrix(shared_of(machine, slot), descriptor, product.columns, product, is_left=False)
+                right = in_shared(machine, slot, descriptor, product.columns, product, is_left=False)
                 sums = np.where(issue.adds[ready[which], None, None], held[ready[which]], np.float32(0))
                 made = product.of(left[which].reshape(-1, product.depth), right, sums.reshape(-1, product.columns))
                 held[ready[which]] = made.reshape(sums.shape)
