@@ -28,8 +28,10 @@ def _words(
     inside = (addresses >= memory.starts[which]) & (addresses + nbytes <= memory.ends[which])
     if not inside.all():
         raise PtxFault(f"a copy of {nbytes} bytes at {int(addresses[~inside][0]):#x}, which are in no allocation")
-    if writes and not memory.writable[which].all():
-        raise PtxFault("a copy into an array that is only read")
+    if writes:
+        if not memory.writable[which].all():
+            raise PtxFault("a copy into an array that is only read")
+        memory.written[which] = True
     places = addresses - memory.starts[which] + memory.places[which]
     together = int(np.bitwise_or.reduce(places)) | nbytes
     width = next(each for each in (8, 4, 2, 1) if together % each == 0)

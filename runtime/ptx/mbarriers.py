@@ -12,7 +12,7 @@ from treadle.runtime.ptx.instruction import SINK, Immediate, Instruction, Modifi
 from treadle.runtime.ptx.mbarrier_objects import BYTES, Mbarrier
 from treadle.runtime.ptx.meanings import Step, meaning
 from treadle.runtime.ptx.threads import Threads
-from treadle.runtime.ptx.topics import of_lane, topic
+from treadle.runtime.ptx.topics import blamed, of_lane, topic
 from treadle.runtime.ptx.types import Array
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def arrive_after_copies(instruction: Instruction, program: Program) -> Step:
         def arrive() -> None:
             finish(threads, before)
             for lane, place in zip(threads.lanes, places, strict=True):
-                with of_lane(lane):
+                with blamed(machine, instruction, lane):
                     topic(machine, Mbarriers).arrive(int(place), 1)
 
         machine.later.append(arrive)

@@ -21,7 +21,7 @@ from treadle.runtime.ptx.meanings import Step, meaning
 from treadle.runtime.ptx.tensor_boxes import UNIT, load, store, units
 from treadle.runtime.ptx.tensor_map_images import ALIGNMENT, BYTES, MapImage, decode
 from treadle.runtime.ptx.threads import Threads
-from treadle.runtime.ptx.topics import of_lane, topic
+from treadle.runtime.ptx.topics import blamed, topic
 from treadle.runtime.ptx.types import Array
 from treadle.runtime.ptx.windows import GENERIC, SYSTEM_BYTES
 
@@ -66,7 +66,7 @@ def _load(instruction: Instruction, program: Program, modifiers: Modifiers, rank
             lane = int(threads.lanes[i])
             slots = _blocks(machine, lane, int(places[i]) // stride, None if masks is None else int(masks[i]))
             within = int(places[i]) % stride, int(signals[i]) % stride
-            machine.later.append(_arrival(machine, image, at, lane, slots, *within))
+            machine.later.append(_arrival(machine, instruction, image, at, lane, slots, *within))
 
     return step
 
@@ -83,6 +83,7 @@ def _blocks(machine: Machine, lane: int, slot: int, mask: int | None) -> list[in
 
 def _arrival(
     machine: Machine,
+    instruction: Instruction,
     image: MapImage,
     at: list[int],
     lane: int,
@@ -93,7 +94,7 @@ def _arrival(
     """What happens when a load is done: the box is there, in each block at the same place, and its bytes count."""
 
     def arrive() -> None:
-        with of_lane(lane):
+        with blamed(machine, instruction, lane):
             data = load(image, at, lambda rows, nbytes: read_rows(machine.memory, rows, nbytes))
             for slot in slots:
                 shared, base = window(machine, slot), slot * machine.shared.stride
@@ -118,16 +119,18 @@ def _store(instruction: Instruction, program: Program, modifiers: Modifiers, ran
         places, groups = machine.shared.locate(threads, of(threads), 1, 128), topic(machine, BulkGroups)
         for lane, place, (image, at) in zip(threads.lanes, places, boxes(threads), strict=True):
             slot, offset = divmod(int(place), machine.shared.stride)
-            groups.add(int(lane), _departure(machine, image, at, int(lane), slot, offset))
+            groups.add(int(lane), _departure(machine, instruction, image, at, int(lane), slot, offset))
 
     return step
 
 
 def _departure(
-    machine: Machine, image: MapImage, at: list[int], lane: int, slot: int, place: int
+    machine: Machine, instruction: Instruction, image: MapImage, at: list[int], lane: int, slot: int, place: int
 ) -> Callable[[], None]:
+    """What happens when a store is waited for."""
+
     def depart() -> None:
-        with of_lane(lane):
+        with blamed(machine, instruction, lane):
             data = window(machine, slot).reshape(-1, UNIT)[_units(machine, image, place)]
             rows = data.reshape(-1, image.row_bytes)
             store(image, at, rows, lambda places, bytes: write_rows(machine.memory, places, bytes))

@@ -6,7 +6,9 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from treadle.runtime.ptx.deadlock import where
 from treadle.runtime.ptx.errors import PtxFault
+from treadle.runtime.ptx.instruction import Instruction
 
 if TYPE_CHECKING:
     from treadle.runtime.ptx.machine import Machine
@@ -38,3 +40,12 @@ def of_lane(lane: int) -> Generator[None]:
     except PtxFault as fault:
         fault.lane = int(lane) if fault.lane is None else fault.lane
         raise
+
+
+@contextmanager
+def blamed(machine: Machine, instruction: Instruction, lane: int) -> Generator[None]:
+    """A PtxFault of what is done later is that of the instruction that began it, and of the thread."""
+    try:
+        yield
+    except PtxFault as fault:
+        raise fault.at(where(machine, instruction.index, int(lane))) from None

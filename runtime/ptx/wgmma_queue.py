@@ -13,7 +13,7 @@ import numpy as np
 
 from treadle.runtime.ptx.errors import PtxFault
 from treadle.runtime.ptx.instruction import Instruction
-from treadle.runtime.ptx.topics import of_lane
+from treadle.runtime.ptx.topics import blamed
 from treadle.runtime.ptx.types import Array
 from treadle.runtime.ptx.wgmma_operands import (
     WARP_ROWS,
@@ -113,7 +113,7 @@ class Queue:
     def _multiply(self, issue: Issue, ready: Array) -> None:
         machine, product = self.machine, issue.product
         held = self._held[issue.accumulators.names]
-        with of_lane(first_lanes(machine, ready)[0]):
+        with blamed(machine, issue.instruction, first_lanes(machine, ready)[0]):
             left = issue.left.read(machine, ready)
             for slot, descriptor, which in by_descriptor(machine, ready, issue.right):
                 right = in_shared(machine, slot, descriptor, product.columns, product, is_left=False)

@@ -1,0 +1,193 @@
+"""Kernels for an H100 as the PTX that nvcc makes of them, run by the PTX machine: every example, and what the examples
+at their own sizes leave out, against the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+import test_clusters
+import test_clusters_along
+import test_finish
+import test_hopper_roles
+import test_persistent
+import test_ping_pong
+import test_promoted_sums
+import test_rows_clusters
+from test_examples import EXAMPLES, odd_sizes
+from xdsl.dialects.builtin import ModuleOp
+
+from benchmarking import benchmark
+from roads import Road, compiled, matmul
+from treadle.compiler.cli.run import kernel_names
+from treadle.compiler.pipeline import print_cuda
+from treadle.compiler.sizes import default_sizes
+from treadle.compiler.source import parse_module
+from treadle.runtime.host import HostExecution
+from treadle.runtime.inputs import axis_sizes, make_inputs
+from treadle.runtime.interpreter import entry_function
+from treadle.runtime.nvcc import find_nvcc
+from treadle.runtime.ptx.backend import PtxBackend
+from treadle.runtime.verify import verify
+
+pytestmark = pytest.mark.skipif(find_nvcc() is None, reason="nvcc is not installed")
+programs = benchmark("programs")
+FOLDER = Path(__file__).parents[1] / "examples"
+
+Made = tuple[ModuleOp, ModuleOp, str]
+
+
+class Makes(Protocol):
+    """Makes a program, its module for an H100, and the printed file."""
+
+    def __call__(self) -> Made: ...
+
+
+def launched(made: Made, sizes: Mapping[str, int], seed: int = 0) -> list[str]:
+    """The kernels that were launched; their results hold against the reference (PtxFault)."""
+    algorithm, module, printed = made
+    function = entry_function(algorithm)
+    inputs = make_inputs(function, axis_sizes(function, sizes), seed)
+    plain: list[Any] = [given if hasattr(given, "shape") and given.shape else _number(given) for given in inputs]
+    execution = HostExecution(module, PtxBackend(printed, kernel_names(module), "sm_90a", seed=seed))
+    outputs = execution.run(entry_function(module), plain)
+    for verdict in verify(algorithm, inputs, outputs, "ptx", sizes=sizes):
+        assert verdict.ok, f"{dict(sizes)}: {verdict}"
+    return [launch.kernel for launch in execution.launches]
+
+
+def _number(given: Any) -> Any:
+    return given.item() if hasattr(given, "item") else given
+
+
+def of(road: Road) -> Made:
+    return road.algorithm, road.module, road.text
+
+
+def example(name: str) -> Made:
+    return of(compiled((FOLDER / f"{name}.mlir").read_text(encoding="utf-8"), machine="h100"))
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples(name: str) -> None:
+    made = example(name)
+    launched(made, default_sizes(entry_function(made[0])))
+
+
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples_at_odd_sizes(name: str) -> None:
+    launched(example(name), odd_sizes(name, 0), seed=1)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program whose kernel has something that others have not; `kernel` ends the name of what is launched."""
+
+    make: Makes
+    sizes: Mapping[str, int]
+    kernel: str = "_specialised"
+
+
+def attention(width: int, example: str = "attention") -> Made:
+    return test_hopper_roles.made(programs.attention(width, example=example))
+
+
+def product(name: str) -> Made:
+    return test_hopper_roles.made((FOLDER / f"{name}.mlir").read_text(encoding="utf-8"))
+
+
+def ping_pong(text: str) -> Made:
+    return parse_module(text), test_ping_pong.made(text), test_ping_pong.printed(text)
+
+
+def along(name: str) -> Made:
+    text, sides, _ = test_clusters_along.PROGRAMS[name]
+    return test_clusters_along.made_along(text, sides)
+
+
+def promoted(left: str, right: str) -> Made:
+    return of(test_promoted_sums.made(test_promoted_sums.rounded_product("f16", None, left, right), every=4))
+
+
+SHORT = {"b": 1, "h": 2, "q": 70, "x": 200}
+CLUSTERS = "_specialised_clusters"
+CASES = {
+    "heads of 16": Case(partial(attention, 16), SHORT),
+    "heads of 80": Case(partial(attention, 80), SHORT),
+    "heads of 96": Case(partial(attention, 96), SHORT),
+    "heads of 128": Case(partial(attention, 128), SHORT),
+    "heads of 256": Case(partial(attention, 256), SHORT),
+    "bf16": Case(partial(attention, 128, "attention_bf16"), SHORT),
+    "8 bits, heads of 128": Case(partial(attention, 128, example="attention_f8"), SHORT),
+    "mixed, heads of 128": Case(partial(attention, 128, example="attention_mixed"), SHORT),
+    "causal": Case(partial(attention, 128, example="attention_causal"), SHORT | {"x": 333}),
+    "window": Case(partial(attention, 64, example="attention_window"), {"b": 1, "q": 200, "x": 333}),
+    "one key": Case(partial(attention, 64), {"b": 1, "h": 1, "q": 1, "x": 1}),
+    "no keys": Case(partial(attention, 64), {"b": 1, "h": 1, "q": 64, "x": 0}, "attention_kernel"),
+    "A and B as they are": Case(partial(product, "matmul"), {"m": 200, "n": 136, "k": 336}),
+    "B transposed": Case(partial(product, "matmul_nt"), {"m": 72, "n": 264, "k": 40}),
+    "A transposed": Case(partial(product, "matmul_tn"), {"m": 200, "n": 136, "k": 72}),
+    "both transposed": Case(partial(product, "matmul_tt"), {"m": 136, "n": 72, "k": 200}),
+    "promoted sums": Case(partial(promoted, "f8E4M3FN", "f8E4M3FN"), {"k": 272}),
+    "ping-pong": Case(partial(ping_pong, test_ping_pong.FULL), {"b": 1, "h": 1, "q": 130, "x": 200}),
+    "ping-pong, causal": Case(partial(ping_pong, test_ping_pong.CAUSAL), {"b": 1, "h": 1, "q": 200, "x": 200}),
+    "blocks that take pieces": Case(
+        partial(test_persistent.made, test_persistent.ATTENTION), {"b": 1, "h": 2, "q": 300, "x": 136}
+    ),
+    "products that take pieces": Case(
+        partial(test_persistent.made, test_persistent.PRODUCT), {"m": 300, "n": 520, "k": 136}
+    ),
+    "clusters of two": Case(
+        partial(test_clusters.made, test_clusters.PRODUCT), {"m": 256, "n": 512, "k": 200}, CLUSTERS
+    ),
+    "attention in clusters": Case(
+        partial(test_clusters.made, test_clusters.ATTENTION), {"b": 1, "h": 1, "q": 250, "x": 136}, CLUSTERS
+    ),
+    "clusters along both sides": Case(
+        partial(along, "product along m and n"), {"m": 512, "n": 512, "k": 136}, CLUSTERS
+    ),
+    "grouped heads in clusters": Case(
+        partial(along, "grouped heads along those that share"), {"b": 1, "h": 1, "g": 2, "q": 130, "x": 100}, CLUSTERS
+    ),
+    "rows in clusters": Case(lambda: of(test_rows_clusters.of_clusters("softmax", 65537)), {"row": 2}, "_kernel"),
+    "a residual in pieces": Case(
+        partial(test_finish.made, "matmul_residual", "sm_90a", test_finish.WIDE), {"t": 131, "j": 72, "i": 264}
+    ),
+    "two results": Case(
+        partial(test_finish.made, "two_results", "sm_90a", test_finish.WIDE), {"t": 60, "j": 40, "i": 264}
+    ),
+    "products of f32": Case(lambda: of(compiled(matmul("mk", "nk", "f32", tf32=True), machine="h100")), {}, ""),
+}
+
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("name", CASES)
+def test_kernels_of_every_kind(name: str) -> None:
+    case = CASES[name]
+    made = case.make()
+    known = default_sizes(entry_function(made[0]))
+    (kernel,) = launched(made, {axis: case.sizes.get(axis, size) for axis, size in known.items()})
+    assert kernel.partition("_aligned_")[0].endswith(case.kernel)
+
+
+@pytest.mark.sample(1, each=False)
+@pytest.mark.parametrize("seed", range(1, 4))
+@pytest.mark.parametrize("name", ["causal", "B transposed", "clusters of two", "a residual in pieces"])
+def test_any_order(name: str, seed: int) -> None:
+    """Other warps go first, and what is asynchronous is done at other moments."""
+    case = CASES[name]
+    made = case.make()
+    known = default_sizes(entry_function(made[0]))
+    launched(made, {axis: case.sizes.get(axis, size) for axis, size in known.items()}, seed)
+
+
+def test_text_is_what_is_launched() -> None:
+    """Nothing of the emulator is in what nvcc compiles."""
+    made = product("matmul_nt")
+    assert print_cuda(made[1]) == made[2]
