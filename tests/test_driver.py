@@ -1,5 +1,6 @@
-"""Launches through cuda-bindings itself, to the end, on a driver that computes nothing but refuses what NVIDIA's would:
-sizes, tensor maps, parameters, shared memory, registers and clusters, by what the cubin says of its kernels."""
+"""Launches through cuda-bindings itself, to the end, on a driver that refuses what NVIDIA's would: sizes, tensor maps,
+parameters, shared memory, registers and clusters, by what the cubin says of its kernels. It computes nothing itself;
+where results are wanted, the PTX machine does."""
 
 from __future__ import annotations
 
@@ -82,6 +83,17 @@ def test_the_command_line_runs_on_it_and_sees_that_nothing_was_computed(environm
     assert done.returncode == 1, done.stderr
     assert "WRONG (gpu): " in done.stdout + done.stderr
     assert [line.split(":")[0] for line in told] == ["launched softmax_rows_kernel"]
+
+
+@pytest.mark.parametrize("example", ["softmax", "attention"])
+def test_kernels_that_it_computes_are_right(environment: dict[str, str], example: str) -> None:
+    """From `treadle run` to the verdict, where the PTX machine computes what is launched, from the parameters and tensor
+    maps and in the memory that the driver was given."""
+    command = (str(DRIVER / "computing.py"), "run", f"examples/{example}.mlir", "--backend", "gpu", "--machine", "h100")
+    done, told = started(environment, *command)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("verified (gpu): ")
+    assert [line.partition(" ")[0] for line in told] == ["launched"]
 
 
 @pytest.mark.parametrize("example", ["softmax", "attention"])

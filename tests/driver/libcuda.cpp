@@ -1,7 +1,9 @@
-// A driver that launches nothing. It refuses what NVIDIA's would refuse of memory, tensor maps, attributes and launches,
-// by what the cubin says of its kernels, and writes down what it was asked. Memory of the "device" is the host's.
+// A driver without a GPU. It refuses what NVIDIA's would refuse of memory, tensor maps, attributes and launches, by what
+// the cubin says of its kernels, and writes down what it was asked. Memory of the "device" is the host's. It computes
+// nothing itself: whoever wants results gives it a function that runs kernels (driver_run_with).
 #include <cuda.h>
 #include <elf.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -28,6 +30,29 @@ struct Module {
 
 bool begun = false, current = false;
 std::map<CUdeviceptr, size_t> memory;
+CUdeviceptr next_address = CUdeviceptr(1) << 36;  // of memory, below 2^40 as on a device
+
+// A kernel's launch: its name; the grid, the block, bytes of shared memory and blocks of a cluster; its parameters and
+// their sizes; all allocations, as addresses and sizes. Other than 0 where it went wrong.
+struct Launch {
+  const char* name;
+  unsigned shape[8], count;
+  void** parameters;
+  const unsigned* sizes;
+  unsigned allocations;
+  const uint64_t* extents;
+};
+int (*run_kernel)(const Launch*) = nullptr;
+
+// A tensor map as the PTX machine reads it (treadle/runtime/ptx/tensor_map_images.py).
+struct __attribute__((packed)) Map {
+  char magic[4];
+  uint16_t rank, element_bytes, span, zero;
+  uint64_t address, sizes[5], strides[4];
+  uint16_t box[5];
+};
+static_assert(sizeof(Map) <= sizeof(CUtensorMap));
+constexpr char MAGIC[] = "map ";
 
 template <class... Parts>
 void tell(const char* format, Parts... parts) {
@@ -108,6 +133,7 @@ int version_of_driver() { return std::getenv("DRIVER_CUDA") ? std::atoi(std::get
 
 }  // namespace
 
+EXPORT void driver_run_with(int (*run)(const Launch*)) { run_kernel = run; }
 EXPORT CUresult cuInit(unsigned) { return begun = true, CUDA_SUCCESS; }
 EXPORT CUresult cuDriverGetVersion(int* version) { return *version = version_of_driver(), CUDA_SUCCESS; }
 EXPORT CUresult cuDeviceGetCount(int* count) { return *count = 1, begun ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED; }
@@ -141,17 +167,20 @@ EXPORT CUresult cuCtxSynchronize() { return current ? CUDA_SUCCESS : CUDA_ERROR_
 EXPORT CUresult cuMemAlloc(CUdeviceptr* pointer, size_t bytes) {
   if (!current) return CUDA_ERROR_INVALID_CONTEXT;
   if (bytes == 0) return refuse(CUDA_ERROR_INVALID_VALUE, "an allocation of no bytes");
-  void* const made = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
-  if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
-  memset(made, 0, bytes);
-  *pointer = reinterpret_cast<CUdeviceptr>(made);
+  const size_t pages = (bytes + 4095) / 4096 * 4096;
+  void* const asked = reinterpret_cast<void*>(next_address);
+  const int how = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+  if (mmap(asked, pages, PROT_READ | PROT_WRITE, how, -1, 0) != asked) return CUDA_ERROR_OUT_OF_MEMORY;
+  *pointer = next_address;
   memory[*pointer] = bytes;
+  next_address += pages + 4096;
   return CUDA_SUCCESS;
 }
 EXPORT CUresult cuMemFree(CUdeviceptr pointer) {
-  if (!memory.erase(pointer)) return refuse(CUDA_ERROR_INVALID_VALUE, "free of what was not allocated");
-  std::free(reinterpret_cast<void*>(pointer));
-  return CUDA_SUCCESS;
+  const auto found = memory.find(pointer);
+  if (found == memory.end()) return refuse(CUDA_ERROR_INVALID_VALUE, "free of what was not allocated");
+  munmap(reinterpret_cast<void*>(pointer), found->second);
+  return memory.erase(found), CUDA_SUCCESS;
 }
 EXPORT CUresult cuMemcpyHtoD(CUdeviceptr to, const void* from, size_t bytes) {
   if (!in_memory(to, bytes)) return refuse(CUDA_ERROR_INVALID_VALUE, "a copy past an allocation");
@@ -195,6 +224,22 @@ EXPORT CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute wha
 
 namespace {
 
+CUresult run(const Kernel& kernel, const CUlaunchConfig& config, unsigned cluster, void** parameters) {
+  std::vector<unsigned> sizes;
+  std::vector<uint64_t> extents;
+  for (const auto& [number, bytes] : kernel.parameters) sizes.push_back(bytes);
+  for (const auto& [address, bytes] : memory) extents.insert(extents.end(), {uint64_t(address), uint64_t(bytes)});
+  const Launch launch = {kernel.name.c_str(),
+                         {config.gridDimX, config.gridDimY, config.gridDimZ, config.blockDimX, config.blockDimY,
+                          config.blockDimZ, config.sharedMemBytes, cluster},
+                         unsigned(sizes.size()),
+                         parameters,
+                         sizes.data(),
+                         unsigned(memory.size()),
+                         extents.data()};
+  return run_kernel(&launch) == 0 ? CUDA_SUCCESS : CUDA_ERROR_LAUNCH_FAILED;
+}
+
 CUresult launch(Kernel& kernel, const CUlaunchConfig& config, void** parameters) {
   const char* const name = kernel.name.c_str();
   const unsigned threads = config.blockDimX * config.blockDimY * config.blockDimZ;
@@ -233,13 +278,13 @@ CUresult launch(Kernel& kernel, const CUlaunchConfig& config, void** parameters)
     memcpy(held.data(), parameters[number], bytes);
     if (bytes != 128) continue;
     if (at % 64) return refuse(CUDA_ERROR_INVALID_VALUE, "%s: the tensor map at %zx", name, size_t(at));
-    if (memcmp(held.data(), "tensor map", 10) != 0)
+    if (memcmp(held.data(), MAGIC, 4) != 0)
       return refuse(CUDA_ERROR_INVALID_VALUE, "%s: parameter %u is no tensor map", name, number);
     maps += " map";
   }
   tell("launched %s: %u blocks of %u threads, %u bytes, clusters of %u, %zu parameters%s", name, config.gridDimX,
        threads, config.sharedMemBytes, cluster, kernel.parameters.size(), maps.c_str());
-  return CUDA_SUCCESS;
+  return run_kernel ? run(kernel, config, cluster, parameters) : CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -284,8 +329,19 @@ EXPORT CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType typ
     return refuse(wrong, "the inner side of a box has %u bytes, the swizzle %u", box[0] * bytes, spans[swizzle]);
   if (!in_memory(reinterpret_cast<CUdeviceptr>(address), reach))
     return refuse(wrong, "a tensor map reaches %zu bytes, past its allocation", reach);
+  Map image = {};
+  memcpy(image.magic, MAGIC, 4);
+  image.rank = uint16_t(rank);
+  image.element_bytes = uint16_t(bytes);
+  image.span = uint16_t(swizzle == CU_TENSOR_MAP_SWIZZLE_NONE ? 0 : spans[swizzle]);
+  image.address = reinterpret_cast<uintptr_t>(address);
+  for (unsigned i = 0; i < rank; ++i) {
+    image.sizes[i] = sizes[i];
+    image.box[i] = uint16_t(box[i]);
+    if (i) image.strides[i - 1] = strides[i - 1];
+  }
   memset(map, 0, sizeof *map);
-  memcpy(map, "tensor map", 10);
+  memcpy(map, &image, sizeof image);
   return CUDA_SUCCESS;
 }
 
