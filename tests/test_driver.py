@@ -87,8 +87,8 @@ def test_the_command_line_runs_on_it_and_sees_that_nothing_was_computed(environm
 
 @pytest.mark.parametrize("example", ["softmax", "attention"])
 def test_kernels_that_it_computes_are_right(environment: dict[str, str], example: str) -> None:
-    """From `treadle run` to the verdict, where the PTX machine computes what is launched, from the parameters and tensor
-    maps and in the memory that the driver was given."""
+    """From `treadle run` to the verdict, where the PTX machine computes what is launched, from the parameters and the
+    tensor maps and in the memory that the driver was given."""
     command = (str(DRIVER / "computing.py"), "run", f"examples/{example}.mlir", "--backend", "gpu", "--machine", "h100")
     done, told = started(environment, *command)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from ptx_bodies import run
 
-from ptx_texts import SHARED, device, entry, result_of
 from treadle.runtime.ptx.errors import PtxFault, PtxUnknown
 
 NOTHING = np.zeros(64, np.uint32)
 
-INIT = f"""
-mov.u32 %r1, {SHARED};
+INIT = """
+mov.u32 %r1, shared_bytes;
 setp.ne.s32 %p1, %tid, 0;
 @%p1 bra READY;
 mbarrier.init.shared::cta.b64 [%r1], COUNT;
@@ -60,40 +60,40 @@ add.u32 %r2, %r2, %r1;
 ld.shared.u32 %r9, [%r2+128];
 {STORE}
 END:"""
-    found = result_of(entry(body), NOTHING, threads=64, shared_bytes=256, seed=seed)
+    found = run(body, NOTHING, threads=64, shared=256, seed=seed)
     assert found.tolist() == [*range(32, 64), *32 * [0]]
 
 
 def test_a_wait_for_a_phase_that_has_not_begun_does_not_end() -> None:
     with pytest.raises(PtxFault, match=r"deadlock: of 32 threads none can go on(?s:.)*try_wait"):
-        result_of(entry(initialised(1) + waiting(0)), NOTHING, shared_bytes=256)
+        run(initialised(1) + waiting(0), NOTHING, shared=256)
 
 
 def test_the_phase_before_the_first_has_ended() -> None:
-    result_of(entry(initialised(1) + waiting(1)), NOTHING, shared_bytes=256)
+    run(initialised(1) + waiting(1), NOTHING, shared=256)
 
 
 def test_bytes_that_never_come_are_waited_for() -> None:
     arrive = "setp.ne.s32 %p3, %tid, 0;\n@!%p3 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], 16;"
     with pytest.raises(PtxFault, match="deadlock"):
-        result_of(entry(initialised(1) + arrive + waiting(0)), NOTHING, shared_bytes=256)
+        run(initialised(1) + arrive + waiting(0), NOTHING, shared=256)
 
 
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (f"mov.u32 %r1, {SHARED};" + waiting(0), "no mbarrier"),
+        ("mov.u32 %r1, shared_bytes;" + waiting(0), "no mbarrier"),
         (initialised(1) + "st.shared.u32 [%r1], %tid;" + waiting(1), "written over"),
         (initialised(1) + "mbarrier.init.shared::cta.b64 [%r1], 1;", "where one is"),
         (initialised(0), "a count of 0"),
-        (f"mov.u32 %r1, {SHARED};\nmbarrier.init.shared::cta.b64 [%r1+4], 1;", "multiple of 8"),
+        ("mov.u32 %r1, shared_bytes;\nmbarrier.init.shared::cta.b64 [%r1+4], 1;", "multiple of 8"),
         (initialised(1) + waiting(2), "parity"),
         (initialised(1) + "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], 16;", "underflows"),
     ],
 )
 def test_mistakes_with_barriers(body: str, message: str) -> None:
     with pytest.raises(PtxFault, match=message):
-        result_of(entry(body), NOTHING, shared_bytes=256)
+        run(body, NOTHING, shared=256)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_mistakes_with_barriers(body: str, message: str) -> None:
 )
 def test_what_is_not_known_is_refused(line: str) -> None:
     with pytest.raises(PtxUnknown, match=r"PTX line \d+"):
-        result_of(entry(line), NOTHING, shared_bytes=256)
+        run(line, NOTHING, shared=256)
 
 
 def test_an_arrival_after_copies_waits_for_them() -> None:
@@ -140,13 +140,13 @@ add.u32 %r3, %r3, %r1;
 ld.shared.u32 %r9, [%r3+16];
 {STORE}"""
     given = np.arange(128, dtype=np.uint32)
-    found = result_of(entry(body, inputs=1), NOTHING, [device(given)], shared_bytes=1024)
+    found = run(body, NOTHING, shared=1024, in0=given)
     assert found[:32].tolist() == given[::4][::-1].tolist()
 
 
 def test_one_thread_is_elected() -> None:
     body = "elect.sync %r9|%p3, 0xffffffff;\n@%p3 add.u32 %r9, %r9, 100;\n" + STORE
-    found = result_of(entry(body), NOTHING, threads=64)
+    found = run(body, NOTHING, threads=64)
     assert found.tolist() == 2 * [100, *31 * [0]]
 
 
@@ -166,26 +166,24 @@ BOUNDS = ".maxntid 512, 1, 1\n.minnctapersm 1"
 @pytest.mark.parametrize("seed", range(3))
 def test_registers_are_taken_when_others_have_given_them(seed: int) -> None:
     """512 threads begin with 128 each; a warpgroup that keeps 24 leaves 34 for each thread of the three others."""
-    kernel = entry(REGISTERS.replace("COUNT", "24"), bounds=BOUNDS)
-    found = result_of(kernel, np.zeros(512, np.uint32), threads=512, seed=seed)
+    found = run(REGISTERS.replace("COUNT", "24"), np.zeros(512, np.uint32), threads=512, seed=seed, bounds=BOUNDS)
     assert found.tolist() == [*range(512)]
 
 
 def test_registers_that_nobody_gives_are_waited_for() -> None:
     """One that keeps 40 leaves 29 for each, who want 32 more."""
     with pytest.raises(PtxFault, match=r"deadlock(?s:.)*setmaxnreg.inc"):
-        result_of(entry(REGISTERS.replace("COUNT", "40"), bounds=BOUNDS), np.zeros(512, np.uint32), threads=512)
+        run(REGISTERS.replace("COUNT", "40"), np.zeros(512, np.uint32), threads=512, bounds=BOUNDS)
 
 
 def test_registers_are_given_in_eights() -> None:
     with pytest.raises(PtxFault, match="multiples of 8"):
-        result_of(entry(REGISTERS.replace("COUNT", "25"), bounds=BOUNDS), np.zeros(512, np.uint32), threads=512)
+        run(REGISTERS.replace("COUNT", "25"), np.zeros(512, np.uint32), threads=512, bounds=BOUNDS)
 
 
 def test_without_launch_bounds_registers_stay() -> None:
     with pytest.raises(PtxUnknown, match="launch bounds"):
-        entry_of = entry(REGISTERS.replace("COUNT", "24"), bounds="")
-        result_of(entry_of, np.zeros(512, np.uint32), threads=512)
+        run(REGISTERS.replace("COUNT", "24"), np.zeros(512, np.uint32), threads=512, bounds="")
 
 
 @pytest.mark.parametrize("trans", ["", ".trans"])
@@ -197,7 +195,7 @@ def test_four_matrices_are_stored(trans: str) -> None:
         f"add.u32 %r9, %r{5 + i}, 1;\nshl.b32 %r9, %r9, 16;\nor.b32 %r{5 + i}, %r9, %r{5 + i};" for i in range(4)
     )
     body = f"""
-mov.u32 %r1, {SHARED};
+mov.u32 %r1, shared_bytes;
 {rows}
 {pack}
 mul.lo.u32 %r2, %tid, 48;
@@ -208,6 +206,6 @@ mul.wide.u32 %d1, %tid, 16;
 add.s64 %d1, %out, %d1;
 st.global.v4.b32 [%d1], {{%r5, %r6, %r7, %r8}};
 """
-    found = result_of(entry(body), np.zeros((4, 8, 8), np.uint16), shared_bytes=48 * 32)
+    found = run(body, np.zeros((4, 8, 8), np.uint16), shared=48 * 32)
     expected = np.arange(64).reshape(8, 8) + 128 * np.arange(4)[:, None, None]
     assert np.array_equal(found, expected.swapaxes(1, 2) if trans else expected)

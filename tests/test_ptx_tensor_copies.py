@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ptx_bodies import device, run
 
-from ptx_texts import SHARED, device, entry, result_of
 from treadle.runtime.cuda_driver import EncodedMap, arguments_of
 from treadle.runtime.ptx.errors import PtxFault
 from treadle.runtime.ptx.tensor_map_images import encode
@@ -27,8 +27,8 @@ def words(array: Any) -> Any:
     return np.ascontiguousarray(array).view(np.uint32).ravel()
 
 
-LOAD = f"""
-mov.u32 %r1, {SHARED};
+LOAD = """
+mov.u32 %r1, shared_bytes;
 setp.ne.s32 %p1, %tid, 0;
 @%p1 bra READY;
 mbarrier.init.shared::cta.b64 [%r1], 1;
@@ -64,10 +64,9 @@ def loading(x: int = 0, y: int = 0, wait: str = WAIT, bytes: int = BOX_BYTES, co
     return text.replace("BYTES", str(bytes)).replace("COLUMN;", f"{x};").replace("ROW;", f"{y};")
 
 
-def loaded(body: str, array: Any = DATA, swizzle: int = 0, **how: Any) -> Any:
-    return result_of(
-        entry(body, maps=1), np.zeros(64, np.uint32), [mapped(array, (4, 32), swizzle)], threads=64, shared_bytes=2048
-    )
+def loaded(body: str, array: Any = DATA, swizzle: int = 0) -> Any:
+    maps = {"m0": mapped(array, (4, 32), swizzle)}
+    return run(body, np.zeros(64, np.uint32), threads=64, shared=2048, maps=maps)
 
 
 def test_a_box_is_there_after_the_wait() -> None:
@@ -115,11 +114,11 @@ def test_mistakes_with_copies(copy: str, message: str) -> None:
 
 def test_a_map_of_what_is_not_there() -> None:
     """Its tensor has a row more than the allocation."""
-    on_device = device(DATA)
+    on_device = device(DATA, writable=False)
     arguments = arguments_of(tensor_map((7, 40), DATA.strides, DATA.dtype, on_device.pointer, (4, 32), 0), 0)
-    kernel = EncodedMap(encode({**arguments, "address": on_device.pointer}), on_device)
+    maps = {"m0": EncodedMap(encode({**arguments, "address": on_device.pointer}), on_device)}
     with pytest.raises(PtxFault, match="in no allocation"):
-        result_of(entry(loading(0, 3), maps=1), np.zeros(64, np.uint32), [kernel], threads=64, shared_bytes=2048)
+        run(loading(0, 3), np.zeros(64, np.uint32), threads=64, shared=2048, maps=maps)
 
 
 CLUSTER = "barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;"
@@ -134,9 +133,8 @@ def multicast(mask: int) -> str:
 
 
 def run_cluster(body: str) -> Any:
-    arguments = [mapped(DATA, (4, 32))]
-    shape = {"threads": 64, "blocks": 4, "cluster": 2, "shared_bytes": 2048}
-    return result_of(entry(body, maps=1), np.zeros((4, 64), np.uint32), arguments, **shape)
+    maps = {"m0": mapped(DATA, (4, 32))}
+    return run(body, np.zeros((4, 64), np.uint32), threads=64, blocks=4, cluster=2, shared=2048, maps=maps)
 
 
 def test_a_multicast_comes_to_each_block_and_counts_there() -> None:
@@ -150,8 +148,8 @@ def test_a_multicast_to_others(mask: int, message: str) -> None:
         run_cluster(multicast(mask))
 
 
-STORE = f"""
-mov.u32 %r1, {SHARED};
+STORE = """
+mov.u32 %r1, shared_bytes;
 shl.b32 %r2, %tid, 2;
 add.u32 %r2, %r2, %r1;
 st.shared.u32 [%r2], %tid;
@@ -161,7 +159,7 @@ setp.ne.s32 %p1, %tid, 0;
 @%p1 bra END;
 mov.u32 %r6, 16;
 mov.u32 %r7, 4;
-cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%m0, {{%r6, %r7}}], [%r1];
+cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%m0, {%r6, %r7}], [%r1];
 cp.async.bulk.commit_group;
 AFTER
 END:
@@ -171,8 +169,7 @@ READ = "cp.async.bulk.wait_group.read 0;"
 
 def stored(after: str) -> Any:
     target = mapped(np.zeros((6, 40), np.float16), (4, 32), writable=True)
-    kernel = entry(STORE.replace("AFTER", after), maps=1)
-    result_of(kernel, np.zeros(1, np.uint32), [target], threads=64, shared_bytes=2048)
+    run(STORE.replace("AFTER", after), np.zeros(1, np.uint32), threads=64, shared=2048, maps={"m0": target})
     array: Any = target.array
     return array.allocation.data.view(np.uint16).reshape(6, 40)
 
@@ -199,6 +196,4 @@ def test_a_block_that_ends_before_its_store_has_read(after: str) -> None:
 def test_a_store_into_what_is_only_read() -> None:
     target = mapped(np.zeros((6, 40), np.float16), (4, 32))
     with pytest.raises(PtxFault, match="only read"):
-        result_of(
-            entry(STORE.replace("AFTER", READ), maps=1), np.zeros(1, np.uint32), [target], threads=64, shared_bytes=2048
-        )
+        run(STORE.replace("AFTER", READ), np.zeros(1, np.uint32), threads=64, shared=2048, maps={"m0": target})

@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import ptx_bodies
 import pytest
 
-from ptx_texts import SHARED, device, entry, result_of
 from treadle.runtime.ptx import wgmma_layouts
 from treadle.runtime.ptx.errors import PtxFault, PtxUnknown
 
@@ -17,7 +17,7 @@ SUMS = ", ".join(f"%f{i + 1}" for i in range(COLUMNS // 2))
 A_BYTES, B_BYTES = 64 * 32, COLUMNS * 32
 
 HEAD = f"""
-mov.u32 %r1, {SHARED};
+mov.u32 %r1, shared_bytes;
 shl.b32 %r2, %tid, 4;
 cvt.u64.u32 %d2, %r2;
 add.s64 %d2, %in0, %d2;
@@ -66,7 +66,7 @@ def run(*lines: str, a: Any = None, threads: int = 128, seed: int = 0) -> Any:
     given = np.concatenate([core_matrices(left) if a is None else a, core_matrices(right)])
     out = np.zeros((threads, COLUMNS // 2), np.float32)
     body = "\n".join([HEAD, *lines, TAIL])
-    held = result_of(entry(body, inputs=1), out, [device(given)], threads=threads, shared_bytes=4096, seed=seed)
+    held = ptx_bodies.run(body, out, threads=threads, shared=4096, seed=seed, in0=given)
     made = np.empty((64, COLUMNS), np.float32)
     made[wgmma_layouts.accumulators(COLUMNS)] = held[:128]
     return made

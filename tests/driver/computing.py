@@ -1,5 +1,5 @@
-"""Runs treadle's command line on the driver of `libcuda.cpp`, its kernels computed by the PTX machine from the parameters
-and the memory that the driver was given: what nvcc makes of the text whose machine code is launched."""
+"""Runs treadle's command line on the driver of `libcuda.cpp`, its kernels computed by the PTX machine from the
+parameters and the memory that the driver was given: what nvcc makes of the text whose machine code is launched."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from treadle.runtime.ptx.machine import Machine
 from treadle.runtime.ptx.memory import Allocation, GlobalMemory
 from treadle.runtime.ptx.module import Entry
 from treadle.runtime.ptx.module_parser import parse_module
+from treadle.runtime.ptx.schedule import run
 
 
 class Launch(ctypes.Structure):
@@ -66,7 +67,7 @@ def compute(launch: Launch) -> None:
     entry, shape = ENTRIES[launch.name.decode()], list(launch.shape)
     memory = GlobalMemory(allocations(launch))
     grid, block, shared_bytes, cluster = tuple(shape[:3]), tuple(shape[3:6]), shape[6], shape[7]
-    Machine(entry, memory, parameters(entry, launch), grid, block, shared_bytes, cluster=cluster).run()
+    run(Machine(entry, memory, parameters(entry, launch), grid, block, shared_bytes, cluster=cluster))
     memory.copy_back()
 
 
