@@ -24,7 +24,6 @@ from xdsl.dialects.builtin import ModuleOp
 from benchmarking import benchmark
 from roads import Road, compiled, matmul
 from treadle.compiler.cli.run import kernel_names
-from treadle.compiler.pipeline import print_cuda
 from treadle.compiler.sizes import default_sizes
 from treadle.compiler.source import parse_module
 from treadle.runtime.host import HostExecution
@@ -191,9 +190,3 @@ def test_any_order(name: str, seed: int) -> None:
     case = CASES[name]
     made = case.make()
     launched(made, case.sizes, seed)
-
-
-def test_text_is_what_is_launched() -> None:
-    """Nothing of the emulator is in what nvcc compiles."""
-    made = product("matmul_nt")
-    assert print_cuda(made[1]) == made[2]
