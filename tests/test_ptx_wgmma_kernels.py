@@ -183,6 +183,37 @@ def test_what_is_not_known_is_refused(line: str) -> None:
         run(FENCE, line)
 
 
+ONE_IS_LATE = """
+shr.u32 %r3, %tid, 5;
+setp.eq.u32 %p3, %r3, 3;
+@!%p3 bra TOGETHER;
+LATE
+TOGETHER:"""
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_product_is_complete_when_all_four_warps_have_issued_it(seed: int) -> None:
+    """Warp 3 comes late: it waits for a barrier to which the others come before they wait for the product, who then
+    overwrite the operands of all four."""
+    late = ONE_IS_LATE.replace("LATE", "bar.sync 1, 128;")
+    others = "@%p3 bra DONE;\nbar.arrive 1, 128;\nDONE:"
+    after = "add.u32 %r4, %r1, 1536;\nst.shared.u32 [%r4], -1;"
+    assert np.array_equal(run(late, FENCE, PRODUCT, COMMIT, others, WAIT, after, seed=seed), expected() + 1)
+
+
+def test_who_waits_for_a_product_waits_for_all_four_warps() -> None:
+    """Warp 3 does not begin before the others have waited."""
+    late = ONE_IS_LATE.replace("LATE", "bar.sync 1, 128;")
+    others = "@%p3 bra DONE;\nbar.arrive 1, 128;\nDONE:"
+    with pytest.raises(PtxFault, match=r"deadlock(?s:.)*wgmma.wait_group"):
+        run(late, FENCE, PRODUCT, COMMIT, WAIT, others)
+
+
+def test_a_warpgroup_has_four_warps() -> None:
+    with pytest.raises(PtxFault, match="four warps"):
+        run(FENCE, PRODUCT, COMMIT, WAIT, threads=160)
+
+
 def test_a_warp_alone_waits_for_its_own_threads() -> None:
     """Half of a warp does not come to the product."""
     with pytest.raises(PtxFault, match="deadlock"):

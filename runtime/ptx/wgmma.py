@@ -45,10 +45,18 @@ def commit_group(instruction: Instruction, program: Program) -> Step:
 
 @meaning("wgmma", "wait_group", "sync", "aligned")
 def wait_group(instruction: Instruction, program: Program) -> Step:
-    """Waits until at most so many of the newest groups are in flight (9.7.15.7.3)."""
+    """Waits until at most so many of the newest groups are in flight (9.7.15.7.3), and for the other warps of the
+    warpgroup until they have issued theirs."""
     _end(instruction, 4, 1)
     pending = _number(instruction.operands[0], instruction, range(8))
-    return program.converged(lambda threads: queue_of(threads).wait(warps_of(threads), pending), instruction)
+
+    def step(threads: Threads) -> int | None:
+        queue, warps = queue_of(threads), warps_of(threads)
+        ready = queue.can_wait(warps, pending)
+        queue.wait(warps[ready], pending)
+        return None if ready.all() else threads.sleep_here(np.repeat(~ready, WARP), instruction.index)
+
+    return program.converged(step, instruction)
 
 
 @meaning("wgmma", "mma_async", "sync", "aligned")

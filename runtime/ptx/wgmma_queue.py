@@ -1,5 +1,8 @@
 """Products of warpgroups in flight: issued, not yet delivered (PTX ISA 9.7.15.5 and 9.7.15.7).
 
+A product is one operation of the four warps of a warpgroup: it is complete for none of them before all have issued it,
+so that who has waited may say for all four that operands are no longer read.
+
 An accumulator is poison from the issue of its first product until its group is waited for, and only then are the
 operands read: the latest that the ISA allows, so that an operand that is overwritten too early, or a result that is
 used without a wait, makes a wrong number. A seed has operands read when their group is committed, now and then."""
@@ -13,6 +16,7 @@ import numpy as np
 
 from treadle.runtime.ptx.errors import PtxFault
 from treadle.runtime.ptx.instruction import Instruction
+from treadle.runtime.ptx.threads import WARP
 from treadle.runtime.ptx.topics import blamed
 from treadle.runtime.ptx.types import Array
 from treadle.runtime.ptx.wgmma_operands import (
@@ -57,6 +61,10 @@ class Queue:
         self.issues: list[Issue] = []
         self.closed = np.zeros(machine.warps, np.int64)
         """Groups that each warp has committed."""
+        first = first_lanes(machine, np.arange(machine.warps))
+        self._warpgroup = machine.slot[first] * machine.warps + machine.thread_index[first] // (4 * WARP)
+        """Of each warp, a number that those of one warpgroup have alike."""
+        self._sleepers = False
         self.fenced = np.zeros(machine.warps, bool)
         self._held: dict[tuple[str, ...], Array] = {}
         """By the names of accumulators, sums so far of what is in flight: rows of each warp of the batch."""
@@ -67,6 +75,8 @@ class Queue:
     def issue(self, warps: Array, issue: Issue) -> None:
         """Start a product. What its accumulators held is put aside and poisoned, unless that has been done."""
         self._check(warps, self.fenced[warps], "a product without wgmma.fence since the last wait")
+        mates = self._warpgroup[warps][:, None] == self._warpgroup[None, :]
+        self._check(warps, mates.sum(axis=1) == 4, "a product of a warpgroup that has not four warps")
         accumulators = issue.accumulators
         newest = self._begin(accumulators)
         self._check_shapes(warps, accumulators.names)
@@ -88,12 +98,28 @@ class Queue:
 
     def commit(self, warps: Array) -> None:
         self.closed[warps] += 1
+        if self._sleepers:
+            self._sleepers = False
+            self.machine.stir()
         if self.machine.random is not None and self.machine.random.random() < 0.5:
-            self._multiply_until(warps, 0)
+            self._multiply_until(np.where(np.isin(np.arange(self.machine.warps), warps), self.closed, NONE))
+
+    def can_wait(self, warps: Array, pending: int) -> Array:
+        """Of which of these warps all of the warpgroup have committed what is waited for; the others sleep."""
+        alike = self._warpgroup[warps][:, None] == self._warpgroup[None, :]
+        slowest = np.where(alike, self.closed[None, :], np.iinfo(np.int64).max).min(axis=1)
+        ready = slowest >= self.closed[warps] - pending
+        self._sleepers |= not ready.all()
+        return ready
 
     def wait(self, warps: Array, pending: int) -> None:
-        """Deliver all groups of these warps but so many of the newest."""
-        self._multiply_until(warps, pending)
+        """Deliver all groups of these warps but so many of the newest. They are done for the whole warpgroup."""
+        mates = np.flatnonzero(np.isin(self._warpgroup, self._warpgroup[warps]))
+        until = np.full(self.machine.warps, NONE)
+        until[warps] = self.closed[warps] - pending
+        of_group = np.where(self._warpgroup[mates][:, None] == self._warpgroup[None, :], until[None, :], NONE)
+        until[mates] = of_group.max(axis=1)
+        self._multiply_until(until)
         for names, newest in self._newest.items():
             done = (newest[warps] != NONE) & (newest[warps] < self.closed[warps] - pending)
             if (ready := warps[done]).size:
@@ -101,10 +127,8 @@ class Queue:
                 newest[ready] = NONE
         self.fenced[warps] = False
 
-    def _multiply_until(self, warps: Array, pending: int) -> None:
-        """Do all products of these warps but those of so many of the newest groups and of the open one."""
-        until = np.full(self.machine.warps, NONE)
-        until[warps] = self.closed[warps] - pending
+    def _multiply_until(self, until: Array) -> None:
+        """Do all products of each warp of the batch that are in groups before a number."""
         for issue in self.issues:
             if (ready := np.flatnonzero((issue.group != NONE) & (issue.group < until))).size:
                 self._multiply(issue, ready)
