@@ -3,6 +3,7 @@ at their own sizes leave out, against the reference."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -31,6 +32,7 @@ from treadle.runtime.inputs import axis_sizes, make_inputs
 from treadle.runtime.interpreter import entry_function
 from treadle.runtime.nvcc import find_nvcc
 from treadle.runtime.ptx.backend import PtxBackend
+from treadle.runtime.ptx.errors import PtxFault
 from treadle.runtime.verify import verify
 
 pytestmark = pytest.mark.skipif(find_nvcc() is None, reason="nvcc is not installed")
@@ -46,8 +48,12 @@ class Makes(Protocol):
     def __call__(self) -> Made: ...
 
 
+class Wrong(Exception):
+    """A result is not what the reference says."""
+
+
 def launched(made: Made, sizes: Mapping[str, int], seed: int = 0) -> list[str]:
-    """The kernels that were launched; their results hold against the reference (PtxFault)."""
+    """The kernels that were launched; their results hold against the reference (Wrong, PtxFault)."""
     algorithm, module, printed = made
     function = entry_function(algorithm)
     inputs = make_inputs(function, axis_sizes(function, sizes), seed)
@@ -55,7 +61,8 @@ def launched(made: Made, sizes: Mapping[str, int], seed: int = 0) -> list[str]:
     execution = HostExecution(module, PtxBackend(printed, kernel_names(module), "sm_90a", seed=seed))
     outputs = execution.run(entry_function(module), plain)
     for verdict in verify(algorithm, inputs, outputs, "ptx", sizes=sizes):
-        assert verdict.ok, f"{dict(sizes)}: {verdict}"
+        if not verdict.ok:
+            raise Wrong(f"{dict(sizes)}: {verdict}")
     return [launch.kernel for launch in execution.launches]
 
 
@@ -190,3 +197,33 @@ def test_any_order(name: str, seed: int) -> None:
     case = CASES[name]
     made = case.make()
     launched(made, case.sizes, seed)
+
+
+def alone(printed: str) -> str:
+    """A printed file without the entries that have no roles, which would only be compiled."""
+    entries = re.findall(r'(?ms)^extern "C" __global__ .*?^}\n', printed)
+    for each in entries:
+        printed = printed if "_specialised(" in each.splitlines()[0] else printed.replace(each, "")
+    return printed
+
+
+FENCES = {"barriers are not fenced", "nobody waits for the barriers"}
+"""What the machine does in order anyway, or does in the wrong order for few seeds only."""
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("fault", sorted(set(test_hopper_roles.FAULTS) - FENCES))
+def test_every_fault_shows(fault: str) -> None:
+    """Those that the emulator has to notice, in the text that nvcc compiles."""
+    text, sizes = programs.attention(64, {"q": 128, "x": 8192}), {"b": 1, "h": 1, "q": 128, "x": 1700}
+    algorithm, module, printed = test_hopper_roles.made(text)
+    printed = alone(printed)
+    at = test_hopper_roles.start_of_roles(printed)
+    changed, count = re.subn(*test_hopper_roles.FAULTS[fault], printed[at:], count=1, flags=re.S)
+    assert count == 1
+    for seed in range(6):
+        try:
+            launched((algorithm, module, printed[:at] + changed), sizes, seed)
+        except (Wrong, PtxFault):
+            return
+    raise AssertionError("nothing was noticed")
