@@ -7,67 +7,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from treadle.runtime.ptx.copies import copies_of, finish
-from treadle.runtime.ptx.errors import PtxFault
 from treadle.runtime.ptx.instruction import SINK, Immediate, Instruction, Modifiers
-from treadle.runtime.ptx.mbarrier_objects import BYTES, Mbarrier
+from treadle.runtime.ptx.mbarrier_objects import BYTES
+from treadle.runtime.ptx.mbarrier_states import Mbarriers
 from treadle.runtime.ptx.meanings import Step, meaning
 from treadle.runtime.ptx.threads import Threads
 from treadle.runtime.ptx.topics import blamed, of_lane, topic
 from treadle.runtime.ptx.types import Array
 
 if TYPE_CHECKING:
-    from treadle.runtime.ptx.machine import Machine
     from treadle.runtime.ptx.program import Program
-
-
-class Mbarriers:
-    """All of a batch of blocks, by where they lie in the shared memory of the batch. Their contents stand in memory,
-    too: whoever writes over one is found out when it is used."""
-
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
-        self._objects: dict[int, Mbarrier] = {}
-
-    def init(self, place: int, count: int) -> None:
-        """The ISA leaves it undefined to do so twice, without mbarrier.inval between."""
-        if place in self._objects and self._word(place) == self._objects[place].packed():
-            raise PtxFault("an mbarrier is initialised where one is")
-        self._put(place, Mbarrier.init(count))
-
-    def at(self, place: int) -> Mbarrier:
-        if place not in self._objects:
-            raise PtxFault("no mbarrier has been initialised there")
-        if self._word(place) != self._objects[place].packed():
-            raise PtxFault("an mbarrier that has been written over")
-        return self._objects[place]
-
-    def arrive(self, place: int, count: int) -> None:
-        """So many arrivals, one after another: they may complete several phases."""
-        while count:
-            barrier = self.at(place)
-            some = min(count, max(barrier.pending, 1))
-            self._change(place, barrier.arrive(some))
-            count -= some
-
-    def expect(self, place: int, nbytes: int) -> None:
-        self._put(place, self.at(place).expect(nbytes))
-
-    def complete(self, place: int, nbytes: int) -> None:
-        """What an asynchronous copy does when so many of its bytes are there."""
-        self._change(place, self.at(place).complete(nbytes))
-
-    def _change(self, place: int, barrier: Mbarrier) -> None:
-        has_completed = barrier.phase != self._objects[place].phase
-        self._put(place, barrier)
-        if has_completed:
-            self.machine.stir()
-
-    def _put(self, place: int, barrier: Mbarrier) -> None:
-        self._objects[place] = barrier
-        self.machine.shared.views[BYTES][place // BYTES] = barrier.packed()
-
-    def _word(self, place: int) -> int:
-        return int(self.machine.shared.views[BYTES][place // BYTES])
 
 
 @meaning("mbarrier", "init")
@@ -154,6 +103,8 @@ def _completed(barriers: Mbarriers, threads: Threads, places: Array, parities: A
         with of_lane(threads.lanes[here][0]):
             phase = barriers.at(int(place)).phase % 2
         ready[here] = parities[here] != phase
+        if not ready[here].all():
+            barriers.awaited.add(int(place))
     return ready
 
 
@@ -184,6 +135,6 @@ def arrive_after_copies(instruction: Instruction, program: Program) -> Step:
                 with blamed(machine, instruction, lane):
                     topic(machine, Mbarriers).arrive(int(place), 1)
 
-        machine.later.append(arrive)
+        topic(machine, Mbarriers).later(places.tolist(), arrive)
 
     return step

@@ -16,7 +16,7 @@ from treadle.runtime.ptx.errors import PtxFault
 from treadle.runtime.ptx.global_rows import read_rows, write_rows
 from treadle.runtime.ptx.instruction import Address, Instruction, Modifiers, Operand
 from treadle.runtime.ptx.mbarrier_objects import BYTES as BARRIER_BYTES
-from treadle.runtime.ptx.mbarriers import Mbarriers
+from treadle.runtime.ptx.mbarrier_states import Mbarriers
 from treadle.runtime.ptx.meanings import Step, meaning
 from treadle.runtime.ptx.tensor_boxes import UNIT, load, store, units
 from treadle.runtime.ptx.tensor_map_images import ALIGNMENT, BYTES, MapImage, decode
@@ -66,7 +66,8 @@ def _load(instruction: Instruction, program: Program, modifiers: Modifiers, rank
             lane = int(threads.lanes[i])
             slots = _blocks(machine, lane, int(places[i]) // stride, None if masks is None else int(masks[i]))
             within = int(places[i]) % stride, int(signals[i]) % stride
-            machine.later.append(_arrival(machine, instruction, image, at, lane, slots, *within))
+            arrival = _arrival(machine, instruction, image, at, lane, slots, *within)
+            topic(machine, Mbarriers).later([slot * stride + within[1] for slot in slots], arrival)
 
     return step
 
