@@ -207,12 +207,17 @@ def alone(printed: str) -> str:
     return printed
 
 
-FENCES = {"barriers are not fenced", "nobody waits for the barriers"}
-"""What the machine does in order anyway, or does in the wrong order for few seeds only."""
+UNSEEN = {
+    "barriers are not fenced",
+    "nobody waits for the barriers",
+    "the left operand is made after the fence",
+}
+"""Orders of memory and of registers, which the machine keeps whether they are asked for or not, or breaks for few seeds
+only: those are the emulator's to find."""
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("fault", sorted(set(test_hopper_roles.FAULTS) - FENCES))
+@pytest.mark.parametrize("fault", sorted(set(test_hopper_roles.FAULTS) - UNSEEN))
 def test_every_fault_shows(fault: str) -> None:
     """Those that the emulator has to notice, in the text that nvcc compiles."""
     text, sizes = programs.attention(64, {"q": 128, "x": 8192}), {"b": 1, "h": 1, "q": 128, "x": 1700}
@@ -221,7 +226,7 @@ def test_every_fault_shows(fault: str) -> None:
     at = test_hopper_roles.start_of_roles(printed)
     changed, count = re.subn(*test_hopper_roles.FAULTS[fault], printed[at:], count=1, flags=re.S)
     assert count == 1
-    for seed in range(6):
+    for seed in range(3):
         try:
             launched((algorithm, module, printed[:at] + changed), sizes, seed)
         except (Wrong, PtxFault):

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from ptx_bodies import compute
+from ptx_bodies import compute, run
 
 I32, U32, I64, U64, F32 = np.int32, np.uint32, np.int64, np.uint64, np.float32
 
@@ -165,3 +165,14 @@ def test_vectors_of_parts():
     a = np.array([0x22221111], U32)
     assert compute("mov.b32 {%h1, %h2}, a; mov.b32 x, {%h2, %h1};", U32, a=a).tolist() == [0x11112222]
     assert compute("mov.b64 x, {a, 7};", U64, a=a).tolist() == [7 << 32 | 0x22221111]
+
+
+def test_products_of_integers_are_exact_and_wrap() -> None:
+    """32 products of -1 and 2, or of 255 and 2 where the factor is unsigned, added to the least number there is."""
+    for left, expected in (("s8", 2**31 - 64), ("u8", -(2**31) + 32 * 510)):
+        body = f"""
+mov.b32 %r1, 0xFFFFFFFF; mov.b32 %r2, 0x02020202; mov.b32 %r3, 0x80000000;
+mma.sync.aligned.m16n8k32.row.col.s32.{left}.s8.s32 {{%r4, %r5, %r6, %r7}}, {{%r1, %r1, %r1, %r1}}, {{%r2, %r2}},
+{{%r3, %r3, %r3, %r3}};
+mul.wide.u32 %d1, %tid, 16; add.s64 %d1, %out, %d1; st.global.v4.u32 [%d1], {{%r4, %r5, %r6, %r7}};"""
+        assert (run(body, np.zeros(128, np.int32)) == expected).all()

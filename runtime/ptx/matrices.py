@@ -12,7 +12,7 @@ from treadle.runtime.ptx.instruction import Instruction
 from treadle.runtime.ptx.meanings import Step, meaning
 from treadle.runtime.ptx.program import Program, Read
 from treadle.runtime.ptx.threads import WARP, Threads
-from treadle.runtime.ptx.types import Array
+from treadle.runtime.ptx.types import TYPES, Array
 
 _ROWS = 8
 
@@ -72,39 +72,46 @@ _TABLES = {
 }
 
 
+_INTEGERS = {"s8": np.int8, "u8": np.uint8}
+
+
 def numbers(bits: Array, format: str) -> Array:
     """Bits of a format as f32, exactly."""
+    if format in _INTEGERS:
+        return bits.view(_INTEGERS[format]).astype(np.float32)
     return _tf32(bits) if format == "tf32" else _TABLES[format][bits]
 
 
-_SHAPES: dict[str, tuple[int, int, tuple[str, ...]]] = {
-    "m16n8k8": (8, 4, ("tf32",)),
-    "m16n8k16": (16, 2, ("f16", "bf16")),
-    "m16n8k32": (32, 1, ("e4m3", "e5m2")),
+_SHAPES: dict[tuple[str, str], tuple[int, int, tuple[str, ...]]] = {
+    ("m16n8k8", "f32"): (8, 4, ("tf32",)),
+    ("m16n8k16", "f32"): (16, 2, ("f16", "bf16")),
+    ("m16n8k32", "f32"): (32, 1, ("e4m3", "e5m2")),
+    ("m16n8k32", "s32"): (32, 1, ("s8", "u8")),
 }
 """k, bytes of an element, formats."""
 
 
 @meaning("mma", "sync", "aligned")
 def multiply(instruction: Instruction, program: Program) -> Step:
-    """mma.sync.aligned.shape.row.col.f32.format.format.f32 d, a, b, c: d = a b + c.
+    """mma.sync.aligned.shape.row.col.type.format.format.type d, a, b, c: d = a b + c.
 
     The ISA leaves the order and the precision of the sum open, from f32 on. Here products are exact, their sum and c
-    are added in float64, and the total is rounded to f32 once."""
+    are added in float64, and the total is rounded to f32 once. Integers are exact, and wrap around in 32 bits."""
     modifiers = instruction.modifiers
     modifiers.require("sync", "aligned")
-    shape = modifiers.choice(*_SHAPES)
-    modifiers.require("row", "col", "f32")
-    k, nbytes, formats = _SHAPES[shape]
+    shape = modifiers.choice(*(shape for shape, _ in _SHAPES))
+    modifiers.require("row", "col")
+    type = modifiers.choice(*(type for known, type in _SHAPES if known == shape))
+    k, nbytes, formats = _SHAPES[shape, type]
     of_a, of_b = modifiers.choice(*formats), modifiers.choice(*formats)
-    modifiers.require("f32")
+    modifiers.require(type)
     modifiers.end()
     instruction.expect(4)
     if of_a != of_b and nbytes > 1:
         instruction.unknown("the factors have one format")
     d, a, b, c = instruction.operands
-    writes = program.writers(d, "f32", instruction)
-    reads_c = program.readers(c, "f32", instruction)
+    writes = program.writers(d, type, instruction)
+    reads_c = program.readers(c, type, instruction)
     reads_a, reads_b = program.readers(a, "b32", instruction), program.readers(b, "b32", instruction)
     if (len(writes), len(reads_a), len(reads_b), len(reads_c)) != (4, 4, 2, 4):
         instruction.unknown("the fragments have other sizes")
@@ -115,14 +122,23 @@ def multiply(instruction: Instruction, program: Program) -> Step:
         threads.check_full_warps()
         left = numbers(_matrix(threads, reads_a, nbytes, into_a), of_a).reshape(-1, 16, k)
         right = numbers(_matrix(threads, reads_b, nbytes, into_b), of_b).reshape(-1, k, 8)
-        before = _matrix(threads, reads_c, 4, into_c).view(np.float32).reshape(-1, 16, 8)
+        before = _matrix(threads, reads_c, 4, into_c).view(TYPES[type]).reshape(-1, 16, 8)
         with np.errstate(all="ignore"):
-            made = (np.matmul(left.astype(np.float64), right.astype(np.float64)) + before).astype(np.float32)
+            sums = np.matmul(left.astype(np.float64), right.astype(np.float64)) + before
+        made = _rounded(sums, type)
         after = made.reshape(-1, 128)[:, into_c]
         for i, write in enumerate(writes):
             write(threads, after[:, :, i].reshape(-1))
 
     return program.converged(step, instruction)
+
+
+def _rounded(sums: Array, type: str) -> Array:
+    """To f32, or the low 32 bits of exact integers."""
+    if type == "s32":
+        return sums.astype(np.int64).astype(np.int32)
+    with np.errstate(all="ignore"):
+        return sums.astype(np.float32)
 
 
 def _matrix(threads: Threads, reads: Sequence[Read], nbytes: int, places: Places) -> Array:
