@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from treadle.runtime.cuda_driver import EncodedMap
 from treadle.runtime.gpu import DeviceArray
-from treadle.runtime.ptx.launch import launch
-from treadle.runtime.ptx.memory import Allocation, allocate
-from treadle.runtime.ptx.module import Entry
-from treadle.runtime.ptx.module_parser import parse_module
+from treadle.runtime.ptx.machine.launch import launch
+from treadle.runtime.ptx.machine.memory import Allocation, allocate
+from treadle.runtime.ptx.text.module import Entry
+from treadle.runtime.ptx.text.module_parser import parse_module
 
 Array = NDArray[Any]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from treadle.runtime.ptx.mbarrier_objects import MOST, Mbarrier, MbarrierFault
-from treadle.runtime.ptx.register_pools import RegisterFault, RegisterPool, cap
+from treadle.runtime.ptx.hopper.mbarrier_objects import MOST, Mbarrier, MbarrierFault
+from treadle.runtime.ptx.instructions.register_pools import RegisterFault, RegisterPool, cap
 
 
 def test_a_phase_completes_with_its_last_arrival() -> None:

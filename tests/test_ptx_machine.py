@@ -9,7 +9,7 @@ import pytest
 from ptx_bodies import FIRST_LINE, entry, frame, run
 
 from treadle.runtime.ptx.errors import PtxFault, PtxUnknown
-from treadle.runtime.ptx.module_parser import parse_module
+from treadle.runtime.ptx.text.module_parser import parse_module
 
 I32, U32, F32 = np.int32, np.uint32, np.float32
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from treadle.runtime.cuda_driver import arguments_of
-from treadle.runtime.ptx import tensor_boxes
-from treadle.runtime.ptx.tensor_map_images import BYTES, MapFault, MapImage, decode, encode
+from treadle.runtime.ptx.hopper import tensor_boxes
+from treadle.runtime.ptx.hopper.tensor_map_images import BYTES, MapFault, MapImage, decode, encode
 from treadle.runtime.tensor_maps import tensor_map
 
 BASE = 1 << 20

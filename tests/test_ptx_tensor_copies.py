@@ -10,7 +10,7 @@ from ptx_bodies import device, run
 
 from treadle.runtime.cuda_driver import EncodedMap, arguments_of
 from treadle.runtime.ptx.errors import PtxFault
-from treadle.runtime.ptx.tensor_map_images import encode
+from treadle.runtime.ptx.hopper.tensor_map_images import encode
 from treadle.runtime.tensor_maps import tensor_map
 
 BOX_BYTES = 4 * 64

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from treadle.runtime.ptx import tensor_boxes, wgmma_layouts
-from treadle.runtime.ptx.matrix_descriptors import DescriptorFault, MatrixDescriptor, decode
-from treadle.runtime.ptx.swizzles import swizzled
-from treadle.runtime.ptx.tensor_map_images import MapImage
-from treadle.runtime.ptx.wgmma_products import FORMATS, Product, matrix
+from treadle.runtime.ptx.hopper import tensor_boxes, wgmma_layouts
+from treadle.runtime.ptx.hopper.matrix_descriptors import DescriptorFault, MatrixDescriptor, decode
+from treadle.runtime.ptx.hopper.swizzles import swizzled
+from treadle.runtime.ptx.hopper.tensor_map_images import MapImage
+from treadle.runtime.ptx.hopper.wgmma_products import FORMATS, Product, matrix
 
 
 def test_a_descriptor_has_its_fields_where_the_isa_puts_them() -> None:

@@ -9,8 +9,8 @@ import numpy as np
 import ptx_bodies
 import pytest
 
-from treadle.runtime.ptx import wgmma_layouts
 from treadle.runtime.ptx.errors import PtxFault, PtxUnknown
+from treadle.runtime.ptx.hopper import wgmma_layouts
 
 COLUMNS = 16
 SUMS = ", ".join(f"%f{i + 1}" for i in range(COLUMNS // 2))

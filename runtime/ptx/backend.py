@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from treadle.runtime.cuda_driver import EncodedMap, arguments_of
 from treadle.runtime.gpu import DeviceArray, Extent, extent_of, misalignment_of
 from treadle.runtime.nvcc import compile_ptx
-from treadle.runtime.ptx.launch import launch
-from treadle.runtime.ptx.memory import Allocation, allocate
-from treadle.runtime.ptx.module import Module
-from treadle.runtime.ptx.module_parser import parse_module
-from treadle.runtime.ptx.tensor_map_images import encode
+from treadle.runtime.ptx.hopper.tensor_map_images import encode
+from treadle.runtime.ptx.machine.launch import launch
+from treadle.runtime.ptx.machine.memory import Allocation, allocate
+from treadle.runtime.ptx.text.module import Module
+from treadle.runtime.ptx.text.module_parser import parse_module
 from treadle.runtime.tensor_maps import tensor_map
 
 

@@ -13,11 +13,11 @@ import numpy as np
 from treadle.compiler.main import main
 from treadle.runtime import gpu
 from treadle.runtime.nvcc import Cubin, compile_cubin, compile_ptx
-from treadle.runtime.ptx.machine import Machine
-from treadle.runtime.ptx.memory import Allocation, GlobalMemory
-from treadle.runtime.ptx.module import Entry
-from treadle.runtime.ptx.module_parser import parse_module
-from treadle.runtime.ptx.schedule import run
+from treadle.runtime.ptx.machine.machine import Machine
+from treadle.runtime.ptx.machine.memory import Allocation, GlobalMemory
+from treadle.runtime.ptx.machine.schedule import run
+from treadle.runtime.ptx.text.module import Entry
+from treadle.runtime.ptx.text.module_parser import parse_module
 
 
 class Launch(ctypes.Structure):

@@ -1,0 +1,1 @@
+"""What Hopper adds: barriers in shared memory, tensor copies, and products of warpgroups."""

@@ -1,0 +1,1 @@
+"""What instructions mean, one file for each topic of the ISA."""

@@ -1,0 +1,1 @@
+"""What runs PTX: memories, threads and their order, and the registry of what instructions mean."""

@@ -1,0 +1,1 @@
+"""PTX as text: files, entries and instructions, parsed strictly."""
