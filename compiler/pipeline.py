@@ -59,6 +59,8 @@ def pipeline(options: Options) -> tuple[ArgSpec, ...]:
         _set_machine(options),
         _set_sizes(options),
         _step("diagram-expand-laws"),  # so that no later pass knows a law by name
+        # once reductions stand alone; before anything looks at axes, which finds one where there were two
+        _step("diagram-merge-axes"),
         _step("diagram-hoist-factors"),  # before maps are composed, while factors still stand alone
         _step("diagram-compose-maps"),
         _step("diagram-widen-operands"),  # before fusion, so that what is widened is widened where it is used

@@ -11,6 +11,7 @@ from xdsl.ir import Attribute, Operation
 from treadle.compiler.errors import Refusal, TreadleError
 from treadle.compiler.numerals import whole_number
 from treadle.dialects.diagram.array import DYNAMIC, LARGEST_SIZE, SizesAttr, size_text, sizes_of
+from treadle.dialects.diagram.collapse import Regrouping
 
 
 def parse_sizes(texts: Iterable[str]) -> dict[str, int]:
@@ -89,9 +90,14 @@ UNKNOWN_SIZE = 1024
 
 
 def default_sizes(function: FuncOp) -> dict[str, int]:
-    """The attribute `sizes` of a program: defaults of its symbolic axes."""
+    """The attribute `sizes` of a program: defaults of its symbolic axes, and what they say of axes that stand for
+    several."""
     defaults = function.attributes.get("sizes")
-    return defaults.as_dict() if isinstance(defaults, SizesAttr) else {}
+    known = defaults.as_dict() if isinstance(defaults, SizesAttr) else {}
+    for op in function.body.block.ops if function.body.blocks else ():
+        if isinstance(op, Regrouping) and sizes_of(op.together.type)[op.whole] == DYNAMIC:
+            known |= op.fitting(known)
+    return known
 
 
 def set_default_sizes(function: FuncOp, given: Mapping[str, int]) -> None:

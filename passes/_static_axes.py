@@ -10,6 +10,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from treadle.compiler.lowering.numbers import neutral_of
 from treadle.dialects.diagram import CastOp, ContractOp, ExtentOp, FillOp, ReadOp, ReduceOp
 from treadle.dialects.diagram.array import DYNAMIC, format_of, is_array, sizes_of
+from treadle.dialects.diagram.collapse import Regrouping
 from treadle.dialects.diagram.operation import DiagramOperation
 from treadle.passes._functions import label, note, replace
 
@@ -33,7 +34,8 @@ def fold_extents(function: func.FuncOp, block: Block, rewrite: str) -> None:
 def fold_empty_axes(function: func.FuncOp, block: Block, rewrite: str) -> None:
     """Replace the operations of a block that have nothing to compute. `rewrite` is the pass that notes it."""
     for op in list(block.ops):
-        if not isinstance(op, DiagramOperation) or isinstance(op, FillOp | ReadOp):  # reads give axes their sizes
+        # reads and regroupings give axes their sizes
+        if not isinstance(op, DiagramOperation) or isinstance(op, FillOp | ReadOp | Regrouping):
             continue
         if not op.results or not all(is_array(result.type) for result in op.results):
             continue

@@ -69,6 +69,15 @@ class Prepares(Protocol):
         ...
 
 
+@runtime_checkable
+class Copies(Protocol):
+    """A backend that copies arrays of its device on the device."""
+
+    def copy(self, array: Any) -> Any:
+        """A device array with the same elements, rows contiguous."""
+        ...
+
+
 @dataclass(frozen=True)
 class Choice:
     """The place to run, and why not a better one."""

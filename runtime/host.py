@@ -27,8 +27,8 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from treadle.dialects import cuda
 from treadle.dialects.cuda import ANY_STRIDES, WHOLE_SECTORS
-from treadle.dialects.diagram import ReadOp
-from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, shape_of
+from treadle.dialects.diagram import CollapseOp, ExpandOp, ReadOp
+from treadle.dialects.diagram.array import DYNAMIC, LARGEST_SIZE, axes_of, format_of, shape_of
 from treadle.dialects.diagram.place import reach, step_along
 from treadle.runtime.arguments import HostError, alignment, pack, scalar, why_not_mappable
 from treadle.runtime.backend import Backend, Prepares
@@ -37,6 +37,7 @@ from treadle.runtime.foreign import Foreign, compute, merged_shape
 from treadle.runtime.formats import DTYPES, rounded
 from treadle.runtime.interpreter.arrays import dtype_of
 from treadle.runtime.interpreter.scalars import SCALAR_OPERATIONS, value_of
+from treadle.runtime.views import contiguous_strides, regrouped
 
 MAX_GRID = 2**31 - 1
 """Blocks that a launch may have along x."""
@@ -185,6 +186,8 @@ class HostExecution:
                 self.values[op.memref] = self._allocate(op)
             case ReadOp():
                 self.values[op.result] = self._read(op)
+            case CollapseOp() | ExpandOp():
+                self.values[op.result] = self._regrouped(op)
             case cuda.AlignmentOp():
                 self.values[op.result] = self._alignment(op)
             case cuda.LaunchOp():
@@ -272,6 +275,22 @@ class HostExecution:
         offset = sum(form.constant * stride for form, stride in steps) if all(sizes.values()) else 0
         return self.backend.view(array, offset, tuple(sizes.values()), tuple(strides))
 
+    def _regrouped(self, op: CollapseOp | ExpandOp) -> Any:
+        """The same numbers in the same order: the operand's memory, or a copy of it where there are gaps between axes
+        that become one (HostError for an axis that kernels could not count)."""
+        array = self.values[op.operand]
+        operand = axes_of(op.operand.type)
+        known = {axis: size for axis, (size, _) in self.sizes.items()} | self.fitted
+        self.fitted |= op.fitting(known | dict(zip(operand, array.shape, strict=True)))
+        sizes = known | dict(zip(operand, array.shape, strict=True)) | self.fitted
+        if (length := sizes[op.whole]) > LARGEST_SIZE:
+            raise HostError(
+                f"axes {', '.join(op.parts)} together have {length:,} elements: an axis has at most {LARGEST_SIZE:,}"
+            )
+        shape = tuple(sizes[axis] for axis in axes_of(op.result.type))
+        first = (operand if isinstance(op, CollapseOp) else axes_of(op.result.type)).index(op.parts[0])
+        return regrouped(self.backend, array, first, len(op.parts), shape)
+
     def _allocate(self, op: memref.AllocOp) -> Any:
         sizes = iter(self.values[size] for size in op.dynamic_sizes)
         shape = [next(sizes) if size < 0 else size for size in shape_of(op.memref.type)]
@@ -317,11 +336,6 @@ class HostExecution:
             cuda.variant_name(kernel, variant), grid, block, cuda.shared_bytes(kernel, variant), arguments, **clusters
         )
         self.launches.append(Launched(cuda.variant_name(kernel, variant), grid, report))
-
-
-def contiguous_strides(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
-    """In bytes, of an array in one piece, the last dimension innermost."""
-    return tuple(itemsize * prod(shape[i + 1 :]) for i in range(len(shape)))
 
 
 def execute(

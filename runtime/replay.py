@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from treadle.runtime.backend import Backend
 from treadle.runtime.parameters import Scalar
+from treadle.runtime.views import copied
 
 ADDRESS_BITS = 31
 """The bits of an address that a host function may look at: variants are made for at most 32 bytes."""
@@ -124,6 +125,11 @@ class Tracer:
         if (place := self._place(array)) is not None:
             self._places[id(made)] = made, Place(place.array, place.offset + offset)
         return made
+
+    def copy(self, array: Any) -> Any:
+        """What the next call would have to copy, too, is not followed."""
+        self._whole = False
+        return copied(self.backend, array)
 
     @property
     def has_tensor_maps(self) -> bool:

@@ -56,6 +56,9 @@ class TorchBackend:
     def view(self, array: DeviceArray, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> DeviceArray:
         return self.kernels.view(array, offset, shape, strides)
 
+    def copy(self, array: DeviceArray) -> DeviceArray:
+        return device_array(self.download(array).contiguous())
+
     @property
     def has_tensor_maps(self) -> bool:
         return self.kernels.has_tensor_maps

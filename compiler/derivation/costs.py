@@ -12,10 +12,14 @@ from treadle.compiler.cost import plan_of, sizes_of_kernel, transfer_bytes
 from treadle.compiler.sizes import axes_of_function
 from treadle.dialects.diagram import ExtentOp, FillOp, IndexOp
 from treadle.dialects.diagram.array import DYNAMIC, format_of, is_array, sizes_of
+from treadle.dialects.diagram.collapse import Regrouping
 from treadle.dialects.diagram.operation import DiagramOperation
 from treadle.dialects.diagram.read import with_fitting
 from treadle.dialects.hierarchy import KernelOp
 from treadle.passes._functions import functions
+
+FREE = (ExtentOp, FillOp, IndexOp, Regrouping)
+"""Operations that move nothing: constants, sizes, and axes as one axis."""
 
 
 def moved_bytes(module: ModuleOp, given: Mapping[str, int]) -> int | None:
@@ -34,7 +38,7 @@ def moved_bytes(module: ModuleOp, given: Mapping[str, int]) -> int | None:
         for op in function.body.block.ops:
             if isinstance(op, KernelOp) and (op.is_expanded or (op.schedule is not None and op.schedule.is_decided)):
                 moved += transfer_bytes(plan_of(op), "device", sizes_of_kernel(op, function, given))
-            elif isinstance(op, KernelOp | DiagramOperation) and not isinstance(op, ExtentOp | FillOp | IndexOp):
+            elif isinstance(op, KernelOp | DiagramOperation) and not isinstance(op, FREE):
                 crossing = _bytes(_crossing(op), sizes)
                 if crossing is None:
                     return None

@@ -31,6 +31,7 @@ from treadle.compiler.lowering.layouts import Layouts
 from treadle.compiler.lowering.names import plain_name
 from treadle.compiler.lowering.padding import lengths_beside, padding_of_kernel
 from treadle.compiler.lowering.plan import KernelPlan, plan_kernel
+from treadle.compiler.lowering.regrouped import emit_size
 from treadle.compiler.lowering.state import KernelLowering
 from treadle.compiler.machines import Machine
 from treadle.dialects import cuda
@@ -47,6 +48,7 @@ from treadle.dialects.diagram.array import (
     shape_of,
     sizes_of,
 )
+from treadle.dialects.diagram.collapse import Regrouping
 from treadle.dialects.diagram.operation import DiagramOperation
 from treadle.dialects.diagram.padding import Inside
 from treadle.dialects.hierarchy import KernelOp
@@ -85,6 +87,8 @@ class HostLowering:
                 self._extent(op)
             elif isinstance(op, ReadOp):
                 self._read(op)
+            elif isinstance(op, Regrouping):
+                self._regroup(op)
             elif not isinstance(op, func.ReturnOp):
                 self._stay(op)
         self._retype(block)
@@ -192,6 +196,13 @@ class HostLowering:
                 self.sizes[axis] = fitting_size(op, axis, self.sizes.__contains__, self._size, emit)
         Rewriter.insert_op(new, InsertPoint.before(op))
         self._buffer(op.result)
+
+    def _regroup(self, op: Regrouping) -> None:
+        """A view of a buffer, or of a copy of it without gaps."""
+        new: list[Operation] = []
+        emit_size(op, self.sizes, new.append)
+        Rewriter.insert_op(new, InsertPoint.before(op))
+        self._buffer(op.results[0])
 
     # -- one kernel --------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from treadle.compiler.printer.launches import launches_of
 from treadle.compiler.printer.text import Text
 from treadle.dialects import cuda
 from treadle.dialects.diagram import ReadOp
+from treadle.dialects.diagram.collapse import Regrouping
 from treadle.dialects.diagram.formats import EIGHT_BIT, NUMBER_FORMATS
 from treadle.dialects.hierarchy.schedule import derivation_of
 
@@ -48,8 +49,9 @@ def _nothing_to_print(module: ModuleOp) -> DiagnosticException:
 
 
 def _is_for_kernels(op: Operation) -> bool:
-    """Whether lowering makes a kernel of it: a read outside of kernels is a view, which the host makes."""
-    return op.dialect_name() in ("diagram", "hierarchy") and not isinstance(op, ReadOp)
+    """Whether lowering makes a kernel of it: reads and regroupings outside of kernels are views, which the
+    host makes."""
+    return op.dialect_name() in ("diagram", "hierarchy") and not isinstance(op, ReadOp | Regrouping)
 
 
 def _title(module: ModuleOp) -> str:

@@ -16,9 +16,10 @@ is the same diagram.
 ```
 
 Operations: `contract`, `reduce`, `map`, `cast`, `fill`, `extent`, `index` (positions along an axis), `where` (the
-elements at which a condition holds), `read` (an affine window or diagonal of an array), and `apply`, which applies a
-`law` (softmax, say) by name. Number formats, the accumulator's included, are part of the algorithm. Over the real
-numbers a cast is the identity; the interpreter computes in float64 and is the reference for everything below.
+elements at which a condition holds), `read` (an affine window or diagonal of an array), `collapse` and `expand` (axes
+as one axis, and back), and `apply`, which applies a `law` (softmax, say) by name. Number formats, the accumulator's
+included, are part of the algorithm. Over the real numbers a cast is the identity; the interpreter computes in float64
+and is the reference for everything below.
 
 Theory: arXiv 2412.03317, sections 2 and 3.
 """
@@ -26,6 +27,7 @@ Theory: arXiv 2412.03317, sections 2 and 3.
 from xdsl.ir import Dialect
 
 from treadle.dialects.diagram.array import ArrayEncoding, SizesAttr
+from treadle.dialects.diagram.collapse import CollapseOp, ExpandOp
 from treadle.dialects.diagram.condition import ConditionAttr
 from treadle.dialects.diagram.contract import ContractOp
 from treadle.dialects.diagram.elements import CastOp, ExtentOp, FillOp, IndexOp
@@ -39,6 +41,21 @@ from treadle.dialects.diagram.yields import YieldOp
 
 Diagram = Dialect(
     "diagram",
-    [ApplyOp, CastOp, ContractOp, ExtentOp, FillOp, IndexOp, LawOp, MapOp, ReadOp, ReduceOp, WhereOp, YieldOp],
+    [
+        ApplyOp,
+        CastOp,
+        CollapseOp,
+        ContractOp,
+        ExpandOp,
+        ExtentOp,
+        FillOp,
+        IndexOp,
+        LawOp,
+        MapOp,
+        ReadOp,
+        ReduceOp,
+        WhereOp,
+        YieldOp,
+    ],
     [ArrayEncoding, ConditionAttr, PlaceAttr, SizesAttr],
 )

@@ -28,6 +28,7 @@ from treadle.dialects.diagram.array import (
     format_of,
     sizes_of,
 )
+from treadle.dialects.diagram.collapse import Regrouping
 from treadle.dialects.diagram.condition import Linear, Term, axis_in
 from treadle.dialects.diagram.operation import DiagramOperation, quote
 from treadle.dialects.diagram.place import (
@@ -198,9 +199,10 @@ class ReadOp(DiagramOperation):
 
 
 def with_fitting(block: Block, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Sizes of axes, with those that the reads of a function give to axes of their own."""
+    """Sizes of axes, with those that the reads of a function give to axes of their own, and of axes that stand for
+    several."""
     known = dict(sizes)
     for op in block.ops:
-        if isinstance(op, ReadOp):
+        if isinstance(op, ReadOp | Regrouping):
             known |= op.fitting(known)
     return known

@@ -611,3 +611,91 @@ func.func @f(%X: tensor<12x?xf32, #diagram.array<[l, c]>>) {
   %W = diagram.read %X at "t + r, c" : tensor<12x?xf32, #diagram.array<[l, c]>> -> tensor<6x8x?xf32, #diagram.array<[t, r, c]>>
   func.return
 }
+
+// -----
+
+// CHECK: one axis stands for two others at least, here for 'x'
+func.func @f(%K: tensor<2x3x4xf32, #diagram.array<[x, y, d]>>) -> tensor<2x3x4xf32, #diagram.array<[z, y, d]>> {
+  %z = diagram.collapse %K [x] as z : tensor<2x3x4xf32, #diagram.array<[x, y, d]>> -> tensor<2x3x4xf32, #diagram.array<[z, y, d]>>
+  func.return %z : tensor<2x3x4xf32, #diagram.array<[z, y, d]>>
+}
+
+// -----
+
+// CHECK: axis 'w' is not in the array, which has 'x', 'y', 'd'
+func.func @f(%K: tensor<2x3x4xf32, #diagram.array<[x, y, d]>>) -> tensor<6x4xf32, #diagram.array<[z, d]>> {
+  %z = diagram.collapse %K [x, w] as z : tensor<2x3x4xf32, #diagram.array<[x, y, d]>> -> tensor<6x4xf32, #diagram.array<[z, d]>>
+  func.return %z : tensor<6x4xf32, #diagram.array<[z, d]>>
+}
+
+// -----
+
+// CHECK: axes 'x', 'd' do not lie one within the other, in that order, in an array of 'x', 'y', 'd'
+func.func @f(%K: tensor<2x3x4xf32, #diagram.array<[x, y, d]>>) -> tensor<8x3xf32, #diagram.array<[z, y]>> {
+  %z = diagram.collapse %K [x, d] as z : tensor<2x3x4xf32, #diagram.array<[x, y, d]>> -> tensor<8x3xf32, #diagram.array<[z, y]>>
+  func.return %z : tensor<8x3xf32, #diagram.array<[z, y]>>
+}
+
+// -----
+
+// CHECK: axes 'y', 'x' do not lie one within the other
+func.func @f(%K: tensor<2x3x4xf32, #diagram.array<[x, y, d]>>) -> tensor<6x4xf32, #diagram.array<[z, d]>> {
+  %z = diagram.collapse %K [y, x] as z : tensor<2x3x4xf32, #diagram.array<[x, y, d]>> -> tensor<6x4xf32, #diagram.array<[z, d]>>
+  func.return %z : tensor<6x4xf32, #diagram.array<[z, d]>>
+}
+
+// -----
+
+// CHECK: the array has an axis 'd' already
+func.func @f(%K: tensor<2x3x4xf32, #diagram.array<[x, y, d]>>) -> tensor<6x4xf32, #diagram.array<[d, e]>> {
+  %z = diagram.collapse %K [x, y] as d : tensor<2x3x4xf32, #diagram.array<[x, y, d]>> -> tensor<6x4xf32, #diagram.array<[d, e]>>
+  func.return %z : tensor<6x4xf32, #diagram.array<[d, e]>>
+}
+
+// -----
+
+// CHECK: the other array has 'd', 'z', it must have 'z', 'd'
+func.func @f(%K: tensor<2x3x4xf32, #diagram.array<[x, y, d]>>) -> tensor<4x6xf32, #diagram.array<[d, z]>> {
+  %z = diagram.collapse %K [x, y] as z : tensor<2x3x4xf32, #diagram.array<[x, y, d]>> -> tensor<4x6xf32, #diagram.array<[d, z]>>
+  func.return %z : tensor<4x6xf32, #diagram.array<[d, z]>>
+}
+
+// -----
+
+// CHECK: its format stays: f32
+func.func @f(%K: tensor<2x3x4xf32, #diagram.array<[x, y, d]>>) -> tensor<6x4xf16, #diagram.array<[z, d]>> {
+  %z = diagram.collapse %K [x, y] as z : tensor<2x3x4xf32, #diagram.array<[x, y, d]>> -> tensor<6x4xf16, #diagram.array<[z, d]>>
+  func.return %z : tensor<6x4xf16, #diagram.array<[z, d]>>
+}
+
+// -----
+
+// CHECK: axis 'd' changes its size
+func.func @f(%K: tensor<2x3x4xf32, #diagram.array<[x, y, d]>>) -> tensor<6x5xf32, #diagram.array<[z, d]>> {
+  %z = diagram.collapse %K [x, y] as z : tensor<2x3x4xf32, #diagram.array<[x, y, d]>> -> tensor<6x5xf32, #diagram.array<[z, d]>>
+  func.return %z : tensor<6x5xf32, #diagram.array<[z, d]>>
+}
+
+// -----
+
+// CHECK: axis 'z' has 6 elements by its parts, and 5 in its type
+func.func @f(%K: tensor<2x3x4xf32, #diagram.array<[x, y, d]>>) -> tensor<5x4xf32, #diagram.array<[z, d]>> {
+  %z = diagram.collapse %K [x, y] as z : tensor<2x3x4xf32, #diagram.array<[x, y, d]>> -> tensor<5x4xf32, #diagram.array<[z, d]>>
+  func.return %z : tensor<5x4xf32, #diagram.array<[z, d]>>
+}
+
+// -----
+
+// CHECK: axis 'z' has 6 elements by its parts, and ? in its type
+func.func @f(%K: tensor<2x3x4xf32, #diagram.array<[x, y, d]>>) -> tensor<?x4xf32, #diagram.array<[z, d]>> {
+  %z = diagram.collapse %K [x, y] as z : tensor<2x3x4xf32, #diagram.array<[x, y, d]>> -> tensor<?x4xf32, #diagram.array<[z, d]>>
+  func.return %z : tensor<?x4xf32, #diagram.array<[z, d]>>
+}
+
+// -----
+
+// CHECK: axes 'y', 'x' do not lie one within the other, in that order, in an array of 'x', 'y'
+func.func @f(%z: tensor<6xf32, #diagram.array<[z]>>) -> tensor<2x3xf32, #diagram.array<[x, y]>> {
+  %K = diagram.expand %z z as [y, x] : tensor<6xf32, #diagram.array<[z]>> -> tensor<2x3xf32, #diagram.array<[x, y]>>
+  func.return %K : tensor<2x3xf32, #diagram.array<[x, y]>>
+}

@@ -14,6 +14,7 @@ from treadle.compiler.errors import Refusal as NotFused
 from treadle.compiler.sizes import default_sizes
 from treadle.dialects.diagram import ApplyOp, ContractOp, ExtentOp, FillOp, IndexOp, ReadOp, ReduceOp
 from treadle.dialects.diagram.array import axes_of
+from treadle.dialects.diagram.collapse import Regrouping
 from treadle.dialects.diagram.operation import DiagramOperation
 from treadle.dialects.diagram.read import with_fitting
 from treadle.passes._functions import label, note
@@ -294,7 +295,7 @@ class Clusters:
 
 
 def _may_join(op: Operation) -> bool:
-    if not isinstance(op, DiagramOperation) or isinstance(op, ApplyOp | ExtentOp | ReadOp):
+    if not isinstance(op, DiagramOperation) or isinstance(op, ApplyOp | ExtentOp | ReadOp | Regrouping):
         return False
     return not isinstance(op, FillOp | IndexOp) or any(not _may_join(use.operation) for use in op.result.uses)
 

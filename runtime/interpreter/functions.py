@@ -26,6 +26,7 @@ from treadle.compiler.errors import at
 from treadle.compiler.sizes import sizes_of_whole_arrays
 from treadle.dialects import diagram
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, shape_of
+from treadle.dialects.diagram.collapse import Regrouping
 from treadle.dialects.diagram.condition import Term, axis_in, divisor_in, evaluate
 from treadle.runtime.formats import rounded, saturated
 from treadle.runtime.interpreter import bounds
@@ -230,6 +231,23 @@ class DiagramFunctions(SessionFunctions):
             if all(sizes) and place.max() >= source.sizes[along]:
                 raise AxisMismatch(f"it reads at {place.max()} along axis '{along}', which has {source.sizes[along]}")
         return self._result(op, Array(axes, numbers.reshaped(lambda data: data[tuple(position)])))
+
+    @impl(diagram.CollapseOp)
+    def run_collapse(self, interpreter: Interpreter, op: diagram.CollapseOp, args: PythonValues) -> PythonValues:
+        return self._regrouped(op, args)
+
+    @impl(diagram.ExpandOp)
+    def run_expand(self, interpreter: Interpreter, op: diagram.ExpandOp, args: PythonValues) -> PythonValues:
+        return self._regrouped(op, args)
+
+    def _regrouped(self, op: Regrouping, args: PythonValues) -> PythonValues:
+        source, axes, whole = array_of(args[0]), axes_of(op.results[0].type), self.session.scope.whole
+        whole |= op.fitting({**whole, **source.sizes})
+        shape = tuple(whole[axis] for axis in axes)
+        if prod(shape) != prod(source.sizes.values()):
+            raise AxisMismatch(f"axis '{op.whole}' of {whole[op.whole]} elements stands for others of other sizes")
+        numbers = source.aligned(axes_of(op.operands[0].type))
+        return self._result(op, Array(axes, numbers.reshaped(lambda data: np.asarray(data).reshape(shape))))
 
     @impl(diagram.IndexOp)
     def run_index(self, interpreter: Interpreter, op: diagram.IndexOp, args: PythonValues) -> PythonValues:

@@ -79,6 +79,8 @@ def _weaved(block: Block) -> list[str]:
                 fixed |= set(op.over_axes)
             case diagram.ReadOp():  # a piece of what is read is no piece of what it is read from
                 fixed |= {axis for value in (op.operand, op.result) for axis in sizes_of(value.type)}
+            case diagram.CollapseOp() | diagram.ExpandOp():
+                fixed |= {op.whole, *op.parts}
             case DiagramOperation() | func.ReturnOp():
                 pass
             case _ if any(is_array(value.type) for value in (*op.operands, *op.results)) or op.regions:

@@ -1,0 +1,81 @@
+// RUN: xdsl-opt -p 'diagram-merge-axes' %s | filecheck %s
+// RUN: xdsl-opt -p 'diagram-merge-axes' %s | xdsl-opt | filecheck %s
+
+!Q = tensor<8x16xf16, #diagram.array<[q, d]>>
+!K = tensor<?x4x16xf16, #diagram.array<[x, y, d]>>
+!S = tensor<8x?x4xf32, #diagram.array<[q, x, y]>>
+!half = tensor<8x?xf32, #diagram.array<[q, x]>>
+!row = tensor<8xf32, #diagram.array<[q]>>
+!T = tensor<?x3x5x2xf32, #diagram.array<[b, x, y, z]>>
+!b = tensor<?xf32, #diagram.array<[b]>>
+!turned = tensor<8x4x?xf32, #diagram.array<[q, y, x]>>
+!apart = tensor<?x8x4xf32, #diagram.array<[x, q, y]>>
+
+// Both maxima and both sums become one; what is saved has its own axes again, and the default is a product.
+
+// CHECK-LABEL: func.func @scores
+// CHECK-SAME: sizes = #diagram.sizes<x = 6, x_y = 24>
+// CHECK-SAME: derivation = [#hierarchy.step<"diagram-merge-axes", "%m_y into %m", "associativity: a reduction of a reduction is one over all axes", "">, #hierarchy.step<"diagram-merge-axes", "[x, y] as x_y", "a tuple of axes is an axis", "side by side in every array that has one of them">]
+// CHECK-NEXT: %K_flat = diagram.collapse %K [x, y] as x_y : tensor<?x4x16xf16, #diagram.array<[x, y, d]>> -> tensor<?x16xf16, #diagram.array<[x_y, d]>>
+// CHECK-NEXT: %S_flat = diagram.contract %Q, %K_flat over [d] accumulate f32 : tensor<8x16xf16, #diagram.array<[q, d]>>, tensor<?x16xf16, #diagram.array<[x_y, d]>> -> tensor<8x?xf32, #diagram.array<[q, x_y]>>
+// CHECK-NEXT: %m = diagram.reduce max %S_flat over [x_y] : tensor<8x?xf32, #diagram.array<[q, x_y]>> -> tensor<8xf32, #diagram.array<[q]>>
+// CHECK-NEXT: %l = diagram.reduce add %S_flat over [x_y] : tensor<8x?xf32, #diagram.array<[q, x_y]>> -> tensor<8xf32, #diagram.array<[q]>>
+// CHECK-NEXT: %S = diagram.expand %S_flat x_y as [x, y] : tensor<8x?xf32, #diagram.array<[q, x_y]>> -> tensor<8x?x4xf32, #diagram.array<[q, x, y]>>
+// CHECK-NEXT: func.return %S, %m, %l : tensor<8x?x4xf32, #diagram.array<[q, x, y]>>, tensor<8xf32, #diagram.array<[q]>>, tensor<8xf32, #diagram.array<[q]>>
+func.func @scores(%Q: !Q, %K: !K) -> (!S, !row, !row) attributes {sizes = #diagram.sizes<x = 6>} {
+  %S = diagram.contract %Q, %K over [d] accumulate f32 : !Q, !K -> !S
+  %m_y = diagram.reduce max %S over [y] : !S -> !half
+  %m = diagram.reduce max %m_y over [x] : !half -> !row
+  %l = diagram.reduce add %S over [x, y] : !S -> !row
+  func.return %S, %m, %l : !S, !row, !row
+}
+
+// Three axes are one; that of the batch, which nothing reduces, stays.
+
+// CHECK-LABEL: func.func @three
+// CHECK-NEXT: %T_flat = diagram.collapse %T [x, y, z] as x_y_z : tensor<?x3x5x2xf32, #diagram.array<[b, x, y, z]>> -> tensor<?x30xf32, #diagram.array<[b, x_y_z]>>
+// CHECK-NEXT: %l = diagram.reduce add %T_flat over [x_y_z] : tensor<?x30xf32, #diagram.array<[b, x_y_z]>> -> tensor<?xf32, #diagram.array<[b]>>
+func.func @three(%T: !T) -> !b {
+  %l = diagram.reduce add %T over [z, x, y] : !T -> !b
+  func.return %l : !b
+}
+
+// A condition that asks for positions along x keeps them apart; so do a position, and a sum of maxima.
+
+// CHECK-LABEL: func.func @asked
+// CHECK-NEXT: %W = diagram.where %S if "x <= q" : tensor<8x?x4xf32, #diagram.array<[q, x, y]>>
+// CHECK-NEXT: %m = diagram.reduce max %W over [x, y]
+func.func @asked(%S: !S) -> !row {
+  %W = diagram.where %S if "x <= q" : !S
+  %m = diagram.reduce max %W over [x, y] : !S -> !row
+  func.return %m : !row
+}
+
+// CHECK-LABEL: func.func @sum_of_maxima
+// CHECK-NEXT: %m = diagram.reduce max %S over [y] : tensor<8x?x4xf32, #diagram.array<[q, x, y]>> -> tensor<8x?xf32, #diagram.array<[q, x]>>
+// CHECK-NEXT: %l = diagram.reduce add %m over [x] : tensor<8x?xf32, #diagram.array<[q, x]>> -> tensor<8xf32, #diagram.array<[q]>>
+func.func @sum_of_maxima(%S: !S) -> !row {
+  %m = diagram.reduce max %S over [y] : !S -> !half
+  %l = diagram.reduce add %m over [x] : !half -> !row
+  func.return %l : !row
+}
+
+// Two orders in memory, or another axis between, and the derivation says so.
+
+// CHECK-LABEL: func.func @turned
+// CHECK-SAME: #hierarchy.step<"decline diagram-merge-axes", "[x, y]", "a tuple of axes is an axis", "'y' does not lie within 'x' in %U[q, y, x]">
+// CHECK-NEXT: %U = diagram.cast
+// CHECK-NEXT: %l = diagram.reduce add %U over [x, y] : tensor<8x4x?xf32, #diagram.array<[q, y, x]>> -> tensor<8xf32, #diagram.array<[q]>>
+func.func @turned(%S: !S) -> !row {
+  %U = diagram.cast %S : !S -> !turned
+  %l = diagram.reduce add %U over [x, y] : !turned -> !row
+  func.return %l : !row
+}
+
+// CHECK-LABEL: func.func @apart
+// CHECK-SAME: #hierarchy.step<"decline diagram-merge-axes", "[x, y]", "a tuple of axes is an axis", "'y' does not lie within 'x' in %S[x, q, y]">
+// CHECK-NEXT: %l = diagram.reduce add %S over [x, y]
+func.func @apart(%S: !apart) -> !row {
+  %l = diagram.reduce add %S over [x, y] : !apart -> !row
+  func.return %l : !row
+}

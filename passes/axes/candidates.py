@@ -1,0 +1,166 @@
+"""Which axes of a function are one axis, and why others are not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import combinations, pairwise
+from math import prod
+from typing import TypeAlias
+
+from xdsl.dialects import func
+from xdsl.ir import Block, Operation, SSAValue
+
+from treadle.dialects.diagram import CastOp, ContractOp, ExtentOp, FillOp, MapOp, ReduceOp, WhereOp
+from treadle.dialects.diagram.array import DYNAMIC, LARGEST_SIZE, axes_of, is_array, sizes_of
+from treadle.dialects.diagram.condition import Read, axis_in, terms_of
+from treadle.passes._functions import label
+from treadle.passes._parts import Reducing
+from treadle.passes.axes.joins import within
+
+Pair: TypeAlias = tuple[str, str]
+"""An axis, and the one that lies within it."""
+
+WEAVING = (CastOp, ContractOp, ExtentOp, FillOp, MapOp, ReduceOp, WhereOp)
+"""Operations that may treat two axes as one."""
+
+
+class Candidates:
+    """The arrays and reductions of one block, asked about pairs of axes."""
+
+    def __init__(self, block: Block):
+        self.block = block
+        self.ops = [op for op in block.ops if not isinstance(op, func.ReturnOp)]
+        self.values = [value for value in _values(block) if is_array(value.type)]
+
+    def groups(self) -> list[tuple[str, ...]]:
+        """Axes that are one, the outermost first; those that come first in the program first."""
+        after = {outer: inner for outer, inner in self.pairs() if self.why_not((outer, inner)) is None}
+        first = [axis for axis in after if axis not in after.values()]
+        return [tuple(_chain(axis, after)) for axis in first]
+
+    def pairs(self) -> list[Pair]:
+        """Neighbours in an array that one reduction reduces together."""
+        found: dict[Pair, None] = {}
+        for op in self.ops:
+            over = {axis for each in (op, *within(op)) if isinstance(each, Reducing) for axis in each.over_axes}
+            for value in self.values if len(over) > 1 else ():
+                axes = axes_of(value.type)
+                found |= {pair: None for pair in pairwise(axes) if over.issuperset(pair)}
+        return list(found)
+
+    def joined(self, pair: Pair) -> list[ReduceOp]:
+        """The reductions that reduce one of two axes of what reduces the other."""
+        return [op for op in self.ops if isinstance(op, ReduceOp) and _divides(op, pair)]
+
+    def disordered(self) -> dict[Pair, str]:
+        """Axes that one reduction reduces together, and that all operations treat alike, which lie otherwise in some
+        array: why they are not one."""
+        found: dict[Pair, str] = {}
+        for op in self.ops:
+            over = op.over_axes if isinstance(op, Reducing) else ()
+            for pair in combinations(over, 2):
+                other = pair[1], pair[0]
+                if not self._may_lie_so(pair) or other in found:
+                    continue
+                if (reason := self.why_apart(pair)) is not None and self.why_apart(other) is not None:
+                    found[pair] = reason
+        return found
+
+    def _may_lie_so(self, pair: Pair) -> bool:
+        """Whether nothing but the order of axes in memory keeps two of them apart."""
+        both = all(len({*axes_of(value.type)} & {*pair}) != 1 for value in self.values)
+        return both and all(_why_not_alike(op, pair) is None for op in self.ops)
+
+    def why_not(self, pair: Pair) -> str | None:
+        """Why two axes are not one; None if they are."""
+        if all(pair[0] not in axes_of(argument.type) for argument in self.block.args):
+            return "no argument tells how long they are"
+        if (reason := self.why_apart(pair)) is not None:
+            return reason
+        return next((reason for op in self.ops if (reason := _why_not_alike(op, pair)) is not None), None)
+
+    def why_apart(self, pair: Pair) -> str | None:
+        """Why two axes do not lie one within the other in all arrays."""
+        between = {op.operand for op in self.joined(pair)}
+        for value in self.values:
+            axes = axes_of(value.type)
+            inside = [axis for axis in axes if axis in pair]
+            if not inside or value in between:
+                continue
+            if len(inside) == 1:
+                return f"{label(value)} has '{inside[0]}' alone"
+            if axes.index(pair[0]) + 1 != axes.index(pair[1]):
+                return f"'{pair[1]}' does not lie within '{pair[0]}' in {label(value)}[{', '.join(axes)}]"
+            lengths = [sizes_of(value.type)[axis] for axis in pair]
+            if DYNAMIC not in lengths and prod(lengths) > LARGEST_SIZE:
+                return f"they have {prod(lengths)} elements together: an axis has at most {LARGEST_SIZE}"
+        return None
+
+
+def _divides(op: ReduceOp, pair: Pair) -> bool:
+    """Whether a reduction reduces one axis of a pair, and what it combines the other."""
+    inner = next(within(op), None)
+    if inner is None:
+        return False
+    own, others = {*op.over_axes} & {*pair}, {*inner.over_axes} & {*pair}
+    return len(own) == 1 and len(others) == 1
+
+
+def _why_not_alike(op: Operation, pair: Pair) -> str | None:
+    """Why an operation does not treat two axes as one."""
+    if not isinstance(op, WEAVING):
+        return f"{op.name} knows one of them" if _touches(op, pair) else None
+    if isinstance(op, WhereOp) and (asked := [axis for axis in pair if axis in _asked(op)]):
+        return f"the condition '{op.condition.text.data}' asks for positions along '{asked[0]}'"
+    if not isinstance(op, Reducing):
+        return None
+    over = {*op.over_axes, *(axis for each in within(op) if _is_joined(op, pair) for axis in each.over_axes)}
+    if len(over & {*pair}) != 1 or _is_inner(op, pair):
+        return None
+    (axis,) = over & {*pair}
+    return f"{label(op.result)} is reduced along '{axis}' alone"
+
+
+def _is_joined(op: Operation, pair: Pair) -> bool:
+    return isinstance(op, ReduceOp) and _divides(op, pair)
+
+
+def _is_inner(op: Reducing, pair: Pair) -> bool:
+    """Whether a reduction is done with the one that uses it."""
+    users = [use.operation for use in op.result.uses]
+    return len(users) == 1 and _is_joined(users[0], pair) and next(within(users[0]), None) is op
+
+
+def _asked(op: WhereOp) -> set[str]:
+    """The axes whose positions a condition asks for."""
+    terms = terms_of(op.condition.condition)
+    return {axis_in(axis) for term in terms for axis in (term.axes if isinstance(term, Read) else (term,))}
+
+
+def _touches(op: Operation, pair: Pair) -> bool:
+    """Whether an operation, or one inside it, has arrays with one of two axes, or names it."""
+    return any({*axes_of(value.type)} & {*pair} for each in op.walk() for value in _around(each))
+
+
+def _around(op: Operation) -> Iterator[SSAValue]:
+    yield from op.operands
+    yield from op.results
+    for region in op.regions:
+        for block in region.blocks:
+            yield from block.args
+
+
+def _values(block: Block) -> Iterator[SSAValue]:
+    yield from block.args
+    for op in block.ops:
+        yield from op.results
+
+
+def _chain(axis: str, after: dict[str, str]) -> Iterable[str]:
+    yield axis
+    while axis in after:
+        axis = after[axis]
+        yield axis
+
+
+__all__ = ["Candidates", "Pair"]

@@ -1,0 +1,103 @@
+"""A function whose axes are merged: arrays are collapsed where they enter, and expanded where they leave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import count
+from math import prod
+
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from treadle.compiler.sizes import default_sizes
+from treadle.dialects.diagram import CollapseOp, ContractOp, ExpandOp, ReduceOp
+from treadle.dialects.diagram.array import DYNAMIC, SizesAttr, array_type, axes_of, format_of, is_array, sizes_of
+from treadle.passes._functions import fresh_hint, note
+
+LAW = "a tuple of axes is an axis"
+LONGEST_NAME = 63
+
+
+def merge(function: func.FuncOp, block: Block, axes: Sequence[str], rewrite: str) -> None:
+    """One axis in the place of several, in every operation of a function; its arguments and results keep theirs."""
+    whole = _name(axes, block)
+    terminator = block.last_op
+    assert isinstance(terminator, func.ReturnOp)
+    wanted = {value: value.type for value in terminator.operands if axes[0] in axes_of(value.type)}
+    for op in list(block.ops):
+        for result in op.results:
+            if axes[0] in axes_of(result.type):
+                Rewriter.replace_value_with_new_type(result, _merged(result.type, axes, whole))
+        if isinstance(op, ContractOp | ReduceOp) and axes[0] in op.over_axes:
+            op.properties["over"] = ArrayAttr(StringAttr(axis) for axis in _replaced(op.over_axes, axes, whole))
+    for argument in block.args:
+        if axes[0] in axes_of(argument.type):
+            _collapse(argument, axes, whole, terminator)
+    _expand_results(terminator, axes, whole, list(wanted.values()))
+    _state_size(function, axes, whole)
+    note(function, rewrite, f"[{', '.join(axes)}] as {whole}", LAW, "side by side in every array that has one of them")
+
+
+def _collapse(argument: SSAValue, axes: Sequence[str], whole: str, terminator: func.ReturnOp) -> None:
+    """An argument that is returned as it is stays what it is."""
+    uses = [use for use in argument.uses if use.operation is not terminator]
+    if not uses:
+        return
+    first = argument.owner.first_op if isinstance(argument.owner, Block) else None
+    assert first is not None
+    op = CollapseOp(argument, axes, whole, _merged(argument.type, axes, whole))
+    op.location = uses[0].operation.location
+    op.result.name_hint = fresh_hint(argument, f"{argument.name_hint}_flat" if argument.name_hint else None)
+    Rewriter.insert_op(op, InsertPoint.before(first))
+    for use in uses:
+        use.operation.operands[use.index] = op.result
+
+
+def _expand_results(terminator: func.ReturnOp, axes: Sequence[str], whole: str, types: Sequence[Attribute]) -> None:
+    left = iter(types)
+    made: dict[SSAValue, SSAValue] = {}
+    for index, value in enumerate(terminator.operands):
+        if whole not in axes_of(value.type):
+            continue
+        if value not in made:
+            op = ExpandOp(value, whole, axes, next(left))
+            op.location = terminator.location
+            op.result.name_hint, value.name_hint = value.name_hint, fresh_hint(value, _flat(value))
+            Rewriter.insert_op(op, InsertPoint.before(terminator))
+            made[value] = op.result
+        terminator.operands[index] = made[value]
+
+
+def _flat(value: SSAValue) -> str | None:
+    return f"{value.name_hint}_flat" if value.name_hint else None
+
+
+def _state_size(function: func.FuncOp, axes: Sequence[str], whole: str) -> None:
+    """The default of a symbolic axis, where those of its parts are known."""
+    stated = function.attributes.get("sizes")
+    if isinstance(stated, SizesAttr) and whole in (known := default_sizes(function)):
+        function.attributes["sizes"] = SizesAttr({**stated.as_dict(), whole: known[whole]})
+
+
+def _merged(type: Attribute, axes: Sequence[str], whole: str) -> Attribute:
+    sizes = sizes_of(type)
+    lengths = [sizes[axis] for axis in axes]
+    length = DYNAMIC if DYNAMIC in lengths else prod(lengths)
+    return array_type(format_of(type), {axis: sizes.get(axis, length) for axis in _replaced(sizes, axes, whole)})
+
+
+def _replaced(names: Iterable[str], axes: Sequence[str], whole: str) -> list[str]:
+    return [whole if axis == axes[0] else axis for axis in names if axis not in axes[1:]]
+
+
+def _name(axes: Sequence[str], block: Block) -> str:
+    """A name that no axis of a function has."""
+    values = [*block.args, *(result for op in block.ops for result in op.results)]
+    taken = {axis for value in values if is_array(value.type) for axis in axes_of(value.type)}
+    base = "_".join(axes)[: LONGEST_NAME - 8]
+    return next(name for name in (base + "_" * more for more in count()) if name not in taken)
+
+
+__all__ = ["merge"]
