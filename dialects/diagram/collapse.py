@@ -177,8 +177,8 @@ class ExpandOp(Regrouping):
     name = "diagram.expand"
 
     operand = operand_def()
-    axis = prop_def(StringAttr)
     axes = prop_def(ArrayAttr[StringAttr])
+    axis = prop_def(StringAttr)
     result = result_def()
 
     traits = traits_def(Pure())

@@ -152,10 +152,18 @@ class Array:
         extents = [self.graph.extent(axis) for axis in symbolic]
         return Array(self.graph, self.graph.map([total.value, *extents], body, f32))
 
-    def softmax(self, over: str) -> Array:
-        """exp(a - max a) / sum exp(a - max a) along an axis."""
+    def softmax(self, over: str | Iterable[str]) -> Array:
+        """exp(a - max a) / sum exp(a - max a) along an axis, or along several together."""
         axes = [_known(self, axis) for axis in names_of(over)]
-        return Array(self.graph, self.graph.apply("softmax", [self.value], axes, self.axes))
+        if len(axes) == 1:
+            return Array(self.graph, self.graph.apply("softmax", [self.value], axes, self.axes))
+        given = self.to("f32")
+
+        def body(scalars: Sequence[SSAValue]) -> SSAValue:
+            return math.ExpOp(arith.SubfOp(scalars[0], scalars[1]).result).result
+
+        powers = Array(self.graph, self.graph.map([given.value, given.max(axes).value], body, f32))
+        return powers / powers.sum(axes)
 
     def _reduced(self, kind: str, over: str | Iterable[str]) -> Array:
         axes = [_known(self, axis) for axis in names_of(over)]

@@ -46,8 +46,8 @@ def contract(left: Array, right: Array, over: str | Iterable[str], multiply: str
     return Array(graph, graph.contract(left.value, right.value, axes, multiply))
 
 
-def softmax(array: Array, over: str) -> Array:
-    """exp(a - max a) / sum exp(a - max a) along an axis."""
+def softmax(array: Array, over: str | Iterable[str]) -> Array:
+    """exp(a - max a) / sum exp(a - max a) along an axis, or along several together."""
     return array.softmax(over)
 
 

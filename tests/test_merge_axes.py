@@ -1,0 +1,224 @@
+"""Reductions over several axes are one stream, for axes that are one (`diagram-merge-axes`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from xdsl.utils.arg_spec import ArgSpec
+
+import treadle
+import treadle.language as tl
+from treadle.compiler.pipeline import run_passes
+from treadle.compiler.source import parse_module
+from treadle.dialects.diagram.array import axes_of
+from treadle.runtime.formats import DTYPES
+from treadle.runtime.interpreter import run_function
+
+
+def maxima_of_both(Q: Any, K: Any, V: Any) -> Any:
+    S = tl.contract(Q, K, over="d") * 0.125
+    E = tl.exp(S - tl.max(S, over="x y"))
+    return tl.contract(E, V, over="x y") / tl.sum(E, over="x y")
+
+
+def maxima_of_maxima(Q: Any, K: Any, V: Any) -> Any:
+    S = tl.contract(Q, K, over="d") * 0.125
+    E = tl.exp(S - tl.max(tl.max(S, over="y"), over="x"))
+    return tl.sum(tl.contract(E, V, over="y"), over="x") / tl.sum(tl.sum(E, over="x"), over="y")
+
+
+def shares_of_both(Q: Any, K: Any, V: Any) -> Any:
+    S = tl.contract(Q, K, over="d") * 0.125
+    return tl.contract(tl.softmax(S, over="x y"), V, over="x y")
+
+
+def flat(Q: Any, K: Any, V: Any) -> Any:
+    S = tl.contract(Q, K, over="d") * 0.125
+    return tl.contract(tl.softmax(S, over="z"), V, over="z")
+
+
+WRITINGS = (maxima_of_both, maxima_of_maxima, shares_of_both)
+SIGNATURE = "q d, x y d, x y e -> q e"
+
+
+def arrays(*shapes: tuple[int, ...], format: str = "f16", seed: int = 0) -> list[Any]:
+    random = np.random.default_rng(seed)
+    dtype = DTYPES[format]
+    made = [random.standard_normal(shape).astype(np.float32) for shape in shapes]
+    return [each if format == "f32" else each.astype(dtype) for each in made]
+
+
+def streams(kernel: treadle.Kernel) -> int:
+    return kernel.hierarchy.count("hierarchy.stream")
+
+
+def verify(kernel: treadle.Kernel, *given: Any) -> None:
+    for verdict in kernel.verify(*given, backend="emulator"):
+        assert verdict.ok, str(verdict)
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize("function", WRITINGS)
+def test_attention_over_two_axes_is_that_over_one(function: Any, machine: str) -> None:
+    """However it is written: one kernel with one stream, as fast as the flat form."""
+    given = arrays((200, 64), (40, 27, 64), (40, 27, 64))
+    Q, K, V = given
+    kernel = treadle.kernel(SIGNATURE, machine=machine)(function).compiled(*given)
+    known = treadle.kernel("q d, z d, z e -> q e", machine=machine)(flat)
+    plain = known.compiled(Q, K.reshape(-1, 64), V.reshape(-1, 64))
+    assert kernel.estimate.kernels == plain.estimate.kernels
+    assert streams(kernel) == streams(plain)
+    assert kernel.estimate.time_us == pytest.approx(plain.estimate.time_us, rel=0.01)
+    assert kernel.estimate.device_bytes == plain.estimate.device_bytes
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize("sizes", [(40, 13, 11), (1, 1, 1), (33, 1, 70), (17, 35, 1), (5, 0, 3), (5, 3, 0), (0, 2, 3)])
+def test_any_sizes(sizes: tuple[int, int, int], machine: str) -> None:
+    q, x, y = sizes
+    kernel = treadle.compile(SYMBOLIC, machine=machine)
+    given = arrays((q, 64), (x, y, 64), (x, y, 64))
+    verify(kernel, *given)
+
+
+SYMBOLIC = """
+!Q = tensor<?x64xf16, #diagram.array<[q, d]>>
+!K = tensor<?x?x64xf16, #diagram.array<[x, y, d]>>
+!V = tensor<?x?x64xf16, #diagram.array<[x, y, e]>>
+!S = tensor<?x?x?xf32, #diagram.array<[q, x, y]>>
+!P = tensor<?x?x?xf16, #diagram.array<[q, x, y]>>
+!r = tensor<?xf32, #diagram.array<[q]>>
+!O = tensor<?x64xf32, #diagram.array<[q, e]>>
+func.func @spatial(%Q: !Q, %K: !K, %V: !V) -> !O attributes {sizes = #diagram.sizes<q = 4000, x = 30, y = 17>} {
+  %S = diagram.contract %Q, %K over [d] accumulate f32 : !Q, !K -> !S
+  %m = diagram.reduce max %S over [x, y] : !S -> !r
+  %E = diagram.map (%s = %S : !S, %b = %m : !r) -> !S {
+    %t = arith.subf %s, %b : f32
+    %e = math.exp %t : f32
+    diagram.yield %e : f32
+  }
+  %l = diagram.reduce add %E over [x, y] : !S -> !r
+  %P = diagram.cast %E : !S -> !P
+  %A = diagram.contract %P, %V over [x, y] accumulate f32 : !P, !V -> !O
+  %O = diagram.map (%a = %A : !O, %b = %l : !r) -> !O {
+    %t = arith.divf %a, %b : f32
+    diagram.yield %t : f32
+  }
+  func.return %O : !O
+}
+"""
+
+
+def test_sizes_stay_those_of_the_program() -> None:
+    """Who asks for costs names the axes that the program has; that of the kernel has the product of their sizes."""
+    kernel = treadle.compile(SYMBOLIC, machine="h100")
+    assert kernel.cost(x=60).kernels[0].sizes["x_y"] == 60 * 17
+    assert kernel.cost().kernels[0].sizes["x_y"] == 30 * 17
+    with pytest.raises(treadle.TreadleError, match="no axis 'x_y'"):
+        kernel.cost(x_y=5)
+    half = treadle.compile(SYMBOLIC, machine="h100", sizes={"y": 16})
+    assert half.cost(x=10).kernels[0].sizes["x_y"] == 160
+    verify(half, *arrays((40, 64), (9, 16, 64), (9, 16, 64)))
+    assert "x_y = 160" in str(treadle.compile(SYMBOLIC, machine="h100", sizes={"x": 10, "y": 16}).cost())
+
+
+def gaps(shape: tuple[int, ...], seed: int) -> list[Any]:
+    """Views with that shape: of rows that are longer, of every second row, backwards, repeated, turned."""
+    x, y, d = shape
+    (big,) = arrays((2 * x, y + 5, d), seed=seed)
+    (turned,) = arrays((y, x, d), seed=seed)
+    (one,) = arrays((1, y, d), seed=seed)
+    return [
+        big[:x, 2 : y + 2],
+        big[::2, :y],
+        big[x - 1 :: -1, :y],
+        big[:x, y - 1 :: -1],
+        turned.transpose(1, 0, 2),
+        np.broadcast_to(one, shape),
+    ]
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_arguments_with_gaps_are_copied(number: int) -> None:
+    kernel = treadle.compile(SYMBOLIC, machine="a100")
+    (Q,) = arrays((20, 64))
+    verify(kernel, Q, gaps((9, 7, 64), 1)[number], gaps((9, 7, 64), 2)[number])
+
+
+@pytest.mark.parametrize("format", ["f32", "f16", "bf16", "f8E4M3FN"])
+def test_a_norm_over_three_axes(format: str) -> None:
+    @treadle.kernel("n c h w, n c h w -> n c h w", machine="h100")
+    def norm(X: Any, G: Any) -> Any:
+        X = X.to("f32") - tl.mean(X, over="c h w")
+        return X * tl.rsqrt(tl.mean(X * X, over="c h w") + 1e-5) * G
+
+    given = arrays((3, 5, 7, 6), (3, 5, 7, 6), format=format)
+    kernel = norm.compiled(*given)
+    assert "[c, h, w] as c_h_w" in " ".join(step.subject for step in kernel.derivation)
+    assert kernel.estimate.kernels == 1
+    verify(kernel, *given)
+
+
+def test_batches_stay() -> None:
+    """Axes that nothing reduces together are as they were, and a condition on others is none of their business."""
+
+    @treadle.kernel("b h q d, b h x y d, b h x y e -> b h q e", machine="h100")
+    def heads(Q: Any, K: Any, V: Any) -> Any:
+        S = tl.keep(tl.contract(Q, K, over="d"), "b + h < 4")
+        return tl.contract(tl.softmax(S, over="x y"), V, over="x y")
+
+    given = arrays((2, 3, 20, 16), (2, 3, 5, 9, 16), (2, 3, 5, 9, 16))
+    kernel = heads.compiled(*given)
+    assert [step.subject for step in kernel.derivation if step.rewrite == "diagram-merge-axes"] == ["[x, y] as x_y"]
+    verify(kernel, *given)
+
+
+@pytest.mark.parametrize("condition", ["x <= q", "2 * y < q"])
+def test_a_condition_on_one_of_them_keeps_them_apart(condition: str) -> None:
+    @treadle.kernel("q x y -> q", machine="a100")
+    def largest(S: Any) -> Any:
+        return tl.max(tl.keep(S, condition), over="x y")
+
+    given = arrays((9, 6, 7), format="f32")
+    kernel = largest.compiled(*given)
+    assert "diagram-merge-axes" not in [step.rewrite for step in kernel.derivation]
+    verify(kernel, *given)
+
+
+def test_the_reference_is_the_same() -> None:
+    """Before and after in float64, of a program in which sums of sums and of products are joined on the way."""
+    given = arrays((7, 64), (4, 5, 64), (4, 5, 64))
+    traced = [treadle.kernel(SIGNATURE)(each).compiled(*given).diagram for each in WRITINGS]
+    for text in (SYMBOLIC, *traced):
+        module, merged = parse_module(text), parse_module(text)
+        run_passes(merged, [ArgSpec("diagram-expand-laws", {}), ArgSpec("diagram-merge-axes", {})])
+        one, other = (run_function(each, given).results[0] for each in (module, merged))
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-13)
+        names = {axis for op in merged.walk() for value in op.results for axis in axes_of(value.type)}
+        assert "x_y" in names
+
+
+def test_too_many_elements_for_one_axis() -> None:
+    text = """
+    !X = tensor<65536x65536xf32, #diagram.array<[x, y]>>
+    !s = tensor<f32, #diagram.array<[]>>
+    func.func @f(%X: !X) -> !s {
+      %s = diagram.reduce add %X over [x, y] : !X -> !s
+      func.return %s : !s
+    }
+    """
+    module = parse_module(text)
+    run_passes(module, [ArgSpec("diagram-merge-axes", {})])
+    assert "collapse" not in str(module)
+
+
+def test_rounded_numbers_are_those_of_numpy() -> None:
+    """The oracle of another: attention over an image, in numpy's float64."""
+    Q, K, V = arrays((9, 64), (5, 7, 64), (5, 7, 64))
+    S = np.einsum("qd,xyd->qxy", Q.astype(float), K.astype(float)) * 0.125
+    E = np.exp(S - S.max((1, 2), keepdims=True))
+    wanted = np.einsum("qxy,xye->qe", E, V.astype(float)) / E.sum((1, 2))[:, None]
+    made = treadle.kernel(SIGNATURE, machine="a100")(shares_of_both)(Q, K, V, backend="emulator")
+    np.testing.assert_allclose(np.asarray(made, float), wanted, atol=2e-3)
