@@ -22,6 +22,7 @@ from treadle.compiler.sizes import default_sizes
 from treadle.dialects.diagram import ContractOp, ReduceOp
 from treadle.dialects.diagram.absence import absences
 from treadle.dialects.diagram.array import format_of, is_array, with_level
+from treadle.dialects.diagram.collapse import Regrouping
 from treadle.dialects.diagram.formats import SIXTEEN_BIT
 from treadle.dialects.diagram.read import with_fitting
 from treadle.dialects.hierarchy import KernelOp, YieldOp
@@ -268,7 +269,7 @@ def _check_absent(part: Part, clusters: Clusters) -> None:
     """Absent elements are saved as zeros: kernels that read them ask again (`kernels.select_again`), nobody else
     does."""
     for value in part.leaving:
-        readers = [use.operation for use in value.uses if not isinstance(use.operation, func.ReturnOp)]
+        readers = [use.operation for use in value.uses if not _only_returns(use.operation)]
         reader = next((op for op in readers if op not in clusters.members), None)
         if reader is None or not (conditions := absences(value)):
             continue
@@ -278,6 +279,13 @@ def _check_absent(part: Part, clusters: Clusters) -> None:
             f"{label(value)} has elements only where {texts}, but it would be saved by a kernel and read by what is in "
             "none, which could not know that: select its elements with `diagram.where` after that",
         )
+
+
+def _only_returns(op: Operation) -> bool:
+    """Whether a value is handed to the caller, as it is or with axes of its own again: zeros stay zeros."""
+    if isinstance(op, Regrouping):
+        return all(_only_returns(use.operation) for use in op.results[0].uses)
+    return isinstance(op, func.ReturnOp)
 
 
 def _hand_over(part: Part, kernel: KernelOp) -> None:

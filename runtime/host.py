@@ -28,7 +28,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from treadle.dialects import cuda
 from treadle.dialects.cuda import ANY_STRIDES, WHOLE_SECTORS
 from treadle.dialects.diagram import CollapseOp, ExpandOp, ReadOp
-from treadle.dialects.diagram.array import DYNAMIC, LARGEST_SIZE, axes_of, format_of, shape_of
+from treadle.dialects.diagram.array import DYNAMIC, LARGEST_SIZE, axes_of, format_of, shape_of, sizes_of
 from treadle.dialects.diagram.place import reach, step_along
 from treadle.runtime.arguments import HostError, alignment, pack, scalar, why_not_mappable
 from treadle.runtime.backend import Backend, Prepares
@@ -279,16 +279,20 @@ class HostExecution:
         """The same numbers in the same order: the operand's memory, or a copy of it where there are gaps between axes
         that become one (HostError for an axis that kernels could not count)."""
         array = self.values[op.operand]
-        operand = axes_of(op.operand.type)
+        operand, result = axes_of(op.operand.type), sizes_of(op.result.type)
         known = {axis: size for axis, (size, _) in self.sizes.items()} | self.fitted
-        self.fitted |= op.fitting(known | dict(zip(operand, array.shape, strict=True)))
-        sizes = known | dict(zip(operand, array.shape, strict=True)) | self.fitted
+        known |= dict(zip(operand, array.shape, strict=True))
+        known |= {axis: size for axis, size in result.items() if size != DYNAMIC}
+        self.fitted |= op.fitting(known)
+        sizes = known | self.fitted
         if (length := sizes[op.whole]) > LARGEST_SIZE:
             raise HostError(
                 f"axes {', '.join(op.parts)} together have {length:,} elements: an axis has at most {LARGEST_SIZE:,}"
             )
-        shape = tuple(sizes[axis] for axis in axes_of(op.result.type))
-        first = (operand if isinstance(op, CollapseOp) else axes_of(op.result.type)).index(op.parts[0])
+        shape = tuple(sizes[axis] for axis in result)
+        if prod(shape) != prod(array.shape):
+            raise HostError(f"axis '{op.whole}' of {length} elements is not [{', '.join(op.parts)}], of whole rows")
+        first = (operand if isinstance(op, CollapseOp) else tuple(result)).index(op.parts[0])
         return regrouped(self.backend, array, first, len(op.parts), shape)
 
     def _allocate(self, op: memref.AllocOp) -> Any:

@@ -222,3 +222,128 @@ def test_rounded_numbers_are_those_of_numpy() -> None:
     wanted = np.einsum("qxy,xye->qe", E, V.astype(float)) / E.sum((1, 2))[:, None]
     made = treadle.kernel(SIGNATURE, machine="a100")(shares_of_both)(Q, K, V, backend="emulator")
     np.testing.assert_allclose(np.asarray(made, float), wanted, atol=2e-3)
+
+
+def test_what_is_absent_may_be_returned() -> None:
+    """Zeros are saved for it, and have their axes again."""
+
+    @treadle.kernel("q x y, q -> q x y, q", machine="a100")
+    def kept(S: Any, B: Any) -> Any:
+        W = tl.keep(S + B, "q < 3")
+        return W, tl.sum(W, over="x y")
+
+    given = arrays((6, 4, 5), (6,), format="f32")
+    kernel = kept.compiled(*given)
+    assert "diagram.expand" in kernel.host
+    verify(kernel, *given)
+
+
+MERGED = """
+func.func @f(%x: tensor<?x?x8xf32>, %g: tensor<8xf32>) -> tensor<8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %flat = tensor.collapse_shape %x [[0, 1], [2]] : tensor<?x?x8xf32> into tensor<?x8xf32>
+  %room = tensor.empty() : tensor<8xf32>
+  %start = linalg.fill ins(%zero : f32) outs(%room : tensor<8xf32>) -> tensor<8xf32>
+  %y = linalg.generic {indexing_maps = [affine_map<(r, k) -> (r, k)>, affine_map<(r, k) -> (k)>,
+                                        affine_map<(r, k) -> (k)>], iterator_types = ["reduction", "parallel"]}
+      ins(%flat, %g : tensor<?x8xf32>, tensor<8xf32>) outs(%start : tensor<8xf32>) {
+  ^bb0(%a: f32, %b: f32, %sum: f32):
+    %product = arith.mulf %a, %b : f32
+    %next = arith.addf %sum, %product : f32
+    linalg.yield %next : f32
+  } -> tensor<8xf32>
+  return %y : tensor<8xf32>
+}
+"""
+
+
+@pytest.mark.parametrize("gap", [0, 3])
+def test_linalg_that_merges_dimensions_of_an_argument(gap: int) -> None:
+    kernel = treadle.compile(MERGED, machine="a100")
+    x, g = arrays((5, 7 + gap, 8), (8,), format="f32")
+    verify(kernel, x[:, :7], g)
+
+
+def test_there_and_back_through_linalg() -> None:
+    module = parse_module(REGROUPED)
+    (X,) = arrays((6, 3, 4), format="f32")
+    (wanted,) = run_function(module, [X]).results
+    passes = ["convert-diagram-to-linalg", "convert-linalg-to-diagram"]
+    run_passes(module, [ArgSpec(each, {}) for each in passes])
+    np.testing.assert_array_equal(run_function(module, [X]).results[0], wanted)
+
+
+REGROUPED = """
+!X = tensor<?x3x4xf32, #diagram.array<[x, y, d]>>
+!flat = tensor<?x4xf32, #diagram.array<[z, d]>>
+!s = tensor<?xf32, #diagram.array<[z]>>
+!O = tensor<?x3xf32, #diagram.array<[x, y]>>
+func.func @f(%X: !X) -> !O attributes {sizes = #diagram.sizes<x = 5>} {
+  %flat = diagram.collapse %X [x, y] as z : !X -> !flat
+  %square = diagram.map (%a = %flat : !flat) -> !flat {
+    %b = arith.mulf %a, %a : f32
+    diagram.yield %b : f32
+  }
+  %s = diagram.reduce add %square over [d] : !flat -> !s
+  %O = diagram.expand %s z as [x, y] : !s -> !O
+  func.return %O : !O
+}
+"""
+
+
+def test_regrouped_arrays_have_gradients() -> None:
+    """Of the sum of squares: twice the elements."""
+    module = parse_module(REGROUPED)
+    run_passes(module, [ArgSpec("diagram-differentiate", {})])
+    X, dO = arrays((5, 3, 4), (5, 3), format="f32")
+    kernel = treadle.compile(module, machine="a100")
+    given = [
+        {"X": X, "dO": dO}.get(each.name, (X.astype(float) ** 2).sum(-1).astype(np.float32))
+        for each in kernel.arguments
+    ]
+    verify(kernel, *given)
+    np.testing.assert_allclose(kernel(*given, backend="emulator"), 2 * X * dO[..., None], rtol=1e-6)
+
+
+def test_a_part_that_no_argument_has_is_what_the_others_leave() -> None:
+    text = """
+    !x = tensor<?xf32, #diagram.array<[z]>>
+    !y = tensor<?x4xf32, #diagram.array<[x, y]>>
+    func.func @f(%x: !x) -> !y attributes {sizes = #diagram.sizes<z = 12>} {
+      %two = diagram.map (%a = %x : !x) -> !x {
+        %b = arith.addf %a, %a : f32
+        diagram.yield %b : f32
+      }
+      %y = diagram.expand %two z as [x, y] : !x -> !y
+      func.return %y : !y
+    }
+    """
+    kernel = treadle.compile(text, machine="a100")
+    for length in (12, 40, 0):
+        (x,) = arrays((length,), format="f32")
+        verify(kernel, x)
+        assert kernel(x, backend="emulator").shape == (length // 4, 4)
+    with pytest.raises(treadle.TreadleError, match="'z'"):
+        kernel(np.ones(13, np.float32), backend="emulator")
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+def test_the_gradient_of_attention_over_two_axes(machine: str) -> None:
+    """It has the kernels of the gradient over one axis, and saves no scores; against PyTorch."""
+    torch = pytest.importorskip("torch")
+    module = parse_module(SYMBOLIC)
+    run_passes(module, [ArgSpec("diagram-differentiate", {})])
+    kernel = treadle.compile(module, machine=machine)
+    assert "x_y" in kernel.hierarchy
+    shapes = {"Q": (24, 64), "K": (5, 6, 64), "V": (5, 6, 64)}
+    made = dict(zip(shapes, arrays(*shapes.values()), strict=True))
+    leaves = {name: torch.tensor(each.astype(np.float32), requires_grad=True) for name, each in made.items()}
+    K, V = (leaves[name].flatten(0, 1) for name in ("K", "V"))
+    made_of_them = (leaves["Q"] @ K.T).softmax(-1) @ V
+    (dO,) = arrays((24, 64), format="f32", seed=7)
+    made_of_them.backward(torch.tensor(dO))
+    known = {**made, "O": made_of_them.detach().numpy(), "dO": dO}
+    given = [known[each.name] for each in kernel.arguments]
+    for result, value in zip(kernel.results, kernel(*given, backend="emulator"), strict=True):
+        wanted = leaves[result.name.removeprefix("d")].grad.numpy()
+        np.testing.assert_allclose(np.asarray(value, float), wanted, atol=2e-2 * np.abs(wanted).max())

@@ -37,7 +37,13 @@ def test_every_file_of_passes_is_a_pass() -> None:
     assert files == {name.replace("-", "_") for name in NAMES}
 
 
-LAYERS = [["expressions", "streams", "kernels"], ["loops", "warps", "grids"], ["linalg"], ["expressions", "gradients"]]
+LAYERS = [
+    ["axes"],
+    ["expressions", "streams", "kernels"],
+    ["loops", "warps", "grids"],
+    ["linalg"],
+    ["expressions", "gradients"],
+]
 """The folders that passes share: each uses those before it in its row."""
 
 

@@ -128,6 +128,15 @@ def _(op: diagram.ReadOp) -> Glyph:
     return Glyph(text, "box", acts, about) if len(text) <= LONGEST else Glyph("read", "box", acts, about, about)
 
 
+@_glyph.register(diagram.CollapseOp)
+@_glyph.register(diagram.ExpandOp)
+def _(op: diagram.CollapseOp | diagram.ExpandOp) -> Glyph:
+    """Other axes pass over it."""
+    parts = _listed(op.parts)
+    label = next(text for text in (f"({parts}) = {op.whole}", f"({parts})", "regroup") if len(text) <= LONGEST)
+    return Glyph(label, "box", (*op.parts, op.whole), f"the axes {parts} as one, {op.whole}")
+
+
 @_glyph.register
 def _(op: FillOp) -> Glyph:
     text = number_text(op.value)

@@ -68,6 +68,14 @@ class Regrouping(DiagramOperation):
             return {}
         return {lacking[0]: known[self.whole] // max(1, prod(known[axis] for axis in self.parts if axis in known))}
 
+    @property
+    def dimensions(self) -> list[list[int]]:
+        """For each axis of the array that has the one, as which dimensions it lies in the other."""
+        names = list(sizes_of(self.apart.type))
+        first, after = names.index(self.parts[0]), names.index(self.parts[-1]) + 1
+        whole = list(range(first, after))
+        return [*([i] for i in range(first)), whole, *([i] for i in range(after, len(names)))]
+
     def verify_(self) -> None:
         for what, value in (("operand 0", self.operands[0]), ("result 0", self.results[0])):
             check_array(value.type, what)

@@ -69,3 +69,18 @@ func.func @sums(%X: !X, %len: !len) -> (!a, !X) {
   %s = diagram.reduce add %W over [b] : !X -> !a
   func.return %s, %W : !a, !X
 }
+
+// Axes as one axis are merged dimensions.
+
+// CHECK-LABEL: func.func @regrouped
+// CHECK-SAME: (%K: tensor<?x3x4xf32>) -> tensor<?x3x4xf32>
+// CHECK-NEXT: %flat = tensor.collapse_shape %K {{\[\[}}0 : i64, 1 : i64], [2 : i64]] : tensor<?x3x4xf32> into tensor<?x4xf32>
+// CHECK-NEXT: [[zero:%.*]] = arith.constant 0 : index
+// CHECK-NEXT: [[x:%.*]] = tensor.dim %K, [[zero]] : tensor<?x3x4xf32>
+// CHECK-NEXT: %O = tensor.expand_shape %flat {{\[\[}}0 : i64, 1 : i64], [2 : i64]] output_shape {{\[}}[[x]], 3, 4] : tensor<?x4xf32> into tensor<?x3x4xf32>
+// CHECK-NEXT: func.return %O : tensor<?x3x4xf32>
+func.func @regrouped(%K: tensor<?x3x4xf32, #diagram.array<[x, y, d]>>) -> tensor<?x3x4xf32, #diagram.array<[x, y, d]>> {
+  %flat = diagram.collapse %K [x, y] as z : tensor<?x3x4xf32, #diagram.array<[x, y, d]>> -> tensor<?x4xf32, #diagram.array<[z, d]>>
+  %O = diagram.expand %flat z as [x, y] : tensor<?x4xf32, #diagram.array<[z, d]>> -> tensor<?x3x4xf32, #diagram.array<[x, y, d]>>
+  func.return %O : tensor<?x3x4xf32, #diagram.array<[x, y, d]>>
+}

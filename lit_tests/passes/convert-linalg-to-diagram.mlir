@@ -107,12 +107,11 @@ func.func @merged(%X: tensor<2x3x8xf32>, %W: tensor<24x5xf32>) -> tensor<2x5xf32
   func.return %Y : tensor<2x5xf32>
 }
 
-// Where a body asks for its place along merged dimensions, they stay merged, outside of the diagram.
+// Where a body asks for its place along merged dimensions of an argument, they are one axis.
 // CHECK-LABEL: func.func @place
-// CHECK-NEXT:    %M = tensor.collapse_shape %X
-// CHECK-NEXT:    %[[merged:.*]] = builtin.unrealized_conversion_cast %M : tensor<2x24xi32> to tensor<2x24xi32, #diagram.array<[d3, d4]>>
-// CHECK-NEXT:    %[[at:.*]] = diagram.index -> tensor<24xi32, #diagram.array<[d4]>>
-// CHECK-NEXT:    %I = diagram.map (%x = %[[merged]] : {{.*}}, %i = %[[at]] :
+// CHECK-NEXT:    %M = diagram.collapse %X [d1, d2] as d3 : tensor<2x3x8xi32, #diagram.array<[d0, d1, d2]>> -> tensor<2x24xi32, #diagram.array<[d0, d3]>>
+// CHECK-NEXT:    %[[at:.*]] = diagram.index -> tensor<24xi32, #diagram.array<[d3]>>
+// CHECK-NEXT:    %I = diagram.map (%x = %M : {{.*}}, %i = %[[at]] :
 func.func @place(%X: tensor<2x3x8xi32>) -> tensor<2x24xi32> {
   %M = tensor.collapse_shape %X [[0], [1, 2]] : tensor<2x3x8xi32> into tensor<2x24xi32>
   %E = tensor.empty() : tensor<2x24xi32>
@@ -161,4 +160,24 @@ func.func @narrowed(%X: tensor<4x8xf32>) -> tensor<4x8xf32> {
     linalg.yield %y : f32
   } -> tensor<4x8xf32>
   func.return %Y : tensor<4x8xf32>
+}
+
+// Dimensions of an argument are merged, of sizes that only a call tells.
+
+// CHECK-LABEL: func.func @merged_argument
+// CHECK-NEXT: %flat = diagram.collapse %x [d0, d1] as d3 : tensor<?x?x8xf32, #diagram.array<[d0, d1, d2]>> -> tensor<?x8xf32, #diagram.array<[d3, d2]>>
+// CHECK-NEXT: %y = diagram.contract %flat, %g over [d3] accumulate f32
+// CHECK-NEXT: func.return %y : tensor<8xf32, #diagram.array<[d2]>>
+func.func @merged_argument(%x: tensor<?x?x8xf32>, %g: tensor<8xf32>) -> tensor<8xf32> {
+  %zero = arith.constant 0.000000e+00 : f32
+  %flat = tensor.collapse_shape %x [[0, 1], [2]] : tensor<?x?x8xf32> into tensor<?x8xf32>
+  %room = tensor.empty() : tensor<8xf32>
+  %start = linalg.fill ins(%zero : f32) outs(%room : tensor<8xf32>) -> tensor<8xf32>
+  %y = linalg.generic {indexing_maps = [affine_map<(r, k) -> (r, k)>, affine_map<(r, k) -> (k)>, affine_map<(r, k) -> (k)>], iterator_types = ["reduction", "parallel"]} ins(%flat, %g : tensor<?x8xf32>, tensor<8xf32>) outs(%start : tensor<8xf32>) {
+  ^bb0(%a: f32, %b: f32, %sum: f32):
+    %product = arith.mulf %a, %b : f32
+    %next = arith.addf %sum, %product : f32
+    linalg.yield %next : f32
+  } -> tensor<8xf32>
+  return %y : tensor<8xf32>
 }

@@ -9,7 +9,17 @@ from xdsl.dialects.builtin import f32
 from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.errors import Refusal
-from treadle.dialects.diagram import ApplyOp, CastOp, ContractOp, MapOp, ReadOp, ReduceOp, WhereOp
+from treadle.dialects.diagram import (
+    ApplyOp,
+    CastOp,
+    CollapseOp,
+    ContractOp,
+    ExpandOp,
+    MapOp,
+    ReadOp,
+    ReduceOp,
+    WhereOp,
+)
 from treadle.dialects.diagram.array import array_type, axes_of, format_of, sizes_of
 from treadle.dialects.diagram.operation import union
 from treadle.passes.expressions.derivatives import NoDerivative, adjoints
@@ -149,6 +159,23 @@ def where(op: WhereOp, cotangent: SSAValue, backward: Backward) -> None:
     backward.add(op.operand, backward.restricted(cotangent, [Asked.by(op)]))
 
 
+def regroup(op: CollapseOp | ExpandOp, cotangent: SSAValue, backward: Backward) -> None:
+    """Each is the adjoint of the other: elements change places with nobody."""
+    if conditions(op.operand, backward.laws):
+        raise Refusal(op, "it regroups the axes of an array of which elements are absent: no gradient of that is known")
+    if conditions(cotangent, backward.laws):
+        cotangent = backward.filled(cotangent)
+    hint = backward.hint(op.operand)
+    ordered = backward.as_type(cotangent, array_type(format_of(cotangent.type), sizes_of(op.result.type)), hint)
+    type = array_type(format_of(cotangent.type), sizes_of(op.operand.type))
+    if isinstance(op, CollapseOp):
+        new: Operation = ExpandOp(ordered, op.whole, op.parts, type)
+    else:
+        new = CollapseOp(ordered, op.parts, op.whole, type)
+    backward.note(op.result, "collapse and expand are adjoint")
+    backward.add(op.operand, backward.write(new, hint))
+
+
 def _apply(op: ApplyOp, backward: Backward) -> None:
     """The gradient that a law states, of the arguments, the results and their cotangents."""
     given = [backward.cotangent(output) if is_float(output.type) else None for output in op.outputs]
@@ -179,5 +206,7 @@ RULES: dict[type[Operation], Rule] = {
     CastOp: cast_rule,
     WhereOp: where,
     ReadOp: read,
+    CollapseOp: regroup,
+    ExpandOp: regroup,
 }
 """Constants, positions and sizes have no operands."""

@@ -9,12 +9,14 @@ from xdsl.builder import ImplicitBuilder
 from xdsl.dialects import arith, func, linalg, tensor
 from xdsl.dialects.builtin import (
     AffineMapAttr,
+    ArrayAttr,
     FunctionType,
     IndexType,
     IntegerAttr,
     TensorType,
     UnrealizedConversionCastOp,
     i32,
+    i64,
 )
 from xdsl.dialects.linalg.attrs import IteratorTypeAttr
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
@@ -24,7 +26,19 @@ from treadle.compiler.errors import Refusal
 from treadle.compiler.lowering.absent import neutral_number
 from treadle.compiler.lowering.fitting import fitting_size
 from treadle.compiler.lowering.numbers import neutral_of
-from treadle.dialects.diagram import CastOp, ContractOp, ExtentOp, FillOp, IndexOp, MapOp, ReadOp, ReduceOp, WhereOp
+from treadle.dialects.diagram import (
+    CastOp,
+    CollapseOp,
+    ContractOp,
+    ExpandOp,
+    ExtentOp,
+    FillOp,
+    IndexOp,
+    MapOp,
+    ReadOp,
+    ReduceOp,
+    WhereOp,
+)
 from treadle.dialects.diagram.array import DYNAMIC, Format, Number, axes_of, format_of, is_array, shape_of, sizes_of
 from treadle.dialects.diagram.condition import Linear
 from treadle.dialects.diagram.operation import DiagramOperation
@@ -145,13 +159,15 @@ class Lowering:
                 return self._elementwise(op.result.type, [], lambda _: position(0))
             case ReadOp():
                 return self._read(op)
+            case CollapseOp() | ExpandOp():
+                return self._regrouped(op)
             case WhereOp():
                 return self._now(op.operand)  # whose elements are tested where they are combined or saved
             case _:
                 raise Refusal(
                     op,
                     "linalg has nothing like it (convert-diagram-to-linalg takes contract, reduce, map, cast, fill, "
-                    "extent, index, read and where)",
+                    "extent, index, read, collapse, expand and where)",
                 )
 
     # -- operations ------------------------------------------------------------------------------
@@ -250,6 +266,19 @@ class Lowering:
             lambda scalars: scalars[0],
             maps=[AffineMap(len(loops), 0, tuple(forms))],
         )
+
+    def _regrouped(self, op: CollapseOp | ExpandOp) -> SSAValue:
+        """The operation of `tensor` of that name."""
+        if Presence.of([op.operand]).wheres:
+            raise Refusal(op, "it regroups axes of an array of which a condition leaves elements absent")
+        source, shape = self._now(op.operand), shape_of(op.result.type)
+        type = TensorType(format_of(op.result.type), shape)
+        groups = ArrayAttr(ArrayAttr(IntegerAttr(dim, i64) for dim in group) for group in op.dimensions)
+        if isinstance(op, CollapseOp):
+            properties = {"reassociation": groups}
+            return self._add(tensor.CollapseShapeOp(operands=[source], result_types=[type], properties=properties))
+        dynamic = [self._size(axis) for axis, size in sizes_of(op.result.type).items() if size == DYNAMIC]
+        return self._add(tensor.ExpandShapeOp(source, dynamic, groups, shape, type))
 
     def _reached(self, op: ReadOp) -> SSAValue:
         """The operand up to where the read goes along each axis on which one loop goes alone: in `linalg`, that loop is

@@ -25,6 +25,7 @@ from treadle.dialects.diagram.array import (
 from treadle.dialects.diagram.operation import DiagramOperation
 from treadle.passes.linalg.anonymous_axes import Axis, give_names
 from treadle.passes.linalg.bodies import Combined, body_of_map, combined, factors, neutral, widened
+from treadle.passes.linalg.merged_arguments import collapse_merged_arguments
 from treadle.passes.linalg.merged_results import name_merged_results
 from treadle.passes.linalg.reading import Plan, Reading
 from treadle.passes.linalg.structured import (
@@ -70,6 +71,7 @@ class Raising:
         if self.may_retype:
             name_merged_results(self.function)
             self._retype()
+            collapse_merged_arguments(self.function)
 
     def _extents(self) -> None:
         """Sizes that are asked of a tensor as i32 are those of axes."""
@@ -113,7 +115,7 @@ class Raising:
         assert terminator is not None
         assert first is not None
         for argument in [each for each in self.block.args if each in self.dimensions and not is_array(each.type)]:
-            if not argument.uses or any(use.operation is terminator for use in argument.uses):
+            if not argument.uses or any(_is_raised(use.operation, terminator) for use in argument.uses):
                 _Builder(self, first).retyped(argument)
         inputs = [argument.type for argument in self.block.args]
         outputs = [operand.type for operand in terminator.operands]
@@ -296,6 +298,13 @@ class _Builder:
         given = {axis.root.name for axes in self.raising.dimensions.values() for axis in axes}
         free = (f"one{i}" for i in count(1) if f"one{i}" not in given)
         return [axis.root.name or next(free) for axis in dimensions]
+
+
+def _is_raised(op: Operation, terminator: Operation) -> bool:
+    """Whether arrays take its place: what the function returns, and merged dimensions that diagrams read."""
+    if not isinstance(op, tensor.CollapseShapeOp):
+        return op is terminator
+    return any(isinstance(use.operation, UnrealizedConversionCastOp) for use in op.result.uses)
 
 
 def _name(axis: Axis) -> str:

@@ -8,7 +8,7 @@ from typing import cast
 
 from xdsl.dialects import arith, cf, func, linalg, tensor
 from xdsl.dialects.builtin import IntegerAttr, ShapedType
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from treadle.dialects.diagram.array import (
     DYNAMIC,
@@ -21,6 +21,7 @@ from treadle.dialects.diagram.array import (
 from treadle.passes.linalg.anonymous_axes import Axes, Axis, Differ
 from treadle.passes.linalg.as_generic import Parts
 from treadle.passes.linalg.bodies import check_scalars, combined
+from treadle.passes.linalg.loops import groups_of
 from treadle.passes.linalg.structured import (
     STRUCTURED,
     Position,
@@ -71,12 +72,23 @@ class Reading:
                     self.plans[op] = self._plan(structured(op))
                 except (Stays, Differ) as why:
                     self.stays[op] = str(why)
+        self._unify_regrouped()
         self._take_sizes_of_rooms()
         self._leave_computed_sizes()
         for op in self.block.walk():
             if isinstance(op, STRUCTURED) and op.parent is not self.block:
                 parent = op.parent_op()
                 self.stays[op] = f"it stands inside {parent.name if parent else 'nothing'}"
+
+    def _unify_regrouped(self) -> None:
+        """Dimensions that a merge leaves as they are are those of what it merges."""
+        for op in self.block.ops:
+            if not isinstance(op, tensor.CollapseShapeOp) or not isinstance(op.src, BlockArgument):
+                continue
+            apart, merged = self.dimensions_of(op.src), self.dimensions_of(op.result)
+            for group, axis in zip(groups_of(op), merged, strict=True):
+                if len(group) == 1:
+                    self.axes.unify(apart[group[0]], axis)
 
     def assured(self) -> list[cf.AssertOp]:
         """Assertions that two sizes are equal, of dimensions that are one axis: whoever calls the program asks that."""
