@@ -392,9 +392,14 @@ class _Reader:
         )
 
     def _sums_beside_stream(self, op: Operation) -> bool:
-        if not isinstance(op, ContractOp) or self.stream not in op.over_axes:
+        if not isinstance(op, ContractOp):
             return False
         sizes = sizes_of(op.lhs.type) | sizes_of(op.rhs.type)
+        columns = [axis for axis in axes_of(op.result.type) if axis not in self.group and sizes[axis] != 1]
+        if self.stream in columns and len(columns) > 1:
+            return True
+        if self.stream not in op.over_axes:
+            return False
         return any(axis != self.stream and sizes[axis] != 1 for axis in op.over_axes)
 
     def _comes_to_shared(self, value: SSAValue) -> bool:

@@ -10,7 +10,7 @@ own distance from the maximum is `inf - inf`. Where it can, the pieces are made 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from xdsl.ir import OpResult, SSAValue
 
@@ -19,7 +19,7 @@ from treadle.dialects.diagram.absence import absences_of
 from treadle.passes._structure import Structure, remember, structure_of_values
 from treadle.passes.expressions.bounds import inner_expression
 from treadle.passes.expressions.kinds import FINITE, INFINITE, NAN, OF_NOTHING, ZERO, Kinds, kinds_of
-from treadle.passes.expressions.polynomials import Keys, key_of
+from treadle.passes.expressions.polynomials import Key, Keys, key_of
 from treadle.passes.expressions.reductions import operands_of
 from treadle.passes.expressions.scalars import Expression, Leaf, leaves, product
 
@@ -121,12 +121,14 @@ def _spoils(reduction: SSAValue, operands: Sequence[SSAValue], keys: Keys, but_a
         return False
     element, summand = _product(operands_of(owner)), _product(operands)
     itself = ({keys.of(element): frozenset({sign}), keys.of(Leaf(reduction)): frozenset({sign})} for sign in infinite)
-    if all(kinds_of(summand, given, keys) == NAN for given in itself):
+    if all(_is_no_number(summand, given, keys, owner) for given in itself):
         return True
-    return _each_source_spoils(Leaf(reduction), element, summand, keys, infinite)
+    return _each_source_spoils(owner, element, summand, keys, infinite)
 
 
-def _each_source_spoils(reduction: Leaf, element: Expression, summand: Expression, keys: Keys, infinite: Kinds) -> bool:
+def _each_source_spoils(
+    owner: ContractOp | ReduceOp, element: Expression, summand: Expression, keys: Keys, infinite: Kinds
+) -> bool:
     """Whether each array that may make a reduction infinite, of these kinds, spoils what it is reduced with."""
     arrays = sources(element)
     finite = {keys.of(leaf): kinds_of(leaf, keys=keys) - INFINITE for leaf in arrays}
@@ -136,9 +138,32 @@ def _each_source_spoils(reduction: Leaf, element: Expression, summand: Expressio
         for sign in sorted(kinds_of(leaf, keys=keys) & INFINITE):
             given = {keys.of(leaf): frozenset({sign})}
             for result in sorted(kinds_of(element, given, keys) & infinite):
-                if kinds_of(summand, given | {keys.of(reduction): frozenset({result})}, keys) != NAN:
+                known = given | {keys.of(Leaf(owner.result)): frozenset({result})}
+                if not _is_no_number(summand, known, keys, owner):
                     return False
     return True
+
+
+def _is_no_number(
+    summand: Expression, given: Mapping[Key, Kinds], keys: Keys, reduction: ContractOp | ReduceOp
+) -> bool:
+    """Whether an expression is no number where arrays are of some kinds at one element of a reduction: neither is a sum
+    that has an element that is none."""
+    known = dict(given)
+    for leaf in sources(summand):
+        added = _added(leaf.value, reduction)
+        if added is not None and keys.of(leaf) not in known and kinds_of(_product(added), given, keys) == NAN:
+            known[keys.of(leaf)] = NAN
+    return kinds_of(summand, known, keys) == NAN
+
+
+def _added(value: SSAValue, reduction: ContractOp | ReduceOp) -> Sequence[SSAValue] | None:
+    """The factors of what an array is the sums of, over all elements that a reduction has; None if it is none such."""
+    owner = value.owner
+    if not isinstance(owner, ContractOp | ReduceOp) or (isinstance(owner, ReduceOp) and owner.kind.data != "add"):
+        return None
+    operands = operands_of(owner)
+    return operands if absences_of(operands) <= absences_of(operands_of(reduction)) else None
 
 
 def _product(operands: Sequence[SSAValue]) -> Expression:

@@ -72,8 +72,9 @@ def roles_of(
     wide: bool = False,
 ) -> Roles | Refusal:
     """A role for each axis, or why there is none; `stream` asks for that axis to be streamed. With `wide`, where there
-    is none otherwise, groups hold whole whatever products only sum over, however long, and are cut along axes that they
-    cannot hold and that a product lacks, which each of them then repeats."""
+    is none otherwise, groups hold whole whatever products only sum over, however long, are cut along axes that they
+    cannot hold and that a product lacks, which each of them then repeats, and are fed index by index an axis of a
+    product that has columns along another one."""
     repairs = {} if repairs is None else repairs
     found = _roles_of(part, whole_limit, stream, repairs)
     if not wide or isinstance(found, Roles):
@@ -98,7 +99,7 @@ def _roles_of(
             _too_large(_not_only_summed(part, whole) if wide else whole, limit, refused)
             or _too_many(part, whole)
             or _too_often(part, candidate, repairs)
-            or _two_columns(part, [*([] if candidate is None else [candidate]), *whole], sizes)
+            or _two_columns(part, [*([] if candidate is None or wide else [candidate]), *whole], sizes)
             or _two_depths(part, whole)
         )
         if problem is None:

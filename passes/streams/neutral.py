@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from xdsl.dialects import arith, math
 from xdsl.ir import SSAValue
 
-from treadle.dialects.diagram import ReduceOp
+from treadle.dialects.diagram import ContractOp, ReduceOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import axes_of
 from treadle.passes.expressions.bounds import (
@@ -20,7 +20,7 @@ from treadle.passes.expressions.bounds import (
 )
 from treadle.passes.expressions.kinds import ANY, kinds_of, truths_of
 from treadle.passes.expressions.polynomials import key_of
-from treadle.passes.expressions.reductions import neutral_of
+from treadle.passes.expressions.reductions import neutral_of, operands_of
 from treadle.passes.expressions.scalars import (
     CASTS,
     Expression,
@@ -38,12 +38,13 @@ def vanishes(operands: Sequence[SSAValue], r: SSAValue) -> bool:
 
     - `exp(k * s + ...)` with `r = max s` and k > 0 (or `r = min s` and k < 0): then s = -inf so far, if every summand
       has its s: no condition may leave out of `r` what counts in the sum;
-    - `e` itself, with `r = sum e` and e never negative: then e = 0 so far.
+    - `e` itself, with `r = sum e` and e never negative: then e = 0 so far;
+    - a sum of such products along axes that `r` reduces, too: then all of them are zero.
     """
     owner = r.owner
     if not isinstance(owner, ReduceOp) or owner.init is not None:
         return False
-    parts = [part for operand in operands for part in _numerators(Leaf(operand))]
+    parts = [part for operand in operands for part in _numerators(Leaf(operand), owner.over_axes)]
     if owner.kind.data == "add":
         return is_nonnegative(Leaf(owner.operand)) and any(
             isinstance(part, Leaf) and part.value is owner.operand for part in parts
@@ -54,25 +55,34 @@ def vanishes(operands: Sequence[SSAValue], r: SSAValue) -> bool:
     return False
 
 
-def _numerators(expression: Expression) -> Iterator[Expression]:
-    """The factors of an expression, at every depth of naming."""
+def _numerators(expression: Expression, over: Sequence[str]) -> Iterator[Expression]:
+    """The factors of an expression, at every depth of naming, and of what it sums along axes of `over` alone."""
     yield expression
     if isinstance(expression, Leaf):
         inner = inner_expression(expression.value)
         if inner is not None:
-            yield from _numerators(inner)
+            yield from _numerators(inner, over)
+        for factor in _summed(expression.value.owner, over):
+            yield from _numerators(Leaf(factor), over)
         return
     if not isinstance(expression, Node):
         return
     if expression.kind is arith.MulfOp:
         for operand in expression.operands:
-            yield from _numerators(operand)
+            yield from _numerators(operand, over)
     elif expression.kind is arith.DivfOp or expression.kind in CASTS:
-        yield from _numerators(expression.operands[0])
+        yield from _numerators(expression.operands[0], over)
     elif expression.kind is arith.SelectOp and is_number(expression.operands[2], 0):
-        yield from _numerators(expression.operands[1])
+        yield from _numerators(expression.operands[1], over)
     elif expression.kind is arith.SelectOp and is_number(expression.operands[1], 0):
-        yield from _numerators(expression.operands[2])
+        yield from _numerators(expression.operands[2], over)
+
+
+def _summed(op: object, over: Sequence[str]) -> Sequence[SSAValue]:
+    """The factors of what an operation sums, if it does so along axes of `over` alone."""
+    if not isinstance(op, ContractOp | ReduceOp) or op.init is not None or not {*op.over_axes} <= {*over}:
+        return []
+    return operands_of(op) if isinstance(op, ContractOp) or op.kind.data == "add" else []
 
 
 def _falls_with(part: Expression, extremum: ReduceOp) -> bool:
