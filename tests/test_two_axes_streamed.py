@@ -21,7 +21,8 @@ SIMPLICIAL = """
 !U = tensor<?x?x64xf32, #diagram.array<[q, x, e]>>
 !r = tensor<?xf32, #diagram.array<[q]>>
 !O = tensor<?x64xf32, #diagram.array<[q, e]>>
-func.func @simplicial(%Q: !Q, %K1: !K1, %K2: !K2, %V1: !V1, %V2: !V2) -> !O attributes {sizes = #diagram.sizes<q = 4096, x = 512>} {
+func.func @simplicial(%Q: !Q, %K1: !K1, %K2: !K2, %V1: !V1, %V2: !V2) -> !O
+    attributes {sizes = #diagram.sizes<q = 4096, x = 512>} {
   %T = diagram.map (%a = %Q : !Q, %b = %K1 : !K1) -> !T {
     %c = arith.mulf %a, %b : f16
     diagram.yield %c : f16
@@ -62,7 +63,7 @@ def test_no_scores_are_saved() -> None:
     kernel = treadle.compile(SIMPLICIAL, machine="a100")
     assert kernel.estimate.kernels == 1
     assert kernel.hierarchy.count("hierarchy.stream") == 1
-    assert "q, x, y" not in kernel.host
+    assert kernel.host.count("memref.alloc") == 1  # the result
     laws = {step.subject: step.law for step in kernel.derivation if step.rewrite == "streaming"}
     assert laws["%A of @simplicial along x"].startswith("cascade")
 
@@ -78,12 +79,13 @@ def test_any_sizes(machine: str, sizes: tuple[int, int]) -> None:
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
 @pytest.mark.parametrize("argument", [0, 1, 2, 3, 4])
 def test_infinities_come_out_as_the_plain_form_says(argument: int, value: float) -> None:
-    """The sum of shares is repaired by a maximum that may be infinite: rows of which it is are no numbers anyway."""
+    """The sum of shares is repaired by a maximum that may be infinite: rows of which it is are no numbers anyway. The
+    tolerance is that of shares in f16, of values that are products of two."""
     kernel = treadle.compile(SIMPLICIAL, machine="a100")
     given = arrays(20, 5, seed=3)
     given[argument][2, 7] = value
-    for verdict in kernel.verify(*given, backend="emulator"):
-        assert verdict.ok, str(verdict)
+    made, wanted = (np.asarray(kernel.run(*given, backend=place), float) for place in ("emulator", "interpreter"))
+    np.testing.assert_allclose(made, wanted, rtol=2e-2, atol=2e-2)
 
 
 def test_the_oracle_of_another() -> None:
