@@ -226,7 +226,7 @@ diagram.law @twice over [x] (%v: !v) -> !r gradient @twice_gradient {
 // CHECK-NEXT: %again = diagram.expand %flat x_y as [x, y] : tensor<?x4xf32, #diagram.array<[x_y, d]>> -> tensor<?x3x4xf32, #diagram.array<[x, y, d]>>
 // CHECK-NEXT: %all = diagram.collapse %again [x, y, d] as z : tensor<?x3x4xf32, #diagram.array<[x, y, d]>> -> tensor<?xf32, #diagram.array<[z]>>
 // GENERIC: %flat = "diagram.collapse"(%K) <{axes = ["x", "y"], axis = "x_y"}>
-// GENERIC-NEXT: %again = "diagram.expand"(%flat) <{axis = "x_y", axes = ["x", "y"]}>
+// GENERIC-NEXT: %again = "diagram.expand"(%flat) <{axes = ["x", "y"], axis = "x_y"}>
 func.func @regrouped(%K: tensor<?x3x4xf32, #diagram.array<[x, y, d]>>) -> tensor<?xf32, #diagram.array<[z]>> {
   %flat = diagram.collapse %K [x, y] as x_y : tensor<?x3x4xf32, #diagram.array<[x, y, d]>> -> tensor<?x4xf32, #diagram.array<[x_y, d]>>
   %again = diagram.expand %flat x_y as [x, y] : tensor<?x4xf32, #diagram.array<[x_y, d]>> -> tensor<?x3x4xf32, #diagram.array<[x, y, d]>>
