@@ -375,7 +375,7 @@ def _tells_of_each_row(value: SSAValue, sum: ContractOp | ReduceOp, operands: Se
     if not isinstance(owner, ReduceOp) or owner.kind.data != "add" or owner.init is not None:
         return False
     distance = distance_of(Leaf(owner.operand))
-    if distance is None or not distance.is_reached or distance.peak < SMALLEST_PEAK:
+    if distance is None or not distance.is_reached or distance.may_vanish or distance.peak < SMALLEST_PEAK:
         return False
     over = set(sum.over_axes)
     same_rows = set(owner.over_axes) == over and set(distance.extremum.over_axes) == over

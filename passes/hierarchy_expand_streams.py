@@ -34,9 +34,10 @@ from treadle.passes.expressions.reductions import keep_states_apart
 from treadle.passes.kernels.near import comes_to_shared
 from treadle.passes.streams.limits import LimitWriter, spell_range
 from treadle.passes.streams.ranges import Search
+from treadle.passes.streams.repairs import hint_of, location_of
 from treadle.passes.streams.searches import Ends
 from treadle.passes.streams.stages import StreamPlan
-from treadle.passes.streams.stream import Scope, StreamParts, hint_of, location_of
+from treadle.passes.streams.stream import Scope, StreamParts
 from treadle.passes.streams.visits import Visits, visits_of
 
 PASS = "hierarchy-expand-streams"

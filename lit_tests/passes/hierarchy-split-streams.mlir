@@ -30,25 +30,34 @@ func.func @product(%A: !A, %B: !B) -> !C attributes {sizes = #diagram.sizes<m = 
 !X = tensor<?x900xf32, #diagram.array<[i, x]>>
 !r = tensor<?xf32, #diagram.array<[i]>>
 
-// What a part has added up is repaired to the maximum of all parts. A part with nothing in it adds
-// nothing; where all are so, each says for itself whether its sum is one of nothing, or no number.
+// In a part zero stands for a maximum that is -inf, so that the sum is of what the elements add. It is repaired to the
+// maximum of all parts, by a power that is 0 where the part had nothing; of a row of nothing the merge says at last that it
+// has no number.
 // CHECK-LABEL: func.func @sum_exp
 // CHECK:       hierarchy.kernel @sum_exp_parts
 // CHECK:         %[[LOCAL:.*]] = diagram.reduce max %{{.*}} over [x_in]
+// CHECK:         %[[SAFE:m_safe]] = diagram.map (%[[L:.*]] = %[[LOCAL]] :
+// CHECK:           %[[NONE:.*]] = arith.constant 0xff800000 : f32
+// CHECK:           %[[IS:.*]] = arith.cmpf oeq, %[[L]], %[[NONE]]
+// CHECK:           %[[ZERO:.*]] = arith.constant 0.000000e+00 : f32
+// CHECK:           arith.select %[[IS]], %[[ZERO]], %[[L]]
+// CHECK:         diagram.map ({{.*}}%{{.*}} = %[[SAFE]] :
 // CHECK:         %[[SUM:.*]] = diagram.reduce add %{{.*}} over [x_in]
+// CHECK:         hierarchy.yield %[[SUM]], %[[LOCAL]]
 // CHECK:       hierarchy.kernel @sum_exp (
 // CHECK:         %m = diagram.reduce max %[[M:m_parts.*]] over [x_part]
-// CHECK:         %l_repaired = diagram.map (%[[MP:.*]] = %[[M]] : {{.*}}, %[[NEW:.*]] = %m : {{.*}}, %[[LP:.*]] = %{{l_parts.*}} :
-// CHECK:           %[[NONE:.*]] = arith.constant 0xff800000 : f32
-// CHECK:           %[[IS:.*]] = arith.cmpf oeq, %[[MP]], %[[NONE]]
-// CHECK:           %[[ALL:.*]] = arith.cmpf oeq, %[[NEW]], %[[NONE]]
-// CHECK:           %[[ZERO:.*]] = arith.constant 0.000000e+00 : f32
-// CHECK:           %[[ALONE:.*]] = arith.select %[[ALL]], %[[LP]], %[[ZERO]]
+// CHECK:         %[[SAFE:m_safe]] = diagram.map (%{{.*}} = %m :
+// CHECK:         %l_repaired = diagram.map (%[[LP:.*]] = %{{l_parts.*}} : {{.*}}, %[[MP:.*]] = %[[M]] : {{.*}}, %[[NEW:.*]] = %[[SAFE]] :
 // CHECK:           %[[MOVED:.*]] = arith.subf %[[MP]], %[[NEW]]
 // CHECK:           %[[FACTOR:.*]] = math.exp %[[MOVED]]
-// CHECK:           %[[REPAIRED:.*]] = arith.mulf %[[LP]], %[[FACTOR]]
-// CHECK:           arith.select %[[IS]], %[[ALONE]], %[[REPAIRED]]
-// CHECK:         diagram.reduce add %l_repaired over [x_part]
+// CHECK:           arith.mulf %[[LP]], %[[FACTOR]]
+// CHECK:         %[[WHOLE:.*]] = diagram.reduce add %l_repaired over [x_part]
+// CHECK:         %[[TOLD:.*]] = diagram.map (%[[END:.*]] = %m : {{.*}}, %[[LE:.*]] = %[[WHOLE]] :
+// CHECK:           %[[NONE:.*]] = arith.constant 0xff800000 : f32
+// CHECK:           %[[IS:.*]] = arith.cmpf oeq, %[[END]], %[[NONE]]
+// CHECK:           %[[NAN:.*]] = arith.constant 0x7fc00000 : f32
+// CHECK:           arith.select %[[IS]], %[[NAN]], %[[LE]]
+// CHECK:         hierarchy.yield %[[TOLD]]
 func.func @sum_exp(%X: !X) -> !r attributes {sizes = #diagram.sizes<i = 8>} {
   %m = diagram.reduce max %X over [x] : !X -> !r
   %e = diagram.map (%a = %X : !X, %b = %m : !r) -> !X {

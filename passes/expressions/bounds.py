@@ -22,12 +22,15 @@ from treadle.passes.expressions.scalars import (
     Leaf,
     Node,
     axes_in,
+    compare,
     expression_of,
     is_number,
     is_plain,
     leaves,
     positive_constant,
+    same_predicate,
     strip_casts,
+    walk,
 )
 
 
@@ -82,7 +85,8 @@ LEAST = 2.0**-100
 def linear_form(expression: Expression) -> dict[Atom, float]:
     """An expression as a sum of constant multiples, over the reals: `0.5 * (a - b)` is {a: 0.5, b: -0.5}.
 
-    Maps that are linear themselves are looked through; anything else is one atom."""
+    Maps that are linear themselves are looked through; anything else is one atom. An extremum for which a number stands
+    while it is neutral is that extremum, for over the reals it is one."""
     form: dict[Atom, float] = {}
     _add_form(expression, 1.0, form)
     return {atom: factor for atom, factor in form.items() if factor}
@@ -93,6 +97,8 @@ def _add_form(expression: Expression, scale: float, form: dict[Atom, float]) -> 
         return _count(form, _atom(expression), scale)
     if isinstance(expression, Node) and expression.kind in CASTS:
         return _add_form(expression.operands[0], scale, form)
+    if isinstance(expression, Node) and (r := stood_for(expression)) is not None:
+        return _count(form, r, scale)
     match expression:
         case Constant():
             _count(form, None, scale * expression.number)
@@ -182,6 +188,33 @@ def _count(form: dict[Atom, float], atom: Atom, factor: float) -> None:
     form[atom] = form.get(atom, 0.0) + factor
 
 
+def stood_for(expression: Expression) -> SSAValue | None:
+    """The extremum that an expression is, but for the zero that stands for it while it is neutral: `r == -inf ? 0 :
+    r`."""
+    if isinstance(expression, Leaf) and not expression.version:
+        inner = inner_expression(expression.value)
+        return None if inner is None or isinstance(inner, Leaf) else stood_for(inner)
+    match expression:
+        case Node(
+            kind=arith.SelectOp,
+            operands=(Node(kind=arith.CmpfOp, operands=(Leaf() as tested, Constant() as neutral)) as test, yes, no),
+        ):
+            is_equal = same_predicate(test, compare(tested, "==", neutral))
+            if not is_equal and not same_predicate(test, compare(tested, "!=", neutral)):
+                return None
+            instead, chosen = (yes, no) if is_equal else (no, yes)
+            is_it = chosen == tested and is_number(instead, 0) and _is_neutral_of(neutral, tested.value)
+            return tested.value if is_it else None
+        case _:
+            return None
+
+
+def _is_neutral_of(constant: Constant, value: SSAValue) -> bool:
+    owner = value.owner
+    start = {"max": -numbers.inf, "min": numbers.inf}
+    return isinstance(owner, ReduceOp) and owner.init is None and start.get(owner.kind.data) == constant.number
+
+
 def same_form(left: dict[Atom, float], right: dict[Atom, float]) -> bool:
     return left.keys() == right.keys() and all(numbers.isclose(left[atom], right[atom]) for atom in left)
 
@@ -198,6 +231,8 @@ class Distance:
     peak: float = 1.0
     is_reached: bool = True
     """Whether it has all the elements of the extremum, so that one of a row is at the peak."""
+    may_vanish: bool = False
+    """Whether a number stands for the extremum while it is neutral, so that all of such a row is zero instead."""
 
 
 def distance_of(expression: Expression) -> Distance | None:
@@ -224,15 +259,27 @@ def distance_of(expression: Expression) -> Distance | None:
         rest = {other: size for other, size in form.items() if other is not atom}
         operand = {o: -factor * s for o, s in linear_form(Leaf(extremum.operand)).items()}
         if same_form(rest, operand):
-            return _compared(extremum, peak, arrays)
+            stands = _has_stand_in(expression)
+            return _compared(extremum, peak, arrays, stands)
     return None
 
 
-def _compared(extremum: ReduceOp, peak: float, arrays: Iterable[SSAValue]) -> Distance | None:
+def _has_stand_in(expression: Expression) -> bool:
+    """Whether a number stands for an extremum somewhere in an expression."""
+    for part in walk(expression):
+        inner = inner_expression(part.value) if isinstance(part, Leaf) and not part.version else None
+        if stood_for(part) is not None or (inner is not None and _has_stand_in(inner)):
+            return True
+    return False
+
+
+def _compared(extremum: ReduceOp, peak: float, arrays: Iterable[SSAValue], stands: bool) -> Distance | None:
     """The distance of what is made of some arrays; None if it has elements that the extremum leaves out, which may be
     beyond it."""
     left_out, absent = absences_of([extremum.operand]), absences_of(arrays)
-    return Distance(extremum, peak, is_reached=absent <= left_out) if left_out <= absent else None
+    if not left_out <= absent:
+        return None
+    return Distance(extremum, peak, is_reached=absent <= left_out, may_vanish=stands)
 
 
 def look_through(expression: Expression) -> Expression:

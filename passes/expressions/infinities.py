@@ -10,18 +10,19 @@ own distance from the maximum is `inf - inf`. Where it can, the pieces are made 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from xdsl.ir import OpResult, SSAValue
 
 from treadle.dialects.diagram import ContractOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.passes._structure import Structure, remember, structure_of_values
-from treadle.passes.expressions.bounds import inner_expression
+from treadle.passes.expressions.bounds import inner_expression, stood_for
 from treadle.passes.expressions.kinds import FINITE, INFINITE, NAN, OF_NOTHING, ZERO, Kinds, kinds_of
 from treadle.passes.expressions.polynomials import Key, Keys, key_of
-from treadle.passes.expressions.reductions import operands_of
-from treadle.passes.expressions.scalars import Expression, Leaf, leaves, product
+from treadle.passes.expressions.reductions import kind_of, operands_of
+from treadle.passes.expressions.scalars import Expression, Leaf, Node, leaves, product
 
 
 def may_be_infinite(expression: Expression) -> bool:
@@ -45,31 +46,43 @@ def _of_nothing(leaf: Leaf) -> Kinds:
     return kinds_of(leaf) & FINITE
 
 
-def troubled_by(operands: Sequence[SSAValue], moved: Sequence[SSAValue], but_at_start: bool = False) -> SSAValue | None:
+@dataclass(frozen=True)
+class LeftOut:
+    """When it is no trouble that a maximum may be -inf, or a minimum +inf, because all that it is made of is."""
+
+    where_zero: bool = False
+    """Where what depends on it is zero then (`is_nothing_at_start`)."""
+    where_stood_for: bool = False
+    """Where a number stands for it then (`has_stand_in`)."""
+
+
+def troubled_by(
+    operands: Sequence[SSAValue], moved: Sequence[SSAValue], left_out: LeftOut | None = None
+) -> SSAValue | None:
     """A reduction that may be infinite where a sum, or an extremum, of what depends on it is still a number, or
-    infinite itself; None if there is none. Products of `operands` are reduced. `but_at_start` leaves out that a maximum
-    may be `-inf` where what depends on it is zero then (`is_nothing_at_start`)."""
+    infinite itself; None if there is none. Products of `operands` are reduced."""
     if not moved:
         return None
+    left_out = left_out or LeftOut()
     structure = structure_of_values([*operands, *moved])
-    key = structure, len(moved), but_at_start
+    key = structure, len(moved), left_out
     if structure is None:
-        place = _place_of_trouble(operands, moved, but_at_start)
+        place = _place_of_trouble(operands, moved, left_out)
     elif (place := _KNOWN.get(key)) is None:
-        place = remember(_KNOWN, key, _place_of_trouble(operands, moved, but_at_start))
+        place = remember(_KNOWN, key, _place_of_trouble(operands, moved, left_out))
     return None if place == NONE else moved[place]
 
 
 NONE = -1
 """The place where there is nothing."""
 
-_KNOWN: dict[tuple[Structure, int, bool], int] = {}
+_KNOWN: dict[tuple[Structure, int, LeftOut], int] = {}
 """The places of what was found: all passes that plan the streams of a kernel ask the same, and of its copies."""
 
 
-def _place_of_trouble(operands: Sequence[SSAValue], moved: Sequence[SSAValue], but_at_start: bool) -> int:
+def _place_of_trouble(operands: Sequence[SSAValue], moved: Sequence[SSAValue], left_out: LeftOut) -> int:
     keys = Keys()
-    return next((i for i, each in enumerate(moved) if not _spoils(each, operands, keys, but_at_start)), NONE)
+    return next((i for i, each in enumerate(moved) if not _spoils(each, operands, keys, left_out)), NONE)
 
 
 def is_nothing_at_start(r: SSAValue, operands: Sequence[SSAValue], keys: Keys | None = None) -> bool:
@@ -82,6 +95,37 @@ def is_nothing_at_start(r: SSAValue, operands: Sequence[SSAValue], keys: Keys | 
     start = OF_NOTHING[owner.kind.data]
     given = {keys.of(Leaf(owner.operand)): start, keys.of(Leaf(r)): start}
     return all(kinds_of(Leaf(each), given, keys) == ZERO for each in operands if _depends(each, r))
+
+
+def has_stand_in(r: SSAValue, operands: Iterable[SSAValue]) -> bool:
+    """Whether what is reduced knows an extremum `r` only as a number that stands for it while it is neutral."""
+    return not any(_is_bare(Leaf(each), r) for each in operands)
+
+
+def _is_bare(expression: Expression, r: SSAValue) -> bool:
+    if stood_for(expression) is r:
+        return False
+    match expression:
+        case Leaf():
+            return _is_bare_array(expression.value, r)
+        case Node():
+            return any(_is_bare(part, r) for part in expression.operands)
+        case _:
+            return False
+
+
+def _is_bare_array(value: SSAValue, r: SSAValue) -> bool:
+    owner = value.owner
+    inner = Leaf(owner.operand) if isinstance(owner, WhereOp) else inner_expression(value)
+    if inner is not None:
+        return _is_bare(inner, r)
+    # What is reduced along the same axis follows by itself.
+    follows = isinstance(owner, ContractOp | ReduceOp) and bool({*owner.over_axes} & {*_over(r)})
+    return value is r or (not follows and _depends(value, r))
+
+
+def _over(r: SSAValue) -> Sequence[str]:
+    return r.owner.over_axes if isinstance(r.owner, ContractOp | ReduceOp) else ()
 
 
 def _depends(value: SSAValue, r: SSAValue) -> bool:
@@ -107,14 +151,14 @@ def infinite_by(expression: Expression, moved: Collection[SSAValue]) -> SSAValue
     return None
 
 
-def _spoils(reduction: SSAValue, operands: Sequence[SSAValue], keys: Keys, but_at_start: bool) -> bool:
+def _spoils(reduction: SSAValue, operands: Sequence[SSAValue], keys: Keys, left_out: LeftOut) -> bool:
     """Whether a reduction is finite, or makes what is reduced with it no number: each of its own elements that may
     make it infinite does so."""
     infinite = kinds_of(Leaf(reduction), keys=keys) & INFINITE
     owner = reduction.owner
-    if but_at_start and is_nothing_at_start(reduction, operands, keys):
-        assert isinstance(owner, ReduceOp)
-        infinite -= OF_NOTHING[owner.kind.data]
+    is_harmless = left_out.where_stood_for and has_stand_in(reduction, operands)
+    if is_harmless or (left_out.where_zero and is_nothing_at_start(reduction, operands, keys)):
+        infinite -= OF_NOTHING.get(kind_of(reduction), frozenset())
     if not infinite:
         return True
     if not isinstance(owner, ContractOp | ReduceOp) or owner.init is not None:

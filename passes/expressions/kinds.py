@@ -214,7 +214,8 @@ class _Walk:
             return ANY
         summand = Leaf(op.operand) if isinstance(op, ReduceOp) else product(Leaf(op.lhs), Leaf(op.rhs))
         near = distance_of(summand)
-        if near is not None and near.is_reached and set(near.extremum.over_axes) == set(op.over_axes):
+        is_surely_there = near is not None and near.is_reached and not near.may_vanish
+        if near is not None and is_surely_there and set(near.extremum.over_axes) == set(op.over_axes):
             return NAN | {"+"} | of_nothing.get("add", frozenset())  # one of them is at its peak
         kinds = self.of(summand)
         return ZERO | kinds | _of_two(arith.AddfOp, kinds, kinds)

@@ -17,7 +17,7 @@ from xdsl.dialects import arith, math
 from xdsl.ir import Operation, SSAValue
 
 from treadle.dialects.diagram import ReduceOp
-from treadle.passes.expressions.bounds import inner_expression, is_positive, is_saturating
+from treadle.passes.expressions.bounds import inner_expression, is_positive, is_saturating, stood_for
 from treadle.passes.expressions.scalars import (
     Constant,
     Expression,
@@ -325,12 +325,15 @@ def is_distance_from(expression: Expression, extremum: ReduceOp) -> bool:
     own = key_of(Leaf(extremum.operand))
     wanted = key_of(Leaf(extremum.result))
 
+    def is_it(part: Expression) -> bool:
+        return key_of(part) == wanted or stood_for(part) is extremum.result
+
     def visit(part: Expression) -> bool:
-        if isinstance(part, Leaf):
-            return key_of(part) != wanted
-        if isinstance(part, Constant):
+        if is_it(part):
+            return False
+        if not isinstance(part, Node):
             return True
-        if part.kind is arith.SubfOp and key_of(part.operands[1]) == wanted and key_of(part.operands[0]) == own:
+        if part.kind is arith.SubfOp and is_it(part.operands[1]) and key_of(part.operands[0]) == own:
             return True
         return all(visit(operand) for operand in part.operands)
 

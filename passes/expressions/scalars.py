@@ -317,6 +317,13 @@ def compare(left: Expression, predicate: str, right: Expression, hint: str | Non
     return Node(arith.CmpfOp, (left, right), i1, {"predicate": IntegerAttr(of_float, 64)}, hint)
 
 
+def same_predicate(one: Expression, other: Expression) -> bool:
+    """Whether two comparisons ask the same of their operands."""
+    if not isinstance(one, Node) or not isinstance(other, Node) or one.kind is not other.kind:
+        return False
+    return one.properties.get("predicate") == other.properties.get("predicate")
+
+
 def convert(expression: Expression, format: Attribute) -> Expression:
     """The expression in another format, a float one or a wider integer."""
     if expression.type == format:

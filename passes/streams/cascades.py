@@ -39,7 +39,7 @@ from treadle.passes.expressions.bounds import (
     is_saturating,
     most_in,
 )
-from treadle.passes.expressions.infinities import infinite_by, is_nothing_at_start, troubled_by
+from treadle.passes.expressions.infinities import LeftOut, infinite_by, is_nothing_at_start, troubled_by
 from treadle.passes.expressions.polynomials import (
     Key,
     NoPolynomial,
@@ -105,10 +105,10 @@ class Cascade:
             return NoLaw("integers have no inverse of multiplication")
         operands = operands_of(reduction)
         moved = [r for operand in operands for r in self.depends(operand) if r in self.running]
-        if (endless := troubled_by(operands, moved, but_at_start=True)) is not None:
+        if (endless := troubled_by(operands, moved, LeftOut(True, True))) is not None:
             return NoLaw(f"{label(endless)} may be infinite, where no repair is defined")
         law = self._split(reduction)
-        if isinstance(law, Repair) or troubled_by(operands, moved) is not None:
+        if isinstance(law, Repair) or troubled_by(operands, moved, LeftOut(where_stood_for=True)) is not None:
             return law
         return self._polynomial(reduction) or law
 
@@ -288,6 +288,9 @@ class Cascade:
                 return self._scaled(operands[1], operands[0], product)
             case arith.DivfOp if self._is_fixed(operands[1]):
                 return self._scaled(operands[0], operands[1], quotient)
+            case arith.SelectOp if (chosen := self._chosen_once_counting(expression)) is not expression:
+                change, states = self.shift(chosen), self._moves(operands[0])
+                return Change(change.above, change.below, change.fragile | states)
             case math.LogOp:
                 ratio = self.ratio(operands[0])
                 after, before = (unary(math.LogOp, part) for part in (ratio.above, ratio.below))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from xdsl.dialects import arith, math
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
-from treadle.dialects.diagram import ContractOp, ReduceOp
+from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import axes_of
 from treadle.passes.expressions.bounds import (
@@ -26,8 +26,11 @@ from treadle.passes.expressions.scalars import (
     Expression,
     Leaf,
     Node,
+    expression_of,
+    forgets_absences,
     inside_out,
     is_number,
+    is_plain,
     number,
 )
 from treadle.passes.streams.changes import ORDERED
@@ -107,6 +110,15 @@ def _varies(atom: Atom, extremum: ReduceOp) -> bool:
     if not isinstance(atom, SSAValue):
         return False
     return bool(set(axes_of(atom.type)) & set(extremum.over_axes))
+
+
+def decided(op: Operation, states: Sequence[SSAValue]) -> Expression | None:
+    """What a map makes once none of some states is neutral, if it chooses by that."""
+    if not states or not isinstance(op, MapOp) or not is_plain(op):
+        return None
+    expression = expression_of(op)
+    chosen = once_counting(expression, states)
+    return None if chosen is expression or forgets_absences(op, chosen) else chosen
 
 
 def once_counting(expression: Expression, states: Iterable[SSAValue]) -> Expression:

@@ -3,12 +3,14 @@
 The parts are an axis of their own, and so are the positions in a part: every operand that has x is read at
 `length * part + inner`. Where x does not divide, the last part is the longer one, and in the others a condition
 excludes what is beyond their length. The merge follows from the repairs of the plan: each part's accumulator is
-repaired to the states of all of them, then combined along the parts."""
+repaired to the states of all of them, then combined along the parts. In a part a number stands for a guarded state
+that is neutral at its end, as in a step: what the part adds is what the step adds, zero or (of a value that is no
+number) none. Whether the row as a whole has a number, the merge tells."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects import arith
@@ -28,25 +30,23 @@ from treadle.dialects.diagram.array import (
     sizes_of,
     with_level,
 )
-from treadle.dialects.diagram.condition import parsed
+from treadle.dialects.diagram.condition import Term, parsed
 from treadle.dialects.hierarchy import KernelOp, YieldOp
 from treadle.passes._functions import erase_dead, replace
-from treadle.passes.expressions.infinities import is_nothing_at_start
-from treadle.passes.expressions.reductions import is_neutral, kind_of, neutral_of, operands_of, rebuilt
+from treadle.passes.expressions.reductions import is_neutral, kind_of, operands_of, rebuilt
 from treadle.passes.expressions.scalars import (
     Constant,
     Expression,
     Leaf,
     Node,
     build_map,
-    leaves,
     number,
-    select,
     substitute,
 )
-from treadle.passes.streams.changes import BEFORE
+from treadle.passes.streams.neutral import decided
+from treadle.passes.streams.repairs import Moments, hint_of, location_of, repair_at, stood_in
 from treadle.passes.streams.stages import StreamPlan
-from treadle.passes.streams.stream import hint_of, location_of
+from treadle.passes.streams.undefined import axes_reduced, presence, told, undefined_with
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def split_kernel(kernel: KernelOp, plan: StreamPlan, split: Split, name: str) ->
     parts = _Parts(kernel, plan, split, name)
     parts.write(list(merge.states))
     merging = merge.kernel(list(parts.made.outputs))
-    replace(kernel, [*parts.reads, parts.made, merging], *merging.outputs)
+    replace(kernel, [*parts.reads, parts.made, *merge.extents.values(), merging], *merging.outputs)
     return parts.made, merging
 
 
@@ -176,13 +176,15 @@ class _Parts:
     inputs: list[SSAValue] = field(default_factory=list[SSAValue])
     reads: list[ReadOp] = field(default_factory=list[ReadOp])
     values: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    states: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    """Of each part, as they are saved; in `values` stands what is made from."""
     cut: set[SSAValue] = field(default_factory=set[SSAValue])
     """Values of the old kernel of which what is beyond the end of a part is absent."""
 
     def write(self, states: Sequence[SSAValue]) -> None:
         for op in self.plan.step_of(0):
             self._copy(op)
-        made = [self.values[state] for state in states]
+        made = [self.states[state] for state in states]
         self.block.add_op(YieldOp(*made))
         types = [with_level(value.type, None) for value in made]
         self.made = KernelOp(self.name, self.inputs, types, Region(self.block))
@@ -198,14 +200,42 @@ class _Parts:
         result = op.results[0]
         if isinstance(op, IndexOp) and op.axis == self.split.axis:
             self._positions(op)
+        elif (chosen := decided(op, [each for each in op.operands if each in self.plan.guarded])) is not None:
+            self._choose(op, chosen)
         else:
             self._for_each_part(op)
+        if self.plan.is_state(result):
+            self._stand_in(result)
         if not self.plan.is_piece(result):
             return
         if not self.cut.isdisjoint(absent_with(op)):
             self.cut.add(result)
         elif isinstance(op, ContractOp):
             self._exclude([result])
+
+    def _choose(self, op: Operation, chosen: Expression) -> None:
+        """What a map makes of states none of which is neutral."""
+        (result,) = op.results
+        here = substitute(chosen, lambda leaf: Leaf(self.values[leaf.value]))
+        has_part = self.plan.is_piece(result) or any(self.split.part in axes_of(v.type) for v in self._read(op))
+        if isinstance(here, Leaf) and here.value.type == self.split.type(result.type, has_part):
+            self.values[result] = here.value
+            return
+        map = build_map(here, self.split.type(result.type, has_part), result.name_hint, op.location)
+        self.block.add_op(map)
+        self.values[result] = map.result
+
+    def _read(self, op: Operation) -> list[SSAValue]:
+        return [self.values[operand] for operand in op.operands]
+
+    def _stand_in(self, state: SSAValue) -> None:
+        """Save a state as it is, and let a number stand for it where it is neutral, if the states that follow it were
+        no number otherwise."""
+        self.states[state] = self.values[state]
+        if state in self.plan.guarded:
+            safe = stood_in(state, self.values[state])
+            self.block.add_op(safe)
+            self.values[state] = safe.result
 
     def _find(self, value: SSAValue) -> None:
         """Make a value of the old kernel known."""
@@ -250,7 +280,7 @@ class _Parts:
         self.cut.add(pieces[0])
 
     def _for_each_part(self, op: Operation) -> None:
-        operands = [self.values[operand] for operand in op.operands]
+        operands = self._read(op)
         # A piece that is made of constants has no operand with parts, and still ends where its part does.
         is_piece = self.plan.is_piece(op.results[0])
         has_part = is_piece or any(self.split.part in axes_of(operand.type) for operand in operands)
@@ -304,7 +334,16 @@ class _Merge:
     """For each state that is needed: its values in all parts."""
     others: list[SSAValue] = field(default_factory=list[SSAValue])
     """What else the kernel is given, as the function knows it."""
+    extents: dict[str, ExtentOp] = field(default_factory=dict[str, ExtentOp])
+    """Sizes that the function finds for it."""
     values: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    merged: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    """States of the whole axis; in `values` stands what they are told to be at its end."""
+    safe: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    """What stands for guarded ones."""
+
+    def __post_init__(self) -> None:
+        self.undefined = undefined_with(self.plan, 0)
 
     def write(self) -> None:
         terminator = self.old.body.block.last_op
@@ -334,7 +373,7 @@ class _Merge:
             self.others.append(self.old.inputs[value.index])
             return self.block.insert_arg(value.type, len(self.block.args))
         if self.plan.is_state(value):
-            return self._merged(value)
+            return self._told(value)
         assert isinstance(value.owner, Operation)
         for operand in value.owner.operands:
             self._find(operand)
@@ -343,24 +382,76 @@ class _Merge:
         return new.results[0]
 
     def _merged(self, state: SSAValue) -> SSAValue:
-        repair = self.plan.verdicts[state].repair
-        parts = self._parts_of(state)
-        if repair is not None:
-            expression = repair.apply(Leaf(parts), substitute(repair.expression, self._moment))
-            moved = [leaf.value for leaf in leaves(repair.expression) if leaf.version == BEFORE]
-            for guard in dict.fromkeys(value for value in moved if value in self.plan.guarded):
-                expression = self._guarded(guard, state, expression)
-            type = with_level(parts.type, "register")
-            map = build_map(
-                expression, type, None, state.owner.location if isinstance(state.owner, Operation) else None
-            )
-            map.result.name_hint = hint_of(state, "repaired")
-            self.block.add_op(map)
-            parts = map.result
-        merged = ReduceOp(kind_of(state), parts, [self.split.part], state.type)
-        merged.location = location_of(state)
-        self.block.add_op(merged)
-        return merged.result
+        if state not in self.merged:
+            merged = ReduceOp(kind_of(state), self._repaired(state), [self.split.part], state.type)
+            merged.location = location_of(state)
+            merged.result.name_hint = state.name_hint
+            self.block.add_op(merged)
+            self.merged[state] = merged.result
+        return self.merged[state]
+
+    def _repaired(self, state: SSAValue) -> SSAValue:
+        """A state of each part, as it would be, had those that it follows been as they are at the end."""
+        repair, parts = self.plan.verdicts[state].repair, self._parts_of(state)
+        if repair is None:
+            return parts
+        change = repair_at(state, repair, self.plan, Moments(self._parts_of, self._after))
+        type = with_level(parts.type, "register")
+        map = build_map(repair.apply(Leaf(parts), change), type, hint_of(state, "repaired"), location_of(state))
+        self.block.add_op(map)
+        return map.result
+
+    def _after(self, value: SSAValue) -> SSAValue:
+        """What a state is at the end, or what stands for it, and all else."""
+        if not self.plan.is_state(value):
+            return self._find(value)
+        merged = self._merged(value)
+        if value not in self.plan.guarded:
+            return merged
+        if value not in self.safe:
+            safe = stood_in(value, merged)
+            self.block.add_op(safe)
+            self.safe[value] = safe.result
+        return self.safe[value]
+
+    def _told(self, state: SSAValue) -> SSAValue:
+        """A state at the end, which is no number where the row has none (`streams.undefined`)."""
+        merged, guards = self._merged(state), self.undefined.get(state, ())
+        if not guards:
+            return merged
+        neutral = [is_neutral(guard, Leaf(self._merged(guard))) for guard in guards]
+        whole = told(Leaf(merged), neutral, list(self._presence(state, guards)))
+        map = build_map(whole, state.type, hint_of(state, "told"), location_of(state))
+        self.block.add_op(map)
+        return map.result
+
+    def _presence(self, state: SSAValue, guards: Sequence[SSAValue]) -> Iterator[Expression]:
+        def size_of(axis: str) -> Expression:
+            size = sizes[axis]
+            return Leaf(self._extent(axis)) if size == DYNAMIC else number(size, i32)
+
+        def resolve(term: Term) -> Expression:
+            if isinstance(term, SSAValue):
+                return Leaf(self._find(term))
+            assert isinstance(term, str)
+            index = IndexOp(array_type(i32, {term: sizes_of(state.type)[term]}, level_of(state.type)))
+            index.location = location_of(state)
+            self.block.add_op(index)
+            return Leaf(index.result)
+
+        sizes = axes_reduced(state, guards)
+        return presence(self.plan, state, sizes, size_of, resolve)
+
+    def _extent(self, axis: str) -> SSAValue:
+        """The size of an axis, which no array of the kernel has any more."""
+        if axis not in self.extents:
+            self.extents[axis] = extent = ExtentOp(axis)
+            extent.location = self.old.location
+            extent.result.name_hint = f"extent_{axis}"
+            self.others.append(extent.result)
+            self.values[extent.result] = self.block.insert_arg(i32, len(self.block.args))
+            self.values[extent.result].name_hint = extent.result.name_hint
+        return self.values[self.extents[axis].result]
 
     def _parts_of(self, state: SSAValue) -> SSAValue:
         if state not in self.states:
@@ -369,19 +460,3 @@ class _Merge:
             argument.name_hint = hint_of(state, "parts")
             self.states[state] = argument
         return self.states[state]
-
-    def _moment(self, leaf: Leaf) -> Expression:
-        return Leaf(self._parts_of(leaf.value) if leaf.version == BEFORE else self._find(leaf.value))
-
-    def _guarded(self, guard: SSAValue, state: SSAValue, repaired: Expression) -> Expression:
-        """While a guarded state was neutral nothing was added: such a part adds nothing here. Where it is in all parts,
-        each says for itself whether there was no element, or no number. A part that says nothing of the kind adds what
-        it has, zero or no number."""
-        parts = Leaf(self._parts_of(state))
-        reduction = state.owner
-        assert isinstance(reduction, ContractOp | ReduceOp)
-        if is_nothing_at_start(guard, operands_of(reduction)):
-            return select(is_neutral(guard, Leaf(self._parts_of(guard))), parts, repaired)
-        nothing = number(neutral_of(state).value.data, repaired.type)
-        alone = select(is_neutral(guard, Leaf(self._find(guard))), parts, nothing)
-        return select(is_neutral(guard, Leaf(self._parts_of(guard))), alone, repaired)

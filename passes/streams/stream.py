@@ -6,19 +6,17 @@ say: explicit kernels (`hierarchy_expand_streams`), and laws for a person to rea
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import LocationAttr, UnknownLoc, i32
+from xdsl.dialects.builtin import i32
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
-from treadle.dialects.diagram import ContractOp, ExtentOp, FillOp, IndexOp, MapOp, ReduceOp, WhereOp
+from treadle.dialects.diagram import ContractOp, ExtentOp, FillOp, IndexOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import DYNAMIC, array_type, format_of, level_of, sizes_of
 from treadle.dialects.diagram.condition import Term
 from treadle.passes._functions import unite_equal
-from treadle.passes.expressions.kinds import FINITE, ZERO, kinds_of
-from treadle.passes.expressions.polynomials import key_of
 from treadle.passes.expressions.reductions import (
     combine,
     is_neutral,
@@ -26,26 +24,21 @@ from treadle.passes.expressions.reductions import (
     neutral_of,
     operands_of,
     rebuilt,
-    stand_in_of,
 )
 from treadle.passes.expressions.scalars import (
     Expression,
     Leaf,
     axes_in,
     build_map,
-    compare,
-    expression_of,
-    forgets_absences,
-    is_plain,
     leaves,
     number,
-    select,
     substitute,
 )
-from treadle.passes.streams.changes import BEFORE, Repair
-from treadle.passes.streams.neutral import once_counting
+from treadle.passes.streams.changes import Repair
+from treadle.passes.streams.neutral import decided
+from treadle.passes.streams.repairs import Moments, hint_of, location_of, repair_at, stood_in
 from treadle.passes.streams.stages import StreamPlan
-from treadle.passes.streams.undefined import axes_reduced, is_limited, is_there, stretches_of, undefined_with
+from treadle.passes.streams.undefined import axes_reduced, presence, told, undefined_with
 
 Named = dict[SSAValue, SSAValue]
 """What stands for each value of the decorated kernel at one moment."""
@@ -126,18 +119,15 @@ class StreamParts(ABC):
     def _decide(self, scope: Scope, op: Operation, states: Iterable[SSAValue]) -> bool:
         """Write what a map chooses by whether a state is neutral, if it does: in a step a finite number stands for a
         state while it is."""
-        guarded = [r for r in op.operands if r in states and r in self.plan.guarded]
-        if not guarded or not isinstance(op, MapOp) or not is_plain(op):
+        chosen = decided(op, [r for r in op.operands if r in states and r in self.plan.guarded])
+        if chosen is None:
             return False
-        expression = expression_of(op)
-        chosen = once_counting(expression, guarded)
-        if chosen is expression or forgets_absences(op, chosen):
-            return False
-        if isinstance(chosen, Leaf) and chosen.value.type == op.result.type:
-            scope.values[op.result] = scope.values[chosen.value]
+        (result,) = op.results
+        if isinstance(chosen, Leaf) and chosen.value.type == result.type:
+            scope.values[result] = scope.values[chosen.value]
             return True
         here = substitute(chosen, lambda leaf: Leaf(scope.values[leaf.value]))
-        scope.add(build_map(here, self.tile(op.result.type), op.result.name_hint, op.location), op.result)
+        scope.add(build_map(here, self.tile(result.type), result.name_hint, op.location), result)
         return True
 
     def finish(self, outer: Scope, stream: int, block: Block, exports: Sequence[SSAValue]) -> None:
@@ -161,13 +151,9 @@ class StreamParts(ABC):
     ) -> None:
         """Let a finished state be NaN where one of its guards is neutral though there was an element."""
         end = Leaf(scope.values[state])
-        undefined: Expression = number(float("nan"), end.type)
-        for there in self._presence(outer, state, guards):
-            undefined = select(there, undefined, end)
-        told: Expression = end
-        for guard, value in zip(guards, ends, strict=True):
-            told = select(is_neutral(guard, value), undefined, told)
-        scope.add(build_map(told, end.value.type, hint_of(state, "told"), location_of(state)), state)
+        neutral = [is_neutral(guard, value) for guard, value in zip(guards, ends, strict=True)]
+        whole = told(end, neutral, self._presence(outer, state, guards))
+        scope.add(build_map(whole, end.value.type, hint_of(state, "told"), location_of(state)), state)
 
     def _presence(self, outer: Scope, state: SSAValue, guards: Sequence[SSAValue]) -> Iterator[Expression]:
         """What must hold for a state to have had an element."""
@@ -194,12 +180,7 @@ class StreamParts(ABC):
             extent.result.name_hint = f"extent_{axis}"
             return Leaf(outer.add(extent))
 
-        limited = is_limited(state)
-        for axis, size in sizes.items():
-            if size < 1 and (not limited or axis != self.plan.axis):
-                yield compare(size_of(axis), ">", number(0, i32))
-        if limited:
-            yield is_there(stretches_of(self.plan, state) or (), size_of(self.plan.axis), resolve)
+        return presence(self.plan, state, sizes, size_of, resolve)
 
     def static_size(self, axis: str, size: int) -> int:
         """The size of an axis, if it is the same wherever the parts are used; `DYNAMIC` otherwise."""
@@ -247,7 +228,7 @@ class Following:
     def repaired(self, state: SSAValue, repair: Repair, before: Named) -> SSAValue:
         """An accumulator as it would be, had the states always been as they are after."""
         old = before[state]
-        change = substitute(repair.expression, self._at_this_moment(state, repair, before))
+        change = repair_at(state, repair, self.plan, Moments(before.__getitem__, self._value))
         if not leaves(change):
             return old
         present = axes_in(change)
@@ -257,27 +238,6 @@ class Following:
         self.scope.add(factor)
         applied = repair.apply(Leaf(old), Leaf(factor.result))
         return self.scope.add(build_map(applied, old.type, hint_of(state, "repaired"), location_of(state)))
-
-    def _at_this_moment(self, state: SSAValue, repair: Repair, before: Named) -> Callable[[Leaf], Expression]:
-        """What a leaf of a repair stands for here. While a guarded state was neutral nothing was added, so
-        there is nothing to repair: what such a state is after the step takes the place of what it was. In a factor
-        all states are so exchanged: what it makes of their ways may overflow, and 0 times infinity is no number.
-        None is where 0 is added up and the factor, too, is 0: as a power of 2 of -inf is."""
-        moved = dict.fromkeys(leaf.value for leaf in leaves(repair.expression) if leaf.version == BEFORE)
-        guards = (
-            [] if _stays_nothing(state, repair, list(moved)) else [each for each in moved if each in self.plan.guarded]
-        )
-
-        def replace(leaf: Leaf) -> Expression:
-            if leaf.version != BEFORE:
-                return Leaf(self._value(leaf.value))
-            old = Leaf(before[leaf.value])
-            here: Expression = old
-            for guard in guards if repair.scales else [each for each in guards if each is leaf.value]:
-                here = select(is_neutral(guard, Leaf(before[guard])), Leaf(self._value(leaf.value)), here)
-            return here
-
-        return replace
 
     def _value(self, value: SSAValue) -> SSAValue:
         if value not in self.scope.values:
@@ -290,9 +250,7 @@ class Following:
         self.after[state] = self.scope.values[state] = new
         if state not in self.plan.guarded:
             return
-        leaf = Leaf(new)
-        finite = select(is_neutral(state, leaf), number(stand_in_of(state), leaf.type), leaf)
-        self.scope.add(build_map(finite, new.type, hint_of(state, "safe"), location_of(state)), state)
+        self.scope.add(stood_in(state, new), state)
 
 
 class Step(Following):
@@ -329,27 +287,7 @@ class Merge(Following):
         self.moved(state, self.scope.add(build_map(both, one.type, hint_of(state, "both"), location_of(state))))
 
 
-def _stays_nothing(state: SSAValue, repair: Repair, moved: Sequence[SSAValue]) -> bool:
-    """Whether a sum is repaired by the way of one state, by a factor that is 0 where that was neutral and is a number
-    now, for finite values of all else."""
-    if not repair.scales or neutral_of(state).value.data != 0 or len(moved) != 1:
-        return False
-    others = [leaf for leaf in leaves(repair.expression) if leaf.value is not moved[0]]
-    given = {key_of(leaf): kinds_of(leaf) & FINITE for leaf in others}
-    given[key_of(Leaf(moved[0]))] = FINITE
-    given[key_of(Leaf(moved[0], BEFORE))] = kinds_of(number(neutral_of(moved[0]).value.data))
-    return kinds_of(repair.expression, given) == ZERO
-
-
 def name_all(states: Sequence[SSAValue], arguments: Sequence[SSAValue], suffix: str) -> Named:
     for state, argument in zip(states, arguments, strict=True):
         argument.name_hint = hint_of(state, suffix)
     return dict(zip(states, arguments, strict=True))
-
-
-def hint_of(value: SSAValue, suffix: str) -> str | None:
-    return f"{value.name_hint}_{suffix}" if value.name_hint else None
-
-
-def location_of(value: SSAValue) -> LocationAttr:
-    return value.owner.location if isinstance(value.owner, Operation) else UnknownLoc()

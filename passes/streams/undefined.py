@@ -9,7 +9,7 @@ is, as does one whose elements are zero then, for so the formula chooses (`is_no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import IndexType, i32
@@ -20,7 +20,7 @@ from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, sizes_of
 from treadle.dialects.diagram.condition import Linear, Term, leaves_32_bits
 from treadle.dialects.diagram.presence import Stretch, stretches
-from treadle.passes.expressions.infinities import is_nothing_at_start, may_be_infinite
+from treadle.passes.expressions.infinities import has_stand_in, is_nothing_at_start, may_be_infinite
 from treadle.passes.expressions.kinds import NAN, ZERO, kinds_of
 from treadle.passes.expressions.polynomials import key_of
 from treadle.passes.expressions.reductions import neutral_of, operands_of
@@ -35,6 +35,8 @@ from treadle.passes.expressions.scalars import (
     is_plain,
     number,
     product,
+    same_predicate,
+    select,
 )
 from treadle.passes.streams.changes import is_ordered
 from treadle.passes.streams.stages import StreamPlan
@@ -153,6 +155,34 @@ def _folded(kind: type[Operation], parts: Sequence[Expression]) -> Expression:
     return first
 
 
+def presence(
+    plan: StreamPlan,
+    state: SSAValue,
+    sizes: Mapping[str, int],
+    size_of: Callable[[str], Expression],
+    resolve: Callable[[Term], Expression],
+) -> Iterator[Expression]:
+    """What must hold for a state to have had an element, of axes of these sizes; `size_of` and `resolve` give an axis'
+    size and what a condition speaks of."""
+    limited = is_limited(state)
+    for axis, size in sizes.items():
+        if size < 1 and (not limited or axis != plan.axis):
+            yield compare(size_of(axis), ">", number(0, i32))
+    if limited:
+        yield is_there(stretches_of(plan, state) or (), size_of(plan.axis), resolve)
+
+
+def told(end: Expression, guards: Iterable[Expression], there: Iterable[Expression]) -> Expression:
+    """A finished state which is no number where one of some conditions holds, if it had an element."""
+    undefined: Expression = number(float("nan"), end.type)
+    for each in there:
+        undefined = select(each, undefined, end)
+    whole = end
+    for guard in guards:
+        whole = select(guard, undefined, whole)
+    return whole
+
+
 def axes_reduced(state: SSAValue, guards: Iterable[SSAValue]) -> dict[str, int]:
     """The axes that a state and its guards are reduced over, and their sizes; `DYNAMIC` for one that is not static."""
     axes: dict[str, int] = {}
@@ -185,7 +215,8 @@ def _guards_of(plan: StreamPlan, state: SSAValue, known: Mapping[SSAValue, tuple
 def _leaves_no_number(r: SSAValue, operands: Iterable[SSAValue]) -> bool:
     """Whether what is reduced is no number where all that `r` is made of, and so `r` itself, is neutral."""
     if is_ordered(r):
-        return any(may_be_infinite(Leaf(operand)) for operand in operands_of(_reduction(r)))
+        may_end_so = any(may_be_infinite(Leaf(operand)) for operand in operands_of(_reduction(r)))
+        return may_end_so and not has_stand_in(r, operands)
     first, *rest = (Leaf(operand) for operand in operands)
     summand: Expression = first
     for factor in rest:
@@ -269,8 +300,7 @@ def _holds_of_none(condition: Expression, state: SSAValue) -> bool:
     if not isinstance(condition, Node) or condition.kind is not arith.CmpfOp:
         return False
     left, right = condition.operands
-    other = compare(left, "!=", right)
-    same = isinstance(other, Node) and condition.properties["predicate"] == other.properties["predicate"]
+    same = same_predicate(condition, compare(left, "!=", right))
     return same and isinstance(left, Leaf) and left.value is state
 
 
@@ -281,6 +311,4 @@ def _has_elements(condition: Expression, there: Sequence[str]) -> bool:
     left, right = condition.operands
     if not isinstance(left, Leaf) or not isinstance(left.value.owner, ExtentOp) or not is_number(right, 0):
         return False
-    more = compare(left, ">", right)
-    same = isinstance(more, Node) and condition.properties["predicate"] == more.properties["predicate"]
-    return same and left.value.owner.axis.data in there
+    return same_predicate(condition, compare(left, ">", right)) and left.value.owner.axis.data in there

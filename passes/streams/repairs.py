@@ -1,0 +1,71 @@
+"""What accumulators are repaired by at given moments, and what stands for the extrema that they follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import LocationAttr, UnknownLoc
+from xdsl.ir import Operation, SSAValue
+
+from treadle.dialects.diagram import MapOp
+from treadle.passes.expressions.kinds import FINITE, ZERO, kinds_of
+from treadle.passes.expressions.polynomials import key_of
+from treadle.passes.expressions.reductions import is_neutral, neutral_of, stand_in_of
+from treadle.passes.expressions.scalars import Expression, Leaf, build_map, leaves, number, select, substitute
+from treadle.passes.streams.changes import BEFORE, Repair
+from treadle.passes.streams.stages import StreamPlan
+
+
+@dataclass(frozen=True)
+class Moments:
+    """What states were before something moved, and what they and all else are after."""
+
+    before: Callable[[SSAValue], SSAValue]
+    after: Callable[[SSAValue], SSAValue]
+
+
+def repair_at(state: SSAValue, repair: Repair, plan: StreamPlan, moments: Moments) -> Expression:
+    """The expression of a repair at some moments. While a guarded state was neutral nothing was added, so
+    there is nothing to repair: what such a state is after the step takes the place of what it was. In a factor
+    all states are so exchanged: what it makes of their ways may overflow, and 0 times infinity is no number.
+    None is where 0 is added up and the factor, too, is 0: as a power of 2 of -inf is."""
+    moved = dict.fromkeys(leaf.value for leaf in leaves(repair.expression) if leaf.version == BEFORE)
+    guards = [] if _stays_nothing(state, repair, list(moved)) else [each for each in moved if each in plan.guarded]
+
+    def replace(leaf: Leaf) -> Expression:
+        if leaf.version != BEFORE:
+            return Leaf(moments.after(leaf.value))
+        here: Expression = Leaf(moments.before(leaf.value))
+        for guard in guards if repair.scales else [each for each in guards if each is leaf.value]:
+            here = select(is_neutral(guard, Leaf(moments.before(guard))), Leaf(moments.after(leaf.value)), here)
+        return here
+
+    return substitute(repair.expression, replace)
+
+
+def stood_in(state: SSAValue, value: SSAValue) -> MapOp:
+    """A value of a state; where it is neutral, the finite number that stands for it."""
+    leaf = Leaf(value)
+    finite = select(is_neutral(state, leaf), number(stand_in_of(state), leaf.type), leaf)
+    return build_map(finite, value.type, hint_of(state, "safe"), location_of(state))
+
+
+def _stays_nothing(state: SSAValue, repair: Repair, moved: Sequence[SSAValue]) -> bool:
+    """Whether a sum is repaired by the way of one state, by a factor that is 0 where that was neutral and is a number
+    now, for finite values of all else."""
+    if not repair.scales or neutral_of(state).value.data != 0 or len(moved) != 1:
+        return False
+    others = [leaf for leaf in leaves(repair.expression) if leaf.value is not moved[0]]
+    given = {key_of(leaf): kinds_of(leaf) & FINITE for leaf in others}
+    given[key_of(Leaf(moved[0]))] = FINITE
+    given[key_of(Leaf(moved[0], BEFORE))] = kinds_of(number(neutral_of(moved[0]).value.data))
+    return kinds_of(repair.expression, given) == ZERO
+
+
+def hint_of(value: SSAValue, suffix: str) -> str | None:
+    return f"{value.name_hint}_{suffix}" if value.name_hint else None
+
+
+def location_of(value: SSAValue) -> LocationAttr:
+    return value.owner.location if isinstance(value.owner, Operation) else UnknownLoc()
