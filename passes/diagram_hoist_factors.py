@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
 
 from xdsl.context import Context
 from xdsl.dialects import arith, func
@@ -39,9 +38,11 @@ from treadle.passes.expressions.bounds import (
     is_nonnegative,
     is_positive_scalar,
     misfit,
+    peak_of,
 )
 from treadle.passes.expressions.infinities import is_number_of_nothing, may_be_infinite
 from treadle.passes.expressions.moments import without_late_parts
+from treadle.passes.expressions.peaks import Peaks
 from treadle.passes.expressions.powers import raise_power
 from treadle.passes.expressions.reductions import operands_of, rebuilt
 from treadle.passes.expressions.scalars import (
@@ -66,9 +67,11 @@ from treadle.passes.expressions.scalars import (
     product,
     quotient,
     select,
+    spell,
     strip_casts,
     substitute,
 )
+from treadle.passes.streams.present_rows import PresentRows
 
 PASS = "diagram-hoist-factors"
 
@@ -135,18 +138,19 @@ class DiagramHoistFactorsPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for function in functions(op):
             for block in diagram_blocks(function):
+                peaks = Peaks()
                 for item in list(block.ops):
                     if item.parent is not None:
-                        _rewrite(function, item)
+                        _rewrite(function, item, peaks)
                 for item in list(block.ops):
                     if isinstance(item, MapOp):
                         raise_power(function, item)
                 erase_dead(block)
 
 
-def _rewrite(function: func.FuncOp, op: Operation) -> None:
+def _rewrite(function: func.FuncOp, op: Operation, peaks: Peaks) -> None:
     if isinstance(op, ContractOp) or (isinstance(op, ReduceOp) and op.kind.data == "add"):
-        _hoist_from_sum(function, op)
+        _hoist_from_sum(function, op, peaks)
     elif isinstance(op, ReduceOp) and op.kind.data in ("max", "min"):
         _hoist_from_maximum(function, op)
     if isinstance(op, ReduceOp) and op.parent is not None:
@@ -180,9 +184,10 @@ class _Split:
 class _Splitter:
     """Looks for factors that are constant along `over`, through maps, products, quotients and casts."""
 
-    def __init__(self, function: func.FuncOp, sum: ContractOp | ReduceOp):
+    def __init__(self, function: func.FuncOp, sum: ContractOp | ReduceOp, peaks: Peaks):
         self.function = function
         self.sum = sum
+        self.peaks = peaks
         self.over = sum.over_axes
 
     def split(self, expression: Expression) -> _Split:
@@ -198,6 +203,8 @@ class _Splitter:
             return self._split_product(expression)
         if expression.kind is arith.SelectOp:
             return self._split_choice(expression)
+        if (told := self.peaks.of(expression, self.sum)) is not None:
+            return _Split(told.below, above=[told.peak])
         return _Split(expression)
 
     def _split_choice(self, node: Node) -> _Split:
@@ -274,6 +281,10 @@ class _Splitter:
         note(self.function, PASS, subject, "refused", reason)
 
 
+def _names_in(factor: Expression) -> list[str]:
+    return [spell(factor)] if isinstance(factor, Constant) else [label(leaf.value) for leaf in leaves(factor)]
+
+
 def _names(split: _Split) -> str:
     return ", ".join(label(leaf.value) for e in (*split.above, *split.below) for leaf in leaves(e))
 
@@ -294,19 +305,20 @@ def depends_on_reduction(value: SSAValue, over: Sequence[str]) -> bool:
     return False
 
 
-def _hoist_from_sum(function: func.FuncOp, sum: ContractOp | ReduceOp) -> None:
+def _hoist_from_sum(function: func.FuncOp, sum: ContractOp | ReduceOp, peaks: Peaks) -> None:
     if sum.init is not None:
         return
     operands = operands_of(sum)
-    splitter = _Splitter(function, sum)
+    splitter = _Splitter(function, sum, peaks)
     splits = [splitter.split(Leaf(operand)) for operand in operands]
     if not any(split.moves for split in splits) or any(isinstance(split.rest, Constant) for split in splits):
         return
     if isinstance(_sum_format(sum), Float16Type):
         _stays(function, sum, None, "it is kept in f16 and might overflow without them")
         return
-    above = [factor for split in splits for factor in split.above]
-    below = [factor for split in splits for factor in split.below]
+    above, below = _without_constants_of_both(
+        [factor for split in splits for factor in split.above], [factor for split in splits for factor in split.below]
+    )
     if (infinite := next(filter(may_be_infinite, above), None)) is not None:
         _stays(function, sum, infinite, "it may be infinite, and zero times infinity is no number")
         return
@@ -320,25 +332,53 @@ def _hoist_from_sum(function: func.FuncOp, sum: ContractOp | ReduceOp) -> None:
         return
     rests_of = [split.rest for split in splits]
     witnesses = [_witness(each, sum, rests_of, operands) for each in below] if guarded else []
-    if (
-        unsafe := next((each for each, found in zip(below, witnesses, strict=False) if found is None), None)
-    ) is not None:
+    rows = PresentRows(sum)
+    there = rows.write() if guarded and _needs_rows(above, witnesses) else None
+    if there is None and guarded and _needs_rows(above, witnesses):
+        unsafe = next((each for each, found in zip(below, witnesses, strict=True) if found is None), above[:1])
         reason = "every element of a row may be absent, and then nothing says what it would divide"
-        _stays(function, sum, unsafe, reason)
+        _stays(function, sum, unsafe if isinstance(unsafe, Leaf | Constant | Node) else unsafe[0], reason)
         return
     rests = [_Materialised(split.rest, operand) for split, operand in zip(splits, operands, strict=True)]
     new_sum = _sum_of(sum, [rest.value for rest in rests])
     guards = [] if guarded else [ExtentOp(axis) for axis in sum.over_axes if _may_be_empty(axis, operands)]
+    if not below and all(isinstance(factor, Constant) for factor in above):
+        guards = []
     for extent in guards:
         extent.location = sum.location
         extent.result.name_hint = fresh_hint(sum.result, f"extent_{extent.axis.data}")
-    scaled = _scale(Leaf(new_sum.results[0]), above, below, guards, witnesses)
+    guard = _RowGuard(guards, there, witnesses)
+    scaled = _scale(Leaf(new_sum.results[0]), above, below, guard)
     hint = sum.result.name_hint
     new = build_map(scaled, sum.result.type, hint, sum.location)
     noted = _noted_of_sum(sum, [*above, *below], splits, guards, guarded and bool(below))
-    replace(sum, [*(op for rest in rests for op in rest.ops), new_sum, *guards, new], new.result)
+    made = [*(op for rest in rests for op in rest.ops), new_sum, *guards, *rows.made, new]
+    replace(sum, made, new.result)
     erase_unused(operands)
     note(function, PASS, *noted)
+
+
+def _without_constants_of_both(
+    above: Sequence[Expression], below: Sequence[Expression]
+) -> tuple[list[Expression], list[Expression]]:
+    """Factors and divisors without a constant factor of both: `(c a) / (c b) = a / b` of any number but zero."""
+    factors, divisors = list(above), list(below)
+    for factor in above:
+        for i, divisor in enumerate(divisors):
+            if isinstance(factor, Constant) and (rest := _rest_without(divisor, factor)) is not None:
+                factors.remove(factor)
+                divisors[i] = rest
+                break
+    return factors, divisors
+
+
+def _rest_without(divisor: Expression, factor: Constant) -> Expression | None:
+    """What a product is, but for a constant factor; None where it has none."""
+    whole = inner_expression(divisor.value) if isinstance(divisor, Leaf) else divisor
+    if not isinstance(whole, Node) or whole.kind is not arith.MulfOp:
+        return None
+    left, right = whole.operands
+    return left if is_number(right, factor.number) else right if is_number(left, factor.number) else None
 
 
 def _axis_lost(sum: ContractOp | ReduceOp, splits: Sequence[_Split]) -> str | None:
@@ -459,34 +499,65 @@ def _sum_of(sum: ContractOp | ReduceOp, operands: Sequence[SSAValue]) -> Contrac
     return new
 
 
-def _scale(
-    sum: Expression,
-    above: Sequence[Expression],
-    below: Sequence[Expression],
-    guards: Sequence[ExtentOp],
-    witnesses: Sequence[Expression | None],
-) -> Expression:
-    """The sum with its factors; of an empty axis it is 0, and stays so. It is divided by 1 then: one choice a row, not
-    one for each element, which becomes a branch around all of them with every result in registers twice."""
+@dataclass(frozen=True)
+class _RowGuard:
+    """What tells of a row that it has elements, so that what is scaled of one without stays 0."""
+
+    extents: Sequence[ExtentOp]
+    there: Expression | None
+    witnesses: Sequence[Expression | None]
+    """What is zero in rows without elements, for each divisor; None where `there` tells."""
+
+    def safe(self, factor: Expression) -> Expression:
+        """A factor; 1 where a row has no element. One choice a row, not one for each element, which becomes a branch
+        around all of them with every result in registers twice."""
+        for extent in self.extents:
+            size = Leaf(extent.result)
+            factor = select(compare(size, ">", number(0, size.type)), factor, number(1, factor.type))
+        return factor if self.there is None else select(self.there, factor, number(1, factor.type))
+
+    def of_all(self, scaled: Expression, *, everywhere: bool) -> Expression:
+        """What is scaled by factors that were not made safe."""
+        for witness in self.witnesses:
+            if witness is not None:
+                scaled = select(compare(witness, "!=", number(0, witness.type)), scaled, number(0, scaled.type))
+        for extent in self.extents if everywhere else ():
+            size = Leaf(extent.result)
+            scaled = select(compare(size, ">", number(0, size.type)), scaled, number(0, scaled.type))
+        return scaled
+
+
+def _scale(sum: Expression, above: Sequence[Expression], below: Sequence[Expression], guard: _RowGuard) -> Expression:
+    """The sum with its factors; of an empty axis it is 0, and stays so. A peak is divided first: what it makes of a
+    divisor is the share of the largest power, which no other is above."""
+    peaks = [factor for factor in above if _is_peak(factor)]
+    others = [factor for factor in above if not _is_peak(factor)]
     scaled = sum
-    for factor in above:
+    for factor in others:
         scaled = product(scaled, factor)
-    for divisor, witness in zip_longest(below, witnesses):
-        scaled = quotient(scaled, divisor if above else _unless_empty(divisor, guards))
-        if witness is not None:
-            scaled = select(compare(witness, "!=", number(0, witness.type)), scaled, number(0, scaled.type))
-    for extent in guards if above else ():
-        size = Leaf(extent.result)
-        scaled = select(compare(size, ">", number(0, size.type)), scaled, number(0, scaled.type))
-    return scaled
+    divisors = [divisor if others and guard.there is None else guard.safe(divisor) for divisor in below]
+    if peaks:
+        height: Expression = number(1)
+        for peak in peaks:
+            height = product(height, peak if isinstance(peak, Constant) else guard.safe(peak))
+        for divisor in divisors:
+            height = quotient(height, divisor)
+        scaled = product(scaled, height)
+    else:
+        for divisor in divisors:
+            scaled = quotient(scaled, divisor)
+    return guard.of_all(scaled, everywhere=bool(others))
 
 
-def _unless_empty(divisor: Expression, guards: Sequence[ExtentOp]) -> Expression:
-    """A divisor; 1 where an axis is empty."""
-    for extent in guards:
-        size = Leaf(extent.result)
-        divisor = select(compare(size, ">", number(0, size.type)), divisor, number(1, divisor.type))
-    return divisor
+def _is_peak(factor: Expression) -> bool:
+    """Whether a factor is the finite peak of powers (`expressions.peaks`)."""
+    return isinstance(factor, Constant) or peak_of(factor) is not None
+
+
+def _needs_rows(above: Sequence[Expression], witnesses: Sequence[Expression | None]) -> bool:
+    """Whether factors ask for more than a witness: of a row without elements a peak need not be a number."""
+    varies = any(not isinstance(factor, Constant) and _is_peak(factor) for factor in above)
+    return varies or any(witness is None for witness in witnesses)
 
 
 def _noted_of_sum(
@@ -497,7 +568,7 @@ def _noted_of_sum(
     guarded: bool,
 ) -> tuple[str, str, str]:
     """What moved, by which law, and what that does to numbers."""
-    names = dict.fromkeys(label(leaf.value) for factor in moved for leaf in leaves(factor))
+    names = dict.fromkeys(name for factor in moved for name in _names_in(factor))
     subject = f"{', '.join(names)} past the sum {label(sum.result)} over [{', '.join(sum.over_axes)}]"
     reasons = [text for split in splits for text in split.rounded]
     reasons += [f"where axis '{extent.axis.data}' is empty the result stays 0" for extent in guards]

@@ -273,6 +273,15 @@ def _has_stand_in(expression: Expression) -> bool:
     return False
 
 
+def is_beyond(power: Expression) -> bool:
+    """Whether a power is raised by a constant so large that sums of it may overflow in f32."""
+    if not isinstance(power, Node) or power.kind not in (math.ExpOp, math.Exp2Op):
+        return False
+    raised = linear_form(power.operands[0]).get(None, 0.0)
+    binary = raised * (numbers.log2(numbers.e) if power.kind is math.ExpOp else 1.0)
+    return binary > numbers.log2(FAR_FROM_OVERFLOW)
+
+
 def _compared(extremum: ReduceOp, peak: float, arrays: Iterable[SSAValue], stands: bool) -> Distance | None:
     """The distance of what is made of some arrays; None if it has elements that the extremum leaves out, which may be
     beyond it."""
@@ -280,6 +289,44 @@ def _compared(extremum: ReduceOp, peak: float, arrays: Iterable[SSAValue], stand
     if not left_out <= absent:
         return None
     return Distance(extremum, peak, is_reached=absent <= left_out, may_vanish=stands)
+
+
+def peak_of(expression: Expression) -> float | None:
+    """An upper bound of a power `exp(u)` with `u` at most a constant, whatever its arrays are, as in `exp(m - max(m,
+    k))`; None if there is none, or f32 has no number for it."""
+    expression = look_through(expression)
+    if not isinstance(expression, Node) or expression.kind not in (math.ExpOp, math.Exp2Op):
+        return None
+    most = _most_of_form(expression.operands[0])
+    if most is None:
+        return None
+    binary = most * (numbers.log2(numbers.e) if expression.kind is math.ExpOp else 1.0)
+    return 2.0**binary if binary < numbers.log2(NUMBER_FORMATS["f32"].largest) else None
+
+
+def _most_of_form(exponent: Expression) -> float | None:
+    """A constant that an expression is at most, since a maximum is taken off of which the rest is a part, or a minimum
+    added."""
+    form = linear_form(exponent)
+    nodes = {id(part): part for part in walk(exponent)}
+    for atom, factor in form.items():
+        whole = Leaf(atom) if isinstance(atom, SSAValue) else nodes.get(atom) if isinstance(atom, int) else None
+        if whole is None:
+            continue
+        for part in _parts(look_through(whole), arith.MaximumfOp if factor < 0 else arith.MinimumfOp):
+            rest = {other: size for other, size in form.items() if other != atom}
+            for other, size in linear_form(part).items():
+                rest[other] = rest.get(other, 0.0) + factor * size
+            if not any(size for other, size in rest.items() if other is not None):
+                return rest.get(None, 0.0)
+    return None
+
+
+def _parts(expression: Expression, kind: type[Operation]) -> list[Expression]:
+    """Of what an extremum is the extremum; nothing where an expression is none."""
+    if not isinstance(expression, Node) or expression.kind is not kind:
+        return []
+    return [each for part in expression.operands for each in _parts(look_through(part), kind) or [part]]
 
 
 def look_through(expression: Expression) -> Expression:

@@ -16,7 +16,7 @@ from xdsl.ir import Operation
 from treadle.dialects.diagram import ContractOp, ExtentOp, IndexOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.formats import NUMBER_FORMATS
-from treadle.passes.expressions.bounds import distance_of, is_nonnegative
+from treadle.passes.expressions.bounds import distance_of, is_nonnegative, peak_of
 from treadle.passes.expressions.polynomials import Key, Keys
 from treadle.passes.expressions.reductions import operands_of
 from treadle.passes.expressions.scalars import CASTS, Constant, Expression, Leaf, Node, product
@@ -173,6 +173,8 @@ class _Walk:
                 kinds = self._of_array(expression) if inner is None else self.of(inner)
             case Node():
                 kinds = self._of_node(expression)
+        if kinds >= {"+inf"} and peak_of(expression) is not None:
+            kinds -= {"+inf"}
         if distance_of(expression) is not None:
             kinds &= ZERO | NAN | _UNSAID | {"+"}
         return kinds - {"-", "-inf"} if kinds & {"-", "-inf"} and is_nonnegative(expression) else kinds

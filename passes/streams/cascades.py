@@ -35,6 +35,7 @@ from treadle.dialects.diagram.formats import number_format
 from treadle.passes._functions import label
 from treadle.passes.expressions.bounds import (
     inner_expression,
+    is_beyond,
     is_positive,
     is_saturating,
     most_in,
@@ -78,7 +79,7 @@ from treadle.passes.streams.changes import (
     shrinks,
     summed,
 )
-from treadle.passes.streams.neutral import once_counting, vanishes
+from treadle.passes.streams.neutral import numerators, once_counting, vanishes
 
 
 class _Dependent(Exception):
@@ -119,6 +120,8 @@ class Cascade:
             change, scales = self._change(reduction, operands)
         except _Dependent as problem:
             return NoLaw(problem.reason or self._no_split(problem.expression))
+        if scales and any(is_beyond(part) for operand in operands for part in numerators(Leaf(operand))):
+            return NoLaw("its powers may overflow before the last piece, and infinity times zero is no number")
         expression = (quotient if scales else apart)(change.above, change.below)
         if crossing := [axis for axis in axes_in(expression) if axis in reduction.over_axes]:
             return NoLaw(f"the repair would vary along '{crossing[0]}', which is reduced too")

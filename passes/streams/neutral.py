@@ -47,7 +47,7 @@ def vanishes(operands: Sequence[SSAValue], r: SSAValue) -> bool:
     owner = r.owner
     if not isinstance(owner, ReduceOp) or owner.init is not None:
         return False
-    parts = [part for operand in operands for part in _numerators(Leaf(operand), owner.over_axes)]
+    parts = [part for operand in operands for part in numerators(Leaf(operand), owner.over_axes)]
     if owner.kind.data == "add":
         return is_nonnegative(Leaf(owner.operand)) and any(
             isinstance(part, Leaf) and part.value is owner.operand for part in parts
@@ -58,27 +58,27 @@ def vanishes(operands: Sequence[SSAValue], r: SSAValue) -> bool:
     return False
 
 
-def _numerators(expression: Expression, over: Sequence[str]) -> Iterator[Expression]:
+def numerators(expression: Expression, over: Sequence[str] = ()) -> Iterator[Expression]:
     """The factors of an expression, at every depth of naming, and of what it sums along axes of `over` alone."""
     yield expression
     if isinstance(expression, Leaf):
         inner = inner_expression(expression.value)
         if inner is not None:
-            yield from _numerators(inner, over)
+            yield from numerators(inner, over)
         for factor in _summed(expression.value.owner, over):
-            yield from _numerators(Leaf(factor), over)
+            yield from numerators(Leaf(factor), over)
         return
     if not isinstance(expression, Node):
         return
     if expression.kind is arith.MulfOp:
         for operand in expression.operands:
-            yield from _numerators(operand, over)
+            yield from numerators(operand, over)
     elif expression.kind is arith.DivfOp or expression.kind in CASTS:
-        yield from _numerators(expression.operands[0], over)
+        yield from numerators(expression.operands[0], over)
     elif expression.kind is arith.SelectOp and is_number(expression.operands[2], 0):
-        yield from _numerators(expression.operands[1], over)
+        yield from numerators(expression.operands[1], over)
     elif expression.kind is arith.SelectOp and is_number(expression.operands[1], 0):
-        yield from _numerators(expression.operands[2], over)
+        yield from numerators(expression.operands[2], over)
 
 
 def _summed(op: object, over: Sequence[str]) -> Sequence[SSAValue]:
