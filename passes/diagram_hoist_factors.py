@@ -138,7 +138,7 @@ class DiagramHoistFactorsPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for function in functions(op):
             for block in diagram_blocks(function):
-                peaks = Peaks()
+                peaks = Peaks(function)
                 for item in list(block.ops):
                     if item.parent is not None:
                         _rewrite(function, item, peaks)
@@ -374,7 +374,9 @@ def _without_constants_of_both(
 
 def _rest_without(divisor: Expression, factor: Constant) -> Expression | None:
     """What a product is, but for a constant factor; None where it has none."""
-    whole = inner_expression(divisor.value) if isinstance(divisor, Leaf) else divisor
+    whole = divisor
+    while isinstance(whole, Leaf) and (inner := inner_expression(whole.value)) is not None:
+        whole = inner
     if not isinstance(whole, Node) or whole.kind is not arith.MulfOp:
         return None
     left, right = whole.operands

@@ -17,7 +17,7 @@ import math as numbers
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from xdsl.dialects import arith, math
+from xdsl.dialects import arith, func, math
 from xdsl.dialects.builtin import f32
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -25,6 +25,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import array_type, format_of, sizes_of
+from treadle.passes._functions import label, note
 from treadle.passes.expressions.bounds import (
     FAR_FROM_OVERFLOW,
     inner_expression,
@@ -34,7 +35,7 @@ from treadle.passes.expressions.bounds import (
     unscaled,
 )
 from treadle.passes.expressions.polynomials import Key, key_of
-from treadle.passes.expressions.powers import MOST
+from treadle.passes.expressions.powers import MOST, PASS
 from treadle.passes.expressions.reductions import is_neutral, operands_of
 from treadle.passes.expressions.scalars import (
     CASTS,
@@ -48,6 +49,7 @@ from treadle.passes.expressions.scalars import (
     number,
     power_of,
     select,
+    spell,
     substitute,
     total,
 )
@@ -67,6 +69,7 @@ class Peaked:
 class Peaks:
     """What was told from its peak: all sums of one power share it."""
 
+    function: func.FuncOp
     known: dict[tuple[Key, SSAValue], Peaked] = field(default_factory=dict[tuple[Key, SSAValue], Peaked])
 
     def of(self, power: Expression, sum: ContractOp | ReduceOp) -> Peaked | None:
@@ -98,6 +101,8 @@ class Peaks:
             low = self._insert(_safe(extremum), _hint(extremum.result, "safe"), sum)
             below = self._below(power, varying, extremum, low, sum)
             found = Peaked(below, self._insert(peak, _hint(extremum.result, "peak"), sum))
+        subject = f"{label(found.below.value)} from the peak {spell(found.peak)} of its powers"
+        note(self.function, PASS, subject, "exp(a + b) = exp(a) exp(b)", f"relative to {label(extremum.result)} alone")
         self.known[key] = found
         return found
 
