@@ -277,3 +277,64 @@ func.func @choice(%S: !E, %V: !V) -> !O {
   %O = diagram.contract %P, %V over [x] accumulate f32 : !E, !V -> !O
   func.return %O : !O
 }
+
+!R = tensor<?x?xf32, #diagram.array<[q, k]>>
+
+// Relative to a maximum with another number in it, powers are told from their peak, which moves past the sum. Zero stands for a
+// maximum that is -inf; where the axis is empty the peak counts as 1.
+// CHECK-LABEL: func.func @peak
+// CHECK-SAME:  "%p from the peak %m_peak of its powers", "exp(a + b) = exp(a) exp(b)", "relative to %m alone"
+// CHECK:       %m_safe = diagram.map (%[[m:.*]] = %m :
+// CHECK:         %[[no:.*]] = arith.constant 0xff800000 : f32
+// CHECK:         %[[is:.*]] = arith.cmpf oeq, %[[m]], %[[no]]
+// CHECK:         %[[zero:.*]] = arith.constant 0.000000e+00 : f32
+// CHECK:         arith.select %[[is]], %[[zero]], %[[m]]
+// CHECK:       %[[below:.*]] = diagram.map (%[[s:.*]] = %S : {{.*}}, %[[m:.*]] = %m_safe :
+// CHECK:         %[[d:.*]] = arith.subf %[[s]], %[[m]]
+// CHECK:         math.exp %[[d]]
+// CHECK:       %m_peak = diagram.map (%[[m:.*]] = %m : {{.*}}, %[[large:.*]] = %M :
+// CHECK:         %[[d:.*]] = arith.subf %[[m]], %[[large]]
+// CHECK:         math.exp %[[d]]
+// CHECK:       %l_sum = diagram.reduce add %[[below]] over [k]
+// CHECK:       %l = diagram.map (%[[sum:.*]] = %l_sum : {{.*}}, %[[n:.*]] = %extent_k : i32, %[[peak:.*]] = %m_peak :
+// CHECK:         %[[any:.*]] = arith.cmpi sgt, %[[n]]
+// CHECK:         %[[safe:.*]] = arith.select %[[any]], %[[peak]], %{{.*}} : f32
+// CHECK:         arith.mulf %[[sum]], %[[safe]]
+func.func @peak(%S: !R, %sink: !l) -> !l {
+  %m = diagram.reduce max %S over [k] : !R -> !l
+  %M = diagram.map (%a = %m : !l, %b = %sink : !l) -> !l {
+    %y = arith.maximumf %a, %b : f32
+    diagram.yield %y : f32
+  }
+  %e = diagram.map (%a = %S : !R, %b = %M : !l) -> !R {
+    %d = arith.subf %a, %b : f32
+    %p = math.exp %d : f32
+    diagram.yield %p : f32
+  }
+  %l = diagram.reduce add %e over [k] : !R -> !l
+  func.return %l : !l
+}
+
+// A constant of numerator and denominator is folded away: 80 would make sums of powers overflow before they are divided.
+// CHECK-LABEL: func.func @constant
+// CHECK:       %l_sum = diagram.reduce add %[[below:.*]] over [x]
+// CHECK:       %O_sum = diagram.contract %[[below]], %V over [x]
+// CHECK-NEXT:  %O = diagram.map (%[[sum:.*]] = %O_sum : {{.*}}, %[[l:.*]] = %l_sum :
+// CHECK-NEXT:    arith.divf %[[sum]], %[[l]]
+func.func @constant(%S: !E, %V: !V) -> !O {
+  %m = diagram.reduce max %S over [x] : !E -> !l
+  %e = diagram.map (%a = %S : !E, %b = %m : !l) -> !E {
+    %d = arith.subf %a, %b : f32
+    %c = arith.constant 80.0 : f32
+    %u = arith.addf %d, %c : f32
+    %p = math.exp %u : f32
+    diagram.yield %p : f32
+  }
+  %l = diagram.reduce add %e over [x] : !E -> !l
+  %P = diagram.map (%a = %e : !E, %b = %l : !l) -> !E {
+    %p = arith.divf %a, %b : f32
+    diagram.yield %p : f32
+  }
+  %O = diagram.contract %P, %V over [x] accumulate f32 : !E, !V -> !O
+  func.return %O : !O
+}

@@ -80,7 +80,7 @@ class Peaks:
         varying, fixed = _parted(power.operands[0], over)
         for extremum in _extrema(fixed, over, absences_of(operands_of(sum))):
             if (at_peak := _at_peak(varying, extremum)) is not None and _is_largest(varying, extremum):
-                return self._told(power, extremum, varying, total(at_peak, fixed), sum)
+                return self._told(power, extremum, varying, _plus(at_peak, fixed), sum)
         return None
 
     def _told(
@@ -142,6 +142,12 @@ def _parted(exponent: Expression, over: Sequence[str]) -> tuple[Expression, Expr
         else:
             fixed = join(fixed, term)
     return varying, fixed
+
+
+def _plus(left: Expression, right: Expression) -> Expression:
+    if isinstance(right, Node) and right.kind is arith.NegfOp:
+        return difference(left, right.operands[0])
+    return total(left, right)
 
 
 def _terms(expression: Expression, over: Sequence[str], sign: int = 1) -> Iterator[tuple[int, Expression]]:
