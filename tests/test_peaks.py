@@ -160,7 +160,7 @@ def test_a_sink_costs_the_same_however_it_is_written(machine: str) -> None:
         assert laws == ["associativity of max", "cascade", "cascade"], way
         assert taken.kernel.estimate.kernels == 1
         times.append(taken.kernel.estimate.time_us or np.inf)
-    assert max(times) <= 1.03 * min(times)
+    assert max(times) <= 1.05 * min(times)
 
 
 @pytest.mark.parametrize("machine", ["a100", "h100"])

@@ -22,7 +22,7 @@ from xdsl.dialects.builtin import f32
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp
+from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import array_type, format_of, sizes_of
 from treadle.passes._functions import label, note
@@ -52,6 +52,7 @@ from treadle.passes.expressions.scalars import (
     spell,
     substitute,
     total,
+    walk,
 )
 
 _LINEAR: tuple[type[Operation], ...] = (arith.AddfOp, arith.SubfOp, arith.NegfOp, arith.MulfOp, arith.DivfOp, *CASTS)
@@ -79,7 +80,8 @@ class Peaks:
         over = sum.over_axes
         varying, fixed = _parted(power.operands[0], over)
         for extremum in _extrema(fixed, over, absences_of(operands_of(sum))):
-            if (at_peak := _at_peak(varying, extremum)) is not None and _is_largest(varying, extremum):
+            at_peak = _at_peak(varying, extremum)
+            if at_peak is not None and _is_largest(varying, extremum) and _is_summed_alone(power, sum):
                 return self._told(power, extremum, varying, _plus(at_peak, fixed), sum)
         return None
 
@@ -120,6 +122,35 @@ class Peaks:
         map = build_map(expression, array_type(f32, sizes), hint, sum.location)
         Rewriter.insert_op(map, InsertPoint.before(sum))
         return Leaf(map.result)
+
+
+def _is_summed_alone(power: Node, sum: ContractOp | ReduceOp) -> bool:
+    """Whether all that is made of a power is summed along the same axes: what else is made of it would need it as it
+    is, beside what is told from its peak."""
+    key = key_of(power)
+    todo, seen = list(operands_of(sum)), set[SSAValue]()
+    while todo:
+        value = todo.pop()
+        owner = value.owner
+        if value in seen or not isinstance(owner, MapOp | CastOp):
+            continue
+        seen.add(value)
+        inner = inner_expression(value)
+        is_here = inner is not None and any(isinstance(part, Node) and key_of(part) == key for part in walk(inner))
+        if is_here and not _ends_in_sums(value, sum.over_axes):
+            return False
+        todo += [] if is_here else owner.operands
+    return True
+
+
+def _ends_in_sums(value: SSAValue, over: Sequence[str]) -> bool:
+    for op in (use.operation for use in value.uses):
+        if isinstance(op, MapOp | CastOp | WhereOp):
+            if not _ends_in_sums(op.results[0], over):
+                return False
+        elif not isinstance(op, ContractOp | ReduceOp) or tuple(op.over_axes) != tuple(over):
+            return False
+    return True
 
 
 def constant_of(kind: type[Operation], exponent: Expression) -> float | None:
