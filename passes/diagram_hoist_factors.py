@@ -120,8 +120,9 @@ class DiagramHoistFactorsPass(ModulePass):
     Legal over the reals: sum(f * g(x)) = f * sum(g(x)), also of what a condition that is constant along the axis makes
     zero (f is 1 there); and max(c * s(x)) = c * max(s(x)) for c > 0, which holds in floating point as well, because
     rounding is monotone. c may be a number of the program, if it says that it is above zero, as in
-    `maximumf(c, 1.0e-30)`. At last a factor of powers below their maximum moves into their exponents
-    (`expressions.powers`).
+    `maximumf(c, 1.0e-30)`. A power is told from its peak, which is a factor that is constant along the axis:
+    `exp(s - max(m, k)) = exp(s - m) exp(m - max(m, k))` with m = max(s) (`expressions.peaks`). At last a factor of
+    powers below their maximum moves into their exponents (`expressions.powers`).
 
     Guards:
 
@@ -131,7 +132,8 @@ class DiagramHoistFactorsPass(ModulePass):
     - Past a rounding a factor moves only if what stays behind provably fits the narrower format
       (`expressions.bounds.misfit`).
     - The sum itself must not be kept in f16, where it might overflow without the factor.
-    - A factor that may be absent stays, for the sum of nothing is there."""
+    - A factor that may be absent stays, for the sum of nothing is there. A peak is 1 in rows without elements, if a
+      formula tells which these are."""
 
     name = PASS
 
@@ -332,12 +334,13 @@ def _hoist_from_sum(function: func.FuncOp, sum: ContractOp | ReduceOp, peaks: Pe
         return
     rests_of = [split.rest for split in splits]
     witnesses = [_witness(each, sum, rests_of, operands) for each in below] if guarded else []
+    untold = next((each for each, found in zip(below, witnesses, strict=False) if found is None), None)
+    peak = next((each for each in above if _is_peak(each) and not isinstance(each, Constant)), None)
     rows = PresentRows(sum)
-    there = rows.write() if guarded and _needs_rows(above, witnesses) else None
-    if there is None and guarded and _needs_rows(above, witnesses):
-        unsafe = next((each for each, found in zip(below, witnesses, strict=True) if found is None), above[:1])
+    there = rows.write() if guarded and peak is not None else None
+    if guarded and there is None and (unsafe := untold or peak) is not None:
         reason = "every element of a row may be absent, and then nothing says what it would divide"
-        _stays(function, sum, unsafe if isinstance(unsafe, Leaf | Constant | Node) else unsafe[0], reason)
+        _stays(function, sum, unsafe, reason if untold is not None else "a row without elements may make it no number")
         return
     rests = [_Materialised(split.rest, operand) for split, operand in zip(splits, operands, strict=True)]
     new_sum = _sum_of(sum, [rest.value for rest in rests])
@@ -554,12 +557,6 @@ def _scale(sum: Expression, above: Sequence[Expression], below: Sequence[Express
 def _is_peak(factor: Expression) -> bool:
     """Whether a factor is the finite peak of powers (`expressions.peaks`)."""
     return isinstance(factor, Constant) or peak_of(factor) is not None
-
-
-def _needs_rows(above: Sequence[Expression], witnesses: Sequence[Expression | None]) -> bool:
-    """Whether factors ask for more than a witness: of a row without elements a peak need not be a number."""
-    varies = any(not isinstance(factor, Constant) and _is_peak(factor) for factor in above)
-    return varies or any(witness is None for witness in witnesses)
 
 
 def _noted_of_sum(
