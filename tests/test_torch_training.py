@@ -134,10 +134,20 @@ CASES: dict[str, tuple[Any, Callable[[], list[torch.Tensor]]]] = {
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("name", CASES)
 def test_gradients_are_those_of_eager(name: str, dtype: torch.dtype, machine: str) -> None:
+    function, make = CASES[name]
+    compare(function, make(), dtype, machine)
+
+
+def test_a_convolution_that_is_reduced_again() -> None:
+    """It may be made again, if it is larger than what it is made from; what follows from it is, then."""
+    given = random((1, 2, 6, 4), (4, 1, 3, 3))()
+    compare(lambda x, w: F.avg_pool2d(F.conv2d(x, w, padding=1, groups=2).exp(), 2), given, torch.float32, "a100")
+
+
+def compare(function: Any, tensors: list[torch.Tensor], dtype: torch.dtype, machine: str) -> None:
     """Errors are measured against float64. They may be those of PyTorch's own operations in the same format, twice, or
     64 roundings of the largest gradient."""
-    function, make = CASES[name]
-    given = leaves(make(), dtype)
+    given = leaves(tensors, dtype)
     model = as_module(function, dtype)
     wide = gradients(as_module(model, torch.float64), leaves(given, torch.float64))
     reports: list[GraphReport] = []

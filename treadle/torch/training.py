@@ -180,7 +180,12 @@ def _held_near(nodes: Sequence[Node]) -> set[Node]:
 
 
 def _is_large(product: Node) -> bool:
-    return _size(product) > sum(_size(each) for each in product.args[-2:])
+    return _size(product) > sum(_size(each) for each in _factors(product))
+
+
+def _factors(product: Node) -> Sequence[Any]:
+    """What a product multiplies: a convolution's bias stands behind that, others before it."""
+    return product.args[:2] if product.target is aten.convolution.default else product.args[-2:]
 
 
 def _following(node: Node, inside: set[Node]) -> list[Node]:
