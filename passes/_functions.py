@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from string import ascii_lowercase
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
@@ -23,13 +23,28 @@ from treadle.dialects.hierarchy.schedule import StepAttr, derivation_of, record
 
 def functions(module: ModuleOp) -> Iterator[func.FuncOp]:
     """The functions of a module that have a body."""
-    for op in module.walk():
-        if isinstance(op, func.FuncOp) and not op.is_declaration:
+    for op in _inside(module, func.FuncOp):
+        if not op.is_declaration:
             yield op
 
 
 def kernels(function: func.FuncOp) -> list[KernelOp]:
-    return [op for op in function.walk() if isinstance(op, KernelOp)]
+    return list(_inside(function, KernelOp))
+
+
+Kind = TypeVar("Kind", bound=Operation)
+
+
+def _inside(around: Operation, kind: type[Kind]) -> Iterator[Kind]:
+    """The operations of a kind, in order. No function stands in another one, nor a kernel: to look for them there would
+    be to walk all of a program."""
+    for region in around.regions:
+        for block in region.blocks:
+            for op in block.ops:
+                if isinstance(op, kind):
+                    yield op
+                elif op.regions:
+                    yield from _inside(op, kind)
 
 
 def diagram_blocks(function: func.FuncOp) -> Iterator[Block]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from treadle.compiler.errors import TreadleError
+from treadle.compiler.uncollected import uncollected
 from treadle.untraced import untraced
 
 if TYPE_CHECKING:
@@ -265,6 +266,7 @@ class Kernel:
 
 
 @untraced
+@uncollected()
 def compile(
     program: str | os.PathLike[str] | ModuleOp,
     *,

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from treadle.compiled import Estimate, checked
+from treadle.compiler.uncollected import uncollected
 from treadle.passes._structure import remember
 from treadle.untraced import untraced
 
@@ -33,6 +34,7 @@ _KERNELS: dict[Structure, tuple[Cost, ...]] = {}
 
 
 @untraced
+@uncollected()
 def estimate(program: ModuleOp, *, machine: str | None = None, arch: str | None = None) -> Estimate:
     """What `treadle.compile(program, machine=machine, arch=arch).estimate` is, or will be, of a valid program that is
     made of diagrams (TreadleError where a pass refuses, up to the last one that the cost model asks for); kept on

@@ -21,7 +21,7 @@ from treadle.compiler.lowering.runs import yielded
 from treadle.dialects.diagram import CastOp, ContractOp, FillOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.absence import absences
 from treadle.dialects.diagram.array import format_of
-from treadle.dialects.diagram.formats import NUMBER_FORMATS, holds
+from treadle.dialects.diagram.formats import holds, known_format
 from treadle.dialects.hierarchy import SaveOp, StreamOp
 
 NEUTRAL = {"add": 0.0, "mul": 1.0, "max": float("-inf"), "min": float("inf")}
@@ -329,7 +329,7 @@ def _is_bounded(op: arith.SelectOp) -> bool:
 def _held(number: float | None, value: SSAValue) -> float | None:
     """A number as the format of a value holds it."""
     format = format_of(value.type)
-    known = NUMBER_FORMATS.get(str(format))
+    known = known_format(format)
     if number is None or known is None or not known.is_float:
         return number
     if number in (0, 1) or (numbers.isinf(number) and not known.saturates):

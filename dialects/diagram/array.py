@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import TypeAlias, cast
 
 from xdsl.dialects.builtin import (
@@ -251,7 +252,15 @@ def array_type(
     layout: Attribute | None = None,
 ) -> ArrayType:
     """`tensor<sizes x format, #diagram.array<[axes], ...>>`; axes in order of memory."""
+    if layout is None:
+        return _array_type(format, tuple(sizes.items()), level)
     return TensorType(format, tuple(sizes.values()), ArrayEncoding(sizes, level, layout))
+
+
+@lru_cache(maxsize=4096)
+def _array_type(format: Attribute, sizes: tuple[tuple[str, int], ...], level: str | None) -> ArrayType:
+    """Types do not change, so that equal ones may be one: to make and verify one takes as long as hundred look-ups."""
+    return TensorType(format, tuple(size for _, size in sizes), ArrayEncoding((axis for axis, _ in sizes), level))
 
 
 def with_format(type: Attribute, format: Attribute) -> ArrayType:

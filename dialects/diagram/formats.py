@@ -12,6 +12,7 @@ float format, in all of which each of them is exact but in 8-bit floats."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 from xdsl.dialects.builtin import (
@@ -103,12 +104,21 @@ SIXTEEN_BIT = tuple(name for name, each in NUMBER_FORMATS.items() if each.bytes 
 
 def number_format(type: Attribute) -> NumberFormat:
     """What is known of the format of a scalar (KeyError for one that no array has)."""
-    return NUMBER_FORMATS[str(type)]
+    if (known := known_format(type)) is None:
+        raise KeyError(str(type))
+    return known
+
+
+@lru_cache(maxsize=256)
+def known_format(type: Attribute) -> NumberFormat | None:
+    """What is known of the format of a scalar; None for one that no array has. Asked of few types, thousands of times:
+    to print one takes longer than to find it."""
+    return NUMBER_FORMATS.get(str(type))
 
 
 def holds(wide: Attribute, narrow: Attribute) -> bool:
     """Whether every finite number of one format is one of another; false where either is no float of ours."""
     if wide == narrow:
         return True
-    known = NUMBER_FORMATS.get(str(wide)), NUMBER_FORMATS.get(str(narrow))
+    known = known_format(wide), known_format(narrow)
     return known[0] is not None and known[1] is not None and known[0].holds(known[1])

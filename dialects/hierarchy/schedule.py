@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from math import prod
 from typing import cast
 
@@ -57,6 +58,12 @@ class PartitionAttr(ParametrizedAttribute):
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
             print_partition(printer, self)
+
+
+@lru_cache(maxsize=1024)
+def _partition(sizes: tuple[tuple[str, int], ...]) -> PartitionAttr:
+    """Attributes do not change, so that equal ones may be one; a schedule has seven partitions, most of them empty."""
+    return PartitionAttr(dict(sizes))
 
 
 def parse_partition(parser: AttrParser) -> PartitionAttr:
@@ -128,8 +135,8 @@ class ScheduleAttr(ParametrizedAttribute):
         cluster: Mapping[str, int] | None = None,
         promote: Mapping[str, int] | None = None,
     ):
-        parts = (PartitionAttr(part) for part in (group, stream, whole, warps or {}))
-        others = (PartitionAttr(part or {}) for part in (subloop, cluster, promote))
+        parts = (_partition(tuple(part.items())) for part in (group, stream, whole, warps or {}))
+        others = (_partition(tuple((part or {}).items())) for part in (subloop, cluster, promote))
         super().__init__(*parts, StringAttr(left), *others)
 
     def but(

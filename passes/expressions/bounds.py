@@ -14,7 +14,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import format_of, is_array
-from treadle.dialects.diagram.formats import NUMBER_FORMATS, holds, number_format
+from treadle.dialects.diagram.formats import NUMBER_FORMATS, holds, known_format, number_format
 from treadle.passes.expressions.scalars import (
     CASTS,
     Constant,
@@ -68,7 +68,7 @@ def is_saturating(expression: Expression) -> bool:
         source = expression.operands[0].type
     else:
         return False
-    known = NUMBER_FORMATS.get(str(expression.type))
+    known = known_format(expression.type)
     return known is not None and known.saturates and not holds(expression.type, source)
 
 
@@ -403,7 +403,7 @@ def magnitude(expression: Expression, unknown: float = numbers.inf) -> float:
     expression = strip_casts(expression)
     if isinstance(expression, Leaf):
         inner = inner_expression(expression.value)
-        known = NUMBER_FORMATS.get(str(expression.type))
+        known = known_format(expression.type)
         own = known.largest if known is not None and known.has_few_exponents else unknown
         return own if inner is None else min(own, magnitude(inner, unknown))
     if isinstance(expression, Constant):

@@ -15,7 +15,7 @@ from xdsl.ir import Operation
 
 from treadle.dialects.diagram import ContractOp, ExtentOp, IndexOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.absence import absences_of
-from treadle.dialects.diagram.formats import NUMBER_FORMATS
+from treadle.dialects.diagram.formats import known_format
 from treadle.passes.expressions.bounds import distance_of, is_nonnegative, peak_of
 from treadle.passes.expressions.polynomials import Key, Keys
 from treadle.passes.expressions.reductions import operands_of
@@ -205,7 +205,7 @@ class _Walk:
             return frozenset({"+"}) if isinstance(owner, ExtentOp) else ZERO | {"+"}
         if isinstance(owner, ContractOp | ReduceOp) and owner.init is None:
             return self._of_reduction(owner)
-        known = NUMBER_FORMATS.get(str(leaf.type))
+        known = known_format(leaf.type)
         return ANY if known is None or known.is_float else FINITE
 
     def _of_reduction(self, op: ContractOp | ReduceOp) -> Kinds:

@@ -11,7 +11,7 @@ from xdsl.ir import Block, BlockArgument, Region, SSAValue
 
 from treadle.dialects.diagram import ContractOp, FillOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import DYNAMIC, format_of, sizes_of
-from treadle.dialects.diagram.formats import NUMBER_FORMATS
+from treadle.dialects.diagram.formats import number_format
 from treadle.dialects.hierarchy import StreamOp, YieldOp
 
 LONGEST = 2**31
@@ -79,7 +79,7 @@ def span_of(value: SSAValue) -> Span | None:
     op = value.owner
     if not isinstance(op, ContractOp) or op.init is not None or op.accumulate != f32 or op.multiply is not None:
         return None
-    sides = [NUMBER_FORMATS[str(format_of(side.type))] for side in (op.lhs, op.rhs)]
+    sides = [number_format(format_of(side.type)) for side in (op.lhs, op.rhs)]
     if not all(side.is_float and side.has_few_exponents for side in sides):
         return None
     sizes = dict(sizes_of(op.lhs.type)) | dict(sizes_of(op.rhs.type))

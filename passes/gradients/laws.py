@@ -9,7 +9,7 @@ from xdsl.ir import Attribute
 from treadle.compiler.laws import standard_law
 from treadle.dialects.diagram import ApplyOp, LawOp, WhereOp
 from treadle.dialects.diagram.array import format_of
-from treadle.dialects.diagram.formats import NUMBER_FORMATS
+from treadle.dialects.diagram.formats import known_format
 
 
 def law_of(op: ApplyOp, laws: Mapping[str, LawOp]) -> LawOp | None:
@@ -47,7 +47,7 @@ def why_no_gradient(law: LawOp, gradient: LawOp) -> str | None:
 
 def is_float(type: Attribute) -> bool:
     """Whether an array or a scalar holds floats, which have gradients."""
-    known = NUMBER_FORMATS.get(str(format_of(type)))
+    known = known_format(format_of(type))
     return known is not None and known.is_float
 
 
