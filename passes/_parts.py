@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from xdsl.ir import Operation, SSAValue
 
@@ -22,15 +23,17 @@ class Part:
     ops: tuple[Operation, ...]
     leaving: tuple[SSAValue, ...]
 
-    @property
-    def sizes(self) -> dict[str, int]:
+    @cached_property
+    def sizes(self) -> Mapping[str, int]:
+        """Of every axis; no rewrite of a part gives one another size."""
         values = [value for op in self.ops for value in (*op.operands, *op.results)]
         return {axis: size for value in values for axis, size in sizes_of(value.type).items()}
 
     @property
     def read(self) -> tuple[SSAValue, ...]:
         """The values that it takes from others, in the order in which it uses them."""
-        outside = [operand for op in self.ops for operand in op.operands if operand.owner not in self.ops]
+        inside = set(self.ops)
+        outside = [operand for op in self.ops for operand in op.operands if operand.owner not in inside]
         return tuple(dict.fromkeys(outside))
 
     @property
@@ -41,7 +44,7 @@ class Part:
 def part_of(ops: Iterable[Operation]) -> Part:
     """A set of operations of one block, with what others use of it."""
     members = set(ops)
-    ordered = tuple(sorted(members, key=_position))
+    ordered = _in_order(members)
     results = [result for op in ordered for result in op.results]
     leaving = [value for value in results if any(use.operation not in members for use in value.uses)]
     return Part(ordered, tuple(leaving))
@@ -59,7 +62,11 @@ def is_free(op: Operation) -> bool:
     return isinstance(op, ExtentOp | FillOp | IndexOp)
 
 
-def _position(op: Operation) -> int:
-    block = op.parent_block()
+def _in_order(members: set[Operation]) -> tuple[Operation, ...]:
+    """As they stand in their block, which is walked once."""
+    first = next(iter(members), None)
+    if first is None or len(members) == 1:
+        return tuple(members)
+    block = first.parent_block()
     assert block is not None
-    return block.get_operation_index(op)
+    return tuple(op for op in block.ops if op in members)

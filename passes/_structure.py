@@ -8,9 +8,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar, cast
 
-from xdsl.dialects.builtin import ArrayAttr, BytesAttr, FloatData, IntAttr, StringAttr
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    BFloat16Type,
+    BytesAttr,
+    Float16Type,
+    Float32Type,
+    FloatData,
+    IntAttr,
+    IntegerType,
+    NoneAttr,
+    StringAttr,
+)
 from xdsl.ir import Attribute, Block, Operation, ParametrizedAttribute, SSAValue
 
 from treadle.dialects.diagram.array import DYNAMIC, ArrayEncoding, SizesAttr, is_array, sizes_of
@@ -59,9 +71,27 @@ def structure_of(
 
 def structure_of_values(values: Sequence[SSAValue]) -> Structure | None:
     """How values are computed from arguments of their block; None where names cannot be told from other words."""
+    found = made_of(values)
+    return None if found is None else found.structure
+
+
+@dataclass(frozen=True)
+class Made:
+    """How values are computed from arguments of their block, and the numbers that stand there for names."""
+
+    structure: Structure
+    values: Mapping[SSAValue, int]
+    """Of all values that have to do with it."""
+    axes: Mapping[str, int]
+
+
+def made_of(values: Sequence[SSAValue]) -> Made | None:
+    """None where names cannot be told from other words."""
     found = _Structure()
     made = tuple(map(found.operation, _made_by(values)))
-    return None if found.is_vague else (made, tuple(map(found.value, values)))
+    if found.is_vague:
+        return None
+    return Made((made, tuple(map(found.value, values))), found.values, found.axes)
 
 
 def _made_by(values: Sequence[SSAValue]) -> list[Operation]:
@@ -80,6 +110,10 @@ def _made_by(values: Sequence[SSAValue]) -> list[Operation]:
     return list(done)
 
 
+_PLAIN = {IntAttr, FloatData, BytesAttr, Float32Type, Float16Type, BFloat16Type, NoneAttr, IntegerType}
+"""Attributes without texts, most of those that there are; to match others against them takes longer than all else."""
+
+
 class _Structure:
     """Numbers for the values and the axes of a kernel, in the order in which they come."""
 
@@ -88,7 +122,7 @@ class _Structure:
         self.words: set[str] = set()
         """Texts that are taken as they are."""
         self._sizes: dict[str, int] = {}
-        self._values: dict[SSAValue, int] = {}
+        self.values: dict[SSAValue, int] = {}
         self._known: dict[int, Hashable] = {}
         """By the identity of attributes, which the operations keep alive: to hash one takes as long as to read it."""
 
@@ -115,7 +149,7 @@ class _Structure:
         return arguments, tuple(map(self.operation, block.ops))
 
     def value(self, value: SSAValue) -> int:
-        return self._values.setdefault(value, len(self._values))
+        return self.values.setdefault(value, len(self.values))
 
     def _own(self, name: str, attribute: Attribute) -> Hashable:
         if name not in AXES:
@@ -134,6 +168,8 @@ class _Structure:
     def _attribute(self, attribute: Attribute) -> Hashable:
         if is_array(attribute):
             self._take_sizes(sizes_of(attribute))
+        if attribute.__class__ in _PLAIN:
+            return attribute
         match attribute:
             case ArrayEncoding():
                 axes = tuple(map(self._axis, attribute.axis_names))
@@ -149,8 +185,6 @@ class _Structure:
                 return tuple(map(self.attribute, cast("ArrayAttr[Any]", attribute).data))
             case ParametrizedAttribute():
                 return attribute.name, tuple(map(self.attribute, attribute.parameters))
-            case IntAttr() | FloatData() | BytesAttr():
-                return attribute
             case _:
                 self.words.update(_WORD.findall(str(attribute)))
                 return attribute
@@ -167,4 +201,4 @@ class _Structure:
         return word
 
 
-__all__ = ["Structure", "remember", "structure_of", "structure_of_values"]
+__all__ = ["Made", "Structure", "made_of", "remember", "structure_of", "structure_of_values"]

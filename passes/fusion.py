@@ -203,12 +203,12 @@ def _why_unfit(module: ModuleOp, function: func.FuncOp, ops: frozenset[Operation
     structure = structure_of(kernel, module.attributes, default_sizes(function))
     if structure is not None and structure in _FIT:
         return None
-    text = str(copy)
-    if (reason := _UNFIT.get(text)) is not None:
+    if _UNFIT and (reason := _UNFIT.get(str(copy))) is not None:
         return reason
     reason = _tried(copy, in_parts=wide_roles(part_of(ops), WHOLE_LIMIT) is not None)
     if reason is not None:
-        remember(_UNFIT, text, reason)
+        again, _ = alone(module, function, _kernel("trial", part_of(ops)))  # the trial has rewritten the first
+        remember(_UNFIT, str(again), reason)
     elif structure is not None:
         remember(_FIT, structure, None)
     return reason
@@ -219,7 +219,8 @@ _FIT: dict[Structure, None] = {}
 in common."""
 
 _UNFIT: dict[str, str] = {}
-"""Why others could not, by their text, in which the machine stands, too: the reason has names in it."""
+"""Why others could not, by their text, in which the machine stands, too: the reason has names in it. Few
+cannot, so that texts are seldom printed."""
 
 
 def _tried(module: ModuleOp, in_parts: bool) -> str | None:

@@ -89,7 +89,7 @@ MUTATIONS: dict[str, Mutation] = {
         "operands = tuple(sorted(number[operand] for operand in op.operands))",
     ),
     # Cascades.
-    "cascade: no repair": ("passes/streams/stages", "return Verdict(last, repair)", "return Verdict(last, None)"),
+    "cascade: no repair": ("passes/streams/stages", "return Verdict(last, followed)", "return Verdict(last)"),
     "cascade: the repair upside down": (
         "passes/streams/cascades",
         "above, below = product(above, change.above), product(below, change.below)",
@@ -132,8 +132,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "stages: a refused reduction in the same stream": (
         "passes/streams/stages",
-        "return Verdict(last + 1, None, repair.reason)",
-        "return Verdict(last, None, repair.reason)",
+        "return Verdict(last + 1, followed)",
+        "return Verdict(last, followed)",
     ),
     # Streams.
     "streams: starts a maximum at zero": (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -41,14 +42,19 @@ def load_machine(name_or_path: str | Path) -> Machine:
 
 def _read(path: Path) -> Machine:
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        return _parsed(path.read_text(encoding="utf-8"), str(path))
     except OSError as error:
         raise TreadleError(f"cannot read the machine file: {error.strerror}", str(path)) from error
     except ValueError as error:  # no TOML, no UTF-8, or an integer of thousands of digits
         raise TreadleError(f"the machine file is not TOML: {error}", str(path)) from error
     except RecursionError:
         raise TreadleError("the machine file is nested too deeply", str(path)) from None
-    return machine_from(_with_base(data, str(path)), str(path))
+
+
+@lru_cache(maxsize=16)
+def _parsed(text: str, source: str) -> Machine:
+    """By what a file holds, which may be edited; those that it may have for its base do not change."""
+    return machine_from(_with_base(tomllib.loads(text), source), source)
 
 
 def _with_base(data: dict[str, Any], source: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import lru_cache
 from math import inf
 from typing import Any, cast
 
@@ -44,6 +45,12 @@ def machine_of(module: ModuleOp) -> Machine:
     attribute = module.attributes.get(MACHINE)
     if attribute is None:
         return load_machine(DEFAULT_MACHINE)
+    return _machine_of(attribute)
+
+
+@lru_cache(maxsize=64)
+def _machine_of(attribute: Attribute) -> Machine:
+    """Every pass asks for the machine, of one attribute, which does not change."""
     data = _value(attribute)
     if not isinstance(data, dict):
         raise TreadleError(f"the module's attribute '{MACHINE}' is {attribute}: expected a dictionary")

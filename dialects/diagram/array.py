@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
@@ -196,24 +196,21 @@ BufferType: TypeAlias = MemRefType[Attribute]
 
 def is_array(type: Attribute) -> bool:
     """Whether `type` is a tensor or memref with named axes."""
-    if isinstance(type, TensorType):
-        return isinstance(cast(ArrayType, type).encoding, ArrayEncoding)
-    if isinstance(type, MemRefType):
-        return isinstance(cast(BufferType, type).memory_space, ArrayEncoding)
-    return False
+    return _encoding(type) is not None
 
 
 def encoding_of(type: Attribute) -> ArrayEncoding:
     """The encoding of an array; a scalar is the array without axes."""
-    if isinstance(type, TensorType):
-        encoding = cast(ArrayType, type).encoding
-        if isinstance(encoding, ArrayEncoding):
-            return encoding
-    if isinstance(type, MemRefType):
-        space = cast(BufferType, type).memory_space
-        if isinstance(space, ArrayEncoding):
-            return space
-    return NO_AXES
+    return _encoding(type) or NO_AXES
+
+
+def _encoding(type: Attribute) -> ArrayEncoding | None:
+    """By the class itself, of which there are no others: to ask whether a scalar is an instance takes Python's way
+    through abstract classes, and this is asked a hundred thousand times."""
+    kind = type.__class__
+    array: Any = type  # what comparing classes tells, the type checker does not follow
+    encoding = array.encoding if kind is TensorType else array.memory_space if kind is MemRefType else None
+    return encoding if encoding.__class__ is ArrayEncoding else None
 
 
 def axes_of(type: Attribute) -> tuple[str, ...]:

@@ -184,7 +184,8 @@ def _stream_candidates(part: Part, sizes: dict[str, int], whole_limit: int, repa
     if all(sizes[axis] == 1 and not _is_read(part, axis) for axis in reduced):
         return [None, *reduced]
     repeated = (
-        sizes[reduced[0]] <= _most_whole(part, whole_limit) and len(StreamPlan(part, reduced[0], repairs).streams) > 1
+        sizes[reduced[0]] <= _most_whole(part, whole_limit)
+        and len(StreamPlan(part, reduced[0], repairs, only_stages=True).streams) > 1
     )
     return [None, *reduced] if repeated else reduced
 
@@ -195,7 +196,7 @@ def _is_read(part: Part, axis: str) -> bool:
 
 
 def _too_often(part: Part, axis: str | None, repairs: Repairs) -> str | None:
-    rounds = 0 if axis is None else len(StreamPlan(part, axis, repairs).streams)
+    rounds = 0 if axis is None else len(StreamPlan(part, axis, repairs, only_stages=True).streams)
     if rounds <= ROUNDS_LIMIT:
         return None
     return f"axis '{axis}' would be fed {rounds} times, to make the same pieces again (at most {ROUNDS_LIMIT})"

@@ -21,14 +21,14 @@ from xdsl.ir import Operation, SSAValue
 from treadle.dialects.diagram import ContractOp, ReduceOp
 from treadle.dialects.diagram.array import axes_of
 from treadle.passes._parts import Part
-from treadle.passes.streams.cascades import Cascade
 from treadle.passes.streams.changes import NoLaw, Repair
+from treadle.passes.streams.followed import Followed, Safe, safe_of
 
 FIXED = -1
 """The stage of what is known before any stream."""
 
 
-Repairs: TypeAlias = dict[tuple[Operation, str, frozenset[tuple[SSAValue, frozenset[SSAValue]]]], Repair | NoLaw]
+Repairs: TypeAlias = dict[tuple[Operation, str, frozenset[tuple[SSAValue, frozenset[SSAValue]]]], Followed]
 """The repair of a reduction along an axis, by what comes before it in its part. Parts of one block share what was found
 as long as nothing rewrites the block: clusters are tried one operation larger each time."""
 
@@ -38,9 +38,21 @@ class Verdict:
     """How one reduction over the streamed axis runs."""
 
     stage: int
-    repair: Repair | None
-    refused: str = ""
-    """Why it does not run one stream earlier."""
+    followed: Followed | None = None
+    """How it follows others in their stream, or why it cannot."""
+    disagreement: str = ""
+    """Why it does not run one stream earlier, though it could follow."""
+
+    @property
+    def repair(self) -> Repair | None:
+        found = None if self.followed is None or self.disagreement else self.followed.repair
+        return found if isinstance(found, Repair) else None
+
+    @property
+    def refused(self) -> str:
+        """Why it does not run one stream earlier."""
+        found = None if self.followed is None or self.disagreement else self.followed.repair
+        return found.reason if isinstance(found, NoLaw) else self.disagreement
 
 
 @dataclass
@@ -50,6 +62,8 @@ class StreamPlan:
     part: Part
     axis: str
     repairs: Repairs = field(default_factory=Repairs)
+    only_stages: bool = False
+    """Whether nobody asks how a reduction follows others, only whether it can, which is kept by structure."""
     verdicts: dict[SSAValue, Verdict] = field(default_factory=dict[SSAValue, Verdict])
     stage: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
     """For a state or late value: the stream that finishes it; for a piece: the first that can make it from
@@ -162,17 +176,17 @@ class StreamPlan:
         if not states:
             return Verdict(0, None)
         last = max(self.stage[state] for state in states)
-        running = frozenset(state for state in self.verdicts if self.stage[state] == last)
+        running = tuple(state for state in self.verdicts if self.stage[state] == last)
         before = (op, self.axis, frozenset(self._states.items()))
-        if (repair := self.repairs.get(before)) is None:
-            repair = self.repairs[before] = Cascade(self.axis, running, self.states_of).repair(op)
-        if isinstance(repair, NoLaw):
-            return Verdict(last + 1, None, repair.reason)
-        if (refused := self._admit(repair, states & running)) is not None:
-            return Verdict(last + 1, None, refused)
-        return Verdict(last, repair)
+        if (followed := self.repairs.get(before)) is None:
+            followed = self.repairs[before] = Followed(op, self.axis, running, dict(self._states))
+        if (safe := followed.safe if self.only_stages else safe_of(followed.repair)) is None:
+            return Verdict(last + 1, followed)
+        if (refused := self._admit(safe, states & {*running})) is not None:
+            return Verdict(last + 1, followed, refused)
+        return Verdict(last, followed)
 
-    def _admit(self, repair: Repair, moved: frozenset[SSAValue]) -> str | None:
+    def _admit(self, repair: Safe, moved: frozenset[SSAValue]) -> str | None:
         """Agree with the other reductions of the stream on what stands for a neutral state.
 
         A state is guarded for all of them or for none: they share the pieces made from it."""
