@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -117,7 +117,7 @@ def must_hold_rows(part: Part, roles: Roles, repairs: Repairs) -> bool:
     return roles.instead is None or _too_often(part, roles.instead, repairs) is not None
 
 
-def _two_symbolic(part: Part, sizes: dict[str, int]) -> str | None:
+def _two_symbolic(part: Part, sizes: Mapping[str, int]) -> str | None:
     by = {axis: label(op.result) for op in part.reducing for axis in op.over_axes if sizes[axis] == DYNAMIC}
     if len(by) < 2:
         return None
@@ -173,7 +173,7 @@ def _group_axes(part: Part, refused: dict[str, str]) -> tuple[str, ...]:
     return tuple(axis for axis in met if axis not in refused)
 
 
-def _stream_candidates(part: Part, sizes: dict[str, int], whole_limit: int, repairs: Repairs) -> Sequence[str | None]:
+def _stream_candidates(part: Part, sizes: Mapping[str, int], whole_limit: int, repairs: Repairs) -> Sequence[str | None]:
     """Axes that may be streamed, best first: a symbolic one, which nothing can hold whole; else those
     reduced last, whose earlier ones end up inside the step, the largest first. None of them where the best
     one would be fed more than once and can be held whole instead."""
@@ -202,7 +202,7 @@ def _too_often(part: Part, axis: str | None, repairs: Repairs) -> str | None:
     return f"axis '{axis}' would be fed {rounds} times, to make the same pieces again (at most {ROUNDS_LIMIT})"
 
 
-def _two_columns(part: Part, held: Sequence[str], sizes: dict[str, int]) -> str | None:
+def _two_columns(part: Part, held: Sequence[str], sizes: Mapping[str, int]) -> str | None:
     """A product has its rows along an axis of the groups, and columns along one more."""
     for op in part.reducing:
         if not isinstance(op, ContractOp):
@@ -224,7 +224,7 @@ def _two_depths(part: Part, whole: dict[str, int]) -> str | None:
     return None
 
 
-def _over_axes(op: Reducing, sizes: dict[str, int], whole_limit: int) -> list[str]:
+def _over_axes(op: Reducing, sizes: Mapping[str, int], whole_limit: int) -> list[str]:
     """The axes of a reduction, the best to stream first. A product takes one axis at a time as its depth: the largest,
     if a group can hold it whole, and the others index by index."""
     largest, *others = _largest_first(op.over_axes, sizes)
@@ -234,7 +234,7 @@ def _over_axes(op: Reducing, sizes: dict[str, int], whole_limit: int) -> list[st
     return [largest, *others]
 
 
-def _largest_first(axes: Iterable[str], sizes: dict[str, int]) -> list[str]:
+def _largest_first(axes: Iterable[str], sizes: Mapping[str, int]) -> list[str]:
     return sorted(axes, key=lambda axis: -sizes[axis])
 
 
