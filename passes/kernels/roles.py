@@ -173,7 +173,9 @@ def _group_axes(part: Part, refused: dict[str, str]) -> tuple[str, ...]:
     return tuple(axis for axis in met if axis not in refused)
 
 
-def _stream_candidates(part: Part, sizes: Mapping[str, int], whole_limit: int, repairs: Repairs) -> Sequence[str | None]:
+def _stream_candidates(
+    part: Part, sizes: Mapping[str, int], whole_limit: int, repairs: Repairs
+) -> Sequence[str | None]:
     """Axes that may be streamed, best first: a symbolic one, which nothing can hold whole; else those
     reduced last, whose earlier ones end up inside the step, the largest first. None of them where the best
     one would be fed more than once and can be held whole instead."""
