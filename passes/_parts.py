@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -36,9 +36,9 @@ class Part:
         outside = [operand for op in self.ops for operand in op.operands if operand.owner not in inside]
         return tuple(dict.fromkeys(outside))
 
-    @property
-    def reducing(self) -> list[Reducing]:
-        return [op for op in self.ops if isinstance(op, ContractOp | ReduceOp)]
+    @cached_property
+    def reducing(self) -> Sequence[Reducing]:
+        return tuple(op for op in self.ops if isinstance(op, Reducing))
 
 
 def part_of(ops: Iterable[Operation]) -> Part:

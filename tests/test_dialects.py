@@ -157,3 +157,20 @@ def test_the_standard_laws_parse():
     assert all(law is not None and law.sym_name.data == name for name, law in laws.items())
     assert standard_law("median") is None
     assert standard_law("../laws/softmax") is None
+
+
+@given(sizes, st.sampled_from([f16, f32, i32]), st.sampled_from([None, "device", "shared", "register"]))
+def test_types_that_are_kept_are_what_is_made_anew(sizes, format, level):
+    made = array_type(format, sizes, level)
+    assert made is array_type(format, dict(sizes), level)
+    assert made == TensorType(format, tuple(sizes.values()), ArrayEncoding(tuple(sizes), level))
+    assert sizes_of(made) == sizes
+    turned = dict(reversed(sizes.items()))
+    assert (array_type(format, turned, level) == made) is (len(sizes) < 2)
+
+
+@given(st.dictionaries(names, st.integers(1, 4096), max_size=3))
+def test_partitions_that_are_kept_are_what_is_made_anew(sizes):
+    schedule = ScheduleAttr(sizes, {}, {})
+    assert schedule.group == PartitionAttr(sizes)
+    assert schedule.group.as_dict() == sizes

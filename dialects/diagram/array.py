@@ -194,6 +194,11 @@ ArrayType: TypeAlias = TensorType[Attribute]
 BufferType: TypeAlias = MemRefType[Attribute]
 
 
+_ARRAYS = (TensorType, MemRefType)
+"""By the class itself, of which there are no others: to ask whether a scalar is an instance takes Python's way through
+abstract classes, and types are asked hundreds of thousands of times."""
+
+
 def is_array(type: Attribute) -> bool:
     """Whether `type` is a tensor or memref with named axes."""
     return _encoding(type) is not None
@@ -205,8 +210,6 @@ def encoding_of(type: Attribute) -> ArrayEncoding:
 
 
 def _encoding(type: Attribute) -> ArrayEncoding | None:
-    """By the class itself, of which there are no others: to ask whether a scalar is an instance takes Python's way
-    through abstract classes, and this is asked a hundred thousand times."""
     kind = type.__class__
     array: Any = type  # what comparing classes tells, the type checker does not follow
     encoding = array.encoding if kind is TensorType else array.memory_space if kind is MemRefType else None
@@ -223,10 +226,8 @@ def level_of(type: Attribute) -> str | None:
 
 
 def shape_of(type: Attribute) -> tuple[int, ...]:
-    if isinstance(type, TensorType):
-        return cast(ArrayType, type).get_shape()
-    if isinstance(type, MemRefType):
-        return cast(BufferType, type).get_shape()
+    if type.__class__ in _ARRAYS:
+        return cast("ArrayType | BufferType", type).get_shape()
     return ()
 
 
@@ -237,8 +238,8 @@ def sizes_of(type: Attribute) -> dict[str, int]:
 
 def format_of(type: Attribute) -> Format:
     """The number format of an array or scalar."""
-    if isinstance(type, TensorType | MemRefType):
-        return cast(Format, cast(ArrayType | BufferType, type).get_element_type())
+    if type.__class__ in _ARRAYS:
+        return cast(Format, cast("ArrayType | BufferType", type).element_type)
     return cast(Format, type)
 
 
