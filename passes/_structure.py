@@ -86,8 +86,9 @@ class Made:
 
 
 def made_of(values: Sequence[SSAValue]) -> Made | None:
-    """None where names cannot be told from other words."""
-    found = _Structure()
+    """None where names cannot be told from other words. Where arrays lie is left out: what they hold is the same in a
+    program and in its kernels."""
+    found = _Structure(lies=False)
     made = tuple(map(found.operation, _made_by(values)))
     if found.is_vague:
         return None
@@ -117,7 +118,9 @@ _PLAIN = {IntAttr, FloatData, BytesAttr, Float32Type, Float16Type, BFloat16Type,
 class _Structure:
     """Numbers for the values and the axes of a kernel, in the order in which they come."""
 
-    def __init__(self) -> None:
+    def __init__(self, lies: bool = True) -> None:
+        self.lies = lies
+        """Whether it matters where arrays lie."""
         self.axes: dict[str, int] = {}
         self.words: set[str] = set()
         """Texts that are taken as they are."""
@@ -173,7 +176,8 @@ class _Structure:
         match attribute:
             case ArrayEncoding():
                 axes = tuple(map(self._axis, attribute.axis_names))
-                return attribute.name, axes, self.attribute(attribute.level), self.attribute(attribute.layout)
+                place = (self.attribute(attribute.level), self.attribute(attribute.layout)) if self.lies else ()
+                return attribute.name, axes, *place
             case PartitionAttr() | SizesAttr():
                 return attribute.name, tuple((self._axis(axis), size) for axis, size in attribute.as_dict().items())
             case ConditionAttr() | PlaceAttr():
