@@ -99,6 +99,10 @@ def computation(op: Operation) -> Computation | None:
         return _first_block(op.result)
     if isinstance(op, cuda.GridSizeOp):
         return _grid_size(op.result)
+    if isinstance(op, cuda.SelectedOp):  # as if all were selected
+        return _applied(operator.mul, (op.turn,), op.result, op.step.data)
+    if isinstance(op, cuda.SelectedBeforeOp):
+        return _applied(lambda count: count // 2, (op.count,), op.result)
     function = _function_of(op)
     return None if function is None else _applied(function, tuple(op.operands), op.results[0])
 
@@ -147,10 +151,12 @@ def _selected(condition: int, a: int, b: int) -> int:
     return a if condition else b
 
 
-def _applied(function: Callable[..., int], operands: tuple[SSAValue, ...], result: SSAValue) -> Computation:
+def _applied(
+    function: Callable[..., int], operands: tuple[SSAValue, ...], result: SSAValue, *others: int
+) -> Computation:
     def compute(known: Numbers) -> None:
         numbers = [known[operand] for operand in operands if operand in known]
         if len(numbers) == len(operands):
-            known[result] = int(function(*numbers))
+            known[result] = int(function(*numbers, *others))
 
     return compute

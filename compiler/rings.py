@@ -67,9 +67,11 @@ def ring_problems(kernel: cuda.KernelOp) -> list[str]:
     check = _Check(kernel, roles)
     places = [op.result for op in kernel.body.block.ops if isinstance(op, cuda.BlockIndexOp | cuda.ClusterIndexOp)]
     ranks = [op.result for op in kernel.walk() if isinstance(op, cuda.BlockInClusterOp)]
-    loaded = [op.result for op in kernel.walk() if isinstance(op, tensor.ExtractOp)]
+    loaded = {op.result: 1 for op in kernel.walk() if isinstance(op, tensor.ExtractOp)}
+    loaded |= {op.count: op.step.data for op in kernel.walk() if isinstance(op, cuda.SelectOp)}
     for size, block, part in product(SIZES, BLOCKS if places else BLOCKS[:1], PARTS if loaded else PARTS[:1]):
-        known: dict[SSAValue, int] = {**dict.fromkeys(places, block), **dict.fromkeys(loaded, size // part)}
+        known: dict[SSAValue, int] = dict.fromkeys(places, block)
+        known |= {value: size // part // step for value, step in loaded.items()}
         known |= dict.fromkeys(ranks, block % kernel.cluster)
         if problems := check.problems(size, known):
             return [f"{problem} (sizes of {size}, block {block})" for problem in problems]

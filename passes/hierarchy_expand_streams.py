@@ -26,7 +26,7 @@ from treadle.dialects.diagram.array import (
     sizes_of,
     with_level,
 )
-from treadle.dialects.hierarchy import GroupOp, KernelOp, LoadOp, SaveOp, StreamOp, YieldOp
+from treadle.dialects.hierarchy import GroupOp, KernelOp, LoadOp, SaveOp, SelectOp, StreamOp, YieldOp
 from treadle.dialects.hierarchy.schedule import ScheduleAttr
 from treadle.passes._functions import functions, kernels, label, note
 from treadle.passes._parts import part_of_kernel
@@ -36,6 +36,7 @@ from treadle.passes.streams.limits import LimitWriter, spell_range
 from treadle.passes.streams.ranges import Search
 from treadle.passes.streams.repairs import hint_of, location_of
 from treadle.passes.streams.searches import Ends
+from treadle.passes.streams.selections import ROOM, Selection, inputs_of, spell_selection, spelled
 from treadle.passes.streams.stages import StreamPlan
 from treadle.passes.streams.stream import Scope, StreamParts
 from treadle.passes.streams.visits import Visits, visits_of
@@ -160,9 +161,17 @@ def _note_visits(function: func.FuncOp, subject: str, axis: str, visits: Visits)
     if not visits.some.is_whole:
         fed = f"fed {spell_range(visits.some, axis)}; every other element is absent"
         note(function, PASS, subject, "a reduction passes over what is absent", fed)
+    if visits.selection is not None:
+        fed = f"fed pieces in which '{spell_selection(visits.selection)}' may hold, one test for {_spell_cells(visits)}"
+        note(function, PASS, subject, "a reduction passes over what is absent", fed)
     if visits.every is not None:
         where = spell_range(visits.every, axis)
         note(function, PASS, subject, "a condition that holds excludes nothing", f"not tested in pieces within {where}")
+
+
+def _spell_cells(visits: Visits) -> str:
+    assert visits.selection is not None
+    return "each cell of " + ", ".join(f"{axis} = {size}" for axis, size in visits.selection.cells)
 
 
 # -- expanding ------------------------------------------------------------------------------------
@@ -182,6 +191,8 @@ class _Expansion(StreamParts):
         self.destinations: dict[SSAValue, list[SSAValue]] = {}
         """A value may be several results."""
         self.searched: dict[Search, Ends] = {}
+        self.selected: dict[tuple[object, ...], SSAValue] = {}
+        self.whole_sizes = {axis: size for arg in kernel.body.block.args for axis, size in sizes_of(arg.type).items()}
         self.products = contractions_of(kernel)
         self.row = product_axes(kernel, schedule.group.as_dict()).row
 
@@ -237,14 +248,16 @@ class _Expansion(StreamParts):
             self.step(scope, stream, border)
         self.step(scope, stream, step, visits.assumed)
         self.finish(scope, stream, finish, exports)
+        limits = self._limits(scope, visits)
         op = StreamOp(
             self.schedule.stream,
             [self.tile(value.type) for value in exports],
             Region(self.initialise(self.plan.states_in(stream))),
             Region(step),
             Region(finish),
-            self._limits(scope, visits),
+            limits,
             None if visits.every is None else Region(border),
+            self._selected(scope, visits, limits),
         )
         op.location = self.old.location
         scope.block.add_op(op)
@@ -269,6 +282,27 @@ class _Expansion(StreamParts):
             self.searched,
         )
         return visits.write(writer)
+
+    def _selected(self, scope: Scope, visits: Visits, limits: Sequence[SSAValue]) -> SSAValue | None:
+        """The pieces that tables leave, selected once for all streams that are fed the same."""
+        if visits.selection is None:
+            return None
+        key = (visits.selection, *limits[:2])
+        if key not in self.selected:
+            select = self._select(visits.selection, (limits[0], limits[1]))
+            select.location = self.old.location
+            self.selected[key] = scope.add(select)
+            self.selected[key].name_hint = "pieces"
+        return self.selected[key]
+
+    def _select(self, selection: Selection, limits: tuple[SSAValue, SSAValue]) -> SelectOp:
+        names = inputs_of(selection.condition)
+        inputs = {name: self.arguments[value] for value, name in names.items()}
+        (axis, piece), *_ = self.schedule.stream.as_dict().items()
+        size = self.whole_sizes[axis]
+        room = ROOM if size == DYNAMIC else max(-(-size // piece), 1)
+        text = spelled(selection.condition, names)
+        return SelectOp({axis: piece}, limits, text, inputs, dict(selection.cells), room)
 
     def fetch(self, scope: Scope, value: SSAValue) -> None:
         scope.add(self._load(value), value)

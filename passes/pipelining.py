@@ -22,7 +22,15 @@ from treadle.dialects import cuda
 from treadle.dialects.cuda.shared import place_tiles
 from treadle.dialects.hierarchy.schedule import StepAttr, record
 from treadle.passes._levels import check_lowered
-from treadle.passes.loops.ahead import are_known_ahead, constant, constant_of, named, position_ahead, step_of
+from treadle.passes.loops.ahead import (
+    are_known_ahead,
+    brought_ahead,
+    constant,
+    constant_of,
+    named,
+    position_ahead,
+    step_of,
+)
 from treadle.passes.loops.delay import delay_products
 from treadle.passes.loops.load_ahead import MOST_WORDS, loads_to_move, move_ahead
 
@@ -233,9 +241,14 @@ def _ask_for_the_last(block: Block) -> None:
         if isinstance(op, cuda.CopyOp) and not op.is_outward and op.asynchronous is None:
             op.asynchronous = UnitAttr()
             pending = True
-        elif pending and (isinstance(op, cuda.BarrierOp) or op.regions or op is block.last_op):
+        elif pending and (isinstance(op, cuda.BarrierOp) or _may_read(op) or op is block.last_op):
             Rewriter.insert_op([cuda.CommitOp(), cuda.WaitOp(0)], InsertPoint.before(op))
             pending = False
+
+
+def _may_read(op: Operation) -> bool:
+    """Whether what is inside of an operation may read tiles; what selects pieces reads none."""
+    return bool(op.regions) and not isinstance(op, cuda.SelectOp)
 
 
 @dataclass
@@ -376,12 +389,7 @@ class _Pipeline:
         return [*found, branch]
 
     def _clone_copy(self, copy: cuda.CopyOp, position: SSAValue, tile: SSAValue, block: Block) -> None:
-        mapping: dict[SSAValue, SSAValue] = {self.loop.body.block.args[0]: position, copy.tile: tile}
-        for value in copy.operands:
-            if isinstance(value.owner, arith.ConstantOp) and self.loop.is_ancestor(value.owner):
-                own = value.owner.clone()
-                block.add_op(own)
-                mapping[value] = own.result
+        mapping = brought_ahead(copy.operands, self.loop, position, block) | {copy.tile: tile}
         clone = copy.clone(value_mapper=mapping)
         clone.asynchronous = UnitAttr()
         block.add_op(clone)

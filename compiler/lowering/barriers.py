@@ -53,8 +53,10 @@ def accesses(op: Operation) -> tuple[set[SSAValue], set[SSAValue]]:
             return {base_of(op.destination)}, set()
         case cuda.ReadOp() | cuda.ReadClusterOp():
             return set(), {base_of(op.source)}
-        case cuda.TensorStoreOp():
+        case cuda.TensorStoreOp() | cuda.SelectedOp() | cuda.SelectedBeforeOp():
             return set(), {base_of(op.tile)}
+        case cuda.SelectOp():
+            return {base_of(op.tile)}, set()
         case cuda.ProductOp() | cuda.WarpgroupProductOp() | cuda.PromotedProductOp():
             return set(), {base_of(tile) for tile in (op.lhs, op.rhs) if is_shared(tile.type)}
         case _:

@@ -18,12 +18,13 @@ from treadle.compiler.lowering.pending import PendingFill, PendingIndex
 from treadle.compiler.lowering.pieces import locate_group, lower_piece
 from treadle.compiler.lowering.products import lower_contract
 from treadle.compiler.lowering.reductions import lower_reduce
+from treadle.compiler.lowering.selections import lower_select
 from treadle.compiler.lowering.state import KernelLowering
 from treadle.compiler.lowering.streams import lower_stream
 from treadle.compiler.lowering.transfers import lower_load, lower_save
 from treadle.dialects.cuda.shared import place_tiles
 from treadle.dialects.diagram import CastOp, ContractOp, ExtentOp, FillOp, IndexOp, MapOp, ReduceOp, WhereOp
-from treadle.dialects.hierarchy import LoadOp, PieceOp, SaveOp, StreamOp
+from treadle.dialects.hierarchy import LoadOp, PieceOp, SaveOp, SelectOp, StreamOp
 
 
 def lower_body(lowering: KernelLowering, block: Block) -> int:
@@ -50,6 +51,8 @@ def lower_op(lowering: KernelLowering, op: Operation) -> None:
             lower_save(lowering, op)
         case StreamOp():
             lower_stream(lowering, op)
+        case SelectOp():
+            lower_select(lowering, op)
         case ContractOp():
             lowering.values[op.result] = lower_contract(lowering, op)
         case ReduceOp():

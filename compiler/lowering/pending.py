@@ -42,4 +42,18 @@ class PendingIndex:
     offset: SSAValue
 
 
+@dataclass(frozen=True)
+class Listed:
+    """Pieces that are selected, in a list in shared memory."""
+
+    tile: SSAValue
+    count: SSAValue
+    """How many are on the list."""
+    turns: SSAValue
+    """How many there are, with those that the list has no room for."""
+    rest: SSAValue | None
+    """Where those begin; None if there are none."""
+    step: int
+
+
 Lowered = SSAValue | PendingLoad | PendingFill | PendingIndex

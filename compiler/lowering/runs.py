@@ -6,13 +6,15 @@ through `border`. The last run may hold the one piece that reaches past the end 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import IndexType, IntegerAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
+from treadle.compiler.lowering.pending import Listed
+from treadle.dialects import cuda
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import axes_of, format_of, is_array, sizes_of
 from treadle.dialects.hierarchy import PieceOp, StreamOp, YieldOp
@@ -142,6 +144,18 @@ class RunWriter:
 
     def _not_negative(self, value: SSAValue) -> SSAValue:
         return value if _is_zero(value) else self.emit(arith.MaxSIOp(value, self._index(0)))
+
+
+def in_turns(runs: Sequence[Run], listed: Listed, emit: Callable[[Operation], SSAValue]) -> list[Run]:
+    """Runs of the pieces that a list has, which follow each other, as turns. Of the pieces that it has no room for
+    nothing is known: they belong to the last run."""
+    ends: list[SSAValue] = []
+    for run in runs[:-1]:
+        ends.append(emit(cuda.SelectedBeforeOp(listed.tile, run.end, listed.count)))
+        ends[-1].name_hint = "turns"
+    start = emit(arith.ConstantOp.from_int_and_width(0, IndexType()))
+    pairs = zip(runs, [start, *ends], [*ends, listed.turns], strict=True)
+    return [replace(run, start=since, end=until) for run, since, until in pairs]
 
 
 def is_of_positions(limit: SSAValue) -> bool:

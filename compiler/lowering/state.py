@@ -13,7 +13,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from treadle.compiler.lowering.held import Held
 from treadle.compiler.lowering.layouts import Layouts
-from treadle.compiler.lowering.pending import Lowered
+from treadle.compiler.lowering.pending import Listed, Lowered
 from treadle.compiler.lowering.plan import KernelPlan
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import Padding
@@ -54,6 +54,8 @@ class KernelLowering:
     """Before which position along an axis all is absent here, if not positions alone say so."""
     stops: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])
     """From where on along an axis all is absent here, if not positions alone say so."""
+    listed: dict[SSAValue, Listed] = field(default_factory=dict[SSAValue, Listed])
+    """Lists of selected pieces."""
     tiles: dict[object, SSAValue] = field(default_factory=dict[Any, Any])
     allocated: list[cuda.SharedOp] = field(default_factory=list[cuda.SharedOp])
     left_fragments: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])

@@ -8,9 +8,11 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from treadle.compiler.lowering.fragments import fragment_of
 from treadle.compiler.lowering.names import hinted, named, plain_name
+from treadle.compiler.lowering.pending import Listed
 from treadle.compiler.lowering.reductions import combined, kept_by_lanes
-from treadle.compiler.lowering.runs import Run, RunWriter, twins, yielded
+from treadle.compiler.lowering.runs import Run, RunWriter, in_turns, twins, yielded
 from treadle.compiler.lowering.state import KernelLowering
+from treadle.dialects import cuda
 from treadle.dialects.diagram.array import DYNAMIC
 from treadle.dialects.hierarchy import StreamOp, YieldOp
 
@@ -61,9 +63,13 @@ def _selected(lowering: KernelLowering, op: StreamOp, state: list[SSAValue]) -> 
         return lowering.emit(new).results[0]
 
     divides = not _has_part(lowering, op)
-    for run in RunWriter(op, emit, lowering.size(op.axis), lowering.scalar, divides).runs():
-        if run.is_full or op.border is not None:
-            state = _pieces_of(lowering, op, run, state)
+    runs = RunWriter(op, emit, lowering.size(op.axis), lowering.scalar, divides).runs()
+    listed = None if op.selection is None else lowering.listed[op.selection]
+    if listed is not None:
+        runs = in_turns(runs, listed, emit)
+    for run in runs:
+        if run.is_full or op.border is not None or listed is not None:
+            state = _pieces_of(lowering, op, run, state, listed)
         else:
             with lowering.between(op.axis, run.begin, run.stop):
                 state = _last_piece(lowering, op, run.start, run.end, state)
@@ -76,25 +82,36 @@ def _has_part(lowering: KernelLowering, op: StreamOp) -> bool:
     return size == DYNAMIC or size % op.size != 0
 
 
-def _pieces_of(lowering: KernelLowering, op: StreamOp, run: Run, state: list[SSAValue]) -> list[SSAValue]:
-    """A loop over the pieces of a run."""
+def _pieces_of(
+    lowering: KernelLowering, op: StreamOp, run: Run, state: list[SSAValue], listed: Listed | None = None
+) -> list[SSAValue]:
+    """A loop over the pieces of a run; over turns, where the pieces are on a list."""
     body = Block(arg_types=[IndexType(), *(value.type for value in state)])
-    named(body.args[0], f"{op.axis}0")
+    named(body.args[0], f"{op.axis}0" if listed is None else "turn")
     for arg, source in zip(body.args[1:], op.step.block.args, strict=True):
         hinted(arg, source)
-    step = lowering.index(op.size)
+    step = lowering.index(op.size if listed is None else 1)
     is_bounded = not run.is_full and _has_part(lowering, op)
     lowering.bounded |= {op.axis} if is_bounded else set()
     with lowering.inside(body), lowering.between(op.axis, run.begin, run.stop):
-        lowering.emit(scf.YieldOp(*_step(lowering, op, run.region, body.args[0], list(body.args[1:]))))
+        position = body.args[0] if listed is None else _listed_at(lowering, op, listed, body.args[0])
+        lowering.emit(scf.YieldOp(*_step(lowering, op, run.region, position, list(body.args[1:]))))
     lowering.bounded -= {op.axis}
     loop = lowering.emit(scf.ForOp(run.start, run.end, step, state, body))
     loop.location = op.location
-    which = f", {run.where}" if run.where else ""
+    which = ", those that are selected" if listed is not None else ""
+    which += f", {run.where}" if run.where else ""
     loop.attributes["comment"] = StringAttr(f"streaming: {op.axis} in pieces of {op.size}{which}")
     for result, source in zip(loop.results, op.step.block.args, strict=True):
         hinted(result, source)
     return list(loop.results)
+
+
+def _listed_at(lowering: KernelLowering, op: StreamOp, listed: Listed, turn: SSAValue) -> SSAValue:
+    """Where the piece of a turn begins."""
+    count = listed.count if listed.rest is not None else None
+    at = lowering.emit(cuda.SelectedOp(listed.tile, turn, listed.step, count, listed.rest))
+    return named(at.result, f"{op.axis}0")
 
 
 def _last_piece(

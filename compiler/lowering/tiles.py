@@ -36,6 +36,11 @@ def allocate(lowering: KernelLowering, value: SSAValue, rows: RowsAttr, alias: b
     )
     op = cuda.SharedOp(0, type, alias=alias)
     named(op.result, f"{plain_name(value) or 'tile'}_shared")
+    return declare(lowering, op)
+
+
+def declare(lowering: KernelLowering, op: cuda.SharedOp) -> cuda.SharedOp:
+    """A tile stands at the beginning of the kernel, behind those before it."""
     if lowering.allocated:
         lowering.top.insert_op_after(op, lowering.allocated[-1])
     elif (first := lowering.top.first_op) is None:

@@ -36,6 +36,7 @@ _FILES = (
     "matrix.cuh",
     "copy_async.cuh",
     "control.cuh",
+    "selections.cuh",
     "sectors.cuh",
     "arithmetic.cuh",
     "eight_bit.cuh",

@@ -17,6 +17,8 @@ INDEX_OPERATORS = {
     "arith.divui": "/",
     "arith.divsi": "/",
     "arith.remui": "%",
+    "arith.andi": "&",
+    "arith.ori": "|",
 }
 PREDICATES = ("==", "!=", "<", "<=", ">", ">=", "<", "<=", ">", ">=")
 
@@ -60,7 +62,7 @@ def print_ceiling_division(writer: KernelWriter, op: arith.CeilDivUIOp) -> None:
 
 def print_signed_division(writer: KernelWriter, op: arith.FloorDivSIOp | arith.CeilDivSIOp) -> None:
     """C rounds a quotient towards zero; divisors are positive here."""
-    left, right = _short(writer, op.lhs), _short(writer, op.rhs)
+    left, right = short(writer, op.lhs), short(writer, op.rhs)
     if isinstance(op, arith.FloorDivSIOp):
         text = f"{left} >= 0 ? {left} / {right} : -(({right} - 1 - {left}) / {right})"
     else:
@@ -69,7 +71,7 @@ def print_signed_division(writer: KernelWriter, op: arith.FloorDivSIOp | arith.C
 
 
 def print_larger_or_smaller(writer: KernelWriter, op: arith.MaxSIOp | arith.MinSIOp) -> None:
-    left, right = _short(writer, op.lhs), _short(writer, op.rhs)
+    left, right = short(writer, op.lhs), short(writer, op.rhs)
     sign = ">" if isinstance(op, arith.MaxSIOp) else "<"
     define_index(writer, op, f"({left} {sign} {right} ? {left} : {right})")
 
@@ -88,7 +90,7 @@ def print_index_cast(writer: KernelWriter, op: arith.IndexCastOp) -> None:
     define_index(writer, op, f"{c_type(op.result.type)}({bare(writer.values[op.input])})")
 
 
-def _short(writer: KernelWriter, value: SSAValue) -> str:
+def short(writer: KernelWriter, value: SSAValue) -> str:
     """A name or a number for a value that is written more than once."""
     text = writer.values[value]
     if text.isidentifier() or text.isdigit():

@@ -21,7 +21,7 @@ def print_loop(writer: KernelWriter, op: scf.ForOp) -> None:
     for arg, init, result in zip(op.body.block.args[1:], op.iter_args, op.results, strict=True):
         writer.values[arg] = writer.values[result] = _owned(writer, init, arg, op)
     writer.before_loop(op)
-    with _outermost(writer), writer.names.scope():
+    with outermost(writer), writer.names.scope():
         index = writer.names.fresh(op.body.block.args[0].name_hint, "index")
         writer.values[op.body.block.args[0]] = index
         low, high, step = (bare(writer.values[value]) for value in (op.lb, op.ub, op.step))
@@ -48,7 +48,7 @@ def _around(op: scf.ForOp) -> Block | None:
 
 
 @contextmanager
-def _outermost(writer: KernelWriter) -> Generator[None]:
+def outermost(writer: KernelWriter) -> Generator[None]:
     """The scope of a loop; if no other is around it, constants go before the next line."""
     if writer.loop is not None:
         yield

@@ -20,6 +20,7 @@ from treadle.compiler.printer.matrices import read_accumulator
 from treadle.compiler.printer.products import ProductPrinter
 from treadle.compiler.printer.reductions import print_combine, print_reduce, scaled_start
 from treadle.compiler.printer.scalars import c_type
+from treadle.compiler.printer.selections import print_select, print_selected, print_selected_before
 from treadle.compiler.printer.shared import print_shared, print_stage
 from treadle.compiler.printer.tensor_stores import print_boxed_write, print_on_the_way_out
 from treadle.compiler.printer.tiles import TilePrinter
@@ -226,6 +227,14 @@ class KernelPrinter(KernelWriter):
                 print_shared(self, op)
             case cuda.StageOp():
                 print_stage(self, op)
+            case cuda.SelectOp():
+                print_select(self, op)
+            case cuda.SelectedOp():
+                print_selected(self, op)
+            case cuda.SelectedBeforeOp():
+                print_selected_before(self, op)
+            case cuda.KeepOp():
+                pass
             case cuda.ReadOp():
                 self._read(op)
             case cuda.ReadClusterOp():

@@ -10,8 +10,9 @@ A `cuda.kernel` is what one block runs. Its values are tiles of the algorithm's 
 
 `copy`, `load` and `store` touch device memory, `read` and `write` shared memory, `product` is a tile's contraction on
 tensor cores or by fused multiply-adds; `diagram.map`, `reduce`, `cast` and `fill` work on fragments, element by
-element, reductions across the lanes that share a row. Loops and branches are `scf`, index arithmetic is `arith`. The
-host function allocates results and holds one `cuda.launch` a kernel.
+element, reductions across the lanes that share a row. Loops and branches are `scf`, index arithmetic is `arith`. Where
+data leave out pieces of a stream, the block lists the others (`select`), and the turns of a loop read the list
+(`selected`). The host function allocates results and holds one `cuda.launch` a kernel.
 
 From sm_90 on a kernel may part its warps into `cuda.roles`: a producer, whose tensor copies (`tensor_load`, described
 by a `tensor_map` that the host makes) bring tiles in `#cuda.boxes` to shared memory, and consumers, whose warpgroups
@@ -51,6 +52,7 @@ from treadle.dialects.cuda.products import ProductOp
 from treadle.dialects.cuda.promoted import ProductOfWarpgroupsOp, PromotedProductOp
 from treadle.dialects.cuda.rings import AcquireOp, ArriveOp, AwaitOp, ExpectOp, ReadyOp, ReleaseOp, RingOp, RingType
 from treadle.dialects.cuda.roles import RolesOp, roles_of, threads_at, working_threads
+from treadle.dialects.cuda.selections import KeepOp, SelectedBeforeOp, SelectedOp, SelectOp
 from treadle.dialects.cuda.shared import ReadOp, SharedOp, StageOp, WriteOp
 from treadle.dialects.cuda.staging import StagedAttr
 from treadle.dialects.cuda.tensor_maps import MappableOp, TensorLoadOp, TensorMapOp, TensorMapType
@@ -80,6 +82,7 @@ Cuda = Dialect(
         ExpectOp,
         GridSizeOp,
         IndexOp,
+        KeepOp,
         KernelOp,
         LaunchOp,
         LoadOp,
@@ -97,6 +100,9 @@ Cuda = Dialect(
         ReleaseOp,
         RingOp,
         RolesOp,
+        SelectOp,
+        SelectedBeforeOp,
+        SelectedOp,
         SharedOp,
         StageOp,
         StoreOp,
@@ -136,6 +142,7 @@ __all__ = [
     "ExpectOp",
     "GridSizeOp",
     "IndexOp",
+    "KeepOp",
     "KernelOp",
     "LaunchOp",
     "LayoutAttr",
@@ -160,6 +167,9 @@ __all__ = [
     "RingType",
     "RolesOp",
     "RowsAttr",
+    "SelectOp",
+    "SelectedBeforeOp",
+    "SelectedOp",
     "SharedOp",
     "StageOp",
     "StagedAttr",

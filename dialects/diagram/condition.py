@@ -140,6 +140,17 @@ def resolved(condition: Condition, value: Callable[[Term], SSAValue | None]) -> 
     return Both(parts) if isinstance(condition, Both) else Either(parts)
 
 
+def widened(condition: Condition, cells: Mapping[str, int]) -> Condition:
+    """The condition over the first positions of cells of these sizes that holds where the given one may hold for some
+    positions in the cells, if its inputs are the same throughout."""
+    if isinstance(condition, AtLeastZero):
+        form = condition.form
+        ahead = [factor * (cells[term] - 1) for term, factor in form.terms.items() if isinstance(term, str)]
+        return AtLeastZero(form.plus(Linear(constant=sum(step for step in ahead if step > 0))))
+    parts = tuple(widened(part, cells) for part in condition.parts)
+    return Both(parts) if isinstance(condition, Both) else Either(parts)
+
+
 def renamed(text: str, names: Mapping[str, str]) -> str:
     """The text of the same condition, with other names for inputs."""
 

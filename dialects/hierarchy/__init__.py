@@ -29,11 +29,13 @@ from xdsl.ir import Dialect
 from treadle.dialects.hierarchy.kernel import KernelOp
 from treadle.dialects.hierarchy.pieces import LoadOp, PieceOp, SaveOp
 from treadle.dialects.hierarchy.schedule import PartitionAttr, ScheduleAttr, StepAttr
+from treadle.dialects.hierarchy.select import SelectOp
+from treadle.dialects.hierarchy.selection import SelectionType
 from treadle.dialects.hierarchy.stream import GroupOp, StreamOp
 from treadle.dialects.hierarchy.yields import YieldOp
 
 Hierarchy = Dialect(
     "hierarchy",
-    [GroupOp, KernelOp, LoadOp, PieceOp, SaveOp, StreamOp, YieldOp],
-    [PartitionAttr, ScheduleAttr, StepAttr],
+    [GroupOp, KernelOp, LoadOp, PieceOp, SaveOp, SelectOp, StreamOp, YieldOp],
+    [PartitionAttr, ScheduleAttr, SelectionType, StepAttr],
 )

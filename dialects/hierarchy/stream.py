@@ -8,9 +8,11 @@ from typing import Self
 from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Attribute, Region, SSAValue
 from xdsl.irdl import (
+    AttrSizedOperandSegments,
     AttrSizedRegionSegments,
     IRDLOperation,
     irdl_op_definition,
+    opt_operand_def,
     opt_region_def,
     prop_def,
     region_def,
@@ -30,6 +32,7 @@ from treadle.dialects.hierarchy.schedule import (
     parse_partition,
     print_partition,
 )
+from treadle.dialects.hierarchy.selection import SelectionType
 from treadle.dialects.hierarchy.yields import YieldOp
 from treadle.dialects.syntax import parse_region_attributes, print_region_attributes
 
@@ -93,19 +96,23 @@ class StreamOp(IRDLOperation, Finishing):
     %O = hierarchy.stream [x = 64] from %zero to %q_end whole from %zero to %q0 -> (!O) initialise { ... }
         step (%m : !m, %acc : !A) { ... } border (%m : !m, %acc : !A) { ... } finish (...) { ... }
     ```
+
+    `among %pieces`: of those only the pieces that `hierarchy.select` has selected, in the same range. Those that its
+    list has no room for go through `border`, if there is one: nothing is known of them.
     """
 
     name = "hierarchy.stream"
 
     partition = prop_def(PartitionAttr)
     limits = var_operand_def(IndexType())
+    selection = opt_operand_def(SelectionType())
     outputs = var_result_def()
     initialise = region_def("single_block")
     step = region_def("single_block")
     border = opt_region_def("single_block")
     finish = region_def("single_block")
 
-    irdl_options = (AttrSizedRegionSegments(as_property=True),)
+    irdl_options = (AttrSizedOperandSegments(as_property=True), AttrSizedRegionSegments(as_property=True))
 
     traits = traits_def(NoTerminator())
 
@@ -118,11 +125,12 @@ class StreamOp(IRDLOperation, Finishing):
         finish: Region,
         limits: Sequence[SSAValue] = (),
         border: Region | None = None,
+        selection: SSAValue | None = None,
     ):
         if not isinstance(partition, PartitionAttr):
             partition = PartitionAttr(partition)
         super().__init__(
-            operands=[limits],
+            operands=[limits, selection],
             properties={"partition": partition},
             result_types=[output_types],
             regions=[initialise, step, [] if border is None else [border], finish],
@@ -166,6 +174,8 @@ class StreamOp(IRDLOperation, Finishing):
                 f"{len(self.limits)} limits: a stream has 2 ('from .. to ..'), 4 with a 'border' "
                 "('whole from .. to ..' as well), or none"
             )
+        if self.selection is not None and not self.limits:
+            raise VerifyException("pieces are fed 'among' others of a range: 'from .. to ..'")
         state = self._yielded(self.initialise, "initialise")
         named = [(self.step, "step"), (self.finish, "finish")]
         if self.border is not None:
@@ -195,6 +205,9 @@ class StreamOp(IRDLOperation, Finishing):
         if parser.parse_optional_keyword("whole") is not None:
             parser.parse_keyword("from")
             limits += _parse_range(parser)
+        selection = None
+        if parser.parse_optional_keyword("among") is not None:
+            selection = parser.resolve_operand(parser.parse_unresolved_operand(), SelectionType())
         types: list[Attribute] = []
         if parser.parse_optional_punctuation("->") is not None:
             types = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_type)
@@ -214,7 +227,7 @@ class StreamOp(IRDLOperation, Finishing):
         initialise = parser.parse_region()
         step = region("step")
         border = body() if parser.parse_optional_keyword("border") is not None else None
-        op = cls(partition, types, initialise, step, region("finish"), limits, border)
+        op = cls(partition, types, initialise, step, region("finish"), limits, border, selection)
         op.attributes |= attributes
         return op
 
@@ -227,6 +240,9 @@ class StreamOp(IRDLOperation, Finishing):
                 printer.print_operand(limits[0])
                 printer.print_string(" to ")
                 printer.print_operand(limits[1])
+        if self.selection is not None:
+            printer.print_string(" among ")
+            printer.print_operand(self.selection)
         if self.outputs:
             printer.print_string(" -> (")
             printer.print_list([output.type for output in self.outputs], printer.print_attribute)

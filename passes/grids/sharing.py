@@ -107,6 +107,9 @@ def depending(block: Block, value: SSAValue) -> set[SSAValue]:
         if isinstance(op, scf.ForOp):
             if op.lb in found or op.step in found:
                 found.add(op.body.block.args[0])
+        elif isinstance(op, cuda.SelectOp):
+            if any(given in found for given in op.given):
+                found |= {op.count, op.tile}
         elif any(operand in found for operand in op.operands):
             found.update(op.results)
     return found

@@ -7,21 +7,49 @@ from collections.abc import Iterable
 
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IndexType, IntegerAttr
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import PassFailedException
+
+from treadle.dialects import cuda
 
 
 def are_known_ahead(values: Iterable[SSAValue], loop: scf.ForOp) -> bool:
-    """Whether values depend on nothing that a loop computes but its position."""
+    """Whether values depend on nothing that a loop computes but its position, or what a list says of that turn."""
     body = loop.body.block
 
     def known(value: SSAValue) -> bool:
         owner = value.owner
         if value is body.args[0] or isinstance(owner, arith.ConstantOp):
             return True
-        return value not in body.args and not (isinstance(owner, Operation) and loop.is_ancestor(owner))
+        if value in body.args:
+            return False
+        if not isinstance(owner, Operation) or not loop.is_ancestor(owner):
+            return True
+        return isinstance(owner, cuda.SelectedOp) and all(map(known, owner.operands))
 
     return all(known(value) for value in values)
+
+
+def brought_ahead(
+    values: Iterable[SSAValue], loop: scf.ForOp, position: SSAValue, block: Block
+) -> dict[SSAValue, SSAValue]:
+    """What values that are known ahead are where a loop has another position: computed in a block, by what they are."""
+    mapping: dict[SSAValue, SSAValue] = {loop.body.block.args[0]: position}
+
+    def bring(value: SSAValue) -> None:
+        owner = value.owner
+        if value in mapping or not isinstance(owner, Operation) or not loop.is_ancestor(owner):
+            return
+        for operand in owner.operands:
+            bring(operand)
+        block.add_op(own := owner.clone(value_mapper=mapping))
+        mapping[value] = own.results[0]
+        if not isinstance(owner, arith.ConstantOp):
+            own.results[0].name_hint = f"{value.name_hint}_ahead"
+
+    for value in values:
+        bring(value)
+    return mapping
 
 
 def position_ahead(loop: scf.ForOp, position: SSAValue, distance: int) -> tuple[list[Operation], SSAValue, SSAValue]:

@@ -20,7 +20,7 @@ from treadle.dialects import cuda
 from treadle.dialects.cuda.tiles import format_bytes, layout_of
 from treadle.dialects.diagram import FillOp
 from treadle.dialects.diagram.array import format_of
-from treadle.passes.loops.ahead import are_known_ahead, constant_of, position_ahead, step_of
+from treadle.passes.loops.ahead import are_known_ahead, brought_ahead, constant_of, position_ahead, step_of
 
 MOST_WORDS = 32
 """Registers of a thread that may hold what the next turn begins with; of more, products would have too few."""
@@ -137,12 +137,7 @@ def _first(load: cuda.LoadOp, loop: scf.ForOp) -> SSAValue:
 def _load_if(test: SSAValue, load: cuda.LoadOp, loop: scf.ForOp, position: SSAValue, otherwise: SSAValue) -> scf.IfOp:
     """Load the piece of a loop at a position if there is one, and have another value otherwise."""
     some = Block()
-    mapping: dict[SSAValue, SSAValue] = {loop.body.block.args[0]: position}
-    for value in load.operands:
-        if isinstance(value.owner, arith.ConstantOp) and loop.is_ancestor(value.owner):
-            own = value.owner.clone()
-            some.add_op(own)
-            mapping[value] = own.result
+    mapping = brought_ahead(load.operands, loop, position, some)
     clone = load.clone(value_mapper=mapping)
     clone.location = load.location
     clone.result.name_hint = load.result.name_hint

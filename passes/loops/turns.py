@@ -19,14 +19,25 @@ OF_A_WARP = cuda.LoadOp | cuda.MaskOp | ReduceOp | tensor.ExtractOp
 
 
 def known_to_all(block: Block) -> set[SSAValue]:
-    """Values that every role can compute before any loop: arguments, the number of the block, arithmetic on them, and
-    what each warp loads alike."""
+    """Values that every role can compute before any loop: arguments, the number of the block, arithmetic on them, what
+    each warp loads alike, and how many pieces the block selects before it has roles."""
     known: set[SSAValue] = set(block.args)
     for op in block.ops:
         alike = isinstance(op, cuda.BlockIndexOp) or op.dialect_name() == "arith" or is_of_each_warp(op)
-        if alike and known.issuperset(op.operands):
+        if (alike or isinstance(op, SELECTS)) and known.issuperset(needed_by(op)):
             known |= set(op.results)
     return known
+
+
+SELECTS = cuda.SelectOp | cuda.SelectedBeforeOp
+"""What the threads of a block do with a list of pieces before any loop."""
+
+
+def needed_by(op: Operation) -> Iterable[SSAValue]:
+    """The values that an operation is given; a list of pieces is in shared memory, wherever that is used."""
+    if isinstance(op, cuda.SelectOp):
+        return op.given
+    return (op.position, op.count) if isinstance(op, cuda.SelectedBeforeOp) else op.operands
 
 
 def is_of_each_warp(op: Operation) -> bool:
@@ -42,7 +53,7 @@ def needed_for(values: Iterable[SSAValue]) -> set[Operation]:
         owner = left.pop().owner
         if isinstance(owner, Operation) and owner not in found:
             found.add(owner)
-            left += owner.operands
+            left += needed_by(owner)
     return found
 
 

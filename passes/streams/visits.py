@@ -2,11 +2,12 @@
 
 A piece may be left out if nothing is saved from it and every element that a state would take from it is absent: a
 reduction passes over absent elements, so the state stays as it is. A repair is then the identity, too, for nothing
-that it depends on has moved. In a piece in which a condition holds throughout nothing is absent by it."""
+that it depends on has moved. In a piece in which a condition holds throughout nothing is absent by it. Between the
+ends of a range a table may leave out any pieces (`streams.selections`)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.ir import BlockArgument, SSAValue
@@ -14,9 +15,11 @@ from xdsl.ir import BlockArgument, SSAValue
 from treadle.dialects.diagram import ContractOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import axes_of, is_array
+from treadle.dialects.diagram.condition import Both, Condition
 from treadle.passes.expressions.reductions import operands_of
 from treadle.passes.streams.limits import LimitWriter, may_hold_a_piece
 from treadle.passes.streams.ranges import WHOLE, Knowledge, Range, every_of, hull, intersection, some_of
+from treadle.passes.streams.selections import Selection, parts_of, selection_of
 from treadle.passes.streams.stages import StreamPlan
 
 
@@ -27,11 +30,13 @@ class Visits:
     some: Range = WHOLE
     every: Range | None = None
     assumed: frozenset[WhereOp] = frozenset()
+    selection: Selection | None = None
+    """What a table leaves of those that it is fed."""
 
     @property
     def are_all(self) -> bool:
         """Whether the stream is fed every piece, and tests what it tests in each."""
-        return self.some.is_whole and self.every is None
+        return self.some.is_whole and self.every is None and self.selection is None
 
     def write(self, writer: LimitWriter) -> list[SSAValue]:
         """The ranges of the pieces that a stream is fed, and of those that need no test; nothing if it is fed all."""
@@ -42,7 +47,7 @@ class Visits:
 
 
 @dataclass(frozen=True)
-class _Selection:
+class _Where:
     """A condition in a step, and where it holds."""
 
     op: WhereOp
@@ -66,25 +71,36 @@ def visits_of(plan: StreamPlan, stream: int, pieces: Mapping[str, int]) -> Visit
         return range is not None and may_hold_a_piece(range, pieces[plan.axis], pieces)
 
     known = Knowledge(plan.axis, knows, searches)
-    found = [
-        _Selection(op, some_of(op.holds, known), every_of(op.holds, known))
-        for op in plan.step_of(stream)
-        if isinstance(op, WhereOp)
-    ]
-    assumed = [selection for selection in found if fits(selection.every)]
-    every = intersection([s.every for s in assumed if s.every is not None])
-    some = WHOLE if plan.saved_in_step(stream) else _needed(plan, stream, found)
+    tests = [op for op in plan.step_of(stream) if isinstance(op, WhereOp)]
+    deciding = [] if plan.saved_in_step(stream) else list(_deciding(plan, stream, tests))
+    selection = selection_of(plan.axis, pieces, [[op.holds for op in each] for each in deciding])
+    found = [_Where(op, some_of(op.holds, known), every_of(_left_to_test(op, selection), known)) for op in tests]
+    assumed = [each for each in found if fits(each.every)]
+    every = intersection([each.every for each in assumed if each.every is not None])
+    some = _needed(deciding, found)
     if not assumed or not fits(every):
-        return Visits(some)
-    return Visits(some, every, frozenset(s.op for s in assumed))
+        return Visits(some, selection=selection)
+    return Visits(some, every, frozenset(each.op for each in assumed), selection)
 
 
-def _needed(plan: StreamPlan, stream: int, found: Sequence[_Selection]) -> Range:
-    """The positions that some state needs: for each one those at which all conditions on its elements may hold."""
-    ranges: list[Range] = []
+def _deciding(plan: StreamPlan, stream: int, tests: Sequence[WhereOp]) -> Iterator[Sequence[WhereOp]]:
+    """For each state of a stream, the conditions on its elements."""
     for state in plan.states_in(stream):
         reduction = state.owner
         assert isinstance(reduction, ContractOp | ReduceOp)
-        deciding = absences_of(operands_of(reduction))
-        ranges.append(intersection([s.some for s in found if s.op in deciding and not s.some.is_whole]))
+        absences = absences_of(operands_of(reduction))
+        yield [op for op in tests if op in absences]
+
+
+def _left_to_test(op: WhereOp, selection: Selection | None) -> Condition:
+    """What does not hold throughout each piece that is selected."""
+    certain = () if selection is None else selection.certain
+    return Both(tuple(part for part in parts_of(op.holds) if part not in certain)) if certain else op.holds
+
+
+def _needed(deciding: Sequence[Sequence[WhereOp]], found: Sequence[_Where]) -> Range:
+    """The positions that some state needs: for each one those at which all conditions on its elements may hold."""
+    ranges = [
+        intersection([each.some for each in found if each.op in tests and not each.some.is_whole]) for tests in deciding
+    ]
     return hull(ranges) if ranges else WHOLE

@@ -214,6 +214,8 @@ def is_multiple(value: SSAValue, of: int) -> bool:
             return is_multiple(owner.lhs, of) or is_multiple(owner.rhs, of)
         case arith.SubiOp() if isinstance(rest := owner.rhs.owner, arith.RemUIOp) and rest.lhs is owner.lhs:
             return is_multiple(rest.rhs, of)
+        case cuda.SelectedOp():
+            return owner.step.data % of == 0
         case arith.AddiOp() | arith.SubiOp() | arith.MaxSIOp() | arith.MinSIOp():
             return is_multiple(owner.lhs, of) and is_multiple(owner.rhs, of)
         case Block() if isinstance(loop := owner.parent_op(), scf.ForOp) and value is loop.body.block.args[0]:

@@ -11,10 +11,10 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.compiler.cost.ping_pong import computes
 from treadle.dialects import cuda
-from treadle.passes.loops.turns import is_of_each_warp
+from treadle.passes.loops.turns import SELECTS, is_of_each_warp
 from treadle.passes.warps.laws import Reason
 
-NUMBERS = cuda.BlockIndexOp | cuda.ClusterIndexOp | cuda.BlockInClusterOp | cuda.GridSizeOp
+NUMBERS = cuda.BlockIndexOp | cuda.ClusterIndexOp | cuda.BlockInClusterOp | cuda.GridSizeOp | SELECTS
 """Of the block: alike for all its threads."""
 
 

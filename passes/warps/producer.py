@@ -33,7 +33,7 @@ class Producer:
                     self._loop(op, target, mapping)
                 case scf.IfOp() if self._copies(op):
                     self._branch(op, target, mapping)
-                case _ if op.dialect_name() == "arith" and all(operand in mapping for operand in op.operands):
+                case _ if is_number(op) and all(operand in mapping for operand in op.operands):
                     if op.results[0] not in mapping:
                         target.add_op(clone := op.clone(value_mapper=mapping))
                         mapping[op.results[0]] = clone.results[0]
@@ -79,7 +79,7 @@ class Producer:
         """Compute what an operation is given, if that stands between the first of its copies and itself."""
         for value in op.operands:
             owner = value.owner
-            if value not in mapping and isinstance(owner, Operation) and owner.dialect_name() == "arith":
+            if value not in mapping and isinstance(owner, Operation) and is_number(owner):
                 self._know(owner, target, mapping)
                 target.add_op(clone := owner.clone(value_mapper=mapping))
                 mapping[value] = clone.results[0]
@@ -115,3 +115,8 @@ class Producer:
         branch.location = op.location
         branch.attributes |= op.attributes
         target.add_op(branch)
+
+
+def is_number(op: Operation) -> bool:
+    """Whether an operation is arithmetic on numbers, or looks one up in a list of pieces."""
+    return op.dialect_name() == "arith" or isinstance(op, cuda.SelectedOp)

@@ -87,13 +87,15 @@ class Builder:
         kept, mapped = self._arguments()
         others = self._declare(source)
         known, needed = known_to_all(source), needed_for(ends_of(inward_copies(self.kernel)))
-        is_busy = any(isinstance(op, cuda.LoadOp) for op in needed)
+        is_busy = any(isinstance(op, cuda.LoadOp | cuda.SelectOp) for op in needed)
         self.registers = (BUSY if is_busy and self.groups in BUSY else REGISTERS)[self.groups]
         for op in source.ops:  # sizes and places, which both roles need
             is_number = op.dialect_name() == "arith" or isinstance(op, cuda.BlockIndexOp) or op in needed
             if is_number and known.issuperset(op.results):
                 self.top.add_op(clone := op.clone(value_mapper=self.common))
                 self._remember(op, clone)
+                if isinstance(op, cuda.SelectOp):
+                    self.top.add_op(cuda.BarrierOp())  # all that follows, both roles too, may read the list
         self._count_turns(source)
         self.top.add_op(cuda.ReadyOp(list(dict.fromkeys(self.rings.values()))))
         producer, consumers = Block(), Block()
@@ -159,7 +161,9 @@ class Builder:
         others: dict[SSAValue, SSAValue] = {}
         for op in source.ops:
             if isinstance(op, cuda.SharedOp) and op.result not in self.shared:
-                others[op.result] = self._named(op.clone(), op.result.name_hint)
+                is_list = any(isinstance(use.operation, cuda.SelectOp) for use in op.result.uses)
+                place = self.common if is_list else others
+                place[op.result] = self._named(op.clone(), op.result.name_hint)
         for tiles in filled_together(self.tiles):
             tile, *_ = tiles
             by_warps, by_lanes = any(reads_of(tile)), is_line(tile.type)
@@ -226,10 +230,14 @@ def _is_mapped(op: Operation) -> bool:
     return isinstance(op, cuda.CopyOp) and not op.is_outward and not is_line(op.tile.type)
 
 
+UNUSED = FillOp | cuda.StageOp | cuda.BlockIndexOp | cuda.SelectedOp
+"""What goes where nothing uses it, beside arithmetic."""
+
+
 def erase_unused(kernel: cuda.KernelOp) -> None:
     """Erase arithmetic, constants and stages that nothing uses."""
     for op in reversed(list(kernel.walk())):
-        is_pure = op.dialect_name() == "arith" or isinstance(op, FillOp | cuda.StageOp | cuda.BlockIndexOp)
+        is_pure = op.dialect_name() == "arith" or isinstance(op, UNUSED)
         inside = isinstance(op.parent_op(), cuda.KernelOp | cuda.RolesOp | scf.ForOp | scf.IfOp)
         if is_pure and inside and not any(list(result.uses) for result in op.results):
             Rewriter.erase_op(op)

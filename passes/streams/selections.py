@@ -1,0 +1,188 @@
+"""Which pieces of a stream a table leaves out: conditions on data that are constant in blocks of positions.
+
+A range (`streams.ranges`) has two ends; a table leaves out any pieces between them. Where the data that a condition
+compares are read at quotients of positions, `table[q // 64, x // 64]`, they are constant in *cells* of the piece of a
+group and of that of the stream: along each axis as long as what divides both the piece and all blocks. So a few
+elements tell whether a condition may hold somewhere in a piece, and a group asks them before its stream
+(`hierarchy.select`). What is compared otherwise (positions, data along single positions) may be anything then:
+
+- *and* leaves out what one of its parts leaves out, *or* what all do; a comparison of positions takes what is best in
+  the cell;
+- a part of a conjunction that compares nothing but such data holds throughout a selected piece, if the piece is one
+  cell: it is not tested there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import gcd, prod
+
+from xdsl.ir import BlockArgument, SSAValue
+
+from treadle.compiler.cost.blocks import blocks_of
+from treadle.dialects.diagram.array import axes_of, is_array
+from treadle.dialects.diagram.condition import AtLeastZero, Both, Condition, Either, Linear, Term, forms_of, terms_of
+from treadle.passes._functions import label
+
+MOST_CELLS = 16
+"""Cells of a piece in the piece of a group: each is a load, and what is asked of them stands there written out."""
+
+ROOM = 1024
+"""Pieces that a list has room for where only the launch knows how many there are: 4 KB of shared memory."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What is asked of the pieces of a stream."""
+
+    condition: Condition
+    """Over positions and arguments of the kernel: where it does not hold in a piece, no state needs that."""
+    cells: tuple[tuple[str, int], ...]
+    """How many positions along each axis have the same data."""
+    certain: tuple[Condition, ...]
+    """The parts of it that hold throughout each piece that is selected."""
+
+
+def selection_of(axis: str, pieces: Mapping[str, int], states: Sequence[Sequence[Condition]]) -> Selection | None:
+    """The selection along a streamed axis where axes are cut into these pieces: for each state the conditions that all
+    must hold for an element to count. None if no table leaves out anything."""
+    reader = _Reader(axis, pieces)
+    parts = list(dict.fromkeys(tuple(reader.told(conditions)) for conditions in states))
+    if not parts or not all(parts):
+        return None
+    condition = Both(parts[0]) if len(parts) == 1 else Either(tuple(Both(each) for each in parts))
+    cells = reader.cells(terms_of(condition))
+    if prod(pieces[name] // cell for name, cell in cells.items()) > MOST_CELLS:
+        return None
+    is_one = all(pieces[name] == cell for name, cell in cells.items())
+    certain = [part for part in parts[0] if is_one and len(parts) == 1 and not _compares_positions(part)]
+    return Selection(condition, tuple(cells.items()), tuple(certain))
+
+
+def parts_of(condition: Condition) -> Iterator[Condition]:
+    """The parts of a conjunction, those of inner ones too; equalities, which are two comparisons, stay whole."""
+    if not isinstance(condition, Both) or _is_equality(condition):
+        yield condition
+        return
+    for part in condition.parts:
+        yield from parts_of(part)
+
+
+@dataclass(frozen=True)
+class _Reader:
+    axis: str
+    pieces: Mapping[str, int]
+
+    def told(self, conditions: Iterable[Condition]) -> Iterator[Condition]:
+        """Of conditions that all must hold, the parts that tables tell of."""
+        found = (self._may(part) for condition in conditions for part in parts_of(condition))
+        yield from dict.fromkeys(part for part in found if part is not None and self._is_of_table(part))
+
+    def _may(self, condition: Condition) -> Condition | None:
+        """Where a condition may hold, as far as cells tell; None if they tell nothing."""
+        match condition:
+            case AtLeastZero(form):
+                return condition if all(map(self._is_known, form.terms)) else None
+            case Both(parts):
+                known = tuple(each for part in parts if (each := self._may(part)) is not None)
+                return Both(known) if known or not parts else None
+            case Either(parts):
+                each = tuple(self._may(part) for part in parts)
+                return None if None in each else Either(tuple(part for part in each if part is not None))
+
+    def _is_known(self, term: Term) -> bool:
+        """Whether a cell has one value of a term: a position of it, a scalar, or an argument with few of them."""
+        if isinstance(term, str):
+            return term in self.pieces
+        if not isinstance(term, BlockArgument):
+            return False
+        cells = self.cells([term])
+        return all(axis in self.pieces for axis in cells) and self._count(cells) <= MOST_CELLS
+
+    def _is_of_table(self, condition: Condition) -> bool:
+        """Whether it compares data that lie in blocks along the streamed axis."""
+        values = [term for term in terms_of(condition) if isinstance(term, SSAValue)]
+        return any(blocks_of(value).get(self.axis, 1) > 1 for value in values)
+
+    def _count(self, cells: Mapping[str, int]) -> int:
+        return prod(-(-self.pieces[axis] // cell) for axis, cell in cells.items())
+
+    def cells(self, terms: Iterable[Term]) -> dict[str, int]:
+        """The cells of all that is compared."""
+        found: dict[str, int] = {}
+        for term in terms:
+            if isinstance(term, str):
+                found[term] = gcd(found.get(term, 0), self.pieces[term])
+            elif isinstance(term, SSAValue) and is_array(term.type):
+                blocks = blocks_of(term)
+                for axis in axes_of(term.type):
+                    found[axis] = gcd(found.get(axis, 0), self.pieces.get(axis, 1), blocks.get(axis, 1))
+        return found
+
+
+def _compares_positions(condition: Condition) -> bool:
+    return any(isinstance(term, str) for term in terms_of(condition))
+
+
+def _is_equality(condition: Both) -> bool:
+    forms = [part.form for part in condition.parts if isinstance(part, AtLeastZero)]
+    return len(condition.parts) == len(forms) == 2 and forms[0] == forms[1].times(-1)
+
+
+# -- in words -------------------------------------------------------------------------------------
+
+
+def spelled(condition: Condition, names: Mapping[SSAValue, str]) -> str:
+    """A condition as a text that `read_condition` reads, with these names for its inputs."""
+    match condition:
+        case AtLeastZero(form):
+            return f"{_side(form, -1, names)} <= {_side(form, 1, names)}"
+        case Both() if _is_equality(condition):
+            form = next(forms_of(condition))
+            return f"{_side(form, 1, names)} == {_side(form, -1, names)}"
+        case Both(parts):
+            return " and ".join(_within(part, names) for part in parts) or "0 <= 0"
+        case Either(parts):
+            return " or ".join(_within(part, names) for part in parts) or "1 <= 0"
+
+
+def _within(condition: Condition, names: Mapping[SSAValue, str]) -> str:
+    text = spelled(condition, names)
+    is_joined = isinstance(condition, Both | Either) and not (isinstance(condition, Both) and _is_equality(condition))
+    return f"({text})" if is_joined else text
+
+
+def _side(form: Linear, sign: int, names: Mapping[SSAValue, str]) -> str:
+    side = form.side(sign)
+    terms = [name if factor == 1 else f"{factor} * {name}" for name, factor in _named(side, names)]
+    if side.constant or not terms:
+        terms.append(str(side.constant))
+    return " + ".join(terms)
+
+
+def _named(form: Linear, names: Mapping[SSAValue, str]) -> Iterator[tuple[str, int]]:
+    for term, factor in form.terms.items():
+        if not isinstance(term, SSAValue):
+            yield str(term), factor
+            continue
+        axes = axes_of(term.type) if is_array(term.type) else ()
+        yield (f"{names[term]}[{', '.join(axes)}]" if axes else names[term]), factor
+
+
+def inputs_of(condition: Condition) -> dict[SSAValue, str]:
+    """The inputs of a condition, each with a name that no axis has."""
+    values = dict.fromkeys(term for term in terms_of(condition) if isinstance(term, SSAValue))
+    taken = {axis for value in values if is_array(value.type) for axis in axes_of(value.type)}
+    taken |= {term for term in terms_of(condition) if isinstance(term, str)}
+    names: dict[SSAValue, str] = {}
+    for value in values:
+        wanted = (value.name_hint or "input", *(f"input_{number}" for number in range(len(taken) + 1)))
+        names[value] = next(name for name in wanted if name not in taken)
+        taken.add(names[value])
+    return names
+
+
+def spell_selection(selection: Selection) -> str:
+    """`M[q, x] == 1`"""
+    values = {term for term in terms_of(selection.condition) if isinstance(term, SSAValue)}
+    return spelled(selection.condition, {value: label(value)[1:] for value in values})
