@@ -58,6 +58,11 @@ def test_what_decides(instead: str, of: str, warps: tuple[int, ...]) -> None:
     assert reached(ROLES.replace(of, instead, 1)) == warps
 
 
+def test_a_comparison_writes_no_register_that_it_compares() -> None:
+    compares = "ISETP.NE.AND P0, PT, R13, RZ, PT"
+    assert reached(ROLES.replace(compares, f"ISETP.GT.AND P5, PT, R13, 0xdf, PT\n{compares}", 1)) == (0,)
+
+
 @pytest.mark.parametrize(
     "between",
     [

@@ -32,6 +32,8 @@ _WORDS = 2**32
 _PRODUCTS = ("HGMMA", "QGMMA", "IGMMA", "BGMMA", "HMMA", "IMMA", "DMMA")
 _WIDEST, _WIDE = ("LDSM",), ("CS2R", "DADD", "DMUL", "DFMA", "LEPC")
 """That write four registers, or two, and do not say so by their modifiers."""
+_OF_PREDICATES = ("PLOP3", "UPLOP3", "ISETP", "UISETP")
+"""That write two predicates, and nothing else."""
 _FORGET_ALL = ("CALL", "RET", "R2P")
 _RELATIONS: Mapping[str, Callable[[Numbers, Numbers], Mask]] = {
     "NE": np.not_equal,
@@ -164,7 +166,7 @@ def _written(instruction: Instruction, state: _State) -> Collection[str]:
     results = list(takewhile(_RESULT.fullmatch, instruction.operands))
     registers = [i for i, each in enumerate(results) if "R" in each]
     end = registers[1] if len(registers) > 1 else len(results)
-    if instruction.name in ("PLOP3", "UPLOP3"):
+    if instruction.name in _OF_PREDICATES:
         end = 2
     found: list[str] = []
     for kind, number in (each.groups() for each in map(_REGISTER.fullmatch, results[:end]) if each):
