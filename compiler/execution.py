@@ -102,7 +102,7 @@ def computation(op: Operation) -> Computation | None:
     if isinstance(op, cuda.SelectedOp):  # as if all were selected
         return _applied(operator.mul, (op.turn,), op.result, op.step.data)
     if isinstance(op, cuda.SelectedBeforeOp):
-        return _applied(lambda count: count // 2, (op.count,), op.result)
+        return _applied(ARITHMETIC["arith.divui"], (op.count,), op.result, 2)
     function = _function_of(op)
     return None if function is None else _applied(function, tuple(op.operands), op.results[0])
 

@@ -36,7 +36,7 @@ from treadle.passes.streams.limits import LimitWriter, spell_range
 from treadle.passes.streams.ranges import Search
 from treadle.passes.streams.repairs import hint_of, location_of
 from treadle.passes.streams.searches import Ends
-from treadle.passes.streams.selections import ROOM, Selection, inputs_of, spell_selection, spelled
+from treadle.passes.streams.selections import Selection, inputs_of, room_of, spell_selection, spelled
 from treadle.passes.streams.stages import StreamPlan
 from treadle.passes.streams.stream import Scope, StreamParts
 from treadle.passes.streams.visits import Visits, visits_of
@@ -299,8 +299,7 @@ class _Expansion(StreamParts):
         names = inputs_of(selection.condition)
         inputs = {name: self.arguments[value] for value, name in names.items()}
         (axis, piece), *_ = self.schedule.stream.as_dict().items()
-        size = self.whole_sizes[axis]
-        room = ROOM if size == DYNAMIC else max(-(-size // piece), 1)
+        room = room_of(self.whole_sizes[axis], piece)
         text = spelled(selection.condition, names)
         return SelectOp({axis: piece}, limits, text, inputs, dict(selection.cells), room)
 

@@ -46,6 +46,7 @@ from treadle.compiler.cost.roles import (
     results_of,
     vector_in_rows,
 )
+from treadle.compiler.cost.selected import asking, list_of
 from treadle.compiler.cost.spread import Spread
 from treadle.compiler.cost.tasks import ADDRESS
 from treadle.compiler.cost.warpgroups import can_be_of_warpgroups
@@ -53,7 +54,7 @@ from treadle.compiler.cost.work import Labour, labours_of, width_of
 from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, is_array, level_of, sizes_of
 from treadle.dialects.diagram.contract import is_multiplied
-from treadle.dialects.hierarchy import GroupOp, KernelOp, LoadOp, SaveOp, StreamOp
+from treadle.dialects.hierarchy import GroupOp, KernelOp, LoadOp, SaveOp, SelectOp, StreamOp
 from treadle.passes.streams.held import limited_factors
 
 LASTING = ("carried", "row", "state", "repairing", "column", "value", *LEAVING)
@@ -183,6 +184,8 @@ class Walk:
         elif isinstance(op, LoadOp):
             self.crossing(op.source, op.result, saves=False)
             self.read()
+        elif isinstance(op, SelectOp):
+            self.selection(op)
         elif isinstance(op, SaveOp):
             self.crossing(op.destination, op.value, saves=True)
         else:
@@ -205,6 +208,16 @@ class Walk:
         self.inside, self.innermost = around, outer
         self.block(op.finish.block)
 
+    def selection(self, op: SelectOp) -> None:
+        for array in op.inputs:
+            if is_array(array.type):
+                self.transfers.append(self.asking(array, op))
+        self.tiles.append(list_of(op.room.data))
+
+    def asking(self, array: SSAValue, op: SelectOp) -> Transfer:
+        name = name_of(array, f"array{_number(array)}")
+        return asking(array, name, op.cells.as_dict(), (*self.groups, *self.pieces_of_blocks))
+
     def border(self, op: StreamOp) -> None:
         """What only pieces at the border load, with what the step loads first; what they compute is that of all
         others, and the tests."""
@@ -212,8 +225,11 @@ class Walk:
         everywhere = {(load.source, load.result.type) for load in op.step.block.ops if isinstance(load, LoadOp)}
         for load in op.border.block.ops:
             if isinstance(load, LoadOp) and (load.source, load.result.type) not in everywhere:
+                before = list(self.issues)
                 self.crossing(load.source, load.result, saves=False)
                 self.transfers[-1] = replace(self.transfers[-1], part="border")
+                if _is_of_one_cell(op, load.source):
+                    self.issues = before
 
     def read(self) -> None:
         """Read back from tiles what meets the result of a product."""
@@ -247,7 +263,8 @@ class Walk:
         )
         self.transfers.append(found)
         leaves = saves and self.leaves(width)
-        self.issue(issued_by_copy(axes, width, self.spread(piece), level == "shared", leaves))
+        blocks = blocks_of(array)
+        self.issue(issued_by_copy(axes, width, self.spread(piece), level == "shared", leaves, blocks))
         if saves:
             self.saved(piece, width)
         elif level == "shared":
@@ -438,6 +455,12 @@ class Walk:
         cut = {pieces.axis for pieces in (*self.groups, *self.streams)}
         sizes = {axis: self.parts_of_blocks.get(axis, size) for axis, size in sizes_of(value.type).items()}
         return {axis: size if axis in cut else -(-max(size, 1) // step) * step for axis, size in sizes.items()}
+
+
+def _is_of_one_cell(stream: StreamOp, array: SSAValue) -> bool:
+    """Whether a table says which pieces a stream is fed, each of one cell of it: few others are tested."""
+    select = None if stream.selection is None else stream.selection.owner
+    return isinstance(select, SelectOp) and array in select.inputs and select.cells_of_piece == 1
 
 
 def _is_needed_beside(op: ReduceOp) -> bool:

@@ -41,6 +41,7 @@ def fed_of_visits(visits: Visits, stream: Pieces, cut: tuple[Pieces, ...]) -> Fe
     around = tuple(pieces for pieces in cut if pieces.axis in axes)
     every = None if visits.every is None else _limits_of(visits.every, stream.axis)
     by_data = any(_is_by_data(end) for range in ranges for end in (range.low, range.high) if end is not None)
+    by_data = by_data or visits.selection is not None
     values = {term for range in ranges for end in (range.low, range.high) if end is not None for term in terms_of(end)}
     return Fed(stream, around, _limits_of(visits.some, stream.axis), every, by_data, _extents(values))
 
@@ -133,7 +134,7 @@ def fed_of_stream(op: StreamOp, cut: tuple[Pieces, ...]) -> Fed | None:
     low, high = (_limit_of(limit) for limit in op.fed)
     every = None if op.whole is None else (_limit_of(op.whole[0]), _limit_of(op.whole[1]))
     behind = [value for limit in op.limits for value in _behind(limit)]
-    by_data = any(map(_is_data, behind))
+    by_data = op.selection is not None or any(map(_is_data, behind))
     return Fed(Pieces(op.axis, op.size), around, (low, high), every, by_data, _extents(behind))
 
 

@@ -173,7 +173,7 @@ def ring_bytes(plan: Plan, stages: Amount) -> Amount:
 
 def shared_bytes(plan: Plan, stages: Amount) -> Amount:
     """Of a block: results on their way out lie where the tiles were."""
-    places = {"shared": 1, "staged": stages}
+    places = {"shared": 1, "staged": stages, "listed": 1}
     tiles = sum(places[tile.role] * tile_bytes(tile.shape, tile.width) for tile in plan.tiles if tile.role in places)
     parts = (tile for tile in plan.tiles if tile.role == "parts")
     for tile in parts:

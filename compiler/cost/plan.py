@@ -78,12 +78,15 @@ class Transfer:
     is read than is said, and by how much less depends on data and on the width of a copy."""
     blocks: Mapping[str, int] = field(default_factory=dict[str, int], hash=False)
     """The axes along which so many neighbours are one element of the array, which is read at quotients."""
+    cells: Mapping[str, int] = field(default_factory=dict[str, int], hash=False)
+    """The axes along which one value is loaded for so many neighbours, where a group asks which pieces there are."""
 
     @property
     def factors(self) -> tuple[str, ...]:
         """The factors of the number of values, as text."""
         if self.fed is None:
-            return (*self.axes, *map(str, self.again))
+            own = (str(Pieces(axis, self.cells.get(axis, 1))) for axis in self.axes)
+            return (*own, *map(str, self.again))
         axes = {self.fed.stream.axis, *(pieces.axis for pieces in self.fed.around)}
         text = str(self.fed) if self.part == "all" else f"{self.part} of {self.fed}"
         own = [axis for axis in self.axes if axis not in axes]
@@ -109,11 +112,14 @@ class Transfer:
     def elements(self, sizes: Mapping[str, int]) -> Amount:
         """The values, one for each block of neighbours that are one element of the array, edges aside."""
         values = self.values(sizes)
+        if self.cells:
+            return values
         return ceil_div(values, prod(self.blocks.values())) if self.blocks else values
 
     def unlimited(self, sizes: Mapping[str, int]) -> Amount:
         """The values if no condition left anything out."""
-        return prod(sizes[axis] for axis in self.axes) * prod(pieces.count(sizes) for pieces in self.again)
+        own = (ceil_div(sizes[axis], self.cells.get(axis, 1)) for axis in self.axes)
+        return prod(own) * prod(pieces.count(sizes) for pieces in self.again)
 
 
 @dataclass(frozen=True)
@@ -137,9 +143,9 @@ LEAVING = ("leaving", "turned")
 @dataclass(frozen=True)
 class Tile:
     """What a group holds. `role` says where and how. In shared memory: `shared`; `staged`, which every step of a
-    stream loads anew; `leaving`, a result on its way out, in the place of all others, and `turned`,
-    one whose last axis is that of the rows; `parts`, by the warps along the last axis, what each of those that share a
-    row has of its result. In registers: `carried`, an
+    stream loads anew; `listed`, where the pieces begin that a stream is fed; `leaving`, a result on its way out, in
+    the place of all others, and `turned`, one whose last axis is that of the rows; `parts`, by the warps along the
+    last axis, what each of those that share a row has of its result. In registers: `carried`, an
     accumulator that a stream carries or the kernel gives; `passing`, what a step makes and uses up; `ahead`, what it
     makes before its products are there; `partial`, sums that it promotes, a part at a time; `dividing`, what it
     divides; `value` (spread over all lanes); `row` (a copy in

@@ -36,7 +36,7 @@ from treadle.compiler.cost.operands import (
     stays_in_registers,
     written,
 )
-from treadle.compiler.cost.plan import Issue, Pieces, Plan, Transfer, Work
+from treadle.compiler.cost.plan import Issue, Pieces, Plan, Tile, Transfer, Work
 from treadle.compiler.cost.roles import (
     ProductAxes,
     alignment_of,
@@ -48,6 +48,7 @@ from treadle.compiler.cost.roles import (
     vector_in_rows,
 )
 from treadle.compiler.cost.searches import Finding, Findings
+from treadle.compiler.cost.selected import blocks_that_spare, lists_of, transfers_of
 from treadle.compiler.cost.spread import Spread
 from treadle.compiler.cost.steps import Steps
 from treadle.compiler.cost.tasks import ADDRESS, Crossing, Holding, Task
@@ -175,12 +176,18 @@ class Sketch:
             groups,
             (*searches, *all_streams),
             warps,
-            tuple(
-                self._transfer(crossing, padded, (*groups, *shared), visits, fed)
-                for crossing in (*found.crossings, *self.crossings)
+            (
+                *(
+                    self._transfer(crossing, padded, (*groups, *shared), visits, fed)
+                    for crossing in (*found.crossings, *self.crossings)
+                ),
+                *transfers_of(visits, (*groups, *shared)),
             ),
             (*found.issues(spread, searches[:1]), *self._issues(spread, streams)),
-            tuple(holding.tile(padded, spread) for holding in (*self.holdings, *found.holdings)),
+            (
+                *(holding.tile(padded, spread) for holding in (*self.holdings, *found.holdings)),
+                *self._lists(visits, tiles),
+            ),
             tuple(Work(each.format, (*each.result, *each.over), stream) for each, stream in self._done),
             self.roles.row,
             self.suits_warpgroups and not self.finds_limits,
@@ -192,6 +199,10 @@ class Sketch:
             prod(pieces.count(self.sizes) for pieces in shared),
             self._exchanged(padded, warps, {pieces.axis for pieces in shared}),
         )
+
+    def _lists(self, visits: Sequence[Visits], tiles: Mapping[str, Amount]) -> Iterator[Tile]:
+        if self.stream is not None:
+            yield from lists_of(visits, self.sizes[self.stream], tiles[self.stream])
 
     def _exchanged(self, tiles: Mapping[str, Amount], warps: Mapping[str, Amount], shared: Container[str]) -> Amount:
         """Bytes of all parts of results that a thread reads from each block of a cluster that shares these axes."""
@@ -418,6 +429,7 @@ class _Reader:
                 self._tested_by(value, stream),
                 self._in_boxes(value),
                 blocks=blocks_of(value),
+                spared=self._spared_by(value, stream),
             )
             for i, (value, times) in enumerate(self.use.inputs.items())
             for stream in self.use.fed_in.get(value, (None,) * times)
@@ -436,6 +448,12 @@ class _Reader:
         uses = [use for use in value.uses if use.operation in step]
         tests = frozenset(use.operation for use in uses if isinstance(use.operation, WhereOp) and use.index)
         return tests if len(tests) == len({use.operation for use in uses}) else frozenset()
+
+    def _spared_by(self, value: SSAValue, stream: int | None) -> Mapping[str, int]:
+        tests = self._tested_by(value, stream)
+        if stream is None or self.use.plan is None or not tests:
+            return {}
+        return blocks_that_spare(self.use.plan, stream, tests, (*self.group, *self.whole, self.use.plan.axis))
 
     def _saves(self) -> list[Crossing]:
         return [

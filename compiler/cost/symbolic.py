@@ -18,7 +18,7 @@ from treadle.compiler.cost.algebra import Expr, sympy
 from treadle.compiler.cost.explicit import Walk, plan_of_explicit
 from treadle.compiler.cost.issue import product_of, read_before
 from treadle.compiler.cost.peak import columns
-from treadle.compiler.cost.plan import Pieces
+from treadle.compiler.cost.plan import Pieces, Transfer
 from treadle.compiler.cost.spread import FRAGMENT_ROWS
 from treadle.compiler.cost.warpgroups import WARPGROUP, are_of_warpgroups
 from treadle.compiler.cost.work import is_tensor_product, labours_of, multiply_format, width_of
@@ -27,7 +27,7 @@ from treadle.dialects.cuda.sums import MOST_COLUMNS
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import axes_of, level_of, sizes_of
 from treadle.dialects.diagram.contract import is_multiplied
-from treadle.dialects.hierarchy import KernelOp
+from treadle.dialects.hierarchy import KernelOp, SelectOp
 from treadle.dialects.hierarchy.schedule import promoted_every
 
 CHIP = "chip"
@@ -184,6 +184,23 @@ class _Walk(Walk):
             self._add("shared", transfer.width * in_all)
             if not is_multiplied(piece):
                 self._add("shared", transfer.width * self._reads(piece, once=False))
+
+    def asking(self, array: SSAValue, op: SelectOp) -> Transfer:
+        """At most a value for each cell of each piece."""
+        transfer = super().asking(array, op)
+        own = {axis: sympy.ceiling(axis_symbol(axis) / cell) for axis, cell in transfer.cells.items()}
+        again = [self._count(pieces) for pieces in transfer.again]
+        of_group = [
+            sympy.ceiling(self.piece(axis) / transfer.cells[axis]) if self._is_grouped(axis) else count
+            for axis, count in own.items()
+        ]
+        in_all, per_group = sympy.Mul(*own.values(), *again), sympy.Mul(*of_group)
+        crossing = SymbolicTransfer(transfer.array, transfer.level, False, transfer.width, in_all, per_group)
+        self.crossings.append(crossing)
+        return transfer
+
+    def _is_grouped(self, axis: str) -> bool:
+        return any(pieces.axis == axis for pieces in self.groups)
 
     def compute(self, op: Operation) -> None:
         super().compute(op)

@@ -33,6 +33,8 @@ class Crossing:
     """Whether it goes out by way of shared memory."""
     blocks: Mapping[str, int] = field(default_factory=dict[str, int], hash=False)
     """The axes along which so many neighbours are one element of the array."""
+    spared: Mapping[str, int] = field(default_factory=dict[str, int], hash=False)
+    """The blocks of tables that say which pieces there are: where each lies in one block, steps load none of it."""
 
 
 Done: TypeAlias = Labour | Product | ReduceOp | Crossing
@@ -64,7 +66,21 @@ class Task:
                 yield from issued_by_reduction(self.work, spread)
             case Crossing():
                 at = self.work
-                yield from issued_by_copy(at.axes, at.width, spread, at.level == "shared", at.leaves)
+                is_asked = is_asked_in(at.spared, spread.tiles)
+                for kind, count in issued_by_copy(
+                    at.axes, at.width, spread, at.level == "shared", at.leaves, at.blocks
+                ):
+                    yield kind, count * is_asked
+
+
+def is_asked_in(blocks: Mapping[str, int], tiles: Mapping[str, Amount]) -> Amount:
+    """Whether steps load what conditions compare of tables with these blocks; 1 or 0."""
+    if not blocks:
+        return 1
+    spared: Amount = 1
+    for axis, block in blocks.items():
+        spared = spared * (block % tiles[axis] == 0)
+    return 1 - spared
 
 
 ADDRESS = 8

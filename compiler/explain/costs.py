@@ -377,7 +377,7 @@ def _memory(plan: Plan, sizes: Mapping[str, int], level: str, near: Mapping[str,
         return sum(n for n, _ in arrays.values()), sum(n * width for n, width in arrays.values())
     if near is not None:
         return near[level].values, near[level].bytes
-    tiles = [tile for tile in plan.tiles if (tile.role in ("shared", "staged")) == (level == "shared")]
+    tiles = [tile for tile in plan.tiles if (tile.role in ("shared", "staged", "listed")) == (level == "shared")]
     return sum(tile.elements for tile in tiles), sum(tile.elements * tile.width for tile in tiles)
 
 

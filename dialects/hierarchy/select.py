@@ -135,7 +135,7 @@ class SelectOp(IRDLOperation):
         assert isinstance(stream, StreamOp)
         if stream.partition != self.partition:
             raise VerifyException(f"pieces of {self.size} along '{self.axis}' are selected for a stream of others")
-        if stream.fed != (self.first, self.end):
+        if stream.fed not in (None, (self.first, self.end)):
             raise VerifyException("pieces are selected in another range than the stream is fed")
 
     def _check_input(self, name: str, value: SSAValue) -> None:

@@ -874,3 +874,67 @@ func.func @f(%A: !A, %B: !B, %C: !C) {
   %D = cuda.product %A, %B into %C over [k] promote 32 using m16n8k16 : !A, !B -> !C
   func.return
 }
+
+// -----
+
+// CHECK: a list of pieces is one line of i32
+!list = memref<96xf32, #diagram.array<[x], level = shared, layout = #cuda.rows<extents = [96], pitch = 96>>>
+cuda.kernel @k (%n: index, %b: i1) threads 128 shared 512 {
+  %pieces = cuda.shared at 0 : !list
+  %count = cuda.select %pieces from %n to %n step 64 (%x0: index) {
+    cuda.keep %b
+  } : !list
+}
+
+// -----
+
+// CHECK: a list has 64 numbers of warps, and room for pieces behind them
+!list = memref<64xi32, #diagram.array<[x], level = shared, layout = #cuda.rows<extents = [64], pitch = 64>>>
+cuda.kernel @k (%n: index, %b: i1) threads 128 shared 512 {
+  %pieces = cuda.shared at 0 : !list
+  %count = cuda.select %pieces from %n to %n step 64 (%x0: index) {
+    cuda.keep %b
+  } : !list
+}
+
+// -----
+
+// CHECK: pieces 0 apart: 1 at least
+!list = memref<96xi32, #diagram.array<[x], level = shared, layout = #cuda.rows<extents = [96], pitch = 96>>>
+cuda.kernel @k (%n: index, %b: i1) threads 128 shared 512 {
+  %pieces = cuda.shared at 0 : !list
+  %count = cuda.select %pieces from %n to %n step 0 (%x0: index) {
+    cuda.keep %b
+  } : !list
+}
+
+// -----
+
+// CHECK: the body is given where a piece begins
+!list = memref<96xi32, #diagram.array<[x], level = shared, layout = #cuda.rows<extents = [96], pitch = 96>>>
+cuda.kernel @k (%n: index, %b: i1) threads 128 shared 512 {
+  %pieces = cuda.shared at 0 : !list
+  %count = cuda.select %pieces from %n to %n step 64 (%x0: i32) {
+    cuda.keep %b
+  } : !list
+}
+
+// -----
+
+// CHECK: the body ends with cuda.keep
+!list = memref<96xi32, #diagram.array<[x], level = shared, layout = #cuda.rows<extents = [96], pitch = 96>>>
+cuda.kernel @k (%n: index, %b: i1) threads 128 shared 512 {
+  %pieces = cuda.shared at 0 : !list
+  %count = cuda.select %pieces from %n to %n step 64 (%x0: index) {
+    %u = arith.constant 0 : index
+  } : !list
+}
+
+// -----
+
+// CHECK: what is behind the list begins somewhere
+!list = memref<96xi32, #diagram.array<[x], level = shared, layout = #cuda.rows<extents = [96], pitch = 96>>>
+cuda.kernel @k (%n: index, %b: i1) threads 128 shared 512 {
+  %pieces = cuda.shared at 0 : !list
+  %x = "cuda.selected"(%pieces, %n, %n) <{step = #builtin.int<64>, operandSegmentSizes = array<i32: 1, 1, 1, 0>}> : (!list, index, index) -> index
+}

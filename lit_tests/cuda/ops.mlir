@@ -165,3 +165,38 @@ func.func @attributes() attributes {
 } {
   func.return
 }
+
+// A list of pieces: made by the block, read by turns.
+
+!list = memref<96xi32, #diagram.array<[x], level = shared, layout = #cuda.rows<extents = [96], pitch = 96>>>
+!table = memref<?xi32, strided<[1], offset: ?>, #diagram.array<[x], level = device>>
+!one = tensor<1xi32, #diagram.array<[x], level = register, layout = #cuda.layout<register = [], lane = [32], warp = [4]>>>
+// CHECK-LABEL: cuda.kernel @list
+// CHECK: %count = cuda.select %pieces from %zero to %n step 64 (%x0: index) {
+// CHECK-NEXT: %t = cuda.load %T[%x0] bounds [x < %n]
+// CHECK-NEXT: %one = tensor.extract %t[%zero]
+// CHECK-NEXT: %there = arith.trunci %one : i32 to i1
+// CHECK-NEXT: cuda.keep %there
+// CHECK-NEXT: } {note = 1 : i32} : memref<96xi32, #diagram.array<[x], level = shared, layout = #cuda.rows<extents = [96], pitch = 96>>>
+// CHECK-NEXT: cuda.barrier
+// CHECK-NEXT: %before = cuda.selected_before %pieces[%n] of %count {note = 2 : i32} : memref<96xi32, #diagram.array<[x], level = shared, layout = #cuda.rows<extents = [96], pitch = 96>>>
+// CHECK-NEXT: %first = cuda.selected %pieces[%zero] step 64 {note = 3 : i32} : memref<96xi32, #diagram.array<[x], level = shared, layout = #cuda.rows<extents = [96], pitch = 96>>>
+// CHECK-NEXT: %last = cuda.selected %pieces[%count] step 64 of %count then %n : memref<96xi32, #diagram.array<[x], level = shared, layout = #cuda.rows<extents = [96], pitch = 96>>>
+// GENERIC: %count = "cuda.select"(%pieces, %zero, %n) <{step = #builtin.int<64>}> ({
+// GENERIC: "cuda.keep"(%there) : (i1) -> ()
+// GENERIC: %before = "cuda.selected_before"(%pieces, %n, %count) {note = 2 : i32}
+// GENERIC: %last = "cuda.selected"(%pieces, %count, %count, %n) <{step = #builtin.int<64>, operandSegmentSizes = array<i32: 1, 1, 1, 1>}>
+cuda.kernel @list (%T: !table, %n: index) threads 128 shared 384 {
+  %pieces = cuda.shared at 0 : !list
+  %zero = arith.constant 0 : index
+  %count = cuda.select %pieces from %zero to %n step 64 (%x0: index) {
+    %t = cuda.load %T[%x0] bounds [x < %n] : !table -> !one
+    %one = tensor.extract %t[%zero] : !one
+    %there = arith.trunci %one : i32 to i1
+    cuda.keep %there
+  } {note = 1 : i32} : !list
+  cuda.barrier
+  %before = cuda.selected_before %pieces[%n] of %count {note = 2 : i32} : !list
+  %first = cuda.selected %pieces[%zero] step 64 {note = 3 : i32} : !list
+  %last = cuda.selected %pieces[%count] step 64 of %count then %n : !list
+}

@@ -360,3 +360,113 @@ func.func private @f() attributes {s = #hierarchy.schedule<stream = [x = 64], pr
 
 // CHECK: how many products along 'x' are added up before a sum is promoted is not decided
 func.func private @f() attributes {s = #hierarchy.schedule<stream = [x = 64], promote = [x = ?]>}
+
+// -----
+
+// CHECK: pieces are selected along exactly one axis
+func.func @f(%low: index, %t: tensor<?x64xi32, #diagram.array<[q, x], level = device>>, %u: tensor<?x64xf32, #diagram.array<[q, x], level = device>>, %r: tensor<4x64xi32, #diagram.array<[q, x], level = register>>) {
+  %pieces = hierarchy.select [x = 16, q = 2] from %low to %low if "t[q, x] == 1" with (t = %t : tensor<?x64xi32, #diagram.array<[q, x], level = device>>) cells [q = 1, x = 16] room 4
+  func.return
+}
+
+// -----
+
+// CHECK: a list with room for 0 pieces: for 1 at least
+func.func @f(%low: index, %t: tensor<?x64xi32, #diagram.array<[q, x], level = device>>, %u: tensor<?x64xf32, #diagram.array<[q, x], level = device>>, %r: tensor<4x64xi32, #diagram.array<[q, x], level = register>>) {
+  %pieces = hierarchy.select [x = 16] from %low to %low if "t[q, x] == 1" with (t = %t : tensor<?x64xi32, #diagram.array<[q, x], level = device>>) cells [q = 1, x = 16] room 0
+  func.return
+}
+
+// -----
+
+// CHECK: cells of 12 along 'x' do not divide pieces of 16
+func.func @f(%low: index, %t: tensor<?x64xi32, #diagram.array<[q, x], level = device>>, %u: tensor<?x64xf32, #diagram.array<[q, x], level = device>>, %r: tensor<4x64xi32, #diagram.array<[q, x], level = register>>) {
+  %pieces = hierarchy.select [x = 16] from %low to %low if "t[q, x] == 1" with (t = %t : tensor<?x64xi32, #diagram.array<[q, x], level = device>>) cells [q = 1, x = 12] room 4
+  func.return
+}
+
+// -----
+
+// CHECK: input 't' holds f32: conditions are about i32
+func.func @f(%low: index, %t: tensor<?x64xi32, #diagram.array<[q, x], level = device>>, %u: tensor<?x64xf32, #diagram.array<[q, x], level = device>>, %r: tensor<4x64xi32, #diagram.array<[q, x], level = register>>) {
+  %pieces = hierarchy.select [x = 16] from %low to %low if "t[q, x] == 1" with (t = %u : tensor<?x64xf32, #diagram.array<[q, x], level = device>>) cells [q = 1, x = 16] room 4
+  func.return
+}
+
+// -----
+
+// CHECK: input 't' is at 'register': cells are read at 'device'
+func.func @f(%low: index, %t: tensor<?x64xi32, #diagram.array<[q, x], level = device>>, %u: tensor<?x64xf32, #diagram.array<[q, x], level = device>>, %r: tensor<4x64xi32, #diagram.array<[q, x], level = register>>) {
+  %pieces = hierarchy.select [x = 16] from %low to %low if "t[q, x] == 1" with (t = %r : tensor<4x64xi32, #diagram.array<[q, x], level = register>>) cells [q = 1, x = 16] room 4
+  func.return
+}
+
+// -----
+
+// CHECK: 'q' is neither an input nor an axis that has cells
+func.func @f(%low: index, %t: tensor<?x64xi32, #diagram.array<[q, x], level = device>>, %u: tensor<?x64xf32, #diagram.array<[q, x], level = device>>, %r: tensor<4x64xi32, #diagram.array<[q, x], level = register>>) {
+  %pieces = hierarchy.select [x = 16] from %low to %low if "x <= q" cells [x = 16] room 4
+  func.return
+}
+
+// -----
+
+// CHECK: input 't' is read as 't[x, q]', and has the axes [q, x]
+func.func @f(%low: index, %t: tensor<?x64xi32, #diagram.array<[q, x], level = device>>, %u: tensor<?x64xf32, #diagram.array<[q, x], level = device>>, %r: tensor<4x64xi32, #diagram.array<[q, x], level = register>>) {
+  %pieces = hierarchy.select [x = 16] from %low to %low if "t[x, q] == 1" with (t = %t : tensor<?x64xi32, #diagram.array<[q, x], level = device>>) cells [q = 1, x = 16] room 4
+  func.return
+}
+
+// -----
+
+// CHECK: axis 'q' of input 't' has no cells
+func.func @f(%low: index, %t: tensor<?x64xi32, #diagram.array<[q, x], level = device>>, %u: tensor<?x64xf32, #diagram.array<[q, x], level = device>>, %r: tensor<4x64xi32, #diagram.array<[q, x], level = register>>) {
+  %pieces = hierarchy.select [x = 16] from %low to %low if "t[q, x] == 1" with (t = %t : tensor<?x64xi32, #diagram.array<[q, x], level = device>>) cells [x = 16] room 4
+  func.return
+}
+
+// -----
+
+// CHECK: pieces are fed 'among' others of a range: 'from .. to ..'
+func.func @f(%low: index, %t: tensor<?x64xi32, #diagram.array<[q, x], level = device>>, %u: tensor<?x64xf32, #diagram.array<[q, x], level = device>>, %r: tensor<4x64xi32, #diagram.array<[q, x], level = register>>) {
+  %pieces = hierarchy.select [x = 16] from %low to %low if "t[q, x] == 1" with (t = %t : tensor<?x64xi32, #diagram.array<[q, x], level = device>>) cells [q = 1, x = 16] room 4
+  hierarchy.stream [x = 16] among %pieces initialise {
+    hierarchy.yield
+  } step {
+    hierarchy.yield
+  } finish {
+    hierarchy.yield
+  }
+  func.return
+}
+
+// -----
+
+// CHECK: pieces of 16 along 'x' are selected for a stream of others
+func.func @f(%low: index, %t: tensor<?x64xi32, #diagram.array<[q, x], level = device>>, %u: tensor<?x64xf32, #diagram.array<[q, x], level = device>>, %r: tensor<4x64xi32, #diagram.array<[q, x], level = register>>) {
+  %pieces = hierarchy.select [x = 16] from %low to %low if "t[q, x] == 1" with (t = %t : tensor<?x64xi32, #diagram.array<[q, x], level = device>>) cells [q = 1, x = 16] room 4
+  hierarchy.stream [x = 32] from %low to %low among %pieces initialise {
+    hierarchy.yield
+  } step {
+    hierarchy.yield
+  } finish {
+    hierarchy.yield
+  }
+  func.return
+}
+
+// -----
+
+// CHECK: pieces are selected in another range than the stream is fed
+func.func @f(%low: index, %t: tensor<?x64xi32, #diagram.array<[q, x], level = device>>, %u: tensor<?x64xf32, #diagram.array<[q, x], level = device>>, %r: tensor<4x64xi32, #diagram.array<[q, x], level = register>>) {
+  %zero = arith.constant 0 : index
+  %pieces = hierarchy.select [x = 16] from %low to %low if "t[q, x] == 1" with (t = %t : tensor<?x64xi32, #diagram.array<[q, x], level = device>>) cells [q = 1, x = 16] room 4
+  hierarchy.stream [x = 16] from %zero to %low among %pieces initialise {
+    hierarchy.yield
+  } step {
+    hierarchy.yield
+  } finish {
+    hierarchy.yield
+  }
+  func.return
+}

@@ -63,7 +63,7 @@ func.func @decorated(%A: !A) -> !m {
 // CHECK-NEXT: func.return %M : tensor<?xf32, #diagram.array<[q]>>
 // CHECK-NEXT: }
 // GENERIC: "hierarchy.group"() <{partition = #hierarchy.partition<[q = 16]>}> ({
-// GENERIC: %m = "hierarchy.stream"() <{partition = #hierarchy.partition<[x = 32]>, regionSegmentSizes = array<i32: 1, 1, 0, 1>}> ({
+// GENERIC: %m = "hierarchy.stream"() <{partition = #hierarchy.partition<[x = 32]>, operandSegmentSizes = array<i32: 0, 0>, regionSegmentSizes = array<i32: 1, 1, 0, 1>}> ({
 // GENERIC: "hierarchy.save"(%m, %O) : (tensor<16xf32, #diagram.array<[q], level = register>>, memref<?xf32, #diagram.array<[q], level = device>>) -> ()
 // GENERIC: "hierarchy.group"() <{partition = #hierarchy.partition<[]>}> ({
 func.func @explicit(%A: !A) -> !m attributes {derivation = [#hierarchy.step<"streaming", "x of @row_max", "reduction", "max is associative">]} {
@@ -109,8 +109,8 @@ func.func @explicit(%A: !A) -> !m attributes {derivation = [#hierarchy.step<"str
 // CHECK-NEXT: } finish (%last: tensor<16xf32, #diagram.array<[q], level = register>>) {
 // CHECK: hierarchy.stream [x = 32] from %q0 to %q_end initialise {
 // GENERIC: %q0, %q_end = "hierarchy.piece"() <{axis = "q"}> : () -> (index, index)
-// GENERIC: %m = "hierarchy.stream"(%q0, %q_end, %q0, %q0) <{partition = #hierarchy.partition<[x = 32]>, regionSegmentSizes = array<i32: 1, 1, 1, 1>}> ({
-// GENERIC: "hierarchy.stream"(%q0, %q_end) <{partition = #hierarchy.partition<[x = 32]>, regionSegmentSizes = array<i32: 1, 1, 0, 1>}> ({
+// GENERIC: %m = "hierarchy.stream"(%q0, %q_end, %q0, %q0) <{partition = #hierarchy.partition<[x = 32]>, operandSegmentSizes = array<i32: 4, 0>, regionSegmentSizes = array<i32: 1, 1, 1, 1>}> ({
+// GENERIC: "hierarchy.stream"(%q0, %q_end) <{partition = #hierarchy.partition<[x = 32]>, operandSegmentSizes = array<i32: 2, 0>, regionSegmentSizes = array<i32: 1, 1, 0, 1>}> ({
 func.func @selected(%A: !A) -> !m {
   %M = hierarchy.kernel @row_max (%a = %A : !A as !Ad) saves (%O: !mm) -> (!m) schedule #hierarchy.schedule<group = [q = 16], stream = [x = 32]> {
     hierarchy.group [q = 16] {
@@ -139,4 +139,39 @@ func.func @selected(%A: !A) -> !m {
     hierarchy.yield
   }
   func.return %M : !m
+}
+
+// Pieces that a table leaves: selected once, fed by the streams of their range.
+
+// CHECK-LABEL: func.func @among
+// CHECK: %pieces = hierarchy.select [x = 32] from %q0 to %q_end if "t[q, x] == 1 or x <= q + n" with (t = %t : tensor<?x64xi32, #diagram.array<[q, x], level = device>>, n = %n_1 : i32) cells [q = 8, x = 16] room 2 {note = 1 : i32}
+// CHECK-NEXT: hierarchy.stream [x = 32] from %q0 to %q_end among %pieces initialise {
+// CHECK: hierarchy.stream [x = 32] from %q0 to %q_end whole from %q0 to %q_end among %pieces initialise {
+// GENERIC: %pieces = "hierarchy.select"(%q0, %q_end, %t, %n_1) <{partition = #hierarchy.partition<[x = 32]>, condition = #diagram.condition<"t[q, x] == 1 or x <= q + n">, names = ["t", "n"], cells = #hierarchy.partition<[q = 8, x = 16]>, room = #builtin.int<2>}> {note = 1 : i32} : (index, index, tensor<?x64xi32, #diagram.array<[q, x], level = device>>, i32) -> !hierarchy.selection
+// GENERIC: "hierarchy.stream"(%q0, %q_end, %pieces) <{partition = #hierarchy.partition<[x = 32]>, operandSegmentSizes = array<i32: 2, 1>, regionSegmentSizes = array<i32: 1, 1, 0, 1>}> ({
+func.func @among(%T: tensor<?x64xi32, #diagram.array<[q, x]>>, %n: i32) {
+  hierarchy.kernel @among (%t = %T : tensor<?x64xi32, #diagram.array<[q, x]>> as tensor<?x64xi32, #diagram.array<[q, x], level = device>>, %n_1 = %n : i32 as i32) saves () -> () schedule #hierarchy.schedule<group = [q = 16], stream = [x = 32]> {
+    hierarchy.group [q = 16] {
+      %q0, %q_end = hierarchy.piece "q" : index, index
+      %pieces = hierarchy.select [x = 32] from %q0 to %q_end if "t[q, x] == 1 or x <= q + n" with (t = %t : tensor<?x64xi32, #diagram.array<[q, x], level = device>>, n = %n_1 : i32) cells [q = 8, x = 16] room 2 {note = 1 : i32}
+      hierarchy.stream [x = 32] from %q0 to %q_end among %pieces initialise {
+        hierarchy.yield
+      } step {
+        hierarchy.yield
+      } finish {
+        hierarchy.yield
+      }
+      hierarchy.stream [x = 32] from %q0 to %q_end whole from %q0 to %q_end among %pieces initialise {
+        hierarchy.yield
+      } step {
+        hierarchy.yield
+      } border {
+        hierarchy.yield
+      } finish {
+        hierarchy.yield
+      }
+    }
+    hierarchy.yield
+  }
+  func.return
 }

@@ -20,7 +20,7 @@ from math import gcd, prod
 from xdsl.ir import BlockArgument, SSAValue
 
 from treadle.compiler.cost.blocks import blocks_of
-from treadle.dialects.diagram.array import axes_of, is_array
+from treadle.dialects.diagram.array import DYNAMIC, axes_of, is_array
 from treadle.dialects.diagram.condition import AtLeastZero, Both, Condition, Either, Linear, Term, forms_of, terms_of
 from treadle.passes._functions import label
 
@@ -29,6 +29,11 @@ MOST_CELLS = 16
 
 ROOM = 1024
 """Pieces that a list has room for where only the launch knows how many there are: 4 KB of shared memory."""
+
+
+def room_of(size: int, piece: int) -> int:
+    """How many pieces a list of those of an axis has room for."""
+    return ROOM if size == DYNAMIC else max(-(-size // piece), 1)
 
 
 @dataclass(frozen=True)
@@ -140,6 +145,8 @@ def spelled(condition: Condition, names: Mapping[SSAValue, str]) -> str:
         case Both() if _is_equality(condition):
             form = next(forms_of(condition))
             return f"{_side(form, 1, names)} == {_side(form, -1, names)}"
+        case Both(parts=(part,)):
+            return spelled(part, names)
         case Both(parts):
             return " and ".join(_within(part, names) for part in parts) or "0 <= 0"
         case Either(parts):

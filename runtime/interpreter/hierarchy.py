@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects import tensor
-from xdsl.dialects.builtin import i32
 from xdsl.interpreter import (
     Interpreter,
     PythonValues,
@@ -21,25 +20,16 @@ from xdsl.interpreter import (
     impl_terminator,
     register_impls,
 )
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute
 
 from treadle.compiler.errors import at
 from treadle.dialects import hierarchy
 from treadle.dialects.diagram.array import axes_of, format_of, level_of
-from treadle.dialects.diagram.condition import Term, evaluate, terms_of
 from treadle.runtime.interpreter.arrays import AnyArray, Array, AxisMismatch, Numbers, array_of, bytes_of, dtype_of
 from treadle.runtime.interpreter.functions import SessionFunctions
 from treadle.runtime.interpreter.scope import Scope
+from treadle.runtime.interpreter.selections import Asking, Selected
 from treadle.runtime.interpreter.session import Tally
-
-
-@dataclass(frozen=True)
-class Selected:
-    """Pieces of a stream: where those begin that it is fed, and before where something is known of them."""
-
-    starts: frozenset[int]
-    known: int
-
 
 NOBODY = -1
 """The group that saved an element which none has saved."""
@@ -138,36 +128,10 @@ class HierarchyFunctions(SessionFunctions):
         low, high = (int(cast(Numbers, limit).value) for limit in args[:2])
         pieces = [piece for piece in scope.split(op.axis, op.size) if piece.start < high and piece.stop > low]
         known, others = pieces[: op.room.data], pieces[op.room.data :]
-        given = dict(zip(op.inputs, args[2:], strict=True))
-        starts = [piece.start for piece in known if self._may_hold(op, piece, given)]
+        asking = Asking(op, self.session, dict(zip(op.inputs, args[2:], strict=True)))
+        starts = [piece.start for piece in known if asking.may_hold(piece)]
         end = known[-1].stop if known else 0
         return (Selected(frozenset([*starts, *(piece.start for piece in others)]), end),)
-
-    def _may_hold(self, op: hierarchy.SelectOp, piece: slice, given: Mapping[SSAValue, Any]) -> bool:
-        """Whether the condition of a selection may hold in a cell of a piece."""
-        asked, cells = op.asked, op.cells.as_dict()
-        with self.session.scope.within({op.axis: piece}):
-            places = {axis: self.session.scope.piece(axis) for axis in cells}
-        firsts = {axis: np.arange(each.start, each.stop, cells[axis]) for axis, each in places.items()}
-
-        def value(term: Term) -> Any:
-            if isinstance(term, str):
-                return along(firsts[term], [term])
-            if not isinstance(given[term], Array):
-                return int(cast(Numbers, given[term]).value)
-            array = array_of(given[term])
-            found = array.numbers.value[np.ix_(*(firsts[axis] for axis in array.axes))].astype(np.int64)
-            self.session.tally.loaded["register"] += found.size
-            self.session.tally.loaded_bytes["register"] += found.size * bytes_of(i32)
-            return along(found, array.axes)
-
-        def along(values: NDArray[np.int64], axes: Sequence[str]) -> NDArray[np.int64]:
-            order = [axis for axis in cells if axis in axes]
-            turned = values.transpose([list(axes).index(axis) for axis in order])
-            return turned.reshape([turned.shape[order.index(axis)] if axis in order else 1 for axis in cells])
-
-        known = {term: value(term) for term in dict.fromkeys(terms_of(asked))}
-        return bool(np.any(evaluate(asked, known.__getitem__)))
 
     @impl(hierarchy.LoadOp)
     def run_load(self, interpreter: Interpreter, op: hierarchy.LoadOp, args: PythonValues) -> PythonValues:
