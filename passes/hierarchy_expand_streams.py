@@ -162,16 +162,13 @@ def _note_visits(function: func.FuncOp, subject: str, axis: str, visits: Visits)
         fed = f"fed {spell_range(visits.some, axis)}; every other element is absent"
         note(function, PASS, subject, "a reduction passes over what is absent", fed)
     if visits.selection is not None:
-        fed = f"fed pieces in which '{spell_selection(visits.selection)}' may hold, one test for {_spell_cells(visits)}"
+        fed = f"fed {spell_selection(visits.selection)}"
         note(function, PASS, subject, "a reduction passes over what is absent", fed)
+    if visits.unselected:
+        note(function, f"decline {PASS}", subject, "a cell of a table has one value", visits.unselected)
     if visits.every is not None:
         where = spell_range(visits.every, axis)
         note(function, PASS, subject, "a condition that holds excludes nothing", f"not tested in pieces within {where}")
-
-
-def _spell_cells(visits: Visits) -> str:
-    assert visits.selection is not None
-    return "each cell of " + ", ".join(f"{axis} = {size}" for axis, size in visits.selection.cells)
 
 
 # -- expanding ------------------------------------------------------------------------------------

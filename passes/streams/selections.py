@@ -24,7 +24,7 @@ from treadle.dialects.diagram.array import DYNAMIC, axes_of, is_array
 from treadle.dialects.diagram.condition import AtLeastZero, Both, Condition, Either, Linear, Term, forms_of, terms_of
 from treadle.passes._functions import label
 
-MOST_CELLS = 16
+MOST_CELLS = 32
 """Cells of a piece in the piece of a group: each is a load, and what is asked of them stands there written out."""
 
 ROOM = 1024
@@ -48,17 +48,19 @@ class Selection:
     """The parts of it that hold throughout each piece that is selected."""
 
 
-def selection_of(axis: str, pieces: Mapping[str, int], states: Sequence[Sequence[Condition]]) -> Selection | None:
+def selection_of(axis: str, pieces: Mapping[str, int], states: Sequence[Sequence[Condition]]) -> Selection | str | None:
     """The selection along a streamed axis where axes are cut into these pieces: for each state the conditions that all
-    must hold for an element to count. None if no table leaves out anything."""
+    must hold for an element to count. None if there is no table, and why it leaves out nothing if that is so."""
     reader = _Reader(axis, pieces)
-    parts = list(dict.fromkeys(tuple(reader.told(conditions)) for conditions in states))
-    if not parts or not all(parts):
+    if not any(reader.is_of_table(condition) for conditions in states for condition in conditions):
         return None
+    parts = list(dict.fromkeys(tuple(reader.told(conditions)) for conditions in states))
+    if not all(parts):
+        return "of a table alone no piece can be told to count for nothing"
     condition = Both(parts[0]) if len(parts) == 1 else Either(tuple(Both(each) for each in parts))
     cells = reader.cells(terms_of(condition))
-    if prod(pieces[name] // cell for name, cell in cells.items()) > MOST_CELLS:
-        return None
+    if (count := prod(pieces[name] // cell for name, cell in cells.items())) > MOST_CELLS:
+        return f"{_spelled_cells(cells)} are {count} cells in a piece, of {MOST_CELLS} at most"
     is_one = all(pieces[name] == cell for name, cell in cells.items())
     certain = [part for part in parts[0] if is_one and len(parts) == 1 and not _compares_positions(part)]
     return Selection(condition, tuple(cells.items()), tuple(certain))
@@ -81,7 +83,7 @@ class _Reader:
     def told(self, conditions: Iterable[Condition]) -> Iterator[Condition]:
         """Of conditions that all must hold, the parts that tables tell of."""
         found = (self._may(part) for condition in conditions for part in parts_of(condition))
-        yield from dict.fromkeys(part for part in found if part is not None and self._is_of_table(part))
+        yield from dict.fromkeys(part for part in found if part is not None and self.is_of_table(part))
 
     def _may(self, condition: Condition) -> Condition | None:
         """Where a condition may hold, as far as cells tell; None if they tell nothing."""
@@ -104,7 +106,7 @@ class _Reader:
         cells = self.cells([term])
         return all(axis in self.pieces for axis in cells) and self._count(cells) <= MOST_CELLS
 
-    def _is_of_table(self, condition: Condition) -> bool:
+    def is_of_table(self, condition: Condition) -> bool:
         """Whether it compares data that lie in blocks along the streamed axis."""
         values = [term for term in terms_of(condition) if isinstance(term, SSAValue)]
         return any(blocks_of(value).get(self.axis, 1) > 1 for value in values)
@@ -189,7 +191,12 @@ def inputs_of(condition: Condition) -> dict[SSAValue, str]:
     return names
 
 
+def _spelled_cells(cells: Mapping[str, int]) -> str:
+    return ", ".join(f"{axis} = {size}" for axis, size in cells.items())
+
+
 def spell_selection(selection: Selection) -> str:
-    """`M[q, x] == 1`"""
+    """`pieces in which 'M[q, x] == 1' may hold, asked once for q = 64, x = 64`"""
     values = {term for term in terms_of(selection.condition) if isinstance(term, SSAValue)}
-    return spelled(selection.condition, {value: label(value)[1:] for value in values})
+    text = spelled(selection.condition, {value: label(value)[1:] for value in values})
+    return f"pieces in which '{text}' may hold, asked once for each cell of {_spelled_cells(dict(selection.cells))}"

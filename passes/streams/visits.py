@@ -32,6 +32,8 @@ class Visits:
     assumed: frozenset[WhereOp] = frozenset()
     selection: Selection | None = None
     """What a table leaves of those that it is fed."""
+    unselected: str = ""
+    """Why a table leaves out nothing, if there is one."""
 
     @property
     def are_all(self) -> bool:
@@ -73,14 +75,16 @@ def visits_of(plan: StreamPlan, stream: int, pieces: Mapping[str, int]) -> Visit
     known = Knowledge(plan.axis, knows, searches)
     tests = [op for op in plan.step_of(stream) if isinstance(op, WhereOp)]
     deciding = [] if plan.saved_in_step(stream) else list(_deciding(plan, stream, tests))
-    selection = selection_of(plan.axis, pieces, [[op.holds for op in each] for each in deciding])
+    told = selection_of(plan.axis, pieces, [[op.holds for op in each] for each in deciding])
+    selection = told if isinstance(told, Selection) else None
+    reason = told if isinstance(told, str) else ""
     found = [_Where(op, some_of(op.holds, known), every_of(_left_to_test(op, selection), known)) for op in tests]
     assumed = [each for each in found if fits(each.every)]
     every = intersection([each.every for each in assumed if each.every is not None])
     some = _needed(deciding, found)
     if not assumed or not fits(every):
-        return Visits(some, selection=selection)
-    return Visits(some, every, frozenset(each.op for each in assumed), selection)
+        return Visits(some, selection=selection, unselected=reason)
+    return Visits(some, every, frozenset(each.op for each in assumed), selection, reason)
 
 
 def _deciding(plan: StreamPlan, stream: int, tests: Sequence[WhereOp]) -> Iterator[Sequence[WhereOp]]:
