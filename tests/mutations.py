@@ -224,8 +224,18 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "visits: every piece without its test": (
         "passes/streams/visits",
-        "        return Visits(some)\n    return Visits(some, every,",
-        "        return Visits(some)\n    return Visits(some, some,",
+        "    return Visits(some, every, frozenset",
+        "    return Visits(some, some, frozenset",
+    ),
+    "selections: a state needs what any of its conditions leaves": (
+        "passes/streams/selections",
+        "    condition = Both(parts[0]) if len(parts) == 1 else",
+        "    condition = Either(()) if len(parts) == 1 else",
+    ),
+    "selections: equal is less": (
+        "passes/streams/selections",
+        '            return f"{_side(form, -1, names)} <= {_side(form, 1, names)}"',
+        '            return f"{_side(form, -1, names)} < {_side(form, 1, names)}"',
     ),
     "visits: least for most": (
         "passes/streams/limits",

@@ -38,8 +38,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "choose: one stage for all": (
         "compiler/cost/memory",
-        'places = {"shared": 1, "staged": stages}',
-        'places = {"shared": 1, "staged": 1}',
+        'places = {"shared": 1, "staged": stages, "listed": 1}',
+        'places = {"shared": 1, "staged": 1, "listed": 1}',
     ),
     "choose: values for bytes": (
         "compiler/cost/memory",

@@ -8,6 +8,37 @@ from mutated import Mutation
 LOWERING = "compiler/lowering"
 
 MUTATIONS: dict[str, Mutation] = {
+    # Lists of pieces.
+    "selections: the list is read one too late": (
+        "compiler/printer/selections",
+        "({listed} + {COUNTS} + {turn})",
+        "({listed} + {COUNTS + 1} + {turn})",
+    ),
+    "selections: threads ask of the same pieces": (
+        "compiler/printer/selections",
+        "int64_t(threadIdx.x) * {step}",
+        "int64_t(threadIdx.x % 32) * {step}",
+    ),
+    "selections: nobody waits for the list": (
+        f"{LOWERING}/barriers",
+        "        case cuda.SelectOp():\n            return {base_of(op.tile)}, set()",
+        "        case cuda.SelectOp():\n            return set(), set()",
+    ),
+    "selections: roles do not wait for the list": (
+        "passes/warps/specialise",
+        "self.top.add_op(cuda.BarrierOp())",
+        "pass",
+    ),
+    "selections: whole pieces end elsewhere": (
+        f"{LOWERING}/runs",
+        "cuda.SelectedBeforeOp(listed.tile, run.end, listed.count)",
+        "cuda.SelectedBeforeOp(listed.tile, runs[-1].end, listed.count)",
+    ),
+    "selections: nothing is behind the table": (
+        f"{LOWERING}/selections",
+        "bounds, padding=lowering.padding_of(term))",
+        "bounds)",
+    ),
     # Blocks, warps, fragments.
     "lowering: forgets the last piece": (
         f"{LOWERING}/streams",

@@ -99,6 +99,16 @@ def test_what_is_left_out_is_not_read(machine: str) -> None:
     assert np.array_equal(found, expected)
 
 
+@pytest.mark.parametrize("machine", MACHINES)
+def test_more_pieces_than_threads(machine: str) -> None:
+    """The block asks of so many at a time; what its warps have kept of them comes in order."""
+    table = np.zeros((1, 313), np.int32)
+    table[0, [0, 1, 90, 127, 128, 200, 311]] = 1
+    given = inputs(3, 40000, table)
+    for verdict in road(ALONE, 128, machine).verdicts(given):
+        assert verdict.ok, verdict
+
+
 @cache
 def explicit(condition: str, block: int, machine: str) -> ModuleOp:
     module = parse_module(attention(condition, block))
