@@ -232,10 +232,10 @@ MUTATIONS: dict[str, Mutation] = {
         "    condition = Both(parts[0]) if len(parts) == 1 else",
         "    condition = Either(()) if len(parts) == 1 else",
     ),
-    "selections: equal is less": (
+    "selections: compared the other way round": (
         "passes/streams/selections",
         '            return f"{_side(form, -1, names)} <= {_side(form, 1, names)}"',
-        '            return f"{_side(form, -1, names)} < {_side(form, 1, names)}"',
+        '            return f"{_side(form, 1, names)} <= {_side(form, -1, names)}"',
     ),
     "visits: least for most": (
         "passes/streams/limits",
