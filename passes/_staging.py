@@ -206,6 +206,8 @@ class _Stager:
         """Why an access that asks for sectors twice where rows are aligned to so many bytes goes no other way."""
         if isinstance(op, cuda.CopyOp):
             return "its rows overlap"
+        if isinstance(op.parent_op(), cuda.SelectOp):
+            return "each thread loads what says whether a piece of its own counts"
         if not _may_meet(op, self.kernel):
             return "warps with roles do not meet there for a tile on the way"
         if self.has_to_gain(op):
@@ -245,7 +247,9 @@ def _rounded(bytes: int) -> int:
 
 def _may_meet(op: GlobalAccess, kernel: cuda.KernelOp) -> bool:
     """Whether all threads that come to an access may meet there: the block, before its roles if it has some, or behind
-    their products, its consumers."""
+    their products, its consumers. Of pieces that are selected each thread has one of its own."""
+    if isinstance(op.parent_op(), cuda.SelectOp):
+        return False
     roles = cuda.roles_of(kernel)
     if roles is None or not roles.is_ancestor(op):
         return True

@@ -99,6 +99,30 @@ def test_what_is_left_out_is_not_read(machine: str) -> None:
     assert np.array_equal(found, expected)
 
 
+ROWS = """
+!x = tensor<?x?xf32, #diagram.array<[i, j]>>
+!b = tensor<?x?xi32, #diagram.array<[k, l]>>
+!B = tensor<?x?xi32, #diagram.array<[i, j]>>
+!s = tensor<?xf32, #diagram.array<[i]>>
+func.func @f(%X: !x, %table: !b) -> (!s, !s)
+    attributes {sizes = #diagram.sizes<i = 300, j = 5000, k = 10, l = 5>} {
+  %B = diagram.read %table at "i // 32, j // 1024" padded : !b -> !B
+  %W = diagram.where %X if "b[i, j] > 0" with (b = %B : !B) : !x
+  %m = diagram.reduce max %W over [j] : !x -> !s
+  %t = diagram.reduce add %W over [j] : !x -> !s
+  func.return %m, %t : !s, !s
+}
+"""
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_rows_without_products(machine: str) -> None:
+    made = compiled(ROWS, machine=machine)
+    assert any(isinstance(op, cuda.SelectOp) for kernel in made.kernels for op in kernel.walk())
+    for rows, columns in ((40, 5000), (1, 1), (33, 1025)):
+        made.check({"i": rows, "j": columns, "k": -(-rows // 32), "l": -(-columns // 1024)})
+
+
 @pytest.mark.parametrize("machine", MACHINES)
 def test_more_pieces_than_threads(machine: str) -> None:
     """The block asks of so many at a time; what its warps have kept of them comes in order."""

@@ -243,3 +243,65 @@ func.func @maxima(%A: !A) -> !m attributes {sizes = #diagram.sizes<row = 8>} {
 // CHECK-NEXT: %mt_3 = cuda.read %mt_shared : {{.*}} -> tensor<2x4xf32, #diagram.array<[row, x_warp], level = register, layout = #cuda.layout<register = [x_warp:4:1], lane = [32], warp = [row:2:1, 4]>>>
 // CHECK-NEXT: %mt_4 = diagram.reduce max %mt_3 over [x_warp] : tensor<2x4xf32, {{.*}} -> tensor<2xf32,
 // CHECK-NEXT: cuda.store %mt_4 into %md[%row0] bounds [row < %row] : tensor<2xf32,
+
+// -----
+
+// Pieces that a table leaves: each thread asks of one, in two cells, and the block lists those that count. Turns of a
+// loop look up where theirs begins; behind what the list has room for all are fed.
+
+!A = tensor<?x?xf32, #diagram.array<[i, j]>>
+!Ad = tensor<?x?xf32, #diagram.array<[i, j], level = device>>
+!b = tensor<?x?xi32, #diagram.array<[k, l]>>
+!B = tensor<?x?xi32, #diagram.array<[i, j]>>
+!Bd = tensor<?x?xi32, #diagram.array<[i, j], level = device>>
+!m = tensor<?xf32, #diagram.array<[i]>>
+!md = memref<?xf32, #diagram.array<[i], level = device>>
+!At = tensor<1x32xf32, #diagram.array<[i, j], level = register>>
+!mt = tensor<1xf32, #diagram.array<[i], level = register>>
+
+func.func @blocks(%A: !A, %table: !b) -> !m attributes {sizes = #diagram.sizes<i = 8, j = 100, k = 8, l = 7>} {
+  %B = diagram.read %table at "i, j // 16" padded : !b -> !B
+  %m = hierarchy.kernel @blocks (%Ad = %A : !A as !Ad, %Bd = %B : !B as !Bd) saves (%md : !md) -> (!m)
+      schedule #hierarchy.schedule<group = [i = 1], stream = [j = 32], warps = [i = 1]> {
+    hierarchy.group [i = 1] {
+      %zero = arith.constant 0 : index
+      %j0, %j_end = hierarchy.piece "j" : index, index
+      %pieces = hierarchy.select [j = 32] from %zero to %j_end if "b[i, j] == 1" with (b = %Bd : !Bd) cells [i = 1, j = 16] room 64
+      %mt = hierarchy.stream [j = 32] from %zero to %j_end among %pieces -> (!mt) initialise {
+        %start = diagram.fill 0xFF800000 : f32 -> !mt
+        hierarchy.yield %start : !mt
+      } step (%so_far: !mt) {
+        %At = hierarchy.load %Ad : !Ad -> !At
+        %new = diagram.reduce max %At over [j] into %so_far : !At -> !mt
+        hierarchy.yield %new : !mt
+      } finish (%end: !mt) {
+        hierarchy.yield %end : !mt
+      }
+      hierarchy.save %mt into %md : !mt, !md
+    }
+    hierarchy.yield
+  }
+  func.return %m : !m
+}
+
+// CHECK: cuda.kernel @blocks_kernel
+// CHECK-NEXT: %pieces_shared = cuda.shared at 0 : memref<128xi32, #diagram.array<[j], level = shared, layout = #cuda.rows<extents = [128], pitch = 128>>>
+// CHECK: %j_unknown = arith.addi %[[first:.*]], %{{.*}} : index
+// CHECK: %[[end:.*]] = arith.minsi %{{.*}}, %j_unknown : index
+// CHECK: %selected = cuda.select %pieces_shared from %[[first]] to %[[end]] step 32 (%j0: index) {
+// CHECK-NEXT: %[[one:.*]] = cuda.load %Bd[%i0, %j0] bounds [j < %j] inside "i, j // 16" of [%k, %l]
+// CHECK: %[[next:.*]] = arith.addi %j0, %{{.*}} : index
+// CHECK-NEXT: %[[other:.*]] = cuda.load %Bd[%i0, %[[next]]] bounds [j < %j] inside "i, j // 16" of [%k, %l]
+// CHECK: %[[there:.*]] = arith.cmpi slt, %[[next]], %j : index
+// CHECK-NEXT: %[[both:.*]] = arith.andi %{{.*}}, %[[there]] : i1
+// CHECK-NEXT: %[[any:.*]] = arith.ori %{{.*}}, %[[both]] : i1
+// CHECK-NEXT: cuda.keep %[[any]]
+// CHECK: %j_turns = arith.addi %selected, %{{.*}} : index
+// CHECK: cuda.barrier
+// CHECK-NEXT: %turns = cuda.selected_before %pieces_shared[%j_full] of %selected
+// CHECK: scf.for %turn = %{{.*}} to %turns step %{{.*}} iter_args(
+// CHECK: %j0 = cuda.selected %pieces_shared[%turn] step 32 of %selected then %j_unknown
+// CHECK: cuda.load %Ad[%i0, %j0] :
+// CHECK: scf.for %turn_1 = %turns to %j_turns step
+// CHECK: %j0_1 = cuda.selected %pieces_shared[%turn_1] step 32 of %selected then %j_unknown
+// CHECK: cuda.load %Ad[%i0, %j0_1] bounds [j < %j]

@@ -136,3 +136,46 @@ func.func @choice(%X: tensor<?x?xf32, #diagram.array<[q, x]>>) -> tensor<?xf32, 
   }
   func.return %s : tensor<?xf32, #diagram.array<[q]>>
 }
+
+!b = tensor<?x?xi32, #diagram.array<[k, l]>>
+!B = tensor<?x?xi32, #diagram.array<[i, j]>>
+!Bd = tensor<?x?xi32, #diagram.array<[i, j], level = device>>
+
+// A table of blocks leaves out pieces: a cell of 8 x 16 has one value, so where that is 1 nothing is tested in a step.
+// CHECK-LABEL: func.func @blocks
+// CHECK-SAME:    "fed pieces in which 'Bk[i, j] == 1' may hold, asked once for each cell of i = 8, j = 16"
+// CHECK:         hierarchy.group [i = 8] {
+// CHECK-NEXT:      %[[zero:.*]] = arith.constant 0 : index
+// CHECK-NEXT:      %j_first, %j_end = hierarchy.piece "j" : index, index
+// CHECK-NEXT:      %pieces = hierarchy.select [j = 16] from %[[zero]] to %j_end if "Bk[i, j] == 1" with (Bk = %Bk : tensor<?x?xi32, {{.*}}>) cells [i = 8, j = 16] room 1024
+// CHECK-NEXT:      %t_1 = hierarchy.stream [j = 16] from %[[zero]] to %j_end whole from %[[zero]] to %j_end among %pieces ->
+// CHECK:           } step (%t_so_far: {{.*}}) {
+// CHECK-NEXT:        %Xk_piece = hierarchy.load %Xk
+// CHECK-NEXT:        %t_new = diagram.reduce add %Xk_piece over [j] into %t_so_far
+// CHECK:           } border (%t_so_far: {{.*}}) {
+// CHECK:             %W = diagram.where %Xk_piece if "b[i, j] == 1" with (b = %Bk_piece : {{.*}})
+func.func @blocks(%X: tensor<?x?xf32, #diagram.array<[i, j]>>, %table: !b) -> tensor<?xf32, #diagram.array<[i]>> {
+  %B = diagram.read %table at "i // 8, j // 32" padded : !b -> !B
+  %t = hierarchy.kernel @blocks (%Xk = %X : tensor<?x?xf32, #diagram.array<[i, j]>> as !X, %Bk = %B : !B as !Bd)
+      -> (tensor<?xf32, #diagram.array<[i]>>) schedule #hierarchy.schedule<group = [i = 8], stream = [j = 16]> {
+    %W = diagram.where %Xk if "b[i, j] == 1" with (b = %Bk : !Bd) : !X -> !Y
+    %t = diagram.reduce add %W over [j] : !Y -> !s
+    hierarchy.yield %t : !s
+  }
+  func.return %t : tensor<?xf32, #diagram.array<[i]>>
+}
+
+// Where a cell is one element nothing is told.
+// CHECK-LABEL: func.func @elements
+// CHECK-SAME:    "decline hierarchy-expand-streams", "stream 1 of @elements along j", "a cell of a table has one value", "of a table alone no piece can be told to count for nothing"
+// CHECK-NOT:     hierarchy.select
+func.func @elements(%X: tensor<?x?xf32, #diagram.array<[i, j]>>, %table: !b) -> tensor<?xf32, #diagram.array<[i]>> {
+  %B = diagram.read %table at "i, j // 3" padded : !b -> !B
+  %t = hierarchy.kernel @elements (%Xk = %X : tensor<?x?xf32, #diagram.array<[i, j]>> as !X, %Bk = %B : !B as !Bd)
+      -> (tensor<?xf32, #diagram.array<[i]>>) schedule #hierarchy.schedule<group = [i = 8], stream = [j = 16]> {
+    %W = diagram.where %Xk if "b[i, j] == 1" with (b = %Bk : !Bd) : !X -> !Y
+    %t = diagram.reduce add %W over [j] : !Y -> !s
+    hierarchy.yield %t : !s
+  }
+  func.return %t : tensor<?xf32, #diagram.array<[i]>>
+}

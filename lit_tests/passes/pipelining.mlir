@@ -144,3 +144,43 @@ func.func @loading(%A: !A, %m: index, %k: index) {
 // CHECK-NEXT:   %late = cuda.load %A[%zero, %k0]
 // CHECK:        scf.yield %new, %a_4
 // CHECK:      derivation = [#hierarchy.step<"pipelining", "@loading_kernel", "loads depend on nothing the loop computes", "%A of the next turn in 4 registers">]
+!list = memref<96xi32, #diagram.array<[x], level = shared, layout = #cuda.rows<extents = [96], pitch = 96>>>
+!table = memref<?xi32, strided<[1], offset: ?>, #diagram.array<[x], level = device>>
+!value = tensor<1xi32, #diagram.array<[x], level = register, layout = #cuda.layout<register = [], lane = [32], warp = []>>>
+
+// Where a piece begins that a list has is known ahead, too: the copies look it up for a later turn.
+// CHECK:      cuda.kernel @listed_kernel
+// CHECK:      scf.if %is_there {
+// CHECK:        cuda.barrier
+// CHECK-NEXT:   %x0_ahead = cuda.selected %list[%turn_ahead] step 64 :
+// CHECK-NEXT:   cuda.copy async %K[%x0_ahead, %zero] into %K_ahead :
+// CHECK:      scf.for %turn = %zero to %count step %one {
+// CHECK:        scf.if %is_there_1 {
+// CHECK:          %x0_ahead_1 = cuda.selected %list[%turn_ahead_1] step 64 :
+// CHECK-NEXT:     cuda.copy async %K[%x0_ahead_1, %zero] into %K_ahead_1 :
+cuda.kernel @listed_kernel (%K: !K, %T: !table, %k: index) threads 32 shared 8576 {
+  %list = cuda.shared at 0 : !list
+  %K_shared = cuda.shared at 384 : !Ks
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %count = cuda.select %list from %zero to %k step 64 (%k0: index) {
+    %t = cuda.load %T[%k0] bounds [x < %k] : !table -> !value
+    %found = tensor.extract %t[%zero] : !value
+    %there = arith.index_cast %found : i32 to index
+    %kept = arith.cmpi sgt, %there, %zero : index
+    cuda.keep %kept
+  } : !list
+  cuda.barrier
+  scf.for %turn = %zero to %count step %one {
+    %x0 = cuda.selected %list[%turn] step 64 : !list
+    cuda.barrier
+    cuda.copy %K[%x0, %zero] into %K_shared : !K, !Ks
+    cuda.barrier
+    %read = cuda.read %K_shared : !Ks -> !f
+  }
+}
+
+func.func @host_of_listed(%K: !K, %T: !table, %x: index) {
+  cuda.launch @listed_kernel grid %x aligned %x (%K, %T, %x) : !K, !table, index
+  func.return
+}

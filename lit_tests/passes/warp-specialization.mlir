@@ -230,3 +230,52 @@ func.func @host_of_columns(%A: !A, %B: !B, %b: !b, %d: !b, %C: !C, %k: index) {
   cuda.launch @columns grid %k aligned %aligned (%A, %B, %b, %d, %C, %k) : !A, !B, !b, !b, !C, index
   func.return
 }
+!list = memref<96xi32, #diagram.array<[k], level = shared, layout = #cuda.rows<extents = [96], pitch = 96>>>
+!table = memref<?xi32, strided<[1], offset: ?>, #diagram.array<[k], level = device>>
+!value = tensor<1xi32, #diagram.array<[k], level = register, layout = #cuda.layout<register = [], lane = [32], warp = [4]>>>
+
+// Pieces that the block selects: all its threads list them before they have roles, and both roles read the list.
+// HOPPER-LABEL: cuda.kernel @listed_specialised
+// HOPPER: %list = cuda.shared at
+// HOPPER: %count = cuda.select %list from %zero to %k step 64 (%k0: index) {
+// HOPPER: cuda.barrier
+// HOPPER: cuda.ready
+// HOPPER: producer {
+// HOPPER: scf.for %turn = %{{.*}} to %turns step
+// HOPPER: %k0 = cuda.selected %list[%{{.*}}] step 64 :
+// HOPPER: cuda.tensor_load %A_map[%zero, %k0] into
+// HOPPER: } consumers 1 {
+// HOPPER: scf.for %turn_2 = %{{.*}} to %turns step
+// HOPPER: cuda.await %A_ring[%turn_2] :
+cuda.kernel @listed (%A: !A, %B: !B, %T: !table, %C: !C, %k: index) threads 128 shared 12672 {
+  %list = cuda.shared at 0 : !list
+  %A_shared = cuda.shared at 384 : !As
+  %B_shared = cuda.shared at 8576 : !Bs
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %count = cuda.select %list from %zero to %k step 64 (%k0: index) {
+    %t = cuda.load %T[%k0] bounds [k < %k] : !table -> !value
+    %found = tensor.extract %t[%zero] : !value
+    %there = arith.index_cast %found : i32 to index
+    %kept = arith.cmpi sgt, %there, %zero : index
+    cuda.keep %kept
+  } : !list
+  cuda.barrier
+  %c = diagram.fill 0.0 : f32 -> !c
+  %sum = scf.for %turn = %zero to %count step %one iter_args(%so_far = %c) -> (!c) {
+    %k0 = cuda.selected %list[%turn] step 64 : !list
+    cuda.barrier
+    cuda.copy %A[%zero, %k0] into %A_shared : !A, !As
+    cuda.copy %B[%k0, %zero] into %B_shared : !B, !Bs
+    cuda.barrier
+    %new = cuda.product %A_shared, %B_shared into %so_far over [k] using m16n8k16 : !As, !Bs -> !c
+    scf.yield %new : !c
+  }
+  cuda.store %sum into %C[%zero, %zero] : !c, !C
+}
+
+func.func @host_of_listed(%A: !A, %B: !B, %T: !table, %C: !C, %k: index) {
+  %aligned = cuda.alignment %A, %B, %T, %C : !A, !B, !table, !C
+  cuda.launch @listed grid %k aligned %aligned (%A, %B, %T, %C, %k) : !A, !B, !table, !C, index
+  func.return
+}

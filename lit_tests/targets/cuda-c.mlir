@@ -75,3 +75,40 @@ func.func @scale(%X: !X, %Y: !X, %factor: f32, %m: index, %n: index)
   cuda.launch @scale_kernel grid %m aligned %aligned (%X, %Y, %factor, %m, %n) : !X, !X, f32, index, index
   func.return
 }
+!list = memref<96xi32, #diagram.array<[k], level = shared, layout = #cuda.rows<extents = [96], pitch = 96>>>
+!table = memref<?xi32, strided<[1], offset: ?>, #diagram.array<[k], level = device>>
+!value = tensor<1xi32, #diagram.array<[k], level = register, layout = #cuda.layout<register = [], lane = [32], warp = [2]>>>
+
+// A list of pieces: a loop in which each thread asks of one; a place of the counts of warps for every other turn.
+// CHECK: void listed_kernel_body(
+// CHECK: int count = 0;
+// CHECK-NEXT: for (int64_t k0_of_block = 0, counts = 0; k0_of_block < k; k0_of_block += 4096, counts ^= 32) {
+// CHECK-NEXT: const int64_t k0 = k0_of_block + int64_t(threadIdx.x) * 64;
+// CHECK: unpack(&t, load_global_if(vec<width>(&T[k0 * T_k]), k0 < k));
+// CHECK: count = append_kept<2>(list + 64, list + counts, {{.*}} && k0 < k, int(k0), count);
+// CHECK: barrier_block();
+// CHECK-NEXT: const int64_t some = count_before(list + 64, count, k);
+// CHECK-NEXT: const int64_t first = int64_t(load_shared(list + 64 + 0));
+// CHECK-NEXT: const int64_t last = some < count ? int64_t(load_shared(list + 64 + some)) : k + (some - count) * 64;
+cuda.kernel @listed_kernel (%T: !table, %k: index) threads 64 shared 384 {
+  %list = cuda.shared at 0 : !list
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %count = cuda.select %list from %zero to %k step 64 (%k0: index) {
+    %t = cuda.load %T[%k0] bounds [k < %k] : !table -> !value
+    %found = tensor.extract %t[%zero] : !value
+    %there = arith.index_cast %found : i32 to index
+    %kept = arith.cmpi sgt, %there, %zero : index
+    cuda.keep %kept
+  } : !list
+  cuda.barrier
+  %some = cuda.selected_before %list[%k] of %count : !list
+  %first = cuda.selected %list[%zero] step 64 : !list
+  %last = cuda.selected %list[%some] step 64 of %count then %k : !list
+}
+
+func.func @host_of_listed(%T: !table, %k: index) {
+  %aligned = cuda.alignment %T : !table
+  cuda.launch @listed_kernel grid %k aligned %aligned (%T, %k) : !table, index
+  func.return
+}
