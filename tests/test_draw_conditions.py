@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from test_draw import check_picture, lowered
@@ -9,7 +11,8 @@ from treadle.compiler.draw.diagram import Node
 from treadle.compiler.draw.layout import weaved_axes
 from treadle.compiler.draw.program import draw_module
 from treadle.compiler.draw.read import read_program
-from treadle.compiler.pipeline import LAST_HIERARCHY_PASS
+from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Options, run_pipeline
+from treadle.compiler.source import load_module
 
 
 def nodes(name: str, last: str | None, what: str) -> list[Node]:
@@ -45,3 +48,17 @@ def test_a_stream_without_a_condition_takes_every_turn():
     texts = [text.text for text in draw_module(lowered("attention", LAST_HIERARCHY_PASS)).texts()]
     assert any(text.startswith("⌈x/s_{x}⌉") for text in texts)
     assert not any("at most" in text for text in texts)
+
+
+def test_pieces_that_a_table_leaves_are_drawn_before_the_stream():
+    module = load_module(Path(__file__).parent / "programs" / "blocks_of_a_table.mlir")
+    run_pipeline(module, Options(), last=LAST_HIERARCHY_PASS)
+    (pieces,) = [node for node in read_program(module).nodes if node.glyph.label == "pieces"]
+    assert pieces.glyph.about.startswith(
+        "x in pieces in which '1 <= M[q, x]' may hold: one value for each cell of q = 64"
+    )
+    picture = draw_module(module)
+    check_picture(picture)
+    texts = [text.text for text in picture.texts()]
+    assert any("x in pieces in which" in text for text in texts)
+    assert any(text.startswith("\\rm{at most} ⌈x/s_{x}⌉") for text in texts)

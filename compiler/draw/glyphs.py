@@ -18,6 +18,7 @@ from treadle.dialects.cuda import CopyOp, ProductOp, ReadOp, WriteOp
 from treadle.dialects.diagram import ApplyOp, CastOp, ContractOp, FillOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import axes_of, format_of
 from treadle.dialects.diagram.condition import Read, axis_in, terms_of
+from treadle.dialects.hierarchy import SelectOp
 
 LONGEST = 16
 """Letters of an expression that still stands inside its box; a longer one gets a name and a line below the picture."""
@@ -103,6 +104,15 @@ def _(op: MapOp) -> Glyph:
 def _(op: CastOp) -> Glyph:
     format = str(format_of(op.result.type))
     return Glyph(format, "cast", axes_of(op.result.type)[-1:], f"round to {format}")
+
+
+@_glyph.register
+def _(op: SelectOp) -> Glyph:
+    """What is loaded of its arrays is but a value a cell."""
+    cells = ", ".join(f"{axis} = {size}" for axis, size in op.cells.as_dict().items())
+    text = f"{op.axis} in pieces in which '{op.condition.text.data}' may hold"
+    about = f"{text}: one value for each cell of {cells}, a list of pieces in shared memory"
+    return Glyph("pieces", "box", tuple(op.cells.as_dict()), about, text)
 
 
 @_glyph.register
