@@ -26,6 +26,7 @@ from treadle.dialects.diagram.array import (
     sizes_of,
     with_level,
 )
+from treadle.dialects.diagram.condition import Condition
 from treadle.dialects.hierarchy import GroupOp, KernelOp, LoadOp, SaveOp, SelectOp, StreamOp, YieldOp
 from treadle.dialects.hierarchy.schedule import ScheduleAttr
 from treadle.passes._functions import functions, kernels, label, note
@@ -242,7 +243,7 @@ class _Expansion(StreamParts):
         exports, visits = self.plan.exports_of(stream), self.visits[stream]
         step, finish, border = Block(arg_types=states), Block(arg_types=states), Block(arg_types=states)
         if visits.every is not None:
-            self.step(scope, stream, border)
+            self.step(scope, stream, border, certain=self._certain(visits))
         self.step(scope, stream, step, visits.assumed)
         self.finish(scope, stream, finish, exports)
         limits = self._limits(scope, visits)
@@ -261,6 +262,11 @@ class _Expansion(StreamParts):
         for value, result in zip(exports, op.outputs, strict=True):
             result.name_hint = value.name_hint
             scope.values[value] = result
+
+    def _certain(self, visits: Visits) -> Sequence[Condition]:
+        """What holds throughout every piece that is fed: the list has room for all if their number is known."""
+        is_known = self.whole_sizes.get(self.plan.axis) != DYNAMIC
+        return visits.selection.certain if visits.selection is not None and is_known else ()
 
     def _limits(self, scope: Scope, visits: Visits) -> list[SSAValue]:
         """The ranges of the pieces that a stream is fed, and of those that need no test."""

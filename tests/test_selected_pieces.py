@@ -81,6 +81,11 @@ def test_blocks_of_any_size(machine: str, condition: str, block: int) -> None:
 @pytest.mark.parametrize("machine", MACHINES)
 def test_a_static_length_and_rows_of_nothing(machine: str) -> None:
     made = road(ALONE, 64, machine, "200")
+    expanded = parse_module(attention(ALONE, 64, "200"))
+    run_pipeline(expanded, Options(machine=machine), last=LAST_HIERARCHY_PASS)
+    (select,) = [op for op in expanded.walk() if isinstance(op, hierarchy.SelectOp)]
+    tested = any(op.name == "diagram.where" for op in expanded.walk())
+    assert tested == (select.cells_of_piece > 1)  # the list has room for all pieces: nothing is unknown
     for table in (np.zeros((3, 4)), np.eye(3, 4), np.ones((3, 4))):
         assert all(verdict.ok for verdict in made.verdicts(inputs(130, 200, table.astype(np.int32))))
 

@@ -51,7 +51,7 @@ from treadle.compiler.cost.searches import Finding, Findings
 from treadle.compiler.cost.selected import blocks_that_spare, lists_of, transfers_of
 from treadle.compiler.cost.spread import Spread
 from treadle.compiler.cost.steps import Steps
-from treadle.compiler.cost.tasks import ADDRESS, Crossing, Holding, Task
+from treadle.compiler.cost.tasks import ADDRESS, Crossing, Holding, Task, is_asked_in
 from treadle.compiler.cost.warpgroups import can_be_of_warpgroups
 from treadle.compiler.cost.work import labours_of, rounding_to, width_of
 from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp, WhereOp
@@ -180,6 +180,7 @@ class Sketch:
                 *(
                     self._transfer(crossing, padded, (*groups, *shared), visits, fed)
                     for crossing in (*found.crossings, *self.crossings)
+                    if not self._is_spared(crossing, tiles, visits)
                 ),
                 *transfers_of(visits, (*groups, *shared)),
             ),
@@ -199,6 +200,13 @@ class Sketch:
             prod(pieces.count(self.sizes) for pieces in shared),
             self._exchanged(padded, warps, {pieces.axis for pieces in shared}),
         )
+
+    def _is_spared(self, crossing: Crossing, tiles: Mapping[str, Amount], visits: Sequence[Visits]) -> bool:
+        """Whether no step loads a table, since the list of pieces has room for all, and each is one cell."""
+        if self.stream is None or crossing.stream is None or self.sizes[self.stream] == DYNAMIC:
+            return False
+        selected = visits[crossing.stream].selection is not None
+        return selected and bool(crossing.spared) and not is_asked_in(crossing.spared, tiles)
 
     def _lists(self, visits: Sequence[Visits], tiles: Mapping[str, Amount]) -> Iterator[Tile]:
         if self.stream is not None:

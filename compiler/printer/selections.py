@@ -35,12 +35,13 @@ def print_select(writer: KernelWriter, op: cuda.SelectOp) -> None:
 
 def print_selected(writer: KernelWriter, op: cuda.SelectedOp) -> None:
     turn, listed = bare(writer.values[op.turn]), writer.values[op.tile]
-    element = f"int64_t({writer.call('load_shared')}({listed} + {COUNTS} + {turn}))"
+    element = f"{writer.call('load_shared')}({listed} + {COUNTS} + {turn})"
     if op.count is None or op.rest is None:
-        return define_index(writer, op, element)
-    count, rest = writer.values[op.count], writer.values[op.rest]
-    behind = f"{rest} + ({turn} - {count}) * {op.step.data}"
-    define_index(writer, op, f"({turn} < {count} ? {element} : {behind})")
+        return define_index(writer, op, f"int64_t({element})")
+    # In 32 bits, which a position has: a choice of 64 would take twice the registers in all that is made of it.
+    count, rest = writer.values[op.count], bare(writer.values[op.rest])
+    behind = f"int({rest}) + int({turn} - {count}) * {op.step.data}"
+    define_index(writer, op, f"int64_t({turn} < {count} ? {element} : {behind})")
 
 
 def print_selected_before(writer: KernelWriter, op: cuda.SelectedBeforeOp) -> None:

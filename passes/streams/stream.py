@@ -15,7 +15,7 @@ from xdsl.rewriter import Rewriter
 
 from treadle.dialects.diagram import ContractOp, ExtentOp, FillOp, IndexOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import DYNAMIC, array_type, format_of, level_of, sizes_of
-from treadle.dialects.diagram.condition import Term
+from treadle.dialects.diagram.condition import Both, Condition, Term
 from treadle.passes._functions import unite_equal
 from treadle.passes.expressions.reductions import (
     combine,
@@ -37,6 +37,7 @@ from treadle.passes.expressions.scalars import (
 from treadle.passes.streams.changes import Repair
 from treadle.passes.streams.neutral import decided
 from treadle.passes.streams.repairs import Moments, hint_of, location_of, repair_at, stood_in
+from treadle.passes.streams.selections import inputs_of, parts_of, spelled
 from treadle.passes.streams.stages import StreamPlan
 from treadle.passes.streams.undefined import axes_reduced, presence, told, undefined_with
 
@@ -96,14 +97,24 @@ class StreamParts(ABC):
         self.end(block, [op.results[0] for op in block.ops])
         return block
 
-    def step(self, outer: Scope, stream: int, block: Block, assumed: frozenset[WhereOp] = frozenset()) -> None:
+    def step(
+        self,
+        outer: Scope,
+        stream: int,
+        block: Block,
+        assumed: frozenset[WhereOp] = frozenset(),
+        certain: Sequence[Condition] = (),
+    ) -> None:
         """Fill a block whose first arguments are the states before the piece, for pieces in which the conditions
-        of `assumed` hold."""
+        of `assumed` hold, and of the others those parts that are `certain`."""
         states = self.plan.states_in(stream)
         scope = outer.inner(block)
         step = Step(self, scope, name_all(states, block.args[: len(states)], "so_far"))
         for op in self.plan.step_of(stream):
             holds = isinstance(op, WhereOp) and op in assumed
+            if isinstance(op, WhereOp) and not holds and any(part in certain for part in parts_of(op.holds)):
+                self._keep(scope, op, [part for part in parts_of(op.holds) if part not in certain])
+                continue
             self.fetch_all(scope, op.operands[:1] if holds else op.operands)
             if isinstance(op, ContractOp | ReduceOp) and op.result in step.before:
                 step.update(op)
@@ -115,6 +126,21 @@ class StreamParts(ABC):
             self.leave(scope, value)
         self.end(block, [step.after[state] for state in states])
         unite_equal(block)
+
+    def _keep(self, scope: Scope, op: WhereOp, left: Sequence[Condition]) -> None:
+        """Write a condition of which only some parts are left to test, or none."""
+        if not left:
+            self.fetch_all(scope, op.operands[:1])
+            scope.values[op.result] = scope.values[op.operand]
+            return
+        condition = Both(tuple(left))
+        names = inputs_of(condition)
+        inputs = {name: value for value, name in names.items()}
+        test = WhereOp(op.operand, spelled(condition, names), inputs, op.result.type)
+        test.location, test.result.name_hint = op.location, op.result.name_hint
+        self.copy(scope, test)
+        scope.values[op.result] = scope.values.pop(test.result)
+        test.erase()
 
     def _decide(self, scope: Scope, op: Operation, states: Iterable[SSAValue]) -> bool:
         """Write what a map chooses by whether a state is neutral, if it does: in a step a finite number stands for a
