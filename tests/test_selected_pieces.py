@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.arg_spec import ArgSpec
 
 import treadle
 import treadle.language as tl
@@ -264,3 +265,32 @@ def test_roles_read_the_list() -> None:
     assert roles is not None
     assert any(isinstance(op, cuda.SelectOp) for op in kernel.body.block.ops)
     assert any(isinstance(op, cuda.SelectedOp) for op in roles.producer.walk())
+
+
+def shared_keys(of_heads: bool) -> str:
+    """Attention of heads that share their keys, to blocks of one table, or of a table for each head."""
+    text = attention(CAUSAL, 128).replace("h = 4, q = 1000, x = 1000", "h = 16, q = 8192, x = 8192")
+    for array in ("x, d", "x, e"):
+        text = text.replace(
+            f"tensor<?x?x64xf16, #diagram.array<[h, {array}]>>", f"tensor<?x64xf16, #diagram.array<[{array}]>>"
+        )
+    if not of_heads:
+        return text
+    text = text.replace("tensor<?x?xi32, #diagram.array<[k, l]>>", "tensor<?x?x?xi32, #diagram.array<[h, k, l]>>")
+    text = text.replace("tensor<?x?xi32, #diagram.array<[q, x]>>", "tensor<?x?x?xi32, #diagram.array<[h, q, x]>>")
+    return text.replace("m[q, x]", "m[h, q, x]").replace('at "q', 'at "h, q')
+
+
+@pytest.mark.parametrize("of_heads", [False, True])
+def test_blocks_of_a_cluster_bring_together_what_their_lists_agree_on(of_heads: bool) -> None:
+    algorithm = parse_module(shared_keys(of_heads))
+    module = algorithm.clone()
+    specs = pipeline(Options(machine="h100"))
+    asked = ArgSpec("cuda-cluster", {"size": (2,)})
+    run_passes(module, [asked if each.name == asked.name else each for each in specs])
+    made = Road(algorithm, module, print_cuda(module))
+    assert any(kernel.cluster == 2 for kernel in made.kernels) != of_heads
+    dice = np.random.default_rng(1)
+    Q, K, V = (dice.standard_normal(shape).astype(np.float16) for shape in ((4, 130, 64), (300, 64), (300, 64)))
+    table = dice.integers(0, 2, (4, 2, 3) if of_heads else (2, 3)).astype(np.int32)
+    assert all(verdict.ok for verdict in made.verdicts((Q, K, V, table)))
