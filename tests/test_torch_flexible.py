@@ -25,6 +25,7 @@ LONGER = torch.randn(LENGTH + 7)
 FAR = torch.randn(2 * LENGTH)
 DOCUMENTS = torch.arange(LENGTH, dtype=torch.int32) // 37
 TABLE = torch.tensor([[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0], [1, 0, 0, 1]], dtype=torch.bool)
+NUMBERS = torch.randint(0, 2, (2, 2, 4), dtype=torch.int32)
 
 UNIT = 2e-5
 """Exponents reach 200 with slopes, and of that f32 has 1.2e-5."""
@@ -61,6 +62,14 @@ def of_heads(b: Any, h: Any, q: Any, x: Any) -> Any:
 
 def table(b: Any, h: Any, q: Any, x: Any) -> Any:
     return TABLE[q // 32, x // 32]
+
+
+def causal_table(b: Any, h: Any, q: Any, x: Any) -> Any:
+    return (NUMBERS[h // 2, q // 64, x // 32] == 1) & (x <= q)
+
+
+def of_blocks(s: Any, b: Any, h: Any, q: Any, x: Any) -> Any:
+    return s + LONGER[q // 4]
 
 
 def sloped(s: Any, b: Any, h: Any, q: Any, x: Any) -> Any:
@@ -169,8 +178,16 @@ def test_the_logarithm_of_the_sum(mask: Function | None) -> None:
     report_of(attention(sloped, mask, return_aux=AuxRequest(lse=True)), given())
 
 
-@pytest.mark.parametrize(("score", "mask"), [(None, table), (turned_twice, None)])
+@pytest.mark.parametrize("mask", [table, causal_table])
+def test_tiles_that_a_table_leaves_out_are_skipped(mask: Function) -> None:
+    report = report_of(attention(None, mask), given(dtype=torch.float16), "emulator")
+    assert is_one_kernel(report)
+    told = [str(step) for step in report.taken[0].kernel.derivation]
+    assert any("asked once for each cell" in step for step in told)
+
+
+@pytest.mark.parametrize(("score", "mask"), [(turned_twice, None), (of_blocks, None)])
 def test_what_is_looked_up_elsewhere_is_right(score: Function | None, mask: Function | None) -> None:
-    """A table of blocks, and one that is read at distances: PyTorch looks them up."""
+    """A table that is read at distances, and one of scores for blocks: PyTorch looks them up."""
     report = report_of(attention(score, mask), given(dtype=torch.float16))
     assert report.taken

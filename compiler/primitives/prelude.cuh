@@ -6,7 +6,6 @@
 #include <cstring>
 #define LINE
 #define AND_LINE
-#define THIS_LINE
 #define AND_THIS_LINE
 #define UNROLL _Pragma("unroll")
 #define UNROLL_1 _Pragma("unroll 1")
@@ -16,7 +15,6 @@
 #include "emulator.h"
 #define LINE int line = __builtin_LINE()
 #define AND_LINE , LINE
-#define THIS_LINE line
 #define AND_THIS_LINE , line
 #define UNROLL
 #define UNROLL_1

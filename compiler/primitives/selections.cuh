@@ -11,7 +11,11 @@ __device__ __forceinline__ int append_kept(int* list, int* counts, bool kept, in
     if (lane >= distance) upto += other;
   }
   if (lane == 31) store_shared(counts + warp, upto AND_THIS_LINE);
-  barrier_block(THIS_LINE);
+#ifndef TREADLE_EMULATOR
+  barrier_block();
+#else
+  barrier_block(line);
+#endif
   int place = before - 1, all = before;
   for (int other = 0; other < WARPS; ++other) {
     const int count = load_shared(counts + other AND_THIS_LINE);

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Interpreter
 
+from treadle.torch.at_blocks import at_blocks
 from treadle.torch.heads import for_heads
 from treadle.torch.masked import masked_softmax
 
@@ -81,24 +82,42 @@ class _Function(Interpreter):
     def __init__(self, function: GraphModule, places: Sequence[Any]):
         super().__init__(function)
         self.places = places
+        self.quotients: list[tuple[Any, int, int]] = []
+        """What is made of positions by division: the dimension, and what is divided by."""
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if target is operator.getitem and (view := self._along(*args)) is not None:
             return view
-        return super().call_function(target, args, kwargs)
+        made = super().call_function(target, args, kwargs)
+        if target is operator.floordiv and len(args) == 2 and isinstance(args[1], int) and args[1] > 1:
+            self.quotients += [(made, dim, args[1]) for dim, place in enumerate(self.places) if place is args[0]]
+        return made
+
+    def _place(self, index: Any) -> tuple[int, int] | None:
+        """The dimension whose positions an index has, and what divides them; None for any other."""
+        quotients = ((dim, divisor) for made, dim, divisor in self.quotients if made is index)
+        own = ((dim, 1) for dim, place in enumerate(self.places) if place is index)
+        return next(iter((*own, *quotients)), None)
 
     def _along(self, table: Any, index: Any) -> Any:
-        """A table that is indexed by positions, each along its own dimension: no element is looked up."""
+        """A table that is indexed by positions or quotients of them, each along its own dimension: no element is looked
+        up."""
         given = index if isinstance(index, tuple) else (index,)
-        dims = [next((dim for dim, each in enumerate(self.places) if each is place), None) for place in given]
-        if not isinstance(table, torch.Tensor) or table.dim() != len(dims) or None in dims or len({*dims}) < len(dims):
+        found = [self._place(each) for each in given]
+        if not isinstance(table, torch.Tensor) or table.dim() != len(found) or None in found:
             return None
-        sizes = [self.places[dim].numel() for dim in dims]  # type: ignore[index]
-        if any(size > there for size, there in zip(sizes, table.shape, strict=True)):
+        dims, divisors = [each[0] for each in found if each], [each[1] for each in found if each]
+        sizes = [self.places[dim].numel() for dim in dims]
+        reached = zip(sizes, divisors, table.shape, strict=True)
+        if len({*dims}) < len(dims) or any(size > there * divisor for size, divisor, there in reached):
             return None
-        for dim, size in enumerate(sizes):
-            table = table.narrow(dim, 0, size)
-        order = sorted(range(len(dims)), key=dims.__getitem__)  # type: ignore[arg-type]
+        for dim, (size, divisor) in enumerate(zip(sizes, divisors, strict=True)):
+            table = table.narrow(dim, 0, size) if divisor == 1 else table
+        if any(divisor > 1 for divisor in divisors):
+            if table.is_floating_point():  # which may want a gradient
+                return None
+            table = at_blocks(table, divisors, sizes)
+        order = sorted(range(len(dims)), key=dims.__getitem__)
         shape = [self.places[dim].numel() if dim in dims else 1 for dim in range(POSITIONS)]
         return table.permute(order).reshape(shape)
 

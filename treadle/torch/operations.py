@@ -15,6 +15,9 @@ from treadle.language.array import Array
 from treadle.language.graph import FORMATS as NAMED
 from treadle.runtime.formats import rounded
 from treadle.torch import (  # they register operations
+    at_blocks as _at_blocks,  # noqa: F401  # pyright: ignore[reportUnusedImport]
+)
+from treadle.torch import (
     concatenation,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     masked,  # noqa: F401  # pyright: ignore[reportUnusedImport]
     windows,  # noqa: F401  # pyright: ignore[reportUnusedImport]
@@ -30,7 +33,7 @@ from treadle.torch.registry import (
     typed,
 )
 from treadle.torch.symbols import Size
-from treadle.torch.tensors import Body, Tensor, Unsupported
+from treadle.torch.tensors import Body, Tensor, Unsupported, told
 
 # -- over axes -----------------------------------------------------------------------------------
 
@@ -138,6 +141,27 @@ def masked_softmax(body: Body, scores: Tensor, mask: Tensor) -> Tensor:
     whole = body.whole(body.tensor(dims, scores.array))
     kept = tl.keep(whole, mask.text, **mask.named)
     return body.along(body.tensor(dims, kept), -1, _softmax)
+
+
+@computed(torch.ops.treadle.at_blocks.default)
+def at_blocks(body: Body, table: Tensor, blocks: Sequence[int], sizes: Sequence[Any]) -> Tensor:
+    """A read at quotients, which conditions can name as they can name the table."""
+    made = iter(body.new_dims([size for size, block in zip(sizes, blocks, strict=True) if block > 1]))
+    dims = tuple(next(made) if block > 1 else axes for axes, block in zip(table.dims, blocks, strict=True))
+    divided = [(old, new, block) for old, new, block in zip(table.dims, dims, blocks, strict=True) if block > 1]
+    for old, new, _ in divided:
+        body.keep_whole(old)
+        body.keep_whole(new)
+    if body.graph is None:
+        return body.tensor(dims)
+    array = body.whole(table)
+    at = {body.names[leaves(old)[0]]: f"{body.names[leaves(new)[0]]} // {block}" for old, new, block in divided}
+    names = [body.names[axis] for axes in dims for axis in leaves(axes)]
+    read = Array(body.graph, body.graph.read(array.value, [at.get(name, name) for name in array.axes], names, True))
+    tensor = body.tensor(dims, read)
+    if table.text is None or table.dtype not in (torch.bool, torch.int32):
+        return tensor
+    return told(tensor, read, "_".join([*table.named, *map(str, blocks)]), table.dtype)
 
 
 def _softmax(array: Array, over: Sequence[str]) -> Array:

@@ -22,7 +22,7 @@ from treadle.torch.operations import PRODUCTS
 from treadle.torch.registry import COMPUTED, FREE, SOURCES, TYPED, Handler, aten, handler_of
 from treadle.torch.registry import FORMATS as FLOATS
 from treadle.torch.symbols import Computed, Condition, Size, Values, all_at, likely, recording, symbols_of
-from treadle.torch.tensors import Body, Tensor, Unsupported
+from treadle.torch.tensors import Body, Tensor, Unsupported, told
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -208,7 +208,7 @@ class Translation:
         limit = limit_of(None, value.dtype, (), {})
         tensor = replace(self.body.tensor(dims, array), dtype=value.dtype, limit=limit)
         if array is not None and value.dtype in (torch.bool, torch.int8, torch.int32):
-            tensor = replace(tensor, **_said(array, value.dtype))
+            tensor = told(tensor, array, array.value.name_hint or "", value.dtype)
         self.reads.append((node, tensor))
         return tensor
 
@@ -371,13 +371,6 @@ def _split(dims: Dims, of_dims: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[A
         shape.extend(size for size, _ in reversed(split))
         strides.extend(stride for _, stride in reversed(split))
     return tuple(shape), tuple(strides)
-
-
-def _said(array: Array, dtype: torch.dtype) -> dict[str, Any]:
-    """An argument as conditions speak of it."""
-    name = array.value.name_hint or ""
-    text = f"{name}[{', '.join(array.axes)}]" if array.axes else name
-    return {"text": f"({text} == 1)" if dtype == torch.bool else text, "named": {name: array}}
 
 
 def _result(body: Body, node: Node, tensor: Tensor, names: dict[Axis, str]) -> Any:

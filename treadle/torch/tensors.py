@@ -66,6 +66,12 @@ class Tensor:
         return () if place is None else leaves(self.dims[place])
 
 
+def told(tensor: Tensor, array: Array, name: str, dtype: torch.dtype | None) -> Tensor:
+    """An array of integers or truth values as conditions speak of it, by that name."""
+    text = f"{name}[{', '.join(array.axes)}]" if array.axes else name
+    return replace(tensor, text=f"({text} == 1)" if dtype == torch.bool else text, named={name: array})
+
+
 def _rounds_products() -> bool:
     """Whether PyTorch was told that products of f32 may round their operands, by `torch.set_float32_matmul_precision`
     or, from 2.9 on, by `fp32_precision`: the former cannot tell of all that the latter may say."""
