@@ -38,6 +38,11 @@ USES = {
     "barrier_warp": "barrier_warp();",
     "shuffle_xor": "f2[t] = shuffle_xor(f[t], 4) + shuffle_xor(t, 8);",
     "shuffle": "f2[t] = shuffle(f[t], t / 4 % 32) + float(shuffle(h[t], 7));",
+    "append_kept": (
+        "int* list = reinterpret_cast<int*>(s);"
+        "f2[t] = append_kept<1>(list + 32, list, t % 3 == 0, int(t), append_kept<1>(list + 32, list + 1, true, 2, 0));"
+    ),
+    "count_before": "f2[t] = float(count_before(reinterpret_cast<const int*>(s), 7, t));",
     "pick": "h2[t] = pick(t < 3, h[t], h[t + 1]); f2[t] = pick(t < 3, f[t], f[t + 1]);",
     "mma_m16n8k16": (
         "__half a[2][2][2], c[2][2]; __nv_bfloat16 x[2][2][2], y[2][2]; float d[2][2] = {};"
