@@ -114,7 +114,7 @@ class _Function(Interpreter):
         for dim, (size, divisor) in enumerate(zip(sizes, divisors, strict=True)):
             table = table.narrow(dim, 0, size) if divisor == 1 else table
         if any(divisor > 1 for divisor in divisors):
-            if table.is_floating_point():  # which may want a gradient
+            if table.dtype != torch.int32:  # of which alone conditions on blocks are told
                 return None
             table = at_blocks(table, divisors, sizes)
         order = sorted(range(len(dims)), key=dims.__getitem__)
