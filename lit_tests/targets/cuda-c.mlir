@@ -89,7 +89,7 @@ func.func @scale(%X: !X, %Y: !X, %factor: f32, %m: index, %n: index)
 // CHECK: barrier_block();
 // CHECK-NEXT: const int64_t some = count_before(list + 64, count, k);
 // CHECK-NEXT: const int64_t first = int64_t(load_shared(list + 64 + 0));
-// CHECK-NEXT: const int64_t last = some < count ? int64_t(load_shared(list + 64 + some)) : k + (some - count) * 64;
+// CHECK-NEXT: const int64_t last = int64_t(some < count ? load_shared(list + 64 + some) : int(k) + int(some - count) * 64);
 cuda.kernel @listed_kernel (%T: !table, %k: index) threads 64 shared 384 {
   %list = cuda.shared at 0 : !list
   %zero = arith.constant 0 : index
