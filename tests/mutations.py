@@ -32,29 +32,29 @@ MUTATIONS: dict[str, Mutation] = {
         "axis) for axis in new.over_axes",
     ),
     "hoist: swaps the sides of a maximum": (
-        "diagram_hoist_factors",
+        "passes/factors/maxima",
         "outer = substitute(expression, lambda leaf: Leaf(inner.result) if leaf == source else leaf)",
         "outer = Leaf(inner.result)",
     ),
     # Factors moved past sums and maxima.
     "hoist: multiplies by the divisor": (
-        "diagram_hoist_factors",
-        "scaled = quotient(scaled, divisor if above",
-        "scaled = product(scaled, divisor if above",
+        "passes/factors/scaled",
+        "            scaled = quotient(scaled, divisor)",
+        "            scaled = product(scaled, divisor)",
     ),
     "hoist: drops the factor": (
-        "diagram_hoist_factors",
+        "passes/factors/scaled",
         "        scaled = product(scaled, factor)\n",
         "        pass\n",
     ),
     "hoist: drops the divisor": (
-        "diagram_hoist_factors",
-        "        scaled = quotient(scaled, divisor if above else _unless_empty(divisor, guards))\n",
-        "        pass\n",
+        "passes/factors/scaled",
+        "            scaled = quotient(scaled, divisor)\n",
+        "            pass\n",
     ),
     "hoist: forgets that an axis may be empty": (
         "diagram_hoist_factors",
-        "for axis in sum.over_axes if _may_be_empty(axis, operands)",
+        "for axis in sum.over_axes if may_be_empty(axis, operands)",
         "for axis in sum.over_axes if False",
     ),
     "hoist: numbers of any sign past a maximum": (
@@ -64,12 +64,12 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "powers: keeps the factor in the sum": ("passes/expressions/powers", "raised, 1 / factor)", "raised, 1.0)"),
     "hoist: negative scales past a maximum": (
-        "diagram_hoist_factors",
+        "passes/factors/maxima",
         "    if _is_scale(right):",
         "    if True:",
     ),
     "hoist: swaps numerator and divisor of a quotient": (
-        "diagram_hoist_factors",
+        "passes/factors/split",
         "[*left.above, *right.below], [*left.below, *right.above]",
         "[*left.above, *right.above], [*left.below, *right.below]",
     ),
@@ -157,9 +157,9 @@ MUTATIONS: dict[str, Mutation] = {
         "into = self.before[state]",
     ),
     "streams: the state after for the one before": (
-        "passes/streams/stream",
-        "old = Leaf(before[leaf.value])",
-        "old = Leaf(self.scope.values[leaf.value])",
+        "passes/streams/repairs",
+        "here: Expression = Leaf(moments.before(leaf.value))",
+        "here: Expression = Leaf(moments.after(leaf.value))",
     ),
     "streams: yields the states in another order": (
         "passes/streams/stream",
@@ -172,9 +172,9 @@ MUTATIONS: dict[str, Mutation] = {
         "if (guards := ()):",
     ),
     "streams: a row without an element is no number": (
-        "passes/streams/stream",
-        "for there in self._presence(outer, state, guards):",
-        "for there in ():",
+        "passes/streams/undefined",
+        "    for each in there:\n        undefined",
+        "    for each in ():\n        undefined",
     ),
     "streams: what a condition leaves ends one late": (
         "passes/streams/undefined",
@@ -183,16 +183,16 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "split: parts that all have no number add nothing": (
         "passes/streams/splits",
-        "Leaf(self._find(guard))), parts, nothing)",
-        "Leaf(self._find(guard))), nothing, nothing)",
+        "told(Leaf(merged), neutral, list",
+        "told(Leaf(merged), [], list",
     ),
     "streams: no finite number for a neutral state": (
         "passes/streams/stream",
-        "if state not in self.plan.guarded:\n            return\n        leaf",
-        "if True:\n            return\n        leaf",
+        "        if state not in self.plan.guarded:\n            return",
+        "        if True:\n            return",
     ),
     "streams: a guard on what was not neutral": (
-        "passes/streams/stream",
+        "passes/streams/repairs",
         "finite = select(is_neutral(state, leaf), number(stand_in_of(state), leaf.type), leaf)",
         "finite = select(is_neutral(state, leaf), leaf, number(stand_in_of(state), leaf.type))",
     ),
@@ -272,14 +272,14 @@ MUTATIONS: dict[str, Mutation] = {
         "apart(shift.below, shift.above))\n                return Change(power",
     ),
     "hoist: the factors of a choice everywhere": (
-        "diagram_hoist_factors",
+        "passes/factors/split",
         "([chosen(factor, 1) for factor in factors] for factors in (split.above, split.below))",
         "(list(factors) for factors in (split.above, split.below))",
     ),
     "hoist: forgets a choice": (
-        "diagram_hoist_factors",
-        "_Split(chosen(split.rest, 0), above",
-        "_Split(split.rest, above",
+        "passes/factors/split",
+        "Split(chosen(split.rest, 0), above",
+        "Split(split.rest, above",
     ),
     "streams: decides a choice the other way": (
         "passes/streams/neutral",
@@ -292,14 +292,14 @@ MUTATIONS: dict[str, Mutation] = {
         "return True",
     ),
     "hoist: the guard upside down": (
-        "diagram_hoist_factors",
+        "passes/factors/rows",
         'compare(size, ">", number(0, size.type)), scaled, number(0, scaled.type))',
         'compare(size, ">", number(0, size.type)), number(0, scaled.type), scaled)',
     ),
     "hoist: divides by 1 unless the axis is empty": (
-        "diagram_hoist_factors",
-        'compare(size, ">", number(0, size.type)), divisor, number(1, divisor.type))',
-        'compare(size, ">", number(0, size.type)), number(1, divisor.type), divisor)',
+        "passes/factors/rows",
+        'compare(size, ">", number(0, size.type)), factor, number(1, factor.type))',
+        'compare(size, ">", number(0, size.type)), number(1, factor.type), factor)',
     ),
     "visits: begins at the end of a group": (
         "passes/streams/limits",
@@ -360,8 +360,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "split: parts are added as they are": (
         "passes/streams/splits",
-        "        if repair is not None:\n            expression",
-        "        if False:\n            expression",
+        "        if repair is None:\n            return parts",
+        "        if True:\n            return parts",
     ),
     "split: the rest counts in every part": (
         "passes/streams/splits",

@@ -1,0 +1,181 @@
+"""Summands taken apart into what stays in a sum and what is constant along it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from xdsl.dialects import arith, func
+from xdsl.dialects.builtin import Float32Type
+from xdsl.ir import Operation, SSAValue
+
+from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp
+from treadle.dialects.diagram.absence import absences_of
+from treadle.passes._functions import (
+    label,
+    note,
+)
+from treadle.passes.expressions.bounds import (
+    inner_expression,
+    is_exact_in,
+    misfit,
+)
+from treadle.passes.expressions.peaks import Peaks
+from treadle.passes.expressions.powers import PASS
+from treadle.passes.expressions.scalars import (
+    CASTS,
+    Constant,
+    Expression,
+    Leaf,
+    Node,
+    axes_in,
+    convert,
+    forgets_absences,
+    is_number,
+    leaves,
+    number,
+    product,
+    quotient,
+    select,
+    spell,
+    strip_casts,
+)
+
+
+@dataclass
+class Split:
+    """A summand taken apart: `rest * product(above) / product(below)`, the factors constant along the sum."""
+
+    rest: Expression
+    above: list[Expression] = field(default_factory=list[Expression])
+    below: list[Expression] = field(default_factory=list[Expression])
+    rounded: list[str] = field(default_factory=list[str])
+    """What is now rounded before it is scaled, in words."""
+
+    @property
+    def moves(self) -> bool:
+        return bool(self.above or self.below)
+
+
+class Splitter:
+    """Looks for factors that are constant along `over`, through maps, products, quotients and casts."""
+
+    def __init__(self, function: func.FuncOp, sum: ContractOp | ReduceOp, peaks: Peaks):
+        self.function = function
+        self.sum = sum
+        self.peaks = peaks
+        self.over = sum.over_axes
+
+    def split(self, expression: Expression) -> Split:
+        if not set(axes_in(expression)) & set(self.over):
+            return self._split_factor(expression)
+        if isinstance(expression, Leaf):
+            return self._split_array(expression)
+        if not isinstance(expression, Node):
+            return Split(expression)
+        if expression.kind in CASTS:
+            return self._past_cast(expression.operands[0], expression, str(expression.hint or "it"))
+        if expression.kind in (arith.MulfOp, arith.DivfOp):
+            return self._split_product(expression)
+        if expression.kind is arith.SelectOp:
+            return self._split_choice(expression)
+        if (told := self.peaks.of(expression, self.sum)) is not None:
+            return Split(told.below, above=[told.peak])
+        return Split(expression)
+
+    def _split_choice(self, node: Node) -> Split:
+        """What is zero where a condition says so that does not vary along the sum: its factors are 1 there."""
+        condition, yes, no = node.operands
+        if set(axes_in(condition)) & set(self.over) or not (is_number(yes, 0) or is_number(no, 0)):
+            return Split(node)
+        split = self.split(no if is_number(yes, 0) else yes)
+        if not split.moves:
+            return Split(node)
+
+        def chosen(part: Expression, other: float) -> Expression:
+            instead = number(other, part.type)
+            return select(condition, *((instead, part) if is_number(yes, 0) else (part, instead)))
+
+        above, below = ([chosen(factor, 1) for factor in factors] for factors in (split.above, split.below))
+        return Split(chosen(split.rest, 0), above, below, split.rounded)
+
+    def _split_factor(self, factor: Expression) -> Split:
+        """What does not vary along the sum moves if it is known late. It must be there in every row: a sum of nothing
+        is zero, and its product with what is absent is absent."""
+        arrays = [leaf.value for leaf in leaves(factor)]
+        if not any(depends_on_reduction(array, self.over) for array in arrays):
+            return Split(factor)
+        moved = Split(number(1), above=[factor])
+        if not absences_of(arrays):
+            return moved
+        self._refuse(_names(moved), "rows of it may be absent, where the sum is zero")
+        return Split(factor)
+
+    def _split_array(self, leaf: Leaf) -> Split:
+        inner = inner_expression(leaf.value)
+        if inner is None:
+            return Split(leaf)
+        if isinstance(map := leaf.value.owner, MapOp) and forgets_absences(map, inner):
+            return Split(leaf)
+        if isinstance(cast := leaf.value.owner, CastOp):
+            return self._past_cast(inner, leaf, label(leaf.value), cast.fixed is not None)
+        split = self.split(inner)
+        return split if split.moves else Split(leaf)
+
+    def _split_product(self, node: Node) -> Split:
+        left, right = (self.split(operand) for operand in node.operands)
+        if not left.moves and not right.moves:
+            return Split(node)
+        rounded = [*left.rounded, *right.rounded]
+        if node.kind is arith.MulfOp:
+            rest = product(left.rest, right.rest)
+            return Split(rest, [*left.above, *right.above], [*left.below, *right.below], rounded)
+        rest = quotient(left.rest, right.rest)
+        return Split(rest, [*left.above, *right.below], [*left.below, *right.above], rounded)
+
+    def _past_cast(self, operand: Expression, whole: Expression, name: str, fixed: bool = False) -> Split:
+        """A cast is the identity over the reals; rounding what stays behind must do no harm."""
+        split = self.split(operand)
+        if not split.moves:
+            return Split(whole)
+        if fixed:
+            self._refuse(_names(split), f"the program fixes how {name} is rounded")
+            return Split(whole)
+        split.rest = convert(split.rest, whole.type)
+        if isinstance(whole.type, Float32Type):
+            return split
+        inner = strip_casts(split.rest)
+        if (reason := misfit(inner, whole.type, self.over)) is not None:
+            self._refuse(_names(split), f"{name} would be rounded to {whole.type} without it, and {reason}")
+            return Split(whole)
+        exact = is_exact_in(inner, whole.type)
+        split.rounded.append(f"{name} {'needs no rounding' if exact else 'is rounded'} before it is scaled")
+        return split
+
+    def _refuse(self, factor: str, reason: str) -> None:
+        subject = f"{factor} stays in the sum {label(self.sum.result)}"
+        note(self.function, PASS, subject, "refused", reason)
+
+
+def _names(split: Split) -> str:
+    return ", ".join(label(leaf.value) for e in (*split.above, *split.below) for leaf in leaves(e))
+
+
+def names_in(factor: Expression) -> list[str]:
+    return [spell(factor)] if isinstance(factor, Constant) else [label(leaf.value) for leaf in leaves(factor)]
+
+
+def depends_on_reduction(value: SSAValue, over: Sequence[str]) -> bool:
+    """Whether a value is known only when a reduction over one of the axes is finished."""
+    seen: set[SSAValue] = set()
+    stack = [value]
+    while stack:
+        op = stack.pop().owner
+        if not isinstance(op, Operation):
+            continue
+        if isinstance(op, ContractOp | ReduceOp) and set(op.over_axes) & set(over):
+            return True
+        new = [operand for operand in op.operands if operand not in seen]
+        seen.update(new)
+        stack.extend(new)
+    return False
