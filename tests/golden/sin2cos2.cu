@@ -316,7 +316,6 @@ __device__ __forceinline__ void sin2cos2_kernel_body(
   const int64_t n0 = block * 128;
   float x_piece[4];
   if constexpr (ALIGNED < 16) {
-    barrier_block();
     {
       constexpr int width = width_of<float, 4>(ALIGNED);
       float* const x_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [n]: 128, rows 128 apart

@@ -401,7 +401,6 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
   for (int64_t x0 = 0; x0 < x_full; x0 += 2048) {
     float A_piece[2][4];
     if constexpr (ALIGNED < 32) {
-      barrier_block();
       {
         constexpr int width = width_of<float, 4>(ALIGNED);
         float* const A_staged = reinterpret_cast<float*>(shared_memory() + 256);  // [row, x]: 2048, rows 2048 apart
@@ -469,7 +468,6 @@ __device__ __forceinline__ void softmax_rows_kernel_body(
   if (x_full < x) {
     float A_piece[2][4];
     if constexpr (ALIGNED < 32) {
-      barrier_block();
       {
         constexpr int width = width_of<float, 4>(ALIGNED);
         float* const A_staged = reinterpret_cast<float*>(shared_memory() + 256);  // [row, x]: 2048, rows 2048 apart
