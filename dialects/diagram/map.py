@@ -49,6 +49,15 @@ MOVES = (
 """What may be done with a number of 8 bits; `arith.truncf` to 8 bits saturates, as `diagram.cast` does."""
 
 
+def computed_in_8_bits(op: Operation) -> Attribute | None:
+    """The format of 8 bits that an operation computes in, if it does more there than move numbers. No integer becomes a
+    float of 8 bits at once."""
+    made = op.results[0].type if isinstance(op, arith.SIToFPOp) else None
+    if isinstance(op, MOVES):
+        return made if str(made) in EIGHT_BIT else None
+    return next((type for type in (*op.operand_types, *op.result_types) if str(type) in STORED), None)
+
+
 @irdl_op_definition
 class MapOp(DiagramOperation):
     """Apply a scalar function to every element; an operand without an axis of the result is broadcast
@@ -113,11 +122,9 @@ class MapOp(DiagramOperation):
                 )
         *ops, terminator = self.body.block.ops
         for op in ops:
-            if op.dialect_name() in self.BODY_DIALECTS and not isinstance(op, MOVES):
-                for type in (*op.operand_types, *op.result_types):
-                    if str(type) in STORED:
-                        wide = "f32" if str(type) in EIGHT_BIT else "i32"
-                        raise VerifyException(f"'{op.name}' computes in {type}: widen to {wide}, compute, and cast")
+            if op.dialect_name() in self.BODY_DIALECTS and (type := computed_in_8_bits(op)) is not None:
+                wide = "f32" if str(type) in EIGHT_BIT else "i32"
+                raise VerifyException(f"'{op.name}' computes in {type}: widen to {wide}, compute, and cast")
             if op.dialect_name() not in self.BODY_DIALECTS:
                 raise VerifyException(
                     f"'{op.name}' in the body of a map: only arith and math operations may stand there"

@@ -11,8 +11,8 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from treadle.dialects.diagram import YieldOp
 from treadle.dialects.diagram.array import FORMAT_NAMES, FORMATS, Number
-from treadle.dialects.diagram.formats import EIGHT_BIT, STORED, number_format
-from treadle.dialects.diagram.map import MOVES
+from treadle.dialects.diagram.formats import EIGHT_BIT, number_format
+from treadle.dialects.diagram.map import computed_in_8_bits
 from treadle.passes.linalg.structured import Stays, Structured, argument_of, needed, outside
 
 KINDS: dict[type[Operation], str] = {
@@ -96,10 +96,10 @@ def check_scalars(structured: Structured, value: SSAValue) -> None:
             raise Stays(f"{op.name} to {op.result.type} does not saturate, and a cast of a diagram does")
         if any(isinstance(type, IndexType) for type in types) and not isinstance(op, (*POSITIONS, arith.IndexCastOp)):
             raise Stays(f"{op.name} on positions could leave 32 bits")
+        if (narrow := computed_in_8_bits(op)) is not None:
+            wide = "f32" if str(narrow) in EIGHT_BIT else "i32"
+            raise Stays(f"{op.name} computes in {narrow} (a diagram widens to {wide}, computes, and casts)")
         for type in types:
-            if str(type) in STORED and not isinstance(op, MOVES):
-                wide = "f32" if str(type) in EIGHT_BIT else "i32"
-                raise Stays(f"{op.name} computes in {type} (a diagram widens to {wide}, computes, and casts)")
             if type not in (*FORMATS, i1) and not isinstance(type, IndexType):
                 raise Stays(f"{op.name} computes in {type} (a diagram has {FORMAT_NAMES})")
 
