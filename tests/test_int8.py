@@ -240,3 +240,25 @@ func.func @f(%X: !X, %F: !F) -> !X {{
 """
     with pytest.raises(TreadleError, match=said.replace("'", ".").replace("(", r"\(")):
         parse_module(text, "refused")
+
+
+def test_what_stands_for_absent_elements_is_an_integer():
+    """Past the end of a row of i8 no -inf stands, and what i8 clips is no neutral element of a maximum in i32."""
+    shares = treadle.kernel("m k -> m k")(lambda X: tl.softmax(X, over="k"))
+    X = np.random.default_rng(5).integers(-9, 9, (33, 70)).astype(np.int8)
+    powers = np.exp(X - X.max(1, keepdims=True).astype(float))
+    made = shares(X, backend="emulator")
+    np.testing.assert_allclose(made, powers / powers.sum(1, keepdims=True), rtol=1e-5)
+
+    @treadle.kernel("m k, m k -> m, m")
+    def extremes(X, there):
+        kept = tl.keep(X, "there[m, k] == 1", there=there).to("i8")
+        return tl.max(kept, over="k"), tl.min(kept, over="k")
+
+    there = np.arange(33 * 70).reshape(33, 70) % 3 == 0
+    there[3] = False
+    wide = X.astype(np.int32) * 40
+    largest, smallest = extremes(wide, there, backend="emulator")
+    clipped = np.clip(wide, -128, 127)
+    np.testing.assert_array_equal(largest, np.where(there, clipped, -(2**31)).max(1))
+    np.testing.assert_array_equal(smallest, np.where(there, clipped, 2**31 - 1).min(1))

@@ -21,7 +21,7 @@ from treadle.compiler.lowering.runs import yielded
 from treadle.dialects.diagram import CastOp, ContractOp, FillOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.absence import absences
 from treadle.dialects.diagram.array import format_of
-from treadle.dialects.diagram.formats import holds, known_format
+from treadle.dialects.diagram.formats import NumberFormat, holds, known_format
 from treadle.dialects.hierarchy import SaveOp, StreamOp
 
 NEUTRAL = {"add": 0.0, "mul": 1.0, "max": float("-inf"), "min": float("inf")}
@@ -327,16 +327,25 @@ def _is_bounded(op: arith.SelectOp) -> bool:
 
 
 def _held(number: float | None, value: SSAValue) -> float | None:
-    """A number as the format of a value holds it."""
+    """A number as the format of a value holds it; None for what integers do not hold."""
     format = format_of(value.type)
     known = known_format(format)
-    if number is None or known is None or not known.is_float:
+    if number is None or known is None:
         return number
+    if not known.is_float:
+        return _clipped(number, known)
     if number in (0, 1) or (numbers.isinf(number) and not known.saturates):
         return number
     from treadle.runtime.formats import rounded  # numpy's further formats, which few programs need here
 
     return float(rounded(np.asarray(number), format))
+
+
+def _clipped(number: float, format: NumberFormat) -> float | None:
+    """As integers that saturate hold it; those that wrap (`largest` is 0) hold what is computed in them."""
+    if not numbers.isfinite(number):
+        return None
+    return min(max(number, -format.largest), format.largest - 1) if format.saturates else number
 
 
 def _number(op: Operation) -> float | None:
