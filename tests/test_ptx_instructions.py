@@ -149,6 +149,17 @@ def test_numbers_become_others():
     assert tf32.tolist() == [1 + 2.0**-10, -1 - 2.0**-10, 1]
 
 
+@pytest.mark.parametrize(
+    ("rounding", "whole"),
+    [("rni", [2, 2, -2, -0.0]), ("rzi", [1, 2, -2, -0.0]), ("rmi", [1, 2, -3, -1]), ("rpi", [2, 3, -2, -0.0])],
+)
+def test_whole_numbers_in_a_float_format(rounding: str, whole: list[float]):
+    a = np.array([1.5, 2.5, -2.5, -0.25, 3e9, np.inf, np.nan], F32)
+    made = compute(f"cvt.{rounding}.f32.f32 x, a;", F32, a=a)
+    np.testing.assert_array_equal(made, np.array([*whole, 3e9, np.inf, np.nan], F32))
+    assert np.signbit(made[3])
+
+
 def test_two_numbers_in_a_register():
     a, b = np.array([1, 500, np.nan], F32), np.array([-2, -1e9, 0], F32)
     assert compute("cvt.rn.f16x2.f32 x, a, b;", U32, a=a, b=b)[0] == 0x3C00C000

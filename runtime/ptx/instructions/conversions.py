@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from treadle.runtime.ptx.instructions.conversion_rules import (
@@ -17,7 +19,7 @@ from treadle.runtime.ptx.machine.program import Program
 from treadle.runtime.ptx.machine.threads import Threads
 from treadle.runtime.ptx.machine.windows import from_generic, to_generic
 from treadle.runtime.ptx.text.instruction import Instruction, Vector
-from treadle.runtime.ptx.types import TYPES
+from treadle.runtime.ptx.types import TYPES, Array
 
 _INTEGERS = tuple(f"{kind}{size}" for kind in "us" for size in (8, 16, 32, 64))
 _SPACES = ("global", "shared", "local", "param")
@@ -124,6 +126,8 @@ def _convert_one(instruction: Instruction, program: Program, rounding: str, to: 
             write(threads, converted_to_integer(read(threads).view(TYPES[source]), rounding, to))
 
         return cut
+    if rounding in INTEGER_ROUNDINGS and source == to and to in ("f32", "f64"):
+        return _convert_to_whole(program, instruction, INTEGER_ROUNDINGS[rounding], to)
     exact = source in ("f16", "bf16") or (source, to) == ("f32", "f64")
     if rounding != ("" if exact and to in ("f32", "f64") else "rna" if to == "tf32" else "rn"):
         instruction.unknown("unknown rounding of a conversion")
@@ -132,6 +136,11 @@ def _convert_one(instruction: Instruction, program: Program, rounding: str, to: 
         write(threads, converted(read(threads).view(TYPES[source]), to).view(TYPES[held]))
 
     return step
+
+
+def _convert_to_whole(program: Program, instruction: Instruction, whole: Callable[[Array], Array], type: str) -> Step:
+    """A whole number in the same float format: infinities, NaN and the sign of zero stay."""
+    return unary(instruction, program, lambda a: whole(a).astype(a.dtype, copy=False), type)
 
 
 def _convert_two(instruction: Instruction, program: Program, rounding: str, finite: bool, to: str) -> Step:
