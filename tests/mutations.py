@@ -31,6 +31,11 @@ MUTATIONS: dict[str, Mutation] = {
         "self.axis.get(axis, axis)) for axis in new.over_axes",
         "axis) for axis in new.over_axes",
     ),
+    "merge-axes: a sum of maxima is one over all": (
+        "passes/axes/joins",
+        "return inner if kind == op.kind.data and len(formats) == 1",
+        "return inner if len(formats) == 1",
+    ),
     "hoist: swaps the sides of a maximum": (
         "passes/factors/maxima",
         "outer = substitute(expression, lambda leaf: Leaf(inner.result) if leaf == source else leaf)",

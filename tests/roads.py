@@ -29,7 +29,7 @@ def fitting(function: FuncOp, chosen: Mapping[str, int]) -> dict[str, int]:
     """Sizes with which every read stays inside: an axis that a read makes has as many elements as fit, even if inputs
     have it, too."""
     block = function.body.block
-    reads = [op for op in block.ops if isinstance(op, ReadOp)]
+    reads = [op for op in block.ops if isinstance(op, ReadOp) and not op.is_padded]
     made = {axis for op in reads for axis in set(axes_of(op.result.type)) - set(axes_of(op.operand.type))}
     static = {axis: size for value in block.args for axis, size in sizes_of(value.type).items() if size != DYNAMIC}
     known = with_fitting(block, static | {axis: size for axis, size in chosen.items() if axis not in made})

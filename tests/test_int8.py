@@ -178,6 +178,13 @@ def test_weights_of_8_bits_widen_to_16():
     assert "diagram.cast %W : tensor<70x24xi8" in program
 
 
+def test_beside_f32_nothing_is_rounded():
+    random = np.random.default_rng(5)
+    X, W = random.standard_normal((20, 70), np.float32) * 1e6, random.integers(-128, 128, (70, 24)).astype(np.int8)
+    made = of_weights(X, W, np.ones(24, np.float32), backend="emulator")
+    np.testing.assert_allclose(made, X.astype(float) @ W.astype(float), rtol=1e-4, atol=1e3)
+
+
 @pytest.mark.parametrize("of_torch", [False, True])
 def test_truth_values_are_bytes(of_torch: bool):
     torch = pytest.importorskip("torch")

@@ -200,7 +200,7 @@ def _multiplied(formats: Sequence[Attribute]) -> Attribute:
     """The format in which two that differ are multiplied."""
     if all(map(is_integer, formats)):
         return i32
-    if i32 in formats:
+    if i32 in formats or set(formats) == {i8, f32}:  # f16 need not reach as far as what is beside integers
         return f32
     return next((each for each in formats if each != f32 and number_format(each).bytes > 1), f16)
 
