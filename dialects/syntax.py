@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.parser import Parser, UnresolvedOperand
@@ -84,3 +84,36 @@ def print_binding(printer: Printer, inner: SSAValue, outer: SSAValue) -> None:
     printer.print_operand(outer)
     printer.print_string(" : ")
     printer.print_attribute(outer.type)
+
+
+def parse_inputs(parser: Parser) -> dict[str, SSAValue]:
+    """`with (n = %n : i32)`: values by the names that a condition gives them; none where it is not there."""
+    inputs: dict[str, SSAValue] = {}
+
+    def entry() -> None:
+        name = parser.parse_identifier(" for an input")
+        if name in inputs:
+            parser.raise_error(f"input '{name}' is named twice")
+        parser.parse_punctuation("=")
+        value = parser.parse_unresolved_operand()
+        parser.parse_punctuation(":")
+        inputs[name] = parser.resolve_operand(value, parser.parse_type())
+
+    if parser.parse_optional_keyword("with") is not None:
+        parser.parse_comma_separated_list(parser.Delimiter.PAREN, entry)
+    return inputs
+
+
+def print_inputs(printer: Printer, inputs: Iterable[tuple[str, SSAValue]]) -> None:
+    """As `parse_inputs` takes them."""
+
+    def entry(pair: tuple[str, SSAValue]) -> None:
+        printer.print_string(f"{pair[0]} = ")
+        printer.print_operand(pair[1])
+        printer.print_string(" : ")
+        printer.print_attribute(pair[1].type)
+
+    if named := list(inputs):
+        printer.print_string(" with (")
+        printer.print_list(named, entry)
+        printer.print_string(")")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from math import prod
-from typing import Self
+from typing import ClassVar, Self
 
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -29,25 +29,42 @@ from treadle.dialects.syntax import parse_attributes, parse_conversion_types, pr
 class Regrouping(DiagramOperation):
     """What both share: one axis, those that it stands for, and the array with either."""
 
+    operand = operand_def()
+    axes = prop_def(ArrayAttr[StringAttr])
+    axis = prop_def(StringAttr)
+    result = result_def()
+
+    traits = traits_def(Pure())
+
+    COLLAPSES: ClassVar[bool]
+    """Whether the one axis is made of the others; if not, they of it."""
+
+    def __init__(self, operand: SSAValue | Operation, parts: Iterable[str], whole: str, result_type: Attribute):
+        super().__init__(
+            operands=[operand],
+            properties={"axes": ArrayAttr(StringAttr(each) for each in parts), "axis": StringAttr(whole)},
+            result_types=[result_type],
+        )
+
     @property
     def parts(self) -> tuple[str, ...]:
         """The axes that the one stands for, the outermost first."""
-        raise NotImplementedError
+        return tuple(each.data for each in self.axes)
 
     @property
     def whole(self) -> str:
         """The one axis."""
-        raise NotImplementedError
+        return self.axis.data
 
     @property
     def apart(self) -> SSAValue:
         """The array that has the parts."""
-        raise NotImplementedError
+        return self.operand if self.COLLAPSES else self.result
 
     @property
     def together(self) -> SSAValue:
         """The array that has the one axis."""
-        raise NotImplementedError
+        return self.result if self.COLLAPSES else self.operand
 
     @property
     def unknown(self) -> tuple[str, ...]:
@@ -120,36 +137,7 @@ class CollapseOp(Regrouping):
     """
 
     name = "diagram.collapse"
-
-    operand = operand_def()
-    axes = prop_def(ArrayAttr[StringAttr])
-    axis = prop_def(StringAttr)
-    result = result_def()
-
-    traits = traits_def(Pure())
-
-    def __init__(self, operand: SSAValue | Operation, axes: Iterable[str], axis: str, result_type: Attribute):
-        super().__init__(
-            operands=[operand],
-            properties={"axes": ArrayAttr(StringAttr(each) for each in axes), "axis": StringAttr(axis)},
-            result_types=[result_type],
-        )
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        return tuple(each.data for each in self.axes)
-
-    @property
-    def whole(self) -> str:
-        return self.axis.data
-
-    @property
-    def apart(self) -> SSAValue:
-        return self.operand
-
-    @property
-    def together(self) -> SSAValue:
-        return self.result
+    COLLAPSES: ClassVar[bool] = True
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
@@ -183,36 +171,10 @@ class ExpandOp(Regrouping):
     """
 
     name = "diagram.expand"
-
-    operand = operand_def()
-    axes = prop_def(ArrayAttr[StringAttr])
-    axis = prop_def(StringAttr)
-    result = result_def()
-
-    traits = traits_def(Pure())
+    COLLAPSES: ClassVar[bool] = False
 
     def __init__(self, operand: SSAValue | Operation, axis: str, axes: Iterable[str], result_type: Attribute):
-        super().__init__(
-            operands=[operand],
-            properties={"axes": ArrayAttr(StringAttr(each) for each in axes), "axis": StringAttr(axis)},
-            result_types=[result_type],
-        )
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        return tuple(each.data for each in self.axes)
-
-    @property
-    def whole(self) -> str:
-        return self.axis.data
-
-    @property
-    def apart(self) -> SSAValue:
-        return self.result
-
-    @property
-    def together(self) -> SSAValue:
-        return self.operand
+        super().__init__(operand, axes, axis, result_type)
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:

@@ -31,7 +31,7 @@ from treadle.dialects.diagram.array import (
 )
 from treadle.dialects.diagram.condition import Condition, ConditionAttr, Read, Term, resolved, terms_of
 from treadle.dialects.diagram.operation import DiagramOperation, quote
-from treadle.dialects.syntax import parse_attributes, print_types
+from treadle.dialects.syntax import parse_attributes, parse_inputs, print_inputs, print_types
 
 
 @irdl_op_definition
@@ -131,19 +131,7 @@ class WhereOp(DiagramOperation):
         operand = parser.parse_unresolved_operand()
         parser.parse_keyword("if")
         condition = parser.parse_str_literal()
-        inputs: dict[str, SSAValue] = {}
-
-        def entry() -> None:
-            name = parser.parse_identifier(" for an input")
-            if name in inputs:
-                parser.raise_error(f"input '{name}' is named twice")
-            parser.parse_punctuation("=")
-            value = parser.parse_unresolved_operand()
-            parser.parse_punctuation(":")
-            inputs[name] = parser.resolve_operand(value, parser.parse_type())
-
-        if parser.parse_optional_keyword("with") is not None:
-            parser.parse_comma_separated_list(parser.Delimiter.PAREN, entry)
+        inputs = parse_inputs(parser)
         attributes = parse_attributes(parser)
         type = parser.parse_type()
         result_type = parser.parse_type() if parser.parse_optional_punctuation("->") is not None else type
@@ -156,17 +144,7 @@ class WhereOp(DiagramOperation):
         printer.print_operand(self.operand)
         printer.print_string(" if ")
         printer.print_string_literal(self.condition.text.data)
-
-        def entry(pair: tuple[StringAttr, SSAValue]) -> None:
-            printer.print_string(f"{pair[0].data} = ")
-            printer.print_operand(pair[1])
-            printer.print_string(" : ")
-            printer.print_attribute(pair[1].type)
-
-        if self.inputs:
-            printer.print_string(" with (")
-            printer.print_list(zip(self.names, self.inputs, strict=True), entry)
-            printer.print_string(")")
+        print_inputs(printer, ((name.data, value) for name, value in zip(self.names, self.inputs, strict=True)))
         print_types(printer, self, (self.operand.type,))
         if self.operand.type != self.result.type:
             printer.print_string(" -> ")

@@ -28,6 +28,7 @@ from treadle.dialects.hierarchy.pieces import partitions_around
 from treadle.dialects.hierarchy.schedule import PartitionAttr, parse_partition, print_partition
 from treadle.dialects.hierarchy.selection import SelectionType
 from treadle.dialects.hierarchy.stream import StreamOp
+from treadle.dialects.syntax import parse_inputs, print_inputs
 
 
 @irdl_op_definition
@@ -168,17 +169,7 @@ class SelectOp(IRDLOperation):
         end = parser.resolve_operand(parser.parse_unresolved_operand(), IndexType())
         parser.parse_keyword("if")
         condition = parser.parse_str_literal()
-        inputs: dict[str, SSAValue] = {}
-
-        def entry() -> None:
-            name = parser.parse_identifier(" for an input")
-            parser.parse_punctuation("=")
-            value = parser.parse_unresolved_operand()
-            parser.parse_punctuation(":")
-            inputs[name] = parser.resolve_operand(value, parser.parse_type())
-
-        if parser.parse_optional_keyword("with") is not None:
-            parser.parse_comma_separated_list(parser.Delimiter.PAREN, entry)
+        inputs = parse_inputs(parser)
         parser.parse_keyword("cells")
         cells = parse_partition(parser)
         parser.parse_keyword("room")
@@ -197,17 +188,7 @@ class SelectOp(IRDLOperation):
         printer.print_operand(self.end)
         printer.print_string(" if ")
         printer.print_string_literal(self.condition.text.data)
-
-        def entry(pair: tuple[str, SSAValue]) -> None:
-            printer.print_string(f"{pair[0]} = ")
-            printer.print_operand(pair[1])
-            printer.print_string(" : ")
-            printer.print_attribute(pair[1].type)
-
-        if self.inputs:
-            printer.print_string(" with (")
-            printer.print_list(list(self.named.items()), entry)
-            printer.print_string(")")
+        print_inputs(printer, self.named.items())
         printer.print_string(" cells ")
         print_partition(printer, self.cells)
         printer.print_string(f" room {self.room.data}")

@@ -470,3 +470,11 @@ func.func @f(%low: index, %t: tensor<?x64xi32, #diagram.array<[q, x], level = de
   }
   func.return
 }
+
+// -----
+
+// CHECK: input 't' is named twice
+func.func @f(%low: index, %t: tensor<?x64xi32, #diagram.array<[q, x], level = device>>) {
+  %pieces = hierarchy.select [x = 16] from %low to %low if "t[q, x] == 1" with (t = %t : tensor<?x64xi32, #diagram.array<[q, x], level = device>>, t = %t : tensor<?x64xi32, #diagram.array<[q, x], level = device>>) cells [q = 1, x = 16] room 4
+  func.return
+}
