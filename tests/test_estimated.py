@@ -10,9 +10,9 @@ from xdsl.dialects.builtin import ModuleOp
 
 import treadle
 from treadle import estimated
-from treadle.compiled import module_of
 from treadle.compiler.errors import InternalError, TreadleError
 from treadle.compiler.pipeline import Options, run_pipeline
+from treadle.derive import module_of
 from treadle.estimated import estimate
 from treadle.passes._functions import functions, kernels
 from treadle.passes._structure import Structure, structure_of

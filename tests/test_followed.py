@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from treadle.compiled import module_of
 from treadle.compiler.pipeline import Options, run_pipeline
+from treadle.derive import module_of
 from treadle.passes._functions import functions
 from treadle.passes._parts import Part, Reducing, part_of
 from treadle.passes.streams import followed

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from treadle import estimated
-from treadle.compiled import module_of
 from treadle.compiler.uncollected import uncollected
+from treadle.derive import module_of
 
 
 @pytest.fixture(autouse=True)

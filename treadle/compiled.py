@@ -5,17 +5,18 @@ numpy arrays and torch tensors, shows its CUDA C and its derivation, and can be 
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.uncollected import uncollected
+from treadle.derive import check_numbers, derived, module_of, path_text
+from treadle.texts import Estimate, Texts, from_json, to_json
 from treadle.untraced import untraced
 
 if TYPE_CHECKING:
@@ -23,11 +24,7 @@ if TYPE_CHECKING:
     from xdsl.dialects.func import FuncOp
 
     from treadle.compiler.explain import Explanation
-    from treadle.compiler.pipeline import Options
     from treadle.runtime.torch_gpu import Replay, Replays
-
-FILE_FORMAT = "treadle kernel 1"
-"""What a saved kernel begins with; another number is another layout of the file."""
 
 
 @dataclass(frozen=True)
@@ -56,36 +53,6 @@ class Step:
     def __str__(self) -> str:
         said = f"{self.subject}: {self.law}" if self.law else self.subject
         return f"{self.rewrite}  {said}; {self.reason}" if self.reason else f"{self.rewrite}  {said}"
-
-
-@dataclass(frozen=True)
-class Texts:
-    """A compilation as text, which is all that is kept of it on disk."""
-
-    version: str
-    machine: str
-    arch: str
-    diagram: str
-    """The program, as it was given."""
-    hierarchy: str
-    """The program after its schedule was chosen and its streams were expanded."""
-    host: str
-    """The module at `cuda` level."""
-    cuda: str
-    derivation: Sequence[Sequence[str]] = field(default_factory=list[list[str]])
-    estimate: Sequence[float | None] = ()
-    """The fields of an `Estimate`, once somebody asked for it."""
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """What a compilation costs at the sizes that the program says, in short: it is kept beside the texts, for to read
-    the cost off the schedule takes longer than to read all of it from disk."""
-
-    kernels: int
-    time_us: float | None
-    device_bytes: float
-    """Of all arrays that kernels read or write, one kernel after the other."""
 
 
 class Kernel:
@@ -165,7 +132,7 @@ class Kernel:
     def cost(self, **sizes: int) -> Explanation:
         """Transfers, memory and an estimate of the time, at these sizes of the symbolic axes (TreadleError if one
         has neither a size nor a default, and for a size that the program does not leave open)."""
-        _check_numbers(sizes)
+        check_numbers(sizes)
         return _explained(self._texts.diagram, self._texts.hierarchy, tuple(sizes.items()))
 
     @property
@@ -284,14 +251,14 @@ def compile(
     from treadle.compiler.pipeline import Options
     from treadle.store import keep, kept, key_of
 
-    _check_numbers(sizes or {})
+    check_numbers(sizes or {})
     module = module_of(program)
     text = str(module)
-    options = Options(_path_text("machine", machine) if machine is not None else None, arch, dict(sizes or {}))
+    options = Options(path_text("machine", machine) if machine is not None else None, arch, dict(sizes or {}))
     key = key_of(text, options)
     if cache and (found := kept(key)) is not None:
         return Kernel(found, key)
-    texts = _derived(module, text, options)
+    texts = derived(module, text, options)
     if cache:
         keep(key, texts)
     return Kernel(texts, key if cache else None, module)
@@ -316,111 +283,6 @@ def in_order(kernel: str, names: Sequence[str], arrays: Sequence[Any], named: Ma
     if missing := [name for name in rest if name not in named]:
         raise TreadleError(f"{kernel} needs {', '.join(missing)}, too")
     return (*arrays, *(named[name] for name in rest))
-
-
-def to_json(texts: Texts) -> str:
-    return json.dumps({"format": FILE_FORMAT, **asdict(texts)}, indent=1)
-
-
-def from_json(text: str, name: str) -> Texts:
-    """What `to_json` wrote (TreadleError)."""
-    from treadle import __version__
-
-    try:
-        data = json.loads(text)
-        if data.pop("format") != FILE_FORMAT:
-            raise KeyError("format")
-        texts = Texts(**data)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise TreadleError(f"{name} is no saved kernel: write one with Kernel.save") from None
-    if texts.version != __version__:
-        raise TreadleError(
-            f"{name} was saved by treadle {texts.version}, this is {__version__}: compile the program again"
-        )
-    return texts
-
-
-def module_of(program: str | os.PathLike[str] | ModuleOp) -> ModuleOp:
-    """A copy of the program that may be rewritten, checked."""
-    from xdsl.dialects.builtin import ModuleOp
-
-    from treadle.compiler.raised import raised
-    from treadle.compiler.source import load_module, parse_module, verify_module
-
-    if isinstance(program, ModuleOp):
-        verify_module(program)
-        return raised(program.clone())
-    if isinstance(program, str) and "\n" in program:
-        return raised(parse_module(program))
-    return raised(load_module(Path(_path_text("program", program))))
-
-
-def _path_text(what: str, path: Any) -> str:
-    """(TreadleError for what is neither a name nor a path)"""
-    if not isinstance(path, str | os.PathLike):
-        how = ", a text or a module (that of a kernel is its .program)" if what == "program" else ", or a text"
-        raise TreadleError(f"the {what} is a {type(path).__name__}: give the path of a file{how}")
-    return os.fsdecode(cast("str | os.PathLike[str]", path))
-
-
-def _check_numbers(sizes: Mapping[str, Any]) -> None:
-    """(TreadleError)"""
-    from treadle.dialects.diagram.array import LARGEST_SIZE
-
-    for axis, size in sizes.items():
-        if not hasattr(size, "__index__") or not 0 <= size <= LARGEST_SIZE:
-            range = f"from 0 to {LARGEST_SIZE}"
-            raise TreadleError(f"the size of axis '{axis}' is {size!r}: sizes are whole numbers {range}")
-
-
-def _derived(module: ModuleOp, text: str, options: Options) -> Texts:
-    """`_derive`, with every refusal told as the command line tells it."""
-    from treadle.compiler.errors import describe
-
-    try:
-        return _derive(module, text, options)
-    except Exception as error:
-        raise describe(error, module) from error
-
-
-def _derive(module: ModuleOp, text: str, options: Options) -> Texts:
-    from xdsl.utils.arg_spec import ArgSpec
-
-    from treadle import __version__
-    from treadle.compiler.cli.program import Observers
-    from treadle.compiler.cli.story import Story
-    from treadle.compiler.machines import machine_of
-    from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Observer, PassRun, print_cuda, run_passes, run_pipeline
-
-    class Schedule(Observer):
-        text = ""
-
-        def after_pass(self, run: PassRun, module: ModuleOp) -> None:
-            if run.name == LAST_HIERARCHY_PASS:
-                self.text = str(module)
-
-    checked(module, options)
-    if options.sizes:
-        texts = tuple(f"{axis}={size}" for axis, size in options.sizes.items())
-        run_passes(module, [ArgSpec("diagram-set-sizes", {"sizes": texts})])
-        text = str(module)  # what the kernel computes, of which `sizes` is a part
-    story, schedule = Story(), Schedule()
-    run_pipeline(module, options, Observers(story, schedule))
-    made_for = machine_of(module)
-    steps = [list(step.texts()) for step in story.derivation]
-    return Texts(__version__, made_for.name, made_for.arch, text, schedule.text, str(module), print_cuda(module), steps)
-
-
-def checked(module: ModuleOp, options: Options) -> FuncOp:
-    """The function of a program, whose axes and sizes are as they may be (Refusal, TreadleError)."""
-    from treadle.compiler.sizes import check_axes, check_defaults, check_sizes
-    from treadle.runtime.interpreter import entry_function
-
-    function = entry_function(module)
-    check_axes(function)
-    check_defaults(function)
-    check_sizes(function, options.sizes)
-    return function
 
 
 @cache

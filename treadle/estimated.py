@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from treadle.compiled import Estimate, checked
 from treadle.compiler.uncollected import uncollected
+from treadle.derive import checked
 from treadle.passes._structure import remember
+from treadle.texts import Estimate
 from treadle.untraced import untraced
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from treadle.compiled import module_of
+from treadle.derive import module_of
 from treadle.untraced import untraced
 
 if TYPE_CHECKING:

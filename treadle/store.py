@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 from treadle.compiler.errors import TreadleError
 from treadle.runtime.cache import CacheUnavailable, cache_directory, cached_file, limit, mark_used
+from treadle.texts import Estimate, Texts, from_json, to_json
 
 if TYPE_CHECKING:
-    from treadle.compiled import Estimate, Texts
     from treadle.compiler.pipeline import Options
 
 
@@ -37,8 +37,6 @@ def key_of(program: str, options: Options) -> str:
 
 def kept(key: str) -> Texts | None:
     """The compilation of that key, if it is there and whole (TreadleError for a limit that is no number)."""
-    from treadle.compiled import from_json
-
     limit()
     try:
         path = _path(key)
@@ -51,8 +49,6 @@ def kept(key: str) -> Texts | None:
 
 def keep(key: str, texts: Texts) -> None:
     """Write a compilation down. A cache that cannot be written is no error: there is none, then."""
-    from treadle.compiled import to_json
-
     try:
         path = _path(key)
         path.unlink(missing_ok=True)  # whatever stands there could not be read
@@ -64,8 +60,6 @@ def keep(key: str, texts: Texts) -> None:
 def kept_estimate(key: str) -> Estimate | None:
     """What was found of the program of that key, if it is there and whole (TreadleError for a limit that is no
     number)."""
-    from treadle.compiled import Estimate
-
     limit()
     try:
         path = _path(key, "estimates")

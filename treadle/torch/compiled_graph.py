@@ -26,7 +26,8 @@ from treadle.torch.symbols import Symbols, symbols_of
 from treadle.torch.tensors import Indivisible, Unsupported
 
 if TYPE_CHECKING:
-    from treadle.compiled import Estimate, Kernel
+    from treadle.compiled import Kernel
+    from treadle.texts import Estimate
 
 
 DEVICES = ("cpu", "cuda")
