@@ -18,9 +18,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import programs
 import results
 
-from treadle.compiler.cli.run import kernel_names
 from treadle.compiler.pipeline import Options, print_cuda, run_pipeline
 from treadle.compiler.source import parse_module
+from treadle.dialects.cuda import kernel_names
 from treadle.runtime.emulator.backend import EmulatorBackend
 from treadle.runtime.host import execute
 from treadle.runtime.inputs import axis_sizes, make_inputs

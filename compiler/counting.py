@@ -1,4 +1,4 @@
-"""How far something long is. Whoever does it counts here; whoever shows progress (`compiler/cli/progress.py`) asks."""
+"""How far something long is. Whoever does it counts here; whoever shows progress (`compiler/progress.py`) asks."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from xdsl.passes import ModulePass, PassPipeline
 from xdsl.utils.exceptions import ArgSpecParseError, ShrinkException
 from xdsl.xdsl_opt_main import xDSLOptMain
 
-from treadle.compiler.cli.program import check_output, write_whole
 from treadle.compiler.errors import InternalError, TreadleError, describe
+from treadle.compiler.files import check_output, write_whole
 from treadle.compiler.source import LocatingParser
 
 _KNOWN_BY_MESSAGE = ("Unrecognized passes", "Unrecognized file extension", "Provided arguments", "Incompatible types")

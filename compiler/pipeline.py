@@ -101,6 +101,26 @@ class Observer:
         """`module` was rewritten."""
 
 
+class Observers(Observer):
+    """Several at once."""
+
+    def __init__(self, *observers: Observer):
+        self.observers = observers
+        self.compares = any(observer.compares for observer in observers)
+
+    def before_pass(self, spec: ArgSpec, module: ModuleOp) -> None:
+        for observer in self.observers:
+            observer.before_pass(spec, module)
+
+    def after_rewrite(self, module: ModuleOp) -> None:
+        for observer in self.observers:
+            observer.after_rewrite(module)
+
+    def after_pass(self, run: PassRun, module: ModuleOp) -> None:
+        for observer in self.observers:
+            observer.after_pass(run, module)
+
+
 @dataclass(frozen=True)
 class PassRun:
     """One pass that has run."""

@@ -16,6 +16,7 @@ from typing import Any, NoReturn, cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import AnyFloat, FileLineColLoc, IntAttr, LocationAttr, ModuleOp, StringAttr, UnknownLoc
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.parser import Parser
 from xdsl.parser.attribute_parser import AttrParser
@@ -300,6 +301,17 @@ def _check_order(operation: Operation, defined: set[SSAValue]) -> None:
                 if inner.regions:
                     _check_order(inner, set(defined))
                 defined |= set(inner.results)
+
+
+def only_function(module: ModuleOp, file: str) -> FuncOp:
+    """The program of a file: it holds one function with a body, which is what a command is about."""
+    functions = [op for op in module.walk() if isinstance(op, FuncOp) and op.body.blocks and op.body.block.ops]
+    if len(functions) == 1:
+        return functions[0]
+    if not functions:
+        raise TreadleError("there is no func.func with a body: a program is one function over arrays", file)
+    names = ", ".join(f"@{function.sym_name.data}" for function in functions)
+    raise TreadleError(f"there are {len(functions)} functions ({names}): keep one in a file", file)
 
 
 def _similar_files(path: Path) -> str:

@@ -15,7 +15,6 @@ from pathlib import Path
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.arg_spec import ArgSpec
 
-from treadle.compiler.cli.progress import progress
 from treadle.compiler.cli.report_code import code_lines, machine_code
 from treadle.compiler.cost.schedule import Stage, schedule
 from treadle.compiler.counting import counted
@@ -36,6 +35,7 @@ from treadle.compiler.pipeline import (
     run_passes,
     run_pipeline,
 )
+from treadle.compiler.progress import progress
 from treadle.compiler.source import load_module
 
 HERE = Path(__file__).parent

@@ -127,3 +127,19 @@ def _choose_ptx() -> Choice:
             "CUDA toolkit ('--backend emulator' needs none)"
         )
     return Choice("ptx")
+
+
+def make_backend(name: str, source: str, kernels: Sequence[str], arch: str, checks: bool) -> Any:
+    """The kernels of a printed file, ready to be launched where `choose_backend` said; `checks` lets the emulator
+    watch memory."""
+    if name == "gpu":
+        from treadle.runtime.gpu import GpuBackend
+
+        return GpuBackend(source, kernels, arch)
+    if name == "ptx":
+        from treadle.runtime.ptx.backend import PtxBackend
+
+        return PtxBackend(source, kernels, arch)
+    from treadle.runtime.emulator.backend import EmulatorBackend
+
+    return EmulatorBackend(source, kernels, checks=checks)

@@ -17,6 +17,8 @@ from treadle.compiler.errors import InternalError, TreadleError, is_lack_of_memo
 from treadle.dialects.diagram.array import format_of, is_array, sizes_of
 from treadle.dialects.diagram.formats import EIGHT_BIT
 from treadle.runtime.backend import BackendUnavailable, choose_backend
+from treadle.runtime.coarse import EMULATED, coarse_sums
+from treadle.runtime.failures import refused_kernel, unable, wrong_kernel
 from treadle.runtime.formats import DTYPES, held, rounded
 from treadle.runtime.inputs import check_inputs
 from treadle.runtime.interpreter import entry_function, run_function
@@ -73,8 +75,6 @@ def _coarse(kernel: Compiled, place: str, checks: bool) -> float | None:
     """As `verify` takes it, of what the emulator has launched."""
     if place != "emulator":
         return None
-    from treadle.compiler.cli.coarse import EMULATED, coarse_sums
-
     runner = kernel.backend(place, checks)
     return coarse_sums(runner.source, runner.variants, EMULATED)
 
@@ -113,8 +113,6 @@ def _told(run: Callable[[], R], backend: str) -> R:
     try:
         return run()
     except Exception as error:
-        from treadle.compiler.cli.run import refused_kernel, unable, wrong_kernel
-
         if isinstance(error, wrong_kernel()):
             raise InternalError(f"the kernel did what no correct kernel does: {error}") from error
         if isinstance(error, refused_kernel()):

@@ -112,9 +112,9 @@ def complaints(first: int = 0) -> Iterator[str]:
 def wrong(program: Program) -> Iterator[str]:
     from xdsl.utils.arg_spec import ArgSpec
 
-    from treadle.compiler.cli.run import kernel_names
     from treadle.compiler.pipeline import Options, pipeline, print_cuda, run_passes
     from treadle.compiler.source import parse_module
+    from treadle.dialects.cuda import kernel_names
     from treadle.runtime.emulator import EmulationError
     from treadle.runtime.emulator.backend import EmulatorBackend
     from treadle.runtime.host import execute

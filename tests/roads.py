@@ -10,14 +10,14 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
-from treadle.compiler.cli.coarse import EMULATED, coarse_sums
-from treadle.compiler.cli.run import kernel_names
 from treadle.compiler.pipeline import Options, print_cuda, run_pipeline
 from treadle.compiler.source import parse_module
 from treadle.dialects import cuda
+from treadle.dialects.cuda import kernel_names
 from treadle.dialects.diagram import ReadOp
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, sizes_of
 from treadle.dialects.diagram.read import with_fitting
+from treadle.runtime.coarse import EMULATED, coarse_sums
 from treadle.runtime.emulator.backend import EmulatorBackend
 from treadle.runtime.host import execute
 from treadle.runtime.inputs import Input, axis_sizes, make_inputs

@@ -416,7 +416,7 @@ def test_no_command_writes_over_what_it_reads(command: list[str], capsys: pytest
 
 
 def test_of_two_files_none_appears_if_one_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    from treadle.compiler.cli import program as files
+    from treadle.compiler import files
     from treadle.compiler.errors import TreadleError
 
     def full(target: Path, content: bytes) -> Path:

@@ -20,7 +20,6 @@ from xdsl.rewriter import Rewriter
 from xdsl.utils.arg_spec import ArgSpec
 
 from benchmarking import benchmark
-from treadle.compiler.cli.run import kernel_names
 from treadle.compiler.cost import Plan, plan_of, sizes_of_kernel, timing, transfers_at
 from treadle.compiler.cost.clusters import ACROSS, Feeding, Shape, best_cluster, bytes_across, from_l2, part, shapes_of
 from treadle.compiler.cost.scaling import cross_transfer
@@ -42,6 +41,7 @@ from treadle.compiler.rings import ring_problems
 from treadle.compiler.sizes import default_sizes
 from treadle.compiler.source import make_context, parse_module
 from treadle.dialects import cuda
+from treadle.dialects.cuda import kernel_names
 from treadle.dialects.hierarchy import KernelOp
 from treadle.passes.grids.tile_order import TileOrder
 from treadle.runtime.arguments import HostError

@@ -11,7 +11,6 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.arg_spec import ArgSpec
 
-from treadle.compiler.cli.run import kernel_names
 from treadle.compiler.cost import Pieces, Plan, are_of_warpgroups, plan_of, sizes_of_kernel, transfers_at
 from treadle.compiler.cost.clusters import Shape, bytes_across
 from treadle.compiler.cost.copies import copies_of_arrays
@@ -19,6 +18,7 @@ from treadle.compiler.machines import load_machine
 from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Options, pipeline, print_cuda, run_passes
 from treadle.compiler.source import load_module
 from treadle.dialects import cuda
+from treadle.dialects.cuda import kernel_names
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, is_array, sizes_of
 from treadle.dialects.hierarchy import KernelOp
 from treadle.runtime.backend import has_host_compiler

@@ -17,7 +17,6 @@ from xdsl.dialects import scf
 from xdsl.utils.arg_spec import ArgSpec
 
 from roads import Road, array, compiled, matmul
-from treadle.compiler.cli.coarse import coarse_sums
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.pipeline import Options, print_cuda, run_passes, run_pipeline
 from treadle.compiler.primitives import source
@@ -25,6 +24,7 @@ from treadle.compiler.source import parse_module
 from treadle.dialects import cuda
 from treadle.dialects.diagram.array import format_of
 from treadle.dialects.diagram.formats import EIGHT_BIT, NUMBER_FORMATS
+from treadle.runtime.coarse import coarse_sums
 from treadle.runtime.emulator import Array, EmulatedModule, compile_source
 from treadle.runtime.formats import DTYPES, rounded
 from treadle.runtime.interpreter import run_function, run_with_bounds

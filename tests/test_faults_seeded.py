@@ -17,9 +17,9 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from benchmarking import benchmark
-from treadle.compiler.cli.run import kernel_names
 from treadle.compiler.pipeline import Options, print_cuda, run_pipeline
 from treadle.compiler.source import parse_module
+from treadle.dialects.cuda import kernel_names
 from treadle.runtime.backend import has_host_compiler
 from treadle.runtime.emulator import EmulationError
 from treadle.runtime.emulator.backend import EmulatorBackend

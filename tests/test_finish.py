@@ -12,9 +12,9 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.arg_spec import ArgSpec
 
-from treadle.compiler.cli.run import kernel_names
 from treadle.compiler.pipeline import Options, pipeline, print_cuda, run_passes
 from treadle.compiler.source import parse_module
+from treadle.dialects.cuda import kernel_names
 from treadle.runtime.backend import has_host_compiler
 from treadle.runtime.emulator.backend import EmulatorBackend
 from treadle.runtime.host import HostExecution

@@ -16,9 +16,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.arg_spec import ArgSpec
 
 from benchmarking import benchmark
-from treadle.compiler.cli.run import kernel_names
 from treadle.compiler.pipeline import CHOOSING_PASS, Options, pipeline, print_cuda, run_passes
 from treadle.compiler.source import parse_module
+from treadle.dialects.cuda import kernel_names
 from treadle.runtime import cuda_driver
 from treadle.runtime.backend import has_host_compiler
 from treadle.runtime.cuda_driver import ALIGNMENT, DriverFailure, EncodedMap, arguments_of, encode, parameters

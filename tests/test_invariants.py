@@ -8,10 +8,10 @@ import pytest
 from xdsl.dialects import math
 from xdsl.dialects.builtin import ModuleOp
 
-from treadle.compiler.cli.run import kernel_names
 from treadle.compiler.pipeline import Options, print_cuda, run_pipeline
 from treadle.compiler.source import parse_module
 from treadle.dialects import cuda
+from treadle.dialects.cuda import kernel_names
 from treadle.dialects.diagram import MapOp
 from treadle.dialects.diagram.array import axes_of
 from treadle.runtime.backend import has_host_compiler

@@ -16,11 +16,11 @@ from xdsl.utils.arg_spec import ArgSpec
 
 from benchmarking import benchmark
 from roads import Road, fitting
-from treadle.compiler.cli.run import kernel_names
 from treadle.compiler.layouts.operations import strides_at, traffic_of
 from treadle.compiler.pipeline import Options, pipeline, print_cuda, run_passes
 from treadle.compiler.source import parse_module
 from treadle.dialects import cuda
+from treadle.dialects.cuda import kernel_names
 from treadle.dialects.cuda.tiles import is_line
 from treadle.dialects.hierarchy import LoadOp
 from treadle.runtime.backend import has_host_compiler

@@ -21,7 +21,6 @@ from xdsl.utils.arg_spec import ArgSpec
 
 from benchmarking import benchmark
 from roads import array, compiled
-from treadle.compiler.cli.run import kernel_names
 from treadle.compiler.cost import Estimate, estimate, footprint, plan_of, sizes_of_kernel, sketch_of, time
 from treadle.compiler.cost.plan import LEAVING
 from treadle.compiler.cost.tile_order import Sharing, best_section, different_bytes, is_uneven
@@ -31,6 +30,7 @@ from treadle.compiler.pipeline import LAST_DECORATING_PASS, Options, pipeline, p
 from treadle.compiler.rings import ring_problems
 from treadle.compiler.source import parse_module
 from treadle.dialects import cuda
+from treadle.dialects.cuda import kernel_names
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import derivation_of
 from treadle.passes.grids.tile_order import TileOrder

@@ -17,13 +17,13 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.arg_spec import ArgSpec
 
 from benchmarking import benchmark
-from treadle.compiler.cli.run import kernel_names
 from treadle.compiler.cost.ping_pong import turns_of
 from treadle.compiler.machines import load_machine
 from treadle.compiler.pipeline import Options, pipeline, print_cuda, run_passes
 from treadle.compiler.rings import ring_problems
 from treadle.compiler.source import parse_module
 from treadle.dialects import cuda
+from treadle.dialects.cuda import kernel_names
 from treadle.passes.warps.laws import Reason
 from treadle.passes.warps.ping_pong import Runs, runs_of
 from treadle.runtime.backend import has_host_compiler

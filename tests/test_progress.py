@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import pytest
 
 from roads import compiled, matmul
-from treadle.compiler.cli import progress as module
-from treadle.compiler.cli.progress import clear, progress
+from treadle.compiler import progress as module
 from treadle.compiler.counting import Count, counted, counting, going_on
+from treadle.compiler.progress import clear, progress
 from treadle.runtime.emulator import module as emulated
 
 

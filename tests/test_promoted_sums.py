@@ -15,7 +15,6 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.arg_spec import ArgSpec
 
 from roads import Road, array, matmul
-from treadle.compiler.cli.coarse import EMULATED, coarse_sums
 from treadle.compiler.cost.memory import footprint
 from treadle.compiler.cost.plan import Plan
 from treadle.compiler.cost.read import plan_of
@@ -30,6 +29,7 @@ from treadle.dialects.cuda.sums import UNIT_OF_TENSOR_CORES, growth, parts_of, p
 from treadle.dialects.cuda.tiles import is_shared
 from treadle.dialects.diagram.formats import EIGHT_BIT
 from treadle.dialects.hierarchy import KernelOp
+from treadle.runtime.coarse import EMULATED, coarse_sums
 from treadle.runtime.formats import DTYPES
 from treadle.runtime.nvcc import compile_cubin, find_nvcc
 from treadle.runtime.verify import verify

@@ -24,9 +24,9 @@ from xdsl.dialects.builtin import ModuleOp
 
 from benchmarking import benchmark
 from roads import Road, compiled, matmul
-from treadle.compiler.cli.run import kernel_names
 from treadle.compiler.sizes import default_sizes
 from treadle.compiler.source import parse_module
+from treadle.dialects.cuda import kernel_names
 from treadle.runtime.host import HostExecution
 from treadle.runtime.inputs import axis_sizes, make_inputs
 from treadle.runtime.interpreter import entry_function

@@ -10,10 +10,10 @@ from test_examples import EXAMPLES, odd_sizes, road
 
 import treadle
 from roads import Road, attention, compiled, matmul
-from treadle.compiler.cli.run import kernel_names
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.main import main
 from treadle.compiler.sizes import default_sizes
+from treadle.dialects.cuda import kernel_names
 from treadle.runtime.backend import BackendUnavailable, choose_backend
 from treadle.runtime.host import execute
 from treadle.runtime.interpreter import entry_function

@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 import treadle
-from treadle import TreadleError, compiled, store
+from treadle import TreadleError, derive, store
 from treadle.compiler.pipeline import Options
 from treadle.runtime import cache
+from treadle.texts import Estimate
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 MATMUL = """
@@ -211,13 +212,13 @@ def test_a_file_that_cannot_be_written(product: treadle.Kernel, tmp_path: Path) 
 def compilations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The programs that were compiled and not taken from the cache."""
     done: list[str] = []
-    original = compiled._derive
+    original = derive._derive
 
     def counted(module: object, text: str, options: object) -> object:
         done.append(text)
         return original(module, text, options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(compiled, "_derive", counted)
+    monkeypatch.setattr(derive, "_derive", counted)
     return done
 
 
@@ -235,7 +236,7 @@ def test_an_estimate_is_made_once(empty_cache: Path, monkeypatch: pytest.MonkeyP
     kernel = treadle.compile(MATMUL)
     cost, estimate = kernel.cost(), kernel.estimate
     of_device = [level.memory_bytes for each in cost.kernels for level in each.levels if level.name == "device"]
-    assert estimate == compiled.Estimate(len(cost.kernels), cost.time_us, sum(of_device))
+    assert estimate == Estimate(len(cost.kernels), cost.time_us, sum(of_device))
 
     def unexpected(*_: object) -> None:
         raise AssertionError("the estimate is worked out again")

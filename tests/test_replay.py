@@ -17,8 +17,8 @@ from numpy.lib.stride_tricks import as_strided
 
 import treadle
 from benchmarking import benchmark
-from treadle.compiler.cli.run import kernel_names
 from treadle.compiler.errors import TreadleError
+from treadle.dialects.cuda import kernel_names
 from treadle.runtime.cuda_driver import BYTES, Prepared
 from treadle.runtime.emulator.arrays import Array, MappedArray
 from treadle.runtime.emulator.backend import EmulatorBackend

@@ -12,13 +12,12 @@ from benchmarking import benchmark
 from treadle.compiler import main as cli
 from treadle.compiler.cli import report_code
 from treadle.compiler.cli.report_traffic import memory_lines
-from treadle.compiler.cli.run import kernel_names
 from treadle.compiler.gates.alignment import alignment_lines, variants
 from treadle.compiler.gates.traffic import Traffic, check_traffic, traffic_lines, traffic_of
 from treadle.compiler.pipeline import Options, print_cuda, run_pipeline
 from treadle.compiler.sass import DisassemblerUnavailable, find_disassembler
 from treadle.compiler.source import parse_module
-from treadle.dialects.cuda import KernelOp
+from treadle.dialects.cuda import KernelOp, kernel_names
 from treadle.runtime.backend import has_host_compiler
 from treadle.runtime.emulator import LaunchReport, OperationCount
 from treadle.runtime.emulator.backend import EmulatorBackend

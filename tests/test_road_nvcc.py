@@ -13,7 +13,7 @@ import pytest
 
 from roads import Road, attention, compiled, matmul
 from tools import find_cuobjdump
-from treadle.compiler.cli.run import kernel_names
+from treadle.dialects.cuda import kernel_names
 from treadle.runtime.gpu import missing_for_gpu
 from treadle.runtime.host import execute
 from treadle.runtime.nvcc import Cubin, compile_cubin, find_nvcc

@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from roads import Road, compiled
-from treadle.compiler.cli.run import kernel_names
 from treadle.compiler.cost import plan_of
 from treadle.compiler.cost.memory import footprint
 from treadle.compiler.explain import explain
@@ -28,6 +27,7 @@ from treadle.compiler.pipeline import (
 )
 from treadle.compiler.source import parse_module
 from treadle.dialects import cuda
+from treadle.dialects.cuda import kernel_names
 from treadle.dialects.hierarchy import KernelOp
 from treadle.passes.kernels.roles import ROW_LIMIT, Refusal, part_of_kernel, roles_of
 from treadle.runtime.backend import has_host_compiler

@@ -14,7 +14,6 @@ from xdsl.ir import Operation
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from benchmarking import benchmark
-from treadle.compiler.cli.run import kernel_names
 from treadle.compiler.cost import are_of_warpgroups, plan_of
 from treadle.compiler.cost.leaving import leaving_slots
 from treadle.compiler.machines import load_machine
@@ -22,6 +21,7 @@ from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Options, print_cuda, 
 from treadle.compiler.rings import ring_problems
 from treadle.compiler.source import parse_module
 from treadle.dialects import cuda
+from treadle.dialects.cuda import kernel_names
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import derivation_of
 from treadle.runtime.backend import has_host_compiler

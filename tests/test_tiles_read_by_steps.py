@@ -15,10 +15,10 @@ from xdsl.dialects.builtin import ModuleOp
 
 from benchmarking import benchmark
 from roads import Road, fitting
-from treadle.compiler.cli.run import kernel_names
 from treadle.compiler.pipeline import Options, pipeline, print_cuda, run_passes
 from treadle.compiler.source import parse_module
 from treadle.dialects import cuda
+from treadle.dialects.cuda import kernel_names
 from treadle.dialects.hierarchy import LoadOp
 from treadle.runtime.backend import has_host_compiler
 from treadle.runtime.emulator import EmulationError

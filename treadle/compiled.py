@@ -185,8 +185,14 @@ class Kernel:
         with self._lock:
             key = name, checks
             if key not in self._backends:
-                self._backends[key] = _make_backend(self, name, checks)
+                self._backends[key] = self._made_backend(name, checks)
             return self._backends[key]
+
+    def _made_backend(self, name: str, checks: bool) -> Any:
+        from treadle.dialects.cuda import kernel_names
+        from treadle.runtime.backend import make_backend
+
+        return make_backend(name, self.cuda, kernel_names(self.module), self.arch, checks)
 
     def keep(self, key: Any, replay: Replay) -> None:
         """What a call on tensors of a GPU did, for the next ones of that geometry."""
@@ -206,7 +212,7 @@ class Kernel:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the kernel to a file that `treadle.load` reads (TreadleError if it cannot be written)."""
-        from treadle.compiler.cli.program import check_output, write_whole
+        from treadle.compiler.files import check_output, write_whole
 
         check_output(str(path))
         write_whole(str(path), to_json(self._texts))
@@ -324,23 +330,6 @@ def _argument(name: str, type: Any) -> Argument:
 
     axes = {axis: None if size == DYNAMIC else size for axis, size in sizes_of(type).items()}
     return Argument(name, axes, str(format_of(type)))
-
-
-def _make_backend(kernel: Kernel, name: str, checks: bool) -> Any:
-    from treadle.compiler.cli.run import kernel_names
-
-    kernels = kernel_names(kernel.module)
-    if name == "gpu":
-        from treadle.runtime.gpu import GpuBackend
-
-        return GpuBackend(kernel.cuda, kernels, kernel.arch)
-    if name == "ptx":
-        from treadle.runtime.ptx.backend import PtxBackend
-
-        return PtxBackend(kernel.cuda, kernels, kernel.arch)
-    from treadle.runtime.emulator.backend import EmulatorBackend
-
-    return EmulatorBackend(kernel.cuda, kernels, checks=checks)
 
 
 __all__ = ["Argument", "Kernel", "Step", "compile", "load"]

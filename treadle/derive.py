@@ -31,10 +31,17 @@ def _derive(module: ModuleOp, text: str, options: Options) -> Texts:
     from xdsl.utils.arg_spec import ArgSpec
 
     from treadle import __version__
-    from treadle.compiler.cli.program import Observers
-    from treadle.compiler.cli.story import Story
+    from treadle.compiler.derivation.story import Story
     from treadle.compiler.machines import machine_of
-    from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Observer, PassRun, print_cuda, run_passes, run_pipeline
+    from treadle.compiler.pipeline import (
+        LAST_HIERARCHY_PASS,
+        Observer,
+        Observers,
+        PassRun,
+        print_cuda,
+        run_passes,
+        run_pipeline,
+    )
 
     class Schedule(Observer):
         text = ""

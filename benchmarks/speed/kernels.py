@@ -45,9 +45,9 @@ def prepare_treadle(case: Case, inputs: Sequence[Any], device: str) -> Prepared:
     """The whole road once, as `treadle run` takes it; then its launches again and again."""
     from treadle.compiler.bench.gpu import Recorder
     from treadle.compiler.cli.bench import machine_called
-    from treadle.compiler.cli.run import kernel_names
     from treadle.compiler.pipeline import Options, print_cuda, run_pipeline
     from treadle.compiler.source import parse_module
+    from treadle.dialects.cuda import kernel_names
     from treadle.runtime.host import execute
 
     machine = machine_called(device)

@@ -13,12 +13,11 @@ import numpy as np
 
 from treadle.compiler.bench.counters import profile
 from treadle.compiler.bench.rates import COPIED_BYTES, L2_BYTES, Launch, Rates, kernels, measured_rates, text
-from treadle.compiler.cli.program import only_function
-from treadle.compiler.cli.run import kernel_names
 from treadle.compiler.machines import Machine
 from treadle.compiler.pipeline import Options, print_cuda, run_pipeline
 from treadle.compiler.sizes import set_default_sizes
-from treadle.compiler.source import load_module
+from treadle.compiler.source import load_module, only_function
+from treadle.dialects.cuda import kernel_names
 from treadle.runtime.gpu import GpuBackend, driver
 from treadle.runtime.host import execute
 from treadle.runtime.inputs import axis_sizes, make_inputs

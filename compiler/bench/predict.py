@@ -10,13 +10,12 @@ from typing import Any, Protocol
 from xdsl.dialects.builtin import ModuleOp
 
 from treadle.compiler.bench.rates import Rates
-from treadle.compiler.cli.program import only_function
 from treadle.compiler.counting import counted
 from treadle.compiler.explain.costs import Explanation, explain
 from treadle.compiler.machines import Machine
 from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Options, run_pipeline
 from treadle.compiler.sizes import axes_of_function, default_sizes, set_default_sizes
-from treadle.compiler.source import load_module
+from treadle.compiler.source import load_module, only_function
 from treadle.dialects.diagram.array import DYNAMIC
 
 LENGTHS = (512, 1024, 2048, 4096, 8192)

@@ -8,11 +8,11 @@ from datetime import date
 from pathlib import Path
 
 from treadle.compiler.bench.predict import Row, compare, summary
-from treadle.compiler.cli.program import check_output, write_whole
-from treadle.compiler.cli.progress import progress
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.explain.text import aligned, sizes_text
+from treadle.compiler.files import check_output, write_whole
 from treadle.compiler.machines import Machine, load_machine
+from treadle.compiler.progress import progress
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 PROGRAMS = ("attention", "attention_bf16", "matmul", "matmul_epilogue", "softmax", "sin2cos2", "rms_norm")

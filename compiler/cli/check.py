@@ -15,8 +15,8 @@ from treadle.compiler.check.claims import Mismatch
 from treadle.compiler.check.derive import Derived, derive_laws, derive_stream, laws_in
 from treadle.compiler.check.gradients import check_gradient
 from treadle.compiler.check.verdict import Trial, Verdict
-from treadle.compiler.cli.progress import progress
 from treadle.compiler.errors import InternalError, TreadleError
+from treadle.compiler.progress import progress
 from treadle.compiler.source import load_module
 from treadle.dialects.diagram import LawOp
 from treadle.dialects.diagram.array import axes_of

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING
 from xdsl.dialects.builtin import ModuleOp
 
 from treadle.compiler.cli.program import (
-    Observers,
     Printing,
     Program,
     check_outputs,
     compile_options,
     known_passes,
     load_program,
-    write_all_whole,
 )
-from treadle.compiler.cli.progress import progress
-from treadle.compiler.cli.story import Story, derivation_lines, pass_lines, schedule_lines
+from treadle.compiler.cli.story import derivation_lines, pass_lines, schedule_lines
+from treadle.compiler.derivation.story import Story
 from treadle.compiler.errors import TreadleError
+from treadle.compiler.files import write_all_whole
 from treadle.compiler.machines import machine_of
-from treadle.compiler.pipeline import Observer, Options, PassRun, pipeline, print_cuda, run_pipeline
+from treadle.compiler.pipeline import Observer, Observers, Options, PassRun, pipeline, print_cuda, run_pipeline
+from treadle.compiler.progress import progress
 
 if TYPE_CHECKING:
     from treadle.compiler.draw.page.record import Record

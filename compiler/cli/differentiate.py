@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from argparse import Namespace
 
-from treadle.compiler.cli.program import check_output, only_function, write_whole
-from treadle.compiler.cli.progress import progress
 from treadle.compiler.errors import TreadleError
+from treadle.compiler.files import check_output, write_whole
 from treadle.compiler.gradient import gradient_of, readable
+from treadle.compiler.progress import progress
 from treadle.compiler.raised import raised
-from treadle.compiler.source import load_module
+from treadle.compiler.source import load_module, only_function
 
 
 def command(arguments: Namespace) -> int:

@@ -12,9 +12,7 @@ from treadle.compiler.cli.program import (
     compile_options,
     known_passes,
     load_program,
-    write_whole,
 )
-from treadle.compiler.cli.progress import progress
 from treadle.compiler.draw.costs import timelines_of
 from treadle.compiler.draw.page.single import page_of
 from treadle.compiler.draw.program import draw_module
@@ -22,9 +20,11 @@ from treadle.compiler.draw.sequence import Frame, Frames, before_after, derivati
 from treadle.compiler.draw.svg import Picture, stacked
 from treadle.compiler.draw.timeline import Labels, draw_timeline
 from treadle.compiler.errors import TreadleError
+from treadle.compiler.files import write_whole
 from treadle.compiler.machines import load_machine
 from treadle.compiler.numerals import whole_number
 from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Options, pipeline, run_passes, run_pipeline
+from treadle.compiler.progress import progress
 from treadle.compiler.sizes import set_default_sizes
 
 PAGES = (".html", ".htm")

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 from xdsl.dialects.builtin import ModuleOp
 
-from treadle.compiler.cli.program import Program, check_outputs, compile_options, load_program, write_all_whole
-from treadle.compiler.cli.progress import progress
+from treadle.compiler.cli.program import Program, check_outputs, compile_options, load_program
 from treadle.compiler.cost import Sketch, sketch_of
 from treadle.compiler.counting import counted
 from treadle.compiler.derivation.record import Recorder
@@ -19,6 +18,7 @@ from treadle.compiler.explain.cases import UNFUSED, Row, cases, parse_ranges, ro
 from treadle.compiler.explain.symbols import Symbols, symbols_of
 from treadle.compiler.explain.table import table_text
 from treadle.compiler.explain.text import explanation_text, symbols_text
+from treadle.compiler.files import write_all_whole
 from treadle.compiler.machines import DEFAULT_MACHINE, load_machine, machine_of
 from treadle.compiler.pipeline import (
     LAST_DECORATING_PASS,
@@ -29,6 +29,7 @@ from treadle.compiler.pipeline import (
     PassRun,
     run_pipeline,
 )
+from treadle.compiler.progress import progress
 from treadle.compiler.sizes import axes_of_function, default_sizes, set_default_sizes
 from treadle.dialects.diagram.array import DYNAMIC
 from treadle.dialects.diagram.read import with_fitting

@@ -1,27 +1,26 @@
-"""What every subcommand does first: read the program, check what was asked about it; and last: write files."""
+"""What every subcommand does first: read the program, and check what was asked about it."""
 
 from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches, unified_diff
-from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.utils.arg_spec import ArgSpec
 
-from treadle.compiler.cli.progress import clear, progress
 from treadle.compiler.derivation.replay import read_derivation
 from treadle.compiler.errors import TreadleError
+from treadle.compiler.files import check_output
 from treadle.compiler.pipeline import Observer, Options, PassRun, pipeline
+from treadle.compiler.progress import clear, progress
 from treadle.compiler.raised import raised
 from treadle.compiler.sizes import check_axes, check_defaults, check_sizes, parse_sizes
-from treadle.compiler.source import load_module
+from treadle.compiler.source import load_module, only_function
 
 
 @dataclass(frozen=True)
@@ -43,17 +42,6 @@ def load_program(arguments: Namespace) -> Program:
     check_defaults(function)
     check_sizes(function, sizes)
     return Program(module, function, sizes)
-
-
-def only_function(module: ModuleOp, file: str) -> FuncOp:
-    """The program of a file: it holds one function with a body, which is what a command is about."""
-    functions = [op for op in module.walk() if isinstance(op, FuncOp) and op.body.blocks and op.body.block.ops]
-    if len(functions) == 1:
-        return functions[0]
-    if not functions:
-        raise TreadleError("there is no func.func with a body: a program is one function over arrays", file)
-    names = ", ".join(f"@{function.sym_name.data}" for function in functions)
-    raise TreadleError(f"there are {len(functions)} functions ({names}): keep one in a file", file)
 
 
 def compile_options(arguments: Namespace, static_sizes: dict[str, int] | None = None) -> Options:
@@ -101,26 +89,6 @@ def _diff(before: str, after: str, name: str) -> Iterator[str]:
 _COLOURS = {"+": "32", "-": "31", "@": "36"}
 
 
-class Observers(Observer):
-    """Several at once."""
-
-    def __init__(self, *observers: Observer):
-        self.observers = observers
-        self.compares = any(observer.compares for observer in observers)
-
-    def before_pass(self, spec: ArgSpec, module: ModuleOp) -> None:
-        for observer in self.observers:
-            observer.before_pass(spec, module)
-
-    def after_rewrite(self, module: ModuleOp) -> None:
-        for observer in self.observers:
-            observer.after_rewrite(module)
-
-    def after_pass(self, run: PassRun, module: ModuleOp) -> None:
-        for observer in self.observers:
-            observer.after_pass(run, module)
-
-
 def known_passes(wanted: Sequence[str], names: Sequence[str]) -> set[str]:
     for name in wanted:
         if name not in names:
@@ -144,81 +112,3 @@ def check_outputs(arguments: Namespace, *paths: str | None) -> None:
         if real in taken and (os.path.isfile(real) or not os.path.exists(real)):
             raise TreadleError(f"cannot write {path}: it is {taken[real]} too; give each file a name of its own")
         taken[real] = "another output"
-
-
-def check_output(path: str | None) -> None:
-    """Refuse a file that cannot be written before any work is done for it (TreadleError)."""
-    if path is None:
-        return
-    if not path or "\0" in path:
-        raise TreadleError("cannot write the output: its name is empty or holds a zero byte")
-    if path == "-":
-        raise TreadleError("cannot write -: this goes to a file only, so name one (/dev/stdout is standard output)")
-    try:
-        problem = _problem_of_output(Path(path))
-    except OSError as error:
-        problem = error.strerror or str(error)
-    if problem is not None:
-        raise TreadleError(f"cannot write {path}: {problem}")
-
-
-def _problem_of_output(target: Path) -> str | None:
-    if target.is_dir():
-        return "it is a directory, name a file in it"
-    if not target.parent.is_dir():
-        return f"there is no folder {target.parent}"
-    written = [target] if target.exists() else []
-    if target.is_file() or not target.exists():  # a file is replaced by a new one, which its folder must take
-        written.append(Path(os.path.realpath(target)).parent)
-    return None if all(os.access(path, os.W_OK) for path in written) else "permission denied"
-
-
-def write_whole(path: str, data: str | bytes) -> None:
-    """Write a file so that nobody ever sees half of it (TreadleError)."""
-    write_all_whole({path: data})
-
-
-def write_all_whole(files: Mapping[str, str | bytes]) -> None:
-    """Write several files so that nobody ever sees half of one, or one without the others (TreadleError)."""
-    staged: list[tuple[Path, Path]] = []
-    path = ""
-    try:
-        for path, data in files.items():
-            content = data.encode() if isinstance(data, str) else data
-            target = Path(path)
-            if target.exists() and not target.is_file():  # /dev/stdout, a pipe: there is nothing to replace
-                target.write_bytes(content)
-                continue
-            # A link stays a link: what it points to is replaced.
-            real = Path(os.path.realpath(target))
-            staged.append((_staged(real, content), real))
-        # All has been written, so the disk has room: what is left is to give the files their names.
-        for partial, target in staged:
-            path = str(target)
-            os.replace(partial, target)
-    except OSError as error:
-        raise TreadleError(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
-        for partial, _ in staged:
-            partial.unlink(missing_ok=True)
-
-
-def _staged(target: Path, content: bytes) -> Path:
-    """A file beside `target` with its future content and permissions."""
-    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:100]}-")
-    partial = Path(name)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(content)
-        # A temporary file is its owner's alone; this one is to be as if it had been opened for writing.
-        os.chmod(partial, target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
-    return partial
-
-
-def _umask() -> int:
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask

@@ -11,16 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
-from treadle.compiler.cli.coarse import EMULATED, coarse_sums
 from treadle.compiler.cli.inputs import inputs_of
-from treadle.compiler.cli.program import Observers, Printing, compile_options, load_program
-from treadle.compiler.cli.progress import progress
-from treadle.compiler.cli.story import Story, derivation_lines, schedule_lines
+from treadle.compiler.cli.program import Printing, compile_options, load_program
+from treadle.compiler.cli.story import derivation_lines, schedule_lines
+from treadle.compiler.derivation.story import Story
 from treadle.compiler.errors import InternalError, TreadleError
 from treadle.compiler.machines import machine_of
-from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Observer, PassRun, print_cuda, run_pipeline
+from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Observer, Observers, PassRun, print_cuda, run_pipeline
+from treadle.compiler.progress import progress
 from treadle.compiler.sizes import set_default_sizes
-from treadle.runtime.backend import BackendUnavailable, Choice, choose_backend
+from treadle.dialects.cuda import kernel_names
+from treadle.runtime.backend import BackendUnavailable, Choice, choose_backend, make_backend
+from treadle.runtime.coarse import EMULATED, coarse_sums
+from treadle.runtime.failures import refused_kernel, unable, wrong_kernel
 from treadle.runtime.inputs import Input
 from treadle.runtime.interpreter import run_function
 from treadle.runtime.verify import Verdict, verify
@@ -90,22 +93,12 @@ class Execution:
             raise TreadleError(f"{backend}: {error}", self.file) from error
 
     def _backend(self, module: ModuleOp, backend: str) -> Any:
-        text, kernels = print_cuda(module), kernel_names(module)
-        self.printed = text
-        if backend == "gpu":
-            from treadle.runtime.gpu import GpuBackend
+        self.printed = print_cuda(module)
+        with progress(_MAKING[backend]):
+            return make_backend(backend, self.printed, kernel_names(module), machine_of(module).arch, self.checks)
 
-            with progress("nvcc"):
-                return GpuBackend(text, kernels, machine_of(module).arch)
-        if backend == "ptx":
-            from treadle.runtime.ptx.backend import PtxBackend
 
-            with progress("nvcc"):
-                return PtxBackend(text, kernels, machine_of(module).arch)
-        from treadle.runtime.emulator.backend import EmulatorBackend
-
-        with progress("compiling the kernels for the host"):
-            return EmulatorBackend(text, kernels, checks=self.checks)
+_MAKING = {"gpu": "nvcc", "ptx": "nvcc", "emulator": "compiling the kernels for the host"}
 
 
 class EachPass(Observer):
@@ -220,14 +213,6 @@ def printable(module: ModuleOp) -> ModuleOp:
     return copy
 
 
-def kernel_names(module: ModuleOp) -> list[str]:
-    """The kernels of a module at `cuda` level, by the names that the printed file gives them."""
-    from treadle.dialects.cuda import KernelOp, alignments, variant_name
-
-    kernels = [op for op in module.walk() if isinstance(op, KernelOp)]
-    return [variant_name(kernel, each) for kernel in kernels for each in alignments(kernel)]
-
-
 def _choose(arguments: Namespace) -> Choice:
     try:
         choice = choose_backend(arguments.backend)
@@ -261,31 +246,3 @@ def _told(
     where = f", kernels made for {machine.name} ({machine.arch})" if choice.backend != "interpreter" else ""
     why = f" ({choice.reason})" if choice.reason else ""
     yield f"ran in: {choice.backend}{why}{where}"
-
-
-# What goes wrong below the compiler, imported when it does.
-
-
-def wrong_kernel() -> tuple[type[Exception], ...]:
-    from treadle.runtime.emulator import EmulationError
-    from treadle.runtime.ptx.errors import PtxFault
-
-    return EmulationError, PtxFault
-
-
-def refused_kernel() -> tuple[type[Exception], ...]:
-    from treadle.runtime.emulator import CompileFailure
-    from treadle.runtime.nvcc import NvccFailure
-
-    return CompileFailure, NvccFailure
-
-
-def unable() -> tuple[type[Exception], ...]:
-    from treadle.runtime.arguments import HostError
-    from treadle.runtime.cache import CacheUnavailable
-    from treadle.runtime.emulator import EmulatorUnavailable
-    from treadle.runtime.gpu import GpuFailure, GpuUnavailable
-    from treadle.runtime.nvcc import NvccUnavailable
-    from treadle.runtime.ptx.errors import PtxUnknown
-
-    return CacheUnavailable, EmulatorUnavailable, GpuFailure, GpuUnavailable, HostError, NvccUnavailable, PtxUnknown

@@ -1,4 +1,4 @@
-"""What a reader is told about a compilation: the derivation, the sizes, and the time of each pass."""
+"""A compilation as a terminal tells it: the derivation, the sizes, and the time of each pass."""
 
 from __future__ import annotations
 
@@ -7,12 +7,8 @@ from itertools import groupby
 from textwrap import fill
 from typing import TypeAlias
 
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.dialects.func import FuncOp
-
-from treadle.compiler.pipeline import LAST_DECORATING_PASS, Observer, PassRun
-from treadle.dialects.hierarchy import KernelOp
-from treadle.dialects.hierarchy.schedule import StepAttr, derivation_of
+from treadle.compiler.pipeline import PassRun
+from treadle.dialects.hierarchy.schedule import StepAttr
 
 WIDTH = 110
 
@@ -25,44 +21,6 @@ NOT_TAKEN = ("refused", "recomputation")
 
 Texts: TypeAlias = tuple[str, str, str, str]
 """Rewrite, subject, law, reason."""
-
-
-class Story(Observer):
-    """Notes, while passes run, what later levels no longer show."""
-
-    def __init__(self, compares: bool = False) -> None:
-        self.compares = compares
-        self.derivation: tuple[StepAttr, ...] = ()
-        self.schedules: dict[str, str] = {}
-
-    def after_pass(self, run: PassRun, module: ModuleOp) -> None:
-        functions = [op for op in module.ops if isinstance(op, FuncOp)]
-        steps = tuple(step for function in functions for step in derivation_of(function.attributes))
-        self.derivation = steps or self.derivation
-        if run.name == LAST_DECORATING_PASS:
-            kernels = [op for op in module.walk() if isinstance(op, KernelOp)]
-            self.schedules = {kernel.kernel_name.data: schedule_text(kernel) for kernel in kernels}
-
-
-def schedule_text(kernel: KernelOp) -> str:
-    """`group q = 64; stream x = 64; whole d = 64; warps q = 4`"""
-    schedule = kernel.schedule
-    if schedule is None:
-        return "no schedule"
-    parts = (
-        ("group", schedule.group),
-        ("stream", schedule.stream),
-        ("whole", schedule.whole),
-        ("warps", schedule.warps),
-        ("subloop", schedule.subloop),
-        ("cluster", schedule.cluster),
-        ("promote", schedule.promote),
-    )
-    return "; ".join(
-        f"{name} {', '.join(f'{axis} = {size}' for axis, size in part.as_dict().items())}"
-        for name, part in parts
-        if part.as_dict()
-    )
 
 
 def derivation_lines(steps: Sequence[StepAttr], *, reasons: bool = True) -> Iterator[str]:

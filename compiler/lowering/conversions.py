@@ -11,12 +11,12 @@ from treadle.compiler.layouts.fragments import fragment, same_elements
 from treadle.compiler.layouts.operations import access_cost, is_fewest, of_spread_copies, of_whole_sectors
 from treadle.compiler.layouts.swizzle import Choice, choose_rows
 from treadle.compiler.layouts.vectors import widest_fragment, widest_in_memory
-from treadle.compiler.lowering.plan import FORMAT_BYTES
 from treadle.dialects.cuda.layout import LayoutAttr, RowsAttr
 from treadle.dialects.cuda.tiles import layout_of
 from treadle.dialects.diagram import MapOp
 from treadle.dialects.diagram import YieldOp as MapYieldOp
 from treadle.dialects.diagram.array import format_of, sizes_of
+from treadle.dialects.diagram.formats import FORMAT_BYTES
 
 
 def stays_in_threads(source: LayoutAttr, target: LayoutAttr) -> bool:

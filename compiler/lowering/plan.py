@@ -15,14 +15,12 @@ from treadle.compiler.sizes import REDUCES, sizes_of_whole_arrays, why_unknown
 from treadle.dialects.diagram import ContractOp, ExtentOp, ReduceOp
 from treadle.dialects.diagram.array import axes_of, format_of, is_array, sizes_of
 from treadle.dialects.diagram.contract import is_computed_with
-from treadle.dialects.diagram.formats import NUMBER_FORMATS
+from treadle.dialects.diagram.formats import FORMAT_BYTES
 from treadle.dialects.hierarchy import GroupOp, KernelOp, LoadOp, SaveOp, StreamOp
 from treadle.dialects.hierarchy.schedule import promoted_every
 
 MOST_WARPS = 32
 """Of a block: it has at most 1024 threads."""
-
-FORMAT_BYTES = {name: each.bytes for name, each in NUMBER_FORMATS.items()}
 
 
 @dataclass

@@ -8,13 +8,13 @@ from xdsl.ir import SSAValue
 from treadle.compiler.errors import Refusal
 from treadle.compiler.lowering.layouts import columns_of, depth_of, operands_of
 from treadle.compiler.lowering.names import named, plain_name
-from treadle.compiler.lowering.plan import FORMAT_BYTES
 from treadle.compiler.lowering.state import KernelLowering
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import RowsAttr, is_interleaved, rows_layout
 from treadle.dialects.cuda.products import DEPTHS
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import ArrayEncoding, axes_of, format_of, sizes_of
+from treadle.dialects.diagram.formats import FORMAT_BYTES
 from treadle.dialects.hierarchy import LoadOp
 
 

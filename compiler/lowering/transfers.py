@@ -11,7 +11,6 @@ from treadle.compiler.lowering.conversions import stored_layout
 from treadle.compiler.lowering.fragments import fragment_of, fragment_type
 from treadle.compiler.lowering.names import hinted
 from treadle.compiler.lowering.pending import PendingLoad
-from treadle.compiler.lowering.plan import FORMAT_BYTES
 from treadle.compiler.lowering.state import KernelLowering
 from treadle.compiler.lowering.tiles import allocate, tile_of
 from treadle.dialects import cuda
@@ -19,6 +18,7 @@ from treadle.dialects.cuda.layout import LayoutAttr, rows_layout
 from treadle.dialects.cuda.tiles import is_shared, layout_of
 from treadle.dialects.diagram.array import axes_of, format_of, level_of, sizes_of
 from treadle.dialects.diagram.contract import is_multiplied
+from treadle.dialects.diagram.formats import FORMAT_BYTES
 from treadle.dialects.hierarchy import LoadOp, SaveOp
 
 

@@ -14,7 +14,6 @@ from xdsl.ir import Attribute, Block, SSAValue
 from treadle.compiler.errors import Refusal
 from treadle.compiler.layouts.copies import line_span
 from treadle.compiler.layouts.operations import is_dealt_by_sectors, is_one_request
-from treadle.compiler.lowering.plan import FORMAT_BYTES
 from treadle.compiler.printer.dealt import DealtPrinter
 from treadle.compiler.printer.indices import (
     Loop,
@@ -38,6 +37,7 @@ from treadle.dialects.cuda.layout import LayoutAttr
 from treadle.dialects.cuda.staging import EVERYWHERE
 from treadle.dialects.cuda.tiles import layout_of, rows_of
 from treadle.dialects.diagram.array import axes_of, format_of, shape_of
+from treadle.dialects.diagram.formats import FORMAT_BYTES
 
 FEW = 8
 """Vectors of a thread along an axis, of which the compiler may have each position: two registers."""

@@ -14,7 +14,6 @@ from treadle.compiler.errors import Refusal
 from treadle.compiler.layouts.conversions import Conversion, by_shuffles, repeated
 from treadle.compiler.layouts.digits import LayoutError, Modes
 from treadle.compiler.layouts.exchange import LANE_BITS, Edge, Round, bit_runs, lane_matrix
-from treadle.compiler.lowering.plan import FORMAT_BYTES
 from treadle.compiler.printer.indices import Loop, subscripts
 from treadle.compiler.printer.scalars import c_type
 from treadle.compiler.printer.writer import KernelWriter
@@ -22,6 +21,7 @@ from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LANES, digits_of
 from treadle.dialects.cuda.tiles import layout_of
 from treadle.dialects.diagram.array import format_of
+from treadle.dialects.diagram.formats import FORMAT_BYTES
 
 
 def print_exchange(writer: KernelWriter, op: cuda.ExchangeOp) -> None:

@@ -16,7 +16,6 @@ from typing import TypeGuard
 from xdsl.dialects import scf
 from xdsl.ir import Block, Operation, SSAValue
 
-from treadle.compiler.lowering.plan import FORMAT_BYTES
 from treadle.compiler.printer.exchanges import repeated_modes
 from treadle.compiler.printer.indices import Piece, outermost
 from treadle.dialects import cuda
@@ -25,6 +24,7 @@ from treadle.dialects.cuda.roles import MOST_REGISTERS, REGISTER_FILE
 from treadle.dialects.cuda.tiles import is_fragment, is_line, layout_of
 from treadle.dialects.diagram import CastOp, MapOp
 from treadle.dialects.diagram.array import format_of
+from treadle.dialects.diagram.formats import FORMAT_BYTES
 
 WORD = 4
 """Bytes of a register."""

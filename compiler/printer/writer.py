@@ -10,7 +10,6 @@ from xdsl.dialects import scf
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Block, Operation, SSAValue
 
-from treadle.compiler.lowering.plan import FORMAT_BYTES
 from treadle.compiler.primitives import primitive_names
 from treadle.compiler.printer.indices import Loop, Piece, coordinate, outermost, subscripts, tile_offset
 from treadle.compiler.printer.names import RESERVED, Names
@@ -20,6 +19,7 @@ from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LayoutAttr, Mode
 from treadle.dialects.cuda.tiles import is_fragment, layout_of, rows_of
 from treadle.dialects.diagram.array import axes_of, format_of
+from treadle.dialects.diagram.formats import FORMAT_BYTES
 
 CHUNK_BYTES = 16
 """What a swizzle moves together."""

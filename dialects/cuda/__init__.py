@@ -42,6 +42,7 @@ from treadle.dialects.cuda.kernel import (
     KernelOp,
     LaunchOp,
     alignments,
+    kernel_names,
     shared_bytes,
     variant_name,
 )
@@ -185,6 +186,7 @@ __all__ = [
     "WarpgroupWaitOp",
     "WriteOp",
     "alignments",
+    "kernel_names",
     "roles_of",
     "shared_bytes",
     "threads_at",

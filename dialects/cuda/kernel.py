@@ -293,3 +293,9 @@ def variant_name(kernel: KernelOp, alignment: int) -> str:
     if alignment == alignments(kernel)[0]:
         return name
     return f"{name}_strided" if alignment == ANY_STRIDES else f"{name}_aligned_{alignment}"
+
+
+def kernel_names(module: Operation) -> list[str]:
+    """The kernels of a module at `cuda` level, by the names that the printed file gives them."""
+    kernels = [op for op in module.walk() if isinstance(op, KernelOp)]
+    return [variant_name(kernel, each) for kernel in kernels for each in alignments(kernel)]

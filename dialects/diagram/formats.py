@@ -100,6 +100,7 @@ STORED = tuple(name for name, each in NUMBER_FORMATS.items() if each.bytes == 1)
 """Formats that are stored, moved and converted, and in which no arithmetic is done."""
 INTEGERS = tuple(name for name, each in NUMBER_FORMATS.items() if not each.is_float)
 SIXTEEN_BIT = tuple(name for name, each in NUMBER_FORMATS.items() if each.bytes == 2)
+FORMAT_BYTES = {name: each.bytes for name, each in NUMBER_FORMATS.items()}
 
 
 def number_format(type: Attribute) -> NumberFormat:

@@ -13,9 +13,9 @@ import numpy as np
 from xdsl.utils.arg_spec import ArgSpec
 
 from treadle.compiler.bench.gpu import Recorder
-from treadle.compiler.cli.run import kernel_names
 from treadle.compiler.pipeline import Options, pipeline, print_cuda, run_passes
 from treadle.compiler.source import load_module
+from treadle.dialects.cuda import kernel_names
 from treadle.runtime.cuda_driver import encode
 from treadle.runtime.gpu import GpuBackend, GpuFailure, driver
 from treadle.runtime.host import execute

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from treadle.compiler.cli.progress import progress
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.machines import load_machine
+from treadle.compiler.progress import progress
 from treadle.torch.groups import grouped
 from treadle.torch.options import Options
 from treadle.torch.outputs import members_read, outputs_of

@@ -10,9 +10,9 @@ from xdsl.dialects.builtin import ModuleOp
 
 from net_compiler.dialect import EmbedOp, Net
 from net_compiler.net_to_cuda import NetToCudaPass
-from treadle.compiler.cli.run import kernel_names
 from treadle.compiler.pipeline import print_cuda
 from treadle.compiler.source import make_context, parse_module
+from treadle.dialects.cuda import kernel_names
 from treadle.runtime.backend import Backend
 from treadle.runtime.emulator.backend import EmulatorBackend
 from treadle.runtime.host import execute
