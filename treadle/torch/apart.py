@@ -7,16 +7,15 @@ the scores, and attention around it is one kernel. A tensor that something else 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
-from math import prod
 from typing import Any
 
 import torch
 from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
+from treadle.torch.made import made_of, shape_of
 from treadle.torch.registry import COMPUTED, FREE, aten
 from treadle.torch.shares import Shares
 from treadle.torch.symbols import Described
@@ -159,13 +158,20 @@ class Apart:
         if node.target in FOLDS:
             return self._folded(node, [*self.made[operand].values()])
         if node.target is SOFTMAX:
-            self.made[node] = Shares(self, node, self.made[operand]).made()
+            self.made[node] = self._shares(node, self.made[operand])
             return None
         self.made[node] = {
             i: self._of_part(node, i, lambda each, i=i: self.made[each][i] if each in self.parts else each)
             for i in self.parts[node]
         }
         return None
+
+    def _shares(self, node: Node, parts: Mapping[int, Node]) -> dict[int, Node]:
+        """Powers are relative to the largest of all that is longer than one element, if only the shares of these are
+        read: then one stream makes them, whatever the others are."""
+        long = {i for i in parts if self.sizes[i] != 1}
+        counted = long if long and self.demanded(node) <= long else {*parts}
+        return Shares(self.graph, node, self.dim, self.sizes, counted).of(parts)
 
     def _slice(self, node: Node, operand: Node) -> Node | None:
         chosen = self._chosen(node) or ()
@@ -178,28 +184,14 @@ class Apart:
         return None
 
     def _folded(self, node: Node, parts: Iterable[Node]) -> Node:
-        each = [self.made_of(node, node.target, (part, *node.args[1:]), node.kwargs) for part in parts]
-        return reduce(lambda left, right: self.made_of(node, FOLDS[node.target], (left, right)), each)
+        each = [made_of(self.graph, node, node.target, (part, *node.args[1:]), node.kwargs) for part in parts]
+        return reduce(lambda left, right: made_of(self.graph, node, FOLDS[node.target], (left, right)), each)
 
     def _of_part(self, node: Node, part: int, change: Callable[[Node], Node]) -> Node:
         args = map_arg(node.args, change)
         shape = [*shape_of(node)]
         shape[self.dim] = self.sizes[part]
-        return self.made_of(node, node.target, args, map_arg(node.kwargs, change), shape)
-
-    def made_of(
-        self,
-        like: Node,
-        target: Any,
-        args: Any,
-        kwargs: Any = None,
-        shape: Sequence[Any] | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> Node:
-        made = self.graph.call_function(target, tuple(args), dict(kwargs or {}))
-        made.meta.update(like.meta)
-        made.meta["val"] = _described(like.meta["val"], shape, dtype)
-        return made
+        return made_of(self.graph, node, node.target, args, map_arg(node.kwargs, change), shape)
 
     def demanded(self, node: Node) -> set[int]:
         """The parts of a value that something is made of, at last."""
@@ -212,10 +204,6 @@ class Apart:
             else:
                 found |= self.demanded(user)
         return found
-
-
-def shape_of(node: Node) -> Sequence[Any]:
-    return tuple(node.meta["val"].shape)
 
 
 def _is_given(node: Node) -> bool:
@@ -231,16 +219,6 @@ def _place(given: Any, places: Sequence[Any]) -> int | None:
     if isinstance(value, int) and isinstance(places[-1], int):
         value = min(value, places[-1])
     return next((i for i, place in enumerate(places) if value == place), None)
-
-
-def _described(value: Any, shape: Sequence[Any] | None, dtype: torch.dtype | None) -> Any:
-    """What a graph knows of a tensor like another, whole in memory."""
-    shape = tuple(value.shape if shape is None else shape)
-    kind = dtype or value.dtype
-    if isinstance(value, Described):
-        strides = tuple(prod(shape[i + 1 :]) for i in range(len(shape)))
-        return replace(value, shape=shape, strides=strides, dtype=kind)
-    return value.new_empty(shape, dtype=kind)
 
 
 __all__ = ["take_apart"]

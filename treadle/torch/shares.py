@@ -3,40 +3,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import reduce
 from math import inf, nan
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from torch.fx import Node
+from torch.fx import Graph, Node
 
+from treadle.torch.made import made_of
 from treadle.torch.registry import aten
-
-if TYPE_CHECKING:
-    from treadle.torch.apart import Apart
 
 
 class Shares:
     """In f32, as PyTorch's.
 
-    Powers are relative to the largest of all that is longer than one element, if only the shares of these are read:
-    then one stream makes them, whatever the others are. A row of nothing but -inf has zeros beside another number; if
-    that is -inf, too, or infinite, no number, as in the whole."""
+    A row whose counted parts are nothing but -inf has zeros beside another number; if that is -inf, too, or infinite,
+    no number, as in the whole."""
 
-    def __init__(self, apart: Apart, node: Node, parts: dict[int, Node]):
-        self.apart = apart
+    def __init__(self, graph: Graph, node: Node, dim: int, sizes: Sequence[Any], counted: Container[int]):
+        self.graph = graph
         self.node = node
-        self.dim = apart.dim
+        """The softmax of the whole."""
+        self.dim = dim
+        self.sizes = sizes
+        """Of the parts, along the dimension."""
+        self.counted = counted
+        """The parts whose largest element powers are relative to."""
         self.row = [*node.meta["val"].shape]
-        self.row[self.dim] = 1
-        self.parts = {i: self._converted(part, i, torch.float32) for i, part in parts.items()}
-        long = {i for i in parts if apart.sizes[i] != 1}
-        self.counted = long if long and apart.demanded(node) <= long else {*parts}
+        self.row[dim] = 1
 
-    def made(self) -> dict[int, Node]:
-        counted = {i: part for i, part in self.parts.items() if i in self.counted}
-        beside = [part for i, part in self.parts.items() if i not in self.counted]
+    def of(self, parts: Mapping[int, Node]) -> dict[int, Node]:
+        """The shares of these parts of the whole's operand."""
+        converted = {i: self._converted(part, i, torch.float32) for i, part in parts.items()}
+        counted = {i: part for i, part in converted.items() if i in self.counted}
+        beside = [part for i, part in converted.items() if i not in self.counted]
         largest = self._fold(aten.maximum, (self._over(aten.amax.default, part) for part in counted.values()))
         powers = {i: self._power(part, largest, i) for i, part in counted.items()}
         if not beside:
@@ -58,7 +59,7 @@ class Shares:
         return {i: self._converted(share, i, wanted) for i, share in shares.items()}
 
     def _converted(self, given: Node, part: int, dtype: torch.dtype) -> Node:
-        return self.apart.made_of(self.node, aten._to_copy.default, (given,), {"dtype": dtype}, self._of(part), dtype)
+        return made_of(self.graph, self.node, aten._to_copy.default, (given,), {"dtype": dtype}, self._of(part), dtype)
 
     def _power(self, part: Node, largest: Node, i: int | None = None) -> Node:
         return self._number(aten.exp.default, self._number(aten.sub.Tensor, part, largest, part=i), part=i)
@@ -77,19 +78,19 @@ class Shares:
 
     def _full(self, value: float) -> Node:
         kwargs = {"dtype": torch.float32, "device": self.node.meta["val"].device}
-        return self.apart.made_of(self.node, aten.full.default, ([], value), kwargs, [], torch.float32)
+        return made_of(self.graph, self.node, aten.full.default, ([], value), kwargs, [], torch.float32)
 
     def _row(self, target: Any, *args: Any, dtype: torch.dtype = torch.float32) -> Node:
-        return self.apart.made_of(self.node, target, args, None, self.row, dtype)
+        return made_of(self.graph, self.node, target, args, None, self.row, dtype)
 
     def _number(self, target: Any, *args: Any, part: int | None = None) -> Node:
         """An operation on all elements of a part; on one of each row, if no part is named."""
-        return self.apart.made_of(self.node, target, args, None, self._of(part), torch.float32)
+        return made_of(self.graph, self.node, target, args, None, self._of(part), torch.float32)
 
     def _of(self, part: int | None) -> list[Any]:
         shape = [*self.row]
         if part is not None:
-            shape[self.dim] = self.apart.sizes[part]
+            shape[self.dim] = self.sizes[part]
         return shape
 
 

@@ -1,0 +1,47 @@
+# pyright: standard
+"""Operations that are put into a graph, with what the graph knows of their results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+from treadle.torch.symbols import Described
+
+
+def made_of(
+    graph: Graph,
+    like: Node,
+    target: Any,
+    args: Any,
+    kwargs: Any = None,
+    shape: Sequence[Any] | None = None,
+    dtype: torch.dtype | None = None,
+) -> Node:
+    """An operation whose result is like that of another, of this shape and format if they are named."""
+    made = graph.call_function(target, tuple(args), dict(kwargs or {}))
+    made.meta.update(like.meta)
+    made.meta["val"] = _described(like.meta["val"], shape, dtype)
+    return made
+
+
+def shape_of(node: Node) -> Sequence[Any]:
+    return tuple(node.meta["val"].shape)
+
+
+def _described(value: Any, shape: Sequence[Any] | None, dtype: torch.dtype | None) -> Any:
+    """What a graph knows of a tensor like another, whole in memory."""
+    shape = tuple(value.shape if shape is None else shape)
+    kind = dtype or value.dtype
+    if isinstance(value, Described):
+        strides = tuple(prod(shape[i + 1 :]) for i in range(len(shape)))
+        return replace(value, shape=shape, strides=strides, dtype=kind)
+    return value.new_empty(shape, dtype=kind)
+
+
+__all__ = ["made_of", "shape_of"]
