@@ -19,7 +19,7 @@ from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import axes_of, format_of
 from treadle.passes.expressions.below_maximum import LOWEST, below_maximum
-from treadle.passes.expressions.bounds import is_positive_scalar
+from treadle.passes.expressions.forms import is_positive_scalar
 from treadle.passes.expressions.scalars import (
     Constant,
     Expression,

@@ -105,7 +105,7 @@ class DiagramHoistFactorsPass(ModulePass):
       which a condition leaves nothing, if a sum tells which these are: the divisor, or in it one of powers that are 1
       at their extremum.
     - Past a rounding a factor moves only if what stays behind provably fits the narrower format
-      (`expressions.bounds.misfit`).
+      (`expressions.misfit`).
     - The sum itself must not be kept in f16, where it might overflow without the factor.
     - A factor that may be absent stays, for the sum of nothing is there. A peak is 1 in rows without elements, if a
       formula tells which these are."""

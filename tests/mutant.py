@@ -73,7 +73,7 @@ FIRST = {
     "passes/streams/neutral": "tests/programs/safe_rows.mlir",
     "passes/expressions/infinities": "tests/programs/undefined_rows.mlir",
     "passes/expressions/kinds": "tests/programs/safe_rows.mlir",
-    "passes/expressions/bounds": "tests/programs/scaled_shares.mlir",
+    "passes/expressions/forms": "tests/programs/scaled_shares.mlir",
     "passes/kernels/clusters": "tests/programs/out_and_back.mlir",
     "passes/streams/limits": "examples/attention_window.mlir",
     "passes/expressions/moments": "examples/cross_entropy.mlir",

@@ -63,7 +63,7 @@ MUTATIONS: dict[str, Mutation] = {
         "for axis in sum.over_axes if False",
     ),
     "hoist: numbers of any sign past a maximum": (
-        "passes/expressions/bounds",
+        "passes/expressions/forms",
         "return least(expression) >= LEAST",
         "return True",
     ),

@@ -10,8 +10,10 @@ from xdsl.dialects.builtin import f16
 from xdsl.ir import SSAValue
 
 from treadle.compiler.source import parse_module
-from treadle.passes.expressions.bounds import distance_of, magnitude, misfit
+from treadle.passes.expressions.distances import distance_of
 from treadle.passes.expressions.kinds import kinds_of
+from treadle.passes.expressions.magnitudes import magnitude
+from treadle.passes.expressions.misfit import misfit
 from treadle.passes.expressions.scalars import Leaf
 
 ROWS = """

@@ -23,7 +23,7 @@ from treadle.compiler.pipeline import Options, pipeline, run_pipeline
 from treadle.compiler.source import parse_module
 from treadle.dialects.diagram import MapOp
 from treadle.estimated import estimate
-from treadle.passes.expressions.bounds import peak_of
+from treadle.passes.expressions.distances import peak_of
 from treadle.passes.expressions.infinities import may_be_infinite
 from treadle.passes.expressions.scalars import Leaf
 

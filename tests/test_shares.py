@@ -15,7 +15,7 @@ from treadle.compiler.pipeline import Options, print_cuda, run_pipeline
 from treadle.compiler.source import load_module, parse_module
 from treadle.dialects.diagram import MapOp
 from treadle.dialects.hierarchy import KernelOp
-from treadle.passes.expressions.bounds import magnitude
+from treadle.passes.expressions.magnitudes import magnitude
 from treadle.passes.expressions.scalars import Leaf
 from treadle.passes.expressions.shares import LAW
 from treadle.runtime.backend import has_host_compiler

@@ -18,7 +18,7 @@ from xdsl.ir import OpResult, SSAValue
 from treadle.dialects.diagram import ContractOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.passes._structure import Structure, remember, structure_of_values
-from treadle.passes.expressions.bounds import inner_expression, stood_for
+from treadle.passes.expressions.inner import inner_expression, stood_for
 from treadle.passes.expressions.kinds import FINITE, INFINITE, NAN, OF_NOTHING, ZERO, Kinds, kinds_of
 from treadle.passes.expressions.polynomials import Key, Keys, key_of
 from treadle.passes.expressions.reductions import kind_of, operands_of

@@ -16,10 +16,11 @@ from xdsl.ir import Operation
 from treadle.dialects.diagram import ContractOp, ExtentOp, IndexOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.formats import known_format
-from treadle.passes.expressions.bounds import distance_of, is_nonnegative, peak_of
+from treadle.passes.expressions.distances import distance_of, peak_of
 from treadle.passes.expressions.polynomials import Key, Keys
 from treadle.passes.expressions.reductions import operands_of
 from treadle.passes.expressions.scalars import CASTS, Constant, Expression, Leaf, Node, product
+from treadle.passes.expressions.signs import is_nonnegative
 
 Kinds = frozenset[str]
 """Of `-inf`, `-`, `0`, `+`, `+inf`, `nan`, those that a value may be."""

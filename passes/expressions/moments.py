@@ -20,8 +20,8 @@ from treadle.dialects.diagram import ContractOp, ExtentOp, MapOp, ReduceOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import array_type, axes_of, format_of, level_of, sizes_of
 from treadle.passes._functions import fresh_hint, label, replace
-from treadle.passes.expressions.bounds import inner_expression
 from treadle.passes.expressions.infinities import may_be_infinite, sources, troubled_by
+from treadle.passes.expressions.inner import inner_expression
 from treadle.passes.expressions.polynomials import (
     ONE,
     Key,

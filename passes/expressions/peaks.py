@@ -26,14 +26,9 @@ from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp, WhereO
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import array_type, format_of, sizes_of
 from treadle.passes._functions import label, note
-from treadle.passes.expressions.bounds import (
-    FAR_FROM_OVERFLOW,
-    inner_expression,
-    linear_form,
-    peak_of,
-    same_form,
-    unscaled,
-)
+from treadle.passes.expressions.distances import FAR_FROM_OVERFLOW, peak_of
+from treadle.passes.expressions.forms import linear_form, same_form, unscaled
+from treadle.passes.expressions.inner import inner_expression
 from treadle.passes.expressions.polynomials import Key, key_of
 from treadle.passes.expressions.powers import MOST, PASS
 from treadle.passes.expressions.reductions import is_neutral, operands_of

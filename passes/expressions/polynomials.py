@@ -17,7 +17,7 @@ from xdsl.dialects import arith, math
 from xdsl.ir import Operation, SSAValue
 
 from treadle.dialects.diagram import ReduceOp
-from treadle.passes.expressions.bounds import inner_expression, is_positive, is_saturating, stood_for
+from treadle.passes.expressions.inner import inner_expression, is_saturating, stood_for
 from treadle.passes.expressions.scalars import (
     Constant,
     Expression,
@@ -29,6 +29,7 @@ from treadle.passes.expressions.scalars import (
     quotient,
     total,
 )
+from treadle.passes.expressions.signs import is_positive
 
 Key = Hashable
 ONE: Key = ("constant", 1.0)

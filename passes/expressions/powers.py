@@ -11,7 +11,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from treadle.dialects.diagram import MapOp, ReduceOp
 from treadle.passes._functions import label, note, replace
-from treadle.passes.expressions.bounds import distance_of
+from treadle.passes.expressions.distances import distance_of
 from treadle.passes.expressions.scalars import (
     Leaf,
     Node,

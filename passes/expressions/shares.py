@@ -13,7 +13,8 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from treadle.dialects.diagram import MapOp
 from treadle.dialects.diagram.array import axes_of, format_of
 from treadle.passes._functions import fresh_hint, label, note, replace
-from treadle.passes.expressions.bounds import is_far_from_overflow, is_nonnegative, logarithm_of
+from treadle.passes.expressions.inner import logarithm_of
+from treadle.passes.expressions.magnitudes import is_far_from_overflow
 from treadle.passes.expressions.scalars import (
     Expression,
     Leaf,
@@ -27,6 +28,7 @@ from treadle.passes.expressions.scalars import (
     unary,
     walk,
 )
+from treadle.passes.expressions.signs import is_nonnegative
 
 LAW = "exp(a) / b = exp(a - log b)"
 

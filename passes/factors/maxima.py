@@ -19,9 +19,7 @@ from treadle.passes._functions import (
     note,
     replace,
 )
-from treadle.passes.expressions.bounds import (
-    is_positive_scalar,
-)
+from treadle.passes.expressions.forms import is_positive_scalar
 from treadle.passes.expressions.powers import PASS
 from treadle.passes.expressions.scalars import (
     Expression,

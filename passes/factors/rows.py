@@ -12,11 +12,8 @@ from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import (
     sizes_of,
 )
-from treadle.passes.expressions.bounds import (
-    distance_of,
-    inner_expression,
-    is_nonnegative,
-)
+from treadle.passes.expressions.distances import distance_of
+from treadle.passes.expressions.inner import inner_expression
 from treadle.passes.expressions.scalars import (
     Expression,
     Leaf,
@@ -28,6 +25,7 @@ from treadle.passes.expressions.scalars import (
     select,
     strip_casts,
 )
+from treadle.passes.expressions.signs import is_nonnegative
 
 
 def witness_of(

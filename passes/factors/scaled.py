@@ -6,10 +6,8 @@ from collections.abc import Sequence
 
 from xdsl.dialects import arith
 
-from treadle.passes.expressions.bounds import (
-    inner_expression,
-    peak_of,
-)
+from treadle.passes.expressions.distances import peak_of
+from treadle.passes.expressions.inner import inner_expression
 from treadle.passes.expressions.scalars import (
     Constant,
     Expression,

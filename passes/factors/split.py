@@ -15,11 +15,8 @@ from treadle.passes._functions import (
     label,
     note,
 )
-from treadle.passes.expressions.bounds import (
-    inner_expression,
-    is_exact_in,
-    misfit,
-)
+from treadle.passes.expressions.inner import inner_expression
+from treadle.passes.expressions.misfit import is_exact_in, misfit
 from treadle.passes.expressions.peaks import Peaks
 from treadle.passes.expressions.powers import PASS
 from treadle.passes.expressions.scalars import (

@@ -33,14 +33,10 @@ from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import format_of
 from treadle.dialects.diagram.formats import number_format
 from treadle.passes._functions import label
-from treadle.passes.expressions.bounds import (
-    inner_expression,
-    is_beyond,
-    is_positive,
-    is_saturating,
-    most_in,
-)
+from treadle.passes.expressions.distances import is_beyond
 from treadle.passes.expressions.infinities import LeftOut, infinite_by, is_nothing_at_start, troubled_by
+from treadle.passes.expressions.inner import inner_expression, is_saturating
+from treadle.passes.expressions.magnitudes import most_in
 from treadle.passes.expressions.polynomials import (
     Key,
     NoPolynomial,
@@ -67,6 +63,7 @@ from treadle.passes.expressions.scalars import (
     substitute,
     unary,
 )
+from treadle.passes.expressions.signs import is_positive
 from treadle.passes.streams.changes import (
     BEFORE,
     ORDERED,

@@ -9,12 +9,7 @@ from xdsl.dialects import arith, math
 from xdsl.ir import Operation, SSAValue
 
 from treadle.dialects.diagram import ReduceOp
-from treadle.passes.expressions.bounds import (
-    Atom,
-    is_nonnegative,
-    linear_form,
-    unscaled,
-)
+from treadle.passes.expressions.forms import Atom, linear_form, unscaled
 from treadle.passes.expressions.scalars import (
     Constant,
     Expression,
@@ -28,6 +23,7 @@ from treadle.passes.expressions.scalars import (
     strip_casts,
     total,
 )
+from treadle.passes.expressions.signs import is_nonnegative
 
 BEFORE = "before"
 """Version of a leaf: the value of a reduction before the step. Without it: after."""

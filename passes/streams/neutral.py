@@ -10,14 +10,8 @@ from xdsl.ir import Operation, SSAValue
 from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import axes_of
-from treadle.passes.expressions.bounds import (
-    Atom,
-    inner_expression,
-    is_nonnegative,
-    linear_form,
-    same_form,
-    unscaled,
-)
+from treadle.passes.expressions.forms import Atom, linear_form, same_form, unscaled
+from treadle.passes.expressions.inner import inner_expression
 from treadle.passes.expressions.kinds import ANY, kinds_of, truths_of
 from treadle.passes.expressions.polynomials import key_of
 from treadle.passes.expressions.reductions import neutral_of, operands_of
@@ -33,6 +27,7 @@ from treadle.passes.expressions.scalars import (
     is_plain,
     number,
 )
+from treadle.passes.expressions.signs import is_nonnegative
 from treadle.passes.streams.changes import ORDERED
 
 

@@ -1,0 +1,83 @@
+"""What can be proved about signs. "Unknown" is always a right answer."""
+
+from __future__ import annotations
+
+import math as numbers
+
+from xdsl.dialects import arith, math
+from xdsl.ir import Operation, SSAValue
+
+from treadle.dialects.diagram import ContractOp, ReduceOp, WhereOp
+from treadle.passes.expressions.inner import look_through
+from treadle.passes.expressions.scalars import (
+    Constant,
+    Expression,
+    Leaf,
+    Node,
+)
+
+
+def is_nonnegative(expression: Expression) -> bool:
+    """Whether no value of an expression is below zero, proved from its form."""
+    expression = look_through(expression)
+    match expression:
+        case Constant():
+            return expression.number >= 0
+        case Leaf():
+            return _is_nonnegative_array(expression.value)
+        case Node(kind=math.ExpOp | math.Exp2Op | math.AbsFOp | math.SqrtOp | math.RsqrtOp):
+            return True
+        case Node(kind=arith.MulfOp, operands=(left, right)) if left is right or left == right:
+            return True
+        case Node(kind=arith.MulfOp | arith.DivfOp | arith.AddfOp, operands=operands):
+            return all(is_nonnegative(operand) for operand in operands)
+        case Node(kind=arith.MaximumfOp, operands=operands):
+            return any(is_nonnegative(operand) for operand in operands)
+        case Node(kind=arith.SIToFPOp, operands=(operand,)):
+            return is_nonnegative(operand)
+        case _:
+            return False
+
+
+def _is_nonnegative_array(value: SSAValue) -> bool:
+    owner = value.owner
+    if not isinstance(owner, Operation):
+        return False
+    if isinstance(owner, WhereOp):
+        return is_nonnegative(Leaf(owner.operand))
+    if isinstance(owner, ReduceOp):
+        return owner.kind.data in ("add", "mul") and owner.init is None and is_nonnegative(Leaf(owner.operand))
+    if isinstance(owner, ContractOp):
+        square = owner.lhs is owner.rhs and owner.init is None
+        return square or (owner.init is None and is_nonnegative(Leaf(owner.lhs)) and is_nonnegative(Leaf(owner.rhs)))
+    return owner.name == "diagram.extent"
+
+
+def is_positive(expression: Expression) -> bool:
+    """Whether every value is above zero *and* finite, for finite leaves: it has an inverse."""
+    expression = look_through(expression)
+    match expression:
+        case Constant():
+            return 0 < expression.number < numbers.inf
+        case Node(kind=arith.AddfOp, operands=(left, right)):
+            return (is_positive(left) and is_nonnegative(right)) or (is_positive(right) and is_nonnegative(left))
+        case Node(kind=arith.MulfOp | arith.DivfOp, operands=operands):
+            return all(is_positive(operand) for operand in operands)
+        case Node(kind=math.SqrtOp | math.RsqrtOp | math.ExpOp | math.Exp2Op, operands=(operand,)):
+            return expression.kind in (math.ExpOp, math.Exp2Op) or is_positive(operand)
+        case Node(kind=arith.MaximumfOp, operands=operands):
+            return any(is_positive(operand) for operand in operands)
+        case _:
+            return False
+
+
+def least(expression: Expression) -> float:
+    """A lower bound of an expression that is not negative; zero if none is known."""
+    expression = look_through(expression)
+    if isinstance(expression, Constant):
+        return max(expression.number, 0.0)
+    if isinstance(expression, Node) and expression.kind is arith.AddfOp and is_nonnegative(expression):
+        return sum(least(operand) for operand in expression.operands)
+    if isinstance(expression, Node) and expression.kind is arith.MaximumfOp:
+        return max(least(operand) for operand in expression.operands)
+    return 0.0
