@@ -311,6 +311,28 @@ def test_a_mean_of_any_number():
     assert np.isnan(mean(np.ones((4, 0), np.float32))).all()
 
 
+def test_what_kernels_hold_whole_stays_fixed():
+    """Heads of another width are another kernel, with the scores near; lengths share one."""
+    attention = treadle.kernel("q d, x d, x e -> q e")(
+        lambda Q, K, V: tl.contract(tl.softmax(tl.contract(Q, K, over="d"), over="x"), V, over="x")
+    )
+    for length, width in ((40, 32), (50, 32), (60, 48), (700, 32)):
+        Q = np.random.default_rng(width).standard_normal((length, width)).astype(np.float16)
+        kernel = attention.compiled(Q, Q, Q)
+        assert kernel.estimate.kernels == 1
+        assert dict(kernel.arguments[0].axes) == {"q": None if length > 40 else 40, "d": width}
+        assert kernel.held_whole >= {"d", "e"}
+        assert all(verdict.ok for verdict in kernel.verify(Q, Q, Q))
+    assert len(attention._kernels) == 3
+
+
+def test_an_axis_of_many_sizes_becomes_symbolic(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("treadle.language.function.MOST_SIZES", 3)
+    softmax = treadle.kernel("m n -> m n")(lambda A: tl.softmax(A, over="n"))
+    sizes = [softmax.compiled(np.zeros((4, n), np.float32)).arguments[0].axes["n"] for n in (64, 65, 66, 67, 64)]
+    assert sizes == [64, 65, 66, None, None]
+
+
 @pytest.mark.parametrize(("format", "said"), [("f32", 1), ("f16", 0)])
 def test_products_of_f32_may_be_rounded(format: str, said: int):
     traced = treadle.kernel("m k, k n -> m n")(lambda A, B: tl.contract(A, B, over="k", multiply="tf32"))

@@ -129,6 +129,16 @@ class Kernel:
             for name, type in zip(output_names(function), function.function_type.outputs, strict=True)
         )
 
+    @cached_property
+    def held_whole(self) -> frozenset[str]:
+        """The axes of which kernels hold all elements at once, as only a known size lets them."""
+        from treadle.compiler.source import parse_module
+        from treadle.dialects.hierarchy import KernelOp
+
+        kernels = [op for op in parse_module(self.hierarchy, "kernel.hierarchy").walk() if isinstance(op, KernelOp)]
+        schedules = [kernel.schedule for kernel in kernels if kernel.schedule is not None]
+        return frozenset(axis for schedule in schedules for axis in schedule.whole.as_dict())
+
     def cost(self, **sizes: int) -> Explanation:
         """Transfers, memory and an estimate of the time, at these sizes of the symbolic axes (TreadleError if one
         has neither a size nor a default, and for a size that the program does not leave open)."""

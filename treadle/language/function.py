@@ -33,13 +33,17 @@ _DTYPES = {
 
 RECENT = 256
 """For how many formats and sizes of its arguments a function keeps which kernel they lead to."""
+MOST_SIZES = 8
+"""Of an axis that kernels hold whole: each is compiled for. Heads come in few widths."""
 
 
 class NamedKernel:
     """A function over named axes, and the kernels that were derived from it, one for each combination of formats.
 
     The size of an axis is fixed in the kernel until a second size of it is seen: then it is symbolic, and the one
-    kernel takes any (`static` keeps axes fixed, a kernel for each size)."""
+    kernel takes any. An axis that kernels hold whole, as they do the width of a head, stays fixed, a kernel for each
+    size, until `MOST_SIZES` of them were seen: with a symbolic one there would be more kernels, and slower ones.
+    `static` keeps axes fixed for good."""
 
     def __init__(
         self,
@@ -60,7 +64,7 @@ class NamedKernel:
         self.names = _argument_names(function, len(signature.inputs))
         self._lock = threading.RLock()
         self._kernels: dict[tuple[Any, ...], Kernel] = {}
-        self._seen: dict[str, int] = {}
+        self._seen: dict[str, set[int]] = {}
         self._symbolic: set[str] = set()
         self._recent: dict[tuple[Any, ...], Kernel] = {}
         """What the arguments' formats and sizes lead to, until one more axis turns out to be symbolic."""
@@ -144,10 +148,18 @@ class NamedKernel:
 
     def _fixed(self, sizes: dict[str, int]) -> dict[str, int]:
         for axis, size in sizes.items():
-            if self._seen.setdefault(axis, size) != size and axis not in self.static:
-                self._symbolic.add(axis)
-                self._recent.clear()
+            seen = self._seen.setdefault(axis, {size})
+            if size in seen or axis in self._symbolic or axis in self.static:
+                continue
+            if len(seen) < MOST_SIZES and axis in self._held_whole():
+                seen.add(size)
+                continue
+            self._symbolic.add(axis)
+            self._recent.clear()
         return {axis: size for axis, size in sizes.items() if axis not in self._symbolic}
+
+    def _held_whole(self) -> set[str]:
+        return {axis for kernel in self._kernels.values() for axis in kernel.held_whole}
 
     def _compile(self, formats: Sequence[str], sizes: dict[str, int], fixed: dict[str, int]) -> Kernel:
         from treadle.compiled import compile
@@ -183,8 +195,9 @@ def kernel(
     The signature names the axes of each argument and result, `"q d, x d, x e -> q e"`; the same name is the same axis.
     The function is called once with arrays that write down what is done to them (`treadle.language`): arithmetic aligns
     axes by name; further parameters keep their defaults. Results have the format of the first argument that is no
-    integer (f32 if all are), or `result`; integers stay integers where that is not given. `static` names axes that keep
-    a fixed size in each kernel; `machine` and `arch` are those of `treadle.compile`.
+    integer (f32 if all are), or `result`; integers stay integers where that is not given. Axes become symbolic once
+    they have had several sizes (`NamedKernel`), but for those that `static` names. `machine` and `arch` are those of
+    `treadle.compile`.
 
     ```
     @treadle.kernel("q d, x d, x e -> q e")
