@@ -71,7 +71,9 @@ def product_axes(kernel: KernelOp, group_axes: Iterable[str]) -> ProductAxes:
     group_axes = tuple(group_axes)
     products = contractions_of(kernel)
     rows = [axis for axis in group_axes if products and all(_is_free(axis, op) for op in products)]
-    # Rows are by preference an axis of a left operand, and of those the one nearest to the contiguous end.
+    # Columns that no group cuts are of the other operand; else a product would have both along one of them. Rows are by
+    # preference an axis of a left operand, and of those the one nearest to the contiguous end.
+    rows = [axis for axis in rows if all(_faces_columns(axis, group_axes, op) for op in products)] or rows
     left = [axis for axis in rows if axis in axes_of(products[0].lhs.type)]
     row = (left or rows or [None])[-1]
     columns = [
@@ -136,6 +138,15 @@ def _is_batch(axis: str, op: ContractOp) -> bool:
 def _is_column(axis: str, row: str, op: ContractOp) -> bool:
     rows = axes_of(op.lhs.type) if row in axes_of(op.lhs.type) else axes_of(op.rhs.type)
     return _is_free(axis, op) and axis not in rows
+
+
+def _faces_columns(axis: str, group_axes: Collection[str], op: ContractOp) -> bool:
+    """Whether the operand of a product that has this axis has no free one that no group cuts."""
+    own = axes_of(op.lhs.type) if axis in axes_of(op.lhs.type) else axes_of(op.rhs.type)
+    sizes = sizes_of(op.result.type)
+    return not any(
+        sizes[other] != 1 and other not in group_axes for other in own if other in sizes and _is_free(other, op)
+    )
 
 
 def _has_columns(axis: str, group_axes: Collection[str], op: ContractOp) -> bool:
