@@ -28,6 +28,7 @@ from treadle.compiler.cost.issue import (
 from treadle.compiler.cost.limits import are_limits_found_together, fed_of_stream
 from treadle.compiler.cost.moments import moments_of
 from treadle.compiler.cost.names import name_of
+from treadle.compiler.cost.neighbours import order_in_memory
 from treadle.compiler.cost.operands import (
     computes_with,
     is_needed_first,
@@ -247,7 +248,7 @@ class Walk:
         comes = () if saves or level != "shared" else tuple(self.padded(piece)[axis] for axis in axes)
         stream = self.inside[-1].axis if self.inside else None
         in_boxes = bool(comes) and comes_in_boxes(piece, self.products, self.row, stream, fed is not None)
-        limited = piece in self.limited
+        limited, taken = piece in self.limited, sizes_of(piece.type)
         found = Transfer(
             name,
             level,
@@ -260,6 +261,7 @@ class Walk:
             is_limited=limited,
             in_boxes=in_boxes,
             blocks=blocks_of(array),
+            near=tuple((axis, taken[axis]) for axis in order_in_memory(array)),
         )
         self.transfers.append(found)
         leaves = saves and self.leaves(width)

@@ -14,6 +14,7 @@ from math import prod
 from typing import Protocol
 
 from treadle.compiler.amounts import Amount, ceil_div, choice, most
+from treadle.compiler.cost.neighbours import sector_share
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,9 @@ class Transfer:
     """The axes along which so many neighbours are one element of the array, which is read at quotients."""
     cells: Mapping[str, int] = field(default_factory=dict[str, int], hash=False)
     """The axes along which one value is loaded for so many neighbours, where a group asks which pieces there are."""
+    near: tuple[tuple[str, Amount], ...] = ()
+    """How much of each axis a group takes at a time, the one whose neighbours lie side by side in memory first; empty
+    where that is not known."""
 
     @property
     def factors(self) -> tuple[str, ...]:
@@ -115,6 +119,11 @@ class Transfer:
         if self.cells:
             return values
         return ceil_div(values, prod(self.blocks.values())) if self.blocks else values
+
+    def sector_bytes(self, sizes: Mapping[str, int]) -> Amount:
+        """The bytes of the sectors of L2 in which its elements come, edges aside."""
+        share = sector_share(self.near, self.width, sizes) if self.near else 1
+        return self.elements(sizes) * self.width * share
 
     def unlimited(self, sizes: Mapping[str, int]) -> Amount:
         """The values if no condition left anything out."""

@@ -28,6 +28,7 @@ from treadle.compiler.cost.issue import (
 from treadle.compiler.cost.limits import are_found_together, fed_of_visits
 from treadle.compiler.cost.moments import Moments, moments_of_decorated
 from treadle.compiler.cost.names import name_of
+from treadle.compiler.cost.neighbours import order_in_memory
 from treadle.compiler.cost.operands import (
     computes_with,
     is_needed_first,
@@ -159,7 +160,8 @@ class Sketch:
     ) -> Plan:
         """With arrays for sizes, of all these candidates together: then `about` must say what part of the stream
         conditions leave, 1 where there are none. Without it, groups are asked one by one."""
-        padded = {axis: self._padded(axis, size) for axis, size in (self._empty | dict(tiles)).items()}
+        taken = self._empty | dict(tiles)
+        padded = {axis: self._padded(axis, size) for axis, size in taken.items()}
         groups = tuple(Pieces(axis, tiles[axis]) for axis in self.group)
         shared = tuple(Pieces(axis, size) for axis, size in self.parts_of_blocks(tiles).items())
         visits = self._visits(tiles) if about is None else [Visits()] * self.streams
@@ -178,7 +180,7 @@ class Sketch:
             warps,
             (
                 *(
-                    self._transfer(crossing, padded, (*groups, *shared), visits, fed)
+                    self._transfer(crossing, taken, padded, (*groups, *shared), visits, fed)
                     for crossing in (*found.crossings, *self.crossings)
                     if not self._is_spared(crossing, tiles, visits)
                 ),
@@ -325,6 +327,7 @@ class Sketch:
     def _transfer(
         self,
         crossing: Crossing,
+        taken: Mapping[str, Amount],
         padded: Mapping[str, Amount],
         groups: tuple[Pieces, ...],
         visits: Sequence[Visits],
@@ -350,6 +353,7 @@ class Sketch:
             comes,
             in_boxes,
             blocks=crossing.blocks,
+            near=tuple((axis, taken[axis]) for axis in crossing.near),
         )
 
 
@@ -437,6 +441,7 @@ class _Reader:
                 self._tested_by(value, stream),
                 self._in_boxes(value),
                 blocks=blocks_of(value),
+                near=order_in_memory(value),
                 spared=self._spared_by(value, stream),
             )
             for i, (value, times) in enumerate(self.use.inputs.items())
@@ -473,6 +478,7 @@ class _Reader:
                 width_of(value.type),
                 self.stream in axes_of(value.type),
                 leaves=self._leaves(value),
+                near=axes_of(value.type)[::-1],
             )
             for i, value in enumerate(self.results)
         ]

@@ -33,6 +33,8 @@ class Crossing:
     """Whether it goes out by way of shared memory."""
     blocks: Mapping[str, int] = field(default_factory=dict[str, int], hash=False)
     """The axes along which so many neighbours are one element of the array."""
+    near: tuple[str, ...] = ()
+    """Its axes, the one whose neighbours lie side by side in memory first; empty where that is not known."""
     spared: Mapping[str, int] = field(default_factory=dict[str, int], hash=False)
     """The blocks of tables that say which pieces there are: where each lies in one block, steps load none of it."""
 

@@ -43,8 +43,8 @@ def device_bytes(plan: Plan, machine: Machine, sizes: Mapping[str, int], slots: 
 
 
 def crossing_bytes(plan: Plan, sizes: Mapping[str, int]) -> Amount:
-    """Between L2 and the processors, each block by itself."""
-    return sum(each.elements(sizes) * each.width for each in plan.transfers)
+    """Between L2 and the processors, each block by itself: whole sectors."""
+    return sum(each.sector_bytes(sizes) for each in plan.transfers)
 
 
 def reads_again(plan: Plan) -> bool:
