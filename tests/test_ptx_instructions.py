@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from ptx_bodies import compute, run
 
+from treadle.runtime.ptx.errors import PtxUnknown
+
 I32, U32, I64, U64, F32 = np.int32, np.uint32, np.int64, np.uint64, np.float32
 
 
@@ -82,6 +84,37 @@ def test_an_fma_meets_a_double_rounding():
     assert made.tolist() == [1, np.nextafter(F32(1), F32(2))]
 
 
+def test_a_sum_is_rounded_towards_zero():
+    """1 less 2^-60 is below 1, though it is 1 in float64; finite numbers never become infinite."""
+    big = np.finfo(F32).max
+    a = np.array([1, -1, 1, 1, 2.0**-140, big, -big, np.inf, 3, np.nan], F32)
+    b = np.array([-(2.0**-60), 2.0**-60, 2.0**-60, 2.0**-23, 2.0**-141, big, -big, 1, -3, 1], F32)
+    below = np.nextafter(F32(1), F32(0))
+    expected = np.array([below, -below, 1, 1 + 2.0**-23, 1.5 * 2.0**-140, big, -big, np.inf, 0, np.nan], F32)
+    made = compute("add.rz.f32 x, a, b;", F32, a=a, b=b)
+    np.testing.assert_array_equal(made, expected)
+    assert not np.signbit(made[8])
+    flushed = compute("add.rz.ftz.f32 x, a, b;", F32, a=a, b=b)
+    np.testing.assert_array_equal(flushed, np.where(np.arange(10) == 4, F32(0), expected))
+    random = np.random.default_rng(2)
+    a, b = ((random.standard_normal(512) * 2.0 ** random.integers(-40, 40, 512)).astype(F32) for _ in range(2))
+    made = compute("add.rz.f32 x, a, b;", F32, a=a, b=b)
+    for p, q, here in zip(a, b, made, strict=True):
+        exact = abs(Fraction(float(p)) + Fraction(float(q)))
+        assert abs(Fraction(float(here))) <= exact < Fraction(float(np.nextafter(abs(here), F32(np.inf))))
+
+
+def test_an_approximate_quotient_by_a_huge_number_is_nothing():
+    """The ISA: beyond 2^126 a quotient is 0, and that of an infinity a NaN."""
+    a = np.array([2.0**127, -(2.0**127), np.inf, 2.0**127, 1, 1, 0, -1], F32)
+    b = np.array([2.0**127, 2.0**127, 2.0**127, 2.0**126, np.inf, -0.0, 0, 2.0**-140], F32)
+    made = compute("div.approx.f32 x, a, b;", F32, a=a, b=b)
+    np.testing.assert_array_equal(made, np.array([0, 0, np.nan, 2, 0, -np.inf, np.nan, -np.inf], F32))
+    assert compute("div.approx.ftz.f32 x, a, b;", F32, a=a[7:], b=b[7:]).tolist() == [-np.inf]
+    with pytest.raises(PtxUnknown):
+        compute("sub.rz.f32 x, a, b;", F32, a=a, b=b)
+
+
 def test_least_and_greatest():
     nan, zero = np.nan, 0.0
     a = np.array([1, nan, nan, -zero, zero], F32)
@@ -105,6 +138,7 @@ def test_what_is_approximate_is_within_the_error_of_the_isa():
         ("rcp.approx.ftz.f32 x, a;", 1 / double, 1),
         ("sqrt.rn.f32 x, a;", np.sqrt(double), 0.5),
         ("div.full.f32 x, 0f40400000, a;", 3 / double, 2),
+        ("div.approx.ftz.f32 x, 0f40400000, a;", 3 / double, 2),
     ):
         made = compute(instruction, F32, a=a)
         assert (np.abs(made - exact) <= ulps * np.spacing(made)).all(), instruction

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from treadle.dialects.cuda import kernel_names
 from treadle.runtime.backend import BackendUnavailable, choose_backend
 from treadle.runtime.host import execute
 from treadle.runtime.interpreter import entry_function
-from treadle.runtime.nvcc import find_nvcc
+from treadle.runtime.nvcc import compile_ptx, find_nvcc
 from treadle.runtime.ptx.backend import PtxBackend
 from treadle.runtime.ptx.errors import PtxFault
 from treadle.runtime.verify import verify
@@ -64,6 +65,27 @@ def test_an_example_at_its_own_sizes(name: str):
 def test_formats(text: str):
     made = compiled(text)
     check(made, dict(zip(made.symbolic, (33, 70, 50, 3), strict=False)), seed=2)
+
+
+@needs_nvcc
+def test_functions_whose_code_rounds_towards_zero_or_divides_approximately():
+    """nvcc makes `add.rz` of log1p, asinh and acosh, and `div.approx` of sinh and cosh."""
+    names = ("log1p", "asinh", "acosh", "sinh", "cosh")
+    type = "tensor<?xf32, #diagram.array<[i]>>"
+    maps = "".join(
+        f"  %{name} = diagram.map (%x = %X : {type}) -> {type} {{\n"
+        f"    %y = math.{name} %x : f32\n    diagram.yield %y : f32\n  }}\n"
+        for name in names
+    )
+    types, results = ", ".join([type] * len(names)), ", ".join(f"%{name}" for name in names)
+    kernel = treadle.compile(
+        f"func.func @f(%X: {type}) -> ({types}) {{\n{maps}  func.return {results} : {types}\n}}", machine="a100"
+    )
+    assert {"add.rz.f32", "div.approx.ftz.f32"} <= set(re.findall(r"[\w.]+", compile_ptx(kernel.cuda, "sm_80")))
+    numbers = np.geomspace(1, 80, 150).astype(np.float32)
+    verdicts = kernel.verify(numbers, backend="ptx")
+    assert len(verdicts) == len(names)
+    assert all(verdict.ok for verdict in verdicts), verdicts
 
 
 @needs_nvcc

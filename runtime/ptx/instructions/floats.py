@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from treadle.runtime.ptx.instructions.integers import binary, unary
-from treadle.runtime.ptx.instructions.rounding import flushed, fused
+from treadle.runtime.ptx.instructions.rounding import added_towards_zero, flushed, fused
 from treadle.runtime.ptx.machine.meanings import Step, meaning
 from treadle.runtime.ptx.machine.program import Program
 from treadle.runtime.ptx.machine.threads import Threads
@@ -52,8 +52,11 @@ def _one(compute: Callable[[Array], Array], ftz: bool) -> Callable[[Array], Arra
 
 
 def simple(instruction: Instruction, program: Program) -> Step:
-    """add, sub, mul{.rn}{.ftz}.f32/.f64: rounded to nearest even."""
+    """add, sub, mul{.rn}{.ftz}.f32/.f64: rounded to nearest even; add.rz{.ftz}.f32: towards zero."""
     modifiers = instruction.modifiers
+    if instruction.parts[0] == "add" and modifiers.flag("rz"):
+        ftz = modifiers.flag("ftz")
+        return binary(instruction, program, _two(added_towards_zero, ftz), _type(modifiers, "f32"))
     modifiers.flag("rn")
     ftz = modifiers.flag("ftz")
     return binary(instruction, program, _two(_TWO[instruction.parts[0]], ftz), _type(modifiers, "f32", "f64"))
@@ -114,12 +117,19 @@ def copysign(instruction: Instruction, program: Program) -> Step:
 
 
 def quotient(instruction: Instruction, program: Program) -> Step:
-    """div.rn, div.full{.ftz}.f32: correctly rounded, which div.full need not be (2 ulp)."""
+    """div.rn, div.full, div.approx{.ftz}.f32: correctly rounded, which div.full and div.approx need not be (2 ulp)."""
     modifiers = instruction.modifiers
-    how = modifiers.choice("rn", "full")
+    how = modifiers.choice("rn", "full", "approx")
     ftz = modifiers.flag("ftz")
     type = _type(modifiers, "f32", "f64") if how == "rn" else _type(modifiers, "f32")
-    return binary(instruction, program, _two(lambda a, b: a / b, ftz), type)
+    return binary(instruction, program, _two(_by_reciprocal if how == "approx" else np.divide, ftz), type)
+
+
+def _by_reciprocal(a: Array, b: Array) -> Array:
+    """div.approx is a times a reciprocal, which is zero for b beyond 2^126: so is the quotient, and that of an infinity
+    a NaN."""
+    beyond = (np.abs(b) > np.float32(2.0**126)) & np.isfinite(b)
+    return np.where(beyond, a * np.copysign(np.float32(0), b), a / b)
 
 
 @meaning("sqrt")

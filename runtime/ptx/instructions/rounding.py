@@ -14,19 +14,28 @@ def flushed(values: Array) -> Array:
 
 
 def fused(a: Array, b: Array, c: Array) -> Array:
-    """a * b + c of f32, rounded once.
+    """a * b + c of f32, rounded once: the product is exact in float64."""
+    return _rounded_to_odd(a.astype(np.float64) * b, c.astype(np.float64)).astype(np.float32)
 
-    The product is exact in float64. The sum is rounded there to odd: where it is inexact (its error is exact, by
-    Knuth's two-sum) the last bit is made odd, and what is rounded to odd with more than 2 further bits rounds to f32 as
-    the exact number does (Boldo and Melquiond, 2008). Infinite and NaN sums have no error to look at."""
-    product, addend = a.astype(np.float64) * b, c.astype(np.float64)
-    total = product + addend
-    back = total - product
-    error = (product - (total - back)) + (addend - back)
+
+def added_towards_zero(a: Array, b: Array) -> Array:
+    """a + b of f32, rounded towards zero: where finite numbers overflow, the largest finite one."""
+    total = _rounded_to_odd(a.astype(np.float64), b.astype(np.float64))
+    near = total.astype(np.float32)
+    return np.where(np.abs(near) > np.abs(total), np.nextafter(near, np.float32(0)), near)
+
+
+def _rounded_to_odd(a: Array, b: Array) -> Array:
+    """a + b of float64, rounded to odd: where it is inexact (its error is exact, by Knuth's two-sum) the last bit is
+    made odd. What is rounded to odd with more than 2 further bits rounds to f32, in any direction, as the exact number
+    does (Boldo and Melquiond, 2008). Infinite and NaN sums have no error to look at."""
+    total = a + b
+    back = total - a
+    error = (a - (total - back)) + (b - back)
     bits = total.view(np.int64)
     even = (error != 0) & ((bits & 1) == 0) & np.isfinite(total) & np.isfinite(error)
-    if even.any():
-        # One step towards the exact number: away from zero where the error has the sign of the total.
-        step = np.where((error > 0) == (total > 0), 1, -1)
-        total = np.where(even, bits + step, bits).view(np.float64)
-    return total.astype(np.float32)
+    if not even.any():
+        return total
+    # One step towards the exact number: away from zero where the error has the sign of the total.
+    step = np.where((error > 0) == (total > 0), 1, -1)
+    return np.where(even, bits + step, bits).view(np.float64)
