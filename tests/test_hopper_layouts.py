@@ -32,6 +32,7 @@ TYPES = {"__half": np.dtype(np.float16), "__nv_bfloat16": np.dtype(ml_dtypes.bfl
 BYTES = {
     "__nv_fp8_e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
     "__nv_fp8_e5m2": np.dtype(ml_dtypes.float8_e5m2),
+    "int8_t": np.dtype(np.int8),
 }
 LEADING = 0x3FFF << 16
 """The leading offset of a descriptor: not used by a swizzled K-major operand (PTX ISA 9.7.15.5.1.2.1) or one chunk."""
@@ -302,9 +303,15 @@ PRODUCT_OF_BYTES = (
 def test_products_of_bytes_of_cutes_tiles_and_descriptors(cute: Facts, element: str) -> None:
     """As `test_products_of_cutes_tiles_and_descriptors`, of 8-bit operands, which are K-major."""
     names = ["shared_memory", "load_global", "store_global", "store_shared", "fence_proxy_async", "barrier_block"]
-    names += ["matrix_start", "further", "wgmma_fence", "wgmma_commit", "wgmma_wait", name_of(COLUMNS, 32)]
+    name, sum = name_of(COLUMNS, 32), np.dtype(np.float32)
+    text = PRODUCT_OF_BYTES
+    if element == "int8_t":
+        name, sum = f"{name}_s32", np.dtype(np.int32)
+        text = text.replace("float* d, float* e", "int* d, int* e").replace("float x[", "ExactSum x[")
+        text = re.sub(r"\b([xy]\[i / 4\].*)\);", r"int32_t(\1));", text)
+    names += ["matrix_start", "further", "wgmma_fence", "wgmma_commit", "wgmma_wait", name]
     head = f"using T = {element};\nconstexpr int COLUMNS = {COLUMNS}, SUM = {SUM};\n"
-    text = re.sub(r"\bWGMMA\b", name_of(COLUMNS, 32), PRODUCT_OF_BYTES)
+    text = re.sub(r"\bWGMMA\b", name, text)
     module = compile_source(source(names) + head + text, ["product"])
     rng = np.random.default_rng(1)
     a, b = (rng.integers(-8, 9, (outer, SUM)).astype(BYTES[element]) for outer in (ROWS, COLUMNS))
@@ -312,7 +319,7 @@ def test_products_of_bytes_of_cutes_tiles_and_descriptors(cute: Facts, element: 
     chunks = a.reshape(ROWS, SUM // 32, 32).transpose(1, 2, 0).reshape(SUM // 32, -1)
     fragments = np.ascontiguousarray(chunks[:, fragment(cute, f"{element}.a")].transpose(1, 0, 2))
     for span in SPANS:
-        d, e = (np.zeros((128, COLUMNS // 2), np.float32) for _ in range(2))
+        d, e = (np.zeros((128, COLUMNS // 2), sum) for _ in range(2))
         steps = [cute[f"step A.8.{span}"], cute[f"step B.8.{span}"]]
         arguments = [
             Array(scattered(a, places(cute, f"A.8.{span}", ROWS)), False),

@@ -221,6 +221,14 @@ for _width in wgmma.WIDTHS:
         f"wgmma_m64n{_width}k32<__nv_fp8_e5m2, __nv_fp8_e5m2>(d, x, m, true);"
         f"wgmma_commit(); wgmma_wait<0>(); keep(d); memcpy(f2, d, sizeof(d));"
     )
+for _width in wgmma.WIDTHS_OF_INTEGERS:
+    USES[f"{wgmma.name_of(_width, 32)}_s32"] = (
+        f"ExactSum d[{_width // 8}][2][2] = {{}}; int8_t a[2][2][4]; memcpy(a, h, 16);"
+        f"const uint64_t m = reinterpret_cast<const uint64_t*>(f)[0]; wgmma_fence();"
+        f"wgmma_m64n{_width}k32_s32<int8_t, int8_t>(d, m, m, t > 3);"
+        f"wgmma_m64n{_width}k32_s32<int8_t, int8_t>(d, a, m, true);"
+        f"wgmma_commit(); wgmma_wait<0>(); keep(d); memcpy(f2, &d[0][0][0], sizeof(d));"
+    )
 KERNEL = """
 __global__ void use_{name}(const __half* h, const __nv_bfloat16* b, const float* f,
                            __half* h2, __nv_bfloat16* b2, float* f2) {{
@@ -251,7 +259,7 @@ def test_every_primitive_is_tried_here() -> None:
 def test_every_instruction_cites_its_section() -> None:
     """Of what is written in assembly, or by an intrinsic of CUDA that stands for one instruction."""
     blocks = re.split(r"(?m)^(?=// primitive: )", "".join(path.read_text() for path in PRIMITIVES.glob("*.cuh")))
-    blocks += [text() for name, text, _ in wgmma.blocks() if name in (wgmma.name_of(64), wgmma.name_of(64, 32))]
+    blocks += [text() for name, text, _ in wgmma.blocks() if re.fullmatch(r"wgmma_m64n64k\w+", name)]
     assembled = [block for block in blocks if re.search(r'asm\b[^"]*"[^"]|__shfl|__sync', block)]
     assert len(assembled) > 40
     assert [block.splitlines()[0] for block in assembled if "PTX ISA" not in block] == []
@@ -327,6 +335,7 @@ def test_nvcc_assembles_every_primitive(tmp_path: Path) -> None:
 # ptxas takes most of its time for products of warpgroups, which differ in their widths only: those of 64, 128, 192 and
 # 256 columns are assembled every day beside all other primitives, and each with --all.
 RARE = [wgmma.name_of(width, depth) for width in wgmma.WIDTHS if width % 64 for depth in (16, 32)]
+RARE += [f"{wgmma.name_of(width, 32)}_s32" for width in wgmma.WIDTHS_OF_INTEGERS if width % 64]
 COMMON = [name for name in primitive_names("sm_90a") if name not in RARE]
 HELPERS = [name for name in COMMON if re.match("wgmma_[a-z]+$|keep|vec|shared_memory|tensor_map_prefetch", name)]
 PARTS = [COMMON, *(pytest.param([*HELPERS, *RARE[i::4]], marks=pytest.mark.full) for i in range(4))]

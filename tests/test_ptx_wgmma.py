@@ -89,7 +89,7 @@ def test_who_holds_which_element_of_a() -> None:
 
 
 @pytest.mark.parametrize("span", [32, 64, 128])
-@pytest.mark.parametrize("format", ["f16", "e4m3"])
+@pytest.mark.parametrize("format", ["f16", "e4m3", "s8", "u8"])
 def test_what_a_tensor_copy_writes_a_descriptor_reads(span: int, format: str) -> None:
     """K-major: a box of 24 rows as wide as the swizzle, copied to shared memory, read back 32 bytes of k at a time."""
     bits = _random_bits(np.random.default_rng(1), (24, span), format)
@@ -129,6 +129,16 @@ def test_a_product_is_rounded_once() -> None:
     assert np.all(Product(8, "f16", "f16", left_sign=-1).of(left, right, None) == -2)
 
 
+def test_sums_of_integers_wrap() -> None:
+    """2^31 - 1 and a product more; 32 products of 255 and -128."""
+    product = Product(8, "u8", "s8")
+    left, right = np.full((64, 32), 255.0), np.full((8, 32), -128.0)
+    assert np.all(product.of(left, right, None) == -32 * 255 * 128)
+    sums = np.full((64, 8), -(2**31), np.int32)
+    assert np.all(product.of(left, right, sums) == 2**31 - 32 * 255 * 128)
+    assert product.of(left, right, sums).dtype == np.int32
+
+
 def _copied(bits: Any, span: int, to: int = 0x1000, room: int = 0x4000) -> Any:
     """Shared memory with these rows of bytes at `to` as a tensor copy of one box writes them."""
     image = MapImage(0, 1, (bits.shape[1], bits.shape[0]), (bits.shape[1],), (bits.shape[1], bits.shape[0]), span)
@@ -141,7 +151,7 @@ def _copied(bits: Any, span: int, to: int = 0x1000, room: int = 0x4000) -> Any:
 
 def _random_bits(rng: np.random.Generator, shape: tuple[int, int], format: str) -> Any:
     width = np.dtype(FORMATS[format]).itemsize
-    numbers = rng.standard_normal((shape[0], shape[1] // width)).astype(FORMATS[format])
+    numbers = (rng.standard_normal((shape[0], shape[1] // width)) * 9).astype(FORMATS[format])
     return numbers.view(np.uint8)
 
 

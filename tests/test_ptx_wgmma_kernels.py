@@ -11,6 +11,7 @@ import pytest
 
 from treadle.runtime.ptx.errors import PtxFault, PtxUnknown
 from treadle.runtime.ptx.hopper import wgmma_layouts
+from treadle.runtime.ptx.hopper.wgmma_operands import POISON
 
 COLUMNS = 16
 SUMS = ", ".join(f"%f{i + 1}" for i in range(COLUMNS // 2))
@@ -55,14 +56,14 @@ def core_matrices(array: Any) -> Any:
     return array.reshape(-1, 8, 2, 8).transpose(0, 2, 1, 3).ravel()
 
 
-def operands(format: Any = np.float16) -> tuple[Any, Any]:
+def halves(format: Any = np.float16) -> tuple[Any, Any]:
     rng = np.random.default_rng(3)
     return tuple(rng.integers(-4, 5, shape).astype(format) for shape in ((64, 16), (COLUMNS, 16)))
 
 
-def run(*lines: str, a: Any = None, threads: int = 128, seed: int = 0) -> Any:
+def run(*lines: str, a: Any = None, threads: int = 128, seed: int = 0, operands: Any = None) -> Any:
     """The product as a matrix; A as it is laid out, if it is not core matrices."""
-    left, right = operands()
+    left, right = operands or halves()
     given = np.concatenate([core_matrices(left) if a is None else a, core_matrices(right)])
     out = np.zeros((threads, COLUMNS // 2), np.float32)
     body = "\n".join([HEAD, *lines, TAIL])
@@ -73,7 +74,7 @@ def run(*lines: str, a: Any = None, threads: int = 128, seed: int = 0) -> Any:
 
 
 def expected() -> Any:
-    left, right = (each.astype(np.float32) for each in operands())
+    left, right = (each.astype(np.float32) for each in halves())
     return left @ right.T
 
 
@@ -95,6 +96,26 @@ def test_scales(before: str, after: str, how: Any) -> None:
     assert np.array_equal(run(FENCE, PRODUCT.replace(before, after), COMMIT, WAIT), how(expected()))
 
 
+INTEGERS = f"wgmma.mma_async.sync.aligned.m64n{COLUMNS}k32.s32.s8.s8 {{{SUMS.replace('f', 'r2')}}}, %d3, %d4, %p2;"
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("left", "right"), [("s8", "s8"), ("u8", "s8"), ("s8", "u8"), ("u8", "u8")])
+def test_products_of_integers(left: str, right: str, seed: int) -> None:
+    """The same bytes, read with signs or without; sums that begin next to the largest number wrap."""
+    rng = np.random.default_rng(3)
+    a, b = (rng.integers(0, 256, (outer, 32)).astype(np.uint8) for outer in (64, COLUMNS))
+    begin = "\n".join(f"mov.u32 %r2{i + 1}, 0x7FFFFFFF;" for i in range(COLUMNS // 2))
+    words = [each.reshape(-1, 32).view(np.float16) for each in (a, b)]  # 32 bytes of a row, as 16 halves are
+    lines = (begin, FENCE, INTEGERS.replace("s8.s8", f"{left}.{right}"), COMMIT)
+    end = "\n".join(f"mov.b32 %f{i + 1}, %r2{i + 1};" for i in range(COLUMNS // 2))
+    made, in_flight = (run(*lines, *last, end, operands=words, seed=seed) for last in ((WAIT,), ()))
+    numbers = (each.view(np.int8 if of == "s8" else np.uint8).astype(int) for each, of in ((a, left), (b, right)))
+    whole = np.matmul(*(each if i == 0 else each.T for i, each in enumerate(numbers))) + 2**31 - 1
+    assert np.array_equal(made.view(np.int32), whole.astype(np.int32))
+    assert (in_flight.view(np.uint32) == POISON).all()
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_products_of_a_group_follow_one_another(seed: int) -> None:
     assert np.array_equal(run(FENCE, PRODUCT, PRODUCT, PRODUCT, COMMIT, WAIT, seed=seed), 3 * expected() + 1)
@@ -102,14 +123,14 @@ def test_products_of_a_group_follow_one_another(seed: int) -> None:
 
 def test_a_transposed_operand() -> None:
     """A, M-major without a swizzle: 8 of m are 16 bytes; from 8 to 8 of m `stride`, of k `leading`."""
-    left, _ = operands()
+    left, _ = halves()
     m_major = left.reshape(8, 8, 2, 8).transpose(0, 2, 3, 1).ravel()
     assert np.array_equal(run(FENCE, PRODUCT.replace("0, 0;", "1, 0;"), COMMIT, WAIT, a=m_major), expected() + 1)
 
 
 def test_an_operand_in_registers() -> None:
     """Each thread reads its elements of A from global memory, where they lie in its own order."""
-    left, _ = operands()
+    left, _ = halves()
     fragments = left[wgmma_layouts.left_operand(2)].ravel()
     product = f"{NAME} {{{SUMS}}}, {{%r11, %r12, %r13, %r14}}, %d4, %p2, 1, 1, 0;"
     load = "ld.global.v4.u32 {%r11, %r12, %r13, %r14}, [%d2];"
@@ -174,6 +195,11 @@ def test_mistakes_with_products(lines: list[str], message: str) -> None:
         PRODUCT.replace("1, 1, 0, 0", "1, 1, 0"),
         PRODUCT.replace("%f8}", "%f8, %f9}"),
         PRODUCT.replace("wgmma.mma_async.sync", "wgmma.mma_async.sp.sync"),
+        INTEGERS.replace("n16k32", "n16k16"),
+        INTEGERS.replace("s32.s8", "f32.s8"),
+        INTEGERS.replace("s8.s8", "s8.s8.satfinite"),
+        INTEGERS.replace("%p2;", "%p2, 1, 1;"),
+        INTEGERS.replace("n16k32", "n40k32"),
         "wgmma.wait_group.sync.aligned %r1;",
         "wgmma.fence.sync;",
     ],

@@ -12,7 +12,9 @@ from treadle.compiler.cost.roles import contractions_of
 from treadle.compiler.cost.work import multiply_format
 from treadle.compiler.machines import Machine
 from treadle.dialects.cuda.roles import MOST_REGISTERS
+from treadle.dialects.cuda.warpgroups import columns_of_products
 from treadle.dialects.diagram import ContractOp
+from treadle.dialects.diagram.array import format_of, sizes_of
 from treadle.dialects.hierarchy import KernelOp, LoadOp
 from treadle.passes.warps.laws import AT_LAUNCH, REGISTERS, most_columns
 
@@ -24,7 +26,7 @@ MOST_GROUPS = 3
 """Warpgroups of a block that compute; one more brings tiles."""
 ROWS = 16
 """Of a warp of a warpgroup."""
-FORMATS = ("f8", "f16", "bf16")
+FORMATS = ("f8", "i8", "f16", "bf16")
 
 
 def can_be_of_warpgroups(kernel: KernelOp, row: str | None) -> bool:
@@ -36,8 +38,17 @@ def can_be_of_warpgroups(kernel: KernelOp, row: str | None) -> bool:
         row is not None
         and not walked
         and bool(products)
+        and all(_has_columns(kernel, op, row) for op in products)
         and all(_serves(op, operand, row) for op in products for operand in (op.lhs, op.rhs))
     )
+
+
+def _has_columns(kernel: KernelOp, op: ContractOp, row: str) -> bool:
+    """Whether products have the columns that a group holds whole; pieces of others are multiples of 16."""
+    whole = {} if kernel.schedule is None else kernel.schedule.whole.as_dict()
+    known = columns_of_products(str(format_of(op.rhs.type)))
+    columns = {axis: size for axis, size in sizes_of(op.result.type).items() if axis != row and axis in whole}
+    return all(size in known for size in columns.values() if size > 1)
 
 
 def _serves(op: ContractOp, operand: SSAValue, row: str) -> bool:

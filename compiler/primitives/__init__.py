@@ -54,7 +54,18 @@ _EACH = re.compile(r"^// each: (?P<words>.*\n(?://       .*\n)*)", re.M)
 _PRELUDE = "prelude"
 # Blocks that serve other blocks and are no business of a kernel.
 _HELPERS = frozenset(
-    {_PRELUDE, "eight_bit", "word", "store_word", "shared_address", "as_register", "as_tf32", "tensor_map", "same_type"}
+    {
+        _PRELUDE,
+        "eight_bit",
+        "word",
+        "store_word",
+        "shared_address",
+        "as_register",
+        "as_tf32",
+        "tensor_map",
+        "same_type",
+        "ExactSum",
+    }
 )
 _FIRST_ARCH = 80
 

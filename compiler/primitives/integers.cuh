@@ -25,6 +25,24 @@ __device__ __forceinline__ void widen_bytes(__half* wide, const int8_t* from) {
 #endif
 }
 
+// primitive: ExactSum; needs: pack, unpack
+// A sum of integers in a register, which a product of a warpgroup may be making: the emulator sees who reads it then.
+#ifndef TREADLE_EMULATOR
+using ExactSum = int32_t;
+#else
+using ExactSum = emu::ExactSum;
+template <int N>
+Vec<int32_t, N> pack(const ExactSum* elements) {
+  Vec<int32_t, N> together;
+  for (int i = 0; i < N; ++i) together.at[i] = elements[i];
+  return together;
+}
+template <int N>
+void unpack(ExactSum* elements, const Vec<int32_t, N>& together) {
+  for (int i = 0; i < N; ++i) elements[i] = together.at[i];
+}
+#endif
+
 // primitive: mma_m16n8k32_s8; needs: as_register
 // d += a b on the warp's tensor core: a (16 x 32) and b (32 x 8) of signed integers of 8 bits, d (16 x 8) of 32 bits, in
 // which sums wrap. Lane l holds

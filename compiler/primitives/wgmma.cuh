@@ -60,11 +60,12 @@ __device__ __forceinline__ void wgmma_wait(LINE) {
 // primitive: keep
 // The compiler may move no use of these registers across this place: products write them behind its back, or what is made
 // of them later is to stay there.
-__device__ __forceinline__ void keep(float& x) {
 #ifndef TREADLE_EMULATOR
-  asm volatile("" : "+f"(x));
+__device__ __forceinline__ void keep(float& x) { asm volatile("" : "+f"(x)); }
+__device__ __forceinline__ void keep(int32_t& x) { asm volatile("" : "+r"(x)); }
+#else
+template <class T> void keep(T&) {}
 #endif
-}
 template <class T, int N>
 __device__ __forceinline__ void keep(T (&registers)[N]) {
   if constexpr (sizeof(T) * N == 4 && sizeof(T) < 4) {

@@ -9,7 +9,7 @@ from xdsl.dialects import scf
 from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Block, Operation, SSAValue
 
-from treadle.compiler.printer.scalars import bare, c_type
+from treadle.compiler.printer.scalars import bare
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects.cuda.kernel import NARROW
 from treadle.dialects.cuda.rings import COUNTED
@@ -90,7 +90,7 @@ def print_yield(writer: KernelWriter, op: scf.YieldOp) -> None:
         if source in targets:  # it would be overwritten before it is read
             shape = "".join(f"[{size}]" for size in layout.register_shape)
             name = writer.names.fresh(f"{source}_old")
-            writer.text.line(f"{c_type(op.operands[0].type)} {name}{shape};")
+            writer.text.line(f"{writer.type_of(op.operands[i])} {name}{shape};")
             writer.copy(name, source, layout)
             moves[i] = (target, name, layout)
     for target, source, layout in moves:

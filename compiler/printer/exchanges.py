@@ -141,9 +141,8 @@ class _ExchangePrinter:
         return self.writer.names.fresh(hint, scope=-2)
 
     def _held(self, register: int, value: SSAValue | None = None) -> str:
-        place = self._place(value or self.value, register)
-        width = self.exchange.width
-        return place if width == 1 else f"{self.writer.call('pack')}<{width}>(&{place})"
+        place, width = self._place(value or self.value, register), self.exchange.width
+        return self.writer.number(value or self.value, place) if width == 1 else f"{self.writer.call('pack')}<{width}>(&{place})"
 
     def _place(self, value: SSAValue, register: int) -> str:
         modes = self.registers[value]

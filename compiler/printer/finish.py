@@ -101,7 +101,7 @@ def _can_be_brought(value: SSAValue, op: MapOp, first: MapOp) -> bool:
 
 
 def _lies_as(value: SSAValue, layout: LayoutAttr) -> bool:
-    return is_fragment(value.type) and str(format_of(value.type)) == "f32" and layout_of(value.type) == layout
+    return is_fragment(value.type) and str(format_of(value.type)) in ("f32", "i32") and layout_of(value.type) == layout
 
 
 def _is_before(value: SSAValue, op: Operation) -> bool:

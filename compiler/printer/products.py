@@ -17,7 +17,7 @@ from treadle.dialects.cuda.layout import LayoutAttr, Mode, is_interleaved
 from treadle.dialects.cuda.products import DEPTHS
 from treadle.dialects.cuda.tiles import format_bytes, is_fragment, layout_of, lies_along, rows_of
 from treadle.dialects.diagram.array import axes_of, format_of, sizes_of
-from treadle.dialects.diagram.formats import NARROW
+from treadle.dialects.diagram.formats import PACKED
 
 
 class Writer(multiply_add.Writer, Protocol):
@@ -89,7 +89,7 @@ class ProductPrinter:
         """Read a tile into the fragments of a left operand by `ldmatrix`; False where the layout is another."""
         layout = layout_of(op.result.type)
         modes = tuple(layout.register)
-        if len(modes) < 3 or str(format_of(op.result.type)) not in (*NARROW, "i8"):
+        if len(modes) < 3 or str(format_of(op.result.type)) not in PACKED:
             return False
         rows, axis = modes[-2].axis, modes[-1].axis
         pack = 4 // format_bytes(op.result.type)

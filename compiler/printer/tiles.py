@@ -25,6 +25,7 @@ class Writer(Protocol):
     values: dict[SSAValue, str]
 
     def call(self, primitive: str) -> str: ...
+    def number(self, value: SSAValue, register: str) -> str: ...
     def loops(self, layout: LayoutAttr) -> list[Loop]: ...
     def tile_place(self, tile: SSAValue, layout: LayoutAttr, loops: Sequence[Loop]) -> tuple[str, str | None]: ...
 
@@ -60,7 +61,7 @@ class TilePrinter:
         loops, headers = self._loops(layout, width)
         place, fits = kernel.tile_place(op.destination, layout, loops)
         held = _held(kernel.values[op.value], layout, loops, width)
-        value = held if width == 1 else f"{kernel.call('pack')}<{width}>({held})"
+        value = kernel.number(op.value, held) if width == 1 else f"{kernel.call('pack')}<{width}>({held})"
         store = f"{kernel.call('store_shared')}({self._pointer(place, width)}, {value});"
         tests = [test for test in (replicas(layout), fits) if test is not None]
         kernel.text.nest(headers, [f"if ({' && '.join(tests)}) {store}" if tests else store])

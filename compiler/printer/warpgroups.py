@@ -252,15 +252,16 @@ class WarpgroupPrinter:
     def product(self, op: cuda.WarpgroupProductOp) -> None:
         writer, name = self.writer, self._sums(op)
         width, steps, step = self._shape(op)
-        multiply = writer.call(f"wgmma_m64n{width}{step}")
+        multiply = writer.call(f"wgmma_m64n{width}{step}{'_s32' if op.is_of_integers else ''}")
         with writer.text.block("", f"}}  // {name} = {writer.values[op.lhs]} {writer.values[op.rhs]} over {op.axis}"):
             left, right = self._operands(op)
             writer.text.line(f"{writer.call('wgmma_fence')}();")
             with writer.text.block(f"UNROLL for (int {step} = 0; {step} < {steps}; ++{step})"):
                 more = "true" if op.accumulator is not None else f"{step} > 0"
                 first = self._first(op, left)
+                sums = _by_columns(op, name, writer.type_of(op.result))
                 types = self._types(op, left, right)
-                writer.text.line(f"{multiply}<{types}>({_by_columns(op, name)}, {first}, {right.at}, {more});")
+                writer.text.line(f"{multiply}<{types}>({sums}, {first}, {right.at}, {more});")
             writer.text.line(f"{writer.call('wgmma_commit')}();")
 
     def promoted(self, op: cuda.PromotedProductOp) -> None:
@@ -286,7 +287,7 @@ class WarpgroupPrinter:
                         writer.text.line(f"{writer.call('wgmma_commit')}();")
                         writer.text.line(f"{writer.call('wgmma_wait')}<0>();")
                         writer.text.line(f"{writer.call('keep')}({part});")
-                        sums = _by_columns(op, name)
+                        sums = _by_columns(op, name, "float")
                         writer.text.line(f"{writer.call('promote')}<{start // 8}>({sums}, {part});")
 
     def _sums(self, op: cuda.ProductOfWarpgroupsOp) -> str:
@@ -412,12 +413,12 @@ def _axes(op: cuda.ProductOfWarpgroupsOp) -> tuple[str, str]:
     return axes
 
 
-def _by_columns(op: cuda.ProductOfWarpgroupsOp, name: str) -> str:
+def _by_columns(op: cuda.ProductOfWarpgroupsOp, name: str, type: str) -> str:
     """Sums as products have them, also where their columns are counted by two digits."""
     if not row_order(op.result.type):
         return name
     width = sizes_of(op.result.type)[_axes(op)[1]]
-    return f"reinterpret_cast<float(&)[{width // 8}][2][2]>({name})"
+    return f"reinterpret_cast<{type}(&)[{width // 8}][2][2]>({name})"
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from treadle.compiler.printer.text import Text
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LayoutAttr, Mode
 from treadle.dialects.cuda.tiles import is_fragment, layout_of, rows_of
+from treadle.dialects.cuda.warpgroups import has_exact_sums, result_axes
 from treadle.dialects.diagram.array import axes_of, format_of
 from treadle.dialects.diagram.formats import FORMAT_BYTES
 
@@ -46,6 +47,7 @@ class KernelWriter(ABC):
         self.piece: Piece | None = None
         """What is being printed, if a loop walks it in pieces; arrays are declared before that."""
         self.roles = cuda.roles_of(kernel)
+        self.has_exact_sums = has_exact_sums(kernel)
         self.threads = cuda.working_threads(kernel)
         """Threads that copy and compute."""
 
@@ -108,9 +110,17 @@ class KernelWriter(ABC):
             return self.values[value]
         name = self.names.fresh(value.name_hint, "fragment")
         shape = "".join(f"[{size}]" for size in layout_of(value.type).register_shape)
-        self.text.line(f"{c_type(value.type)} {name}{shape}{initial};")
+        self.text.line(f"{self.type_of(value)} {name}{shape}{initial};")
         self.values[value] = name
         return name
+
+    def type_of(self, value: SSAValue) -> str:
+        """The type of a fragment's registers. Integers that lie as sums of warpgroups are of a type of their own, which
+        the emulator watches: no bits of an integer say that a product has not made it yet, as a NaN does."""
+        type = c_type(value.type)
+        if self.has_exact_sums and type == "int32_t" and result_axes(layout_of(value.type)) is not None:
+            return self.call("ExactSum")
+        return type
 
     def over(self, result: SSAValue, operands: Sequence[SSAValue], op: Operation) -> str:
         """The array of a result: that of an operand which no one needs any more, or a new one. What is made of
@@ -175,7 +185,11 @@ class KernelWriter(ABC):
         name = self.values[value]
         if not is_fragment(value.type):
             return name
-        return f"{name}{subscripts(layout_of(value.type), loops)}"
+        return self.number(value, f"{name}{subscripts(layout_of(value.type), loops)}")
+
+    def number(self, value: SSAValue, register: str) -> str:
+        """What a register of a fragment holds, as a number of its format."""
+        return f"int32_t({register})" if self.type_of(value) == "ExactSum" else register
 
     # -- tiles in shared memory --------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from treadle.dialects.cuda.layout import LayoutAttr, Mode, accumulator, column_o
 from treadle.dialects.cuda.products import parse_promote
 from treadle.dialects.cuda.tiles import boxes_of, format_bytes, is_boxed, is_shared, layout_of
 from treadle.dialects.diagram.array import axes_of, encoding_of, format_of, parse_axis_list, print_axis_list, sizes_of
-from treadle.dialects.diagram.formats import EIGHT_BIT, NARROW
+from treadle.dialects.diagram.formats import EIGHT_BIT, NARROW, STORED
 from treadle.dialects.syntax import parse_attributes, parse_pair, parse_pair_types, print_types
 
 ROWS = 64
@@ -38,6 +38,13 @@ DEPTH_BYTES = 32
 
 
 MOST_COLUMNS = 256
+
+
+def columns_of_products(operand: str) -> range | tuple[int, ...]:
+    """How many columns a product may have, by the format of its operands (PTX ISA 9.7.15.2): those of integers come in
+    sixteens from 32 on."""
+    every = range(8, MOST_COLUMNS + 1, 8)
+    return tuple(n for n in every if n <= 32 or n % 16 == 0) if operand == "i8" else every
 
 
 def depth_of(operand: Attribute) -> int:
@@ -76,6 +83,11 @@ class WarpgroupProductOp(IRDLOperation):
     @property
     def axis(self) -> str:
         return self.over.data
+
+    @property
+    def is_of_integers(self) -> bool:
+        """Whether sums are exact, in 32 bits, in which they wrap."""
+        return str(format_of(self.result.type)) == "i32"
 
     def verify_(self) -> None:
         verify_product(self)
@@ -207,6 +219,11 @@ def result_axes(layout: LayoutAttr) -> tuple[str, str] | None:
     return (rows, columns) if warps % 4 == 0 and layout in made else None
 
 
+def has_exact_sums(kernel: Operation) -> bool:
+    """Whether warpgroups of a kernel multiply integers."""
+    return any(isinstance(op, WarpgroupProductOp) and op.is_of_integers for op in kernel.walk())
+
+
 def row_order(result: Attribute) -> tuple[Mode, ...]:
     """In which order the rows of the right operand lie, for its columns to be those of a result: a column of a product
     is a row of the operand's tile. Empty where they lie in their order."""
@@ -224,21 +241,20 @@ def why_no_product(lhs: Attribute, rhs: Attribute, result: Attribute, axis: str)
     rows, columns = found
     sizes, warps = sizes_of(result), layout_of(result).warps
     formats = str(format_of(lhs)), str(format_of(rhs))
-    if str(format_of(result)) != "f32" or not set(formats) <= set(NARROW):
-        return f"{format_of(rhs)} is multiplied and {format_of(result)} accumulated: expected 8 or 16 bits and f32"
-    if formats[0] != formats[1] and not set(formats) <= set(EIGHT_BIT):
-        return f"operands are {format_of(lhs)} and {format_of(rhs)}"
+    if (problem := _why_no_formats(*formats, str(format_of(result)))) is not None:
+        return problem
     if sizes[rows] != 16 * warps or sizes[columns] != layout_of(result).extent(columns):
         return f"a result of {sizes[rows]} x {sizes[columns]} does not fill its fragments"
-    if sizes[columns] % 8 or sizes[columns] > MOST_COLUMNS:
-        return f"a product has 8 to {MOST_COLUMNS} columns, a multiple of 8, not {sizes[columns]}"
+    if sizes[columns] not in columns_of_products(formats[1]):
+        of = "8, 16, 24, or a multiple of 16" if formats[1] == "i8" else "a multiple of 8"
+        return f"a product of {formats[1]} has 8 to {MOST_COLUMNS} columns, {of}, not {sizes[columns]}"
     depth, step = sizes_of(rhs).get(axis, 0), depth_of(rhs)
     if depth == 0 or depth % step:
         return f"a product sums over a multiple of {step} values along '{axis}', not {depth}"
     for type, outer in ((lhs, rows), (rhs, columns)):
         if not is_shared(type):
             continue
-        if formats[1] in EIGHT_BIT and axes_of(type)[-1] != axis:
+        if formats[1] in STORED and axes_of(type)[-1] != axis:
             return f"operands of 8 bits lie along '{axis}', one along '{axes_of(type)[-1]}'"
         wide = {name: size for name, size in sizes_of(type).items() if size != 1}
         if wide != {outer: sizes[outer], axis: depth}:
@@ -250,4 +266,13 @@ def why_no_product(lhs: Attribute, rhs: Attribute, result: Attribute, axis: str)
         return None
     if layout_of(lhs) != row_operand(rows, axis, 1, depth // step, (Mode(rows, warps, 16),), step // 8):
         return "the left operand in registers is spread otherwise than warpgroups take it"
+    return None
+
+
+def _why_no_formats(lhs: str, rhs: str, result: str) -> str | None:
+    integers = rhs == "i8"
+    if result != ("i32" if integers else "f32") or rhs not in (*NARROW, "i8"):
+        return f"{rhs} is multiplied and {result} accumulated: expected floats of 8 or 16 bits and f32, or i8 and i32"
+    if lhs != rhs and not {lhs, rhs} <= set(EIGHT_BIT):
+        return f"operands are {lhs} and {rhs}"
     return None

@@ -98,6 +98,8 @@ EIGHT_BIT = tuple(name for name, each in NUMBER_FORMATS.items() if each.is_float
 """Float formats of 8 bits."""
 STORED = tuple(name for name, each in NUMBER_FORMATS.items() if each.bytes == 1)
 """Formats that are stored, moved and converted, and in which no arithmetic is done."""
+PACKED = tuple(name for name, each in NUMBER_FORMATS.items() if each.bytes < 4)
+"""Formats of which a register holds several: tensor cores take them as they lie in memory."""
 INTEGERS = tuple(name for name, each in NUMBER_FORMATS.items() if not each.is_float)
 SIXTEEN_BIT = tuple(name for name, each in NUMBER_FORMATS.items() if each.bytes == 2)
 FORMAT_BYTES = {name: each.bytes for name, each in NUMBER_FORMATS.items()}

@@ -17,7 +17,7 @@ from treadle.dialects.cuda.tensor_maps import MOST_AXES, shared_axis, why_no_row
 from treadle.dialects.cuda.tiles import format_bytes, is_line, is_shared, layout_of, rows_of
 from treadle.dialects.cuda.warpgroups import result_axes, row_order, why_no_product
 from treadle.dialects.diagram.array import axes_of, format_of, sizes_of
-from treadle.dialects.diagram.formats import NARROW
+from treadle.dialects.diagram.formats import PACKED
 from treadle.passes.loops.turns import known_to_all
 
 REGISTERS = {1: (0, 0), 2: (24, 240), 3: (32, 160)}
@@ -96,7 +96,7 @@ def _copy_problem(copy: cuda.CopyOp) -> Reason | None:
         return Reason(law, f"{name} has zeros around it, at {copy.inside.text.data}: no map has the view in its bounds")
     if not 2 <= len(sizes) <= MOST_AXES:
         return Reason(law, f"{name} has {len(sizes)} axes: a tensor map has 2 to {MOST_AXES}")
-    if str(format_of(type)) not in NARROW:
+    if str(format_of(type)) not in PACKED:
         return Reason("warpgroups multiply values of 8 or 16 bits", f"{name} holds {format_of(type)}")
     if len(wide) != 2 or wide[-1] != axes_of(type)[-1]:
         return Reason(law, f"pieces of {name} are no rows of neighbours: they have elements along {wide}")
@@ -170,7 +170,7 @@ def _columns(op: cuda.ProductOp) -> int:
 
 def _product_problem(op: cuda.ProductOp) -> Reason | None:
     law = "warpgroups multiply"
-    if op.instruction.data not in ("m16n8k16", "m16n8k32"):
+    if op.instruction.data not in ("m16n8k16", "m16n8k32", "m16n8k32_s8"):
         return Reason(law, f"the product over '{op.axis}' runs on {op.instruction.data}")
     if op.subloop is not None:
         return Reason(law, f"the product over '{op.axis}' is walked by a subloop, whose pieces warps load to registers")

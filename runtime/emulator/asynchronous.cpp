@@ -29,6 +29,12 @@ void tell_poison(uint32_t bits, const char* what) {
          what, bits & 0xffffu);
 }
 
+void tell_unfinished(const void* sum, uint32_t bits) {
+  if (!launch->checks || !is_in_flight(current, static_cast<const uint32_t*>(sum))) return;
+  report("race", current, current_line,
+         "a register of an accumulator was read while the product on line %u into it was in flight", bits & 0xffffu);
+}
+
 void look_at_floats(const float* values, int count, int line) {
   for (int i = 0; i < count; ++i) {
     const uint32_t bits = same_bits<uint32_t>(values[i]);

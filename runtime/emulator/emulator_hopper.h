@@ -70,7 +70,7 @@ inline void store_matrix(void* row, const void* registers, int line) {
 
 // One lane's part of a product of its warpgroup: d (64 x columns) += or = a (64 x 32 bytes) b.
 struct Product {
-  float* d;
+  void* d;         // floats, or sums of integers
   const void* a;  // registers, or null for the descriptor
   uint64_t a_matrix, b_matrix;
   int columns;
@@ -78,11 +78,11 @@ struct Product {
   bool a_transposed, b_transposed, accumulate;
   Element right;  // of b, where its type may differ: 8-bit operands
 
-  Product(float* d, const void* a, uint64_t a_matrix, uint64_t b_matrix, int columns, Element element,
+  Product(void* d, const void* a, uint64_t a_matrix, uint64_t b_matrix, int columns, Element element,
           bool a_transposed, bool b_transposed, bool accumulate, Element right)
       : d(d), a(a), a_matrix(a_matrix), b_matrix(b_matrix), columns(columns), element(element),
         a_transposed(a_transposed), b_transposed(b_transposed), accumulate(accumulate), right(right) {}
-  Product(float* d, const void* a, uint64_t a_matrix, uint64_t b_matrix, int columns, Element element,
+  Product(void* d, const void* a, uint64_t a_matrix, uint64_t b_matrix, int columns, Element element,
           bool a_transposed, bool b_transposed, bool accumulate)
       : Product(d, a, a_matrix, b_matrix, columns, element, a_transposed, b_transposed, accumulate, element) {}
 };
@@ -100,6 +100,26 @@ template <> constexpr Element element_of<__half>() { return F16; }
 template <> constexpr Element element_of<__nv_bfloat16>() { return BF16; }
 template <> constexpr Element element_of<__nv_fp8_e4m3>() { return E4M3; }
 template <> constexpr Element element_of<__nv_fp8_e5m2>() { return E5M2; }
+template <> constexpr Element element_of<int8_t>() { return S8; }
+
+void tell_unfinished(const void* sum, uint32_t bits);
+// A register of an accumulator of integers. A product in flight leaves the bits of a poison there, which are those of a
+// sum, too: so who reads them has it looked up whether this register is one that a product still makes.
+class ExactSum {
+ public:
+  ExactSum() = default;
+  ExactSum(int32_t value) : value_(value) {}
+  ExactSum(const ExactSum& other) : value_(other) {}
+  ExactSum& operator=(const ExactSum& other) { return value_ = other, *this; }
+  operator int32_t() const {
+    if (__builtin_expect(is_poison(uint32_t(value_)), 0)) tell_unfinished(this, uint32_t(value_));
+    return value_;
+  }
+
+ private:
+  int32_t value_;
+};
+static_assert(sizeof(ExactSum) == 4, "the registers of an accumulator have 32 bits");
 
 extern unsigned char* shared_base;
 // Shared memory is at address 0 of its window here, so descriptors hold offsets.

@@ -15,8 +15,8 @@ constexpr unsigned ROWS = 64, DEPTH_BYTES = 32;
 struct Accumulator {
   int columns;
   uint32_t poison;
-  float* at[WARPGROUP];
-  std::vector<float> value;  // [row][column]
+  uint32_t* at[WARPGROUP];      // the registers of each thread, floats or integers
+  std::vector<uint32_t> value;  // their bits, [row][column]
   unsigned products;         // still to be executed
   uint64_t last_group;
 };
@@ -75,8 +75,16 @@ unsigned row_of(unsigned thread, unsigned i) { return thread / 32 * 16 + i / 2 %
 unsigned column_of(unsigned thread, unsigned i) { return i / 4 * 8 + thread % 4 * 2 + i % 2; }
 
 void poison(const Accumulator& accumulator) {
-  for (float* at : accumulator.at)
-    for (int i = 0; i < accumulator.columns / 2; ++i) memcpy(at + i, &accumulator.poison, 4);
+  for (uint32_t* at : accumulator.at) std::fill(at, at + accumulator.columns / 2, accumulator.poison);
+}
+
+// Whether a thread's register is one of an accumulator that a product still makes.
+bool is_in_flight(unsigned thread, const uint32_t* at) {
+  for (const auto& [id, known] : warpgroups[thread / WARPGROUP].accumulators) {
+    const uint32_t* const mine = known.at[thread % WARPGROUP];
+    if (mine <= at && at < mine + known.columns / 2) return true;
+  }
+  return false;
 }
 
 void check_untouched(const Accumulator& accumulator, unsigned first, int line) {
@@ -89,9 +97,11 @@ void check_untouched(const Accumulator& accumulator, unsigned first, int line) {
     }
 }
 
-unsigned bytes_of(Element element) { return element == E4M3 || element == E5M2 ? 1 : 2; }
+unsigned bytes_of(Element element) { return element == F16 || element == BF16 ? 2 : 1; }
+bool is_integer(Element element) { return element == S8; }
 
 float element_value(const unsigned char* at, Element element) {
+  if (element == S8) return float(int8_t(*at));
   if (bytes_of(element) == 1) return eight_bit(*at, element);
   uint16_t bits;
   memcpy(&bits, at, 2);
@@ -151,7 +161,23 @@ bool are_finite(const float* numbers, size_t count) {
   return found;
 }
 
-// The same of 8-bit operands: the products of a step, and what was there before, are aligned to the largest; 14 bits of each
+// The same of integers: sums of a step, below 2^24, are exact in floats; what they are added to wraps in 32 bits.
+__attribute__((optimize("O3"))) void multiply_exactly(const float* a, const float* b, unsigned depth, unsigned columns,
+                                                  uint32_t* d) {
+  static float across[32][256];
+  for (unsigned n = 0; n < columns; ++n)
+    for (unsigned k = 0; k < depth; ++k) across[k][n] = b[n * depth + k];
+  for (unsigned m = 0; m < ROWS; ++m) {
+    float sum[256] = {};
+    for (unsigned k = 0; k < depth; ++k) {
+      const float left = a[m * depth + k];
+      for (unsigned n = 0; n < columns; ++n) sum[n] += left * across[k][n];
+    }
+    for (unsigned n = 0; n < columns; ++n) d[m * columns + n] += uint32_t(int32_t(sum[n]));
+  }
+}
+
+// The same of 8-bit floats: the products of a step, and what was there before, are aligned to the largest; 14 bits of each
 // are added up, and as many of the sum are kept, the others cut off (arXiv 2412.19437, section 3.3.2; 2411.10958).
 __attribute__((optimize("O3"))) void multiply_coarsely(const float* a, const float* b, unsigned depth, unsigned columns,
                                                    float* d) {
@@ -190,6 +216,17 @@ __attribute__((optimize("O3"))) void multiply_coarsely(const float* a, const flo
   }
 }
 
+void multiply_floats(const Product& product, const float* a, const float* b, unsigned depth,
+                     std::vector<uint32_t>& bits) {
+  static float sums[ROWS * 256];
+  const unsigned columns = unsigned(product.columns), count = ROWS * columns;
+  memcpy(sums, bits.data(), 4 * count);
+  const bool coarse = bytes_of(product.element) == 1 && are_finite(a, ROWS * depth) &&
+                      are_finite(b, columns * depth) && are_finite(sums, count);
+  (coarse ? multiply_coarsely : multiply)(a, b, depth, columns, sums);
+  memcpy(bits.data(), sums, 4 * count);
+}
+
 void execute_product(unsigned first, Warpgroup& group, InFlight& work) {
   static float a[ROWS * 32], b[256 * 32];
   const Product& product = work.product;
@@ -201,12 +238,12 @@ void execute_product(unsigned first, Warpgroup& group, InFlight& work) {
     read_matrix(memory, product.a_matrix, ROWS, product.a_transposed, product.element, a);
   read_matrix(memory, product.b_matrix, unsigned(product.columns), product.b_transposed, product.right, b);
   Accumulator& accumulator = group.accumulators[work.accumulator];
-  if (!product.accumulate) std::fill(accumulator.value.begin(), accumulator.value.end(), 0.0f);
+  if (!product.accumulate) std::fill(accumulator.value.begin(), accumulator.value.end(), 0);
   const unsigned depth = DEPTH_BYTES / bytes_of(product.element), columns = unsigned(product.columns);
-  float* const sums = accumulator.value.data();
-  const bool coarse = bytes_of(product.element) == 1 && are_finite(a, ROWS * depth) &&
-                      are_finite(b, columns * depth) && are_finite(sums, ROWS * columns);
-  (coarse ? multiply_coarsely : multiply)(a, b, depth, columns, sums);
+  if (is_integer(product.element))
+    multiply_exactly(a, b, depth, columns, accumulator.value.data());
+  else
+    multiply_floats(product, a, b, depth, accumulator.value);
   --accumulator.products;
   work.executed = true;
 }
@@ -248,7 +285,7 @@ void check_fenced(unsigned first, const Warpgroup& group, unsigned t, const void
 }
 
 size_t accumulator_of(unsigned first, Warpgroup& group, const Product& product, int line) {
-  float* const mine = product.d;
+  uint32_t* const mine = static_cast<uint32_t*>(product.d);
   for (auto& [id, known] : group.accumulators) {
     if (known.at[0] == mine && known.columns == product.columns) {
       check_untouched(known, first, line);
@@ -263,9 +300,9 @@ size_t accumulator_of(unsigned first, Warpgroup& group, const Product& product, 
   made.poison = poison_of(line);
   if (std::find(poisons.begin(), poisons.end(), made.poison) == poisons.end()) poisons.push_back(made.poison);
   made.products = 0;
-  made.value.assign(ROWS * unsigned(product.columns), 0.0f);
+  made.value.assign(ROWS * unsigned(product.columns), 0);
   for (unsigned t = 0; t < WARPGROUP; ++t) {
-    made.at[t] = static_cast<const Product*>(all_threads[first + t].request->a)->d;
+    made.at[t] = static_cast<uint32_t*>(static_cast<const Product*>(all_threads[first + t].request->a)->d);
     if (product.accumulate)
       check_fenced(first, group, t, made.at[t], 2 * size_t(product.columns), "the accumulator", line);
     for (unsigned i = 0; i < unsigned(product.columns) / 2 && product.accumulate; ++i)

@@ -70,6 +70,8 @@ int main() {
   fragment("__nv_fp8_e4m3.c", MMA_Traits<MMA_64x128x32_F32E4M3E4M3_RS_TN<>>::CLayout{});
   fragment("__nv_fp8_e5m2.a", MMA_Traits<MMA_64x128x32_F32E5M2E5M2_RS_TN<>>::ALayout{});
   fragment("__nv_fp8_e5m2.c", MMA_Traits<MMA_64x128x32_F32E5M2E5M2_RS_TN<>>::CLayout{});
+  fragment("int8_t.a", MMA_Traits<MMA_64x128x32_S32S8S8_RS_TN>::ALayout{});
+  fragment("int8_t.c", MMA_Traits<MMA_64x128x32_S32S8S8_RS_TN>::CLayout{});
   fragment("store_matrix_x4", Copy_Traits<SM90_U32x4_STSM_N>::SrcLayout{});
   fragment("store_matrix_x4_trans", Copy_Traits<SM90_U16x8_STSM_T>::SrcLayout{});
   tiles<64, 128>("A.0", "A.1");

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from treadle.runtime.ptx.hopper.wgmma_operands import Accumulators, InRegisters, InShared
-from treadle.runtime.ptx.hopper.wgmma_products import Product
+from treadle.runtime.ptx.hopper.wgmma_products import INTEGERS, Product
 from treadle.runtime.ptx.hopper.wgmma_queue import NONE, Issue, Queue
 from treadle.runtime.ptx.machine.meanings import Step, meaning
 from treadle.runtime.ptx.machine.threads import WARP, Threads
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from treadle.runtime.ptx.machine.program import Program
 
 _SHAPE = re.compile(r"m64n(\d+)k(16|32)")
-_TYPES = {"16": ("f16", "bf16"), "32": ("e4m3", "e5m2")}
+_TYPES = {("16", "f32"): ("f16", "bf16"), ("32", "f32"): ("e4m3", "e5m2"), ("32", "s32"): INTEGERS}
+"""Of operands, by the depth and the type of sums. Integers wrap: `.satfinite` is not known."""
 
 
 @meaning("wgmma", "fence", "sync", "aligned")
@@ -61,12 +62,13 @@ def wait_group(instruction: Instruction, program: Program) -> Step:
 
 @meaning("wgmma", "mma_async", "sync", "aligned")
 def mma_async(instruction: Instruction, program: Program) -> Step:
-    """Starts a product of two matrices that is added to accumulators of f32, or takes their place (9.7.15.5.2)."""
+    """Starts a product of two matrices that is added to accumulators of f32 or s32, or takes their place
+    (9.7.15.5.2)."""
     product = _product(instruction)
     sums, left, right, more = instruction.operands[:4]
     held = _registers(sums, product.columns // 2, instruction)
     names = tuple(each.name for each in held)
-    accumulators = Accumulators(names, [program.view(each, "f32", instruction) for each in held])
+    accumulators = Accumulators(names, [program.view(each, product.sum_type, instruction) for each in held])
     words = (
         [program.view(each, "b32", instruction) for each in _registers(left, 4, instruction)]
         if _is_vector(left)
@@ -112,17 +114,22 @@ def _of_warps(threads: Threads, values: Array, what: str) -> Array:
 def _product(instruction: Instruction) -> Product:
     """By qualifiers and immediate operands (PtxUnknown)."""
     found = _SHAPE.fullmatch(instruction.parts[4]) if len(instruction.parts) == 8 else None
-    if found is None or instruction.parts[5] != "f32":
-        instruction.unknown("only products of m64nNk16 or m64nNk32 in f32 are known")
-    columns, types = int(found[1]), _TYPES[found[2]]
+    types = None if found is None else _TYPES.get((found[2], instruction.parts[5]))
+    if found is None or types is None:
+        instruction.unknown("only products of m64nNk16 or m64nNk32 in f32, or of m64nNk32 in s32, are known")
+    columns, integers = int(found[1]), types is INTEGERS
     left, right = instruction.parts[6:]
     if columns % 8 or not 8 <= columns <= 256:
         instruction.unknown("N is a multiple of 8 up to 256")
+    if integers and columns > 32 and columns % 16:
+        instruction.unknown("N of integers is 8, 16, 24, or a multiple of 16")
     if left not in types or right not in types or (found[2] == "16" and left != right):
         instruction.unknown(f"no product of .{left} and .{right} has this shape")
     in_registers = _is_vector(instruction.operands[1])
     transposes = 0 if found[2] == "32" else 1 if in_registers else 2
-    instruction.expect(6 + transposes)
+    instruction.expect(4 if integers else 6 + transposes)
+    if integers:
+        return Product(columns, left, right)
     signs = [_number(each, instruction, (-1, 1)) for each in instruction.operands[4:6]]
     flags = [_number(each, instruction, (0, 1)) == 0 for each in instruction.operands[6:]]
     k_major = [True] * (2 - transposes) + flags

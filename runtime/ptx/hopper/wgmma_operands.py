@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treadle.runtime.ptx.hopper import wgmma_layouts
-from treadle.runtime.ptx.hopper.wgmma_products import Product, matrix, values
+from treadle.runtime.ptx.hopper.wgmma_products import Product, Sums, matrix, values
 from treadle.runtime.ptx.machine.threads import WARP, Threads
 from treadle.runtime.ptx.machine.windows import SYSTEM_BYTES
 from treadle.runtime.ptx.types import Array
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 WARP_ROWS = 16
 """Of a warp, among the 64 of its warpgroup."""
 
-POISON = np.uint32(0x7FC0DEAD).view(np.float32)
-"""A NaN."""
+POISON = np.uint32(0x7FC0DEAD)
+"""The bits of a NaN; of integers a sum that hardly any product has."""
 
 
 @dataclass(eq=False)
@@ -29,16 +29,20 @@ class Accumulators:
     """The registers that products of one shape add to: of each an element for each thread of the batch."""
 
     names: tuple[str, ...]
-    views: list[NDArray[np.float32]]
+    views: list[Sums]
 
     @property
     def columns(self) -> int:
         return len(self.views) * 2
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.views[0].dtype
+
     def read(self, threads: Threads) -> Array:
         """As rows of a matrix, (warps, 16, columns)."""
         rows, columns = wgmma_layouts.accumulators(self.columns)
-        result = np.empty((threads.count // WARP, WARP_ROWS, self.columns), np.float32)
+        result = np.empty((threads.count // WARP, WARP_ROWS, self.columns), self.dtype)
         held = np.stack([view[threads.select] for view in self.views], axis=1)
         result[:, rows[:WARP], columns[:WARP]] = held.reshape(-1, WARP, len(self.views))
         return result
@@ -51,7 +55,7 @@ class Accumulators:
 
     def poison(self, threads: Threads) -> None:
         for view in self.views:
-            view[threads.select] = POISON
+            view.view(np.uint32)[threads.select] = POISON
 
 
 @dataclass(eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -20,13 +20,21 @@ FORMATS: dict[str, Any] = {
     "bf16": ml_dtypes.bfloat16,
     "e4m3": ml_dtypes.float8_e4m3fn,
     "e5m2": ml_dtypes.float8_e5m2,
+    "s8": np.int8,
+    "u8": np.uint8,
 }
 """Of the elements, by the qualifiers .atype and .btype."""
 
 
+INTEGERS = ("s8", "u8")
+
+Sums: TypeAlias = NDArray[np.float32] | NDArray[np.int32]
+
+
 @dataclass(frozen=True)
 class Product:
-    """One wgmma.mma_async of f32 accumulators, by its qualifiers and immediate operands."""
+    """One wgmma.mma_async of f32 accumulators, or of s32 where it multiplies integers, by its qualifiers and immediate
+    operands."""
 
     columns: int
     left: str
@@ -37,6 +45,10 @@ class Product:
     right_k_major: bool = True
 
     @property
+    def sum_type(self) -> str:
+        return "s32" if self.left in INTEGERS else "f32"
+
+    @property
     def element_bytes(self) -> int:
         return np.dtype(FORMATS[self.left]).itemsize
 
@@ -44,16 +56,18 @@ class Product:
     def depth(self) -> int:
         return DEPTH_BYTES // self.element_bytes
 
-    def of(
-        self, left: NDArray[np.float64], right: NDArray[np.float64], sums: NDArray[np.float32] | None
-    ) -> NDArray[np.float32]:
+    def of(self, left: NDArray[np.float64], right: NDArray[np.float64], sums: Sums | None) -> Sums:
         """left (rows, depth) times right (columns, depth), added to sums (rows, columns) if there are any. Products are
         exact (their significands have at most 22 bits); they and the sum are added in float64 and rounded to f32 once,
         which is nearer to the real numbers than what the ISA asks of a device: single precision at least, order and
-        rounding unspecified (9.7.15.5.2)."""
+        rounding unspecified (9.7.15.5.2). Sums of integers are exact, and wrap in 32 bits."""
         with np.errstate(invalid="ignore", over="ignore"):
             result = (left * (self.left_sign * self.right_sign)) @ right.T
-            return (result if sums is None else result + sums).astype(np.float32)
+            result = result if sums is None else result + sums
+        if self.sum_type == "s32":  # which float64 holds before it wraps
+            return result.astype(np.int64).astype(np.int32)
+        with np.errstate(invalid="ignore", over="ignore"):
+            return result.astype(np.float32)
 
 
 def values(bits: NDArray[Any], format: str) -> NDArray[np.float64]:

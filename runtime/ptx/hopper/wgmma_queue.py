@@ -93,7 +93,7 @@ class Queue:
         if names not in self._known:
             self._known[names] = accumulators
             self._newest[names] = np.full(warps, NONE)
-            self._held[names] = np.zeros((warps, WARP_ROWS, accumulators.columns), np.float32)
+            self._held[names] = np.zeros((warps, WARP_ROWS, accumulators.columns), accumulators.dtype)
         return self._newest[names]
 
     def commit(self, warps: Array) -> None:
@@ -141,7 +141,7 @@ class Queue:
             left = issue.left.read(machine, ready)
             for slot, descriptor, which in by_descriptor(machine, ready, issue.right):
                 right = in_shared(machine, slot, descriptor, product.columns, product, is_left=False)
-                sums = np.where(issue.adds[ready[which], None, None], held[ready[which]], np.float32(0))
+                sums = np.where(issue.adds[ready[which], None, None], held[ready[which]], held.dtype.type(0))
                 made = product.of(left[which].reshape(-1, product.depth), right, sums.reshape(-1, product.columns))
                 held[ready[which]] = made.reshape(sums.shape)
         issue.group[ready] = NONE
