@@ -28,6 +28,7 @@ from treadle.runtime.emulator import Array, EmulationError, compile_source
 from treadle.runtime.emulator.backend import EmulatorBackend
 from treadle.runtime.host import execute
 from treadle.runtime.nvcc import compile_cubin
+from treadle.runtime.ptx.backend import PtxBackend
 from treadle.runtime.verify import verify
 
 needs_compiler = pytest.mark.skipif(not has_host_compiler(), reason="no C++ compiler is installed")
@@ -270,6 +271,59 @@ def test_columns_that_a_group_holds_whole(columns: int, fit: bool):
     run_pipeline(module, Options("h100"))
     assert fit == any(isinstance(op, cuda.WarpgroupProductOp) for op in module.walk())
     assert fit == ("beside one that copies" in str(module))
+
+
+SCORES = """
+!Q = tensor<?x64xi8, #diagram.array<[q, d]>>
+!K = tensor<?x64xi8, #diagram.array<[x, d]>>
+!V = tensor<?x64xf16, #diagram.array<[x, e]>>
+!R = tensor<?x?xi32, #diagram.array<[q, x]>>
+!S = tensor<?x?xf32, #diagram.array<[q, x]>>
+!P = tensor<?x?xf16, #diagram.array<[q, x]>>
+!O = tensor<?x64xf32, #diagram.array<[q, e]>>
+func.func @f(%Q: !Q, %K: !K, %scale: f32, %V: !V) -> !O {
+  %R = diagram.contract %Q, %K over [d] accumulate i32 : !Q, !K -> !R
+  %S = diagram.map (%r = %R : !R, %c = %scale : f32) -> !S {
+    %n = arith.sitofp %r : i32 to f32
+    %s = arith.mulf %n, %c : f32
+    diagram.yield %s : f32
+  }
+  %P = diagram.apply @softmax(%S) over [x] : (!S) -> !S
+  %P16 = diagram.cast %P : !S -> !P
+  %O = diagram.contract %P16, %V over [x] accumulate f32 : !P, !V -> !O
+  func.return %O : !O
+}
+"""
+
+
+@needs_compiler
+def test_scores_of_integers_and_values_in_16_bits():
+    made = compiled(SCORES, machine="h100")
+    found = [op for op in made.module.walk() if isinstance(op, cuda.WarpgroupProductOp)]
+    assert {(str(format_of(op.rhs.type)), str(format_of(op.result.type))) for op in found} == {
+        ("i8", "i32"),
+        ("f16", "f32"),
+    }
+    for q, x in ((130, 272), (70, 333), (1, 1)):
+        given = numbers(1, q, 64), numbers(2, x, 64), 2.0**-14
+        values = np.random.default_rng(3).standard_normal((x, 64)).astype(np.float16)
+        assert all(verdict.ok for verdict in made.verdicts([*given, values], {"q": q, "x": x}))
+        assert "_specialised" in made.backend().variants[-1]
+
+
+@needs_nvcc
+@pytest.mark.parametrize("text", [product("mk", "nk"), SCORES], ids=["product", "scores"])
+def test_what_nvcc_makes_of_it_computes_the_same(text: str):
+    """In the machine for PTX, with tensor maps as the driver would make them."""
+    made = compiled(text, machine="h100")
+    sizes = {"m": 70, "n": 48, "k": 272} if "%A" in text else {"q": 70, "x": 144}
+    for seed in range(2):
+        inputs = made.inputs(sizes, seed)
+        plain = [given if isinstance(given, np.ndarray) else np.asarray(given).item() for given in inputs]
+        backend = PtxBackend(made.text, kernel_names(made.module), "sm_90a", seed=seed)
+        results = execute(made.module, plain, backend)
+        assert all(verdict.ok for verdict in verify(made.algorithm, inputs, results, "ptx", sizes=sizes))
+        assert "_specialised" in backend.variants[-1]
 
 
 @needs_nvcc

@@ -567,6 +567,66 @@ cuda.kernel @k () threads 128 shared 0 {
 
 // -----
 
+// CHECK: a product of i8 has 8 to 256 columns, 8, 16, 24, or a multiple of 16, not 40
+!A = memref<64x64xi8, #diagram.array<[m, k], level = shared, layout = #cuda.boxes<extents = [64, 64], span = 64>>>
+!B = memref<40x64xi8, #diagram.array<[n, k], level = shared, layout = #cuda.boxes<extents = [40, 64], span = 64>>>
+!C = tensor<64x40xi32, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [n:5:8, m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = [m:4:16]>>>
+cuda.kernel @k () threads 128 shared 0 {
+  %A = cuda.shared at 0 : !A
+  %B = cuda.shared at 8192 : !B
+  %C = cuda.warpgroup_product %A, %B over [k] : !A, !B -> !C
+}
+
+// -----
+
+// CHECK: i8 is multiplied and f32 accumulated: expected floats of 8 or 16 bits and f32, or i8 and i32
+!A = memref<64x64xi8, #diagram.array<[m, k], level = shared, layout = #cuda.boxes<extents = [64, 64], span = 64>>>
+!B = memref<32x64xi8, #diagram.array<[n, k], level = shared, layout = #cuda.boxes<extents = [32, 64], span = 64>>>
+!C = tensor<64x32xf32, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [n:4:8, m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = [m:4:16]>>>
+cuda.kernel @k () threads 128 shared 0 {
+  %A = cuda.shared at 0 : !A
+  %B = cuda.shared at 8192 : !B
+  %C = cuda.warpgroup_product %A, %B over [k] : !A, !B -> !C
+}
+
+// -----
+
+// CHECK: f8E4M3FN is multiplied and i32 accumulated: expected floats of 8 or 16 bits and f32, or i8 and i32
+!A = memref<64x64xf8E4M3FN, #diagram.array<[m, k], level = shared, layout = #cuda.boxes<extents = [64, 64], span = 64>>>
+!B = memref<32x64xf8E4M3FN, #diagram.array<[n, k], level = shared, layout = #cuda.boxes<extents = [32, 64], span = 64>>>
+!C = tensor<64x32xi32, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [n:4:8, m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = [m:4:16]>>>
+cuda.kernel @k () threads 128 shared 0 {
+  %A = cuda.shared at 0 : !A
+  %B = cuda.shared at 8192 : !B
+  %C = cuda.warpgroup_product %A, %B over [k] : !A, !B -> !C
+}
+
+// -----
+
+// CHECK: operands are f8E4M3FN and i8
+!A = memref<64x64xf8E4M3FN, #diagram.array<[m, k], level = shared, layout = #cuda.boxes<extents = [64, 64], span = 64>>>
+!B = memref<32x64xi8, #diagram.array<[n, k], level = shared, layout = #cuda.boxes<extents = [32, 64], span = 64>>>
+!C = tensor<64x32xi32, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [n:4:8, m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = [m:4:16]>>>
+cuda.kernel @k () threads 128 shared 0 {
+  %A = cuda.shared at 0 : !A
+  %B = cuda.shared at 8192 : !B
+  %C = cuda.warpgroup_product %A, %B over [k] : !A, !B -> !C
+}
+
+// -----
+
+// CHECK: operands of 8 bits lie along 'k', one along 'm'
+!A = memref<64x64xi8, #diagram.array<[k, m], level = shared, layout = #cuda.boxes<extents = [64, 64], span = 64>>>
+!B = memref<32x64xi8, #diagram.array<[n, k], level = shared, layout = #cuda.boxes<extents = [32, 64], span = 64>>>
+!C = tensor<64x32xi32, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [n:4:8, m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = [m:4:16]>>>
+cuda.kernel @k () threads 128 shared 0 {
+  %A = cuda.shared at 0 : !A
+  %B = cuda.shared at 8192 : !B
+  %C = cuda.warpgroup_product %A, %B over [k] : !A, !B -> !C
+}
+
+// -----
+
 // CHECK: boxes of [64, 32] into boxes of [64, 64]
 !R = memref<?x?xf16, strided<[?, 1], offset: ?>, #diagram.array<[m, n], level = device>>
 cuda.kernel @k (%R_map: !cuda.tensor_map<[64, 32], !R>, %m0: index) threads 128 shared 8192 {

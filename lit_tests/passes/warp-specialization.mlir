@@ -124,6 +124,45 @@ func.func @multiply(%A: !A, %B: !B, %C: !C, %k: index) {
   func.return
 }
 
+// The same of integers of 8 bits, along rows, with sums in i32.
+
+!Xi = memref<?x?xi8, strided<[?, 1], offset: ?>, #diagram.array<[m, k], level = device>>
+!Wi = memref<?x?xi8, strided<[?, 1], offset: ?>, #diagram.array<[n, k], level = device>>
+!Zi = memref<?x?xi32, strided<[?, 1], offset: ?>, #diagram.array<[m, n], level = device>>
+!Xs = memref<64x64xi8, #diagram.array<[m, k], level = shared, layout = #cuda.rows<extents = [64, 64], pitch = 64, swizzle = [2, 1]>>>
+!Ws = memref<32x64xi8, #diagram.array<[n, k], level = shared, layout = #cuda.rows<extents = [32, 64], pitch = 64, swizzle = [2, 1]>>>
+!zi = tensor<64x32xi32, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [n:4:8, m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = [m:4:16]>>>
+
+// HOPPER: cuda.kernel @integers_specialised (%Z: memref<{{.*}}>, %k: index, %X_map: !cuda.tensor_map<[64, 64], memref<?x?xi8, {{.*}}>, %W_map: !cuda.tensor_map<[32, 64], memref<?x?xi8,
+// HOPPER-NEXT: %X_shared = cuda.shared at 0 stages 4 : memref<64x64xi8, {{.*}} layout = #cuda.boxes<extents = [64, 64], span = 64>>>
+// HOPPER: cuda.expect %X_ring[%turn] bytes 4096 :
+// HOPPER: %z = diagram.fill 0 : i32 ->
+// HOPPER: %new = cuda.warpgroup_product %X_now, %W_now into %so_far over [k] : memref<64x64xi8, {{.*}}>, memref<32x64xi8, {{.*}}> -> tensor<64x32xi32,
+// HOPPER-NEXT: %new_1 = cuda.warpgroup_wait %new pending 0 :
+// HOPPER: cuda.kernel @integers (%X: {{.*}}, %W: {{.*}}, %Z: {{.*}}, %k: index) threads 128 shared 6144 fallback {
+cuda.kernel @integers (%X: !Xi, %W: !Wi, %Z: !Zi, %k: index) threads 128 shared 6144 {
+  %X_shared = cuda.shared at 0 : !Xs
+  %W_shared = cuda.shared at 4096 : !Ws
+  %zero = arith.constant 0 : index
+  %piece = arith.constant 64 : index
+  %z = diagram.fill 0 : i32 -> !zi
+  %sum = scf.for %k0 = %zero to %k step %piece iter_args(%so_far = %z) -> (!zi) {
+    cuda.barrier
+    cuda.copy %X[%zero, %k0] into %X_shared : !Xi, !Xs
+    cuda.copy %W[%zero, %k0] into %W_shared : !Wi, !Ws
+    cuda.barrier
+    %new = cuda.product %X_shared, %W_shared into %so_far over [k] using m16n8k32_s8 : !Xs, !Ws -> !zi
+    scf.yield %new : !zi
+  }
+  cuda.store %sum into %Z[%zero, %zero] : !zi, !Zi
+}
+
+func.func @multiply_integers(%X: !Xi, %W: !Wi, %Z: !Zi, %k: index) {
+  %aligned = cuda.alignment %X, %W, %Z : !Xi, !Wi, !Zi
+  cuda.launch @integers grid %k aligned %aligned (%X, %W, %Z, %k) : !Xi, !Wi, !Zi, index
+  func.return
+}
+
 // Loops that begin anywhere count their turns from 0 on; a second loop over the same ring counts on.
 
 // HOPPER: cuda.kernel @masked_kernel_specialised
