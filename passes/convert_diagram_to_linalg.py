@@ -11,7 +11,7 @@ from xdsl.passes import ModulePass
 
 from treadle.compiler.errors import Refusal
 from treadle.dialects.diagram import Diagram, LawOp
-from treadle.dialects.diagram.array import is_array
+from treadle.dialects.diagram.array import format_of, is_array
 from treadle.dialects.hierarchy.schedule import DERIVATION
 from treadle.passes._functions import functions
 from treadle.passes.diagram_expand_laws import DiagramExpandLawsPass
@@ -72,6 +72,8 @@ class ConvertDiagramToLinalgPass(ModulePass):
             for inner in function.walk():
                 if inner.name.startswith(("hierarchy.", "cuda.")):
                     raise Refusal(inner, "it is scheduled already: convert diagrams before fusion")
+                if any(str(format_of(value.type)) == "ui8" for value in (*inner.operands, *inner.results)):
+                    raise Refusal(inner, "it has numbers of ui8, which arith and linalg of MLIR do not compute with")
             if any(is_array(value.type) for value in function.body.block.args) or any(
                 is_array(result.type) for inner in function.walk() for result in inner.results
             ):

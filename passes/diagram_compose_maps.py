@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp, f32, i8, i32
+from xdsl.dialects.builtin import ModuleOp, f32, i32
 from xdsl.ir import Block, SSAValue
 from xdsl.passes import ModulePass
 
 from treadle.dialects.diagram import CastOp, MapOp
 from treadle.dialects.diagram.array import axes_of, format_of
-from treadle.dialects.diagram.formats import holds
+from treadle.dialects.diagram.formats import BYTES, holds
 from treadle.passes._functions import (
     diagram_blocks,
     erase_dead,
@@ -185,9 +185,9 @@ def _is_absorbed(value: SSAValue, outer: MapOp, composed: Mapping[SSAValue, Expr
 
 
 def is_widening(cast: CastOp) -> bool:
-    """Whether a cast is exact: from a narrower format to f32, or from i8 to i32."""
+    """Whether a cast is exact: from a narrower format to f32, or from integers of 8 bits to i32."""
     source, target = format_of(cast.operand.type), format_of(cast.result.type)
-    return (target == f32 != source and holds(target, source)) or (source, target) == (i8, i32)
+    return (target == f32 != source and holds(target, source)) or (str(source) in BYTES and target == i32)
 
 
 def _is_cheap(expression: Expression) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp, f16, i8, i32
+from xdsl.dialects.builtin import ModuleOp, f16, i32
 from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -14,7 +14,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from treadle.compiler.machines import Machine, machine_of
 from treadle.dialects.diagram import CastOp, ContractOp
 from treadle.dialects.diagram.array import axes_of, format_of, with_format
-from treadle.dialects.diagram.formats import STORED
+from treadle.dialects.diagram.formats import BYTES, STORED
 from treadle.passes._functions import diagram_blocks, fresh_hint, functions, label, note
 
 PASS = "diagram-widen-operands"
@@ -91,7 +91,7 @@ def _widened(op: ContractOp, operand: SSAValue) -> SSAValue:
 
 def _wide_format(operand: SSAValue) -> Attribute:
     """A format that holds every number of the operand's, and in which sums of products stay exact."""
-    return i32 if format_of(operand.type) == i8 else f16
+    return i32 if str(format_of(operand.type)) in BYTES else f16
 
 
 def why_not_multiplied(op: ContractOp, machine: Machine) -> str | None:
@@ -99,9 +99,10 @@ def why_not_multiplied(op: ContractOp, machine: Machine) -> str | None:
     formats = {str(format_of(op.lhs.type)), str(format_of(op.rhs.type))}
     if not formats <= set(STORED):
         return None
-    if formats == {"i8"} and "i8" not in machine.rates.tensor:
+    integers = formats <= set(BYTES)
+    if integers and "i8" not in machine.rates.tensor:
         return f"{machine.name} has no rate of products of i8"
-    if formats != {"i8"} and machine.capability < FIRST_WITH_F8:
+    if not integers and machine.capability < FIRST_WITH_F8:
         return f"the tensor cores of {machine.arch} multiply no 8-bit floats"
     for operand in (op.lhs, op.rhs):
         if axes_of(operand.type)[-1:] != op.over_axes[-1:]:

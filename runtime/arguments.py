@@ -75,6 +75,8 @@ def pack(value: Any, type: Attribute, any_strides: bool = False) -> list[Any]:
             return [_BITS[number.itemsize](int(number.view(f"u{number.itemsize}")))]
         case "i8":
             return [ctypes.c_int8(value)]
+        case "ui8":
+            return [ctypes.c_uint8(value)]
         case "i32":
             return [ctypes.c_int32(value)]
         case "index":

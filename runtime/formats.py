@@ -36,7 +36,7 @@ def saturated(value: NDArray[Any], format: Attribute) -> NDArray[Any]:
     known = NUMBER_FORMATS.get(str(format))
     if known is None or not known.saturates or value.dtype.kind not in "iufO":
         return value
-    return np.clip(value, -known.largest, known.largest if known.is_float else known.largest - 1)
+    return np.clip(value, *known.range)
 
 
 def rounded(value: NDArray[Any], format: Attribute) -> NDArray[Any]:
@@ -50,9 +50,9 @@ def held(number: float | int, format: Attribute) -> NDArray[Any] | None:
     whole number that is beyond all floats."""
     dtype = numpy_dtype(format)
     try:
-        if dtype.kind == "i" and not isinstance(number, int):
+        if dtype.kind in "iu" and not isinstance(number, int):
             return None
-        return np.asarray(number, dtype) if dtype.kind == "i" else rounded(np.asarray(float(number)), format)
+        return np.asarray(number, dtype) if dtype.kind in "iu" else rounded(np.asarray(float(number)), format)
     except OverflowError:
         return None
 

@@ -78,7 +78,8 @@ def make_inputs(function: func.FuncOp, sizes: Mapping[str, int], seed: int) -> t
         shape = tuple(_size_of(function, sizes, axis, size) for axis, size in sizes_of(type).items())
         dtype = numpy_dtype(type)
         limits = _limits_of(function, i, sizes)
-        drawn = random.integers(*limits, shape) if dtype.kind == "i" else random.standard_normal(shape)
+        limits = (max(limits[0], 0), limits[1]) if dtype.kind == "u" else limits
+        drawn = random.integers(*limits, shape) if dtype.kind in "iu" else random.standard_normal(shape)
         if shape and "diagram.ascending" in _attributes_of(function, i):
             drawn = np.sort(drawn)
         array = rounded(np.asarray(drawn), format_of(type))
@@ -153,7 +154,7 @@ def _in_format(function: func.FuncOp, name: str, type: Attribute, given: Input |
         )
     if not axes and isinstance(given, int | float):
         if held(given, format_of(type)) is None:
-            wanted = "a whole number" if dtype.kind == "i" else "a number"
+            wanted = "a whole number" if dtype.kind in "iu" else "a number"
             raise at(function, f"argument {name} is {given}: expected {wanted} that {format_of(type)} holds")
         return array
     if array.dtype != dtype:

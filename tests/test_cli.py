@@ -306,7 +306,10 @@ def test_an_existing_file_is_replaced_whole_and_keeps_its_mode() -> None:
         ({"diagram.contract": "diagram.contrct"}, "p.mlir:5:8: dialect 'diagram' has no operation"),
         ({"over [k]": "over [z]"}, "p.mlir:5:3: 'diagram.contract' %C: axis 'z' is reduced, but no operand has it"),
         ({"tensor<16x?": "tensor<8x?"}, "axis 'k' has size 16 in operand 0 but 8 in operand 1"),
-        ({"FORMAT": "f64"}, "unsupported number format f64 (supported: f8E4M3FN, f8E5M2, f16, bf16, f32, i8, i32)"),
+        (
+            {"FORMAT": "f64"},
+            "unsupported number format f64 (supported: f8E4M3FN, f8E5M2, f16, bf16, f32, i8, ui8, i32)",
+        ),
         (
             {"func.return %C": "%D = diagram.fill 0.0 : f32 -> tensor<8xf32, #diagram.array<[m]>>\n  func.return %C"},
             "'diagram.fill' %D: axis 'm' has size ? in %A but 8 in %D",

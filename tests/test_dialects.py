@@ -125,7 +125,7 @@ def test_supported_formats(format):
 
 @pytest.mark.parametrize("type", [f64, TensorType(f32, [4]), array_type(f64, {"q": 8})])
 def test_unsupported_types(type):
-    with pytest.raises(VerifyException, match=r"f16, bf16, f32, i8, i32"):
+    with pytest.raises(VerifyException, match=r"f16, bf16, f32, i8, ui8, i32"):
         check_array(type, "it")
 
 

@@ -91,7 +91,7 @@ def test_sums_of_products_are_exact(lhs: str, rhs: str, machine: str):
         np.testing.assert_array_equal(ours, expected)
         assert all(verdict.ok for verdict in road.verdicts([left, right], sizes))
     used = {op.instruction.data for kernel in road.kernels for op in kernel.walk() if isinstance(op, cuda.ProductOp)}
-    assert used == ({"m16n8k32_s8"} if along_rows else {"fma"})
+    assert used == ({"m16n8k32_s32"} if along_rows else {"fma"})
 
 
 def test_sums_wrap_in_32_bits():

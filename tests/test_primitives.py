@@ -83,13 +83,15 @@ USES = {
         "__nv_fp8_e4m3 x[2] = {__nv_fp8_e4m3(f[0]), __nv_fp8_e4m3(f[1])}; __nv_fp8_e5m2 y[2]; memcpy(y, x, 2);"
         "widen_pair(h2, x); widen_pair(h2 + 2, y);"
     ),
-    "clip_to_byte": "f2[t] = float(clip_to_byte(t - 40));",
+    "clip_to_byte": "f2[t] = float(clip_to_byte<int8_t>(t - 40) + clip_to_byte<uint8_t>(t - 40));",
     "widen_bytes": (
         "int8_t x[4] = {int8_t(t), int8_t(-t), 3, -4}; widen_bytes<4>(h2, x); widen_bytes<2>(h2 + 4, x + 2);"
+        "uint8_t y[4] = {uint8_t(t), 2, 3, 255}; widen_bytes<4>(h2 + 6, y); widen_bytes<2>(h2 + 10, y + 2);"
     ),
-    "mma_m16n8k32_s8": (
+    "mma_m16n8k32_s32": (
         "int8_t a[2][2][4], c[2][4]; int32_t d[2][2] = {}; memcpy(a, h, 16); memcpy(c, h + 8, 8);"
-        "mma_m16n8k32_s8(d, a, c); memcpy(f2, d, 16);"
+        "uint8_t x[2][2][4], y[2][4]; memcpy(x, a, 16); memcpy(y, c, 8); mma_m16n8k32_s32(d, a, c);"
+        "mma_m16n8k32_s32(d, x, c); mma_m16n8k32_s32(d, a, y); mma_m16n8k32_s32(d, x, y); memcpy(f2, d, 16);"
     ),
     "narrow_pair": (
         "__nv_fp8_e4m3 x[2]; __nv_fp8_e5m2 y[2]; narrow_pair(x, f[0], f[1]); narrow_pair(y, f[2], f[3]);"
@@ -223,10 +225,11 @@ for _width in wgmma.WIDTHS:
     )
 for _width in wgmma.WIDTHS_OF_INTEGERS:
     USES[f"{wgmma.name_of(_width, 32)}_s32"] = (
-        f"ExactSum d[{_width // 8}][2][2] = {{}}; int8_t a[2][2][4]; memcpy(a, h, 16);"
+        f"ExactSum d[{_width // 8}][2][2] = {{}}; int8_t a[2][2][4]; uint8_t x[2][2][4]; memcpy(a, h, 16);"
         f"const uint64_t m = reinterpret_cast<const uint64_t*>(f)[0]; wgmma_fence();"
         f"wgmma_m64n{_width}k32_s32<int8_t, int8_t>(d, m, m, t > 3);"
-        f"wgmma_m64n{_width}k32_s32<int8_t, int8_t>(d, a, m, true);"
+        f"wgmma_m64n{_width}k32_s32<int8_t, uint8_t>(d, a, m, true); memcpy(x, h, 16);"
+        f"wgmma_m64n{_width}k32_s32<uint8_t, int8_t>(d, x, m, true);"
         f"wgmma_commit(); wgmma_wait<0>(); keep(d); memcpy(f2, &d[0][0][0], sizeof(d));"
     )
 KERNEL = """
@@ -549,7 +552,7 @@ MULTIPLIED: dict[str, tuple[str, int, tuple[str, str], type]] = {
     "float": ("mma_m16n8k8_tf32", 8, ("[2][2]", "[2]"), np.float32),
     "__nv_fp8_e4m3": ("mma_m16n8k32", 32, ("[2][2][4]", "[2][4]"), ml_dtypes.float8_e4m3fn),
     "__nv_fp8_e5m2": ("mma_m16n8k32", 32, ("[2][2][4]", "[2][4]"), ml_dtypes.float8_e5m2),
-    "int8_t": ("mma_m16n8k32_s8", 32, ("[2][2][4]", "[2][4]"), np.int8),
+    "int8_t": ("mma_m16n8k32_s32", 32, ("[2][2][4]", "[2][4]"), np.int8),
 }
 """By C type: the primitive, its depth, the arrays of its operands, and what numpy calls the type."""
 

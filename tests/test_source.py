@@ -67,7 +67,12 @@ def test_arguments_have_places() -> None:
         ("arith.negf", "arith.foo", "4:10", "dialect 'arith' has no operation 'arith.foo'"),
         ("(%a = %x : !x)", "(%a = %x !x)", "3:29", "expected"),
         ("[n]>>", "[n, n]>>", "1:1", "axis 'n' appears 2 times"),
-        ("f32", "f64", "3:3", "unsupported number format f64 (supported: f8E4M3FN, f8E5M2, f16, bf16, f32, i8, i32)"),
+        (
+            "f32",
+            "f64",
+            "3:3",
+            "unsupported number format f64 (supported: f8E4M3FN, f8E5M2, f16, bf16, f32, i8, ui8, i32)",
+        ),
         ("tensor<?xf32", "tensor<?x?xf32", "3:3", "names 1 axes [n] but has 2 dimensions"),
         ("%x : !x", "%y : !x", "3:3", "%y is used before it is defined"),
         ("%x : !x", "%z : !x", "3:26", "%z is used, but nothing defines it"),

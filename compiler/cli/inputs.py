@@ -56,7 +56,7 @@ def _scalar(array: NDArray[Any], format: Attribute) -> Input:
     number = array[()]
     if array.ndim or array.dtype.name not in ("float64", "int64"):
         return number
-    whole = numpy_dtype(format).kind == "i" and float(number).is_integer()
+    whole = numpy_dtype(format).kind in "iu" and float(number).is_integer()
     made = held(int(number) if whole else number.item(), format)
     return number if made is None else made[()]
 

@@ -345,7 +345,7 @@ def _clipped(number: float, format: NumberFormat) -> float | None:
     """As integers that saturate hold it; those that wrap (`largest` is 0) hold what is computed in them."""
     if not numbers.isfinite(number):
         return None
-    return min(max(number, -format.largest), format.largest - 1) if format.saturates else number
+    return min(max(number, format.range[0]), format.range[1]) if format.saturates else number
 
 
 def _number(op: Operation) -> float | None:

@@ -18,10 +18,10 @@ from treadle.dialects.cuda.layout import LANES, LayoutAttr, Mode, accumulator, r
 from treadle.dialects.cuda.products import DEPTHS
 from treadle.dialects.diagram import CastOp, ContractOp, FillOp, IndexOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import axes_of, format_of, is_array
-from treadle.dialects.diagram.formats import EIGHT_BIT, SIXTEEN_BIT
+from treadle.dialects.diagram.formats import BYTES, EIGHT_BIT, SIXTEEN_BIT
 from treadle.dialects.hierarchy import LoadOp, StreamOp, YieldOp
 
-FROM_REGISTERS = ("m16n8k16", "m16n8k32", "m16n8k32_s8")
+FROM_REGISTERS = ("m16n8k16", "m16n8k32", "m16n8k32_s32")
 """Instructions whose left operand may be what threads hold already."""
 
 
@@ -35,8 +35,8 @@ def instruction_of(plan: KernelPlan, op: ContractOp) -> str:
     if plan.rows is None or not one_depth or not has_columns:
         return "fma"
     along_rows = all(axes_of(operand.type)[-1:] == op.over_axes[-1:] for operand in (left, right))
-    if format == "i8":
-        return "m16n8k32_s8" if along_rows else "fma"
+    if format in BYTES:
+        return "m16n8k32_s32" if along_rows else "fma"
     if str(op.accumulate) != "f32":
         return "fma"
     if format in EIGHT_BIT:

@@ -1,23 +1,26 @@
 // primitive: clip_to_byte
-// The integer of 8 bits nearest to x.
-__device__ __forceinline__ int8_t clip_to_byte(int32_t x) {
-  return static_cast<int8_t>(x < -128 ? -128 : x > 127 ? 127 : x);
+// The integer of 8 bits nearest to x, with a sign (int8_t) or without (uint8_t).
+template <class T>
+__device__ __forceinline__ T clip_to_byte(int32_t x) {
+  constexpr int32_t LEAST = T(-1) < T(0) ? -128 : 0, MOST = LEAST + 255;
+  return static_cast<T>(x < LEAST ? LEAST : x > MOST ? MOST : x);
 }
 
 // primitive: widen_bytes
-// Integers of 8 bits, two or four of them, as f16, exactly: x + 128 in the lower bits of 1024, which an f16 counts by
-// ones; less 1152.
-template <int N>
-__device__ __forceinline__ void widen_bytes(__half* wide, const int8_t* from) {
+// Integers of 8 bits, two or four of them, as f16, exactly: in the lower bits of 1024, which an f16 counts by ones; less
+// 1024. Of those with a sign, x + 128 is; less 1152.
+template <int N, class T>
+__device__ __forceinline__ void widen_bytes(__half* wide, const T* from) {
 #ifndef TREADLE_EMULATOR
+  constexpr bool SIGNED = T(-1) < T(0);
   uint32_t bytes = 0;
   memcpy(&bytes, from, N);
-  bytes ^= 0x80808080u;
+  if (SIGNED) bytes ^= 0x80808080u;
   UNROLL for (int pair = 0; pair < N / 2; ++pair) {
     const uint32_t word = __byte_perm(bytes, 0x64646464u, pair == 0 ? 0x4140 : 0x4342);
     __half2 numbers;
     memcpy(&numbers, &word, sizeof(numbers));
-    numbers = __hsub2(numbers, __half2half2(__ushort_as_half(0x6480)));
+    numbers = __hsub2(numbers, __half2half2(__ushort_as_half(SIGNED ? 0x6480 : 0x6400)));
     memcpy(wide + 2 * pair, &numbers, sizeof(numbers));
   }
 #else
@@ -43,21 +46,32 @@ void unpack(ExactSum* elements, const Vec<int32_t, N>& together) {
 }
 #endif
 
-// primitive: mma_m16n8k32_s8; needs: as_register
-// d += a b on the warp's tensor core: a (16 x 32) and b (32 x 8) of signed integers of 8 bits, d (16 x 8) of 32 bits, in
-// which sums wrap. Lane l holds
+// primitive: mma_m16n8k32_s32; needs: as_register
+// d += a b on the warp's tensor core: a (16 x 32) and b (32 x 8) of integers of 8 bits, with a sign or without, d (16 x 8)
+// of 32 bits, in which sums wrap. Lane l holds
 //   a[k16][m8][k1] at row 8 m8 + l / 4, column 16 k16 + 4 (l % 4) + k1,
 //   b[k16][k1]     at row 16 k16 + 4 (l % 4) + k1, column l / 4,
 //   d[m8][n1]      at row 8 m8 + l / 4, column 2 (l % 4) + n1. PTX ISA 9.7.14.5.10, mma.
-__device__ __forceinline__ void mma_m16n8k32_s8(int32_t (&d)[2][2], const int8_t (&a)[2][2][4],
-                                                const int8_t (&b)[2][4] AND_LINE) {
+template <class A, class B>
+__device__ __forceinline__ void mma_m16n8k32_s32(int32_t (&d)[2][2], const A (&a)[2][2][4], const B (&b)[2][4] AND_LINE) {
 #ifndef TREADLE_EMULATOR
-  asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
-      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+r"(d[0][0]), "+r"(d[0][1]), "+r"(d[1][0]), "+r"(d[1][1])
-      : "r"(as_register(a[0][0])), "r"(as_register(a[0][1])), "r"(as_register(a[1][0])),
-        "r"(as_register(a[1][1])), "r"(as_register(b[0])), "r"(as_register(b[1])));
+#define MMA_OF_BYTES(LEFT, RIGHT) \
+  asm volatile("mma.sync.aligned.m16n8k32.row.col.s32." LEFT "." RIGHT ".s32 " \
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+      : "+r"(d[0][0]), "+r"(d[0][1]), "+r"(d[1][0]), "+r"(d[1][1]) \
+      : "r"(as_register(a[0][0])), "r"(as_register(a[0][1])), "r"(as_register(a[1][0])), \
+        "r"(as_register(a[1][1])), "r"(as_register(b[0])), "r"(as_register(b[1])))
+  constexpr bool LEFT_IS_SIGNED = A(-1) < A(0), RIGHT_IS_SIGNED = B(-1) < B(0);
+  if constexpr (LEFT_IS_SIGNED && RIGHT_IS_SIGNED)
+    MMA_OF_BYTES("s8", "s8");
+  else if constexpr (LEFT_IS_SIGNED)
+    MMA_OF_BYTES("s8", "u8");
+  else if constexpr (RIGHT_IS_SIGNED)
+    MMA_OF_BYTES("u8", "s8");
+  else
+    MMA_OF_BYTES("u8", "u8");
+#undef MMA_OF_BYTES
 #else
-  emu::mma_m16n8k32_s8(d, a, b, line);
+  emu::mma_m16n8k32_s32(d, a, b, line);
 #endif
 }

@@ -46,7 +46,7 @@ class _OfBytes:
 
 
 _FLOATS = _OfBytes("", "float", "f32", "f", (("__nv_fp8_e4m3", "e4m3"), ("__nv_fp8_e5m2", "e5m2")), ", 1, 1")
-_INTEGERS = _OfBytes("_s32", "ExactSum", "s32", "r", (("int8_t", "s8"),), "")
+_INTEGERS = _OfBytes("_s32", "ExactSum", "s32", "r", (("int8_t", "s8"), ("uint8_t", "u8")), "")
 
 
 def _block_of_bytes(of: _OfBytes, columns: int) -> str:

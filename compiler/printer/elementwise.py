@@ -15,7 +15,7 @@ from treadle.dialects.cuda.layout import Mode
 from treadle.dialects.cuda.tiles import layout_of
 from treadle.dialects.diagram import CastOp, FillOp, MapOp
 from treadle.dialects.diagram.array import format_of
-from treadle.dialects.diagram.formats import EIGHT_BIT, NARROW, SIXTEEN_BIT, STORED
+from treadle.dialects.diagram.formats import BYTES, EIGHT_BIT, NARROW, SIXTEEN_BIT, STORED
 
 MOST_WRITTEN_OUT = 4
 """Neighbours of which pairs are converted without a loop."""
@@ -80,8 +80,8 @@ def print_cast(writer: KernelWriter, op: CastOp) -> None:
     if (target in EIGHT_BIT or (source in STORED and target == "f16")) and _in_pairs(layout.register):
         return _cast_pairs(writer, op, name, loops)
     element = writer.element(op.operand, loops)
-    if target == "i8" != source:
-        element = f"{writer.call('clip_to_byte')}({element})"
+    if target in BYTES and target != source:
+        element = f"{writer.call('clip_to_byte')}<{c_type(op.result.type)}>({element})"
     if source in NARROW:
         element = f"{writer.call('to_float')}({element})"
     if target in NARROW:
@@ -98,7 +98,7 @@ def _cast_pairs(writer: KernelWriter, op: CastOp, name: str, loops: list[Loop]) 
         to = f"{name}{subscripts(layout, outer, len(outer))}"
         return writer.text.nest(outer, [f"{writer.call('narrow_four')}({to}, {four});"])
     few, source = last.mode.size <= MOST_WRITTEN_OUT, str(format_of(op.operand.type))
-    together = 4 if source == "i8" and last.mode.size % 4 == 0 else 2
+    together = 4 if source in BYTES and last.mode.size % 4 == 0 else 2
     firsts = range(0, last.mode.size, together) if few else (last.variable,)
     statements: list[str] = []
     for first in firsts:
@@ -107,7 +107,7 @@ def _cast_pairs(writer: KernelWriter, op: CastOp, name: str, loops: list[Loop]) 
         low, high = (writer.element(op.operand, place) for place in places)
         to = f"&{name}{subscripts(layout, places[0])}"
         if str(format_of(op.result.type)) == "f16":
-            widen = f"widen_bytes<{together}>" if source == "i8" else "widen_pair"
+            widen = f"widen_bytes<{together}>" if source in BYTES else "widen_pair"
             writer.call(widen.partition("<")[0])
             statements.append(f"{widen}({to}, &{low});")
             continue

@@ -142,7 +142,11 @@ class _ExchangePrinter:
 
     def _held(self, register: int, value: SSAValue | None = None) -> str:
         place, width = self._place(value or self.value, register), self.exchange.width
-        return self.writer.number(value or self.value, place) if width == 1 else f"{self.writer.call('pack')}<{width}>(&{place})"
+        return (
+            self.writer.number(value or self.value, place)
+            if width == 1
+            else f"{self.writer.call('pack')}<{width}>(&{place})"
+        )
 
     def _place(self, value: SSAValue, register: int) -> str:
         modes = self.registers[value]

@@ -235,7 +235,7 @@ class ScalarPrinter:
                 return operands[0]
             case arith.ExtSIOp() if op.input.type == i1:
                 return f"(-int32_t({_bare(operands[0])}))"
-            case arith.ExtSIOp():
+            case arith.ExtSIOp() | arith.ExtUIOp() if op.input.type != i1:
                 return f"int32_t({_bare(operands[0])})"
             case arith.TruncIOp() if op.result.type == i8:
                 return f"int8_t({_bare(operands[0])})"
@@ -246,7 +246,7 @@ class ScalarPrinter:
                 return f"{c_type(op.result.type)}({_bare(operands[0])})"
             case arith.SIToFPOp() if op.input.type == i1:  # one bit, which is the sign
                 return f"(-float({_bare(operands[0])}))"
-            case arith.SIToFPOp():
+            case arith.SIToFPOp() | arith.UIToFPOp() if op.input.type != i1:
                 return f"float({_bare(operands[0])})"
             case _:
                 pass

@@ -33,29 +33,29 @@ from treadle.dialects.diagram.array import (
     print_axis_list,
     sizes_of,
 )
-from treadle.dialects.diagram.formats import EIGHT_BIT
+from treadle.dialects.diagram.formats import BYTES, EIGHT_BIT
 from treadle.dialects.syntax import parse_attributes, parse_pair, parse_pair_types, print_types
 
 PRODUCTS = {
     "m16n8k32": EIGHT_BIT,
-    "m16n8k32_s8": ("i8",),
+    "m16n8k32_s32": BYTES,
     "m16n8k16": ("f16", "bf16"),
     "m16n8k8_tf32": ("f32",),
-    "fma": (*EIGHT_BIT, "f16", "bf16", "f32", "i8", "i32"),
+    "fma": (*EIGHT_BIT, "f16", "bf16", "f32", *BYTES, "i32"),
 }
 """Instructions of `cuda.product`, with the operand formats they take."""
 
-DEPTHS = {"m16n8k32": 32, "m16n8k32_s8": 32, "m16n8k16": 16, "m16n8k8_tf32": 8}
+DEPTHS = {"m16n8k32": 32, "m16n8k32_s32": 32, "m16n8k16": 16, "m16n8k8_tf32": 8}
 """How many elements of the summed axis each instruction of a tensor core takes."""
 
 
 @irdl_op_definition
 class ProductOp(IRDLOperation):
     """Sum of products over one axis, added to the accumulator's fragments by every warp: `using m16n8k16`,
-    `m16n8k8_tf32`, `m16n8k32_s8` of integers or, from sm_89 on, `m16n8k32` of 8-bit floats on tensor cores (PTX ISA
+    `m16n8k8_tf32`, `m16n8k32_s32` of integers or, from sm_89 on, `m16n8k32` of 8-bit floats on tensor cores (PTX ISA
     9.7.14.5), `fma` on the others. An operand is a tile in shared memory or the fragments of the left operand in
-    registers; the left operand has the rows. Operands of 8 bits lie along rows of their tiles; floats may be of two
-    formats.
+    registers; the left operand has the rows. Operands of 8 bits lie along rows of their tiles, and may be of two
+    formats, both floats or both integers.
 
     ```
     %S = cuda.product %Qs, %Ks into %zero over [d] using m16n8k16 : !Qs, !Ks -> !S
@@ -117,7 +117,8 @@ class ProductOp(IRDLOperation):
         if str(format_of(self.lhs.type)) not in formats:
             raise VerifyException(f"'{self.instruction.data}' does not take {format_of(self.lhs.type)}")
         mixed = format_of(self.lhs.type) != format_of(self.rhs.type)
-        if mixed and not {str(format_of(type)) for type in (self.lhs.type, self.rhs.type)} <= set(EIGHT_BIT):
+        both = {str(format_of(type)) for type in (self.lhs.type, self.rhs.type)}
+        if mixed and not any(both <= set(each) for each in (EIGHT_BIT, BYTES)):
             raise VerifyException(f"operands are {format_of(self.lhs.type)} and {format_of(self.rhs.type)}")
         check_tile(self.rhs.type, "the right operand")
         if not is_shared(self.lhs.type):

@@ -26,7 +26,7 @@ from treadle.dialects.cuda.layout import LayoutAttr, Mode, accumulator, column_o
 from treadle.dialects.cuda.products import parse_promote
 from treadle.dialects.cuda.tiles import boxes_of, format_bytes, is_boxed, is_shared, layout_of
 from treadle.dialects.diagram.array import axes_of, encoding_of, format_of, parse_axis_list, print_axis_list, sizes_of
-from treadle.dialects.diagram.formats import EIGHT_BIT, NARROW, STORED
+from treadle.dialects.diagram.formats import BYTES, EIGHT_BIT, NARROW, STORED
 from treadle.dialects.syntax import parse_attributes, parse_pair, parse_pair_types, print_types
 
 ROWS = 64
@@ -44,7 +44,7 @@ def columns_of_products(operand: str) -> range | tuple[int, ...]:
     """How many columns a product may have, by the format of its operands (PTX ISA 9.7.15.2): those of integers come in
     sixteens from 32 on."""
     every = range(8, MOST_COLUMNS + 1, 8)
-    return tuple(n for n in every if n <= 32 or n % 16 == 0) if operand == "i8" else every
+    return tuple(n for n in every if n <= 32 or n % 16 == 0) if operand in BYTES else every
 
 
 def depth_of(operand: Attribute) -> int:
@@ -246,7 +246,7 @@ def why_no_product(lhs: Attribute, rhs: Attribute, result: Attribute, axis: str)
     if sizes[rows] != 16 * warps or sizes[columns] != layout_of(result).extent(columns):
         return f"a result of {sizes[rows]} x {sizes[columns]} does not fill its fragments"
     if sizes[columns] not in columns_of_products(formats[1]):
-        of = "8, 16, 24, or a multiple of 16" if formats[1] == "i8" else "a multiple of 8"
+        of = "8, 16, 24, or a multiple of 16" if formats[1] in BYTES else "a multiple of 8"
         return f"a product of {formats[1]} has 8 to {MOST_COLUMNS} columns, {of}, not {sizes[columns]}"
     depth, step = sizes_of(rhs).get(axis, 0), depth_of(rhs)
     if depth == 0 or depth % step:
@@ -270,9 +270,9 @@ def why_no_product(lhs: Attribute, rhs: Attribute, result: Attribute, axis: str)
 
 
 def _why_no_formats(lhs: str, rhs: str, result: str) -> str | None:
-    integers = rhs == "i8"
-    if result != ("i32" if integers else "f32") or rhs not in (*NARROW, "i8"):
-        return f"{rhs} is multiplied and {result} accumulated: expected floats of 8 or 16 bits and f32, or i8 and i32"
-    if lhs != rhs and not {lhs, rhs} <= set(EIGHT_BIT):
+    if result != ("i32" if rhs in BYTES else "f32") or rhs not in (*NARROW, *BYTES):
+        expected = "floats of 8 or 16 bits and f32, or integers of 8 bits and i32"
+        return f"{rhs} is multiplied and {result} accumulated: expected {expected}"
+    if lhs != rhs and not any({lhs, rhs} <= set(each) for each in (EIGHT_BIT, BYTES)):
         return f"operands are {lhs} and {rhs}"
     return None

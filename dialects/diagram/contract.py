@@ -33,7 +33,7 @@ from treadle.dialects.diagram.array import (
     parse_axis_list,
     print_axis_list,
 )
-from treadle.dialects.diagram.formats import EIGHT_BIT, INTEGERS, STORED
+from treadle.dialects.diagram.formats import BYTES, EIGHT_BIT, INTEGERS, STORED
 from treadle.dialects.diagram.operation import DiagramOperation, check_over, union
 from treadle.dialects.syntax import parse_attributes, parse_pair, parse_pair_types, print_types
 
@@ -101,7 +101,7 @@ class ContractOp(DiagramOperation):
             axes_of(self.result.type),
         )
         left, right = format_of(self.lhs.type), format_of(self.rhs.type)
-        if left != right and not {str(left), str(right)} <= set(EIGHT_BIT):
+        if left != right and not any({str(left), str(right)} <= set(each) for each in (EIGHT_BIT, BYTES)):
             raise VerifyException(f"operands of a contraction have formats {left} and {right}: cast one of them")
         if self.accumulate not in FORMATS or str(self.accumulate) in STORED:
             raise VerifyException(f"cannot accumulate in {self.accumulate}")

@@ -29,7 +29,7 @@ from treadle.dialects.diagram.array import (
     check_axis_name,
     format_of,
 )
-from treadle.dialects.diagram.formats import EIGHT_BIT, INTEGERS
+from treadle.dialects.diagram.formats import BYTES, EIGHT_BIT, INTEGERS
 from treadle.dialects.diagram.operation import DiagramOperation, quote
 
 
@@ -73,9 +73,9 @@ class CastOp(DiagramOperation):
             raise VerifyException(
                 f"a cast from a float format to {target} is not defined: it would not be the identity"
             )
-        if source == "i8" and target in EIGHT_BIT:
+        if source in BYTES and target in EIGHT_BIT:
             raise VerifyException(
-                f"a cast from i8 to {target} is not defined: cast to f16 first, which holds all of them"
+                f"a cast from {source} to {target} is not defined: cast to f16 first, which holds all of them"
             )
 
 

@@ -22,6 +22,7 @@ from xdsl.dialects.builtin import (
     Float16Type,
     Float32Type,
     IntegerType,
+    Signedness,
     bf16,
     f16,
     f32,
@@ -35,6 +36,7 @@ Format: TypeAlias = Float8E4M3FNType | Float8E5M2Type | Float16Type | BFloat16Ty
 
 f8E4M3FN = Float8E4M3FNType()
 f8E5M2 = Float8E5M2Type()
+ui8 = IntegerType(8, Signedness.UNSIGNED)
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ class NumberFormat:
     """The largest finite absolute value; 0 of integers that wrap."""
     saturates: bool = False
     """Whether what is beyond the largest number becomes it."""
+    unsigned: bool = False
+    """Whether no number is below zero."""
 
     @property
     def name(self) -> str:
@@ -63,6 +67,13 @@ class NumberFormat:
     @property
     def is_float(self) -> bool:
         return self.unit > 0
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The smallest and the largest number; (0, 0) of integers that wrap."""
+        if self.is_float or not self.saturates:
+            return -self.largest, self.largest
+        return (0, self.largest) if self.unsigned else (-self.largest, self.largest - 1)
 
     @property
     def has_few_exponents(self) -> bool:
@@ -86,6 +97,7 @@ NUMBER_FORMATS: dict[str, NumberFormat] = {
         NumberFormat(bf16, 2, "bfloat16", "__nv_bfloat16", 2.0**-8, 2.0**-133, 3.3895313892515355e38),
         NumberFormat(f32, 4, "float32", "float", 2.0**-24, 2.0**-149, 3.4028234663852886e38),
         NumberFormat(i8, 1, "int8", "int8_t", largest=128.0, saturates=True),
+        NumberFormat(ui8, 1, "uint8", "uint8_t", largest=255.0, saturates=True, unsigned=True),
         NumberFormat(i32, 4, "int32", "int32_t"),
     )
 }
@@ -101,6 +113,8 @@ STORED = tuple(name for name, each in NUMBER_FORMATS.items() if each.bytes == 1)
 PACKED = tuple(name for name, each in NUMBER_FORMATS.items() if each.bytes < 4)
 """Formats of which a register holds several: tensor cores take them as they lie in memory."""
 INTEGERS = tuple(name for name, each in NUMBER_FORMATS.items() if not each.is_float)
+BYTES = tuple(name for name in INTEGERS if name in STORED)
+"""Integers of 8 bits, with a sign and without; any two of them are multiplied."""
 SIXTEEN_BIT = tuple(name for name, each in NUMBER_FORMATS.items() if each.bytes == 2)
 FORMAT_BYTES = {name: each.bytes for name, each in NUMBER_FORMATS.items()}
 

@@ -30,7 +30,7 @@ from treadle.dialects.diagram.array import (
     format_of,
     is_array,
 )
-from treadle.dialects.diagram.formats import EIGHT_BIT, NUMBER_FORMATS, STORED
+from treadle.dialects.diagram.formats import EIGHT_BIT, NUMBER_FORMATS, STORED, ui8
 from treadle.dialects.diagram.operation import DiagramOperation
 from treadle.dialects.diagram.yields import YieldOp
 from treadle.dialects.syntax import parse_region_attributes, print_binding, print_region_attributes
@@ -42,8 +42,10 @@ MOVES = (
     arith.ExtFOp,
     arith.TruncFOp,
     arith.ExtSIOp,
+    arith.ExtUIOp,
     arith.TruncIOp,
     arith.SIToFPOp,
+    arith.UIToFPOp,
     arith.SelectOp,
 )
 """What may be done with a number of 8 bits; `arith.truncf` to 8 bits saturates, as `diagram.cast` does."""
@@ -51,8 +53,12 @@ MOVES = (
 
 def computed_in_8_bits(op: Operation) -> Attribute | None:
     """The format of 8 bits that an operation computes in, if it does more there than move numbers. No integer becomes a
-    float of 8 bits at once."""
-    made = op.results[0].type if isinstance(op, arith.SIToFPOp) else None
+    float of 8 bits at once, and what reads it, reads its sign, if it has one."""
+    of_sign, of_none = (arith.ExtSIOp, arith.SIToFPOp, arith.TruncIOp), (arith.ExtUIOp, arith.UIToFPOp)
+    types = (*op.operand_types, *op.result_types)
+    if (isinstance(op, of_sign) and ui8 in types) or (isinstance(op, of_none) and ui8 not in types):
+        return next((type for type in types if str(type) in STORED), None)
+    made = op.results[0].type if isinstance(op, arith.SIToFPOp | arith.UIToFPOp) else None
     if isinstance(op, MOVES):
         return made if str(made) in EIGHT_BIT else None
     return next((type for type in (*op.operand_types, *op.result_types) if str(type) in STORED), None)

@@ -254,7 +254,7 @@ func.func @f(%a: tensor<32xf16, #diagram.array<[q], level = register, layout = #
 !A = memref<16x16xf16, #diagram.array<[m, k], level = shared, layout = #cuda.rows<extents = [16, 16], pitch = 16>>>
 !B = memref<8x16xf16, #diagram.array<[n, k], level = shared, layout = #cuda.rows<extents = [8, 16], pitch = 16>>>
 !C = tensor<16x8xf32, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = []>>>
-// CHECK: unknown instruction 'wgmma' (known: m16n8k32, m16n8k32_s8, m16n8k16, m16n8k8_tf32, fma)
+// CHECK: unknown instruction 'wgmma' (known: m16n8k32, m16n8k32_s32, m16n8k16, m16n8k8_tf32, fma)
 func.func @f(%A: !A, %B: !B, %C: !C) {
   %D = cuda.product %A, %B into %C over [k] using wgmma : !A, !B -> !C
   func.return
@@ -579,7 +579,7 @@ cuda.kernel @k () threads 128 shared 0 {
 
 // -----
 
-// CHECK: i8 is multiplied and f32 accumulated: expected floats of 8 or 16 bits and f32, or i8 and i32
+// CHECK: i8 is multiplied and f32 accumulated: expected floats of 8 or 16 bits and f32, or integers of 8 bits and i32
 !A = memref<64x64xi8, #diagram.array<[m, k], level = shared, layout = #cuda.boxes<extents = [64, 64], span = 64>>>
 !B = memref<32x64xi8, #diagram.array<[n, k], level = shared, layout = #cuda.boxes<extents = [32, 64], span = 64>>>
 !C = tensor<64x32xf32, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [n:4:8, m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = [m:4:16]>>>
@@ -591,7 +591,7 @@ cuda.kernel @k () threads 128 shared 0 {
 
 // -----
 
-// CHECK: f8E4M3FN is multiplied and i32 accumulated: expected floats of 8 or 16 bits and f32, or i8 and i32
+// CHECK: f8E4M3FN is multiplied and i32 accumulated: expected floats of 8 or 16 bits and f32, or integers of 8 bits and i32
 !A = memref<64x64xf8E4M3FN, #diagram.array<[m, k], level = shared, layout = #cuda.boxes<extents = [64, 64], span = 64>>>
 !B = memref<32x64xf8E4M3FN, #diagram.array<[n, k], level = shared, layout = #cuda.boxes<extents = [32, 64], span = 64>>>
 !C = tensor<64x32xi32, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [n:4:8, m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = [m:4:16]>>>

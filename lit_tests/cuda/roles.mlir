@@ -131,14 +131,14 @@ cuda.kernel @product (%A_map: !A_map, %B_map: !B_map, %k: index) threads 256 sha
   }
 }
 
-// Integers of 8 bits have exact sums in i32.
+// Integers of 8 bits, with a sign or without, have exact sums in i32.
 
-!Ai = memref<64x64xi8, #diagram.array<[m, k], level = shared, layout = #cuda.boxes<extents = [64, 64], span = 64>>>
+!Ai = memref<64x64xui8, #diagram.array<[m, k], level = shared, layout = #cuda.boxes<extents = [64, 64], span = 64>>>
 !Bi = memref<48x64xi8, #diagram.array<[n, k], level = shared, layout = #cuda.boxes<extents = [48, 64], span = 64>>>
 !Ci = tensor<64x48xi32, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [n:6:8, m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = [m:4:16]>>>
 
 // CHECK-LABEL: cuda.kernel @integers
-// CHECK:      %C_started = cuda.warpgroup_product %A_shared, %B_shared over [k] : memref<64x64xi8, {{.*}}>, memref<48x64xi8, {{.*}}> -> tensor<64x48xi32,
+// CHECK:      %C_started = cuda.warpgroup_product %A_shared, %B_shared over [k] : memref<64x64xui8, {{.*}}>, memref<48x64xi8, {{.*}}> -> tensor<64x48xi32,
 // CHECK-NEXT: %C = cuda.warpgroup_wait %C_started pending 0 : tensor<64x48xi32,
 // CHECK-NEXT: %D = cuda.warpgroup_product %A_shared, %B_shared into %C over [k] :
 cuda.kernel @integers () threads 256 shared 7168 {

@@ -33,7 +33,7 @@ func.func @f(%Q: tensor<?x?xf32, #diagram.array<[q]>>) {
 
 // -----
 
-// CHECK: operand 0 has the unsupported number format f64 (supported: f8E4M3FN, f8E5M2, f16, bf16, f32, i8, i32)
+// CHECK: operand 0 has the unsupported number format f64 (supported: f8E4M3FN, f8E5M2, f16, bf16, f32, i8, ui8, i32)
 func.func @f(%Q: tensor<?xf64, #diagram.array<[q]>>) {
   %m = diagram.cast %Q : tensor<?xf64, #diagram.array<[q]>> -> tensor<?xf32, #diagram.array<[q]>>
   func.return
@@ -41,7 +41,7 @@ func.func @f(%Q: tensor<?xf64, #diagram.array<[q]>>) {
 
 // -----
 
-// CHECK: operand 0 has type tensor<4xf32>: expected an array with named axes, as in tensor<?x64xf16, #diagram.array<[q, d]>>, or a scalar of f8E4M3FN, f8E5M2, f16, bf16, f32, i8, i32
+// CHECK: operand 0 has type tensor<4xf32>: expected an array with named axes, as in tensor<?x64xf16, #diagram.array<[q, d]>>, or a scalar of f8E4M3FN, f8E5M2, f16, bf16, f32, i8, ui8, i32
 func.func @f(%Q: tensor<4xf32>) {
   %m = diagram.cast %Q : tensor<4xf32> -> tensor<4xf32, #diagram.array<[q]>>
   func.return
@@ -223,7 +223,7 @@ func.func @f(%m: tensor<?xf32, #diagram.array<[q]>>) {
 
 // -----
 
-// CHECK: 'arith.extf' in the body of a map computes in f64 (supported: f8E4M3FN, f8E5M2, f16, bf16, f32, i8, i32, i1, index)
+// CHECK: 'arith.extf' in the body of a map computes in f64 (supported: f8E4M3FN, f8E5M2, f16, bf16, f32, i8, ui8, i32, i1, index)
 func.func @f(%m: tensor<?xf32, #diagram.array<[q]>>) {
   %n = diagram.map (%s = %m : tensor<?xf32, #diagram.array<[q]>>) -> tensor<?xf32, #diagram.array<[q]>> {
     %t = arith.extf %s : f32 to f64

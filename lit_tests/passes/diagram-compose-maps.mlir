@@ -108,3 +108,30 @@ func.func @dots(%a: !hk, %b: !hk) -> !h {
   %d = diagram.contract %a, %b over [k] accumulate f32 : !hk, !hk -> !h
   func.return %d : !h
 }
+
+// Unsigned integers of 8 bits widen without a sign.
+// CHECK-LABEL: func.func @bytes
+// CHECK:       %y = diagram.map (%[[a:.*]] = %u : tensor<?xui8, #diagram.array<[n]>>)
+// CHECK-NEXT:    %[[w:.*]] = arith.uitofp %[[a]] : ui8 to f32
+// CHECK-NEXT:    arith.negf %[[w]] : f32
+// CHECK:       %p = diagram.map (%[[a:.*]] = %u : {{.*}}, %[[b:.*]] = %v : {{.*}}) ->
+// CHECK-NEXT:    %[[l:.*]] = arith.extui %[[a]] : ui8 to i32
+// CHECK-NEXT:    %[[r:.*]] = arith.extsi %[[b]] : i8 to i32
+// CHECK-NEXT:    arith.muli %[[l]], %[[r]] : i32
+!u8 = tensor<?xui8, #diagram.array<[n]>>
+!s8 = tensor<?xi8, #diagram.array<[n]>>
+!i32 = tensor<?xi32, #diagram.array<[n]>>
+func.func @bytes(%u: !u8, %v: !s8) -> (!x, !i32) {
+  %w = diagram.cast %u : !u8 -> !x
+  %y = diagram.map (%a = %w : !x) -> !x {
+    %b = arith.negf %a : f32
+    diagram.yield %b : f32
+  }
+  %l = diagram.cast %u : !u8 -> !i32
+  %r = diagram.cast %v : !s8 -> !i32
+  %p = diagram.map (%a = %l : !i32, %b = %r : !i32) -> !i32 {
+    %c = arith.muli %a, %b : i32
+    diagram.yield %c : i32
+  }
+  func.return %y, %p : !x, !i32
+}

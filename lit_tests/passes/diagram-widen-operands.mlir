@@ -43,3 +43,20 @@ func.func @integers(%I: !I, %J: !J, %K: !K) -> (!Z, !Z) {
   %Y = diagram.contract %I, %K over [i] accumulate i32 : !I, !K -> !Z
   func.return %Z, %Y : !Z, !Z
 }
+
+// Those without a sign are multiplied with any; across rows both become i32.
+!P = tensor<?x64xui8, #diagram.array<[t, i]>>
+!Q = tensor<64x32xui8, #diagram.array<[i, o]>>
+
+// CHECK-LABEL: func.func @unsigned(
+// CHECK-SAME:    #hierarchy.step<"diagram-widen-operands", "%P is multiplied as i32", "every ui8 is an i32",
+// CHECK-SAME:    #hierarchy.step<"diagram-widen-operands", "%Q is multiplied as i32", "every ui8 is an i32",
+// CHECK-NEXT:  %Z = diagram.contract %P, %J over [i] accumulate i32 : tensor<?x64xui8, {{.*}}>, tensor<32x64xi8,
+// CHECK-NEXT:  %P_wide = diagram.cast %P : tensor<?x64xui8, {{.*}}> -> tensor<?x64xi32,
+// CHECK-NEXT:  %Q_wide = diagram.cast %Q : tensor<64x32xui8, {{.*}}> -> tensor<64x32xi32,
+// CHECK-NEXT:  %Y = diagram.contract %P_wide, %Q_wide over [i] accumulate i32 :
+func.func @unsigned(%P: !P, %J: !J, %Q: !Q) -> (!Z, !Z) {
+  %Z = diagram.contract %P, %J over [i] accumulate i32 : !P, !J -> !Z
+  %Y = diagram.contract %P, %Q over [i] accumulate i32 : !P, !Q -> !Z
+  func.return %Z, %Y : !Z, !Z
+}

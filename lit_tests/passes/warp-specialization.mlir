@@ -151,7 +151,7 @@ cuda.kernel @integers (%X: !Xi, %W: !Wi, %Z: !Zi, %k: index) threads 128 shared 
     cuda.copy %X[%zero, %k0] into %X_shared : !Xi, !Xs
     cuda.copy %W[%zero, %k0] into %W_shared : !Wi, !Ws
     cuda.barrier
-    %new = cuda.product %X_shared, %W_shared into %so_far over [k] using m16n8k32_s8 : !Xs, !Ws -> !zi
+    %new = cuda.product %X_shared, %W_shared into %so_far over [k] using m16n8k32_s32 : !Xs, !Ws -> !zi
     scf.yield %new : !zi
   }
   cuda.store %sum into %Z[%zero, %zero] : !zi, !Zi

@@ -116,7 +116,7 @@ func.func @host_of_listed(%T: !table, %k: index) {
 // Sums of integers that warpgroups make are registers of their own type, read as numbers.
 
 !Ai = memref<64x64xi8, #diagram.array<[m, k], level = shared, layout = #cuda.boxes<extents = [64, 64], span = 64>>>
-!Bi = memref<48x64xi8, #diagram.array<[n, k], level = shared, layout = #cuda.boxes<extents = [48, 64], span = 64>>>
+!Bi = memref<48x64xui8, #diagram.array<[n, k], level = shared, layout = #cuda.boxes<extents = [48, 64], span = 64>>>
 !Ci = tensor<64x48xi32, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [n:6:8, m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = [m:4:16]>>>
 !Cf = tensor<64x48xf32, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [n:6:8, m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = [m:4:16]>>>
 
@@ -124,7 +124,7 @@ func.func @host_of_listed(%T: !table, %k: index) {
 // CHECK: ExactSum C_started[6][2][2];
 // CHECK: wgmma_fence();
 // CHECK-NEXT: UNROLL for (int k32 = 0; k32 < 2; ++k32) {
-// CHECK-NEXT: wgmma_m64n48k32_s32<int8_t, int8_t>(C_started, further(a, k32 * 32), further(b, k32 * 32), k32 > 0);
+// CHECK-NEXT: wgmma_m64n48k32_s32<int8_t, uint8_t>(C_started, further(a, k32 * 32), further(b, k32 * 32), k32 > 0);
 // CHECK: wgmma_wait<0>();
 // CHECK-NEXT: keep(C_started);
 // CHECK: float F[6][2][2];

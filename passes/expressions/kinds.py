@@ -226,7 +226,7 @@ class _Walk:
     def _of_node(self, node: Node) -> Kinds:
         if node.kind in CASTS:
             return self.of(node.operands[0])
-        if node.kind is arith.SIToFPOp:
+        if node.kind in (arith.SIToFPOp, arith.UIToFPOp):
             return self.of(node.operands[0]) & FINITE
         if node.kind is arith.SelectOp:
             condition, yes, no = node.operands

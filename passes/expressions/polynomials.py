@@ -314,7 +314,7 @@ def _at_start(node: Node, operands: list[float | None]) -> float | None:
             return _FUNCTIONS[node.kind](given[0]) if known else numbers.nan if is_positive(node.operands[0]) else None
         case math.ExpOp | math.TanhOp | math.AbsFOp:
             return _FUNCTIONS[node.kind](given[0])
-        case arith.ExtFOp | arith.SIToFPOp:
+        case arith.ExtFOp | arith.SIToFPOp | arith.UIToFPOp:
             return given[0]
         case _:
             return None

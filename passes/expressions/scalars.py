@@ -31,7 +31,7 @@ from xdsl.irdl import IRDLOperation
 from treadle.dialects.diagram import CastOp, MapOp, YieldOp
 from treadle.dialects.diagram.absence import absences_of
 from treadle.dialects.diagram.array import axes_of, format_of
-from treadle.dialects.diagram.formats import SIXTEEN_BIT, number_format
+from treadle.dialects.diagram.formats import SIXTEEN_BIT, number_format, ui8
 
 
 @dataclass(frozen=True)
@@ -330,10 +330,11 @@ def convert(expression: Expression, format: Attribute) -> Expression:
         return expression
     if isinstance(expression, Constant):
         return number(expression.number, format)
+    has_sign = expression.type != ui8
     if format == i32:
-        return Node(arith.ExtSIOp, (expression,), format)
+        return Node(arith.ExtSIOp if has_sign else arith.ExtUIOp, (expression,), format)
     if isinstance(expression.type, IntegerType):
-        return Node(arith.SIToFPOp, (expression,), format)
+        return Node(arith.SIToFPOp if has_sign else arith.UIToFPOp, (expression,), format)
     kind = arith.ExtFOp if _width(format) > _width(expression.type) else arith.TruncFOp
     return Node(kind, (expression,), format)
 

@@ -35,6 +35,8 @@ def is_nonnegative(expression: Expression) -> bool:
             return any(is_nonnegative(operand) for operand in operands)
         case Node(kind=arith.SIToFPOp, operands=(operand,)):
             return is_nonnegative(operand)
+        case Node(kind=arith.UIToFPOp):
+            return True
         case _:
             return False
 

@@ -170,7 +170,7 @@ def _columns(op: cuda.ProductOp) -> int:
 
 def _product_problem(op: cuda.ProductOp) -> Reason | None:
     law = "warpgroups multiply"
-    if op.instruction.data not in ("m16n8k16", "m16n8k32", "m16n8k32_s8"):
+    if op.instruction.data not in ("m16n8k16", "m16n8k32", "m16n8k32_s32"):
         return Reason(law, f"the product over '{op.axis}' runs on {op.instruction.data}")
     if op.subloop is not None:
         return Reason(law, f"the product over '{op.axis}' is walked by a subloop, whose pieces warps load to registers")

@@ -45,9 +45,10 @@ enum Operation : int {
   OPERATIONS
 };
 
-enum Element : int { F16, BF16, TF32, E4M3, E5M2, S8 };
+enum Element : int { F16, BF16, TF32, E4M3, E5M2, S8, U8 };
 
 inline float eight_bit(uint8_t bits, int element) {
+  if (element == S8 || element == U8) return element == S8 ? float(int8_t(bits)) : float(bits);
   return element == E4M3 ? eight_bit_to_float(bits, 3, 7, false) : eight_bit_to_float(bits, 2, 15, true);
 }
 
@@ -181,14 +182,17 @@ inline void mma_m16n8k16(void* d, const __nv_bfloat16 (&a)[2][2][2],
 template <class T> constexpr Element eight_bit_element();
 template <> constexpr Element eight_bit_element<__nv_fp8_e4m3>() { return E4M3; }
 template <> constexpr Element eight_bit_element<__nv_fp8_e5m2>() { return E5M2; }
+template <> constexpr Element eight_bit_element<int8_t>() { return S8; }
+template <> constexpr Element eight_bit_element<uint8_t>() { return U8; }
 constexpr int RIGHT_ELEMENT = 16;  // the right operand's type may differ: it stands in the upper bits of the option
 
 template <class A, class B>
 inline void mma_m16n8k32(void* d, const A (&a)[2][2][4], const B (&b)[2][4], int line) {
   meet({MMA, line, d, a, b, eight_bit_element<A>() + RIGHT_ELEMENT * eight_bit_element<B>()});
 }
-inline void mma_m16n8k32_s8(void* d, const int8_t (&a)[2][2][4], const int8_t (&b)[2][4], int line) {
-  meet({MMA, line, d, a, b, S8});
+template <class A, class B>
+inline void mma_m16n8k32_s32(void* d, const A (&a)[2][2][4], const B (&b)[2][4], int line) {
+  mma_m16n8k32(d, a, b, line);
 }
 inline void mma_m16n8k8_tf32(void* d, const float (&a)[2][2], const float (&b)[2], int line) {
   meet({MMA, line, d, a, b, TF32});

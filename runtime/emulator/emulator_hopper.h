@@ -101,6 +101,7 @@ template <> constexpr Element element_of<__nv_bfloat16>() { return BF16; }
 template <> constexpr Element element_of<__nv_fp8_e4m3>() { return E4M3; }
 template <> constexpr Element element_of<__nv_fp8_e5m2>() { return E5M2; }
 template <> constexpr Element element_of<int8_t>() { return S8; }
+template <> constexpr Element element_of<uint8_t>() { return U8; }
 
 void tell_unfinished(const void* sum, uint32_t bits);
 // A register of an accumulator of integers. A product in flight leaves the bits of a poison there, which are those of a

@@ -71,6 +71,7 @@ inline void multiply_32(const Request* const (&lanes)[32], const T* const (&a)[3
       [](int lane, int i) { return 16 * (i / 4) + 4 * (lane % 4) + i % 4; });
 }
 
+template <class Sum>
 inline void mma_8_bit(const Request* const (&lanes)[32]) {
   float wide_a[32][16], wide_b[32][8];
   const float *a[32], *b[32];
@@ -81,16 +82,7 @@ inline void mma_8_bit(const Request* const (&lanes)[32]) {
     a[lane] = wide_a[lane];
     b[lane] = wide_b[lane];
   }
-  multiply_32<float>(lanes, a, b);
-}
-
-inline void mma_s8(const Request* const (&lanes)[32]) {
-  const int8_t *a[32], *b[32];
-  for (int lane = 0; lane < 32; ++lane) {
-    a[lane] = static_cast<const int8_t*>(lanes[lane]->a);
-    b[lane] = static_cast<const int8_t*>(lanes[lane]->b);
-  }
-  multiply_32<int32_t>(lanes, a, b);
+  multiply_32<Sum>(lanes, a, b);
 }
 
 inline void mma(const Request* const (&lanes)[32]) {
@@ -98,9 +90,9 @@ inline void mma(const Request* const (&lanes)[32]) {
     case F16: return mma_16_bit<__half>(lanes);
     case BF16: return mma_16_bit<__nv_bfloat16>(lanes);
     case TF32: return mma_tf32(lanes);
-    case S8: return mma_s8(lanes);
-    default: return mma_8_bit(lanes);
   }
+  const int left = lanes[0]->option % RIGHT_ELEMENT;
+  return left == S8 || left == U8 ? mma_8_bit<int32_t>(lanes) : mma_8_bit<float>(lanes);
 }
 
 // Row r of matrix m is where lane 8 m + r points; rows that may not be read are `safe` rows instead.

@@ -98,10 +98,9 @@ void check_untouched(const Accumulator& accumulator, unsigned first, int line) {
 }
 
 unsigned bytes_of(Element element) { return element == F16 || element == BF16 ? 2 : 1; }
-bool is_integer(Element element) { return element == S8; }
+bool is_integer(Element element) { return element == S8 || element == U8; }
 
 float element_value(const unsigned char* at, Element element) {
-  if (element == S8) return float(int8_t(*at));
   if (bytes_of(element) == 1) return eight_bit(*at, element);
   uint16_t bits;
   memcpy(&bits, at, 2);

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import Float64Type, IndexType, IntegerType
 from xdsl.ir import Attribute
 
+from treadle.dialects.diagram.formats import ui8
+
 AnyArray: TypeAlias = NDArray[Any]
 FloatArray: TypeAlias = NDArray[np.float64]
 
@@ -132,7 +134,8 @@ def dtype_of(format: Attribute) -> np.dtype[Any]:
         return np.dtype(np.int64)
     if isinstance(format, IntegerType):
         width: int = cast("IntegerType[Any]", format).width.data
-        return np.dtype(np.bool_ if width == 1 else f"int{max(8, width)}")
+        sign = "u" if format == ui8 else ""
+        return np.dtype(np.bool_ if width == 1 else f"{sign}int{max(8, width)}")
     return np.dtype(np.float64)
 
 

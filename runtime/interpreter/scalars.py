@@ -57,7 +57,7 @@ COMPARE_INTEGERS: tuple[Binary, ...] = (
 
 def unsigned(a: AnyArray) -> AnyArray:
     """The same bits as unsigned integers."""
-    return a if a.dtype.kind == "b" else a.astype(f"uint{8 * a.dtype.itemsize}")
+    return a if a.dtype.kind in "bu" else a.astype(f"uint{8 * a.dtype.itemsize}")
 
 
 def _on_unsigned(rule: Binary) -> Binary:

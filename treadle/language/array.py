@@ -48,7 +48,7 @@ class Array:
 
     def to(self, format: str) -> Array:
         """Rounded to another number format: `f8E4M3FN` and `f8E5M2` (saturating), `f16`, `bf16`, `f32`, `i32` (toward
-        zero), `i8` (toward zero, saturating)."""
+        zero), `i8` and `ui8` (toward zero, saturating)."""
         if format not in FORMATS:
             near = next((name for name, each in NUMBER_FORMATS.items() if each.dtype == format), "")
             meant = f": did you mean '{near}'?" if near else ""

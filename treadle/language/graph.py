@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from xdsl.builder import ImplicitBuilder
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import FloatAttr, FunctionType, IntegerAttr, ModuleOp, f16, f32, i8, i32
+from xdsl.dialects.builtin import FloatAttr, FunctionType, IntegerAttr, ModuleOp, f16, f32, i32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
@@ -32,7 +32,7 @@ from treadle.dialects.diagram import (
     YieldOp,
 )
 from treadle.dialects.diagram.array import DYNAMIC, SizesAttr, array_type, axes_of, check_axis_name, format_of
-from treadle.dialects.diagram.formats import EIGHT_BIT, INTEGERS, NUMBER_FORMATS, number_format
+from treadle.dialects.diagram.formats import BYTES, EIGHT_BIT, INTEGERS, NUMBER_FORMATS, number_format
 from treadle.language.names import name_values
 from treadle.language.places import not_given
 
@@ -75,7 +75,7 @@ class Graph:
         the other more, that is rounded to it: that is what tensor cores multiply. 8-bit numbers widen, exactly. Two of
         f32 multiply as `multiply` says, if it says something."""
         formats = [format_of(left.type), format_of(right.type)]
-        if formats[0] != formats[1]:
+        if formats[0] != formats[1] and not {*map(str, formats)} <= {*BYTES}:
             common = _multiplied(formats)
             left, right = self.cast(left, common), self.cast(right, common)
         accumulate = i32 if is_integer(format_of(left.type)) else f32
@@ -115,7 +115,7 @@ class Graph:
         return self._add(op)
 
     def _asked(self, value: SSAValue) -> SSAValue:
-        return self.cast(value, i32) if format_of(value.type) == i8 else value
+        return self.cast(value, i32) if str(format_of(value.type)) in BYTES else value
 
     def read(self, value: SSAValue, places: Sequence[str], axes: Sequence[str], padded: bool) -> SSAValue:
         """The value at positions that are affine or quotients, one for each of its axes; outside of it are zeros, if it
@@ -141,7 +141,7 @@ class Graph:
         if is_integer(format) and not is_integer(format_of(value.type)):
             value = self.map([value], lambda scalars: arith.FPToSIOp(scalars[0], i32).result, i32)
             return self.cast(value, format, axes)
-        if format_of(value.type) == i8 and str(format) in EIGHT_BIT:
+        if str(format_of(value.type)) in BYTES and str(format) in EIGHT_BIT:
             return self.cast(self.cast(value, f16), format, axes)
         return self._add(CastOp(value, self._type(axes, format)))
 
@@ -200,7 +200,8 @@ def _multiplied(formats: Sequence[Attribute]) -> Attribute:
     """The format in which two that differ are multiplied."""
     if all(map(is_integer, formats)):
         return i32
-    if i32 in formats or set(formats) == {i8, f32}:  # f16 need not reach as far as what is beside integers
+    of_bytes = not {*map(str, formats)}.isdisjoint(BYTES)
+    if i32 in formats or (f32 in formats and of_bytes):  # f16 need not reach as far as what is beside integers
         return f32
     return next((each for each in formats if each != f32 and number_format(each).bytes > 1), f16)
 

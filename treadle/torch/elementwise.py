@@ -74,10 +74,21 @@ def _say(*targets: Any, symbol: str, function: Callable[..., Any]) -> None:
     """Integers and truth values, of which conditions can speak; truth values are 1 and 0."""
 
     def handler(body: Body, *operands: Any) -> Tensor:
+        _check_bytes(*operands)
         return body.said(body.map(function, *operands), symbol, *operands)
 
     for target in targets:
         COMPUTED[target] = handler
+
+
+def _check_bytes(left: Any, right: Any) -> None:
+    """PyTorch compares integers of 8 bits with what 8 bits hold of a number (Unsupported)."""
+    for tensor, number in ((left, right), (right, left)):
+        if getattr(tensor, "dtype", None) not in (torch.int8, torch.uint8) or not isinstance(number, int):
+            continue
+        limits = torch.iinfo(tensor.dtype)
+        if not limits.min <= number <= limits.max:
+            raise Unsupported(f"a comparison of {tensor.dtype} with {number}, of which PyTorch takes 8 bits")
 
 
 _say(aten.lt.Scalar, aten.lt.Tensor, symbol="<", function=lambda a, b: Condition("olt", "slt", a, b))

@@ -19,7 +19,7 @@ Limit: TypeAlias = Callable[..., float]
 UNKNOWN = 2**63
 """The limit of what is no integer, or may be any."""
 
-OF_FORMATS = {torch.bool: 1, torch.int8: 128, torch.int32: 2**31}
+OF_FORMATS = {torch.bool: 1, torch.int8: 128, torch.uint8: 255, torch.int32: 2**31}
 """The limit of all that a format can hold; arithmetic in it wraps around as PyTorch's does."""
 
 

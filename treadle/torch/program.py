@@ -27,10 +27,10 @@ from treadle.torch.tensors import Body, Tensor, Unsupported, told
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
-ARGUMENTS = {**FLOATS, torch.int32: "i32", torch.int8: "i8", torch.bool: "i8"}
+ARGUMENTS = {**FLOATS, torch.int32: "i32", torch.int8: "i8", torch.uint8: "ui8", torch.bool: "i8"}
 """What a tensor is to a program; truth values are the bytes 1 and 0."""
 
-COMPUTES = frozenset(ARGUMENTS) - {torch.int8} | {torch.int64}
+COMPUTES = frozenset(ARGUMENTS) - {torch.int8, torch.uint8} | {torch.int64}
 """Formats of results that a program computes as PyTorch does, whose arithmetic in 8 bits wraps around."""
 
 RESULTS = {**ARGUMENTS, torch.int64: "i32"}
@@ -207,7 +207,7 @@ class Translation:
         array = None if self.known is None else next(self.known)
         limit = limit_of(None, value.dtype, (), {})
         tensor = replace(self.body.tensor(dims, array), dtype=value.dtype, limit=limit)
-        if array is not None and value.dtype in (torch.bool, torch.int8, torch.int32):
+        if array is not None and value.dtype in (torch.bool, torch.int8, torch.uint8, torch.int32):
             tensor = told(tensor, array, array.value.name_hint or "", value.dtype)
         self.reads.append((node, tensor))
         return tensor

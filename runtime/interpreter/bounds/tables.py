@@ -66,6 +66,7 @@ SPREAD: dict[type[Operation], Spread] = {
     arith.MuliOp: spreads.product,
     arith.IndexCastOp: spreads.as_first,
     arith.ExtSIOp: spreads.as_first,
+    arith.ExtUIOp: spreads.as_first,
 }
 """How each operation passes bounds on; for others see `all_or_nothing`."""
 

@@ -1,0 +1,308 @@
+"""Unsigned integers of 8 bits: stored and converted, exact in all that they widen to, and multiplied with those that
+have a sign or with each other, with exact sums."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shutil
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from xdsl.utils.arg_spec import ArgSpec
+
+import treadle
+import treadle.language as tl
+from roads import array, compiled
+from treadle.compiler.cli.run import kernel_names
+from treadle.compiler.errors import TreadleError
+from treadle.compiler.main import main
+from treadle.compiler.pipeline import run_passes
+from treadle.compiler.primitives import source
+from treadle.compiler.source import parse_module
+from treadle.dialects.diagram.formats import NUMBER_FORMATS, holds
+from treadle.runtime.emulator import Array, compile_source
+from treadle.runtime.formats import DTYPES
+from treadle.runtime.host import execute
+from treadle.runtime.interpreter import run_function
+from treadle.runtime.ptx.backend import PtxBackend
+from treadle.runtime.verify import verify
+
+needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
+
+EVERY = np.arange(256).astype(np.uint8)
+PAIRS = [pair for pair in itertools.product(("i8", "ui8"), repeat=2) if "ui8" in pair]
+MACHINES = ("a100", "l40s", "h100")
+
+
+def cast(given: str, wanted: str) -> str:
+    from_, to = array(given, n=None), array(wanted, n=None)
+    return f"""func.func @f(%X: {from_}) -> {to} {{
+  %Y = diagram.cast %X : {from_} -> {to}
+  func.return %Y : {to}
+}}"""
+
+
+def product(left: str, right: str, lhs: str = "mk", rhs: str = "nk") -> str:
+    a, b = (array(format, **dict.fromkeys(axes)) for format, axes in ((left, lhs), (right, rhs)))
+    c = array("i32", m=None, n=None)
+    return f"""func.func @f(%A: {a}, %B: {b}) -> {c} {{
+  %C = diagram.contract %A, %B over [k] accumulate i32 : {a}, {b} -> {c}
+  func.return %C : {c}
+}}"""
+
+
+def numbers(format: str, *shape: int, seed: int = 1) -> NDArray[Any]:
+    limits = np.iinfo(DTYPES[format])
+    return np.random.default_rng(seed).integers(limits.min, limits.max + 1, shape).astype(DTYPES[format])
+
+
+def test_what_holds_them():
+    ui8 = NUMBER_FORMATS["ui8"].type
+    assert [name for name, each in NUMBER_FORMATS.items() if holds(each.type, ui8)] == ["f16", "bf16", "f32", "ui8"]
+
+
+@pytest.mark.parametrize("wanted", ["f16", "bf16", "f32", "i32"])
+def test_every_number_widens_exactly(wanted: str):
+    road = compiled(cast("ui8", wanted))
+    np.testing.assert_array_equal(road.run([EVERY])[0], EVERY.astype(DTYPES[wanted]))
+    (reference,) = run_function(road.algorithm, [EVERY]).results
+    np.testing.assert_array_equal(reference, EVERY.astype(np.float64))
+
+
+@pytest.mark.parametrize(("given", "wanted"), [("i32", "ui8"), ("i8", "ui8"), ("ui8", "i8")])
+def test_what_is_beyond_is_clipped(given: str, wanted: str):
+    few = [-(2**31), -1000, -129, -128, -1, 0, 1, 127, 128, 255, 256, 2**31 - 1]
+    limits, most = np.iinfo(DTYPES[given]), np.iinfo(DTYPES[wanted])
+    given_numbers = np.array([each for each in few if limits.min <= each <= limits.max], DTYPES[given])
+    road = compiled(cast(given, wanted))
+    expected = np.clip(given_numbers.astype(np.int64), most.min, most.max).astype(DTYPES[wanted])
+    np.testing.assert_array_equal(road.run([given_numbers])[0], expected)
+    (reference,) = run_function(road.algorithm, [given_numbers]).results
+    np.testing.assert_array_equal(reference, expected)
+    assert all(verdict.ok for verdict in road.verdicts([given_numbers]))
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize(("left", "right"), PAIRS)
+def test_sums_of_products_are_exact(left: str, right: str, machine: str):
+    road = compiled(product(left, right), machine=machine)
+    instruction = "wgmma_m64n" if machine == "h100" else "mma_m16n8k32_s32"
+    assert instruction in road.text
+    for m, n, k in ((70, 48, 96), (33, 65, 47), (150, 144, 512), (1, 3, 5)):
+        a, b = numbers(left, m, k), numbers(right, n, k, seed=2)
+        np.testing.assert_array_equal(road.run([a, b])[0], a.astype(np.int64) @ b.astype(np.int64).T)
+        assert all(verdict.ok for verdict in road.verdicts([a, b], {"m": m, "n": n, "k": k}))
+        assert ("_specialised" in road.backend().variants[-1]) == (machine == "h100" and k % 16 == 0)
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+def test_the_largest_sums(machine: str):
+    road = compiled(product("ui8", "ui8"), machine=machine)
+    for k, expected in ((160, 160 * 255**2), (33_040, 33_040 * 255**2 - 2**32)):
+        a = np.full((2, k), 255, np.uint8)
+        assert road.run([a, a])[0].ravel().tolist() == [expected] * 4
+
+
+@pytest.mark.parametrize(("lhs", "rhs"), [("km", "nk"), ("mk", "kn")])
+def test_operands_across_the_summed_axis_widen(lhs: str, rhs: str):
+    road = compiled(product("ui8", "i8", lhs, rhs), machine="h100")
+    sizes = {"m": 20, "n": 24, "k": 40}
+    a, b = (numbers(format, *(sizes[axis] for axis in axes)) for format, axes in (("ui8", lhs), ("i8", rhs)))
+    expected = np.einsum(f"{lhs},{rhs}->mn", a.astype(np.int64), b.astype(np.int64))
+    np.testing.assert_array_equal(road.run([a, b])[0], expected)
+
+
+SHIM = """
+__global__ void widen(const uint8_t* from, __half* to) {
+  const int i = 4 * threadIdx.x;
+  uint8_t here[4];
+  __half wide[4];
+  UNROLL for (int j = 0; j < 4; ++j) here[j] = load_global(from + i + j);
+  widen_bytes<4>(wide, here);
+  UNROLL for (int j = 0; j < 4; ++j) store_global(to + i + j, wide[j]);
+}
+"""
+
+
+def test_four_at_once():
+    module = compile_source(source(["load_global", "store_global", "widen_bytes"]) + SHIM, ["widen"])
+    wide = np.zeros(256, np.float16)
+    module.launch("widen", (1, 1, 1), (64, 1, 1), 0, [Array(EVERY, False), Array(wide, True)])
+    np.testing.assert_array_equal(wide, EVERY.astype(np.float16))
+
+
+def test_bits_that_the_device_adds():
+    """In numpy: x in the lower bits of the f16 1024, less 1024."""
+    bits = EVERY.astype(np.uint16) | np.uint16(0x6400)
+    np.testing.assert_array_equal(bits.view(np.float16) - np.float16(1024), EVERY.astype(np.float16))
+
+
+@needs_nvcc
+@pytest.mark.parametrize(("machine", "arch"), [("a100", "sm_80"), ("h100", "sm_90a")])
+def test_what_nvcc_makes_of_it_computes_the_same(machine: str, arch: str):
+    """All pairs, and what widens to f16, in the machine for PTX."""
+    for text, sizes in (
+        *((product(*pair), {"m": 40, "n": 24, "k": 80}) for pair in PAIRS),
+        (cast("ui8", "f16"), {"n": 256}),
+        (cast("i32", "ui8"), {"n": 33}),
+    ):
+        made = compiled(text, machine=machine)
+        inputs = made.inputs(sizes)
+        if list(sizes) == ["n"]:
+            inputs = [EVERY if "ui8" in text.partition("->")[0] else np.linspace(-400, 400, 33).astype(np.int32)]
+        else:
+            inputs = [numbers(name, *each.shape) for name, each in zip(_formats(text), inputs, strict=True)]
+        backend = PtxBackend(made.text, kernel_names(made.module), arch, seed=1)
+        results = execute(made.module, list(inputs), backend)
+        assert all(verdict.ok for verdict in verify(made.algorithm, inputs, results, "ptx", sizes=sizes)), text
+
+
+def _formats(text: str) -> list[str]:
+    return re.findall(r"x(u?i8), #", text.partition("->")[0])
+
+
+def test_every_pass_keeps_the_meaning(tmp_path: Any, capsys: pytest.CaptureFixture[str]):
+    program = tmp_path / "f.mlir"
+    program.write_text(product("ui8", "i8"))
+    sizes = [part for size in ("m=70", "n=40", "k=96") for part in ("--size", size)]
+    assert main(["run", str(program), "--machine", "h100", "--verify-each", *sizes]) == 0
+    assert "verified (emulator)" in capsys.readouterr().out
+
+
+# -- what programs may say ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("%Y = diagram.reduce add %X over [n] : !X -> !one", "'add' in ui8: cast to i32 and reduce that"),
+        ("%Y = diagram.cast %F : !F -> !X", "a cast from a float format to ui8 is not defined"),
+        ("%Y = diagram.cast %X : !X -> !E", "a cast from ui8 to f8E4M3FN is not defined: cast to f16 first"),
+        (
+            "%Y = diagram.map (%x = %X : !X) -> !I { %y = arith.extsi %x : ui8 to i32 diagram.yield %y : i32 }",
+            "'arith.extsi' computes in ui8",
+        ),
+        (
+            "%Y = diagram.map (%x = %S : !S) -> !I { %y = arith.extui %x : i8 to i32 diagram.yield %y : i32 }",
+            "'arith.extui' computes in i8",
+        ),
+        (
+            "%Y = diagram.contract %X, %X over [n] accumulate f32 : !X, !X -> !f",
+            "products of ui8 cannot be accumulated in f32",
+        ),
+        ("%Y = diagram.contract %X, %E over [n] accumulate i32 : !X, !E -> !i", "formats ui8 and f8E4M3FN: cast one"),
+    ],
+)
+def test_what_is_refused(body: str, said: str):
+    text = f"""
+!X = tensor<?xui8, #diagram.array<[n]>>
+!S = tensor<?xi8, #diagram.array<[n]>>
+!I = tensor<?xi32, #diagram.array<[n]>>
+!F = tensor<?xf32, #diagram.array<[n]>>
+!E = tensor<?xf8E4M3FN, #diagram.array<[n]>>
+!one = tensor<ui8, #diagram.array<[]>>
+!f = tensor<f32, #diagram.array<[]>>
+!i = tensor<i32, #diagram.array<[]>>
+func.func @f(%X: !X, %S: !S, %F: !F, %E: !E) -> !X {{
+  {body}
+  func.return %X : !X
+}}
+"""
+    with pytest.raises(TreadleError, match=re.escape(said)):
+        parse_module(text, "refused")
+
+
+def test_no_arithmetic_of_mlir_has_them():
+    with pytest.raises(TreadleError, match="which arith and linalg of MLIR do not compute with"):
+        run_passes(parse_module(cast("ui8", "f32")), [ArgSpec("convert-diagram-to-linalg", {})])
+
+
+@treadle.kernel("m k -> m k, m")
+def quantise(X):
+    scale = tl.max(X, over="k") / 255.0
+    return tl.round(X / scale).to("ui8"), scale
+
+
+@treadle.kernel("m k, n k, m -> m n", result="f32")
+def dequantised(X, W, s):
+    return tl.contract(X, W, over="k") * s
+
+
+@treadle.kernel("m k, k n -> m n")
+def beside_floats(X, W):
+    return tl.contract(X, W, over="k")
+
+
+@treadle.kernel("m k -> m, m k, m k")
+def computed(X):
+    return tl.sum(X, over="k"), X * X - X, -X
+
+
+def test_quantise_and_multiply():
+    random = np.random.default_rng(2)
+    X, W = random.uniform(0, 1, (50, 300)).astype(np.float32), numbers("i8", 40, 300)
+    X8, s = quantise(X, backend="emulator")
+    assert X8.dtype == np.uint8
+    assert X8.max() == 255
+    assert np.abs(X8 * s[:, None] - X).max() <= 0.51 * s.max()
+    assert "accumulate i32 : tensor<50x300xui8" in str(dequantised.compiled(X8, W, s).program)
+    exact = (X8.astype(np.int64) @ W.astype(np.int64).T) * s.astype(float)[:, None]
+    np.testing.assert_allclose(dequantised(X8, W, s, backend="emulator"), exact, rtol=1e-6)
+
+
+@pytest.mark.parametrize("format", [np.float16, np.float32])
+def test_beside_floats_they_widen(format: type):
+    X, W = np.random.default_rng(3).standard_normal((33, 70)).astype(format), numbers("ui8", 70, 24)
+    exact = X.astype(float) @ W.astype(float)
+    assert np.abs(beside_floats(X, W, backend="emulator") - exact).max() <= 2.0**-9 * np.abs(exact).max()
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "emulator"])
+def test_arithmetic_is_of_32_bits(backend: str):
+    X = np.resize(EVERY, (3, 200))
+    total, square, negative = computed(X, backend=backend)
+    wide = X.astype(np.int32)
+    np.testing.assert_array_equal(total, wide.sum(1))
+    np.testing.assert_array_equal(square, wide * wide - wide)
+    np.testing.assert_array_equal(negative, -wide)
+
+
+def test_tensors_of_torch():
+    torch = pytest.importorskip("torch")
+    given = torch.arange(256).to(torch.uint8).reshape(4, 64)
+    total, square, _ = computed(given)
+    assert total.tolist() == given.int().sum(1).tolist()
+    assert square.tolist() == (given.int() ** 2 - given.int()).tolist()
+    made, _ = quantise(torch.arange(64.0).reshape(1, 64))
+    assert made.dtype == torch.uint8
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_what_pytorch_takes_of_a_number_beside_8_bits(dtype: str):
+    """300 is 44 there, and -1 is 255: such a comparison stays with PyTorch; one with 100 does not."""
+    torch = pytest.importorskip("torch")
+    given = torch.arange(-20, 300, 2).to(getattr(torch, dtype)).reshape(8, 20)
+    for number in (300, -1, -200, 100):
+
+        def counted(x: Any, number: int = number) -> Any:
+            return torch.where(x < number, 1.0, 3.0) * 2
+
+        torch._dynamo.reset()
+        made = torch.compile(counted, backend="treadle")(given)
+        torch.testing.assert_close(made, counted(given))
+
+
+def test_torch_compile_takes_them():
+    torch = pytest.importorskip("torch")
+
+    def scaled(pixels: Any) -> Any:
+        return ((pixels.float() / 255.0 - 0.5) * 2.0).softmax(-1)
+
+    pixels = torch.randint(0, 256, (5, 40), dtype=torch.uint8)
+    torch._dynamo.reset()
+    made = torch.compile(scaled, backend="treadle")(pixels)
+    torch.testing.assert_close(made, scaled(pixels))
+    assert "left to PyTorch" not in str(treadle.explain(scaled, [pixels]))
