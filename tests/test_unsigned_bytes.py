@@ -270,6 +270,38 @@ def test_arithmetic_is_of_32_bits(backend: str):
     np.testing.assert_array_equal(negative, -wide)
 
 
+def test_what_stands_for_absent_elements():
+    """Past the end of a row no number of theirs stands for nothing, and what is clipped to them is none either."""
+    shares = treadle.kernel("m k -> m k")(lambda X: tl.softmax(X, over="k"))
+    X = np.random.default_rng(5).integers(0, 20, (33, 70)).astype(np.uint8)
+    powers = np.exp(X - X.max(1, keepdims=True).astype(float))
+    np.testing.assert_allclose(shares(X, backend="emulator"), powers / powers.sum(1, keepdims=True), rtol=1e-5)
+
+    @treadle.kernel("m k, m k -> m, m")
+    def extremes(X, there):
+        kept = tl.keep(X, "there[m, k] == 1", there=there).to("ui8")
+        return tl.max(kept, over="k"), tl.min(kept, over="k")
+
+    there = np.arange(33 * 70).reshape(33, 70) % 3 == 0
+    there[3] = False
+    wide = np.random.default_rng(6).integers(-99, 400, (33, 70)).astype(np.int32)
+    clipped = np.clip(wide, 0, 255)
+    for backend in ("interpreter", "emulator"):
+        largest, smallest = extremes(wide, there, backend=backend)
+        np.testing.assert_array_equal(largest, np.where(there, clipped, -(2**31)).max(1))
+        np.testing.assert_array_equal(smallest, np.where(there, clipped, 2**31 - 1).min(1))
+
+
+def test_a_condition_asks_them():
+    @treadle.kernel("q x, x -> q")
+    def counted(S, kind):
+        return tl.sum(tl.keep(S, "kind[x] > 200", kind=kind), over="x")
+
+    S, kind = np.random.default_rng(4).standard_normal((20, 37)).astype(np.float32), numbers("ui8", 37)
+    for backend in ("interpreter", "emulator"):
+        np.testing.assert_allclose(counted(S, kind, backend=backend), (S * (kind > 200)).sum(1), rtol=1e-5, atol=1e-5)
+
+
 def test_tensors_of_torch():
     torch = pytest.importorskip("torch")
     given = torch.arange(256).to(torch.uint8).reshape(4, 64)

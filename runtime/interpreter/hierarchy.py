@@ -48,7 +48,7 @@ class Destination:
     def empty(type: Attribute, scope: Scope) -> Destination:
         shape = tuple(scope.whole_size(axis) for axis in axes_of(type))
         dtype = dtype_of(format_of(type))
-        poison = np.nan if dtype.kind == "f" else np.iinfo(dtype).min
+        poison = np.nan if dtype.kind == "f" else np.iinfo(dtype).min or np.iinfo(dtype).max
         return Destination(axes_of(type), np.full(shape, poison, dtype), np.full(shape, NOBODY, np.int64))
 
     def place(self, flags: NDArray[np.bool_], offset: tuple[int, ...] | None = None) -> str:
