@@ -17,7 +17,7 @@ from treadle.compiler.machines import Machine, machine_of
 from treadle.compiler.sizes import UNKNOWN_SIZE, default_sizes
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import DYNAMIC, format_of, sizes_of
-from treadle.dialects.diagram.formats import EIGHT_BIT, number_format
+from treadle.dialects.diagram.formats import number_format, rated_as
 from treadle.passes._functions import fresh_hint, functions, kernels, label, note
 from treadle.passes.expressions.shares import absorb_divisors
 from treadle.passes.expressions.steady import is_steady
@@ -128,8 +128,7 @@ def _gain(module: ModuleOp, index: int, place: int, found: _Shared, before: floa
 def _seconds(op: ContractOp, machine: Machine, sizes: Mapping[str, int]) -> float:
     """That a product takes on the units that make it, at their full rate."""
     axes = sizes_of(op.lhs.type) | sizes_of(op.rhs.type)
-    format = str(format_of(op.lhs.type)) if op.multiply is None else op.multiply.data
-    format = "f8" if format in EIGHT_BIT else format
+    format = rated_as(str(format_of(op.lhs.type))) if op.multiply is None else op.multiply.data
     lanes = 2 * machine.rates.float * machine.sms * machine.clock
     rate = machine.tensor_flops(format) if format in machine.rates.tensor else lanes
     return 2 * _elements(axes, sizes) / rate

@@ -19,7 +19,7 @@ from roads import array, compiled
 from treadle.compiler.cli.run import kernel_names
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.main import main
-from treadle.compiler.pipeline import run_passes
+from treadle.compiler.pipeline import Options, print_cuda, run_passes, run_pipeline
 from treadle.compiler.primitives import source
 from treadle.compiler.source import parse_module
 from treadle.dialects.diagram.formats import NUMBER_FORMATS, holds
@@ -27,6 +27,7 @@ from treadle.runtime.emulator import Array, compile_source
 from treadle.runtime.formats import DTYPES
 from treadle.runtime.host import execute
 from treadle.runtime.interpreter import run_function
+from treadle.runtime.nvcc import compile_cubin
 from treadle.runtime.ptx.backend import PtxBackend
 from treadle.runtime.verify import verify
 
@@ -162,6 +163,25 @@ def test_what_nvcc_makes_of_it_computes_the_same(machine: str, arch: str):
 
 def _formats(text: str) -> list[str]:
     return re.findall(r"x(u?i8), #", text.partition("->")[0])
+
+
+@needs_nvcc
+@pytest.mark.parametrize("weights", ["i8", "ui8"])
+def test_large_products_are_shared_by_clusters_and_spill_nothing(weights: str):
+    """The passes that ask the machine's rates know them."""
+    x, w, z = array("ui8", m=None, k=None), array(weights, n=None, k=None), array("i32", m=None, n=None)
+    module = parse_module(
+        f"""func.func @f(%X: {x}, %W: {w}) -> {z} {{
+  %Z = diagram.contract %X, %W over [k] accumulate i32 : {x}, {w} -> {z}
+  func.return %Z : {z}
+}}"""
+    )
+    run_pipeline(module, Options("h100", sizes=dict.fromkeys("mnk", 4096)))
+    text = print_cuda(module)
+    assert f"<uint8_t, {'' if weights == 'i8' else 'u'}int8_t>(" in text
+    assert "__cluster_dims__" in text
+    cubin = compile_cubin(text, "sm_90a")
+    assert not any(each.spilled_bytes or each.product_notes for each in cubin.resources)
 
 
 def test_every_pass_keeps_the_meaning(tmp_path: Any, capsys: pytest.CaptureFixture[str]):

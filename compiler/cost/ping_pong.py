@@ -23,6 +23,7 @@ from treadle.compiler.machines import Machine
 from treadle.compiler.machines.machine import WARP
 from treadle.dialects import cuda
 from treadle.dialects.diagram.array import format_of, is_array, sizes_of
+from treadle.dialects.diagram.formats import rated_as
 
 WORTH = 0.05
 """The part of a step that taking turns must save: a warpgroup may wait for its turn. Not measured."""
@@ -94,9 +95,8 @@ def _in_order(stages: Sequence[Stage]) -> Iterator[Stage]:
 
 
 def _product_clocks(op: cuda.WarpgroupProductOp, groups: int, machine: Machine) -> float:
-    format = str(format_of(op.rhs.type))
     flop = 2 * sizes_of(op.rhs.type)[op.axis] * prod(sizes_of(op.result.type).values()) / groups
-    return flop / machine.rates.products("f8" if format.startswith("f8") else format)
+    return flop / machine.rates.products(rated_as(str(format_of(op.rhs.type))))
 
 
 def _clocks_of(op: Operation, groups: int, machine: Machine) -> Iterator[tuple[str, float]]:

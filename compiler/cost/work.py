@@ -14,7 +14,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from treadle.dialects.diagram import CastOp, ContractOp, MapOp, ReduceOp
 from treadle.dialects.diagram.array import axes_of, format_of, is_array
-from treadle.dialects.diagram.formats import BYTES, EIGHT_BIT, SIXTEEN_BIT
+from treadle.dialects.diagram.formats import SIXTEEN_BIT, rated_as
 
 FUNCTIONS = {
     **{"math.sqrt": (1, 11), "math.rsqrt": (1, 3), "math.cbrt": (2, 14), "math.powf": (1, 69)},
@@ -64,8 +64,7 @@ def axes_touched(op: Operation) -> tuple[str, ...]:
 
 def multiply_format(op: ContractOp) -> str:
     """The format that a product multiplies in; `f32` is for the CUDA cores."""
-    format = str(format_of(op.lhs.type))
-    return "tf32" if op.is_tf32 else "f8" if format in EIGHT_BIT else "i8" if format in BYTES else format
+    return "tf32" if op.is_tf32 else rated_as(str(format_of(op.lhs.type)))
 
 
 def is_tensor_product(op: ContractOp) -> bool:

@@ -119,6 +119,11 @@ SIXTEEN_BIT = tuple(name for name, each in NUMBER_FORMATS.items() if each.bytes 
 FORMAT_BYTES = {name: each.bytes for name, each in NUMBER_FORMATS.items()}
 
 
+def rated_as(format: str) -> str:
+    """What a machine calls the rate of products of a format: it has one of 8-bit floats, and one of such integers."""
+    return "f8" if format in EIGHT_BIT else "i8" if format in BYTES else format
+
+
 def number_format(type: Attribute) -> NumberFormat:
     """What is known of the format of a scalar (KeyError for one that no array has)."""
     if (known := known_format(type)) is None:

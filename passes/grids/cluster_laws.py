@@ -15,6 +15,7 @@ from treadle.compiler.machines import Machine
 from treadle.dialects import cuda
 from treadle.dialects.cuda.tensor_maps import share_of
 from treadle.dialects.diagram.array import format_of, sizes_of
+from treadle.dialects.diagram.formats import rated_as
 from treadle.passes.grids.coordinates import Coordinate
 from treadle.passes.grids.sharing import Numbers, depending
 from treadle.passes.warps.laws import Reason
@@ -164,5 +165,4 @@ def _flop(op: cuda.ProductOfWarpgroupsOp) -> int:
 
 def _rate_of(op: cuda.ProductOfWarpgroupsOp) -> str:
     """What the machine calls the format of the operands."""
-    format = str(format_of(op.rhs.type))
-    return "f8" if format.startswith("f8") else format
+    return rated_as(str(format_of(op.rhs.type)))
