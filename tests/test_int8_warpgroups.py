@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from test_int8 import product
 
 from roads import Road, array, compiled
-from treadle.compiler.cli.run import kernel_names
 from treadle.compiler.pipeline import Options, print_cuda, run_pipeline
 from treadle.compiler.primitives import source
 from treadle.compiler.primitives.wgmma import WIDTHS_OF_INTEGERS
 from treadle.compiler.source import load_module, parse_module
 from treadle.dialects import cuda
+from treadle.dialects.cuda import kernel_names
 from treadle.dialects.cuda.warpgroups import columns_of_products
 from treadle.dialects.diagram.array import format_of
 from treadle.runtime.backend import has_host_compiler

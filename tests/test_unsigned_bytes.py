@@ -16,12 +16,12 @@ from xdsl.utils.arg_spec import ArgSpec
 import treadle
 import treadle.language as tl
 from roads import array, compiled
-from treadle.compiler.cli.run import kernel_names
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.main import main
 from treadle.compiler.pipeline import Options, print_cuda, run_passes, run_pipeline
 from treadle.compiler.primitives import source
 from treadle.compiler.source import parse_module
+from treadle.dialects.cuda import kernel_names
 from treadle.dialects.diagram.formats import NUMBER_FORMATS, holds
 from treadle.runtime.emulator import Array, compile_source
 from treadle.runtime.formats import DTYPES
