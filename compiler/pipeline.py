@@ -62,6 +62,7 @@ def pipeline(options: Options) -> tuple[ArgSpec, ...]:
         # once reductions stand alone; before anything looks at axes, which finds one where there were two
         _step("diagram-merge-axes"),
         _step("diagram-hoist-factors"),  # before maps are composed, while factors still stand alone
+        _step("diagram-reassociate"),  # while factors and casts still stand alone; before maps are composed with sums
         _step("diagram-compose-maps"),
         _step("diagram-widen-operands"),  # before fusion, so that what is widened is widened where it is used
         *_recompute(options),  # before fusion, which cannot join what sums one array along different axes

@@ -35,6 +35,7 @@ PASSES: dict[str, str] = {
     "diagram-hoist-factors": "treadle.passes.diagram_hoist_factors:DiagramHoistFactorsPass",
     "diagram-compose-maps": "treadle.passes.diagram_compose_maps:DiagramComposeMapsPass",
     "diagram-widen-operands": "treadle.passes.diagram_widen_operands:DiagramWidenOperandsPass",
+    "diagram-reassociate": "treadle.passes.diagram_reassociate:DiagramReassociatePass",
     "diagram-recompute": "treadle.passes.diagram_recompute:DiagramRecomputePass",
     "diagram-set-sizes": "treadle.passes.diagram_set_sizes:DiagramSetSizesPass",
     "set-machine": "treadle.passes.set_machine:SetMachinePass",

@@ -41,6 +41,52 @@ MUTATIONS: dict[str, Mutation] = {
         "outer = substitute(expression, lambda leaf: Leaf(inner.result) if leaf == source else leaf)",
         "outer = Leaf(inner.result)",
     ),
+    # Products of products in another order, and in chunks.
+    "reassociate: the chunk of a row counts twice": (
+        "passes/products/conditions",
+        "return f\"{summed} {'<' if self.sign > 0 else '>'} {row}\"",
+        "return f\"{summed} {'<=' if self.sign > 0 else '>='} {row}\"",
+    ),
+    "reassociate: forgets the chunk of a row": (
+        "passes/products/chunked",
+        "total(Leaf(before), Leaf(same))",
+        "Leaf(before)",
+    ),
+    "reassociate: takes later positions for earlier ones": (
+        "passes/products/conditions",
+        "return Order(row, summed, sign, condition.form.constant < 0)",
+        "return Order(row, summed, 1, condition.form.constant < 0)",
+    ),
+    "reassociate: the same position always counts": (
+        "passes/products/conditions",
+        "return Order(row, summed, sign, condition.form.constant < 0)",
+        "return Order(row, summed, sign, False)",
+    ),
+    "reassociate: forgets what weighs the sum": (
+        "passes/products/orders",
+        "far = writer.scaled(chain.far, chain.weight)",
+        "far = chain.far",
+    ),
+    "reassociate: scales no rows": (
+        "passes/products/chunked",
+        "return writer.scaled(result, self._in_chunks(chain.scale, self.rows, writer))",
+        "return result",
+    ),
+    "reassociate: multiplies by a divisor": (
+        "passes/products/chains",
+        "*(quotient(number(1), divisor) for divisor in below)",
+        "*below",
+    ),
+    "reassociate: zeros past the end are numbers": (
+        "passes/products/chunked",
+        "if is_mapped(value) or (weighed and value is chain.far)",
+        "if False",
+    ),
+    "reassociate: a short last chunk is left out": (
+        "dialects/diagram/place",
+        "return max(-((reach(rest, others) - length) // form.terms[axis]) + 1, 0)",
+        "return max((length - reach(rest, others)) // form.terms[axis] + 1, 0)",
+    ),
     # Factors moved past sums and maxima.
     "hoist: multiplies by the divisor": (
         "passes/factors/scaled",

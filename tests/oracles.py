@@ -154,6 +154,10 @@ def linear_attention(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
     return (weights @ v / weights.sum(-1, keepdim=True),)
 
 
+def linear_attention_causal(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
+    return ((q @ k.transpose(-1, -2) / 8).tril() @ v,)
+
+
 def cross_entropy(z: Tensor, y: Tensor) -> tuple[Tensor, ...]:
     return (F.cross_entropy(z, y, reduction="none"),)
 
@@ -207,6 +211,7 @@ ORACLES: dict[str, Oracle] = {
     "l2_norm_matmul": lambda x, w: (F.normalize(x, dim=-1, eps=0) @ w,),
     "layer_norm": layer_norm,
     "linear_attention": linear_attention,
+    "linear_attention_causal": linear_attention_causal,
     "log_softmax": lambda a: (F.log_softmax(a, -1),),
     "log_sum_exp": lambda a: (torch.logsumexp(a, -1),),
     "matmul": lambda a, b: (a @ b,),

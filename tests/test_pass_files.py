@@ -39,7 +39,7 @@ def test_every_file_of_passes_is_a_pass() -> None:
 
 LAYERS = [
     ["axes"],
-    ["expressions", "factors", "streams", "kernels"],
+    ["expressions", "factors", "streams", "kernels", "products"],
     ["loops", "warps", "grids"],
     ["linalg"],
     ["expressions", "gradients"],

@@ -31,6 +31,7 @@ PASSES = (
     "diagram-expand-laws",
     "diagram-merge-axes",
     "diagram-hoist-factors",
+    "diagram-reassociate",
     "diagram-compose-maps",
     "diagram-widen-operands",
     "diagram-recompute",

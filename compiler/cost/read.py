@@ -11,6 +11,7 @@ from treadle.compiler.cost.plan import Plan
 from treadle.compiler.cost.sketch import sketch_of
 from treadle.compiler.errors import TreadleError, at
 from treadle.compiler.sizes import axes_of_function, default_sizes
+from treadle.dialects.diagram import ExtentOp
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, sizes_of
 from treadle.dialects.diagram.read import with_fitting
 from treadle.dialects.hierarchy import KernelOp
@@ -45,7 +46,8 @@ def sizes_of_kernel(
                     f"give one, as in --size {axis}=1000 (from Python, {axis}=1000)"
                 )
             sizes[axis] = known[axis] if size == DYNAMIC else size
-    # Along an axis that does not cross the border a kernel makes constants, and reduces them.
+    # Along an axis that does not cross the border a kernel makes constants, and reduces them, or asks for its size.
     inside = {axis for op in kernel.walk() for result in op.results for axis in axes_of(result.type)} - set(sizes)
+    inside |= {op.axis.data for op in kernel.walk() if isinstance(op, ExtentOp)} - set(sizes)
     whole = axes_of_function(function) if function is not None and inside else {}
     return sizes | {axis: known.get(axis, whole.get(axis, DYNAMIC)) for axis in sorted(inside)}

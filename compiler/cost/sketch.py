@@ -55,7 +55,7 @@ from treadle.compiler.cost.steps import Steps
 from treadle.compiler.cost.tasks import ADDRESS, Crossing, Holding, Task, is_asked_in
 from treadle.compiler.cost.warpgroups import can_be_of_warpgroups
 from treadle.compiler.cost.work import labours_of, rounding_to, width_of
-from treadle.dialects.diagram import ContractOp, MapOp, ReduceOp, WhereOp
+from treadle.dialects.diagram import ContractOp, ExtentOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, shape_of, sizes_of
 from treadle.dialects.diagram.contract import is_multiplied
 from treadle.dialects.hierarchy import KernelOp
@@ -380,7 +380,7 @@ class _Reader:
 
     def sketch(self) -> Sketch:
         values = [*self.kernel.body.block.args, *(op.results[0] for op in self.operations)]
-        sizes: dict[str, int] = {}
+        sizes = {op.axis.data: DYNAMIC for op in self.operations if isinstance(op, ExtentOp)}
         for value in values:
             sizes.update(zip(axes_of(value.type), shape_of(value.type), strict=True))
         outside = [*self.use.inputs, *self.results]

@@ -12,6 +12,7 @@ from treadle.compiler.errors import Refusal
 from treadle.dialects.diagram import ReadOp
 from treadle.dialects.diagram.array import DYNAMIC, sizes_of
 from treadle.dialects.diagram.condition import Linear
+from treadle.dialects.diagram.place import reach
 
 
 def fitting_size(
@@ -23,8 +24,9 @@ def fitting_size(
 ) -> SSAValue:
     """How far an axis without a size may reach, as an index; the least of all places: `max((length - reach of the
     others) / factor + 1, 0)`; where it steps over axes without a size (`whole_steps`), `max((length - reach + 1) /
-    factor, 1)`. `is_known` says of a symbolic axis whether it has a size yet, and `size_of` what it is. Refusal
-    where no place limits it: a read with zeros around may go on for ever."""
+    factor, 1)`; where a read with zeros around steps over static ones (`covering_steps`), `max(ceil((length - reach of
+    the others) / factor) + 1, 0)`. `is_known` says of a symbolic axis whether it has a size yet, and `size_of` what it
+    is. Refusal where no place limits it: a read with zeros around may go on for ever."""
     types = (op.operand.type, op.result.type)
     static = {name: size for type in types for name, size in sizes_of(type).items() if size != DYNAMIC}
 
@@ -40,11 +42,19 @@ def fitting_size(
     def size(name: str) -> SSAValue:
         return constant(static[name]) if name in static else size_of(name)
 
+    def covering(along: str, form: Linear, factor: int) -> SSAValue:
+        others = Linear({term: times for term, times in form.terms.items() if term != axis}, form.constant)
+        rest = minus(size(along), reach(others, static) - factor + 1)
+        steps = emit(arith.FloorDivSIOp(rest, constant(factor)))
+        return emit(arith.MaxSIOp(emit(arith.AddiOp(steps, constant(1))), constant(0)))
+
     def room(along: str, form: Linear) -> tuple[SSAValue, int]:
         """How far the axis may reach in one place, and the least that it has."""
         factor = form.terms[axis]
         others = {str(term): times for term, times in form.terms.items() if term != axis}
         known = {t: f for t, f in others.items() if f >= factor or t in static or is_known(t)}
+        if op.covers(axis, form):
+            return covering(along, form, factor), 0
         least = int(known != others)  # where it steps over an axis without a size
         one_more = int(not least and factor == 1)  # which else is added after the division
         before = form.constant + 1 - least - one_more + sum(f * (static.get(t, 0) - 1) for t, f in known.items())

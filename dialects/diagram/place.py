@@ -142,3 +142,10 @@ def whole_steps(form: Linear, axis: str, length: int, others: Mapping[str, int])
     those that have one."""
     rest = {term: factor for term, factor in form.terms.items() if term != axis and term in others}
     return max((length - reach(Linear(rest, form.constant), others) + 1) // form.terms[axis], 1)
+
+
+def covering_steps(form: Linear, axis: str, length: int, others: Mapping[str, int]) -> int:
+    """The size of an axis that steps over others, which have these sizes: as many steps as reach the last of `length`
+    positions."""
+    rest = Linear({term: factor for term, factor in form.terms.items() if term != axis}, form.constant)
+    return max(-((reach(rest, others) - length) // form.terms[axis]) + 1, 0)

@@ -23,6 +23,7 @@ from xdsl.traits import (
 from xdsl.utils.exceptions import VerifyException
 
 from treadle.dialects.diagram.array import (
+    DYNAMIC,
     axes_of,
     check_array,
     format_of,
@@ -35,6 +36,7 @@ from treadle.dialects.diagram.place import (
     PlaceAttr,
     check_quotients,
     check_within,
+    covering_steps,
     divisors_in,
     largest_fit,
     least,
@@ -56,7 +58,8 @@ class ReadOp(DiagramOperation):
     1000 elements are 3 parts, and the largest part has 488.
 
     A `padded` read may leave the operand, before its beginning or past its end, and run backwards: the operand is as if
-    zeros lay around it (zero padding). It gives no axis a size, but where an axis goes over all of one of the operand.
+    zeros lay around it (zero padding). It gives no axis a size, but where an axis goes over all of one of the operand,
+    or steps over others of static sizes: then it takes as many steps as reach all (`"128 * chunk + inner"`).
     Only such a read may take quotients: each element counts for a block of positions, the last of which may be short.
 
     ```
@@ -122,7 +125,19 @@ class ReadOp(DiagramOperation):
 
     def is_limit(self, axis: str, form: Linear) -> bool:
         """Whether a place says how large an axis may be; past the end of a padded one there is more to read."""
-        return form == Linear({axis: 1}) if self.is_padded else axis in form.terms
+        if not self.is_padded:
+            return axis in form.terms
+        return form == Linear({axis: 1}) or self.covers(axis, form)
+
+    def covers(self, axis: str, form: Linear) -> bool:
+        """Whether an axis of a padded read steps over others of static sizes, none of which reach its next step."""
+        sizes = sizes_of(self.result.type)
+        others = {str(term): factor for term, factor in form.terms.items() if term != axis}
+        if not self.is_padded or not others or axis not in form.terms or divisors_in([form]):
+            return False
+        if any(factor < 0 or sizes.get(term, DYNAMIC) <= 0 for term, factor in others.items()):
+            return False
+        return form.terms[axis] > sum(factor * (sizes[term] - 1) for term, factor in others.items())
 
     def _limits(self, axis: str, found: Mapping[str, int]) -> Sequence[int]:
         """How large an axis may be, by each place that says so; those first that say it alone."""
@@ -132,7 +147,9 @@ class ReadOp(DiagramOperation):
             if along not in found or not self.is_limit(axis, form):
                 continue
             unknown = set(form.terms) - {axis} - found.keys()
-            if not unknown:
+            if self.covers(axis, form):
+                fits.append(covering_steps(form, axis, found[along], found))
+            elif not unknown:
                 fits.append(largest_fit(form, axis, found[along], found))
             elif self._steps_over(form, axis, unknown):
                 steps.append(whole_steps(form, axis, found[along], found))

@@ -15,8 +15,8 @@ from treadle.dialects.diagram import WhereOp
 from treadle.dialects.diagram.absence import absences
 from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.diagram.condition import ConditionAttr, renamed
-from treadle.passes._functions import fresh_hint, label, note
-from treadle.passes._parts import part_of
+from treadle.passes._functions import erase_dead, fresh_hint, label, note
+from treadle.passes._parts import is_free, part_of
 
 PASS = "fusion"
 LAW = "a condition holds wherever it is asked"
@@ -50,7 +50,9 @@ class _Selection:
     def run(self) -> list[Cluster]:
         while (found := self._next()) is not None:
             self._ask(*found)
-        return self.clusters
+        erase_dead(self.block)
+        alive = (frozenset(op for op in cluster if op.parent is self.block) for cluster in self.clusters)
+        return [cluster for cluster in alive if cluster]
 
     def _next(self) -> tuple[SSAValue, Cluster, int] | None:
         """An array that has absent elements, the cluster that makes it, and the place of another one that reads it."""
@@ -79,9 +81,9 @@ class _Selection:
         note(self.function, PASS, f"{label(same)}, as {label(value)}, for {label(users[0].results[0])}", LAW, asked)
 
     def _selected_again(self, value: SSAValue, before: Operation) -> list[Operation]:
-        """Each of its conditions, on the zeros that are saved for what is absent."""
+        """Each of its conditions, on the zeros that are saved for what is absent, or on the constant it selects of."""
         made: list[Operation] = []
-        source = value
+        source = _constant(value) or value
         for op in _distinct(absences(value), self.block):
             made.append(self._insert(_asked_of(op, source), value, before))
             self.asking.add(made[-1])
@@ -93,6 +95,13 @@ class _Selection:
         op.location = before.location
         self.block.insert_op_before(op, before)
         return op
+
+
+def _constant(value: SSAValue) -> SSAValue | None:
+    """What conditions select elements of, if every kernel has it."""
+    while isinstance(value.owner, WhereOp):
+        value = value.owner.operand
+    return value if isinstance(value.owner, Operation) and is_free(value.owner) else None
 
 
 def _distinct(conditions: Iterable[WhereOp], block: Block) -> Iterator[WhereOp]:

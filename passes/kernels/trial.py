@@ -9,13 +9,15 @@ from math import inf
 from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.rewriter import Rewriter
 
 from treadle.compiler.cost.choose import Choice
 from treadle.compiler.cost.sketch import Sketch
 from treadle.compiler.cost.time import estimate
 from treadle.compiler.machines import Machine, machine_of
-from treadle.dialects.diagram.array import SizesAttr
+from treadle.dialects.diagram import ExtentOp
+from treadle.dialects.diagram.array import SizesAttr, axes_of
 from treadle.dialects.hierarchy import KernelOp
 from treadle.passes._functions import functions, kernels
 from treadle.passes._parts import is_free, part_of
@@ -24,12 +26,25 @@ from treadle.passes._parts import is_free, part_of
 def alone(module: ModuleOp, function: func.FuncOp, kernel: KernelOp) -> tuple[ModuleOp, func.FuncOp]:
     """A module for the same machine, whose one function, with the likely sizes of `function`, calls a kernel on its
     arguments. The kernel stands nowhere yet."""
-    trial = func.FuncOp("trial", ([value.type for value in kernel.operands], [value.type for value in kernel.outputs]))
+    types = [*(value.type for value in kernel.operands), *_given_extents(kernel)]
+    trial = func.FuncOp("trial", (types, [value.type for value in kernel.outputs]))
     kernel.operands = trial.body.block.args
     trial.body.block.add_ops([kernel, func.ReturnOp(*kernel.outputs)])
     if "sizes" in function.attributes:
         trial.attributes["sizes"] = function.attributes["sizes"]
     return ModuleOp([trial], dict(module.attributes)), trial
+
+
+def _given_extents(kernel: KernelOp) -> list[Attribute]:
+    """Let a kernel be given the sizes of axes that it asks for and no array of it has; their types."""
+    block = kernel.body.block
+    inside = {axis for value in (*block.args, *kernel.outputs) for axis in axes_of(value.type)}
+    given: list[Attribute] = []
+    for op in list(block.ops):
+        if isinstance(op, ExtentOp) and op.axis.data not in inside:
+            given.append(op.result.type)
+            Rewriter.replace_op(op, [], [block.insert_arg(op.result.type, len(block.args))])
+    return given
 
 
 def alone_in_parts(

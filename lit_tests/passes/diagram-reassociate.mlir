@@ -1,0 +1,118 @@
+// RUN: xdsl-opt -p 'diagram-reassociate{sums=A chunk=64}' %s | filecheck %s
+// RUN: xdsl-opt -p 'diagram-reassociate{sums=A chunk=64}' %s | xdsl-opt | filecheck %s
+
+!Q = tensor<256x64xf16, #diagram.array<[q, d]>>
+!K = tensor<256x64xf16, #diagram.array<[x, d]>>
+!V = tensor<256x32xf16, #diagram.array<[x, e]>>
+!S = tensor<256x256xf32, #diagram.array<[q, x]>>
+!S16 = tensor<256x256xf16, #diagram.array<[q, x]>>
+!n = tensor<256xf32, #diagram.array<[q]>>
+!O = tensor<256x32xf32, #diagram.array<[q, e]>>
+!O16 = tensor<256x32xf16, #diagram.array<[q, e]>>
+!Ks = tensor<?x64xf16, #diagram.array<[x, d]>>
+!Vs = tensor<?x32xf16, #diagram.array<[x, e]>>
+!Qs = tensor<?x64xf16, #diagram.array<[q, d]>>
+!Ss = tensor<?x?xf32, #diagram.array<[q, x]>>
+!Ss16 = tensor<?x?xf16, #diagram.array<[q, x]>>
+!Os = tensor<?x32xf32, #diagram.array<[q, e]>>
+
+
+// (A B) C is A (B C). The state of the sum stays in f32; where the program rounds to f16 it is multiplied as tf32.
+
+// CHECK-LABEL: func.func @without_condition
+// CHECK-SAME: derivation = [#hierarchy.step<"diagram-reassociate", "%A of %S", "associativity of the product", "">]
+// CHECK-NEXT: %A_state = diagram.contract %K, %V over [x] accumulate f32 : tensor<256x64xf16, #diagram.array<[x, d]>>, tensor<256x32xf16, #diagram.array<[x, e]>> -> tensor<64x32xf32, #diagram.array<[d, e]>>
+// CHECK-NEXT: %Q_1 = diagram.cast %Q : tensor<256x64xf16, #diagram.array<[q, d]>> -> tensor<256x64xf32, #diagram.array<[q, d]>>
+// CHECK-NEXT: %A = diagram.contract %Q_1, %A_state over [d] accumulate f32 as tf32 : tensor<256x64xf32, #diagram.array<[q, d]>>, tensor<64x32xf32, #diagram.array<[d, e]>> -> tensor<256x32xf32, #diagram.array<[q, e]>>
+// CHECK-NEXT: func.return %A : tensor<256x32xf32, #diagram.array<[q, e]>>
+func.func @without_condition(%Q: !Q, %K: !K, %V: !V) -> !O {
+  %S = diagram.contract %Q, %K over [d] accumulate f32 : !Q, !K -> !S
+  %S16 = diagram.cast %S : !S -> !S16
+  %A = diagram.contract %S16, %V over [x] accumulate f32 : !S16, !V -> !O
+  func.return %A : !O
+}
+
+// Under an order the chunks before that of a row are multiplied so, and A B is made within chunks alone. What is made of
+// the sum element by element is made in chunks, too.
+
+// CHECK-LABEL: func.func @in_chunks
+// CHECK-SAME: derivation = [#hierarchy.step<"diagram-reassociate", "%A of %S in chunks of 64", "a sum under an order splits at chunks; associativity of the product", "">]
+// CHECK-NEXT: %Q_1 = diagram.read %Q at "64 * q_chunk + q_in, d" : tensor<256x64xf16, #diagram.array<[q, d]>> -> tensor<4x64x64xf16, #diagram.array<[q_chunk, q_in, d]>>
+// CHECK-NEXT: %K_1 = diagram.read %K at "64 * x_chunk + x_in, d" : tensor<256x64xf16, #diagram.array<[x, d]>> -> tensor<4x64x64xf16, #diagram.array<[x_chunk, x_in, d]>>
+// CHECK-NEXT: %V_1 = diagram.read %V at "64 * x_chunk + x_in, e" : tensor<256x32xf16, #diagram.array<[x, e]>> -> tensor<4x64x32xf16, #diagram.array<[x_chunk, x_in, e]>>
+// CHECK-NEXT: %A_state = diagram.contract %K_1, %V_1 over [x_in] accumulate f32 : tensor<4x64x64xf16, #diagram.array<[x_chunk, x_in, d]>>, tensor<4x64x32xf16, #diagram.array<[x_chunk, x_in, e]>> -> tensor<4x64x32xf32, #diagram.array<[x_chunk, d, e]>>
+// CHECK-NEXT: %one = diagram.fill 1.000000e+00 : f32 -> tensor<4x4xf32, #diagram.array<[q_chunk, x_chunk]>>
+// CHECK-NEXT: %counted = diagram.where %one if "x_chunk < q_chunk" : tensor<4x4xf32, #diagram.array<[q_chunk, x_chunk]>>
+// CHECK-NEXT: %A_states = diagram.contract %counted, %A_state over [x_chunk] accumulate f32 as tf32 : tensor<4x4xf32, #diagram.array<[q_chunk, x_chunk]>>, tensor<4x64x32xf32, #diagram.array<[x_chunk, d, e]>> -> tensor<4x64x32xf32, #diagram.array<[q_chunk, d, e]>>
+// CHECK-NEXT: %Q_2 = diagram.cast %Q_1 : tensor<4x64x64xf16, #diagram.array<[q_chunk, q_in, d]>> -> tensor<4x64x64xf32, #diagram.array<[q_chunk, q_in, d]>>
+// CHECK-NEXT: %A_before = diagram.contract %Q_2, %A_states over [d] accumulate f32 as tf32 : tensor<4x64x64xf32, #diagram.array<[q_chunk, q_in, d]>>, tensor<4x64x32xf32, #diagram.array<[q_chunk, d, e]>> -> tensor<4x64x32xf32, #diagram.array<[q_chunk, q_in, e]>>
+// CHECK-NEXT: %K_2 = diagram.read %K at "64 * q_chunk + x_in, d" : tensor<256x64xf16, #diagram.array<[x, d]>> -> tensor<4x64x64xf16, #diagram.array<[q_chunk, x_in, d]>>
+// CHECK-NEXT: %V_2 = diagram.read %V at "64 * q_chunk + x_in, e" : tensor<256x32xf16, #diagram.array<[x, e]>> -> tensor<4x64x32xf16, #diagram.array<[q_chunk, x_in, e]>>
+// CHECK-NEXT: %S = diagram.contract %Q_1, %K_2 over [d] accumulate f32 : tensor<4x64x64xf16, #diagram.array<[q_chunk, q_in, d]>>, tensor<4x64x64xf16, #diagram.array<[q_chunk, x_in, d]>> -> tensor<4x64x64xf32, #diagram.array<[q_chunk, q_in, x_in]>>
+// CHECK-NEXT: %L = diagram.where %S if "x_in <= q_in" : tensor<4x64x64xf32, #diagram.array<[q_chunk, q_in, x_in]>>
+// CHECK-NEXT: %S16 = diagram.cast %L : tensor<4x64x64xf32, #diagram.array<[q_chunk, q_in, x_in]>> -> tensor<4x64x64xf16, #diagram.array<[q_chunk, q_in, x_in]>>
+// CHECK-NEXT: %A_same = diagram.contract %S16, %V_2 over [x_in] accumulate f32 : tensor<4x64x64xf16, #diagram.array<[q_chunk, q_in, x_in]>>, tensor<4x64x32xf16, #diagram.array<[q_chunk, x_in, e]>> -> tensor<4x64x32xf32, #diagram.array<[q_chunk, q_in, e]>>
+// CHECK-NEXT: %A = diagram.map (%a_before = %A_before : tensor<4x64x32xf32, #diagram.array<[q_chunk, q_in, e]>>, %a_same = %A_same : tensor<4x64x32xf32, #diagram.array<[q_chunk, q_in, e]>>) -> tensor<4x64x32xf32, #diagram.array<[q_chunk, q_in, e]>> {
+// CHECK-NEXT: %0 = arith.addf %a_before, %a_same : f32
+// CHECK-NEXT: diagram.yield %0 : f32
+// CHECK-NEXT: }
+// CHECK-NEXT: %O = diagram.cast %A : tensor<4x64x32xf32, #diagram.array<[q_chunk, q_in, e]>> -> tensor<4x64x32xf16, #diagram.array<[q_chunk, q_in, e]>>
+// CHECK-NEXT: %O_1 = diagram.collapse %O [q_chunk, q_in] as q : tensor<4x64x32xf16, #diagram.array<[q_chunk, q_in, e]>> -> tensor<256x32xf16, #diagram.array<[q, e]>>
+// CHECK-NEXT: func.return %O_1 : tensor<256x32xf16, #diagram.array<[q, e]>>
+func.func @in_chunks(%Q: !Q, %K: !K, %V: !V) -> !O16 {
+  %S = diagram.contract %Q, %K over [d] accumulate f32 : !Q, !K -> !S
+  %L = diagram.where %S if "x <= q" : !S
+  %S16 = diagram.cast %L : !S -> !S16
+  %A = diagram.contract %S16, %V over [x] accumulate f32 : !S16, !V -> !O
+  %O = diagram.cast %A : !O -> !O16
+  func.return %O : !O16
+}
+
+// Where the chunks do not divide the length, zeros are read around it, and whole rows are read of the result.
+
+// CHECK-LABEL: func.func @any_length
+// CHECK-SAME: derivation = [#hierarchy.step<"diagram-reassociate", "%A of %S in chunks of 64", "a sum under an order splits at chunks; associativity of the product", "">]
+// CHECK-NEXT: %Q_1 = diagram.read %Q at "64 * q_chunk + q_in, d" padded : tensor<?x64xf16, #diagram.array<[q, d]>> -> tensor<?x64x64xf16, #diagram.array<[q_chunk, q_in, d]>>
+// CHECK-NEXT: %K_1 = diagram.read %K at "64 * x_chunk + x_in, d" padded : tensor<?x64xf16, #diagram.array<[x, d]>> -> tensor<?x64x64xf16, #diagram.array<[x_chunk, x_in, d]>>
+// CHECK-NEXT: %V_1 = diagram.read %V at "64 * x_chunk + x_in, e" padded : tensor<?x32xf16, #diagram.array<[x, e]>> -> tensor<?x64x32xf16, #diagram.array<[x_chunk, x_in, e]>>
+// CHECK-NEXT: %A_state = diagram.contract %K_1, %V_1 over [x_in] accumulate f32 : tensor<?x64x64xf16, #diagram.array<[x_chunk, x_in, d]>>, tensor<?x64x32xf16, #diagram.array<[x_chunk, x_in, e]>> -> tensor<?x64x32xf32, #diagram.array<[x_chunk, d, e]>>
+// CHECK-NEXT: %one = diagram.fill 1.000000e+00 : f32 -> tensor<?x?xf32, #diagram.array<[q_chunk, x_chunk]>>
+// CHECK-NEXT: %counted = diagram.where %one if "x_chunk < q_chunk" : tensor<?x?xf32, #diagram.array<[q_chunk, x_chunk]>>
+// CHECK-NEXT: %A_states = diagram.contract %counted, %A_state over [x_chunk] accumulate f32 as tf32 : tensor<?x?xf32, #diagram.array<[q_chunk, x_chunk]>>, tensor<?x64x32xf32, #diagram.array<[x_chunk, d, e]>> -> tensor<?x64x32xf32, #diagram.array<[q_chunk, d, e]>>
+// CHECK-NEXT: %Q_2 = diagram.cast %Q_1 : tensor<?x64x64xf16, #diagram.array<[q_chunk, q_in, d]>> -> tensor<?x64x64xf32, #diagram.array<[q_chunk, q_in, d]>>
+// CHECK-NEXT: %A_before = diagram.contract %Q_2, %A_states over [d] accumulate f32 as tf32 : tensor<?x64x64xf32, #diagram.array<[q_chunk, q_in, d]>>, tensor<?x64x32xf32, #diagram.array<[q_chunk, d, e]>> -> tensor<?x64x32xf32, #diagram.array<[q_chunk, q_in, e]>>
+// CHECK-NEXT: %K_2 = diagram.read %K at "64 * q_chunk + x_in, d" padded : tensor<?x64xf16, #diagram.array<[x, d]>> -> tensor<?x64x64xf16, #diagram.array<[q_chunk, x_in, d]>>
+// CHECK-NEXT: %V_2 = diagram.read %V at "64 * q_chunk + x_in, e" padded : tensor<?x32xf16, #diagram.array<[x, e]>> -> tensor<?x64x32xf16, #diagram.array<[q_chunk, x_in, e]>>
+// CHECK-NEXT: %S = diagram.contract %Q_1, %K_2 over [d] accumulate f32 : tensor<?x64x64xf16, #diagram.array<[q_chunk, q_in, d]>>, tensor<?x64x64xf16, #diagram.array<[q_chunk, x_in, d]>> -> tensor<?x64x64xf32, #diagram.array<[q_chunk, q_in, x_in]>>
+// CHECK-NEXT: %L = diagram.where %S if "x_in < q_in" : tensor<?x64x64xf32, #diagram.array<[q_chunk, q_in, x_in]>>
+// CHECK-NEXT: %S16 = diagram.cast %L : tensor<?x64x64xf32, #diagram.array<[q_chunk, q_in, x_in]>> -> tensor<?x64x64xf16, #diagram.array<[q_chunk, q_in, x_in]>>
+// CHECK-NEXT: %A_same = diagram.contract %S16, %V_2 over [x_in] accumulate f32 : tensor<?x64x64xf16, #diagram.array<[q_chunk, q_in, x_in]>>, tensor<?x64x32xf16, #diagram.array<[q_chunk, x_in, e]>> -> tensor<?x64x32xf32, #diagram.array<[q_chunk, q_in, e]>>
+// CHECK-NEXT: %A = diagram.map (%a_before = %A_before : tensor<?x64x32xf32, #diagram.array<[q_chunk, q_in, e]>>, %a_same = %A_same : tensor<?x64x32xf32, #diagram.array<[q_chunk, q_in, e]>>) -> tensor<?x64x32xf32, #diagram.array<[q_chunk, q_in, e]>> {
+// CHECK-NEXT: %0 = arith.addf %a_before, %a_same : f32
+// CHECK-NEXT: diagram.yield %0 : f32
+// CHECK-NEXT: }
+// CHECK-NEXT: %A_1 = diagram.collapse %A [q_chunk, q_in] as q_whole : tensor<?x64x32xf32, #diagram.array<[q_chunk, q_in, e]>> -> tensor<?x32xf32, #diagram.array<[q_whole, e]>>
+// CHECK-NEXT: %A_2 = diagram.read %A_1 at "q, e" : tensor<?x32xf32, #diagram.array<[q_whole, e]>> -> tensor<?x32xf32, #diagram.array<[q, e]>>
+// CHECK-NEXT: func.return %A_2 : tensor<?x32xf32, #diagram.array<[q, e]>>
+func.func @any_length(%Q: !Qs, %K: !Ks, %V: !Vs) -> !Os {
+  %S = diagram.contract %Q, %K over [d] accumulate f32 : !Qs, !Ks -> !Ss
+  %L = diagram.where %S if "x < q" : !Ss
+  %S16 = diagram.cast %L : !Ss -> !Ss16
+  %A = diagram.contract %S16, %V over [x] accumulate f32 : !Ss16, !Vs -> !Os
+  func.return %A : !Os
+}
+
+// A sum of products without a third factor, in f32 throughout.
+
+// CHECK-LABEL: func.func @sum_alone
+// CHECK-SAME: derivation = [#hierarchy.step<"diagram-reassociate", "%A of %S", "associativity of the product", "">]
+// CHECK-NEXT: %K_1 = diagram.cast %K : tensor<256x64xf16, #diagram.array<[x, d]>> -> tensor<256x64xf32, #diagram.array<[x, d]>>
+// CHECK-NEXT: %A_state = diagram.reduce add %K_1 over [x] : tensor<256x64xf32, #diagram.array<[x, d]>> -> tensor<64xf32, #diagram.array<[d]>>
+// CHECK-NEXT: %Q_1 = diagram.cast %Q : tensor<256x64xf16, #diagram.array<[q, d]>> -> tensor<256x64xf32, #diagram.array<[q, d]>>
+// CHECK-NEXT: %A = diagram.contract %Q_1, %A_state over [d] accumulate f32 : tensor<256x64xf32, #diagram.array<[q, d]>>, tensor<64xf32, #diagram.array<[d]>> -> tensor<256xf32, #diagram.array<[q]>>
+// CHECK-NEXT: func.return %A : tensor<256xf32, #diagram.array<[q]>>
+func.func @sum_alone(%Q: !Q, %K: !K) -> !n {
+  %S = diagram.contract %Q, %K over [d] accumulate f32 : !Q, !K -> !S
+  %A = diagram.reduce add %S over [x] : !S -> !n
+  func.return %A : !n
+}

@@ -1,0 +1,1 @@
+"""Products of products: in which order they are multiplied, and in which chunks of axes that a condition orders."""

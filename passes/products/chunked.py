@@ -1,0 +1,194 @@
+"""A sum under `x <= q` splits at the borders of chunks: over the chunks before that of q, and over the same chunk.
+
+    sum_{x <= q} S V  =  sum_{b < c} sum_t S V  +  sum_{t <= s} S V        with q = (c, s), x = (b, t) and (c, t)
+
+In the first sum no condition stands between the products, so that associativity holds: each chunk has one state, and
+those of earlier chunks are added up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import FloatAttr, f32
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from treadle.dialects.diagram import CastOp, ContractOp, FillOp, MapOp, WhereOp
+from treadle.dialects.diagram.absence import absences_of
+from treadle.dialects.diagram.array import array_type, format_of, sizes_of
+from treadle.passes.expressions.scalars import Expression, Leaf, build_map, is_number, substitute, total
+from treadle.passes.products.chains import Chain
+from treadle.passes.products.conditions import Order
+from treadle.passes.products.factors import Writer, weaved, writer_of
+from treadle.passes.products.positions import Chunks, InChunks, count_of, is_mapped, whole_of, with_type
+
+LAW = "a sum under an order splits at chunks; associativity of the product"
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Two axes that a condition orders, in chunks of one length: rows `(c, s)`, and what is summed as `(b, t)`, and as
+    `(c, t)` where it is in the chunk of its row."""
+
+    order: Order
+    rows: Chunks
+    summed: Chunks
+    inside: Chunks
+
+
+def cut_of(order: Order, chain: Chain, length: int, taken: set[str]) -> Cut:
+    """Chunks with names of their own."""
+    rows, summed = sizes_of(chain.near.type)[order.row], sizes_of(chain.far.type)[order.summed]
+    names = [f"{order.row}_chunk", f"{order.row}_in", f"{order.summed}_chunk", f"{order.summed}_in"]
+    c, s, b, t = (_fresh(name, taken) for name in names)
+    q, x = (_fresh(f"{axis}_whole", taken) for axis in (order.row, order.summed))
+    count = count_of(rows, length)
+    return Cut(
+        order,
+        Chunks(order.row, rows, length, count, c, s, q),
+        Chunks(order.summed, summed, length, count_of(summed, length), b, t, x),
+        Chunks(order.summed, summed, length, count, c, t, x),
+    )
+
+
+def _fresh(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name
+
+
+class Chunking:
+    """Puts sums in chunks in the place of those that share an inner product, and of what maps make of them."""
+
+    def __init__(self, cut: Cut):
+        self.cut = cut
+        self.rows, self.summed, self.inside = InChunks(cut.rows), InChunks(cut.summed), InChunks(cut.inside)
+        self.same: dict[SSAValue, SSAValue] = {}
+        """What stands between the products, within chunks."""
+
+    def sum(self, chain: Chain) -> None:
+        """Write one sum in chunks, before the sum that it is."""
+        writer, outer = writer_of(chain), chain.outer
+        near = self.rows.of(chain.near, writer)
+        before, same = self._before(chain, near, writer), self._same(chain, near, writer)
+        both = build_map(total(Leaf(before), Leaf(same)), array_type(f32, self.cut.rows.sizes(outer.result.type)))
+        result = writer.cast(writer.add(both, outer.result.name_hint), format_of(outer.result.type))
+        self.rows.known[outer.result] = result
+        _insert(outer, writer)
+
+    def _before(self, chain: Chain, near: SSAValue, writer: Writer) -> SSAValue:
+        """What the chunks add that count as a whole."""
+        cut, hint = self.cut, chain.outer.result.name_hint or "sum"
+        far, *others = self._factors(self.summed, chain, writer)
+        far = writer.scaled(far, self._in_chunks(chain.weight, self.summed, writer))
+        over = [cut.summed.inner if axis == cut.order.summed else axis for axis in chain.over]
+        state = writer.sum(far, others[0] if others else None, over, weaved([far, *others], over))
+        state.name_hint = f"{hint}_state"
+        counts = array_type(f32, {cut.rows.chunk: cut.rows.count, cut.summed.chunk: cut.summed.count})
+        ones = writer.add(FillOp(FloatAttr(1.0, f32), counts), "one")
+        counted = writer.add(WhereOp(ones, cut.order.text_of_chunks(cut.rows.chunk, cut.summed.chunk)), "counted")
+        states = writer.contract(counted, state, [cut.summed.chunk], self._of_rows(state))
+        states.name_hint = f"{hint}_states"
+        result = writer.contract(near, states, chain.inner.over_axes, cut.rows.sizes(chain.outer.result.type))
+        result.name_hint = f"{hint}_before"
+        return writer.scaled(result, self._in_chunks(chain.scale, self.rows, writer))
+
+    def _same(self, chain: Chain, near: SSAValue, writer: Writer) -> SSAValue:
+        """What the chunk of a row adds to it."""
+        cut = self.cut
+        far, *others = self._factors(self.inside, chain, writer)
+        if chain.inner.result not in self.same:
+            self.same[chain.inner.result] = self._inner(chain, near, far, writer)
+        for op in chain.between:
+            if op.results[0] not in self.same:
+                self.same[op.results[0]] = writer.add(self._between(op, writer), op.results[0].name_hint)
+        over = [cut.inside.inner if axis == cut.order.summed else axis for axis in chain.over]
+        axes = cut.rows.sizes(chain.outer.result.type)
+        result = writer.sum(self.same[chain.carried], others[0] if others else None, over, axes)
+        result.name_hint = f"{chain.outer.result.name_hint or 'sum'}_same"
+        return result
+
+    def _inner(self, chain: Chain, near: SSAValue, far: SSAValue, writer: Writer) -> SSAValue:
+        old = chain.inner
+        multiply = None if old.multiply is None else old.multiply.data
+        type = self._type(old.result.type)
+        new = ContractOp(near, far, old.over_axes, type, old.accumulate, multiply=multiply)
+        return writer.add(new, old.result.name_hint)
+
+    def _between(self, op: Operation, writer: Writer) -> Operation:
+        type = self._type(op.results[0].type)
+        if isinstance(op, WhereOp):
+            text = self.cut.order.text(self.cut.rows.inner, self.cut.inside.inner)
+            return WhereOp(self.same[op.operand], text)
+        values = {value: self.same.get(value) or self._elsewhere(value, writer) for value in op.operands}
+        return with_type(op.clone(values), type)
+
+    def _elsewhere(self, value: SSAValue, writer: Writer) -> SSAValue:
+        return self.inside.of(self.rows.of(value, writer), writer)
+
+    def _factors(self, chunks: InChunks, chain: Chain, writer: Writer) -> list[SSAValue]:
+        """What is summed, in chunks. Zeros are read past the end of the axis, of which maps make something: what they
+        make is absent there, and the far factor where they multiply it by something."""
+        weighed = not is_number(chain.weight, 1)
+        return [
+            chunks.there(chunks.of(value, writer), writer)
+            if is_mapped(value) or (weighed and value is chain.far)
+            else chunks.of(value, writer)
+            for value in chain.summed
+        ]
+
+    def _in_chunks(self, factor: Expression, chunks: InChunks, writer: Writer) -> Expression:
+        return substitute(factor, lambda leaf: Leaf(chunks.of(leaf.value, writer)))
+
+    def _of_rows(self, state: SSAValue) -> dict[str, int]:
+        """The axes of the states that are added up: for each chunk of rows one."""
+        rows, summed = self.cut.rows, self.cut.summed
+        sizes = sizes_of(state.type).items()
+        return dict((rows.chunk, rows.count) if axis == summed.chunk else (axis, size) for axis, size in sizes)
+
+    def _type(self, type: Attribute) -> Attribute:
+        """Of an array with rows and what is summed, within chunks."""
+        order, inside = self.cut.order, self.cut.inside
+        sizes: dict[str, int] = {}
+        for axis, size in self.cut.rows.sizes(type).items():
+            sizes |= {inside.inner: inside.length} if axis == order.summed else {axis: size}
+        return array_type(format_of(type), sizes)
+
+    def finish(self, block: Block, outers: Sequence[Operation]) -> None:
+        """Go on in chunks with what maps make of the sums, and give all others whole rows."""
+        reached = {op.results[0]: op for op in outers}
+        for op in list(block.ops):
+            if (
+                isinstance(op, MapOp | CastOp)
+                and not reached.keys().isdisjoint(op.operands)
+                and not absences_of(op.operands)
+            ):
+                self._go_on(op)
+                reached[op.results[0]] = op
+        for value, op in reversed(list(reached.items())):
+            if any(use.operation not in reached.values() for use in value.uses):
+                self._give_whole(value, op, {*reached.values()})
+        for op in reversed(list(reached.values())):
+            Rewriter.erase_op(op)
+
+    def _go_on(self, op: MapOp | CastOp) -> None:
+        writer = Writer(op.location)
+        self.rows.copy(op, writer)
+        _insert(op, writer)
+
+    def _give_whole(self, value: SSAValue, op: Operation, others: set[Operation]) -> None:
+        """Let whoever is not in chunks use rows as they were."""
+        writer = Writer(op.location)
+        whole = whole_of(self.rows.known[value], self.cut.rows, value.type, writer)
+        whole.name_hint = value.name_hint
+        _insert(op, writer)
+        value.replace_uses_with_if(whole, lambda use: use.operation not in others)
+
+
+def _insert(op: Operation, writer: Writer) -> None:
+    for each in writer.made:
+        Rewriter.insert_op(each, InsertPoint.before(op))
+
+
+__all__ = ["LAW", "Chunking", "Cut", "cut_of"]

@@ -1,0 +1,94 @@
+"""Products whose factors have formats of their own, and what maps multiply in between.
+
+What is multiplied by a sum of products is no number of 16 bits, which may be beyond the largest of these where neither
+the products nor the result are. It stays in f32. Where the program rounds to 16 bits (or multiplies as tf32) what the
+new order does not make any more, f32 is multiplied as tf32: that has every number of 16 bits, the exponents of f32, and
+rounds as finely as f16. Where the program rounds nothing, nothing is rounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from xdsl.dialects.builtin import LocationAttr, f32
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from treadle.dialects.diagram import CastOp, ContractOp, ReduceOp
+from treadle.dialects.diagram.array import array_type, format_of, sizes_of
+from treadle.dialects.diagram.formats import SIXTEEN_BIT
+from treadle.passes.expressions.scalars import Expression, Leaf, build_map, is_number, product
+from treadle.passes.products.chains import Chain
+
+
+@dataclass
+class Writer:
+    """Makes operations, in order, that stand for others of one place in a file."""
+
+    location: LocationAttr
+    exact: bool = False
+    """Whether f32 is multiplied as it is, not as tf32."""
+    made: list[Operation] = field(default_factory=list[Operation])
+
+    def add(self, op: Operation, hint: str | None = None) -> SSAValue:
+        op.location = self.location
+        (result,) = op.results
+        if hint is not None:
+            result.name_hint = hint
+        self.made.append(op)
+        return result
+
+    def cast(self, value: SSAValue, format: Attribute) -> SSAValue:
+        if format_of(value.type) == format:
+            return value
+        return self.add(CastOp(value, array_type(format, sizes_of(value.type))), value.name_hint)
+
+    def scaled(self, value: SSAValue, factor: Expression) -> SSAValue:
+        """An array times a factor, in f32; the array itself where that is 1."""
+        if is_number(factor, 1):
+            return value
+        type = array_type(f32, sizes_of(value.type))
+        return self.add(build_map(product(Leaf(value), factor), type), value.name_hint)
+
+    def contract(self, left: SSAValue, right: SSAValue, over: Iterable[str], axes: Mapping[str, int]) -> SSAValue:
+        """A product with these axes, accumulated in f32: as the formats are where both are one of 16 bits, else of f32
+        (`as tf32` unless it is to be exact)."""
+        type = array_type(f32, axes)
+        formats = format_of(left.type), format_of(right.type)
+        if formats[0] == formats[1] and str(formats[0]) in SIXTEEN_BIT:
+            return self.add(ContractOp(left, right, over, type, f32))
+        left, right = self.cast(left, f32), self.cast(right, f32)
+        return self.add(ContractOp(left, right, over, type, f32, multiply=None if self.exact else "tf32"))
+
+    def sum(self, value: SSAValue, other: SSAValue | None, over: Iterable[str], axes: Mapping[str, int]) -> SSAValue:
+        """What the outer sum is, of something else than the inner product."""
+        if other is not None:
+            return self.contract(value, other, over, axes)
+        return self.add(ReduceOp("add", self.cast(value, f32), over, array_type(f32, axes)))
+
+
+def writer_of(chain: Chain) -> Writer:
+    return Writer(chain.outer.location, is_exact(chain))
+
+
+def is_exact(chain: Chain) -> bool:
+    """Whether the program rounds nothing that it multiplies or adds up to less than f32."""
+    if _is_f32(chain.inner):
+        return True
+    if isinstance(chain.outer, ContractOp):
+        return _is_f32(chain.outer)
+    return all(str(format_of(op.results[0].type)) not in SIXTEEN_BIT for op in (chain.inner, *chain.between))
+
+
+def _is_f32(op: ContractOp) -> bool:
+    return str(format_of(op.lhs.type)) == "f32" and not op.is_tf32
+
+
+def weaved(values: Iterable[SSAValue], without: Iterable[str]) -> dict[str, int]:
+    """The axes of a product of some arrays, with their sizes."""
+    sizes: dict[str, int] = {}
+    for value in values:
+        sizes |= {axis: size for axis, size in sizes_of(value.type).items() if axis not in sizes}
+    return {axis: size for axis, size in sizes.items() if axis not in {*without}}
+
+
+__all__ = ["Writer", "is_exact", "weaved", "writer_of"]

@@ -1,0 +1,97 @@
+"""What orders of products take, by the cost model: tried on a copy of what is around them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf, prod
+
+from xdsl.context import Context
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation, SSAValue
+
+from treadle.compiler.errors import Refusal, TreadleError
+from treadle.dialects.diagram import CastOp, ContractOp, MapOp
+from treadle.dialects.diagram.absence import absences_of
+from treadle.dialects.diagram.array import DYNAMIC, sizes_of
+from treadle.passes._parts import is_free, part_of
+from treadle.passes.kernels.trial import alone_in_parts, scheduled_time
+from treadle.passes.products.chains import Chain, chains_from
+
+Rewrite = Callable[[Block, Sequence[Chain]], None]
+
+
+def around(chains: Sequence[Chain]) -> frozenset[Operation]:
+    """The products, what maps make of their sums, and what maps make of which they are made."""
+    inner, outers = chains[0].inner, [chain.outer for chain in chains]
+    found: set[Operation] = {inner, *outers, *(op for chain in chains for op in chain.between)}
+    _follow(outers, lambda op: [use.operation for use in op.results[0].uses], found)
+    _follow(list(found), _makers, found)
+    return frozenset(found)
+
+
+def _makers(op: Operation) -> Iterable[Operation]:
+    return [operand.owner for operand in op.operands if isinstance(operand.owner, Operation)]
+
+
+def _follow(
+    ops: Iterable[Operation], beside: Callable[[Operation], Iterable[Operation]], found: set[Operation]
+) -> None:
+    left = list(ops)
+    while left:
+        for op in beside(left.pop()):
+            if op not in found and isinstance(op, MapOp | CastOp) and not absences_of(op.operands):
+                found.add(op)
+                left.append(op)
+
+
+class Trials:
+    """One group of sums of a product, timed as it is and as others would be."""
+
+    def __init__(self, module: ModuleOp, function: func.FuncOp, chains: Sequence[Chain]):
+        self.module, self.function, self.chains = module, function, chains
+        self.ops = around(chains)
+        self.part = part_of(self.ops)
+
+    def symbolic(self) -> list[str]:
+        """The axes whose sizes only the launch knows."""
+        return [axis for axis, size in self.part.sizes.items() if size == DYNAMIC]
+
+    def time(self, sizes: Mapping[str, int], rewrite: Rewrite | None = None) -> float:
+        """In microseconds, launches included; infinite where no kernels fit the machine."""
+        from treadle.passes.diagram_compose_maps import DiagramComposeMapsPass  # which come later
+        from treadle.passes.fusion import FusionPass
+
+        copy, trial, _ = alone_in_parts(self.module, self.function, [self.ops], sizes)
+        block = trial.body.block
+        if rewrite is not None:
+            copies = [op for op in block.ops if not is_free(op)]
+            inner = copies[self.part.ops.index(self.chains[0].inner)]
+            assert isinstance(inner, ContractOp)
+            rewrite(block, chains_from(inner) or [])
+        try:
+            for step in (DiagramComposeMapsPass(), FusionPass()):
+                step.apply(Context(), copy)
+            return scheduled_time(copy)
+        except (Refusal, TreadleError):
+            return inf
+
+
+def multiplied_now(chains: Sequence[Chain], sizes: Mapping[str, int]) -> int:
+    """Multiplications of the program as it is."""
+    ops = [chains[0].inner, *(chain.outer for chain in chains)]
+    return sum(_elements(op.operands, sizes) for op in ops)
+
+
+def multiplied_otherwise(chains: Sequence[Chain], sizes: Mapping[str, int]) -> int:
+    """Multiplications where first is multiplied what the outer sums sum."""
+    first = sum(_elements(chain.summed, sizes) for chain in chains)
+    return first + sum(_elements([chain.near, *chain.summed], sizes, chain.over) for chain in chains)
+
+
+def _elements(values: Iterable[SSAValue], sizes: Mapping[str, int], without: Iterable[str] = ()) -> int:
+    axes = {axis: size for value in values for axis, size in sizes_of(value.type).items()}
+    return prod(sizes[axis] if size == DYNAMIC else size for axis, size in axes.items() if axis not in without)
+
+
+__all__ = ["Trials", "multiplied_now", "multiplied_otherwise"]
