@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf
+from typing import TypeAlias
 
 from xdsl.context import Context
 from xdsl.dialects import func
@@ -28,6 +29,9 @@ from treadle.passes.products.conditions import Order, order_of
 from treadle.passes.products.trial import Trials, multiplied_now, multiplied_otherwise
 
 PASS = "diagram-reassociate"
+
+Orders: TypeAlias = tuple[Order, ...]
+"""Of positions, for each of some sums; none where all positions count."""
 
 LENGTHS = (64, 128, 256)
 """Of chunks, that are tried: what tiles of tensor cores have, and what a group may hold."""
@@ -107,50 +111,61 @@ class DiagramReassociatePass(ModulePass):
         names = {value.name_hint for each in op.walk() for value in each.results}
         if unknown := [name for name in self.sums if name not in names]:
             raise PassFailedException(f"there is no sum %{unknown[0]}")
+        met: set[str | None] = set()
         for function in functions(op):
             if len(function.body.blocks) == 1 and not kernels(function):
-                self._in_block(op, function, function.body.block)
+                met |= self._in_block(op, function, function.body.block)
+        if missing := [name for name in self.sums if name not in met]:
+            raise PassFailedException(f"%{missing[0]} is no sum of a product, or of that times numbers")
 
-    def _in_block(self, module: ModuleOp, function: func.FuncOp, block: Block) -> None:
+    def _in_block(self, module: ModuleOp, function: func.FuncOp, block: Block) -> set[str | None]:
+        """The names of the sums of products that were met."""
+        met: set[str | None] = set()
         for inner in [each for each in block.ops if isinstance(each, ContractOp)]:
             if inner.parent is not block or not (chains := chains_from(inner)):
                 continue
+            met |= {chain.outer.result.name_hint for chain in chains}
             asked = [chain for chain in chains if chain.outer.result.name_hint in self.sums]
             if self.sums and not asked:
                 continue
-            found = _order_of_all(chains)
+            found = _orders(chains)
             if isinstance(found, str):
                 if asked:
                     raise Refusal(asked[0].outer, found)
                 note(function, f"decline {PASS}", _names(chains), orders.LAW, found)
                 continue
             self._choose(Trials(module, function, chains), found, bool(asked))
+        return met
 
-    def _choose(self, trials: Trials, order: Order | None, asked: bool) -> None:
+    def _choose(self, trials: Trials, found: Orders, asked: bool) -> None:
         function, chains = trials.function, trials.chains
-        lengths = (None,) if order is None else LENGTHS if self.chunk is None else (self.chunk,)
-        found = _by_estimate(trials, order, lengths, asked)
-        subject, law = _names(chains), orders.LAW if order is None else chunked.LAW
-        if isinstance(found, str):
-            note(function, f"decline {PASS}", subject, law, found)
+        lengths = (None,) if not found else LENGTHS if self.chunk is None else (self.chunk,)
+        chosen = _by_estimate(trials, found, lengths, asked)
+        subject, law = _names(chains), chunked.LAW if found else orders.LAW
+        if isinstance(chosen, str):
+            note(function, f"decline {PASS}", subject, law, chosen)
             return
-        length, reason = found
-        _rewrite(order, length, function.body.block, chains)
+        length, reason = chosen
+        _rewrite(found, length, function.body.block, chains)
         note(function, PASS, subject if length is None else f"{subject} in chunks of {length}", law, reason)
 
 
-def _order_of_all(chains: Sequence[Chain]) -> Order | str | None:
-    """The order under which all of some sums go, if any; or why they cannot be written otherwise."""
+def _orders(chains: Sequence[Chain]) -> Orders | str:
+    """The order under which each of some sums goes, none where there is no condition; or why they cannot be written
+    otherwise."""
     if (reason := next((reason for chain in chains if (reason := chain.why_not())), None)) is not None:
         return reason
-    if not any(chain.conditions for chain in chains):
-        return None
-    found = [order_of(chain) for chain in chains]
-    return next((each for each in found if isinstance(each, str)), found[0])
+    found: list[Order] = []
+    for chain in chains if any(chain.conditions for chain in chains) else ():
+        order = order_of(chain)
+        if isinstance(order, str):
+            return order
+        found.append(order)
+    return tuple(found)
 
 
 def _by_estimate(
-    trials: Trials, order: Order | None, lengths: Sequence[int | None], asked: bool
+    trials: Trials, found: Orders, lengths: Sequence[int | None], asked: bool
 ) -> tuple[int | None, str] | str:
     """How long chunks are (None for none), and why; or why the program stays as it is."""
     if asked and len(lengths) == 1:
@@ -160,9 +175,9 @@ def _by_estimate(
     if unknown := [axis for axis in trials.symbolic() if axis not in stated]:
         return (lengths[0], "") if asked else f"no likely size of '{unknown[0]}' is stated"
     sizes = {axis: stated[axis] for axis in trials.symbolic()}
-    if not asked and (reason := _why_no_less(trials, order, sizes)) is not None:
+    if not asked and (reason := _why_no_less(trials, found, sizes)) is not None:
         return reason
-    timed = [(trials.time(sizes, partial(_rewrite, order, length)), i) for i, length in enumerate(lengths)]
+    timed = [(trials.time(sizes, partial(_rewrite, found, length)), i) for i, length in enumerate(lengths)]
     best, index = min(timed)
     length = lengths[index]
     said = f"estimated {_in_us(best)}"
@@ -173,31 +188,33 @@ def _by_estimate(
     if best > WORTH * whole:
         return f"another order must save a tenth; {compared}"
     longer = {axis: max(size, LONG) for axis, size in sizes.items()}
-    if longer != sizes and trials.time(longer, partial(_rewrite, order, length)) > NO_SLOWER * trials.time(longer):
+    if longer != sizes and trials.time(longer, partial(_rewrite, found, length)) > NO_SLOWER * trials.time(longer):
         return f"it must be no slower where axes are long; {compared}"
     return length, compared
 
 
-def _why_no_less(trials: Trials, order: Order | None, sizes: Mapping[str, int]) -> str | None:
+def _why_no_less(trials: Trials, found: Orders, sizes: Mapping[str, int]) -> str | None:
     """Why another order can save nothing, as far as counting tells."""
     machine, now = machine_of(trials.module), multiplied_now(trials.chains, sizes)
-    if order is None and multiplied_otherwise(trials.chains, sizes) >= now:
+    if not found and multiplied_otherwise(trials.chains, sizes) >= now:
         return "another order takes no fewer multiplications"
     if 2 * now / machine.tensor_flops("f16") <= machine.launch:
         return f"its products take less time than a launch{_at(sizes)}"
     return None
 
 
-def _rewrite(order: Order | None, length: int | None, block: Block, chains: Sequence[Chain]) -> None:
-    if order is None or length is None:
+def _rewrite(found: Orders, length: int | None, block: Block, chains: Sequence[Chain]) -> None:
+    if length is None:
         for chain in chains:
             orders.reorder(chain)
-    else:
+    for order in dict.fromkeys(found):
+        assert length is not None
         taken = {axis for op in block.ops for value in (*op.operands, *op.results) for axis in axes_of(value.type)}
-        chunking = Chunking(cut_of(order, chains[0], length, taken))
-        for chain in chains:
+        own = [chain for chain, its in zip(chains, found, strict=True) if its == order]
+        chunking = Chunking(cut_of(order, own[0], length, taken))
+        for chain in own:
             chunking.sum(chain)
-        chunking.finish(block, [chain.outer for chain in chains])
+        chunking.finish(block, [chain.outer for chain in own])
     erase_dead(block)
 
 

@@ -6,10 +6,15 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.arg_spec import ArgSpec
+from xdsl.utils.exceptions import PassFailedException
 
 from roads import Road
+from treadle.compiler.errors import Refusal
 from treadle.compiler.pipeline import Options, make_pass, pipeline, print_cuda, run_passes
 from treadle.compiler.source import make_context, parse_module
+from treadle.dialects.diagram import ContractOp
+from treadle.dialects.hierarchy.schedule import StepAttr, derivation_of
+from treadle.passes._functions import functions
 from treadle.runtime.inputs import axis_sizes, make_inputs
 from treadle.runtime.interpreter import entry_function, run_function
 
@@ -45,9 +50,9 @@ func.func @f(%Q: !Q, %K: !K, %V: !V) -> {"(!O, !n)" if scale else "!O"} {{
 }}"""
 
 
-def rewritten(text: str, sums: str = "O", chunk: int | None = 16) -> ModuleOp:
+def rewritten(text: str, sums: tuple[str, ...] = ("O",), chunk: int | None = 16) -> ModuleOp:
     module = parse_module(text, "program")
-    options = {"sums": (sums,)} | ({} if chunk is None else {"chunk": (chunk,)})
+    options: dict[str, tuple[str | int, ...]] = {"sums": sums} | ({} if chunk is None else {"chunk": (chunk,)})
     make_pass(ArgSpec(PASS, options)).apply(make_context(), module)
     module.verify()
     return module
@@ -95,7 +100,7 @@ def test_chunks_of_any_length(condition: str, q: int, x: int):
 @pytest.mark.parametrize(("q", "x"), [(48, 48), (50, 33)])
 def test_chunks_of_known_length(condition: str, q: int, x: int):
     text = program(str(q), str(x), condition, scale=True)
-    same(text, rewritten(text, "O"))
+    same(text, rewritten(text))
 
 
 @pytest.mark.parametrize(("q", "x"), [("?", "?"), ("64", "64"), ("50", "50"), ("?", "50")])
@@ -107,3 +112,79 @@ def test_chunks_in_the_emulator(q: str, x: str):
 
 def test_associativity_in_the_emulator():
     road(program(scale=True), None).check({"q": 70, "x": 33})
+
+
+def test_sums_along_either_axis_of_one_product():
+    """The gradients of both factors: one sums over later rows, the other over earlier columns."""
+    plain = parse_module(program(condition="x <= q"), "program")
+    make_pass(ArgSpec("diagram-differentiate", {})).apply(make_context(), plain)
+    text = str(plain)
+    module = rewritten(text, ("dQ", "dK", "dV"))
+    assert all(" in chunks of 16" in step.texts()[1] for step in steps(module))
+    same(text, module, q=37, x=50)
+
+
+def steps(module: ModuleOp) -> list[StepAttr]:
+    (function,) = functions(module)
+    return [step for step in derivation_of(function.attributes) if PASS in step.texts()[0]]
+
+
+@pytest.mark.parametrize("condition", ["q - x <= 4 and x <= q", "x <= q + 1", "2 * x <= q"])
+def test_other_conditions_are_refused(condition: str):
+    with pytest.raises(Refusal, match="does not compare a position along the sum with one of a row"):
+        rewritten(program(condition=condition))
+
+
+def test_an_axis_of_two_meanings_is_refused():
+    text = program().replace("[h, x, e]", "[h, x, d]").replace("[h, q, e]", "[h, q, d]").replace("x32x", "x16x")
+    with pytest.raises(Refusal, match="'d' is another axis in %V: give it a name of its own"):
+        rewritten(text)
+
+
+def test_what_is_no_product_stays():
+    """A power stands between the products."""
+    text = program().replace("%S16 = diagram.cast %S", POWER + "%S16 = diagram.cast %P")
+    with pytest.raises(PassFailedException, match="%O is no sum of a product"):
+        rewritten(text)
+    module = parse_module(text, "program")
+    make_pass(ArgSpec(PASS, {})).apply(make_context(), module)
+    assert module.is_structurally_equivalent(parse_module(text, "program"))
+
+
+POWER = """%P = diagram.map (%s = %S : !S) -> !S {
+    %p = math.exp %s : f32
+    diagram.yield %p : f32
+  }
+  """
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+@pytest.mark.parametrize(("length", "rewrite"), [(256, f"decline {PASS}"), (16384, PASS)])
+def test_the_cost_model_chooses(machine: str, length: int, rewrite: str):
+    module = parse_module(program(str(length), str(length), "x <= q"), "program")
+    for name, options in (("set-machine", {"name": (machine,)}), (PASS, {})):
+        make_pass(ArgSpec(name, options)).apply(make_context(), module)
+    (step,) = steps(module)
+    assert step.texts()[0] == rewrite
+
+
+def test_no_f16_where_sums_are_large():
+    """The state of a long sum is beyond the largest number of f16, which its products and its result are not."""
+    made = road(program("64", "64", "x <= q"))
+    q, k, v = (np.full(shape, number, np.float16) for shape, number in SHAPES)
+    (result,) = made.run((q, k, v))
+    wanted = 16 * float(q[0, 0, 0]) * 300 * 300 * np.arange(1, 65)
+    np.testing.assert_allclose(result[0, :, 0], wanted, rtol=2e-3)
+
+
+SHAPES = (((2, 64, 16), 2.0**-10), ((2, 64, 16), 300), ((2, 64, 32), 300))
+"""Of queries, keys and values, and the number that each is made of: states are 1,440,000 a chunk."""
+
+
+@pytest.mark.parametrize(("format", "multiply"), [("f16", "as tf32"), ("bf16", "as tf32"), ("f32", "")])
+def test_formats_of_states(format: str, multiply: str):
+    """Nothing is rounded where the program rounds nothing."""
+    module = rewritten(program(format=format))
+    products = [op for op in module.walk() if isinstance(op, ContractOp)]
+    assert {str(op.result.type.get_element_type()) for op in products} == {"f32"}
+    assert products[-1].is_tf32 == bool(multiply)

@@ -8,6 +8,7 @@ time, and only where it may is the model asked, which takes as long as a pass:
 - Few groups sum along an axis, which cannot be cut into parts, for elements along it are saved.
 - A product and what it feeds share registers, and little goes from one to the other beside what they multiply.
 - What a product multiplies is made in the kernel, of no product, so that no copies bring it to warpgroups.
+- A product is made for each index along an axis that another one sums along.
 
 A launch may bring other sizes than those that the program states. So parts must be faster at these, and no slower where
 every axis that is known only at launch is a long one."""
@@ -166,7 +167,7 @@ def _cuts(found: Sized, roles: Roles) -> Iterator[Cut]:
     """The cuts that may save time, each once."""
     seen: set[Cluster] = set()
     late = (_saved_late(found, roles), _summed_late(found, roles))
-    begun = (_begun_with(found, roles), _multiplied(found))
+    begun = (_begun_with(found, roles), _multiplied(found), _one_by_one(found))
     proposed = (_repeated(found, roles), *late, _beside_products(found), *begun)
     for first, why in chain.from_iterable(proposed):
         if first in seen or not first or first == found.ops or not _may_be_saved(found, first):
@@ -251,6 +252,17 @@ def _multiplied(found: Sized) -> Iterator[tuple[Cluster, str]]:
     if made:
         names = " and ".join(label(op.results[0]) for op in made)
         yield _needed(found.ops, made), f"products would not be brought {names} by copies"
+
+
+def _one_by_one(found: Sized) -> Iterator[tuple[Cluster, str]]:
+    """A product for each index along an axis that what is made of it is summed along: a kernel that is fed that axis
+    makes one product at a time, in narrow tiles, and again for every group that sums."""
+    for op in found.products:
+        each = {*axes_of(op.lhs.type)} & {*axes_of(op.rhs.type)} & {*axes_of(op.result.type)}
+        for later in found.part.reducing:
+            if (summed := each & {*later.over_axes}) and op in _needed(found.ops, [later]):
+                yield _needed(found.ops, [op]), f"{label(op.result)} would be made for one '{min(summed)}' at a time"
+                break
 
 
 def _fewest_bytes(found: Sized, first: Cluster) -> Cluster:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from treadle.dialects.diagram import WhereOp
 from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.diagram.condition import AtLeastZero, Linear
+from treadle.passes._functions import label
 from treadle.passes.products.chains import Chain
 
 
@@ -38,7 +39,7 @@ def order_of(chain: Chain) -> Order | str:
     """The order that the one condition of a chain asks for, along an axis of the near factor and one of the sum; or
     why it is none."""
     if len(chain.conditions) != 1:
-        return "several conditions stand between the products"
+        return f"{len(chain.conditions) or 'no'} conditions stand before {label(chain.outer.result)}"
     (op,) = chain.conditions
     text = op.condition.text.data
     if (found := _order(op, chain)) is None:
