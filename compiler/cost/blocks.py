@@ -1,21 +1,57 @@
-"""Arrays that kernels are given as views in which each element stands for a block of neighbours."""
+"""Arrays that kernels are given as views in which each element stands for a block of neighbours, or is where data say."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from xdsl.ir import BlockArgument, SSAValue
+from xdsl.ir import SSAValue
 
-from treadle.dialects.diagram.padding import padding_of
-from treadle.dialects.diagram.place import divisors_in
-from treadle.dialects.hierarchy import KernelOp
+from treadle.dialects.diagram.condition import Linear, modulus_in
+from treadle.dialects.diagram.padding import padding_of, scattered_read
+from treadle.dialects.diagram.place import axes_of_forms, divisors_in, entries_in
+from treadle.dialects.hierarchy import given_for
+
+
+ENTRY_BYTES = 4
+
+
+@dataclass(frozen=True)
+class Entries:
+    """The entries that say where the elements of an array are: one for each position along these axes."""
+
+    name: str
+    axes: tuple[str, ...]
+    blocks: Mapping[str, int]
+    """The axes along which so many neighbours have one entry."""
 
 
 def blocks_of(argument: SSAValue) -> Mapping[str, int]:
     """For each axis along which an argument of a kernel has blocks, how many neighbours are one element."""
-    kernel = argument.block.parent_op() if isinstance(argument, BlockArgument) else None
-    if not isinstance(kernel, KernelOp) or not isinstance(argument, BlockArgument):
+    given = given_for(argument)
+    if given is None:
         return {}
-    if argument.index >= len(kernel.inputs):
-        return {}
-    return divisors_in(each.form for each in padding_of(kernel.inputs[argument.index]))
+    if (op := scattered_read(given)) is None:
+        return divisors_in(each.form for each in padding_of(given))
+    return _blocks(op.place.forms)
+
+
+def entries_of(argument: SSAValue) -> Sequence[Entries]:
+    """What is read beside an argument of a kernel to find its elements."""
+    given = given_for(argument)
+    op = None if given is None else scattered_read(given)
+    if op is None:
+        return ()
+    found = {(op.named[entry.name], entry.places): entry for entry in entries_in(op.place.forms)}
+    return [
+        Entries(value.name_hint or entry.name, entry.axes, _blocks(entry.places))
+        for (value, _), entry in found.items()
+    ]
+
+
+def _blocks(forms: Sequence[Linear]) -> Mapping[str, int]:
+    """The divisors of axes that stand nowhere but in one quotient each."""
+    taken = divisors_in(forms)
+    others = [form for form in forms for term in form.terms if modulus_in(term)]
+    plain = axes_of_forms(others)
+    return {axis: divisor for axis, divisor in taken.items() if axis not in plain}

@@ -11,7 +11,7 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from treadle.compiler.amounts import Amount
 from treadle.compiler.cost.ahead import begun_ahead, divided
-from treadle.compiler.cost.blocks import blocks_of
+from treadle.compiler.cost.blocks import ENTRY_BYTES, blocks_of, entries_of
 from treadle.compiler.cost.boxes import comes_in_boxes
 from treadle.compiler.cost.fed import FedPieces
 from treadle.compiler.cost.issue import (
@@ -226,9 +226,9 @@ class Walk:
         everywhere = {(load.source, load.result.type) for load in op.step.block.ops if isinstance(load, LoadOp)}
         for load in op.border.block.ops:
             if isinstance(load, LoadOp) and (load.source, load.result.type) not in everywhere:
-                before = list(self.issues)
+                before, known = list(self.issues), len(self.transfers)
                 self.crossing(load.source, load.result, saves=False)
-                self.transfers[-1] = replace(self.transfers[-1], part="border")
+                self.transfers[known:] = [replace(each, part="border") for each in self.transfers[known:]]
                 if _is_of_one_cell(op, load.source):
                     self.issues = before
 
@@ -264,6 +264,11 @@ class Walk:
             near=tuple((axis, taken[axis]) for axis in order_in_memory(array)),
         )
         self.transfers.append(found)
+        for each in entries_of(array):
+            anew = tuple(pieces for pieces in around if pieces.axis not in each.axes)
+            self.transfers.append(
+                Transfer(each.name, "register", False, each.axes, ENTRY_BYTES, anew, fed, blocks=each.blocks)
+            )
         leaves = saves and self.leaves(width)
         blocks = blocks_of(array)
         self.issue(issued_by_copy(axes, width, self.spread(piece), level == "shared", leaves, blocks))

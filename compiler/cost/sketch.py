@@ -13,7 +13,7 @@ from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.amounts import Amount, is_any, most
 from treadle.compiler.cost.ahead import begun_ahead, divided
-from treadle.compiler.cost.blocks import blocks_of
+from treadle.compiler.cost.blocks import ENTRY_BYTES, blocks_of, entries_of
 from treadle.compiler.cost.boxes import comes_in_boxes
 from treadle.compiler.cost.fed import AboutFed, AboutPieces, Fed, FedPieces
 from treadle.compiler.cost.issue import (
@@ -401,7 +401,7 @@ class _Reader:
             reduced=frozenset(
                 axis for op in self.operations if isinstance(op, ContractOp | ReduceOp) for axis in op.over_axes
             ),
-            crossings=(*self._loads(), *self._saves()),
+            crossings=(*self._loads(), *self._entries(), *self._saves()),
             tasks=tuple(self._tasks()),
             holdings=tuple(self._holdings()),
             steps_singly=any(self._sums_beside_stream(op) for op in self.operations),
@@ -445,6 +445,25 @@ class _Reader:
                 spared=self._spared_by(value, stream),
             )
             for i, (value, times) in enumerate(self.use.inputs.items())
+            for stream in self.use.fed_in.get(value, (None,) * times)
+        ]
+
+    def _entries(self) -> list[Crossing]:
+        """What is read to find the elements of arrays that are scattered."""
+        return [
+            Crossing(
+                each.name,
+                "register",
+                False,
+                each.axes,
+                ENTRY_BYTES,
+                self.stream in axes_of(value.type),
+                stream,
+                blocks=each.blocks,
+                spared=self._spared_by(value, stream),
+            )
+            for value, times in self.use.inputs.items()
+            for each in entries_of(value)
             for stream in self.use.fed_in.get(value, (None,) * times)
         ]
 

@@ -26,6 +26,7 @@ from treadle.dialects.cuda.accesses import (
     GlobalAccess,
     Padding,
     ParsedAccess,
+    Scatter,
     access_operands,
     access_properties,
 )
@@ -44,6 +45,7 @@ class CopyOp(GlobalAccess):
     cuda.copy %Q[%b, %h, %q0, %zero] into %Qs bounds [q < %q] widths [8, 2, 1] : !Q, !Qs
     cuda.copy %V[%b, %h, %x0, %zero] into %Vs bounds [x >= %x_begin, x < %x] : !V, !Vs
     cuda.copy %Y[%l0, %r0, %zero] into %Ys bounds [l < %l] inside "l - r" of [%t] : !Y, !Ys
+    cuda.copy %E[%t0, %zero] into %Es at "token[t], d" with (token = %token : !token) inside "token[t]" of [%v] : !E, !Es
     ```
     """
 
@@ -63,16 +65,17 @@ class CopyOp(GlobalAccess):
         asynchronous: bool = False,
         begins: Bounds = (),
         padding: Padding = (),
+        scatter: Scatter | None = None,
     ):
         super().__init__(
             operands=[
                 source,
                 destination,
                 offsets,
-                *access_operands(bounds, begins, padding),
+                *access_operands(bounds, begins, padding, scatter),
             ],
             properties={
-                **access_properties(bounds, begins, widths, padding),
+                **access_properties(bounds, begins, widths, padding, scatter),
                 "asynchronous": UnitAttr() if asynchronous else None,
             },
         )
@@ -97,6 +100,8 @@ class CopyOp(GlobalAccess):
         self.check_access(self.buffer.type, self.tile.type)
         if self.asynchronous is not None and self.is_outward:
             raise VerifyException("only a copy to shared memory can be asynchronous")
+        if self.place is not None and self.is_outward:
+            raise VerifyException("only what is read is scattered")
         if self.staged is not None:
             raise VerifyException("a copy has its own tile: only what goes to or from registers is staged")
 
@@ -121,6 +126,7 @@ class CopyOp(GlobalAccess):
             asynchronous,
             begins,
             padding,
+            access.scatter,
         )
         return access.marked(op)
 
@@ -163,14 +169,15 @@ class LoadOp(GlobalAccess):
         widths: Iterable[int] | None = None,
         begins: Bounds = (),
         padding: Padding = (),
+        scatter: Scatter | None = None,
     ):
         super().__init__(
             operands=[
                 source,
                 offsets,
-                *access_operands(bounds, begins, padding),
+                *access_operands(bounds, begins, padding, scatter),
             ],
-            properties=access_properties(bounds, begins, widths, padding),
+            properties=access_properties(bounds, begins, widths, padding, scatter),
             result_types=[result_type],
         )
 
@@ -193,6 +200,7 @@ class LoadOp(GlobalAccess):
             access.widths,
             begins,
             padding,
+            access.scatter,
         )
         return access.marked(op)
 
@@ -243,6 +251,8 @@ class StoreOp(GlobalAccess):
 
     def verify_(self) -> None:
         check_fragment(self.value.type, "the value")
+        if self.place is not None:
+            raise VerifyException("only what is read is scattered")
         self.check_fragment_access(self.destination.type, self.value.type)
 
     @classmethod

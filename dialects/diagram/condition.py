@@ -34,8 +34,25 @@ class Read:
         return f"{self.name}[{', '.join(self.axes)}]" if self.axes else self.name
 
 
-Term: TypeAlias = "str | Read | SSAValue"
-"""What a linear form sums up: the position along an axis (its name), or an input, by name or as the value it is."""
+@dataclass(frozen=True)
+class Entry:
+    """An integer input at positions of its own, in a place: `table[b, x // 64]`."""
+
+    name: str
+    places: tuple[Linear, ...]
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The axes of its positions."""
+        return tuple(dict.fromkeys(axis for form in self.places for term in form.terms for axis in axes_in(term)))
+
+    def __str__(self) -> str:
+        return f"{self.name}[{', '.join(map(spelled, self.places))}]"
+
+
+Term: TypeAlias = "str | Read | Entry | SSAValue"
+"""What a linear form sums up: the position along an axis (its name), in a place its whole part over a number or what
+that leaves, or an input, by name or as the value it is."""
 
 
 @dataclass(frozen=True)
@@ -233,17 +250,19 @@ def _comparison(left: Linear, op: ast.cmpop, right: Linear, negated: bool) -> Co
     return AtLeastZero(form.times(-1).plus(Linear({}, -1)) if negated else form)
 
 
-def read_linear(node: ast.expr, quotients: bool = False) -> Linear:
-    """What an expression sums up (Unreadable); with `quotients`, terms may be `x // 16`, too."""
+def read_linear(node: ast.expr, in_place: bool = False) -> Linear:
+    """What an expression sums up (Unreadable); in a place, terms may be `x // 16`, `x % 16` and `table[x // 16]`."""
 
     def read(part: ast.expr) -> Linear:
-        return read_linear(part, quotients)
+        return read_linear(part, in_place)
 
     match node:
         case ast.Constant(value=int() as number) if not isinstance(number, bool):
             return Linear({}, number)
         case ast.Name(id=name):
             return Linear({name: 1})
+        case ast.Subscript(value=ast.Name(id=name), slice=place) if in_place:
+            return Linear({Entry(name, tuple(_position_in(name, entry) for entry in _entries(place))): 1})
         case ast.Subscript(value=ast.Name(id=name), slice=place):
             return Linear({Read(name, _axes(place)): 1})
         case ast.UnaryOp(op=ast.USub(), operand=operand):
@@ -255,9 +274,13 @@ def read_linear(node: ast.expr, quotients: bool = False) -> Linear:
         case ast.BinOp(left=left, op=ast.Mult(), right=right):
             return _product(read(left), read(right), node)
         case ast.BinOp(left=ast.Name(id=name), op=ast.FloorDiv(), right=ast.Constant(value=int() as divisor)) if (
-            quotients and divisor > 0
+            in_place and divisor > 0
         ):
             return Linear({quotient(name, divisor): 1})
+        case ast.BinOp(left=ast.Name(id=name), op=ast.Mod(), right=ast.Constant(value=int() as divisor)) if (
+            in_place and divisor > 0
+        ):
+            return remainder(name, divisor)
         case _:
             raise Unreadable(f"'{ast.unparse(node)}' is no sum of positions, integer inputs and whole numbers")
 
@@ -267,14 +290,54 @@ def quotient(axis: str, divisor: int) -> str:
     return f"{axis} // {divisor}" if divisor > 1 else axis
 
 
+def remainder(axis: str, divisor: int) -> Linear:
+    """What a position leaves when it is divided by a number above zero, `x % 16`."""
+    return Linear({f"{axis} % {divisor}": 1}) if divisor > 1 else Linear()
+
+
 def axis_in(term: Term) -> str:
-    """The axis along which a position, or a quotient of one, goes."""
-    return str(term).partition(" // ")[0]
+    """The axis along which a position, or a quotient or a remainder of one, goes."""
+    return str(term).partition(" // ")[0].partition(" % ")[0]
+
+
+def axes_in(term: Term) -> tuple[str, ...]:
+    """The axes whose positions say what a term of a place is."""
+    return term.axes if isinstance(term, Entry) else (axis_in(term),)
 
 
 def divisor_in(term: Term) -> int:
-    """What a quotient divides by; 1 of a position."""
-    return int(str(term).partition(" // ")[2] or 1)
+    """What a quotient divides by; 1 of a position, and of a remainder."""
+    return 1 if isinstance(term, Entry) else int(str(term).partition(" // ")[2] or 1)
+
+
+def modulus_in(term: Term) -> int:
+    """What a remainder is of a division by; 0 of any other term."""
+    return 0 if isinstance(term, Entry) else int(str(term).partition(" % ")[2] or 0)
+
+
+def of_position(term: Term, position: Any) -> Any:
+    """What a term of a place is at a position along its axis, a number or numpy's arrays."""
+    modulus = modulus_in(term)
+    return position % modulus if modulus else position // divisor_in(term)
+
+
+def spelled(form: Linear) -> str:
+    """A form as a place or a condition has it: `2 * t - r + 1`."""
+    terms = [
+        f"{'-' if factor < 0 else '+'} {_times(abs(factor), term)}"
+        for term, factor in sorted(form.terms.items(), key=lambda each: each[1] < 0)
+    ]
+    if form.constant or not terms:
+        terms.append(f"{'-' if form.constant < 0 else '+'} {abs(form.constant)}")
+    text = " ".join(terms).removeprefix("+ ")
+    return f"-{text[2:]}" if text.startswith("- ") else text
+
+
+def _times(factor: int, term: Term) -> str:
+    text = str(term)
+    if factor == 1:
+        return text
+    return f"{factor} * ({text})" if isinstance(term, str) and text != axis_in(term) else f"{factor} * {text}"
 
 
 def _product(left: Linear, right: Linear, node: ast.expr) -> Linear:
@@ -283,8 +346,20 @@ def _product(left: Linear, right: Linear, node: ast.expr) -> Linear:
     return left.times(right.constant) if left.terms else right.times(left.constant)
 
 
+def _entries(place: ast.expr) -> Sequence[ast.expr]:
+    return place.elts if isinstance(place, ast.Tuple) else (place,)
+
+
+def _position_in(name: str, entry: ast.expr) -> Linear:
+    """A position along an axis of an input of a place."""
+    form = read_linear(entry, in_place=True)
+    if inner := [term for term in form.terms if isinstance(term, Entry)]:
+        raise Unreadable(f"'{name}' is read at '{inner[0]}', which is data, too: let a diagram.read be the input")
+    return form
+
+
 def _axes(place: ast.expr) -> tuple[str, ...]:
-    entries: Sequence[ast.expr] = place.elts if isinstance(place, ast.Tuple) else (place,)
+    entries = _entries(place)
     names = tuple(entry.id for entry in entries if isinstance(entry, ast.Name))
     if len(names) != len(entries):
         raise Unreadable(

@@ -1,4 +1,4 @@
-"""Affine places: where an element of a read lies in the array that is read."""
+"""Places: where an element of a read lies in the array that is read."""
 
 from __future__ import annotations
 
@@ -12,13 +12,24 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from treadle.dialects.diagram.condition import Linear, Unreadable, axis_in, divisor_in, parsed, quotient, read_linear
+from treadle.dialects.diagram.condition import (
+    Entry,
+    Linear,
+    Unreadable,
+    axes_in,
+    axis_in,
+    divisor_in,
+    modulus_in,
+    parsed,
+    quotient,
+    read_linear,
+)
 
 
 @irdl_attr_definition
 class PlaceAttr(ParametrizedAttribute):
-    """`#diagram.place<"b, 2 * t + r, c">`: for each axis of an array a position that is affine in other axes, or in
-    quotients of them: `x // 16`."""
+    """`#diagram.place<"b, 2 * t + r, c">`: for each axis of an array a position that is affine in other axes, in
+    quotients and remainders of them, `x // 16` and `x % 16`, and in entries of integer arrays, `table[b, x // 16]`."""
 
     name = "diagram.place"
 
@@ -34,7 +45,7 @@ class PlaceAttr(ParametrizedAttribute):
         try:
             tree = parsed(text)
             entries: Sequence[ast.expr] = tree.elts if isinstance(tree, ast.Tuple) else (tree,)
-            return tuple(read_linear(entry, quotients=True) for entry in entries)
+            return tuple(read_linear(entry, in_place=True) for entry in entries)
         except (SyntaxError, ValueError) as error:
             raise VerifyException(f"place '{text}' cannot be read: write it as in 'b, 2 * t + r, c'") from error
         except Unreadable as error:
@@ -43,7 +54,7 @@ class PlaceAttr(ParametrizedAttribute):
     def verify(self) -> None:
         for form in self.forms:
             for term in form.terms:
-                if not isinstance(term, str):
+                if not isinstance(term, str | Entry):
                     raise VerifyException(f"place '{self.text.data}': '{term}' is no axis")
 
     @classmethod
@@ -67,12 +78,31 @@ def check_within(place: PlaceAttr) -> None:
 
 def divisors_in(forms: Iterable[Linear]) -> dict[str, int]:
     """The axes of which quotients are taken, and what is divided by."""
-    terms = [term for form in forms for term in form.terms]
+    terms = [term for form in forms for term in form.terms if not isinstance(term, Entry)]
     return {axis_in(term): divisor for term in terms if (divisor := divisor_in(term)) > 1}
 
 
+def entries_in(forms: Iterable[Linear]) -> list[Entry]:
+    """The entries of integer arrays that positions are made of, each once."""
+    return list(dict.fromkeys(term for form in forms for term in form.terms if isinstance(term, Entry)))
+
+
+def is_scattered(forms: Iterable[Linear]) -> bool:
+    """Whether elements at these positions have no strides, one for each axis: data say where they are, or what a
+    division leaves."""
+    return any(isinstance(term, Entry) or modulus_in(term) for form in forms for term in form.terms)
+
+
+def axes_of_forms(forms: Iterable[Linear]) -> tuple[str, ...]:
+    """The axes along which positions are asked for, each once."""
+    return tuple(dict.fromkeys(axis for form in forms for term in form.terms for axis in axes_in(term)))
+
+
 def check_quotients(place: PlaceAttr) -> None:
-    """Raise where an axis of which a quotient is taken stands anywhere else, too (VerifyException)."""
+    """Raise where an axis of which a quotient is taken stands anywhere else, too (VerifyException): no stride goes
+    along it. Elements that are scattered need none."""
+    if is_scattered(place.forms):
+        return
     axes = [axis_in(term) for form in place.forms for term in form.terms]
     if twice := [axis for axis in divisors_in(place.forms) if axes.count(axis) > 1]:
         raise VerifyException(f"place '{place.text.data}': '{twice[0]}' of a quotient stands once")
@@ -81,24 +111,6 @@ def check_quotients(place: PlaceAttr) -> None:
 def step_along(form: Linear, axis: str) -> int:
     """By how much a form grows where an axis of it, or a quotient of that, grows by one."""
     return sum(factor for term, factor in form.terms.items() if axis_in(term) == axis)
-
-
-def spelled(form: Linear) -> str:
-    """A form as a place or a condition has it: `2 * t - r + 1`."""
-    terms = [
-        f"{'-' if factor < 0 else '+'} {_times(abs(factor), str(axis))}"
-        for axis, factor in sorted(form.terms.items(), key=lambda term: term[1] < 0)
-    ]
-    if form.constant or not terms:
-        terms.append(f"{'-' if form.constant < 0 else '+'} {abs(form.constant)}")
-    text = " ".join(terms).removeprefix("+ ")
-    return f"-{text[2:]}" if text.startswith("- ") else text
-
-
-def _times(factor: int, term: str) -> str:
-    if factor == 1:
-        return term
-    return f"{factor} * ({term})" if divisor_in(term) > 1 else f"{factor} * {term}"
 
 
 def composed(form: Linear, places: Mapping[str, Linear]) -> Linear:
@@ -128,6 +140,12 @@ def least(form: Linear, sizes: Mapping[str, int]) -> int:
     """The least position that a form takes over axes of these sizes, none of them empty."""
     back = {axis: factor for axis, factor in form.terms.items() if factor < 0}
     return form.constant + sum(factor * (sizes[str(axis)] - 1) for axis, factor in back.items())
+
+
+def within_remainder(form: Linear, length: int) -> bool:
+    """Whether a position is what a division leaves, which is less than a length that is known."""
+    modulus = next((modulus_in(term) for term in form.terms), 0)
+    return len(form.terms) == 1 and form.constant == 0 and set(form.terms.values()) == {1} and 0 < modulus <= length
 
 
 def largest_fit(form: Linear, axis: str, length: int, others: Mapping[str, int]) -> int:

@@ -1,11 +1,11 @@
-"""`diagram.read`: an array at affine positions."""
+"""`diagram.read`: an array at other positions, affine ones or such as data say."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from typing import Self
 
-from xdsl.dialects.builtin import UnitAttr
+from xdsl.dialects.builtin import ArrayAttr, StringAttr, UnitAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.irdl import (
     irdl_op_definition,
@@ -14,6 +14,7 @@ from xdsl.irdl import (
     prop_def,
     result_def,
     traits_def,
+    var_operand_def,
 )
 from xdsl.parser import Parser
 from xdsl.printer import Printer
@@ -30,27 +31,31 @@ from treadle.dialects.diagram.array import (
     sizes_of,
 )
 from treadle.dialects.diagram.collapse import Regrouping
-from treadle.dialects.diagram.condition import Linear, Term, axis_in
+from treadle.dialects.diagram.condition import Entry, Linear, Term, axes_in, axis_in, divisor_in
 from treadle.dialects.diagram.operation import DiagramOperation, quote
 from treadle.dialects.diagram.place import (
     PlaceAttr,
+    axes_of_forms,
     check_quotients,
     check_within,
     covering_steps,
     divisors_in,
+    entries_in,
+    is_scattered,
     largest_fit,
     least,
     reach,
     whole_steps,
+    within_remainder,
 )
-from treadle.dialects.syntax import parse_attributes, print_types
+from treadle.dialects.syntax import parse_attributes, parse_inputs, print_inputs, print_types
 
 
 @irdl_op_definition
 class ReadOp(DiagramOperation):
-    """Read an array at an affine function of the result's positions: `at` says for each axis of the operand where,
-    over the axes of the result. Windows, strides, dilations, diagonals and transposes are of this kind. Nothing is
-    copied: the result is the operand's memory with other strides.
+    """Read an array at other positions: `at` says for each axis of the operand where, over the axes of the result.
+    Windows, strides, dilations, diagonals and transposes are affine places. Nothing is copied: the result is the
+    operand's memory with other strides.
 
     A symbolic axis of the result that no argument has takes the largest size at which all reads stay inside the
     operand; one that has a size must fit. Of two such axes in one place (`"256 * part + inner"`) the one with the
@@ -62,28 +67,60 @@ class ReadOp(DiagramOperation):
     or steps over others of static sizes: then it takes as many steps as reach all (`"128 * chunk + inner"`).
     Only such a read may take quotients: each element counts for a block of positions, the last of which may be short.
 
+    It may be *scattered*, too: at remainders, and at entries of arrays in i32 that `with` names. Pages of a cache,
+    rows of an embedding and the weights of an expert are read so. Where an entry lies outside of the operand there are
+    zeros, and so there are where a position lies outside of the array of entries. An axis that nothing else gives a
+    size goes over all entries: `x` below has 64 for each of `table`'s second axis.
+
     ```
     %windows = diagram.read %X at "b, t + r, c" : !X -> !windows
     %around = diagram.read %X at "b, l - r, c" padded : !X -> !around
     %blocks = diagram.read %B at "q // 64, x // 128" padded : !B -> !S
+    %K = diagram.read %pages at "table[b, x // 64], x % 64, d" padded with (table = %table : !table) : !pages -> !K
     ```
     """
 
     name = "diagram.read"
 
     operand = operand_def()
+    inputs = var_operand_def()
     place = prop_def(PlaceAttr)
     padded = opt_prop_def(UnitAttr)
+    names = opt_prop_def(ArrayAttr[StringAttr])
     result = result_def()
 
     traits = traits_def(Pure())
 
     def __init__(
-        self, operand: SSAValue | Operation, place: PlaceAttr | str, result_type: Attribute, padded: bool = False
+        self,
+        operand: SSAValue | Operation,
+        place: PlaceAttr | str,
+        result_type: Attribute,
+        padded: bool = False,
+        inputs: Mapping[str, SSAValue] | None = None,
     ):
-        place = PlaceAttr(place) if isinstance(place, str) else place
-        properties = {"place": place, "padded": UnitAttr() if padded else None}
-        super().__init__(operands=[operand], properties=properties, result_types=[result_type])
+        inputs = inputs or {}
+        properties = {
+            "place": PlaceAttr(place) if isinstance(place, str) else place,
+            "padded": UnitAttr() if padded else None,
+            "names": ArrayAttr(StringAttr(name) for name in inputs) if inputs else None,
+        }
+        super().__init__(operands=[operand, list(inputs.values())], properties=properties, result_types=[result_type])
+
+    @property
+    def named(self) -> dict[str, SSAValue]:
+        """The arrays of entries, by the names that the place gives them."""
+        names = () if self.names is None else self.names
+        return {name.data: value for name, value in zip(names, self.inputs, strict=True)}
+
+    @property
+    def is_scattered(self) -> bool:
+        """Whether its elements have no strides, one for each axis: data say where they are, or remainders do."""
+        return is_scattered(self.place.forms)
+
+    def entry_forms(self, entry: Entry) -> dict[str, Linear]:
+        """The position of an entry along each axis of its array."""
+        return dict(zip(axes_of(self.named[entry.name].type), entry.places, strict=True))
 
     @property
     def is_padded(self) -> bool:
@@ -99,8 +136,8 @@ class ReadOp(DiagramOperation):
         form, sizes, length = self.forms[along], sizes_of(self.result.type), sizes_of(self.operand.type)[along]
         if form == Linear({along: 1}):
             return True
-        if divisors_in([form]):
-            return False
+        if divisors_in([form]) or is_scattered([form]):
+            return within_remainder(form, length)
         is_known = length >= 0 and all(sizes[str(axis)] > 0 for axis in form.terms)
         return is_known and least(form, sizes) >= 0 and reach(form, sizes) <= length
 
@@ -111,7 +148,7 @@ class ReadOp(DiagramOperation):
 
     def fitting(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """Sizes that `sizes` lacks: static ones, and of the result's axes the largest that fit."""
-        types = (self.operand.type, self.result.type)
+        types = (self.operand.type, *(value.type for value in self.inputs), self.result.type)
         found = {axis: size for type in types for axis, size in sizes_of(type).items() if size >= 0} | dict(sizes)
         for axis in self.by_factor():
             if axis not in found and (limits := self._limits(axis, found)):
@@ -153,7 +190,20 @@ class ReadOp(DiagramOperation):
                 fits.append(largest_fit(form, axis, found[along], found))
             elif self._steps_over(form, axis, unknown):
                 steps.append(whole_steps(form, axis, found[along], found))
-        return fits or steps
+        of_entries = [found[along] * divisor for along, divisor in self.entries_along(axis) if along in found]
+        return fits or steps or of_entries
+
+    def entries_along(self, axis: str) -> list[tuple[str, int]]:
+        """The axes of arrays of entries over all of which an axis of the result goes, and how many of its positions
+        have one entry."""
+        found = [
+            (along, divisor_in(term))
+            for entry in entries_in(self.place.forms)
+            for along, form in self.entry_forms(entry).items()
+            for term, factor in form.terms.items()
+            if axis_in(term) == axis and form == Linear({term: 1}) and str(term) in (axis, f"{axis} // {divisor_in(term)}")
+        ]
+        return list(dict.fromkeys(found))
 
     def _steps_over(self, form: Linear, axis: str, others: Set[Term]) -> bool:
         """Whether a place says how axes without a size share what there is: not if a caller will say so."""
@@ -169,7 +219,7 @@ class ReadOp(DiagramOperation):
         forms = self.place.forms
         if len(forms) != len(source):
             raise VerifyException(f"{len(forms)} positions for the {len(source)} axes of the operand ({quote(source)})")
-        used = {axis_in(term) for form in forms for term in form.terms}
+        used = axes_of_forms(forms)
         if unknown := [term for term in used if term not in target]:
             raise VerifyException(f"'{unknown[0]}' is no axis of the result ({quote(target)})")
         if unused := [axis for axis in target if axis not in used]:
@@ -178,10 +228,16 @@ class ReadOp(DiagramOperation):
             raise VerifyException(f"a read keeps the format: {format_of(self.operand.type)}")
         sizes, lengths = sizes_of(self.result.type), sizes_of(self.operand.type)
         check_quotients(self.place)
-        if isinstance(self.operand.owner, ReadOp) and divisors_in(self.operand.owner.place.forms):
-            raise VerifyException("it reads what a read at quotients gives: read the array itself")
+        self._check_entries(target)
+        if isinstance(inner := self.operand.owner, ReadOp):
+            if divisors_in(inner.place.forms):
+                raise VerifyException("it reads what a read at quotients gives: read the array itself")
+            if inner.is_scattered or (self.is_scattered and inner.is_padded):
+                raise VerifyException("it reads what a padded read gives: read the array itself")
         if self.is_padded:
             return
+        if self.is_scattered:
+            raise VerifyException("a read at entries or remainders may leave the operand: say that it is padded")
         if divisors_in(forms):
             raise VerifyException("a read at quotients may end within a block: say that it is padded")
         check_within(self.place)
@@ -192,16 +248,37 @@ class ReadOp(DiagramOperation):
                     f"it reads up to {reach(form, sizes) - 1} along '{along}', which has {lengths[along]}"
                 )
 
+    def _check_entries(self, target: Sequence[str]) -> None:
+        """That arrays of entries are named, and read as they are."""
+        names, entries = [*self.named], entries_in(self.place.forms)
+        if clash := [name for name in names if name in target or names.count(name) > 1]:
+            raise VerifyException(f"input '{clash[0]}' has the name of another input, or of an axis")
+        if unused := [name for name in names if name not in {entry.name for entry in entries}]:
+            raise VerifyException(f"input '{unused[0]}' does not appear in the place")
+        for entry in entries:
+            value = self.named.get(entry.name)
+            if value is None:
+                raise VerifyException(f"'{entry}' reads no input: name it after 'with'")
+            check_array(value.type, f"input '{entry.name}'")
+            if str(format_of(value.type)) != "i32":
+                raise VerifyException(f"input '{entry.name}' of a place has elements {format_of(value.type)}, not i32")
+            if len(entry.places) != len(axes_of(value.type)):
+                axes = quote(axes_of(value.type))
+                raise VerifyException(f"'{entry}' has {len(entry.places)} positions for the axes {axes} of its array")
+            if isinstance(value.owner, ReadOp) and value.owner.is_padded:
+                raise VerifyException(f"input '{entry.name}' is a padded read: read the array itself")
+
     @classmethod
     def parse(cls, parser: Parser) -> Self:
         operand = parser.parse_unresolved_operand()
         parser.parse_keyword("at")
         place = parser.parse_str_literal()
         padded = parser.parse_optional_keyword("padded") is not None
+        inputs = parse_inputs(parser)
         attributes = parse_attributes(parser)
         type = parser.parse_type()
         parser.parse_punctuation("->")
-        op = cls(parser.resolve_operand(operand, type), place, parser.parse_type(), padded)
+        op = cls(parser.resolve_operand(operand, type), place, parser.parse_type(), padded, inputs)
         op.attributes |= attributes
         return op
 
@@ -212,6 +289,7 @@ class ReadOp(DiagramOperation):
         printer.print_string_literal(self.place.text.data)
         if self.is_padded:
             printer.print_string(" padded")
+        print_inputs(printer, self.named.items())
         print_types(printer, self, (self.operand.type,), self.result.type)
 
 

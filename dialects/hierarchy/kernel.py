@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Self
 
 from xdsl.dialects.builtin import MemRefType, StringAttr
-from xdsl.ir import Attribute, Region, SSAValue
+from xdsl.ir import Attribute, BlockArgument, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
@@ -202,6 +202,14 @@ class KernelOp(IRDLOperation):
         print_region_attributes(printer, self)
         printer.print_region(self.body, print_entry_block_args=False)
         printer.exit_scope()
+
+
+def given_for(value: SSAValue) -> SSAValue | None:
+    """The array that a kernel is given for an argument; None for one that it saves to, and for what is none."""
+    kernel = value.block.parent_op() if isinstance(value, BlockArgument) else None
+    if not isinstance(kernel, KernelOp) or not isinstance(value, BlockArgument):
+        return None
+    return kernel.inputs[value.index] if value.index < len(kernel.inputs) else None
 
 
 def _axes_text(arrays: Sequence[Mapping[str, int]]) -> str:

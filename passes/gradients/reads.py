@@ -15,8 +15,8 @@ from xdsl.ir import SSAValue
 from treadle.compiler.errors import Refusal
 from treadle.dialects.diagram import ReadOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import array_type, axes_of, sizes_of
-from treadle.dialects.diagram.condition import Linear
-from treadle.dialects.diagram.place import composed, divisors_in, spelled
+from treadle.dialects.diagram.condition import Linear, spelled
+from treadle.dialects.diagram.place import composed, divisors_in
 from treadle.passes.expressions.scalars import Leaf, convert
 from treadle.passes.gradients.backward import Backward, is_argument
 from treadle.passes.gradients.presence import conditions

@@ -13,9 +13,8 @@ from xdsl.ir import Attribute, SSAValue
 
 from treadle.dialects.diagram import ContractOp, MapOp, ReadOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import array_type, axes_of, format_of, sizes_of
-from treadle.dialects.diagram.condition import Linear
+from treadle.dialects.diagram.condition import Linear, spelled
 from treadle.dialects.diagram.operation import union
-from treadle.dialects.diagram.place import spelled
 from treadle.passes.expressions.scalars import (
     Leaf,
     axes_in,

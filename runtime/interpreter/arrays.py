@@ -205,12 +205,13 @@ COMBINE: dict[str, Callable[[AnyArray, AnyArray], AnyArray]] = {
 """The operation of each reduction, between two elements."""
 
 
-def padded(data: AnyArray, positions: Sequence[NDArray[np.int64]], shape: Sequence[int]) -> AnyArray:
-    """The elements at some positions, one array of them for each axis; zeros where a position lies outside."""
-    inside = np.ones(tuple(shape), bool)
+def padded(data: AnyArray, positions: Sequence[NDArray[np.int64]], there: NDArray[np.bool_]) -> AnyArray:
+    """The elements at some positions, one array of them for each axis, of those that are `there`; zeros where a
+    position lies outside."""
+    shape, inside = there.shape, there.copy()
     for position, size in zip(positions, data.shape, strict=True):
         inside &= (position >= 0) & (position < size)
     if not data.size:
-        return np.zeros(tuple(shape), data.dtype)
+        return np.zeros(shape, data.dtype)
     near = tuple(np.clip(position, 0, size - 1) for position, size in zip(positions, data.shape, strict=True))
     return np.where(inside, data[near], np.zeros((), data.dtype))

@@ -27,7 +27,7 @@ from treadle.compiler.sizes import sizes_of_whole_arrays
 from treadle.dialects import diagram
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, shape_of
 from treadle.dialects.diagram.collapse import Regrouping
-from treadle.dialects.diagram.condition import Term, axis_in, divisor_in, evaluate
+from treadle.dialects.diagram.condition import Term, evaluate
 from treadle.runtime.formats import rounded, saturated
 from treadle.runtime.interpreter import bounds
 from treadle.runtime.interpreter.arrays import (
@@ -48,6 +48,7 @@ from treadle.runtime.interpreter.arrays import (
 )
 from treadle.runtime.interpreter.exact import exact, exact_value_of
 from treadle.runtime.interpreter.laws import find_law
+from treadle.runtime.interpreter.places import Places
 from treadle.runtime.interpreter.pieces import run_in_pieces
 from treadle.runtime.interpreter.present import contract_present
 from treadle.runtime.interpreter.rounding import is_rounded
@@ -219,14 +220,12 @@ class DiagramFunctions(SessionFunctions):
         for axis, size in op.fitting({**whole, **source.sizes}).items():
             whole.setdefault(axis, size)
         sizes = [whole[axis] for axis in axes]
-        places = np.indices(sizes, dtype=np.int64, sparse=True)
-        at = dict(zip(axes, places, strict=True))
-        position = [
-            np.asarray(form.evaluate(lambda term: at[axis_in(term)] // divisor_in(term))) for form in op.forms.values()
-        ]
+        places = Places(op, dict(zip(axes, np.indices(sizes, dtype=np.int64, sparse=True), strict=True)), args[1:])
+        position = [np.asarray(form.evaluate(places.of)) for form in op.forms.values()]
         numbers = source.aligned(axes_of(op.operand.type))
         if op.is_padded:
-            return self._result(op, Array(axes, numbers.reshaped(lambda data: padded(data, position, sizes))))
+            there = places.there(sizes)
+            return self._result(op, Array(axes, numbers.reshaped(lambda data: padded(data, position, there))))
         for along, place in zip(op.forms, position, strict=True):
             if all(sizes) and place.max() >= source.sizes[along]:
                 raise AxisMismatch(f"it reads at {place.max()} along axis '{along}', which has {source.sizes[along]}")

@@ -11,6 +11,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects import tensor
+from xdsl.dialects.builtin import i32
 from xdsl.interpreter import (
     Interpreter,
     PythonValues,
@@ -25,6 +26,8 @@ from xdsl.ir import Attribute
 from treadle.compiler.errors import at
 from treadle.dialects import hierarchy
 from treadle.dialects.diagram.array import axes_of, format_of, level_of
+from treadle.dialects.diagram.padding import scattered_read
+from treadle.dialects.diagram.place import entries_in
 from treadle.runtime.interpreter.arrays import AnyArray, Array, AxisMismatch, Numbers, array_of, bytes_of, dtype_of
 from treadle.runtime.interpreter.functions import SessionFunctions
 from treadle.runtime.interpreter.scope import Scope
@@ -141,7 +144,20 @@ class HierarchyFunctions(SessionFunctions):
         count, level = piece.numbers.value.size * _blocks_without(op, source.axes), level_of(op.result.type) or "?"
         self.session.tally.loaded[level] += count
         self.session.tally.loaded_bytes[level] += count * bytes_of(format_of(op.result.type))
+        self._count_entries(op, piece)
         return (piece,)
+
+    def _count_entries(self, op: hierarchy.LoadOp, piece: Array) -> None:
+        """What is read to find the elements of an array that is scattered: an entry for each of its positions."""
+        given = hierarchy.given_for(op.source)
+        scattered = None if given is None else scattered_read(given)
+        if scattered is None:
+            return
+        entries = {(scattered.named[each.name], each.places): each for each in entries_in(scattered.place.forms)}
+        for entry in entries.values():
+            count = prod(piece.sizes[axis] for axis in entry.axes) * _blocks_without(op, entry.axes)
+            self.session.tally.loaded["register"] += count
+            self.session.tally.loaded_bytes["register"] += count * bytes_of(i32)
 
     @impl(hierarchy.SaveOp)
     def run_save(self, interpreter: Interpreter, op: hierarchy.SaveOp, args: PythonValues) -> PythonValues:

@@ -78,7 +78,7 @@ def _weaved(block: Block) -> list[str]:
             case diagram.ContractOp() | diagram.ReduceOp() | diagram.ApplyOp():
                 fixed |= set(op.over_axes)
             case diagram.ReadOp():  # a piece of what is read is no piece of what it is read from
-                fixed |= {axis for value in (op.operand, op.result) for axis in sizes_of(value.type)}
+                fixed |= {axis for value in (*op.operands, op.result) for axis in sizes_of(value.type)}
             case diagram.CollapseOp() | diagram.ExpandOp():
                 fixed |= {op.whole, *op.parts}
             case DiagramOperation() | func.ReturnOp():

@@ -43,6 +43,7 @@ from treadle.language.functions import (
     mean,
     min,
     minimum,
+    read,
     relu,
     round,
     rsqrt,

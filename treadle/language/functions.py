@@ -15,7 +15,7 @@ from xdsl.ir import Attribute, SSAValue
 from treadle.compiler.errors import TreadleError
 from treadle.language.array import Array, Condition, combine, elementwise, graph_of, names_of
 from treadle.language.graph import computing_format, constant, is_number, plain
-from treadle.language.places import at_axes
+from treadle.language.places import at_axes, axes_at
 
 
 def contract(left: Array, right: Array, over: str | Iterable[str], multiply: str | None = None) -> Array:
@@ -98,6 +98,25 @@ def keep(array: Array, condition: str, **inputs: Array) -> Array:
     reads = {new: graph.read(named[at.name], at.places, at.axes, padded=True) for new, at in placed.reads.items()}
     left = {name: value for name, value in named.items() if name in placed.left}
     return Array(array.graph, graph.keep(array.value, placed.text, left | reads))
+
+
+def read(array: Array, at: str, **inputs: Array) -> Array:
+    """An array at other positions, of which `at` says one for each of its axes: affine ones, `"b, 2 * t + r, c"`, their
+    quotients and remainders, and entries of arguments in i32, which are named. Keys in pages, and rows of a table:
+    `read(pages, "table[b, x // 64], x % 64, d", table=table)`, `read(W, "token[t], d", token=token)`. Outside of the
+    array, and where there is no entry, are zeros. The result has the axes of the positions, in their order; one that no
+    argument has goes over all entries that there are.
+
+    TreadleError for what is no place, and for arrays that are not named."""
+    given: dict[str, Any] = dict(inputs)
+    text: Any = at
+    if not isinstance(text, str):
+        raise TreadleError('the place of read is a text, as in read(W, "token[t], d", token=token)')
+    for name, each in given.items():
+        if not isinstance(each, Array):
+            raise TreadleError(f"place '{at}': '{name}' is no array: write numbers in the text")
+    graph, named = graph_of("read", [array, *given.values()]), {name: each.value for name, each in inputs.items()}
+    return Array(graph, graph.read(array.value, [at], axes_at(at), padded=True, inputs=named))
 
 
 def maximum(left: Any, right: Any) -> Array:

@@ -117,13 +117,23 @@ class Graph:
     def _asked(self, value: SSAValue) -> SSAValue:
         return self.cast(value, i32) if str(format_of(value.type)) in BYTES else value
 
-    def read(self, value: SSAValue, places: Sequence[str], axes: Sequence[str], padded: bool) -> SSAValue:
-        """The value at positions that are affine or quotients, one for each of its axes; outside of it are zeros, if it
-        is `padded` (TreadleError)."""
+    def read(
+        self,
+        value: SSAValue,
+        places: Sequence[str],
+        axes: Sequence[str],
+        padded: bool,
+        inputs: Mapping[str, SSAValue] | None = None,
+    ) -> SSAValue:
+        """The value at other positions, one for each of its axes, with `inputs` for the arrays whose entries these
+        are made of; outside of it are zeros, if it is `padded` (TreadleError)."""
         from xdsl.utils.exceptions import VerifyException
 
+        named = {name: self._asked(each) for name, each in (inputs or {}).items()}
+        for axis in axes:
+            self.sizes.setdefault(check_axis(axis), DYNAMIC)
         try:
-            op = ReadOp(value, ", ".join(places), self._type(axes, format_of(value.type)), padded)
+            op = ReadOp(value, ", ".join(places), self._type(axes, format_of(value.type)), padded, named)
             op.verify()
         except VerifyException as error:
             raise TreadleError(_as_in_python(str(error))) from error

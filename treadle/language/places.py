@@ -9,6 +9,7 @@ from itertools import count
 
 from treadle.compiler.errors import TreadleError
 from treadle.dialects.diagram.condition import parsed
+from treadle.dialects.diagram.place import PlaceAttr, axes_of_forms
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,16 @@ def at_axes(text: str, inputs: Iterable[str], axes: Iterable[str]) -> Placed:
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     elsewhere = {read.name for read in reading.found.values()}
     return Placed(ast.unparse(tree), reading.found, reading.inputs - (elsewhere - names))
+
+
+def axes_at(text: str) -> tuple[str, ...]:
+    """The axes of the positions that a place says, in the order in which it does (TreadleError)."""
+    from xdsl.utils.exceptions import VerifyException
+
+    try:
+        return axes_of_forms(PlaceAttr(text).forms)
+    except VerifyException as error:
+        raise TreadleError(str(error)) from error
 
 
 def not_given(name: str) -> str:
