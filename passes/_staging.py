@@ -208,6 +208,8 @@ class _Stager:
             return "its rows overlap"
         if isinstance(op.parent_op(), cuda.SelectOp):
             return "each thread loads what says whether a piece of its own counts"
+        if op.place is not None:
+            return "its rows lie where data say"
         if not _may_meet(op, self.kernel):
             return "warps with roles do not meet there for a tile on the way"
         if self.has_to_gain(op):
@@ -247,8 +249,9 @@ def _rounded(bytes: int) -> int:
 
 def _may_meet(op: GlobalAccess, kernel: cuda.KernelOp) -> bool:
     """Whether all threads that come to an access may meet there: the block, before its roles if it has some, or behind
-    their products, its consumers. Of pieces that are selected each thread has one of its own."""
-    if isinstance(op.parent_op(), cuda.SelectOp):
+    their products, its consumers. Of pieces that are selected each thread has one of its own; and what is scattered has
+    no rows to copy in the order of sectors."""
+    if isinstance(op.parent_op(), cuda.SelectOp) or op.place is not None:
         return False
     roles = cuda.roles_of(kernel)
     if roles is None or not roles.is_ancestor(op):

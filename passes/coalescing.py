@@ -121,7 +121,7 @@ def mark_single(launches: Sequence[cuda.LaunchOp], kernels: Mapping[str, cuda.Ke
         kernel = kernels[launch.kernel.root_reference.data]
         given: dict[SSAValue, SSAValue] = dict(zip(kernel.body.block.args, launch.arguments, strict=True))
         wide = [each for each in accesses_of(kernel) if _has_say(each)]
-        vectors.setdefault(asked, set()).update(given[value] for op in wide for value in op.operands if value in given)
+        vectors.setdefault(asked, set()).update(given[cuda.buffer_of(op)] for op in wide)
     for asked, used in vectors.items():
         single = [number for number, buffer in enumerate(asked.buffers) if buffer not in used]
         asked.by_element = DenseArrayBase.from_list(i64, single) if single else None
@@ -148,7 +148,8 @@ def subject(access: GlobalAccess) -> str:
             buffer, way = access.destination, "from registers"
         case _:
             return access.name
-    return f"copy of {buffer.name_hint or 'an array'}[{', '.join(axes_of(buffer.type))}] {way}"
+    places = axes_of(buffer.type) if access.place is None else (access.place.text.data,)
+    return f"copy of {buffer.name_hint or 'an array'}[{', '.join(places)}] {way}"
 
 
 def per_request(moved: Traffic) -> str:

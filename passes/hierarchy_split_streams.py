@@ -305,7 +305,9 @@ def _plan(kernel: KernelOp, axis: str) -> StreamPlan | str:
 
 
 def _is_at_quotients(value: SSAValue) -> bool:
-    return isinstance(value.owner, ReadOp) and bool(divisors_in(value.owner.place.forms))
+    if not isinstance(value.owner, ReadOp) or value.owner.is_scattered:
+        return False
+    return bool(divisors_in(value.owner.place.forms))
 
 
 def _why_not(kernel: KernelOp, plan: StreamPlan) -> str | None:

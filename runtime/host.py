@@ -29,6 +29,7 @@ from treadle.dialects import cuda
 from treadle.dialects.cuda import ANY_STRIDES, WHOLE_SECTORS
 from treadle.dialects.diagram import CollapseOp, ExpandOp, ReadOp
 from treadle.dialects.diagram.array import DYNAMIC, LARGEST_SIZE, axes_of, format_of, shape_of, sizes_of
+from treadle.dialects.diagram.padding import scattered_read
 from treadle.dialects.diagram.place import reach, step_along
 from treadle.runtime.arguments import HostError, alignment, pack, scalar, why_not_mappable
 from treadle.runtime.backend import Backend, Prepares
@@ -264,6 +265,12 @@ class HostExecution:
         """The operand's memory with other strides (HostError where it would reach past it)."""
         array = self.values[op.operand]
         known = {axis: size for axis, (size, _) in self.sizes.items()} | self.fitted
+        if scattered_read(op.result) is not None:  # a kernel is given what it is read from, and the entries
+            for value in (op.operand, *op.inputs):
+                if scattered_read(value) is None:
+                    known |= dict(zip(axes_of(value.type), self.values[value].shape, strict=True))
+            self.fitted |= op.fitting(known)
+            return array
         known |= dict(zip(op.forms, array.shape, strict=True))
         self.fitted |= op.fitting(known)
         sizes = {axis: {**known, **self.fitted}[axis] for axis in axes_of(op.result.type)}

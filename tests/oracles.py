@@ -174,6 +174,32 @@ def mlp(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor) -> tuple[Tens
     return (F.linear(F.gelu(F.linear(x, w1.T, b1)), w2.T, b2),)
 
 
+def attention_paged(
+    q: Tensor, k_pages: Tensor, v_pages: Tensor, table: Tensor, length: Tensor, past: Tensor
+) -> tuple[Tensor, ...]:
+    """Pages that there are not are zeros; a query without keys gives zeros."""
+    keys, values = (_chosen(pages, table).flatten(1, 2).movedim(2, 1)[:, :, None] for pages in (k_pages, v_pages))
+    scores = q @ keys.transpose(-1, -2) / q.shape[-1] ** 0.5
+    x, p = torch.arange(keys.shape[3]), torch.arange(q.shape[3])
+    seen = (x < length[:, None, None]) & (x <= p[:, None] + past[:, None, None])
+    shares = torch.softmax(scores.masked_fill(~seen[:, None, None], -torch.inf), -1).nan_to_num(0.0)
+    return (shares @ values,)
+
+
+def embedding(w: Tensor, token: Tensor) -> tuple[Tensor, ...]:
+    return (F.rms_norm(_chosen(w, token), w.shape[-1:], eps=1e-5),)
+
+
+def experts(x: Tensor, w: Tensor, expert: Tensor) -> tuple[Tensor, ...]:
+    return (x @ _chosen(w, expert),)
+
+
+def _chosen(rows: Tensor, number: Tensor) -> Tensor:
+    """The rows of these numbers; zeros for those that there are not."""
+    more = torch.cat([rows, torch.zeros_like(rows[:1]) if len(rows) else rows.new_zeros(1, *rows.shape[1:])])
+    return more[torch.where((number >= 0) & (number < len(rows)), number, len(rows)).long()]
+
+
 def sum_of_squares(x: Tensor) -> tuple[Tensor, ...]:
     return (torch.sin(x) ** 2 + torch.cos(x) ** 2,)
 
@@ -194,6 +220,7 @@ ORACLES: dict[str, Oracle] = {
     "attention_mixed": attention,
     "attention_mqa": attention_mqa,
     "attention_packed": attention_packed,
+    "attention_paged": attention_paged,
     "attention_prefix": attention_prefix,
     "attention_segments": attention_segments,
     "attention_sigmoid": attention_sigmoid,
@@ -208,6 +235,8 @@ ORACLES: dict[str, Oracle] = {
     "conv1d_dilated": lambda x, f: convolution(x, f, stride=2, dilation=3),
     "cross_attention": cross_attention,
     "cross_entropy": cross_entropy,
+    "embedding": embedding,
+    "experts": experts,
     "l2_norm_matmul": lambda x, w: (F.normalize(x, dim=-1, eps=0) @ w,),
     "layer_norm": layer_norm,
     "linear_attention": linear_attention,

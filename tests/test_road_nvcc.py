@@ -83,6 +83,24 @@ def test_attention_runs_on_tensor_cores_and_spills_nothing(width: int, format: s
 
 @needs_nvcc
 @pytest.mark.parametrize(
+    ("width", "machine"),
+    [
+        (64, "a100"),
+        (128, "h100"),
+        *(pytest.param(*each, marks=pytest.mark.full) for each in ((64, "h100"), (128, "a100"))),
+    ],
+)
+def test_pages_are_copied_asynchronously_and_spill_nothing(width: int, machine: str) -> None:
+    text = (EXAMPLES[0].parent / "attention_paged.mlir").read_text()
+    cubin = built(re.sub(r"x64(xf\d\d)", rf"x{width}\1", text), machine)
+    assert not spills(cubin)
+    found = instructions(cubin)
+    assert any(code.startswith("LDGSTS.E.BYPASS.128") for code in found)
+    assert not any(re.match("LDL|STL", code) for code in found)
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
     ("format", "tf32", "wanted"),
     [
         pytest.param("f16", False, "HMMA.16816", marks=pytest.mark.full),

@@ -1,4 +1,4 @@
-"""Arrays that kernels are given as views in which each element stands for a block of neighbours, or is where data say."""
+"""Arrays that kernels are given in which elements stand for blocks of neighbours, or lie where data say."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from xdsl.ir import SSAValue
 
 from treadle.dialects.diagram.condition import Linear, modulus_in
 from treadle.dialects.diagram.padding import padding_of, scattered_read
-from treadle.dialects.diagram.place import axes_of_forms, divisors_in, entries_in
+from treadle.dialects.diagram.place import axes_of_forms, divisors_in
 from treadle.dialects.hierarchy import given_for
-
 
 ENTRY_BYTES = 4
 
@@ -33,7 +32,7 @@ def blocks_of(argument: SSAValue) -> Mapping[str, int]:
         return {}
     if (op := scattered_read(given)) is None:
         return divisors_in(each.form for each in padding_of(given))
-    return _blocks(op.place.forms)
+    return _blocks(op.forms)
 
 
 def entries_of(argument: SSAValue) -> Sequence[Entries]:
@@ -42,10 +41,8 @@ def entries_of(argument: SSAValue) -> Sequence[Entries]:
     op = None if given is None else scattered_read(given)
     if op is None:
         return ()
-    found = {(op.named[entry.name], entry.places): entry for entry in entries_in(op.place.forms)}
     return [
-        Entries(value.name_hint or entry.name, entry.axes, _blocks(entry.places))
-        for (value, _), entry in found.items()
+        Entries(op.named[entry.name].name_hint or entry.name, entry.axes, _blocks(entry.places)) for entry in op.entries
     ]
 
 

@@ -9,10 +9,14 @@ from __future__ import annotations
 from math import prod
 
 from treadle.compiler.cost.names import name_of
+from treadle.compiler.layouts.operations import span_of_rows, width_at
 from treadle.compiler.machines.machine import WARP
-from treadle.dialects.cuda import KernelOp, LoadOp, threads_at
+from treadle.dialects.cuda import WHOLE_SECTORS, CopyOp, KernelOp, LoadOp, threads_at
 from treadle.dialects.cuda.layout import LayoutAttr
-from treadle.dialects.diagram.array import encoding_of
+from treadle.dialects.cuda.tiles import rows_of
+from treadle.dialects.diagram.array import encoding_of, sizes_of
+from treadle.dialects.diagram.condition import Entry
+from treadle.dialects.diagram.place import entries_in
 
 
 def copies_of_arrays(kernel: KernelOp, alignment: int) -> dict[str, int]:
@@ -25,7 +29,35 @@ def copies_of_arrays(kernel: KernelOp, alignment: int) -> dict[str, int]:
             layout = encoding_of(op.result.type).layout
             known = layouts.setdefault(name_of(op.source, "array"), {})
             known[layout] = 1 if op.is_staged(alignment) else _copies(layout, threads_at(op, kernel))
-    return {array: sum(known.values()) for array, known in layouts.items()}
+    copies = {array: sum(known.values()) for array, known in layouts.items()}
+    return {**_copies_of_entries(kernel, alignment), **copies}
+
+
+def _copies_of_entries(kernel: KernelOp, alignment: int) -> dict[str, int]:
+    """The threads that load each entry of a piece of an array that is scattered: one for each vector that they find by
+    it, or where a copy goes along rows, for each thread of a row."""
+    found: dict[str, int] = {}
+    for op in kernel.walk():
+        if isinstance(op, LoadOp | CopyOp) and (scatter := op.scatter) is not None:
+            for entry in entries_in(scatter.place.forms):
+                times = _times(op, entry, threads_at(op, kernel), alignment)
+                name = name_of(scatter.entries[entry.name], "array")
+                found[name] = max(found.get(name, 0), times)
+    return found
+
+
+def _times(op: LoadOp | CopyOp, entry: Entry, threads: int, alignment: int) -> int:
+    sizes, width = sizes_of(op.piece_type), width_at(op, alignment)
+    positions = prod(sizes[axis] for axis in entry.axes)
+    if isinstance(op, LoadOp):
+        layout = encoding_of(op.piece_type).layout
+        assert isinstance(layout, LayoutAttr)
+        registers = prod(mode.size for mode in layout.register)
+        return -(-registers * threads // (width * positions))
+    if positions == 1:
+        return threads
+    span = span_of_rows(op, threads) if alignment >= WHOLE_SECTORS else None
+    return -(-prod(rows_of(op.piece_type).shape) // (width * positions)) if span is None else span // width
 
 
 def _copies(layout: object, threads: int) -> int:

@@ -248,7 +248,9 @@ class Walk:
         comes = () if saves or level != "shared" else tuple(self.padded(piece)[axis] for axis in axes)
         stream = self.inside[-1].axis if self.inside else None
         in_boxes = bool(comes) and comes_in_boxes(piece, self.products, self.row, stream, fed is not None)
-        limited, taken = piece in self.limited, sizes_of(piece.type)
+        entries = entries_of(array)
+        limited = piece in self.limited or bool(entries)
+        taken = sizes_of(piece.type)
         found = Transfer(
             name,
             level,
@@ -264,7 +266,7 @@ class Walk:
             near=tuple((axis, taken[axis]) for axis in order_in_memory(array)),
         )
         self.transfers.append(found)
-        for each in entries_of(array):
+        for each in entries:
             anew = tuple(pieces for pieces in around if pieces.axis not in each.axes)
             self.transfers.append(
                 Transfer(each.name, "register", False, each.axes, ENTRY_BYTES, anew, fed, blocks=each.blocks)

@@ -12,7 +12,7 @@ from treadle.compiler.amounts import Amount, ceil_div, choice, least, most
 from treadle.compiler.cost.fed import Fed, Limit, Places, extent_of
 from treadle.compiler.cost.plan import Pieces
 from treadle.dialects.diagram import ExtentOp, ReduceOp
-from treadle.dialects.diagram.condition import Read, Term
+from treadle.dialects.diagram.condition import Entry, Read, Term
 from treadle.dialects.hierarchy import LoadOp, PieceOp, StreamOp
 from treadle.passes.streams.ranges import Corner, End, Extreme, Found, Gate, Quotient, Range, terms_of
 from treadle.passes.streams.visits import Visits
@@ -112,7 +112,7 @@ def _corner(corner: Corner, places: Places) -> Amount:
     total = corner.form.constant
     for term, factor in corner.form.terms.items():
         axis = _extent(term) if isinstance(term, SSAValue) else term
-        if axis is None or isinstance(axis, Read):
+        if axis is None or isinstance(axis, Read | Entry):
             return None
         if axis is not term:
             total = total + factor * places[extent_of(axis)][1]

@@ -15,7 +15,8 @@ from treadle.dialects.cuda.roles import MOST_REGISTERS
 from treadle.dialects.cuda.warpgroups import columns_of_products
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import format_of, sizes_of
-from treadle.dialects.hierarchy import KernelOp, LoadOp
+from treadle.dialects.diagram.padding import scattered_read
+from treadle.dialects.hierarchy import KernelOp, LoadOp, given_for
 from treadle.passes.warps.laws import AT_LAUNCH, REGISTERS, most_columns
 
 IN_ORDER_FROM = 90
@@ -54,6 +55,9 @@ def _has_columns(kernel: KernelOp, op: ContractOp, row: str) -> bool:
 def _serves(op: ContractOp, operand: SSAValue, row: str) -> bool:
     if multiply_format(op) not in FORMATS:
         return False
+    array = operand.owner.source if isinstance(operand.owner, LoadOp) else operand
+    if (given := given_for(array)) is not None and scattered_read(given) is not None:
+        return False  # no tensor map has it
     if isinstance(operand.owner, Operation) and not isinstance(operand.owner, LoadOp):
         return left_operand(op, row) is operand and stays_in_registers(op, operand, row)
     return all(isinstance(use.operation, ContractOp) for use in operand.uses)

@@ -14,10 +14,11 @@ from xdsl.ir import Attribute, Operation
 
 from treadle.compiler.draw.expressions import expression_of, number_text
 from treadle.dialects import diagram
-from treadle.dialects.cuda import CopyOp, ProductOp, ReadOp, WriteOp
+from treadle.dialects.cuda import CopyOp, LoadOp, ProductOp, ReadOp, WriteOp
 from treadle.dialects.diagram import ApplyOp, CastOp, ContractOp, FillOp, MapOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.array import axes_of, format_of
-from treadle.dialects.diagram.condition import Read, axis_in, terms_of
+from treadle.dialects.diagram.condition import Read, spelled, terms_of
+from treadle.dialects.diagram.place import axes_of_forms
 from treadle.dialects.hierarchy import SelectOp
 
 LONGEST = 16
@@ -129,9 +130,8 @@ def _(op: WhereOp) -> Glyph:
 @_glyph.register
 def _(op: diagram.ReadOp) -> Glyph:
     """Axes that are read where they are pass over it; in the box stands where the others are read."""
-    texts = [text.strip() for text in op.place.text.data.split(",")]
-    moved = {axis: text for axis, text in zip(op.forms, texts, strict=True) if text != axis}
-    terms = dict.fromkeys(axis_in(term) for axis in moved for term in op.forms[axis].terms)
+    moved = {axis: text for axis, form in op.forms.items() if (text := spelled(form)) != axis}
+    terms = axes_of_forms(op.forms[axis] for axis in moved)
     about = f"read at {', '.join(f'{axis} = {text}' for axis, text in moved.items())}"
     text = ", ".join(moved.values())
     acts = tuple(dict.fromkeys((*moved, *terms)))
@@ -159,6 +159,7 @@ def _(op: ProductOp) -> Glyph:
 
 
 @_glyph.register(CopyOp)
+@_glyph.register(LoadOp)
 @_glyph.register(ReadOp)
 @_glyph.register(WriteOp)
 def _(op: Operation) -> Glyph:
@@ -166,6 +167,9 @@ def _(op: Operation) -> Glyph:
 
 
 def _moves(op: Operation) -> Glyph:
-    """What changes no value is weaved over all axes but the last."""
+    """What changes no value is weaved over all axes but the last; of what is scattered those differ on its sides."""
+    if isinstance(op, CopyOp | LoadOp) and op.place is not None:
+        terms = axes_of_forms(op.place.forms)
+        return Glyph(op.name.rpartition(".")[2], "box", (*op.forms, *terms), f"{op.name} at {op.place.text.data}")
     axes = axes_of(op.operands[0].type)[-1:]
     return Glyph(op.name.rpartition(".")[2], "box", axes, op.name)

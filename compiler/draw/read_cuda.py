@@ -17,7 +17,9 @@ from treadle.compiler.draw.glyphs import Glyph, glyph_of
 from treadle.compiler.draw.read import Reader
 from treadle.dialects.cuda import KernelOp, LaunchOp, SharedOp, StageOp
 from treadle.dialects.cuda.kernel import ALONG
+from treadle.dialects.diagram import ReadOp
 from treadle.dialects.diagram.array import is_array
+from treadle.dialects.diagram.padding import scattered_read
 
 LEVEL_CHANGES = ("cuda.copy", "cuda.load", "cuda.store")
 
@@ -53,6 +55,8 @@ class CudaReader(Reader):
             case StageOp():
                 self.alias[op.result] = op.tile
             case SharedOp():
+                pass
+            case ReadOp() if scattered_read(op.result) is not None:  # kernels are given what it reads
                 pass
             case _ if op.name.startswith("memref."):
                 pass

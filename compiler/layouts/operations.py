@@ -8,7 +8,7 @@ from math import gcd, prod
 from xdsl.ir import Attribute
 
 from treadle.compiler.layouts.accesses import Access, fragment_access
-from treadle.compiler.layouts.copies import copy_access
+from treadle.compiler.layouts.copies import copy_access, line_span
 from treadle.compiler.layouts.digits import cut
 from treadle.compiler.layouts.fragments import fragment
 from treadle.compiler.layouts.order import sector_requests
@@ -19,7 +19,8 @@ from treadle.dialects.cuda.accesses import GlobalAccess, is_extent
 from treadle.dialects.cuda.layout import LANES, LayoutAttr, Mode
 from treadle.dialects.cuda.tiles import format_bytes, is_line, layout_of, rows_of
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, shape_of, sizes_of
-from treadle.dialects.diagram.condition import axis_in
+from treadle.dialects.diagram.condition import Linear
+from treadle.dialects.diagram.place import axes_of_forms
 
 ASSUMED_SIZE = 4096
 """Size of a symbolic axis where traffic must be told before launch: its rows then begin at whole lines."""
@@ -32,7 +33,7 @@ def widest(op: GlobalAccess, most_bytes: int = 16) -> int:
     is to make no other access narrower."""
     type = op.piece_type
     axes, bytes = axes_of(type), format_bytes(op.buffer_type)
-    if not axes or ends_within_rows(op) or is_line(type):
+    if not axes or ends_within_rows(op) or is_line(type) or (op.place is not None and not has_rows(op)):
         return 1
     most = widest_in_memory([shape_of(type)[-1]], bytes, most_bytes)
     if isinstance(op, cuda.CopyOp):
@@ -41,13 +42,30 @@ def widest(op: GlobalAccess, most_bytes: int = 16) -> int:
     return min(most, widest_fragment(fragment(layout_of(type)), axes[-1]))
 
 
+def has_rows(op: GlobalAccess) -> bool:
+    """Whether the elements of a scattered tile along its last axis are neighbours: the last position in the buffer goes
+    along that axis, and no other does."""
+    axes, forms = axes_of(op.piece_type), list(op.forms.values())
+    return bool(axes) and forms[-1] == Linear({axes[-1]: 1}) and axes[-1] not in axes_of_forms(forms[:-1])
+
+
+def span_of_rows(op: cuda.CopyOp, threads: int) -> int | None:
+    """Of a copy of a scattered tile whose rows are whole sectors: neighbours that neighbouring threads take before they
+    go down; None if it goes in the order of the tile."""
+    if not has_rows(op) or is_one_request(op.tile.type):
+        return None
+    extents = zip(axes_of(op.tile.type), rows_of(op.tile.type).shape, strict=True)
+    wide = {axis: extent for axis, extent in extents if extent != 1}
+    return line_span(wide, max(op.width_list, default=1), threads, format_bytes(op.buffer_type))
+
+
 def ends_within_rows(op: GlobalAccess) -> bool:
     """Whether an access begins or ends along its rows where the array does not, at a position that the kernel finds: no
     alignment says of what that is a multiple."""
     sizes = sizes_of(op.piece_type)
     row = next((axis for axis in reversed(sizes) if sizes[axis] != 1), None)
     ends = zip(op.bound_axes, op.limits, strict=True)
-    if any(row == axis_in(term) for form, _ in op.padding for term in form.terms):
+    if row in axes_of_forms(form for form, _ in op.padding):
         return True
     return row in op.begun_axes or any(axis == row and not is_extent(limit) for axis, limit in ends)
 
@@ -104,7 +122,7 @@ def traffic_of(
     axis (counted from the beginning of the piece) are outside."""
     type, bytes = op.piece_type, format_bytes(op.buffer_type)
     inside = {axis: min(size, (limits or {}).get(axis, size)) for axis, size in sizes_of(type).items()}
-    steps = strides if strides is not None else assumed_strides(op.buffer_type)
+    steps = strides if strides is not None else strides_of(op)
     if is_dealt_by_sectors(op, aligned):
         width = width_at(op, aligned)
         counts = {axis: max(inside[axis], 0) for axis in dealt_axes(dealt_tile(op))}
@@ -118,7 +136,11 @@ def traffic_of(
 def is_dealt_by_sectors(op: GlobalAccess, aligned: int) -> bool:
     """Whether an access looks where in its sector each row begins: in variants for rows that begin anywhere, and where
     rows of the tile are no whole sectors or take no vectors of 16 bytes; of fragments, where they are staged."""
-    if not (isinstance(op, cuda.CopyOp) or op.is_staged(aligned)) or is_one_request(tile := dealt_tile(op)):
+    if (
+        op.place is not None
+        or not (isinstance(op, cuda.CopyOp) or op.is_staged(aligned))
+        or is_one_request(tile := dealt_tile(op))
+    ):
         return False
     extents = rows_of(tile).shape
     whole = bool(extents) and extents[-1] != 1 and extents[-1] * format_bytes(op.buffer_type) % SECTOR_BYTES == 0
@@ -216,12 +238,24 @@ def assumed_strides(buffer: Attribute) -> dict[str, int]:
     return dense_strides(axes_of(buffer), sizes)
 
 
+def strides_of(op: GlobalAccess) -> dict[str, int]:
+    """Strides of the elements of an access along the axes of its tile, in elements: of a dense array. What is scattered
+    is taken to lie as if it were one, with rows as long as the buffer's."""
+    if op.place is None:
+        return assumed_strides(op.buffer_type)
+    axes = axes_of(op.piece_type)
+    sizes = dict.fromkeys(axes, ASSUMED_SIZE)
+    row = sizes_of(op.buffer_type)[axes_of(op.buffer_type)[-1]] if has_rows(op) else DYNAMIC
+    sizes |= {axis: row for axis in axes[-1:] if row != DYNAMIC}
+    return dense_strides(axes, sizes)
+
+
 def strides_at(op: GlobalAccess, alignment: int) -> tuple[dict[str, int], int]:
     """Strides of an access's buffer in elements and the byte address of its piece, as traffic is told of rows that are
     aligned to so many bytes: those of a dense array, or where rows do not begin with sectors, longer by what they are
     aligned to, and the piece as far into a sector."""
     bytes = format_bytes(op.buffer_type)
-    strides = assumed_strides(op.buffer_type)
+    strides = strides_of(op)
     more = 0 if alignment >= SECTOR_BYTES else max(alignment // bytes, 1)
     longer = {axis: stride + more if stride > 1 else stride for axis, stride in strides.items()}
     return longer, (alignment or bytes) % SECTOR_BYTES

@@ -27,7 +27,7 @@ def fitting_size(
     factor, 1)`; where a read with zeros around steps over static ones (`covering_steps`), `max(ceil((length - reach of
     the others) / factor) + 1, 0)`. `is_known` says of a symbolic axis whether it has a size yet, and `size_of` what it
     is. Refusal where no place limits it: a read with zeros around may go on for ever."""
-    types = (op.operand.type, op.result.type)
+    types = (op.operand.type, *(value.type for value in op.inputs), op.result.type)
     static = {name: size for type in types for name, size in sizes_of(type).items() if size != DYNAMIC}
 
     def constant(number: int) -> SSAValue:
@@ -69,6 +69,13 @@ def fitting_size(
         alone = form == Linear({axis: 1})  # all of the operand's, which is never less than nothing
         return (rest if alone else emit(arith.MaxSIOp(rest, constant(least)))), least
 
+    if op.takes_size(axis):
+        ends = [multiple(size(along), divisor) for along, divisor in op.entries_along(axis)]
+        result, *others = ends
+        for other in others:
+            result = emit(arith.MinSIOp(result, other))
+        result.name_hint = result.name_hint or axis
+        return result
     limits = {along: form for along, form in op.forms.items() if op.is_limit(axis, form)}
     if not limits:
         raise Refusal(

@@ -67,14 +67,20 @@ def fragment_of(lowering: KernelLowering, value: SSAValue, layout: LayoutAttr) -
 
 def _load_fragment(lowering: KernelLowering, pending: PendingLoad, type: Attribute, source: SSAValue) -> SSAValue:
     """Loaded as it is wanted, or in whole sectors and then exchanged among the lanes."""
-    layout = loaded_layout(type, pending.buffer.type)
+    layout = layout_of(type) if pending.scatter is not None else loaded_layout(type, pending.buffer.type)
     with lowering.inside(pending.block):
         if (same := _loaded_alike(pending, type)) is not None:
             return hinted(lowering.emit(renumbered(same, type)).result, source)
         loaded = fragment_type(lowering, source, layout)
         load = lowering.emit(
             cuda.LoadOp(
-                pending.buffer, pending.offsets, loaded, pending.bounds, begins=pending.begins, padding=pending.padding
+                pending.buffer,
+                pending.offsets,
+                loaded,
+                pending.bounds,
+                begins=pending.begins,
+                padding=pending.padding,
+                scatter=pending.scatter,
             )
         )
         load.partial = lowering.partial_mark(pending.bounds)

@@ -29,12 +29,19 @@ from treadle.compiler.lowering.held import Held, hold_limits
 from treadle.compiler.lowering.kernel import lower_body, lower_op
 from treadle.compiler.lowering.layouts import Layouts
 from treadle.compiler.lowering.names import plain_name
-from treadle.compiler.lowering.padding import lengths_beside, padding_of_kernel
+from treadle.compiler.lowering.padding import (
+    entries_beside,
+    in_memory,
+    lengths_beside,
+    padding_of_kernel,
+    scattered_of_kernel,
+)
 from treadle.compiler.lowering.plan import KernelPlan, plan_kernel
 from treadle.compiler.lowering.regrouped import emit_size
 from treadle.compiler.lowering.state import KernelLowering
 from treadle.compiler.machines import Machine
 from treadle.dialects import cuda
+from treadle.dialects.cuda.accesses import Scatter
 from treadle.dialects.cuda.kernel import BY_PIECE
 from treadle.dialects.cuda.layout import LANES
 from treadle.dialects.diagram import ExtentOp, ReadOp
@@ -217,13 +224,14 @@ class HostLowering:
         parent.insert_op_before(kernel, self.function)
         ops: list[Operation] = []
         results = [self._allocate(output, ops) for output in op.outputs]
-        buffers = [value for value in (*op.inputs, *results) if is_array(value.type)]
+        inputs, entries = [in_memory(value) for value in op.inputs], entries_beside(op)
+        buffers = [value for value in (*inputs, *results, *entries) if is_array(value.type)]
         aligned = cuda.AlignmentOp(buffers)
         aligned.result.name_hint = "aligned"
         ops.append(aligned)
         symbolic = _symbolic(plan, padding)
         grid = self._grid(plan, ops)
-        arguments = [*op.inputs, *results, *(self._size(axis) for axis in symbolic)]
+        arguments = [*inputs, *results, *(self._size(axis) for axis in symbolic), *entries]
         launch = cuda.LaunchOp(kernel.sym_name.data, grid, aligned.result, arguments)
         launch.location = op.location
         Rewriter.insert_op([*ops, launch], InsertPoint.before(op))
@@ -282,24 +290,35 @@ def _symbolic(plan: KernelPlan, padding: Mapping[SSAValue, Iterable[Inside]]) ->
 def lower_kernel(
     plan: KernelPlan, machine: Machine, held: Held, padding: Mapping[SSAValue, Sequence[Inside]]
 ) -> cuda.KernelOp:
-    """The kernel of one launch: buffers and scalars in the order of the source, then sizes of symbolic axes.
-    PassFailedException if its tiles take more shared memory than a block may have on the machine."""
+    """The kernel of one launch: buffers and scalars in the order of the source, then sizes of symbolic axes, then
+    arrays of entries. PassFailedException if its tiles take more shared memory than a block may have on the machine."""
     source = plan.kernel
     symbolic = _symbolic(plan, padding)
     old = list(source.body.block.args)
-    types = [buffer_type(arg.type) if is_array(arg.type) else arg.type for arg in old]
-    block = Block(arg_types=[*types, *(IndexType() for _ in symbolic)])
-    for new, arg in zip(block.args, old, strict=False):
+    reads, entries = scattered_of_kernel(source), entries_beside(source)
+    given = [reads[arg].operand if arg in reads else arg for arg in old]
+    types = [buffer_type(arg.type) if is_array(arg.type) else arg.type for arg in given]
+    tables = [buffer_type(value.type) for value in entries]
+    block = Block(arg_types=[*types, *(IndexType() for _ in symbolic), *tables])
+    for new, arg in zip(block.args, given, strict=False):
         new.name_hint = plain_name(arg)
     sizes: dict[str, SSAValue] = dict(zip(symbolic, block.args[len(old) :], strict=False))
     for axis, arg in sizes.items():
         arg.name_hint = axis
     by_array: dict[SSAValue, SSAValue] = dict(zip(old, block.args, strict=False))
+    table_of = dict(zip(entries, block.args[len(old) + len(symbolic) :], strict=True))
+    for value, arg in table_of.items():
+        arg.name_hint = plain_name(value)
+    scattered = {
+        arg: Scatter(op.place, {name: table_of[value] for name, value in op.named.items()}) for arg, op in reads.items()
+    }
     counted = plan_of_explicit(source)
     needed = footprint(counted, machine)
     has_room = not counted.has_products or _has_room(needed)
     is_of_roles = bool(needed.producers)
-    lowering = KernelLowering(plan, Layouts(plan), by_array, sizes, lower_op, held, has_room, is_of_roles, padding)
+    lowering = KernelLowering(
+        plan, Layouts(plan), by_array, sizes, lower_op, held, has_room, is_of_roles, padding, scattered
+    )
     shared_bytes = lower_body(lowering, block)
     _check_shared(plan, shared_bytes, machine.limits.shared_per_block)
     name = f"{source.kernel_name.data}_kernel"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from xdsl.ir import Attribute, Block, SSAValue
 
-from treadle.dialects.cuda.accesses import Padding
+from treadle.dialects.cuda.accesses import Padding, Scatter
 from treadle.dialects.diagram import FillOp
 from treadle.dialects.hierarchy import LoadOp
 
@@ -21,6 +21,7 @@ class PendingLoad:
     bounds: tuple[tuple[str, SSAValue], ...]
     begins: tuple[tuple[str, SSAValue], ...]
     padding: Padding
+    scatter: Scatter | None
     block: Block
     """Where the piece is loaded: once, whatever loop uses it."""
     loaded: dict[Attribute, SSAValue]

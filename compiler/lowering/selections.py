@@ -104,7 +104,8 @@ class _Question:
         type = array_type(i32, dict.fromkeys(axes, 1), "register", layout)
         places = [self._term(axis, cell) for axis in axes]
         bounds = [(axis, lowering.size(axis)) for axis in axes if axis == self.op.axis or self._ends_before(axis, cell)]
-        load = cuda.LoadOp(lowering.scalar(term), places, type, bounds, padding=lowering.padding_of(term))
+        padding, scatter = lowering.padding_of(term), lowering.scattered.get(term)
+        load = cuda.LoadOp(lowering.scalar(term), places, type, bounds, padding=padding, scatter=scatter)
         load.location = self.op.location
         lowering.emit(load)
         zeros = [lowering.index(0)] * len(axes)

@@ -16,7 +16,7 @@ from treadle.compiler.lowering.layouts import Layouts
 from treadle.compiler.lowering.pending import Listed, Lowered
 from treadle.compiler.lowering.plan import KernelPlan
 from treadle.dialects import cuda
-from treadle.dialects.cuda.accesses import Padding
+from treadle.dialects.cuda.accesses import Padding, Scatter
 from treadle.dialects.diagram import ReduceOp, WhereOp
 from treadle.dialects.diagram.array import DYNAMIC, axes_of
 from treadle.dialects.diagram.padding import Inside
@@ -44,6 +44,8 @@ class KernelLowering:
     """Whether its pieces were chosen for warps with roles."""
     padding: Mapping[SSAValue, Sequence[Inside]] = field(default_factory=dict[Any, Any])
     """Where arrays that the source kernel is given as views may leave those that they are of."""
+    scattered: Mapping[SSAValue, Scatter] = field(default_factory=dict[Any, Any])
+    """Where the elements of arrays of the source kernel lie in the buffers that the new one is given for them."""
     values: dict[SSAValue, Lowered] = field(default_factory=dict[Any, Any])
     offsets: dict[str, SSAValue] = field(default_factory=dict[Any, Any])
     partial: str | None = None

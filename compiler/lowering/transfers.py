@@ -33,13 +33,13 @@ def lower_load(lowering: KernelLowering, op: LoadOp) -> None:
     with lowering.holding(op.result):
         bounds = lowering.bounds(axes, is_multiplied_with_absent)
         begins = lowering.beginnings(axes, is_multiplied_with_absent)
-    padding = lowering.padding_of(op.source)
-    pending = PendingLoad(op, source, offsets, bounds, begins, padding, lowering.block, {})
+    padding, scatter = lowering.padding_of(op.source), lowering.scattered.get(op.source)
+    pending = PendingLoad(op, source, offsets, bounds, begins, padding, scatter, lowering.block, {})
     if level_of(op.result.type) != "shared" and not is_multiplied(op.result):
         lowering.values[op.result] = pending
         return
     tile = tile_of(lowering, lowering.twin(op), op.result)
-    copy = lowering.emit(cuda.CopyOp(source, offsets, tile, bounds, begins=begins, padding=padding))
+    copy = lowering.emit(cuda.CopyOp(source, offsets, tile, bounds, begins=begins, padding=padding, scatter=scatter))
     copy.location = op.location
     copy.partial = lowering.partial_mark(bounds)
     lowering.values[op.result] = tile

@@ -9,6 +9,14 @@ __device__ __forceinline__ const Vec<T, N>* vec(const T* p) {
   return reinterpret_cast<const Vec<T, N>*>(p);
 }
 
+// primitive: behind
+// What lies so many strides behind an element: as many as an entry of an array says, which is none below zero.
+template <class T>
+__device__ __forceinline__ const T* behind(const T* p, int count, int64_t stride) {
+  const uint64_t bytes = uint64_t(stride) * sizeof(T);
+  return reinterpret_cast<const T*>(reinterpret_cast<const unsigned char*>(p) + uint32_t(count) * bytes);
+}
+
 // primitive: pack
 // N elements of an array, as what moves at once.
 template <int N, class T>

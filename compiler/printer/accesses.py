@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Container, Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from math import prod
@@ -13,7 +13,7 @@ from xdsl.ir import Attribute, Block, SSAValue
 
 from treadle.compiler.errors import Refusal
 from treadle.compiler.layouts.copies import line_span
-from treadle.compiler.layouts.operations import is_dealt_by_sectors, is_one_request
+from treadle.compiler.layouts.operations import is_dealt_by_sectors, is_one_request, span_of_rows
 from treadle.compiler.printer.dealt import DealtPrinter
 from treadle.compiler.printer.indices import (
     Loop,
@@ -29,6 +29,7 @@ from treadle.compiler.printer.indices import (
     thread_terms,
 )
 from treadle.compiler.printer.scalars import bare, c_type
+from treadle.compiler.printer.scattered import Rows, Scattered, axes_asked
 from treadle.compiler.printer.staged import StagedPrinter
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects import cuda
@@ -37,6 +38,7 @@ from treadle.dialects.cuda.layout import LayoutAttr
 from treadle.dialects.cuda.staging import EVERYWHERE
 from treadle.dialects.cuda.tiles import layout_of, rows_of
 from treadle.dialects.diagram.array import axes_of, format_of, shape_of
+from treadle.dialects.diagram.condition import Entry
 from treadle.dialects.diagram.formats import FORMAT_BYTES
 
 FEW = 8
@@ -64,6 +66,8 @@ class AccessPrinter:
         self.kernel = kernel
         self.dealt = DealtPrinter(kernel, self)
         self.staged = StagedPrinter(kernel, self)
+        self.fixed: dict[Entry, str] = {}
+        """The names of the entries of what is copied, where it has one of each."""
         self.running: dict[cuda.CopyOp, Running] = {}
         """Copies whose loop carries their pointer."""
         self.has_whole_sectors = cuda.WHOLE_SECTORS in cuda.alignments(kernel.kernel)
@@ -78,6 +82,8 @@ class AccessPrinter:
 
     def move(self, op: cuda.CopyOp, below: int = EVERYWHERE) -> None:
         """A copy whose width is in scope, in variants for rows aligned to fewer than so many bytes."""
+        if op.place is not None:
+            return self._gather(op)
         if is_one_request(op.tile.type) or op.divisors:
             return self._copy_linear(op, _wide(op), together=False)
         if self._is_dealt(op) or below <= cuda.WHOLE_SECTORS:
@@ -88,6 +94,72 @@ class AccessPrinter:
         self.dealt.copy(op)
         self.kernel.text.depth -= 1
         self.kernel.text.line("}")
+
+    def _gather(self, op: cuda.CopyOp) -> None:
+        """A copy of what is scattered: where rows are whole sectors row by row, so that each asks for its entries once;
+        else vector by vector."""
+        wide = _wide(op)
+        self.fixed = self._fixed(op)
+        span = span_of_rows(op, self.kernel.threads) if self.has_whole_sectors else None
+        if span is None:
+            return self._copy_linear(op, wide)
+        with self.kernel.names.scope(), self.kernel.text.block(f"if constexpr ({WHOLE})", "} else {"):
+            self._gather_rows(op, wide, span)
+        self.kernel.text.depth += 1
+        self._copy_linear(op, wide)
+        self.kernel.text.depth -= 1
+        self.kernel.text.line("}")
+
+    def _fixed(self, op: cuda.CopyOp) -> dict[Entry, str]:
+        """The names of the entries of a tile that has one, loaded before its loops."""
+        asked = axes_asked(op)
+        if asked & {axis for axis, _ in _wide(op)}:
+            return {}
+        found = Scattered(self.kernel, self, op, {})
+        for statement in found.find(self._tests(op, {}, asked)):
+            self.kernel.text.line(statement)
+        return found.names
+
+    def _gather_rows(self, op: cuda.CopyOp, wide: Sequence[tuple[str, int]], span: int) -> None:
+        """As `_copy_rows`, with a pointer that is found for each row."""
+        kernel, text = self.kernel, self.kernel.text
+        (row, count), (column, length) = wide
+        step, down, along = (kernel.names.fresh(name) for name in (f"{row}_step", f"{row}_down", f"{column}_along"))
+        text.line(f"constexpr int {step} = {kernel.threads} * width / {span};  // rows that the block copies at once")
+        indices, axes = self._own_place(wide, span), {*axes_of(op.tile.type)}
+        asked = axes_asked(op) - {column}
+        near = self._row_offset(op, indices, step, down)
+        with text.block(f"UNROLL_8 for (int {down} = 0; {down} < {count}; {down} += {step})"):
+            here = {row: f"{indices[row]} + {down}", column: indices[column]}
+            known = Rows(row, indices[row], down, kernel.threads * max(op.width_list) // span)
+            found = Scattered(kernel, self, op, dict(here), known, dict(self.fixed))
+            for statement in found.find(self._tests(op, here, asked)):
+                text.line(statement)
+            tests = [*found.tests, *self._tests(op, here, axes - asked - {column})]
+            pointer, there = kernel.names.fresh("there"), kernel.names.fresh("is_there")
+            text.line(f"{_pointer(op)} const {pointer} = {found.where(together=True)};")
+            text.line(f"const bool {there} = {' && '.join(tests) or 'true'};")
+            far = pointer
+            if span < length:
+                here[column] = f"{indices[column]} + {along}"
+                near, far = f"{near} + {along}", f"{pointer} + {along}"
+                text.line(f"UNROLL for (int {along} = 0; {along} < {length}; {along} += {span})")
+                text.depth += 1
+            valid = " && ".join([there, *self._tests(op, here, {column})])
+            self._move_vector(op, f"{kernel.call('vec')}<width>({far})", near, valid)
+            text.depth -= 1 if span < length else 0
+
+    def _tests(self, op: GlobalAccess, indices: Mapping[str, str], axes: Container[str]) -> list[str]:
+        """The tests that an element is in the tile and within bounds, along some axes."""
+        type = op.piece_type
+        names = axes_of(type)
+        is_tile = isinstance(op, cuda.CopyOp)
+        extents = rows_of(type).shape if is_tile else [layout_of(type).extent(axis) for axis in names]
+        kept = [number for number, axis in enumerate(names) if axis in axes]
+        shape, reached = ([each[number] for number in kept] for each in (shape_of(type), extents))
+        tests = _inside([names[number] for number in kept], shape, reached, indices)
+        bounds = [bound for bound in _bounds(op) if bound[0] in axes]
+        return tests + [self._is_within(op, axis, sign, end, indices) for axis, sign, end in bounds]
 
     def _is_dealt(self, op: cuda.CopyOp) -> bool:
         """Whether a copy looks where in its sector each row begins in all variants of the kernel."""
@@ -170,15 +242,33 @@ class AccessPrinter:
             is_even = total % (threads * max(op.width_list)) == 0
             with nullcontext() if is_even else kernel.text.block(f"if (i < {total})"):
                 indices = self._split_index(wide)
-                far = f"{kernel.call('vec')}<width>({self.where(op, indices, together=together)})"
-                offset = kernel.tile_offset(op.tile, [indices.get(axis, "0") for axis in axes_of(op.tile.type)])
-                self._copy_vector(op, indices, far, offset)
+                if op.place is not None:
+                    self._gather_vector(op, indices)
+                else:
+                    far = f"{kernel.call('vec')}<width>({self.where(op, indices, together=together)})"
+                    offset = kernel.tile_offset(op.tile, [indices.get(axis, "0") for axis in axes_of(op.tile.type)])
+                    self._copy_vector(op, indices, far, offset)
 
     def _copy_vector(self, op: cuda.CopyOp, indices: dict[str, str], far: str, offset: str) -> None:
         """Move one vector of a tile between `far` in device memory and its place, `offset` elements into the tile."""
+        type = op.tile.type
+        valid = self.valid(op, axes_of(type), shape_of(type), rows_of(type).shape, indices)
+        self._move_vector(op, far, offset, valid)
+
+    def _gather_vector(self, op: cuda.CopyOp, indices: dict[str, str]) -> None:
+        """Move one vector of a scattered tile, whose entries it asks for itself."""
+        kernel, axes = self.kernel, axes_of(op.tile.type)
+        asked = axes_asked(op)
+        found = Scattered(kernel, self, op, indices, names=dict(self.fixed))
+        for statement in found.find(self._tests(op, indices, asked)):
+            kernel.text.line(statement)
+        tests = [*found.tests, *self._tests(op, indices, {*axes} - asked)]
+        far = f"{kernel.call('vec')}<width>({found.where(together=False)})"
+        offset = kernel.tile_offset(op.tile, [indices.get(axis, "0") for axis in axes])
+        self._move_vector(op, far, offset, " && ".join(tests) or None)
+
+    def _move_vector(self, op: cuda.CopyOp, far: str, offset: str, valid: str | None) -> None:
         kernel, text = self.kernel, self.kernel.text
-        axes = axes_of(op.tile.type)
-        valid = self.valid(op, axes, shape_of(op.tile.type), rows_of(op.tile.type).shape, indices)
         near = f"{kernel.call('vec')}<width>(&{kernel.values[op.tile]}[{offset}])"
         if op.is_outward:
             value = f"{kernel.call('load_shared')}({near})"
@@ -213,7 +303,7 @@ class AccessPrinter:
         """Declare the pointers that a loop carries for its copies, and their steps. The compiler would make each
         address anew in every turn."""
         for op in loop.body.walk():
-            if not isinstance(op, cuda.CopyOp) or op.is_outward or self._span(op) is None:
+            if not isinstance(op, cuda.CopyOp) or op.is_outward or op.place is not None or self._span(op) is None:
                 continue
             moving = _moving_axis(op, loop)
             if moving is not None:
@@ -260,9 +350,27 @@ class AccessPrinter:
         kernel, layout = self.kernel, layout_of(op.result.type)
         loops, step, fragment = self._vector_loops(layout, op, name)
         indices = self._indices(layout, loops, step, op.result.type)
+        if op.place is not None:
+            return self._gather_fragment(op, loops, step, fragment, indices)
         valid = self._valid_fragment(op, layout, loops, step, indices)
         value = self._load_global(f"{kernel.call('vec')}<width>({self.where(op, indices)})", valid)
-        self._vector_nest(loops, step, f"{kernel.call('unpack')}({fragment}, {value});")
+        self._vector_nest(loops, step, [f"{kernel.call('unpack')}({fragment}, {value});"])
+
+    def _gather_fragment(
+        self,
+        op: cuda.LoadOp,
+        loops: list[Loop],
+        step: Loop | None,
+        fragment: str,
+        indices: dict[str, str],
+    ) -> None:
+        """Each thread what it holds of what is scattered; of entries that it asks for twice the compiler makes one."""
+        kernel, asked = self.kernel, axes_asked(op)
+        found = Scattered(kernel, self, op, indices)
+        statements, pointer = found.find(self._tests(op, indices, asked)), found.where(together=False)
+        tests = [*found.tests, *self._tests(op, indices, {*axes_of(op.piece_type)} - asked)]
+        value = self._load_global(f"{kernel.call('vec')}<width>({pointer})", " && ".join(tests) or None)
+        self._vector_nest(loops, step, [*statements, f"{kernel.call('unpack')}({fragment}, {value});"])
 
     def store(self, op: cuda.StoreOp) -> None:
         self.staged.store(op, lambda: self._store_directly(op))
@@ -280,7 +388,7 @@ class AccessPrinter:
             statement = f"{kernel.call('store_global_if')}({place}, {value}, {' && '.join(tests)});"
         else:
             statement = f"{kernel.call('store_global')}({place}, {value});"
-        self._vector_nest(loops, step, statement)
+        self._vector_nest(loops, step, [statement])
 
     def _vector_loops(self, layout: LayoutAttr, op: GlobalAccess, name: str) -> tuple[list[Loop], Loop | None, str]:
         """Loops over a fragment for vector access: the innermost mode goes in steps of `width`. Gives the loops, that
@@ -289,13 +397,13 @@ class AccessPrinter:
         place = f"&{name}{subscripts(layout, loops)}"
         return (loops, None, place) if max(op.width_list) == 1 else (loops[:-1], loops[-1], place)
 
-    def _vector_nest(self, loops: list[Loop], step: Loop | None, statement: str) -> None:
+    def _vector_nest(self, loops: list[Loop], step: Loop | None, statements: Sequence[str]) -> None:
         if step is None:
-            self.kernel.text.nest(loops, [statement])
+            self.kernel.text.nest(loops, statements)
             return
         variable, size = step.variable, step.mode.size
         inner = f"UNROLL for (int {variable} = 0; {variable} < {size}; {variable} += width)"
-        self.kernel.text.nest([*loops, inner], [statement])
+        self.kernel.text.nest([*loops, inner], statements)
 
     def _indices(self, layout: LayoutAttr, loops: Sequence[Loop], step: Loop | None, type: Attribute) -> dict[str, str]:
         every = [*loops, step] if step is not None else list(loops)
@@ -319,7 +427,7 @@ class AccessPrinter:
         kernel, axes = self.kernel, axes_of(op.piece_type)
         tests = _inside(axes, shape_of(op.piece_type), [layout.extent(axis) for axis in axes], indices)
         for axis, sign, end in _bounds(op):
-            is_known = _are_numbers(kernel.values[end], kernel.values[_offset(op, axis)])
+            is_known = _are_numbers(kernel.values[end], kernel.values[self.offset(op, axis)])
             if is_known or prod(loop.mode.size for loop in loops if loop.mode.axis == axis) <= FEW:
                 tests.append(self._is_within(op, axis, sign, end, indices))
                 continue
@@ -330,7 +438,7 @@ class AccessPrinter:
     def _bound_of_thread(self, op: GlobalAccess, layout: LayoutAttr, axis: str, sign: str, end: SSAValue) -> str:
         """The name of a bound, counted from a thread's first element of a fragment."""
         kernel, extent = self.kernel, layout.extent(axis)
-        start, stop = bare(kernel.values[_offset(op, axis)]), bare(kernel.values[end])
+        start, stop = bare(kernel.values[self.offset(op, axis)]), bare(kernel.values[end])
         apart = stop if start == "0" else f"{stop} - {start if start.isidentifier() else f'({start})'}"
         # A piece may begin far behind where wanted elements do, but not where the array ends.
         number = f"{kernel.call('at_most')}({extent}, {apart})"
@@ -374,19 +482,28 @@ class AccessPrinter:
 
     def inside(self, op: GlobalAccess, indices: Mapping[str, str]) -> list[str]:
         """The tests that an element of a view lies in its array, which the view may leave."""
-        values, offsets = self.kernel.values, dict(zip(axes_of(op.buffer_type), op.offsets, strict=True))
+        values = self.kernel.values
         tests: list[str] = []
         for form, length in op.padding:
-            place = sum_of(form, lambda axis: add([self._text_of(offsets[axis]), indices.get(axis, "0")]))
+            place = sum_of(form, lambda axis: self.position(op, axis, indices))
             if form.constant < 0 or any(factor < 0 for factor in form.terms.values()):
                 tests.append(f"0 <= {place}")
             tests.append(f"{place} < {bare(values[length])}")
         return tests
 
-    def _is_within(self, op: GlobalAccess, axis: str, sign: str, end: SSAValue, indices: dict[str, str]) -> str:
+    def _is_within(self, op: GlobalAccess, axis: str, sign: str, end: SSAValue, indices: Mapping[str, str]) -> str:
         """The test of a position in the array against a bound."""
         values = self.kernel.values
-        return f"{add([values[_offset(op, axis)], indices.get(axis, '0')])} {sign} {bare(values[end])}"
+        return f"{add([values[self.offset(op, axis)], indices.get(axis, '0')])} {sign} {bare(values[end])}"
+
+    def offset(self, op: GlobalAccess, axis: str) -> SSAValue:
+        """Where an access begins along an axis."""
+        return dict(zip(axes_of(op.piece_type), op.offsets, strict=True))[axis]
+
+    def position(self, op: GlobalAccess, axis: str, indices: Mapping[str, str]) -> str:
+        """The position of an element of a tile along an axis of it."""
+        offset = self.offset(op, axis)
+        return add([self._text_of(offset), indices.get(axis, "0")])
 
     def _text_of(self, offset: SSAValue) -> str:
         """An offset; a constant may stand in a loop that is not printed yet."""
@@ -404,7 +521,7 @@ class AccessPrinter:
         """`&Q[b0 * Q_b + row * Q_q + d + q0 * Q_q]`: what a loop changes comes last, so that the rest is computed
         before the loop. `offsets` replaces offsets of the operation, `strides` the names of the array's; `together`
         says that elements of the last axis are known to be neighbours."""
-        buffer = _buffer(op)
+        buffer = cuda.buffer_of(op)
         strides = dict(strides or self.kernel.strides[buffer])
         if together:
             strides = strides | dict.fromkeys(axes_of(buffer.type)[-1:], "1")
@@ -430,11 +547,6 @@ def _constant(value: SSAValue) -> int | None:
     return None
 
 
-def _offset(op: GlobalAccess, axis: str) -> SSAValue:
-    """Where an access begins along an axis."""
-    return dict(zip(axes_of(op.piece_type), op.offsets, strict=True))[axis]
-
-
 def _bounds(op: GlobalAccess) -> list[tuple[str, str, SSAValue]]:
     """The axes along which an access has ends, the sign of the test against each, and the ends."""
     begins = [(axis, ">=", end) for axis, end in zip(op.begun_axes, op.begins, strict=True)]
@@ -446,7 +558,7 @@ def _are_numbers(*texts: str) -> bool:
     return all(text.isdigit() for text in texts)
 
 
-def _inside(axes: Sequence[str], sizes: Sequence[int], extents: Sequence[int], indices: dict[str, str]) -> list[str]:
+def _inside(axes: Sequence[str], sizes: Sequence[int], extents: Sequence[int], indices: Mapping[str, str]) -> list[str]:
     """The tests that an element that a layout reaches is one of the tile's."""
     return [
         f"{indices[axis]} < {size}"
@@ -459,18 +571,6 @@ def _wide(op: cuda.CopyOp) -> list[tuple[str, int]]:
     """Axes along which the tile has more than one element, with its extents."""
     extents = rows_of(op.tile.type).shape
     return [(axis, extent) for axis, extent in zip(axes_of(op.tile.type), extents, strict=True) if extent != 1]
-
-
-def _buffer(op: GlobalAccess) -> SSAValue:
-    match op:
-        case cuda.CopyOp():
-            return op.buffer
-        case cuda.LoadOp():
-            return op.source
-        case cuda.StoreOp():
-            return op.destination
-        case _:
-            raise Refusal(op, f"'{op.name}' is no access to device memory that can be printed")
 
 
 def _pointer(op: cuda.CopyOp) -> str:

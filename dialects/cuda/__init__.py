@@ -58,7 +58,7 @@ from treadle.dialects.cuda.shared import ReadOp, SharedOp, StageOp, WriteOp
 from treadle.dialects.cuda.staging import StagedAttr
 from treadle.dialects.cuda.tensor_maps import MappableOp, TensorLoadOp, TensorMapOp, TensorMapType
 from treadle.dialects.cuda.tensor_stores import TensorFenceOp, TensorStoreOp, TensorWaitOp
-from treadle.dialects.cuda.transfers import CopyOp, LoadOp, StoreOp
+from treadle.dialects.cuda.transfers import CopyOp, LoadOp, StoreOp, buffer_of
 from treadle.dialects.cuda.waits import BarrierOp, CommitOp, WaitOp
 from treadle.dialects.cuda.warpgroups import WarpgroupProductOp, WarpgroupWaitOp
 
@@ -186,6 +186,7 @@ __all__ = [
     "WarpgroupWaitOp",
     "WriteOp",
     "alignments",
+    "buffer_of",
     "kernel_names",
     "roles_of",
     "shared_bytes",

@@ -48,6 +48,7 @@ Padding = Sequence[tuple[Linear, SSAValue]]
 """Positions along axes of an array that a view may leave, affine in those along the axes of the view, and its sizes
 along them."""
 
+
 @dataclass(frozen=True)
 class Scatter:
     """Where the elements of a tile lie in a buffer that has other axes."""

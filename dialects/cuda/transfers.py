@@ -45,7 +45,7 @@ class CopyOp(GlobalAccess):
     cuda.copy %Q[%b, %h, %q0, %zero] into %Qs bounds [q < %q] widths [8, 2, 1] : !Q, !Qs
     cuda.copy %V[%b, %h, %x0, %zero] into %Vs bounds [x >= %x_begin, x < %x] : !V, !Vs
     cuda.copy %Y[%l0, %r0, %zero] into %Ys bounds [l < %l] inside "l - r" of [%t] : !Y, !Ys
-    cuda.copy %E[%t0, %zero] into %Es at "token[t], d" with (token = %token : !token) inside "token[t]" of [%v] : !E, !Es
+    cuda.copy %E[%t0, %zero] into %Es at "token[t], d" with (token = %n : !n) inside "token[t]" of [%v] : !E, !Es
     ```
     """
 
@@ -285,3 +285,16 @@ class StoreOp(GlobalAccess):
         self.print_tail(printer)
         printer.print_string(" : ")
         printer.print_list((self.value.type, self.destination.type), printer.print_attribute)
+
+
+def buffer_of(op: GlobalAccess) -> SSAValue:
+    """The array in device memory that an access is to or from."""
+    match op:
+        case CopyOp():
+            return op.buffer
+        case LoadOp():
+            return op.source
+        case StoreOp():
+            return op.destination
+        case _:
+            raise VerifyException(f"'{op.name}' is no access to an array in device memory")

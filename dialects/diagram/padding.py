@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Block, SSAValue
 
-from treadle.dialects.diagram.array import axes_of, sizes_of
-from treadle.dialects.diagram.condition import Linear
-from treadle.dialects.diagram.place import composed, entries_in
+from treadle.dialects.diagram.array import DYNAMIC, axes_of, sizes_of
+from treadle.dialects.diagram.condition import Entry, Linear, axis_in, divisor_in, spelled
+from treadle.dialects.diagram.place import PlaceAttr, composed, entries_in
 from treadle.dialects.diagram.read import ReadOp
 
 
@@ -23,11 +24,33 @@ class Inside:
     """DYNAMIC where the launch knows it."""
 
 
+@dataclass(frozen=True)
+class Scattered:
+    """An array whose elements have no strides: what it is read from, and where its elements lie there."""
+
+    operand: SSAValue
+    forms: tuple[Linear, ...]
+    named: Mapping[str, SSAValue]
+    """The arrays of entries, by the names that the forms give them."""
+    inside: tuple[Inside, ...]
+    """Where entries lie in their arrays, then where positions may leave the operand."""
+
+    @property
+    def place(self) -> PlaceAttr:
+        return PlaceAttr(", ".join(map(spelled, self.forms)))
+
+    @property
+    def entries(self) -> list[Entry]:
+        """Those of different arrays or positions."""
+        found = {(self.named[entry.name], entry.places): entry for entry in entries_in(self.forms)}
+        return list(found.values())
+
+
 def padding_of(value: SSAValue) -> list[Inside]:
-    """Where an array may leave those that it is a view of, a view of a view perhaps. Of one that is scattered, first
-    where entries lie in their arrays, then where they may leave the operand."""
+    """Where an array may leave those that it is a view of, a view of a view perhaps; of one that is scattered, where
+    its entries may, too."""
     if (scattered := scattered_read(value)) is not None:
-        return _of_scattered(scattered)
+        return list(scattered.inside)
     found: list[Inside] = []
     places = {axis: Linear({axis: 1}) for axis in axes_of(value.type)}
     while isinstance(op := value.owner, ReadOp):
@@ -38,17 +61,45 @@ def padding_of(value: SSAValue) -> list[Inside]:
     return found
 
 
-def scattered_read(value: SSAValue) -> ReadOp | None:
-    """The read that gives an array, if its elements have no strides: kernels are given its operand, and find them."""
-    return value.owner if isinstance(value.owner, ReadOp) and value.owner.is_scattered else None
+def scattered_read(value: SSAValue) -> Scattered | None:
+    """How an array is read, or one that it is a view of, whose elements have no strides: kernels are given what that is
+    read from, and find them. None if they have."""
+    places = {axis: Linear({axis: 1}) for axis in axes_of(value.type)}
+    is_whole = True
+    while isinstance(op := value.owner, ReadOp):
+        if op.is_scattered:
+            forms = {along: composed(form, places) for along, form in op.forms.items()}
+            inside = dict.fromkeys((*_of_entries(op, places, is_whole), *_of_operand(op, forms)))
+            return Scattered(op.operand, tuple(forms.values()), op.named, tuple(inside))
+        places, is_whole = {along: composed(form, places) for along, form in op.forms.items()}, False
+        value = op.operand
+    return None
 
 
-def _of_scattered(op: ReadOp) -> list[Inside]:
-    found: list[Inside] = []
+def _of_entries(op: ReadOp, places: Mapping[str, Linear], is_whole: bool) -> Iterator[Inside]:
     for entry in entries_in(op.place.forms):
         sizes = sizes_of(op.named[entry.name].type)
-        forms = op.entry_forms(entry)
-        found += [Inside(form, along, sizes[along]) for along, form in forms.items() if form != Linear({along: 1})]
+        for along, form in op.entry_forms(entry).items():
+            whole = composed(form, places)
+            if whole != Linear({along: 1}) and not (is_whole and _is_told(op, along, form)):
+                yield Inside(whole, along, sizes[along])
+
+
+def _of_operand(op: ReadOp, forms: Mapping[str, Linear]) -> Iterator[Inside]:
     sizes = sizes_of(op.operand.type)
-    found += [Inside(form, along, sizes[along]) for along, form in op.leaving.items()]
-    return list(dict.fromkeys(found))
+    return (Inside(forms[along], along, sizes[along]) for along in op.leaving)
+
+
+def _is_told(op: ReadOp, along: str, form: Linear) -> bool:
+    """Whether a position of an entry lies in its array whatever sizes a launch has: along an axis that has its size
+    from the entries."""
+    if len(form.terms) != 1 or not isinstance(block := op.parent, Block):
+        return False
+    axis, divisor = axis_in(term := next(iter(form.terms))), divisor_in(term)
+    if any(axis in axes_of(argument.type) for argument in block.args):
+        return False
+    makers = (each for each in block.ops for result in each.results if axis in axes_of(result.type))
+    first = next(makers, None)
+    if not isinstance(first, ReadOp) or sizes_of(first.result.type)[axis] != DYNAMIC:
+        return False
+    return first.takes_size(axis) and (along, divisor) in first.entries_along(axis)

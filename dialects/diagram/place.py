@@ -15,6 +15,7 @@ from xdsl.utils.exceptions import VerifyException
 from treadle.dialects.diagram.condition import (
     Entry,
     Linear,
+    Term,
     Unreadable,
     axes_in,
     axis_in,
@@ -23,6 +24,8 @@ from treadle.dialects.diagram.condition import (
     parsed,
     quotient,
     read_linear,
+    remainder,
+    spelled,
 )
 
 
@@ -114,20 +117,35 @@ def step_along(form: Linear, axis: str) -> int:
 
 
 def composed(form: Linear, places: Mapping[str, Linear]) -> Linear:
-    """A form, with others in the places of some of its axes; of which it takes quotients, only with axes."""
+    """A form, with others in the places of some of its axes (VerifyException where one of those says neither the
+    quotient nor the remainder that it asks for)."""
     whole = Linear({}, form.constant)
     for term, factor in form.terms.items():
-        place = places.get(axis_in(term), Linear({axis_in(term): 1}))
-        whole = whole.plus(_quotient_of(place, divisor_in(term)), factor)
+        whole = whole.plus(_composed_term(term, places), factor)
     return whole
 
 
-def _quotient_of(place: Linear, divisor: int) -> Linear:
-    if divisor == 1:
+def _composed_term(term: Term, places: Mapping[str, Linear]) -> Linear:
+    if isinstance(term, Entry):
+        return Linear({Entry(term.name, tuple(composed(each, places) for each in term.places)): 1})
+    place = places.get(axis_in(term), Linear({axis_in(term): 1}))
+    if divisor_in(term) == 1 and not modulus_in(term):
         return place
-    (axis,) = place.terms
-    assert place == Linear({axis: 1}), "quotients are of positions: no read is of a read that takes them"
-    return Linear({quotient(axis_in(axis), divisor * divisor_in(axis)): 1})
+    return _divided(place, divisor_in(term), modulus_in(term))
+
+
+def _divided(place: Linear, divisor: int, modulus: int) -> Linear:
+    """The quotient of a position, or the remainder: of whole blocks, and of a position within them."""
+    number = modulus or divisor
+    within = [term for term, factor in place.terms.items() if factor % number]
+    if len(within) != 1 or place.terms[within[0]] != 1 or place.constant % number or within[0] != axis_in(within[0]):
+        what = f"({spelled(place)}) {'%' if modulus else '//'} {number}"
+        raise VerifyException(f"no position of one axis says what '{what}' is: it takes whole blocks of {number}")
+    axis = axis_in(within[0])
+    if modulus:
+        return remainder(axis, modulus)
+    blocks = {term: factor // divisor for term, factor in place.terms.items() if term != axis}
+    return Linear({**blocks, quotient(axis, divisor): 1}, place.constant // divisor)
 
 
 def reach(form: Linear, sizes: Mapping[str, int]) -> int:

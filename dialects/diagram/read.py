@@ -31,13 +31,14 @@ from treadle.dialects.diagram.array import (
     sizes_of,
 )
 from treadle.dialects.diagram.collapse import Regrouping
-from treadle.dialects.diagram.condition import Entry, Linear, Term, axes_in, axis_in, divisor_in
+from treadle.dialects.diagram.condition import Entry, Linear, Term, divisor_in, quotient
 from treadle.dialects.diagram.operation import DiagramOperation, quote
 from treadle.dialects.diagram.place import (
     PlaceAttr,
     axes_of_forms,
     check_quotients,
     check_within,
+    composed,
     covering_steps,
     divisors_in,
     entries_in,
@@ -193,6 +194,10 @@ class ReadOp(DiagramOperation):
         of_entries = [found[along] * divisor for along, divisor in self.entries_along(axis) if along in found]
         return fits or steps or of_entries
 
+    def takes_size(self, axis: str) -> bool:
+        """Whether the entries alone say how large an axis is."""
+        return bool(self.entries_along(axis)) and not any(self.is_limit(axis, form) for form in self.forms.values())
+
     def entries_along(self, axis: str) -> list[tuple[str, int]]:
         """The axes of arrays of entries over all of which an axis of the result goes, and how many of its positions
         have one entry."""
@@ -200,8 +205,8 @@ class ReadOp(DiagramOperation):
             (along, divisor_in(term))
             for entry in entries_in(self.place.forms)
             for along, form in self.entry_forms(entry).items()
-            for term, factor in form.terms.items()
-            if axis_in(term) == axis and form == Linear({term: 1}) and str(term) in (axis, f"{axis} // {divisor_in(term)}")
+            for term in form.terms
+            if form == Linear({term: 1}) and term in (axis, quotient(axis, divisor_in(term)))
         ]
         return list(dict.fromkeys(found))
 
@@ -230,10 +235,15 @@ class ReadOp(DiagramOperation):
         check_quotients(self.place)
         self._check_entries(target)
         if isinstance(inner := self.operand.owner, ReadOp):
-            if divisors_in(inner.place.forms):
+            if divisors_in(inner.place.forms) and not inner.is_scattered:
                 raise VerifyException("it reads what a read at quotients gives: read the array itself")
-            if inner.is_scattered or (self.is_scattered and inner.is_padded):
+            if (inner.is_scattered and (self.is_padded or self.is_scattered)) or (
+                self.is_scattered and inner.is_padded
+            ):
                 raise VerifyException("it reads what a padded read gives: read the array itself")
+            if inner.is_scattered:
+                for form in inner.place.forms:
+                    composed(form, self.forms)
         if self.is_padded:
             return
         if self.is_scattered:

@@ -39,3 +39,20 @@ Hierarchy = Dialect(
     [GroupOp, KernelOp, LoadOp, PieceOp, SaveOp, SelectOp, StreamOp, YieldOp],
     [PartitionAttr, ScheduleAttr, SelectionType, StepAttr],
 )
+
+__all__ = [
+    "GroupOp",
+    "Hierarchy",
+    "KernelOp",
+    "LoadOp",
+    "PartitionAttr",
+    "PieceOp",
+    "SaveOp",
+    "ScheduleAttr",
+    "SelectOp",
+    "SelectionType",
+    "StepAttr",
+    "StreamOp",
+    "YieldOp",
+    "given_for",
+]

@@ -142,7 +142,7 @@ func.func @f(%A: memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[q,
 // CHECK: 1 beginnings for 0 axes that have one
 func.func @f(%A: memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[q, d], level = device>>, %i: index) {
   %T = cuda.shared at 0 : memref<8x64xf16, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [8, 64], pitch = 64>>>
-  "cuda.copy"(%A, %T, %i, %i, %i) <{bounds = [], operandSegmentSizes = array<i32: 1, 1, 2, 0, 1, 0>}> : (memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[q, d], level = device>>, memref<8x64xf16, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [8, 64], pitch = 64>>>, index, index, index) -> ()
+  "cuda.copy"(%A, %T, %i, %i, %i) <{bounds = [], operandSegmentSizes = array<i32: 1, 1, 2, 0, 1, 0, 0>}> : (memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[q, d], level = device>>, memref<8x64xf16, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [8, 64], pitch = 64>>>, index, index, index) -> ()
   func.return
 }
 
@@ -151,7 +151,7 @@ func.func @f(%A: memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[q,
 // CHECK: 1 sizes for 2 positions in the array
 func.func @f(%A: memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[q, d], level = device>>, %i: index) {
   %T = cuda.shared at 0 : memref<8x64xf16, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [8, 64], pitch = 64>>>
-  "cuda.copy"(%A, %T, %i, %i, %i) <{bounds = [], inside = #diagram.place<"q, d">, operandSegmentSizes = array<i32: 1, 1, 2, 0, 0, 1>}> : (memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[q, d], level = device>>, memref<8x64xf16, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [8, 64], pitch = 64>>>, index, index, index) -> ()
+  "cuda.copy"(%A, %T, %i, %i, %i) <{bounds = [], inside = #diagram.place<"q, d">, operandSegmentSizes = array<i32: 1, 1, 2, 0, 0, 1, 0>}> : (memref<?x64xf16, strided<[?, 1], offset: ?>, #diagram.array<[q, d], level = device>>, memref<8x64xf16, #diagram.array<[q, d], level = shared, layout = #cuda.rows<extents = [8, 64], pitch = 64>>>, index, index, index) -> ()
   func.return
 }
 

@@ -51,12 +51,12 @@ cuda.kernel @everything (%Q: !Q, %scale: f32, %q: index, %x: index) threads 128 
   // CHECK-NEXT: cuda.commit
   // CHECK-NEXT: cuda.wait pending 1 {note = 8 : i32}
   // CHECK-NEXT: cuda.barrier
-  // GENERIC: "cuda.copy"(%Q, %Q_shared, %block, %zero, %q) <{bounds = ["q"], widths = [#builtin.int<8>, #builtin.int<2>, #builtin.int<1>], operandSegmentSizes = array<i32: 1, 1, 2, 1, 0, 0>}> {note = 1 : i32}
-  // GENERIC-NEXT: "cuda.copy"(%Q, %Q_shared, %block, %zero, %q, %x) <{bounds = ["q", "d"], asynchronous, operandSegmentSizes = array<i32: 1, 1, 2, 2, 0, 0>, partial}>
-  // GENERIC-NEXT: "cuda.copy"(%Q, %Q_shared, %block, %zero) <{bounds = [], operandSegmentSizes = array<i32: 1, 1, 2, 0, 0, 0>}>
-  // GENERIC-NEXT: "cuda.copy"(%O_shared, %Q, %block, %zero, %q) <{bounds = ["q"], operandSegmentSizes = array<i32: 1, 1, 2, 1, 0, 0>}>
-  // GENERIC-NEXT: "cuda.copy"(%Q, %Q_shared, %block, %zero, %q, %block) <{bounds = ["q"], begun = ["q"], operandSegmentSizes = array<i32: 1, 1, 2, 1, 1, 0>}>
-  // GENERIC-NEXT: "cuda.copy"(%Q, %Q_shared, %block, %zero, %q, %x, %q) <{bounds = ["q"], inside = #diagram.place<"q - 2 * d, d - 1">, operandSegmentSizes = array<i32: 1, 1, 2, 1, 0, 2>, partial}>
+  // GENERIC: "cuda.copy"(%Q, %Q_shared, %block, %zero, %q) <{bounds = ["q"], widths = [#builtin.int<8>, #builtin.int<2>, #builtin.int<1>], operandSegmentSizes = array<i32: 1, 1, 2, 1, 0, 0, 0>}> {note = 1 : i32}
+  // GENERIC-NEXT: "cuda.copy"(%Q, %Q_shared, %block, %zero, %q, %x) <{bounds = ["q", "d"], asynchronous, operandSegmentSizes = array<i32: 1, 1, 2, 2, 0, 0, 0>, partial}>
+  // GENERIC-NEXT: "cuda.copy"(%Q, %Q_shared, %block, %zero) <{bounds = [], operandSegmentSizes = array<i32: 1, 1, 2, 0, 0, 0, 0>}>
+  // GENERIC-NEXT: "cuda.copy"(%O_shared, %Q, %block, %zero, %q) <{bounds = ["q"], operandSegmentSizes = array<i32: 1, 1, 2, 1, 0, 0, 0>}>
+  // GENERIC-NEXT: "cuda.copy"(%Q, %Q_shared, %block, %zero, %q, %block) <{bounds = ["q"], begun = ["q"], operandSegmentSizes = array<i32: 1, 1, 2, 1, 1, 0, 0>}>
+  // GENERIC-NEXT: "cuda.copy"(%Q, %Q_shared, %block, %zero, %q, %x, %q) <{bounds = ["q"], inside = #diagram.place<"q - 2 * d, d - 1">, operandSegmentSizes = array<i32: 1, 1, 2, 1, 0, 2, 0>, partial}>
   // GENERIC-NEXT: "cuda.commit"() : () -> ()
   // GENERIC-NEXT: "cuda.wait"() <{pending = #builtin.int<1>}> {note = 8 : i32} : () -> ()
   // GENERIC-NEXT: "cuda.barrier"() : () -> ()
@@ -128,8 +128,8 @@ cuda.kernel @everything (%Q: !Q, %scale: f32, %q: index, %x: index) threads 128 
 // CHECK-NEXT: %c = cuda.load %A[%zero] bounds [q >= %zero, q < %q] widths [1] : memref<?xf16,
 // CHECK-NEXT: cuda.store %a into %A[%zero] bounds [q < %q] partial widths [1] through #cuda.staged<at = 0, below = 16, rows = #cuda.rows<extents = [64], pitch = 64>> : tensor<64xf16, {{.*}}, memref<?xf16,
 // CHECK-NEXT: cuda.store %b into %A[%zero] : tensor<64xf16,
-// GENERIC: %a = "cuda.load"(%A, %zero, %q) <{bounds = ["q"], widths = [#builtin.int<2>, #builtin.int<1>], operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>, partial}>
-// GENERIC: "cuda.store"(%b, %A, %zero) <{bounds = [], operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0>}>
+// GENERIC: %a = "cuda.load"(%A, %zero, %q) <{bounds = ["q"], widths = [#builtin.int<2>, #builtin.int<1>], operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0>, partial}>
+// GENERIC: "cuda.store"(%b, %A, %zero) <{bounds = [], operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0>}>
 cuda.kernel @rows (%A: !M, %q: index) threads 128 shared 0 resident 4 fallback {
   %zero = arith.constant 0 : index
   %a = cuda.load %A[%zero] bounds [q < %q] partial widths [2, 1] : !M -> !m
@@ -199,4 +199,19 @@ cuda.kernel @list (%T: !table, %n: index) threads 128 shared 384 {
   %before = cuda.selected_before %pieces[%n] of %count {note = 2 : i32} : !list
   %first = cuda.selected %pieces[%zero] step 64 {note = 3 : i32} : !list
   %last = cuda.selected %pieces[%count] step 64 of %count then %n : !list
+}
+
+// What is read where data say.
+
+!P = memref<?x4x64xf16, strided<[?, ?, 1], offset: ?>, #diagram.array<[p, s, d], level = device>>
+!n = memref<?xi32, strided<[1], offset: ?>, #diagram.array<[m], level = device>>
+
+// CHECK-LABEL: cuda.kernel @scattered
+// CHECK: cuda.copy async %P[%block, %zero] into %Q_shared at "n[q // 4], q % 4, d" with (n = %n : memref<?xi32, strided<[1], offset: ?>, #diagram.array<[m], level = device>>) bounds [q < %q] inside "n[q // 4]" of [%p] : memref<?x4x64xf16, {{.*}}, memref<64x64xf16,
+// GENERIC: "cuda.copy"(%P, %Q_shared, %block, %zero, %q, %p, %n) <{bounds = ["q"], inside = #diagram.place<"n[q // 4]">, place = #diagram.place<"n[q // 4], q % 4, d">, names = ["n"], asynchronous, operandSegmentSizes = array<i32: 1, 1, 2, 1, 0, 1, 1>}>
+cuda.kernel @scattered (%P: !P, %n: !n, %q: index, %p: index) threads 128 shared 8192 {
+  %Q_shared = cuda.shared at 0 : !Qs
+  %block = cuda.block_index
+  %zero = arith.constant 0 : index
+  cuda.copy async %P[%block, %zero] into %Q_shared at "n[q // 4], q % 4, d" with (n = %n : !n) bounds [q < %q] inside "n[q // 4]" of [%p] : !P, !Qs
 }

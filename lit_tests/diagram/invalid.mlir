@@ -557,6 +557,64 @@ func.func @f(%X: tensor<?x?xf32, #diagram.array<[l, c]>>) {
 
 // -----
 
+// CHECK: a read at entries or remainders may leave the operand: say that it is padded
+func.func @read(%X: tensor<?x?xf32, #diagram.array<[p, c]>>, %n: tensor<?xi32, #diagram.array<[t]>>) {
+  %W = diagram.read %X at "n[t], c" with (n = %n : tensor<?xi32, #diagram.array<[t]>>) : tensor<?x?xf32, #diagram.array<[p, c]>> -> tensor<?x?xf32, #diagram.array<[t, c]>>
+  func.return
+}
+
+// -----
+
+// CHECK: input 'n' of a place has elements f32, not i32
+func.func @read(%X: tensor<?x?xf32, #diagram.array<[p, c]>>, %n: tensor<?xf32, #diagram.array<[t]>>) {
+  %W = diagram.read %X at "n[t], c" padded with (n = %n : tensor<?xf32, #diagram.array<[t]>>) : tensor<?x?xf32, #diagram.array<[p, c]>> -> tensor<?x?xf32, #diagram.array<[t, c]>>
+  func.return
+}
+
+// -----
+
+// CHECK: 'n[t // 8, t]' has 2 positions for the axes 'm' of its array
+func.func @read(%X: tensor<?x?xf32, #diagram.array<[p, c]>>, %n: tensor<?xi32, #diagram.array<[m]>>) {
+  %W = diagram.read %X at "n[t // 8, t], c" padded with (n = %n : tensor<?xi32, #diagram.array<[m]>>) : tensor<?x?xf32, #diagram.array<[p, c]>> -> tensor<?x?xf32, #diagram.array<[t, c]>>
+  func.return
+}
+
+// -----
+
+// CHECK: input 'n' does not appear in the place
+func.func @read(%X: tensor<?x?xf32, #diagram.array<[p, c]>>, %n: tensor<?xi32, #diagram.array<[m]>>) {
+  %W = diagram.read %X at "t % 8, c" padded with (n = %n : tensor<?xi32, #diagram.array<[m]>>) : tensor<?x?xf32, #diagram.array<[p, c]>> -> tensor<?x?xf32, #diagram.array<[t, c]>>
+  func.return
+}
+
+// -----
+
+// CHECK: input 'c' has the name of another input, or of an axis
+func.func @read(%X: tensor<?x?xf32, #diagram.array<[p, c]>>, %n: tensor<?xi32, #diagram.array<[t]>>) {
+  %W = diagram.read %X at "c[t], c" padded with (c = %n : tensor<?xi32, #diagram.array<[t]>>) : tensor<?x?xf32, #diagram.array<[p, c]>> -> tensor<?x?xf32, #diagram.array<[t, c]>>
+  func.return
+}
+
+// -----
+
+// CHECK: no position of one axis says what '(4 * u + v) // 8' is: it takes whole blocks of 8
+func.func @read(%X: tensor<?x?xf32, #diagram.array<[p, s]>>) {
+  %Y = diagram.read %X at "t // 8, t % 8" padded : tensor<?x?xf32, #diagram.array<[p, s]>> -> tensor<?xf32, #diagram.array<[t]>>
+  %W = diagram.read %Y at "4 * u + v" : tensor<?xf32, #diagram.array<[t]>> -> tensor<?x?xf32, #diagram.array<[u, v]>>
+  func.return
+}
+
+// -----
+
+// CHECK: it reads what a padded read gives: read the array itself
+func.func @read(%X: tensor<?xf32, #diagram.array<[p]>>, %n: tensor<?xi32, #diagram.array<[t]>>) {
+  %Y = diagram.read %X at "l - 1" padded : tensor<?xf32, #diagram.array<[p]>> -> tensor<?xf32, #diagram.array<[l]>>
+  %W = diagram.read %Y at "n[t]" padded with (n = %n : tensor<?xi32, #diagram.array<[t]>>) : tensor<?xf32, #diagram.array<[l]>> -> tensor<?xf32, #diagram.array<[t]>>
+  func.return
+}
+
+// -----
+
 // CHECK: it reads what a read at quotients gives: read the array itself
 func.func @f(%X: tensor<?x?xf32, #diagram.array<[l, c]>>) {
   %W = diagram.read %X at "t // 8, c" padded : tensor<?x?xf32, #diagram.array<[l, c]>> -> tensor<?x?xf32, #diagram.array<[t, c]>>
@@ -566,7 +624,7 @@ func.func @f(%X: tensor<?x?xf32, #diagram.array<[l, c]>>) {
 
 // -----
 
-// CHECK: place 't + n[r], c': 'n[r]' is no axis
+// CHECK: 'n[r]' reads no input: name it after 'with'
 func.func @f(%X: tensor<?x?xf32, #diagram.array<[l, c]>>) {
   %W = diagram.read %X at "t + n[r], c" : tensor<?x?xf32, #diagram.array<[l, c]>> -> tensor<?x8x?xf32, #diagram.array<[t, r, c]>>
   func.return

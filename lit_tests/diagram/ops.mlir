@@ -104,6 +104,14 @@ func.func @read_padded(%X: tensor<?x?xf32, #diagram.array<[l, c]>>) -> tensor<?x
   func.return %W : tensor<?x8x?xf32, #diagram.array<[l, r, c]>>
 }
 
+// CHECK-LABEL: func.func @read_at_entries
+// CHECK-NEXT: %W = diagram.read %X at "2 * n[t // 8, c] - 1, t % 8" padded with (n = %n : tensor<?x?xi32, #diagram.array<[m, k]>>) {note = "kept"} : tensor<?x8xf32, #diagram.array<[p, s]>> -> tensor<?x?xf32, #diagram.array<[t, c]>>
+// GENERIC: %W = "diagram.read"(%X, %n) <{place = #diagram.place<"2 * n[t // 8, c] - 1, t % 8">, padded, names = ["n"]}> {note = "kept"} :
+func.func @read_at_entries(%X: tensor<?x8xf32, #diagram.array<[p, s]>>, %n: tensor<?x?xi32, #diagram.array<[m, k]>>) -> tensor<?x?xf32, #diagram.array<[t, c]>> {
+  %W = diagram.read %X at "2 * n[t // 8, c] - 1, t % 8" padded with (n = %n : tensor<?x?xi32, #diagram.array<[m, k]>>) {note = "kept"} : tensor<?x8xf32, #diagram.array<[p, s]>> -> tensor<?x?xf32, #diagram.array<[t, c]>>
+  func.return %W : tensor<?x?xf32, #diagram.array<[t, c]>>
+}
+
 // CHECK-LABEL: func.func @read_at_quotients
 // CHECK-NEXT: %W = diagram.read %X at "2 * (t // 8) + 1, c // 4" padded {note = "kept"} : tensor<?x?xf32, #diagram.array<[l, k]>> -> tensor<?x?xf32, #diagram.array<[t, c]>>
 // GENERIC: %W = "diagram.read"(%X) <{place = #diagram.place<"2 * (t // 8) + 1, c // 4">, padded}> {note = "kept"} :

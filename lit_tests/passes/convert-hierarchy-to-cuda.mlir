@@ -305,3 +305,38 @@ func.func @blocks(%A: !A, %table: !b) -> !m attributes {sizes = #diagram.sizes<i
 // CHECK: scf.for %turn_1 = %turns to %j_turns step
 // CHECK: %j0_1 = cuda.selected %pieces_shared[%turn_1] step 32 of %selected then %j_unknown
 // CHECK: cuda.load %Ad[%i0, %j0_1] bounds [j < %j]
+
+// -----
+
+// An array that is read where data say: the kernel is given what it is read from and the entries, and the tile says where
+// its elements lie.
+
+!Pages = tensor<?x16x64xf16, #diagram.array<[p, s, d]>>
+!table = tensor<?xi32, #diagram.array<[m]>>
+!X = tensor<?x64xf16, #diagram.array<[x, d]>>
+!Xd = tensor<?x64xf16, #diagram.array<[x, d], level = device>>
+!Xt = tensor<32x64xf16, #diagram.array<[x, d], level = register>>
+!xd = memref<?x64xf16, #diagram.array<[x, d], level = device>>
+func.func @pages(%pages: !Pages, %table: !table) -> !X {
+  %X = diagram.read %pages at "table[x // 16], x % 16, d" padded with (table = %table : !table) : !Pages -> !X
+  %Y = hierarchy.kernel @pages (%Xd = %X : !X as !Xd) saves (%Yd: !xd) -> (!X)
+      schedule #hierarchy.schedule<group = [x = 32], whole = [d = 64], warps = [x = 4]> {
+    hierarchy.group [x = 32] {
+      %Xt = hierarchy.load %Xd : !Xd -> !Xt
+      %Yt = diagram.map (%a = %Xt : !Xt) -> !Xt {
+        %b = arith.addf %a, %a : f16
+        diagram.yield %b : f16
+      }
+      hierarchy.save %Yt into %Yd : !Xt, !xd
+    }
+    hierarchy.yield
+  }
+  func.return %Y : !X
+}
+
+// CHECK: cuda.kernel @pages_kernel (%pages: memref<?x16x64xf16, strided<[?, ?, 1], offset: ?>, #diagram.array<[p, s, d], level = device>>, %Yd: memref<?x64xf16, {{.*}}>, %x: index, %p: index, %table: memref<?xi32, strided<[1], offset: ?>, #diagram.array<[m], level = device>>)
+// CHECK: cuda.load %pages[%x0, %{{.*}}] at "table[x // 16], x % 16, d" with (table = %table : memref<?xi32, {{.*}}>) bounds [x < %x] inside "table[x // 16]" of [%p] : memref<?x16x64xf16,
+// CHECK: func.func @pages(
+// CHECK: %x = arith.muli %m, %{{.*}} : index
+// CHECK: cuda.alignment %pages, %Y, %table
+// CHECK: cuda.launch @pages_kernel grid %blocks aligned %aligned(%pages, %Y, %x, %p, %table)

@@ -30,6 +30,9 @@ OF_OPERAND = "^"
 def read(op: ReadOp, cotangent: SSAValue, backward: Backward) -> None:
     if conditions(op.operand, backward.laws):
         raise Refusal(op, "it reads an array of which elements are absent: no gradient of that is known")
+    if op.is_scattered:
+        why = "sums scattered where entries say" if op.inputs else "what positions share a remainder"
+        raise Refusal(op, f"it reads at '{op.place.text.data}', whose gradient is {why}: no law for that is known")
     if taken := divisors_in(op.place.forms):
         raise Refusal(op, f"it reads at a quotient of '{next(iter(taken))}': no gradient of that is known")
     backward.note(op.result, "the adjoint of a read adds up what was read at a position", f"at {op.place.text.data}")

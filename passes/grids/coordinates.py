@@ -41,8 +41,8 @@ class Coordinate:
         for value in (self.value, *made):
             for op in (use.operation for use in value.uses):
                 if isinstance(op, ACCESSES) and value in op.offsets:
-                    buffer = op.buffer_type if isinstance(op, GlobalAccess) else op.map_type.buffer
-                    return axes_of(buffer)[list(op.offsets).index(value)]
+                    array = op.piece_type if isinstance(op, GlobalAccess) else op.map_type.buffer
+                    return axes_of(array)[list(op.offsets).index(value)]
         return None
 
     @property

@@ -244,6 +244,10 @@ class Lowering:
     def _read(self, op: ReadOp) -> SSAValue:
         if Presence.of([op.operand]).wheres:
             raise Refusal(op, "it reads elements that a condition leaves absent: put the condition after the read")
+        if op.is_scattered:
+            raise Refusal(
+                op, f"it reads at '{op.place.text.data}', which no map of linalg says: gather the array before"
+            )
         if op.is_padded:
             raise Refusal(op, "it reads zeros around an array, which no map of linalg says: pad the array before")
         loops, sizes = axes_of(op.result.type), sizes_of(op.result.type)

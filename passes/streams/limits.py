@@ -10,7 +10,7 @@ from xdsl.ir import Operation, SSAValue
 
 from treadle.dialects.diagram import ReduceOp
 from treadle.dialects.diagram.array import array_type, axes_of, format_of, is_array, sizes_of
-from treadle.dialects.diagram.condition import Linear, Read, Term
+from treadle.dialects.diagram.condition import Entry, Linear, Read, Term
 from treadle.dialects.hierarchy import PieceOp
 from treadle.passes._functions import label
 from treadle.passes.streams.ranges import Corner, End, Extreme, Found, Gate, Quotient, Range, Search
@@ -91,7 +91,7 @@ class LimitWriter:
         total: SSAValue | None = None
         constant = corner.form.constant + added
         for term, factor in sorted(corner.form.terms.items(), key=lambda item: -item[1]):
-            assert not isinstance(term, Read)
+            assert not isinstance(term, Read | Entry)
             if isinstance(term, str) and factor * corner.sign > 0:
                 value, constant = self._piece(term).end, constant - factor
             elif isinstance(term, str):

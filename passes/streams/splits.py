@@ -17,7 +17,9 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import IntegerAttr, i32
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.utils.exceptions import VerifyException
 
+from treadle.compiler.errors import Refusal
 from treadle.dialects.diagram import ContractOp, ExtentOp, IndexOp, MapOp, ReadOp, ReduceOp, WhereOp
 from treadle.dialects.diagram.absence import absent_with
 from treadle.dialects.diagram.array import (
@@ -31,8 +33,9 @@ from treadle.dialects.diagram.array import (
     with_level,
 )
 from treadle.dialects.diagram.condition import Term, parsed
+from treadle.dialects.diagram.padding import scattered_read
 from treadle.dialects.hierarchy import KernelOp, YieldOp
-from treadle.passes._functions import erase_dead, replace
+from treadle.passes._functions import erase_dead, label, replace
 from treadle.passes.expressions.reductions import is_neutral, kind_of, operands_of, rebuilt
 from treadle.passes.expressions.scalars import (
     Constant,
@@ -110,6 +113,14 @@ class _Positions(ast.NodeTransformer):
             return node
         names = [self.split.part, *self.split.axes(names)]
         return parsed(f"{ast.unparse(node.value)}[{', '.join(names)}]")
+
+
+def _check_blocks(kernel: KernelOp, read: ReadOp) -> None:
+    """Refuse parts of which no position tells where a scattered array has its elements."""
+    try:
+        scattered_read(read.result)
+    except VerifyException as error:
+        raise Refusal(kernel, f"{label(read.operand)} is read where data say: {error}") from error
 
 
 def split_kernel(kernel: KernelOp, plan: StreamPlan, split: Split, name: str) -> tuple[KernelOp, KernelOp]:
@@ -252,6 +263,7 @@ class _Parts:
             place = ", ".join(self.split.position if axis == self.split.axis else axis for axis in axes_of(source.type))
             read = ReadOp(source, place, self.split.type(source.type, has_part=True))
             read.location = self.old.location
+            _check_blocks(self.old, read)
             read.result.name_hint = hint_of(source, "parts")
             self.reads.append(read)
             source = read.result

@@ -92,6 +92,8 @@ def _copy_problem(copy: cuda.CopyOp) -> Reason | None:
     name, type = f"%{copy.buffer.name_hint}", copy.tile.type
     sizes = sizes_of(type)
     wide = [axis for axis, size in sizes.items() if size != 1]
+    if copy.place is not None:
+        return Reason(law, f"{name} is read at {copy.place.text.data}: no map has rows that lie where data say")
     if copy.inside is not None:
         return Reason(law, f"{name} has zeros around it, at {copy.inside.text.data}: no map has the view in its bounds")
     if not 2 <= len(sizes) <= MOST_AXES:

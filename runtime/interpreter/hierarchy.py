@@ -27,7 +27,6 @@ from treadle.compiler.errors import at
 from treadle.dialects import hierarchy
 from treadle.dialects.diagram.array import axes_of, format_of, level_of
 from treadle.dialects.diagram.padding import scattered_read
-from treadle.dialects.diagram.place import entries_in
 from treadle.runtime.interpreter.arrays import AnyArray, Array, AxisMismatch, Numbers, array_of, bytes_of, dtype_of
 from treadle.runtime.interpreter.functions import SessionFunctions
 from treadle.runtime.interpreter.scope import Scope
@@ -153,8 +152,7 @@ class HierarchyFunctions(SessionFunctions):
         scattered = None if given is None else scattered_read(given)
         if scattered is None:
             return
-        entries = {(scattered.named[each.name], each.places): each for each in entries_in(scattered.place.forms)}
-        for entry in entries.values():
+        for entry in scattered.entries:
             count = prod(piece.sizes[axis] for axis in entry.axes) * _blocks_without(op, entry.axes)
             self.session.tally.loaded["register"] += count
             self.session.tally.loaded_bytes["register"] += count * bytes_of(i32)

@@ -94,6 +94,7 @@ __all__ = [
     "mean",
     "min",
     "minimum",
+    "read",
     "relu",
     "round",
     "rsqrt",
