@@ -75,6 +75,7 @@ USES = {
     ),
     "advance": "const float* p = f; advance(p, 4 * int64_t(t)); f2[t] = p[0];",
     "kept": "f2[t] = f[kept(t)] + f[kept(int64_t(t))];",
+    "behind": "f2[t] = behind(f, t, 2)[0];",
     "stage_at": "f2[t] = stage_at(s, t * 128)[0];",
     "copy_async_or_now": (
         "copy_async_or_now(vec<8>(s + 8 * t), vec<8>(h), t < 3); copy_async_or_now(vec<1>(s), vec<1>(h), true);"

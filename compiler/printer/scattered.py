@@ -13,10 +13,10 @@ from treadle.compiler.printer.scalars import bare
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import GlobalAccess
+from treadle.dialects.cuda.multiples import is_multiple
 from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.diagram.condition import Entry, Linear, Term, axis_in, divisor_in, modulus_in
 from treadle.dialects.diagram.place import entries_in
-from treadle.passes.warps.laws import is_multiple
 
 
 class Positions(Protocol):

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects import arith, scf
+from xdsl.dialects import scf
 from xdsl.ir import Block, Operation, SSAValue
 
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import is_extent
 from treadle.dialects.cuda.boxes import MOST_ROWS, boxes_layout, cut, why_no_order
 from treadle.dialects.cuda.layout import is_interleaved, spelled
+from treadle.dialects.cuda.multiples import constant_of, is_multiple
 from treadle.dialects.cuda.roles import WARPGROUP
 from treadle.dialects.cuda.tensor_maps import MOST_AXES, shared_axis, why_no_rows
 from treadle.dialects.cuda.tiles import format_bytes, is_line, is_shared, layout_of, rows_of
@@ -206,26 +207,6 @@ def _order_problem(copy: cuda.CopyOp) -> Reason | None:
     return None
 
 
-def is_multiple(value: SSAValue, of: int) -> bool:
-    """Whether an index is provably a multiple of a number."""
-    owner = value.owner
-    match owner:
-        case Operation() if (number := constant_of(value)) is not None:
-            return number % of == 0
-        case arith.MuliOp():
-            return is_multiple(owner.lhs, of) or is_multiple(owner.rhs, of)
-        case arith.SubiOp() if isinstance(rest := owner.rhs.owner, arith.RemUIOp) and rest.lhs is owner.lhs:
-            return is_multiple(rest.rhs, of)
-        case cuda.SelectedOp():
-            return owner.step.data % of == 0
-        case arith.AddiOp() | arith.SubiOp() | arith.MaxSIOp() | arith.MinSIOp():
-            return is_multiple(owner.lhs, of) and is_multiple(owner.rhs, of)
-        case Block() if isinstance(loop := owner.parent_op(), scf.ForOp) and value is loop.body.block.args[0]:
-            return is_multiple(loop.lb, of) and is_multiple(loop.step, of)
-        case _:
-            return False
-
-
 def left_of(op: cuda.ProductOp) -> SSAValue:
     """The left operand of a product: the tile, if it is read only for products."""
     owner = op.lhs.owner
@@ -310,11 +291,4 @@ def _turns_problem(kernel: cuda.KernelOp, copies: Sequence[cuda.CopyOp]) -> Reas
         places = [copy.parent for copy in copies if copy.tile is tile]
         if len(places) != len(set(places)):
             return Reason(law, f"%{tile.name_hint} is copied twice in a turn")
-    return None
-
-
-def constant_of(value: SSAValue) -> int | None:
-    owner = value.owner
-    if isinstance(owner, arith.ConstantOp):
-        return getattr(getattr(owner.value, "value", None), "data", None)
     return None
