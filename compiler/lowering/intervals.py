@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
-from xdsl.dialects import arith
+from xdsl.dialects import arith, tensor
 from xdsl.dialects.builtin import IndexType, UnitAttr, i32
 from xdsl.ir import Block, Region, SSAValue
 
@@ -126,13 +126,19 @@ def over_rows(
     }
     if not sizes:
         emit = into(lowering.block)
-        return emit(arith.IndexCastOp(position(inputs, emit), IndexType()))
+        numbers = {term: _number(each, emit) for term, each in inputs.items()}
+        return emit(arith.IndexCastOp(position(numbers, emit), IndexType()))
     block = Block(arg_types=[format_of(each.type) for each in inputs.values()])
     for argument, each in zip(block.args, inputs.values(), strict=True):
         argument.name_hint = each.name_hint
     block.add_op(YieldOp(position(dict(zip(inputs, block.args, strict=True)), into(block))))
     made = array_type(i32, sizes, "register", layout.slice(sizes))
     return lowering.emit(MapOp(list(inputs.values()), made, Region(block))).result
+
+
+def _number(value: SSAValue, emit: Emit) -> SSAValue:
+    """The number that an array without axes holds; any other value is one already."""
+    return emit(tensor.ExtractOp(value, [], format_of(value.type))) if is_array(value.type) else value
 
 
 # -- masks -----------------------------------------------------------------------------------------
