@@ -28,7 +28,7 @@ from treadle.compiler.printer.indices import (
     sum_of,
     thread_terms,
 )
-from treadle.compiler.printer.scalars import bare, c_type
+from treadle.compiler.printer.scalars import bare, c_type, term
 from treadle.compiler.printer.scattered import Rows, Scattered, axes_asked
 from treadle.compiler.printer.staged import StagedPrinter
 from treadle.compiler.printer.writer import KernelWriter
@@ -319,7 +319,7 @@ class AccessPrinter:
         pointer, down = kernel.names.fresh(f"{array}_next"), kernel.names.fresh(f"{array}_down")
         turn = down if follows else kernel.names.fresh(f"{array}_turn")
         self.running[op] = Running(pointer, down, turn)
-        position = add([bare(kernel.values[loop.lb]), str(ahead)])
+        position = add([term(kernel.values[loop.lb]), str(ahead)])
         kernel.text.line(f"{_pointer(op)} {pointer};")
         kernel.text.line(f"int64_t {', '.join(dict.fromkeys([down, turn]))};  // bytes")
         what = f"where this thread copies from in the first turn: {axis} = {position}"
@@ -331,7 +331,7 @@ class AccessPrinter:
             bytes, kept = FORMAT_BYTES[str(format_of(op.buffer.type))], kernel.call("kept")
             kernel.text.line(f"{down} = {kept}({strided(step, strides[row])} * int64_t({bytes}));")
             if not follows:
-                forth = strided(bare(kernel.values[loop.step]), strides[axis])
+                forth = strided(term(kernel.values[loop.step]), strides[axis])
                 back = strided(f"({count} - {step})", strides[row])
                 kernel.text.line(f"{turn} = {kept}(({forth} - {back}) * int64_t({bytes}));")
 
@@ -438,14 +438,14 @@ class AccessPrinter:
     def _bound_of_thread(self, op: GlobalAccess, layout: LayoutAttr, axis: str, sign: str, end: SSAValue) -> str:
         """The name of a bound, counted from a thread's first element of a fragment."""
         kernel, extent = self.kernel, layout.extent(axis)
-        start, stop = bare(kernel.values[self.offset(op, axis)]), bare(kernel.values[end])
+        start, stop = term(kernel.values[self.offset(op, axis)]), term(kernel.values[end])
         apart = stop if start == "0" else f"{stop} - {start if start.isidentifier() else f'({start})'}"
         # A piece may begin far behind where wanted elements do, but not where the array ends.
         number = f"{kernel.call('at_most')}({extent}, {apart})"
         if sign == ">=":
             number = f"{kernel.call('within')}({apart}, {extent})"
         name = kernel.names.fresh(f"{axis}_left" if sign == "<" else f"{axis}_first")
-        mine = [f"({term})" if " + " in term else term for term in (add(thread_terms(layout, axis)),) if term != "0"]
+        mine = [f"({each})" if " + " in each else each for each in (add(thread_terms(layout, axis)),) if each != "0"]
         kernel.text.line(f"const int {name} = {' - '.join([number, *mine])};")
         return name
 
@@ -488,13 +488,13 @@ class AccessPrinter:
             place = sum_of(form, lambda axis: self.position(op, axis, indices))
             if form.constant < 0 or any(factor < 0 for factor in form.terms.values()):
                 tests.append(f"0 <= {place}")
-            tests.append(f"{place} < {bare(values[length])}")
+            tests.append(f"{place} < {term(values[length])}")
         return tests
 
     def _is_within(self, op: GlobalAccess, axis: str, sign: str, end: SSAValue, indices: Mapping[str, str]) -> str:
         """The test of a position in the array against a bound."""
         values = self.kernel.values
-        return f"{add([values[self.offset(op, axis)], indices.get(axis, '0')])} {sign} {bare(values[end])}"
+        return f"{add([values[self.offset(op, axis)], indices.get(axis, '0')])} {sign} {term(values[end])}"
 
     def offset(self, op: GlobalAccess, axis: str) -> SSAValue:
         """Where an access begins along an axis."""

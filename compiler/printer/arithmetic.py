@@ -6,7 +6,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Operation, SSAValue
 
-from treadle.compiler.printer.scalars import bare, c_type, literal
+from treadle.compiler.printer.scalars import bare, c_type, literal, term
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects.cuda.kernel import NARROW
 
@@ -83,7 +83,7 @@ def print_select(writer: KernelWriter, op: arith.SelectOp) -> None:
 
 def print_comparison(writer: KernelWriter, op: arith.CmpiOp) -> None:
     left, right = (writer.values[operand] for operand in op.operands)
-    define_index(writer, op, f"({bare(left)} {PREDICATES[op.predicate.value.data]} {bare(right)})")
+    define_index(writer, op, f"({term(left)} {PREDICATES[op.predicate.value.data]} {term(right)})")
 
 
 def print_index_cast(writer: KernelWriter, op: arith.IndexCastOp) -> None:

@@ -9,7 +9,7 @@ from xdsl.dialects import scf
 from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Block, Operation, SSAValue
 
-from treadle.compiler.printer.scalars import bare
+from treadle.compiler.printer.scalars import bare, term
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects.cuda.kernel import NARROW
 from treadle.dialects.cuda.rings import COUNTED
@@ -24,7 +24,8 @@ def print_loop(writer: KernelWriter, op: scf.ForOp) -> None:
     with outermost(writer), writer.names.scope():
         index = writer.names.fresh(op.body.block.args[0].name_hint, "index")
         writer.values[op.body.block.args[0]] = index
-        low, high, step = (bare(writer.values[value]) for value in (op.lb, op.ub, op.step))
+        low = bare(writer.values[op.lb])
+        high, step = (term(writer.values[value]) for value in (op.ub, op.step))
         if NARROW in op.attributes:
             low, high, step = (f"uint32_t({each})" for each in (low, high, step))
             with writer.text.block(f"for (uint32_t {index} = {low}; {index} < {high}; {index} += {step})"):

@@ -8,7 +8,7 @@ from typing import Protocol
 from treadle.compiler.layouts.operations import dealt_axes
 from treadle.compiler.layouts.sectors import SECTOR_BYTES
 from treadle.compiler.printer.indices import add, strided
-from treadle.compiler.printer.scalars import bare, c_type
+from treadle.compiler.printer.scalars import c_type, term
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import GlobalAccess
@@ -77,13 +77,13 @@ class DealtPrinter:
         if axis not in limits:
             return size
         offset = dict(zip(axes_of(op.tile.type), op.offsets, strict=True))[axis]
-        return f"{self.kernel.call('at_most')}({size}, {bare(values[limits[axis]])} - {values[offset]})"
+        return f"{self.kernel.call('at_most')}({size}, {term(values[limits[axis]])} - {values[offset]})"
 
     def _begun(self, op: cuda.CopyOp, indices: dict[str, str], test: str = ">=") -> list[str]:
         """The tests that an element of the tile lies behind the beginnings of the copy, or before one."""
         values, offsets = self.kernel.values, dict(zip(axes_of(op.tile.type), op.offsets, strict=True))
         return [
-            f"{add([values[offsets[axis]], indices.get(axis, '0')])} {test} {bare(values[begin])}"
+            f"{add([values[offsets[axis]], indices.get(axis, '0')])} {test} {term(values[begin])}"
             for axis, begin in zip(op.begun_axes, op.begins, strict=True)
         ]
 

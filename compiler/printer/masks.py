@@ -13,7 +13,7 @@ from treadle.compiler.layouts.digits import Modes
 from treadle.compiler.layouts.places import count, has_bits, places_along
 from treadle.compiler.printer.indices import Loop, add, coordinate, thread_terms, times
 from treadle.compiler.printer.indices import subscripts as place_of
-from treadle.compiler.printer.scalars import bare, literal
+from treadle.compiler.printer.scalars import literal, term
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects import cuda
 from treadle.dialects.cuda.fragments import COMPARED
@@ -106,14 +106,14 @@ def _print_compared(writer: KernelWriter, op: cuda.MaskOp, layout: LayoutAttr) -
     def place(bound: SSAValue) -> str:
         return add([_start(writer, op, bound), coordinate(layout, op.axis.data, loops)])
 
-    is_there = f"{place(op.limit)} < {bare(writer.element(op.limit, loops))}"
+    is_there = f"{place(op.limit)} < {term(writer.element(op.limit, loops))}"
     if op.begin is not None:
-        is_there = f"({bare(writer.element(op.begin, loops))} <= {place(op.begin)}) & ({is_there})"
+        is_there = f"({term(writer.element(op.begin, loops))} <= {place(op.begin)}) & ({is_there})"
     text = f"{is_there} ? {writer.element(op.value, loops)} : {literal(op.other, writer.uses)}"
     writer.text.nest(loops, [f"{name}{place_of(layout, loops)} = {text};"])
 
 
 def _start(writer: KernelWriter, op: cuda.MaskOp, bound: SSAValue) -> str:
     """The position of the first element, in the bits of a bound."""
-    offset = bare(writer.values[op.offset])
+    offset = term(writer.values[op.offset])
     return f"int32_t({offset})" if is_fragment(bound.type) and offset != "0" else offset

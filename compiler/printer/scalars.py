@@ -309,3 +309,13 @@ def _bare(text: str) -> str:
 
 
 bare = _bare
+
+_LOOSE = re.compile(r" (?:\?|[<>]=?|[!=]=|&&?|\|\|?) ")
+"""What binds looser than a sum."""
+
+
+def term(text: str) -> str:
+    """Without the outer parentheses, where the place is that of a term of a sum or of a comparison; a choice keeps
+    them."""
+    inside = _bare(text)
+    return text if _LOOSE.search(inside) else inside

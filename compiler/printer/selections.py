@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from treadle.compiler.printer.arithmetic import define_index, short
 from treadle.compiler.printer.control_flow import outermost
-from treadle.compiler.printer.scalars import bare
+from treadle.compiler.printer.scalars import bare, term
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects import cuda
 from treadle.dialects.cuda.layout import LANES
@@ -34,7 +34,7 @@ def print_select(writer: KernelWriter, op: cuda.SelectOp) -> None:
 
 
 def print_selected(writer: KernelWriter, op: cuda.SelectedOp) -> None:
-    turn, listed = bare(writer.values[op.turn]), writer.values[op.tile]
+    turn, listed = term(writer.values[op.turn]), writer.values[op.tile]
     element = f"{writer.call('load_shared')}({listed} + {COUNTS} + {turn})"
     if op.count is None or op.rest is None:
         return define_index(writer, op, f"int64_t({element})")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from treadle.compiler.printer.indices import scaled
-from treadle.compiler.printer.scalars import bare, c_type
+from treadle.compiler.printer.scalars import c_type, term
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects import cuda
 from treadle.dialects.cuda.tiles import boxes_of, is_boxed, rows_of
@@ -45,7 +45,7 @@ def print_stage(writer: KernelWriter, op: cuda.StageOp) -> None:
     source = op.tile.owner
     assert isinstance(source, cuda.SharedOp)
     name = writer.names.fresh(op.result.name_hint, "stage")
-    index = bare(writer.values[op.index])
+    index = term(writer.values[op.index])
     place = writer.values[op.tile]
     if index != "0":
         place = f"{writer.call('stage_at')}({place}, {scaled(index, source.stage_bytes)})"

@@ -10,7 +10,7 @@ from xdsl.ir import Operation, SSAValue
 from treadle.compiler.printer.arithmetic import define_index
 from treadle.compiler.printer.indices import add, scaled
 from treadle.compiler.printer.order import OrderPrinter
-from treadle.compiler.printer.scalars import bare, c_type
+from treadle.compiler.printer.scalars import bare, c_type, term
 from treadle.compiler.printer.stages import Stages
 from treadle.compiler.printer.tensor_stores import box_place, print_for_each_box
 from treadle.compiler.printer.together import Together
@@ -233,7 +233,7 @@ class WarpgroupPrinter:
                 assert isinstance(op.ring.owner, cuda.RingOp)
                 together = self._together(op.ring.owner)
                 share, axis = together.share, shared_axis(op.boxes)
-                offsets[axis] = add([bare(offsets[axis]), scaled(share, op.map_type.shape[axis])])
+                offsets[axis] = add([term(offsets[axis]), scaled(share, op.map_type.shape[axis])])
                 tile = add([tile, scaled(share, op.boxes.rows // op.shares * op.boxes.span.data)])
                 blocks = f", {together.mask}"
             tile, at = box_place(tile, op.boxes, offsets, box)
