@@ -21,7 +21,7 @@ from treadle.dialects import cuda
 from treadle.dialects.diagram.formats import NUMBER_FORMATS, holds
 from treadle.runtime.emulator import Array, compile_source
 from treadle.runtime.formats import DTYPES
-from treadle.runtime.interpreter import run_function
+from treadle.runtime.interpreter import run_function, run_with_bounds
 from treadle.runtime.nvcc import compile_cubin
 
 EVERY = np.arange(-128, 128).astype(np.int8)
@@ -269,3 +269,20 @@ def test_what_stands_for_absent_elements_is_an_integer():
     clipped = np.clip(wide, -128, 127)
     np.testing.assert_array_equal(largest, np.where(there, clipped, -(2**31)).max(1))
     np.testing.assert_array_equal(smallest, np.where(there, clipped, 2**31 - 1).min(1))
+
+
+@pytest.mark.parametrize("wanted", ["f16", "bf16", "f32"])
+def test_widening_adds_nothing_to_a_bound(wanted: str):
+    """The size of -128 is 128, which i8 does not have: its bound was below zero, and right results were called
+    wrong."""
+    (converted,) = run_with_bounds(parse_module(cast("i8", wanted)), [EVERY])
+    assert (converted.error == 0).all()
+
+
+def test_weights_that_are_rounded_beside_the_least_number():
+    """Shares near one are rounded to f16, each by up to 2^-12 of itself, and -128 counts as much as 127."""
+    shares, values = np.full((3, 2), 0.91819, np.float32), np.full((2, 4), -128, np.int8)
+    function = treadle.kernel("q x, x e -> q e")(lambda P, V: tl.contract((P * 1.0).to("f16"), V, over="x"))
+    for backend in ("emulator", "interpreter"):
+        (verdict,) = function.compiled(shares, values).verify(shares, values, backend=backend)
+        assert verdict.ok, str(verdict)

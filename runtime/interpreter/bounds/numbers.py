@@ -42,7 +42,7 @@ def rounding(value: AnyArray, error: FloatArray, format: Attribute) -> FloatArra
     if not is_float(format):
         return np.zeros(())
     name = str(format)
-    size, largest = np.abs(value) + error, LARGEST.get(name, np.inf)
+    size, largest = np.abs(value.astype(np.float64)) + error, LARGEST.get(name, np.inf)  # -128 of i8 is 128 here
     if name in SATURATING:
         # A value is rounded to 8 bits once, whatever is reassociated: SLACK must not count that again, but for what
         # products of two such roundings leave.
@@ -59,9 +59,9 @@ def rounded(value: AnyArray, error: FloatArray, format: Attribute) -> FloatArray
 
 
 def cast_error(numbers: Numbers, given: Attribute, wanted: Attribute) -> FloatArray:
-    """A cast to a wider format is exact; integers are exact up to the unit of the float format."""
+    """A cast to a wider format is exact; 32-bit integers are exact up to the unit of the float format."""
     error = error_of(numbers)
-    if not is_float(wanted) or (is_float(given) and _holds(wanted, given)):
+    if not is_float(wanted) or _holds(wanted, given):
         return error
     return rounded(numbers.value, error, wanted)
 
@@ -81,5 +81,5 @@ def fixed_cast_error(numbers: Numbers, format: Attribute) -> FloatArray:
 
 
 def _holds(wide: Attribute, narrow: Attribute) -> bool:
-    """Whether every number of one float format is one of another."""
+    """Whether every number of one format is one of another."""
     return str(wide) == "f64" or holds(wide, narrow)
