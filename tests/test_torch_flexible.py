@@ -96,6 +96,14 @@ def masked(s: Any, b: Any, h: Any, q: Any, x: Any) -> Any:
     return torch.where(x + 10 <= q, s, -inf)
 
 
+def far_behind(b: Any, h: Any, q: Any, x: Any) -> Any:
+    return q >= x + 30
+
+
+def of_documents(s: Any, b: Any, h: Any, q: Any, x: Any) -> Any:
+    return torch.where(DOCUMENTS[q] == DOCUMENTS[x], s, -inf)
+
+
 CASES: dict[str, tuple[Function | None, Function | None]] = {
     "plain": (None, None),
     "causal": (None, causal),
@@ -107,6 +115,7 @@ CASES: dict[str, tuple[Function | None, Function | None]] = {
     "bias": (biased, None),
     "tables of other axes": (turned, causal),
     "minus infinity": (masked, None),
+    "minus infinity in all that the mask leaves": (of_documents, far_behind),
 }
 
 

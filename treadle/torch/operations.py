@@ -109,12 +109,7 @@ def mean_all(body: Body, tensor: Tensor, dtype: Any = None) -> Tensor:
 
 @computed(aten._safe_softmax.default)
 def safe_softmax(body: Body, tensor: Tensor, dim: int, *_: Any) -> Tensor:
-    """Zeros where a row is nothing but -inf."""
-
-    def shares(a: tl.Array, over: Any) -> tl.Array:
-        return tl.where(a.max(over).equals(float("-inf")), 0.0, _softmax(a, over))
-
-    return body.along(tensor, dim, shares)
+    return body.along(tensor, dim, _safe_softmax)
 
 
 @computed(aten._softmax.default)
@@ -140,7 +135,7 @@ def masked_softmax(body: Body, scores: Tensor, mask: Tensor) -> Tensor:
         )
     whole = body.whole(body.tensor(dims, scores.array))
     kept = tl.keep(whole, mask.text, **mask.named)
-    return body.along(body.tensor(dims, kept), -1, _softmax)
+    return body.along(body.tensor(dims, kept), -1, _safe_softmax)
 
 
 @computed(torch.ops.treadle.at_blocks.default)
@@ -171,6 +166,11 @@ def _softmax(array: Array, over: Sequence[str]) -> Array:
         return array.softmax(over[0])
     powers = tl.exp(array - array.max(over))
     return powers / powers.sum(over)
+
+
+def _safe_softmax(array: Array, over: Sequence[str]) -> Array:
+    """Zeros where a row is nothing but -inf."""
+    return tl.where(array.max(over).equals(float("-inf")), 0.0, _softmax(array, over))
 
 
 def _log_softmax(array: Array, over: Sequence[str]) -> Array:
