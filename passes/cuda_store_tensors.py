@@ -193,6 +193,8 @@ def _layout_problem(leaving: _Leaving) -> Reason | None:
     if not 2 <= len(sizes) <= MOST_AXES or max(sizes.values()) > MOST_ROWS:
         return Reason(law, f"pieces of {name} have {list(sizes.values())} elements")
     extents = [layout.extent(axis) for axis in sizes]
+    if extents[-1] == 1:
+        return Reason(law, f"pieces of {name} are one element wide along '{list(sizes)[-1]}', in which rows lie")
     if extents != list(sizes.values()) or boxes_layout(extents, bytes) is None:
         return Reason(law, f"pieces of {name} are padded, or their rows are no multiple of 32 bytes")
     width = list(sizes_of(leaving.buffer.type).values())[-1]

@@ -105,6 +105,20 @@ def test_a_transposed_result_is_turned_on_the_way() -> None:
 
 
 @needs_compiler
+@pytest.mark.parametrize("order", ["b, q, e, h", "e, q, b, h"])
+def test_a_result_whose_rows_lie_along_heads_leaves_otherwise(order: str) -> None:
+    """A box is as wide as a piece along the contiguous axis, of which a piece has one element: it was refused."""
+    text = programs.attention(64, {"b": 4, "h": 16, "q": 2048, "x": 2048})
+    shape = "x".join("64" if axis == "e" else "?" for axis in order.split(", "))
+    turned = f"tensor<{shape}xf16, #diagram.array<[{order}]>>"
+    text = text.replace("!O = tensor<?x?x?x64xf16, #diagram.array<[b, h, q, e]>>", f"!O = {turned}")
+    assert turned in text
+    steps = (str(step) for step in derivation_of(entry_function(made(text)[1]).attributes))
+    assert any("one element wide along 'h'" in step for step in steps)
+    assert execute(text, {"b": 1, "h": 3, "q": 70, "x": 50}) == (["attention_kernel_specialised"], True)
+
+
+@needs_compiler
 def test_any_order_of_completion_gives_no_report() -> None:
     for seed in range(1, 9):
         assert execute(product(), SMALL, seed)[1]
