@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
+import treadle
+import treadle.language as tl
 from roads import compiled
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.pipeline import Options, run_pipeline
@@ -136,3 +140,22 @@ def test_what_is_in_no_kernel_cannot_ask() -> None:
     text = PROGRAM.replace("BODY", body).replace("%a, %b : !r, !s", "%a, %c : !r, !s")
     with pytest.raises(TreadleError, match=r"%W has elements only where 'j <= i', but it would be saved by a kernel"):
         run_pipeline(parse_module(text), Options(machine="a100"))
+
+
+def over_two_axes(Q: Any, K: Any, V: Any, T: Any) -> Any:
+    S = tl.keep(tl.contract(Q, K, over="d"), "t[q // 3, y // 64] > 0", t=T)
+    return tl.contract(tl.softmax(S, over="x y").to("f16"), V, over="x y")
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100"])
+def test_a_table_is_read_again(machine: str) -> None:
+    """What a condition asks of is read from an argument by each kernel: that one saves it for another was refused, as
+    every group along `r` would save it again."""
+    function = treadle.kernel("q r d, x y d, x y e, m n -> q r e", machine=machine)(over_two_axes)
+    sizes = {"q": 64, "r": 64, "x": 30, "y": 30, "d": 16, "e": 16, "m": 22, "n": 1}
+    kernel = treadle.compile(function.trace(["f16", "f16", "f16", "i8"], sizes, "de"), machine=machine)
+    dice = np.random.default_rng(0)
+    for q, r, x, y in ((7, 2, 16, 5), (1, 1, 1, 130), (3, 5, 3, 0)):
+        Q, K, V = (dice.standard_normal((*n, 16)).astype(np.float16) for n in ((q, r), (x, y), (x, y)))
+        for verdict in kernel.verify(Q, K, V, dice.integers(0, 2, (3, 3)).astype(np.int8), backend="emulator"):
+            assert verdict.ok, (q, r, x, y, verdict)

@@ -5,13 +5,13 @@ not wherever it is asked, so a kernel that reads such an array asks again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from xdsl.dialects import func
 from xdsl.ir import Block, Operation, SSAValue
 
 from treadle.compiler.errors import Refusal
-from treadle.dialects.diagram import WhereOp
+from treadle.dialects.diagram import CastOp, ReadOp, WhereOp
 from treadle.dialects.diagram.absence import absences
 from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.diagram.condition import ConditionAttr, renamed
@@ -69,7 +69,7 @@ class _Selection:
 
     def _ask(self, value: SSAValue, maker: Cluster, place: int) -> None:
         users = self._users(value, self.clusters[place])
-        made = self._selected_again(value, users[0])
+        made = self._selected_again(value, maker, users[0])
         same = made[-1].results[0]
         for user in users:
             user.operands = [same if each is value else each for each in user.operands]
@@ -80,15 +80,26 @@ class _Selection:
         asked = " and ".join(sorted({f"'{op.condition.text.data}'" for op in absences(value)}))
         note(self.function, PASS, f"{label(same)}, as {label(value)}, for {label(users[0].results[0])}", LAW, asked)
 
-    def _selected_again(self, value: SSAValue, before: Operation) -> list[Operation]:
+    def _selected_again(self, value: SSAValue, maker: Cluster, before: Operation) -> list[Operation]:
         """Each of its conditions, on the zeros that are saved for what is absent, or on the constant it selects of."""
         made: list[Operation] = []
         source = _constant(value) or value
         for op in _distinct(absences(value), self.block):
-            made.append(self._insert(_asked_of(op, source), value, before))
+            inputs = [self._read_again(each, maker, before, made) for each in op.inputs]
+            made.append(self._insert(_asked_of(op, source, inputs), value, before))
             self.asking.add(made[-1])
             source = made[-1].results[0]
         return made
+
+    def _read_again(self, value: SSAValue, maker: Cluster, before: Operation, made: list[Operation]) -> SSAValue:
+        """What a condition asks of, where that is read from an argument: no kernel saves it for another."""
+        chain = list(_reads(value, maker))
+        for op in reversed(chain):
+            operands = [made[-1].results[0] if op is not chain[-1] else each for each in op.operands]
+            clone = op.clone()
+            clone.operands = operands
+            made.append(self._insert(clone, op.results[0], before))
+        return made[-1].results[0] if chain else value
 
     def _insert(self, op: Operation, like: SSAValue, before: Operation) -> Operation:
         op.results[0].name_hint = fresh_hint(like, like.name_hint)
@@ -113,12 +124,25 @@ def _distinct(conditions: Iterable[WhereOp], block: Block) -> Iterator[WhereOp]:
             yield op
 
 
-def _asked_of(op: WhereOp, array: SSAValue) -> WhereOp:
-    """The condition of an operation, on another array that has its axes; inputs give way to the names of its others."""
+def _reads(value: SSAValue, maker: Cluster) -> Iterator[Operation]:
+    """The reads and casts of a cluster that lead from an array of which it is given to a value, the last first; none if
+    anything is computed on the way."""
+    chain: list[Operation] = []
+    while isinstance(value.owner, Operation) and value.owner in maker:
+        if not isinstance(value.owner, ReadOp | CastOp):
+            return
+        chain.append(value.owner)
+        value = value.owner.operands[0]
+    yield from chain
+
+
+def _asked_of(op: WhereOp, array: SSAValue, given: Sequence[SSAValue]) -> WhereOp:
+    """The condition of an operation, on another array that has its axes, of the inputs that are given; these give way
+    to the names of its others."""
     axes = axes_of(array.type)
     names = [name.data for name in op.names]
     clear = {name: _clear(name, (*axes, *names)) for name in names if name in axes}
-    inputs = {clear.get(name, name): value for name, value in zip(names, op.inputs, strict=True)}
+    inputs = {clear.get(name, name): value for name, value in zip(names, given, strict=True)}
     return WhereOp(array, ConditionAttr(renamed(op.condition.text.data, clear)), inputs)
 
 
