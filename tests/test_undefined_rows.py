@@ -177,3 +177,23 @@ def with_data(condition: str, data: Iterable[str]) -> str:
     named = ", ".join(f"{name} = %{name} : i32" for name in data)
     text = program("max", "x <= q").replace('"x <= q"', f'"{condition}" with ({named})')
     return text.replace(f"%L: {L})", f"{', '.join(f'%{name}: i32' for name in data)})")
+
+
+def test_what_a_law_makes_of_rows_that_nobody_tells() -> None:
+    """Of a row of -inf, of which a condition on data leaves some, nothing is said; a NaN of its own makes every element
+    NaN. A law's were said to be NaN either way, and a kernel's zeros were called wrong."""
+    X, S = array("f32", q=None, x=None), array("i32", x=None)
+    module = parse_module(f"""
+func.func @f(%X: {X}, %s: {S}) -> {X} {{
+  %W = diagram.where %X if "s[x] == 0" with (s = %s : {S}) : {X}
+  %P = diagram.apply @softmax(%W) over [x] : ({X}) -> {X}
+  func.return %P : {X}
+}}
+""")
+    rows = np.zeros((3, 5), np.float32)
+    rows[0], rows[1, 2] = -np.inf, np.nan
+    (shares,) = run_with_bounds(module, [rows, np.array([0, 0, 0, 1, 1], np.int32)])
+    assert np.isinf(shares.error[0, :3]).all()
+    assert np.isnan(shares.value[1, :3]).all()
+    assert not shares.error[1, :3].any()
+    assert np.isfinite(shares.error[2]).all()

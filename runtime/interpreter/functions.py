@@ -263,7 +263,9 @@ class DiagramFunctions(SessionFunctions):
         with self.session.in_scope(scope):
             results = interpreter.run_ssacfg_region(law.body, operands, law.sym_name.data)
         made = zip(cast("tuple[Array, ...]", results), law.outputs, op.outputs, strict=True)
-        return tuple(self._leave_law(array, type, output, names) for array, type, output in made)
+        left = [self._leave_law(array, type, output, names) for array, type, output in made]
+        given = self._operands(op.inputs, args)
+        return tuple(bounds.without_untold_rows(op, law, given, array) for array in left)
 
     def _leave_law(self, result: Array, made: Attribute, output: SSAValue, names: dict[str, str]) -> Array:
         """A result of a law in the axes and the format of its application."""

@@ -56,6 +56,7 @@ from treadle.runtime.interpreter.bounds.numbers import cast_error, fixed_cast_er
 from treadle.runtime.interpreter.bounds.scalars import scalar_error
 from treadle.runtime.interpreter.bounds.tables import EXACT, SPREAD
 from treadle.runtime.interpreter.bounds.units import CONFIDENCE, SLACK
+from treadle.runtime.interpreter.bounds.untold import without_untold_rows
 
 __all__ = [
     "CONFIDENCE",
@@ -70,4 +71,5 @@ __all__ = [
     "reduce_error",
     "reduce_gamma",
     "scalar_error",
+    "without_untold_rows",
 ]
