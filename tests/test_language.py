@@ -341,11 +341,29 @@ def test_products_of_f32_may_be_rounded(format: str, said: int):
 
 
 @pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("shape", "it has .axes"),
+        ("T", "the signature says"),
+        ("astype", "write .to"),
+        ("exp", "it has .axes and"),
+    ],
+)
+def test_what_numpy_calls_otherwise(name: str, said: str):
+    traced = treadle.kernel("m k, k n -> m n")(lambda A, B: getattr(A, name))
+    with pytest.raises(AttributeError, match=f"has no '{name}': {said}"):
+        traced.trace(["f32", "f32"], {"m": 4, "k": 8, "n": 8})
+
+
+@pytest.mark.parametrize(
     ("function", "message"),
     [
         (lambda A, B: A @ B, "contract"),
         (lambda A, B: A[0], "cannot be indexed"),
         (lambda A, B: list(A), "cannot be iterated"),
+        (lambda A, B: A * len(A), "has no length: ask .size"),
+        (lambda A, B: A // 2, "'//' and '%' do not trace"),
+        (lambda A, B: 2 % A, "'//' and '%' do not trace"),
         (lambda A, B: A if A > 0 else B, "where, not 'if'"),
         (lambda A, B: A if A else B, "where, not 'if'"),
         (lambda A, B: A + np.ones(3), "pass other data as an argument"),

@@ -182,6 +182,19 @@ class Array:
     def __getitem__(self, key: Any) -> NoReturn:
         raise TreadleError("an array of a traced function cannot be indexed: its axes have names, not places")
 
+    def __len__(self) -> NoReturn:
+        raise TreadleError("an array of a traced function has no length: ask .size('x') of an axis in `static`")
+
+    def __floordiv__(self, other: Any) -> NoReturn:
+        raise TreadleError("'//' and '%' do not trace: divide, and take treadle.language.floor of the quotient")
+
+    __rfloordiv__ = __mod__ = __rmod__ = __floordiv__
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """(AttributeError, as `hasattr` wants it)"""
+        said = _SPELLED.get(name, "it has .axes and .format, and functions are in treadle.language")
+        raise AttributeError(f"an array of a traced function has no '{name}': {said}", name=name, obj=self)
+
     @classmethod
     def __torch_function__(cls, function: Any, *_: Any, **__: Any) -> NoReturn:
         raise TreadleError(f"{_said(function)} does not trace: use the functions of treadle.language")
@@ -231,6 +244,14 @@ class Condition:
 
     __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __invert__ = _alone
 
+
+_SPELLED = {
+    "T": "the signature says in which order the axes of a result lie",
+    "astype": "write .to('f16')",
+    "dtype": "it is .format",
+    "shape": "it has .axes, and .size('x') of an axis in `static`",
+}
+"""What numpy and torch call otherwise."""
 
 _OPERATORS = {
     "add": ("__add__", "__radd__"),
