@@ -10,6 +10,7 @@ from xdsl.ir import SSAValue
 
 from treadle.compiler.printer.indices import add, scaled, strided
 from treadle.compiler.printer.scalars import bare
+from treadle.compiler.printer.scalars import term as as_term
 from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import GlobalAccess
@@ -107,7 +108,7 @@ class Scattered:
         for form, length in self.op.padding:
             if bool(entries_in([form])) is not with_entries:
                 continue
-            size = bare(self.kernel.values[length])
+            size = as_term(self.kernel.values[length])
             if (entry := _alone(form)) is not None:
                 tests.append(f"uint32_t({self.names[entry]}) < uint32_t({size})")  # sizes are below 2^31
                 continue

@@ -95,9 +95,9 @@ class _Selection:
         """What a condition asks of, where that is read from an argument: no kernel saves it for another."""
         chain = list(_reads(value, maker))
         for op in reversed(chain):
-            operands = [made[-1].results[0] if op is not chain[-1] else each for each in op.operands]
             clone = op.clone()
-            clone.operands = operands
+            if op is not chain[-1]:
+                clone.operands[0] = made[-1].results[0]
             made.append(self._insert(clone, op.results[0], before))
         return made[-1].results[0] if chain else value
 
