@@ -1,0 +1,146 @@
+"""What a group of a decorated kernel holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xdsl.ir import Operation, SSAValue
+
+from treadle.compiler.cost.ahead import begun_ahead, divided
+from treadle.compiler.cost.decorated import Decorated
+from treadle.compiler.cost.operands import (
+    computes_with,
+    is_needed_first,
+)
+from treadle.compiler.cost.roles import (
+    lies_along_columns,
+    lies_in_rows,
+)
+from treadle.compiler.cost.tasks import ADDRESS, Holding
+from treadle.compiler.cost.work import width_of
+from treadle.dialects.diagram import MapOp, ReduceOp
+from treadle.dialects.diagram.array import axes_of
+from treadle.dialects.diagram.contract import is_multiplied
+from treadle.dialects.hierarchy.schedule import promoted_every
+
+
+class Holdings:
+    """Of one kernel, by what it is held for."""
+
+    def __init__(self, at: Decorated):
+        self.at = at
+
+    def all(self) -> list[Holding]:
+        return [
+            *self._of_inputs(),
+            *self._of_products(),
+            *self._of_rows(),
+            *self._of_parts(),
+            *self._of_results(),
+        ]
+
+    def _of_inputs(self) -> list[Holding]:
+        held: list[Holding] = []
+        for value, times in self.at.use.inputs.items():
+            axes, width = axes_of(value.type), width_of(value.type)
+            if not self.at.comes_to_shared(value):
+                held += self._of_loaded(value)
+                continue
+            # The second stream has tiles of its own in shared memory.
+            role = "staged" if self.at.stream in axes else "shared"
+            held += [Holding(role, axes, width)] * times
+            if not is_multiplied(value):
+                along_columns = lies_along_columns(axes, self.at.stream, self.at.roles.row, self.at.products)
+                held.append(Holding("column" if along_columns else "value", axes, width))
+            else:
+                held += self._beside_products(value)
+        return held
+
+    def _of_loaded(self, value: SSAValue) -> Iterator[Holding]:
+        axes, width = axes_of(value.type), width_of(value.type)
+        if not lies_in_rows(axes, self.at.products):
+            along_columns = lies_along_columns(axes, self.at.stream, self.at.roles.row, self.at.products)
+            yield Holding("column" if along_columns else "value", axes, width)
+            return
+        streams = self.at.use.fed_in.get(value)
+        if streams is None:
+            in_steps = any(use.operation in step for use in value.uses for step in self.at.use.steps)
+            yield Holding("value" if in_steps else "loaded", axes, width, None, axes)
+            return
+        users = {use.operation for use in value.uses}
+        for stream in streams:
+            role = "next" if is_needed_first(users, self.at.use.steps[stream]) else "loaded"
+            yield Holding(role, axes, width, stream, axes)
+            yield Holding("address", axes[:-1], ADDRESS, stream, axes)
+
+    def _beside_products(self, value: SSAValue) -> Iterator[Holding]:
+        """What steps read back of an operand's tile, to compute with it."""
+        axes, users = axes_of(value.type), {use.operation for use in value.uses}
+        for stream in self.at.use.fed_in.get(value, ()):
+            users_there = users.intersection(self.at.use.steps[stream])
+            if computes_with(users_there) and lies_in_rows(axes, self.at.products):
+                yield Holding("loaded", axes, width_of(value.type), stream, axes)
+
+    def _of_products(self) -> list[Holding]:
+        held: list[Holding] = []
+        for op in self.at.products:
+            axes = axes_of(op.result.type)
+            streams = self.at.streams_of(op)
+            if self.at.stream in axes:
+                held += [Holding("passing", axes, 4, stream) for stream in streams]
+            else:
+                held.append(Holding("carried", axes, 4))
+            if promoted_every(self.at.kernel.schedule, op):
+                held += [Holding("partial", axes, 4, stream) for stream in streams]
+            for operand in (op.lhs, op.rhs):
+                if isinstance(operand.owner, Operation):
+                    roles = ("shared", "moving") if self.at.in_shared(op, operand) else ("passing",)
+                    held += [self._of_operand(role, operand, each) for role in roles for each in streams]
+        return held + self._ahead()
+
+    def _of_operand(self, role: str, operand: SSAValue, stream: int | None) -> Holding:
+        axes = axes_of(operand.type)
+        in_rows = axes if role == "moving" and lies_in_rows(axes, self.at.products) else None
+        return Holding(role, axes, width_of(operand.type), stream, in_rows)
+
+    def _ahead(self) -> list[Holding]:
+        maps = [op for op in self.at.operations if isinstance(op, MapOp) and self.at.products]
+        found = [("ahead", op, axes) for op in maps for axes in begun_ahead(op)]
+        found += [("dividing", op, axes) for op in maps for axes in divided(op)]
+        kept = [each for each in found if self.at.stream in each[2] and self.at.roles.row in each[2]]
+        return [Holding(role, axes, 4, stream) for role, op, axes in kept for stream in self.at.streams_of(op)]
+
+    def _of_rows(self) -> list[Holding]:
+        """The state of the stream's reductions; what is reduced at once, little is left of."""
+        reductions = [op for op in self.at.operations if isinstance(op, ReduceOp) and self.at.stream in op.over_axes]
+        repairing = self.at.repairing()
+        return [self.of_row(op, op.result in repairing) for op in reductions]
+
+    def of_row(self, op: ReduceOp, repairs: bool = False) -> Holding:
+        """Where what it reduces lies in rows over the lanes, fewer of them share a row."""
+        axes, along = axes_of(op.result.type), axes_of(op.operand.type)
+        if lies_in_rows(along, self.at.products):
+            return Holding("repairing" if repairs else "state", axes, 4, None, along)
+        return Holding("row", axes, 4, None, None if self.at.products else along)
+
+    def _of_parts(self) -> Iterator[Holding]:
+        """What warps hold of results whose rows they share: of those that repair others, in every step of a stream."""
+        if self.at.products:
+            return
+        repairing = self.at.repairing()
+        for op in self.at.operations:
+            if isinstance(op, ReduceOp):
+                of_steps = self.at.stream in op.over_axes and op.result in repairing
+                axes, width = axes_of(op.result.type), width_of(op.result.type)
+                streams = self.at.streams_of(op) if of_steps else (None,)
+                yield from (Holding("parts", axes, width, each, reduced=tuple(op.over_axes)) for each in streams)
+
+    def _of_results(self) -> list[Holding]:
+        """Results on their way out; where there are products the accumulators are counted already."""
+        if not self.at.products:
+            return [Holding("value", axes_of(value.type), width_of(value.type)) for value in self.at.results]
+        return [
+            Holding("turned" if axes_of(value.type)[-1:] == (self.at.roles.row,) else "leaving", axes_of(value.type), 2)
+            for value in self.at.results
+            if self.at.leaves(value)
+        ]
