@@ -36,8 +36,8 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "selections: nothing is behind the table": (
         f"{LOWERING}/selections",
-        "bounds, padding=lowering.padding_of(term))",
-        "bounds)",
+        "bounds, padding=padding, scatter=scatter)",
+        "bounds, scatter=scatter)",
     ),
     # Blocks, warps, fragments.
     "lowering: forgets the last piece": (
