@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import Attribute
 
 from treadle.dialects.diagram import LawOp
-from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, sizes_of
+from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, is_array, sizes_of
 from treadle.runtime.interpreter.arrays import AnyArray, dtype_of
 
 LONGEST = 7
@@ -57,7 +57,8 @@ def cases(draw: st.DrawFn, law: LawOp, shortest: int = 0) -> Case:
     """Cases of a law over one axis, of which there are at least `shortest` elements."""
     axis = law.over_axes[0]
     sizes = {axis: draw(st.integers(shortest, LONGEST))}
-    for type in law.inputs:
+    made = (result.type for op in law.walk() for result in op.results if is_array(result.type))
+    for type in (*law.inputs, *made):
         for name, size in sizes_of(type).items():
             if name not in sizes:
                 sizes[name] = draw(st.integers(1, WIDEST)) if size == DYNAMIC else size

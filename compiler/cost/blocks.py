@@ -35,6 +35,13 @@ def blocks_of(argument: SSAValue) -> Mapping[str, int]:
     return _blocks(op.forms)
 
 
+def may_leave(argument: SSAValue) -> bool:
+    """Whether elements of a view that a kernel is given may lie outside of the array, where nothing is loaded: how many
+    depends on where it ends. Of blocks, the last one does."""
+    given = given_for(argument)
+    return given is not None and any(not divisors_in([each.form]) for each in padding_of(given))
+
+
 def entries_of(argument: SSAValue) -> Sequence[Entries]:
     """What is read beside an argument of a kernel to find its elements."""
     given = given_for(argument)

@@ -11,7 +11,7 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from treadle.compiler.amounts import Amount
 from treadle.compiler.cost.ahead import begun_ahead, divided
-from treadle.compiler.cost.blocks import ENTRY_BYTES, blocks_of, entries_of
+from treadle.compiler.cost.blocks import ENTRY_BYTES, blocks_of, entries_of, may_leave
 from treadle.compiler.cost.boxes import comes_in_boxes
 from treadle.compiler.cost.fed import FedPieces
 from treadle.compiler.cost.issue import (
@@ -249,7 +249,7 @@ class Walk:
         stream = self.inside[-1].axis if self.inside else None
         in_boxes = bool(comes) and comes_in_boxes(piece, self.products, self.row, stream, fed is not None)
         entries = entries_of(array)
-        limited = piece in self.limited or bool(entries)
+        limited = piece in self.limited or bool(entries) or may_leave(array)
         taken = sizes_of(piece.type)
         found = Transfer(
             name,

@@ -76,8 +76,8 @@ class Transfer:
     """Whether tensor copies could bring that tile by whole boxes, whose rows lie in their order (`boxes.py`)."""
     is_limited: bool = False
     """Whether conditions may leave out part of an axis that groups hold whole (`passes/streams/held.py`), or entries
-    may lie outside of an array: then no more is read than is said, and by how much less depends on data and on the
-    width of a copy."""
+    or positions may lie outside of an array: then no more is read than is said, and by how much less depends on data,
+    on sizes and on the width of a copy."""
     blocks: Mapping[str, int] = field(default_factory=dict[str, int], hash=False)
     """The axes along which so many neighbours are one element of the array, which is read at quotients."""
     cells: Mapping[str, int] = field(default_factory=dict[str, int], hash=False)

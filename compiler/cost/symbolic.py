@@ -170,15 +170,21 @@ class _Walk(Walk):
         }
 
     def crossing(self, array: SSAValue, piece: SSAValue, saves: bool) -> None:
+        known = len(self.transfers)
         super().crossing(array, piece, saves)
-        transfer = self.transfers[-1]
+        for transfer in self.transfers[known:]:  # of the array, and of the entries that tell where its elements are
+            self._cross(transfer, piece)
+
+    def _cross(self, transfer: Transfer, piece: SSAValue) -> None:
         of_group = sympy.Mul(*map(axis_symbol, transfer.axes)).subs(
             {axis_symbol(pieces.axis): group_symbol(pieces.axis) for pieces in self.groups}
         )
         repeated = prod((self._count(pieces) for pieces in self.inside if pieces.axis not in transfer.axes), start=1)
         in_all = self._in_all(transfer.axes)
         self.crossings.append(
-            SymbolicTransfer(transfer.array, transfer.level, saves, transfer.width, in_all, of_group * repeated)
+            SymbolicTransfer(
+                transfer.array, transfer.level, transfer.saves, transfer.width, in_all, of_group * repeated
+            )
         )
         if transfer.level == "shared":
             self._add("shared", transfer.width * in_all)
