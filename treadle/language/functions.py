@@ -90,9 +90,7 @@ def keep(array: Array, condition: str, **inputs: Array) -> Array:
     text: Any = condition
     if not isinstance(text, str):
         raise TreadleError("the condition of keep is a text about positions, as in keep(S, 'x <= q')")
-    for name, each in given.items():
-        if not isinstance(each, Array):
-            raise TreadleError(f"condition '{condition}': '{name}' is no array: write numbers in the text")
+    _check_arrays(f"condition '{condition}'", given)
     graph, named = graph_of("keep", [array, *given.values()]), {name: each.value for name, each in inputs.items()}
     placed = at_axes(condition, named, array.axes)
     reads = {new: graph.read(named[at.name], at.places, at.axes, padded=True) for new, at in placed.reads.items()}
@@ -112,11 +110,16 @@ def read(array: Array, at: str, **inputs: Array) -> Array:
     text: Any = at
     if not isinstance(text, str):
         raise TreadleError('the place of read is a text, as in read(W, "token[t], d", token=token)')
-    for name, each in given.items():
-        if not isinstance(each, Array):
-            raise TreadleError(f"place '{at}': '{name}' is no array: write numbers in the text")
+    _check_arrays(f"place '{at}'", given)
     graph, named = graph_of("read", [array, *given.values()]), {name: each.value for name, each in inputs.items()}
     return Array(graph, graph.read(array.value, [at], axes_at(at), padded=True, inputs=named))
+
+
+def _check_arrays(where: str, given: dict[str, Any]) -> None:
+    """(TreadleError)"""
+    for name, each in given.items():
+        if not isinstance(each, Array):
+            raise TreadleError(f"{where}: '{name}' is no array: write numbers in the text")
 
 
 def maximum(left: Any, right: Any) -> Array:
