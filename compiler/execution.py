@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Block, Operation, SSAValue
 
 from treadle.dialects import cuda
+from treadle.dialects.cuda.kernel import NARROW
 
 Numbers: TypeAlias = dict[SSAValue, int]
 Computation: TypeAlias = Callable[[Numbers], None]
@@ -73,7 +74,8 @@ class Execution:
         assert body.last_op is not None
         yielded = tuple(body.last_op.operands)
         _move(known, op.iter_args, carried)
-        for number in range(known[op.lb], known[op.ub], max(known[op.step], 1)):
+        numbers = range(known[op.lb], known[op.ub], max(known[op.step], 1))
+        for number in numbers[:MOST_PIECES] if NARROW in op.attributes else numbers:
             known[position] = number
             yield from self.of(body, known)
             _move(known, yielded, carried)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from xdsl.context import Context
 from xdsl.dialects import arith
@@ -11,7 +12,7 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
-from treadle.compiler.cost.tile_order import best_section, is_uneven
+from treadle.compiler.cost.tile_order import best_section, longest
 from treadle.compiler.errors import InternalError
 from treadle.compiler.machines import Machine, machine_of
 from treadle.compiler.rings import ring_problems
@@ -35,10 +36,10 @@ class CudaPersistPass(ModulePass):
     Legal if the turns of each ring that a piece takes can be counted before it, since turns then count on from piece to
     piece, and if what a piece leaves from has room of its own beside the stages: where the whole has none, the result
     leaves in 2, 4 or 8 parts through the room of one. Pieces are taken in any order (groups are independent): in
-    sections of rows that stay in the L2 cache, and the longest first where pieces differ, both by the cost model
-    (`compiler/cost/tile_order.py`) or by the options. The pass declines, with its reason in the derivation, where that
-    does not hold, where every block would have one piece, and where the model found that several blocks on an SM take
-    less time (`compiler/cost/turns.py`).
+    sections of rows that stay in the L2 cache, and where pieces differ the longest first, dealt to blocks there and
+    back so that all have about as much to do; both by the cost model (`compiler/cost/tile_order.py`) or by the options.
+    The pass declines, with its reason in the derivation, where that does not hold, where every block would have one
+    piece, and where the model found that several blocks on an SM take less time (`compiler/cost/turns.py`).
 
     Before:
     ```
@@ -135,8 +136,8 @@ class CudaPersistPass(ModulePass):
     section: int | None = None
     """Rows of pieces, or of clusters that lie along another axis than the last, that are taken together; by default
     what the cost model finds."""
-    longest_first: bool | None = None
-    """Whether the last pieces of all rows come first; by default where they are longer."""
+    longest: Literal["first", "last", "none"] | None = None
+    """Which pieces of a row take longest, and so come first; by default what the copies of pieces tell."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         check_lowered(op)
@@ -180,13 +181,13 @@ class CudaPersistPass(ModulePass):
         pieces: int,
         machine: Machine,
     ) -> TileOrder:
-        shared = sharing(kernel, roles, arguments, pieces, machine.sms)
-        section, longest_first = self.section, self.longest_first
+        shared = sharing(kernel, roles, arguments, pieces, machine.blocks_at_a_time(kernel.cluster))
+        section, first = self.section, self.longest
         if shared is not None:
             section = best_section(shared, machine.levels["l2"].capacity) if section is None else section
-            longest_first = is_uneven(shared) if longest_first is None else longest_first
+            first = longest(shared) if first is None else first
         is_numbered = isinstance(number_of_unit(kernel), cuda.ClusterIndexOp)
-        return TileOrder(section or 1, bool(longest_first), 1 if is_numbered else kernel.cluster)
+        return TileOrder(section or 1, None if first == "none" else first, 1 if is_numbered else kernel.cluster)
 
 
 def _too_few(pieces: int | None, machine: Machine) -> Reason | None:
@@ -205,7 +206,7 @@ def _slower(kernel: cuda.KernelOp) -> Reason | None:
 def _told(order: TileOrder, kernel: cuda.KernelOp) -> str:
     rows = "rows of clusters" if isinstance(number_of_unit(kernel), cuda.ClusterIndexOp) else "rows"
     section = f", in sections of {order.section} {rows}" if order.section > 1 else ""
-    return section + (", the longest first" if order.longest_first else "")
+    return section + (", the longest first and dealt there and back" if order.longest else "")
 
 
 def _launch_fewer(launch: cuda.LaunchOp, processors: int) -> None:

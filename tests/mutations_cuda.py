@@ -257,9 +257,10 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "persist: skips a piece": (
         "passes/grids/persistent",
-        "loop = scf.ForOp(block, pieces, grid,",
-        "loop = scf.ForOp(block, grid, grid,",
+        "loop = scf.ForOp(walk.begin, walk.end, walk.step,",
+        "loop = scf.ForOp(walk.begin, walk.step, walk.step,",
     ),
+    "persist: rounds overlap": ("passes/grids/serpentine", "at.product(round, blocks)", "at.product(round, one)"),
     # Clusters.
     "cluster: blocks bring together what each reads elsewhere": (
         "passes/grids/cluster_laws",

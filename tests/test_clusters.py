@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
+from itertools import chain
 from math import prod
 from pathlib import Path
 
@@ -344,11 +345,13 @@ def static_plan() -> Plan:
 
 def test_neighbours_stay_together_in_every_order() -> None:
     for section in (1, 2, 4):
-        for longest_first in (False, True):
-            order = TileOrder(section, longest_first, 2)
-            taken = [order.place(number, 24, 4) for number in range(24)]
-            assert sorted(taken) == list(range(24))
-            assert all(taken[i + 1] == taken[i] + 1 and taken[i] % 2 == 0 for i in range(0, 24, 2))
+        for longest in (None, "first", "last"):
+            order = TileOrder(section, longest, 2)
+            taken = [order.taken_by(block, 6, 24, 4) for block in range(6)]
+            assert sorted(chain.from_iterable(taken)) == list(range(24))
+            for even, odd in zip(taken[::2], taken[1::2], strict=True):
+                assert odd == [piece + 1 for piece in even]
+                assert all(piece % 2 == 0 for piece in even)
 
 
 # -- mistakes ----------------------------------------------------------------------------------------

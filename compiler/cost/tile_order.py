@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
 
 KEPT = 0.5
 """The part of the L2 cache that a section may fill: the rest holds what streams through. Not measured."""
 
 UNEVEN = 1.25
-"""Pieces are taken longest first where the last of a row brings so many times the bytes of the first."""
+"""Pieces are dealt by their length where the longest brings so many times the bytes of the shortest."""
+
+EXACT = 64
+"""Of so many rows at most every number is tried for a section; of more, powers of two."""
 
 
 @dataclass(frozen=True)
@@ -21,21 +26,23 @@ class Sharing:
     row_bytes: int
     """Of one row, shared by its pieces."""
     column_bytes: int
-    first_bytes: int
-    """Of the first piece of a row, and of the last."""
-    last_bytes: int
+    pieces: tuple[int, ...]
+    """Of each piece of a row. The time of a piece grows with them: what it brings it multiplies."""
 
 
-def is_uneven(sharing: Sharing) -> bool:
-    return sharing.last_bytes >= UNEVEN * max(sharing.first_bytes, 1)
+def longest(sharing: Sharing) -> Literal["first", "last"] | None:
+    """Which pieces of a row take longest; None where all are about alike."""
+    if max(sharing.pieces) < UNEVEN * max(min(sharing.pieces), 1):
+        return None
+    return "first" if sharing.pieces[0] > sharing.pieces[-1] else "last"
 
 
 def best_section(sharing: Sharing, cache_bytes: int) -> int:
-    """How many rows to take together: of those that fit the cache, as many as read the fewest different bytes at a
-    time; where pieces are uneven, as many as fit, so that the long ones of all come first."""
-    fitting = [rows for rows in _powers(sharing.rows) if rows * sharing.row_bytes <= KEPT * cache_bytes] or [1]
-    if is_uneven(sharing):
-        return fitting[-1]
+    """How many rows to take together, of those that fit the cache: as many as read the fewest different bytes at a
+    time; where pieces are uneven, as few as leave all blocks about as much to do."""
+    fitting = [rows for rows in _candidates(sharing) if rows * sharing.row_bytes <= KEPT * cache_bytes] or [1]
+    if longest(sharing) is not None:
+        return min(fitting, key=lambda rows: (round(imbalance(sharing, rows), 2), rows))
     return min(fitting, key=lambda rows: (different_bytes(sharing, rows), rows))
 
 
@@ -45,8 +52,30 @@ def different_bytes(sharing: Sharing, section: int) -> int:
     return min(section, sharing.slots) * sharing.row_bytes + columns * sharing.column_bytes
 
 
-def _powers(most: int) -> Iterable[int]:
-    rows = 1
-    while rows <= max(most, 1):
-        yield rows
-        rows *= 2
+def imbalance(sharing: Sharing, section: int) -> float:
+    """How many times the mean the most is that falls to one of the slots, where pieces are dealt there and back
+    (`passes/grids/serpentine.py`)."""
+    sections, left = divmod(sharing.rows, section)
+    whole = _dealt(sharing, section)
+    loads = (sections + 1) // 2 * whole + sections // 2 * whole[::-1]
+    last = _dealt(sharing, left)
+    loads += last[::-1] if sections % 2 else last
+    return float(loads.max() / loads.mean())
+
+
+def _dealt(sharing: Sharing, rows: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """What falls to each slot of one section of so many rows."""
+    pieces = np.array(sharing.pieces, np.float64)
+    sequence = np.repeat(pieces[::-1] if longest(sharing) == "last" else pieces, rows)
+    rounds = -(-len(sequence) // sharing.slots)
+    table = np.zeros(rounds * sharing.slots)
+    table[: len(sequence)] = sequence
+    table = table.reshape(rounds, sharing.slots)
+    table[1::2] = table[1::2, ::-1]
+    return table.sum(axis=0)
+
+
+def _candidates(sharing: Sharing) -> list[int]:
+    """Numbers of rows that a section may have."""
+    powers = [1 << power for power in range(max(sharing.rows, 1).bit_length())]
+    return powers if longest(sharing) is None else [*range(1, min(sharing.rows, EXACT) + 1), *powers]

@@ -1,5 +1,6 @@
 // RUN: xdsl-opt -p 'set-machine{name=h100},cuda-persist' %s | filecheck %s
-// RUN: xdsl-opt -p 'set-machine{name=h100},cuda-persist{section=8 longest_first=true}' %s | filecheck %s --check-prefix=ORDER
+// RUN: xdsl-opt -p 'set-machine{name=h100},cuda-persist{section=8 longest=none}' %s | filecheck %s --check-prefix=ORDER
+// RUN: xdsl-opt -p 'set-machine{name=h100},cuda-persist{section=8 longest=last}' %s | filecheck %s --check-prefix=UNEVEN
 
 !A = memref<?x?xf16, strided<[?, 1], offset: ?>, #diagram.array<[m, k], level = device>>
 !A_map = !cuda.tensor_map<[64, 64], !A>
@@ -51,7 +52,7 @@
 // CHECK-NEXT: cuda.tensor_wait pending 0
 // CHECK-NEXT: }
 
-// Sections of 8 rows, and in each from the last column to the first.
+// Sections of 8 rows, column by column.
 
 // ORDER: scf.for %number = %block to %pieces step %blocks
 // ORDER-NEXT: %[[rows:[0-9]+]] = arith.constant 8 : index
@@ -61,6 +62,20 @@
 // ORDER: %piece_1 = arith.addi
 // ORDER-NEXT: %column = arith.remui %piece_1, %columns {narrow} : index
 // ORDER-NEXT: %row = arith.divui %piece_1, %columns {narrow} : index
+
+// And from the last column to the first, dealt there and back.
+
+// UNEVEN: %two_rounds = arith.addi %blocks, %blocks : index
+// UNEVEN: %place_back = arith.subi %{{[0-9]+}}, %block : index
+// UNEVEN: %taken = arith.addi %taken_in_whole, %taken_in_last : index
+// UNEVEN: scf.for %piece_turn = %{{[0-9]+}} to %taken step
+// UNEVEN: %[[both:[0-9]+]] = arith.addi %round, %section : index
+// UNEVEN: %[[side:[0-9]+]] = arith.select %{{[0-9]+}}, %block, %place_back : index
+// UNEVEN-NEXT: %place = arith.addi %{{[0-9]+}}, %[[side]] : index
+// UNEVEN: %[[column:[0-9]+]] = arith.divui %place, %rows {narrow} : index
+// UNEVEN: arith.subi %{{[0-9]+}}, %[[column]] : index
+// UNEVEN: %piece_1 = arith.addi
+// UNEVEN-NEXT: %column = arith.remui %piece_1, %columns {narrow} : index
 
 cuda.kernel @stream (%A_map: !A_map, %C_map: !A_map) threads 256 shared 16416 {
   %A_shared = cuda.shared at 0 stages 2 : !As

@@ -19,8 +19,9 @@ from treadle.dialects.cuda.rings import place_shared
 from treadle.dialects.cuda.tiles import boxes_of, format_bytes, is_boxed, layout_of
 from treadle.dialects.diagram import ReduceOp
 from treadle.dialects.diagram.array import ArrayEncoding, axes_of, format_of, sizes_of
+from treadle.passes.grids.arithmetic import Arithmetic
 from treadle.passes.grids.coordinates import number_of_unit
-from treadle.passes.grids.tile_order import TileOrder
+from treadle.passes.grids.tile_order import TileOrder, Units, Walk
 from treadle.passes.loops.delay import rings_of_tiles
 from treadle.passes.warps.laws import Reason, constant_of
 
@@ -137,8 +138,11 @@ class Persistent:
         Rewriter.insert_op(grid, InsertPoint.after(unit))
         moved = _depending_ops(top, unit.result)
         units, at_a_time = self._units(unit, pieces, grid)
+        column = next((op.rhs for op in moved if isinstance(op, arith.RemUIOp) and op.lhs is unit.result), units)
+        given = Units(unit.result, units, column, at_a_time)
+        walk = self.order.walk(given, Arithmetic.before(self.roles))
         for role in (self.roles.producer.block, self.roles.consumers.block):
-            self._loop(role, unit.result, units, at_a_time, moved)
+            self._loop(role, unit.result, walk, moved)
         last = self.roles.consumers.block
         if _stores(self.roles):
             last.add_op(cuda.TensorWaitOp())
@@ -196,17 +200,14 @@ class Persistent:
 
     # -- one role ----------------------------------------------------------------------------------
 
-    def _loop(self, role: Block, block: SSAValue, pieces: SSAValue, grid: SSAValue, moved: Sequence[Operation]) -> None:
+    def _loop(self, role: Block, block: SSAValue, walk: Walk, moved: Sequence[Operation]) -> None:
         """Put the body of a role into a loop over the pieces of this block, or of its cluster."""
         body = Block(arg_types=[IndexType(), *(IndexType() for _ in self.counts)])
         number, *done = body.args
-        number.name_hint = "number"
+        number.name_hint = walk.name
         for arg, (_, ring) in zip(done, self.counts, strict=True):
             arg.name_hint = f"{ring}_done"
-        inside: dict[SSAValue, SSAValue] = {block: number}
-        column = next((op for op in moved if isinstance(op, arith.RemUIOp) and op.lhs is block), None)
-        if not self.order.is_plain and column is not None:
-            inside[block] = self.order.emit(body, number, pieces, column.rhs)
+        inside: dict[SSAValue, SSAValue] = {block: walk.piece(Arithmetic.at_end(body), number)}
         for op in moved:
             clone = op.clone(value_mapper=inside)
             body.add_op(clone)
@@ -218,14 +219,14 @@ class Persistent:
                 op.attributes[NARROW] = UnitAttr()
         for op in list(role.ops):
             op.detach()
+            _replace(op, inside)
             body.add_op(op)
-        _replace(body, inside)
         self._advance_turns(body, done)
         totals = [inside.get(count, count) for count, _ in self.counts]
         sums = [arith.AddiOp(arg, total) for arg, total in zip(done, totals, strict=True)]
         body.add_ops([*sums, scf.YieldOp(*(each.result for each in sums))])
         zero = arith.ConstantOp.from_int_and_width(0, IndexType())
-        loop = scf.ForOp(block, pieces, grid, [zero.result] * len(done), body)
+        loop = scf.ForOp(walk.begin, walk.end, walk.step, [zero.result] * len(done), body)
         loop.attributes[NARROW] = UnitAttr()
         role.add_ops([zero, loop])
 
@@ -312,8 +313,8 @@ def _depending_ops(block: Block, value: SSAValue) -> list[Operation]:
     return found
 
 
-def _replace(body: Block, inside: Mapping[SSAValue, SSAValue]) -> None:
-    for op in body.walk():
+def _replace(around: Operation, inside: Mapping[SSAValue, SSAValue]) -> None:
+    for op in around.walk():
         for i, operand in enumerate(op.operands):
             if operand in inside:
                 op.operands[i] = inside[operand]

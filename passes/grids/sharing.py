@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
+import numpy as np
 from xdsl.dialects import arith, memref, scf
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, SSAValue
 
 from treadle.compiler.cost.tile_order import Sharing
-from treadle.compiler.execution import ARITHMETIC, executed
+from treadle.compiler.execution import ARITHMETIC, Execution
 from treadle.dialects import cuda
 from treadle.dialects.diagram import SizesAttr
 from treadle.dialects.diagram.array import DYNAMIC, sizes_of
 from treadle.passes.grids.coordinates import number_of_unit, split_of
 
 Numbers = dict[SSAValue, int]
+
+LOOKED_AT = 5
+"""Pieces of a row whose copies are counted; those between are taken to bring what lies between."""
 
 
 class AnySizes(dict[str, int]):
@@ -60,44 +65,64 @@ def numbers_at(function: FuncOp, given: Mapping[str, int]) -> Numbers:
 
 
 def sharing(kernel: cuda.KernelOp, roles: cuda.RolesOp, arguments: Numbers, pieces: int, slots: int) -> Sharing | None:
-    """What the copies of pieces share; None where pieces have no rows and columns. Where coordinates are those of
-    clusters, of what a cluster does, as if that were one piece."""
+    """What the copies of pieces share; None where that is not known. Pieces whose number is not split lie in one row.
+    Where coordinates are those of clusters, of what a cluster does, as if that were one piece."""
     unit = number_of_unit(kernel)
-    found = None if unit is None else split_of(unit.result)
-    if unit is None or found is None or found[1] is None:
+    if unit is None:
         return None
     blocks = kernel.cluster if isinstance(unit, cuda.ClusterIndexOp) else 1
-    column, row = (depending(kernel.body.block, op.result) for op in (found[0], found[1]))
-    loads = _loads(kernel, roles, arguments, 0)
-    if loads is None:
+    loads = Loads(kernel, roles, arguments)
+    first = loads.of(0)
+    if first is None:
         return None
-    known, copies = loads
-    inner = known[found[0].rhs]
-    last = _loads(kernel, roles, arguments, inner - 1)
+    found = split_of(unit.result)
+    inner = pieces // blocks if found is None else loads.known[found[0].rhs]
+    last = loads.of(max(inner - 1, 0))
     assert last is not None
+    top = kernel.body.block
+    column = depending(top, unit.result if found is None else found[0].result)
+    row = depending(top, found[1].result) if found is not None and found[1] is not None else set[SSAValue]()
 
     def of_unit(ops: Iterable[cuda.TensorLoadOp]) -> int:
         """Each block brings its own, and of what several bring together a share."""
         return sum(op.bytes * blocks // (op.shares if blocks > 1 else 1) for op in ops)
 
-    by_row = of_unit(copy for copy in last[1] if not _uses(copy, column) and _uses(copy, row))
-    by_column = of_unit(copy for copy in copies if _uses(copy, column) and not _uses(copy, row))
+    by_row = of_unit(copy for copy in last if not _uses(copy, column) and _uses(copy, row))
+    by_column = of_unit(copy for copy in first if _uses(copy, column) and not _uses(copy, row))
     rows = pieces // blocks // max(inner, 1)
-    return Sharing(rows, max(slots // blocks, 1), by_row, by_column, of_unit(copies), of_unit(last[1]))
+    of_pieces = _interpolated(lambda number: of_unit(loads.of(number) or ()), inner)
+    return Sharing(max(rows, 1), max(slots // blocks, 1), by_row, by_column, of_pieces)
 
 
-def _loads(
-    kernel: cuda.KernelOp, roles: cuda.RolesOp, arguments: Numbers, block: int
-) -> tuple[Numbers, list[cuda.TensorLoadOp]] | None:
-    """The copies of the piece of that number, and the numbers that the kernel computes; None if some are not known."""
-    unit = number_of_unit(kernel)
-    assert unit is not None
-    known = {**arguments, unit.result: block}
-    try:
-        list(executed(kernel.body.block, known))
-        return known, [op for op in executed(roles.producer.block, known) if isinstance(op, cuda.TensorLoadOp)]
-    except KeyError:
-        return None
+def _interpolated(bytes: Callable[[int], int], count: int) -> tuple[int, ...]:
+    """Of the pieces of a row, of which a few are looked at."""
+    looked_at = np.unique(np.linspace(0, max(count - 1, 0), LOOKED_AT).astype(int))
+    found = np.interp(range(max(count, 1)), looked_at, [bytes(int(number)) for number in looked_at])
+    return tuple(int(each) for each in found)
+
+
+@dataclass
+class Loads:
+    """The copies that pieces bring, and the numbers that the kernel computes."""
+
+    kernel: cuda.KernelOp
+    roles: cuda.RolesOp
+    arguments: Numbers
+    known: Numbers = field(default_factory=dict[SSAValue, int])
+    """Those of the piece that was looked at last."""
+    execution: Execution = field(default_factory=Execution)
+
+    def of(self, piece: int) -> list[cuda.TensorLoadOp] | None:
+        """The copies of the piece of that number; None if some of its numbers are not known."""
+        unit = number_of_unit(self.kernel)
+        assert unit is not None
+        self.known = {**self.arguments, unit.result: piece}
+        try:
+            list(self.execution.of(self.kernel.body.block, self.known))
+            ops = self.execution.of(self.roles.producer.block, self.known)
+            return [op for op in ops if isinstance(op, cuda.TensorLoadOp)]
+        except KeyError:
+            return None
 
 
 def depending(block: Block, value: SSAValue) -> set[SSAValue]:

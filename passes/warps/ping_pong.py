@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -49,7 +50,7 @@ def runs_of(loop: scf.ForOp) -> Runs | Reason | None:
     around = first and last
     if len(runs) == 1 and around:
         return Reason("one warpgroup's products run while another computes", "a turn does nothing but products")
-    if not all(map(_is_of_the_block, _steering(loop))):
+    if not _are_of_the_block(_steering(loop)):
         return Reason("all warpgroups take as many turns", "data decide how often the loop runs")
     return Runs(loop, tuple(map(tuple, runs)), around and len(runs) > 1)
 
@@ -64,31 +65,43 @@ def _steering(loop: scf.ForOp) -> list[SSAValue]:
     return values
 
 
-def _is_of_the_block(value: SSAValue, known: frozenset[SSAValue] = frozenset()) -> bool:
-    """Whether a number is alike for all threads of a block: made of sizes, of the numbers of blocks, and of what each
-    warp loads alike."""
-    if value in known:
-        return True
-    if isinstance(value, BlockArgument):
-        return _is_of_the_block_around(value, known | {value})
+def _are_of_the_block(values: Iterable[SSAValue]) -> bool:
+    """Whether numbers are alike for all threads of a block: made of sizes, of the numbers of blocks, and of what each
+    warp loads alike. What a loop carries is if it begins so, and each turn makes it of such."""
+    left, seen = list(values), set[SSAValue]()
+    while left:
+        value = left.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        made_of = _made_of(value)
+        if made_of is None:
+            return False
+        left += made_of
+    return True
+
+
+def _made_of(value: SSAValue) -> Iterable[SSAValue] | None:
+    """What a number depends on; None for one that threads may have of their own."""
     owner = value.owner
-    return isinstance(owner, NUMBERS | arith.ConstantOp) or (
-        isinstance(owner, Operation)
-        and (owner.name.startswith("arith.") or is_of_each_warp(owner))
-        and all(_is_of_the_block(operand, known) for operand in owner.operands)
-    )
+    if isinstance(value, BlockArgument):
+        return _carried(value)
+    if isinstance(owner, NUMBERS | arith.ConstantOp):
+        return ()
+    is_alike = isinstance(owner, Operation) and (owner.name.startswith("arith.") or is_of_each_warp(owner))
+    return owner.operands if is_alike and isinstance(owner, Operation) else None
 
 
-def _is_of_the_block_around(value: BlockArgument, known: frozenset[SSAValue]) -> bool:
+def _carried(value: BlockArgument) -> Iterable[SSAValue] | None:
     loop = value.owner.parent_op()
     if isinstance(loop, cuda.KernelOp):
-        return True
+        return ()
     if not isinstance(loop, scf.ForOp) or loop.body.block.last_op is None:
-        return False
+        return None
     steering = [loop.lb, loop.ub, loop.step]
     if value.index:
         steering += [loop.iter_args[value.index - 1], loop.body.block.last_op.operands[value.index - 1]]
-    return all(_is_of_the_block(each, known) for each in steering)
+    return steering
 
 
 def take_turns(found: Runs) -> None:
