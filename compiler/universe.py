@@ -25,6 +25,7 @@ PASSES: dict[str, str] = {
     "pipelining": "treadle.passes.pipelining:PipeliningPass",
     "warp-specialization": "treadle.passes.warp_specialization:WarpSpecializationPass",
     "cuda-cluster": "treadle.passes.cuda_cluster:CudaClusterPass",
+    "cuda-order-blocks": "treadle.passes.cuda_order_blocks:CudaOrderBlocksPass",
     "cuda-persist": "treadle.passes.cuda_persist:CudaPersistPass",
     "cuda-ping-pong": "treadle.passes.cuda_ping_pong:CudaPingPongPass",
     "cuda-store-tensors": "treadle.passes.cuda_store_tensors:CudaStoreTensorsPass",

@@ -158,9 +158,7 @@ class CudaPersistPass(ModulePass):
             return StepAttr("decline cuda-persist", subject, reason.law, reason.fact)
         assert pieces is not None
         arguments = zip(kernel.body.block.args, launch.arguments, strict=True)
-        order = self._order(
-            kernel, roles, {arg: found[given] for arg, given in arguments if given in found}, pieces, machine
-        )
+        order = self._order(kernel, {arg: found[given] for arg, given in arguments if given in found}, pieces, machine)
         stores = [op for op in roles.consumers.walk() if isinstance(op, cuda.TensorStoreOp)]
         parts = parts_for(kernel, stores, machine.limits.shared_per_block)
         assert parts is not None
@@ -176,12 +174,11 @@ class CudaPersistPass(ModulePass):
     def _order(
         self,
         kernel: cuda.KernelOp,
-        roles: cuda.RolesOp,
         arguments: dict[SSAValue, int],
         pieces: int,
         machine: Machine,
     ) -> TileOrder:
-        shared = sharing(kernel, roles, arguments, pieces, machine.blocks_at_a_time(kernel.cluster))
+        shared = sharing(kernel, arguments, pieces, machine.blocks_at_a_time(kernel.cluster))
         section, first = self.section, self.longest
         if shared is not None:
             section = best_section(shared, machine.levels["l2"].capacity) if section is None else section

@@ -261,6 +261,12 @@ MUTATIONS: dict[str, Mutation] = {
         "loop = scf.ForOp(walk.begin, walk.step, walk.step,",
     ),
     "persist: rounds overlap": ("passes/grids/serpentine", "at.product(round, blocks)", "at.product(round, one)"),
+    # Grids of a block for each piece.
+    "order: pieces are left out": (
+        "cuda_order_blocks",
+        "order.emit(Arithmetic.before(op), unit.result, grid.result, columns)",
+        "order.emit(Arithmetic.before(op), columns, grid.result, columns)",
+    ),
     # Clusters.
     "cluster: blocks bring together what each reads elsewhere": (
         "passes/grids/cluster_laws",

@@ -52,6 +52,7 @@ EVERY_DAY = {
     "tensor stores: no fence",
     "cluster: a block ends before others let go of its memory",
     "persist: all pieces begin with turn 0",
+    "order: pieces are left out",
     "ping-pong: nobody takes the last turn back",
     "coalescing: no array says how it is aligned",
     "to linalg: a maximum begins with zero",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
+from heapq import heapreplace
 from itertools import chain
 from math import inf
 from pathlib import Path
@@ -24,7 +25,15 @@ from benchmarking import benchmark
 from roads import array, compiled
 from treadle.compiler.cost import Estimate, estimate, footprint, plan_of, sizes_of_kernel, sketch_of, time
 from treadle.compiler.cost.plan import LEAVING
-from treadle.compiler.cost.tile_order import Sharing, best_section, different_bytes, imbalance, longest
+from treadle.compiler.cost.tile_order import (
+    Sharing,
+    best_section,
+    different_bytes,
+    end_of_grid,
+    imbalance,
+    longest,
+    section_of_grid,
+)
 from treadle.compiler.cost.turns import can_take_turns, clocks_in_turns, together
 from treadle.compiler.execution import computation
 from treadle.compiler.machines import Machine, load_machine, machine_of
@@ -76,7 +85,11 @@ def made(
 
 
 def execute(
-    made: tuple[ModuleOp, ModuleOp, str], sizes: Mapping[str, int], seed: int = 0, printed: str = ""
+    made: tuple[ModuleOp, ModuleOp, str],
+    sizes: Mapping[str, int],
+    seed: int = 0,
+    printed: str = "",
+    name: str = "_specialised",
 ) -> tuple[int, bool]:
     """Blocks of the launch, and whether all outputs are right (EmulationError)."""
     algorithm, module, own = made
@@ -85,7 +98,7 @@ def execute(
     outputs = execution.run(entry_function(module), inputs)
     verdicts = verify(algorithm, inputs, outputs, "emulator")
     (launch,) = execution.launches
-    assert launch.kernel.endswith("_specialised")
+    assert launch.kernel.endswith(name)
     return launch.grid[0], all(verdict.ok for verdict in verdicts)
 
 
@@ -143,6 +156,17 @@ def test_causal_pieces_are_taken_longest_first() -> None:
 @pytest.mark.parametrize("section", [1, 2, 4])
 def test_any_order_of_pieces(section: int, first: Longest | None) -> None:
     assert execute(made(PRODUCT, 3, section, first), {"m": 300, "n": 520, "k": 72})[1]
+
+
+@needs_compiler
+def test_a_block_for_each_piece_begins_with_the_longest() -> None:
+    text = programs.attention(64, {"b": 4, "h": 16, "q": 2048, "x": 2048}, example="attention_causal")
+    module = parse_module(text)
+    algorithm = module.clone()
+    run_pipeline(module, Options(machine="a100"))
+    assert "the longest first" in str(entry_function(module).attributes["derivation"])
+    for sizes in ({"b": 1, "h": 3, "q": 300, "x": 300}, {"b": 2, "h": 1, "q": 65, "x": 130}):
+        assert execute((algorithm, module, print_cuda(module)), sizes, name="attention_causal_kernel")[1]
 
 
 @needs_compiler
@@ -221,6 +245,27 @@ def test_blocks_have_about_as_much_to_do(shape: tuple[int, int, int]) -> None:
     most = max(loads) / (sum(loads) / len(loads))
     assert most == pytest.approx(imbalance(shared, section))
     assert most < 1.035
+
+
+@pytest.mark.parametrize("shape", [(1024, 256, 64), (4096, 64, 64), (8192, 32, 64)])
+def test_the_shortest_fill_the_end_of_a_grid(shape: tuple[int, int, int]) -> None:
+    """A processor takes the next piece when it has ended one. As they lie, the last ends 1.17 to 1.20 of the mean."""
+    slots = 324
+    shared = causal(*shape, slots=slots)
+    section = section_of_grid(shared, 40 << 20)
+    order, inner = TileOrder(section, longest(shared)), len(shared.pieces)
+    count = shared.rows * inner
+
+    def end(pieces: Iterable[int]) -> float:
+        busy = [0.0] * slots
+        for piece in pieces:
+            heapreplace(busy, busy[0] + shared.pieces[piece % inner])
+        return max(busy) / (sum(busy) / slots)
+
+    found = end(order.place(number, count, inner) for number in range(count))
+    assert found == pytest.approx(end_of_grid(shared, section))
+    assert found < 1.04
+    assert end(range(count)) > 1.16
 
 
 def test_rows_whose_first_pieces_are_long_begin_with_these() -> None:

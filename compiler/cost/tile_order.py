@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from heapq import heapreplace
 from typing import Literal
 
 import numpy as np
@@ -12,6 +13,9 @@ KEPT = 0.5
 
 UNEVEN = 1.25
 """Pieces are dealt by their length where the longest brings so many times the bytes of the shortest."""
+
+TRIED, MOST_PIECES = 8, 1 << 13
+"""Sections of a grid that are compared, the largest that fit, and pieces that are looked at for each."""
 
 EXACT = 64
 """Of so many rows at most every number is tried for a section; of more, powers of two."""
@@ -44,6 +48,29 @@ def best_section(sharing: Sharing, cache_bytes: int) -> int:
     if longest(sharing) is not None:
         return min(fitting, key=lambda rows: (round(imbalance(sharing, rows), 2), rows))
     return min(fitting, key=lambda rows: (different_bytes(sharing, rows), rows))
+
+
+def section_of_grid(sharing: Sharing, cache_bytes: int) -> int:
+    """How many rows to take together, of those that fit the cache, where pieces are uneven and a processor takes the
+    next when it has ended one: as few as end about as early as any. Sections are about equal, for a small last one
+    would end with its longest pieces."""
+    equal = sorted({-(-sharing.rows // count) for count in range(1, min(sharing.rows, EXACT) + 1)}, reverse=True)
+    fitting = [rows for rows in equal if rows * sharing.row_bytes <= KEPT * cache_bytes] or [1]
+    return min(fitting[:TRIED], key=lambda rows: (round(end_of_grid(sharing, rows), 2), rows))
+
+
+def end_of_grid(sharing: Sharing, section: int) -> float:
+    """How many times the mean the last of the slots ends after, where each takes the next piece when it has ended one.
+    Of many sections the last decide."""
+    all_rows = -(-MOST_PIECES // len(sharing.pieces) // section) * section
+    rows = sharing.rows if sharing.rows <= all_rows else all_rows + sharing.rows % section
+    pieces = sharing.pieces[::-1] if longest(sharing) == "last" else sharing.pieces
+    busy = [0] * sharing.slots
+    for begin in range(0, rows, section):
+        for piece in pieces:
+            for _ in range(min(section, rows - begin)):
+                heapreplace(busy, busy[0] + piece)
+    return max(busy) * len(busy) / max(sum(busy), 1)
 
 
 def different_bytes(sharing: Sharing, section: int) -> int:

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from math import prod
+from typing import TypeAlias, TypeGuard
 
 import numpy as np
 from xdsl.dialects import arith, memref, scf
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from treadle.compiler.cost.tile_order import Sharing
-from treadle.compiler.execution import ARITHMETIC, Execution
+from treadle.compiler.execution import ARITHMETIC, computation
 from treadle.dialects import cuda
+from treadle.dialects.cuda.tiles import format_bytes
 from treadle.dialects.diagram import SizesAttr
 from treadle.dialects.diagram.array import DYNAMIC, sizes_of
 from treadle.passes.grids.coordinates import number_of_unit, split_of
 
 Numbers = dict[SSAValue, int]
+Copy: TypeAlias = "cuda.TensorLoadOp | cuda.CopyOp"
+Times: TypeAlias = "Counter[Copy]"
 
 LOOKED_AT = 5
 """Pieces of a row whose copies are counted; those between are taken to bring what lies between."""
@@ -64,34 +70,50 @@ def numbers_at(function: FuncOp, given: Mapping[str, int]) -> Numbers:
     return known
 
 
-def sharing(kernel: cuda.KernelOp, roles: cuda.RolesOp, arguments: Numbers, pieces: int, slots: int) -> Sharing | None:
+def sharing(kernel: cuda.KernelOp, arguments: Numbers, pieces: int, slots: int) -> Sharing | None:
     """What the copies of pieces share; None where that is not known. Pieces whose number is not split lie in one row.
     Where coordinates are those of clusters, of what a cluster does, as if that were one piece."""
     unit = number_of_unit(kernel)
     if unit is None:
         return None
     blocks = kernel.cluster if isinstance(unit, cuda.ClusterIndexOp) else 1
-    loads = Loads(kernel, roles, arguments)
-    first = loads.of(0)
+    brought = Brought(kernel, arguments)
+    first = brought.by(0)
     if first is None:
         return None
     found = split_of(unit.result)
-    inner = pieces // blocks if found is None else loads.known[found[0].rhs]
-    last = loads.of(max(inner - 1, 0))
+    inner = pieces // blocks if found is None else brought.known[found[0].rhs]
+    last = brought.by(max(inner - 1, 0))
     assert last is not None
     top = kernel.body.block
     column = depending(top, unit.result if found is None else found[0].result)
     row = depending(top, found[1].result) if found is not None and found[1] is not None else set[SSAValue]()
 
-    def of_unit(ops: Iterable[cuda.TensorLoadOp]) -> int:
+    def of_unit(times: Times) -> int:
         """Each block brings its own, and of what several bring together a share."""
-        return sum(op.bytes * blocks // (op.shares if blocks > 1 else 1) for op in ops)
+        return sum(_bytes(op) * count * blocks // _shares(op, blocks) for op, count in times.items())
 
-    by_row = of_unit(copy for copy in last if not _uses(copy, column) and _uses(copy, row))
-    by_column = of_unit(copy for copy in first if _uses(copy, column) and not _uses(copy, row))
+    by_row = of_unit(_only(last, lambda op: not _uses(op, column) and _uses(op, row)))
+    by_column = of_unit(_only(first, lambda op: _uses(op, column) and not _uses(op, row)))
     rows = pieces // blocks // max(inner, 1)
-    of_pieces = _interpolated(lambda number: of_unit(loads.of(number) or ()), inner)
+    of_pieces = _interpolated(lambda number: of_unit(brought.by(number) or Counter()), inner)
     return Sharing(max(rows, 1), max(slots // blocks, 1), by_row, by_column, of_pieces)
+
+
+def _bytes(op: Copy) -> int:
+    return (
+        op.bytes
+        if isinstance(op, cuda.TensorLoadOp)
+        else prod(sizes_of(op.tile.type).values()) * format_bytes(op.tile.type)
+    )
+
+
+def _shares(op: Copy, blocks: int) -> int:
+    return op.shares if blocks > 1 and isinstance(op, cuda.TensorLoadOp) else 1
+
+
+def _only(times: Times, chosen: Callable[[Copy], bool]) -> Times:
+    return Counter({op: count for op, count in times.items() if chosen(op)})
 
 
 def _interpolated(bytes: Callable[[int], int], count: int) -> tuple[int, ...]:
@@ -102,27 +124,62 @@ def _interpolated(bytes: Callable[[int], int], count: int) -> tuple[int, ...]:
 
 
 @dataclass
-class Loads:
-    """The copies that pieces bring, and the numbers that the kernel computes."""
+class Brought:
+    """How often a piece makes each copy of a kernel to shared memory, and the numbers that the kernel computes."""
 
     kernel: cuda.KernelOp
-    roles: cuda.RolesOp
     arguments: Numbers
     known: Numbers = field(default_factory=dict[SSAValue, int])
     """Those of the piece that was looked at last."""
-    execution: Execution = field(default_factory=Execution)
 
-    def of(self, piece: int) -> list[cuda.TensorLoadOp] | None:
-        """The copies of the piece of that number; None if some of its numbers are not known."""
+    def by(self, piece: int) -> Times | None:
+        """By the piece of that number; None if some of its numbers are not known. Each turn of a loop is taken to copy
+        what the first does."""
         unit = number_of_unit(self.kernel)
         assert unit is not None
         self.known = {**self.arguments, unit.result: piece}
         try:
-            list(self.execution.of(self.kernel.body.block, self.known))
-            ops = self.execution.of(self.roles.producer.block, self.known)
-            return [op for op in ops if isinstance(op, cuda.TensorLoadOp)]
+            return self._times(self.kernel.body.block)
         except KeyError:
             return None
+
+    def _times(self, block: Block) -> Times:
+        found: Times = Counter()
+        for op in block.ops:
+            if is_copy(op):
+                found[op] += 1
+            elif isinstance(op, scf.ForOp):
+                found += self._loop(op)
+            elif isinstance(op, scf.IfOp) and _copies(op):
+                taken = op.true_region if self.known[op.cond] else op.false_region
+                found += self._times(taken.block) if taken.blocks else Counter()
+            elif isinstance(op, cuda.RolesOp):
+                found += self._times(op.producer.block)
+            elif (compute := computation(op)) is not None:
+                compute(self.known)
+        return found
+
+    def _loop(self, op: scf.ForOp) -> Times:
+        if not _copies(op):
+            return Counter()
+        turns = len(range(self.known[op.lb], self.known[op.ub], max(self.known[op.step], 1)))
+        if not turns:
+            return Counter()
+        position, *carried = op.body.block.args
+        self.known[position] = self.known[op.lb]
+        self.known |= {
+            arg: self.known[init] for arg, init in zip(carried, op.iter_args, strict=True) if init in self.known
+        }
+        return Counter({copy: count * turns for copy, count in self._times(op.body.block).items()})
+
+
+def _copies(op: Operation) -> bool:
+    return any(map(is_copy, op.walk()))
+
+
+def is_copy(op: Operation) -> TypeGuard[Copy]:
+    """Whether an operation brings a tile from device to shared memory."""
+    return isinstance(op, cuda.TensorLoadOp) or (isinstance(op, cuda.CopyOp) and not op.is_outward)
 
 
 def depending(block: Block, value: SSAValue) -> set[SSAValue]:
@@ -140,5 +197,5 @@ def depending(block: Block, value: SSAValue) -> set[SSAValue]:
     return found
 
 
-def _uses(op: cuda.TensorLoadOp, values: Iterable[SSAValue]) -> bool:
+def _uses(op: Copy, values: Iterable[SSAValue]) -> bool:
     return any(offset in set(values) for offset in op.offsets)

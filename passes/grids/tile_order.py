@@ -56,13 +56,20 @@ class TileOrder:
     def is_plain(self) -> bool:
         return self.section == 1 and self.longest is None
 
+    def place(self, number: int, pieces: int, inner: int) -> int:
+        """The piece that is taken as number so many, where whichever block is free takes the next."""
+        begin = number // (self.section * inner) * self.section
+        rows = min(self.section, pieces // inner - begin)
+        column, row = divmod(number - begin * inner, rows)
+        return (begin + row) * inner + (inner - 1 - column if self.longest == "last" else column)
+
     def taken_by(self, block: int, blocks: int, pieces: int, inner: int) -> list[int]:
         """The pieces that one of so many blocks takes, of so many pieces, in order."""
         unit, place = divmod(block, self.cluster)
         units, columns = blocks // self.cluster, inner // self.cluster
         count = pieces // self.cluster
         if self.longest is None:
-            taken = [self._place(number, count, columns) for number in range(unit, count, units)]
+            taken = [self.place(number, count, columns) for number in range(unit, count, units)]
         else:
             taken = self._serpentine.taken_by(unit, units, count, columns)
         return [each * self.cluster + place for each in taken]
@@ -70,12 +77,6 @@ class TileOrder:
     @property
     def _serpentine(self) -> Serpentine:
         return Serpentine(self.section, self.longest == "last")
-
-    def _place(self, number: int, pieces: int, inner: int) -> int:
-        begin = number // (self.section * inner) * self.section
-        rows = min(self.section, pieces // inner - begin)
-        column, row = divmod(number - begin * inner, rows)
-        return (begin + row) * inner + column
 
     # -- as operations -----------------------------------------------------------------------------
 
@@ -98,10 +99,10 @@ class TileOrder:
         if self.is_plain:
             return number
         if self.cluster == 1:
-            return self._emit(at, number, units.count, units.columns)
+            return self.emit(at, number, units.count, units.columns)
         alone = self._of_clusters(units, at)
         cluster = at.quotient(number, at.constant(self.cluster))
-        return self._of_block(units, at, self._emit(at, cluster, alone.count, alone.columns))
+        return self._of_block(units, at, self.emit(at, cluster, alone.count, alone.columns))
 
     def _of_clusters(self, units: Units, at: Arithmetic) -> Units:
         """The same counted in clusters."""
@@ -119,11 +120,13 @@ class TileOrder:
         blocks = at.constant(self.cluster)
         return at.sum(at.product(cluster, blocks), at.rest(units.first, blocks), "piece")
 
-    def _emit(self, at: Arithmetic, number: SSAValue, pieces: SSAValue, inner: SSAValue) -> SSAValue:
-        """`_place`."""
+    def emit(self, at: Arithmetic, number: SSAValue, pieces: SSAValue, inner: SSAValue) -> SSAValue:
+        """The piece that is taken as number so many, by whichever block is free."""
         section = at.constant(self.section)
         begin = at.product(at.quotient(number, at.product(section, inner)), section, "section")
         rows = at.least(section, at.difference(at.quotient(pieces, inner), begin), "rows")
         rest = at.difference(number, at.product(begin, inner))
         column, row = at.quotient(rest, rows), at.rest(rest, rows)
+        if self.longest == "last":
+            column = at.difference(at.difference(inner, at.constant(1)), column)
         return at.sum(at.product(at.sum(begin, row), inner), column, "piece")
