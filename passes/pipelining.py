@@ -32,6 +32,7 @@ from treadle.passes.loops.ahead import (
     step_of,
 )
 from treadle.passes.loops.delay import delay_products
+from treadle.passes.loops.in_flight import let_products_run
 from treadle.passes.loops.load_ahead import MOST_WORDS, loads_to_move, move_ahead
 
 FIRST_ARCH = 80
@@ -59,7 +60,9 @@ class PipeliningPass(ModulePass):
 
     In a kernel with roles copies are ahead already. There a product that only feeds the state of the stream is delayed
     by one turn (`passes/loops/delay.py`): a turn starts its own first product and the product of the turn before, waits
-    for its own alone, and has the other's sum where it repairs the state; the last product stands after the loop.
+    for its own alone, and has the other's sum where it repairs the state; the last product stands after the loop. Where
+    a turn does nothing but products that add to its states, they run on into the next turn, which starts its own before
+    it waits for them (`passes/loops/in_flight.py`).
 
     Before:
     ```
@@ -158,15 +161,17 @@ class PipeliningPass(ModulePass):
 
 
 def _delay(kernel: cuda.KernelOp) -> list[StepAttr]:
-    """Delay products of a kernel with roles; the step of the derivation, if there is any to delay."""
-    sums = delay_products(kernel)
-    if not sums:
-        return []
-    name = f"@{kernel.sym_name.data}"
-    if problems := ring_problems(kernel):
+    """Delay products of a kernel with roles, and let others run on; the steps of the derivation."""
+    name, steps = f"@{kernel.sym_name.data}", list[StepAttr]()
+    if sums := delay_products(kernel):
+        law = "a turn needs the sum of the turn before only where it repairs it"
+        steps.append(StepAttr("pipelining", name, law, f"{', '.join(sums)} of a turn during the next turn"))
+    if sums := let_products_run(kernel):
+        law = "products that add to the same registers keep their order"
+        steps.append(StepAttr("pipelining", name, law, f"{', '.join(sums)} of a turn run on into the next turn"))
+    if steps and (problems := ring_problems(kernel)):
         raise InternalError(f"{name}: {problems[0]}")
-    reason = f"{', '.join(sums)} of a turn during the next turn"
-    return [StepAttr("pipelining", name, "a turn needs the sum of the turn before only where it repairs it", reason)]
+    return steps
 
 
 def _load_ahead(kernel: cuda.KernelOp) -> Iterator[StepAttr]:

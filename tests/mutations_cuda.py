@@ -223,6 +223,16 @@ MUTATIONS: dict[str, Mutation] = {
         "scf.YieldOp(*self._states(mapping), block.args[-1])",
     ),
     "delay: waits for both": ("passes/loops/delay", "clone.pending.data + 1", "clone.pending.data + 2"),
+    "running on: a turn gives back what it reads itself": (
+        "passes/loops/in_flight",
+        "    _release(found, block, before.result)\n",
+        "    _release(found, block, position)\n",
+    ),
+    "running on: two turns are under way": (
+        "passes/loops/in_flight",
+        "cuda.WarpgroupDrainOp(len(found.products))",
+        "cuda.WarpgroupDrainOp(2 * len(found.products))",
+    ),
     # Results in boxes.
     "tensor stores: no fence": (
         "cuda_store_tensors",

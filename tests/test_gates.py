@@ -286,7 +286,8 @@ KERNELS = {
     ("matmul", 64, "sm_90a"): Today(6.88),
     ("matmul", 128, "sm_90a"): Today(4.88),
     ("matmul", 4096, "sm_80"): Today(0.89),
-    ("matmul", 4096, "sm_90a"): Today(5.75),
+    # A turn finds the stage that the one before has read, and tensor cores do not run dry between two: 5.75 before.
+    ("matmul", 4096, "sm_90a"): Today(6.69),
 }
 SLACK = 1.05
 

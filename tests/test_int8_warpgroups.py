@@ -174,8 +174,8 @@ FAULTS = {
     "a step too wide": (r"further\(a, k32 \* 32\)", "further(a, k32 * 64)", ""),
     "the tile is not awaited": (r"mbarrier_wait\(&A_ring.*", "", ""),
     "released before the products are done": (
-        r"(?s)wgmma_wait<0>\(\);(.*?mbarrier_arrive\(&B_ring[^;]*;)",
-        r"\1 wgmma_wait<0>();",
+        r"(?s)wgmma_wait<1>\(\);(.*?mbarrier_arrive\(&B_ring[^;]*;)",
+        r"\1 wgmma_wait<1>();",
         "",
     ),
 }

@@ -10,6 +10,7 @@ import numpy as np
 
 from treadle.compiler.amounts import Amount, is_many
 from treadle.compiler.cost.candidates import Candidate, Candidates, candidates
+from treadle.compiler.cost.lookahead import is_late
 from treadle.compiler.cost.memory import Footprint
 from treadle.compiler.cost.merit import Merit, merit
 from treadle.compiler.cost.plan import Plan
@@ -56,6 +57,7 @@ class _Trial:
     plan: Plan
     timing: Timing
     merit: Merit
+    late: Amount
 
     @property
     def fitting(self) -> Amount:
@@ -86,7 +88,7 @@ def _try(sketch: Sketch, found: Candidates, machine: Machine, sizes: Mapping[str
 def _estimated(sketch: Sketch, found: Candidates, machine: Machine, sizes: Mapping[str, int], part: Amount) -> _Trial:
     plan = sketch.plan(found.tiles, found.warps, about=part, rereads=found.rereads)
     times = timing(plan, machine, sizes)
-    return _Trial(found, plan, times, merit(times))
+    return _Trial(found, plan, times, merit(times), is_late(plan, machine, sizes, times))
 
 
 def _best(sketch: Sketch, machine: Machine, sizes: Mapping[str, int], trial: _Trial) -> tuple[Candidate, Estimate]:
@@ -108,8 +110,8 @@ def _best(sketch: Sketch, machine: Machine, sizes: Mapping[str, int], trial: _Tr
 
 def _by_rank(trial: _Trial) -> list[int]:
     """Candidates, the best first. Among equals: pieces that the threads of a block share out evenly, where they copy;
-    wide vectors, registers for some more warps, few warps that share a row, a usual number of warps, few steps and
-    little memory."""
+    wide vectors, registers for some more warps, few warps that share a row, a usual number of warps, tiles that come
+    in time, few steps and little memory."""
     its, needs, plan = trial.merit, trial.timing.footprint, trial.plan
     with np.errstate(divide="ignore"):
         keys = (
@@ -122,6 +124,7 @@ def _by_rank(trial: _Trial) -> list[int]:
             _crowded(needs) * (not plan.has_products),
             plan.sharing,
             _unusual(needs),
+            trial.late,
             -sum(pieces.size for pieces in plan.streams),
             # Without products all that there is in shared memory are a few numbers on their way between warps.
             needs.shared_bytes * plan.has_products,

@@ -82,6 +82,8 @@ class WarpgroupPrinter:
                 self.product(op)
             case cuda.PromotedProductOp():
                 self.promoted(op)
+            case cuda.WarpgroupDrainOp():
+                self.writer.text.line(f"{self.writer.call('wgmma_wait')}<{op.pending.data}>();")
             case cuda.WarpgroupWaitOp():
                 self.product_wait(op)
             case _:

@@ -60,7 +60,7 @@ from treadle.dialects.cuda.tensor_maps import MappableOp, TensorLoadOp, TensorMa
 from treadle.dialects.cuda.tensor_stores import TensorFenceOp, TensorStoreOp, TensorWaitOp
 from treadle.dialects.cuda.transfers import CopyOp, LoadOp, StoreOp, buffer_of
 from treadle.dialects.cuda.waits import BarrierOp, CommitOp, WaitOp
-from treadle.dialects.cuda.warpgroups import WarpgroupProductOp, WarpgroupWaitOp
+from treadle.dialects.cuda.warpgroups import WarpgroupDrainOp, WarpgroupProductOp, WarpgroupWaitOp
 
 Cuda = Dialect(
     "cuda",
@@ -115,6 +115,7 @@ Cuda = Dialect(
         WaitOp,
         WarpgroupProductOp,
         WarpgroupWaitOp,
+        WarpgroupDrainOp,
         WriteOp,
     ],
     [BoxesAttr, LayoutAttr, ModeAttr, ModesAttr, RingType, RowsAttr, StagedAttr, TensorMapType],
@@ -182,6 +183,7 @@ __all__ = [
     "TensorStoreOp",
     "TensorWaitOp",
     "WaitOp",
+    "WarpgroupDrainOp",
     "WarpgroupProductOp",
     "WarpgroupWaitOp",
     "WriteOp",

@@ -25,6 +25,7 @@ from treadle.dialects.cuda.boxes import BoxesAttr
 from treadle.dialects.cuda.layout import LayoutAttr, Mode, accumulator, column_order, row_operand, spelled
 from treadle.dialects.cuda.products import parse_promote
 from treadle.dialects.cuda.tiles import boxes_of, format_bytes, is_boxed, is_shared, layout_of
+from treadle.dialects.cuda.waits import Pending
 from treadle.dialects.diagram.array import axes_of, encoding_of, format_of, parse_axis_list, print_axis_list, sizes_of
 from treadle.dialects.diagram.formats import BYTES, EIGHT_BIT, NARROW, STORED
 from treadle.dialects.syntax import parse_attributes, parse_pair, parse_pair_types, print_types
@@ -125,8 +126,7 @@ class WarpgroupWaitOp(IRDLOperation):
         super().__init__(operands=[value], properties={"pending": IntAttr(pending)}, result_types=[value.type])
 
     def verify_(self) -> None:
-        if not 0 <= self.pending.data < 8:
-            raise VerifyException(f"{self.pending.data} groups pending: 0 to 7")
+        _check_pending(self.pending.data)
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
@@ -143,6 +143,27 @@ class WarpgroupWaitOp(IRDLOperation):
         printer.print_operand(self.value)
         printer.print_string(f" pending {self.pending.data}")
         print_types(printer, self, (self.result.type,))
+
+
+@irdl_op_definition
+class WarpgroupDrainOp(Pending):
+    """A warpgroup waits until at most `pending` of its newest groups of products are under way. What older groups have
+    read may be overwritten; sums are read after a `cuda.warpgroup_wait` only (PTX ISA 9.7.15.7.3).
+
+    ```
+    cuda.warpgroup_drain pending 1
+    ```
+    """
+
+    name = "cuda.warpgroup_drain"
+
+    def verify_(self) -> None:
+        _check_pending(self.pending.data)
+
+
+def _check_pending(count: int) -> None:
+    if not 0 <= count < 8:
+        raise VerifyException(f"{count} groups pending: 0 to 7")
 
 
 class _Product(Protocol):

@@ -121,12 +121,14 @@ cuda.kernel @product (%A_map: !A_map, %B_map: !B_map, %k: index) threads 256 sha
     // CHECK-NEXT: %C = cuda.warpgroup_wait %C_started pending 1 {note = 2 : i32} : tensor<64x32xf32,
     // CHECK-NEXT: %a = diagram.fill
     // CHECK-NEXT: %D_started = cuda.warpgroup_product %a, %B_now into %C over [k] : tensor<64x128xf16, {{.*}}>, memref<32x128xf16, {{.*}}> -> tensor<64x32xf32,
+    // CHECK-NEXT: cuda.warpgroup_drain pending 1 {note = 3 : i32}
     // CHECK-NEXT: cuda.release %A_ring[%zero] : !cuda.ring<2>
     cuda.await %A_ring[%zero] : !cuda.ring<2>
     %C_started = cuda.warpgroup_product %A_now, %B_now over [k] : !As, !Bs -> !C
     %C = cuda.warpgroup_wait %C_started pending 1 {note = 2 : i32} : !C
     %a = diagram.fill 0.0 : f16 -> !a
     %D_started = cuda.warpgroup_product %a, %B_now into %C over [k] : !a, !Bs -> !C
+    cuda.warpgroup_drain pending 1 {note = 3 : i32}
     cuda.release %A_ring[%zero] : !cuda.ring<2>
   }
 }

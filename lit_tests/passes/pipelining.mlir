@@ -184,3 +184,61 @@ func.func @host_of_listed(%K: !K, %T: !table, %x: index) {
   cuda.launch @listed_kernel grid %x aligned %x (%K, %T, %x) : !K, !table, index
   func.return
 }
+
+// A turn of a kernel with roles that does nothing but add a product to its state: the product runs on into the next turn,
+// which starts its own before it waits, and gives back what the turn before has read.
+
+!L = memref<?x?xf16, strided<[?, 1], offset: ?>, #diagram.array<[m, k], level = device>>
+!L_map = !cuda.tensor_map<[64, 64], !L>
+!Ls = memref<64x64xf16, #diagram.array<[m, k], level = shared, layout = #cuda.boxes<extents = [64, 64], span = 64>>>
+!Rs = memref<64x64xf16, #diagram.array<[n, k], level = shared, layout = #cuda.boxes<extents = [64, 64], span = 64>>>
+!sum = tensor<64x64xf32, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [n:8:8, m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = [m:4:16]>>>
+
+// CHECK-LABEL: cuda.kernel @running
+// CHECK: } consumers 1 {
+// CHECK: %has_turns = arith.cmpi ult, %zero, %turns : index
+// CHECK-NEXT: %{{.*}} = scf.if %has_turns
+// CHECK: %C_first = cuda.warpgroup_product %A_now, %B_now into %C over [k]
+// CHECK-NEXT: %second = arith.addi %zero, %one : index
+// CHECK-NEXT: %[[loop:[a-z_0-9]+]] = scf.for %[[turn:[a-z_0-9]+]] = %second to %turns step %one iter_args(%[[started:.*]] = %C_first) ->
+// CHECK: cuda.await %A_ring[%[[turn]]] : !cuda.ring<4>
+// CHECK: %[[next:.*]] = cuda.warpgroup_product %{{.*}}, %B_now into %[[started]] over [k]
+// CHECK-NEXT: cuda.warpgroup_drain pending 1
+// CHECK-NEXT: %turn_before = arith.subi %[[turn]], %one : index
+// CHECK-NEXT: cuda.release %A_ring[%turn_before] : !cuda.ring<4>
+// CHECK-NEXT: scf.yield %[[next]]
+// CHECK: cuda.warpgroup_wait %[[loop]] pending 0
+// CHECK: %last_turn = arith.addi
+// CHECK-NEXT: cuda.release %A_ring[%last_turn] : !cuda.ring<4>
+cuda.kernel @running (%A_map: !L_map, %turns: index) threads 256 shared 41024 {
+  %A_shared = cuda.shared at 0 stages 4 : !Ls
+  %B_now = cuda.shared at 32768 : !Rs
+  %A_ring = cuda.ring at 40960 consumers 1 : !cuda.ring<4>
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %piece = arith.constant 64 : index
+  cuda.ready %A_ring : !cuda.ring<4>
+  cuda.roles registers 0, 0 producer {
+    scf.for %turn = %zero to %turns step %one {
+      %stages = arith.constant 4 : index
+      %stage = arith.remui %turn, %stages : index
+      %k0 = arith.muli %turn, %piece : index
+      %A_to = cuda.stage %A_shared[%stage] : !Ls
+      cuda.acquire %A_ring[%turn] : !cuda.ring<4>
+      cuda.expect %A_ring[%turn] bytes 8192 : !cuda.ring<4>
+      cuda.tensor_load %A_map[%zero, %k0] into %A_to signals %A_ring[%turn] : !L_map, !Ls, !cuda.ring<4>
+    }
+  } consumers 1 {
+    %C = diagram.fill 0.0 : f32 -> !sum
+    %sum = scf.for %turn = %zero to %turns step %one iter_args(%C_so_far = %C) -> (!sum) {
+      cuda.await %A_ring[%turn] : !cuda.ring<4>
+      %stages = arith.constant 4 : index
+      %stage = arith.remui %turn, %stages : index
+      %A_now = cuda.stage %A_shared[%stage] : !Ls
+      %C_first = cuda.warpgroup_product %A_now, %B_now into %C_so_far over [k] : !Ls, !Rs -> !sum
+      %C_new = cuda.warpgroup_wait %C_first pending 0 : !sum
+      cuda.release %A_ring[%turn] : !cuda.ring<4>
+      scf.yield %C_new : !sum
+    }
+  }
+}

@@ -68,7 +68,7 @@ def delayable(loop: scf.ForOp, tiles: Mapping) -> Delayed | None:
     on_ring = [op for op in body.ops if isinstance(op, cuda.AwaitOp | cuda.ReleaseOp) and op.ring is ring]
     waits = [op for op in on_ring if isinstance(op, cuda.AwaitOp)]
     needed = [value for op in waits for value in op.operands] + [product.rhs]
-    before = _closure(body, needed)
+    before = closure(body, needed)
     if any(op.dialect_name() != "arith" and not isinstance(op, cuda.StageOp) for op in before):
         return None
     begin = [op for op in body.ops if op in before or op in waits]
@@ -94,7 +94,7 @@ def _is_made_in(value: SSAValue, body: Block) -> bool:
     return isinstance(value.owner, Operation) and value.owner.parent is body
 
 
-def _closure(body: Block, values: Iterable[SSAValue]) -> set[Operation]:
+def closure(body: Block, values: Iterable[SSAValue]) -> set[Operation]:
     """Operations of a body that make these values."""
     found: set[Operation] = set()
     waiting = list(values)
@@ -153,7 +153,7 @@ class _Delay:
         body, dropped = self.what.loop.body.block, set(self.dropped)
         kept = [value for op in body.ops if op not in dropped and op is not body.last_op for value in op.operands]
         kept += [value for value in self._states({}) if value not in self.what.wait.results]
-        return {op for op in _closure(body, kept) if op.dialect_name() == "arith"}
+        return {op for op in closure(body, kept) if op.dialect_name() == "arith"}
 
     def _clone(self, op: Operation, target: Block, mapping: Mapping) -> Operation:
         clone = op.clone(value_mapper=mapping)
