@@ -35,16 +35,18 @@ def axis_sizes(function: func.FuncOp, given: Mapping[str, int]) -> dict[str, int
     static = {axis: size for axis, size in declared.items() if size != DYNAMIC}
     known = {**_defaults(function, declared), **given, **static}
     known = with_fitting(function.body.block, known) if function.body.blocks else known
-    sizes: dict[str, int] = {}
-    for axis, static in declared.items():
-        if static == DYNAMIC and axis not in known:
-            raise at(
-                function,
-                f"axis '{axis}' has no size: give one (--size {axis}=N), "
-                f"or a default (attributes {{sizes = #diagram.sizes<{axis} = N>}})",
-            )
-        sizes[axis] = known[axis] if static == DYNAMIC else static
-    return sizes
+    if missing := [axis for axis in declared if axis not in known]:
+        raise at(function, _without_sizes(missing))
+    return {axis: known[axis] for axis in declared}
+
+
+def _without_sizes(axes: Sequence[str]) -> str:
+    said, them, defaults = f"axes {', '.join(axes)} have no sizes", "them", "defaults"
+    if len(axes) == 1:
+        said, them, defaults = f"axis '{axes[0]}' has no size", "one", "a default"
+    options = " ".join(f"--size {axis}=N" for axis in axes)
+    attribute = f"attributes {{sizes = #diagram.sizes<{', '.join(f'{axis} = N' for axis in axes)}>}}"
+    return f"{said}: give {them} ({options}), or {defaults} ({attribute})"
 
 
 def _defaults(function: func.FuncOp, declared: Mapping[str, int]) -> dict[str, int]:

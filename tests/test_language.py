@@ -525,3 +525,16 @@ def test_what_numpy_would_take(function: Callable[..., Any], said: str) -> None:
 
 def test_a_name_in_other_letters() -> None:
     assert (treadle.kernel("m k -> m")(lambda π: π.sum("k"))(np.ones((3, 4), np.float32)) == 4).all()
+
+
+def test_abs_is_the_own_one_of_python() -> None:
+    @treadle.kernel("i, j -> i, j, j")
+    def both(A, n):
+        return tl.abs(A), tl.abs(n), abs(n)
+
+    A, n = np.asarray([-1.5, 0, 2], np.float16), np.asarray([-(2**31) + 1, -3, 7], np.int32)
+    size, *sizes = both(A, n)
+    assert (size == abs(A)).all()
+    assert all((each == abs(n)).all() and each.dtype == np.int32 for each in sizes)
+    with pytest.raises(TreadleError, match="expected an array of the traced function, not str"):
+        tl.abs("A")  # type: ignore[arg-type]

@@ -58,6 +58,19 @@ def test_sizes_that_do_not_fit(given, message):
     assert caught.value.location is not None
 
 
+def test_all_axes_without_a_size_are_told_at_once():
+    module = parse_module("""!A = tensor<?x?xf32, #diagram.array<[a, b]>>
+func.func @f(%A: !A) -> !A {
+  func.return %A : !A
+}""")
+    with pytest.raises(
+        TreadleError, match=r"axes a, b have no sizes: give them \(--size a=N --size b=N\), or defaults"
+    ):
+        sizes(module)
+    with pytest.raises(TreadleError, match=r"axis 'b' has no size"):
+        sizes(module, a=1)
+
+
 def test_an_axis_that_only_a_fill_has():
     module = parse_module("""!A = tensor<?xf32, #diagram.array<[a]>>
 func.func @f() -> !A attributes {sizes = #diagram.sizes<a = 5>} {

@@ -14,6 +14,7 @@ def attention(Q, K, V):
 from treadle.language.array import Array, Condition
 from treadle.language.function import NamedKernel, kernel
 from treadle.language.functions import (
+    abs,
     acos,
     acosh,
     asin,
@@ -64,6 +65,7 @@ __all__ = [
     "Array",
     "Condition",
     "NamedKernel",
+    "abs",
     "acos",
     "acosh",
     "asin",

@@ -170,6 +170,13 @@ def _compare(condition: Condition, left: SSAValue, right: SSAValue, format: Attr
     return arith.CmpfOp(left, right, condition.of_floats).result
 
 
+def abs(array: Array) -> Array:
+    """Its size without a sign; of integers, an integer. Python's own `abs` does the same."""
+    if not isinstance(array, Array):
+        return elementwise(math.AbsFOp, array)
+    return array.__abs__()
+
+
 def exp(array: Array) -> Array:
     return elementwise(math.ExpOp, array)
 
