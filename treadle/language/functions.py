@@ -172,9 +172,8 @@ def _compare(condition: Condition, left: SSAValue, right: SSAValue, format: Attr
 
 def abs(array: Array) -> Array:
     """Its size without a sign; of integers, an integer. Python's own `abs` does the same."""
-    if not isinstance(array, Array):
-        return elementwise(math.AbsFOp, array)
-    return array.__abs__()
+    given: Any = array
+    return array.__abs__() if isinstance(given, Array) else elementwise(math.AbsFOp, given)
 
 
 def exp(array: Array) -> Array:
