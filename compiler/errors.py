@@ -84,8 +84,14 @@ def describe(exception: BaseException, module: Operation | None = None) -> Tread
         return TreadleError(f"the file is not text: byte {exception.start} is not UTF-8. Save it as UTF-8")
     if is_lack_of_memory(exception):
         return TreadleError(no_room(exception))
+    return mistake(exception, module)
+
+
+def mistake(exception: BaseException, module: Operation | None = None) -> InternalError:
+    """The message for an exception that no input should lead to, as what a verifier says of what a pass makes."""
     return InternalError(
-        f"internal error, please report it: {type(exception).__name__}: {exception} (TREADLE_TRACEBACK=1 shows where)",
+        f"internal error, please report it: {type(exception).__name__}: {_joined(str(exception))} "
+        "(TREADLE_TRACEBACK=1 shows where)",
         None if module is None else file_of(module),
     )
 

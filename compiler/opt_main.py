@@ -10,12 +10,13 @@ from typing import IO
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass, PassPipeline
-from xdsl.utils.exceptions import ArgSpecParseError, ShrinkException
+from xdsl.utils.exceptions import ArgSpecParseError, ShrinkException, VerifyException
 from xdsl.xdsl_opt_main import xDSLOptMain
 
-from treadle.compiler.errors import InternalError, TreadleError, describe
+from treadle.compiler.errors import InternalError, TreadleError, describe, mistake
 from treadle.compiler.files import check_output, write_whole
 from treadle.compiler.source import LocatingParser
+from treadle.compiler.universe import PASSES
 
 _KNOWN_BY_MESSAGE = ("Unrecognized passes", "Unrecognized file extension", "Provided arguments", "Incompatible types")
 """What xDSL says with a bare ValueError about a command line."""
@@ -71,9 +72,10 @@ class TreadleOptMain(xDSLOptMain):
             raise self._described(exception, prog) from exception
 
     def _described(self, exception: Exception, module: ModuleOp) -> TreadleError:
-        error = describe(exception, module)
         if self._running is None:
-            return error
+            return describe(exception, module)
+        own = isinstance(exception, VerifyException) and self._running.name in PASSES
+        error = mistake(exception, module) if own else describe(exception, module)
         return type(error)(f"pass '{self._running.name}': {error.message}", error.location, error.excerpt)
 
     def prepare_output(self) -> IO[str]:

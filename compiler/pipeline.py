@@ -16,7 +16,7 @@ from xdsl.utils.arg_spec import ArgSpec
 from xdsl.utils.exceptions import DiagnosticException, VerifyException
 
 from treadle.compiler.counting import counted
-from treadle.compiler.errors import InternalError, TreadleError, describe, failing_operation, label_of
+from treadle.compiler.errors import InternalError, TreadleError, describe, failing_operation, label_of, mistake
 from treadle.compiler.machines import DEFAULT_MACHINE
 from treadle.compiler.source import make_context
 from treadle.compiler.universe import PASSES, TARGETS, loader
@@ -242,6 +242,8 @@ def print_cuda(module: ModuleOp, context: Context | None = None) -> str:
 def _apply(instance: ModulePass, context: Context, module: ModuleOp) -> None:
     try:
         instance.apply(context, module)
+    except VerifyException as error:
+        raise _in_pass(instance.name, mistake(error, module)) from error
     except Exception as error:
         raise _in_pass(instance.name, describe(error, module)) from error
 

@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import IntAttr, ModuleOp, StringAttr, UnitAttr
 from xdsl.ir import BlockArgument
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.utils.exceptions import PassFailedException
 
 from treadle.compiler.errors import InternalError
 from treadle.compiler.machines import Machine, machine_of
@@ -135,11 +136,11 @@ class CudaClusterPass(ModulePass):
     def _check(self) -> None:
         if self.size and not (min(self.size) >= 1 and prod(self.size) <= MOST_IN_CLUSTER):
             size = " x ".join(map(str, self.size))
-            raise ValueError(f"cuda-cluster: size is {size}; a cluster has 1 to {MOST_IN_CLUSTER} blocks")
+            raise PassFailedException(f"size is {size}; a cluster has 1 to {MOST_IN_CLUSTER} blocks")
         if len(self.along) > 2 or len(set(self.along)) < len(self.along):
-            raise ValueError(f"cuda-cluster: along is {', '.join(self.along)}; a cluster lies along one axis or two")
+            raise PassFailedException(f"along is {', '.join(self.along)}; a cluster lies along one axis or two")
         if len(self.size) > 1 and len(self.size) != len(self.along):
-            raise ValueError(f"cuda-cluster: {len(self.size)} sizes, {len(self.along)} axes: name one for each size")
+            raise PassFailedException(f"{len(self.size)} sizes, {len(self.along)} axes: name one for each size")
 
     def _try(
         self, kernel: cuda.KernelOp, roles: cuda.RolesOp, launch: cuda.LaunchOp, machine: Machine

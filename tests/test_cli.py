@@ -243,6 +243,22 @@ def test_a_pass_that_leaves_invalid_ir_is_named(
     assert "'over' names no axis" in said
 
 
+def test_what_a_verifier_says_of_what_a_pass_makes_is_a_mistake_of_treadle(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from treadle.compiler import opt_main
+    from treadle.dialects.diagram.array import ArrayEncoding
+    from treadle.passes.tiling import TilingPass
+
+    def broken(self, ctx, op):
+        ArrayEncoding(["1a"])
+
+    monkeypatch.setattr(TilingPass, "apply", broken)
+    assert cli.main(["compile", program()]) == 3
+    assert opt_main.main([program(), "-p", "set-machine{name=a100},fusion,streaming,tiling"]) == 3
+    assert capsys.readouterr().err.count("pass 'tiling': internal error, please report it: VerifyException") == 2
+
+
 def test_a_pass_that_fails_on_what_another_left_is_not_blamed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,6 +25,7 @@ from treadle.compiler.cost import Plan, plan_of, sizes_of_kernel, timing, transf
 from treadle.compiler.cost.clusters import ACROSS, Feeding, Shape, best_cluster, bytes_across, from_l2, part, shapes_of
 from treadle.compiler.cost.scaling import cross_transfer
 from treadle.compiler.draw.program import draw_module
+from treadle.compiler.errors import InternalError, TreadleError
 from treadle.compiler.explain import Explanation, explain
 from treadle.compiler.explain.text import explanation_text
 from treadle.compiler.machines import load_machine
@@ -32,7 +33,6 @@ from treadle.compiler.pipeline import (
     CHOOSING_PASS,
     LAST_HIERARCHY_PASS,
     Options,
-    make_pass,
     pipeline,
     print_cuda,
     run_passes,
@@ -40,7 +40,7 @@ from treadle.compiler.pipeline import (
 )
 from treadle.compiler.rings import ring_problems
 from treadle.compiler.sizes import default_sizes
-from treadle.compiler.source import make_context, parse_module
+from treadle.compiler.source import parse_module
 from treadle.dialects import cuda
 from treadle.dialects.cuda import kernel_names
 from treadle.dialects.hierarchy import KernelOp
@@ -212,8 +212,9 @@ def test_blocks_that_take_different_turns_copy_for_themselves() -> None:
 
 
 def test_the_option_is_checked() -> None:
-    with pytest.raises(ValueError, match=r"cuda-cluster: size is 9; a cluster has 1 to 8 blocks"):
-        make_pass(ArgSpec("cuda-cluster", {"size": (9,)})).apply(make_context(), parse_module("builtin.module {}"))
+    with pytest.raises(TreadleError, match=r"pass 'cuda-cluster': size is 9; a cluster has 1 to 8 blocks") as refused:
+        run_passes(parse_module("builtin.module {}"), [ArgSpec("cuda-cluster", {"size": (9,)})])
+    assert not isinstance(refused.value, InternalError)
 
 
 # -- the model ---------------------------------------------------------------------------------------
