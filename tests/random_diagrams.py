@@ -1,6 +1,6 @@
 """Small random programs: products, maps, reductions, cascades of reductions, laws, casts, affine reads, conditions and
-positions, over axes of size one and odd sizes in any order, values used more than once, several results. They compute
-nothing useful, and everything that they compute is checked."""
+positions, over axes of size one and odd sizes in any order, values used more than once, several results; and what data
+decide (`random_data.py`). They compute nothing useful, and everything that they compute is checked."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import random_bodies as bodies
+from random_data import CHANCE, Data
 
 from roads import array
 
@@ -90,7 +91,7 @@ class Program:
         rest = [axis for axis in dict.fromkeys((*x.axes, *y.axes)) if axis not in over]
         if len(rest) > MOST_AXES:
             return None
-        axes, format = self.maybe_shuffled(rest, 0.4), "i32" if x.format == "i32" else "f32"
+        axes, format = self.maybe_shuffled(rest, 0.4), "i32" if x.format in ("i32", "i8", "ui8") else "f32"
         tf32 = " as tf32" if x.format == "f32" and self.random.random() < 0.4 else ""
         line = f"diagram.contract {x.name}, {y.name} over [{', '.join(over)}] accumulate {format}{tf32}"
         return self.add(
@@ -126,6 +127,7 @@ class Program:
 
     def map(self) -> None:
         taken = [self.random.choice(self.values) for _ in range(self.random.choice([1, 1, 2, 2, 3]))]
+        taken = [self.converted(each, "f32") if "8" in each.format else each for each in taken]
         integers = [value for value in taken if value.format == "i32"]
         taken = integers if integers and self.random.random() < 0.7 else taken
         axes = self.maybe_shuffled(list(dict.fromkeys(axis for value in taken for axis in value.axes)), 0.3)
@@ -325,6 +327,10 @@ def random_program(seed: int) -> str | None:
     program.values = list(program.arguments)
     if dice.random() < 0.15:
         program.arguments.append(Value("%scalar", (), "f32", is_array=False))
+    data = random.Random(f"data of {seed}")
+    added = Data(program, data) if data.random() < CHANCE else None
     for operation in dice.choices(list(WEIGHTS), list(WEIGHTS.values()), k=dice.randint(1, 7)):
+        if added is not None:
+            added.add()
         getattr(program, operation)()
     return program.text() if program.lines else None

@@ -175,6 +175,10 @@ class Journey:
         if name == "hierarchy-subloop" and dice.random() < 0.3:
             over = {axis for op in module.walk() if isinstance(op, ContractOp) for axis in op.over_axes}
             return [{"axis": (axis,)} for axis in sorted(over)]
+        if name == "diagram-reassociate" and dice.random() < 0.5:
+            chunk: dict[str, tuple[Any, ...]] = {"chunk": (dice.choice([1, 2, 5, 16, 64]),)}
+            sums = [op.result.name_hint for op in module.walk() if isinstance(op, ContractOp)]
+            return [{"sums": (name,)} | chunk for name in sums if name is not None]
         if name != CHOICE or dice.random() < 0.3:
             return []
         schedules = [op.schedule for op in module.walk() if isinstance(op, KernelOp) and op.schedule is not None]

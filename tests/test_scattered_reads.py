@@ -127,6 +127,26 @@ def test_remainders_without_entries(machine: str) -> None:
         road.check({"p": p, "x": x, "d": d})
 
 
+@pytest.mark.parametrize("computed", [False, True])
+def test_remainders_that_are_returned_are_copied(computed: bool) -> None:
+    """They never leave their array, and no strides say where they are (the array itself was returned)."""
+    road = compiled(f"""
+!X = tensor<16x?xf32, #diagram.array<[d, c]>>
+!n = tensor<?xf32, #diagram.array<[a]>>
+!Y = tensor<?x?xf32, #diagram.array<[a, c]>>
+func.func @f(%X: !X, %n: !n) -> (!Y, !X) attributes {{sizes = #diagram.sizes<a = 20, c = 5>}} {{
+  %Z = diagram.map (%x = %X : !X) -> !X {{
+    %z = arith.negf %x : f32
+    diagram.yield %z : f32
+  }}
+  %Y = diagram.read %{"Z" if computed else "X"} at "a % 16, c" padded : !X -> !Y
+  func.return %Y, %Z : !Y, !X
+}}
+""")
+    for a in (20, 5, 16, 33):
+        road.check({"a": a, "c": 5})
+
+
 def test_parts_of_a_stream_are_whole_pages() -> None:
     def parts(length: int) -> Road:
         algorithm = parse_module(PAGED)

@@ -1,4 +1,4 @@
-"""Views that leave their arrays, where something else than a kernel takes them."""
+"""Views that leave their arrays or are none, where something else than a kernel takes them."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from xdsl.ir import Block, Operation
 
 from treadle.dialects.diagram import ReadOp
 from treadle.dialects.diagram.operation import DiagramOperation
-from treadle.dialects.diagram.padding import padding_of
+from treadle.dialects.diagram.padding import padding_of, scattered_read
 from treadle.dialects.hierarchy import KernelOp
 from treadle.passes.expressions.scalars import Leaf, build_map
 
 
 def copy_padded(block: Block) -> None:
-    """Copy what is padded where it is no operand of a diagram operation: its zeros are in no memory, and only kernels
-    know where they begin."""
+    """Copy what is padded, or scattered, where it is no operand of a diagram operation: its zeros are in no memory, no
+    strides say where its elements are, and only kernels know."""
     for op in list(block.ops):
-        if not isinstance(op, ReadOp) or not padding_of(op.result):
+        if not isinstance(op, ReadOp) or not (padding_of(op.result) or scattered_read(op.result)):
             continue
         if taken := [use for use in op.result.uses if _is_outside(use.operation)]:
             copy = build_map(Leaf(op.result), op.result.type, op.result.name_hint, op.location)
