@@ -1,5 +1,5 @@
-"""What data decide in random programs: reads at entries of tables and at remainders, conditions on tables of blocks; and
-numbers of 8 bits, which are stored, converted and multiplied."""
+"""What data decide in random programs: reads at entries of tables and at remainders, conditions on tables of blocks;
+numbers of 8 bits, which are stored, converted and multiplied; and products of products."""
 
 from __future__ import annotations
 
@@ -118,11 +118,11 @@ class Data:
                 places[at] = self._entry(tables, (row, self._new(None)), f"{row}, {t} // {block}", x.axes[at])
             case "two":
                 one = self._entry(tables, (t,), t, x.axes[at])
-                places[at] = f"{one} {self.dice.choice('+-')} {self._entry(tables, (t,), t, x.axes[at])}"
+                places[at] = f"{one} + {self._entry(tables, (t,), t, x.axes[at])}"
             case _:
                 if t[0] == "z" and self.program.axes[t] is None:  # nothing else gives it a size
                     t = self._new(self.dice.choice([5, 20]))
-                places[at] = f"{t} % {block}"
+                places[at] = self.dice.choice([f"{t} % {block}", f"{block} - {t} % {block}", f"5 - {t} // {block}"])
         axes = [axis for axis in x.axes if any(axis == place for place in places)]
         held = [axis for axis in x.axes if axis not in axes and any(axis in place for place in places)]
         axes = list(dict.fromkeys([*axes, *held, t]))
@@ -139,7 +139,7 @@ class Data:
         name = f"N{self.kept}"
         self.kept += 1
         tables[name] = self.table(axes, along)
-        factor, shift = self.dice.choice(["", "", "", "2 * "]), self.dice.choice(["", "", "", " - 1", " + 2"])
+        factor, shift = self.dice.choice(["", "", "", "2 * ", "-"]), self.dice.choice(["", "", "", " - 1", " + 2"])
         return f"{factor}{name}[{at}]{shift}"
 
     def blocks(self) -> None:

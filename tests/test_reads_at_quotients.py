@@ -13,6 +13,8 @@ from treadle.compiler.cost.read import plan_of, sizes_of_kernel
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Options, run_passes, run_pipeline
 from treadle.compiler.source import parse_module
+from treadle.dialects.diagram.condition import spelled
+from treadle.dialects.diagram.place import PlaceAttr
 from treadle.dialects.hierarchy import KernelOp
 from treadle.runtime.interpreter import entry_function
 
@@ -136,3 +138,20 @@ def test_parts_of_a_stream_are_told_by_no_block() -> None:
     run_pipeline(module, Options(), last="fusion")
     with pytest.raises(TreadleError, match="is read at quotients of positions, which no position in a part tells"):
         run_passes(module, [ArgSpec("hierarchy-split-streams", {"parts": (4,)})])
+
+
+@pytest.mark.parametrize("place", ["3 - t // 2", "-(t // 3) + 1", "3 - t % 4", "n - 2 * (t // 4)", "-(t // 2) - n + 5"])
+def test_quotients_that_run_backwards(place: str) -> None:
+    """They are written so that they are read again: `-t // 2` is another number."""
+    (form,) = PlaceAttr(place).forms
+    assert PlaceAttr(spelled(form)).forms == (form,)
+
+    @treadle.kernel("m, t, n -> t n" if "n" in place else "m, t -> t")
+    def read(A, B, *_):
+        return tl.read(A, place) + B
+
+    A, B = np.asarray([1, 2, 4, 8], np.float32), np.arange(11, dtype=np.float32)
+    at = eval(place, dict(zip("nt", np.meshgrid(np.arange(3), np.arange(11)), strict=True)))
+    wanted = np.where((at >= 0) & (at < 4), A[np.clip(at, 0, 3)], 0) + B[:, None]
+    found = read(A, B, np.zeros(3, np.float32)) if "n" in place else read(A, B)[:, None]
+    np.testing.assert_array_equal(np.broadcast_to(found, wanted.shape), wanted)

@@ -323,10 +323,10 @@ def of_position(term: Term, position: Any) -> Any:
 
 def spelled(form: Linear) -> str:
     """A form as a place or a condition has it: `2 * t - r + 1`."""
-    terms = [
-        f"{'-' if factor < 0 else '+'} {_times(abs(factor), term)}"
-        for term, factor in sorted(form.terms.items(), key=lambda each: each[1] < 0)
-    ]
+    ordered = sorted(form.terms.items(), key=lambda each: each[1] < 0)
+    terms = [f"{'-' if factor < 0 else '+'} {_times(abs(factor), term)}" for term, factor in ordered]
+    if ordered and ordered[0][1] == -1 and _is_divided(ordered[0][0]):
+        terms[0] = f"- ({ordered[0][0]})"  # `-x // 2` would be the quotient of -x
     if form.constant or not terms:
         terms.append(f"{'-' if form.constant < 0 else '+'} {abs(form.constant)}")
     text = " ".join(terms).removeprefix("+ ")
@@ -337,7 +337,11 @@ def _times(factor: int, term: Term) -> str:
     text = str(term)
     if factor == 1:
         return text
-    return f"{factor} * ({text})" if isinstance(term, str) and text != axis_in(term) else f"{factor} * {text}"
+    return f"{factor} * ({text})" if _is_divided(term) else f"{factor} * {text}"
+
+
+def _is_divided(term: Term) -> bool:
+    return isinstance(term, str) and term != axis_in(term)
 
 
 def _product(left: Linear, right: Linear, node: ast.expr) -> Linear:
