@@ -443,3 +443,23 @@ def test_columns_in_parts_are_as_fast_as_rows(machine: str) -> None:
         estimate = treadle.compile(log_sum_exp.trace(formats, sizes, sizes), machine=machine).estimate
         times.add(estimate.time_us)
     assert len(times) == 1
+
+
+def test_a_line_that_ends_where_its_part_does() -> None:
+    """Lanes copy it, and no tensor copy brings its rows (an internal error)."""
+    algorithm = parse_module("""
+!A = tensor<?x?xf32, #diagram.array<[a, z]>>
+!C = tensor<?xf32, #diagram.array<[a]>>
+!m = tensor<f32, #diagram.array<[]>>
+func.func @f(%A: !A, %B: !A) -> !m attributes {sizes = #diagram.sizes<a = 17, z = 5>} {
+  %C = diagram.contract %A, %B over [z] accumulate f32 as tf32 : !A, !A -> !C
+  %m = diagram.reduce max %C over [a] : !C -> !m
+  func.return %m : !m
+}""")
+    module, split = algorithm.clone(), {"length": (64,), "axis": ("z",)}
+    specs = [
+        ArgSpec(spec.name, split) if spec.name == "hierarchy-split-streams" else spec
+        for spec in pipeline(Options(machine="h100"))
+    ]
+    run_passes(module, specs)
+    Road(algorithm, module, print_cuda(module)).check({"a": 17, "z": 200})

@@ -113,7 +113,9 @@ def _copy_problem(copy: cuda.CopyOp) -> Reason | None:
 
 
 def _stop_problem(copy: cuda.CopyOp) -> Reason | None:
-    if not is_by_rows(copy) or _copy_problem(copy) is not None:  # which is a reason of its own
+    if is_line(copy.tile.type) or not is_by_rows(copy):  # lanes bring zeros where a line ends
+        return None
+    if _copy_problem(copy) is not None:  # which is a reason of its own
         return None
     behind = "before" if stop_of(copy) is None else "behind"
     law = f"what lies {behind} a position that data tells is zeros where it is multiplied"
