@@ -608,3 +608,23 @@ def test_an_interval_that_touches_the_border_of_a_domain_has_no_bound(name, bord
         assert np.isinf(bounds.scalar_error(op, (Numbers(middle, np.full(1, error)),), value))
     exact = bounds.scalar_error(op, (Numbers(middle, np.zeros(1)),), value)
     assert np.isfinite(exact).all() or (name == "math.rsqrt" and side == 0)
+
+
+def test_the_least_integer_times_an_inexact_one() -> None:
+    """Whose size is no number of i32: the bound was below zero, and a right result called wrong."""
+    module = parse_module("""
+!X = tensor<4xf32, #diagram.array<[i]>>
+!N = tensor<4xi32, #diagram.array<[i]>>
+func.func @f(%X: !X, %n: !N) -> !N {
+  %R = diagram.map (%x = %X : !X, %m = %n : !N) -> !N {
+    %third = arith.constant 0.33333334 : f32
+    %y = arith.mulf %x, %third : f32
+    %k = arith.fptosi %y : f32 to i32
+    %r = arith.muli %k, %m : i32
+    diagram.yield %r : i32
+  }
+  func.return %R : !N
+}""")
+    n = np.full(4, -(2**31), np.int32)
+    (result,) = run_with_bounds(module, (np.asarray([3.0, 6.0, 7.5, 0.1], np.float32), n))
+    assert (result.error >= 0).all()

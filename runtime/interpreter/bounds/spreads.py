@@ -88,8 +88,9 @@ def _extremum_axes(value: SSAValue) -> set[str]:
 def product(op: Operation, operands: tuple[Numbers, ...], value: AnyArray) -> FloatArray:
     a, b = operands
     ea, eb = error_of(a), error_of(b)
-    bound = times(np.abs(a.value), eb) + times(np.abs(b.value), ea) + times(ea, eb)
-    signed = np.isinf(value) & (np.abs(a.value) > ea) & (np.abs(b.value) > eb)  # infinite, whatever the other is
+    size_a, size_b = (np.abs(each.value.astype(np.float64)) for each in operands)  # -2^31 of i32 is 2^31 here
+    bound = times(size_a, eb) + times(size_b, ea) + times(ea, eb)
+    signed = np.isinf(value) & (size_a > ea) & (size_b > eb)  # infinite, whatever the other is
     return np.where(signed & (np.isinf(a.value) | np.isinf(b.value)), 0.0, bound)
 
 
