@@ -52,7 +52,7 @@ def inputs_of(function: FuncOp, sizes: Mapping[str, int], seed: int = 0) -> list
     random = np.random.default_rng(seed)
     drawn = make_inputs(function, sizes, seed)
     return [
-        np.asarray(each) if np.asarray(each).dtype.kind == "i" else random.standard_normal(np.shape(each))
+        np.asarray(each) if np.asarray(each).dtype.kind in "iu" else random.standard_normal(np.shape(each))
         for each in drawn
     ]
 

@@ -10,7 +10,15 @@ from differences import check, inputs_of, is_float, odd_sizes, run
 from random_diagrams import random_program
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.source import parse_module
+from treadle.dialects.diagram import CastOp
+from treadle.dialects.diagram.array import format_of
 from treadle.runtime.interpreter import entry_function
+
+REFUSED = (
+    "rename one of them for a gradient",  # a read at positions along an axis that its array has, too
+    "no law for that is known",  # a read where data say, or at remainders
+    "no gradient of that is known",  # a read at quotients, or of elements that are absent
+)
 
 
 @pytest.mark.sample(60)
@@ -23,11 +31,14 @@ def test_of_a_random_program(seed: int) -> None:
     function = entry_function(module)
     if not any(is_float(type) for type in function.function_type.inputs):
         pytest.skip("no argument of floats")
+    values = [*function.body.block.args, *(op.results[0] for op in function.walk() if isinstance(op, CastOp))]
+    if any("f8" in str(format_of(value.type)) for value in values):
+        pytest.skip("what is rounded to 8 bits is rounded in the reference, too, and moves in steps")
     if any(np.isnan(result).any() for result in run(module, inputs_of(function, odd_sizes(function)))):
         pytest.skip("a result is no number")
     try:
         check(module)
-    except TreadleError as error:  # a read at positions along an axis that its array has, too
-        if "rename one of them for a gradient" not in str(error):
+    except TreadleError as error:
+        if not any(reason in str(error) for reason in REFUSED):
             raise
-        pytest.skip("refused: an axis is read at another position")
+        pytest.skip(f"refused: {error.message}")
