@@ -41,9 +41,9 @@ from treadle.compiler.lowering.regrouped import emit_size
 from treadle.compiler.lowering.state import KernelLowering
 from treadle.compiler.machines import Machine
 from treadle.dialects import cuda
-from treadle.dialects.cuda.accesses import Scatter
 from treadle.dialects.cuda.kernel import BY_PIECE
 from treadle.dialects.cuda.layout import LANES
+from treadle.dialects.cuda.placed import Scatter
 from treadle.dialects.diagram import ExtentOp, ReadOp
 from treadle.dialects.diagram.array import (
     DYNAMIC,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from xdsl.ir import Attribute, Block, SSAValue
 
-from treadle.dialects.cuda.accesses import Padding, Scatter
+from treadle.dialects.cuda.placed import Padding, Scatter
 from treadle.dialects.diagram import FillOp
 from treadle.dialects.hierarchy import LoadOp
 

@@ -16,7 +16,7 @@ from treadle.compiler.lowering.layouts import Layouts
 from treadle.compiler.lowering.pending import Listed, Lowered
 from treadle.compiler.lowering.plan import KernelPlan
 from treadle.dialects import cuda
-from treadle.dialects.cuda.accesses import Padding, Scatter
+from treadle.dialects.cuda.placed import Padding, Scatter
 from treadle.dialects.diagram import ReduceOp, WhereOp
 from treadle.dialects.diagram.array import DYNAMIC, axes_of
 from treadle.dialects.diagram.padding import Inside

@@ -22,14 +22,11 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from treadle.dialects.cuda.accesses import (
-    Bounds,
     GlobalAccess,
-    Padding,
     ParsedAccess,
-    Scatter,
-    access_operands,
     access_properties,
 )
+from treadle.dialects.cuda.placed import Bounds, Padding, Scatter, place_operands
 from treadle.dialects.cuda.tiles import check_fragment, check_tile, is_shared
 from treadle.dialects.syntax import parse_conversion_types
 
@@ -72,7 +69,7 @@ class CopyOp(GlobalAccess):
                 source,
                 destination,
                 offsets,
-                *access_operands(bounds, begins, padding, scatter),
+                *place_operands(bounds, begins, padding, scatter),
             ],
             properties={
                 **access_properties(bounds, begins, widths, padding, scatter),
@@ -135,9 +132,9 @@ class CopyOp(GlobalAccess):
         if self.is_outward:
             printer.print_operand(self.source)
             printer.print_string(" into ")
-            self.print_access(printer, self.destination)
+            self.print_offsets(printer, self.destination)
         else:
-            self.print_access(printer, self.source)
+            self.print_offsets(printer, self.source)
             printer.print_string(" into ")
             printer.print_operand(self.destination)
         self.print_tail(printer)
@@ -175,7 +172,7 @@ class LoadOp(GlobalAccess):
             operands=[
                 source,
                 offsets,
-                *access_operands(bounds, begins, padding, scatter),
+                *place_operands(bounds, begins, padding, scatter),
             ],
             properties=access_properties(bounds, begins, widths, padding, scatter),
             result_types=[result_type],
@@ -206,7 +203,7 @@ class LoadOp(GlobalAccess):
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
-        self.print_access(printer, self.source)
+        self.print_offsets(printer, self.source)
         self.print_tail(printer)
         printer.print_string(" : ")
         printer.print_attribute(self.source.type)
@@ -244,7 +241,7 @@ class StoreOp(GlobalAccess):
                 value,
                 destination,
                 offsets,
-                *access_operands(bounds, begins, padding),
+                *place_operands(bounds, begins, padding),
             ],
             properties=access_properties(bounds, begins, widths, padding),
         )
@@ -281,7 +278,7 @@ class StoreOp(GlobalAccess):
         printer.print_string(" ")
         printer.print_operand(self.value)
         printer.print_string(" into ")
-        self.print_access(printer, self.destination)
+        self.print_offsets(printer, self.destination)
         self.print_tail(printer)
         printer.print_string(" : ")
         printer.print_list((self.value.type, self.destination.type), printer.print_attribute)
