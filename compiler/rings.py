@@ -31,7 +31,15 @@ BLOCKS = (0, 3)
 PARTS = (1, 3)
 """Of a size, what numbers are that a kernel loads: a loop then ends, or begins, with its axis or before."""
 
-ON_RING = cuda.AcquireOp | cuda.AwaitOp | cuda.ReleaseOp | cuda.ExpectOp | cuda.TensorLoadOp | cuda.ArriveOp
+ON_RING = (
+    cuda.AcquireOp
+    | cuda.AwaitOp
+    | cuda.ReleaseOp
+    | cuda.ExpectOp
+    | cuda.TensorLoadOp
+    | cuda.TensorGatherOp
+    | cuda.ArriveOp
+)
 
 
 @dataclass(frozen=True)
@@ -201,7 +209,7 @@ class _Run:
                 if turn not in self.acquired:
                     self.problems.append(f"{event} without 'cuda.acquire'")
                 self.missing[stage] = self.missing.get(stage, 0) + bytes.data
-            case cuda.TensorLoadOp() as load:
+            case cuda.TensorLoadOp() | cuda.TensorGatherOp() as load:
                 self._bring(event, load.bytes)
             case cuda.ArriveOp():
                 if turn not in self.acquired:

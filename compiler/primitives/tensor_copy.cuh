@@ -95,6 +95,30 @@ __device__ __forceinline__ void tensor_load_within(T* shared, const TensorMap& m
   }
 }
 
+// primitive: tensor_load_run; needs: tensor_load; from: sm_90
+// As tensor_load, of a run of ROWS rows of 128 bytes along coordinate AXIS, but rows before begin or from end on, counted
+// from its first, become zeros, too: a run that reaches past either comes by single rows, those that are not wanted from
+// before the tensor. A swizzle follows the address, so it is that of the whole run. PTX ISA 9.7.9.27.1.2 and 5.5.7.
+template <int ROWS, int AXIS, class T, int RANK>
+__device__ __forceinline__ void tensor_load_run(T* shared, const TensorMap& map, const TensorMap& one_row,
+                                                uint64_t* barrier, const int (&at)[RANK], int64_t begin,
+                                                int64_t end AND_LINE) {
+  if ((begin <= 0 && ROWS <= end) || ROWS <= begin || end <= 0)  // or none is wanted: the run lies outside
+    return tensor_load(shared, map, barrier, at AND_THIS_LINE);
+  int from[RANK];
+  for (int i = 0; i < RANK; ++i) from[i] = at[i];
+  UNROLL_1 for (int row = 0; row < ROWS; ++row) {
+    from[AXIS] = begin <= row && row < end ? at[AXIS] + row : -1;
+    tensor_load(&shared[row * 128 / sizeof(T)], one_row, barrier, from AND_THIS_LINE);
+  }
+}
+
+// primitive: coordinate; from: sm_90
+// A position along an axis of a tensor; what 32 bits do not hold lies before it, by more than any box reaches.
+__device__ __forceinline__ int coordinate(int64_t at) {
+  return at == int32_t(at) ? int32_t(at) : INT32_MIN;
+}
+
 // primitive: in_boxes; from: sm_90
 // Where an element lies in a tile that is cut into boxes, one after another: of SPAN elements a row and ROWS rows, with
 // the swizzle that spans a row. PTX ISA 5.5.7.

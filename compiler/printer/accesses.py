@@ -132,7 +132,7 @@ class AccessPrinter:
         with text.block(f"UNROLL_8 for (int {down} = 0; {down} < {count}; {down} += {step})"):
             here = {row: f"{indices[row]} + {down}", column: indices[column]}
             known = Rows(row, indices[row], down, kernel.threads * max(op.width_list) // span)
-            found = Scattered(kernel, self, op, dict(here), known, dict(self.fixed))
+            found = Scattered(kernel, self, op, dict(here), known, names=dict(self.fixed))
             for statement in found.find(self._tests(op, here, asked)):
                 text.line(statement)
             tests = [*found.tests, *self._tests(op, here, axes - asked - {column})]
@@ -496,11 +496,11 @@ class AccessPrinter:
         values = self.kernel.values
         return f"{add([values[self.offset(op, axis)], indices.get(axis, '0')])} {sign} {term(values[end])}"
 
-    def offset(self, op: GlobalAccess, axis: str) -> SSAValue:
+    def offset(self, op: cuda.PlacedAccess, axis: str) -> SSAValue:
         """Where an access begins along an axis."""
         return dict(zip(axes_of(op.piece_type), op.offsets, strict=True))[axis]
 
-    def position(self, op: GlobalAccess, axis: str, indices: Mapping[str, str]) -> str:
+    def position(self, op: cuda.PlacedAccess, axis: str, indices: Mapping[str, str]) -> str:
         """The position of an element of a tile along an axis of it."""
         offset = self.offset(op, axis)
         return add([self._text_of(offset), indices.get(axis, "0")])

@@ -15,6 +15,7 @@ from treadle.compiler.printer.writer import KernelWriter
 from treadle.dialects import cuda
 from treadle.dialects.cuda.accesses import GlobalAccess
 from treadle.dialects.cuda.multiples import is_multiple
+from treadle.dialects.cuda.placed import PlacedAccess
 from treadle.dialects.diagram.array import axes_of
 from treadle.dialects.diagram.condition import Entry, Linear, Term, axis_in, divisor_in, modulus_in
 from treadle.dialects.diagram.place import entries_in
@@ -23,8 +24,8 @@ from treadle.dialects.diagram.place import entries_in
 class Positions(Protocol):
     """What this needs of the printer of accesses."""
 
-    def offset(self, op: GlobalAccess, axis: str) -> SSAValue: ...
-    def position(self, op: GlobalAccess, axis: str, indices: Mapping[str, str]) -> str: ...
+    def offset(self, op: PlacedAccess, axis: str) -> SSAValue: ...
+    def position(self, op: PlacedAccess, axis: str, indices: Mapping[str, str]) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -41,10 +42,12 @@ class Rows:
         None if neither divides the other."""
         own, down = f"uint32_t({self.own})", f"uint32_t({self.down})"
         if self.step % number == 0:
-            return [f"{own} % {number}u"] if sign == "%" else [f"{own} / {number}u", f"{down} / {number}u"]
-        if number % self.step == 0:
-            return [own, f"{down} % {number}u"] if sign == "%" else [f"{down} / {number}u"]
-        return None
+            parts = [f"{own} % {number}u"] if sign == "%" else [f"{own} / {number}u", f"{down} / {number}u"]
+        elif number % self.step == 0:
+            parts = [own, f"{down} % {number}u"] if sign == "%" else [f"{down} / {number}u"]
+        else:
+            return None
+        return parts if self.own != "0" else [part for part in parts if own not in part]
 
 
 @dataclass
@@ -53,9 +56,11 @@ class Scattered:
 
     kernel: KernelWriter
     positions: Positions
-    op: GlobalAccess
+    op: PlacedAccess
     indices: Mapping[str, str]
     rows: Rows | None = None
+    mapped: bool = False
+    """Whether a tensor map says where the array ends, so that only positions of entries are tested."""
     names: dict[Entry, str] = field(default_factory=dict[Entry, str])
     tests: list[str] = field(default_factory=list[str])
     """What must hold for there to be an element, once entries are found."""
@@ -78,6 +83,7 @@ class Scattered:
     def where(self, together: bool) -> str:
         """`behind(&pages[h0 * pages_h + d_i], table_1, pages_p)`: what entries add comes last, so that the rest may be
         computed before loops. `together` says that the elements of a row are neighbours."""
+        assert isinstance(self.op, GlobalAccess)
         buffer = cuda.buffer_of(self.op)
         strides = dict(self.kernel.strides[buffer])
         if together:
@@ -88,6 +94,18 @@ class Scattered:
         for axis, entry in alone.items():
             place = f"{self.kernel.call('behind')}({place}, {self.names[entry]}, {strides[axis]})"
         return place
+
+    def coordinates(self) -> list[str]:
+        """Those of the element in the tensor, the outermost first; whatever data say, they fit 32 bits."""
+        return [self._coordinate(form) for form in self.op.forms.values()]
+
+    def _coordinate(self, form: Linear) -> str:
+        if (entry := _alone(form)) is not None:
+            return self.names[entry]
+        text = self._form(form) or "0"
+        if text.isdigit():
+            return text
+        return f"{self.kernel.call('coordinate')}({text})" if entries_in([form]) else f"int({text})"
 
     def _load(self, table: SSAValue, entry: Entry, guard: str) -> str:
         forms = dict(zip(axes_of(table.type), entry.places, strict=True))
@@ -107,6 +125,8 @@ class Scattered:
         tests: list[str] = []
         for form, length in self.op.padding:
             if bool(entries_in([form])) is not with_entries:
+                continue
+            if self.mapped and not any(form in entry.places for entry in entries_of(self.op)):
                 continue
             size = as_term(self.kernel.values[length])
             if (entry := _alone(form)) is not None:
@@ -140,18 +160,20 @@ class Scattered:
         if not is_multiple(self.positions.offset(self.op, axis), number):
             return f"int64_t(uint32_t({self.positions.position(self.op, axis, self.indices)}) {sign} {number}u)"
         of_rows = self.rows.divided(sign, number) if self.rows is not None and self.rows.axis == axis else None
-        within = of_rows or ([] if index == "0" else [f"uint32_t({index}) {sign} {number}u"])
+        within = of_rows
+        if within is None:
+            within = [] if index == "0" else [f"uint32_t({index}) {sign} {number}u"]
         if sign == "/":
             within.insert(0, f"uint32_t({self.positions.position(self.op, axis, {})}) / {number}u")
         return add(f"int64_t({part})" for part in within)
 
 
-def entries_of(op: GlobalAccess) -> list[Entry]:
+def entries_of(op: PlacedAccess) -> list[Entry]:
     """The entries that an access asks for."""
     return entries_in((*op.forms.values(), *(form for form, _ in op.padding)))
 
 
-def axes_asked(op: GlobalAccess) -> set[str]:
+def axes_asked(op: PlacedAccess) -> set[str]:
     """The axes along which entries of an access lie."""
     return {axis for entry in entries_of(op) for axis in entry.axes}
 

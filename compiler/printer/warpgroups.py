@@ -8,6 +8,7 @@ from xdsl.dialects import scf
 from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.printer.arithmetic import define_index
+from treadle.compiler.printer.gathered import GatherPrinter, gathers_by_lanes
 from treadle.compiler.printer.indices import add, scaled
 from treadle.compiler.printer.order import OrderPrinter
 from treadle.compiler.printer.scalars import bare, c_type, term
@@ -43,6 +44,7 @@ class WarpgroupPrinter:
     def __init__(self, writer: KernelWriter):
         self.writer = writer
         self.order = OrderPrinter(writer)
+        self.gathers = GatherPrinter(writer)
         self.stages = Stages()
         self.copies_by_lanes = False
         """Whether a warp is the producer, not one thread."""
@@ -68,6 +70,9 @@ class WarpgroupPrinter:
                 self.release(op)
             case cuda.TensorLoadOp():
                 self.tensor_load(op)
+            case cuda.TensorGatherOp():
+                stage, _ = self._place(op.ring, op.turn)
+                self.gathers.print(op, f"&{self.writer.values[op.ring]}[{stage}]")
             case cuda.BlockInClusterOp():
                 self.writer.comment_of(op)
                 define_index(self.writer, op, f"int64_t({self.writer.call('block_in_cluster')}())")
@@ -106,7 +111,7 @@ class WarpgroupPrinter:
         with writer.names.scope(), writer.text.block("if (warpgroup < 0)"):
             if given:
                 writer.text.line(f"{writer.call('registers_give')}<{given}>();")
-            self.copies_by_lanes = any(isinstance(inner, cuda.ArriveOp) for inner in op.producer.walk())
+            self.copies_by_lanes = gathers_by_lanes(op)
             with writer.text.block(f"if (threadIdx.x < {LANES})" if self.copies_by_lanes else "if (threadIdx.x == 0)"):
                 self.producer(op)
         with writer.names.scope(), writer.text.block("else"):

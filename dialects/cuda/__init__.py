@@ -16,10 +16,10 @@ data leave out pieces of a stream, the block lists the others (`select`), and th
 
 From sm_90 on a kernel may part its warps into `cuda.roles`: a producer, whose tensor copies (`tensor_load`, described
 by a `tensor_map` that the host makes) bring tiles in `#cuda.boxes` to shared memory, and consumers, whose warpgroups
-multiply them (`warpgroup_product`). They hand stages to each other by the barriers of a `ring`. Results may leave
-through a tile in boxes, too (`tensor_store`). The blocks of a `cluster` may fill their stages together, each copying a
-share to all (`tensor_load .. multicast`). Consumer warpgroups may take turns at starting products (`order_wait`,
-`order_arrive`).
+multiply them (`warpgroup_product`). They hand stages to each other by the barriers of a `ring`. A tile whose rows lie
+where data say comes by a copy for each run of rows (`tensor_gather`). Results may leave through a tile in boxes, too
+(`tensor_store`). The blocks of a `cluster` may fill their stages together, each copying a share to all (`tensor_load
+.. multicast`). Consumer warpgroups may take turns at starting products (`order_wait`, `order_arrive`).
 """
 
 from xdsl.ir import Dialect
@@ -49,6 +49,7 @@ from treadle.dialects.cuda.kernel import (
 from treadle.dialects.cuda.layout import LayoutAttr, ModeAttr, ModesAttr, RowsAttr
 from treadle.dialects.cuda.order import ORDERING, OrderArriveOp, OrderBeginOp, OrderEndOp, OrderWaitOp
 from treadle.dialects.cuda.parts import PartsOp
+from treadle.dialects.cuda.placed import PlacedAccess, Scatter
 from treadle.dialects.cuda.products import ProductOp
 from treadle.dialects.cuda.promoted import ProductOfWarpgroupsOp, PromotedProductOp
 from treadle.dialects.cuda.rings import AcquireOp, ArriveOp, AwaitOp, ExpectOp, ReadyOp, ReleaseOp, RingOp, RingType
@@ -56,6 +57,7 @@ from treadle.dialects.cuda.roles import RolesOp, roles_of, threads_at, working_t
 from treadle.dialects.cuda.selections import KeepOp, SelectedBeforeOp, SelectedOp, SelectOp
 from treadle.dialects.cuda.shared import ReadOp, SharedOp, StageOp, WriteOp
 from treadle.dialects.cuda.staging import StagedAttr
+from treadle.dialects.cuda.tensor_gathers import TensorGatherOp
 from treadle.dialects.cuda.tensor_maps import MappableOp, TensorLoadOp, TensorMapOp, TensorMapType
 from treadle.dialects.cuda.tensor_stores import TensorFenceOp, TensorStoreOp, TensorWaitOp
 from treadle.dialects.cuda.transfers import CopyOp, LoadOp, StoreOp, buffer_of
@@ -108,6 +110,7 @@ Cuda = Dialect(
         StageOp,
         StoreOp,
         TensorFenceOp,
+        TensorGatherOp,
         TensorLoadOp,
         TensorMapOp,
         TensorStoreOp,
@@ -158,6 +161,7 @@ __all__ = [
     "OrderEndOp",
     "OrderWaitOp",
     "PartsOp",
+    "PlacedAccess",
     "ProductOfWarpgroupsOp",
     "ProductOp",
     "PromotedProductOp",
@@ -169,6 +173,7 @@ __all__ = [
     "RingType",
     "RolesOp",
     "RowsAttr",
+    "Scatter",
     "SelectOp",
     "SelectedBeforeOp",
     "SelectedOp",
@@ -177,6 +182,7 @@ __all__ = [
     "StagedAttr",
     "StoreOp",
     "TensorFenceOp",
+    "TensorGatherOp",
     "TensorLoadOp",
     "TensorMapOp",
     "TensorMapType",

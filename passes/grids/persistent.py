@@ -25,7 +25,15 @@ from treadle.passes.grids.tile_order import TileOrder, Units, Walk
 from treadle.passes.loops.delay import rings_of_tiles
 from treadle.passes.warps.laws import Reason, constant_of
 
-ON_RING = cuda.AcquireOp | cuda.AwaitOp | cuda.ReleaseOp | cuda.ExpectOp | cuda.TensorLoadOp | cuda.ArriveOp
+ON_RING = (
+    cuda.AcquireOp
+    | cuda.AwaitOp
+    | cuda.ReleaseOp
+    | cuda.ExpectOp
+    | cuda.TensorLoadOp
+    | cuda.TensorGatherOp
+    | cuda.ArriveOp
+)
 
 
 def why_not(kernel: cuda.KernelOp, roles: cuda.RolesOp, limit: int) -> Reason | None:

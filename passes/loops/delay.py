@@ -279,7 +279,7 @@ def rings_of_tiles(roles: Operation) -> Mapping:
     """The ring of each tile that a producer brings."""
     found: Mapping = {}
     for op in roles.walk():
-        if isinstance(op, cuda.TensorLoadOp):
+        if isinstance(op, cuda.TensorLoadOp | cuda.TensorGatherOp):
             found[_tile(op.tile)] = op.ring
         elif isinstance(op, cuda.ArriveOp):
             copy = op.prev_op

@@ -14,12 +14,17 @@ from treadle.dialects.cuda.boxes import MOST_ROWS, boxes_layout, cut, why_no_ord
 from treadle.dialects.cuda.layout import is_interleaved, spelled
 from treadle.dialects.cuda.multiples import constant_of, is_multiple
 from treadle.dialects.cuda.roles import WARPGROUP
+from treadle.dialects.cuda.runs import rows_of_run
+from treadle.dialects.cuda.tensor_gathers import run_type, why_no_box, why_no_runs
 from treadle.dialects.cuda.tensor_maps import MOST_AXES, shared_axis, why_no_rows
-from treadle.dialects.cuda.tiles import format_bytes, is_line, is_shared, layout_of, rows_of
+from treadle.dialects.cuda.tiles import boxes_of, format_bytes, is_line, is_shared, layout_of, rows_of
 from treadle.dialects.cuda.warpgroups import result_axes, row_order, why_no_product
-from treadle.dialects.diagram.array import axes_of, format_of, sizes_of
+from treadle.dialects.diagram.array import DYNAMIC, axes_of, format_of, sizes_of
+from treadle.dialects.diagram.condition import Linear
 from treadle.dialects.diagram.formats import PACKED
+from treadle.dialects.diagram.place import PlaceAttr
 from treadle.passes.loops.turns import known_to_all
+from treadle.passes.warps.tiles import boxed_type
 
 REGISTERS = {1: (0, 0), 2: (24, 240), 3: (32, 160)}
 """Registers of a thread of the producer's warpgroup and of a consumer, by the number of consumer warpgroups: with one,
@@ -93,12 +98,10 @@ def _copy_problem(copy: cuda.CopyOp) -> Reason | None:
     name, type = f"%{copy.buffer.name_hint}", copy.tile.type
     sizes = sizes_of(type)
     wide = [axis for axis, size in sizes.items() if size != 1]
-    if copy.place is not None:
-        return Reason(law, f"{name} is read at {copy.place.text.data}: no map has rows that lie where data say")
-    if copy.inside is not None:
+    if copy.place is None and copy.inside is not None:
         return Reason(law, f"{name} has zeros around it, at {copy.inside.text.data}: no map has the view in its bounds")
-    if not 2 <= len(sizes) <= MOST_AXES:
-        return Reason(law, f"{name} has {len(sizes)} axes: a tensor map has 2 to {MOST_AXES}")
+    if not 2 <= (dimensions := len(axes_of(copy.buffer.type))) <= MOST_AXES:
+        return Reason(law, f"{name} has {dimensions} axes: a tensor map has 2 to {MOST_AXES}")
     if str(format_of(type)) not in PACKED:
         return Reason("warpgroups multiply values of 8 or 16 bits", f"{name} holds {format_of(type)}")
     if len(wide) != 2 or wide[-1] != axes_of(type)[-1]:
@@ -109,7 +112,32 @@ def _copy_problem(copy: cuda.CopyOp) -> Reason | None:
         return Reason(law, f"rows of {format_bytes(type) * sizes[wide[-1]]} bytes of {name} are no multiple of 32")
     if sizes[wide[0]] > MOST_ROWS:
         return Reason(law, f"a box has at most {MOST_ROWS} rows, pieces of {name} {sizes[wide[0]]}")
-    return None
+    return None if copy.place is None else _runs_problem(copy, copy.place)
+
+
+def _runs_problem(copy: cuda.CopyOp, place: PlaceAttr) -> Reason | None:
+    """Of a tile whose rows lie where data say."""
+    law = "a tensor map brings runs of rows that lie where data say"
+    name, tile = f"%{copy.buffer.name_hint}, read at {place.text.data}", boxed_type(copy.tile)
+    problem = why_no_runs(place.forms, tile) or why_no_box(run_of(copy))
+    return None if problem is None else Reason(law, f"{name}: {problem}")
+
+
+def run_of(copy: cuda.CopyOp) -> cuda.TensorMapType:
+    """The map whose boxes are the runs of a tile that is scattered: the longest for where its pieces begin."""
+    assert copy.place is not None
+    tile, forms = boxed_type(copy.tile), copy.place.forms
+    boxes = boxes_of(tile)
+    along = shared_axis(boxes)
+    offset = copy.offsets[along]
+    rows = rows_of_run(forms, axes_of(tile)[along], boxes.rows, lambda number: is_multiple(offset, number))
+    return run_type(copy.buffer.type, tile, forms, rows)
+
+
+def row_of(copy: cuda.CopyOp) -> cuda.TensorMapType:
+    """The map whose boxes are single rows of a tile that is scattered."""
+    assert copy.place is not None
+    return run_type(copy.buffer.type, boxed_type(copy.tile), copy.place.forms, 1)
 
 
 def _stop_problem(copy: cuda.CopyOp) -> Reason | None:
@@ -126,7 +154,7 @@ def _stop_problem(copy: cuda.CopyOp) -> Reason | None:
     other = next((axis for axis, _ in (*_begins_of(copy), *_stops_of(copy)) if axis != rows), None)
     if other is not None:
         return Reason(law, f"rows of %{copy.buffer.name_hint} lie along '{other}': no tensor copy ends within one")
-    problem = why_no_rows(boxes, format_bytes(copy.tile.type))
+    problem = why_no_rows(boxes, format_bytes(copy.tile.type)) if copy.place is None else why_no_box(row_of(copy))
     return None if problem is None else Reason(law, f"%{copy.buffer.name_hint}: {problem}")
 
 
@@ -146,8 +174,16 @@ def is_by_rows(copy: cuda.CopyOp) -> bool:
 
 
 def _stops_of(copy: cuda.CopyOp) -> list[tuple[str, SSAValue]]:
-    bounds = zip(copy.bound_axes, copy.limits, strict=True)
-    return [(axis, limit) for axis, limit in bounds if axis in _summed(copy) and not is_extent(limit)]
+    bounds, summed = zip(copy.bound_axes, copy.limits, strict=True), _summed(copy)
+    return [(axis, limit) for axis, limit in bounds if axis in summed and not _ends_with_array(copy, axis, limit)]
+
+
+def _ends_with_array(copy: cuda.CopyOp, axis: str, limit: SSAValue) -> bool:
+    """Whether the array of a copy's map ends at a limit: of what is scattered, along an axis that it has itself."""
+    if copy.place is None:
+        return is_extent(limit)
+    own, sizes = copy.forms.get(axis), sizes_of(copy.buffer.type)
+    return is_extent(limit) and own == Linear({axis: 1}) and sizes[axis] in (DYNAMIC, constant_of(limit))
 
 
 def _begins_of(copy: cuda.CopyOp) -> list[tuple[str, SSAValue]]:
@@ -268,9 +304,10 @@ def ends_of(copies: Sequence[cuda.CopyOp]) -> list[SSAValue]:
     places = dict.fromkeys(copy.parent_op() for copy in copies)
     counts = [(place, 3 if isinstance(place, scf.ForOp) else 1) for place in places]
     ends = [end for place, n in counts if isinstance(place, scf.ForOp | scf.IfOp) for end in place.operands[:n]]
-    tensors, lines = ([copy for copy in copies if is_line(copy.tile.type) is by_lanes] for by_lanes in (False, True))
-    ends += [end for copy in lines for end in (*copy.limits, *copy.begins, *copy.lengths)]
-    return ends + [end for copy in tensors for end in (begin_of(copy), stop_of(copy)) if end is not None]
+    by_lanes = [copy for copy in copies if is_line(copy.tile.type) or copy.place is not None]
+    ends += [end for copy in by_lanes for end in (*copy.limits, *copy.begins, *copy.lengths)]
+    others = [copy for copy in copies if copy not in by_lanes]
+    return ends + [end for copy in others for end in (begin_of(copy), stop_of(copy)) if end is not None]
 
 
 def _turns_problem(kernel: cuda.KernelOp, copies: Sequence[cuda.CopyOp]) -> Reason | None:

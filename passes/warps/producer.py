@@ -48,6 +48,8 @@ class Producer:
         turns, tile = self.turns, op.tile
         ring, turn = turns.rings[tile], turns.turn(op, target, mapping)
         place = stage_of(turns, tile, turn, target, "to")
+        if op.place is not None:
+            return self._gather(op, place, turn, target, mapping)
         offsets = [mapping[offset] for offset in op.offsets]
         begin, stop = begin_of(op), stop_of(op)
         before = None if stop is None else self._before(stop, target, mapping)
@@ -56,6 +58,23 @@ class Producer:
         load = cuda.TensorLoadOp(turns.maps[tile], offsets, place, ring, turn, False, before, rows, after)
         load.location = op.location
         target.add_ops([cuda.AcquireOp(ring, turn), cuda.ExpectOp(ring, turn, load.bytes), load])
+
+    def _gather(
+        self, op: cuda.CopyOp, place: SSAValue, turn: SSAValue, target: Block, mapping: dict[SSAValue, SSAValue]
+    ) -> None:
+        """A copy whose rows lie where data say."""
+        turns, ring, scatter = self.turns, self.turns.rings[op.tile], op.scatter
+        assert scatter is not None
+        offsets = [mapping[offset] for offset in op.offsets]
+        bounds = [(axis, mapping[limit]) for axis, limit in zip(op.bound_axes, op.limits, strict=True)]
+        begins = [(axis, mapping[begin]) for axis, begin in zip(op.begun_axes, op.begins, strict=True)]
+        padding = [(form, mapping[length]) for form, length in op.padding]
+        scatter = cuda.Scatter(scatter.place, {name: mapping[each] for name, each in scatter.entries.items()})
+        map, *row_maps = turns.run_maps[op]
+        row_map = row_maps[0] if row_maps else None
+        gather = cuda.TensorGatherOp(map, offsets, place, ring, turn, scatter, bounds, begins, padding, row_map)
+        gather.location = op.location
+        target.add_ops([cuda.AcquireOp(ring, turn), cuda.ExpectOp(ring, turn, gather.bytes), gather])
 
     def _copy_lines(self, op: cuda.CopyOp, target: Block, mapping: dict[SSAValue, SSAValue]) -> None:
         """With the first of those that have a ring together, all of them: of this block, not of loops in it."""

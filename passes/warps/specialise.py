@@ -28,6 +28,8 @@ from treadle.passes.warps.laws import (
     inward_copies,
     is_by_rows,
     reads_of,
+    row_of,
+    run_of,
 )
 from treadle.passes.warps.producer import Producer
 from treadle.passes.warps.tiles import boxed_type, brought_type, filled_together, plain, stages_for
@@ -74,6 +76,7 @@ class Builder:
     """Tensor maps, by tile."""
     row_maps: dict[SSAValue, list[SSAValue]] = field(default_factory=dict[SSAValue, list[SSAValue]])
     """Those of its rows, of a tile that is copied before a position."""
+    run_maps: dict[Operation, list[SSAValue]] = field(default_factory=dict[Operation, list[SSAValue]])
     shared: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
     rings: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
     first_turns: dict[Operation, SSAValue] = field(default_factory=dict[Operation, SSAValue])
@@ -87,7 +90,9 @@ class Builder:
         kept, mapped = self._arguments()
         others = self._declare(source)
         known, needed = known_to_all(source), needed_for(ends_of(inward_copies(self.kernel)))
-        is_busy = any(isinstance(op, cuda.LoadOp | cuda.SelectOp) for op in needed)
+        is_busy = any(isinstance(op, cuda.LoadOp | cuda.SelectOp) for op in needed) or any(
+            copy.place is not None for copy in inward_copies(self.kernel)
+        )
         self.registers = (BUSY if is_busy and self.groups in BUSY else REGISTERS)[self.groups]
         for op in source.ops:  # sizes and places, which both roles need
             is_number = op.dialect_name() == "arith" or isinstance(op, cuda.BlockIndexOp) or op in needed
@@ -123,7 +128,7 @@ class Builder:
         arguments = self.kernel.body.block.args
         kept: list[int] = []
         for i, arg in enumerate(arguments):
-            if is_buffer(arg.type) and all(_is_mapped(use.operation) for use in arg.uses):
+            if is_buffer(arg.type) and all(_is_mapped(use.operation, arg) for use in arg.uses):
                 continue
             kept.append(i)
             self.common[arg] = self._argument(arg.type, arg.name_hint)
@@ -137,8 +142,15 @@ class Builder:
                 mapped.append((buffer.index, type))
             return known[buffer, type]
 
-        for copy in filter(_is_mapped, inward_copies(self.kernel)):
+        for copy in inward_copies(self.kernel):
+            if is_line(copy.tile.type):
+                continue
             boxes = boxes_of(boxed_type(copy.tile))
+            if copy.place is not None:
+                self.run_maps[copy] = [map_of(copy.buffer, run := run_of(copy), "map")]
+                if is_by_rows(copy) and (row := row_of(copy)) != run:
+                    self.run_maps[copy].append(map_of(copy.buffer, row, "row"))
+                continue
             type = cuda.TensorMapType(boxes.box, copy.buffer.type, boxes.order)
             self.maps[copy.tile] = map_of(copy.buffer, type, "map")
             if is_by_rows(copy):
@@ -225,9 +237,11 @@ class Builder:
         return f"1 producer and {groups}{registers}; stages: {rings}"
 
 
-def _is_mapped(op: Operation) -> bool:
-    """Whether an operation is a copy that a tensor map describes."""
-    return isinstance(op, cuda.CopyOp) and not op.is_outward and not is_line(op.tile.type)
+def _is_mapped(op: Operation, buffer: SSAValue) -> bool:
+    """Whether an operation is a copy of a buffer that a tensor map describes."""
+    if not isinstance(op, cuda.CopyOp) or op.is_outward or is_line(op.tile.type):
+        return False
+    return op.buffer is buffer and buffer not in op.entries
 
 
 UNUSED = FillOp | cuda.StageOp | cuda.BlockIndexOp | cuda.SelectedOp

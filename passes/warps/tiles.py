@@ -7,7 +7,7 @@ from typing import Protocol
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import IndexType, MemRefType
-from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from treadle.dialects import cuda
 from treadle.dialects.cuda.boxes import boxes_layout
@@ -42,6 +42,8 @@ class Turns(Protocol):
     """Each by the tile of the source kernel; lines that are copied together have one ring."""
     row_maps: dict[SSAValue, list[SSAValue]]
     """Of those that are copied before a position."""
+    run_maps: dict[Operation, list[SSAValue]]
+    """Of the runs of each copy whose rows lie where data say, and of its rows where it ends at a position."""
 
     def turn(self, copy: cuda.CopyOp, block: Block, mapping: dict[SSAValue, SSAValue]) -> SSAValue:
         """The turn of a copy, where a role has reached it."""
