@@ -3,6 +3,8 @@ sm_90 on: as `passes/warp_specialization.py` decides it from the lowered kernel.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.amounts import Amount, least, most
@@ -11,11 +13,16 @@ from treadle.compiler.cost.plan import Plan
 from treadle.compiler.cost.roles import contractions_of
 from treadle.compiler.cost.work import multiply_format
 from treadle.compiler.machines import Machine
+from treadle.dialects.cuda.boxes import MOST_ROWS
 from treadle.dialects.cuda.roles import MOST_REGISTERS
+from treadle.dialects.cuda.runs import SWIZZLED_ROWS, rows_of_run
+from treadle.dialects.cuda.tensor_maps import MOST_AXES
 from treadle.dialects.cuda.warpgroups import columns_of_products
 from treadle.dialects.diagram import ContractOp
-from treadle.dialects.diagram.array import format_of, sizes_of
+from treadle.dialects.diagram.array import axes_of, format_of, sizes_of
+from treadle.dialects.diagram.condition import Linear
 from treadle.dialects.diagram.padding import scattered_read
+from treadle.dialects.diagram.place import axes_of_forms
 from treadle.dialects.hierarchy import KernelOp, LoadOp, given_for
 from treadle.passes.warps.laws import AT_LAUNCH, REGISTERS, most_columns
 
@@ -56,11 +63,25 @@ def _serves(op: ContractOp, operand: SSAValue, row: str) -> bool:
     if multiply_format(op) not in FORMATS:
         return False
     array = operand.owner.source if isinstance(operand.owner, LoadOp) else operand
-    if (given := given_for(array)) is not None and scattered_read(given) is not None:
+    given = given_for(array)
+    scattered = None if given is None else scattered_read(given)
+    if scattered is not None and not _has_runs(scattered.forms, op, operand):
         return False  # no tensor map has it
     if isinstance(operand.owner, Operation) and not isinstance(operand.owner, LoadOp):
         return left_operand(op, row) is operand and stays_in_registers(op, operand, row)
     return all(isinstance(use.operation, ContractOp) for use in operand.uses)
+
+
+def _has_runs(forms: Sequence[Linear], op: ContractOp, operand: SSAValue) -> bool:
+    """Whether tensor copies bring the rows of an operand that lie where data say: the array has them, too, and as many
+    axes as a tensor map may have, and enough of them follow each other (`passes.warps.laws`)."""
+    *rows, columns = axes_of(operand.type)
+    *outer, last = forms
+    if last != Linear({columns: 1}) or columns in axes_of_forms(outer) or not 2 <= len(forms) <= MOST_AXES:
+        return False
+    other = axes_of((op.rhs if operand is op.lhs else op.lhs).type)
+    own = [axis for axis in rows if axis in op.over_axes or axis not in other]
+    return all(rows_of_run(forms, axis, MOST_ROWS, lambda _: True) >= SWIZZLED_ROWS for axis in own)
 
 
 def are_of_warpgroups(plan: Plan, machine: Machine) -> Amount:

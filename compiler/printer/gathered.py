@@ -3,9 +3,10 @@ copies of their boxes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
+from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
 from treadle.compiler.printer.indices import add, scaled
@@ -20,60 +21,82 @@ from treadle.dialects.diagram.array import axes_of
 
 
 @dataclass(frozen=True)
+class Run:
+    """Where the run of a lane lies: its first row in the tile, and in the array."""
+
+    first: str
+    place: Scattered
+    tests: Sequence[str]
+    """What must hold for any of it to be copied."""
+
+
+@dataclass
 class GatherPrinter:
     """Prints them in one kernel."""
 
     writer: KernelWriter
+    found: dict[cuda.TensorGatherOp, Run] = field(default_factory=dict[cuda.TensorGatherOp, Run])
+    """Of the copies for whose stage the producer waits."""
+
+    def before(self, wait: cuda.AcquireOp) -> None:
+        """Load the entries of a copy before the wait for its stage: memory answers meanwhile."""
+        op = wait.next_op
+        while isinstance(op, cuda.ExpectOp | arith.AddiOp):
+            op = op.next_op
+        if isinstance(op, cuda.TensorGatherOp) and self._is_known(op):
+            self.found[op] = self._find(op)
 
     def print(self, op: cuda.TensorGatherOp, barrier: str) -> None:
         """The copies of a tile, which complete on a barrier."""
         writer, text = self.writer, self.writer.text
-        place = op.place
-        assert place is not None
-        text.line(f"// {writer.values[op.map]}[{place.text.data}], runs of {op.rows}")
+        if op.runs > 1:
+            text.line(f"{writer.call('barrier_warp')}();  // no lane is a turn behind")
         with writer.names.scope():
-            run = writer.names.fresh("run") if op.runs > 1 else "0"
-            with text.block(self._head(op, run)):
-                self._run(op, run, barrier)
+            run = self.found.pop(op, None) or self._find(op)
+            with text.block(self._where(op)):
+                self._copies(op, run, barrier)
 
-    def _head(self, op: cuda.TensorGatherOp, run: str) -> str:
-        """Which runs a lane copies."""
+    def _where(self, op: cuda.TensorGatherOp) -> str:
+        """The lanes that copy, each a run."""
+        if op.runs > 1:
+            return "" if op.runs == LANES else f"if (lane < {op.runs})"
+        return "if (lane == 0)" if is_warp(self.writer.roles) else ""
+
+    def _is_known(self, op: cuda.TensorGatherOp) -> bool:
+        """Whether what says where a copy lies stands before."""
+        asked = (*op.offsets, *op.limits, *op.begins, *op.lengths)
+        return all(value in self.writer.values or constant_of(value) is not None for value in asked)
+
+    def _find(self, op: cuda.TensorGatherOp) -> Run:
+        """Where a lane's run lies, by statements that load its entries."""
+        writer, row = self.writer, op.row_axis
         if op.runs == 1:
-            return "if (lane == 0)" if gathers_by_lanes(self.writer.roles) else ""
-        self.writer.text.line(f"{self.writer.call('barrier_warp')}();  // no lane is a turn behind")
-        return f"for (int {run} = lane; {run} < {op.runs}; {run} += {LANES})"
+            own, first, place = [], "0", Scattered(writer, self, op, {}, mapped=True)
+        else:
+            own, first = [f"lane < {op.runs}"] if op.runs < LANES else [], writer.names.fresh(f"{row}_i")
+            writer.text.line(f"const int {first} = {scaled('lane', op.rows)};")
+            place = Scattered(writer, self, op, {row: first}, Rows(row, "0", first, op.rows), mapped=True)
+        for statement in place.find([*own, *self._tests(op, first)]):
+            writer.text.line(statement)
+        return Run(first, place, place.tests[len(own) :])
 
-    def _run(self, op: cuda.TensorGatherOp, run: str, barrier: str) -> None:
-        writer, text, row = self.writer, self.writer.text, op.row_axis
-        first = "0"
-        if run != "0":
-            first = writer.names.fresh(f"{row}_i")
-            text.line(f"const int {first} = {scaled(run, op.rows)};")
-        rows = Rows(row, "0", first, op.rows) if first != "0" else None
-        found = Scattered(writer, self, op, {row: first} if first != "0" else {}, rows, mapped=True)
-        for statement in found.find(self._tests(op, first)):
-            text.line(statement)
-        at = found.coordinates()
-        if found.tests:
-            there = writer.names.fresh("is_there")
-            text.line(f"const bool {there} = {' && '.join(found.tests)};")
-            at[op.along] = f"{there} ? {at[op.along]} : -{op.rows}"
-        self._copies(op, run, first, at, barrier)
-
-    def _copies(self, op: cuda.TensorGatherOp, run: str, first: str, at: list[str], barrier: str) -> None:
-        writer, span = self.writer, op.boxes.span.data
+    def _copies(self, op: cuda.TensorGatherOp, run: Run, barrier: str) -> None:
+        """The boxes of a run."""
+        writer, span, at = self.writer, op.boxes.span.data, run.place.coordinates()
+        if run.tests:
+            at[op.along] = f"{' && '.join(run.tests)} ? {at[op.along]} : -{op.rows}"
         box, ends = writer.names.fresh("box"), ""
         load, maps = writer.call("tensor_load" if op.row_map is None else "tensor_load_run"), writer.values[op.map]
         if op.row_map is not None:
             load += f"<{op.rows}, {len(at) - 1 - op.along}>"  # coordinates are innermost first
             maps += f", {writer.values[op.row_map]}"
-            ends = f", {self._end(op, first, 'begin')}, {self._end(op, first, 'end')}"
-        tile = add([writer.values[op.tile], scaled(run, op.rows * span)])
+            ends = f", {self._end(op, run.first, 'begin')}, {self._end(op, run.first, 'end')}"
+        tile = [writer.values[op.tile], *([scaled("lane", op.rows * span)] if op.runs > 1 else [])]
         if op.boxes.count > 1:
-            tile = add([tile, scaled(box, op.boxes.rows * span)])
+            tile.append(scaled(box, op.boxes.rows * span))
             at[-1] = add([at[-1], scaled(box, span)])
         given = f"{{{', '.join(reversed(at))}}}"
-        print_for_each_box(writer, op.boxes, box, f"{load}({tile}, {maps}, {barrier}, {given}{ends});")
+        print_for_each_box(writer, op.boxes, box, f"{load}({add(tile)}, {maps}, {barrier}, {given}{ends});")
 
     def _bounds(self, op: cuda.TensorGatherOp) -> tuple[list[SSAValue], list[SSAValue]]:
         """The positions along the rows from which on, and before which, there are elements."""
@@ -109,8 +132,8 @@ class GatherPrinter:
         return add([self.writer.values[offset] if number is None else str(number), indices.get(axis, "0")])
 
 
-def gathers_by_lanes(roles: cuda.RolesOp | None) -> bool:
-    """Whether a whole warp is the producer: its lanes copy lines of words, or the runs of a tile."""
+def is_warp(roles: cuda.RolesOp | None) -> bool:
+    """Whether a whole warp is the producer, not one thread: its lanes copy lines of words, or the runs of a tile."""
     if roles is None:
         return False
     return any(

@@ -8,7 +8,7 @@ from xdsl.dialects import scf
 from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.printer.arithmetic import define_index
-from treadle.compiler.printer.gathered import GatherPrinter, gathers_by_lanes
+from treadle.compiler.printer.gathered import GatherPrinter, is_warp
 from treadle.compiler.printer.indices import add, scaled
 from treadle.compiler.printer.order import OrderPrinter
 from treadle.compiler.printer.scalars import bare, c_type, term
@@ -111,7 +111,7 @@ class WarpgroupPrinter:
         with writer.names.scope(), writer.text.block("if (warpgroup < 0)"):
             if given:
                 writer.text.line(f"{writer.call('registers_give')}<{given}>();")
-            self.copies_by_lanes = gathers_by_lanes(op)
+            self.copies_by_lanes = is_warp(op)
             with writer.text.block(f"if (threadIdx.x < {LANES})" if self.copies_by_lanes else "if (threadIdx.x == 0)"):
                 self.producer(op)
         with writer.names.scope(), writer.text.block("else"):
@@ -171,6 +171,7 @@ class WarpgroupPrinter:
             writer.text.line(f"{writer.call('barrier_cluster_wait')}();")
 
     def acquire(self, op: cuda.AcquireOp) -> None:
+        self.gathers.before(op)
         stage, use = self._place(op.ring, op.turn)
         empty = add([str(stages_of(op.ring)), stage])
         wait = self.writer.call("mbarrier_wait")

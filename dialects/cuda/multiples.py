@@ -22,6 +22,8 @@ def is_multiple(value: SSAValue, of: int) -> bool:
             return owner.step.data % of == 0
         case arith.AddiOp() | arith.SubiOp() | arith.MaxSIOp() | arith.MinSIOp():
             return is_multiple(owner.lhs, of) and is_multiple(owner.rhs, of)
+        case arith.SelectOp():
+            return is_multiple(owner.lhs, of) and is_multiple(owner.rhs, of)
         case Block() if isinstance(loop := owner.parent_op(), scf.ForOp) and value is loop.body.block.args[0]:
             return is_multiple(loop.lb, of) and is_multiple(loop.step, of)
         case _:

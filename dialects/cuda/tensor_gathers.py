@@ -15,6 +15,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from treadle.dialects.cuda.accesses import ParsedAccess
 from treadle.dialects.cuda.boxes import BoxesAttr
+from treadle.dialects.cuda.layout import LANES
 from treadle.dialects.cuda.placed import Bounds, Padding, PlacedAccess, Scatter, place_operands, place_properties
 from treadle.dialects.cuda.rings import RingType
 from treadle.dialects.cuda.runs import moving, rows_of_run
@@ -28,8 +29,8 @@ from treadle.dialects.syntax import parse_element, print_element, print_types
 
 @irdl_op_definition
 class TensorGatherOp(PlacedAccess):
-    """The lanes of the producer's warp start the copies of a tile whose rows lie where data say: one for each run, rows
-    that follow each other in the array, box by box. A run is a box of the map; `at` and all behind it are those of
+    """The lanes of the producer's warp start the copies of a tile whose rows lie where data say: each those of a run,
+    rows that follow each other in the array, box by box. A run is a box of the map; `at` and all behind it are those of
     `cuda.copy`. The bytes of all runs complete on the ring's full barrier of this turn.
 
     What lies outside of the array becomes zeros: a position below 0 or past an end, whatever data say. So does a run
@@ -126,6 +127,8 @@ class TensorGatherOp(PlacedAccess):
             raise VerifyException(problem)
         if self.boxes.rows % self.rows:
             raise VerifyException(f"runs of {self.rows} rows do not divide the {self.boxes.rows} of the tile")
+        if self.runs > LANES:
+            raise VerifyException(f"{self.runs} runs of {self.rows} rows: each of {LANES} lanes copies one at most")
         if (longest := rows_of_run(place.forms, self.row_axis, self.boxes.rows, lambda _: True)) % self.rows:
             raise VerifyException(f"at {place.text.data} runs have {longest} rows, not {self.rows}")
         if self.map_type != run_type(self.buffer_type, tile, place.forms, self.rows):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from xdsl.dialects import scf
 from xdsl.ir import Block, Operation, SSAValue
@@ -14,7 +15,7 @@ from treadle.dialects.cuda.boxes import MOST_ROWS, boxes_layout, cut, why_no_ord
 from treadle.dialects.cuda.layout import is_interleaved, spelled
 from treadle.dialects.cuda.multiples import constant_of, is_multiple
 from treadle.dialects.cuda.roles import WARPGROUP
-from treadle.dialects.cuda.runs import rows_of_run
+from treadle.dialects.cuda.runs import SWIZZLED_ROWS, rows_of_run
 from treadle.dialects.cuda.tensor_gathers import run_type, why_no_box, why_no_runs
 from treadle.dialects.cuda.tensor_maps import MOST_AXES, shared_axis, why_no_rows
 from treadle.dialects.cuda.tiles import boxes_of, format_bytes, is_line, is_shared, layout_of, rows_of
@@ -119,8 +120,14 @@ def _runs_problem(copy: cuda.CopyOp, place: PlaceAttr) -> Reason | None:
     """Of a tile whose rows lie where data say."""
     law = "a tensor map brings runs of rows that lie where data say"
     name, tile = f"%{copy.buffer.name_hint}, read at {place.text.data}", boxed_type(copy.tile)
-    problem = why_no_runs(place.forms, tile) or why_no_box(run_of(copy))
+    problem = why_no_runs(place.forms, tile) or why_no_box(run_of(copy)) or _few_rows(run_of(copy))
     return None if problem is None else Reason(law, f"{name}: {problem}")
+
+
+def _few_rows(run: cuda.TensorMapType) -> str | None:
+    """Why a run is too short for a tensor copy of its own; None if it is not."""
+    rows = prod(run.shape[:-1])
+    return None if rows >= SWIZZLED_ROWS else f"{rows} rows follow each other, of {SWIZZLED_ROWS} a copy is worth it"
 
 
 def run_of(copy: cuda.CopyOp) -> cuda.TensorMapType:
