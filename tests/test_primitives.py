@@ -178,6 +178,11 @@ USES |= {  # of sm_90a; `q` is a barrier, `map` a tensor map
         "tensor_load_within<64, 1>(s, map, map, map, q, {0, t}, int64_t(t) + 4, int64_t(t) + 40);"
         "tensor_load_within<176, 1>(s, map, map, map, q, {0, t, 1, 2}, int64_t(t), int64_t(t) + 99);"
     ),
+    "tensor_load_run": (
+        "tensor_load_run<16, 1>(s, map, map, q, {0, t}, 0, int64_t(t) - 4);"
+        "tensor_load_run<8, 2>(s, map, map, q, {0, t, 1, 2}, int64_t(t), 99);"
+    ),
+    "coordinate": "f2[t] = float(coordinate(int64_t(t) << 31));",
     "tensor_load_multicast": (
         "tensor_load_multicast(s, map, q, {t, 1}, 3); tensor_load_multicast(s, map, q, {t, 1, 2}, uint16_t(t));"
         "tensor_load_multicast(s, map, q, {t, 1, 2, 3}, 3); tensor_load_multicast(s, map, q, {t, 1, 2, 3, 4}, 3);"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from treadle.compiler.gates.beyond import beyond_lines, moved_at
-from treadle.compiler.layouts.boxes import TensorCopyOp
+from treadle.compiler.gates.beyond import BoxesOp, beyond_lines, moved_at
 from treadle.compiler.layouts.operations import strides_at, traffic_of, width_at
 from treadle.compiler.layouts.sectors import SECTOR_BYTES, Traffic
 from treadle.dialects import cuda
@@ -38,13 +37,18 @@ class Variant:
 def variants(kernel: cuda.KernelOp) -> list[Variant]:
     """The entries of a kernel, that for the widest alignment first."""
     accesses = [op for op in kernel.walk() if isinstance(op, GlobalAccess)]
-    copies = [op for op in kernel.walk() if isinstance(op, cuda.TensorLoadOp | cuda.TensorStoreOp)]
+    copies = [
+        op for op in kernel.walk() if isinstance(op, cuda.TensorLoadOp | cuda.TensorStoreOp | cuda.TensorGatherOp)
+    ]
     alignments = cuda.alignments(kernel) if accesses or copies else ()
     return [_variant(kernel, accesses, copies, alignment) for alignment in alignments]
 
 
 def _variant(
-    kernel: cuda.KernelOp, accesses: list[GlobalAccess], copies: list[TensorCopyOp], alignment: int
+    kernel: cuda.KernelOp,
+    accesses: list[GlobalAccess],
+    copies: Sequence[BoxesOp],
+    alignment: int,
 ) -> Variant:
     bytes = {op: width_at(op, alignment) * format_bytes(op.buffer_type) for op in accesses}
     total, scattered = sum_of(moved_at(op, kernel, alignment) for op in accesses), 0

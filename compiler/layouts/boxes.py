@@ -69,7 +69,7 @@ def box_traffic(
     return Traffic(count, moved, sectors, len(every), lines, len(_lines(every)))
 
 
-def mapped_strides(buffer: TensorCopyOp, alignment: int) -> tuple[dict[str, int], int]:
+def mapped_strides(buffer: TensorCopyOp | cuda.TensorGatherOp, alignment: int) -> tuple[dict[str, int], int]:
     """Strides of a mapped array in elements and the byte address of a tile, as traffic is told of rows that are aligned
     to so many bytes, at least to what a tensor map takes."""
     type = buffer.map_type.buffer

@@ -998,3 +998,200 @@ cuda.kernel @k (%n: index, %b: i1) threads 128 shared 512 {
   %pieces = cuda.shared at 0 : !list
   %x = "cuda.selected"(%pieces, %n, %n) <{step = #builtin.int<64>, operandSegmentSizes = array<i32: 1, 1, 1, 0>}> : (!list, index, index) -> index
 }
+
+// -----
+
+// CHECK: a box of [16, 1, 1, 64] is no run of rows at
+!pages = memref<?x16x?x128xf16, strided<[?, ?, ?, 1], offset: ?>, #diagram.array<[p, s, h, d], level = device>>
+!table = memref<?x?xi32, strided<[?, 1], offset: ?>, #diagram.array<[b, m], level = device>>
+!Ks = memref<1x64x1x128xf16, #diagram.array<[b, x, h, d], level = shared, layout = #cuda.boxes<extents = [1, 64, 1, 128], span = 64>>>
+!page = !cuda.tensor_map<[16, 1, 1, 64], !pages>
+cuda.kernel @k (%map: !page, %table: !table, %b: index) threads 128 shared 16400 {
+  %K = cuda.shared at 0 : !Ks
+  %ring = cuda.ring at 16384 consumers 1 : !cuda.ring<1>
+  cuda.tensor_gather %map[%b, %b, %b, %b] into %K signals %ring[%b] at "table[b, x // 16], x % 16, h, d" with (table = %table : !table) : !page, !Ks, !cuda.ring<1>
+}
+
+// -----
+
+// CHECK: at table[b, x // 8], x % 8, h, d runs have 8 rows, not 16
+!pages = memref<?x16x?x128xf16, strided<[?, ?, ?, 1], offset: ?>, #diagram.array<[p, s, h, d], level = device>>
+!table = memref<?x?xi32, strided<[?, 1], offset: ?>, #diagram.array<[b, m], level = device>>
+!Ks = memref<1x64x1x128xf16, #diagram.array<[b, x, h, d], level = shared, layout = #cuda.boxes<extents = [1, 64, 1, 128], span = 64>>>
+!page = !cuda.tensor_map<[1, 16, 1, 64], !pages>
+cuda.kernel @k (%map: !page, %table: !table, %b: index) threads 128 shared 16400 {
+  %K = cuda.shared at 0 : !Ks
+  %ring = cuda.ring at 16384 consumers 1 : !cuda.ring<1>
+  cuda.tensor_gather %map[%b, %b, %b, %b] into %K signals %ring[%b] at "table[b, x // 8], x % 8, h, d" with (table = %table : !table) : !page, !Ks, !cuda.ring<1>
+}
+
+// -----
+
+// CHECK: neighbours along 'd' are no neighbours in the array
+!pages = memref<?x16x?x128xf16, strided<[?, ?, ?, 1], offset: ?>, #diagram.array<[p, s, h, d], level = device>>
+!table = memref<?x?xi32, strided<[?, 1], offset: ?>, #diagram.array<[b, m], level = device>>
+!Ks = memref<1x64x1x128xf16, #diagram.array<[b, x, h, d], level = shared, layout = #cuda.boxes<extents = [1, 64, 1, 128], span = 64>>>
+!page = !cuda.tensor_map<[1, 16, 1, 64], !pages>
+cuda.kernel @k (%map: !page, %table: !table, %b: index) threads 128 shared 16400 {
+  %K = cuda.shared at 0 : !Ks
+  %ring = cuda.ring at 16384 consumers 1 : !cuda.ring<1>
+  cuda.tensor_gather %map[%b, %b, %b, %b] into %K signals %ring[%b] at "table[b, x // 16], x % 16, d, h" with (table = %table : !table) : !page, !Ks, !cuda.ring<1>
+}
+
+// -----
+
+// CHECK: 64 runs of 1 rows: each of 32 lanes copies one at most
+!pages = memref<?x16x?x128xf16, strided<[?, ?, ?, 1], offset: ?>, #diagram.array<[p, s, h, d], level = device>>
+!table = memref<?x?xi32, strided<[?, 1], offset: ?>, #diagram.array<[b, m], level = device>>
+!Ks = memref<1x64x1x128xf16, #diagram.array<[b, x, h, d], level = shared, layout = #cuda.boxes<extents = [1, 64, 1, 128], span = 64>>>
+!page = !cuda.tensor_map<[1, 1, 1, 64], !pages>
+cuda.kernel @k (%map: !page, %table: !table, %b: index) threads 128 shared 16400 {
+  %K = cuda.shared at 0 : !Ks
+  %ring = cuda.ring at 16384 consumers 1 : !cuda.ring<1>
+  cuda.tensor_gather %map[%b, %b, %b, %b] into %K signals %ring[%b] at "table[b, x // 16], x % 16, h, d" with (table = %table : !table) : !page, !Ks, !cuda.ring<1>
+}
+
+// -----
+
+// CHECK: rows come one by one by a map of boxes of one row, not by
+!pages = memref<?x16x?x128xf16, strided<[?, ?, ?, 1], offset: ?>, #diagram.array<[p, s, h, d], level = device>>
+!table = memref<?x?xi32, strided<[?, 1], offset: ?>, #diagram.array<[b, m], level = device>>
+!Ks = memref<1x64x1x128xf16, #diagram.array<[b, x, h, d], level = shared, layout = #cuda.boxes<extents = [1, 64, 1, 128], span = 64>>>
+!page = !cuda.tensor_map<[1, 16, 1, 64], !pages>
+!row = !cuda.tensor_map<[1, 8, 1, 64], !pages>
+cuda.kernel @k (%map: !page, %row: !row, %table: !table, %b: index) threads 128 shared 16400 {
+  %K = cuda.shared at 0 : !Ks
+  %ring = cuda.ring at 16384 consumers 1 : !cuda.ring<1>
+  cuda.tensor_gather %map[%b, %b, %b, %b] into %K signals %ring[%b] at "table[b, x // 16], x % 16, h, d" with (table = %table : !table) by %row : !page, !Ks, !cuda.ring<1>, !row
+}
+
+// -----
+
+// CHECK: copies come to multiples of 128 bytes: a run of [1, 1, 1, 32] elements has 64
+!pages = memref<?x16x?x128xf16, strided<[?, ?, ?, 1], offset: ?>, #diagram.array<[p, s, h, d], level = device>>
+!table = memref<?x?xi32, strided<[?, 1], offset: ?>, #diagram.array<[b, m], level = device>>
+!Ks = memref<1x64x1x32xf16, #diagram.array<[b, x, h, d], level = shared, layout = #cuda.boxes<extents = [1, 64, 1, 32], span = 32>>>
+!page = !cuda.tensor_map<[1, 16, 1, 32], !pages>
+!row = !cuda.tensor_map<[1, 1, 1, 32], !pages>
+cuda.kernel @k (%map: !page, %row: !row, %table: !table, %b: index) threads 128 shared 16400 {
+  %K = cuda.shared at 0 : !Ks
+  %ring = cuda.ring at 16384 consumers 1 : !cuda.ring<1>
+  cuda.tensor_gather %map[%b, %b, %b, %b] into %K signals %ring[%b] at "table[b, x // 16], x % 16, h, d" with (table = %table : !table) by %row : !page, !Ks, !cuda.ring<1>, !row
+}
+
+// -----
+
+// CHECK: is not a tile in shared memory in #cuda.boxes
+!pages = memref<?x16x?x128xf16, strided<[?, ?, ?, 1], offset: ?>, #diagram.array<[p, s, h, d], level = device>>
+!table = memref<?x?xi32, strided<[?, 1], offset: ?>, #diagram.array<[b, m], level = device>>
+!Ks = memref<1x64x1x128xf16, #diagram.array<[b, x, h, d], level = shared, layout = #cuda.rows<extents = [1, 64, 1, 128], pitch = 136>>>
+!page = !cuda.tensor_map<[1, 16, 1, 64], !pages>
+cuda.kernel @k (%map: !page, %table: !table, %b: index) threads 128 shared 16400 {
+  %K = cuda.shared at 0 : !Ks
+  %ring = cuda.ring at 16384 consumers 1 : !cuda.ring<1>
+  cuda.tensor_gather %map[%b, %b, %b, %b] into %K signals %ring[%b] at "table[b, x // 16], x % 16, h, d" with (table = %table : !table) : !page, !Ks, !cuda.ring<1>
+}
+
+// -----
+
+// CHECK: a tile has the format of its buffer
+!pages = memref<?x16x?x128xf16, strided<[?, ?, ?, 1], offset: ?>, #diagram.array<[p, s, h, d], level = device>>
+!table = memref<?x?xi32, strided<[?, 1], offset: ?>, #diagram.array<[b, m], level = device>>
+!Ks = memref<1x64x1x128xbf16, #diagram.array<[b, x, h, d], level = shared, layout = #cuda.boxes<extents = [1, 64, 1, 128], span = 64>>>
+!page = !cuda.tensor_map<[1, 16, 1, 64], !pages>
+cuda.kernel @k (%map: !page, %table: !table, %b: index) threads 128 shared 16400 {
+  %K = cuda.shared at 0 : !Ks
+  %ring = cuda.ring at 16384 consumers 1 : !cuda.ring<1>
+  cuda.tensor_gather %map[%b, %b, %b, %b] into %K signals %ring[%b] at "table[b, x // 16], x % 16, h, d" with (table = %table : !table) : !page, !Ks, !cuda.ring<1>
+}
+
+// -----
+
+// CHECK: 'table[b, x // 16]' reads no input: name it after 'with'
+!pages = memref<?x16x?x128xf16, strided<[?, ?, ?, 1], offset: ?>, #diagram.array<[p, s, h, d], level = device>>
+!table = memref<?x?xi32, strided<[?, 1], offset: ?>, #diagram.array<[b, m], level = device>>
+!Ks = memref<1x64x1x128xf16, #diagram.array<[b, x, h, d], level = shared, layout = #cuda.boxes<extents = [1, 64, 1, 128], span = 64>>>
+!page = !cuda.tensor_map<[1, 16, 1, 64], !pages>
+cuda.kernel @k (%map: !page, %table: !table, %b: index) threads 128 shared 16400 {
+  %K = cuda.shared at 0 : !Ks
+  %ring = cuda.ring at 16384 consumers 1 : !cuda.ring<1>
+  cuda.tensor_gather %map[%b, %b, %b, %b] into %K signals %ring[%b] at "table[b, x // 16], x % 16, h, d" : !page, !Ks, !cuda.ring<1>
+}
+
+// -----
+
+// CHECK: 3 offsets for 4 axes
+!pages = memref<?x16x?x128xf16, strided<[?, ?, ?, 1], offset: ?>, #diagram.array<[p, s, h, d], level = device>>
+!table = memref<?x?xi32, strided<[?, 1], offset: ?>, #diagram.array<[b, m], level = device>>
+!Ks = memref<1x64x1x128xf16, #diagram.array<[b, x, h, d], level = shared, layout = #cuda.boxes<extents = [1, 64, 1, 128], span = 64>>>
+!page = !cuda.tensor_map<[1, 16, 1, 64], !pages>
+cuda.kernel @k (%map: !page, %table: !table, %b: index) threads 128 shared 16400 {
+  %K = cuda.shared at 0 : !Ks
+  %ring = cuda.ring at 16384 consumers 1 : !cuda.ring<1>
+  cuda.tensor_gather %map[%b, %b, %b] into %K signals %ring[%b] at "table[b, x // 16], x % 16, h, d" with (table = %table : !table) : !page, !Ks, !cuda.ring<1>
+}
+
+// -----
+
+// CHECK: runs of 12 rows do not divide the 64 of the tile
+!pages = memref<?x16x?x128xf16, strided<[?, ?, ?, 1], offset: ?>, #diagram.array<[p, s, h, d], level = device>>
+!table = memref<?x?xi32, strided<[?, 1], offset: ?>, #diagram.array<[b, m], level = device>>
+!Ks = memref<1x64x1x128xf16, #diagram.array<[b, x, h, d], level = shared, layout = #cuda.boxes<extents = [1, 64, 1, 128], span = 64>>>
+!page = !cuda.tensor_map<[1, 12, 1, 64], !pages>
+cuda.kernel @k (%map: !page, %table: !table, %b: index) threads 128 shared 16400 {
+  %K = cuda.shared at 0 : !Ks
+  %ring = cuda.ring at 16384 consumers 1 : !cuda.ring<1>
+  cuda.tensor_gather %map[%b, %b, %b, %b] into %K signals %ring[%b] at "table[b, x // 16], x % 16, h, d" with (table = %table : !table) : !page, !Ks, !cuda.ring<1>
+}
+
+// -----
+
+// CHECK: rows with an order of their own are not gathered
+!pages = memref<?x16x?x128xf16, strided<[?, ?, ?, 1], offset: ?>, #diagram.array<[p, s, h, d], level = device>>
+!table = memref<?x?xi32, strided<[?, 1], offset: ?>, #diagram.array<[b, m], level = device>>
+!Ks = memref<1x64x1x128xf16, #diagram.array<[b, x, h, d], level = shared, layout = #cuda.boxes<extents = [1, 64, 1, 128], span = 64, order = [x:2:2, x:16:4, x:2:1]>>>
+!page = !cuda.tensor_map<[1, 16, 1, 64], !pages>
+cuda.kernel @k (%map: !page, %table: !table, %b: index) threads 128 shared 16400 {
+  %K = cuda.shared at 0 : !Ks
+  %ring = cuda.ring at 16384 consumers 1 : !cuda.ring<1>
+  cuda.tensor_gather %map[%b, %b, %b, %b] into %K signals %ring[%b] at "table[b, x // 16], x % 16, h, d" with (table = %table : !table) : !page, !Ks, !cuda.ring<1>
+}
+
+// -----
+
+// CHECK: rows of the tile lie along several axes
+!pages = memref<?x16x?x128xf16, strided<[?, ?, ?, 1], offset: ?>, #diagram.array<[p, s, h, d], level = device>>
+!table = memref<?x?xi32, strided<[?, 1], offset: ?>, #diagram.array<[b, m], level = device>>
+!Ks = memref<2x32x1x128xf16, #diagram.array<[b, x, h, d], level = shared, layout = #cuda.boxes<extents = [2, 32, 1, 128], span = 64>>>
+!page = !cuda.tensor_map<[1, 16, 1, 64], !pages>
+cuda.kernel @k (%map: !page, %table: !table, %b: index) threads 128 shared 16400 {
+  %K = cuda.shared at 0 : !Ks
+  %ring = cuda.ring at 16384 consumers 1 : !cuda.ring<1>
+  cuda.tensor_gather %map[%b, %b, %b, %b] into %K signals %ring[%b] at "table[b, x // 16], x % 16, h, d" with (table = %table : !table) : !page, !Ks, !cuda.ring<1>
+}
+
+// -----
+
+// CHECK: expected `at` and the positions of the rows
+!pages = memref<?x16x?x128xf16, strided<[?, ?, ?, 1], offset: ?>, #diagram.array<[p, s, h, d], level = device>>
+!table = memref<?x?xi32, strided<[?, 1], offset: ?>, #diagram.array<[b, m], level = device>>
+!Ks = memref<1x64x1x128xf16, #diagram.array<[b, x, h, d], level = shared, layout = #cuda.boxes<extents = [1, 64, 1, 128], span = 64>>>
+!page = !cuda.tensor_map<[1, 16, 1, 64], !pages>
+cuda.kernel @k (%map: !page, %b: index) threads 128 shared 16400 {
+  %K = cuda.shared at 0 : !Ks
+  %ring = cuda.ring at 16384 consumers 1 : !cuda.ring<1>
+  cuda.tensor_gather %map[%b, %b, %b, %b] into %K signals %ring[%b] : !page, !Ks, !cuda.ring<1>
+}
+
+// -----
+
+// CHECK: expected the types of the map, the tile, the ring, and of a map of rows
+!pages = memref<?x16x?x128xf16, strided<[?, ?, ?, 1], offset: ?>, #diagram.array<[p, s, h, d], level = device>>
+!table = memref<?x?xi32, strided<[?, 1], offset: ?>, #diagram.array<[b, m], level = device>>
+!Ks = memref<1x64x1x128xf16, #diagram.array<[b, x, h, d], level = shared, layout = #cuda.boxes<extents = [1, 64, 1, 128], span = 64>>>
+!page = !cuda.tensor_map<[1, 16, 1, 64], !pages>
+cuda.kernel @k (%map: !page, %table: !table, %b: index) threads 128 shared 16400 {
+  %K = cuda.shared at 0 : !Ks
+  %ring = cuda.ring at 16384 consumers 1 : !cuda.ring<1>
+  cuda.tensor_gather %map[%b, %b, %b, %b] into %K signals %ring[%b] at "table[b, x // 16], x % 16, h, d" with (table = %table : !table) by %map : !page, !Ks, !cuda.ring<1>
+}

@@ -47,6 +47,28 @@ func.func @asked(%K: !K) {
   func.return
 }
 
+// Rows that lie where data say.
+
+!pages = memref<?x16x?x128xf16, strided<[?, ?, ?, 1], offset: ?>, #diagram.array<[p, s, h, d], level = device>>
+!table = memref<?x?xi32, strided<[?, 1], offset: ?>, #diagram.array<[b, m], level = device>>
+!page = !cuda.tensor_map<[1, 16, 1, 64], !pages>
+!row = !cuda.tensor_map<[1, 1, 1, 64], !pages>
+!Ks = memref<1x64x1x128xf16, #diagram.array<[b, x, h, d], level = shared, layout = #cuda.boxes<extents = [1, 64, 1, 128], span = 64>>>
+
+// CHECK-LABEL: cuda.kernel @gathered
+// CHECK:      cuda.tensor_gather %map[%b, %x, %b, %b] into %K signals %ring[%x] at "table[b, x // 16], x % 16, h, d" with (table = %table : memref<?x?xi32, {{.*}}>) {note = 14 : i32} : !cuda.tensor_map<[1, 16, 1, 64], {{.*}}>, memref<1x64x1x128xf16, {{.*}}>, !cuda.ring<1>
+// CHECK-NEXT: cuda.tensor_gather %map[%b, %x, %b, %b] into %K signals %ring[%x] at "table[b, x // 16], x % 16, h, d" with (table = %table : memref<?x?xi32, {{.*}}>) bounds [x >= %b, x < %x] inside "table[b, x // 16]" of [%n] by %row : !cuda.tensor_map<[1, 16, 1, 64], {{.*}}>, memref<1x64x1x128xf16, {{.*}}>, !cuda.ring<1>, !cuda.tensor_map<[1, 1, 1, 64], {{.*}}>
+cuda.kernel @gathered (%map: !page, %row: !row, %table: !table, %b: index, %x: index, %n: index) threads 256 shared 16400 {
+  %K = cuda.shared at 0 : !Ks
+  %ring = cuda.ring at 16384 consumers 1 : !cuda.ring<1>
+  cuda.ready %ring : !cuda.ring<1>
+  cuda.roles registers 0, 0 producer {
+    cuda.tensor_gather %map[%b, %x, %b, %b] into %K signals %ring[%x] at "table[b, x // 16], x % 16, h, d" with (table = %table : !table) {note = 14 : i32} : !page, !Ks, !cuda.ring<1>
+    cuda.tensor_gather %map[%b, %x, %b, %b] into %K signals %ring[%x] at "table[b, x // 16], x % 16, h, d" with (table = %table : !table) bounds [x >= %b, x < %x] inside "table[b, x // 16]" of [%n] by %row : !page, !Ks, !cuda.ring<1>, !row
+  } consumers 1 {
+  }
+}
+
 // Consumers take turns.
 
 // CHECK-LABEL: cuda.kernel @turns

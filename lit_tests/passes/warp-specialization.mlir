@@ -318,3 +318,46 @@ func.func @host_of_listed(%A: !A, %B: !B, %T: !table, %C: !C, %k: index) {
   cuda.launch @listed grid %k aligned %aligned (%A, %B, %T, %C, %k) : !A, !B, !table, !C, index
   func.return
 }
+
+!pages = memref<?x16x?xf16, strided<[?, ?, 1], offset: ?>, #diagram.array<[p, s, n], level = device>>
+!page_tile = memref<64x64xf16, #diagram.array<[k, n], level = shared, layout = #cuda.rows<extents = [64, 64], pitch = 64, swizzle = [3, 0]>>>
+!wide = tensor<64x64xf32, #diagram.array<[m, n], level = register, layout = #cuda.layout<register = [n:8:8, m:2:8, n:2:1], lane = [m:8:1, n:4:2], warp = [m:4:16]>>>
+
+// Rows that lie where data say: the lanes of a warp copy runs of 16, the rows of a page. The loop ends at a position
+// that is no end of the pages, and products sum over the rows: those behind it become zeros, one by one.
+// HOPPER-LABEL: cuda.kernel @paged_specialised (%C: memref
+// HOPPER-SAME: %table: memref<?xi32,
+// HOPPER-SAME: %A_map: !cuda.tensor_map<[64, 64], memref
+// HOPPER-SAME: %pages_map: !cuda.tensor_map<[1, 16, 64], memref
+// HOPPER-SAME: %pages_row: !cuda.tensor_map<[1, 1, 64], memref
+// HOPPER: producer {
+// HOPPER: scf.for %turn =
+// HOPPER: cuda.acquire %B_ring[%turn] :
+// HOPPER-NEXT: cuda.expect %B_ring[%turn] bytes 8192 :
+// HOPPER-NEXT: cuda.tensor_gather %pages_map[%k0, %zero] into %B_to signals %B_ring[%turn] at "table[k // 16], k % 16, n" with (table = %table : {{.*}}) bounds [k < %k_end] by %pages_row :
+// HOPPER: } consumers 1 {
+// HOPPER: cuda.await %B_ring[%turn_1] :
+// HOPPER: cuda.warpgroup_product %A_now, %B_now into
+cuda.kernel @paged (%A: !A, %pages: !pages, %C: !C, %k: index, %k_used: index, %table: !table) threads 128 shared 16384 {
+  %A_shared = cuda.shared at 0 : !As
+  %B_shared = cuda.shared at 8192 : !page_tile
+  %zero = arith.constant 0 : index
+  %step = arith.constant 64 : index
+  %k_end = arith.minsi %k, %k_used : index
+  %c = diagram.fill 0.0 : f32 -> !wide
+  %sum = scf.for %k0 = %zero to %k_end step %step iter_args(%so_far = %c) -> (!wide) {
+    cuda.barrier
+    cuda.copy %A[%zero, %k0] into %A_shared bounds [k < %k] : !A, !As
+    cuda.copy %pages[%k0, %zero] into %B_shared at "table[k // 16], k % 16, n" with (table = %table : !table) bounds [k < %k_end] : !pages, !page_tile
+    cuda.barrier
+    %new = cuda.product %A_shared, %B_shared into %so_far over [k] using m16n8k16 : !As, !page_tile -> !wide
+    scf.yield %new : !wide
+  }
+  cuda.store %sum into %C[%zero, %zero] : !wide, !C
+}
+
+func.func @host_of_paged(%A: !A, %pages: !pages, %C: !C, %k: index, %table: !table) {
+  %aligned = cuda.alignment %A, %pages, %C, %table : !A, !pages, !C, !table
+  cuda.launch @paged grid %k aligned %aligned (%A, %pages, %C, %k, %k, %table) : !A, !pages, !C, index, index, !table
+  func.return
+}
