@@ -227,3 +227,47 @@ def test_sectors_are_those_that_the_emulator_counts() -> None:
     assert sum(each.requests for each in asked) == 2 * found.requests
     assert sum(each.sectors for each in asked) == 2 * found.sectors
     assert sum(each.bytes for each in asked) == 2 * found.bytes
+
+
+WINDOWS = """
+!X = tensor<?x?x64xf16, #diagram.array<[b, i, c]>>
+!W = tensor<4x64x?xf16, #diagram.array<[r, c, o]>>
+!P = tensor<?x?x4x64xf16, #diagram.array<[b, t, r, c]>>
+!l = tensor<?xf16, #diagram.array<[t]>>
+!Y = tensor<?x?x?xf32, #diagram.array<[b, t, o]>>
+func.func @f(%X: !X, %W: !W, %like: !l) -> !Y attributes {sizes = #diagram.sizes<b = 32, i = 4096, t = 4096, o = 256>} {
+  %P = diagram.read %X at "b, t + r - 3, c" padded : !X -> !P
+  %Y = diagram.contract %P, %W over [r, c] accumulate f32 : !P, !W -> !Y
+  func.return %Y : !Y
+}
+"""
+
+
+def test_zeros_around_an_array() -> None:
+    """Windows that reach before the first element, and past the last; the array is shorter than what looks at it, or
+    longer."""
+    road = compiled(WINDOWS, machine="h100")
+    assert {op.runs for op in gathers(road)} == {1}
+    for t, i in ((200, 200), (1, 1), (130, 77), (77, 300), (140, 137)):
+        road.check({"b": 2, "i": i, "t": t, "o": 72})
+    assert {name.partition("_aligned")[0] for name in road.backend().variants} == {"f_kernel_specialised"}
+
+
+def test_zeros_around_an_array_that_no_tensor_map_takes() -> None:
+    road = compiled(WINDOWS, machine="h100")
+    sizes = {"b": 2, "i": 50, "t": 51, "o": 72}
+    x, *others = road.inputs(sizes)
+    for verdict in road.verdicts((np.pad(x, ((0, 0), (0, 0), (0, 1)))[..., :-1], *others), sizes):
+        assert verdict.ok, verdict
+    assert not any("specialised" in name for name in road.backend().variants)
+
+
+def test_a_view_of_what_has_zeros_around_it_has_them_where_the_array_goes_on() -> None:
+    """The view ends before the array does, so no copy of the array finds its zeros."""
+    text = WINDOWS.replace("!P = ", "!V = tensor<?x40x64xf16, #diagram.array<[b, j, c]>>\n!P = ")
+    read = '  %P = diagram.read %X at "b, t + r - 3, c" padded : !X -> !P'
+    again = read.replace("%X", "%V").replace("!X", "!V")
+    text = text.replace(read, f'  %V = diagram.read %X at "b, j + 2, c" padded : !X -> !V\n{again}')
+    road = compiled(text, machine="h100")
+    assert not gathers(road)
+    road.check({"b": 2, "i": 90, "t": 70, "o": 72})

@@ -21,7 +21,7 @@ from treadle.dialects.cuda.warpgroups import columns_of_products
 from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import axes_of, format_of, sizes_of
 from treadle.dialects.diagram.condition import Linear
-from treadle.dialects.diagram.padding import scattered_read
+from treadle.dialects.diagram.padding import padded_read, padding_of, scattered_read
 from treadle.dialects.diagram.place import axes_of_forms
 from treadle.dialects.hierarchy import KernelOp, LoadOp, given_for
 from treadle.passes.warps.laws import AT_LAUNCH, REGISTERS, most_columns
@@ -64,17 +64,18 @@ def _serves(op: ContractOp, operand: SSAValue, row: str) -> bool:
         return False
     array = operand.owner.source if isinstance(operand.owner, LoadOp) else operand
     given = given_for(array)
-    scattered = None if given is None else scattered_read(given)
-    if scattered is not None and not _has_runs(scattered.forms, op, operand):
-        return False  # no tensor map has it
+    if given is not None and padding_of(given):
+        placed = scattered_read(given) or padded_read(given)
+        if placed is None or not _has_runs(placed.forms, op, operand):
+            return False  # no tensor map has it
     if isinstance(operand.owner, Operation) and not isinstance(operand.owner, LoadOp):
         return left_operand(op, row) is operand and stays_in_registers(op, operand, row)
     return all(isinstance(use.operation, ContractOp) for use in operand.uses)
 
 
 def _has_runs(forms: Sequence[Linear], op: ContractOp, operand: SSAValue) -> bool:
-    """Whether tensor copies bring the rows of an operand that lie where data say: the array has them, too, and as many
-    axes as a tensor map may have, and enough of them follow each other (`passes.warps.laws`)."""
+    """Whether tensor copies bring the rows of an operand that lie at such positions of an array: the array has them,
+    too, and as many axes as a tensor map may have, and enough of them follow each other (`passes.warps.laws`)."""
     *rows, columns = axes_of(operand.type)
     *outer, last = forms
     if last != Linear({columns: 1}) or columns in axes_of_forms(outer) or not 2 <= len(forms) <= MOST_AXES:

@@ -31,10 +31,9 @@ from treadle.compiler.lowering.layouts import Layouts
 from treadle.compiler.lowering.names import plain_name
 from treadle.compiler.lowering.padding import (
     entries_beside,
-    in_memory,
     lengths_beside,
     padding_of_kernel,
-    scattered_of_kernel,
+    placed_of_kernel,
 )
 from treadle.compiler.lowering.plan import KernelPlan, plan_kernel
 from treadle.compiler.lowering.regrouped import emit_size
@@ -57,7 +56,7 @@ from treadle.dialects.diagram.array import (
 )
 from treadle.dialects.diagram.collapse import Regrouping
 from treadle.dialects.diagram.operation import DiagramOperation
-from treadle.dialects.diagram.padding import Inside
+from treadle.dialects.diagram.padding import Inside, Scattered
 from treadle.dialects.hierarchy import KernelOp
 from treadle.dialects.hierarchy.schedule import derivation_of
 
@@ -218,13 +217,16 @@ class HostLowering:
         keep_parts(op, self.machine)
         plan = plan_kernel(op)
         padding = padding_of_kernel(op)
-        kernel = lower_kernel(plan, self.machine, held, padding)
+        placed = placed_of_kernel(op, bool(footprint(plan_of_explicit(op), self.machine).producers))
+        kernel = lower_kernel(plan, self.machine, held, padding, placed)
         parent = self.function.parent
         assert parent is not None
         parent.insert_op_before(kernel, self.function)
         ops: list[Operation] = []
         results = [self._allocate(output, ops) for output in op.outputs]
-        inputs, entries = [in_memory(value) for value in op.inputs], entries_beside(op)
+        given = list(zip(op.body.block.args, op.inputs, strict=False))
+        inputs = [placed[argument].operand if argument in placed else value for argument, value in given]
+        entries = entries_beside(placed)
         buffers = [value for value in (*inputs, *results, *entries) if is_array(value.type)]
         aligned = cuda.AlignmentOp(buffers)
         aligned.result.name_hint = "aligned"
@@ -288,15 +290,19 @@ def _symbolic(plan: KernelPlan, padding: Mapping[SSAValue, Iterable[Inside]]) ->
 
 
 def lower_kernel(
-    plan: KernelPlan, machine: Machine, held: Held, padding: Mapping[SSAValue, Sequence[Inside]]
+    plan: KernelPlan,
+    machine: Machine,
+    held: Held,
+    padding: Mapping[SSAValue, Sequence[Inside]],
+    placed: Mapping[SSAValue, Scattered],
 ) -> cuda.KernelOp:
     """The kernel of one launch: buffers and scalars in the order of the source, then sizes of symbolic axes, then
     arrays of entries. PassFailedException if its tiles take more shared memory than a block may have on the machine."""
     source = plan.kernel
     symbolic = _symbolic(plan, padding)
     old = list(source.body.block.args)
-    reads, entries = scattered_of_kernel(source), entries_beside(source)
-    given = [reads[arg].operand if arg in reads else arg for arg in old]
+    entries = entries_beside(placed)
+    given = [placed[arg].operand if arg in placed else arg for arg in old]
     types = [buffer_type(arg.type) if is_array(arg.type) else arg.type for arg in given]
     tables = [buffer_type(value.type) for value in entries]
     block = Block(arg_types=[*types, *(IndexType() for _ in symbolic), *tables])
@@ -310,7 +316,8 @@ def lower_kernel(
     for value, arg in table_of.items():
         arg.name_hint = plain_name(value)
     scattered = {
-        arg: Scatter(op.place, {name: table_of[value] for name, value in op.named.items()}) for arg, op in reads.items()
+        arg: Scatter(each.place, {name: table_of[value] for name, value in each.named.items()})
+        for arg, each in placed.items()
     }
     counted = plan_of_explicit(source)
     needed = footprint(counted, machine)

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping
 
 from xdsl.ir import SSAValue
 
+from treadle.dialects.diagram import ContractOp
 from treadle.dialects.diagram.array import DYNAMIC
-from treadle.dialects.diagram.padding import Inside, Scattered, padding_of, scattered_read
-from treadle.dialects.hierarchy import KernelOp
+from treadle.dialects.diagram.padding import Inside, Scattered, padded_read, padding_of, scattered_read
+from treadle.dialects.hierarchy import KernelOp, LoadOp
 
 
 def padding_of_kernel(kernel: KernelOp) -> dict[SSAValue, list[Inside]]:
@@ -24,18 +25,26 @@ def lengths_beside(padding: Mapping[SSAValue, Iterable[Inside]], axes: Iterable[
     return [axis for axis in asked if axis not in set(axes)]
 
 
-def scattered_of_kernel(kernel: KernelOp) -> dict[SSAValue, Scattered]:
-    """The reads that give a kernel arrays whose elements it has to find, by its arguments."""
-    given = zip(kernel.body.block.args, kernel.inputs, strict=False)
-    return {argument: op for argument, value in given if (op := scattered_read(value)) is not None}
+def placed_of_kernel(kernel: KernelOp, by_boxes: bool) -> dict[SSAValue, Scattered]:
+    """The reads whose operands a kernel is given, by its arguments: those that scatter, since it has to find their
+    elements; and where tensor copies bring its tiles, `by_boxes`, those with zeros around the array, which copies of
+    the array itself find there, and those of a view of it do not."""
+    found: dict[SSAValue, Scattered] = {}
+    for argument, value in zip(kernel.body.block.args, kernel.inputs, strict=False):
+        if (scattered := scattered_read(value)) is not None:
+            found[argument] = scattered
+        elif by_boxes and is_multiplied(argument) and (padded := padded_read(value)) is not None:
+            found[argument] = padded
+    return found
 
 
-def entries_beside(kernel: KernelOp) -> list[SSAValue]:
+def is_multiplied(argument: SSAValue) -> bool:
+    """Whether only products read an argument of a kernel."""
+    loads = [use.operation for use in argument.uses]
+    users = [use.operation for load in loads if isinstance(load, LoadOp) for use in load.result.uses]
+    return all(isinstance(load, LoadOp) for load in loads) and all(isinstance(user, ContractOp) for user in users)
+
+
+def entries_beside(placed: Mapping[SSAValue, Scattered]) -> list[SSAValue]:
     """The arrays of entries that a kernel is given beside its own."""
-    return list(dict.fromkeys(value for op in scattered_of_kernel(kernel).values() for value in op.named.values()))
-
-
-def in_memory(value: SSAValue) -> SSAValue:
-    """The array that a kernel is given for one: where that is scattered, what it is read from."""
-    scattered = scattered_read(value)
-    return value if scattered is None else scattered.operand
+    return list(dict.fromkeys(value for op in placed.values() for value in op.named.values()))

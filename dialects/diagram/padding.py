@@ -9,7 +9,7 @@ from xdsl.ir import Block, SSAValue
 
 from treadle.dialects.diagram.array import DYNAMIC, axes_of, sizes_of
 from treadle.dialects.diagram.condition import Entry, Linear, axis_in, divisor_in, spelled
-from treadle.dialects.diagram.place import PlaceAttr, composed, entries_in
+from treadle.dialects.diagram.place import PlaceAttr, composed, divisors_in, entries_in
 from treadle.dialects.diagram.read import ReadOp
 
 
@@ -74,6 +74,25 @@ def scattered_read(value: SSAValue) -> Scattered | None:
         places, is_whole = {along: composed(form, places) for along, form in op.forms.items()}, False
         value = op.operand
     return None
+
+
+def padded_read(value: SSAValue) -> Scattered | None:
+    """How an array that is a view lies in its own, which it may leave, as if its elements were scattered there: what is
+    outside is so by its positions alone. None if it does not leave, if elements stand for several neighbours, or if it
+    is a view of another that has zeros around it, where the array may have elements."""
+    if scattered_read(value) is not None:
+        return None
+    reads: list[ReadOp] = []
+    places = {axis: Linear({axis: 1}) for axis in axes_of(value.type)}
+    while isinstance(op := value.owner, ReadOp):
+        places = {along: composed(form, places) for along, form in op.forms.items()}
+        reads.append(op)
+        value = op.operand
+    if not reads or any(op.leaving for op in reads[:-1]) or divisors_in(places.values()):
+        return None
+    sizes = sizes_of(value.type)
+    inside = [Inside(places[along], along, sizes[along]) for along in reads[-1].leaving]
+    return Scattered(value, tuple(places.values()), {}, tuple(inside)) if inside else None
 
 
 def _of_entries(op: ReadOp, places: Mapping[str, Linear], is_whole: bool) -> Iterator[Inside]:
