@@ -129,7 +129,7 @@ def _differs(op: Operation, depends: set[SSAValue]) -> bool:
 class Piece:
     """What the first piece brings, and the clocks of an SM's tensor cores that it multiplies."""
 
-    loads: Sequence[cuda.TensorLoadOp]
+    loads: Sequence[cuda.TensorLoadOp | cuda.TensorGatherOp]
     """Each as often as it is executed."""
     product_clocks: float
 
@@ -137,7 +137,7 @@ class Piece:
         """What a block brings by itself, and together with how many of its cluster."""
         found: dict[int, int] = {1: 0}
         for op in self.loads:
-            together = shared[op].blocks if op in shared else 1
+            together = shared[op].blocks if isinstance(op, cuda.TensorLoadOp) and op in shared else 1
             found[together] = found.get(together, 0) + op.bytes
         return Feeding(found, 1 if shape is None else shape.blocks)
 
@@ -147,7 +147,8 @@ def first_piece(kernel: cuda.KernelOp, roles: cuda.RolesOp, arguments: Numbers, 
     known = dict(arguments)
     try:
         list(executed(kernel.body.block, known))
-        loads = [op for op in executed(roles.producer.block, dict(known)) if isinstance(op, cuda.TensorLoadOp)]
+        brought = executed(roles.producer.block, dict(known))
+        loads = [op for op in brought if isinstance(op, cuda.TensorLoadOp | cuda.TensorGatherOp)]
         products = [
             op for op in executed(roles.consumers.block, dict(known)) if isinstance(op, cuda.ProductOfWarpgroupsOp)
         ]

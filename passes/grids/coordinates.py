@@ -12,10 +12,9 @@ from xdsl.ir import Operation, SSAValue
 
 from treadle.compiler.execution import computation
 from treadle.dialects import cuda
-from treadle.dialects.cuda.accesses import GlobalAccess
 from treadle.dialects.diagram.array import axes_of
 
-ACCESSES = cuda.TensorLoadOp | cuda.TensorStoreOp | GlobalAccess
+ACCESSES = cuda.TensorLoadOp | cuda.TensorStoreOp | cuda.PlacedAccess
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class Coordinate:
         for value in (self.value, *made):
             for op in (use.operation for use in value.uses):
                 if isinstance(op, ACCESSES) and value in op.offsets:
-                    array = op.piece_type if isinstance(op, GlobalAccess) else op.map_type.buffer
+                    array = op.piece_type if isinstance(op, cuda.PlacedAccess) else op.map_type.buffer
                     return axes_of(array)[list(op.offsets).index(value)]
         return None
 

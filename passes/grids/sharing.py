@@ -23,7 +23,7 @@ from treadle.dialects.diagram.array import DYNAMIC, sizes_of
 from treadle.passes.grids.coordinates import number_of_unit, split_of
 
 Numbers = dict[SSAValue, int]
-Copy: TypeAlias = "cuda.TensorLoadOp | cuda.CopyOp"
+Copy: TypeAlias = "cuda.TensorLoadOp | cuda.TensorGatherOp | cuda.CopyOp"
 Times: TypeAlias = "Counter[Copy]"
 
 LOOKED_AT = 5
@@ -103,7 +103,7 @@ def sharing(kernel: cuda.KernelOp, arguments: Numbers, pieces: int, slots: int) 
 def _bytes(op: Copy) -> int:
     return (
         op.bytes
-        if isinstance(op, cuda.TensorLoadOp)
+        if isinstance(op, cuda.TensorLoadOp | cuda.TensorGatherOp)
         else prod(sizes_of(op.tile.type).values()) * format_bytes(op.tile.type)
     )
 
@@ -179,7 +179,8 @@ def _copies(op: Operation) -> bool:
 
 def is_copy(op: Operation) -> TypeGuard[Copy]:
     """Whether an operation brings a tile from device to shared memory."""
-    return isinstance(op, cuda.TensorLoadOp) or (isinstance(op, cuda.CopyOp) and not op.is_outward)
+    is_inward = isinstance(op, cuda.CopyOp) and not op.is_outward
+    return is_inward or isinstance(op, cuda.TensorLoadOp | cuda.TensorGatherOp)
 
 
 def depending(block: Block, value: SSAValue) -> set[SSAValue]:
