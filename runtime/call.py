@@ -48,7 +48,7 @@ class Compiled(Protocol):
 def call(kernel: Compiled, arguments: Sequence[Any], backend: str, checks: bool) -> Any:
     """Run; the results are torch tensors if an argument is one, else numpy arrays (TreadleError)."""
     if (replays := kernel.replays) is not None and backend in ON_GPU and are_plain(arguments):
-        known: tuple[Any, ...] | None = _told(lambda: replays.again(arguments), "gpu")
+        known: tuple[Any, ...] | None = replays.again(arguments)
         if known is not None:
             return _one(known)
     if (torch := sys.modules.get("torch")) is not None:
@@ -113,15 +113,20 @@ def _told(run: Callable[[], R], backend: str) -> R:
     try:
         return run()
     except Exception as error:
-        if isinstance(error, wrong_kernel()):
-            raise InternalError(f"the kernel did what no correct kernel does: {error}") from error
-        if isinstance(error, refused_kernel()):
-            raise InternalError(f"the compiler refuses what treadle printed: {error}") from error
-        if is_lack_of_memory(error):
-            raise TreadleError(f"{backend}: there is not enough memory: {str(error) or 'use smaller sizes'}") from error
-        if isinstance(error, unable()):
-            raise TreadleError(f"{backend}: {error}") from error
+        tell(error, backend)
         raise
+
+
+def tell(error: Exception, backend: str) -> None:
+    """As our own errors are told, where it is to be told so (TreadleError)."""
+    if isinstance(error, wrong_kernel()):
+        raise InternalError(f"the kernel did what no correct kernel does: {error}") from error
+    if isinstance(error, refused_kernel()):
+        raise InternalError(f"the compiler refuses what treadle printed: {error}") from error
+    if is_lack_of_memory(error):
+        raise TreadleError(f"{backend}: there is not enough memory: {str(error) or 'use smaller sizes'}") from error
+    if isinstance(error, unable()):
+        raise TreadleError(f"{backend}: {error}") from error
 
 
 def _interpret(kernel: Compiled, arrays: Sequence[Any]) -> tuple[Any, ...]:

@@ -11,18 +11,15 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
 from treadle.runtime.clusters import why_no_cluster
-from treadle.runtime.replay import Given, Launch, Mapped, Place
-from treadle.runtime.tensor_maps import BYTES, TensorMap, tensor_map
-
-ALIGNMENT = 128
-"""Bytes that the address of a tensor map is a multiple of: 64 for the hardware, 128 in the headers of CUDA 13."""
+from treadle.runtime.prepared import EncodedMap, Prepared, Start, aligned, parameters
+from treadle.runtime.replay import Launch
+from treadle.runtime.tensor_maps import BYTES, TensorMap
 
 FORMATS = {
     "float16": "CU_TENSOR_MAP_DATA_TYPE_FLOAT16",
@@ -34,14 +31,6 @@ FORMATS = {
 
 class DriverFailure(Exception):
     """The driver refused what it was asked."""
-
-
-@dataclass(frozen=True)
-class EncodedMap:
-    """A tensor map as the driver encoded it; the array that it describes must live as long."""
-
-    image: bytes
-    array: object
 
 
 def is_installed() -> bool:
@@ -71,7 +60,7 @@ def encode(map: TensorMap, address: int, array: object) -> EncodedMap:
 @lru_cache(maxsize=1024)
 def _image(map: TensorMap, address: int) -> bytes:
     driver, given, rank = _driver(), arguments_of(map, address), map.rank
-    room, place = _aligned()
+    room, place = aligned()
     status = _encoder()(
         place,
         int(getattr(driver.CUtensorMapDataType, given["data_type"])),
@@ -114,133 +103,18 @@ def _encoder() -> Any:
     return function
 
 
-def _aligned() -> tuple[Any, int]:
-    """Room for a tensor map, and where in it one may lie."""
-    room = (ctypes.c_ubyte * (BYTES + ALIGNMENT))()
-    begin = ctypes.addressof(room)
-    return room, begin + -begin % ALIGNMENT
-
-
-@dataclass
-class Parameters:
-    """The arguments of a launch, each in memory of its own, and the array of their addresses."""
-
-    holders: list[Any]
-    places: list[int]
-    """Where each argument lies, in its holder."""
-    addresses: Any
-
-    @property
-    def pointer(self) -> int:
-        return ctypes.addressof(self.addresses)
-
-
-def parameters(arguments: Sequence[Any]) -> Parameters:
-    """Arguments for `kernelParams`: ctypes scalars, and encoded maps at aligned addresses."""
-    holders: list[Any] = []
-    places: list[int] = []
-    for argument in arguments:
-        if isinstance(argument, EncodedMap):
-            holder, place = _aligned()
-            ctypes.memmove(place, argument.image, BYTES)
-            places.append(place)
-        else:
-            holder = argument
-            places.append(ctypes.addressof(holder))
-        holders.append(holder)
-    return Parameters(holders, places, (ctypes.c_void_p * len(places))(*places))
-
-
-IMAGES = 64
-"""For how many addresses a launch keeps each of its tensor maps: an allocator gives the same ones again."""
-
-
-class Prepared:
-    """A launch of which only addresses change. Whoever starts it holds a lock: its parameters lie in one place, from
-    which the driver copies them while it is asked."""
-
-    def __init__(
-        self,
-        start: Callable[[int, int], None],
-        arguments: Sequence[Given],
-        image: Callable[[TensorMap, int], bytes] | None = None,
-    ):
-        """`start` launches: given the address of `kernelParams`, and a stream; `image` encodes the tensor map of what
-        lies at an address, which without one the driver does."""
-        self._start = start
-        self._image = image or _image
-        blank = [_blank(argument) for argument in arguments]
-        self._parameters = parameters(blank)
-        self._pointer = self._parameters.pointer
-        self._pointers = [
-            (holder, argument.array, argument.offset)
-            for holder, argument in zip(blank, arguments, strict=True)
-            if isinstance(argument, Place)
-        ]
-        self._maps = [
-            _Map(place, argument, self._image)
-            for place, argument in zip(self._parameters.places, arguments, strict=True)
-            if isinstance(argument, Mapped)
-        ]
-
-    def __call__(self, addresses: Sequence[int], stream: int) -> None:
-        """Launch on arrays that lie there (DriverFailure)."""
-        for holder, array, offset in self._pointers:
-            holder.value = addresses[array] + offset
-        for map in self._maps:
-            map.describe(addresses[map.array] + map.offset)
-        self._start(self._pointer, stream)
-
-
-class _Map:
-    """A tensor map among the parameters of a launch."""
-
-    def __init__(self, place: int, mapped: Mapped, image: Callable[[TensorMap, int], bytes]):
-        self.array = mapped.place.array
-        self.offset = mapped.place.offset
-        self._place = place
-        self._mapped = mapped
-        self._encode = image
-        self._described = 0
-        self._images: dict[int, bytes] = {}
-
-    def describe(self, address: int) -> None:
-        """From now on, what lies there (DriverFailure)."""
-        if self._described == address:
-            return
-        if (image := self._images.get(address)) is None:
-            image = self._encode(_map_of(self._mapped, address), address)
-            if len(self._images) == IMAGES:
-                del self._images[next(iter(self._images))]
-            self._images[address] = image
-        ctypes.memmove(self._place, image, BYTES)
-        self._described = address
-
-
-def _blank(argument: Given) -> Any:
-    match argument:
-        case Place():
-            return ctypes.c_uint64(0)
-        case Mapped():
-            return EncodedMap(bytes(BYTES), None)
-        case scalar:
-            return scalar
-
-
-def _map_of(mapped: Mapped, address: int) -> TensorMap:
-    return tensor_map(mapped.shape, mapped.strides, mapped.dtype, address, mapped.box, mapped.swizzle)
-
-
 def launch_config(
     driver: Any, grid: tuple[int, int, int], block: tuple[int, int, int], shared_bytes: int, cluster: int
 ) -> Any:
-    """What `cuLaunchKernelEx` takes: the shape of the launch, and as an attribute that of its clusters, which must be
-    the one that the kernel was compiled for."""
+    """What `cuLaunchKernelEx` takes: the shape of the launch, and as an attribute that of its clusters, if it has any,
+    which must be the one that the kernel was compiled for."""
     config = driver.CUlaunchConfig()
     config.gridDimX, config.gridDimY, config.gridDimZ = grid
     config.blockDimX, config.blockDimY, config.blockDimZ = block
     config.sharedMemBytes = shared_bytes
     config.hStream = 0
+    if cluster == 1:
+        return config
     attribute = driver.CUlaunchAttribute()
     attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
     attribute.value.clusterDim.x, attribute.value.clusterDim.y, attribute.value.clusterDim.z = cluster, 1, 1
@@ -287,32 +161,18 @@ class Functions:
         return lambda: start(given.pointer, stream)
 
     def prepared(self, launch: Launch) -> Prepared:
-        return Prepared(self._start(launch), launch.arguments)
+        return Prepared(self._start(launch), launch.arguments, _image)
 
-    def _start(self, launch: Launch) -> Callable[[int, int], None]:
+    def _start(self, launch: Launch) -> Start:
         """What starts it, given the address of `kernelParams` and a stream."""
         if reason := why_no_cluster(launch.cluster, launch.grid[0]):
             raise DriverFailure(reason)
         key = launch.kernel, launch.shared_bytes
         if key not in self._ready:
             self._ready[key] = self._function(*key)
-        function, driver, shape = self._ready[key], _driver(), (*launch.grid, *launch.block, launch.shared_bytes)
-        if launch.cluster == 1:
-            start = driver.cuLaunchKernel
-
-            def start_blocks(pointer: int, stream: int) -> None:
-                if (answer := start(function, *shape, stream, pointer, 0))[0]:
-                    _checked(answer)
-
-            return start_blocks
-        config = launch_config(driver, launch.grid, launch.block, launch.shared_bytes, launch.cluster)
-
-        def start_clusters(pointer: int, stream: int) -> None:
-            config.hStream = stream
-            if (answer := driver.cuLaunchKernelEx(config, function, pointer, 0))[0]:
-                _checked(answer)
-
-        return start_clusters
+        if (launcher := _launcher()) is not None:
+            return _started_by(launcher, _config_of(launch), self._ready[key])
+        return _started_by_bindings(launch, self._ready[key])
 
     def load(self) -> Any:
         """The module of the kernels, loaded once (DriverFailure)."""
@@ -326,6 +186,54 @@ class Functions:
         dynamic = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         _checked(driver.cuFuncSetAttribute(function, dynamic, shared_bytes))
         return function
+
+
+@cache
+def _launcher() -> Any:
+    """`cuLaunchKernelEx` itself, which by its address costs half of what it costs by cuda-bindings; None where there is
+    none, in drivers older than CUDA 11.8."""
+    try:
+        function = ctypes.CDLL("libcuda.so.1").cuLaunchKernelEx
+    except (OSError, AttributeError):
+        return None
+    function.argtypes = (ctypes.c_void_p,) * 4
+    return function
+
+
+def _started_by(launcher: Any, config: Any, function: Any) -> Start:
+    """By the driver's own function, which reads the configuration where cuda-bindings keeps it."""
+    place, handle, known = int(config.getPtr()), int(function), 0
+
+    def start(pointer: int, stream: int) -> None:
+        nonlocal known
+        if stream != known:
+            config.hStream = known = stream
+        if status := launcher(place, handle, pointer, None):
+            _checked((_driver().CUresult(status),))
+
+    return start
+
+
+def _started_by_bindings(launch: Launch, function: Any) -> Start:
+    driver = _driver()
+    if launch.cluster == 1:
+        shape = (*launch.grid, *launch.block, launch.shared_bytes)
+
+        def start_blocks(pointer: int, stream: int) -> None:
+            _checked(driver.cuLaunchKernel(function, *shape, stream, pointer, 0))
+
+        return start_blocks
+    config = _config_of(launch)
+
+    def start_clusters(pointer: int, stream: int) -> None:
+        config.hStream = stream
+        _checked(driver.cuLaunchKernelEx(config, function, pointer, 0))
+
+    return start_clusters
+
+
+def _config_of(launch: Launch) -> Any:
+    return launch_config(_driver(), launch.grid, launch.block, launch.shared_bytes, launch.cluster)
 
 
 def _driver() -> Any:

@@ -1,33 +1,28 @@
 """Kernels on torch tensors that lie on a GPU: no copies, PyTorch's allocator, in PyTorch's current stream.
 
 The first call with tensors of a geometry goes through the host function; what it did is kept, and later ones only fill
-in addresses (`runtime/replay.py`). Another stream than the default one takes cuda-bindings; without that, each waits
-for the other: right, not fast."""
+in addresses (`runtime/torch_replay.py`). Another stream than the default one takes cuda-bindings; without that, each
+waits for the other: right, not fast."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
-from threading import Lock
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from treadle.compiler.errors import TreadleError
 from treadle.dialects.diagram.formats import NUMBER_FORMATS
-from treadle.runtime.cuda_driver import DriverFailure, Prepared, is_installed
+from treadle.runtime.cuda_driver import is_installed
 from treadle.runtime.formats import DTYPES
 from treadle.runtime.gpu import DeviceArray
-from treadle.runtime.replay import ADDRESS_BITS, Launch, Plan, Tracer
+from treadle.runtime.replay import Plan, Tracer
+from treadle.runtime.torch_geometry import geometry
+from treadle.runtime.torch_replay import TORCH_NAMES, Replay
 
 NAMES = {f"torch.{each.dtype}": name for name, each in NUMBER_FORMATS.items()}
-_TORCH = {DTYPES[format]: name.removeprefix("torch.") for name, format in NAMES.items()}
 NAMES["torch.bool"] = "i8"  # bytes that are 1 or 0
-
-GEOMETRIES = 256
-"""For how many geometries of its arguments a kernel keeps what it does."""
-
-Key: TypeAlias = tuple[Any, ...]
 
 
 class TorchBackend:
@@ -87,63 +82,6 @@ class TorchBackend:
             self.kernels.synchronise()
 
 
-class Replay:
-    """What a kernel does for tensors of one geometry, ready to be done again."""
-
-    def __init__(self, plan: Plan, prepare: Callable[[Launch], Prepared], device: Any, stream: Callable[[], int]):
-        import torch
-
-        self._launches = [prepare(launch) for launch in plan.launches]
-        self._results = plan.results
-        self._shapes = plan.shapes
-        self._made = [(shape, _rows(shape), getattr(torch, _TORCH[dtype])) for shape, dtype in plan.allocations]
-        self._empty = _empty_on(device)
-        self._stream = stream
-        self._lock = Lock()
-
-    def __call__(self, arguments: Sequence[Any], addresses: Sequence[int]) -> tuple[Any, ...]:
-        """The results, of arguments that lie there (DriverFailure)."""
-        tensors, places = [*arguments], [*addresses]
-        for shape, strides, dtype in self._made:
-            made = self._empty(shape, strides, dtype)
-            tensors.append(made)
-            places.append(made.data_ptr())
-        stream = self._stream()
-        with self._lock:
-            for launch in self._launches:
-                launch(places, stream)
-        results = [tensors[number] for number in self._results]
-        for number, shape in self._shapes:
-            results[number] = results[number].view(shape)
-        return tuple(results)
-
-
-class Replays:
-    """What one kernel did, by the geometry of its arguments; of too many, those that were made last."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._lock = Lock()
-        self._known: dict[Key, Replay] = {}
-        self.get = self._known.get
-
-    def again(self, arguments: Sequence[Any]) -> tuple[Any, ...] | None:
-        """The results; None for a geometry that is new (TypeError for what has none; TreadleError)."""
-        key, addresses = geometry(arguments)
-        if (known := self._known.get(key)) is None:
-            return None
-        try:
-            return known(arguments, addresses)
-        except DriverFailure as error:
-            raise TreadleError(f"gpu: the kernels of {self._name} cannot be launched: {error}") from error
-
-    def keep(self, key: Key, replay: Replay) -> None:
-        with self._lock:
-            self._known[key] = replay
-            if len(self._known) > GEOMETRIES:
-                del self._known[next(iter(self._known))]
-
-
 def device_array(tensor: Any) -> DeviceArray:
     """A tensor as kernels take it; strides become bytes (TreadleError for a format that no kernel takes)."""
     if str(tensor.dtype) not in NAMES:
@@ -151,22 +89,6 @@ def device_array(tensor: Any) -> DeviceArray:
     dtype = DTYPES[NAMES[str(tensor.dtype)]]
     strides = tuple(stride * dtype.itemsize for stride in tensor.stride())
     return DeviceArray(tensor.data_ptr(), tuple(tensor.shape), strides, dtype, tensor)
-
-
-def geometry(arguments: Sequence[Any]) -> tuple[Key, list[int]]:
-    """All that a host function may ask of arguments: of a tensor where it lies, but for the last bits of its address
-    not at which, of a number itself (an int and a float that are equal are two). And the addresses, of numbers 0."""
-    key: list[Any] = []
-    addresses: list[int] = []
-    for each in arguments:
-        if hasattr(each, "data_ptr"):
-            address = each.data_ptr()
-            key.append((each.shape, each.stride(), each.dtype, each.device, address & ADDRESS_BITS))
-        else:
-            address = 0
-            key.append((type(each), each))
-        addresses.append(address)
-    return tuple(key), addresses
 
 
 def call_on_gpu(kernel: Any, arguments: Sequence[Any], backend: str) -> tuple[Any, ...]:
@@ -223,37 +145,14 @@ def _stream_of(device: Any) -> Callable[[], int]:
     index = device.index or 0
     raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # pyright: ignore[reportPrivateUsage]
     if raw is not None:
-        return lambda: raw(index)
+        return partial(raw, index)
     return lambda: torch.cuda.current_stream(device).cuda_stream
-
-
-def _empty_on(device: Any) -> Callable[[tuple[int, ...], tuple[int, ...], Any], Any]:
-    """Memory of that shape, strides and format. What PyTorch's own compiler calls for it takes a third of the public
-    function; it is for the one device that a process sees, and where a version has it no more, that serves."""
-    import torch
-
-    alone = device.type == "cpu" or torch.cuda.device_count() == 1
-    guards = sys.modules.get("torch._C._dynamo.guards")
-    quick = getattr(guards, f"_empty_strided_{device.type}", None) if alone else None
-    if quick is not None:
-        return quick
-    return lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype, device=device)
-
-
-def _rows(shape: Sequence[int]) -> tuple[int, ...]:
-    """Strides of contiguous rows, in elements."""
-    strides: list[int] = []
-    step = 1
-    for size in reversed(shape):
-        strides.insert(0, step)
-        step *= max(size, 1)
-    return tuple(strides)
 
 
 def _empty(shape: tuple[int, ...], dtype: np.dtype[Any], device: Any) -> Any:
     import torch
 
-    return torch.empty(shape, dtype=getattr(torch, _TORCH[dtype]), device=device)
+    return torch.empty(shape, dtype=getattr(torch, TORCH_NAMES[dtype]), device=device)
 
 
-__all__ = ["Replay", "Replays", "TorchBackend", "call_on_gpu", "device_array", "geometry", "traced"]
+__all__ = ["TorchBackend", "call_on_gpu", "device_array", "traced"]

@@ -71,8 +71,10 @@ def test_launches_are_timed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     launch_time = benchmark("launch_time")
     monkeypatch.setattr(launch_time, "CASES", {("matmul", "h100"): {"m": 128, "n": 128, "k": 64}})
     monkeypatch.setattr(launch_time, "RUNS", 3)
-    (found,) = launch_time.measure(gpu=False)
-    assert found["later_us"]["runs"] == 3
-    assert 0 < found["later_us"]["median"] < found["first_us"]
-    assert launch_time.report([found], gpu=False)["driver"] == "not called"
-    assert "matmul for h100" in capsys.readouterr().out
+    found = launch_time.measure(launch_time.NONE)
+    assert [each["what"].partition(" ")[2] for each in found] == ["on tensors", "as a function", "as an operator"]
+    for each in found:
+        assert each["later_us"]["runs"] == 3
+        assert 0 < each["later_us"]["median"] < each["first_us"]
+    assert launch_time.report(found, launch_time.NONE)["driver"] == "not called"
+    assert "matmul on tensors for h100" in capsys.readouterr().out

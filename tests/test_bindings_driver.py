@@ -158,6 +158,7 @@ def test_a_launch_without_pycuda(driver: Driver, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(gpu, "has_pycuda", lambda: False)
     monkeypatch.setattr(gpu, "compile_cubin", lambda source, target: Cubin(tmp_path / "some.cubin", target))
     monkeypatch.setattr(cuda_driver, "_driver", lambda: driver)
+    monkeypatch.setattr(cuda_driver, "_launcher", lambda: None)
     monkeypatch.setattr(bindings_driver, "retain_primary_context", lambda: None)
     backend = gpu.GpuBackend("text", ["some"], "sm_90a")
     assert backend.device == 1
@@ -207,6 +208,7 @@ def test_what_is_gated_is_what_is_launched(
     monkeypatch.setattr(gpu, "has_pycuda", lambda: False)
     monkeypatch.setattr(gpu.GpuBackend, "has_tensor_maps", False)
     monkeypatch.setattr(cuda_driver, "_driver", lambda: driver)
+    monkeypatch.setattr(cuda_driver, "_launcher", lambda: None)
     monkeypatch.setattr(bindings_driver, "retain_primary_context", lambda: None)
     assert main(["run", program, "--machine", "h100", "--backend", "gpu"]) != 0
     treadle.compile(program, machine="h100").backend("gpu", checks=False)

@@ -21,12 +21,13 @@ from treadle.compiler.source import parse_module
 from treadle.dialects.cuda import kernel_names
 from treadle.runtime import cuda_driver
 from treadle.runtime.backend import has_host_compiler
-from treadle.runtime.cuda_driver import ALIGNMENT, DriverFailure, EncodedMap, arguments_of, encode, parameters
+from treadle.runtime.cuda_driver import DriverFailure, EncodedMap, arguments_of, encode
 from treadle.runtime.emulator import EmulationError
 from treadle.runtime.emulator.backend import EmulatorBackend
 from treadle.runtime.host import HostExecution
 from treadle.runtime.inputs import axis_sizes, make_inputs
 from treadle.runtime.interpreter import entry_function
+from treadle.runtime.prepared import ALIGNMENT, parameters
 from treadle.runtime.tensor_maps import tensor_map
 from treadle.runtime.verify import verify
 

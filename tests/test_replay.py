@@ -19,13 +19,15 @@ import treadle
 from benchmarking import benchmark
 from treadle.compiler.errors import TreadleError
 from treadle.dialects.cuda import kernel_names
-from treadle.runtime.cuda_driver import BYTES, Prepared
 from treadle.runtime.emulator.arrays import Array, MappedArray
 from treadle.runtime.emulator.backend import EmulatorBackend
 from treadle.runtime.gpu import DeviceArray
+from treadle.runtime.prepared import IMAGES, Prepared
 from treadle.runtime.replay import Launch, Mapped, Place, Plan
-from treadle.runtime.tensor_maps import TensorMap
-from treadle.runtime.torch_gpu import GEOMETRIES, Replay, Replays, TorchBackend, device_array, geometry, traced
+from treadle.runtime.tensor_maps import BYTES, TensorMap
+from treadle.runtime.torch_geometry import Recent, geometry
+from treadle.runtime.torch_gpu import TorchBackend, device_array, traced
+from treadle.runtime.torch_replay import GEOMETRIES, TRIES, Replay, Replays
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 CPU = torch.device("cpu")
@@ -238,6 +240,85 @@ def test_a_call_is_repeated_where_nothing_is_to_be_asked() -> None:
         assert kernel.run(parameter := torch.nn.Parameter(tensor)) is parameter
     with pytest.raises(TreadleError, match=r"inside a transform of torch\.func"):
         torch.func.vmap(kernel.run)(tensor[None])
+
+
+def met(given: Sequence[torch.Tensor]) -> Recent:
+    recent = Recent()
+    recent.add(given, geometry(given)[1], "what")
+    return recent
+
+
+def test_tensors_like_those_before_are_known_at_once() -> None:
+    """And no others: each differs in what a kernel may ask of tensors, or in what a call refuses."""
+    base = [torch.zeros(8, 16, dtype=torch.float16) for _ in range(2)]
+    like, recent = torch.ones(8, 16, dtype=torch.float16), met(base)
+    assert recent.of([like, base[1]]) == ("what", [like.data_ptr(), base[1].data_ptr()])
+    room = torch.zeros(9 * 16 + 1, dtype=torch.float16)
+    others: list[Any] = [like[:4], like.float(), like.bfloat16(), torch.ones(16, 8, dtype=torch.float16).t()]
+    others += [room[1:129].view(8, 16), torch.zeros(8, 16, dtype=torch.float16, device="meta"), 1.0, like.numpy()]
+    others += [like.clone().requires_grad_(), torch._neg_view(like), like[:, :1].expand(8, 16), None]
+    assert [recent.of([base[0], other]) for other in others] == [None] * len(others)
+    assert recent.of([*base, like]) is None
+    assert recent.of(base[:1]) is None
+    assert Recent().of(base) is None
+
+
+def test_modes_of_pytorch_are_asked_of() -> None:
+    base = [torch.zeros(8, 16) for _ in range(2)]
+    recent = met(base)
+    with torch.autograd.forward_ad.dual_level():
+        assert recent.of([torch.autograd.forward_ad.make_dual(base[0], base[1]), base[1]]) is None
+    seen: list[Any] = []
+    torch.func.vmap(lambda each: (seen.append(recent.of(base)), each)[1])(torch.zeros(3))
+    torch.func.grad(lambda each: (seen.append(recent.of(base)), each.sum())[1])(torch.zeros(3))
+    assert seen == [None, None]
+    assert recent.of(base) is not None
+    with torch.no_grad():
+        weights = [torch.nn.Parameter(each) for each in base]
+        recent = met(weights)
+        assert recent.of(weights) is not None
+        assert recent.of(base) is None
+    assert recent.of(weights) is None, "a gradient would be left out in silence"
+    with torch.inference_mode():
+        recent.add(base, geometry(base)[1], "in inference")
+        found = recent.of(base)
+        assert found is not None
+        assert found[0] == "in inference"
+
+
+def test_one_tensor_given_twice_is_looked_up() -> None:
+    """PyTorch's check does not hold of it; nothing is tried for ever."""
+    kernel = treadle.compile(EXAMPLES / "matmul.mlir")
+    tensor = torch.zeros(16, 16, dtype=torch.float16)
+    replay = Replay(Plan((), (), (0,)), Device(kernel).prepared, CPU, lambda: 0)
+    kernel.keep(geometry([tensor, tensor])[0], replay)
+    for _ in range(TRIES + 2):
+        assert kernel.run(tensor, tensor) is tensor
+    assert kernel.at_once([tensor, tensor]) is None
+    assert replay.tries == TRIES
+
+
+def test_maps_are_encoded_once_for_an_address() -> None:
+    """And the one that is launched with is that of the address."""
+    array = Mapped(Place(0, 128), (8, 64), (128, 2), np.dtype(np.float16), (8, 64), 128)
+    encoded: list[int] = []
+    launched: list[tuple[int, int]] = []
+
+    def image(map: TensorMap, address: int) -> bytes:
+        encoded.append(address)
+        return map.record(address)
+
+    def start(pointer: int, stream: int) -> None:
+        place, scalar = (ctypes.c_uint64 * 2).from_address(pointer)
+        assert place % 128 == 0
+        launched.append((ctypes.c_uint64.from_address(place).value, ctypes.c_int32.from_address(scalar).value))
+
+    prepared = Prepared(start, [array, ctypes.c_int32(-3)], image)
+    places = [4096 * (1 + i % 3) for i in range(9)] + [4096 * (4 + i) for i in range(IMAGES)] + [4096]
+    for address in places:
+        prepared.again([address], 0)
+    assert launched == [(address + 128, -3) for address in places]
+    assert len(encoded) == 3 + IMAGES + 1, "the one that was made first was given up for others, and made again"
 
 
 def test_only_so_many_geometries_are_kept() -> None:

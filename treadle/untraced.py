@@ -33,13 +33,23 @@ def untraced(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _is_watched() -> bool:
-    """Whether PyTorch's compiler looks at what runs in this thread. Torch is not to be imported for this: where it is
-    not loaded, it compiles nothing. A version that cannot be asked may always look."""
+    """Whether PyTorch's compiler looks at what runs in this thread."""
+    return (_asked or _found())() is not None
+
+
+_asked: Callable[[], Any] | None = None
+
+
+def _found() -> Callable[[], Any]:
+    """How PyTorch is asked. Torch is not to be imported for this: where it is not loaded, it compiles nothing. A
+    version that cannot be asked may always look."""
+    global _asked
     frames = sys.modules.get("torch._C._dynamo.eval_frame")
     if frames is None:
-        return False
-    asked = getattr(frames, "get_eval_frame_callback", None)
-    return asked is None or asked() is not None
+        return lambda: None
+    found: Callable[[], Any] = getattr(frames, "get_eval_frame_callback", lambda: frames)
+    _asked = found
+    return found
 
 
 _APART: dict[Callable[..., Any], Callable[..., Any]] = {}

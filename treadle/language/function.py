@@ -68,19 +68,29 @@ class NamedKernel:
         self._symbolic: set[str] = set()
         self._recent: dict[tuple[Any, ...], Kernel] = {}
         """What the arguments' formats and sizes lead to, until one more axis turns out to be symbolic."""
+        self._last: Kernel | None = None
+        """What was run last, until then: more likely than not, it is run again."""
 
     @untraced
     def __call__(self, *arrays: Any, backend: str = "auto", **named: Any) -> Any:
         """The result, or a tuple of them, as torch tensors if an argument is one. Arguments stand in the function's
         order or carry its names (TreadleError)."""
-        from treadle.compiled import in_order
+        if named:
+            from treadle.compiled import in_order
 
-        given = in_order(self._name, self.names, arrays, named) if named else arrays
-        return self.compiled(*given).run(*given, backend=backend)
+            arrays = in_order(self._name, self.names, arrays, named)
+        if (last := self._last) is not None and (known := last.at_once(arrays, backend)) is not None:
+            return known
+        kernel = self._compiled(arrays)
+        self._last = kernel
+        return kernel.run(*arrays, backend=backend)
 
     @untraced
     def compiled(self, *arrays: Any) -> Kernel:
         """The kernel for arguments of these formats and sizes (TreadleError)."""
+        return self._compiled(arrays)
+
+    def _compiled(self, arrays: Sequence[Any]) -> Kernel:
         try:
             asked = tuple([(each.dtype, each.shape) for each in arrays])
             if (recent := self._recent.get(asked)) is not None:
@@ -156,6 +166,7 @@ class NamedKernel:
                 continue
             self._symbolic.add(axis)
             self._recent.clear()
+            self._last = None
         return {axis: size for axis, size in sizes.items() if axis not in self._symbolic}
 
     def _held_whole(self) -> set[str]:
