@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 _NAME_BYTES = 256
@@ -95,11 +94,11 @@ def mem_alloc(nbytes: int) -> Allocation:
     return Allocation(nbytes)
 
 
-def memcpy_htod(target: int, source: NDArray[np.uint8]) -> None:
+def memcpy_htod(target: int, source: NDArray[Any]) -> None:
     _asked("cuMemcpyHtoD", target, source.ctypes.data, source.nbytes)
 
 
-def memcpy_dtoh(target: NDArray[np.uint8], source: int) -> None:
+def memcpy_dtoh(target: NDArray[Any], source: int) -> None:
     _asked("cuMemcpyDtoH", target.ctypes.data, source, target.nbytes)
 
 

@@ -187,7 +187,7 @@ class GpuBackend:
         for size in reversed(shape):
             strides.insert(0, step)
             step *= max(size, 1)
-        allocation = self._memory(prod(shape) * dtype.itemsize)
+        allocation = self.memory(prod(shape) * dtype.itemsize)
         return DeviceArray(int(allocation), tuple(shape), tuple(strides), dtype, allocation)
 
     def view(self, array: DeviceArray, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> DeviceArray:
@@ -197,19 +197,26 @@ class GpuBackend:
     def upload(self, array: NDArray[Any]) -> DeviceArray:
         """A copy on the device with the same strides and the same misalignment."""
         extent, shift = extent_of(array), misalignment_of(array)
-        allocation = self._memory(extent.nbytes + shift)
+        allocation = self.memory(extent.nbytes + shift)
         base = int(allocation) + shift
         if extent.nbytes:
-            self._driver.memcpy_htod(base, _bytes_at(extent))
+            self.copy_in(base, bytes_at(extent))
         return DeviceArray(base + extent.offset, array.shape, array.strides, array.dtype, allocation, low=extent.offset)
 
     def download(self, array: DeviceArray) -> NDArray[Any]:
         """A copy on the host (GpuFailure if a kernel before it went wrong)."""
         result = np.ndarray(array.shape, array.dtype, np.zeros(_span(array), np.uint8), array.low, array.strides)
         if result.size:
-            extent = extent_of(result)
-            self._guard(lambda: self._driver.memcpy_dtoh(_bytes_at(extent), array.pointer - array.low))
+            self.copy_out(bytes_at(extent_of(result)), array.pointer - array.low)
         return result
+
+    def copy_in(self, address: int, array: NDArray[Any]) -> None:
+        """An array whose rows have no gaps, to the device."""
+        self._driver.memcpy_htod(address, array)
+
+    def copy_out(self, array: NDArray[Any], address: int) -> None:
+        """Into such an array, from the device (GpuFailure if a kernel before it went wrong)."""
+        self._guard(lambda: self._driver.memcpy_dtoh(array, address))
 
     @property
     def has_tensor_maps(self) -> bool:
@@ -279,7 +286,7 @@ class GpuBackend:
     def synchronise(self) -> None:
         self._guard(self._driver.Context.synchronize)
 
-    def _memory(self, nbytes: int) -> Any:
+    def memory(self, nbytes: int) -> Any:
         """So much memory of the device, but never none (GpuFailure where there is no more)."""
         try:
             return self._driver.mem_alloc(max(1, nbytes))
@@ -303,7 +310,7 @@ def driver() -> Any:
     return import_module("pycuda.driver")
 
 
-def _bytes_at(extent: Extent) -> NDArray[np.uint8]:
+def bytes_at(extent: Extent) -> NDArray[np.uint8]:
     """The extent as bytes of its own memory, not a copy."""
     return np.ctypeslib.as_array((ctypes.c_uint8 * extent.nbytes).from_address(extent.address))
 

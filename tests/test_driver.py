@@ -96,6 +96,13 @@ def test_kernels_that_it_computes_are_right(environment: dict[str, str], example
     assert [line.partition(" ")[0] for line in told] == ["launched"]
 
 
+def test_calls_on_arrays_of_numpy_are_repeated(environment: dict[str, str]) -> None:
+    """Allocated once for each call, copied, launched and copied back, without asking the program."""
+    done, told = started(environment, str(DRIVER / "again.py"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {line.partition(" ")[0] for line in told} == {"launched"}
+
+
 @pytest.mark.parametrize("example", ["softmax", "attention"])
 def test_a_driver_that_is_older_than_the_toolkit(environment: dict[str, str], example: str) -> None:
     """It loads no machine code of a later major version of CUDA: one message, which names both."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from xdsl.dialects.func import FuncOp
 
     from treadle.compiler.explain import Explanation
+    from treadle.runtime.numpy_gpu import HostReplay
     from treadle.runtime.torch_replay import Replay, Replays
 
 
@@ -70,6 +71,8 @@ class Kernel:
         self._backends: dict[tuple[str, bool], Any] = {}
         self.replays: Replays | None = None
         """What calls on tensors of a GPU did; there is none before the first."""
+        self.host_replays: dict[Any, HostReplay] = {}
+        """What calls on numpy's arrays with a GPU did, by their geometry."""
 
     # -- what it is ------------------------------------------------------------------------------
 
