@@ -97,9 +97,9 @@ class HostReplay:
 
     def _place(self, number: int, argument: Any) -> int:
         """Where it will lie; a number nowhere."""
-        if not isinstance(argument, np.ndarray):
+        if isinstance(argument, int | float):
             return 0
-        array: Any = argument
+        array: NDArray[Any] = argument
         extent, shift = extent_of(array), misalignment_of(array) if array.size else 0
         begin = self._room(extent.nbytes + shift) + shift
         if extent.nbytes:
