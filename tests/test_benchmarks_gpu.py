@@ -240,6 +240,51 @@ def test_commands() -> None:
     command = checked["racecheck matmul m=70 n=72 k=200 for h100"]
     assert command[:5] == ["compute-sanitizer", "--tool", "racecheck", "--error-exitcode", "9"]
     assert "k=200" in command
+    command = checked["memcheck matmul m=70 n=72 k=200 for h100"]
+    assert command[5:7] == ["--report-api-errors", "no"]
+    command = checked["initcheck matmul m=70 n=72 k=200 for h100"]
+    assert [Path(part).name for part in command[1:3]] == ["initcheck.py", "compute-sanitizer"]
+
+
+COPY = """========= Host API uninitialized memory access
+=========     at access by cuMemcpyDtoH_v2 source
+=========     Saved host backtrace up to driver entry point at error
+=========         Host Frame: copy_out in gpu.py:221
+=========
+"""
+READ = """========= Uninitialized __global__ memory read of size 4 bytes
+=========     at some_kernel+0x70 in some.cu:8
+=========     by thread (65,0,0) in block (0,0,0)
+=========     Address 0x7f4e28000400
+=========
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "code"),
+    [
+        ("", 0, 0),
+        (COPY * 3, 0, 0),
+        (COPY, 1, 1),  # the result was wrong
+        (COPY + READ + COPY, 0, 9),
+        (READ, 1, 9),
+        ("========= ERROR SUMMARY: 460 errors were not printed. Use --print-limit\n", 0, 8),
+        (None, 0, 8),  # no tool
+    ],
+)
+def test_of_uninitialised_memory_what_kernels_read_counts(
+    said: str | None, status: int, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As the tool prints it: of right results that tensor copies stored it says that copies to the host read them."""
+    initcheck = benchmark("initcheck")
+    text = "" if said is None else f"========= COMPUTE-SANITIZER\n{said}verified\n========= ERROR SUMMARY: 3 errors\n"
+    tool = tmp_path / "compute-sanitizer"
+    tool.write_text(f"#!{sys.executable}\nimport sys\nsys.stdout.write({text!r})\nsys.exit({status})\n")
+    tool.chmod(0o755)
+    assert initcheck.main([str(tool), "program"]) == code
+    told = capsys.readouterr().out
+    assert ("some_kernel" in told) == (code == 9)
+    assert "cuMemcpyDtoH" not in told
 
 
 def test_every_example_runs_with_the_kernels_of_every_machine() -> None:
