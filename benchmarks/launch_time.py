@@ -36,6 +36,7 @@ CASES = {
     ("softmax", "a100"): {"row": 8, "x": 64},
 }
 """Programs, and sizes at which a kernel takes less time than starting it."""
+FUNCTION_MACHINE = "a100"
 GOAL_US = 10.0
 CALLS, RUNS = 200, 25
 
@@ -119,13 +120,11 @@ def nothing_done(base: type) -> Any:
 
 
 def measure(driver: str) -> list[dict[str, Any]]:
-    import treadle
-
     clock, found = Clock(driver), list[dict[str, Any]]()
     for (name, machine), sizes in CASES.items():
         if driver == GPU and not runs_here(machine):
             continue
-        kernel = treadle.compile(ROOT / "examples" / f"{name}.mlir", machine=machine)
+        kernel = kernel_of(name, machine)
         given = tensors_for(kernel, sizes, "cuda" if driver == GPU else "cpu")
         arrays = [each.cpu().numpy() for each in given]
         found.append(timed(f"{name} on tensors", machine, clock, kernel, given, driver))
@@ -147,22 +146,40 @@ def timed(
 
 def of_functions(clock: Clock, driver: str) -> Iterator[dict[str, Any]]:
     """A function over named axes, called, and as an operator of PyTorch."""
-    import torch
-
-    import treadle
-    import treadle.language as tl
     from treadle.torch import operator
 
-    @treadle.kernel("q d, x d, x e -> q e", machine="a100")
+    attention, machine = function(), FUNCTION_MACHINE
+    given = halves("cuda" if driver == GPU else "cpu")
+    kernel = attention.compiled(*given)
+    yield timed("attention as a function", machine, clock, kernel, given, driver, attention)
+    made = operator("timed::attention", attention)
+    yield timed("attention as an operator", machine, clock, kernel, given, driver, made)
+
+
+def function() -> Any:
+    import treadle
+    import treadle.language as tl
+
+    @treadle.kernel("q d, x d, x e -> q e", machine=FUNCTION_MACHINE)
     def attention(Q: Any, K: Any, V: Any) -> Any:
         return tl.contract(tl.softmax(tl.contract(Q, K, over="d"), over="x"), V, over="x")
 
-    given = [torch.zeros(64, 64, dtype=torch.float16, device="cuda" if driver == GPU else "cpu") for _ in "QKV"]
-    kernel = attention.compiled(*given)
-    yield timed("attention as a function", "a100", clock, kernel, given, driver, attention)
-    yield timed(
-        "attention as an operator", "a100", clock, kernel, given, driver, operator("timed::attention", attention)
-    )
+    return attention
+
+
+def halves(device: str) -> list[Any]:
+    import torch
+
+    return [torch.zeros(64, 64, dtype=torch.float16, device=device) for _ in "QKV"]
+
+
+def kernel_of(example: str | None, machine: str) -> Any:
+    """That of an example, or of the function."""
+    import treadle
+
+    if example is None:
+        return function().compiled(*halves("cpu"))
+    return treadle.compile(ROOT / "examples" / f"{example}.mlir", machine=machine)
 
 
 def row(what: str, machine: str, first: float, later: results.Sample) -> dict[str, Any]:

@@ -30,6 +30,12 @@ def matmul(sizes: Mapping[str, int] | None = None, format: str = "f16") -> str:
     return example("matmul", sizes, format)
 
 
+def product_of_eight_bits(sizes: Mapping[str, int]) -> str:
+    """Both operands in f8 with k innermost, as warpgroups read them; the result in f16."""
+    text = example("matmul_nt", sizes)
+    return re.sub(r"^(![AB] = .*)xf16", r"\1xf8E4M3FN", text, flags=re.MULTILINE)
+
+
 def _in_format(text: str, format: str) -> str:
     return re.sub(r"\bx?f16\b", lambda found: found[0].replace("f16", format), text)
 

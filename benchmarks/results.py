@@ -45,15 +45,23 @@ class Sample:
 def write(what: str, data: Mapping[str, Any], machine: str | None = None, folder: Path | None = None) -> Path:
     """Keep a result as `<what>-<machine>-<date>.json`; a second one of a day replaces the first."""
     machine = machine or machine_in_words()
-    slug = "-".join("".join(c if c.isalnum() else " " for c in machine.lower()).split())
     folder = folder or RESULTS
-    path = folder / f"{what}-{slug}-{date.today().isoformat()}.json"
-    whole = {"what": what, "machine": machine, "date": date.today().isoformat(), "python": python(), **data}
+    path = folder / f"{what}-{slug(machine)}-{today()}.json"
+    whole = {"what": what, "machine": machine, "date": today(), "python": python(), **data}
     folder.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
     partial.write_text(json.dumps(whole, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     partial.replace(path)
     return path
+
+
+def slug(machine: str) -> str:
+    """A name of a machine in names of files."""
+    return "-".join("".join(c if c.isalnum() else " " for c in machine.lower()).split())
+
+
+def today() -> str:
+    return date.today().isoformat()
 
 
 def python() -> str:

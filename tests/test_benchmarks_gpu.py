@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -27,7 +28,7 @@ gpu = benchmark("gpu")
 
 from speed import cases, clock, goals, kernels, measured  # noqa: E402  (benchmarks/gpu.py makes it importable)
 
-checks = sys.modules["checks"]
+checks, preparing = sys.modules["checks"], sys.modules["preparing"]
 
 
 def test_importing_needs_nothing() -> None:
@@ -335,7 +336,7 @@ def test_sums_of_fourteen_bits_can_be_verified(name: str, given: tuple[str, ...]
     ],
 )
 def test_the_machines_of_a_device(device: str, capability: tuple[int, int], machines: list[str]) -> None:
-    assert gpu.machines_for(gpu.machine_of_device(device), capability) == machines
+    assert preparing.machines_for(preparing.machine_of_device(device), capability) == machines
 
 
 def test_what_is_prepared_is_what_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -345,11 +346,15 @@ def test_what_is_prepared_is_what_runs(monkeypatch: pytest.MonkeyPatch, tmp_path
     from treadle.runtime import nvcc
 
     compiled: list[tuple[str, str]] = []
-    monkeypatch.setattr(nvcc, "compile_cubin", lambda text, target: compiled.append((text, target)))
-    given = [program for program in gpu.programs_of(("tests",), ["h100"], True) if "@softmax_rows" in program.text]
+    made = nvcc.Cubin(tmp_path / "made.cubin", "")
+    made.path.write_bytes(b"code")
+    monkeypatch.setattr(nvcc, "compile_cubin", lambda *given: (compiled.append(given), made)[1])
+    given = [
+        program for program in preparing.programs_of(("tests",), ["h100"], True) if "@softmax_rows" in program.text
+    ]
     assert [program.sizes for program in given] == [{}, {"row": 3001, "x": 4104}]
     for program in given:
-        gpu.compile_one(program, (9, 0))
+        assert preparing.compile_one(program, (9, 0)) == ("made.cubin", 4)
     printed: list[str] = []
 
     def backend(self: Any, module: Any, name: str) -> Any:
@@ -368,12 +373,9 @@ def test_what_is_prepared_is_what_runs(monkeypatch: pytest.MonkeyPatch, tmp_path
 def test_what_is_prepared_is_what_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same text, made for the very sizes: a product of 4096 is shared by clusters, which must divide the grid."""
     from treadle.compiler.bench import gpu as recorder
-    from treadle.runtime import nvcc
 
-    compiled: list[str] = []
-    monkeypatch.setattr(nvcc, "compile_cubin", lambda text, target: compiled.append(text))
-    (program, *_) = gpu.programs_of(("speed",), ["h100"], True)
-    gpu.compile_one(program, (9, 0))
+    (program, *_) = preparing.programs_of(("speed",), ["h100"], True)
+    compiled: list[str] = [program.cuda()]
 
     def record(text: str, *_: Any) -> Any:
         compiled.append(text)
@@ -385,6 +387,70 @@ def test_what_is_prepared_is_what_is_measured(monkeypatch: pytest.MonkeyPatch) -
     one, other = compiled
     assert one == other
     assert "__cluster_dims__(2, 1, 1)" in one
+
+
+def test_what_is_prepared_is_what_is_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rates, and a program at the first of its sizes."""
+    from treadle.compiler.bench import gpu as device
+    from treadle.compiler.machines import load_machine
+
+    prepared = preparing.programs_of(("predict",), ["h100"], True)
+    asked: list[str] = []
+
+    def record(text: str, *_: Any) -> Any:
+        asked.append(text)
+        raise ValueError("enough")
+
+    monkeypatch.setattr(device, "Recorder", record)
+    monkeypatch.setattr(device, "GpuBackend", record)
+    there = object.__new__(device.Gpu)
+    (first, *_) = (each for each in prepared if "@rms_norm" in getattr(each, "text", ""))
+    with pytest.raises(ValueError, match="enough"):
+        there.rates(load_machine("h100"))
+    with pytest.raises(ValueError, match="enough"):
+        there.seconds(checks.programs.EXAMPLES / "rms_norm.mlir", first.sizes, load_machine("h100"))
+    assert asked == [prepared[0].cuda(), first.cuda()]
+    assert len(prepared) > 30
+
+
+def test_what_is_launched_is_prepared() -> None:
+    launch_time = benchmark("launch_time")
+    prepared = preparing.programs_of(("launch",), ["h100", "a100"], True)
+    assert len(prepared) == len(launch_time.CASES) + 1
+    assert [each.machine for each in preparing.programs_of(("launch",), ["a100"], True)].count("h100") == 0
+
+
+def test_more_than_can_be_carried_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    @dataclass
+    class Future:
+        of: int
+
+        def exception(self) -> Exception | None:
+            return ValueError("no") if self.of == 2 else None
+
+        def result(self) -> tuple[str, int]:
+            return f"{self.of % 2}", 40 << 20
+
+    class Pool:
+        def __enter__(self) -> Pool:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def submit(self, _: object, what: int, __: object) -> Future:
+            return Future(what)
+
+    monkeypatch.setattr(preparing, "ProcessPoolExecutor", lambda workers: Pool())
+    monkeypatch.setattr(preparing, "as_completed", list)
+    monkeypatch.setattr(Future, "__hash__", lambda self: self.of, raising=False)
+    assert preparing.prepare((9, 0), 1, [0, 1, 2]) == 1
+    said = capsys.readouterr().out
+    assert "FAILED  2: ValueError: no" in said
+    assert "compiled 2 of 3: 80.0 MiB" in said
+    assert "more than the 64 MiB" in said
+    assert preparing.prepare((9, 0), 1, [0, 4]) == 0
+    assert "40.0 MiB\n" in (said := capsys.readouterr().out), "what two programs share is counted once"
+    assert "more than" not in said
 
 
 def told(script: str) -> list[str]:
@@ -412,7 +478,7 @@ def test_a_run_goes_on_after_failures(monkeypatch: pytest.MonkeyPatch, tmp_path:
     code, kept = run_of(commands, monkeypatch, tmp_path, "--limit", "5", "--workers", "2")
     assert code == 1
     assert {each["what"]: each["ok"] for each in kept["tests"]} == {"wrong": False, "late": False, "right": True}
-    assert kept["not run"] == ["speed", "launch", "sanitizer"]
+    assert kept["not run"] == ["speed", "launch", "predict", "sanitizer"]
 
 
 def test_what_was_found_is_written_before_what_follows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -452,9 +518,10 @@ def test_cases_that_hang_leave_what_they_found(monkeypatch: pytest.MonkeyPatch, 
     """The first two are products: one is measured, and in the other our kernel waits for ever."""
     products = [cases.product(4096), cases.product(8192)]
     monkeypatch.setattr(cases, "cases", lambda quick: products)
+    monkeypatch.setattr(kernels, "SLOW", ())
     monkeypatch.setattr(gpu, "CASE_LIMIT", 5)
-    monkeypatch.setattr(gpu, "prepare", lambda *_: 0)
-    monkeypatch.setattr(gpu.Run, "_case", lambda self, number, file: [*told(SPEED), str(number), str(file)])
+    monkeypatch.setattr(preparing, "prepare", lambda *_: 0)
+    monkeypatch.setattr(gpu.Run, "_case", lambda self, number, file, alone: [*told(SPEED), str(number), str(file)])
     code, kept = run_of({}, monkeypatch, tmp_path, "--only", "speed")
     assert code == 1
     first, second, failed = kept["speed"]
@@ -463,6 +530,58 @@ def test_cases_that_hang_leave_what_they_found(monkeypatch: pytest.MonkeyPatch, 
     assert failed["said"].endswith("no end after 5 s")
     (judged,) = [each for each in kept["goals"] if each["goal"].startswith("products")]
     assert judged["ratios"] == {"product m 4096, n 4096, k 4096": 2.0}
+
+
+def test_rounds() -> None:
+    """A few of each kind first, without those who compile for a minute; everything is measured with them in the end."""
+    listed = list(cases.cases(quick=False))
+    few = len(list(cases.cases(quick=True)))
+    asked = list(gpu.rounds(listed, quick=False))
+    assert asked[:few] == [(number, True) for number in range(few)] == list(gpu.rounds(listed, quick=True))
+    assert sorted(number for number, alone in asked if alone) == list(range(len(listed)))
+    slow = {number for number, alone in asked if not alone}
+    assert {listed[number].kind for number in set(range(len(listed))) - slow} == {
+        "product of 8 bits",
+        "mixed attention",
+    }
+    assert asked.index((0, False)) < asked.index((few, True))
+
+
+def test_each_part_has_its_share_of_the_minutes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What one leaves the next ones have; a part that is not wanted has none."""
+    run = object.__new__(gpu.Run)
+    monkeypatch.setattr(gpu, "monotonic", lambda: 100.0)
+    run.end = 1000.0
+    ends = run._ends(gpu.PARTS)
+    assert list(ends) == list(gpu.PARTS)
+    assert list(ends.values()) == sorted(ends.values())
+    assert ends["speed"] == pytest.approx(550)
+    assert ends["tests"] == pytest.approx(1000)
+    assert run._ends(("tests",)) == {"tests": pytest.approx(1000)}
+    run.end = inf
+    assert set(run._ends(gpu.PARTS).values()) == {inf}
+
+
+def test_attention_in_triton_is_attention() -> None:
+    """Its interpreter, where Triton is: lengths that no block divides, and blocks of which rows see all, some and no
+    columns."""
+    pytest.importorskip("triton", reason="Triton is not installed")
+    script = f"""
+import sys, torch
+sys.path.insert(0, {str(BENCHMARKS)!r})
+from speed.triton_attention import LOG2_E, forward
+for q, x, causal in ((70, 130, False), (128, 128, False), (100, 100, True)):
+    Q, K, V = (torch.randn(2, 2, length, 64).half() for length in (q, x, x))
+    for rows, columns in ((32, 64), (64, 32)):
+        O = torch.full_like(Q, torch.nan)
+        sizes = dict(CAUSAL=causal, WIDTH=64, ROWS=rows, COLUMNS=columns)
+        forward[(-(-q // rows), 4)](Q, K, V, O, LOG2_E / 8, q, x, **sizes)
+        wanted = torch.nn.functional.scaled_dot_product_attention(Q.float(), K.float(), V.float(), is_causal=causal)
+        torch.testing.assert_close(O.float(), wanted, atol=2e-3, rtol=2e-3)
+"""
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_processes_of_a_command_end_with_it(tmp_path: Path) -> None:

@@ -64,6 +64,7 @@ def _few() -> Iterator[Case]:
     yield layer(4096)
     yield swiglu(4096)
     yield mixed_attention(16384)
+    yield product_of_eight_bits(8192)
     for causal in (False, True):
         yield attention(TOKENS // 16384, CHANNELS // 128, 16384, 128, causal)
         yield attention(TOKENS // 1024, CHANNELS // 128, 1024, 128, causal)
@@ -72,6 +73,7 @@ def _few() -> Iterator[Case]:
 def _all() -> Iterator[Case]:
     yield from _attention((512, 1024, 2048, 4096, 8192, 16384))
     yield from map(product, (1024, 2048, 4096, 8192, 16384))
+    yield from map(product_of_eight_bits, (1024, 2048, 4096, 8192, 16384))
     yield from map(mixed_attention, (2048, 4096, 8192, 16384))
     yield from map(layer, (1024, 4096, 8192))
     yield from map(swiglu, (1024, 4096, 8192))
@@ -106,6 +108,11 @@ def mixed_attention(length: int) -> Case:
 def product(size: int) -> Case:
     sizes = dict.fromkeys("mnk", size)
     return Case("product", programs.matmul(sizes), sizes, flop=2 * size**3)
+
+
+def product_of_eight_bits(size: int) -> Case:
+    sizes = dict.fromkeys("mnk", size)
+    return Case("product of 8 bits", programs.product_of_eight_bits(sizes), sizes, flop=2 * size**3)
 
 
 def layer(size: int) -> Case:

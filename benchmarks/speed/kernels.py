@@ -119,8 +119,18 @@ TUTORIAL: list[Path] = []
 
 
 def _triton(torch: Any, case: Case, arrays: Sequence[Any]) -> Call:
+    """Our own kernel in Triton."""
+    try:
+        from speed.triton_attention import attention
+    except ImportError as error:
+        raise NotHere("Triton is not installed") from error
+    causal = case.kind.startswith("causal")
+    return lambda: attention(*arrays, causal)
+
+
+def _triton_tutorial(torch: Any, case: Case, arrays: Sequence[Any]) -> Call:
     if not TUTORIAL:
-        raise NotHere("Triton's attention is in its repository only: name python/tutorials/06-fused-attention.py")
+        raise NotHere("it is in Triton's repository only: name python/tutorials/06-fused-attention.py")
     name = "triton_fused_attention"
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, TUTORIAL[0])
@@ -162,6 +172,13 @@ def _triton_product(torch: Any, case: Case, arrays: Sequence[Any]) -> Call:
     return call
 
 
+def _eight_bits(torch: Any, case: Case, arrays: Sequence[Any]) -> Call:
+    """cuBLAS's product of 8 bits, the right operand transposed, results in f16; it takes scales, which are one."""
+    lhs, rhs = (each.to(torch.float8_e4m3fn) for each in arrays)
+    one = torch.ones((), device=lhs.device)
+    return lambda: torch._scaled_mm(lhs, rhs.t(), scale_a=one, scale_b=one, out_dtype=torch.float16)
+
+
 def _copy(torch: Any, case: Case, arrays: Sequence[Any]) -> Call:
     target = torch.empty_like(arrays[0])
     return lambda: target.copy_(arrays[0])
@@ -188,6 +205,7 @@ ATTENTION: Mapping[str, Maker] = {
     "SDPA cuDNN": _sdpa("CUDNN_ATTENTION"),
     "FlexAttention": _flex,
     "Triton": _triton,
+    "Triton's tutorial": _triton_tutorial,
 }
 
 IN_SIXTEEN_BITS = {f"{who} in f16": ATTENTION[who] for who in ("SDPA flash", "SDPA cuDNN")}
@@ -195,7 +213,7 @@ IN_SIXTEEN_BITS = {f"{who} in f16": ATTENTION[who] for who in ("SDPA flash", "SD
 
 UNFUSED, COPY = "PyTorch eager", "copy"
 
-SLOW = ("FlexAttention", "Triton", "torch.compile")
+SLOW = ("FlexAttention", "Triton", "Triton's tutorial", "torch.compile")
 """Those who compile for a minute before they can be measured."""
 
 PEERS: Mapping[str, Mapping[str, Maker]] = {
@@ -203,6 +221,7 @@ PEERS: Mapping[str, Mapping[str, Maker]] = {
     "causal attention": ATTENTION,
     "mixed attention": IN_SIXTEEN_BITS,
     "product": {"cuBLAS": _eager(lambda torch, a, b: torch.matmul(a, b)), "Triton": _triton_product},
+    "product of 8 bits": {"cuBLAS": _eight_bits},
     "layer": {UNFUSED: _eager(_layer), "torch.compile": _compiled(_layer)},
     "swiglu": {UNFUSED: _eager(_swiglu), "torch.compile": _compiled(_swiglu)},
     "softmax": {UNFUSED: _eager(_softmax), "torch.compile": _compiled(_softmax), COPY: _copy},

@@ -1,0 +1,175 @@
+"""What a run on a GPU compiles, compiled beforehand, on any machine with nvcc: machine code, into the cache."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import checks
+import programs
+
+CARRIED = 64 * 2**20
+"""Bytes that are carried to a lent machine."""
+
+
+def capability_of(machine: str) -> tuple[int, int]:
+    """Of a device that a machine describes."""
+    from treadle.compiler.machines import load_machine
+
+    major, minor = divmod(int(load_machine(machine).arch.removeprefix("sm_").rstrip("af")), 10)
+    return major, minor
+
+
+def machines_for(machine: str | None, capability: tuple[int, int]) -> list[str]:
+    """The machine that describes a device, if one does, and that of the older generation whose CUDA C it compiles."""
+    from treadle.compiler.machines import DEFAULT_MACHINE, load_machine
+    from treadle.runtime.gpu import arch_for
+
+    names = dict.fromkeys(([machine] if machine else []) + [DEFAULT_MACHINE])
+    return [name for name in names if arch_for(load_machine(name).arch, capability) is not None]
+
+
+def machine_of_device(device: str) -> str | None:
+    from treadle.compiler.cli.bench import machine_called
+    from treadle.compiler.errors import TreadleError
+
+    try:
+        return machine_called(device).name
+    except TreadleError as error:
+        print(error)
+        return None
+
+
+@dataclass(frozen=True)
+class Program:
+    """What is to be compiled: its text, sizes of axes that it leaves open, and the machine; with `fixed` for these
+    sizes alone, else for any."""
+
+    text: str
+    sizes: Mapping[str, int]
+    machine: str
+    fixed: bool = False
+
+    def cuda(self) -> str:
+        from treadle.compiler.pipeline import Options, print_cuda, run_pipeline
+        from treadle.compiler.sizes import set_default_sizes
+        from treadle.compiler.source import parse_module
+        from treadle.runtime.inputs import axis_sizes
+        from treadle.runtime.interpreter import entry_function
+
+        module = parse_module(self.text)
+        function = entry_function(module)
+        if not self.fixed:
+            set_default_sizes(function, axis_sizes(function, self.sizes))
+        run_pipeline(module, Options(self.machine, sizes=self.sizes if self.fixed else {}))
+        return print_cuda(module)
+
+    def __str__(self) -> str:
+        return f"{self.text.partition('func.func ')[2].partition('(')[0]} for {self.machine}, {dict(self.sizes)}"
+
+
+@dataclass(frozen=True)
+class Rates:
+    """The kernels that measure what a machine sustains."""
+
+    machine: str
+
+    def cuda(self) -> str:
+        from treadle.compiler.bench.rates import text
+        from treadle.compiler.machines import load_machine
+
+        return text(load_machine(self.machine))
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A kernel whose launches are timed: one of `launch_time.CASES`, or the function."""
+
+    machine: str
+    example: str | None = None
+
+    def cuda(self) -> str:
+        import launch_time
+
+        return launch_time.kernel_of(self.example, self.machine).cuda
+
+
+Wanted = Program | Rates | Launched
+
+
+def programs_of(parts: Sequence[str], machines: Sequence[str], quick: bool) -> list[Wanted]:
+    """In the order of the parts: of cases and predictions for the first machine, of what is tested for every one."""
+    makers: dict[str, Callable[[], Iterator[Wanted]]] = {
+        "speed": lambda: _of_speed(machines, quick),
+        "launch": lambda: _of_launches(machines),
+        "predict": lambda: _of_predictions(machines),
+        "sanitizer": lambda: _of_runs(checks.SMALL.items(), machines),
+        "tests": lambda: _of_runs(checks.runs(), machines),
+    }
+    return [program for part, make in makers.items() if part in parts for program in make()]
+
+
+def _of_speed(machines: Sequence[str], quick: bool) -> Iterator[Wanted]:
+    from speed.cases import cases
+
+    yield from (Program(case.program, case.open_sizes, machines[0], fixed=True) for case in cases(quick))
+
+
+def _of_launches(machines: Sequence[str]) -> Iterator[Wanted]:
+    import launch_time
+
+    yield from (Launched(machine, example) for example, machine in launch_time.CASES if machine in machines)
+    yield Launched(launch_time.FUNCTION_MACHINE)
+
+
+def _of_predictions(machines: Sequence[str]) -> Iterator[Wanted]:
+    from treadle.compiler.bench.predict import sizes_of
+    from treadle.compiler.cli.bench import PROGRAMS
+
+    yield Rates(machines[0])
+    for name in PROGRAMS:
+        for sizes in sizes_of(programs.EXAMPLES / f"{name}.mlir"):
+            yield Program(programs.example(name), sizes, machines[0])
+
+
+def _of_runs(runs: Iterable[tuple[str, Sequence[str]]], machines: Sequence[str]) -> Iterator[Wanted]:
+    for program, sizes in runs:
+        known = {axis: int(size) for axis, size in (each.split("=") for each in sizes)}
+        yield from (Program(programs.example(program), known, machine) for machine in machines)
+
+
+def prepare(capability: tuple[int, int], workers: int, every: Sequence[Wanted]) -> int:
+    """Compile for a device, some at a time: 1 if something does not compile."""
+    failed, made = 0, dict[str, int]()
+    with ProcessPoolExecutor(workers) as pool:
+        begun = {pool.submit(compile_one, each, capability): each for each in every}
+        for count, each in enumerate(as_completed(begun), 1):
+            if (error := each.exception()) is not None:
+                failed += 1
+                print(f"FAILED  {begun[each]}: {type(error).__name__}: {error}", flush=True)
+            else:
+                made.update([each.result()])
+            if count % 10 == 0 or count == len(every):
+                print(f"compiled {count - failed} of {len(every)}: {sum(made.values()) / 2**20:.1f} MiB", flush=True)
+    if sum(made.values()) > CARRIED:
+        print(
+            f"that is more than the {CARRIED // 2**20} MiB that are carried to a lent machine: leave out parts (--only)"
+        )
+    return 1 if failed else 0
+
+
+def compile_one(program: Wanted, capability: tuple[int, int]) -> tuple[str, int]:
+    """Machine code into the cache: its file's name and bytes, those of its log too."""
+    from treadle.compiler.machines import load_machine
+    from treadle.runtime.gpu import arch_for
+    from treadle.runtime.nvcc import compile_cubin
+
+    target = arch_for(load_machine(program.machine).arch, capability)
+    assert target is not None
+    cubin = compile_cubin(program.cuda(), target)
+    return cubin.path.name, cubin.path.stat().st_size + len(cubin.log)
