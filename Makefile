@@ -4,7 +4,8 @@
 #   make test      format, lint, strict types, FileCheck tests, pytest: a sample of every grid
 #   make test-all  the same with full grids, long fuzzing and all seeds
 #   make lint      format, lint and strict types alone
-#   make gpu       on a GPU: tests, speed beside PyTorch and cuBLAS, compute-sanitizer (without one: says so);
+#   make gpu       on a GPU: speed beside PyTorch, Triton and cuBLAS, launches, predictions, compute-sanitizer, tests
+#                  (without one: says so); GPU="--minutes 13" are options of benchmarks/gpu.py;
 #                  PYCUDA=pycuda-....whl installs that one (benchmarks/pycuda_wheel.sh makes it), else PyCUDA is built;
 #                  TRITON_ATTENTION=06-fused-attention.py is the attention of Triton's tutorials, which no package holds
 #   make gallery   docs/gallery: every example with its diagram, derivation, costs and kernel; and the pictures of docs
@@ -46,7 +47,7 @@ test-all: lint
 
 gpu: $(VENV)/.test $(VENV)/.demo
 	@if test -n "$(PYCUDA)"; then echo "installing $(PYCUDA)" && $(PIP) install "$(PYCUDA)" --editable '.[gpu]'; fi
-	@$(BIN)/python benchmarks/gpu.py $(if $(TRITON_ATTENTION),--triton-attention "$(TRITON_ATTENTION)")
+	@$(BIN)/python benchmarks/gpu.py $(GPU) $(if $(TRITON_ATTENTION),--triton-attention "$(TRITON_ATTENTION)")
 
 gallery: $(VENV)/.demo
 	@$(BIN)/python docs/make_gallery.py

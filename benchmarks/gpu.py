@@ -2,7 +2,8 @@
 compute-sanitizer and tests.
 
     python benchmarks/gpu.py [--only speed|launch|predict|sanitizer|tests] [--quick] [--minutes N]      (or: make gpu)
-    python benchmarks/gpu.py --prepare h100 [--quick]
+    python benchmarks/gpu.py --prepare h100 --archive prepared.tar.xz [--quick]
+    python benchmarks/gpu.py --prepared prepared.tar.xz --minutes 13
 
 On a machine without a GPU it says so, claims nothing and writes nothing. What is not installed, or fails, is told in
 the result; it never stops the rest: each test and each case is a process of its own, with a limit. What matters most
@@ -10,9 +11,9 @@ comes first, each part has its share of the minutes, and the result is written a
 that is cut off has told what it found. Times are of kernels between CUDA events, in the same process and on the same
 numbers.
 
-`--prepare` needs no GPU: it compiles what would be measured and keeps that in the cache ($TREADLE_CACHE), which may be
-taken to the machine that has one; there, `--prepared` says so. Results go to `benchmarks/results`, or to
-$TREADLE_RESULTS."""
+`--prepare` needs no GPU: it compiles what would be measured, keeps that in the cache ($TREADLE_CACHE), and packs it
+into a file that may be taken to the machine that has one; there, `--prepared` takes it. Results go to
+`benchmarks/results`, or to $TREADLE_RESULTS."""
 
 from __future__ import annotations
 
@@ -28,6 +29,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import carried
 import checks
 import preparing
 import results
@@ -51,7 +53,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--prepare", metavar="MACHINE", help="compile what would be measured there, and measure nothing"
     )
-    parser.add_argument("--prepared", action="store_true", help="compile nothing beforehand: the cache holds it")
+    parser.add_argument("--archive", type=Path, metavar="FILE", help="with --prepare: pack it, as prepared.tar.xz")
+    parser.add_argument(
+        "--prepared", type=Path, metavar="FILE", help="such a file: unpack it, and compile nothing beforehand"
+    )
     parser.add_argument(
         "--triton-attention", type=Path, metavar="FILE", help="Triton's tutorials/06-fused-attention.py"
     )
@@ -62,12 +67,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         capability = preparing.capability_of(parsed.prepare)
         machines = preparing.machines_for(parsed.prepare, capability)
         wanted = preparing.programs_of(parsed.only or PARTS, machines, parsed.quick)
-        return preparing.prepare(capability, parsed.workers, wanted)
+        return preparing.prepare(capability, parsed.workers, wanted, parsed.archive)
     from treadle.runtime.gpu import missing_for_gpu
 
     if (missing := missing_for_gpu()) is not None:
         print(f"{missing}: nothing was tested or measured")
         return 0
+    if parsed.prepared:
+        carried.unpack(parsed.prepared)
     if parsed.case:
         measure_one(int(parsed.case[0]), Path(parsed.case[1]), parsed.alone, parsed.triton_attention)
         return 0

@@ -10,11 +10,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import carried
 import checks
 import programs
-
-CARRIED = 64 * 2**20
-"""Bytes that are carried to a lent machine."""
 
 
 def capability_of(machine: str) -> tuple[int, int]:
@@ -143,8 +141,9 @@ def _of_runs(runs: Iterable[tuple[str, Sequence[str]]], machines: Sequence[str])
         yield from (Program(programs.example(program), known, machine) for machine in machines)
 
 
-def prepare(capability: tuple[int, int], workers: int, every: Sequence[Wanted]) -> int:
-    """Compile for a device, some at a time: 1 if something does not compile."""
+def prepare(capability: tuple[int, int], workers: int, every: Sequence[Wanted], archive: Path | None = None) -> int:
+    """Compile for a device, some at a time, and pack it into a file, if one is named: 1 if something does not
+    compile."""
     failed, made = 0, dict[str, int]()
     with ProcessPoolExecutor(workers) as pool:
         begun = {pool.submit(compile_one, each, capability): each for each in every}
@@ -156,10 +155,8 @@ def prepare(capability: tuple[int, int], workers: int, every: Sequence[Wanted]) 
                 made.update([each.result()])
             if count % 10 == 0 or count == len(every):
                 print(f"compiled {count - failed} of {len(every)}: {sum(made.values()) / 2**20:.1f} MiB", flush=True)
-    if sum(made.values()) > CARRIED:
-        print(
-            f"that is more than the {CARRIED // 2**20} MiB that are carried to a lent machine: leave out parts (--only)"
-        )
+    if archive is not None:
+        print(f"packed into {archive.name}: {carried.judged(carried.pack(made, archive))}", flush=True)
     return 1 if failed else 0
 
 

@@ -420,37 +420,39 @@ def test_what_is_launched_is_prepared() -> None:
     assert [each.machine for each in preparing.programs_of(("launch",), ["a100"], True)].count("h100") == 0
 
 
-def test_more_than_can_be_carried_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    @dataclass
-    class Future:
-        of: int
+def test_what_is_packed_is_found_where_it_is_unpacked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whole, so that nothing is compiled again; a cubin that was cut off is."""
+    from treadle.runtime import cache
 
-        def exception(self) -> Exception | None:
-            return ValueError("no") if self.of == 2 else None
+    carried, made = sys.modules["carried"], list[str]()
 
-        def result(self) -> tuple[str, int]:
-            return f"{self.of % 2}", 40 << 20
+    def make(path: Path) -> None:
+        made.append(path.name)
+        path.write_bytes(b"code")
+        (path.parents[1] / path.name).with_suffix(".log").write_text("said", encoding="utf-8")
 
-    class Pool:
-        def __enter__(self) -> Pool:
-            return self
+    def found(folder: str) -> Path:
+        monkeypatch.setenv("TREADLE_CACHE", str(tmp_path / folder))
+        (cache.cache_directory() / "cubin").mkdir(mode=0o700, exist_ok=True)
+        return cache.cached_file(cache.cache_directory() / "cubin" / "some.cubin", make)
 
-        def __exit__(self, *_: object) -> None: ...
-
-        def submit(self, _: object, what: int, __: object) -> Future:
-            return Future(what)
-
-    monkeypatch.setattr(preparing, "ProcessPoolExecutor", lambda workers: Pool())
-    monkeypatch.setattr(preparing, "as_completed", list)
-    monkeypatch.setattr(Future, "__hash__", lambda self: self.of, raising=False)
-    assert preparing.prepare((9, 0), 1, [0, 1, 2]) == 1
-    said = capsys.readouterr().out
-    assert "FAILED  2: ValueError: no" in said
-    assert "compiled 2 of 3: 80.0 MiB" in said
-    assert "more than the 64 MiB" in said
-    assert preparing.prepare((9, 0), 1, [0, 4]) == 0
-    assert "40.0 MiB\n" in (said := capsys.readouterr().out), "what two programs share is counted once"
-    assert "more than" not in said
+    found("here").with_name("other.cubin").write_bytes(b"not packed")
+    archive = tmp_path / "prepared.tar.xz"
+    assert carried.pack(["some.cubin"], archive) == archive.stat().st_size
+    monkeypatch.setenv("TREADLE_CACHE", str(tmp_path / "there"))
+    carried.unpack(archive)
+    path = found("there")
+    assert made == ["some.cubin"]
+    assert path.read_bytes() == b"code"
+    assert path.with_suffix(".log").read_text(encoding="utf-8") == "said"
+    assert not path.with_name("other.cubin").exists()
+    path.write_bytes(b"co")
+    assert found("there").read_bytes() == b"code"
+    assert len(made) == 2
+    assert carried.judged(64 * 2**20) == "64.0 MiB"
+    assert "MORE than the 64 MiB" in carried.judged(65 * 2**20)
 
 
 def told(script: str) -> list[str]:
