@@ -100,7 +100,18 @@ def runs() -> Iterator[tuple[str, Sequence[str]]]:
 
 def test_commands(machines: Sequence[str]) -> dict[str, list[str]]:
     """The tests that need a GPU, then every example, verified, with the kernels that are made for each machine."""
-    return {"pytest": [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_gpu.py"]} | {
+    return {
+        "pytest": [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "tests/test_gpu.py",
+            "tests/test_gpu_calls.py",
+        ]
+    } | {
         _told("run", program, sizes, machine): treadle_run(program, sizes, machine)
         for program, sizes in runs()
         for machine in machines

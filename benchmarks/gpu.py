@@ -177,6 +177,9 @@ class Run:
         failed: list[checks.Done] = []
         with tempfile.TemporaryDirectory() as folder:
             for number, alone in rounds(listed, self.parsed.quick):
+                if monotonic() >= self.until:
+                    self.data["speed, not begun"] = [str(each) for each in listed if str(each) not in found]
+                    break
                 case = str(listed[number])
                 file = Path(folder) / f"{number}-{alone}.pickle"
                 done = checks.run_all({case: self._case(number, file, alone)}, CASE_LIMIT, 1, self.until)[0]
