@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 from torch.autograd.forward_ad import unpack_dual
 from torch.library import Library
 
@@ -64,6 +65,8 @@ def _below(overload: Any, tensors: Sequence[Any]) -> Any:
 def _are_transformed(tensors: Sequence[torch.Tensor]) -> bool:
     """Whether a transform of `torch.func` differentiates by one of these, or one has a tangent."""
     active = torch._C._are_functorch_transforms_active()
+    if not active and forward_ad._current_level < 0:  # as `unpack_dual` would say of each
+        return False
     level = 0 if active else None  # in a graph, transforms enter the one level without telling Python
     if any(unpack_dual(each, level=level).tangent is not None for each in tensors):
         return True

@@ -32,6 +32,8 @@ def operator(name: str, kernel: NamedKernel, formula: Callable[..., Any] | None 
     schema = f"({', '.join(f'Tensor {each}' for each in kernel.names)}) -> {f'({returned})' if several else returned}"
 
     def forward(*tensors: torch.Tensor) -> Any:
+        if not any(each.requires_grad for each in tensors):
+            return kernel(*tensors)
         with torch.no_grad():  # gradients are the formula's
             return kernel(*tensors)
 
