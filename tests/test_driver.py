@@ -103,6 +103,39 @@ def test_calls_on_arrays_of_numpy_are_repeated(environment: dict[str, str]) -> N
     assert {line.partition(" ")[0] for line in told} == {"launched"}
 
 
+PREPARE = """
+import sys
+sys.path.insert(0, "benchmarks")
+import carried, preparing
+from pathlib import Path
+rows = [each for each in preparing.programs_of(("sanitizer",), ["h100"], True) if "@softmax_rows" in each.text]
+if __name__ == "__main__":
+    sys.exit(preparing.prepare((9, 0), 1, rows, Path(sys.argv[1])))
+"""
+
+
+def test_what_was_prepared_is_not_compiled_again(environment: dict[str, str], tmp_path: Path) -> None:
+    """Compiled and packed by one process, unpacked and launched by others, whose nvcc tells its version and no more."""
+    nvcc, archive, script = str(find_nvcc()), tmp_path / "prepared.tar.xz", tmp_path / "prepare.py"
+    script.write_text(PREPARE, encoding="utf-8")
+    here = {**environment, "TREADLE_CACHE": str(tmp_path / "here"), "PYTHONHASHSEED": "1"}
+    done, _ = started(here, str(script), str(archive))
+    assert done.returncode == 0, done.stdout + done.stderr
+    only = tmp_path / "nvcc"
+    only.write_text(f'#!/bin/sh\n[ "$1" = --version ] && exec {nvcc} --version\necho "error: it is asked"\nexit 1\n')
+    only.chmod(0o755)
+    there = {**environment, "TREADLE_CACHE": str(tmp_path / "there"), "CUDACXX": str(only), "PYTHONHASHSEED": "2"}
+    run = ("-m", "treadle.compiler.main", "run", "examples/softmax.mlir", "--backend", "gpu", "--machine", "h100")
+    done, told = started(there, *run)
+    assert "it is asked" in done.stderr, "nothing is there yet"
+    assert not told
+    unpack = "import sys; sys.path.insert(0, 'benchmarks'); import carried, pathlib; carried.unpack(pathlib.Path({!r}))"
+    done, _ = started(there, "-c", unpack.format(str(archive)))
+    assert done.returncode == 0, done.stderr
+    done, told = started(there, *run)
+    assert [line.partition(":")[0] for line in told] == ["launched softmax_rows_kernel"], done.stderr
+
+
 @pytest.mark.parametrize("example", ["softmax", "attention"])
 def test_a_driver_that_is_older_than_the_toolkit(environment: dict[str, str], example: str) -> None:
     """It loads no machine code of a later major version of CUDA: one message, which names both."""
