@@ -349,6 +349,9 @@ def _add_bench(commands: _Commands) -> None:
     parser.add_argument("files", nargs="*", metavar="FILE", help="programs (default: some of the examples)")
     parser.add_argument("--machine", metavar="NAME|FILE", help="the machine that this GPU is (default: by its name)")
     parser.add_argument("-o", "--output", metavar="OUT.json", help="where to write (default: benchmarks/results)")
+    parser.add_argument(
+        "--minutes", type=float, metavar="N", help="begin nothing after so many minutes (what was measured is written)"
+    )
     parser.add_argument("--json", action="store_true", help="print the JSON, too")
 
 

@@ -9,19 +9,22 @@ from pathlib import Path
 import pytest
 
 from treadle.compiler.bench.counters import read_counters
-from treadle.compiler.bench.predict import LENGTHS, Row, compare, sizes_of, summary
+from treadle.compiler.bench.predict import LENGTHS, Row, compare, found_in_l2, lowered, predicted, sizes_of, summary
 from treadle.compiler.bench.rates import (
     COPIED_BYTES,
     PRODUCTS,
     WARPGROUP_PRODUCTS,
     Launch,
     Rates,
+    clocks_of_host,
     kernels,
     measured_rates,
     text,
+    with_rates,
 )
 from treadle.compiler.cli.bench import machine_called
 from treadle.compiler.errors import TreadleError
+from treadle.compiler.explain import explain
 from treadle.compiler.machines import Machine, load_machine
 from treadle.compiler.main import main
 from treadle.compiler.sass import blocks_of, disassemble, find_disassembler, find_loops
@@ -39,16 +42,20 @@ class MadeUp:
 
     def __init__(self, microseconds: float):
         self.microseconds = microseconds
+        self.made_for: list[Mapping[str, int]] = []
 
     def rates(self, machine: Machine) -> Rates:
         special = machine.rates.special * machine.sms * machine.clock
         device, l2 = (machine.levels[name].bandwidth / 2 for name in ("device", "l2"))
         return Rates(device, l2, machine.tensor_flops("f16") / 2, None, special / 2, 1e-6)
 
-    def seconds(self, file: Path, sizes: Mapping[str, int], machine: Machine) -> float:
+    def seconds(self, file: Path, made_for: Mapping[str, int], sizes: Mapping[str, int], machine: Machine) -> float:
+        self.made_for.append(made_for)
         return self.microseconds / 1e6
 
-    def moved(self, file: Path, sizes: Mapping[str, int], machine: Machine) -> Mapping[str, float] | None:
+    def moved(
+        self, file: Path, made_for: Mapping[str, int], sizes: Mapping[str, int], machine: Machine
+    ) -> Mapping[str, float] | None:
         return {"device": 1e12}
 
 
@@ -61,7 +68,11 @@ def test_without_a_gpu_nothing_is_claimed(tmp_path: Path, capsys: pytest.Capture
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [(["nowhere.mlir"], "no such file: nowhere.mlir"), (["--machine", "v100"], "unknown machine 'v100'")],
+    [
+        (["nowhere.mlir"], "no such file: nowhere.mlir"),
+        (["--machine", "v100"], "unknown machine 'v100'"),
+        (["--minutes", "0"], "--minutes is 0: give a positive number"),
+    ],
 )
 def test_what_is_refused(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]):
     assert main(["bench", "predict", *arguments]) == 2
@@ -69,8 +80,11 @@ def test_what_is_refused(arguments: list[str], message: str, capsys: pytest.Capt
 
 
 def test_predictions_rest_on_what_was_measured():
-    rates, rows = compare([EXAMPLES / "softmax.mlir"], A100, MadeUp(100.0))
+    device = MadeUp(100.0)
+    rates, *rows = compare([EXAMPLES / "softmax.mlir"], A100, device)
+    assert isinstance(rates, Rates)
     assert rates.device == A100.levels["device"].bandwidth / 2
+    rows = [row for row in rows if isinstance(row, Row)]
     assert [row.sizes["x"] for row in rows] == list(LENGTHS)
     large = rows[-1]
     # Read twice, written once; what fits L2 is read from device memory once.
@@ -78,8 +92,43 @@ def test_predictions_rest_on_what_was_measured():
     assert least <= large.predicted_us
     assert large.measured_us == pytest.approx(100)
     assert large.predicted_us > 1e6 * rates.launch
-    assert [row.stays_in_l2 for row in rows] == [True, True, False, False, False]  # 3 x 4 bytes of 1024^2, of 2048^2
+    assert [row.stays_in_l2 for row in rows] == [True, True, True, False, False]  # 2 x 4 bytes of 2048^2, of 4096^2
     assert large.error == pytest.approx(large.predicted_us / 100 - 1)
+
+
+def test_kernels_are_made_once_for_all_sizes():
+    device = MadeUp(100.0)
+    _, *rows = compare([EXAMPLES / "softmax.mlir"], A100, device)
+    assert {each["x"] for each in device.made_for} == {2048}
+    assert len(rows) == len(device.made_for) == len(LENGTHS)
+    kernels = [row.kernels for row in rows if isinstance(row, Row)]
+    assert all(each == kernels[0] for each in kernels)
+    (sizes,) = kernels[0].values()
+    assert set(sizes) == {"group", "stream", "warps", "in_turns"}
+
+
+def test_after_so_many_minutes_nothing_is_begun():
+    device = MadeUp(100.0)
+    assert len(list(compare([EXAMPLES / "softmax.mlir"], A100, device, minutes=-1))) == 1
+    assert device.made_for == []
+
+
+def test_repetitions_find_what_fits_l2_there():
+    """Softmax of 2048^2 of f32, 34 MB: the loads and saves of a repetition are those of L2."""
+    capacity = H100.levels["l2"].capacity
+    assert found_in_l2(H100, capacity).levels["device"].bandwidth == H100.levels["l2"].bandwidth
+    assert found_in_l2(H100, capacity + 1) == H100
+    module = lowered(EXAMPLES / "softmax.mlir", {"row": 2048, "x": 2048}, H100)
+    fits, is_more = {"row": 2048, "x": 2048}, {"row": 4096, "x": 2048}
+    repeated, once = predicted(module, fits, H100).time_us, explain(module, H100, fits).time_us
+    assert repeated is not None
+    assert once is not None
+    assert repeated < 0.7 * once
+    assert predicted(module, is_more, H100).time_us == explain(module, H100, is_more).time_us
+
+
+def test_the_device_is_busy_while_the_host_starts_kernels():
+    assert clocks_of_host(1e-3) / 2e9 == pytest.approx(2e-3)
 
 
 def test_batches_stay_and_lengths_grow():
@@ -99,7 +148,7 @@ def test_hits_and_hypotheses():
     assert not row(116, 100).is_hit
     assert row(50, 100).why == "slower than shared explains: waits that the model lacks"
     assert row(150, 100).why.startswith("faster than predicted")
-    assert replace(row(150, 100), stays_in_l2=True).why.startswith("faster than predicted: repetitions find the arrays")
+    assert replace(row(150, 100), stays_in_l2=True).why.startswith("faster than predicted: L2")
     assert row(50, 100, moved=130).why.startswith("device memory moves more than predicted")
     assert row(50, 100).as_dict()["hypothesis"]
     assert not row(100, 100).as_dict()["hypothesis"]
@@ -120,10 +169,11 @@ def test_rates_from_times():
 
     rates = measured_rates(A100, seconds)
     assert rates.device == 2 * COPIED_BYTES / 1e-3
-    assert rates.l2 == pytest.approx(108 * 4 * 16 * 2**21 / 1e-3)
+    assert rates.l2 == pytest.approx(108 * 4 * 2 * 2**24 / 1e-3)
     assert rates.tensor_f16 == pytest.approx(108 * 4 * 8 * 4096 * 8 * 4096 / 1e-3)
     assert rates.special == pytest.approx(108 * 4 * 256 * 4096 * 8 / 1e-3)
     assert rates.launch == pytest.approx(3e-6)
+    assert rates.clock == pytest.approx(A100.clock)
     assert rates.single_warps is None
 
 
@@ -131,14 +181,19 @@ def test_rates_of_warpgroups():
     """Where a machine has them, they are the rate of products, and single warps reach a part of it."""
 
     def seconds(launch: Launch) -> float:
-        return 2e-3 if launch.kernel == "product_of_warpgroups" else 1e-3
+        if launch.kernel == "busy":
+            return 3e-6 + launch.number / 1.6e9
+        return 3e-3 if launch.kernel == "product_of_warpgroups" else 1e-3
 
     rates = measured_rates(H100, seconds)
-    assert rates.tensor_f16 == pytest.approx(132 * 2 * 4096 * 4 * 2 * 64 * 256 * 16 / 2e-3)
+    assert rates.tensor_f16 == pytest.approx(132 * 2 * 4096 * 4 * 2 * 64 * 256 * 16 / 3e-3)
     of_warps = 132 * 4 * 8 * 4096 * 8 * 4096 / 1e-3
     assert rates.single_warps == pytest.approx(of_warps / rates.tensor_f16)
-    lasting = replace(H100, sustained=rates.as_sustained()).as_sustained()
+    lasting = with_rates(H100, rates)
     assert lasting.rates.single_warps == rates.single_warps
+    assert lasting.clock == pytest.approx(1.6e9)
+    # Products that are slower than that clock has it draw too much power to keep it.
+    assert lasting.loaded_clock == pytest.approx(rates.tensor_f16 / (132 * 4096))
     assert lasting.tensor_flops("f16") == pytest.approx(rates.tensor_f16)
     assert lasting.levels["l2"].bandwidth == rates.l2
 

@@ -132,7 +132,22 @@ def test_datasheet_and_sustained_rates_are_apart():
     lasting = h100.as_sustained()
     assert h100.tensor_flops("bf16") == pytest.approx(989.4e12, rel=1e-3)
     assert lasting.tensor_flops("bf16") == pytest.approx(792.1e12)
-    assert lasting.tensor_flops("f16") == h100.tensor_flops("f16")  # nobody measured it
+    assert lasting.tensor_flops("f16") == pytest.approx(733e12)
+    assert lasting.rates.tensor["f8"] == h100.rates.tensor["f8"]  # nobody measured it
+    assert (lasting.launch, lasting.levels["l2"].coalesced) == (1.4e-6, 0.6)
+    assert h100.levels["l2"].coalesced == 1
+
+
+def test_the_clock_falls_as_tensor_cores_are_used():
+    """All that multiprocessors do goes with their clock; L2 and device memory have clocks of their own."""
+    lasting = load_machine("h100").as_sustained()
+    half, whole = lasting.under_load(0.5), lasting.under_load(1)
+    assert (lasting.clock, whole.clock) == pytest.approx((1.58e9, 1.41e9))
+    assert half.clock == pytest.approx((1.58e9 + 1.41e9) / 2)
+    assert whole.bytes_per_clock("shared") == pytest.approx(lasting.bytes_per_clock("shared")) == 128
+    assert whole.levels["l2"].bandwidth == lasting.levels["l2"].bandwidth
+    assert whole.rates == lasting.rates
+    assert load_machine("h100").under_load(1) == load_machine("h100")  # of the datasheet there is one clock
 
 
 def test_a_file_may_be_based_on_a_machine(tmp_path: Path):
@@ -147,7 +162,8 @@ def test_a_file_may_be_based_on_a_machine(tmp_path: Path):
     lasting = mine.as_sustained()
     assert (lasting.levels["device"].bandwidth, lasting.levels["l2"].bandwidth) == (3e12, 4e12)
     assert (lasting.launch, lasting.rates.single_warps) == (2e-6, 0.5)
-    assert lasting.rates.special == mine.rates.special  # nobody measured it
+    assert lasting.rates.special == mine.rates.special  # nobody measured it: what the base says is of the base
+    assert (lasting.clock, lasting.levels["l2"].coalesced) == (mine.clock, 1)
 
 
 @pytest.mark.parametrize(
@@ -173,6 +189,12 @@ def test_a_file_may_be_based_on_a_machine(tmp_path: Path):
             'base = "h100"\n[sustained]\nspecial = 9e14',
             r"'sustained.special' is 9e\+14 .*, much more than what rates.special",
         ),
+        ('base = "h100"\n[sustained]\nclock = 1.58', r"'sustained.clock' is 1.58: expected clocks a second"),
+        (
+            'base = "h100"\n[sustained]\nclock_of_products = 3e9',
+            r"'sustained.clock_of_products' is 3e\+09 clocks a second, much more than clock \(1.83e\+09\)",
+        ),
+        ('base = "h100"\n[sustained]\ncoalesced = 2', r"'sustained.coalesced' is 2: expected a part"),
         ('base = "h100"\n[sustained]\ndisk = 1', r"'sustained.disk' is not a key of a machine"),
         ('base = "h100"\nlevels = 3', r"'levels' is 3: expected a table"),
         (

@@ -7,22 +7,36 @@ import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from treadle.compiler.bench.counters import profile
-from treadle.compiler.bench.rates import COPIED_BYTES, L2_BYTES, Launch, Rates, kernels, measured_rates, text
-from treadle.compiler.machines import Machine
+from treadle.compiler.bench.rates import (
+    COPIED_BYTES,
+    L2_BYTES,
+    OF_HOST,
+    Launch,
+    Rates,
+    clocks_of_host,
+    kernels,
+    measured_rates,
+    text,
+)
+from treadle.compiler.machines import Machine, load_machine
 from treadle.compiler.pipeline import Options, print_cuda, run_pipeline
 from treadle.compiler.sizes import set_default_sizes
 from treadle.compiler.source import load_module, only_function
 from treadle.dialects.cuda import kernel_names
-from treadle.runtime.gpu import GpuBackend, driver
+from treadle.passes.hierarchy_choose_sizes import parse_pieces
+from treadle.runtime.gpu import GpuBackend, driver, has_pycuda
 from treadle.runtime.host import execute
 from treadle.runtime.inputs import axis_sizes, make_inputs
 
 SAMPLES, LEAST_SECONDS = 15, 0.02
+QUEUED = 256
+"""Launches that the driver takes without waiting for the device, and more."""
 
 
 class Recorder(GpuBackend):
@@ -46,7 +60,27 @@ class Recorder(GpuBackend):
         super().launch(*given)
         if 0 not in grid:
             start = super().launch
-            self.launches.append(self.again(*given) if self.has_tensor_maps else lambda: start(*given))
+            by_bindings = self.has_tensor_maps or not has_pycuda()
+            self.launches.append(self.again(*given) if by_bindings else lambda: start(*given))
+
+
+class Compiled:
+    """A program whose kernels were made once, for some sizes, and run at any."""
+
+    def __init__(self, file: Path, made_for: Mapping[str, int], machine: Machine):
+        self.function = only_function(load_module(file), str(file))
+        self.module = load_module(file)
+        set_default_sizes(only_function(self.module, str(file)), made_for)
+        run_pipeline(self.module, Options(machine.name))
+        self.backend = Recorder(print_cuda(self.module), kernel_names(self.module), machine.arch)
+
+    def launches(self, sizes: Mapping[str, int]) -> list[Callable[[], None]]:
+        """Of one run at these sizes, which was done."""
+        inputs = make_inputs(self.function, axis_sizes(self.function, sizes), 0)
+        self.backend.launches = []
+        backend: Any = self.backend
+        execute(self.module, [each if isinstance(each, np.ndarray) else each.item() for each in inputs], backend)
+        return self.backend.launches
 
 
 class Gpu:
@@ -55,6 +89,8 @@ class Gpu:
     def __init__(self) -> None:
         self._driver = driver()
         self.name: str = self._driver.Context.get_device().name()
+        self._compiled: dict[tuple[Path, str], Compiled] = {}
+        self._busy: Callable[[int], None] | None = None
 
     def rates(self, machine: Machine) -> Rates:
         backend = GpuBackend(text(machine), kernels(machine), machine.arch)
@@ -65,39 +101,56 @@ class Gpu:
             "read_l2": (source, target, ctypes.c_int64(L2_BYTES // 16)),
         }
 
-        def seconds(launch: Launch) -> float:
+        def start(launch: Launch) -> None:
             arguments = (*before.get(launch.kernel, (target,)), ctypes.c_int64(launch.number))
-            grid, block = (launch.blocks, 1, 1), (launch.threads, 1, 1)
-            return self._median(lambda: backend.launch(launch.kernel, grid, block, 0, arguments))
+            backend.launch(launch.kernel, (launch.blocks, 1, 1), (launch.threads, 1, 1), 0, arguments)
 
-        return measured_rates(machine, seconds)
+        self._busy = lambda clocks: start(Launch(OF_HOST, 1, 1, clocks))
+        return measured_rates(machine, lambda launch: self._median(lambda: start(launch)))
 
-    def seconds(self, file: Path, sizes: Mapping[str, int], machine: Machine) -> float:
-        module = load_module(file)
-        function = only_function(module, str(file))
-        inputs = make_inputs(function, axis_sizes(function, sizes), 0)
-        set_default_sizes(function, sizes)
-        run_pipeline(module, Options(machine.name))
-        backend: Any = Recorder(print_cuda(module), kernel_names(module), machine.arch)
-        execute(module, [each if isinstance(each, np.ndarray) else each.item() for each in inputs], backend)
-        return self._median(lambda: [launch() for launch in backend.launches])
+    def seconds(self, file: Path, made_for: Mapping[str, int], sizes: Mapping[str, int], machine: Machine) -> float:
+        launches = self._program(file, made_for, machine).launches(sizes)
+        return self._median(lambda: [launch() for launch in launches])
 
-    def moved(self, file: Path, sizes: Mapping[str, int], machine: Machine) -> Mapping[str, float] | None:
-        given = [text for axis, size in sizes.items() for text in ("--size", f"{axis}={size}")]
-        run = ["run", str(file), "--backend", "gpu", "--machine", machine.name, *given]
-        return profile([sys.executable, "-m", "treadle.compiler.main", *run])
+    def moved(
+        self, file: Path, made_for: Mapping[str, int], sizes: Mapping[str, int], machine: Machine
+    ) -> Mapping[str, float] | None:
+        given = [",".join(f"{axis}={size}" for axis, size in each.items()) for each in (made_for, sizes)]
+        return profile([sys.executable, "-m", __name__, str(file), machine.name, *given])
+
+    def _program(self, file: Path, made_for: Mapping[str, int], machine: Machine) -> Compiled:
+        key = file, machine.name
+        if key not in self._compiled:
+            self._compiled = {key: Compiled(file, made_for, machine)}  # one at a time: each has arrays
+        return self._compiled[key]
 
     def _median(self, call: Callable[[], object]) -> float:
         for _ in range(3):
             call()
-        repeats = max(1, int(LEAST_SECONDS / max(self._timed(call, 3) / 3, 1e-9)))
+        once = max(self._timed(call, 3) / 3, 1e-9)
+        repeats = max(1, min(QUEUED, int(LEAST_SECONDS / once)))
         return statistics.median(self._timed(call, repeats) / repeats for _ in range(SAMPLES))
 
     def _timed(self, call: Callable[[], object], repeats: int) -> float:
+        """Of the device: it is kept busy until the host has said all that it is to do."""
         begin, end = self._driver.Event(), self._driver.Event()
+        started = perf_counter()
+        call()
+        if self._busy is not None:
+            self._busy(clocks_of_host(repeats * (perf_counter() - started)))
         begin.record()
         for _ in range(repeats):
             call()
         end.record()
         end.synchronize()
         return begin.time_till(end) / 1e3
+
+
+def _once(file: str, machine: str, *given: str) -> None:
+    """Run a program, for the profiler."""
+    made_for, sizes = (parse_pieces("sizes", each) for each in given)
+    Compiled(Path(file), made_for, load_machine(machine)).launches(sizes)
+
+
+if __name__ == "__main__":
+    _once(*sys.argv[1:])

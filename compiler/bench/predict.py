@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from math import inf
 from pathlib import Path
+from time import monotonic
 from typing import Any, Protocol
 
 from xdsl.dialects.builtin import ModuleOp
 
-from treadle.compiler.bench.rates import Rates
+from treadle.compiler.bench.rates import Rates, with_rates
 from treadle.compiler.counting import counted
-from treadle.compiler.explain.costs import Explanation, explain
+from treadle.compiler.explain.costs import Explanation, KernelCost, explain
 from treadle.compiler.machines import Machine
 from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Options, run_pipeline
 from treadle.compiler.sizes import axes_of_function, default_sizes, set_default_sizes
@@ -32,9 +34,13 @@ class Device(Protocol):
 
     def rates(self, machine: Machine) -> Rates: ...
 
-    def seconds(self, file: Path, sizes: Mapping[str, int], machine: Machine) -> float: ...
+    def seconds(self, file: Path, made_for: Mapping[str, int], sizes: Mapping[str, int], machine: Machine) -> float:
+        """Of one run of kernels that are made for some sizes."""
+        ...
 
-    def moved(self, file: Path, sizes: Mapping[str, int], machine: Machine) -> Mapping[str, float] | None: ...
+    def moved(
+        self, file: Path, made_for: Mapping[str, int], sizes: Mapping[str, int], machine: Machine
+    ) -> Mapping[str, float] | None: ...
 
 
 @dataclass(frozen=True)
@@ -51,7 +57,9 @@ class Row:
     measured_bytes: Mapping[str, float] | None
     """From the profiler, None where it could not count."""
     stays_in_l2: bool = False
-    """Whether L2 holds all that is moved, so that one repetition finds what the one before it left."""
+    """Whether L2 holds all arrays, so that one repetition finds what the one before it left."""
+    kernels: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    """Sizes of each: `group`, `stream`, `warps` and whether it takes pieces `in_turns`."""
 
     @property
     def error(self) -> float:
@@ -74,7 +82,7 @@ class Row:
         if self.error < 0:
             return f"slower than {self.bottleneck} explains: waits that the model lacks"
         if self.stays_in_l2:
-            return "faster than predicted: repetitions find the arrays in L2, which the model reads from device memory"
+            return "faster than predicted: L2, in which repetitions find the arrays, gives more than was measured"
         return f"faster than predicted: {self.bottleneck} overlaps with more than the model grants"
 
 
@@ -87,37 +95,79 @@ def sizes_of(file: Path) -> Iterator[dict[str, int]]:
         yield {axis: length if known.get(axis, length) > FEW else known[axis] for axis in symbolic}
 
 
-def predicted(file: Path, sizes: Mapping[str, int], machine: Machine, arch: str | None = None) -> Explanation:
-    """By the model, with the rates of `machine`; the sizes of pieces are those that are compiled."""
+def found_in_l2(machine: Machine, arrays: int) -> Machine:
+    """The machine as repetitions of a kernel whose arrays have so many bytes see it: what fits L2 they find there."""
+    device, l2 = machine.levels["device"], machine.levels["l2"]
+    if arrays > l2.capacity:
+        return machine
+    return replace(machine, levels={**machine.levels, "device": replace(device, bandwidth=l2.bandwidth)})
+
+
+def lowered(file: Path, made_for: Mapping[str, int], machine: Machine) -> ModuleOp:
+    """A program whose kernels have the sizes that are best for some sizes of the axes, and run at any."""
     module: ModuleOp = load_module(file)
-    set_default_sizes(only_function(module, str(file)), sizes)
-    run_pipeline(module, Options(machine.name, arch), last=LAST_HIERARCHY_PASS)
-    return explain(module, machine, sizes)
+    set_default_sizes(only_function(module, str(file)), made_for)
+    run_pipeline(module, Options(machine.name), last=LAST_HIERARCHY_PASS)
+    return module
 
 
-def compare(files: Sequence[Path], machine: Machine, device: Device) -> tuple[Rates, list[Row]]:
-    """Measure the rates first, then every program at every size."""
+def predicted(module: ModuleOp, sizes: Mapping[str, int], machine: Machine) -> Explanation:
+    """By the model, with the rates of `machine`, of repetitions."""
+    found = explain(module, machine, sizes)
+    arrays = max(level.memory_bytes for level in found.levels if level.name == "device")
+    return explain(module, found_in_l2(machine, arrays), sizes)
+
+
+def compare(files: Sequence[Path], machine: Machine, device: Device, minutes: float = inf) -> Iterator[Rates | Row]:
+    """Measure the rates first, then every program at every size, each with kernels that are made once, for the size in
+    the middle; nothing is begun after so many minutes."""
+    until = monotonic() + 60 * minutes
     rates = device.rates(machine)
-    lasting = replace(machine, sustained=rates.as_sustained()).as_sustained()
-    rows: list[Row] = []
+    yield rates
+    lasting = with_rates(machine, rates)
     wanted = [(file, sizes) for file in files for sizes in sizes_of(file)]
+    modules: dict[Path, tuple[ModuleOp, Mapping[str, int]]] = {}
     for program, sizes in counted(wanted, "rows"):
-        found = predicted(program, sizes, lasting)
-        if found.time_us is None:
-            continue
-        rows.append(
-            Row(
-                program.stem,
-                sizes,
-                found.time_us,
-                device.seconds(program, sizes, machine) * 1e6,
-                found.bottleneck,
-                {level.name: level.transfer_bytes for level in found.levels},
-                device.moved(program, sizes, machine),
-                found.levels[0].transfer_bytes <= machine.levels["l2"].capacity,
-            )
-        )
-    return rates, rows
+        if monotonic() > until:
+            return
+        if program not in modules:
+            lengths = list(sizes_of(program))
+            made_for = lengths[len(lengths) // 2]
+            modules = {program: (lowered(program, made_for, machine), made_for)}
+        module, made_for = modules[program]
+        if (row := _row(program, module, made_for, sizes, machine, lasting, device)) is not None:
+            yield row
+
+
+def _row(
+    program: Path,
+    module: ModuleOp,
+    made_for: Mapping[str, int],
+    sizes: Mapping[str, int],
+    machine: Machine,
+    lasting: Machine,
+    device: Device,
+) -> Row | None:
+    """None where it does not fit."""
+    found = predicted(module, sizes, lasting)
+    if found.time_us is None:
+        return None
+    return Row(
+        program.stem,
+        sizes,
+        found.time_us,
+        device.seconds(program, made_for, sizes, machine) * 1e6,
+        found.bottleneck,
+        {level.name: level.transfer_bytes for level in found.levels},
+        device.moved(program, made_for, sizes, machine),
+        found.levels[0].memory_bytes <= machine.levels["l2"].capacity,
+        {kernel.name: _sizes_of_kernel(kernel) for kernel in found.kernels},
+    )
+
+
+def _sizes_of_kernel(kernel: KernelCost) -> dict[str, Any]:
+    stream = {axis: size for each in kernel.stream for axis, size in each.items()}
+    return {"group": kernel.group, "stream": stream, "warps": kernel.warps, "in_turns": kernel.in_turns}
 
 
 def summary(rows: Sequence[Row]) -> str:

@@ -4,14 +4,15 @@ and of warpgroups (`wgmma`), exp2, and what a launch adds."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from treadle.compiler.machines import Machine, Sustained
+from treadle.compiler.machines import Machine
 from treadle.compiler.primitives import source
 
 SOURCE = Path(__file__).with_name("rates.cu")
 KERNELS = ("copy", "read_l2", "busy", "product", "exp2_rate")
+OF_HOST = "busy"
 OF_WARPGROUPS = "product_of_warpgroups"
 PRIMITIVES = (
     "matrix_start",
@@ -25,15 +26,18 @@ PRIMITIVES = (
 
 COPIED_BYTES = 1 << 30
 """Of the array that is copied: many times what L2 holds."""
-L2_BYTES, L2_TURNS = 1 << 21, 16
-"""Of the array that every block reads again and again: a small part of any L2."""
+L2_BYTES, L2_TURNS = 1 << 24, 2
+"""Of the array that every block reads again and again, each from another place on: twice that fits any L2."""
 TURNS = 4096
 PRODUCTS, PRODUCT_FLOP = 8, 2 * 16 * 8 * 16
 """Of one turn of a warp, and of one of them."""
 WARPGROUP_PRODUCTS, WARPGROUP_FLOP = 4, 2 * 64 * 256 * 16
 """Of one turn of a warpgroup, and of one of them."""
-BUSY_CLOCKS = 20_000
-"""Of the shorter of two kernels that do nothing else; many times what a launch costs."""
+BUSY_CLOCKS, CLOCK_CLOCKS = 4_000, 1_000_000
+"""Of the shorter of two kernels that do nothing else, so short that what the clock varies by is less than what a launch
+costs; and of one that is long enough to tell the clock."""
+BOUND_OF_CLOCK = 2e9
+"""Clocks a second that no such device exceeds."""
 THREADS = 256
 WARPGROUP_THREADS = 128
 BLOCKS_PER_SM = 4
@@ -72,10 +76,8 @@ class Rates:
     """Results of exp2 a second."""
     launch: float
     """Seconds from one kernel of a stream to the next."""
-
-    def as_sustained(self) -> Sustained:
-        tensor = {"f16": self.tensor_f16, "bf16": self.tensor_f16}
-        return Sustained(self.device, self.l2, self.special, self.launch, self.single_warps, tensor)
+    clock: float | None = None
+    """Clocks a second of a kernel that does little; None where it was not measured."""
 
     def as_dict(self) -> Mapping[str, float | None]:
         return {
@@ -85,12 +87,28 @@ class Rates:
             "single_warps": self.single_warps,
             "special": self.special,
             "launch": self.launch,
+            "clock": self.clock,
         }
+
+
+def with_rates(machine: Machine, rates: Rates) -> Machine:
+    """The machine with rates that were measured; what its file says to last stands for what was not."""
+    tensor = {"f16": rates.tensor_f16, "bf16": rates.tensor_f16}
+    measured = {key: value for key, value in rates.as_dict().items() if value is not None and key != "tensor_f16"}
+    if rates.clock is not None:
+        of_products = rates.tensor_f16 / (machine.sms * machine.rates.products("f16"))
+        measured["clock_of_products"] = min(rates.clock, of_products)
+    return replace(machine, sustained=replace(machine.sustained, **measured, tensor=tensor)).as_sustained()
 
 
 def kernels(machine: Machine) -> tuple[str, ...]:
     """The kernels that measure this machine."""
     return (*KERNELS, OF_WARPGROUPS) if machine.has_warpgroups else KERNELS
+
+
+def clocks_of_host(seconds: float) -> int:
+    """For which to keep a device busy while the host needs about so many seconds: twice as long, at any clock."""
+    return int(2 * seconds * BOUND_OF_CLOCK)
 
 
 def text(machine: Machine) -> str:
@@ -114,7 +132,9 @@ def measured_rates(machine: Machine, seconds: Seconds) -> Rates:
         flop = groups * TURNS * WARPGROUP_PRODUCTS * WARPGROUP_FLOP
         of_groups = flop / seconds(Launch(OF_WARPGROUPS, groups, WARPGROUP_THREADS, TURNS))
         tensor, single_warps = of_groups, min(1.0, tensor / of_groups)
-    short, long = (seconds(Launch("busy", 1, 1, times * BUSY_CLOCKS)) for times in (1, 2))
+    short, long, longest = (
+        seconds(Launch("busy", 1, 1, clocks)) for clocks in (BUSY_CLOCKS, 2 * BUSY_CLOCKS, CLOCK_CLOCKS)
+    )
     return Rates(
         device=2 * COPIED_BYTES / full("copy", COPIED_BYTES // 16),
         l2=blocks * L2_TURNS * L2_BYTES / full("read_l2", L2_TURNS),
@@ -122,4 +142,5 @@ def measured_rates(machine: Machine, seconds: Seconds) -> Rates:
         single_warps=single_warps,
         special=blocks * THREADS * TURNS * PRODUCTS / full("exp2_rate", TURNS),
         launch=max(0.0, 2 * short - long),
+        clock=(CLOCK_CLOCKS - 2 * BUSY_CLOCKS) / (longest - long) if longest > long else None,
     )

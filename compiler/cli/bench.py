@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 from datetime import date
+from math import inf
 from pathlib import Path
+from typing import Any
 
 from treadle.compiler.bench.predict import Row, compare, summary
+from treadle.compiler.bench.rates import Rates
 from treadle.compiler.errors import TreadleError
 from treadle.compiler.explain.text import aligned, sizes_text
 from treadle.compiler.files import check_output, write_whole
@@ -23,6 +26,8 @@ def command(arguments: Namespace) -> int:
     files = _files(arguments.files)
     machine = load_machine(arguments.machine) if arguments.machine else None
     check_output(arguments.output)
+    if arguments.minutes is not None and not arguments.minutes > 0:
+        raise TreadleError(f"--minutes is {arguments.minutes:g}: give a positive number of minutes")
     from treadle.runtime.gpu import missing_for_gpu
 
     if (missing := missing_for_gpu()) is not None:
@@ -31,15 +36,32 @@ def command(arguments: Namespace) -> int:
 
     device = Gpu()
     machine = machine or machine_called(device.name)
-    with progress("measuring"):
-        rates, rows = compare(files, machine, device)
-    data = {"what": "predict", "machine": device.name, "model": machine.name, "date": date.today().isoformat()}
-    data |= {"rates": rates.as_dict(), "summary": summary(rows), "rows": [row.as_dict() for row in rows]}
-    text = json.dumps(data, indent=2) + "\n"
     path = arguments.output or str(_kept(device.name))
-    write_whole(path, text)
+    rates, rows = None, list[Row]()
+    text = ""
+    with progress("measuring"):
+        for found in compare(files, machine, device, arguments.minutes or inf):
+            if isinstance(found, Row):
+                rows.append(found)
+            else:
+                rates = found
+            text = _text(device.name, machine, rates, rows)
+            write_whole(path, text)  # after each, so that nothing is lost
     print(text if arguments.json else "\n".join([*rows_text(rows), summary(rows), f"written to {path}"]))
     return 0
+
+
+def _text(device: str, machine: Machine, rates: Rates | None, rows: list[Row]) -> str:
+    data: dict[str, Any] = {
+        "what": "predict",
+        "machine": device,
+        "model": machine.name,
+        "date": date.today().isoformat(),
+        "rates": None if rates is None else rates.as_dict(),
+        "summary": summary(rows),
+        "rows": [row.as_dict() for row in rows],
+    }
+    return json.dumps(data, indent=2) + "\n"
 
 
 def machine_called(device: str) -> Machine:

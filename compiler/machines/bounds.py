@@ -47,6 +47,7 @@ TENSOR = Bounds("FLOP a clock of one multiprocessor", 32, 131_072, "GPUs make 51
 PART = Bounds(
     "a part of the rates of rates.tensor", 0.05, 1, "warpgroups reach all of it, single warps about 0.6 or all"
 )
+COALESCED = Bounds("a part of what blocks read alike", 0.01, 1, "GPUs that merge such reads leave half of them or more")
 
 EXP2 = Bounds("results a second of the whole machine", 1e10, 1e15, "GPUs make about 4e12")
 FLOP = Bounds("FLOP a second of the whole machine", 1e11, 1e18, "GPUs make 1e14 to 5e15")

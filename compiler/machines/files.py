@@ -66,11 +66,9 @@ def _with_base(data: dict[str, Any], source: str) -> dict[str, Any]:
         known = ", ".join(machine_names())
         raise TreadleError(f"machine: 'base' is {base!r}: expected one of {known}", source)
     path = FOLDER / f"{base}.toml"
-    merged = _merged(_with_base(tomllib.loads(path.read_text(encoding="utf-8")), str(path)), data)
-    if "sustained" not in data:
-        # What was measured on one machine says nothing about its variants.
-        merged.pop("sustained", None)
-    return merged
+    of_base = _with_base(tomllib.loads(path.read_text(encoding="utf-8")), str(path))
+    of_base.pop("sustained", None)  # what was measured on one machine says nothing about its variants
+    return _merged(of_base, data)
 
 
 def _merged(base: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -186,8 +184,11 @@ def _sustained(table: Table) -> Sustained:
     sustained = Sustained(
         device=given("device", bounds.BANDWIDTH["device"]),
         l2=given("l2", bounds.BANDWIDTH["l2"]),
+        coalesced=given("coalesced", bounds.COALESCED),
         special=given("special", bounds.EXP2),
         launch=given("launch", bounds.LAUNCH),
+        clock=given("clock", bounds.CLOCK),
+        clock_of_products=given("clock_of_products", bounds.CLOCK),
         single_warps=given("single_warps", bounds.PART),
         tensor={format: tensor.number(format, bounds.FLOP) for format in TENSOR_FORMATS if tensor.has(format)},
     )
@@ -245,6 +246,8 @@ def _check_sustained(root: Table, machine: Machine) -> None:
         ("device", found.device, levels["device"].bandwidth, "levels.device.bandwidth", "bytes a second"),
         ("l2", found.l2, levels["l2"].bandwidth, "the bandwidth of levels.l2", "bytes a second"),
         ("special", found.special, special, "what rates.special gives", "results a second"),
+        ("clock", found.clock, machine.clock, "clock", "clocks a second"),
+        ("clock_of_products", found.clock_of_products, machine.clock, "clock", "clocks a second"),
     ]
     for format, rate in found.tensor.items():
         if format not in machine.rates.tensor:

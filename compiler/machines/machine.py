@@ -34,6 +34,8 @@ class Level:
     """Bytes a second of one such memory; of registers without limit, for they are read as fast as they are used."""
     latency: int = 0
     """Clocks until the first byte of a load from device memory arrives."""
+    coalesced: float = 1.0
+    """Of L2, the part of what blocks read alike and at a time that it is asked for: the rest is coalesced before."""
 
 
 @dataclass(frozen=True)
@@ -80,10 +82,16 @@ class Sustained:
     """Bytes a second of device memory, reads and writes together."""
     l2: float | None = None
     """Bytes a second that all SMs read from L2."""
+    coalesced: float | None = None
+    """The part of what blocks read alike and at a time that L2 is asked for."""
     special: float | None = None
     """Results of exp2 a second."""
     launch: float | None = None
     """Seconds from one kernel of a stream to the next."""
+    clock: float | None = None
+    """Clocks a second that its multiprocessors hold."""
+    clock_of_products: float | None = None
+    """The same while tensor cores multiply all the time: they draw so much power that it falls."""
     single_warps: float | None = None
     """The part of the rates of products that products of single warps reach."""
     tensor: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -107,6 +115,8 @@ class Machine:
     sustained: Sustained = Sustained()
     gpcs: int = 0
     """Clusters of processors; 0 where that is not known."""
+    loaded_clock: float = 0.0
+    """Clocks a second while tensor cores multiply all the time; 0 where it is `clock`."""
 
     def blocks_at_a_time(self, cluster: int) -> int:
         """Blocks that run at a time, one on an SM, in clusters of so many: each lies within one GPC, which hold pairs
@@ -139,8 +149,8 @@ class Machine:
         return self.levels[level].bandwidth / self.clock
 
     def tensor_flops(self, format: str) -> float:
-        """FLOP a second of the datasheet."""
-        return self.sms * self.clock * self.rates.products(format)
+        """FLOP a second while nothing else is done: of the datasheet, or of `as_sustained`."""
+        return self.sms * (self.loaded_clock or self.clock) * self.rates.products(format)
 
     def products_of_single_warps(self, format: str) -> float:
         """FLOP a clock of one SM that `mma` of single warps reach. On Hopper only warpgroups multiply 8 bits: of single
@@ -150,18 +160,29 @@ class Machine:
 
     def as_sustained(self) -> Machine:
         """The same machine with the rates that last, where they are known; the datasheet's elsewhere."""
-        found, rates, a_clock = self.sustained, self.rates, self.sms * self.clock
-        levels = dict(self.levels)
+        found, rates = self.sustained, self.rates
+        lasting = self.at_clock(found.clock or self.clock)
+        loaded = found.clock_of_products or 0.0
+        levels = dict(lasting.levels)
         for name, bandwidth in (("device", found.device), ("l2", found.l2)):
             levels[name] = replace(levels[name], bandwidth=bandwidth or levels[name].bandwidth)
-        tensor = {format: rate / a_clock for format, rate in found.tensor.items()}
-        lasting = Rates(
-            rates.float,
-            rates.special if found.special is None else found.special / a_clock,
-            {**rates.tensor, **tensor},
-            found.single_warps or rates.single_warps,
-        )
-        return replace(self, launch=found.launch or self.launch, levels=levels, rates=lasting)
+        levels["l2"] = replace(levels["l2"], coalesced=found.coalesced or levels["l2"].coalesced)
+        tensor = {format: rate / (self.sms * (loaded or lasting.clock)) for format, rate in found.tensor.items()}
+        special = rates.special if found.special is None else found.special / (self.sms * lasting.clock)
+        single_warps = found.single_warps or rates.single_warps
+        per_clock = Rates(rates.float, special, {**rates.tensor, **tensor}, single_warps)
+        launch = found.launch or self.launch
+        return replace(lasting, launch=launch, levels=levels, rates=per_clock, loaded_clock=loaded)
+
+    def at_clock(self, clock: float) -> Machine:
+        """The same whose multiprocessors do all that they do at another clock. L2 and device memory have their own."""
+        near = self.levels["shared"]
+        near = replace(near, bandwidth=near.bandwidth * clock / self.clock)
+        return replace(self, clock=clock, levels={**self.levels, "shared": near})
+
+    def under_load(self, part: float) -> Machine:
+        """The same while its tensor cores multiply for a part of the time."""
+        return self.at_clock(self.clock + part * (self.loaded_clock - self.clock)) if self.loaded_clock else self
 
     def blocks_on_sm(self, warps: Amount, registers_per_thread: Amount, shared_bytes: Amount) -> Amount:
         """How many blocks an SM holds at once; 0 where not even one fits."""
