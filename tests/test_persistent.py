@@ -34,7 +34,14 @@ from treadle.compiler.cost.tile_order import (
     longest,
     section_of_grid,
 )
-from treadle.compiler.cost.turns import can_take_turns, clocks_in_turns, together
+from treadle.compiler.cost.turns import (
+    Made,
+    can_take_turns,
+    clocks_in_turns,
+    sharing_of,
+    together,
+    uneven_share,
+)
 from treadle.compiler.execution import computation
 from treadle.compiler.machines import Machine, load_machine, machine_of
 from treadle.compiler.pipeline import LAST_DECORATING_PASS, Options, pipeline, print_cuda, run_passes, run_pipeline
@@ -476,3 +483,27 @@ def test_a_single_number_of_products_leaves(machine: str) -> None:
         machine=machine,
     )
     road.check({})
+
+
+def test_a_grid_takes_as_long_as_the_processor_that_has_most_to_do() -> None:
+    """As the passes deal and order its pieces, or as is told of a kernel that was made otherwise."""
+    text = programs.attention(128, {"b": 1, "h": 16, "q": 4096, "x": 4096}, example="attention_causal")
+    (kernel,) = (op for op in decorated(text).walk() if isinstance(op, KernelOp))
+    plan, machine = plan_of(kernel), load_machine("h100")
+    sizes = {"b": 1, "h": 16, "q": 4096, "x": 4096, "d": 128, "e": 128}
+    sharing = sharing_of(plan, machine.sms, sizes)
+    assert sharing is not None
+    assert longest(sharing) == "last"
+    assert sharing.pieces[-1] == 2 * 128 * (128 + 2 * 4096)  # the queries, all keys and values
+    assert uneven_share(plan, machine, sizes, 1, True, None) == imbalance(sharing, best_section(sharing, 50 << 20))
+    by_piece = end_of_grid(sharing, section_of_grid(sharing, 50 << 20))
+    assert uneven_share(plan, machine, sizes, 1, False, None) == by_piece
+    assert uneven_share(plan, machine, {**sizes, "h": 1}, 1, True, None) == 0  # each processor has one at most
+    even, uneven = (time.timing(plan, machine, sizes, Made(True, share)).time_us for share in (1.0, 1.25))
+    assert uneven / even == pytest.approx(1.25, rel=0.02)
+
+
+def test_pieces_that_are_alike_have_no_busiest_processor() -> None:
+    (kernel,) = (op for op in decorated(ATTENTION).walk() if isinstance(op, KernelOp))
+    sizes = {"b": 2, "h": 16, "q": 2048, "x": 1024, "d": 64, "e": 64}
+    assert uneven_share(plan_of(kernel), load_machine("h100"), sizes, 1, True, None) == 0

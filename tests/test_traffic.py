@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import exp
 from pathlib import Path
 
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from treadle.compiler.cost import Plan, plan_of
-from treadle.compiler.cost.traffic import traffic_clocks
+from treadle.compiler.cost.traffic import crossing_bytes, traffic_clocks
 from treadle.compiler.explain import explain
 from treadle.compiler.machines import Machine, load_machine
 from treadle.compiler.pipeline import LAST_HIERARCHY_PASS, Options, run_pipeline
@@ -76,3 +77,43 @@ def test_blocks_of_a_round_read_together(name: str, window: int, off: float, at_
     rows = read_in_rounds(length, piece, fed, at_a_time, window)
     moved = clocks * machine.bytes_per_clock("device")
     assert moved == pytest.approx(2 * 2 * 64 * (length + rows), rel=off)
+
+
+def softmax(rows: int, length: int, at_a_time: int) -> float:
+    """Bytes from device memory of a softmax that reads each row twice, in whole arrays."""
+    plan, machine = plan_of_kernel(hierarchy_of("softmax", "h100")), load_machine("h100")
+    sizes = {"row": rows, "x": length}
+    clocks = traffic_clocks(plan, machine, sizes, at_a_time, False, 0)["device memory"]
+    return clocks * machine.bytes_per_clock("device") / (4 * rows * length)
+
+
+def test_what_is_read_again_is_there_with_the_probability_that_nothing_replaced_it():
+    """Rows of 32 KiB, as many written: 792 at a time are 52 MB, as much as L2 has. An H100 counted 667 MB with 8192
+    rows, and what it had not written yet."""
+    plan = plan_of_kernel(hierarchy_of("softmax", "h100"))
+    (rows_of_block,) = (int(pieces.size) for pieces in plan.groups)
+    of_l2 = load_machine("h100").levels["l2"].capacity
+    for at_a_time in (8, 64, 792 // rows_of_block):
+        since = at_a_time * rows_of_block * 2 * 32768
+        assert softmax(8192, 8192, at_a_time) == pytest.approx(3 - exp(-since / of_l2), rel=1e-6)
+    assert 667e6 < softmax(8192, 8192, 792 // rows_of_block) * 4 * 8192 * 8192 < 667e6 + of_l2
+    assert softmax(1024, 1024, 792) == 2  # nothing was replaced of what fits
+
+
+def test_reads_of_blocks_in_step_are_coalesced():
+    """Of a product in one wave; not of blocks that begin when others end, nor of what blocks read by themselves."""
+    plan, machine = plan_of_kernel(hierarchy_of("matmul", "h100")), load_machine("h100").as_sustained()
+    sizes = {"m": 1024, "n": 1024, "k": 1024}
+    blocks, saved = plan.blocks(sizes), 2 * 1024 * 1024
+    asked = crossing_bytes(plan, sizes)
+
+    def given(slots: int, turns: bool) -> float:
+        return traffic_clocks(plan, machine, sizes, slots, turns, 0)["L2"] * machine.bytes_per_clock("l2")
+
+    assert given(blocks, False) == pytest.approx(saved + 0.6 * (asked - saved))
+    assert given(blocks // 2, True) == given(blocks, False)
+    assert given(blocks - 1, False) == pytest.approx(asked)
+    alone = plan_of_kernel(hierarchy_of("softmax", "h100"))
+    of_rows = {"row": 1024, "x": 1024}
+    moved = traffic_clocks(alone, machine, of_rows, 10**6, False, 0)["L2"] * machine.bytes_per_clock("l2")
+    assert moved == pytest.approx(crossing_bytes(alone, of_rows))

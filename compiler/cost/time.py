@@ -15,14 +15,14 @@ from math import inf, prod
 
 import numpy as np
 
-from treadle.compiler.amounts import Amount, ceil_div, choice, is_any, most
+from treadle.compiler.amounts import Amount, ceil_div, choice, is_any, least, most
 from treadle.compiler.cost.clusters import L2_PORT, Shape, bytes_spared, cluster_of, shapes_of
 from treadle.compiler.cost.issue import PRODUCT_FLOP, SHARED_BYTES, is_issued
 from treadle.compiler.cost.leaving import leaving_slots
 from treadle.compiler.cost.memory import Footprint, footprint, loads_ahead
 from treadle.compiler.cost.plan import Plan
 from treadle.compiler.cost.traffic import traffic_clocks
-from treadle.compiler.cost.turns import bytes_in_turns, can_take_turns, clocks_in_turns, together
+from treadle.compiler.cost.turns import Made, bytes_in_turns, can_take_turns, clocks_in_turns, together, uneven_share
 from treadle.compiler.cost.warpgroups import are_of_warpgroups, computes_in_order, one_after_another
 from treadle.compiler.machines import Machine
 from treadle.compiler.machines.machine import WARP
@@ -39,6 +39,9 @@ TURN_CLOCKS = 60
 WARPGROUP_CLOCKS = 100
 """The same where warpgroups have roles: the ring, the start of a product and its way through the tensor core. Not
 measured."""
+
+STEPS_OF_CLOCK = 3
+"""Until how long tensor cores multiply, and at which clock, fit each other."""
 
 SPILL_CLOCKS = 4
 """For each register that is missing, in each turn: a store and a load of a thread's own memory."""
@@ -97,9 +100,8 @@ class _Round:
     idle: Amount = 0
     """Of what warpgroups wait, the part that all of a block wait for at a time: tiles that have one place."""
 
-    def clocks(self, warps: Amount, idle: Amount = False) -> Amount:
-        """A round of so many warps on one quarter: warps meet by chance, by mean value analysis. `idle`: their units
-        have nothing to do until the first tiles are there."""
+    def clocks(self, warps: Amount) -> Amount:
+        """A round of so many warps on one quarter: warps meet by chance, by mean value analysis."""
         waiting = [0.0 for _ in self.stations]
         total = 0.0
         for n in range(1, int(np.max(warps)) + 1):
@@ -107,9 +109,16 @@ class _Round:
             found = self.fill + self.waits + sum(times)
             total = choice(n <= warps, found, total)
             waiting = [n * time / found for time in times]
-        busy = warps * (sum(self.stations) * EXPOSED + self.busiest) + choice(idle, self.fill, 0) + self.idle
-        orderly = most(self.fill + self.waits + sum(self.stations), busy)
-        return choice(self.orderly, orderly, most(total, warps * self.busiest))
+        orderly = most(self.fill + self.waits + sum(self.stations), self._busy(warps))
+        return choice(self.orderly, orderly, most(total, self._busy(warps)))
+
+    def first(self, warps: Amount) -> Amount:
+        """At least of a round whose units have nothing to do until the first tiles are there."""
+        return self.fill + self._busy(warps)
+
+    def _busy(self, warps: Amount) -> Amount:
+        exposed = sum(self.stations) * EXPOSED
+        return warps * self.busiest + choice(self.orderly, warps * exposed + self.idle, 0)
 
 
 @dataclass(frozen=True)
@@ -129,7 +138,7 @@ class Timing:
     """The number of the cluster among `clusters.shapes_of`, from 1 on; 0 for none."""
 
 
-def timing(plan: Plan, machine: Machine, sizes: Mapping[str, int]) -> Timing:
+def timing(plan: Plan, machine: Machine, sizes: Mapping[str, int], made: Made | None = None) -> Timing:
     needs = footprint(plan, machine)
     resident = needs.blocks_on(machine)
     blocks = plan.blocks(sizes)
@@ -140,42 +149,57 @@ def timing(plan: Plan, machine: Machine, sizes: Mapping[str, int]) -> Timing:
     clocks["loads"] -= spared / most(blocks, 1) / L2_PORT
     round_ = _round(plan, machine, sizes, clocks, needs)
 
-    def beside(count: Amount) -> Amount:
-        """So many blocks on one SM."""
-        return round_.clocks(most(1, ceil_div(count * needs.warps, SUB_PARTITIONS)))
+    def beside(count: Amount) -> tuple[Amount, Amount]:
+        """So many blocks on one SM, and the same when a launch begins."""
+        warps = most(1, ceil_div(count * needs.warps, SUB_PARTITIONS))
+        clocks = round_.clocks(warps)
+        return clocks, most(clocks, round_.first(warps))
 
     slots = machine.sms * most(resident, 1)
     full, rest = blocks // slots, blocks % slots
-    last = choice(rest > 0, beside(ceil_div(rest, machine.sms)), 0.0)
-    on_sms = full * beside(resident) + last if np.any(full) else last
+    of_rest, only = beside(ceil_div(rest, machine.sms))
+    on_sms = choice(rest > 0, choice(full > 0, of_rest, only), 0.0)
+    if np.any(full):
+        next_, first = beside(resident)
+        on_sms = choice(full > 0, on_sms + first + (full - 1) * next_, on_sms)
+        if share := uneven_share(plan, machine, sizes, resident, False, made):
+            on_sms = first + (share * blocks / slots - 1) * next_
     turns = can_take_turns(plan, machine, blocks, needs.shared_bytes)
     if np.any(turns):
         warps = ceil_div(needs.warps, SUB_PARTITIONS)
         filled = replace(round_, fill=0).clocks(warps)
-        in_turns = clocks_in_turns(beside(1), filled, blocks, machine)
+        _, first = beside(1)
+        in_turns = clocks_in_turns(first, filled, blocks, machine)
         # Where an SM holds one block, the next begins when it has ended.
-        begun = clocks_in_turns(beside(1), round_.clocks(warps, idle=True), blocks, machine)
+        begun = clocks_in_turns(first, first, blocks, machine)
+        if share := uneven_share(plan, machine, sizes, resident, True, made):
+            in_turns = first + (share * blocks / machine.sms - 1) * filled
+            begun = first * uneven_share(plan, machine, sizes, 1, False, made) * blocks / machine.sms
         by_piece = choice(turns & (resident == 1), begun, on_sms)
-        turns = turns & (in_turns < by_piece)
+        turns = turns & (in_turns < by_piece if made is None else made.in_turns)
         on_sms = choice(turns, in_turns, by_piece)
     slots = choice(turns, machine.sms, slots)
     traffic = traffic_clocks(plan, machine, sizes, slots, turns, spared)
     if not plan.has_products:
-        # Threads wait for what their block loads, so that device memory works or the block computes: others fill in.
-        alone = blocks / machine.sms * round_.clocks(ceil_div(needs.warps, SUB_PARTITIONS))
-        on_sms = most(on_sms, (traffic["device memory"] + alone) / most(resident, 1))
+        # Threads wait for what their block loads, so that device memory works or the block computes: others fill in,
+        # as many as there are.
+        alone = most(blocks / machine.sms, 1) * round_.clocks(ceil_div(needs.warps, SUB_PARTITIONS))
+        others = most(least(resident, ceil_div(blocks, machine.sms)), 1)
+        on_sms = most(on_sms, (traffic["device memory"] + alone) / others)
     units = {unit: used * blocks / machine.sms for unit, used in _units(clocks).items()} | traffic
-    total = choice(resident > 0, most(on_sms, *traffic.values()), inf)
+    total = choice(resident > 0, most(on_sms, _begin_clocks(machine) + most(*traffic.values())), inf)
     in_us = {unit: _microseconds(used, machine) for unit, used in units.items()}
     held = choice(turns, 1, resident)
     return Timing(_microseconds(total, machine), in_us, needs, blocks, choice(resident > 0, held, 0), turns, cluster)
 
 
-def estimate(plan: Plan, machine: Machine, sizes: Mapping[str, int]) -> Estimate | None:
+def estimate(plan: Plan, machine: Machine, sizes: Mapping[str, int], made: Made | None = None) -> Estimate | None:
     """None where not one block fits on an SM."""
-    found = timing(plan, machine, sizes)
+    found = timing(plan, machine, sizes, made)
     if found.blocks_per_sm == 0:
         return None
+    for _ in range(STEPS_OF_CLOCK if machine.loaded_clock else 0):
+        found = timing(plan, machine.under_load(_part_of_products(found)), sizes, made)
     needs, in_turns = found.footprint, bool(found.in_turns)
     if in_turns:
         needs = replace(needs, shared_bytes=bytes_in_turns(plan, needs.shared_bytes, machine))
@@ -194,6 +218,12 @@ def estimate(plan: Plan, machine: Machine, sizes: Mapping[str, int]) -> Estimate
         cluster=shapes_of(plan)[int(found.cluster) - 1] if found.cluster else None,
         at_a_time={axis: int(count) for axis, count in together(plan, machine, sizes, slots, in_turns).items()},
     )
+
+
+def _part_of_products(found: Timing) -> float:
+    """Of the time, for which tensor cores multiply."""
+    busy = sum(used for unit, used in found.units_us.items() if unit.startswith("tensor"))
+    return min(1.0, busy / found.time_us)
 
 
 def least_time(machine: Machine) -> float:

@@ -11,6 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from math import prod
 
+import numpy as np
+
 from treadle.compiler.amounts import Amount, ceil_div, choice, least, most
 from treadle.compiler.cost.plan import Pieces, Plan, Transfer
 from treadle.compiler.cost.turns import together
@@ -24,7 +26,7 @@ def traffic_clocks(
     so many bytes. The steps of a stream come one at a time."""
     return {
         "device memory": device_bytes(plan, machine, sizes, slots, turns) / machine.bytes_per_clock("device"),
-        "L2": (crossing_bytes(plan, sizes) - spared) / machine.bytes_per_clock("l2"),
+        "L2": l2_bytes(plan, machine, sizes, slots, turns, spared) / machine.bytes_per_clock("l2"),
     }
 
 
@@ -38,8 +40,25 @@ def device_bytes(plan: Plan, machine: Machine, sizes: Mapping[str, int], slots: 
     if any(again):
         blocks = most(plan.blocks(sizes), 1)
         since = _read_by(crossings, sizes, least(slots, blocks) / blocks)
-        costs = [cost * (1 - is_again * (since <= capacity)) for cost, is_again in zip(costs, again, strict=True)]
+        stays = choice(_read_by(crossings, sizes, 1) <= capacity, 1.0, np.exp(-since / capacity))
+        costs = [cost * (1 - is_again * stays) for cost, is_again in zip(costs, again, strict=True)]
     return sum(costs)
+
+
+def l2_bytes(
+    plan: Plan, machine: Machine, sizes: Mapping[str, int], slots: Amount, turns: Amount, spared: Amount
+) -> Amount:
+    """That L2 gives and takes. Of what blocks read alike and at a time, requests are coalesced before they reach it;
+    blocks are at the same place of it if they start together, or take turns."""
+    alike = sum(each.sector_bytes(sizes) for each in plan.transfers if _is_read_alike(plan, each)) - spared
+    apart = sum(each.sector_bytes(sizes) for each in plan.transfers if not _is_read_alike(plan, each))
+    in_step = turns | (plan.blocks(sizes) <= slots)
+    return apart + alike * choice(in_step, machine.levels["l2"].coalesced, 1)
+
+
+def _is_read_alike(plan: Plan, transfer: Transfer) -> bool:
+    groups = {pieces.axis for pieces in plan.groups}
+    return not transfer.saves and any(pieces.axis in groups for pieces in transfer.again)
 
 
 def crossing_bytes(plan: Plan, sizes: Mapping[str, int]) -> Amount:

@@ -4,12 +4,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
+import numpy as np
+
 from treadle.compiler.amounts import Amount, ceil_div, choice, least, most
+from treadle.compiler.cost.fed import Fed
 from treadle.compiler.cost.leaving import leave_by_tensor_copies
 from treadle.compiler.cost.plan import LEAVING, Pieces, Plan, Tile
-from treadle.compiler.cost.tile_order import KEPT
+from treadle.compiler.cost.tile_order import (
+    KEPT,
+    Sharing,
+    best_section,
+    end_of_grid,
+    imbalance,
+    longest,
+    section_of_grid,
+)
 from treadle.compiler.cost.warpgroups import are_of_warpgroups
 from treadle.compiler.machines import Machine
 from treadle.dialects.cuda.boxes import SPANS
@@ -67,6 +80,65 @@ def clocks_in_turns(first: Amount, filled: Amount, blocks: Amount, machine: Mach
     return first + (ceil_div(blocks, machine.sms) - 1) * filled
 
 
+@dataclass(frozen=True)
+class Made:
+    """How a kernel was made, where that is not for the model to say."""
+
+    in_turns: bool
+    share: float | None = None
+    """Of uneven pieces, how many times its even share the processor has that has most; None for what orders leave."""
+
+
+def uneven_share(
+    plan: Plan, machine: Machine, sizes: Mapping[str, int], resident: Amount, in_turns: bool, made: Made | None
+) -> float:
+    """How many times its even share the processor does that has most to do, of pieces that conditions make differ; 0
+    where they do not, or it is not known how, or a machine that holds so many blocks on an SM holds all."""
+    slots = machine.sms * (1 if in_turns else resident)
+    if not any(isinstance(each.fed, Fed) for each in plan.transfers) or plan.blocks(sizes) <= slots:
+        return 0.0
+    sharing = sharing_of(plan, int(slots), sizes)
+    if sharing is None or longest(sharing) is None:
+        return 0.0
+    return (made and made.share) or _share(sharing, machine.levels["l2"].capacity, in_turns)
+
+
+@lru_cache(maxsize=64)
+def _share(sharing: Sharing, cache_bytes: int, in_turns: bool) -> float:
+    """As `cuda-persist` deals pieces, or `cuda-order-blocks` orders them."""
+    if in_turns:
+        return imbalance(sharing, best_section(sharing, cache_bytes))
+    return end_of_grid(sharing, section_of_grid(sharing, cache_bytes))
+
+
+def sharing_of(plan: Plan, slots: int, sizes: Mapping[str, int]) -> Sharing | None:
+    """What the pieces of a row bring, if conditions make them differ and each was asked."""
+    found = next((each.fed for each in plan.transfers if isinstance(each.fed, Fed)), None)
+    if found is None or not plan.groups or not any(pieces.axis == plan.groups[-1].axis for pieces in found.around):
+        return None
+    *outer, inner = plan.groups
+    shares = found.shares(sizes)
+    if 0 in shares.groups:
+        return None
+    along = [pieces.axis for pieces in found.around].index(inner.axis)
+    others = tuple(i for i in range(len(shares.groups)) if i != along)
+    steps = np.broadcast_to(shares.steps, shares.groups).mean(axis=others) / found.stream.count(sizes)
+    of_row, of_column = _bytes_shared(plan, sizes, outer, inner)
+    own = _bytes_alone(plan, sizes)
+    rows = prod(pieces.count(sizes) for pieces in outer)
+    return Sharing(rows, slots, of_row, of_column, tuple(int(own + of_row * part) for part in steps))
+
+
+def _bytes_alone(plan: Plan, sizes: Mapping[str, int]) -> int:
+    """Of what a piece loads, what no condition limits."""
+    cut = {pieces.axis: pieces.size for pieces in plan.groups}
+    return sum(
+        each.width * prod(min(cut.get(axis, sizes[axis]), sizes[axis]) for axis in each.axes)
+        for each in plan.transfers
+        if not each.saves and each.fed is None
+    )
+
+
 def together(plan: Plan, machine: Machine, sizes: Mapping[str, int], slots: Amount, turns: Amount) -> dict[str, Amount]:
     """How many pieces along each axis are worked on at a time. Blocks are numbered along the last group axis; those
     that take turns take sections of rows, as `tile_order` chooses them."""
@@ -101,7 +173,7 @@ def _bytes_shared(plan: Plan, sizes: Mapping[str, int], outer: list[Pieces], inn
     """Of what a piece loads: what it shares with its row, and with its column."""
     of_row = of_column = 0
     for transfer in plan.transfers:
-        if transfer.saves:
+        if transfer.saves or transfer.part == "border":  # of what the rest of the stream loads as well
             continue
         has_row = any(pieces.axis in transfer.axes for pieces in outer)
         cut = {pieces.axis: pieces.size for pieces in plan.groups}

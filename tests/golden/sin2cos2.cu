@@ -301,7 +301,7 @@ __device__ __forceinline__ void store_shared_if(T* p, T value, bool is_there AND
 #endif
 }
 
-// Launch: ceil(n / 128) blocks along x, each of 128 threads; no dynamic shared memory (512 for sin2cos2_kernel_strided).
+// Launch: ceil(n / 64) blocks along x, each of 64 threads; no dynamic shared memory (256 for sin2cos2_kernel_strided).
 // The entry depends on the bytes of which the addresses, the strides and the rows of all arrays are multiples: sin2cos2_kernel (16); sin2cos2_kernel_strided takes any strides.
 // The rows of all arrays are aligned to so many bytes; 0: they have any strides.
 template <int ALIGNED>
@@ -311,24 +311,24 @@ __device__ __forceinline__ void sin2cos2_kernel_body(
     int64_t n) {
   const int thread = threadIdx.x, lane = threadIdx.x % 32, warp = thread / 32;
   (void)lane, (void)warp;
-  // tiling: one block for each piece: n in pieces of 128
+  // tiling: one block for each piece: n in pieces of 64
   const int64_t block = int64_t(blockIdx.x);
-  const int64_t n0 = block * 128;
+  const int64_t n0 = block * 64;
   float x_piece[4];
   if constexpr (ALIGNED < 16) {
     {
       constexpr int width = width_of<float, 4>(ALIGNED);
-      float* const x_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [n]: 128, rows 128 apart
-      const int n_count = at_most(128, n - n0);
+      float* const x_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [n]: 64, rows 64 apart
+      const int n_count = at_most(64, n - n0);
       const float* const there = &x[n0 * x_n];
       const sector_order<float, width> slots(there, 1, n_count, 0, x_n);
-      for (int i_2 = thread; i_2 < slots.count; i_2 += 128) {
+      for (int i_2 = thread; i_2 < slots.count; i_2 += 64) {
         const auto [row_i, n_i, is_there] = slots[i_2];
         copy_async_if(vec<width>(&x_staged[n_i]), vec<width>(there + n_i * x_n), is_there);
       }
-      if (n_count < 128)
-        for (int i_3 = thread; i_3 < 128; i_3 += 128)
-          store_shared_if(vec<1>(&x_staged[i_3 % 128]), Vec<float, 1>{}, i_3 % 128 >= n_count);
+      if (n_count < 64)
+        for (int i_3 = thread; i_3 < 64; i_3 += 64)
+          store_shared_if(vec<1>(&x_staged[i_3 % 64]), Vec<float, 1>{}, i_3 % 64 >= n_count);
     }  // x[n] to a tile
     copy_async_commit();
     copy_async_wait<0>();
@@ -338,10 +338,10 @@ __device__ __forceinline__ void sin2cos2_kernel_body(
     constexpr int width = width_of<float, 4>(ALIGNED);
     if constexpr (ALIGNED >= 16) {
       UNROLL for (int n1 = 0; n1 < 4; n1 += width)
-        unpack(&x_piece[n1], load_global_if(vec<width>(&x[(n1 + lane * 4 + warp * 128) * x_n + n0 * x_n]), n1 + lane * 4 + warp * 128 < 128 && n0 + n1 + lane * 4 + warp * 128 < n));
+        unpack(&x_piece[n1], load_global_if(vec<width>(&x[(n1 + lane % 16 * 4 + warp * 64) * x_n + n0 * x_n]), n1 + lane % 16 * 4 + warp * 64 < 64 && n0 + n1 + lane % 16 * 4 + warp * 64 < n));
     } else {
-      float* const x_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [n]: 128, rows 128 apart
-      unpack(x_piece, lane * 4 + warp * 128 < 128 ? load_shared(vec<4>(&x_staged[lane * 4 + warp * 128])) : Vec<float, 4>{});
+      float* const x_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [n]: 64, rows 64 apart
+      unpack(x_piece, lane % 16 * 4 + warp * 64 < 64 ? load_shared(vec<4>(&x_staged[lane % 16 * 4 + warp * 64])) : Vec<float, 4>{});
     }
   }  // x[n] to registers
   UNROLL for (int n1 = 0; n1 < 4; ++n1) {
@@ -352,17 +352,17 @@ __device__ __forceinline__ void sin2cos2_kernel_body(
   if constexpr (ALIGNED < 16) {
     barrier_block();
     {
-      float* const one_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [n]: 128, rows 128 apart
-      if (lane * 4 + warp * 128 < 128) store_shared(vec<4>(&one_staged[lane * 4 + warp * 128]), pack<4>(x_piece));
+      float* const one_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [n]: 64, rows 64 apart
+      if (lane / 16 == 0 && lane % 16 * 4 + warp * 64 < 64) store_shared(vec<4>(&one_staged[lane % 16 * 4 + warp * 64]), pack<4>(x_piece));
     }
     barrier_block();
     {
       constexpr int width = width_of<float, 4>(ALIGNED);
-      float* const one_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [n]: 128, rows 128 apart
-      const int n_count = at_most(128, n - n0);
+      float* const one_staged = reinterpret_cast<float*>(shared_memory() + 0);  // [n]: 64, rows 64 apart
+      const int n_count = at_most(64, n - n0);
       float* const there = &one[n0 * one_n];
       const sector_order<float, width> slots(there, 1, n_count, 0, one_n);
-      for (int i_2 = thread; i_2 < slots.count; i_2 += 128) {
+      for (int i_2 = thread; i_2 < slots.count; i_2 += 64) {
         const auto [row_i, n_i, is_there] = slots[i_2];
         store_global_if(vec<width>(there + n_i * one_n), load_shared_if(vec<width>(&one_staged[n_i]), is_there), is_there);
       }
@@ -372,19 +372,19 @@ __device__ __forceinline__ void sin2cos2_kernel_body(
     constexpr int width = width_of<float, 4>(ALIGNED);
     if constexpr (ALIGNED >= 16) {
       UNROLL for (int n1 = 0; n1 < 4; n1 += width)
-        store_global_if(vec<width>(&one[(n1 + lane * 4 + warp * 128) * one_n + n0 * one_n]), pack<width>(&x_piece[n1]), n1 + lane * 4 + warp * 128 < 128 && n0 + n1 + lane * 4 + warp * 128 < n);
+        store_global_if(vec<width>(&one[(n1 + lane % 16 * 4 + warp * 64) * one_n + n0 * one_n]), pack<width>(&x_piece[n1]), lane / 16 == 0 && n1 + lane % 16 * 4 + warp * 64 < 64 && n0 + n1 + lane % 16 * 4 + warp * 64 < n);
     }
   }  // one[n] from registers
 }
 
-extern "C" __global__ void __launch_bounds__(128, 16) sin2cos2_kernel(
+extern "C" __global__ void __launch_bounds__(64, 32) sin2cos2_kernel(
     const float* __restrict__ x,
     float* __restrict__ one,
     int64_t n) {
   sin2cos2_kernel_body<16>(x, 1, one, 1, n);
 }
 
-extern "C" __global__ void __launch_bounds__(128, 1) sin2cos2_kernel_strided(
+extern "C" __global__ void __launch_bounds__(64, 1) sin2cos2_kernel_strided(
     const float* __restrict__ x, int64_t x_n,
     float* __restrict__ one, int64_t one_n,
     int64_t n) {
